@@ -42,9 +42,9 @@ func (c change) steps() []string {
 	case c.by == execution.API:
 		return []string{"cancel"}
 	case c.to == execution.Scheduling:
-		return []string{"claim for scheduling"}
+		return []string{"claim for scheduling", "dispatch what is due"}
 	case c.to == execution.Scheduled:
-		return []string{"dispatch"}
+		return []string{"dispatch", "dispatch what is due"}
 	case c.from == execution.Scheduling && c.by == execution.Scheduler:
 		return []string{"park"}
 	case c.by != execution.Worker:
@@ -82,6 +82,10 @@ func (s *asked) Cancel(ctx context.Context, ids []execution.ID, actor string) ([
 
 func (s *asked) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	return ask(s, "claim for scheduling", func() ([]execution.Execution, error) { return s.Store.ClaimForScheduling(ctx, c) })
+}
+
+func (s *asked) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	return ask(s, "dispatch what is due", func() (store.DueDispatched, error) { return s.Store.DispatchDue(ctx, d) })
 }
 
 func (s *asked) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {

@@ -15,12 +15,14 @@ type looking struct {
 	store.Store
 	w *world
 	k *invariant.Looker
+	// goesOn says that the pass that goes on has dispatched a full batch in one step, so that another one has to follow.
+	goesOn bool
 }
 
 // looking wraps the client of an executor that has just started.
 func (w *world) looking(process string, s store.Store) store.Store {
 	if k := w.judges.Suite.Looks(process, w.k.Now()); k != nil {
-		return &looking{s, w, k}
+		return &looking{Store: s, w: w, k: k}
 	}
 	return s
 }
@@ -51,8 +53,34 @@ func (s *looking) ClaimForScheduling(ctx context.Context, c store.SchedulingClai
 		return rows, err
 	}
 	full, others := exhausted(&c, rows)
-	s.k.Answered(s.w.k.Now(), invariant.LookSchedule, full || others, others, nil)
+	s.k.Answered(s.w.k.Now(), invariant.LookSchedule, full || others || s.goesOn, others || s.goesOn, nil)
+	s.goesOn = false
 	return rows, nil
+}
+
+// unfitAgain is when an executor looks again for a row whose worker did not fit any more, as for one that it gave back.
+const unfitAgain = 100 * time.Millisecond
+
+// DispatchDue implements store.Executor. It is the first look of a pass. A claim follows where other rows are due.
+func (s *looking) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	most := 0
+	for i := range d.Offers {
+		most = max(most, len(d.Offers[i].Spread), len(d.Offers[i].Packed))
+	}
+	s.k.Asks(s.w.k.Now(), invariant.LookSchedule, most, 0)
+	s.goesOn = false
+	answer, err := s.Store.DispatchDue(ctx, d)
+	if err != nil {
+		s.k.Failed(s.w.k.Now(), invariant.LookSchedule)
+		return answer, err
+	}
+	full := answer.Full && len(answer.Rows) > 0
+	if answer.Unfit > 0 {
+		s.k.Parks(s.w.k.Now(), unfitAgain)
+	}
+	s.goesOn = full && answer.Others // the claim is a look of the same pass
+	s.k.Answered(s.w.k.Now(), invariant.LookSchedule, full || answer.Others, full || answer.Others, nil)
+	return answer, nil
 }
 
 // exhausted says whether a claim gave as many rows of a lane, of a worker or of a pool as it asked for, and as many of the

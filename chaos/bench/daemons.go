@@ -106,7 +106,7 @@ func (d *daemons) throughput(ctx context.Context, way string, jobs int) (*measur
 
 // empty removes what earlier measurements have left, which is not to be this one's burden.
 func (d *daemons) empty(ctx context.Context) error {
-	for _, statement := range []string{"truncate execution, execution_transition", "checkpoint"} {
+	for _, statement := range []string{"truncate execution_record, execution_work, execution_unhandled, execution_transition", "checkpoint"} {
 		if _, err := d.db.Exec(ctx, statement); err != nil {
 			return err
 		}

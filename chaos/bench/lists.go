@@ -27,7 +27,7 @@ const listRounds = 3
 // manyRows are executions that have ended long ago: hardly one is abandoned, none of the last half has failed, and worker 7,
 // the action old.rare and the parent 5 are far back.
 const manyRows = `
-insert into execution (action, action_ref, runtime, entrypoint, max_retries, parameters, status, worker, incarnation, epoch, dispatch_deadline, run_deadline,
+insert into execution_record (action, action_ref, runtime, entrypoint, max_retries, parameters, status, worker, incarnation, epoch, dispatch_deadline, run_deadline,
     due_at, created, scheduled_at, started_at, claim_beat, ended, orchestrated_at, parent, failure_reason, written_by)
 select 1000000, case when n < 1000 then 'old.rare' else 'old.often' end, 'old', '/bin/true', 1, '{"n": 1}', x.status, w, w, 1, x.at, x.at, x.at, x.at, x.at, x.at, 1, x.at, x.at,
        case when n between 100 and 120 then 5 end, case when x.status <> 'completed' then 'transient'::failure_reason end, 'api'
@@ -53,7 +53,7 @@ func measureLists(ctx context.Context, c *cluster.Cluster, o options, t *table) 
 		return err
 	}
 	began := time.Now()
-	for _, sql := range []string{"set session_replication_role = replica", manyRows, "set session_replication_role = origin", "vacuum analyze execution"} {
+	for _, sql := range []string{"set session_replication_role = replica", manyRows, "set session_replication_role = origin", "vacuum analyze execution_record"} {
 		var args []any
 		if sql == manyRows {
 			args = []any{o.lists}

@@ -69,7 +69,7 @@ func steps(of series) []string {
 	case telemetry.RetriesEnded:
 		return []string{"reclaim", "park", "cancel", "finish", "heartbeat", "orchestrate", "settle children"}
 	case telemetry.Assignments:
-		return []string{"dispatch"}
+		return []string{"dispatch", "dispatch what is due"}
 	case telemetry.LeasesExpired, telemetry.WorkerDowntime:
 		return []string{"reap"}
 	case telemetry.Observed:
@@ -87,9 +87,9 @@ func steps(of series) []string {
 	case is(by, execution.RetryManager):
 		return []string{"orchestrate"}
 	case to == execution.Scheduling.String():
-		return []string{"claim for scheduling"}
+		return []string{"claim for scheduling", "dispatch what is due"}
 	case to == execution.Scheduled.String():
-		return []string{"dispatch"}
+		return []string{"dispatch", "dispatch what is due"}
 	case from == execution.Scheduling.String() && is(by, execution.Scheduler):
 		return []string{"park"}
 	case !is(by, execution.Worker):

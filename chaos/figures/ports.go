@@ -183,6 +183,10 @@ func (s *asking) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim
 	return step(s, "claim for scheduling", func() ([]execution.Execution, error) { return s.Store.ClaimForScheduling(ctx, c) })
 }
 
+func (s *asking) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	return step(s, "dispatch what is due", func() (store.DueDispatched, error) { return s.Store.DispatchDue(ctx, d) })
+}
+
 func (s *asking) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
 	return step(s, "dispatch", func() ([]store.DispatchResult, error) { return s.Store.Dispatch(ctx, by, ds) })
 }

@@ -185,7 +185,7 @@ begin
 end
 $$`, x.Uint64N(1_000_000), perMillion, literal(with.Message), literal(with.Code))
 	begin, end := []string{draw}, []string{}
-	for _, table := range []string{"execution", "worker_incarnation"} {
+	for _, table := range []string{"execution_record", "execution_work", "worker_incarnation"} {
 		begin = append(begin, fmt.Sprintf("create trigger chaos_refuses before insert or update on %s for each statement execute function chaos_refuse()", table))
 		end = append(end, fmt.Sprintf("drop trigger chaos_refuses on %s", table))
 	}

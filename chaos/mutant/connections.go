@@ -53,6 +53,11 @@ func (s *opened) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 	return once(s, func() ([]store.WorkerRow, error) { return s.Store.Workers(ctx) })
 }
 
+// DispatchDue implements store.Store.
+func (s *opened) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	return once(s, func() (store.DueDispatched, error) { return s.Store.DispatchDue(ctx, d) })
+}
+
 // ClaimForScheduling implements store.Store.
 func (s *opened) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	return once(s, func() ([]execution.Execution, error) { return s.Store.ClaimForScheduling(ctx, c) })

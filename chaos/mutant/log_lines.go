@@ -77,6 +77,11 @@ type talkative struct {
 	told map[execution.Incarnation]bool
 }
 
+// DispatchDue implements store.Store.
+func (s *talkative) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return inTwoSteps()
+}
+
 // ClaimForScheduling implements store.Executor.
 func (s *talkative) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	rows, err := s.Store.ClaimForScheduling(ctx, c)

@@ -66,6 +66,11 @@ func (s *looker) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim
 	return rows, err
 }
 
+// DispatchDue implements store.Store.
+func (s *looker) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return inTwoSteps()
+}
+
 // Find implements store.Store.
 func (s *looker) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
 	if s.forgetful && len(f.Skip) > 0 {
@@ -140,6 +145,11 @@ type firstBatch struct {
 	p Process
 	// until is when it looks again.
 	until time.Duration
+}
+
+// DispatchDue implements store.Store.
+func (s *firstBatch) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
@@ -301,6 +311,11 @@ func canaryEachMinute() *Mutant {
 type tardy struct {
 	store.Store
 	p Process
+}
+
+// DispatchDue implements store.Store.
+func (s tardy) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.

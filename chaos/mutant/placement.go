@@ -99,6 +99,11 @@ type byIDOnly struct {
 	client Database
 }
 
+// DispatchDue implements store.Store.
+func (s *byIDOnly) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return inTwoSteps()
+}
+
 // Dispatch implements store.Store.
 func (s *byIDOnly) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
 	results := make([]store.DispatchResult, len(ds))

@@ -216,6 +216,11 @@ func (s *concluding) Workers(ctx context.Context) (ws []store.WorkerRow, err err
 	return ws, err
 }
 
+// DispatchDue implements store.Store.
+func (s *concluding) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return inTwoSteps()
+}
+
 // ClaimForScheduling implements store.Store.
 func (s *concluding) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	rows, err := s.Store.ClaimForScheduling(ctx, c)

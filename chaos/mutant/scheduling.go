@@ -29,6 +29,11 @@ type claims struct {
 	dispatch func(ctx context.Context, ds []store.Dispatch) ([]store.DispatchResult, error)
 }
 
+// DispatchDue implements store.Store.
+func (s *claims) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return inTwoSteps()
+}
+
 // ClaimForScheduling implements store.Store.
 func (s *claims) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	rows, err := s.Store.ClaimForScheduling(ctx, c)
@@ -127,6 +132,11 @@ func pinIgnored() *Mutant {
 type eager struct {
 	store.Store
 	p Process
+}
+
+// DispatchDue implements store.Store.
+func (s *eager) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.

@@ -48,7 +48,7 @@ func (s *confirmed) Publish(ctx context.Context, ms []broker.Message) []broker.O
 
 func oneQueueStopsScheduling() *Mutant {
 	return &Mutant{
-		Name: "one-queue-stops-scheduling", Source: "C5", Expected: 18, Scenario: "one-queue-stuck",
+		Name: "one-queue-stops-scheduling", Source: "C5", Expected: 26, Scenario: "one-queue-stuck",
 		About: "the scheduler waits for the confirms of a batch in their order: one queue that does not confirm keeps all other work waiting",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			return &sessions{b, func(s broker.Session) broker.Session { return &confirmed{s, p, false} }}

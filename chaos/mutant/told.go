@@ -89,6 +89,11 @@ type resigned struct {
 	p Process
 }
 
+// DispatchDue implements store.Store.
+func (s *resigned) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return inTwoSteps()
+}
+
 // Dispatch implements store.Executor.
 func (s *resigned) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
 	results, err := s.Store.Dispatch(ctx, by, ds)

@@ -19,6 +19,11 @@ type allOrNothing struct {
 	p Process
 }
 
+// DispatchDue implements store.Store.
+func (s *allOrNothing) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return inTwoSteps()
+}
+
 // ClaimForScheduling implements store.Executor.
 func (s *allOrNothing) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	survey, err := unjudged(s.Store).Survey(ctx)

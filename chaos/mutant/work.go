@@ -32,6 +32,11 @@ func (s *restless) Park(ctx context.Context, executor string, ps []store.Park) (
 	return outcomes, err
 }
 
+// DispatchDue implements store.Store.
+func (s *restless) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return inTwoSteps()
+}
+
 // ClaimForScheduling implements store.Store.
 func (s *restless) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	if s.parked {
@@ -60,6 +65,11 @@ func unboundedPark() *Mutant {
 type greedy struct {
 	store.Store
 	p Process
+}
+
+// DispatchDue implements store.Store.
+func (s *greedy) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.

@@ -14,6 +14,7 @@ func Defaults(p config.Profile) (c config.Config) {
 	x.DispatchTimeout, x.TimeoutCheckInterval = 2*time.Minute, 10*time.Second
 	x.UnschedulableGrace, x.ReconcileInterval = time.Minute, 5*time.Second
 	x.Unclaimed, x.MaxDispatches, x.DispatchAhead, x.DispatchesPerMessage = "reschedule", 3, 2, 100
+	x.DirectDispatch = !documented
 	if documented {
 		x.DispatchTimeout, x.TimeoutCheckInterval = 5*time.Minute, time.Minute
 		x.UnschedulableGrace, x.ReconcileInterval = 0, 10*time.Second

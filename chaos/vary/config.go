@@ -72,6 +72,7 @@ func patience() group {
 		}},
 		number("executor.max_dispatches", func(c *config.Config) *int { return &c.Executor.MaxDispatches }, 1, 2, 3, 6),
 		number("executor.dispatches_per_message", func(c *config.Config) *int { return &c.Executor.DispatchesPerMessage }, 1, 2, 3, 100),
+		{"executor.direct_dispatch", func(d *draw, c *config.Config) { c.Executor.DirectDispatch = !d.one(3) }},
 		number("executor.dispatch_ahead", func(c *config.Config) *int { return &c.Executor.DispatchAhead }, 0, 1, 2, 5, 20),
 	}
 }

@@ -94,7 +94,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 	// A database that a newer program has migrated.
 	c.query("insert into schema_version (version) values ($1) returning 'x'", latest+5)
 	c.does(exitFailed, "status", "unknown to this program", "The schema is ahead: 1 migration is unknown to this program.")
-	c.does(exitFailed, "up", "start a release that knows version 16")
+	c.does(exitFailed, "up", fmt.Sprint("start a release that knows version ", latest+5))
 	c.does(exitFailed, "down --to 0", "take the newer ones back with the newer program")
 	if found := c.query("select relname from pg_class where relname = 'execution'"); len(found) != 1 {
 		t.Error("what a newer program has migrated was taken back")
@@ -120,6 +120,8 @@ func TestWhatGoesWithAMigrationIsListed(t *testing.T) {
 			where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and c.relname <> 'schema_version' and a.attnum > 0 and not a.attisdropped`)
 		return append(tables, columns...)
 	}
+	// What stood in these stands in execution afterwards: TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack.
+	carried := []string{"execution_record", "execution_work", "execution_unhandled"}
 	before := there()
 	for _, v := range slices.Backward(versions) {
 		below := int64(0)
@@ -133,7 +135,7 @@ func TestWhatGoesWithAMigrationIsListed(t *testing.T) {
 		lost := slices.DeleteFunc(slices.Clone(before), func(name string) bool {
 			table, _, column := strings.Cut(name, ".")
 			// The columns of a lost table are not listed.
-			return slices.Contains(after, name) || column && !slices.Contains(after, table)
+			return slices.Contains(after, name) || column && !slices.Contains(after, table) || slices.Contains(carried, name)
 		})
 		slices.Sort(lost)
 		listed := slices.Sorted(slices.Values(v.Loses))

@@ -77,6 +77,9 @@ type Executor struct {
 	// DispatchesPerMessage is how many dispatches of one pass for one worker may share a message, and how many rows a worker
 	// is given in one go while more wait than one pass takes. 1 gives every dispatch a message of its own.
 	DispatchesPerMessage int `yaml:"dispatches_per_message"`
+	// DirectDispatch claims and dispatches in one statement what needs no slot, is not pinned and avoids no worker. Without it
+	// every execution is claimed first and then dispatched.
+	DirectDispatch bool `yaml:"direct_dispatch"`
 	// ClaimExpiry ends the scheduling claim of an executor that died.
 	ClaimExpiry time.Duration `yaml:"claim_expiry"`
 	// ReapGrace is added to a lease, and to a run deadline, before the work is taken away.
@@ -231,6 +234,7 @@ func Default(p Profile) Config {
 			ReconcileInterval:    5 * time.Second,
 			DispatchAhead:        2,
 			DispatchesPerMessage: 100,
+			DirectDispatch:       true,
 			ClaimExpiry:          15 * time.Second,
 			ReapGrace:            10 * time.Second,
 			BrakeFraction:        0.5,
@@ -280,6 +284,7 @@ func Default(p Profile) Config {
 		c.Executor.ReconcileInterval = 10 * time.Second
 		c.Executor.DispatchAhead = 0
 		c.Executor.DispatchesPerMessage = 1
+		c.Executor.DirectDispatch = false
 		c.MessageQueue.RabbitMQ.WorkerQueueTTLMS = 300_000
 	}
 	return c

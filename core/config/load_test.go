@@ -29,7 +29,7 @@ func TestMistakesInTheFile(t *testing.T) {
 	}{
 		"unknown key": {
 			"executor:\n  dispatch_timout: 3s\n",
-			[]string{`c.yaml:4:3: unknown key "dispatch_timout" under executor; allowed: dispatch_timeout, scheduled_timeout, timeout_check_interval, timeout_monitor, unschedulable_grace, unclaimed, max_dispatches, reconcile_interval, dispatch_ahead, dispatches_per_message, claim_expiry, reap_grace, brake_fraction, brake_min_workers, confirm_timeout, queue_retention, statement_timeout, health_check_interval, health_probes, figures_interval, batch_size, name, actions; did you mean "dispatch_timeout"?`},
+			[]string{`c.yaml:4:3: unknown key "dispatch_timout" under executor; allowed: dispatch_timeout, scheduled_timeout, timeout_check_interval, timeout_monitor, unschedulable_grace, unclaimed, max_dispatches, reconcile_interval, dispatch_ahead, dispatches_per_message, direct_dispatch, claim_expiry, reap_grace, brake_fraction, brake_min_workers, confirm_timeout, queue_retention, statement_timeout, health_check_interval, health_probes, figures_interval, batch_size, name, actions; did you mean "dispatch_timeout"?`},
 		},
 		"key of another section": {
 			"retry: {max_dispatches: 1}\n",

@@ -112,8 +112,8 @@ func (s *scheduler) drain(ctx context.Context) error {
 	return nil
 }
 
-// pass claims one batch, and dispatches or parks every row of it. It returns whether another pass may
-// find more to do.
+// pass dispatches one batch of the rows against which nothing speaks, and, where others are due, claims one batch of all and
+// dispatches or parks every row of it. It returns whether another pass may find more to do.
 func (s *scheduler) pass() (more bool, err error) {
 	var workers []store.WorkerRow
 	if err := s.db(func(ctx context.Context) (err error) {
@@ -122,10 +122,23 @@ func (s *scheduler) pass() (more bool, err error) {
 	}); err != nil {
 		return false, err
 	}
-	c := s.config.Executor
 	roster := newRoster(workers, s.config, s.probes, s.host.Uint64N)
 	s.absent.look(s.host.Monotonic(), roster)
 	s.leases.look(s.host.Monotonic(), workers)
+	others, again, err := s.directly(roster)
+	if err != nil {
+		return false, err
+	}
+	if !others {
+		return again, nil
+	}
+	more, err = s.claimed(roster)
+	return more || again, err
+}
+
+// claimed claims one batch, and dispatches or parks every row of it. It returns whether another pass may find more to do.
+func (s *scheduler) claimed(roster *roster) (more bool, err error) {
+	c, workers := s.config.Executor, roster.workers
 	demands, pools := roster.demands(c.BatchSize)
 	var rows []execution.Execution
 	if err := s.db(func(ctx context.Context) (err error) {

@@ -214,6 +214,44 @@ type Dispatch struct {
 	Limit int
 }
 
+// DueDispatch asks to move due rows straight from requested to scheduled.
+type DueDispatch struct {
+	Executor string
+	// Expiry is of the scheduling claim that the row has had for a moment: it stays in the row, as that of any claim.
+	Expiry time.Duration
+	// Timeout is how long a dispatch may wait for its claim where the row's action does not say.
+	Timeout time.Duration
+	// Offers say what workers can take. No two of them have a runtime in common.
+	Offers []Offer
+}
+
+// Offer is what a set of workers can take that all offer the same runtimes.
+type Offer struct {
+	Runtimes []string
+	// Spread has the worker of the first row, of the second, and so on. Packed has as many, for when at least as many
+	// rows are due: then more may wait than are taken, and rows in a row go to one worker.
+	Spread, Packed []Place
+}
+
+// Place is a worker that may be given one more row. Limit is how many it may hold with it, as in Dispatch; 0 for any
+// number.
+type Place struct {
+	Worker WorkerKey
+	Limit  int
+}
+
+// DueDispatched is what became of a DueDispatch.
+type DueDispatched struct {
+	// Rows are as they are after the step, those of one offer in the order of their places.
+	Rows []execution.Execution
+	// Full says that in some offer as many rows were due as it has places, so that more may wait.
+	Full bool
+	// Unfit counts the rows that stayed as they are because the worker of their place did not fit any more.
+	Unfit int
+	// Others says that rows are due which this step does not take: those of other lanes, and those that avoid a worker.
+	Others bool
+}
+
 // Cordon is an operator's word on a worker's name: it outlives the incarnation.
 type Cordon struct {
 	Worker execution.WorkerID

@@ -154,6 +154,16 @@ type Executor interface {
 	// executor at this epoch; the worker's row, held for the step, is this incarnation, active,
 	// with a valid lease and a live consumer, not cordoned, and holds less than the limit.
 	Dispatch(ctx context.Context, executor string, ds []Dispatch) ([]DispatchResult, error)
+	// DispatchDue moves due requested rows straight to scheduled at the next epoch, in one step: it is a claim for
+	// scheduling and the dispatch that follows, at one moment, and the audit has both transitions. It takes rows against
+	// which nothing speaks: without a concurrency limit, not pinned, and with no worker to avoid. Guard: the row is due and
+	// requested, nobody else is taking it, and the guard of Dispatch for the worker that it goes to.
+	//
+	// The rows of an offer are dealt to its places in the order in which they are due. None overtakes a row that waits
+	// for the same workers and that the step does not take: from the first such row on the others stay, and Others says that
+	// ClaimForScheduling has to be asked. The rows and locks that the step takes are bounded by the places and the number
+	// of lanes, as those of ClaimForScheduling.
+	DispatchDue(ctx context.Context, d DueDispatch) (DueDispatched, error)
 	// MarkPublished records the broker's confirm of dispatches that nobody has claimed: rows that are scheduled, at that
 	// epoch, and not marked yet. Others are passed over in silence: a claim marks what it takes. It waits for no lock: rows
 	// that somebody else has locked, usually for a claim, are left as they are and answered, to be asked about again.

@@ -2,9 +2,9 @@
 -- at a worker with free capacity belongs to a worker that does not consume; one that is deep everywhere asks for more
 -- workers. The last line, without a worker, is the mean over all workers that are not gone.
 --
--- No parameters: it reads the executions that are scheduled, which the limits of the workers bound, once.
+-- No parameters: it reads what waits or runs, which is the table execution_work, once.
 with waiting as (
-    select worker, count(*) as depth, max(clock_timestamp() - scheduled_at) as oldest from execution where status = 'scheduled' group by worker
+    select worker, count(*) as depth, max(clock_timestamp() - scheduled_at) as oldest from execution_work where status = 'scheduled' group by worker
 )
 select w.id as worker,
        w.name,

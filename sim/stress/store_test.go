@@ -101,6 +101,11 @@ func (x *database) ClaimForScheduling(ctx context.Context, c store.SchedulingCla
 	return ask(ctx, x.servers, x.process, "ClaimForScheduling", func(ctx context.Context) ([]execution.Execution, error) { return x.Store.ClaimForScheduling(ctx, c) })
 }
 
+// DispatchDue implements store.Store.
+func (x *database) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	return ask(ctx, x.servers, x.process, "DispatchDue", func(ctx context.Context) (store.DueDispatched, error) { return x.Store.DispatchDue(ctx, d) })
+}
+
 // Dispatch implements store.Store.
 func (x *database) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
 	return ask(ctx, x.servers, x.process, "Dispatch", func(ctx context.Context) ([]store.DispatchResult, error) { return x.Store.Dispatch(ctx, executor, ds) })

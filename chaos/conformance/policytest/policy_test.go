@@ -106,6 +106,44 @@ func (w *watcher) ClaimForScheduling(ctx context.Context, c store.SchedulingClai
 	return rows, err
 }
 
+// DispatchDue implements store.Store: the rows that it moved are judged as if they had been claimed and then dispatched.
+func (w *watcher) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	answer, err := w.Store.DispatchDue(ctx, d)
+	if err != nil || answer.Unfit > 0 {
+		return answer, err
+	}
+	for i := range d.Offers {
+		o := &d.Offers[i]
+		w.claimed = nil
+		for _, row := range answer.Rows {
+			if slices.Contains(o.Runtimes, row.Action.Runtime) {
+				w.claimed = append(w.claimed, row)
+			}
+		}
+		// As many as there are places: more may be due. Rows that are left for others may have made them fewer.
+		w.full = len(w.claimed) > 0 && len(w.claimed) == len(o.Spread)
+		if answer.Full && !w.full {
+			w.claimed = nil
+			continue
+		}
+		places := o.Spread
+		if w.full {
+			places = o.Packed
+		}
+		var ds []store.Dispatch
+		for n := range w.claimed {
+			row := &w.claimed[n]
+			w.rows[row.ID] = *row
+			ds = append(ds, store.Dispatch{
+				Key: execution.Key{ID: row.ID, Epoch: row.Epoch - 1}, Worker: store.WorkerKey{ID: row.Worker, Incarnation: row.Incarnation},
+				Timeout: row.DispatchDeadline.Sub(row.ScheduledAt), Limit: places[n].Limit,
+			})
+		}
+		w.decided(ds)
+	}
+	return answer, nil
+}
+
 // full says that more may be due than a claim took: a demand, or a pool of demands, gave all that it was asked for.
 func full(c *store.SchedulingClaim, rows []execution.Execution) bool {
 	pools, ofWorker := slices.Clone(c.Pools), make(map[execution.WorkerID]int)

@@ -73,6 +73,8 @@ type lifecycle struct {
 	counter *counter
 	worker  store.WorkerKey
 	keys    []execution.Key
+	// twoSteps claims and then dispatches.
+	twoSteps bool
 }
 
 // allSteps is the row of a whole life.
@@ -99,7 +101,26 @@ func (l *lifecycle) steps(n int) []struct {
 			_, err := l.store.Workers(l.ctx)
 			return err
 		}},
+		{"DispatchDue", func() error {
+			if l.twoSteps {
+				return nil
+			}
+			o := store.Offer{Runtimes: []string{"noop"}, Spread: make([]store.Place, n)}
+			for i := range o.Spread {
+				o.Spread[i] = store.Place{Worker: l.worker, Limit: 1 << 30}
+			}
+			o.Packed = o.Spread
+			answer, err := l.store.DispatchDue(l.ctx, store.DueDispatch{Executor: "e", Expiry: time.Hour, Timeout: time.Hour, Offers: []store.Offer{o}})
+			l.keys = l.keys[:0]
+			for i := range answer.Rows {
+				l.keys = append(l.keys, answer.Rows[i].Key())
+			}
+			return err
+		}},
 		{"ClaimForScheduling", func() error {
+			if !l.twoSteps {
+				return nil
+			}
 			rows, err := l.store.ClaimForScheduling(l.ctx, store.SchedulingClaim{
 				Executor: "e", Expiry: time.Hour, Demands: []store.Demand{{Runtime: "noop", Limit: n}},
 			})
@@ -110,6 +131,9 @@ func (l *lifecycle) steps(n int) []struct {
 			return err
 		}},
 		{"Dispatch", func() error {
+			if !l.twoSteps {
+				return nil
+			}
 			ds := make([]store.Dispatch, len(l.keys))
 			for i := range ds {
 				ds[i] = store.Dispatch{Key: l.keys[i], Worker: l.worker, Timeout: time.Hour}
@@ -215,7 +239,8 @@ func TestBudget(t *testing.T) {
 	// A page that is written whole after a checkpoint, and a vacuum in between, would make figures of chance.
 	for _, statement := range []string{
 		"alter system set full_page_writes = off", "select pg_reload_conf()",
-		"alter table execution set (autovacuum_enabled = off)", "alter table execution_transition set (autovacuum_enabled = off)",
+		"alter table execution_record set (autovacuum_enabled = off)", "alter table execution_work set (autovacuum_enabled = off)",
+		"alter table execution_transition set (autovacuum_enabled = off)",
 	} {
 		if _, err := l.conn.Exec(ctx, statement); err != nil {
 			t.Fatal(err)
@@ -244,9 +269,17 @@ func TestBudget(t *testing.T) {
 	}
 	now := map[string]spent{}
 	for _, n := range []int{1, 100} {
-		l.spend(n, 7) // plans and pools
-		for name, of := range l.spend(n, 12) {
-			now[fmt.Sprintf("%s, %d", name, n)] = of
+		for _, l.twoSteps = range []bool{false, true} {
+			l.spend(n, 7) // plans and pools
+			for name, of := range l.spend(n, 12) {
+				switch {
+				case of == spent{}:
+					continue
+				case name == allSteps && l.twoSteps:
+					name += " in two steps"
+				}
+				now[fmt.Sprintf("%s, %d", name, n)] = of
+			}
 		}
 	}
 	judgeBudget(t, now)

@@ -32,7 +32,8 @@ func TestTheContractHoldsOnANewerSchema(t *testing.T) {
 	b := setup(t)
 	for _, sql := range []string{
 		"create table of_a_newer_release (id bigint primary key)",
-		"alter table execution add column of_a_newer_release text not null default 'x', add column another_one jsonb",
+		"alter table execution_record add column of_a_newer_release text not null default 'x', add column another_one jsonb",
+		"alter table execution_work add column of_a_newer_release text not null default 'x', add column another_one jsonb",
 		"alter table worker add column of_a_newer_release int not null default 1",
 		"alter table worker_incarnation add column of_a_newer_release text[] default '{a}'",
 		"alter table dead_letter add column of_a_newer_release timestamptz",
@@ -43,7 +44,7 @@ func TestTheContractHoldsOnANewerSchema(t *testing.T) {
 		"alter type execution_status add value 'of_a_newer_release' before 'completed'",
 		"alter type execution_status add value 'another_one'",
 		"alter type worker_lifecycle add value 'of_a_newer_release'",
-		"create index of_a_newer_release_index on execution (of_a_newer_release)",
+		"create index of_a_newer_release_index on execution_record (of_a_newer_release)",
 		"insert into schema_version (version, needs) select max(version) + 1, max(version) from schema_version",
 	} {
 		b.exec(sql)

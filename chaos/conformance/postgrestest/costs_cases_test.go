@@ -233,6 +233,16 @@ func executorCosts() []costCase {
 			return done(c.ClaimForScheduling(c.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: demands, Others: others}))
 		}
 	}
+	directly := func(c *costs, runtime string, n int) func() error {
+		o := store.Offer{Runtimes: []string{runtime}}
+		for i := range n {
+			o.Spread = append(o.Spread, store.Place{Worker: spreadWorker(i), Limit: 1 << 30})
+		}
+		o.Packed = o.Spread
+		return func() error {
+			return done(c.DispatchDue(c.ctx, store.DueDispatch{Executor: "e", Expiry: time.Minute, Timeout: time.Minute, Offers: []store.Offer{o}}))
+		}
+	}
 	return []costCase{
 		{"ClaimForScheduling", "", true, func(c *costs, b int) func() error {
 			c.fill(fillOf{status: "requested", count: b})
@@ -248,6 +258,13 @@ func executorCosts() []costCase {
 		}},
 		{"ClaimForScheduling", "nothing is due", false, func(c *costs, b int) func() error {
 			return claimed(c, []store.Demand{{Runtime: "absent", Limit: b}}, 0)
+		}},
+		{"DispatchDue", "what is due", true, func(c *costs, b int) func() error {
+			c.fill(fillOf{status: "requested", count: b})
+			return directly(c, "cost", b)
+		}},
+		{"DispatchDue", "nothing is due", false, func(c *costs, b int) func() error {
+			return directly(c, "absent", b)
 		}},
 		{"Dispatch", "", true, func(c *costs, b int) func() error {
 			ids := c.fill(fillOf{status: "scheduling", count: b})

@@ -22,6 +22,11 @@ var (
 // walked are those of them that a list without a status walks over: it finds what runs, and so holds slots, by an index.
 var walked = slices.DeleteFunc(slices.Clone(executionsOf), func(d string) bool { return d == "held slots" })
 
+// held are those of what somebody holds, and findWalks why monitors walk over it.
+var held = []string{"held slots", "scheduled", "running"}
+
+const findWalks = "it walks what somebody holds, which is as much as the fleet has room for: an index for each monitor would be written by every claim"
+
 // costGrowth is everything that is not constant. What does not stand here may not grow with any dimension, and a
 // call that takes a list grows with its length in proportion ("batch").
 var costGrowth = []grows{
@@ -36,8 +41,15 @@ var costGrowth = []grows{
 		append([]string{"open dead letters"}, openOf...),
 	},
 	{"Survey", linear, "it looks at each action for slots", []string{"actions"}},
+	{"Find, unclaimed", linear, findWalks, held},
+	{"Find, unpublished", linear, findWalks, held},
+	{"Find, unpublished late", linear, findWalks, held},
+	{"Find, overrun", linear, findWalks, held},
+	{"Find, unanswered", linear, findWalks, held},
 	{"FreeSlots, nothing to free", linear, "it looks for the execution of each slot that is held, once a minute", []string{"held slots", "limited actions"}},
 	{"ClaimForScheduling", linear, "it looks once at each lane in which something waits: a runtime, and an action with slots", []string{"runtimes", "limited actions"}},
+	{"DispatchDue", linear, "it looks once at each lane in which something waits: a runtime, and an action with slots", []string{"runtimes", "limited actions"}},
+	{"DispatchDue, what is due", linear, "it counts what the workers hold that it dispatches to, which their limits bound", []string{"held slots", "scheduled", "running"}},
 	{"Dispatch", linear, "it counts what the workers hold that it dispatches to, which their limits bound", []string{"held slots", "scheduled", "running"}},
 	{"Reclaim, unclaimed", linear, "it counts what the workers hold that it takes from, which their limits bound", []string{"held slots", "scheduled", "running"}},
 	{"ObserveReclaims", linear, "it counts what the workers hold of which it would take, which their limits bound", []string{"held slots", "scheduled", "running"}},

@@ -67,7 +67,8 @@ func newCosts(t testing.TB) *costs {
 		t.Skipf("not run: auto_explain counts what statements do, and can't be loaded: %v", err)
 	}
 	c.must(migrations.Up(c.ctx, c.hand))
-	c.Store, err = postgres.Open(c.ctx, url, postgres.Options{MaxConns: 1, StatementTimeout: 10 * time.Minute, Tracer: c.observed()})
+	c.exec(editable)
+	c.Store, err = postgres.Open(c.ctx, url, postgres.Options{MaxConns: 1, StatementTimeout: 10 * time.Minute, Tracer: c.observer.sessions(func(conn *pgx.Conn) { c.session = conn })})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,10 +96,10 @@ func newCosts(t testing.TB) *costs {
 	return c
 }
 
-// observed makes sessions tell the observer the plans of all statements that they execute, as auto_explain writes them in
+// sessions makes sessions tell the observer the plans of all statements that they execute, as auto_explain writes them in
 // JSON: of those inside triggers and functions, too. Plans come as notices, so that they belong to the call that caused
 // them.
-func (c *costs) observed() *sessions {
+func (o *observer) sessions(opened func(*pgx.Conn)) *sessions {
 	return &sessions{
 		set: map[string]string{
 			"session_preload_libraries": "auto_explain", "client_min_messages": "notice",
@@ -106,8 +107,8 @@ func (c *costs) observed() *sessions {
 			"auto_explain.log_nested_statements": "on", "auto_explain.log_analyze": "on", "auto_explain.log_buffers": "on",
 			"auto_explain.log_timing": "off", "auto_explain.log_verbose": "off", "auto_explain.log_triggers": "off",
 		},
-		notice: c.observer.notice,
-		opened: func(conn *pgx.Conn) { c.session = conn },
+		notice: o.notice,
+		opened: opened,
 	}
 }
 
@@ -122,7 +123,7 @@ func (c *costs) slotsOfCases(n int) {
 
 // costTables are those that grow.
 var costTables = []string{
-	"execution", "worker", "worker_incarnation", "worker_expiry", "concurrency_slot", "dead_letter", "observation",
+	"execution_record", "execution_work", "execution_unhandled", "worker", "worker_incarnation", "worker_expiry", "concurrency_slot", "dead_letter", "observation",
 	"execution_transition", "refused_result", "action",
 }
 
@@ -208,7 +209,7 @@ func (c *costs) fill(f fillOf) []execution.ID {
 	insert := fmt.Sprintf("insert into execution (%s) select %s from generate_series(%d, %d) n, action a where a.ref = '%s'",
 		strings.Join(names, ", "), strings.Join(values, ", "), f.from+1, f.from+f.count, f.action)
 	if f.count > 1000 {
-		c.exec(insert)
+		c.exec(inBulk(insert))
 		return nil
 	}
 	rows, err := c.hand.Query(c.ctx, insert+" returning id")

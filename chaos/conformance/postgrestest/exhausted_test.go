@@ -34,7 +34,7 @@ func TestAFullDiskRefusesWritesForTheTimeBeing(t *testing.T) {
 	key := b.scheduled(w)
 	b.exec(`create function full_disk() returns trigger language plpgsql as $$
 begin raise exception 'could not extend file "base/1/1": No space left on device' using errcode = '53100'; end $$`)
-	tables := []string{"execution", "worker_incarnation", "worker"}
+	tables := []string{"execution_record", "execution_work", "worker_incarnation", "worker"}
 	for _, table := range tables {
 		b.exec(fmt.Sprintf("create trigger full_disk before insert or update or delete on %s for each statement execute function full_disk()", table))
 	}

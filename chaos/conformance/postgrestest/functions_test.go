@@ -19,8 +19,9 @@ func TestTheDatabaseCallsRetriableWhatTheRetryManagerRetries(t *testing.T) {
 	b := setup(t)
 	// Rows of every kind, also such as never come into being.
 	b.exec(`do $$ declare c record; begin
-		for c in select conname from pg_constraint where conrelid = 'execution'::regclass and contype = 'c' loop
-			execute format('alter table execution drop constraint %I', c.conname);
+		for c in select conrelid::regclass as relation, conname from pg_constraint
+			where conrelid in ('execution_record'::regclass, 'execution_work'::regclass) and contype = 'c' loop
+			execute format('alter table %s drop constraint %I', c.relation, c.conname);
 		end loop; end $$`)
 	b.exec("set session_replication_role = replica")
 	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, status, failure_reason, retry_count, max_retries, due_at, created, written_by)

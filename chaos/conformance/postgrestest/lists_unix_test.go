@@ -33,7 +33,7 @@ import (
 // of the action old.rare or of the parent 5 is far back.
 const endedLongAgo = `
 set session_replication_role = replica;
-insert into execution (action, action_ref, runtime, entrypoint, max_retries, parameters, status, worker, incarnation, epoch, dispatch_deadline, run_deadline,
+insert into execution_record (action, action_ref, runtime, entrypoint, max_retries, parameters, status, worker, incarnation, epoch, dispatch_deadline, run_deadline,
     due_at, created, scheduled_at, started_at, claim_beat, ended, orchestrated_at, parent, failure_reason, written_by)
 select 1000000, case when n < 1000 then 'old.rare' else 'old.often' end, 'old', '/bin/true', 1, '{"n": 1}', x.status, w, w, 1, x.at, x.at, x.at, x.at, x.at, x.at, 1, x.at, x.at,
        case when n between 100 and 120 then 5 end, case when x.status <> 'completed' then 'transient'::failure_reason end, 'api'
@@ -60,7 +60,7 @@ func many(b *fixture, rows int) int {
 	b.exec("select set_execution_audit(false)")
 	_, err := b.conn.PgConn().Exec(b.ctx, fmt.Sprintf(endedLongAgo, rows)).ReadAll()
 	b.must(err)
-	b.exec("vacuum analyze execution")
+	b.exec("vacuum analyze execution_record")
 	return rows
 }
 

@@ -132,7 +132,7 @@ func queryDatabase(t *testing.T) *pgx.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
-	if _, err := conn.PgConn().Exec(t.Context(), fleetAndHistory).ReadAll(); err != nil {
+	if _, err := conn.PgConn().Exec(t.Context(), editable+";"+fleetAndHistory).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -173,15 +173,15 @@ func TestNoQueryOfTheDocumentsReadsTheWholeHistory(t *testing.T) {
 		t.Helper()
 		at := "now() - interval '40 days' + n * interval '1 second'"
 		must("set session_replication_role = replica")
-		must(strings.NewReplacer("AT", at, "FROM", strconv.Itoa(from+1), "TO", strconv.Itoa(from+n)).Replace(`
+		must(inBulk(strings.NewReplacer("AT", at, "FROM", strconv.Itoa(from+1), "TO", strconv.Itoa(from+n)).Replace(`
 			insert into execution (id, action, action_ref, runtime, entrypoint, max_retries, status, worker, incarnation, epoch, scheduled_at, dispatch_deadline,
 				ended, orchestrated_at, due_at, created, failure_reason, original_execution, retry_count, retry_reason, written_by)
 			select 1000 + n, 1, 'a', 'shell', '/bin/a', 2, 'failed', 1, 1, 1, AT, AT, AT, AT, AT, AT, 'transient',
 				case when n % 2 = 0 then 999 + n end, case when n % 2 = 0 then 1 else 0 end, case when n % 2 = 0 then 'transient' end::failure_reason, 'api'
 			  from generate_series(FROM, TO) n;
 			insert into dead_letter (queue, reason, outcome, received_at) select 'q', 'expired', 'kept', AT from generate_series(FROM, TO) n;
-			set session_replication_role = origin`))
-		must("vacuum analyze execution; ")
+			set session_replication_role = origin`)))
+		must("vacuum analyze execution_record")
 		must("vacuum analyze dead_letter")
 	}
 	all := queries(t)

@@ -19,7 +19,12 @@ type recorder struct {
 	mu sync.Mutex
 	// sent has the arguments with which a statement was last sent, by its text.
 	sent map[string][]any
+	// under has the settings that were sent before a statement in one go, by its text.
+	under map[string]string
 }
+
+// settings begins each statement that sets what the next one needs.
+const settings = "select set_config("
 
 func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
 	r.mu.Lock()
@@ -28,14 +33,23 @@ func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.Trace
 	return ctx
 }
 
-func (r *recorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+func (r *recorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, q := range d.Batch.QueuedQueries {
+		if strings.HasPrefix(q.SQL, settings) && r.under != nil {
+			r.under[d.Batch.QueuedQueries[i+1].SQL] = q.SQL
+		}
+	}
 	return ctx
 }
 
 func (r *recorder) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sent[d.SQL] = d.Args
+	if !strings.HasPrefix(d.SQL, settings) {
+		r.sent[d.SQL] = d.Args
+	}
 }
 
 func (r *recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
@@ -80,7 +94,7 @@ func (r *recorder) with(t *testing.T, mark string) (sql string, args []any) {
 func recorded(t *testing.T) (*postgres.Store, *recorder) {
 	t.Helper()
 	b := setup(t)
-	r := &recorder{sent: make(map[string][]any)}
+	r := &recorder{sent: make(map[string][]any), under: make(map[string]string)}
 	s := b.open(postgres.Options{Now: b.clock, Tracer: r})
 	for _, c := range storetest.Cases() {
 		b.empty()

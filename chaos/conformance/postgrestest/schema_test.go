@@ -77,8 +77,9 @@ func TestLawOfTheDatabase(t *testing.T) {
 	// The constraints on the other columns are another matter, and in the role of a replica a session
 	// fires no triggers.
 	b.exec(`do $$ declare c record; begin
-		for c in select conname from pg_constraint where conrelid = 'execution'::regclass and contype = 'c' loop
-			execute format('alter table execution drop constraint %I', c.conname);
+		for c in select conrelid::regclass as relation, conname from pg_constraint
+			where conrelid in ('execution_record'::regclass, 'execution_work'::regclass) and contype = 'c' loop
+			execute format('alter table %s drop constraint %I', c.relation, c.conname);
 		end loop; end $$`)
 	b.exec("select set_execution_audit(false)")
 	for from := execution.Requested; from <= execution.Abandoned; from++ {

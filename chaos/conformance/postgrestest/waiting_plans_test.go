@@ -48,7 +48,7 @@ func effortOf(plan *node) (e effort) {
 			return
 		case n.Type == "ModifyTable" || rows == 0:
 			return
-		case n.Relation == "execution":
+		case executionTable(n.Relation):
 			e.executions += rows
 		case n.Relation == "concurrency_slot":
 			e.slots += rows
@@ -90,10 +90,10 @@ func TestPlansOfWhatWaits(t *testing.T) {
 	} {
 		if x.name == "claim with all workers full" {
 			// Whatever the session keeps of a plan, it keeps from an empty table.
-			explain(t, conn, x.hot)
+			explain(t, conn, nil, x.hot)
 			fill(fillWaiting)
 		}
-		e := effortOf(explain(t, conn, x.hot))
+		e := effortOf(explain(t, conn, nil, x.hot))
 		if e.executions > x.most.executions || e.slots > x.most.slots || e.locks > x.most.locks || e.blocks > x.most.blocks {
 			t.Errorf("%s reads %.0f executions (at most %.0f expected), %.0f slots (%.0f), %.0f pages (%.0f), and locks %.0f rows (%.0f):%s",
 				x.name, e.executions, x.most.executions, e.slots, x.most.slots, e.blocks, x.most.blocks, e.locks, x.most.locks, e.text)

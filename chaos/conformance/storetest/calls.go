@@ -50,6 +50,20 @@ func (c *cell) executorCalls(r *rand.Rand) []call {
 		}
 		return c.answer(err, all...)
 	})
+	direct := step("DispatchDue", func(s store.Store) string {
+		answer, err := s.DispatchDue(c.ctx, store.DueDispatch{
+			Executor: executor, Expiry: expiry, Timeout: timeout, Offers: []store.Offer{offer([]string{runtime}, 0, c.worker)},
+		})
+		c.saw(answer.Rows...)
+		if err == nil && len(answer.Rows) == 0 {
+			return nothing
+		}
+		var all []string
+		for i := range answer.Rows {
+			all = append(all, c.row(&answer.Rows[i]))
+		}
+		return c.answer(err, all...)
+	})
 	dispatch := perRow(c, "Dispatch", asked(keys, func(key execution.Key) store.Dispatch {
 		return store.Dispatch{Key: key, Worker: c.worker, Timeout: timeout}
 	}), func(s store.Store, ds []store.Dispatch) (all []string, err error) {
@@ -64,7 +78,7 @@ func (c *cell) executorCalls(r *rand.Rand) []call {
 	}), func(s store.Store, ps []store.Park) ([]string, error) {
 		return c.outcomes(s.Park(c.ctx, executor, ps))
 	})
-	return []call{claim, claim, dispatch, dispatch, park, perRow(c, "MarkPublished", keys, func(s store.Store, keys []execution.Key) ([]string, error) {
+	return []call{claim, claim, direct, dispatch, dispatch, park, perRow(c, "MarkPublished", keys, func(s store.Store, keys []execution.Key) ([]string, error) {
 		left, err := s.MarkPublished(c.ctx, keys)
 		all := make([]string, len(keys))
 		for i, key := range keys {

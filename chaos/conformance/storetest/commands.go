@@ -40,14 +40,15 @@ const (
 	opClock
 	opActions
 	opSettle
-	ops = int(opSettle) + 1
+	opDispatchDue
+	ops = int(opDispatchDue) + 1
 )
 
 var opNames = [ops]string{
 	"Create", "ClaimForScheduling", "Dispatch", "Claim", "Finish", "Orchestrate", "Advance", "Heartbeat", "Reclaim",
 	"Park", "Find", "Register", "SetLifecycle", "MarkPublished", "Reap", "Release", "Executions", "PutActions",
 	"KeepRefusedResult", "StoreDeadLetters", "Cancel", "Chain", "List", "ForgetKeys", "FreeSlots", "SetCordon",
-	"Clock", "Actions", "SettleChildren",
+	"Clock", "Actions", "SettleChildren", "DispatchDue",
 }
 
 // weights say how often each command comes. Rare states need the common ones to come first.
@@ -55,7 +56,7 @@ var weights = [ops]int{
 	opCreate: 5, opClaimForScheduling: 8, opDispatch: 13, opClaim: 14, opFinish: 8, opOrchestrate: 5, opAdvance: 5, opHeartbeat: 7,
 	opReclaim: 12, opPark: 5, opFind: 9, opRegister: 4, opLifecycle: 4, opMarkPublished: 3, opReap: 4, opRelease: 2, opExecutions: 1,
 	opPutActions: 1, opKeepRefused: 1, opStoreDeadLetter: 1,
-	opCancel: 5, opChain: 1, opList: 1, opForgetKeys: 1, opFreeSlots: 1, opSetCordon: 2, opClock: 1, opActions: 1, opSettle: 4,
+	opCancel: 5, opChain: 1, opList: 1, opForgetKeys: 1, opFreeSlots: 1, opSetCordon: 2, opClock: 1, opActions: 1, opSettle: 4, opDispatchDue: 6,
 }
 
 // item is one part of a batch: what it is about, and how it is twisted.

@@ -129,6 +129,17 @@ func (st *Stage) schedulingWrites() []Write {
 			return Answer{tell: func(p *player) { p.saw("ClaimForScheduling: %s [%s]", failed(err), p.keys(rows)) }}
 		}}
 	}
+	direct := func(name, runtime string) Write {
+		return Write{Method: "DispatchDue", Name: name, Passes: true, Meets: []string{"turn"}, do: func(ctx context.Context, s store.Store) Answer {
+			answer, err := s.DispatchDue(ctx, store.DueDispatch{
+				Executor: "another", Expiry: time.Minute, Timeout: DispatchTimeout, Offers: []store.Offer{offer([]string{runtime}, 0, st.worker)},
+			})
+			if err == nil && len(answer.Rows) == 0 {
+				return passed
+			}
+			return Answer{tell: func(p *player) { p.saw("DispatchDue: %s [%s]", failed(err), p.keys(answer.Rows)) }}
+		}}
+	}
 	dispatch := func(limit int, meets ...string) func(name string, keys []execution.Key) Write {
 		return func(name string, keys []execution.Key) Write {
 			name = fmt.Sprint(name, ", at most ", limit)
@@ -158,6 +169,7 @@ func (st *Stage) schedulingWrites() []Write {
 		[]Write{
 			claim("of one of a runtime", store.SchedulingClaim{Demands: []store.Demand{{Runtime: "shell", Limit: 1}}}),
 			claim("of one of another runtime", store.SchedulingClaim{Demands: []store.Demand{{Runtime: "python", Limit: 1}}}),
+			direct("of one of a runtime", "shell"), direct("of one of another runtime", "python"),
 		},
 		st.batch(dispatch(0)), st.batch(dispatch(1, "turn")), st.batch(park(false)), st.batch(park(true)),
 		st.batch(func(name string, keys []execution.Key) Write {

@@ -209,6 +209,7 @@ func (p *player) lead(c command) command {
 		opDispatch:           {[]execution.Status{execution.Scheduling}, opClaimForScheduling},
 		opPark:               {[]execution.Status{execution.Scheduling}, opClaimForScheduling},
 		opClaimForScheduling: {[]execution.Status{execution.Requested}, opCreate},
+		opDispatchDue:        {[]execution.Status{execution.Requested}, opCreate},
 	}
 	for c.a != 15 {
 		l, leads := to[c.op]
@@ -249,7 +250,7 @@ func (p *player) do(c command) {
 		p.saw("Find %d of age %v, at most %d, without %s: %s [%s]", f.Cause, f.Age, f.Limit, p.listed(f.Skip), failed(err), p.keys(rows))
 	case opCancel, opChain, opList, opForgetKeys, opFreeSlots, opSetCordon, opClock:
 		p.asUser(c)
-	case opClaimForScheduling, opDispatch, opPark, opMarkPublished, opReclaim, opReap, opOrchestrate, opSettle:
+	case opClaimForScheduling, opDispatch, opPark, opMarkPublished, opReclaim, opReap, opOrchestrate, opSettle, opDispatchDue:
 		p.asExecutor(c)
 	default:
 		p.asWorker(c)

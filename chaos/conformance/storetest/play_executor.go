@@ -13,6 +13,8 @@ func (p *player) asExecutor(c command) {
 	switch c.op {
 	case opClaimForScheduling:
 		p.claimForScheduling(c)
+	case opDispatchDue:
+		p.dispatchDue(c)
 	case opDispatch:
 		var ds []store.Dispatch
 		executor := ""
@@ -102,6 +104,32 @@ func (p *player) claimForScheduling(c command) {
 	}
 	rows, err := p.Store.ClaimForScheduling(p.ctx, claim)
 	p.saw("ClaimForScheduling by %s of%s with pools %v and %d others: %s [%s]", claim.Executor, demands, claim.Pools, claim.Others, failed(err), p.keys(rows))
+}
+
+// dispatchDue offers places at several workers to one runtime, or to two in one offer or in two.
+func (p *player) dispatchDue(c command) {
+	d := store.DueDispatch{
+		Executor: executorNamed(c.a), Expiry: pick(c.b, 15*time.Second, time.Minute, 0, -time.Second),
+		Timeout: pick(c.items[0].a, DispatchTimeout, DispatchTimeout, 0, 1500*time.Nanosecond, -time.Second),
+	}
+	offers := pick(c.items[0].row, [][]string{{"shell"}}, [][]string{{"python", "shell"}}, [][]string{{"shell"}, {"python", "node"}}, [][]string{{"none"}})
+	text := ""
+	for n, runtimes := range offers {
+		o := store.Offer{Runtimes: runtimes}
+		for i, it := range c.items {
+			place := store.Place{Worker: p.incarnationOf(it.worker, p.fit(it.row)), Limit: pick(it.twist, 0, 2, 1, 100)}
+			text += fmt.Sprintf(" %d:%s under %d", n, p.incarnation(place.Worker.Incarnation), place.Limit)
+			o.Spread = append(o.Spread, place)
+			if i == 0 {
+				o.Packed = append(o.Packed, place)
+				continue
+			}
+			o.Packed = append(o.Packed, o.Packed[pick(it.b, 0, i-1)])
+		}
+		d.Offers = append(d.Offers, o)
+	}
+	answer, err := p.Store.DispatchDue(p.ctx, d)
+	p.saw("DispatchDue by %s of %v to%s: %s [%s] full %v unfit %d others %v", d.Executor, offers, text, failed(err), p.keys(answer.Rows), answer.Full, answer.Unfit, answer.Others)
 }
 
 func (p *player) park(c command) {

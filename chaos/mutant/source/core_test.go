@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -40,6 +41,33 @@ func TestTheCoreHasEnoughCandidates(t *testing.T) {
 		build.Dir = root(t)
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Errorf("building with every mutant: %v\n%s", err, out)
+		}
+	}
+}
+
+// A statement says of a table what its join says already where that leaves the planner one plan. Nothing else is answered
+// without it, so it is no mutant; what a statement finds its rows by alone is one.
+func TestWhatOnlyGuidesThePlannerIsNoMutant(t *testing.T) {
+	c, err := Load(root(t), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]int{}
+	for _, m := range c.Candidates {
+		// Behind what is left out or replaced stands the line around it.
+		removed, _, _ := strings.Cut(strings.Replace(m.What, " replaced by ", " left out", 1), " left out")
+		if m.Operator == "sql-conditions" && strings.Contains(removed, " = any(") {
+			left[m.Func]++
+		}
+	}
+	for _, name := range []string{"finishRows", "insertPlain", "insertExecutions", "orchestrate", "markPublished"} {
+		if left[name] > 0 {
+			t.Errorf("%s: %d mutants leave out a restriction that changes no answer", name, left[name])
+		}
+	}
+	for _, name := range []string{"claimRows", "lockParents", "adopt", "selectExecutions"} {
+		if left[name] == 0 {
+			t.Errorf("%s: no mutant leaves out the only condition by which it finds its rows", name)
 		}
 	}
 }

@@ -57,6 +57,10 @@ func (d *database) ClaimForScheduling(_ context.Context, c store.SchedulingClaim
 	return []execution.Execution{d.row}, nil
 }
 
+func (d *database) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return store.DueDispatched{Others: true}, nil
+}
+
 func (d *database) Dispatch(_ context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

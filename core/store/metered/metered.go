@@ -186,6 +186,18 @@ func (s *executor) Dispatch(ctx context.Context, by string, ds []store.Dispatch)
 	return results, err
 }
 
+// DispatchDue implements store.Executor. A row has been in scheduling for no time at all, and is counted in both changes.
+func (s *executor) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	answer, err := s.Executor.DispatchDue(ctx, d)
+	for i := range answer.Rows {
+		claimed := answer.Rows[i]
+		claimed.Status = execution.Scheduling
+		s.meter.moved(execution.Requested, &claimed, execution.Scheduler, execution.NoReason)
+		s.meter.moved(execution.Scheduling, &answer.Rows[i], execution.Scheduler, execution.NoReason)
+	}
+	return answer, err
+}
+
 // Park implements store.Executor.
 func (s *executor) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
 	outcomes, err := s.Executor.Park(ctx, by, ps)

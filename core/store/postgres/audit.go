@@ -89,7 +89,7 @@ select h.xmin::text, coalesce(l.transaction::text, '0'), coalesce(l.id, 0)
 const selectChanges = `
 select t.transaction::text, t.id, t.execution, coalesce(e.action_ref, ''), ` + transitionColumns + `
   from execution_transition t
-  left join lateral (select x.action_ref from execution x where x.id = t.execution offset 0) e on true
+  left join lateral (select x.action_ref from execution_record x where x.id = t.execution offset 0) e on true
  where (t.transaction, t.id) > ($1::text::xid8, $2::bigint) and (t.transaction, t.id) <= ($3::text::xid8, $4::bigint)
    and ($5::bigint = 0 or t.execution = $5)
    and ($6::text is null or e.action_ref = $6)

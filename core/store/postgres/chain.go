@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,39 +14,60 @@ import (
 // A decision about a whole chain is made under a lock of its first row, in a transaction of two steps:
 // the lock has a statement of its own, so that the next one sees whatever was committed while it waited.
 
+// Whoever ends a row has locked its work, and then waits for its record. So where the first row itself has not ended, its work is
+// locked first.
 const lockChain = `
+with first as materialized (select coalesce(e.original_execution, e.id) as id from execution_record e where e.id = $1),
+work as materialized (
+    select w.id from execution_work w where w.id = (select id from first) for no key update of w
+)
 select f.id, f.cancel_requested_at is not null
-  from execution f
- where f.id = (select coalesce(e.original_execution, e.id) from execution e where e.id = $1)
+  from execution_record f
+ where f.id = (select id from first) and (select count(*) from work) >= 0
    for no key update of f`
 
 // newest is the id of the last row of the chain that begins with $1: its last retry, or the first row itself. Two
 // looks by an index each: asked for with one "or", the planner has no index for both and reads the whole table.
 const newest = `coalesce((
-    select x.id from execution x where x.original_execution = $1 order by x.retry_count desc limit 1
+    select x.id from execution_record x where x.original_execution = $1 order by x.retry_count desc limit 1
 ), $1)`
 
-var selectNewest = text(`select {e} from execution e where e.id = ` + newest + ` for no key update of e`)
+// lockNewest keeps the last row from ending, if it has not ended. It is a statement of its own, as that of the chain is.
+const lockNewest = `select w.id from execution_work w where w.id = ` + newest + ` for no key update of w`
+
+var selectNewest = text(`select {e} from execution e where e.id = ` + newest)
 
 const requestCancel = `
-update execution set cancel_requested_at = coalesce($2::timestamptz, clock_timestamp()), cancel_requested_by = $3::text
+update execution_record set cancel_requested_at = coalesce($2::timestamptz, clock_timestamp()), cancel_requested_by = $3::text
  where id = $1 and cancel_requested_at is null`
 
 // What nobody has claimed ends at once; what runs is asked to.
 var cancelRow = text(`
-with clock as materialized (select coalesce($2::timestamptz, clock_timestamp()) as now)
-update execution e
-   set status = case e.status when 'running' then 'canceling' else 'cancelled' end::execution_status,
-       canceling_at = case e.status when 'running' then c.now end,
-       ended = case when e.status <> 'running' then c.now end,
-       due_at = case e.due_at when 'infinity' then c.now else e.due_at end,
-       failure_reason = case when e.status <> 'running' then 'cancelled' else e.failure_reason end,
-       result = case when e.status <> 'running' then $3::text::json else e.result end,
-       written_by = 'api', written_incarnation = null, written_epoch = e.epoch, written_reason = 'cancelled',
-       written_actor = $4::text
-  from clock c
- where e.id = $1 and e.status in ('requested', 'scheduling', 'scheduled', 'running')
-returning {e}`)
+with clock as materialized (select coalesce($2::timestamptz, clock_timestamp()) as now),
+judged as materialized (
+    select w.*, c.now from execution_work w cross join clock c
+     where w.id = $1 and w.status in ('requested', 'scheduling', 'scheduled', 'running')
+),
+moved as (
+    update execution_work w
+       set status = 'canceling', canceling_at = j.now,
+           written_by = 'api', written_incarnation = null, written_epoch = w.epoch, written_reason = 'cancelled', written_actor = $4::text
+      from judged j join execution_record r on r.id = j.id
+     where w.id = j.id and j.status = 'running'
+    returning {open}
+),
+over as (
+    update execution_record r
+       set status = 'cancelled', failure_reason = 'cancelled', result = $3::text::json, ended = j.now,
+           ` + strings.Replace(carry(), "due_at = j.due_at", "due_at = case j.due_at when 'infinity' then j.now else j.due_at end", 1) + `,
+           written_by = 'api', written_incarnation = null, written_epoch = j.epoch, written_reason = 'cancelled', written_actor = $4::text
+      from judged j
+     where r.id = j.id and j.status <> 'running'
+    returning {kept}
+),` + leave("j.status <> 'running'") + `
+select {m} from moved m
+union all
+select {m} from over m`)
 
 // Cancel implements store.Client.
 func (s *Store) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
@@ -73,6 +95,9 @@ func (s *Store) cancel(ctx context.Context, tx pgx.Tx, id execution.ID, actor *s
 		return store.Cancellation{}, nil
 	}
 	var rows []execution.Execution
+	if err == nil {
+		_, err = tx.Exec(ctx, lockNewest, first)
+	}
 	if err == nil {
 		err = read(ctx, tx, reader(&rows), selectNewest, first)
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,33 +16,42 @@ import (
 // next one sees whatever was committed while it waited.
 const lockParents = `
 with asked as materialized (
-    select e.id, coalesce(e.original_execution, e.id) as chain from execution e where e.id = any($1::bigint[])
+    select e.id, coalesce(e.original_execution, e.id) as chain from execution_record e where e.id = any($1::bigint[])
 ),
 locked as materialized (
-    select f.id from execution f where f.id in (select chain from asked) order by f.id for no key update of f
+    select f.id from execution_record f where f.id in (select chain from asked) order by f.id for no key update of f
 )
 select a.id, a.chain from asked a where (select count(*) from locked) >= 0`
 
 // selectEnds says how chains have ended whose end was handled.
 const selectEnds = `
 select f.id, coalesce(last.status, f.status)::text
-  from execution f
+  from execution_record f
   left join lateral (
-      select x.status, x.orchestrated_at from execution x where x.original_execution = f.id order by x.retry_count desc limit 1
+      select x.id, x.status, x.orchestrated_at from execution_record x where x.original_execution = f.id order by x.retry_count desc limit 1
   ) last on true
  where f.id = any($1::bigint[])
-   and case when last.status is null then f.orchestrated_at else last.orchestrated_at end is not null`
+   and case when last.id is null then f.orchestrated_at else last.orchestrated_at end is not null`
 
 // adopt marks chains as having children that wait, under their locks: whoever handles the end of a chain knows from
 // its locked row that there are children to settle.
-const adopt = `update execution set has_children = true where id = any($1::bigint[]) and not has_children`
+const adopt = `update execution_record set has_children = true where id = any($1::bigint[]) and not has_children`
 
-const skipNewChildren = `
-update execution e
-   set status = 'cancelled', failure_reason = 'parent_failed', result = $3::text::json,
-       ended = coalesce($2::timestamptz, clock_timestamp()), due_at = coalesce($2::timestamptz, clock_timestamp()),
-       written_by = 'execution_manager', written_incarnation = null, written_epoch = e.epoch, written_reason = 'parent_failed'
- where e.id = any($1::bigint[]) and e.status = 'requested' and e.awaits_parent`
+var skipNewChildren = `
+with judged as materialized (
+    select w.*, coalesce($2::timestamptz, clock_timestamp()) as now from execution_work w
+     where w.id = any($1::bigint[]) and w.waits and w.awaits_parent
+),
+over as (
+    update execution_record r
+       set status = 'cancelled', failure_reason = 'parent_failed', result = $3::text::json, ended = j.now,
+           ` + strings.Replace(carry(), "due_at = j.due_at", "due_at = j.now", 1) + `,
+           written_by = 'execution_manager', written_incarnation = null, written_epoch = j.epoch, written_reason = 'parent_failed', written_actor = null
+      from judged j
+     where r.id = j.id
+    returning r.id, r.ended, r.orchestrated_at
+),` + leave("true") + `
+select count(*) from over`
 
 // createChildren creates executions of which some have a parent: the others as usual, and the children in
 // transactions of a bounded number of them and of a number of round trips that does not depend on how many they are.
@@ -165,7 +175,11 @@ func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []child) (
 	within := func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
 		return read(ctx, tx, scan, sql, args...)
 	}
-	if err := s.insert(ctx, within, known, families, made); err != nil {
+	// Not kept, as the transaction's other statements must not be.
+	plain := func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
+		return readUnder(ctx, tx, hashed, scan, sql, args...)
+	}
+	if err := s.insert(ctx, within, plain, known, families, made); err != nil {
 		return nil, err
 	}
 	var adopting, skipping []int64

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,7 +12,11 @@ import (
 	"handoff/core/store"
 )
 
-var selectExecutions = text(`select {e} from execution e where e.id = any($1::bigint[])`)
+// The lookup of work stands in a subselect of its own, so that a plan that is kept has one way to do it.
+var selectExecutions = text(`
+select {any} from execution_record r
+  left join lateral (select * from execution_work w where w.id = r.id offset 0) w on true
+ where r.id = any($1::bigint[])`)
 
 // Executions implements store.Reader.
 func (s *Store) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
@@ -47,12 +52,47 @@ func (s *Store) readExecutions(ctx context.Context, ids []execution.ID) ([]*exec
 		}
 		return nil
 	}
-	err := s.query(ctx, "reading executions", scan, selectExecutions, integers(slices.Compact(wanted)))
+	err := s.kept(keptLooped)(ctx, "reading executions", scan, selectExecutions, integers(slices.Compact(wanted)))
 	for i, id := range ids {
 		results[i], errs[i] = found[id], cmp.Or(err, unreadable[id])
 	}
 	return results, errs
 }
+
+// ended answers for those of a step's rows that had no work, as a statement that looks for work says nothing of them: what has
+// ended is refused, with the row as it stands. An end is final, so it is none the worse for being read afterwards. The others
+// did not exist when the step was made.
+func (s *Store) ended(ctx context.Context, op string, ids []int64, answered func(n int) bool, refuse func(n int, o outcome)) error {
+	var left []int64
+	place := make(map[execution.ID]int)
+	for n, id := range ids {
+		if !answered(n) {
+			left = append(left, id)
+			place[execution.ID(id)] = n
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	var found []execution.Execution
+	if err := s.query(ctx, op+": reading what has ended", lenient(&found), selectEnded, left); err != nil {
+		return unknown(op, err)
+	}
+	for i := range found {
+		refuse(place[found[i].ID], outcome{From: found[i].Status, Row: found[i]})
+	}
+	return nil
+}
+
+// outcomesOfEnded is ended for a step that answers with outcomes only; err is that of the step.
+func (s *Store) outcomesOfEnded(ctx context.Context, op string, ids []int64, results []outcome, err error) error {
+	if err != nil {
+		return err
+	}
+	return s.ended(ctx, op, ids, func(n int) bool { return results[n].Row.ID != 0 }, func(n int, o outcome) { results[n] = o })
+}
+
+var selectEnded = text(`select {kept} from execution_record r where r.id = any($1::bigint[]) and r.ended is not null`)
 
 // integers turns ids into what the driver writes as bigint[].
 func integers[T ~int64](ids []T) []int64 {
@@ -115,37 +155,29 @@ func nothing(pgx.Rows) error { return nil }
 // A key whose time is over ($8, execution.KeyLifetime) is taken from its row before the new one is inserted: of two
 // statements that do so at the same moment the second waits for the first, finds the key gone from the old row and
 // taken by the new one, and inserts nothing. Those rows are locked in the order of their ids.
+//
+// Without keys (see insertPlain) nothing is looked up and nothing taken.
 const insertExecutions = `
 with asked as materialized (
     select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::bigint[],
         $9::float8[], $10::float8[], $11::int[], $12::text[])
         with ordinality as a(ref, parameters, key, parent, waits, pinned, own_timeout, own_dispatch_timeout, own_retries, actor, n)
 ),
-clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now, $8::interval as lifetime),
 seen as materialized (
     select a.n, a.parameters, a.key, a.parent, a.waits, a.pinned, a.own_timeout, a.own_dispatch_timeout, a.own_retries, a.actor,
-           case when old.created > c.now - $8::interval then old.id end as existing,
-           case when old.created <= c.now - $8::interval then old.id end as outdated,
+           ` + keysSeen + `,
            a.pinned is not null and t.id is not null and not exists (select from worker w where w.id = a.pinned) as lost, t.*
-      from asked a cross join clock c
-      left join action t on t.ref = a.ref
-      left join execution old on old.idempotency_key = a.key
+      from asked a
+      left join action t on t.ref = a.ref` + keysJoined + `
      order by a.n
 ),
 fresh as materialized (
-    select nextval(pg_get_serial_sequence('execution', 'id')) as new_id, s.*
+    select nextval(pg_get_serial_sequence('execution_record', 'id')) as new_id, s.*
       from seen s where s.existing is null and s.id is not null and not s.lost
-),
-outdated as materialized (
-    select e.id from fresh f join execution e on e.id = f.outdated and e.idempotency_key = f.key
-     order by e.id for no key update of e
-),
-released as (
-    update execution e set idempotency_key = null from outdated o where e.id = o.id
-    returning e.id
-),
+),` + keysReleased + `
 inserted as (
-    insert into execution (
+    insert into execution_record (
         id, action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency,
         own_limits, parent, parameters, idempotency_key, pinned_worker, created, due_at, written_by, submitted_by
     )
@@ -154,19 +186,59 @@ inserted as (
            nullif(array_remove(array[case when f.own_timeout is not null then 'timeout_seconds' end,
                case when f.own_dispatch_timeout is not null then 'dispatch_timeout_seconds' end,
                case when f.own_retries is not null then 'max_retries' end], null), '{}'),
-           f.parent, f.parameters::json, f.key, f.pinned, c.now, case when f.waits then 'infinity' else c.now end, 'api', f.actor
-      from fresh f cross join clock c
-     where (select count(*) from released) >= 0
+           f.parent, f.parameters::json, f.key, f.pinned, (select now from clock), case when f.waits then timestamptz 'infinity' end, 'api', f.actor
+      from fresh f` + keysFirst + `
      order by f.key nulls first, f.n
     on conflict (idempotency_key) where idempotency_key is not null do nothing
-    returning id
-)
+    returning ` + ofInserted + `
+),` + newWork + `
 select s.n, s.existing as id, s.existing is not null as existed, false as is_new, s.lost
   from seen s where s.existing is not null or s.id is null or s.lost
 union all
 select f.n, f.new_id, false, true, false from fresh f
 union all
 select 0, i.id, false, true, false from inserted i`
+
+// ofInserted are the columns of a new record from which newWork makes its row of work, and newWork is the list of a statement
+// that does so for its list inserted. Where a row begins to wait at another moment than its creation, the record says so.
+const (
+	ofInserted = `id, action, concurrency, pinned_worker, runtime, due_at, retry_at, avoid_worker, retry_reason, parent, created, written_by, submitted_by,
+           original_execution, retry_count`
+	newWork = `
+begun as (
+    insert into execution_work (id, lane_action, lane_worker, runtime, due_at, retry_at, avoid_worker, retry_reason, parent, written_by, written_actor)
+    select i.id, case when i.concurrency is null then 0 else i.action end, coalesce(i.pinned_worker, 0), i.runtime, coalesce(i.due_at, i.created),
+           i.retry_at, i.avoid_worker, i.retry_reason, i.parent, i.written_by, case when i.written_by = 'api' then i.submitted_by end
+      from inserted i
+)`
+)
+
+// What insertExecutions has for keys.
+const (
+	keysSeen = `case when old.created > (select now - lifetime from clock) then old.id end as existing,
+           case when old.created <= (select now - lifetime from clock) then old.id end as outdated`
+	keysJoined = `
+      left join execution_record old on old.idempotency_key = a.key`
+	keysReleased = `
+outdated as materialized (
+    select e.id from fresh f join execution_record e on e.id = f.outdated and e.idempotency_key = f.key
+     order by e.id for no key update of e
+),
+released as (
+    update execution_record e set idempotency_key = null from outdated o where e.id = o.id
+    returning e.id
+),`
+	keysFirst = `
+     where (select count(*) from released) >= 0`
+)
+
+// insertPlain is insertExecutions for executions of which none has a key. Its plan is kept. The other one's is not: the
+// index of keys by their age answers whatever that of keys answers, so a plan from a table that is said to be tiny may read it
+// from end to end.
+var insertPlain = strings.NewReplacer(
+	"on t.ref = a.ref", "on t.ref = a.ref and t.ref = any($2::text[])",
+	keysSeen, "null::bigint as existing", keysJoined, "", keysReleased, "", keysFirst, "",
+).Replace(insertExecutions)
 
 // Create implements store.Client.
 func (s *Store) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
@@ -195,7 +267,7 @@ func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]s
 			for i := range items {
 				all[i] = items[i].item
 			}
-			return s.insert(ctx, s.query, all, make([]family, len(all)), results)
+			return s.insert(ctx, s.query, s.kept(keptHashed), all, make([]family, len(all)), results)
 		},
 	}
 	all := make([]keyed, len(items))
@@ -216,7 +288,8 @@ type family struct {
 // queryFunc executes one statement: on a connection of its own, or in a transaction.
 type queryFunc func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error
 
-func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewExecution, families []family, results []store.Created) error {
+// insert executes insertPlain by plain, which allows hash joins, and all else by query.
+func (s *Store) insert(ctx context.Context, query, plain queryFunc, items []store.NewExecution, families []family, results []store.Created) error {
 	var refs []string
 	var parameters, keys, actors []*string
 	var parents, pinned []*int64
@@ -257,7 +330,11 @@ func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewEx
 		}
 		return nil
 	}
-	err := query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime,
+	create, sql := plain, insertPlain
+	if slices.ContainsFunc(items, func(i store.NewExecution) bool { return i.IdempotencyKey != "" }) {
+		create, sql = query, insertExecutions
+	}
+	err := create(ctx, op, scan, sql, s.now(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime,
 		timeouts, dispatchTimeouts, retries, actors)
 	if err != nil {
 		return err
@@ -303,7 +380,7 @@ func (s *Store) lookUpKeys(ctx context.Context, query queryFunc, items []store.N
 		}
 		results[byKey[key]] = store.Created{ID: execution.ID(id), Existed: true}
 		return nil
-	}, `select idempotency_key, id from execution where idempotency_key = any($1::text[])`, keys)
+	}, `select idempotency_key, id from execution_record where idempotency_key = any($1::text[])`, keys)
 	if err != nil && applied {
 		return unknown(op, err)
 	}

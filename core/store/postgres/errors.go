@@ -176,6 +176,16 @@ func read(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql stri
 	return each(scan)(rows)
 }
 
+// kept returns query for a statement whose plan is kept: with settings of plans.go, which are sent along.
+func (s *Store) kept(settings string) queryFunc {
+	return func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
+		return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
+			err := readUnder(ctx, conn, settings, scan, sql, args...)
+			return sent(op, err, !conn.IsClosed())
+		})
+	}
+}
+
 // heartbeat sends the statements that queue queues in one go, and then reads their answers: one round trip,
 // however many they are, or two on a connection that does not know them yet. They are one transaction, which
 // commits behind the last. queue may be called again and must begin anew then: over a connection that turns out to be

@@ -34,28 +34,29 @@ select w.id, w.incarnation, w.name, i.lifecycle::text, array_remove(i.runtimes, 
        array(select (extract(epoch from c.now - x.at) * 1000000)::bigint from worker_expiry x
               where x.incarnation = w.incarnation order by x.at desc limit 100)
   from clock c, worker w
-  join worker_incarnation i on i.incarnation = w.incarnation
+ cross join lateral (select * from worker_incarnation i where i.incarnation = w.incarnation offset 0) i
  cross join lateral (
-    select count(*) as load, count(*) filter (where e.status = 'scheduled') as queued, max(e.started_at) as latest from execution e
-     where e.incarnation = w.incarnation and e.status in ('scheduled', 'running', 'canceling')
+    select count(*) as load, count(*) filter (where e.status = 'scheduled') as queued, max(e.started_at) as latest from execution_work e
+     where e.incarnation = w.incarnation
  ) held
  where ($2::bigint = 0 or w.id = $2) and ($3::text = '' or w.name = $3) and w.id > $4
  order by w.id limit $5`
 
 // Workers implements store.Executor.
 func (s *Store) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	return s.workers(ctx, store.WorkerQuery{}, nil)
+	return s.workers(ctx, s.kept(keptLooped), store.WorkerQuery{}, nil)
 }
 
 // FindWorkers implements store.Client.
 func (s *Store) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.WorkerRow, error) {
 	limit := max(0, q.Limit)
-	return s.workers(ctx, q, &limit)
+	// Not kept: the index in which one worker is looked up depends on what is asked for.
+	return s.workers(ctx, s.query, q, &limit)
 }
 
-func (s *Store) workers(ctx context.Context, q store.WorkerQuery, limit *int) ([]store.WorkerRow, error) {
+func (s *Store) workers(ctx context.Context, query queryFunc, q store.WorkerQuery, limit *int) ([]store.WorkerRow, error) {
 	var found []store.WorkerRow
-	err := s.query(ctx, "reading workers", func(rows pgx.Rows) error {
+	err := query(ctx, "reading workers", func(rows pgx.Rows) error {
 		var w store.WorkerRow
 		var lifecycle, kind, messages string
 		var lastBeat pgtype.Timestamptz

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,29 +10,38 @@ import (
 	"handoff/core/store"
 )
 
-// A page is a walk down the primary key, which stops when it is full: no index for lists makes the hot path
-// pay. A filter that hardly anything passes walks far; $2 bounds the walk, and the next page goes on behind it.
-// The status stands in the text, because only then the planner uses the indexes of what somebody holds, which are
-// short whatever the table holds.
+// workLists are the conditions of the indexes in which work of a status stands: what somebody holds is short, whatever waits.
+var workLists = map[execution.Status]string{
+	execution.Requested: "w.waits", execution.Scheduling: "w.incarnation is null and w.scheduling_expires_at is not null",
+	execution.Scheduled: "w.incarnation is not null", execution.Running: "w.incarnation is not null", execution.Canceling: "w.incarnation is not null",
+}
+
+// A page is a walk down the primary key of the records or, of what has not ended, of the work, which stops when it is full: no
+// index for lists makes the hot path pay. A filter that hardly anything passes walks far; $2 bounds the walk, and the next page
+// goes on behind it.
 var selectPages = func() (pages [execution.Statuses]string) {
 	for status := range pages {
-		condition := ""
-		if name := execution.Status(status); name != execution.None {
-			condition = "e.status = '" + name.String() + "' and "
+		from, condition := "execution_record r left join execution_work w on w.id = r.id", ""
+		id, worker, columns := "r.id", "coalesce(w.worker, r.worker)", "{any, small}"
+		switch name := execution.Status(status); {
+		case name.Terminal():
+			from, condition = "execution_record r", "r.status = '"+name.String()+"' and "
+			worker, columns = "r.worker", "{kept, small}"
+		case name != execution.None:
+			from, condition = "execution_work w join execution_record r on r.id = w.id", "w.status = '"+name.String()+"' and "+workLists[name]+" and "
+			id, worker, columns = "w.id", "w.worker", "{open, small}"
 		}
-		pages[status] = strings.Replace(selectPage, "{status}", condition, 1)
+		pages[status] = text(`
+select ` + columns + ` from ` + from + `
+ where ` + condition + `($1::bigint = 0 or ` + id + ` < $1) and ` + id + ` > $2
+   and ($3::text is null or r.action_ref = $3)
+   and ($4::bigint = 0 or ` + worker + ` = $4)
+   and ($5::bigint = 0 or r.parent = $5)
+ order by ` + id + ` desc
+ limit $6`)
 	}
 	return pages
 }()
-
-var selectPage = text(`
-select {e, small} from execution e
- where {status}($1::bigint = 0 or e.id < $1) and e.id > $2
-   and ($3::text is null or e.action_ref = $3)
-   and ($4::bigint = 0 or e.worker = $4)
-   and ($5::bigint = 0 or e.parent = $5)
- order by e.id desc
- limit $6`)
 
 var selectListed = text(`
 select case when $2 then sha256(convert_to(e.parameters::text, 'UTF8')) end, case when $2 then coalesce(octet_length(e.parameters::text), 0) else 0 end,
@@ -111,11 +119,11 @@ func (s *Store) Actions(ctx context.Context, q store.ActionQuery) ([]execution.A
 }
 
 var selectChain = text(`
-with chain as materialized (select coalesce(x.original_execution, x.id) as first from execution x where x.id = $1),
+with chain as materialized (select coalesce(x.original_execution, x.id) as first from execution_record x where x.id = $1),
      member as materialized (
     select c.first as id from chain c
     union all
-    select x.id from chain c join execution x on x.original_execution = c.first
+    select x.id from chain c join execution_record x on x.original_execution = c.first
 )
 select {e, small} from member m join execution e on e.id = m.id
  order by e.retry_count limit $2`)

@@ -25,7 +25,8 @@ with asked as materialized (
     select a.*, coalesce(e.original_execution, e.id) as chain
       from unnest($2::bigint[], $3::int[], $4::text[], $5::interval[])
            with ordinality as a(ask_id, ask_count, ask_reason, ask_delay, n)
-      join execution e on e.id = a.ask_id
+      join execution_record e on e.id = a.ask_id
+     where e.id = any($2::bigint[])
 ),
 -- Each row once, whether it is asked for, or the first of a chain, or both. No row is asked for twice in one statement.
 named as materialized (
@@ -36,7 +37,8 @@ named as materialized (
      group by t.ask_id
 ),
 locked as materialized (
-    select t.*, e.* from named t join execution e on e.id = t.ask_id
+    select t.*, e.* from named t join execution_record e on e.id = t.ask_id
+     where e.id = any(array(select ask_id from named))
      order by e.id for no key update of e
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
@@ -49,8 +51,8 @@ chained as materialized (
     window c as (partition by coalesce(l.original_execution, l.id))
 ),
 judged as materialized (
-    select l.*, c.now, l.ask_count is not null and not l.called_off as goes_on
-      from chained l cross join clock c
+    select l.*, (select now from clock) as now, l.ask_count is not null and not l.called_off as goes_on
+      from chained l
      where l.n is not null and l.family is not null and l.status >= 'completed' and l.orchestrated_at is null
 ),
 -- One row may be handled itself and be the first row of another one's chain, and a statement changes a row once.
@@ -62,19 +64,23 @@ marks as materialized (
      group by m.id, m.now
 ),
 marked as (
-    update execution e
+    update execution_record e
        set orchestrated_at = case when m.handled then m.now else e.orchestrated_at end,
            settling_at = case when m.settling then m.now else e.settling_at end
       from marks m
-     where e.id = m.id
+     where e.id = m.id and e.id = any(array(select id from marks))
+),
+handled as (
+    delete from execution_unhandled u using judged j
+     where u.ended = j.ended and u.id = j.id and u.ended = any(array(select ended from judged))
 ),
 freed as (
     update concurrency_slot s set execution = null, taken_at = null
       from judged j
-     where s.execution = j.id and j.concurrency is not null
+     where s.execution = j.id and s.execution = any(array(select id from judged where concurrency is not null)) and j.concurrency is not null
 ),
 inserted as (
-    insert into execution (
+    insert into execution_record (
         action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency, own_limits, parameters, parent,
         original_execution, retry_count, retry_reason, retry_at, due_at, avoid_worker, pinned_worker, created, written_by, submitted_by
     )
@@ -85,8 +91,8 @@ inserted as (
      where j.goes_on
      order by j.n
     on conflict (original_execution, retry_count) where original_execution is not null do nothing
-    returning id, original_execution, retry_count
-)
+    returning ` + ofInserted + `
+),` + newWork + `
 select case when j.goes_on then 'goes on' when j.family then 'children' else 'ended' end, j.n, j.chain, 0, 0 from judged j
 union all
 select 'retry', 0, i.original_execution, i.retry_count, i.id from inserted i`
@@ -94,7 +100,7 @@ select 'retry', 0, i.original_execution, i.retry_count, i.id from inserted i`
 const selectRetries = `
 select e.original_execution, e.retry_count, e.id
   from unnest($1::bigint[], $2::int[]) as a(chain, count)
-  join execution e on e.original_execution = a.chain and e.retry_count = a.count`
+  join execution_record e on e.original_execution = a.chain and e.retry_count = a.count`
 
 // attempt names a row of a chain.
 type attempt struct {
@@ -132,7 +138,7 @@ func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, resul
 		reasons, delays = append(reasons, reasonOrNull(retry.Reason)), append(delays, retry.Delay)
 	}
 	a := answers{results: results, retries: make(map[attempt]int64), wanted: make(map[int]attempt)}
-	if err := s.query(ctx, op, a.scan(counts), orchestrate, s.now(), ids, counts, reasons, delays); err != nil {
+	if err := s.kept(keptHashed)(ctx, op, a.scan(counts), orchestrate, s.now(), ids, counts, reasons, delays); err != nil {
 		return err
 	}
 	if err := s.existing(ctx, a.wanted, a.retries); err != nil {

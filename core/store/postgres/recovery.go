@@ -12,74 +12,76 @@ import (
 	"handoff/core/store"
 )
 
-// finders are the questions by cause. Each reads one partial index in its order and stops at the
-// limit. $1 is the clock, $2 the age, $3 the limit, $4 the rows that are not wanted.
+// finders are the questions by cause. Each reads a list that is short, or an index in its order, and stops at the limit: what
+// somebody holds is no more than the fleet has room for. $1 is the clock, $2 the age, $3 the limit, $4 the rows that are not
+// wanted.
 var finders = map[store.ReclaimCause]string{
-	store.Unclaimed: find(`
+	store.Unclaimed: findWork(`
+		w.incarnation is not null and w.status = 'scheduled' and w.scheduled_at <= (select now from clock) - $2::interval`, "w.scheduled_at"),
+	store.Unpublished: findWork(`
+		w.incarnation is not null and w.status = 'scheduled' and w.published_at is null and w.scheduled_at <= (select now from clock) - $2::interval`,
+		"w.scheduled_at"),
+	store.UnpublishedLate: findWork(`
+		w.incarnation is not null and w.status = 'scheduled' and w.published_at is null and w.scheduled_at <= (select now from clock) - $2::interval
+		and w.scheduled_at + (w.dispatch_deadline - w.scheduled_at) / 2 <= (select now from clock)`, "w.scheduled_at"),
+	store.Overrun: findWork(`
+		w.incarnation is not null and w.status in ('running', 'canceling') and w.run_deadline <= (select now from clock) - $2::interval`, "w.run_deadline"),
+	store.Unanswered: findWork(`
+		w.incarnation is not null and w.status = 'canceling' and w.canceling_at <= (select now from clock) - $2::interval`, "w.canceling_at"),
+	store.ClaimExpired: findWork(`
+		w.incarnation is null and w.scheduling_expires_at < (select now from clock) and $2::interval is not null`, "w.scheduling_expires_at"),
+	store.Unorchestrated: find("{kept}", `
+		from (
+			select u.ended, u.id from execution_unhandled u
+			 where u.ended <= (select now from clock) - $2::interval and u.id <> all($4::bigint[])
+			 order by u.ended, u.id limit $3::bigint
+		) u join execution_record r on r.id = u.id
+		order by u.ended, u.id`),
+	store.Unsettled: find("{e}", `
 		from execution e
-		where e.status = 'scheduled' and e.scheduled_at <= (select now from clock) - $2::interval
-		  and e.id <> all($4::bigint[])
-		order by e.scheduled_at, e.id`),
-	store.Unpublished: find(`
-		from execution e
-		where e.status = 'scheduled' and e.published_at is null and e.scheduled_at <= (select now from clock) - $2::interval
-		  and e.id <> all($4::bigint[])
-		order by e.scheduled_at, e.id`),
-	store.UnpublishedLate: find(`
-		from execution e
-		where e.status = 'scheduled' and e.published_at is null and e.scheduled_at <= (select now from clock) - $2::interval
-		  and e.scheduled_at + (e.dispatch_deadline - e.scheduled_at) / 2 <= (select now from clock)
-		  and e.id <> all($4::bigint[])
-		order by e.scheduled_at, e.id`),
-	store.Overrun: find(`
-		from execution e
-		where e.status in ('running', 'canceling') and e.run_deadline <= (select now from clock) - $2::interval
-		  and e.id <> all($4::bigint[])
-		order by e.run_deadline, e.id`),
-	store.Unanswered: find(`
-		from execution e
-		where e.status = 'canceling' and e.canceling_at <= (select now from clock) - $2::interval
-		  and e.id <> all($4::bigint[])
-		order by e.canceling_at, e.id`),
-	store.ClaimExpired: find(`
-		from execution e
-		where e.status = 'scheduling' and e.scheduling_expires_at < (select now from clock) and $2::interval is not null
-		  and e.id <> all($4::bigint[])
-		order by e.scheduling_expires_at, e.id`),
-	store.Unorchestrated: find(`
-		from execution e
-		where e.status >= 'completed' and e.orchestrated_at is null and e.ended <= (select now from clock) - $2::interval
-		  and e.id <> all($4::bigint[])
-		order by e.ended, e.id`),
-	store.Unsettled: find(`
-		from execution e
-		where e.settling_at is not null and e.settling_at <= (select now from clock) - $2::interval
-		  and e.id <> all($4::bigint[])
+		where e.id in (
+			select r.id from execution_record r
+			 where r.settling_at is not null and r.settling_at <= (select now from clock) - $2::interval and r.id <> all($4::bigint[])
+			 order by r.settling_at, r.id limit $3::bigint
+		)
 		order by e.settling_at, e.id`),
 	// Incarnations outlive their work by far, so the walk is along those that hold something.
-	store.OwnerGone: find(`
-		from holding h
-		join worker_incarnation i on i.incarnation = h.incarnation
-		join execution e on e.incarnation = i.incarnation and e.status in ('scheduled', 'running', 'canceling')
-		where i.lifecycle in ('draining', 'stopped', 'lost')
-		  and (e.status = 'scheduled' or i.lifecycle <> 'draining' and i.lease_expires_at <= (select now from clock) - $2::interval)
-		  and e.id <> all($4::bigint[])
-		order by e.status <> 'scheduled', case e.status when 'scheduled' then e.scheduled_at else e.started_at end, e.id`, `
+	store.OwnerGone: find("{open}", `
+		from (
+			select w.* from holding h
+			join worker_incarnation i on i.incarnation = h.incarnation
+			join execution_work w on w.incarnation = i.incarnation
+			where i.lifecycle in ('draining', 'stopped', 'lost')
+			  and (w.status = 'scheduled' or i.lifecycle <> 'draining' and i.lease_expires_at <= (select now from clock) - $2::interval)
+			  and w.id <> all($4::bigint[])
+			order by w.status <> 'scheduled', case w.status when 'scheduled' then w.scheduled_at else w.started_at end, w.id limit $3::bigint
+		) w join execution_record r on r.id = w.id
+		order by w.status <> 'scheduled', case w.status when 'scheduled' then w.scheduled_at else w.started_at end, w.id`, `
 		holding (incarnation) as (
-			select min(e.incarnation) from execution e where e.status in ('scheduled', 'running', 'canceling')
+			select min(w.incarnation) from execution_work w where w.incarnation is not null
 			union all
-			select (select min(e.incarnation) from execution e
-			         where e.status in ('scheduled', 'running', 'canceling') and e.incarnation > h.incarnation)
+			select (select min(w.incarnation) from execution_work w where w.incarnation > h.incarnation)
 			  from holding h where h.incarnation is not null
 		)`),
 }
 
-func find(from string, lists ...string) string {
+// findWork finds work on a condition, in the order of a column.
+func findWork(condition, order string) string {
+	return find("{open}", `
+		from (
+			select w.* from execution_work w
+			 where `+condition+` and w.id <> all($4::bigint[])
+			 order by `+order+`, w.id limit $3::bigint
+		) w join execution_record r on r.id = w.id
+		order by `+order+`, w.id`)
+}
+
+func find(columns, from string, lists ...string) string {
 	with := `with recursive clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)`
 	for _, list := range lists {
 		with += "," + list
 	}
-	return text(with + ` select {e} ` + from + ` limit $3::bigint`)
+	return text(with + ` select ` + columns + ` ` + from + ` limit $3::bigint`)
 }
 
 // Find implements store.Executor.
@@ -120,20 +122,19 @@ with asked as materialized (
 ),
 owner as materialized (
     select i.* from worker_incarnation i
-     where i.incarnation = any(array(select e.incarnation from execution e where e.id = any($2::bigint[])))
+     where i.incarnation = any(array(select w.incarnation from execution_work w where w.id = any($2::bigint[])))
      order by i.incarnation for share
 ),
 taken as materialized (
     select o.*, o.capacity <= (
-               select count(*) from execution e
-                where e.incarnation = o.incarnation and e.status in ('scheduled', 'running', 'canceling') and e.status <> 'scheduled'
+               select count(*) from execution_work w where w.incarnation = o.incarnation and w.status <> 'scheduled'
            ) as full_now
       from owner o
 ),
 locked as materialized (
-    select a.*, e.* from asked a join execution e on e.id = a.ask_id
+    select a.*, w.* from asked a join execution_work w on w.id = a.ask_id
      where (select count(*) from owner) >= 0
-     order by e.id for no key update of e
+     order by w.id for no key update of w
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 -- Full, and on its own, for what claimForScheduling says of it.
@@ -193,22 +194,31 @@ forgotten as (
      where j.used > 0 and x.incarnation = j.incarnation and x.at < j.now - interval '1 day'
 ),
 moved as (
-    update execution e
-       set status = case when j.claimed then j."to" when j.back then 'requested' else 'failed' end::execution_status,` + takeBack + `,
+    update execution_work w` + takeBack + `,
            -- Under a claim that expired nobody has looked for a while.
-           unschedulable_since = case when not j.back then e.unschedulable_since end,
-           dispatches = case when j.claimed then e.dispatches else e.dispatches + j.used end,
-           failure_reason = case when j.back then e.failure_reason else j.why::failure_reason end,
-           result = case when j.back then e.result else j.ask_result::json end,
+           unschedulable_since = null, dispatches = w.dispatches + j.used,
+           written_by = j.ask_by::part, written_incarnation = null, written_epoch = j.ask_epoch,
+           written_reason = j.why::failure_reason, written_actor = j.ask_actor
+      from judged j join execution_record r on r.id = j.id
+     where w.id = j.id and j.lawful and j.back
+    returning j.n, j.status::text as was, {open}
+),
+over as (
+    update execution_record r
+       set status = case when j.claimed then j."to" else 'failed' end::execution_status, failure_reason = j.why::failure_reason,
+           result = j.ask_result::json, ended = j.now, dispatches = case when j.claimed then j.dispatches else j.dispatches + j.used end,
+           ` + carry("dispatches") + `,
            written_by = j.ask_by::part, written_incarnation = null, written_epoch = j.ask_epoch,
            written_reason = j.why::failure_reason, written_actor = j.ask_actor
       from judged j
-     where e.id = j.id and j.lawful
-    returning j.n, j.status::text as was, e.*
-),` + freeSlots + `
+     where r.id = j.id and j.lawful and not j.back
+    returning j.n, j.status::text as was, {kept}
+),` + leave("j.lawful and not j.back") + "," + freeSlots + `
 select m.n, true, false, m.was, {m} from moved m
 union all
-select j.n, false, false, j.status::text, {j} from judged j where not j.lawful`)
+select m.n, true, false, m.was, {m} from over m
+union all
+select j.n, false, false, j.status::text, {judged} from judged j join execution_record r on r.id = j.id where not j.lawful`)
 
 // Reclaim implements store.Executor.
 func (s *Store) Reclaim(ctx context.Context, rs []store.Reclaim) ([]outcome, error) {
@@ -217,7 +227,12 @@ func (s *Store) Reclaim(ctx context.Context, rs []store.Reclaim) ([]outcome, err
 		op:  op,
 		row: func(r *store.Reclaim) any { return r.Key.ID },
 		run: func(ctx context.Context, rs []store.Reclaim, results []outcome) error {
-			return s.query(ctx, op, outcomes(results), reclaim, s.reclaims(rs)...)
+			err := s.query(ctx, op, outcomes(results), reclaim, s.reclaims(rs)...)
+			ids := make([]int64, len(rs))
+			for i := range rs {
+				ids[i] = int64(rs[i].Key.ID)
+			}
+			return s.outcomesOfEnded(ctx, op, ids, results, err)
 		},
 	}.all(ctx, rs)
 }
@@ -296,7 +311,8 @@ with stale as materialized (
     select s.action, s.number, s.execution
       from concurrency_slot s
      where s.execution is not null and s.taken_at < coalesce($1::timestamptz, clock_timestamp()) - interval '1 minute'
-       and not exists (select from execution e where e.id = s.execution and e.status <> 'requested' and e.orchestrated_at is null)
+       and not exists (select from execution_work w where w.id = s.execution and not w.waits)
+       and not exists (select from execution_record r where r.id = s.execution and r.ended is not null and r.orchestrated_at is null)
      order by s.action, s.number
      limit $2::bigint
        for no key update of s skip locked
@@ -330,13 +346,13 @@ func (s *Store) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error
 
 const forgetKeys = `
 with old as materialized (
-    select e.id from execution e
+    select e.id from execution_record e
      where e.idempotency_key is not null and e.created <= coalesce($1::timestamptz, clock_timestamp()) - $2::interval
      order by e.created, e.id
      limit $3::bigint
        for no key update skip locked
 )
-update execution e set idempotency_key = null from old o where e.id = o.id
+update execution_record e set idempotency_key = null from old o where e.id = o.id
 returning e.id`
 
 // ForgetKeys implements store.Executor.

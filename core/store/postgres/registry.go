@@ -177,36 +177,39 @@ update worker_incarnation
            'total_executions', $8::bigint, 'failed_executions', $9::bigint, 'consecutive_failures', $10::bigint,
            'failure_rate', case when $8::bigint > 0 then $9::bigint::float8 / $8::bigint else 0 end,
            'queue_depth', (
-               select count(*) filter (where e.status = 'scheduled') from execution e
-                where e.incarnation = $2 and e.status in ('scheduled', 'running', 'canceling')
+               select count(*) filter (where e.status = 'scheduled') from execution_work e where e.incarnation = $2
            ),
            'last_failure', coalesce($1::timestamptz, clock_timestamp()) - $11::interval, 'average_execution_time_ms', $12::float8))
  where incarnation = $2 and beat < $4 and beat >= $14 and exists (` + acting + `)`
 
 const selectLost = `
-select a.n, e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling' as canceling
+select a.n, coalesce(e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling', false) as canceling
   from unnest($2::bigint[], $3::bigint[]) with ordinality as a(id, epoch, n)
-  join execution e on e.id = a.id
- where e.epoch <> a.epoch or e.incarnation is distinct from $1 or e.status >= 'completed' or e.status = 'canceling'`
+  left join execution_work e on e.id = a.id
+ where case when e.id is null then exists (select from execution_record r where r.id = a.id)
+            else e.epoch <> a.epoch or e.incarnation is distinct from $1 or e.status = 'canceling' end`
 
 // What the database believes this incarnation to run and it does not. The list of what it holds is looked up by a
 // hash ("not in"): "not exists" would compare each row with each, as hash joins are off.
 var endUnheld = text(`
-with missing as materialized (
-    select e.id, e.status from execution e
-     where e.incarnation = $2 and e.status in ('running', 'canceling') and e.claim_beat < $4 and exists (` + acting + ` and i.beat >= $8)
-       and (e.id, e.epoch) not in (select h.id, h.epoch from unnest($5::bigint[], $6::bigint[]) as h(id, epoch))
-     order by e.id for no key update
-)
-update execution e
-   set status = case when e.status = 'canceling' then 'cancelled' else 'failed' end::execution_status,
-       failure_reason = case when e.status = 'canceling' then 'cancelled' else 'worker_lost' end::failure_reason,
-       result = $7::text::json, ended = coalesce($1::timestamptz, clock_timestamp()),
-       written_by = 'worker', written_incarnation = $2, written_epoch = e.epoch,
-       written_reason = case when e.status = 'canceling' then 'cancelled' else 'worker_lost' end::failure_reason
-  from missing m
- where e.id = m.id
-returning 0, true, false, m.status::text, {e}`)
+with judged as materialized (
+    select w.*, coalesce($1::timestamptz, clock_timestamp()) as now from execution_work w
+     where w.incarnation = $2 and w.status in ('running', 'canceling') and w.claim_beat < $4 and exists (` + acting + ` and i.beat >= $8)
+       and (w.id, w.epoch) not in (select h.id, h.epoch from unnest($5::bigint[], $6::bigint[]) as h(id, epoch))
+     order by w.id for no key update of w
+),
+over as (
+    update execution_record r
+       set status = case when j.status = 'canceling' then 'cancelled' else 'failed' end::execution_status,
+           failure_reason = case when j.status = 'canceling' then 'cancelled' else 'worker_lost' end::failure_reason,
+           result = $7::text::json, ended = j.now, ` + carry() + `,
+           written_by = 'worker', written_incarnation = $2, written_epoch = j.epoch,
+           written_reason = case when j.status = 'canceling' then 'cancelled' else 'worker_lost' end::failure_reason, written_actor = null
+      from judged j
+     where r.id = j.id
+    returning j.status::text as was, {kept}
+),` + leave("true") + `
+select 0, true, false, m.was, {m} from over m`)
 
 // Heartbeat implements store.Worker. It is a transaction of several statements because each has to see
 // what was committed before the first one got the incarnation's lock: while that is held no row can
@@ -269,18 +272,17 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 var releaseAll = text(`
 with owner as materialized (select i.incarnation from worker_incarnation i where i.incarnation = $2 and i.lifecycle = 'draining'),
 locked as materialized (
-    select e.id, e.scheduled_at from execution e join owner o on o.incarnation = e.incarnation
-     where e.status = 'scheduled' order by e.id for no key update of e
+    select w.id, w.scheduled_at from execution_work w join owner o on o.incarnation = w.incarnation
+     where w.status = 'scheduled' order by w.id for no key update of w
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
-judged as materialized (select l.*, c.now, true as back, interval '0' as ask_delay from locked l cross join clock c),
+judged as materialized (select l.*, c.now, interval '0' as ask_delay from locked l cross join clock c),
 moved as (
-    update execution e
-       set status = 'requested',` + takeBack + `,
-           written_by = 'worker', written_incarnation = $2, written_epoch = e.epoch, written_reason = 'worker_shutdown'
-      from judged j
-     where e.id = j.id
-    returning e.id, e.epoch, e.status, e.concurrency, j.scheduled_at as was_scheduled_at
+    update execution_work w` + takeBack + `,
+           written_by = 'worker', written_incarnation = $2, written_epoch = w.epoch, written_reason = 'worker_shutdown'
+      from judged j join execution_record r on r.id = j.id
+     where w.id = j.id
+    returning w.id, w.epoch, r.concurrency, j.scheduled_at as was_scheduled_at
 ),` + freeSlots + `
 select id, epoch from moved order by was_scheduled_at, id`)
 

@@ -17,7 +17,7 @@ import (
 	"handoff/core/store"
 )
 
-// rowColumns are the columns of execution that make an execution.Execution, in the order of record.
+// rowColumns are the columns of the view execution that make an execution.Execution, in the order of record.
 var rowColumns = strings.Fields(`
 	id action_ref runtime entrypoint timeout_seconds dispatch_timeout_seconds max_retries concurrency parameters status
 	worker incarnation epoch dispatches avoid_worker pinned_worker dispatch_deadline run_deadline result failure_reason
@@ -25,24 +25,104 @@ var rowColumns = strings.Fields(`
 	created unschedulable_since scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat
 	canceling_at ended orchestrated_at settling_at own_limits submitted_by cancel_requested_by`)
 
-// text completes a statement: {e} stands for the columns of a row of the table or list e.
+// workColumns are those of them that stand in execution_work until the execution has ended; then its end carries them over to
+// execution_record, all but the one that only says what a row waits for.
+var workColumns = strings.Fields(`
+	status worker incarnation epoch dispatches avoid_worker dispatch_deadline run_deadline retry_at awaits_parent unschedulable_since
+	scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat canceling_at`)
+
+// text completes a statement. {e} stands for the columns of a row of the view or list e, and so do {m} and {j}. Where a row is
+// put together from two tables, {open} are the columns of work w and record r, {judged} those of work as it stands in the list
+// j, and record r, {kept} those of a record r that has ended, and {any} those of a record r whose work w may be there or not.
 func text(sql string) string {
 	for _, list := range []string{"e", "m", "j"} {
 		sql = strings.ReplaceAll(sql, "{"+list+"}", list+"."+strings.Join(rowColumns, ", "+list+"."))
 	}
-	// {e, small} are the same columns, with nothing in those that may be large: not even the server reads them.
-	small := slices.Clone(rowColumns)
-	for i, column := range small {
-		switch column {
-		case "parameters", "result":
-			small[i] = "null::json"
-		case "entrypoint":
-			small[i] = "''"
-		default:
-			small[i] = "e." + column
+	for name, of := range map[string]func(column string) string{
+		"open":   func(column string) string { return fromWork(column, "w."+column) },
+		"judged": ofRefused,
+		"kept":   ofEnded,
+		"any":    ofAny,
+	} {
+		columns := make([]string, len(rowColumns))
+		for i, column := range rowColumns {
+			columns[i] = of(column)
+		}
+		sql = strings.ReplaceAll(sql, "{"+name+"}", strings.Join(columns, ", "))
+	}
+	// {e, small} are the same columns, with nothing in those that may be large: not even the server reads them. {open, small} and
+	// {kept, small} are those of the two tables, and {any, small} those of a record that may have work or not.
+	for list, of := range map[string]func(column string) string{
+		"e":    func(column string) string { return "e." + column },
+		"open": func(column string) string { return fromWork(column, "w."+column) },
+		"kept": ofEnded,
+		"any":  ofAny,
+	} {
+		small := slices.Clone(rowColumns)
+		for i, column := range small {
+			switch column {
+			case "parameters", "result":
+				small[i] = "null::json"
+			case "entrypoint":
+				small[i] = "''"
+			default:
+				small[i] = of(column)
+			}
+		}
+		sql = strings.ReplaceAll(sql, "{"+list+", small}", strings.Join(small, ", "))
+	}
+	return sql
+}
+
+// ofRefused is a column of what was refused: work as it stands in the list j, and record r. The record is that of the
+// statement's snapshot, and work may have been waited for. What somebody who asked for the end wrote on the record meanwhile,
+// together with the status, is read anew: as held_by, the functions see what was committed since.
+func ofRefused(column string) string {
+	switch column {
+	case "cancel_requested_at":
+		return "case when j.status = 'canceling' then cancel_requested_at(j.id) else r.cancel_requested_at end as cancel_requested_at"
+	case "cancel_requested_by":
+		return "case when j.status = 'canceling' then cancel_requested_by(j.id) else r.cancel_requested_by end as cancel_requested_by"
+	}
+	return fromWork(column, "j."+column)
+}
+
+// ofEnded is a column of record r, of an execution that has ended, and ofAny one of record r, whose work w may be there or not.
+func ofEnded(column string) string {
+	if column == "awaits_parent" {
+		return "false as awaits_parent"
+	}
+	return "r." + column
+}
+
+func ofAny(column string) string {
+	switch {
+	case column == "awaits_parent":
+		return "coalesce(w.awaits_parent, false) as awaits_parent"
+	case slices.Contains(workColumns, column):
+		return "case when w.id is null then r." + column + " else w." + column + " end as " + column
+	}
+	return "r." + column
+}
+
+// fromWork is a column of record r, or else the expression if it is one of work.
+func fromWork(column, expression string) string {
+	if slices.Contains(workColumns, column) {
+		return expression
+	}
+	return "r." + column
+}
+
+// carry is the part of an update of execution_record r that brings over, from the list j of work, what the end does not
+// change.
+func carry(changed ...string) string {
+	assignments := []string{"due_at = j.due_at"}
+	for _, column := range workColumns {
+		if column != "status" && column != "awaits_parent" && !slices.Contains(changed, column) {
+			assignments = append(assignments, column+" = j."+column)
 		}
 	}
-	return strings.ReplaceAll(sql, "{e, small}", strings.Join(small, ", "))
+	return strings.Join(assignments, ", ")
 }
 
 // record is a row as the driver reads it.

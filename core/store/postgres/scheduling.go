@@ -22,13 +22,6 @@ func lifecycleNamed(name string) execution.Lifecycle {
 	return execution.NoLifecycle
 }
 
-// limitedBy is the action whose slot a row needs, 0 for none, and pinnedTo the worker that it is pinned to, 0 for none: as
-// in the index of waiting rows, word by word, or it is not used.
-const (
-	limitedBy = `(case when e.concurrency is null then 0 else e.action end)`
-	pinnedTo  = `(coalesce(e.pinned_worker, 0))`
-)
-
 // readableRetry leaves a row where it is that a newer program has created for a reason which this one does not know. It is
 // asked in the walk, so that such rows take no places of others.
 const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11::text[]))`
@@ -54,15 +47,15 @@ with recursive demand as materialized (
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 lane (action, runtime, pinned) as (
-    (select ` + limitedBy + `, e.runtime, ` + pinnedTo + ` from execution e
-      where e.status = 'requested'
-      order by ` + limitedBy + `, e.runtime, ` + pinnedTo + ` limit 1)
+    (select e.lane_action, e.runtime, e.lane_worker from execution_work e
+      where e.waits
+      order by e.lane_action, e.runtime, e.lane_worker limit 1)
     union all
     select n.* from lane l
      cross join lateral (
-        select ` + limitedBy + `, e.runtime, ` + pinnedTo + ` from execution e
-         where e.status = 'requested' and (` + limitedBy + `, e.runtime, ` + pinnedTo + `) > (l.action, l.runtime, l.pinned)
-         order by ` + limitedBy + `, e.runtime, ` + pinnedTo + ` limit 1
+        select e.lane_action, e.runtime, e.lane_worker from execution_work e
+         where e.waits and (e.lane_action, e.runtime, e.lane_worker) > (l.action, l.runtime, l.pinned)
+         order by e.lane_action, e.runtime, e.lane_worker limit 1
      ) n
 ),
 asked as materialized (
@@ -92,8 +85,8 @@ walked as materialized (
     select r.id, r.due_at, k.*
       from roomy k
      cross join lateral (
-        select e.id, e.due_at from execution e
-         where e.status = 'requested' and ` + limitedBy + ` = k.action and e.runtime = k.runtime and ` + pinnedTo + ` = k.pinned
+        select e.id, e.due_at from execution_work e
+         where e.waits and e.lane_action = k.action and e.runtime = k.runtime and e.lane_worker = k.pinned
            and e.due_at <= (select now from clock) and ` + readableRetry + `
          order by e.due_at, e.id
          limit least(k.wanted, k.free)
@@ -121,8 +114,8 @@ others as materialized (
               from asked k
               left join spare s on s.action = k.action
              cross join lateral (
-                select e.id, e.due_at from execution e
-                 where e.status = 'requested' and ` + limitedBy + ` = k.action and e.runtime = k.runtime and ` + pinnedTo + ` = k.pinned
+                select e.id, e.due_at from execution_work e
+                 where e.waits and e.lane_action = k.action and e.runtime = k.runtime and e.lane_worker = k.pinned
                    and e.due_at <= (select now from clock) and ` + readableRetry + `
                  order by e.due_at, e.id
                  limit least($10::bigint, s.free)
@@ -174,12 +167,12 @@ given as (
      where c.action = t.action and c.number = t.number
 ),
 moved as (
-    update execution e
+    update execution_work w
        set status = 'scheduling', scheduling_at = c.now, scheduling_by = $2, scheduling_expires_at = c.now + $3::interval,
-           written_by = 'scheduler', written_incarnation = null, written_epoch = e.epoch, written_reason = null
-      from taken t, clock c
-     where e.id = t.id
-    returning t.other, t.n, e.*
+           written_by = 'scheduler', written_incarnation = null, written_epoch = w.epoch, written_reason = null
+      from taken t join execution_record r on r.id = t.id cross join clock c
+     where w.id = t.id
+    returning t.other, t.n, {open}
 )
 select {m} from moved m order by m.other, m.n`)
 
@@ -249,9 +242,9 @@ owner as materialized (
      order by i.incarnation for share
 ),
 locked as materialized (
-    select a.*, e.* from asked a join execution e on e.id = a.ask_id
+    select a.*, w.* from asked a join execution_work w on w.id = a.ask_id
      where (select count(*) from owner) >= 0
-     order by e.id for no key update of e
+     order by w.id for no key update of w
 ),
 held as materialized (
     select o.*, held_by(o.incarnation) as load from owner o where (select count(*) from locked) >= 0
@@ -277,17 +270,17 @@ judged as materialized (
       from able a
 ),
 moved as (
-    update execution e
-       set status = 'scheduled', epoch = e.epoch + 1, worker = j.ask_worker, incarnation = j.ask_incarnation,
+    update execution_work w
+       set status = 'scheduled', epoch = w.epoch + 1, worker = j.ask_worker, incarnation = j.ask_incarnation,
            scheduled_at = j.now, dispatch_deadline = j.now + j.ask_timeout, unschedulable_since = null,
            written_by = 'scheduler', written_incarnation = null, written_epoch = j.ask_epoch, written_reason = null
-      from judged j
-     where e.id = j.id and j.holds and j.fit
-    returning j.n, j.status::text as was, e.*
+      from judged j join execution_record r on r.id = j.id
+     where w.id = j.id and j.holds and j.fit
+    returning j.n, j.status::text as was, {open}
 )
 select m.n, true, false, m.was, {m} from moved m
 union all
-select j.n, false, j.holds, j.status::text, {j} from judged j where not (j.holds and j.fit)`)
+select j.n, false, j.holds, j.status::text, {judged} from judged j join execution_record r on r.id = j.id where not (j.holds and j.fit)`)
 
 // Dispatch implements store.Executor.
 func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
@@ -306,32 +299,35 @@ func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispat
 				workers, incarnations = append(workers, int64(d.Worker.ID)), append(incarnations, int64(d.Worker.Incarnation))
 				timeouts = append(timeouts, d.Timeout)
 			}
-			return s.query(ctx, op, verdicts(func(v *verdict) {
+			err := s.query(ctx, op, verdicts(func(v *verdict) {
 				results[v.n-1] = store.DispatchResult{Outcome: v.outcome(), WorkerUnfit: v.remark}
 			}), dispatch, s.now(), executor, ids, epochs, workers, incarnations, timeouts, limits)
+			if err != nil {
+				return err
+			}
+			return s.ended(ctx, op, ids, func(n int) bool { return results[n].Row.ID != 0 }, func(n int, o outcome) { results[n].Outcome = o })
 		},
 	}.all(ctx, ds)
 }
 
 // A row that is locked is not waited for: nearly always a claim holds it, which marks it itself. What was to be marked when
-// the statement began, and could not be locked, is answered. The status is compared as text, or the partial indexes of what is
-// scheduled would be read from end to end.
+// the statement began, and could not be locked, is answered.
 const markPublished = `
 with unmarked as materialized (
     select a.* from unnest($2::bigint[], $3::bigint[]) with ordinality as a(ask_id, ask_epoch, n)
-      join execution e on e.id = a.ask_id
-     where e.status::text = 'scheduled' and e.epoch = a.ask_epoch and e.published_at is null
+      join execution_work e on e.id = a.ask_id
+     where e.id = any($2::bigint[]) and e.status = 'scheduled' and e.epoch = a.ask_epoch and e.published_at is null
 ),
 locked as materialized (
-    select e.id from unmarked u join execution e on e.id = u.ask_id
-     where e.status::text = 'scheduled' and e.epoch = u.ask_epoch and e.published_at is null
+    select e.id from unmarked u join execution_work e on e.id = u.ask_id
+     where e.id = any($2::bigint[]) and e.status = 'scheduled' and e.epoch = u.ask_epoch and e.published_at is null
      order by e.id for no key update of e skip locked
 ),
 marked as (
-    update execution e
+    update execution_work e
        set published_at = coalesce($1::timestamptz, clock_timestamp())
       from locked l
-     where e.id = l.id
+     where e.id = l.id and e.id = any($2::bigint[])
 )
 -- Full, for what claimForScheduling says of it.
 select u.n from unmarked u full join locked l on l.id = u.ask_id where l.id is null`
@@ -347,7 +343,7 @@ func (s *Store) MarkPublished(ctx context.Context, keys []execution.Key) ([]exec
 			for _, k := range keys {
 				ids, epochs = append(ids, int64(k.ID)), append(epochs, int64(k.Epoch))
 			}
-			return s.query(ctx, op, func(rows pgx.Rows) error {
+			return s.kept(keptHashed)(ctx, op, func(rows pgx.Rows) error {
 				var n int
 				if err := rows.Scan(&n); err != nil {
 					return err
@@ -366,30 +362,33 @@ func (s *Store) MarkPublished(ctx context.Context, keys []execution.Key) ([]exec
 	return left, err
 }
 
-// takeBack is the part of an update that returns a row to requested where j.back says so: the next
-// epoch belongs to nobody. A delay in j.ask_delay makes it wait.
+// takeBack is the part of an update of execution_work w that returns a row of the list j to requested: the next epoch belongs
+// to nobody. A delay in j.ask_delay makes it wait.
 const takeBack = `
-           epoch = case when j.back then e.epoch + 1 else e.epoch end,
-           avoid_worker = case when j.back then coalesce(e.worker, e.avoid_worker) else e.avoid_worker end,
-           worker = case when j.back then null else e.worker end,
-           incarnation = case when j.back then null else e.incarnation end,
-           dispatch_deadline = case when j.back then null else e.dispatch_deadline end,
-           scheduled_at = case when j.back then null else e.scheduled_at end,
-           published_at = case when j.back then null else e.published_at end,
-           scheduling_at = case when j.back then null else e.scheduling_at end,
-           scheduling_by = case when j.back then null else e.scheduling_by end,
-           scheduling_expires_at = case when j.back then null else e.scheduling_expires_at end,
-           retry_at = case when not j.back then e.retry_at when j.ask_delay > '0' then j.now + j.ask_delay end,
-           due_at = case when j.back then j.now + greatest(j.ask_delay, '0') else e.due_at end,
-           ended = case when j.back then null else j.now end`
+       set status = 'requested', epoch = w.epoch + 1, avoid_worker = coalesce(w.worker, w.avoid_worker), worker = null, incarnation = null,
+           dispatch_deadline = null, scheduled_at = null, published_at = null,
+           scheduling_at = null, scheduling_by = null, scheduling_expires_at = null,
+           retry_at = case when j.ask_delay > '0' then j.now + j.ask_delay end, due_at = j.now + greatest(j.ask_delay, '0')`
 
-// freeSlots is a list of a statement whose moved rows may have become requested again: those give their
-// concurrency slots back.
+// leave are the lists of a statement that end the work of what its list "over" has ended, if the condition says so of a row of
+// the list j, and that keep in mind what nobody has handled yet. They are one statement with the end, or the law refuses both.
+func leave(condition string) string {
+	return `
+gone as (
+    delete from execution_work w using judged j
+     where w.id = j.id and w.id = any(array(select id from judged)) and ` + condition + `
+),
+unhandled as (
+    insert into execution_unhandled (ended, id) select o.ended, o.id from over o where o.orchestrated_at is null
+)`
+}
+
+// freeSlots is a list of a statement whose moved rows have become requested again: they give their concurrency slots back.
 const freeSlots = `
 freed as (
     update concurrency_slot s set execution = null, taken_at = null
       from moved m
-     where s.execution = m.id and m.status = 'requested' and m.concurrency is not null
+     where s.execution = m.id and m.concurrency is not null
 )`
 
 var park = text(`
@@ -398,7 +397,7 @@ with asked as materialized (
         with ordinality as a(ask_id, ask_epoch, ask_delay, ask_unschedulable, ask_grace, ask_result, ask_patience, ask_watched, ask_seen, n)
 ),
 locked as materialized (
-    select a.*, e.* from asked a join execution e on e.id = a.ask_id order by e.id for no key update of e
+    select a.*, w.* from asked a join execution_work w on w.id = a.ask_id order by w.id for no key update of w
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 graced as materialized (
@@ -421,20 +420,26 @@ judged as materialized (
       from graced g
 ),
 moved as (
-    update execution e
-       set status = case when j.back then 'requested' else 'failed' end::execution_status,` + takeBack + `,
-           unschedulable_since = j.since,
-           failure_reason = case when j.back then e.failure_reason else 'no_workers' end,
-           result = case when j.back then e.result else j.ask_result::json end,
-           written_by = 'scheduler', written_incarnation = null, written_epoch = j.ask_epoch,
-           written_reason = case when not j.back then 'no_workers'::failure_reason end
+    update execution_work w` + takeBack + `, unschedulable_since = j.since,
+           written_by = 'scheduler', written_incarnation = null, written_epoch = j.ask_epoch, written_reason = null
+      from judged j join execution_record r on r.id = j.id
+     where w.id = j.id and j.lawful and j.back
+    returning j.n, j.status::text as was, {open}
+),
+over as (
+    update execution_record r
+       set status = 'failed', failure_reason = 'no_workers', result = j.ask_result::json, ended = j.now, unschedulable_since = j.since,
+           ` + carry("unschedulable_since") + `,
+           written_by = 'scheduler', written_incarnation = null, written_epoch = j.ask_epoch, written_reason = 'no_workers', written_actor = null
       from judged j
-     where e.id = j.id and j.lawful
-    returning j.n, j.status::text as was, e.*
-),` + freeSlots + `
+     where r.id = j.id and j.lawful and not j.back
+    returning j.n, j.status::text as was, {kept}
+),` + leave("j.lawful and not j.back") + "," + freeSlots + `
 select m.n, true, false, m.was, {m} from moved m
 union all
-select j.n, false, false, j.status::text, {j} from judged j where not j.lawful`)
+select m.n, true, false, m.was, {m} from over m
+union all
+select j.n, false, false, j.status::text, {judged} from judged j join execution_record r on r.id = j.id where not j.lawful`)
 
 // Park implements store.Executor.
 func (s *Store) Park(ctx context.Context, executor string, ps []store.Park) ([]outcome, error) {
@@ -454,7 +459,8 @@ func (s *Store) Park(ctx context.Context, executor string, ps []store.Park) ([]o
 				watched, seen = append(watched, p.Watched), append(seen, p.Seen)
 				unschedulable, texts = append(unschedulable, p.Unschedulable), append(texts, encodeResult(&p.Result))
 			}
-			return s.query(ctx, op, outcomes(results), park, s.now(), executor, ids, epochs, delays, unschedulable, graces, texts, patiences, watched, seen)
+			err := s.query(ctx, op, outcomes(results), park, s.now(), executor, ids, epochs, delays, unschedulable, graces, texts, patiences, watched, seen)
+			return s.outcomesOfEnded(ctx, op, ids, results, err)
 		},
 	}.all(ctx, ps)
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -20,7 +21,7 @@ import (
 // "seen" has all of them, up to the bound, and the note goes when as many were moved as were seen.
 //
 // Rows that are known by their ids are to be found by them. So their conditions do not read as those of the partial
-// indexes of notes and of waiting rows do, which would be read from end to end for each row as long as statistics say that
+// indexes of notes and of waiting children do, which would be read from end to end for each row as long as statistics say that
 // they are short; and what was judged under the lock is not judged again, as it can't change any more. The children of a
 // chain are read in the order of their own index, with bounds in place of "=": an order by id alone, which "=" would make
 // of it, has the primary key too, and where one chain has most of the children that is walked for every other chain.
@@ -29,14 +30,14 @@ with asked as materialized (
     select * from unnest($2::bigint[]) with ordinality as a(ask_id, n)
 ),
 chain as materialized (
-    select f.id, f.status, a.n from asked a join execution f on f.id = a.ask_id
+    select f.id, f.status, a.n from asked a join execution_record f on f.id = a.ask_id
      where num_nulls(f.settling_at) = 0
      order by f.id for no key update of f skip locked
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from chain) l),
 ended as materialized (
     select ch.id, ch.n, c.now,
-           coalesce((select x.status from execution x where x.original_execution = ch.id order by x.retry_count desc limit 1),
+           coalesce((select x.status from execution_record x where x.original_execution = ch.id order by x.retry_count desc limit 1),
                     ch.status) = 'completed' as completed
       from chain ch cross join clock c
 ),
@@ -44,30 +45,38 @@ seen as materialized (
     select e.id as chain, e.n, e.now, e.completed, w.id, row_number() over (partition by e.id order by w.id) as place
       from ended e
      cross join lateral (
-         select c.id from execution c
-          where c.parent >= e.id and c.parent <= e.id and c.status = 'requested' and c.awaits_parent
+         select c.id from execution_work c
+          where c.parent >= e.id and c.parent <= e.id and c.awaits_parent
           order by c.parent, c.id limit $3::bigint + 1) w
 ),
 taken as materialized (
-    select s.chain, s.n, s.now, s.completed, c.id
-      from seen s join execution c on c.id = s.id
-     where s.place <= $3::bigint and case c.status when 'requested' then c.awaits_parent end
+    select s.chain, s.n, s.now, s.completed, c.*
+      from seen s join execution_work c on c.id = s.id
+     where s.place <= $3::bigint and case when c.waits then c.awaits_parent end
      order by c.id for no key update of c skip locked
 ),
 started as (
-    update execution c set due_at = t.now
+    update execution_work c set due_at = t.now
       from taken t
      where c.id = t.id and t.completed
     returning c.id, t.n, t.chain, t.now
 ),
-skipped as (
-    update execution c
-       set status = 'cancelled', failure_reason = 'parent_failed', result = $4::text::json, ended = t.now, due_at = t.now,
-           written_by = 'execution_manager', written_incarnation = null, written_epoch = c.epoch, written_reason = 'parent_failed'
-      from taken t
-     where c.id = t.id and not t.completed
-    returning c.id, t.n, t.chain, t.now
+-- Whoever creates a child of such a child holds its record.
+judged as materialized (
+    select t.* from taken t join execution_record r on r.id = t.id
+     where not t.completed
+     order by r.id for no key update of r skip locked
 ),
+skipped as (
+    update execution_record r
+       set status = 'cancelled', failure_reason = 'parent_failed', result = $4::text::json, ended = j.now,
+           ` + strings.Replace(carry(), "due_at = j.due_at", "due_at = j.now", 1) + `,
+           written_by = 'execution_manager', written_incarnation = null, written_epoch = j.epoch, written_reason = 'parent_failed', written_actor = null
+      from judged j
+     where r.id = j.id
+    returning r.id, r.ended, r.orchestrated_at, j.n, j.chain, j.now
+),
+over as (select k.id, k.ended, k.orchestrated_at from skipped k),` + leave("true") + `,
 -- Lists are put together and not joined: a join would compare each chain with each child.
 counted as materialized (
     select x.chain as id, x.n, x.now, sum(x.left_over) > 0 as more
@@ -81,7 +90,7 @@ counted as materialized (
      group by x.chain, x.n, x.now
 ),
 noted as (
-    update execution f set settling_at = case when c.more then c.now end from counted c where f.id = c.id
+    update execution_record f set settling_at = case when c.more then c.now end from counted c where f.id = c.id
 )
 select 'more', c.n, 0 from counted c where c.more
 union all

@@ -10,20 +10,19 @@ import (
 	"handoff/core/store"
 )
 
-// Each line reads one partial index, which holds only what has not ended or is not handled. A child that waits for its
+// Each line reads one index that holds only what has not ended or is not handled. A child that waits for its
 // parent is due at infinity: it counts, and is not the oldest of anything (no time can be taken from infinity).
 const survey = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
 select s.status, s.ref, s.n, coalesce(c.now - s.oldest, interval '0') from clock c cross join (
-    select 'requested' as status, '' as ref, count(*) as n, min(due_at) filter (where not awaits_parent) as oldest from execution where status = 'requested'
+    select 'requested' as status, '' as ref, count(*) as n, min(due_at) filter (where not awaits_parent) as oldest from execution_work where waits
     union all
-    select 'scheduling', '', count(*), min(scheduling_at) from execution where status = 'scheduling'
+    select 'scheduling', '', count(*), min(scheduling_at) from execution_work where incarnation is null and scheduling_expires_at is not null
     union all
-    select 'scheduled', '', count(*), min(scheduled_at) from execution where status = 'scheduled'
+    select e.status::text, '', count(*), min(case e.status when 'scheduled' then e.scheduled_at else e.started_at end)
+      from execution_work e where e.incarnation is not null group by e.status
     union all
-    select e.status::text, '', count(*), min(e.started_at) from execution e where e.status in ('running', 'canceling') group by e.status
-    union all
-    select 'unhandled', '', count(*), min(ended) from execution where status >= 'completed' and orchestrated_at is null
+    select 'unhandled', '', count(*), min(ended) from execution_unhandled
     union all
     select 'dead letters', '', count(*), null from dead_letter where handled_at is null
     union all

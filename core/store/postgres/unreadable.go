@@ -25,21 +25,19 @@ with unknown as materialized (
            array(select l.enumlabel::text from pg_enum l where l.enumtypid = 'execution_status'::regtype and l.enumlabel <> all($2::text[])) as statuses
 ),
 looked as materialized (
-    (select e.id, e.status, null::failure_reason as failure_reason, e.retry_reason, null::json as result from execution e
-      where (select cardinality(u.reasons) > 0 from unknown u) and e.status = 'requested' limit $3)
+    (select e.id, e.status, null::failure_reason as failure_reason, e.retry_reason, null::json as result from execution_work e
+      where (select cardinality(u.reasons) > 0 from unknown u) and e.waits limit $3)
     union all
-    (select e.id, e.status, null, e.retry_reason, null from execution e
-      where (select cardinality(u.reasons) > 0 from unknown u) and e.status = 'scheduling' limit $3)
+    (select e.id, e.status, null, e.retry_reason, null from execution_work e
+      where (select cardinality(u.reasons) > 0 from unknown u) and e.incarnation is null and e.scheduling_expires_at is not null limit $3)
     union all
-    (select e.id, e.status, null, e.retry_reason, null from execution e
-      where (select cardinality(u.reasons) > 0 from unknown u) and e.status in ('scheduled', 'running', 'canceling') limit $3)
+    (select e.id, e.status, null, e.retry_reason, null from execution_work e
+      where (select cardinality(u.reasons) > 0 from unknown u) and e.incarnation is not null limit $3)
     union all
-    (select e.id, e.status, null, null, null from (
-        select x.id, x.status from execution x where (select cardinality(u.statuses) > 0 from unknown u) order by x.id desc limit $3
-     ) e where e.status < 'completed')
+    (select x.id, x.status, null, null, null from execution_work x where (select cardinality(u.statuses) > 0 from unknown u) order by x.id desc limit $3)
     union all
-    (select e.id, e.status, e.failure_reason, e.retry_reason, e.result from execution e
-      where e.status >= 'completed' and e.orchestrated_at is null order by e.ended, e.id limit $4)
+    (select e.id, e.status, e.failure_reason, e.retry_reason, e.result
+       from (select u.id from execution_unhandled u order by u.ended, u.id limit $4) u join execution_record e on e.id = u.id)
 ),
 judged as materialized (
     select l.id, l.status::text as status, coalesce(l.failure_reason::text, '') as failure_reason, coalesce(l.retry_reason::text, '') as retry_reason,

@@ -30,31 +30,31 @@ owner as materialized (
     select i.* from worker_incarnation i where i.incarnation = any($6::bigint[]) order by i.incarnation for share
 ),
 locked as materialized (
-    select a.*, e.* from asked a join execution e on e.id = a.ask_id
-     where (select count(*) from owner) >= 0
-     order by e.id for no key update of e
+    select a.*, w.* from asked a join execution_work w on w.id = a.ask_id
+     where w.id = any($3::bigint[]) and (select count(*) from owner) >= 0
+     order by w.id for no key update of w
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 judged as materialized (
-    select l.*, c.now,
-           coalesce(o.worker = l.ask_worker and o.lifecycle not in ('stopped', 'lost') and c.now <= o.lease_expires_at, false) as fit,
+    select l.*, (select now from clock) as now,
+           coalesce(o.worker = l.ask_worker and o.lifecycle not in ('stopped', 'lost') and (select now from clock) <= o.lease_expires_at, false) as fit,
            l.status = 'scheduled' and l.epoch = l.ask_epoch and l.incarnation = l.ask_incarnation
-               and c.now < l.dispatch_deadline as lawful
-      from locked l cross join clock c
-      left join owner o on o.incarnation = l.ask_incarnation
+               and (select now from clock) < l.dispatch_deadline as lawful
+      from locked l left join owner o on o.incarnation = l.ask_incarnation
 ),
 moved as (
-    update execution e
-       set status = 'running', started_at = j.now, claim_beat = j.ask_beat, published_at = coalesce(e.published_at, j.now),
-           run_deadline = j.now + make_interval(secs => coalesce(e.timeout_seconds, $2::float8)),
+    update execution_work w
+       set status = 'running', started_at = j.now, claim_beat = j.ask_beat, published_at = coalesce(w.published_at, j.now),
+           run_deadline = j.now + make_interval(secs => coalesce(r.timeout_seconds, $2::float8)),
            written_by = 'worker', written_incarnation = j.ask_incarnation, written_epoch = j.ask_epoch, written_reason = null
-      from judged j
-     where e.id = j.id and j.fit and j.lawful
-    returning j.n, j.status::text as was, e.*
+      from judged j join execution_record r on r.id = j.id
+     where w.id = j.id and w.id = any($3::bigint[]) and r.id = any($3::bigint[]) and j.fit and j.lawful
+    returning j.n, j.status::text as was, {open}
 )
 select m.n, true, false, m.was, {m} from moved m
 union all
-select j.n, false, not j.fit, j.status::text, {j} from judged j where not (j.fit and j.lawful)`)
+select j.n, false, not j.fit, j.status::text, {judged} from judged j join execution_record r on r.id = j.id
+ where r.id = any($3::bigint[]) and not (j.fit and j.lawful)`)
 
 // Claim implements store.Worker.
 func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
@@ -108,7 +108,7 @@ func (s *Store) claimEach(ctx context.Context, cs []claim) ([]claimed, []error) 
 				beats = append(beats, int64(c.Beat))
 				results[i].absent = true
 			}
-			return s.query(ctx, op, verdicts(func(v *verdict) {
+			err := s.kept(keptHashed)(ctx, op, verdicts(func(v *verdict) {
 				key := cs[v.n-1].Key
 				dispatched := v.row.Status == execution.Scheduled && v.row.Epoch == key.Epoch && v.row.Incarnation == cs[v.n-1].worker.Incarnation
 				results[v.n-1] = claimed{
@@ -119,6 +119,11 @@ func (s *Store) claimEach(ctx context.Context, cs []claim) ([]claimed, []error) 
 					unfit: v.remark,
 				}
 			}), claimRows, s.now(), execution.DefaultTimeout.Seconds(), ids, epochs, workers, incarnations, beats)
+			if err != nil {
+				return err
+			}
+			// Whether the incarnation may claim is asked of all of them if none has work.
+			return s.ended(ctx, op, ids, func(n int) bool { return !results[n].absent }, func(n int, o outcome) { results[n].Outcome = o })
 		},
 	}.each(ctx, cs)
 }
@@ -130,38 +135,42 @@ type finish struct {
 }
 
 // What ends as completed and is followed by nothing is handled in the same statement: it is the whole chain, can hold no slot,
-// and has no children. That is read from the locked row, so it is as of the lock: whoever creates a child says so on this row
-// under the same lock, and either is seen here or finds the end handled. No other handling came before: a row that has not ended
-// has none (orchestrated_after_end).
+// and has no children. That is read by the update of its record, which locks it and judges its newest version: whoever creates a
+// child says so on that row under the same lock, and either is seen here or finds the end handled. No other handling came before:
+// a row that has not ended has none (orchestrated_after_end).
 var finishRows = text(`
 with asked as materialized (
     select * from unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[])
         with ordinality as a(ask_id, ask_epoch, ask_incarnation, ask_to, ask_reason, ask_result, n)
 ),
 locked as materialized (
-    select a.*, e.* from asked a join execution e on e.id = a.ask_id order by e.id for no key update of e
+    select a.*, w.* from asked a join execution_work w on w.id = a.ask_id
+     where w.id = any($2::bigint[])
+     order by w.id for no key update of w
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 judged as materialized (
-    select l.*, c.now,
+    select l.*, (select now from clock) as now,
            l.status in ('running', 'canceling') and l.epoch = l.ask_epoch and l.incarnation = l.ask_incarnation
-               and (l.status = 'canceling' or l.ask_to <> 'cancelled') as lawful,
-           l.ask_to = 'completed' and l.original_execution is null and l.concurrency is null and not l.has_children as last
-      from locked l cross join clock c
+               and (l.status = 'canceling' or l.ask_to <> 'cancelled') as lawful
+      from locked l
 ),
-moved as (
-    update execution e
+over as (
+    update execution_record r
        set status = j.ask_to::execution_status, failure_reason = j.ask_reason::failure_reason, result = j.ask_result::json, ended = j.now,
-           orchestrated_at = case when j.last then j.now end,
+           orchestrated_at = case when j.ask_to = 'completed' and r.original_execution is null and r.concurrency is null and not r.has_children
+                                  then j.now end,
+           ` + carry() + `,
            written_by = 'worker', written_incarnation = j.ask_incarnation, written_epoch = j.ask_epoch,
-           written_reason = j.ask_reason::failure_reason
+           written_reason = j.ask_reason::failure_reason, written_actor = null
       from judged j
-     where e.id = j.id and j.lawful
-    returning j.n, j.status::text as was, e.*
-)
-select m.n, true, false, m.was, {m} from moved m
+     where r.id = j.id and r.id = any($2::bigint[]) and j.lawful
+    returning j.n, j.status::text as was, {kept}
+),` + leave("j.lawful") + `
+select m.n, true, false, m.was, {m} from over m
 union all
-select j.n, false, false, j.status::text, {j} from judged j where not j.lawful`)
+select j.n, false, false, j.status::text, {judged} from judged j join execution_record r on r.id = j.id
+ where r.id = any($2::bigint[]) and not j.lawful`)
 
 // Finish implements store.Worker.
 func (s *Store) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]outcome, error) {
@@ -187,16 +196,20 @@ func (s *Store) finishEach(ctx context.Context, fs []finish) ([]outcome, []error
 				incarnations, to = append(incarnations, int64(f.worker.Incarnation)), append(to, f.To.String())
 				reasons, texts = append(reasons, reasonOrNull(f.Reason)), append(texts, encodeResult(&f.Result))
 			}
-			return s.query(ctx, op, outcomes(results), finishRows, s.now(), ids, epochs, incarnations, to, reasons, texts)
+			err := s.kept(keptHashed)(ctx, op, outcomes(results), finishRows, s.now(), ids, epochs, incarnations, to, reasons, texts)
+			return s.outcomesOfEnded(ctx, op, ids, results, err)
 		},
 	}.each(ctx, fs)
 }
 
 var dispatchedTo = text(`
-select {e} from execution e
- where e.incarnation = $2 and e.status = 'scheduled'
-   and (select coalesce($1::timestamptz, clock_timestamp())) < e.dispatch_deadline
- order by e.scheduled_at, e.id limit $3`)
+select {open} from (
+    select w.* from execution_work w
+     where w.incarnation = $2 and w.status = 'scheduled'
+       and (select coalesce($1::timestamptz, clock_timestamp())) < w.dispatch_deadline
+     order by w.scheduled_at, w.id limit $3
+) w join execution_record r on r.id = w.id
+ order by w.scheduled_at, w.id`)
 
 // Dispatched implements store.Worker. A row that can't be read as a whole is returned too: a message tells a worker to run
 // such a row as well, and the claim decides.

@@ -1,0 +1,282 @@
+package postgrestest_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/chaos/servers"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/store/postgres"
+)
+
+// keeper is a store with one session, whose plans it watches.
+type keeper struct {
+	*testing.T
+	*postgres.Store
+	ctx      context.Context
+	url      string
+	session  *pgx.Conn
+	observer observer
+	worker   store.WorkerKey
+}
+
+// newKeeper opens a store on an empty database with one worker, whose heartbeats do not matter, and 50 others of the same
+// fleet, which are gone. rewrite changes the statements that it prepares, nil none.
+func newKeeper(t *testing.T, rewrite func(sql string) string) *keeper {
+	t.Helper()
+	k := &keeper{T: t, ctx: t.Context(), url: servers.Database(t).URL}
+	k.fill("select 1") // it fails where auto_explain can't be loaded
+	observed := k.observer.sessions(func(c *pgx.Conn) { k.session = c })
+	observed.rewrite = rewrite
+	var err error
+	k.Store, err = postgres.Open(k.ctx, k.url, postgres.Options{Migrate: true, MaxConns: 1, StatementTimeout: time.Minute, Tracer: observed})
+	k.must(err)
+	t.Cleanup(k.Close)
+	k.fill("alter table execution_record set (autovacuum_enabled = off); alter table execution_work set (autovacuum_enabled = off)")
+	r, err := k.Register(k.ctx, store.Registration{Process: 1, Attempt: 1, Name: "w", Runtimes: []string{"noop"}, Capacity: 1 << 30, Lease: time.Hour})
+	k.must(err)
+	k.worker = r.WorkerKey
+	_, err = k.Heartbeat(k.ctx, store.Beat{WorkerKey: k.worker, Number: 1, Lease: time.Hour, ConsumerAlive: true})
+	k.must(err)
+	k.must(k.SetLifecycle(k.ctx, k.worker, execution.Active))
+	k.must(k.PutActions(k.ctx, []execution.Action{{Ref: "noop", Runtime: "noop"}}))
+	return k
+}
+
+func (k *keeper) must(err error) {
+	k.Helper()
+	if err != nil {
+		k.Fatal(err)
+	}
+}
+
+// fill executes a script on a connection of its own, without triggers.
+func (k *keeper) fill(script string) {
+	k.Helper()
+	conn, err := pgx.Connect(k.ctx, k.url)
+	k.must(err)
+	defer conn.Close(k.ctx)
+	if _, err := conn.PgConn().Exec(k.ctx, "load 'auto_explain'; set session_replication_role = replica; "+script).ReadAll(); err != nil {
+		k.Fatal(err)
+	}
+}
+
+// finished is a script that makes so many finished executions.
+func finished(n int) string {
+	return fmt.Sprintf(`insert into execution_record (action, action_ref, runtime, entrypoint, max_retries, status, worker, incarnation, epoch,
+    scheduled_at, dispatch_deadline, started_at, run_deadline, claim_beat, ended, orchestrated_at, due_at, created, idempotency_key, written_by)
+select 1, 'noop', 'noop', '', 0, 'completed', 1, 1, 1, now(), now(), now(), now(), 1, now(), now(), now(), now(),
+       case when n %% 10 = 0 then 'old' || (select count(*) from execution_record) + n end, 'api'
+  from generate_series(1, %d) n`, n)
+}
+
+// life takes n executions from their creation to their end by the statements that keep their plans, and returns what each
+// cost. Where it fails its end is handled by a statement of its own.
+func (k *keeper) life(n int, fails bool) map[string]observed {
+	k.Helper()
+	costs := make(map[string]observed)
+	step := func(name string, call func() error) {
+		k.Helper()
+		k.observer.plans = nil
+		if err := call(); err != nil {
+			k.Fatalf("%s of %d rows: %v", name, n, err)
+		}
+		k.must(k.observer.wrong)
+		costs[name] = k.observer.sum()
+	}
+	ids, keys := make([]execution.ID, n), make([]execution.Key, n)
+	items := make([]store.NewExecution, n)
+	finish, end := "Finish", store.Finish{To: execution.Completed}
+	if fails {
+		finish, end = "Finish, failed", store.Finish{To: execution.Failed, Reason: execution.Validation}
+	}
+	for i := range items {
+		items[i].ActionRef = "noop"
+	}
+	step("Create", func() error {
+		created, err := k.Create(k.ctx, items)
+		for i := range created {
+			ids[i], keys[i] = created[i].ID, execution.Key{ID: created[i].ID, Epoch: 1}
+		}
+		return err
+	})
+	// Scheduling is not what is looked at here.
+	all := fmt.Sprintf("id between %d and %d", ids[0], ids[n-1])
+	k.fill(fmt.Sprintf(`update execution_work set status = 'scheduled', worker = %d, incarnation = %d, epoch = 1, scheduled_at = now(),
+		dispatch_deadline = now() + interval '1 hour' where %s`, k.worker.ID, k.worker.Incarnation, all))
+	step("MarkPublished", func() error { return done(k.MarkPublished(k.ctx, keys)) })
+	cs, fs, os := make([]store.Claim, n), make([]store.Finish, n), make([]store.Orchestration, n)
+	for i := range keys {
+		cs[i], fs[i], os[i] = store.Claim{Key: keys[i], Beat: 1}, end, store.Orchestration{ID: ids[i]}
+		fs[i].Key = keys[i]
+	}
+	step("Claim", func() error {
+		results, err := k.Claim(k.ctx, k.worker, cs)
+		for i := range results {
+			if !results[i].Applied {
+				return fmt.Errorf("refused: %+v", results[i])
+			}
+		}
+		return err
+	})
+	step("Workers", func() error {
+		_, err := k.Workers(k.ctx)
+		return err
+	})
+	step("Executions", func() error {
+		_, err := k.Executions(k.ctx, ids)
+		return err
+	})
+	step(finish, func() error {
+		results, err := k.Finish(k.ctx, k.worker, fs)
+		for i := range results {
+			if !results[i].Applied || results[i].Row.OrchestratedAt.IsZero() != fails {
+				return fmt.Errorf("not as asked for: %+v", results[i])
+			}
+		}
+		return err
+	})
+	if fails {
+		step("Orchestrate", func() error {
+			results, err := k.Orchestrate(k.ctx, os)
+			for i := range results {
+				if !results[i].Applied {
+					return fmt.Errorf("not applied: %+v", results[i])
+				}
+			}
+			return err
+		})
+	}
+	return costs
+}
+
+// What a statement may cost, as cost counts it: so many rows for each row of the batch, and so many besides. The dearest,
+// Orchestrate, has 39. A plan that compares the rows of a batch with each other has 110 and more, one that reads what is not
+// asked for thousands.
+const (
+	rowsOfARow  = 42
+	rowsOfACall = 120
+	// Its own pages, those of its indexes and of its audit.
+	pagesOfARow  = 70
+	pagesOfACall = 200
+)
+
+// judge takes batches of several sizes through their lives and returns what cost too much.
+func (k *keeper) judge(where string, sizes ...int) (wrong []string) {
+	k.Helper()
+	for _, n := range sizes {
+		for _, fails := range []bool{false, true} {
+			for name, c := range k.life(n, fails) {
+				if os.Getenv("PLANS") != "" {
+					k.Logf("%s, %s of %d: %v rows/pages, %.1f and %.1f a row", where, name, n, c.cost, c.rows/float64(n), c.buffers/float64(n))
+				}
+				if c.rows > float64(rowsOfACall+rowsOfARow*n) || c.buffers > float64(pagesOfACall+pagesOfARow*n) {
+					wrong = append(wrong, fmt.Sprintf("%s: %s of %d rows costs %v rows/pages, more than %d and %d for each row of a batch, and %d and %d besides:%s",
+						where, name, n, c.cost, rowsOfARow, pagesOfARow, rowsOfACall, pagesOfACall, grown(observed{}, c)))
+				}
+			}
+		}
+	}
+	return wrong
+}
+
+// kept fails if a statement of an execution's life was planned for its arguments.
+func (k *keeper) kept() {
+	k.Helper()
+	rows, err := k.session.Query(k.ctx, "select statement, generic_plans, custom_plans from pg_prepared_statements where parameter_types <> '{}'", pgx.QueryExecModeSimpleProtocol)
+	k.must(err)
+	found := 0
+	for rows.Next() {
+		var sql string
+		var generic, custom int64
+		k.must(rows.Scan(&sql, &generic, &custom))
+		for _, mark := range []string{"where w.id = r.id offset 0", "null::bigint as existing", "set published_at", "set status = 'running'", "set status = j.ask_to", "from clock c, worker w", "chain, null, null, null, null"} {
+			if !strings.Contains(sql, mark) {
+				continue
+			}
+			found++
+			if custom > 0 || generic == 0 {
+				k.Errorf("planned %d times for its arguments, %d times the plan that was kept: %s", custom, generic, gist(sql))
+			}
+			break
+		}
+	}
+	k.must(rows.Err())
+	if found < 7 {
+		k.Errorf("%d statements of an execution's life were found in the session, want 7 at least", found)
+	}
+}
+
+// The statements of an execution's life keep their plans, and a plan that was made on an empty table, or on one that
+// statistics say is tiny, does on a large one what it should: nothing grows with the table, and with the batch in
+// proportion. So do plans that are made anew after an analyze.
+func TestKeptPlans(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills 300,000 rows")
+	}
+	for _, begins := range []string{"on an empty table", "on a tiny table with statistics"} {
+		t.Run(begins, func(t *testing.T) {
+			t.Parallel()
+			k := newKeeper(t, nil)
+			if begins != "on an empty table" {
+				k.fill(finished(3) + "; analyze execution_record; analyze execution_work; analyze worker; analyze worker_incarnation; analyze action")
+			}
+			report := func(wrong []string) {
+				t.Helper()
+				for _, w := range wrong {
+					t.Error(w)
+				}
+			}
+			report(k.judge("first", 1))
+			k.fill(finished(10_000))
+			report(k.judge("with 10,000 finished executions and no statistics of them", 1, 10, 100, 200))
+			k.fill("analyze execution_record; analyze execution_work")
+			report(k.judge("with 10,000 finished executions and statistics", 10, 100, 200))
+			if begins == "on an empty table" {
+				k.fill(finished(290_000))
+				report(k.judge("with 300,000 and statistics of 10,000", 100))
+				k.fill("analyze execution_record; analyze execution_work")
+				report(k.judge("with 300,000 and statistics", 10, 100, 200))
+			}
+			k.kept()
+		})
+	}
+}
+
+// restriction is what keeps a statement from reading an index from end to end; see core/store/postgres/plans.go.
+var restriction = regexp.MustCompile(`[erw]\.id = any\((\$\d+::bigint\[\]|array\(select \w+ from \w+\))\) and |and [erw]\.id = any\((\$\d+::bigint\[\]|array\(select \w+ from \w+\))\)|where e\.id = any\(array\(select ask_id from named\)\)`)
+
+// The same statements without what leaves the planner one choice are found out.
+func TestKeptPlansAreJudged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills 10,000 rows")
+	}
+	for name, rewrite := range map[string]func(sql string) string{
+		"without keys known before the join": func(sql string) string {
+			return restriction.ReplaceAllString(sql, "")
+		},
+		"with nested loops": func(sql string) string {
+			return strings.Replace(sql, "set_config('enable_hashjoin', 'on', true), set_config('enable_nestloop', 'off', true)", "true, true", 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newKeeper(t, rewrite)
+			k.judge("first", 1)
+			k.fill(finished(10_000))
+			if wrong := k.judge("later", 100); len(wrong) == 0 {
+				t.Error("no statement costs too much")
+			} else {
+				t.Log(wrong[0])
+			}
+		})
+	}
+}

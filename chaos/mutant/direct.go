@@ -1,0 +1,169 @@
+package mutant
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants dispatches in one step that lack a part of what the claim and the dispatch ask, which they replace.
+
+func init() {
+	register(directToTheDraining, directToTheDeaf, directBeyondRoom, directTakesTheLimited, directBeforeDue, directUntold)
+}
+
+// inTwoSteps is the answer that makes an executor claim first and then dispatch whatever is due: for mutants that change one
+// of these two steps.
+func inTwoSteps() (store.DueDispatched, error) { return store.DueDispatched{Others: true}, nil }
+
+// direct is a store whose dispatch in one step is made without a look at the worker, and at what else is said here.
+type direct struct {
+	misplacing
+	p      Process
+	client Database
+
+	// full leaves the room of the worker out, limited the limit of concurrency, early when a row is due, and untold the
+	// first of the two transitions.
+	full, limited, early, untold bool
+}
+
+func directly(text string, see func(ws []store.WorkerRow), lacks direct) func(Process, Database) store.Store {
+	return func(p Process, c Database) store.Store {
+		if !p.Executor() {
+			return c
+		}
+		own := lacks
+		own.misplacing, own.p, own.client = misplacing{Store: c, see: noticing(p, text, see)}, p, c
+		return &own
+	}
+}
+
+// DispatchDue implements store.Executor.
+func (s *direct) DispatchDue(ctx context.Context, d store.DueDispatch) (answer store.DueDispatched, err error) {
+	err = s.client.Step(ctx, func(tx Tx) {
+		answer = store.DueDispatched{Others: true}
+		loads := make(map[execution.Incarnation]int)
+		for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
+			if row := tx.Row(id); row.Incarnation != 0 && !row.Status.Terminal() {
+				loads[row.Incarnation]++
+			}
+		}
+		for i := range d.Offers {
+			o := &d.Offers[i]
+			rows := s.due(tx, o)
+			for n := 0; n < min(len(rows), len(o.Spread)); n++ {
+				to := o.Spread[n]
+				if loads[to.Worker.Incarnation]++; loads[to.Worker.Incarnation] > to.Limit && to.Limit > 0 && !s.full {
+					continue
+				}
+				answer.Rows = append(answer.Rows, s.move(tx, rows[n], to, d))
+			}
+		}
+	})
+	return answer, err
+}
+
+// due are the rows of an offer in the order in which they are due.
+func (s *direct) due(tx Tx, o *store.Offer) (due []execution.ID) {
+	for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
+		row := tx.Row(id)
+		waits := row.Status == execution.Requested && slices.Contains(o.Runtimes, row.Action.Runtime) && !row.AwaitsParent && row.Pinned == 0
+		ripe := row.Avoid == 0 && !row.NotBefore.After(tx.Now())
+		if waits && (ripe || s.early) && (row.Action.Concurrency == 0 || s.limited) {
+			due = append(due, id)
+		}
+	}
+	slices.SortFunc(due, func(a, b execution.ID) int {
+		return cmp.Or(tx.Row(a).NotBefore.Compare(tx.Row(b).NotBefore), cmp.Compare(a, b))
+	})
+	return due
+}
+
+func (s *direct) move(tx Tx, id execution.ID, to store.Place, d store.DueDispatch) execution.Execution {
+	row := tx.Row(id)
+	switch {
+	case row.Action.Concurrency > 0:
+		s.p.Acted("dispatched an execution without a slot", id)
+	case row.NotBefore.After(tx.Now()):
+		s.p.Acted("dispatched an execution that was not due", id)
+	case s.untold:
+		s.p.Acted("did not tell that it claimed an execution", id)
+	}
+	if !s.untold {
+		tx.Move(id, execution.Scheduling, execution.Scheduler, execution.NoReason, func(e *execution.Execution) {
+			e.SchedulingAt, e.SchedulingBy, e.SchedulingExpiresAt = tx.Now(), d.Executor, tx.Now().Add(d.Expiry)
+		})
+	}
+	tx.Move(id, execution.Scheduled, execution.Scheduler, execution.NoReason, func(e *execution.Execution) {
+		e.Epoch++
+		e.Worker, e.Incarnation = to.Worker.ID, to.Worker.Incarnation
+		timeout := d.Timeout
+		if e.Action.DispatchTimeout > 0 {
+			timeout = e.Action.DispatchTimeout
+		}
+		e.ScheduledAt, e.DispatchDeadline = tx.Now(), tx.Now().Add(timeout)
+	})
+	return *tx.Row(id)
+}
+
+// asTheyAre shows workers as they are.
+func asTheyAre([]store.WorkerRow) {}
+
+func directToTheDraining() *Mutant {
+	return &Mutant{
+		Name: "direct-to-the-draining", Source: "D46", Expected: 9, Scenario: "activation-on-a-bad-road",
+		About: "the dispatch in one step does not ask whether the worker is active, and neither does who chooses it",
+		Statements: directly("took a worker for active that is not", each(func(w *store.WorkerRow) {
+			if w.LeaseValid() {
+				w.Lifecycle = execution.Active
+			}
+		}), direct{}),
+	}
+}
+
+func directToTheDeaf() *Mutant {
+	return &Mutant{
+		Name: "direct-to-the-deaf", Source: "D32", Expected: 9, Scenario: "mixed-heartbeats",
+		About:      "the dispatch in one step does not ask whether the consumer of the worker is alive, and neither does who chooses it",
+		Statements: directly("took a worker for alive whose consumer is not", each(func(w *store.WorkerRow) { w.ConsumerAlive = true }), direct{}),
+	}
+}
+
+func directBeyondRoom() *Mutant {
+	return &Mutant{
+		Name: "direct-beyond-room", Source: "D42", Expected: 9, Scenario: "degraded-then-healthy",
+		About: "the dispatch in one step does not count what the worker holds, and neither does who chooses it",
+		Statements: directly("did not see what a worker holds", func(ws []store.WorkerRow) {
+			for i := range ws {
+				ws[i].Load = 0
+			}
+		}, direct{full: true}),
+	}
+}
+
+func directTakesTheLimited() *Mutant {
+	return &Mutant{
+		Name: "direct-takes-the-limited", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network",
+		About:      "the dispatch in one step takes executions with a limit of concurrency, and no slot for them",
+		Statements: directly("", asTheyAre, direct{limited: true}),
+	}
+}
+
+func directBeforeDue() *Mutant {
+	return &Mutant{
+		Name: "direct-before-due", Source: "D51", Expected: 8, Scenario: "retries-exhausted",
+		About:      "the dispatch in one step does not wait until an execution is due",
+		Statements: directly("", asTheyAre, direct{early: true}),
+	}
+}
+
+func directUntold() *Mutant {
+	return &Mutant{
+		Name: "direct-untold", Source: "D12", Expected: 1, Scenario: "messages-of-many",
+		About:      "the dispatch in one step is told as one transition, and nobody sees that somebody had claimed the execution",
+		Statements: directly("", asTheyAre, direct{untold: true}),
+	}
+}

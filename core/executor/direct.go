@@ -1,0 +1,139 @@
+package executor
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// Most executions have no limit and no pin, and avoid nobody: then which worker gets one depends only on how many came
+// before it. So the scheduler chooses the worker of the first row, of the second, and so on, before it knows the rows, and
+// one statement claims and dispatches them (store.Executor.DispatchDue). All other rows take two: a claim, and a
+// dispatch by what the row asks for. The statement says whether there are any, so nobody asks for them in vain, and it lets
+// none of them be overtaken.
+//
+// The workers of an offer must all fit the same runtimes and share none of them with others. Else which worker is best for a
+// row depends on which other rows there are (place), and the two steps decide.
+
+// offers are what groups of workers can take, each at most so many rows. Loads are as before afterwards.
+func (f *roster) offers(most int) (offers []store.Offer, some bool) {
+	for _, runtimes := range f.groups() {
+		row := execution.Execution{Action: execution.Action{Runtime: runtimes[0]}}
+		o := store.Offer{Runtimes: runtimes, Spread: f.deal(&row, most, false)}
+		o.Packed = o.Spread
+		if f.most > 1 {
+			o.Packed = f.deal(&row, most, true)
+		}
+		some = some || len(o.Spread) > 0
+		offers = append(offers, o)
+	}
+	return offers, some
+}
+
+// groups are the sets of runtimes that some workers fit, and fit all of, and no other worker fits any of.
+func (f *roster) groups() [][]string {
+	var sets [][]string
+	for i := range f.workers {
+		w := &f.workers[i]
+		var set []string
+		for _, r := range w.Runtimes {
+			if w.Fits(r) {
+				set = append(set, r)
+			}
+		}
+		slices.Sort(set)
+		set = slices.Compact(set)
+		known := func(s []string) bool { return slices.Equal(s, set) }
+		if len(set) > 0 && !slices.ContainsFunc(sets, known) {
+			sets = append(sets, set)
+		}
+	}
+	in := make(map[string]int)
+	for _, set := range sets {
+		for _, r := range set {
+			in[r]++
+		}
+	}
+	return slices.DeleteFunc(sets, func(set []string) bool {
+		return slices.ContainsFunc(set, func(r string) bool { return in[r] > 1 })
+	})
+}
+
+// deal places as many rows like the given one as there is room for, at most so many: as place does with rows that it knows.
+func (f *roster) deal(row *execution.Execution, most int, load bool) []store.Place {
+	var places []store.Place
+	loads := make([]int, len(f.workers))
+	for i := range f.workers {
+		loads[i] = f.workers[i].Load
+	}
+	for len(places) < most {
+		worker, limit := f.choose(row)
+		if worker < 0 {
+			break
+		}
+		p := store.Place{Worker: f.workers[worker].WorkerKey, Limit: limit}
+		places = append(places, p)
+		if !load {
+			continue
+		}
+		for left := f.block(worker) - 1; left > 0 && len(places) < most && f.follows(row, row, worker); left-- {
+			f.workers[worker].Load++
+			places = append(places, p)
+		}
+	}
+	for i := range f.workers {
+		f.workers[i].Load = loads[i]
+	}
+	return places
+}
+
+// directly makes the statement for the rows against which nothing speaks, and publishes what it has dispatched. It returns
+// whether other rows have to be claimed, and whether another pass may find more to do. The loads of the roster are then
+// as after it.
+//
+// After an unknown outcome nobody knows what was dispatched, as after a crash: the reconciler publishes it.
+func (s *scheduler) directly(f *roster) (others, more bool, err error) {
+	c := s.config.Executor
+	if !c.DirectDispatch {
+		return true, false, nil
+	}
+	offers, some := f.offers(c.BatchSize)
+	if !some {
+		return true, false, nil
+	}
+	var answer store.DueDispatched
+	if err := s.db(func(ctx context.Context) (err error) {
+		answer, err = s.store.DispatchDue(ctx, store.DueDispatch{
+			Executor: s.id, Expiry: c.ClaimExpiry, Timeout: c.DispatchTimeout, Offers: offers,
+		})
+		return err
+	}); err != nil {
+		if store.Retriable(err) {
+			return false, false, err
+		}
+		// It lies in a row. The two steps go on row by row, so that one can't hold up all others.
+		s.log.LogAttrs(context.Background(), slog.LevelWarn, "dispatching in one step failed, the pass claims first",
+			slog.Any("error", err))
+		return true, false, nil
+	}
+	if len(answer.Rows) > 0 {
+		s.warnOfStale(f.workers)
+	}
+	for i := range answer.Rows {
+		row := &answer.Rows[i]
+		at := slices.IndexFunc(f.workers, func(w store.WorkerRow) bool { return w.Incarnation == row.Incarnation })
+		f.workers[at].Load++
+		s.recorder.Add(telemetry.Assignments, 1, telemetry.Labels{f.assessments[at].health.String()})
+		s.log.LogAttrs(context.Background(), slog.LevelDebug, "scheduled execution to worker", slog.Int64("execution", int64(row.ID)),
+			slog.Int64("epoch", int64(row.Epoch)), slog.Int64("worker", int64(row.Worker)))
+	}
+	if answer.Unfit > 0 {
+		// A worker went away between the look and the step: look again soon.
+		s.rememberIn(lookAgain)
+	}
+	return answer.Others, answer.Full && len(answer.Rows) > 0, s.publish(answer.Rows, f.readsBlocks)
+}

@@ -1,0 +1,222 @@
+package postgres
+
+import (
+	"context"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// unlimitedUnpinned is the lane of a runtime whose rows need no slot and may go to any worker, in the words of the index
+// of waiting rows.
+const unlimitedUnpinned = `e.waits and e.lane_action = 0 and e.runtime = o.runtime and e.lane_worker = 0
+           and e.due_at <= (select now from early)`
+
+// readableRetryOf is readableRetry for the parameter of dispatchDue.
+const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($14::text[]))`
+
+// The two steps of a claim and a dispatch as one. Nobody has to be told of a row before its worker is chosen, as the rows of
+// an offer fit each of its workers: the caller chooses for the first row, the second, and so on, and the statement deals
+// them. A list of rows that is read first, without locks, and moved by a second statement would be cheaper to judge, but two
+// executors would read the same rows, and one of them would have worked in vain.
+//
+// The order of locks is that of dispatch: turns, incarnations, rows. How many rows are due is therefore counted before
+// (seen), so that no turn is taken, and no load counted, of a worker to which nothing goes. The rows themselves are walked
+// afterwards and locked as in claimForScheduling: what another executor has locked or moved meanwhile is passed over. The
+// statement's snapshot is older than the locks, so there are never more of them than were seen.
+//
+// Places are found by their number in arrays (base is where those of an offer begin) and not by a join: the store turns hash
+// and merge joins off, and a nested loop would compare each row with each place.
+//
+// A row that this statement does not take, and that waits for the same workers, must not be overtaken. Such rows are the
+// oldest of each other lane (rival), unless its action has no free slot or its worker has no place, and the first in the
+// lane itself that avoids a worker (halted).
+//
+// The update has no condition but the ids: what is locked here is requested until the end of the statement, and to say so
+// would offer it the index of requested rows, to be read from end to end.
+var dispatchDue = text(`
+with recursive offer as materialized (
+    select * from unnest($5::text[], $6::int[], $7::bigint[], $8::int[]) as o(runtime, offer, places, base)
+),
+early as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
+lane (action, runtime, pinned) as (
+    (select e.lane_action, e.runtime, e.lane_worker from execution_work e
+      where e.waits
+      order by e.lane_action, e.runtime, e.lane_worker limit 1)
+    union all
+    select n.* from lane l
+     cross join lateral (
+        select e.lane_action, e.runtime, e.lane_worker from execution_work e
+         where e.waits and (e.lane_action, e.runtime, e.lane_worker) > (l.action, l.runtime, l.pinned)
+         order by e.lane_action, e.runtime, e.lane_worker limit 1
+     ) n
+),
+other as materialized (
+    select l.action, l.runtime, l.pinned, r.due_at, r.id
+      from lane l
+     cross join lateral (
+        select e.due_at, e.id from execution_work e
+         where e.waits and e.lane_action = l.action and e.runtime = l.runtime and e.lane_worker = l.pinned
+           and e.due_at <= (select now from early) and ` + readableRetryOf + `
+         order by e.due_at, e.id limit 1
+     ) r
+     where l.action <> 0 or l.pinned <> 0 or l.runtime <> all ($5::text[])
+),
+rival as materialized (
+    select o.offer, r.due_at, r.id
+      from offer o
+     cross join lateral (
+        select x.due_at, x.id from other x
+         where x.runtime = o.runtime and (x.pinned = 0 or x.pinned = any($9::bigint[]))
+           and (x.action = 0 or exists (
+                select from action a
+                 where a.id = x.action and (a.concurrency is null or exists (
+                    select from concurrency_slot s where s.action = a.id and s.number <= a.concurrency and s.execution is null))))
+         order by x.due_at, x.id limit 1
+     ) r
+),
+seen as materialized (
+    select o.offer, o.base, o.places, least(o.places, count(*)) as n, count(*) >= o.places as full_up
+      from offer o
+     cross join lateral (
+        select e.id from execution_work e where ` + unlimitedUnpinned + ` and ` + readableRetryOf + `
+         order by e.due_at, e.id limit o.places
+     ) r
+     group by o.offer, o.base, o.places
+),
+needed as materialized (
+    select distinct case when s.full_up then ($12::bigint[])[s.base + g.n] else ($10::bigint[])[s.base + g.n] end as incarnation
+      from seen s cross join lateral generate_series(1, s.n) as g(n)
+),
+turn as materialized (
+    select pg_advisory_xact_lock(hashtextextended('handoff.dispatch', i.incarnation))
+      from (select n.incarnation from needed n order by n.incarnation) i
+),
+owner as materialized (
+    select i.*, w.cordoned_at is not null as cordoned
+      from worker w join worker_incarnation i on i.worker = w.id
+     where i.incarnation = any(array(select n.incarnation from needed n)) and (select count(*) from turn) >= 0
+     order by i.incarnation for share
+),
+walked as materialized (
+    select r.*, o.offer
+      from offer o
+     cross join lateral (
+        select e.id, e.due_at, e.avoid_worker is not null as avoids from execution_work e
+         where ` + unlimitedUnpinned + ` and ` + readableRetryOf + `
+         order by e.due_at, e.id limit o.places
+           for no key update skip locked
+     ) r
+     where (select count(*) from owner) >= 0
+),
+held as materialized (
+    select o.*, held_by(o.incarnation) as load from owner o where (select count(*) from walked) >= 0
+),
+dealt as materialized (
+    select p.*, case when p.full_up then ($11::bigint[])[p.base + p.n] else ($9::bigint[])[p.base + p.n] end as ask_worker,
+           case when p.full_up then ($12::bigint[])[p.base + p.n] else ($10::bigint[])[p.base + p.n] end as ask_incarnation,
+           ($13::int[])[p.base + p.n + case when p.full_up then cardinality($10::bigint[]) else 0 end] as ask_limit
+      from (
+        select w.*, s.base, s.places, s.full_up,
+               row_number() over (partition by w.offer order by w.due_at, w.id) as n,
+               count(*) filter (where w.avoids) over (partition by w.offer order by w.due_at, w.id) as halted
+          from walked w join seen s on s.offer = w.offer
+      ) p
+     where p.n <= p.places and p.halted = 0
+       and not exists (select from rival r where r.offer = p.offer and (r.due_at, r.id) < (p.due_at, p.id))
+),
+-- Full, and on its own, for what claimForScheduling says of it.
+met as materialized (
+    select d.*, h.worker as owner, h.incarnation as held_incarnation, h.lifecycle, h.lease_expires_at, h.consumer_alive, h.cordoned, h.load
+      from dealt d full join held h on h.incarnation = d.ask_incarnation
+),
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from walked) l),
+able as materialized (
+    select m.*, c.now,
+           coalesce(m.owner = m.ask_worker and m.lifecycle = 'active' and c.now <= m.lease_expires_at
+                    and m.consumer_alive and not m.cordoned, false) as able
+      from met m cross join clock c
+     where m.n is not null
+),
+judged as materialized (
+    select a.*,
+           a.able and (a.ask_limit = 0 or a.ask_limit >= a.load
+               + count(*) filter (where a.able) over (partition by a.ask_incarnation order by a.offer, a.n)) as fit
+      from able a
+),
+moved as (
+    update execution_work w
+       set status = 'scheduled', epoch = w.epoch + 1, worker = j.ask_worker, incarnation = j.ask_incarnation,
+           scheduling_at = j.now, scheduling_by = $2, scheduling_expires_at = j.now + $3::interval,
+           scheduled_at = j.now, unschedulable_since = null,
+           dispatch_deadline = j.now + case when r.dispatch_timeout_seconds > 0 then make_interval(secs => r.dispatch_timeout_seconds)
+                                            else $4::interval end,
+           written_by = 'scheduler', written_incarnation = null, written_epoch = w.epoch, written_reason = null
+      from judged j join execution_record r on r.id = j.id
+     where w.id = j.id and j.fit
+    returning j.offer, j.n, {open}
+),
+told as materialized (
+    select (select coalesce(bool_or(s.full_up), false) from seen s) as full_up,
+           (select count(*) from judged j where not j.fit) as unfit,
+           (select count(*) from other) + (select count(*) from walked w where w.avoids) > 0 as others
+)
+select t.full_up, t.unfit, t.others, {m} from told t left join moved m on true order by m.offer, m.n`)
+
+// DispatchDue implements store.Executor.
+func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	const op = "dispatching what is due"
+	var answer store.DueDispatched
+	var r record
+	targets := r.targets(&answer.Full, &answer.Unfit, &answer.Others)
+	// Without a row the answer is one line of nulls behind what it tells.
+	nothing := append([]any{&answer.Full, &answer.Unfit, &answer.Others}, make([]any, len(rowColumns))...)
+	err := s.query(ctx, op, func(rows pgx.Rows) error {
+		if rows.RawValues()[3] == nil {
+			return rows.Scan(nothing...)
+		}
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		// What somebody wrote by hand into another column is no reason to hold it back: it is dispatched.
+		e, _ := r.execution()
+		answer.Rows = append(answer.Rows, e)
+		return nil
+	}, dispatchDue, dueArgs(s, d)...)
+	if err != nil {
+		return store.DueDispatched{}, err
+	}
+	return answer, nil
+}
+
+// dueArgs are the arguments of dispatchDue: its lanes, and the places of all offers one behind the other, those of Packed
+// in lists of their own. The limits of both stand in one list, first those of Spread.
+func dueArgs(s *Store, d store.DueDispatch) []any {
+	var runtimes []string
+	var offers, bases []int32
+	var counts []int64
+	workers, incarnations, packedWorkers, packed := []int64{}, []int64{}, []int64{}, []int64{}
+	limits, packedLimits := []int32{}, []int32{}
+	for i := range d.Offers {
+		o := &d.Offers[i]
+		n := min(len(o.Spread), len(o.Packed))
+		for _, r := range o.Runtimes {
+			runtimes, offers = append(runtimes, r), append(offers, int32(i)) //nolint:gosec // few
+			counts, bases = append(counts, int64(n)), append(bases, int32(len(workers)))
+		}
+		for k := range n {
+			p, q := &o.Spread[k], &o.Packed[k]
+			workers, incarnations = append(workers, int64(p.Worker.ID)), append(incarnations, int64(p.Worker.Incarnation))
+			packedWorkers, packed = append(packedWorkers, int64(q.Worker.ID)), append(packed, int64(q.Worker.Incarnation))
+			limits = append(limits, int32(min(p.Limit, math.MaxInt32)))
+			packedLimits = append(packedLimits, int32(min(q.Limit, math.MaxInt32)))
+		}
+	}
+	return []any{
+		s.now(), d.Executor, d.Expiry, d.Timeout, runtimes, offers, counts, bases,
+		workers, incarnations, packedWorkers, packed, append(limits, packedLimits...), execution.Reasons(),
+	}
+}
