@@ -146,7 +146,11 @@ func (t *session) finish(e *entry, f store.Finish, took time.Duration) {
 // ended, because a row may still be this incarnation's; if not, the write is refused. It gives the slots back, except those of
 // what was refused, which it returns.
 func (t *session) write(all []*result) (refused []refusal) {
-	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, 5*time.Second)
+	return t.writeAfter(broker.NewBackoff(t.host, 100*time.Millisecond, 5*time.Second), all)
+}
+
+// writeAfter writes results as write does, some of which may have been tried before: the pauses go on growing.
+func (t *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []refusal) {
 	for {
 		fs := make([]store.Finish, len(all))
 		for i, r := range all {
@@ -171,9 +175,10 @@ func (t *session) write(all []*result) (refused []refusal) {
 				return refused
 			}
 			for _, r := range all[1:] {
+				own := *backoff
 				t.host.Go("result", func() {
-					_ = broker.NewBackoff(t.host, 100*time.Millisecond, 5*time.Second).Wait(t.closing)
-					t.keepAll(t.write([]*result{r}))
+					_ = own.Wait(t.closing)
+					t.keepAll(t.writeAfter(&own, []*result{r}))
 				})
 			}
 			all = all[:1:1]
