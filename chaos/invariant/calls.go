@@ -199,7 +199,12 @@ func (c *Calls) Finished(now time.Duration, e End, o Answer) {
 	r.again[callFinish].answered(now, o.Failed)
 	if !o.Failed && (o.Applied || r.unwritten && o.Ours) {
 		if e.Reason != execution.WorkerShutdown {
-			c.ends.add(now, r.ended-r.asked, oracle.BlamesWorker(e.Reason))
+			ended := r.ended
+			if r.byItself {
+				// Its result may have waited for others, and its worker stood still meanwhile: that is no part of the run.
+				ended = r.exited
+			}
+			c.ends.add(now, ended-r.asked, oracle.BlamesWorker(e.Reason))
 		}
 		c.forget(now, e.Key)
 	}
