@@ -8,15 +8,15 @@ import (
 	"handoff/core/execution"
 )
 
-// Position is a place in the stream of changes: behind the change that it names, or behind all changes of the
-// transactions before Transaction when ID is 0. The zero value is the beginning. Positions belong to one database
-// server.
+// Position is a place in the stream of changes: behind the change with this ID or, when ID is 0,
+// behind all changes of the transactions before Transaction. The zero value is the beginning. A
+// position is valid for one database server only.
 type Position struct {
 	Transaction uint64
 	ID          int64
 }
 
-// String is what ParsePosition reads.
+// String returns the text that ParsePosition reads.
 func (p Position) String() string { return fmt.Sprintf("%d-%d", p.Transaction, p.ID) }
 
 // Before says that p comes earlier in the stream.
@@ -24,7 +24,7 @@ func (p Position) Before(o Position) bool {
 	return p.Transaction < o.Transaction || p.Transaction == o.Transaction && p.ID < o.ID
 }
 
-// ParsePosition reads a position as String writes it; "0" is the beginning, too.
+// ParsePosition reads a position as String writes it. "0" is the beginning, too.
 func ParsePosition(text string) (p Position, err error) {
 	if text == "0" {
 		return p, nil
@@ -41,19 +41,20 @@ func ParsePosition(text string) (p Position, err error) {
 	return p, nil
 }
 
-// ChangeQuery asks for changes. Fields that are zero select all.
+// ChangeQuery asks for changes. Zero fields select all.
 type ChangeQuery struct {
 	After     Position
 	Execution execution.ID
 	ActionRef string
-	// To is the status that was reached.
+	// To is the new status.
 	To execution.Status
-	// Limit is how many changes are looked at, those that are not selected among them, so that a query that hardly
-	// anything passes ends soon; zero or less looks at none, and goes on from where the stream ends by now.
+	// Limit is how many changes the query looks at, selected or not, so that a query with a narrow
+	// filter ends soon too. With a limit of zero or less it looks at none, and Next is the current
+	// end of the stream.
 	Limit int
 }
 
-// Change is one change of an execution's status, and where it stands in the stream.
+// Change is one change of an execution's status, with its place in the stream.
 type Change struct {
 	Position
 	Execution execution.ID
@@ -61,14 +62,16 @@ type Change struct {
 	Transition
 }
 
-// ChangePage is what a ChangeQuery finds.
+// ChangePage is the answer to a ChangeQuery.
 type ChangePage struct {
 	Changes []Change
-	// Next is where to go on: behind the last change that was looked at or, when there were no more, behind all that
-	// can be told by now. A change can be told when every transaction that began to write before its own has ended.
+	// Next is the position for the next query: behind the last change that was looked at or, when
+	// there were no more, behind all changes that can be shown by now. A change can be shown when
+	// every transaction that began to write before its own has ended.
 	Next Position
-	// More says that the limit was reached.
+	// More says that the query stopped at the limit.
 	More bool
-	// End is where the stream ends by now; no position that it has given lies behind it.
+	// End is the current end of the stream. No position that the stream has handed out lies behind
+	// it.
 	End Position
 }

@@ -8,44 +8,46 @@ import (
 	"handoff/core/execution"
 )
 
-// DeadLetter is a message that died, kept for inspection for message_queue.rabbitmq.dead_letter.ttl_ms
-// (defect D26: the queue itself is no archive, its depth would say nothing).
+// DeadLetter is a message that died, kept for inspection for
+// message_queue.rabbitmq.dead_letter.ttl_ms. The queue itself is no archive: its depth would say
+// nothing (defect D26).
 type DeadLetter struct {
 	// Key is zero when the message could not be read.
 	Key execution.Key
-	// Queue is where the message died, and Reason why: x-death's reason, or "malformed".
+	// Queue is where the message died. Reason is x-death's reason, or "malformed".
 	Queue  string
 	Reason string
-	// ActionRef and Worker are the action and the worker of the dispatch that died, empty and zero where the message
-	// was no dispatch of an execution that exists.
+	// ActionRef and Worker are the action and the worker of the dispatch that died. They are empty
+	// and zero if the message was not the dispatch of an existing execution.
 	ActionRef string
 	Worker    execution.WorkerID
-	// XDeath is the whole x-death header as JSON, nil where the message had none, or one that the broker did not write.
+	// XDeath is the whole x-death header as JSON. It is nil if the message had none, or if the
+	// broker did not write it.
 	XDeath []byte
-	// Body is the beginning of the body, nil where it could be read, and BodyBytes how long the whole body was; 0 for
-	// one that was stored before lengths were.
+	// Body is the beginning of the body, nil if the program could read the body. BodyBytes is the
+	// length of the whole body; it is 0 for a dead letter that was stored before lengths were.
 	Body      []byte
 	BodyBytes int
-	// Outcome says in a word what the handler did with it.
+	// Outcome names in a word what the handler did with the message.
 	Outcome string
-	// Open says that nobody has dealt with it: it waits for an operator to discard or replay it.
+	// Open says that the dead letter waits for an operator to discard or replay it.
 	Open bool
 }
 
-// LongestBody is how many bytes of a body are kept. Whoever can publish decides how long a body is, and 16 KiB are enough
-// to see what it was.
+// LongestBody is how many bytes of a body are kept. Any publisher decides how long a body is, and
+// 16 KiB are enough to recognise it.
 const LongestBody = 16 << 10
 
-// The longest texts of a dead letter, in bytes. A queue's name is an AMQP short string.
+// The longest strings of a dead letter, in bytes. A queue's name is an AMQP short string.
 const (
 	longestQueue   = 255
 	longestOutcome = 500
 	longestXDeath  = 16 << 10
 )
 
-// Bounded returns the dead letter as it may be stored: whoever publishes a message decides what is in it, so its body
-// and texts are cut, and made such that a database takes them. A cut x-death would be no JSON: one that is too long is
-// left out.
+// Bounded returns the dead letter in a form that may be stored. The publisher decides the content
+// of a message, so body and strings are cut, and made valid for PostgreSQL. A cut x-death would not
+// be JSON, so one that is too long is left out.
 func (d DeadLetter) Bounded() DeadLetter {
 	d.BodyBytes = max(d.BodyBytes, len(d.Body))
 	if len(d.Body) > LongestBody {
@@ -58,7 +60,7 @@ func (d DeadLetter) Bounded() DeadLetter {
 	return d
 }
 
-// cut returns at most n bytes of a text, without what no database takes.
+// cut returns at most n bytes of a text, without the bytes that PostgreSQL refuses.
 func cut(text string, n int) string {
 	if len(text) > n {
 		text = text[:n]
@@ -69,41 +71,42 @@ func cut(text string, n int) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
 }
 
-// StoredDeadLetter is a dead letter as it is kept.
+// StoredDeadLetter is a dead letter in the database.
 type StoredDeadLetter struct {
 	ID int64
 	DeadLetter
 	ReceivedAt time.Time
-	// HandledAt is zero for as long as it is open. HandledBy is the actor who settled it, empty where nobody did.
+	// HandledAt is zero while it is open. HandledBy is the actor who settled it, empty if no person
+	// did.
 	HandledAt time.Time
 	HandledBy string
 }
 
 // DeadLetterQuery asks for a page of dead letters, newest first.
 type DeadLetterQuery struct {
-	// Open asks only for those that nobody has dealt with.
+	// Open asks only for open dead letters.
 	Open bool
-	// Before is the id under which the page begins; 0 for the newest.
+	// The page has only ids below Before; 0 begins with the newest.
 	Before int64
 	Limit  int
 }
 
-// DeadLetterSummaryQuery asks how many dead letters were received, by what. The summary reads every dead letter of the
-// window and no other one, so its cost grows with the window alone.
+// DeadLetterSummaryQuery asks for counts of the dead letters received, by group. The summary reads
+// exactly the dead letters of the window, so its cost depends on the window alone.
 type DeadLetterSummaryQuery struct {
-	// Window is how far back it looks, from the database's now; what was received exactly that long ago counts.
+	// Window is how far back the query looks from the database's now, inclusive.
 	Window time.Duration
-	// Every splits the window into periods of that length, which begin at multiples of it since 1970 in UTC; zero for no
-	// split. The first and the last period may be cut.
+	// Every splits the window into periods of this length, which begin at its multiples since 1970
+	// in UTC. Zero means no split. The window may cut off part of the first and the last period.
 	Every time.Duration
-	// ByReason, ByAction and ByWorker say which of these tell groups apart.
+	// ByReason, ByAction and ByWorker say which fields distinguish groups.
 	ByReason, ByAction, ByWorker bool
-	// Limit is how many groups are returned at most.
+	// Limit is the largest number of groups to return.
 	Limit int
 }
 
-// DeadLetterGroup counts the dead letters of one group. What the query does not tell apart is empty or zero, and so is
-// the action or the worker of what was no dispatch.
+// DeadLetterGroup counts the dead letters of one group. A field that the query does not group by is
+// empty or zero. Action and worker are also empty and zero for messages that were no dispatch.
 type DeadLetterGroup struct {
 	// From is when the period begins, zero without periods.
 	From      time.Time
@@ -113,62 +116,63 @@ type DeadLetterGroup struct {
 	Count     int
 }
 
-// DeadLetterSummary is what a DeadLetterSummaryQuery finds.
+// DeadLetterSummary is the answer to a DeadLetterSummaryQuery.
 type DeadLetterSummary struct {
 	// Since and Until are the window, by the database's clock.
 	Since, Until time.Time
-	// Total counts the dead letters of the window, those of groups beyond the limit among them.
+	// Total counts all dead letters of the window, including those of groups beyond the limit.
 	Total int
-	// Groups come with the latest period first, in a period with the greatest count first, and otherwise by reason, action
-	// and worker, in the order of bytes.
+	// Groups are ordered by period, latest first; then by count, greatest first; then by reason,
+	// action and worker, in byte order.
 	Groups []DeadLetterGroup
 	// More says that there are groups beyond the limit.
 	More bool
 }
 
-// DeadLetterDiscard asks to close open dead letters in bulk. Fields that are empty or zero select all.
+// DeadLetterDiscard asks to close open dead letters in bulk. Empty or zero fields select all.
 type DeadLetterDiscard struct {
-	// IDs names them one by one; nil for any.
+	// IDs selects single dead letters; nil selects any.
 	IDs []int64
-	// Reason, Queue, ActionRef and Worker are those of the dead letter.
+	// Reason, Queue, ActionRef and Worker select by the dead letter's fields.
 	Reason    string
 	Queue     string
 	ActionRef string
 	Worker    execution.WorkerID
 	// OlderThan is the least age, by the database's clock.
 	OlderThan time.Duration
-	// After is the id behind which to begin; 0 for the oldest.
+	// The call looks only at ids above After; 0 begins with the oldest.
 	After int64
-	// Limit is how many open dead letters are looked at, those that are not selected among them: so a call is bounded also
-	// where hardly anything passes its filter.
+	// Limit is how many open dead letters the call looks at, selected or not, so that a call with a
+	// narrow filter is bounded too.
 	Limit int
-	// Actor is who asks, as Reclaim.Actor; it selects nothing.
+	// Actor asks for it, as in Reclaim.Actor. It selects nothing.
 	Actor string
 }
 
-// DeadLettersDiscarded is what came of a DeadLetterDiscard.
+// DeadLettersDiscarded is the answer to a DeadLetterDiscard.
 type DeadLettersDiscarded struct {
 	// Closed is how many were closed.
 	Closed int
-	// Next is the After of the next call, and More says that it may find more.
+	// Next is the After of the next call. More says that the next call may find more.
 	Next int64
 	More bool
 }
 
-// Survey is what the database counts for the gauges of telemetry.
+// Survey holds the database's counts for the gauges of telemetry.
 type Survey struct {
-	// Waiting are the executions that have not ended, by status; statuses without any are left out.
+	// Waiting counts the executions that have not ended, by status. Statuses without executions are
+	// left out.
 	Waiting []Waiting
-	// OrchestrationLag is how long ago the oldest execution ended whose end is not handled.
+	// OrchestrationLag is how long ago the oldest execution ended whose end is not handled yet.
 	OrchestrationLag time.Duration
-	// DeadLettersOpen counts the dead letters that nobody has dealt with.
+	// DeadLettersOpen counts the open dead letters.
 	DeadLettersOpen int
-	// Slots are the actions that have a limit of concurrency, or whose executions still hold slots of one, in the order
-	// of the bytes of their refs.
+	// Slots lists the actions that have a concurrency limit, or whose executions still hold slots
+	// of a former limit, in the byte order of their refs.
 	Slots []SlotsInUse
-	// Unreadable are some of the executions that have not ended, or whose end is not handled, and that this program can't
-	// read, MostUnreadable at most, in the order of their ids. UnreadableCount is how many there are, of as many as a
-	// survey looks at.
+	// Unreadable lists rows that this program can't read, among the executions that have not ended
+	// or whose end is not handled: at most MostUnreadable, ordered by id. UnreadableCount is how
+	// many the survey saw; it looks at a limited number of rows.
 	Unreadable      []UnreadableRow
 	UnreadableCount int
 }
@@ -176,7 +180,8 @@ type Survey struct {
 // MostUnreadable bounds the rows that a survey names.
 const MostUnreadable = 20
 
-// UnreadableRow is an execution that says what this program does not know. Somebody wrote it by hand, or a newer program did.
+// UnreadableRow is an execution with a value that this program does not know. A person wrote it by
+// hand, or a newer program did.
 type UnreadableRow struct {
 	ID execution.ID
 	// Why names the column and what is wrong with it.
@@ -189,8 +194,9 @@ type SlotsInUse struct {
 	Count     int
 }
 
-// Waiting counts the executions in a status, and says how long the first of them has waited. A requested execution
-// waits from the moment at which it is due, so a child that waits for its parent is only counted.
+// Waiting counts the executions in a status. Oldest is how long the first of them has waited. A
+// requested execution waits from the moment at which it is due, so a child that waits for its
+// parent is counted, but has no age.
 type Waiting struct {
 	Status execution.Status
 	Count  int
