@@ -1,6 +1,6 @@
-// Package metered reports what goes through a store to telemetry: every change of a status by who made
-// it and why, and how long executions stay in a stage. It counts what a call was answered with, so a step
-// whose outcome stayed unknown is not counted.
+// Package metered reports the changes that pass through a store to telemetry: every change of a
+// status, with the part that made it and the reason, and how long executions stay in a stage. It
+// counts the answers of calls, so it does not count a step whose outcome is unknown.
 package metered
 
 import (
@@ -12,7 +12,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Executor wraps what an executor uses. With nobody listening it returns the store itself.
+// Executor wraps the store of an executor. If the recorder does not listen, it returns the store
+// itself.
 func Executor(s store.Executor, r telemetry.Recorder) store.Executor {
 	if !r.Listens() {
 		return s
@@ -20,7 +21,7 @@ func Executor(s store.Executor, r telemetry.Recorder) store.Executor {
 	return &executor{s, meter{r}}
 }
 
-// Worker wraps what a worker uses. With nobody listening it returns the store itself.
+// Worker wraps the store of a worker. If the recorder does not listen, it returns the store itself.
 func Worker(s store.Worker, r telemetry.Recorder) store.Worker {
 	if !r.Listens() {
 		return s
@@ -28,7 +29,8 @@ func Worker(s store.Worker, r telemetry.Recorder) store.Worker {
 	return &worker{s, meter{r}}
 }
 
-// Client wraps what creates and cancels executions. With nobody listening it returns the store itself.
+// Client wraps the store of a client that creates and cancels executions. If the recorder does not
+// listen, it returns the store itself.
 func Client(s store.Client, r telemetry.Recorder) store.Client {
 	if !r.Listens() {
 		return s
@@ -36,19 +38,19 @@ func Client(s store.Client, r telemetry.Recorder) store.Client {
 	return &client{s, meter{r}}
 }
 
-// Server is what the API's server uses of a store.
+// Server is the part of a store that the API's server uses.
 type Server interface {
 	store.Client
 	store.Audit
 	Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error)
 }
 
-// API wraps what the API's server uses.
+// API wraps the store of the API's server.
 func API(s Server, r telemetry.Recorder) Server { return &server{s, client{s, meter{r}}} }
 
 type meter struct{ recorder telemetry.Recorder }
 
-// created counts a row that came into being, which somebody who has it knows only by its id.
+// created counts a created row, of which the caller knows only the id.
 func (m meter) created(by execution.Part, reason execution.Reason) {
 	m.change(execution.None, execution.Requested, by, reason)
 }
@@ -62,7 +64,7 @@ func (m meter) change(from, to execution.Status, by execution.Part, reason execu
 	m.recorder.Add(telemetry.Transitions, 1, telemetry.Labels{from.String(), to.String(), by.String(), reason.String()})
 }
 
-// reclaimed counts what was taken back.
+// reclaimed counts the rows that were taken back.
 func (m meter) reclaimed(rs []store.Reclaim, outcomes []store.Outcome) {
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Applied {
@@ -75,7 +77,7 @@ func (m meter) reclaimed(rs []store.Reclaim, outcomes []store.Outcome) {
 	}
 }
 
-// moved counts one change, and how long the stage lasted that it ended.
+// moved counts one change, and the duration of the stage that it ended.
 func (m meter) moved(from execution.Status, row *execution.Execution, by execution.Part, reason execution.Reason) {
 	m.change(from, row.Status, by, reason)
 	due := row.Created
@@ -128,7 +130,7 @@ func (s *client) Create(ctx context.Context, items []store.NewExecution) ([]stor
 	return created, err
 }
 
-// Cancel implements store.Client. To ask again changes nothing.
+// Cancel implements store.Client. It does not count a repeated request, which changes nothing.
 func (s *client) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
 	answers, err := s.Client.Cancel(ctx, ids, actor)
 	for i := range answers {
@@ -154,7 +156,7 @@ func (s *server) Cancel(ctx context.Context, ids []execution.ID, actor string) (
 	return s.client.Cancel(ctx, ids, actor)
 }
 
-// Reclaim takes rows back, as store.Executor's does.
+// Reclaim takes rows back, as that of store.Executor does.
 func (s *server) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	outcomes, err := s.Server.Reclaim(ctx, rs)
 	s.client.meter.reclaimed(rs, outcomes)
@@ -186,7 +188,8 @@ func (s *executor) Dispatch(ctx context.Context, by string, ds []store.Dispatch)
 	return results, err
 }
 
-// DispatchDue implements store.Executor. A row has been in scheduling for no time at all, and is counted in both changes.
+// DispatchDue implements store.Executor. It counts both changes of a row, with no time in
+// scheduling.
 func (s *executor) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
 	answer, err := s.Executor.DispatchDue(ctx, d)
 	for i := range answer.Rows {

@@ -13,7 +13,7 @@ import (
 	"handoff/core/store"
 )
 
-// transitionColumns make a store.Transition of an audit row t.
+// transitionColumns are the columns of an audit row t for a store.Transition.
 const transitionColumns = `t.id, coalesce(t."from"::text, ''), t."to"::text, t.epoch, t.writer::text, coalesce(t.writer_incarnation, 0), coalesce(t.worker, 0),
        coalesce(t.incarnation, 0), coalesce(t.reason::text, ''), coalesce(t.actor, ''), t.at`
 
@@ -28,8 +28,9 @@ func (r *transitionRow) targets() []any {
 	return []any{&r.Line, &r.from, &r.to, &r.Epoch, &r.by, &r.Writer, &r.Worker, &r.Incarnation, &r.reason, &r.Actor, &r.at}
 }
 
-// transition turns the row into a line. The audit is only shown, so a word that a newer program wrote is named and left
-// out: an error would hide every other line, and end a stream of changes at this one for ever.
+// transition turns the row into a line. The audit is only displayed, so a word that a newer program
+// wrote is reported in Unknown and left out. An error would hide every other line, and would stop a
+// stream of changes at this line for ever.
 func (r *transitionRow) transition() store.Transition {
 	t := r.Transition
 	var unknown []error
@@ -70,9 +71,10 @@ func (s *Store) Transitions(ctx context.Context, q store.TransitionQuery) ([]sto
 	return all, nil
 }
 
-// Whatever a transaction below a snapshot's xmin has written is in every later snapshot, and none gets such a number any
-// more. So the changes below it, in the order of transaction and id, are the stream's beginning for ever. Ids alone
-// would not do: one is drawn before its transaction commits, and may become visible after a larger one.
+// Every later snapshot contains all writes of transactions below a snapshot's xmin, and no new
+// transaction gets such a number. So the changes below xmin, in the order of transaction and id,
+// are a prefix of the stream that never changes. Ids alone would not suffice: an id is drawn before
+// its transaction commits, so it may become visible after a larger one.
 const selectReach = `
 with horizon as materialized (select pg_snapshot_xmin(pg_current_snapshot()) as xmin)
 select h.xmin::text, coalesce(l.transaction::text, '0'), coalesce(l.id, 0)
@@ -84,8 +86,9 @@ select h.xmin::text, coalesce(l.transaction::text, '0'), coalesce(l.id, 0)
     offset $3 limit 1
 ) l on true`
 
-// An execution is looked up for its change ("offset 0" keeps it so): an action of which there is next to nothing would
-// make the planner begin with executions, and read all of them to find those few.
+// The statement looks up the execution of each change, and "offset 0" keeps the planner to that.
+// For an action with very few executions the planner would otherwise begin with the executions, and
+// read all of them to find those few.
 const selectChanges = `
 select t.transaction::text, t.id, t.execution, coalesce(e.action_ref, ''), ` + transitionColumns + `
   from execution_transition t

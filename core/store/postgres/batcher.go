@@ -7,17 +7,18 @@ import (
 	"time"
 )
 
-// batcher puts calls of one kind that are made at the same time together into one statement, as group commit
-// does. A call that finds nothing under way is made at once, alone. While a batch is under way the next one
-// gathers; it leaves when the first is back or when it is full. Rows that come one by one, each within a
-// moment of the last, would otherwise make statements of a few rows each, and a statement costs far more than
-// a row: so after a batch of several the next one holds back for a moment, to be one of several again.
+// batcher combines simultaneous calls of one kind into one statement, as group commit does. A call
+// is sent at once, alone, if no batch is under way. While a batch is under way the next one
+// gathers; it leaves when the first has returned, or when it is full. If calls with one row each
+// arrive in quick succession, this would make statements of a few rows each, and a statement costs
+// far more than a row. So after a batch of several calls the next one waits for a moment, to
+// collect several again.
 //
-// A batch that stands long behind another goes past it: the one before it may wait for the lock of a row
-// that is none of its own.
+// A delayed batch may be overtaken: after BatchPatience the next batch leaves, because its
+// predecessor may wait for the lock of a row that concerns only itself.
 //
-// A batch belongs to no caller: it goes on when one of them gives up. Who gives up before its batch
-// has left knows that nothing was applied, and after that does not know.
+// A batch belongs to no caller: it goes on when a caller gives up. A caller that gives up before
+// its batch has left knows that nothing was applied. After that it does not know.
 type batcher[Q, R any] struct {
 	run     func(ctx context.Context, items []Q) ([]R, []error)
 	limit   int
@@ -29,9 +30,10 @@ type batcher[Q, R any] struct {
 	queue  []*call[Q, R]
 	rows   int
 	flying int
-	// crowded says that the last batch was one of several calls.
+	// crowded says that the last batch consisted of several calls.
 	crowded bool
-	// since is when the first call of the queue came; timer launches what has waited its time.
+	// since is the start of the queue's waiting time. timer launches the batch when that time is
+	// over.
 	since time.Time
 	timer *time.Timer
 }
@@ -86,7 +88,7 @@ func (b *batcher[Q, R]) do(ctx context.Context, op string, items []Q) ([]R, erro
 	return nil, unavailable(op, ctx.Err())
 }
 
-// launch sends off what may leave. The lock is held.
+// launch sends the batches that may leave. The caller holds the lock.
 func (b *batcher[Q, R]) launch() {
 	for len(b.queue) > 0 && b.flying < b.flights {
 		if left := b.holdBack() - time.Since(b.since); left > 0 && b.rows < b.limit {
@@ -112,7 +114,8 @@ func (b *batcher[Q, R]) holdBack() time.Duration {
 	return 0
 }
 
-// take removes one batch from the queue. A call that is larger than a batch makes one alone.
+// take removes one batch from the queue. A call that is larger than the limit is a batch of its
+// own.
 func (b *batcher[Q, R]) take() []*call[Q, R] {
 	n, rows := 0, 0
 	for n < len(b.queue) && (n == 0 || rows+len(b.queue[n].items) <= b.limit) {
@@ -136,7 +139,8 @@ func (b *batcher[Q, R]) disarm() {
 	}
 }
 
-// ripen may come when the queue has left meanwhile, and another has come: launch looks again.
+// ripen runs when the timer fires. By then its queue may have left and another one begun, so launch
+// checks the time again.
 func (b *batcher[Q, R]) ripen() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,7 +148,7 @@ func (b *batcher[Q, R]) ripen() {
 	b.launch()
 }
 
-// fly makes one batch and gives each call its part of the answer.
+// fly sends one batch and gives each call its part of the answer.
 func (b *batcher[Q, R]) fly(batch []*call[Q, R]) {
 	items := batch[0].items
 	if len(batch) > 1 {

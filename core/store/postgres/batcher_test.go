@@ -12,7 +12,7 @@ import (
 	"handoff/core/store"
 )
 
-// gate is a run function whose batches wait until the test lets them go.
+// gate is a run function whose batches wait until the test lets them pass.
 type gate struct {
 	mu      sync.Mutex
 	batches [][]int
@@ -22,7 +22,7 @@ type gate struct {
 
 func newGate() *gate { return &gate{entered: make(chan []int, 100), let: make(chan struct{})} }
 
-// run answers each item with its double, and 13 with an error of its own.
+// run answers each item with its double, and 13 with an error.
 func (g *gate) run(_ context.Context, items []int) ([]int, []error) {
 	g.mu.Lock()
 	g.batches = append(g.batches, slices.Clone(items))
@@ -56,8 +56,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("%s did not come about", what)
 }
 
-// A call on its own leaves at once; calls made meanwhile leave together when it is back, each gets
-// its own answer, and one's error is not another's.
+// A single call leaves at once. Calls made meanwhile leave together when it has returned. Each gets
+// its own answer, and the error of one is not another's.
 func TestBatcherGathers(t *testing.T) {
 	g := newGate()
 	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Millisecond, BatchPatience: time.Hour}, g.run)
@@ -88,8 +88,8 @@ func TestBatcherGathers(t *testing.T) {
 	}
 }
 
-// A full batch leaves beside the one under way, one that has been patient too, and a call larger than a batch
-// goes alone.
+// A full batch leaves beside the one under way, and so does one that has waited for BatchPatience.
+// A call larger than a batch goes alone.
 func TestBatcherLeaves(t *testing.T) {
 	for name, o := range map[string]Options{
 		"when full":               {BatchRows: 3, BatchPatience: time.Hour},
@@ -120,7 +120,8 @@ func TestBatcherLeaves(t *testing.T) {
 	}
 }
 
-// After a batch of several, the next call waits a moment for company; after a batch of one it does not.
+// After a batch of several calls the next call waits a moment for company. After a batch of one it
+// does not.
 func TestBatcherHoldsBack(t *testing.T) {
 	g := newGate()
 	b := newBatcher(Options{BatchRows: 3, BatchWait: time.Hour, BatchPatience: time.Hour}, g.run)
@@ -154,7 +155,8 @@ func TestBatcherHoldsBack(t *testing.T) {
 	}
 }
 
-// Who gives up before the batch has left knows that nothing was applied; after that nobody knows.
+// A caller that gives up before its batch has left knows that nothing was applied. After that it
+// does not know.
 func TestBatcherGivingUp(t *testing.T) {
 	g := newGate()
 	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Millisecond, BatchPatience: time.Hour}, g.run)
@@ -210,7 +212,7 @@ func TestBatcherUnderLoad(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Those whose callers gave up come back too.
+	// Batches whose callers gave up return, too.
 	until(t, "an empty batcher", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -218,7 +220,7 @@ func TestBatcherUnderLoad(t *testing.T) {
 	})
 }
 
-// Items about one row are served one after the other, in their order.
+// Items about the same row are handled one after the other, in their order.
 func TestRounds(t *testing.T) {
 	var statements []string
 	st := step[string, string]{
@@ -242,7 +244,7 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// The call is unavailable only if nothing of it was applied.
+// The call is unavailable only if none of its items was applied.
 func TestSettle(t *testing.T) {
 	un, lost, bad := unavailable("x", context.Canceled), unknown("x", context.Canceled), errors.New("bad")
 	for _, c := range []struct {

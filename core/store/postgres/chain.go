@@ -11,11 +11,12 @@ import (
 	"handoff/core/store"
 )
 
-// A decision about a whole chain is made under a lock of its first row, in a transaction of two steps:
-// the lock has a statement of its own, so that the next one sees whatever was committed while it waited.
+// A decision about a whole chain is made under a lock of its first row, in a transaction. The lock
+// is a statement of its own, so that the next statement sees whatever was committed while it
+// waited.
 
-// Whoever ends a row has locked its work, and then waits for its record. So where the first row itself has not ended, its work is
-// locked first.
+// The end of a row locks its work first and then its record. So if the first row itself has not
+// ended, lockChain locks its work first.
 const lockChain = `
 with first as materialized (select coalesce(e.original_execution, e.id) as id from execution_record e where e.id = $1),
 work as materialized (
@@ -26,13 +27,15 @@ select f.id, f.cancel_requested_at is not null
  where f.id = (select id from first) and (select count(*) from work) >= 0
    for no key update of f`
 
-// newest is the id of the last row of the chain that begins with $1: its last retry, or the first row itself. Two
-// looks by an index each: asked for with one "or", the planner has no index for both and reads the whole table.
+// newest is the id of the last row of the chain that begins with $1: its last retry, or the first
+// row itself. These are two lookups, each by an index. The planner has no index for a single
+// condition with "or", and would read the whole table.
 const newest = `coalesce((
     select x.id from execution_record x where x.original_execution = $1 order by x.retry_count desc limit 1
 ), $1)`
 
-// lockNewest keeps the last row from ending, if it has not ended. It is a statement of its own, as that of the chain is.
+// lockNewest keeps the last row from ending, if it has not ended. Like the chain's lock, it is a
+// statement of its own.
 const lockNewest = `select w.id from execution_work w where w.id = ` + newest + ` for no key update of w`
 
 var selectNewest = text(`select {e} from execution e where e.id = ` + newest)
@@ -41,7 +44,7 @@ const requestCancel = `
 update execution_record set cancel_requested_at = coalesce($2::timestamptz, clock_timestamp()), cancel_requested_by = $3::text
  where id = $1 and cancel_requested_at is null`
 
-// What nobody has claimed ends at once; what runs is asked to.
+// A row that no worker has claimed ends at once. A running one becomes canceling.
 var cancelRow = text(`
 with clock as materialized (select coalesce($2::timestamptz, clock_timestamp()) as now),
 judged as materialized (

@@ -11,9 +11,10 @@ import (
 	"handoff/core/store"
 )
 
-// lockParents locks the first rows of the chains that the parents $1 belong to, in the order of their ids as everybody
-// does who locks several, and says which parent belongs to which chain. It is a statement of its own, so that the
-// next one sees whatever was committed while it waited.
+// lockParents locks the first rows of the chains that the parents $1 belong to, and says which
+// parent belongs to which chain. It locks them in the order of their ids, as every statement that
+// locks several does. It is a statement of its own, so that the next one sees whatever was
+// committed while it waited.
 const lockParents = `
 with asked as materialized (
     select e.id, coalesce(e.original_execution, e.id) as chain from execution_record e where e.id = any($1::bigint[])
@@ -23,7 +24,7 @@ locked as materialized (
 )
 select a.id, a.chain from asked a where (select count(*) from locked) >= 0`
 
-// selectEnds says how chains have ended whose end was handled.
+// selectEnds returns the final status of chains whose end was handled.
 const selectEnds = `
 select f.id, coalesce(last.status, f.status)::text
   from execution_record f
@@ -33,8 +34,8 @@ select f.id, coalesce(last.status, f.status)::text
  where f.id = any($1::bigint[])
    and case when last.id is null then f.orchestrated_at else last.orchestrated_at end is not null`
 
-// adopt marks chains as having children that wait, under their locks: whoever handles the end of a chain knows from
-// its locked row that there are children to settle.
+// adopt marks chains, under their locks, as having children that wait. The step that handles the
+// end of a chain sees in its locked row that there are children to settle.
 const adopt = `update execution_record set has_children = true where id = any($1::bigint[]) and not has_children`
 
 var skipNewChildren = `
@@ -53,10 +54,10 @@ over as (
 ),` + leave("true") + `
 select count(*) from over`
 
-// createChildren creates executions of which some have a parent: the others as usual, and the children in
-// transactions of a bounded number of them and of a number of round trips that does not depend on how many they are.
-// Each transaction commits by itself: whoever repeats a request of which a part was not applied, under the same
-// keys, finds the parts that were, and comes to its end.
+// createChildren creates executions of which some have a parent. It creates the others as usual,
+// and the children in transactions of a bounded size each, with a constant number of round trips.
+// Each transaction commits by itself. If a part of the request was not applied, a repetition under
+// the same keys finds the applied parts and completes the rest.
 func (s *Store) createChildren(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	created, errs := make([]store.Created, len(items)), make([]error, len(items))
 	var plain []store.NewExecution
@@ -95,13 +96,14 @@ func (s *Store) createChildren(ctx context.Context, items []store.NewExecution) 
 	return settle(created, errs)
 }
 
-// child is an item with its place in the call.
+// child is an item with its index in the call.
 type child struct {
 	store.NewExecution
 	n int
 }
 
-// row is what two items of one transaction must not share: the same key would be created twice.
+// row is the value that two items of one transaction must not share: the same key would be created
+// twice.
 func (c *child) row() any {
 	if c.IdempotencyKey == "" {
 		return c.n
@@ -109,9 +111,9 @@ func (c *child) row() any {
 	return c.IdempotencyKey
 }
 
-// createPart creates some children in one transaction. If one of them is wrong in itself the halves are
-// tried apart, so that a few wrong ones among many cost few transactions. It returns the error after which
-// nothing more should be sent; broken is that of an earlier part.
+// createPart creates some children in one transaction. If one of them is invalid, it tries each
+// half separately, so that a few invalid items among many cost few transactions. It returns the
+// error after which nothing more should be sent. broken is that error of an earlier part.
 func (s *Store) createPart(ctx context.Context, items []child, created []store.Created, errs []error, broken error) error {
 	const op = "creating children"
 	if broken != nil {
@@ -175,7 +177,8 @@ func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []child) (
 	within := func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
 		return read(ctx, tx, scan, sql, args...)
 	}
-	// Not kept, as the transaction's other statements must not be.
+	// This plan is not kept, because those of the transaction's other statements must not be kept
+	// either.
 	plain := func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
 		return readUnder(ctx, tx, hashed, scan, sql, args...)
 	}
@@ -228,7 +231,8 @@ func (s *Store) lockParents(ctx context.Context, tx pgx.Tx, items []child) (map[
 	return chains, err
 }
 
-// readEnds returns how those of the chains have ended whose end was handled. They are locked.
+// readEnds returns the final status of those chains whose end was handled. The caller holds their
+// locks.
 func readEnds(ctx context.Context, tx pgx.Tx, chains map[execution.ID]int64) (map[int64]execution.Status, error) {
 	ended := make(map[int64]execution.Status)
 	if len(chains) == 0 {

@@ -12,7 +12,7 @@ import (
 	"handoff/core/store"
 )
 
-// The lookup of work stands in a subselect of its own, so that a plan that is kept has one way to do it.
+// The lookup of work is a subselect of its own, so that a kept plan has only one way to execute it.
 var selectExecutions = text(`
 select {any} from execution_record r
   left join lateral (select * from execution_work w where w.id = r.id offset 0) w on true
@@ -33,7 +33,7 @@ func (s *Store) Executions(ctx context.Context, ids []execution.ID) ([]execution
 	return found, err
 }
 
-// readExecutions reads for many calls at once; nil stands for a row that does not exist.
+// readExecutions reads the rows of many calls at once. nil stands for a row that does not exist.
 func (s *Store) readExecutions(ctx context.Context, ids []execution.ID) ([]*execution.Execution, []error) {
 	results, errs := make([]*execution.Execution, len(ids)), make([]error, len(ids))
 	found, unreadable := make(map[execution.ID]*execution.Execution, len(ids)), map[execution.ID]error{}
@@ -45,7 +45,7 @@ func (s *Store) readExecutions(ctx context.Context, ids []execution.ID) ([]*exec
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		// A row that can't be read is an error of the calls that ask for it, and of no other one.
+		// An unreadable row is an error only of the calls that ask for it.
 		e, err := r.execution()
 		if unreadable[e.ID] = err; err == nil {
 			found[e.ID] = &e
@@ -59,9 +59,9 @@ func (s *Store) readExecutions(ctx context.Context, ids []execution.ID) ([]*exec
 	return results, errs
 }
 
-// ended answers for those of a step's rows that had no work, as a statement that looks for work says nothing of them: what has
-// ended is refused, with the row as it stands. An end is final, so it is none the worse for being read afterwards. The others
-// did not exist when the step was made.
+// ended answers for the rows of a step that had no work. A statement that looks for work returns
+// nothing about them. If a row has ended, ended refuses the step and answers with the row. An end
+// is final, so it may be read afterwards. The other rows did not exist when the step was made.
 func (s *Store) ended(ctx context.Context, op string, ids []int64, answered func(n int) bool, refuse func(n int, o outcome)) error {
 	var left []int64
 	place := make(map[execution.ID]int)
@@ -84,7 +84,8 @@ func (s *Store) ended(ctx context.Context, op string, ids []int64, answered func
 	return nil
 }
 
-// outcomesOfEnded is ended for a step that answers with outcomes only; err is that of the step.
+// outcomesOfEnded does the same as ended for a step whose answers are outcomes. err is the error of
+// the step.
 func (s *Store) outcomesOfEnded(ctx context.Context, op string, ids []int64, results []outcome, err error) error {
 	if err != nil {
 		return err
@@ -94,7 +95,7 @@ func (s *Store) outcomesOfEnded(ctx context.Context, op string, ids []int64, res
 
 var selectEnded = text(`select {kept} from execution_record r where r.id = any($1::bigint[]) and r.ended is not null`)
 
-// integers turns ids into what the driver writes as bigint[].
+// integers turns ids into the type that the driver writes as bigint[].
 func integers[T ~int64](ids []T) []int64 {
 	all := make([]int64, len(ids))
 	for i, id := range ids {
@@ -145,18 +146,20 @@ func (s *Store) PutActions(ctx context.Context, actions []execution.Action) erro
 	return err
 }
 
-// nothing is the scan of a statement whose answer is not wanted.
+// nothing is the scan of a statement whose answer is ignored.
 func nothing(pgx.Rows) error { return nil }
 
-// Rows with a key are inserted in the order of their keys, so that two batches that share some wait
-// for each other in one direction. A key that another transaction has inserted meanwhile is neither
-// seen by this statement's snapshot nor inserted; the caller looks for it afterwards.
+// Rows with a key are inserted in the order of their keys, so that two batches with common keys
+// wait for each other in one direction only. If another transaction has inserted a key meanwhile,
+// this statement's snapshot does not see it and the statement does not insert it. The caller looks
+// it up afterwards.
 //
-// A key whose time is over ($8, execution.KeyLifetime) is taken from its row before the new one is inserted: of two
-// statements that do so at the same moment the second waits for the first, finds the key gone from the old row and
-// taken by the new one, and inserts nothing. Those rows are locked in the order of their ids.
+// If a key has expired ($8, execution.KeyLifetime), the statement takes it from its old row before
+// it inserts the new one. If two statements do so at the same moment, the second waits for the
+// first, finds that the new row has the key, and inserts nothing. The old rows are locked in the
+// order of their ids.
 //
-// Without keys (see insertPlain) nothing is looked up and nothing taken.
+// Without keys (see insertPlain) nothing is looked up and no key is taken.
 const insertExecutions = `
 with asked as materialized (
     select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::bigint[],
@@ -199,8 +202,9 @@ select f.n, f.new_id, false, true, false from fresh f
 union all
 select 0, i.id, false, true, false from inserted i`
 
-// ofInserted are the columns of a new record from which newWork makes its row of work, and newWork is the list of a statement
-// that does so for its list inserted. Where a row begins to wait at another moment than its creation, the record says so.
+// ofInserted are the columns of a new record that newWork reads. newWork is the list of a statement
+// that makes the row of work for each record of its list inserted. If a row begins to wait at
+// another moment than its creation, its record says so.
 const (
 	ofInserted = `id, action, concurrency, pinned_worker, runtime, due_at, retry_at, avoid_worker, retry_reason, parent, created, written_by, submitted_by,
            original_execution, retry_count`
@@ -213,7 +217,7 @@ begun as (
 )`
 )
 
-// What insertExecutions has for keys.
+// The parts of insertExecutions that concern keys.
 const (
 	keysSeen = `case when old.created > (select now - lifetime from clock) then old.id end as existing,
            case when old.created <= (select now - lifetime from clock) then old.id end as outdated`
@@ -232,9 +236,9 @@ released as (
      where (select count(*) from released) >= 0`
 )
 
-// insertPlain is insertExecutions for executions of which none has a key. Its plan is kept. The other one's is not: the
-// index of keys by their age answers whatever that of keys answers, so a plan from a table that is said to be tiny may read it
-// from end to end.
+// insertPlain is insertExecutions for executions without keys. Its plan is kept. The plan of
+// insertExecutions is not: the index of keys by age can answer every question that the index of
+// keys can. So a plan made while the table seems tiny may read the index by age from end to end.
 var insertPlain = strings.NewReplacer(
 	"on t.ref = a.ref", "on t.ref = a.ref and t.ref = any($2::text[])",
 	keysSeen, "null::bigint as existing", keysJoined, "", keysReleased, "", keysFirst, "",
@@ -256,7 +260,7 @@ func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]s
 	create := step[keyed, store.Created]{
 		op: "creating executions",
 		row: func(k *keyed) any {
-			// Without a key no two requests are about the same execution.
+			// Without a key, two requests are never about the same execution.
 			if k.item.IdempotencyKey == "" {
 				return k.n
 			}
@@ -277,7 +281,7 @@ func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]s
 	return create.each(ctx, all)
 }
 
-// family is what an execution's parent means for it.
+// family says how an execution depends on its parent.
 type family struct {
 	// parent is the first row of the parent's chain, 0 for none.
 	parent int64
@@ -285,10 +289,10 @@ type family struct {
 	waits bool
 }
 
-// queryFunc executes one statement: on a connection of its own, or in a transaction.
+// queryFunc executes one statement: on its own connection, or in a transaction.
 type queryFunc func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error
 
-// insert executes insertPlain by plain, which allows hash joins, and all else by query.
+// insert executes insertPlain with plain, which allows hash joins, and everything else with query.
 func (s *Store) insert(ctx context.Context, query, plain queryFunc, items []store.NewExecution, families []family, results []store.Created) error {
 	var refs []string
 	var parameters, keys, actors []*string
@@ -351,7 +355,7 @@ func (s *Store) insert(ctx context.Context, query, plain queryFunc, items []stor
 	return s.lookUpKeys(ctx, query, items, overtaken, len(inserted) > 0, results)
 }
 
-// ownRetries is the number of retries that a request sets, null if it sets none.
+// ownRetries is the number of retries that a request sets; null if it sets none.
 func ownRetries(l *execution.Limits) *int32 {
 	if !l.OwnRetries {
 		return nil
@@ -360,7 +364,8 @@ func ownRetries(l *execution.Limits) *int32 {
 	return &n
 }
 
-// lookUpKeys finds the rows of keys that another transaction has inserted while ours waited for it.
+// lookUpKeys finds the rows of keys that another transaction inserted while our statement waited
+// for it.
 func (s *Store) lookUpKeys(ctx context.Context, query queryFunc, items []store.NewExecution, places []int, applied bool, results []store.Created) error {
 	if len(places) == 0 {
 		return nil

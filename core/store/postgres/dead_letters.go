@@ -46,8 +46,9 @@ func (s *Store) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) er
 	return s.query(ctx, "storing dead letters", nothing, insertDeadLetters, s.now(), ids, epochs, queues, reasons, deaths, bodies, lengths, outcomes, actions, workers, open)
 }
 
-// Rows that another executor is deleting are left to it. The moment stands in a subquery of its own, as clock_timestamp()
-// is volatile: beside the column it would be a filter, and a purge that finds nothing to do would read the whole table.
+// The statement leaves out rows that another executor is deleting. The moment is in a subquery,
+// because clock_timestamp() is volatile: as a plain condition it would be a filter, and a purge
+// with nothing to delete would read the whole table.
 const purgeDeadLetters = `
 delete from dead_letter where id in (
     select id from dead_letter
@@ -88,7 +89,7 @@ func scanDeadLetter(into *[]store.StoredDeadLetter) func(pgx.Rows) error {
 	}
 }
 
-// The same columns, with nothing in those that may be large: not even the server reads them.
+// The same columns, with null for those that may be large, so that not even the server reads them.
 const selectDeadLetters = `
 select id, execution, epoch, left(queue, 1000), left(reason, 1000), null::text, null::bytea, coalesce(body_bytes, 0), left(outcome, 1000), coalesce(action_ref, ''), coalesce(worker, 0), received_at,
        handled_at, coalesce(handled_by, '')
@@ -127,9 +128,9 @@ func (s *Store) SettleDeadLetter(ctx context.Context, id int64, outcome, actor s
 	return done, err
 }
 
-// discardDeadLetters looks at a bounded page of the open dead letters, and closes those of it that are selected. What
-// another call has locked is being closed there. The ids go through an array: joined, each row of the page would be
-// compared with each other one.
+// discardDeadLetters looks at a bounded page of the open dead letters, and closes the selected
+// ones. If another call has locked a dead letter, that call closes it. The ids go through an array:
+// a join would compare each row of the page with each other row.
 const discardDeadLetters = `
 with looked as materialized (
     select id, reason, queue, action_ref, worker, received_at from dead_letter
@@ -165,7 +166,8 @@ func (s *Store) DiscardDeadLetters(ctx context.Context, d store.DeadLetterDiscar
 	return done, err
 }
 
-// The moment in the condition stands in a subquery of its own: only then can the index of received_at find the window.
+// The moment in the condition is in a subquery: only then can the index of received_at find the
+// window.
 const summarizeDeadLetters = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 counted as (

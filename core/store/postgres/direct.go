@@ -10,33 +10,38 @@ import (
 	"handoff/core/store"
 )
 
-// unlimitedUnpinned is the lane of a runtime whose rows need no slot and may go to any worker, in the words of the index
-// of waiting rows.
+// unlimitedUnpinned selects the lane of a runtime whose rows need no slot and may go to any worker.
+// It is written like the condition of the index of waiting rows, so that the planner uses that
+// index.
 const unlimitedUnpinned = `e.waits and e.lane_action = 0 and e.runtime = o.runtime and e.lane_worker = 0
            and e.due_at <= (select now from early)`
 
-// readableRetryOf is readableRetry for the parameter of dispatchDue.
+// readableRetryOf is readableRetry with the parameter number of dispatchDue.
 const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($14::text[]))`
 
-// The two steps of a claim and a dispatch as one. Nobody has to be told of a row before its worker is chosen, as the rows of
-// an offer fit each of its workers: the caller chooses for the first row, the second, and so on, and the statement deals
-// them. A list of rows that is read first, without locks, and moved by a second statement would be cheaper to judge, but two
-// executors would read the same rows, and one of them would have worked in vain.
+// The two steps of a claim and a dispatch in one. The rows of an offer fit each of its workers, so
+// the caller can choose workers without knowing the rows: one for the first row, one for the
+// second, and so on. The statement assigns them. The alternative is to read a list of rows without
+// locks, and move it with a second statement. That would be cheaper to judge, but two executors
+// would read the same rows, and one of them would have worked in vain.
 //
-// The order of locks is that of dispatch: turns, incarnations, rows. How many rows are due is therefore counted before
-// (seen), so that no turn is taken, and no load counted, of a worker to which nothing goes. The rows themselves are walked
-// afterwards and locked as in claimForScheduling: what another executor has locked or moved meanwhile is passed over. The
-// statement's snapshot is older than the locks, so there are never more of them than were seen.
+// The order of locks is that of dispatch: turns, incarnations, rows. So the statement first counts
+// the due rows (seen), in order not to take the turn or count the load of a worker that gets
+// nothing. Then it walks the rows and locks them as in claimForScheduling: it passes over rows that
+// another executor has locked or moved meanwhile. The statement's snapshot is older than the locks,
+// so it never locks more rows than it has seen.
 //
-// Places are found by their number in arrays (base is where those of an offer begin) and not by a join: the store turns hash
-// and merge joins off, and a nested loop would compare each row with each place.
+// Places are found by their index in arrays (base is the index at which those of an offer begin)
+// and not by a join: the store turns hash and merge joins off, and a nested loop would compare each
+// row with each place.
 //
-// A row that this statement does not take, and that waits for the same workers, must not be overtaken. Such rows are the
-// oldest of each other lane (rival), unless its action has no free slot or its worker has no place, and the first in the
-// lane itself that avoids a worker (halted).
+// The statement must not overtake a row that waits for the same workers and that it does not take.
+// These rows are the oldest of each other lane (rival), unless its action has no free slot or its
+// worker has no place, and the first in the lane itself that avoids a worker (halted).
 //
-// The update has no condition but the ids: what is locked here is requested until the end of the statement, and to say so
-// would offer it the index of requested rows, to be read from end to end.
+// The update has no condition except the ids: the locked rows stay requested until the end of the
+// statement. A condition on that would offer the planner the index of requested rows, to be read
+// from end to end.
 var dispatchDue = text(`
 with recursive offer as materialized (
     select * from unnest($5::text[], $6::int[], $7::bigint[], $8::int[]) as o(runtime, offer, places, base)
@@ -172,7 +177,7 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 	var answer store.DueDispatched
 	var r record
 	targets := r.targets(&answer.Full, &answer.Unfit, &answer.Others)
-	// Without a row the answer is one line of nulls behind what it tells.
+	// Without a row the answer is one line: the three flags, and nulls for the row.
 	nothing := append([]any{&answer.Full, &answer.Unfit, &answer.Others}, make([]any, len(rowColumns))...)
 	err := s.query(ctx, op, func(rows pgx.Rows) error {
 		if rows.RawValues()[3] == nil {
@@ -181,7 +186,8 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		// What somebody wrote by hand into another column is no reason to hold it back: it is dispatched.
+		// A value in another column that somebody wrote by hand is no reason to hold the row back:
+		// it is dispatched.
 		e, _ := r.execution()
 		answer.Rows = append(answer.Rows, e)
 		return nil
@@ -192,8 +198,9 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 	return answer, nil
 }
 
-// dueArgs are the arguments of dispatchDue: its lanes, and the places of all offers one behind the other, those of Packed
-// in lists of their own. The limits of both stand in one list, first those of Spread.
+// dueArgs are the arguments of dispatchDue: its lanes, and the places of all offers, one offer
+// after the other. The places of Packed have their own lists. The limits of both are in one list,
+// those of Spread first.
 func dueArgs(s *Store, d store.DueDispatch) []any {
 	var runtimes []string
 	var offers, bases []int32

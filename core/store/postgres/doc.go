@@ -2,68 +2,77 @@
 //
 // # One shape of statement
 //
-// Every guarded write is one statement of five steps, and reading one is reading all:
+// Every guarded write is one statement of the same steps:
 //
-//	asked   what the caller wants, a row per element of the arrays that it sends
+//	asked   the caller's request, a row per element of the arrays that it sends
 //	owner   the incarnations that the guard looks at, locked so that they stay as they are
-//	locked  the work of the executions, locked in the order of their ids, in the version that stands now
-//	clock   one moment, read after the last lock was got: the "now" of the whole step
+//	locked  the work of the executions, locked in the order of their ids, in the current version
+//	clock   one moment, read after the last lock: the "now" of the whole step
 //	judged  the guard, decided on the locked rows at that moment
-//	moved   the update of what was judged lawful
-//	over    the end of what was judged to end, with the deletion of its work
+//	moved   the update of the rows that the guard admits
+//	over    the end of the rows that the step ends, with the deletion of their work
 //
-// and it answers with the row after the step for what was applied, and with the row that stands
-// there for what was refused. What has ended has no work to lock: it is read afterwards (see ended), as an end is final.
+// It answers with the row after the step if the step was applied, and with the current row if it
+// was refused. A row that has ended has no work to lock: it is read afterwards (see ended), because
+// an end is final.
 //
-// The guard stands on the locked rows and not in the WHERE of the update. In READ COMMITTED an
-// update first looks at its snapshot: a row that became lawful while the statement waited for its
-// lock would be passed over although the row that is answered fits the guard. And a moment that was
-// read before waiting would let a claim slip in after its deadline. Locking first has neither
-// problem, and it takes the locks in one order, so that two batches wait for each other at most in
-// one direction: incarnations before executions, each by id.
+// The guard judges the locked rows; it is not in the WHERE of the update. In READ COMMITTED an
+// update first looks at its snapshot. If a row came to satisfy the guard while the statement waited
+// for its lock, the update would pass over it, although the returned row satisfies the guard. And
+// if the moment was read before the wait, a claim could succeed after its deadline. Locking first
+// has neither problem. It also takes the locks in one order, so that two batches wait for each
+// other in one direction at most: incarnations before executions, each by id.
 //
-// No statement names a row twice: UPDATE … FROM would apply one of the two and drop the other in
-// silence. A call that does is split into rounds.
+// No statement names a row twice: UPDATE … FROM would apply one of the two changes and drop the
+// other in silence. If a call names a row twice, it is split into rounds.
 //
 // # Two tables
 //
-// An execution has a row for good (execution_record), which is written when it is created and when it ends, and a row of work
-// (execution_work) until it has ended. The view named execution is both. Every step locks the row of work, and an end
-// deletes it and writes the record in the same statement, in this order: work before record. A decision about a chain locks
-// the record of its first row; where that row itself has not ended, its work is locked before (see lockChain). Whether
-// children have come is read by the update of the record, which judges the newest version of the row that it locks: a child
-// that was created before is seen, and one that is created later waits for the lock and finds the end handled.
+// An execution has one permanent row (execution_record), which is written when it is created and
+// when it ends, and a row of work (execution_work) until it has ended. The view named execution
+// joins both. Every step locks the row of work, and an end deletes it and writes the record in the
+// same statement, in this order: work before record. A decision about a chain locks the record of
+// its first row. If that row itself has not ended, its work is locked before (see lockChain). The
+// update of the record reads whether children have come. It judges the newest version of the row
+// that it locks: it sees a child that was created before, and a child that is created later waits
+// for the lock and finds the end handled.
 //
-// A claim, a mark and a request to cancel change no column of any index of work, and an end none of any index of the records:
-// each stays on its page (HOT). What has ended and is not handled stands in a list of its own (execution_unhandled): an index of
-// the records for it would be written at every end.
+// A claim, a mark and a request to cancel change no column of any index of work, and an end none of
+// any index of the records: each stays on its page (HOT). Rows that have ended and are not handled
+// are in a separate list (execution_unhandled): if they had an index of the records, every end
+// would write to it.
 //
-// What waits and what somebody holds were tried in two tables as well, which makes three. In a prototype (one backend, batches
-// of 100, creation, dispatch, claim and end, with law and audit, processor time of the backend by schedstat, four runs each) that was
-// 92 to 106 µs an execution and two tables 104 to 118 (with 100,000 rows that wait beside it 103 to 107 and 114 to 142), at
-// 2,650 and 2,675 bytes of WAL. The rest of the difference is the dispatch, which writes one version and two index entries in
-// either layout, and deletes nothing in this one. For that, a row that moves between tables has to be looked for in both by every
-// step that waited for its lock, and the law and the audit have to put two tables' changes together at every move. One row of
-// work is found where it was, or has ended.
+// A prototype had separate tables for waiting rows and for held rows, so three tables in all. It
+// was measured with one backend, batches of 100, creation, dispatch, claim and end, with the
+// transition table and the audit; the figures are processor time of the backend by schedstat, in
+// four runs each. Three tables took 92 to 106 µs an execution and two tables 104 to 118 (with
+// 100,000 other rows waiting, 103 to 107 and 114 to 142), at 2,650 and 2,675 bytes of WAL. The rest
+// of the difference is the dispatch, which writes one version and two index entries in either
+// layout, and deletes nothing with two tables. The price of the third table: every step that waited
+// for the lock of a row has to look for it in both tables, and the transition table and the audit
+// have to combine the changes of two tables at every move. With one row of work, the row is where
+// it was, or has ended.
 //
 // # Plans
 //
 // All statements reach their rows by an index, so the store's connections turn off every plan that
-// would not: sequential and bitmap scans, hash and merge joins. That leaves one bad choice: to read an
-// index from end to end and compare each row with the batch, which costs the planner nothing while the
-// table is small. A plan that is kept keeps that choice as the table grows, so the session plans a
-// statement for its arguments and for the size that the table has now: a kept plan from an empty table
-// was seen to take 170 ms for a batch of 100 on a table of 10,000. A statement without parameters inside a function is kept
-// all the same: the audit's trigger has one, and allows itself hash joins and no nested loops.
+// would not: sequential and bitmap scans, hash and merge joins. One bad choice remains: to read an
+// index from end to end and compare each row with the batch. The planner considers that free while
+// the table is small, and a kept plan keeps that choice as the table grows. So the session plans a
+// statement for its arguments and for the present size of the table: a kept plan from an empty
+// table was seen to take 170 ms for a batch of 100 on a table of 10,000. The plan of a statement
+// without parameters inside a function is kept all the same. The audit's trigger has one, and
+// allows itself hash joins and no nested loops.
 //
-// Planning costs more than executing such a statement for a few rows. So those of an execution's life (creation without keys,
-// claim, result, handling, mark, and the reads of rows and workers) are written so that they have one plan, which is kept:
-// see plans.go.
+// For a few rows, planning costs more than executing. So the statements of an execution's life
+// (creation without keys, claim, result, handling, mark, and the reads of rows and workers) are
+// written so that they have only one plan, which is kept: see plans.go.
 //
-// What each call costs at n and 2n of everything that grows is counted by TestCosts (chaos/conformance/postgrestest) and listed in docs/costs.md.
+// TestCosts (chaos/conformance/postgrestest) counts the cost of each call at n and 2n of everything
+// that grows; docs/costs.md lists it.
 //
 // # What a caller may conclude from an error
 //
-// See errors.go. In one sentence: a refusal that the server itself wrote means that nothing was
-// applied, a statement that was sent and not answered means that nobody knows.
+// See errors.go. In short: if the server itself wrote a refusal, nothing was applied; if a
+// statement was sent and not answered, the outcome is unknown.
 package postgres

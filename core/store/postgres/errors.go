@@ -14,28 +14,29 @@ import (
 
 // The three answers to "was it applied?", and where each is decided:
 //
-//   - Before a statement was sent (no connection to be had, the deadline over while waiting for one),
-//     and inside a transaction whose COMMIT was not sent: nothing was applied.
-//   - The server wrote an error: it rolled back. Whether trying again can help is in its code.
-//   - Anything else after a statement that commits by itself, or COMMIT, was sent: unknown. That
-//     includes the server's own last words (severity FATAL): it may be ended between its commit and
-//     its reply.
+//   - Before a statement was sent (no connection available, or the deadline over while waiting for
+//     one), and inside a transaction whose COMMIT was not sent: nothing was applied.
+//   - The server wrote an error: it rolled back. The error's code says whether trying again can
+//     help.
+//   - Any other failure after COMMIT, or after a statement that commits by itself, was sent:
+//     unknown. That includes an error with which the server ends the session (severity FATAL): the
+//     server may be stopped between its commit and its reply.
 //
-// pgconn.SafeToRetry is never asked. In the driver's present version it says yes to statements
-// without arguments, COMMIT among them, that the server has executed and whose reply was lost.
+// pgconn.SafeToRetry is not used. In the driver's present version it says yes to statements without
+// arguments, including COMMIT, that the server has executed and whose reply was lost.
 
-// unavailable says that nothing was applied.
+// unavailable makes the error that says that nothing was applied.
 func unavailable(op string, err error) error {
 	return fmt.Errorf("postgres: %s: %w: %w", op, store.ErrUnavailable, err)
 }
 
-// unknown says that nobody knows.
+// unknown makes the error that says that the outcome is unknown.
 func unknown(op string, err error) error {
 	return fmt.Errorf("postgres: %s: %w: %w", op, store.ErrUnknownOutcome, err)
 }
 
-// sent classifies the error of a statement that commits by itself, or of COMMIT. alive says that the
-// connection has survived, which it does not when bytes were lost: the driver closes it.
+// sent classifies the error of COMMIT, or of a statement that commits by itself. alive says that
+// the connection has survived. If bytes were lost it has not: the driver closes it.
 func sent(op string, err error, alive bool) error {
 	if err == nil {
 		return nil
@@ -49,13 +50,13 @@ func sent(op string, err error, alive bool) error {
 	case alive && early(err):
 		return unavailable(op, err)
 	case alive && refused == nil:
-		// An argument that the driver could not write, or a column that it could not read.
+		// The driver could not write an argument, or could not read a column.
 		return fmt.Errorf("postgres: %s: %w", op, err)
 	}
 	return unknown(op, err)
 }
 
-// early says that the deadline was over before a statement was sent: later, the driver would have
+// early says that the deadline was over before a statement was sent. Later, the driver would have
 // closed the connection.
 func early(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
@@ -73,9 +74,9 @@ func unsent(op string, err error, alive bool) error {
 	return unavailable(op, err)
 }
 
-// final says that the server ended the session with this message, with its transaction open or not.
-// The one case in which it tells which: it only gives up on a session for being idle in a transaction
-// while that transaction is open.
+// final says that the server ended the session with this message, whether or not its transaction
+// was open. In one case the message tells which: the server ends a session for being idle in a
+// transaction only while that transaction is open.
 func final(e *pgconn.PgError) bool {
 	return e.SeverityUnlocalized != "ERROR" && e.Code != "25P03"
 }
@@ -114,24 +115,25 @@ func passing(code string) bool {
 	return false
 }
 
-// again says that the server rolled a statement back in favour of another one, so that it is worth
-// sending it once more at once.
+// again says that the server rolled a statement back in favour of another one, so that it should be
+// sent again at once.
 func again(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && !final(refused) && (refused.Code == "40001" || refused.Code == "40P01")
 }
 
-// demoted says that the server refused to write, as a standby does and a primary that was demoted. Nothing was applied.
+// demoted says that the server refused to write, as a standby or a demoted primary does. Nothing
+// was applied.
 func demoted(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && !final(refused) && refused.Code == readOnly
 }
 
-// attempts is how often a statement is sent that the server rolls back in favour of another one.
+// attempts is how often a statement is sent if the server rolls it back in favour of another one.
 const attempts = 4
 
-// attempt does something on a connection of the pool, and again if the server rolls it back in favour of another one, or
-// is not the primary any more.
+// attempt calls do with a connection of the pool. It calls it again if the server rolls back in
+// favour of another statement, or is no longer the primary.
 func (s *Store) attempt(ctx context.Context, op string, do func(ctx context.Context, conn *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
 	defer cancel()
@@ -142,7 +144,8 @@ func (s *Store) attempt(ctx context.Context, op string, do func(ctx context.Cont
 	return err
 }
 
-// over does something on one connection of the pool, whose usage it returns, nil if there was none to be had.
+// over calls do with one connection of the pool and returns the connection's usage; nil if there
+// was no connection.
 func (s *Store) over(ctx context.Context, op string, do func(ctx context.Context, conn *pgx.Conn) error) (*usage, error) {
 	conn, err := s.pool.acquire(ctx)
 	if err != nil {
@@ -158,8 +161,8 @@ func (s *Store) over(ctx context.Context, op string, do func(ctx context.Context
 	}
 }
 
-// query executes one statement, which commits by itself, and hands each row of its answer to scan. A
-// scan must bear being given a row a second time.
+// query executes one statement, which commits by itself, and hands each row of its answer to scan.
+// scan may get a row a second time.
 func (s *Store) query(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
 	return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
 		err := read(ctx, conn, scan, sql, args...)
@@ -176,7 +179,8 @@ func read(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql stri
 	return each(scan)(rows)
 }
 
-// kept returns query for a statement whose plan is kept: with settings of plans.go, which are sent along.
+// kept returns a query function for statements whose plan is kept: it sends settings of plans.go
+// along.
 func (s *Store) kept(settings string) queryFunc {
 	return func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
 		return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
@@ -186,11 +190,12 @@ func (s *Store) kept(settings string) queryFunc {
 	}
 }
 
-// heartbeat sends the statements that queue queues in one go, and then reads their answers: one round trip,
-// however many they are, or two on a connection that does not know them yet. They are one transaction, which
-// commits behind the last. queue may be called again and must begin anew then: over a connection that turns out to be
-// silent they are sent, and over another one once more. It uses the connections of heartbeats, and the others where no
-// more of those can be made.
+// heartbeat sends the statements that queue queues together, and then reads their answers. That is
+// one round trip for any number of statements, or two on a connection that does not know them yet.
+// They are one transaction, which commits after the last. heartbeat may call queue again, which
+// then must begin anew: if a connection turns out to be silent, the statements are sent again over
+// another one. It uses the connections for heartbeats, and the others if no more of those can be
+// made.
 func (s *Store) heartbeat(ctx context.Context, op string, queue func(p *pgx.Batch)) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
 	defer cancel()
@@ -212,8 +217,9 @@ func (s *Store) heartbeat(ctx context.Context, op string, queue func(p *pgx.Batc
 		}
 		silent := false
 		if used(conn.Conn()).made >= began {
-			// It was there a moment ago. The statements have to be prepared over it, and on a slow path that takes longer
-			// than connecting may: it would be thrown away for another one, again and again.
+			// The connection worked a moment ago. The statements must be prepared on it, and on a
+			// slow path that may take longer than connecting: with a ping, it would be thrown away
+			// for a new one, again and again.
 			err = ask(ctx)
 		} else {
 			silent, err = on.heard(ctx, conn.Conn(), ask)
@@ -251,8 +257,8 @@ type queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// transaction calls f in one short transaction. An error of f that is a verdict of the store's own
-// rolls back and is returned as it is.
+// transaction calls f in one short transaction. If f returns an error of the store itself, the
+// transaction rolls back and returns that error unchanged.
 func (s *Store) transaction(ctx context.Context, op string, f func(tx pgx.Tx) error) error {
 	return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error { return once(ctx, op, conn, f) })
 }
@@ -264,7 +270,7 @@ func once(ctx context.Context, op string, conn *pgx.Conn, f func(tx pgx.Tx) erro
 	}
 	if err := f(tx); err != nil {
 		alive := !conn.IsClosed()
-		_ = tx.Rollback(ctx) // the server rolls back what it never hears of again
+		_ = tx.Rollback(ctx) // the server rolls back a transaction whose connection is gone
 		if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrSuperseded) {
 			return err
 		}

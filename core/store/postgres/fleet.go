@@ -16,8 +16,8 @@ import (
 	"handoff/core/store"
 )
 
-// Ages are microseconds: the database's own unit. What a worker reports of itself is read as text, so that one row that
-// somebody wrote by hand is not an error of the whole statement.
+// Ages are microseconds, the database's own unit. The figures that a worker reports are read as
+// text, so that a row that somebody wrote by hand does not fail the whole statement.
 const selectWorkers = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
 select w.id, w.incarnation, w.name, i.lifecycle::text, array_remove(i.runtimes, null), i.capacity, i.consumer_alive, i.beat,
@@ -50,7 +50,7 @@ func (s *Store) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 // FindWorkers implements store.Client.
 func (s *Store) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.WorkerRow, error) {
 	limit := max(0, q.Limit)
-	// Not kept: the index in which one worker is looked up depends on what is asked for.
+	// Not kept: which index finds one worker depends on the query.
 	return s.workers(ctx, s.query, q, &limit)
 }
 
@@ -73,7 +73,7 @@ func (s *Store) workers(ctx context.Context, query queryFunc, q store.WorkerQuer
 		w.Lifecycle = lifecycleNamed(lifecycle)
 		w.LastBeat = moment(lastBeat)
 		w.SinceBeat, w.LeaseOverFor = microseconds(sinceBeat), microseconds(overFor)
-		// What can't be read says nothing: then the worker gets messages of the first version.
+		// If it can't be read, the worker gets messages of the first version.
 		w.Messages, _ = strconv.Atoi(messages)
 		if fullFor != nil {
 			w.FullFor = microseconds(*fullFor)
@@ -100,7 +100,7 @@ func (s *Store) workers(ctx context.Context, query queryFunc, q store.WorkerQuer
 	return found, nil
 }
 
-// reportedFigures are what a worker's capabilities say of its runs.
+// reportedFigures are the figures of a worker's runs, from its capabilities.
 type reportedFigures struct{ total, failed, consecutive, lastFailure, average string }
 
 func (r *reportedFigures) figures(now time.Time) (f execution.Figures, err error) {
@@ -136,8 +136,8 @@ update worker w
  where w.id = $2
 returning w.incarnation`
 
-// A statement of its own, once the worker is locked: one that waited for a registration does not see the incarnation
-// that this has made.
+// This is a statement of its own, after the worker is locked: a statement that waited for a
+// registration would not see the new incarnation.
 const requestDrain = `update worker_incarnation set drain_requested = true where incarnation = $1`
 
 // SetCordon implements store.Client.
@@ -162,7 +162,7 @@ func (s *Store) SetCordon(ctx context.Context, c store.Cordon) (bool, error) {
 	return found && err == nil, err
 }
 
-// renewed are the figures of a heartbeat as its statement takes them.
+// renewed are the figures of a heartbeat as arguments of its statement.
 func renewed(b *store.Beat) []any {
 	var lastFailure, fullAgo *time.Duration
 	if b.WasFull {

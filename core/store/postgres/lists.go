@@ -10,15 +10,16 @@ import (
 	"handoff/core/store"
 )
 
-// workLists are the conditions of the indexes in which work of a status stands: what somebody holds is short, whatever waits.
+// workLists are the conditions of the indexes that contain work of a status. The index of held work
+// is short, however many rows wait.
 var workLists = map[execution.Status]string{
 	execution.Requested: "w.waits", execution.Scheduling: "w.incarnation is null and w.scheduling_expires_at is not null",
 	execution.Scheduled: "w.incarnation is not null", execution.Running: "w.incarnation is not null", execution.Canceling: "w.incarnation is not null",
 }
 
-// A page is a walk down the primary key of the records or, of what has not ended, of the work, which stops when it is full: no
-// index for lists makes the hot path pay. A filter that hardly anything passes walks far; $2 bounds the walk, and the next page
-// goes on behind it.
+// A page is a walk down the primary key of the records or, for rows that have not ended, of the
+// work. It stops when the page is full. So the hot path pays for no index for lists. A narrow
+// filter walks far; $2 bounds the walk, and the next page continues behind it.
 var selectPages = func() (pages [execution.Statuses]string) {
 	for status := range pages {
 		from, condition := "execution_record r left join execution_work w on w.id = r.id", ""
@@ -49,7 +50,7 @@ select case when $2 then sha256(convert_to(e.parameters::text, 'UTF8')) end, cas
   from execution e where e.id = any($1::bigint[])
  order by e.id desc`)
 
-// listNamed reads the rows that a query names one by one.
+// listNamed reads the rows that a query names by their ids.
 func (s *Store) listNamed(ctx context.Context, q store.ExecutionQuery) ([]store.Listed, error) {
 	var found []store.Listed
 	var digest, parameters []byte
@@ -92,8 +93,8 @@ func (s *Store) List(ctx context.Context, q store.ExecutionQuery) ([]store.Liste
 	return page, nil
 }
 
-// The order is the model's, whatever the collation of the database. Actions are few: what a page skips is sorted
-// each time.
+// The order is that of the contract (bytes), whatever the collation of the database. Actions are
+// few, so the rows that a page skips are sorted each time.
 const selectActions = `
 select a.ref, a.runtime, a.entrypoint, coalesce(a.timeout_seconds, 0), coalesce(a.dispatch_timeout_seconds, 0), a.max_retries, coalesce(a.concurrency, 0), coalesce(a.put_by, '')
   from action a

@@ -10,8 +10,9 @@ import (
 	"handoff/core/store"
 )
 
-// The answers of these statements are put to their items here: a join with what was asked would compare each with each,
-// as hash joins are off. The look for an earlier observation spares the sequence of ids; the unique index decides.
+// The answers of these statements are assigned to their items in Go: a join with the request would
+// compare each with each, because hash joins are off. The lookup of an earlier observation only
+// saves ids of the sequence; the unique index decides.
 const observeReclaims = judgedReclaims + `,
 decided as materialized (
     select j.*, case when j.claimed then j."to" when j.back then 'requested' else 'failed' end as would
@@ -116,7 +117,7 @@ func (s *Store) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]
 	}.all(ctx, ws)
 }
 
-// Rows that another executor is deleting are left to it.
+// The statement leaves out rows that another executor is deleting.
 const purgeObservations = `
 delete from observation where id in (
     select id from observation

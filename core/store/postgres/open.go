@@ -15,43 +15,44 @@ import (
 	"handoff/migrations"
 )
 
-// Options configures a Store. The zero value is what a daemon uses.
+// Options configures a Store. Daemons use the zero value.
 type Options struct {
-	// MaxConns bounds the pool; 0 means 16. More does not help: batches do.
+	// MaxConns bounds the pool; 0 means 16. More connections do not help; larger batches do.
 	MaxConns int
-	// HeartbeatConns bounds the pool that heartbeats have for themselves, so that no other call keeps a lease from being
-	// renewed; 0 sends them over the other one.
+	// HeartbeatConns bounds a separate pool for heartbeats, so that no other call keeps a lease
+	// from being renewed. With 0, heartbeats use the common pool.
 	HeartbeatConns int
-	// PingTimeout is how long an idle connection may take to answer before a new one is tried beside it, which may throw
-	// away all from before (see pool.go); 0 waits for as long as the call may take.
+	// PingTimeout is how long an idle connection may take to answer before the store tries a new
+	// one beside it. If the new one answers first, all older connections are thrown away (see
+	// pool.go). 0 waits for as long as the call may take.
 	PingTimeout time.Duration
 	// ConnectTimeout bounds one attempt to connect; 0 means 5 s.
 	ConnectTimeout time.Duration
-	// StatementTimeout is how long the server works on a statement; 0 means 10 s. A call's own
-	// deadline counts too.
+	// StatementTimeout is how long the server may work on a statement; 0 means 10 s. A call's own
+	// deadline applies, too.
 	StatementTimeout time.Duration
 	// LockTimeout is how long a statement waits for a lock; 0 means half of StatementTimeout.
 	LockTimeout time.Duration
-	// IdleInTransactionTimeout frees what the server holds for a client that fell silent in the
-	// middle of a transaction; 0 means 5 s.
+	// IdleInTransactionTimeout ends a transaction, with its locks, whose client has fallen silent;
+	// 0 means 5 s.
 	IdleInTransactionTimeout time.Duration
 	// Migrate brings the schema up to date before the store is used.
 	Migrate bool
 
-	// BatchRows and BatchWait bound what calls made at the same time are put together into: 100 rows
-	// and a millisecond if 0.
+	// BatchRows and BatchWait bound a batch of simultaneous calls: its rows (0 means 100), and how
+	// long it waits for more calls (0 means a millisecond).
 	BatchRows int
 	BatchWait time.Duration
-	// BatchPatience is how long a batch waits for the one before it to come back; 0 means 25 ms, a few times
-	// what a statement takes.
+	// BatchPatience is how long a batch waits for its predecessor to return; 0 means 25 ms, a few
+	// times the duration of a statement.
 	BatchPatience time.Duration
 
-	// Now replaces the database's clock where it returns true. It is for tests; nil in production.
+	// Now replaces the database's clock if it returns true. It is for tests; nil in production.
 	Now func() (time.Time, bool)
 
-	// Tracer is told of every statement before it is sent and after, and of connections and batches if it
-	// implements pgx.ConnectTracer and pgx.BatchTracer as well; nil for none. A statement is sent when the tracer
-	// returns, so a slow tracer slows the store.
+	// Tracer is called before and after every statement, and for connections and batches if it
+	// implements pgx.ConnectTracer and pgx.BatchTracer as well; nil for none. A statement is sent
+	// when the tracer returns, so a slow tracer slows the store.
 	Tracer pgx.QueryTracer
 }
 
@@ -74,14 +75,14 @@ func fill[T comparable](field *T, value T) {
 	}
 }
 
-// inFlight is how many batches of one kind may be under way at a time. The second and further ones
-// are for when the first waits for a lock; more only compete for the same rows' pages.
+// inFlight is how many batches of one kind may be under way at a time. The later ones help when the
+// first waits for a lock. More of them would only compete for the same rows' pages.
 const inFlight = 4
 
-// Store is store.Store on a pool of connections. It is safe for concurrent use.
+// Store implements store.Store on a pool of connections. It is safe for concurrent use.
 type Store struct {
 	pool *pool
-	// beats is what heartbeats go over; it is pool where they have none of their own.
+	// beats is the pool of heartbeats. It is the same as pool if they have none of their own.
 	beats   *pool
 	options Options
 
@@ -93,9 +94,9 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects to a database and, if the options say so, migrates it. A database that can't be reached, has no
-// connection to spare, or can't be written at present while it is to be migrated, is an error that is
-// store.Retriable.
+// Open connects to a database and, if the options say so, migrates it. The error is store.Retriable
+// if the database can't be reached, has no connection to spare, or is to be migrated and can't be
+// written at present.
 func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	options = options.withDefaults()
 	config, err := pgxpool.ParseConfig(url)
@@ -130,19 +131,21 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// ErrNoSchema says that nobody has migrated the database as far as this program needs.
+// ErrNoSchema says that the database lacks migrations that this program needs.
 var ErrNoSchema = errors.New("the database's schema is behind this program; an executor brings it up to date when it starts, if database.migrate is true, and so does `executor migrate up`")
 
-// SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows, and a *migrations.Skew if
-// a newer program has migrated it so that this one can't work with it. What does not migrate by itself asks before its first
-// step; afterwards a newer program may migrate the database at any time.
+// SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows, and
+// a *migrations.Skew if a newer program has migrated it so that this one can't work with it. A
+// program that does not migrate calls it before its first step. Later, a newer program may migrate
+// the database at any time.
 func (s *Store) SchemaReady(ctx context.Context) error {
 	_, _, err := s.Schema(ctx)
 	return err
 }
 
-// Schema is SchemaReady, and returns the latest version that this program knows and that of the database as well: the latter
-// is greater where a newer program has migrated it so that this one can work with it, too.
+// Schema does the same as SchemaReady, and also returns two versions: the latest that this program
+// knows, and that of the database. The latter is greater if a newer program has migrated the
+// database in a way that this program can work with.
 func (s *Store) Schema(ctx context.Context) (latest, applied int64, err error) {
 	if latest, err = migrations.Latest(); err != nil {
 		return 0, 0, fmt.Errorf("postgres: %w", err)
@@ -176,7 +179,7 @@ func (s *Store) Close() {
 	}
 }
 
-// configure sets what every connection of the store has.
+// configure sets the parameters of every connection of the store.
 func configure(config *pgxpool.Config, o Options) {
 	config.ConnConfig.ConnectTimeout = o.ConnectTimeout
 	if o.Tracer != nil {
@@ -189,9 +192,9 @@ func configure(config *pgxpool.Config, o Options) {
 	set["statement_timeout"] = milliseconds(o.StatementTimeout)
 	set["lock_timeout"] = milliseconds(o.LockTimeout)
 	set["idle_in_transaction_session_timeout"] = milliseconds(o.IdleInTransactionTimeout)
-	// A statement whose client is gone ends instead of holding its locks to its own end.
+	// A statement whose client is gone ends early, instead of holding its locks until it is done.
 	set["client_connection_check_interval"] = "1000"
-	// The isolation that the statements are written for, whatever the server's default.
+	// The statements are written for this isolation, whatever the server's default.
 	set["default_transaction_isolation"] = "read committed"
 	// See "Plans" in the package comment.
 	for _, off := range []string{"enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
@@ -208,11 +211,12 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) error {
 		return unavailable("connecting", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it did is committed or not, whatever closing says
-	// Each migration is applied or not, and is asked for again by the next attempt: whoever can't know tries again.
+	// Each migration is applied or not, and the next attempt asks again. So a caller with an
+	// unknown outcome just tries again.
 	return sent("migrating", migrations.Up(ctx, conn), !conn.IsClosed())
 }
 
-// now is the parameter by which a test moves the database's clock: null in production.
+// now is the parameter with which a test moves the database's clock; null in production.
 func (s *Store) now() *time.Time {
 	if s.options.Now != nil {
 		if t, ok := s.options.Now(); ok {

@@ -11,15 +11,16 @@ import (
 	"handoff/core/store"
 )
 
-// The first rows of the chains are locked with the rows themselves: whether the chain was cancelled, and
-// whether it has children, stands on them. Both are read from the locked rows, so they are as of the lock and not
-// as of the statement's snapshot: a child that was created while this statement waited is seen. The children
-// themselves are not touched here, however many there are; see settle.
+// The first rows of the chains are locked together with the rows themselves, because they say
+// whether the chain was cancelled, and whether it has children. The statement reads both from the
+// locked rows, so it sees their state at the lock and not that of its snapshot: it sees a child
+// that was created while it waited. It does not touch the children, however many there are; see
+// settle.
 //
 // A retry that exists already, or that another transaction inserts at this moment, is not inserted
-// again: the unique index on (original, count) decides. Its id is read afterwards. Retries are numbered in the
-// order in which they were asked for, as the contract says; no other order is needed against deadlocks, because
-// the first row of each chain is locked by then.
+// again: the unique index on (original, count) decides. Its id is read afterwards. Retries are
+// numbered in the order of the request, as the contract says. Deadlocks need no other order,
+// because the first row of each chain is locked by then.
 var orchestrate = `
 with asked as materialized (
     select a.*, coalesce(e.original_execution, e.id) as chain
@@ -128,7 +129,8 @@ func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, resul
 		var retry store.Retry
 		if os[i].Retry != nil {
 			if retry = *os[i].Retry; retry.Count <= 0 {
-				// Not left to the table: whether it is looked at there depends on what else is asked.
+				// The table does not check this reliably: whether it looks at the number depends on
+				// the rest of the request.
 				return fmt.Errorf("postgres: %s: the retry of execution %d has the number %d", op, os[i].ID, retry.Count)
 			}
 			c := int32(retry.Count)
@@ -150,10 +152,10 @@ func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, resul
 	return nil
 }
 
-// answers collects what orchestrate answers.
+// answers collects the answers of orchestrate.
 type answers struct {
 	results []store.Orchestrated
-	// retries are the rows that were inserted, wanted those that were asked for, by place.
+	// retries are the inserted rows. wanted are the requested ones, by the index of their item.
 	retries map[attempt]int64
 	wanted  map[int]attempt
 }
@@ -179,7 +181,7 @@ func (a *answers) scan(counts []*int32) func(pgx.Rows) error {
 	}
 }
 
-// existing completes retries by those wanted ones that had been there before.
+// existing adds to retries those wanted rows that existed before.
 func (s *Store) existing(ctx context.Context, wanted map[int]attempt, retries map[attempt]int64) error {
 	var chains []int64
 	var counts []int32

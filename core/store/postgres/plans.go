@@ -7,26 +7,30 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The statements of an execution's life are planned once for each session, because planning costs more than executing
-// them for a few rows. A plan that is kept must be right for every size of the table that it meets later, whatever statistics
-// said when it was made: nobody may read an index from end to end, or compare each row of a batch with each.
+// The statements of an execution's life are planned once for each session, because for a few rows
+// planning costs more than executing. A kept plan must be right for every later size of the table,
+// whatever the statistics said when it was made: it must not read an index from end to end, or
+// compare each row of a batch with each.
 //
-// So these statements leave the planner one choice. Each table is restricted by itself, to keys that are known before the
-// join: with e.id = any($1) there is no path that reads an index without that condition, however small the table is said to
-// be. No condition on it reads as that of a partial index does, or that index would be read from end to end. What the table is
-// joined with is a list of the batch, and where only hash joins are allowed, one pass over each side joins them. A
-// list of one row is not joined but asked for by a subselect, as there is no hash join without a condition.
+// So these statements leave the planner one choice. Each table is restricted by itself, to keys
+// that are known before the join: with e.id = any($1) no path reads an index without that
+// condition, however small the table seems to be. No condition on it is written like that of a
+// partial index, or the plan might read that index from end to end. The table is joined only with a
+// list of the batch. If only hash joins are allowed, the join is one pass over each side. A list of
+// one row is not joined but read by a subselect, as a hash join needs a condition.
 //
-// A setting holds for the transaction that one such statement is, and is sent with it: everything else that a session does
-// is planned anew for its arguments (see "Plans" in the package comment). TestKeptPlans (chaos/conformance/postgrestest) keeps plans
-// from an empty table and from a small one, and looks at what they do on larger ones.
+// A setting holds for the transaction, which is this one statement, and is sent with it. Every
+// other statement of a session is planned anew for its arguments (see "Plans" in the package
+// comment). TestKeptPlans (chaos/conformance/postgrestest) keeps plans from an empty table and from
+// a small one, and checks what they do on larger ones.
 const (
 	// keptHashed is for statements that join lists.
 	keptHashed = `select set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('enable_hashjoin', 'on', true), set_config('enable_nestloop', 'off', true)`
-	// keptLooped is for those that look up each row by itself, or join nothing.
+	// keptLooped is for statements that look up each row by itself, or join nothing.
 	keptLooped = `select set_config('plan_cache_mode', 'force_generic_plan', true)`
-	// hashed is for a statement of the first kind in a longer transaction, whose others must not be kept.
+	// hashed is for a statement that joins lists in a longer transaction, whose other statements
+	// must not keep their plans.
 	hashed = `select set_config('enable_hashjoin', 'on', true), set_config('enable_nestloop', 'off', true)`
 )
 
@@ -35,8 +39,8 @@ type sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// readUnder is read with settings, which last to the end of the transaction: that of the two statements, where there is no
-// other. They take one round trip.
+// readUnder executes one statement under settings, which last to the end of the transaction.
+// Outside a transaction, the settings and the statement are one together. They take one round trip.
 func readUnder(ctx context.Context, conn sender, settings string, scan func(pgx.Rows) error, sql string, args ...any) error {
 	var both pgx.Batch
 	both.Queue(settings)
@@ -50,6 +54,6 @@ func readUnder(ctx context.Context, conn sender, settings string, scan func(pgx.
 			rows.Close()
 		}
 	}
-	// They commit behind the second, so the last word is the end of the whole.
+	// They commit after the second statement, so the last error is that of the commit.
 	return cmp.Or(err, results.Close())
 }

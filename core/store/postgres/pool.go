@@ -13,49 +13,54 @@ import (
 	"handoff/core/telemetry"
 )
 
-// pool is the driver's pool, which also finds out that its connections have gone silent, or lead to a server that is not
-// the primary any more.
+// pool is the driver's pool, which also detects that its connections have fallen silent, or lead to
+// a server that is no longer the primary.
 //
-// A database node that dies behind a virtual address leaves every connection of a pool silent: no packet says that the
-// other end is gone, while new connections reach the next node. A call over such a connection costs its whole deadline,
-// and there may be as many of them as the pool has connections: more calls than a lease can wait for.
+// A database node that dies behind a virtual address leaves every connection of a pool silent: no
+// packet says that the other end is gone, while new connections reach the next node. A call over a
+// silent connection takes its whole deadline. There may be as many of those as the pool has
+// connections: more than the time of a lease allows.
 //
-// So a connection that was idle is asked first (a ping). If it is silent for longer than PingTimeout, a new connection is
-// made beside it. If that one is there before the answer, all from before are thrown away. On a path that is merely
-// slow the answer comes first, because a new connection takes several round trips; and if no connection can be made,
-// there is nothing better than to wait. A heartbeat, which may be sent twice, is its own question: a ping before it would
-// cost a lease on a slow path another round trip.
+// So the pool pings a connection that was idle. If it is silent for longer than PingTimeout, the
+// pool makes a new connection beside it. If that is ready before the answer comes, the pool throws
+// away all older connections. On a path that is only slow the answer comes first, because a new
+// connection takes several round trips. If no connection can be made, nothing better can be done
+// than to wait. A heartbeat may be sent twice, so it serves as its own ping: on a slow path, a ping
+// before it would cost the lease another round trip.
 //
-// A primary that is demoted may keep its connections. It answers reads over them and refuses every write (25006), while
-// new connections reach the next primary. A write that was refused so makes a new connection beside the pool and asks it
-// whether it may write. If so, all from before are thrown away, and the write is made once more. If not, the database
-// takes no writes at present, there is nothing better than the connections that there are, and nobody asks again for a
-// second.
+// A demoted primary may keep its connections. It answers reads over them and refuses every write
+// (25006), while new connections reach the next primary. After such a refusal, the pool makes a new
+// connection and asks whether it may write. If so, it throws away all older connections, and the
+// write is made once more. If not, the database takes no writes at present: the pool keeps its
+// connections, and does not ask again for a second.
 type pool struct {
 	*pgxpool.Pool
 	ping time.Duration
 
-	// suspect is when a call last ended without an answer, in nanoseconds since born: what was used before that is asked
-	// first, however short it was idle.
+	// suspect is when a call last ended without an answer, in nanoseconds since born. A connection
+	// that was last used before that is pinged first, however short it was idle.
 	suspect atomic.Int64
 	born    time.Time
-	// refusing is when a new connection was last found to be as read-only as those of the pool, in nanoseconds since born.
+	// refusing is when a new connection was last found to be read-only, like those of the pool, in
+	// nanoseconds since born.
 	refusing atomic.Int64
 	resets   atomic.Int64
 	probes   singleflight.Group
-	// mu keeps two troubles that were found at once from throwing away what was made between them.
+	// mu prevents that two problems found at the same time throw away the connections made between
+	// them.
 	mu      sync.Mutex
 	thrown  int64
 	dialing *pgx.ConnConfig
 }
 
-// usage is what the pool knows of one of its connections, in nanoseconds since the pool was born.
+// usage says when one connection of the pool was made and last used, in nanoseconds since the pool
+// was born.
 type usage struct{ made, last int64 }
 
-// usageKey is where a connection keeps its usage.
+// usageKey is the key under which a connection keeps its usage.
 const usageKey = "handoff.usage"
 
-// idleUnasked is how long a connection may have been idle to be used without a ping.
+// idleUnasked is how long a connection may have been idle and be used without a ping.
 const idleUnasked = time.Second
 
 func newPool(ctx context.Context, config *pgxpool.Config, size int, o Options) (*pool, error) {
@@ -68,7 +73,7 @@ func newPool(ctx context.Context, config *pgxpool.Config, size int, o Options) (
 		conn.PgConn().CustomData()[usageKey] = &usage{made: now, last: now}
 		return nil
 	}
-	// acquire asks, so the driver need not.
+	// acquire pings, so the driver need not.
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	var err error
 	p.Pool, err = pgxpool.NewWithConfig(ctx, config)
@@ -77,7 +82,7 @@ func newPool(ctx context.Context, config *pgxpool.Config, size int, o Options) (
 
 func (p *pool) now() int64 { return int64(time.Since(p.born)) }
 
-// acquire returns a connection that has answered lately.
+// acquire returns a connection that has answered recently.
 func (p *pool) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	for {
 		conn, err := p.Acquire(ctx)
@@ -98,8 +103,9 @@ func (p *pool) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 }
 
-// release gives a connection back. One that the driver has closed leaves the pool at once: the driver says goodbye to
-// the server first, which takes it 15 s if nobody is there, and the place in the pool would be taken for as long.
+// release gives a connection back. A connection that the driver has closed leaves the pool at once:
+// the driver first says goodbye to the server, which takes 15 s if the server is gone, and would
+// occupy the place in the pool for that time.
 func (p *pool) release(conn *pgxpool.Conn) {
 	if conn.Conn().IsClosed() {
 		p.suspect.Store(p.now())
@@ -119,8 +125,9 @@ func (*pool) discard(conn *pgxpool.Conn) {
 	}
 }
 
-// heard asks something over a connection and waits for the answer. If none comes for longer than PingTimeout, and a new
-// connection is there before it, the connection is silent: it is closed, and what was asked may have been done or not.
+// heard calls ask, which asks something over a connection, and waits for the answer. If none comes
+// for longer than PingTimeout, and a new connection is ready first, the connection is silent: heard
+// closes it, and the outcome of ask is unknown.
 func (p *pool) heard(ctx context.Context, conn *pgx.Conn, ask func(ctx context.Context) error) (silent bool, err error) {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -141,7 +148,7 @@ func (p *pool) heard(ctx context.Context, conn *pgx.Conn, ask func(ctx context.C
 			fresh = p.probes.DoChan("", p.dial)
 		case made := <-fresh:
 			if made.Err != nil {
-				fresh = nil // nobody answers new connections either: this one may yet
+				fresh = nil // new connections get no answer either: this one may yet
 				continue
 			}
 			giveUp()
@@ -154,9 +161,9 @@ func (p *pool) heard(ctx context.Context, conn *pgx.Conn, ask func(ctx context.C
 	}
 }
 
-// dial makes a connection beside the pool, to see whether one can be made.
+// dial makes a connection beside the pool, to see whether that is possible.
 func (p *pool) dial() (any, error) {
-	// The configuration's ConnectTimeout bounds it, whoever has given up meanwhile.
+	// The configuration's ConnectTimeout bounds it, even if its caller has given up.
 	ctx := context.Background()
 	conn, err := pgx.ConnectConfig(ctx, p.dialing.Copy())
 	if err != nil {
@@ -165,11 +172,11 @@ func (p *pool) dial() (any, error) {
 	return nil, conn.Close(ctx)
 }
 
-// askedAgain is how long after a new connection that may not write none is made to ask again.
+// askedAgain is how long no new connection is made to ask again after one that may not write.
 const askedAgain = time.Second
 
-// moved says that a server which has refused to write, over a connection of that usage, is not the primary any more, and
-// that the pool makes connections to the new one from now on.
+// moved says that the server that refused to write is no longer the primary, and that the pool
+// makes connections to the new one from now on. u is the usage of the connection with the refusal.
 func (p *pool) moved(ctx context.Context, u *usage) bool {
 	if p.behind(u) {
 		return true
@@ -191,7 +198,7 @@ func (p *pool) moved(ctx context.Context, u *usage) bool {
 
 // writable makes a connection beside the pool, to see whether it may write.
 func (p *pool) writable() (any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*p.dialing.ConnectTimeout) // whoever has given up meanwhile
+	ctx, cancel := context.WithTimeout(context.Background(), 2*p.dialing.ConnectTimeout) // also if its caller has given up
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, p.dialing.Copy())
 	if err != nil {
@@ -206,20 +213,20 @@ func (p *pool) writable() (any, error) {
 	return readOnly == "off", err
 }
 
-// behind says that a connection is from before the last time that all were thrown away.
+// behind says that a connection is older than the last time that all were thrown away.
 func (p *pool) behind(u *usage) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return u.made < p.thrown
 }
 
-// throwAway throws every connection away, because one of them is of no use while a new one is. Those that are in
-// use go when they are given back.
+// throwAway throws every connection away, because one of them is useless while a new one works.
+// Connections in use go when they are released.
 func (p *pool) throwAway(u *usage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if u.made < p.thrown {
-		return // who was asked at the same time has done it
+		return // another caller with the same finding has done it
 	}
 	p.thrown = p.now()
 	p.Reset()
@@ -231,7 +238,7 @@ func used(conn *pgx.Conn) *usage {
 	return u
 }
 
-// use is what the pool looks like just now.
+// use returns the present figures of the pool.
 func (p *pool) use() telemetry.PoolUse {
 	s := p.Stat()
 	return telemetry.PoolUse{
@@ -240,8 +247,8 @@ func (p *pool) use() telemetry.PoolUse {
 	}
 }
 
-// Use is what the connections of the store look like just now: those of heartbeats and the others. Without connections
-// of their own, heartbeats have no figures of their own.
+// Use returns the present figures of the store's connections: all others, and those for heartbeats.
+// Heartbeats have figures only if they have their own connections.
 func (s *Store) Use() (all, heartbeats telemetry.PoolUse) {
 	all = s.pool.use()
 	if s.beats != s.pool {

@@ -12,9 +12,9 @@ import (
 	"handoff/core/store"
 )
 
-// finders are the questions by cause. Each reads a list that is short, or an index in its order, and stops at the limit: what
-// somebody holds is no more than the fleet has room for. $1 is the clock, $2 the age, $3 the limit, $4 the rows that are not
-// wanted.
+// finders are the questions by cause. Each reads a short list, or an index in its order, and stops
+// at the limit. A list of held rows is no longer than the capacity of the fleet. $1 is the clock,
+// $2 the age, $3 the limit, $4 the ids to skip.
 var finders = map[store.ReclaimCause]string{
 	store.Unclaimed: findWork(`
 		w.incarnation is not null and w.status = 'scheduled' and w.scheduled_at <= (select now from clock) - $2::interval`, "w.scheduled_at"),
@@ -45,7 +45,8 @@ var finders = map[store.ReclaimCause]string{
 			 order by r.settling_at, r.id limit $3::bigint
 		)
 		order by e.settling_at, e.id`),
-	// Incarnations outlive their work by far, so the walk is along those that hold something.
+	// There are far more incarnations than incarnations with work, so the walk visits only those
+	// that hold rows.
 	store.OwnerGone: find("{open}", `
 		from (
 			select w.* from holding h
@@ -65,7 +66,7 @@ var finders = map[store.ReclaimCause]string{
 		)`),
 }
 
-// findWork finds work on a condition, in the order of a column.
+// findWork finds work that meets a condition, in the order of a column.
 func findWork(condition, order string) string {
 	return find("{open}", `
 		from (
@@ -101,7 +102,7 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 		if len(unreadable) == 0 || len(found)+len(unreadable) < f.Limit {
 			return found, nil
 		}
-		// They took the places of rows that can be read.
+		// The unreadable rows took the places of readable ones.
 		skip = append(skip, unreadable...)
 	}
 	return nil, fmt.Errorf("postgres: %s: %w: the %d oldest rows of the cause %s; ask a newer executor", op, store.ErrUnreadable, mostPasses*f.Limit, f.Cause)
@@ -110,9 +111,9 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 // mostPasses bounds how often Find asks again, each time without the rows that it could not read.
 const mostPasses = 20
 
-// judgedReclaims begins a statement: it locks the rows that are asked about, and judges what a reclaim would do to
-// each. The owners are locked by a look at the rows that is not locked itself. If a row has got another
-// owner by the time that it is locked, it has got another epoch too, and is refused.
+// judgedReclaims begins a statement: it locks the requested rows, and judges what a reclaim would
+// do to each. It finds the owners to lock by reading the rows without a lock. If a row has another
+// owner by the time that it is locked, it also has another epoch, and is refused.
 const judgedReclaims = `
 with asked as materialized (
     select * from unnest($2::bigint[], $3::bigint[], $4::text[], $5::interval[], $6::text[], $7::text[], $8::text[],
@@ -305,7 +306,8 @@ func (s *Store) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 	}.all(ctx, rs)
 }
 
-// A slot that was taken a moment ago may be seen here before the execution that took it.
+// The statement may see a slot that was taken a moment ago without seeing the execution that took
+// it.
 const freeStaleSlots = `
 with stale as materialized (
     select s.action, s.number, s.execution

@@ -13,8 +13,9 @@ import (
 
 const nextIncarnation = `select nextval(pg_get_serial_sequence('worker_incarnation', 'incarnation'))`
 
-// The update changes nothing: it locks the name's row, which makes registrations of one name follow
-// one another. A new name has incarnation 0 until its first registration is written, in the same transaction.
+// The update changes nothing: it locks the name's row, so that registrations of one name follow one
+// another. A new name has incarnation 0 until its first registration is written, in the same
+// transaction.
 const lockWorker = `
 insert into worker (name, incarnation) values ($1, 0)
 on conflict (name) do update set name = excluded.name
@@ -61,7 +62,7 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 				return store.ErrLost
 			}
 		}
-		// Drawn under the lock, so that a greater number is a later registration.
+		// It is drawn under the lock, so that a greater number is a later registration.
 		if err := tx.QueryRow(ctx, nextIncarnation).Scan(&incarnation); err != nil {
 			return err
 		}
@@ -81,7 +82,7 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 	return registered, nil
 }
 
-// permission is what an incarnation may do in its own name.
+// permission says whether an incarnation may act in its own name.
 type permission struct {
 	found, current, sameProcess bool
 	lifecycle                   execution.Lifecycle
@@ -89,7 +90,7 @@ type permission struct {
 	beat                        int64
 }
 
-// refusal is nil for an incarnation that may act.
+// refusal is the error for an incarnation that may not act; nil if it may.
 func (st permission) refusal() error {
 	switch {
 	case !st.found:
@@ -127,8 +128,9 @@ func (st *permission) scan(rows pgx.Rows) error {
 
 const lockIncarnation = `select from worker_incarnation where incarnation = $1 for no key update`
 
-// held locks the incarnation to the end of the transaction and answers for it then. The lock has a
-// statement of its own: who has superseded the incarnation while we waited is seen by the next one.
+// held locks the incarnation to the end of the transaction and returns its permission. The lock is
+// a statement of its own, so that the next one sees an incarnation that superseded this one while
+// it waited.
 func (s *Store) held(ctx context.Context, tx pgx.Tx, w store.WorkerKey) (permission, error) {
 	_, err := tx.Exec(ctx, lockIncarnation, int64(w.Incarnation))
 	if err != nil {
@@ -159,13 +161,13 @@ func (s *Store) SetLifecycle(ctx context.Context, w store.WorkerKey, to executio
 	})
 }
 
-// acting is the incarnation $2 of the worker $3 if it may act in its own name: what permission.refusal says, for
-// statements that are sent before anybody has read its answer.
+// acting selects the incarnation $2 of the worker $3 if it may act in its own name. It is the
+// condition of permission.refusal, for statements that are sent before the answer to that is known.
 const acting = `select from worker_incarnation i join worker w on w.id = i.worker and w.incarnation = i.incarnation
  where i.incarnation = $2 and i.worker = $3 and i.lifecycle not in ('stopped', 'lost')`
 
-// A beat that comes late must not undo a newer one. Nor does a database that lacks an acknowledged one renew anything: it
-// has lost writes, and nobody knows which others.
+// A late beat must not undo a newer one. And a database that lacks an acknowledged beat renews
+// nothing: it has lost writes, and nobody knows which others.
 const renew = `
 update worker_incarnation
    set beat = $4, consumer_alive = $5,
@@ -189,8 +191,9 @@ select a.n, coalesce(e.epoch = a.epoch and e.incarnation = $1 and e.status = 'ca
  where case when e.id is null then exists (select from execution_record r where r.id = a.id)
             else e.epoch <> a.epoch or e.incarnation is distinct from $1 or e.status = 'canceling' end`
 
-// What the database believes this incarnation to run and it does not. The list of what it holds is looked up by a
-// hash ("not in"): "not exists" would compare each row with each, as hash joins are off.
+// The rows that this incarnation runs according to the database, and does not hold. "not in" looks
+// the held ids up in a hash; "not exists" would compare each row with each, because hash joins are
+// off.
 var endUnheld = text(`
 with judged as materialized (
     select w.*, coalesce($1::timestamptz, clock_timestamp()) as now from execution_work w
@@ -211,11 +214,11 @@ over as (
 ),` + leave("true") + `
 select 0, true, false, m.was, {m} from over m`)
 
-// Heartbeat implements store.Worker. It is a transaction of several statements because each has to see
-// what was committed before the first one got the incarnation's lock: while that is held no row can
-// be dispatched to the incarnation, claimed by it or taken back from it. They are sent together: a lease
-// that takes a round trip for each of them is lost on a path that is merely slow, and the lock would be held
-// while the answers travel.
+// Heartbeat implements store.Worker. It is a transaction of several statements because each has to
+// see the commits before the first one got the incarnation's lock. While the lock is held, no row
+// can be dispatched to the incarnation, claimed by it or taken back from it. The statements are
+// sent together: with a round trip for each of them, a lease would be lost on a slow path, and the
+// lock would be held while the answers travel.
 func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	var reply store.BeatReply
 	var st permission
@@ -286,8 +289,8 @@ moved as (
 ),` + freeSlots + `
 select id, epoch from moved order by was_scheduled_at, id`)
 
-// Release implements store.Worker. Once an incarnation drains nothing is dispatched to it any more, so
-// the statement sees all there is.
+// Release implements store.Worker. Nothing is dispatched to an incarnation that drains, so the
+// statement sees all its rows.
 func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
 	var released []execution.Key
 	err := s.transaction(ctx, "releasing", func(tx pgx.Tx) error {
@@ -312,8 +315,9 @@ func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key
 	return released, nil
 }
 
-// stands answers for a caller that the guard of a claim has refused, or for whom there was no row to
-// ask. It is asked afterwards: being gone is final, and a lease that has ended was not valid then.
+// stands returns the reason why a claim's guard refused the caller, or checks the caller if the
+// claim had no row. It reads afterwards: being gone is final, and a lease that has ended was not
+// valid then.
 func (s *Store) stands(ctx context.Context, w store.WorkerKey) error {
 	var st permission
 	err := s.attempt(ctx, "claiming", func(ctx context.Context, conn *pgx.Conn) (err error) {

@@ -17,7 +17,8 @@ import (
 	"handoff/core/store"
 )
 
-// rowColumns are the columns of the view execution that make an execution.Execution, in the order of record.
+// rowColumns are the columns of the view execution for an execution.Execution, in the order of
+// record.
 var rowColumns = strings.Fields(`
 	id action_ref runtime entrypoint timeout_seconds dispatch_timeout_seconds max_retries concurrency parameters status
 	worker incarnation epoch dispatches avoid_worker pinned_worker dispatch_deadline run_deadline result failure_reason
@@ -25,15 +26,17 @@ var rowColumns = strings.Fields(`
 	created unschedulable_since scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat
 	canceling_at ended orchestrated_at settling_at own_limits submitted_by cancel_requested_by`)
 
-// workColumns are those of them that stand in execution_work until the execution has ended; then its end carries them over to
-// execution_record, all but the one that only says what a row waits for.
+// workColumns are those that are in execution_work until the execution has ended. Then its end
+// copies them to execution_record, except awaits_parent, which only matters while a row waits.
 var workColumns = strings.Fields(`
 	status worker incarnation epoch dispatches avoid_worker dispatch_deadline run_deadline retry_at awaits_parent unschedulable_since
 	scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat canceling_at`)
 
-// text completes a statement. {e} stands for the columns of a row of the view or list e, and so do {m} and {j}. Where a row is
-// put together from two tables, {open} are the columns of work w and record r, {judged} those of work as it stands in the list
-// j, and record r, {kept} those of a record r that has ended, and {any} those of a record r whose work w may be there or not.
+// text completes a statement: it replaces names in braces by lists of columns. {e}, {m} and {j} are
+// the columns of a row of the view or list of that name. If a row is combined from two tables,
+// {open} are the columns of work w and record r, {judged} those of work in the list j and record r,
+// {kept} those of a record r that has ended, and {any} those of a record r whose work w may exist
+// or not.
 func text(sql string) string {
 	for _, list := range []string{"e", "m", "j"} {
 		sql = strings.ReplaceAll(sql, "{"+list+"}", list+"."+strings.Join(rowColumns, ", "+list+"."))
@@ -50,8 +53,8 @@ func text(sql string) string {
 		}
 		sql = strings.ReplaceAll(sql, "{"+name+"}", strings.Join(columns, ", "))
 	}
-	// {e, small} are the same columns, with nothing in those that may be large: not even the server reads them. {open, small} and
-	// {kept, small} are those of the two tables, and {any, small} those of a record that may have work or not.
+	// With "small", as in {e, small}, the columns that may be large are empty, so that not even the
+	// server reads them.
 	for list, of := range map[string]func(column string) string{
 		"e":    func(column string) string { return "e." + column },
 		"open": func(column string) string { return fromWork(column, "w."+column) },
@@ -74,9 +77,10 @@ func text(sql string) string {
 	return sql
 }
 
-// ofRefused is a column of what was refused: work as it stands in the list j, and record r. The record is that of the
-// statement's snapshot, and work may have been waited for. What somebody who asked for the end wrote on the record meanwhile,
-// together with the status, is read anew: as held_by, the functions see what was committed since.
+// ofRefused is a column of a refused row: work in the list j, and record r. The record is that of
+// the statement's snapshot, but the statement may have waited for the work. Meanwhile a request to
+// cancel may have written to the record, together with the status. So these columns are read anew:
+// like held_by, the functions see the commits since.
 func ofRefused(column string) string {
 	switch column {
 	case "cancel_requested_at":
@@ -87,7 +91,8 @@ func ofRefused(column string) string {
 	return fromWork(column, "j."+column)
 }
 
-// ofEnded is a column of record r, of an execution that has ended, and ofAny one of record r, whose work w may be there or not.
+// ofEnded is a column of record r of an execution that has ended. ofAny is one of record r, whose
+// work w may exist or not.
 func ofEnded(column string) string {
 	if column == "awaits_parent" {
 		return "false as awaits_parent"
@@ -105,7 +110,7 @@ func ofAny(column string) string {
 	return "r." + column
 }
 
-// fromWork is a column of record r, or else the expression if it is one of work.
+// fromWork is a column of record r, or the expression if it is a column of work.
 func fromWork(column, expression string) string {
 	if slices.Contains(workColumns, column) {
 		return expression
@@ -113,8 +118,8 @@ func fromWork(column, expression string) string {
 	return "r." + column
 }
 
-// carry is the part of an update of execution_record r that brings over, from the list j of work, what the end does not
-// change.
+// carry is the part of an update of execution_record r that copies from the list j of work the
+// columns that the end does not change.
 func carry(changed ...string) string {
 	assignments := []string{"due_at = j.due_at"}
 	for _, column := range workColumns {
@@ -153,7 +158,7 @@ type record struct {
 	submittedBy, cancelRequestedBy  pgtype.Text
 }
 
-// targets returns where to scan a row: some targets of the caller's, then the record's.
+// targets returns where to scan a row: first the caller's targets, then the record's.
 func (r *record) targets(before ...any) []any {
 	return append(before,
 		&r.id, &r.ref, &r.runtime, &r.entrypoint, &r.timeout, &r.dispatchTimeout, &r.maxRetries, &r.concurrency, &r.parameters, &r.status,
@@ -165,8 +170,9 @@ func (r *record) targets(before ...any) []any {
 	)
 }
 
-// execution turns the record into the domain's type. With an error, which names the first column that can't be read, come
-// the columns that can: a reason that this program does not know is execution.Unknown there, any other value is left out.
+// execution turns the record into an execution.Execution. If it can't read a column, the error
+// names the first such column, and the result has the readable ones: an unknown reason is
+// execution.Unknown there, any other unreadable value is left out.
 func (r *record) execution() (execution.Execution, error) {
 	var unreadable error
 	note := func(column string, err error) {
@@ -209,7 +215,7 @@ func (r *record) execution() (execution.Execution, error) {
 	}, unreadable
 }
 
-// listing returns a scan that collects rows as lists have them.
+// listing returns a scan that collects rows for a list.
 func listing(found *[]store.Listed) func(pgx.Rows) error {
 	var r record
 	targets := r.targets()
@@ -222,7 +228,7 @@ func listing(found *[]store.Listed) func(pgx.Rows) error {
 	}
 }
 
-// listed is the record as lists have it; one that can't be read says so.
+// listed is the record for a list; an unreadable one is marked.
 func (r *record) listed() store.Listed {
 	e, err := r.execution()
 	if err != nil {
@@ -231,8 +237,8 @@ func (r *record) listed() store.Listed {
 	return store.Listed{Execution: e}
 }
 
-// reader returns a scan that collects rows. One that can't be read fails the whole call: it is for calls about one
-// chain, of which nothing may be decided then.
+// reader returns a scan that collects rows. An unreadable row fails the whole call: it is for calls
+// about one chain, about which nothing may be decided then.
 func reader(found *[]execution.Execution) func(pgx.Rows) error {
 	return readers(func(e execution.Execution, err error) error {
 		if err == nil {
@@ -242,7 +248,7 @@ func reader(found *[]execution.Execution) func(pgx.Rows) error {
 	})
 }
 
-// readable returns a scan that collects the rows that can be read, and the ids of the others.
+// readable returns a scan that collects the readable rows, and the ids of the others.
 func readable(found *[]execution.Execution, unreadable *[]int64) func(pgx.Rows) error {
 	return readers(func(e execution.Execution, err error) error {
 		if err != nil {
@@ -254,7 +260,7 @@ func readable(found *[]execution.Execution, unreadable *[]int64) func(pgx.Rows) 
 	})
 }
 
-// lenient returns a scan that collects rows, those that can't be read with what of them can.
+// lenient returns a scan that collects rows, including the readable columns of unreadable rows.
 func lenient(found *[]execution.Execution) func(pgx.Rows) error {
 	return readers(func(e execution.Execution, _ error) error {
 		*found = append(*found, e)
@@ -262,7 +268,7 @@ func lenient(found *[]execution.Execution) func(pgx.Rows) error {
 	})
 }
 
-// readers returns a scan that hands each row on, with the error of one that can't be read.
+// readers returns a scan that hands each row on, with an error if it is unreadable.
 func readers(each func(e execution.Execution, err error) error) func(pgx.Rows) error {
 	var r record
 	targets := r.targets()
@@ -276,10 +282,10 @@ func readers(each func(e execution.Execution, err error) error) func(pgx.Rows) e
 
 // verdict is one line of a guarded statement's answer.
 type verdict struct {
-	// n is the place of the item among those asked, from 1.
+	// n is the number of the item in the request, from 1.
 	n       int
 	applied bool
-	// remark is a second boolean that some statements answer.
+	// remark is a second boolean of some statements' answers.
 	remark bool
 	// from is the status before the statement.
 	from execution.Status
@@ -288,9 +294,10 @@ type verdict struct {
 
 func (v *verdict) outcome() outcome { return outcome{Applied: v.applied, From: v.from, Row: v.row} }
 
-// verdicts returns a scan that hands each verdict on. A row that can't be read comes with what of it can: the statement has
-// judged it, and did or did not change it, whatever else stands there. An error would hide the answers for all others, and
-// their callers would take what they own for lost.
+// verdicts returns a scan that hands each verdict on. An unreadable row comes with its readable
+// columns: the statement has judged it, and has changed it or not, whatever the other columns
+// contain. An error would hide the answers for all other rows, and their callers would believe that
+// they had lost rows that they own.
 func verdicts(each func(v *verdict)) func(pgx.Rows) error {
 	var r record
 	var v verdict
@@ -300,19 +307,19 @@ func verdicts(each func(v *verdict)) func(pgx.Rows) error {
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		v.from, _ = execution.ParseStatus(from) // None for one that this program does not know
+		v.from, _ = execution.ParseStatus(from) // None for an unknown status
 		v.row, _ = r.execution()
 		each(&v)
 		return nil
 	}
 }
 
-// outcomes returns a scan that fills in outcomes at their places.
+// outcomes returns a scan that puts outcomes at their items' indexes.
 func outcomes(results []outcome) func(pgx.Rows) error {
 	return verdicts(func(v *verdict) { results[v.n-1] = v.outcome() })
 }
 
-// moment is a time of the database; null is the zero time.
+// moment converts a time of the database; null is the zero time.
 func moment(t pgtype.Timestamptz) time.Time {
 	if !t.Valid {
 		return time.Time{}
@@ -320,8 +327,8 @@ func moment(t pgtype.Timestamptz) time.Time {
 	return t.Time.UTC()
 }
 
-// Durations of an action are seconds in the database, as the contract names them, and exact to its
-// microsecond. Null is none.
+// Durations of an action are seconds in the database, under the contract's names, exact to a
+// microsecond. Null means none.
 func seconds(d time.Duration) *float64 {
 	if d == 0 {
 		return nil
@@ -334,8 +341,8 @@ func duration(s pgtype.Float8) time.Duration {
 	return time.Duration(math.Round(s.Float64*1e6)) * time.Microsecond
 }
 
-// result is a Result as it stands in the database. The output stays as the action wrote it, so the
-// object is put together by hand: encoding/json would write it anew.
+// encodeResult is a Result in the form of the database. The output stays as the action wrote it, so
+// the object is put together by hand: encoding/json would rewrite it.
 func encodeResult(r *execution.Result) *string {
 	if r.Error == "" && r.Message == "" && r.FailedBy == execution.NoPart && len(r.Output) == 0 {
 		return nil
@@ -347,7 +354,7 @@ func encodeResult(r *execution.Result) *string {
 	}
 	quoted := func(name, value string) {
 		if value != "" {
-			text, _ := json.Marshal(value) // a string always can be
+			text, _ := json.Marshal(value) // a string can always be encoded
 			field(name, text)
 		}
 	}

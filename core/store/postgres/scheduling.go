@@ -22,24 +22,27 @@ func lifecycleNamed(name string) execution.Lifecycle {
 	return execution.NoLifecycle
 }
 
-// readableRetry leaves a row where it is that a newer program has created for a reason which this one does not know. It is
-// asked in the walk, so that such rows take no places of others.
+// readableRetry leaves out a row that a newer program created for a reason which this one does not
+// know. It is a condition of the walk, so that such rows take no places of others.
 const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11::text[]))`
 
-// Rows wait in lanes: those of one runtime that are pinned to one worker, and need a slot of one action. The lanes that
-// there are, are found by skipping through their index from one to the next. Then only the lanes of which something is
-// wanted are walked, each as far as its limit and the free slots of its action go, so that nothing here grows with what
-// waits. The limit of a walk has no order above it, so it stops the walk, and hardly a row is locked that is not taken.
-// The locks are the guard: what is locked here is requested until the end of the statement. Saying so again in the
-// update would offer it the index of requested rows, to be read from end to end.
+// Rows wait in lanes: a lane has the rows of one runtime that are pinned to the same worker or to
+// none, and need a slot of the same action or none. The statement finds the lanes by skipping
+// through their index from one to the next. Then it walks only the demanded lanes, each as far as
+// its limit and the free slots of its action allow, so that no cost here grows with the number of
+// waiting rows. No order is applied above the limit of a walk, so the limit stops the walk, and
+// hardly a row is locked that is not taken. The locks are the guard: a locked row stays requested
+// until the end of the statement. If the update had that as a condition, the planner could use the
+// index of requested rows and read it from end to end.
 //
-// Of what the walks find stays, oldest first, what there are slots for, then what the worker has room for that it is
-// pinned to, then what its pool has room for. A row that falls out has met a limit, so whoever places the others and
-// asks again gets it.
+// Three limits then apply to the rows found, oldest first: the free slots, the room of the worker
+// that a row is pinned to, and the room of its pool. A row that drops out has met a limit, so the
+// executor gets it when it has placed the others and asks again.
 //
-// A slot is locked before it is given; one that another transaction has locked or taken is passed over (counting is no
-// guard). A row that gets none stays as it is. Executions that were created under a limit which their action has no more
-// need no slot.
+// A slot is locked before it is given. The statement passes over a slot that another transaction
+// has locked or taken (counting alone is no guard). A row that gets no slot stays as it is. If an
+// action no longer has a concurrency limit, its executions need no slot, even those created under a
+// limit.
 var claimForScheduling = text(`
 with recursive demand as materialized (
     select * from unnest($4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::int[], $9::bigint[])
@@ -179,15 +182,15 @@ select {m} from moved m order by m.other, m.n`)
 // ClaimForScheduling implements store.Executor.
 func (s *Store) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	var found []execution.Execution
-	var unreadable []int64 // by what else somebody wrote by hand: their claims expire
+	var unreadable []int64 // unreadable in another column, by a manual change: their claims expire
 	if err := s.query(ctx, "claiming for scheduling", readable(&found, &unreadable), claimForScheduling, schedulingArgs(s.now(), c)...); err != nil {
 		return nil, err
 	}
 	return found, nil
 }
 
-// schedulingArgs are the arguments of claimForScheduling, each lane once: two walks in one statement would find the
-// same rows.
+// schedulingArgs are the arguments of claimForScheduling, with each lane once: two walks in one
+// statement would find the same rows.
 func schedulingArgs(now *time.Time, c store.SchedulingClaim) []any {
 	n := len(c.Demands)
 	runtimes, pools := make([]string, 0, n), make([]int32, 0, n)
@@ -220,11 +223,12 @@ func schedulingArgs(now *time.Time, c store.SchedulingClaim) []any {
 	return []any{now, c.Executor, c.Expiry, runtimes, pinned, limits, rooms, pools, bounds, int64(max(0, c.Others)), execution.Reasons()}
 }
 
-// A worker that is active is also the newest of its name: registering ends the older one.
+// A worker that is active is also the newest of its name: a registration ends the older one.
 //
-// What several executors dispatch to one worker at the same time counts together. So they take turns, by a
-// lock that claims and heartbeats do not meet, and what the worker holds is counted when the turn has
-// come: a statement's own snapshot is older than that, and a volatile function's is not.
+// The dispatches of several executors to one worker at the same time count together. So the
+// executors take turns, by a lock that claims and heartbeats do not take, and count the worker's
+// rows during their turn. The statement's own snapshot is older than that; the snapshot of a
+// volatile function is not.
 var dispatch = text(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::interval[], $8::int[])
@@ -310,8 +314,9 @@ func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispat
 	}.all(ctx, ds)
 }
 
-// A row that is locked is not waited for: nearly always a claim holds it, which marks it itself. What was to be marked when
-// the statement began, and could not be locked, is answered.
+// The statement does not wait for a locked row: nearly always a claim holds it, and marks it
+// itself. The answer lists the rows that were unmarked when the statement began and could not be
+// locked.
 const markPublished = `
 with unmarked as materialized (
     select a.* from unnest($2::bigint[], $3::bigint[]) with ordinality as a(ask_id, ask_epoch, n)
@@ -362,16 +367,17 @@ func (s *Store) MarkPublished(ctx context.Context, keys []execution.Key) ([]exec
 	return left, err
 }
 
-// takeBack is the part of an update of execution_work w that returns a row of the list j to requested: the next epoch belongs
-// to nobody. A delay in j.ask_delay makes it wait.
+// takeBack is the part of an update of execution_work w that returns a row of the list j to
+// requested: the next epoch has no owner. A delay in j.ask_delay makes it wait.
 const takeBack = `
        set status = 'requested', epoch = w.epoch + 1, avoid_worker = coalesce(w.worker, w.avoid_worker), worker = null, incarnation = null,
            dispatch_deadline = null, scheduled_at = null, published_at = null,
            scheduling_at = null, scheduling_by = null, scheduling_expires_at = null,
            retry_at = case when j.ask_delay > '0' then j.now + j.ask_delay end, due_at = j.now + greatest(j.ask_delay, '0')`
 
-// leave are the lists of a statement that end the work of what its list "over" has ended, if the condition says so of a row of
-// the list j, and that keep in mind what nobody has handled yet. They are one statement with the end, or the law refuses both.
+// leave are the lists of a statement that delete the work of rows which its list "over" has ended,
+// and that note those whose end is not handled yet. The condition on a row of the list j says which
+// of them. They must be one statement with the end, or the transition table refuses both.
 func leave(condition string) string {
 	return `
 gone as (
@@ -383,7 +389,8 @@ unhandled as (
 )`
 }
 
-// freeSlots is a list of a statement whose moved rows have become requested again: they give their concurrency slots back.
+// freeSlots is a list of a statement whose moved rows have become requested again: it gives their
+// concurrency slots back.
 const freeSlots = `
 freed as (
     update concurrency_slot s set execution = null, taken_at = null

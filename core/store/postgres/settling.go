@@ -11,20 +11,24 @@ import (
 	"handoff/core/store"
 )
 
-// Nothing here waits for a lock: a chain or a child that somebody holds is passed over and comes with a later
-// batch. So batches of several executors can't block each other, whatever order they take their chains in, and a
-// chain into which children are being created right now does not hold up the others.
+// Nothing here waits for a lock: the statement passes over a locked chain or child, which comes
+// with a later batch. So batches of several executors can't block each other, whatever the order of
+// their chains, and a chain into which children are being created right now does not delay the
+// others.
 //
-// A chain's note (settling_at) is judged on the statement's snapshot, and again on the newest version once the
-// row is locked. A snapshot that has the note has every child that waited when the note was committed, because each
-// was committed under the same lock before; and no child waits that was created later (see createChildren). So
-// "seen" has all of them, up to the bound, and the note goes when as many were moved as were seen.
+// A chain's note (settling_at) is judged on the statement's snapshot, and again on the newest
+// version once the row is locked. If a snapshot has the note, it also has every child that waited
+// when the note was committed, because each was committed before under the same lock. A child that
+// was created later does not wait (see createChildren). So "seen" has all of them, up to the bound,
+// and the note goes when as many were moved as were seen.
 //
-// Rows that are known by their ids are to be found by them. So their conditions do not read as those of the partial
-// indexes of notes and of waiting children do, which would be read from end to end for each row as long as statistics say that
-// they are short; and what was judged under the lock is not judged again, as it can't change any more. The children of a
-// chain are read in the order of their own index, with bounds in place of "=": an order by id alone, which "=" would make
-// of it, has the primary key too, and where one chain has most of the children that is walked for every other chain.
+// Rows with known ids must be found by their ids. So the conditions are not written like those of
+// the partial indexes of notes and of waiting children. Otherwise the plan would read those indexes
+// from end to end for each row, as long as the statistics say that they are short. Conditions that
+// were judged under the lock are not judged again, because they can't change any more. The children
+// of a chain are read in the order of their own index, with bounds in place of "=". With "=" the
+// order would be by id alone, which the primary key has too: if one chain had most of the children,
+// the plan would walk the primary key for every other chain.
 var settleChildren = `
 with asked as materialized (
     select * from unnest($2::bigint[]) with ordinality as a(ask_id, n)
@@ -128,7 +132,8 @@ func (s *Store) SettleChildren(ctx context.Context, chains []execution.ID, most 
 				return nil
 			}, settleChildren, s.now(), integers(chains), most, encodeResult(&skipped))
 			for i := range results {
-				// The statement may have been sent twice: the first answer may have come in part.
+				// The statement may have been sent twice, after a part of the first answer had
+				// come.
 				slices.Sort(results[i].Started)
 				slices.Sort(results[i].Skipped)
 				results[i].Started, results[i].Skipped = slices.Compact(results[i].Started), slices.Compact(results[i].Skipped)

@@ -11,16 +11,16 @@ import (
 // step is one kind of guarded statement for many rows.
 type step[Q, R any] struct {
 	op string
-	// row names the row that an item is about.
+	// row identifies the row that an item is about.
 	row func(*Q) any
-	// run executes one statement for items of which no two are about one row, and fills in the
-	// results at the items' places.
+	// run executes one statement for items about different rows, and fills in the results at the
+	// items' indexes.
 	run func(ctx context.Context, items []Q, results []R) error
 }
 
-// each makes the step for every item, in one statement if it can be: further ones for items that are
-// about the same row as an earlier one, and one a row after an error that lies in the request, so
-// that one bad row does not stop the rest. It returns an error for each item.
+// each makes the step for every item, in one statement if possible. It takes further statements for
+// items about the same row as an earlier one. After an error in the request it takes one for each
+// row, so that one bad row does not stop the rest. It returns an error for each item.
 func (st step[Q, R]) each(ctx context.Context, items []Q) ([]R, []error) {
 	results, errs := make([]R, len(items)), make([]error, len(items))
 	var broken error
@@ -36,8 +36,8 @@ func (st step[Q, R]) each(ctx context.Context, items []Q) ([]R, []error) {
 	return results, errs
 }
 
-// round makes one statement for the items at some places, and returns an error after which no more
-// should be sent.
+// round makes one statement for the items at these indexes, and returns an error after which no
+// more should be sent.
 func (st step[Q, R]) round(ctx context.Context, items []Q, places []int, results []R, errs []error) error {
 	batch, out := make([]Q, len(places)), make([]R, len(places))
 	for n, i := range places {
@@ -70,8 +70,8 @@ func (st step[Q, R]) round(ctx context.Context, items []Q, places []int, results
 	return broken
 }
 
-// rounds splits the places of items so that no two in a round are about one row, and what is about
-// one row stays in its order.
+// rounds splits the indexes of items so that no two in a round are about the same row, and items
+// about the same row stay in their order.
 func (st step[Q, R]) rounds(items []Q) [][]int {
 	if len(items) == 0 {
 		return nil
@@ -90,15 +90,15 @@ func (st step[Q, R]) rounds(items []Q) [][]int {
 	return rounds
 }
 
-// all makes the step for every item of one call. Where the error is about single rows, the results of
+// all makes the step for every item of one call. If the error is about single rows, the results of
 // the others are returned with it.
 func (st step[Q, R]) all(ctx context.Context, items []Q) ([]R, error) {
 	results, errs := st.each(ctx, items)
 	return settle(results, errs)
 }
 
-// settle turns the errors of a call's items into the call's: unavailable only if nothing at all was
-// applied.
+// settle combines the errors of a call's items into the call's error: unavailable only if no item
+// was applied.
 func settle[R any](results []R, errs []error) ([]R, error) {
 	var passing, bad []error
 	clean := true

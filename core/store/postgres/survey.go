@@ -10,8 +10,9 @@ import (
 	"handoff/core/store"
 )
 
-// Each line reads one index that holds only what has not ended or is not handled. A child that waits for its
-// parent is due at infinity: it counts, and is not the oldest of anything (no time can be taken from infinity).
+// Each line reads one index that contains only rows that have not ended or are not handled. A child
+// that waits for its parent is due at infinity: it is counted, but is never the oldest (PostgreSQL
+// can't subtract a time from infinity).
 const survey = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
 select s.status, s.ref, s.n, coalesce(c.now - s.oldest, interval '0') from clock c cross join (

@@ -10,15 +10,16 @@ import (
 	"handoff/core/store"
 )
 
-// Of each list a look goes as far as lookedThrough rows; of results only the ends that nobody has handled are looked at,
-// which are few, and may be large.
+// The survey looks at up to lookedThrough rows of each list. Of results it reads only those of ends
+// that are not handled: they are few, but may be large.
 const (
 	lookedThrough = 10000
 	looksAtEnds   = 1000
 )
 
-// No row can have a value of which the types of the database don't know, so as long as they have no label that this
-// program does not know, only results are looked at: each of the other conditions comes before its list is opened.
+// A row can't have a value outside the database's types. So while the types have no label that this
+// program does not know, the survey reads only results: each of the other conditions is checked
+// before its list is read.
 const surveyUnreadable = `
 with unknown as materialized (
     select array(select l.enumlabel::text from pg_enum l where l.enumtypid = 'failure_reason'::regtype and l.enumlabel <> all($1::text[])) as reasons,
@@ -51,7 +52,7 @@ select j.id, j.status, j.failure_reason, j.retry_reason, j.result, count(*) over
  where j.status = any(u.statuses) or j.failure_reason = any(u.reasons) or j.retry_reason = any(u.reasons) or j.result <> ''
  order by j.id limit $5`
 
-// surveyUnreadable adds the rows that can't be read to a survey.
+// surveyUnreadable adds the unreadable rows to a survey.
 func (s *Store) surveyUnreadable(ctx context.Context, found *store.Survey) error {
 	return s.query(ctx, "counting what can't be read", func(rows pgx.Rows) error {
 		var r record
@@ -60,7 +61,7 @@ func (s *Store) surveyUnreadable(ctx context.Context, found *store.Survey) error
 			return err
 		}
 		r.reason, r.retryReason, r.result = pgtype.Text{String: reason}, pgtype.Text{String: retryReason}, []byte(result)
-		// The same text as everywhere else.
+		// The same text as in the lists.
 		listed := r.listed()
 		found.Unreadable = append(found.Unreadable, store.UnreadableRow{ID: listed.ID, Why: listed.Unreadable})
 		return nil

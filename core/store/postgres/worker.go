@@ -7,20 +7,20 @@ import (
 	"handoff/core/store"
 )
 
-// claim is one claim of a batch that may hold those of several incarnations.
+// claim is one claim of a batch, which may contain claims of several incarnations.
 type claim struct {
 	worker store.WorkerKey
 	store.Claim
 }
 
-// claimed is its answer. unfit says that the incarnation may not claim, absent that there is no such
-// row.
+// claimed is its answer. unfit says that the incarnation may not claim. absent says that there is
+// no work of that row.
 type claimed struct {
 	store.ClaimResult
 	unfit, absent bool
 }
 
-// The remark says that the incarnation is gone or its lease over; the caller is told why.
+// The remark says that the incarnation is gone or its lease over. The caller learns which.
 var claimRows = text(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
@@ -84,7 +84,7 @@ func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) 
 	if unfit || absent {
 		err := s.stands(ctx, w)
 		if err == nil && unfit {
-			// It had no lease then, and has renewed it since.
+			// It had no valid lease then, and has renewed it since.
 			err = store.ErrLeaseOver
 		}
 		if err != nil {
@@ -122,22 +122,23 @@ func (s *Store) claimEach(ctx context.Context, cs []claim) ([]claimed, []error) 
 			if err != nil {
 				return err
 			}
-			// Whether the incarnation may claim is asked of all of them if none has work.
+			// If no row of a call has work, Claim checks afterwards whether the incarnation may claim.
 			return s.ended(ctx, op, ids, func(n int) bool { return !results[n].absent }, func(n int, o outcome) { results[n].Outcome = o })
 		},
 	}.each(ctx, cs)
 }
 
-// finish is one result of a batch that may hold those of several incarnations.
+// finish is one result of a batch, which may contain results of several incarnations.
 type finish struct {
 	worker store.WorkerKey
 	store.Finish
 }
 
-// What ends as completed and is followed by nothing is handled in the same statement: it is the whole chain, can hold no slot,
-// and has no children. That is read by the update of its record, which locks it and judges its newest version: whoever creates a
-// child says so on that row under the same lock, and either is seen here or finds the end handled. No other handling came before:
-// a row that has not ended has none (orchestrated_after_end).
+// A row that completes and that nothing follows is handled in the same statement: it is the whole
+// chain, can hold no slot, and has no children. The update of its record reads that; it locks the
+// record and judges its newest version. The creation of a child writes to that row under the same
+// lock: either the update sees it, or it finds the end handled. There was no other handling before,
+// because a row that has not ended has none (orchestrated_after_end).
 var finishRows = text(`
 with asked as materialized (
     select * from unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[])
@@ -211,7 +212,7 @@ select {open} from (
 ) w join execution_record r on r.id = w.id
  order by w.scheduled_at, w.id`)
 
-// Dispatched implements store.Worker. A row that can't be read as a whole is returned too: a message tells a worker to run
+// Dispatched implements store.Worker. It also returns unreadable rows: a message makes a worker run
 // such a row as well, and the claim decides.
 func (s *Store) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
 	var found []execution.Execution
