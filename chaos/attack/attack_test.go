@@ -59,7 +59,7 @@ func TestTheThresholdsAreThoseOfThePage(t *testing.T) {
 	}
 }
 
-// line is the line of a text that begins with something.
+// line is the first line of a text with this beginning.
 func line(text, begins string) string {
 	for l := range strings.Lines(text) {
 		if strings.HasPrefix(l, begins) {

@@ -9,19 +9,21 @@ import (
 
 // attack is one attempt.
 type attack struct {
-	// id is that of docs/attacks.md; those that begin with X are not in it.
+	// id is the number in docs/attacks.md. Attacks that begin with X are not in it.
 	id, title string
-	// tried says in a line what is done.
+	// tried says in a line what the attack does.
 	tried string
 	// within bounds the attempt.
 	within time.Duration
-	// aside says that it has a system of its own and mostly waits, so that it goes on beside the others.
+	// aside says that the attack has its own system and mostly waits, so that it runs beside the
+	// others.
 	aside bool
-	// try does it and records what it saw. An error is one of the attempt itself, not of what is attacked.
+	// try runs the attack and records its findings. An error is a failure of the attack itself, not
+	// of the attacked system.
 	try func(ctx context.Context, l *lab, r *result) error
 }
 
-// attacks are all that there are, in the order in which they are tried.
+// attacks are all attacks, in the order in which they run.
 var attacks = []attack{
 	{id: "S1", title: "requests that cost processor time", within: 150 * time.Second, try: costlyRequests, tried: "60,000 unknown fields, 1.3 million in a batch whose client leaves, long names, deep nesting, 1,000 mistakes, a long number, 90,000 parameters; halved until they are let in"},
 	{id: "S2", title: "lists of large rows, and large bodies at once", within: 200 * time.Second, try: bigLists, tried: "500 executions of 255 KB, a chain, long actions, dead letters of 1 and 20 MB, one client and 32 at once; 32 batches of 7.8 MB at once"},

@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// answer is what came back.
+// answer is the response to a request.
 type answer struct {
 	status int
-	// bytes is how long the body was, head its beginning.
+	// bytes is the length of the body, head its beginning.
 	bytes int64
 	head  []byte
 	took  time.Duration
-	// err says that no whole answer came.
+	// err is set if no complete answer came.
 	err error
 }
 
 // headKept is how much of a body is kept.
 const headKept = 1 << 20
 
-// String is the answer in a word.
+// String is the answer in one word.
 func (a answer) String() string {
 	if a.err != nil && a.status == 0 {
 		return "no answer"
@@ -35,10 +35,10 @@ func (a answer) String() string {
 	return fmt.Sprint(a.status)
 }
 
-// client keeps no connection, so that no request meets what the one before left in it.
+// client keeps no connection, so that no request meets the remains of an earlier one.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 
-// ask sends a request and reads the answer to its end. The token goes with it.
+// ask sends a request, with the token, and reads the answer to its end.
 func (s *system) ask(ctx context.Context, method, path string, body []byte, header http.Header) answer {
 	began := time.Now()
 	request, err := http.NewRequestWithContext(ctx, method, s.api+path, bytes.NewReader(body))
@@ -87,10 +87,10 @@ func (s *system) post(ctx context.Context, path string, v any) answer {
 	return s.ask(ctx, http.MethodPost, path, body, nil)
 }
 
-// fields of an object of JSON.
+// fields is a JSON object.
 type fields = map[string]any
 
-// action stores an action that is not tried again.
+// action stores an action without retries.
 func (s *system) action(ctx context.Context, ref, runtime, entrypoint string, timeout int) error {
 	a := s.post(ctx, "/api/v1/actions", fields{"ref": ref, "runtime": runtime, "entrypoint": entrypoint, "timeout_seconds": timeout, "max_retries": 0})
 	if a.status != http.StatusOK {
@@ -99,7 +99,7 @@ func (s *system) action(ctx context.Context, ref, runtime, entrypoint string, ti
 	return nil
 }
 
-// ran is what the API says of one.
+// ran is an execution as the API returns it.
 type ran struct {
 	ID     int64   `json:"id"`
 	Status string  `json:"status"`
@@ -115,7 +115,7 @@ type ran struct {
 	Cancel  *string `json:"cancel_requested_at"`
 }
 
-// create creates an execution; worker is the one that has to run it, 0 for any.
+// create creates an execution. worker is the only worker that may run it, 0 for any.
 func (s *system) create(ctx context.Context, ref string, worker int64) (int64, error) {
 	v := fields{"action_ref": ref}
 	if worker != 0 {
@@ -139,10 +139,11 @@ func (s *system) look(ctx context.Context, id int64) (ran, error) {
 	return e, json.Unmarshal(a.head, &e)
 }
 
-// ended are the statuses after which nothing comes.
+// ended are the terminal statuses.
 var ended = []string{"completed", "failed", "cancelled", "timeout", "abandoned"}
 
-// await waits until an execution has one of the statuses, and returns it as it is then or when the time is over.
+// await waits until an execution has one of the statuses, and returns it in its state then, or when
+// the time is over.
 func (s *system) await(ctx context.Context, id int64, within time.Duration, statuses ...string) (ran, error) {
 	var e ran
 	var err error
@@ -153,7 +154,7 @@ func (s *system) await(ctx context.Context, id int64, within time.Duration, stat
 	return e, err
 }
 
-// run has an action run to its end.
+// run runs an action to its end.
 func (s *system) run(ctx context.Context, ref, entrypoint string, timeout int, worker int64, within time.Duration) (ran, error) {
 	if err := s.action(ctx, ref, "shell", entrypoint, timeout); err != nil {
 		return ran{}, err
@@ -165,7 +166,7 @@ func (s *system) run(ctx context.Context, ref, entrypoint string, timeout int, w
 	return s.await(ctx, id, within, ended...)
 }
 
-// workerID is the number that the database has given to a worker.
+// workerID is the worker's id in the database.
 func (s *system) workerID(ctx context.Context, name string) (int64, error) {
 	var id int64
 	err := s.db.QueryRow(ctx, "select id from worker where name = $1", name).Scan(&id)

@@ -1,13 +1,13 @@
-// Command attack does to Handoff what somebody would who could reach the API, publish to the broker, write an
-// action or hand over a file: the seventeen attempts of docs/attacks.md (S1 to S17) and a few beside them. It brings
-// up systems of its own, real servers and daemons that listen on this machine only, and prints for each attempt
-// what it cost or got, beside the threshold.
+// Command attack attacks Handoff as somebody could who can reach the API, publish to the broker,
+// write an action or pass a file: the seventeen attempts of docs/attacks.md (S1 to S17) and a few
+// more. It starts its own systems, with real servers and daemons that listen on this machine only.
+// For each attempt it prints what the attempt cost or achieved, beside the threshold.
 //
-// Each attack is a file and a line of the table in attacks.go. It names the bound on its time; an attack that
-// reaches its bound counts as one that got through. What an attack breaks, it breaks in a system of its own, or it
-// restarts what the next one meets.
+// Each attack is a file and a line of the table in attacks.go. The table names the limit of its
+// time; an attack that reaches its limit counts as one that got through. An attack that breaks
+// something does so in its own system, or restarts the parts that the next attack uses.
 //
-// Figures of processor time and memory are those of the attacked process, from the kernel. They hold for one
-// request or one attack alone; a machine that is busy with other things inflates processor time a little and seconds
-// a lot.
+// Figures of processor time and memory are those of the attacked process, from the kernel. They are
+// those of one request or one attack alone. A machine that is busy with other work inflates
+// processor time a little, and seconds a lot.
 package main

@@ -25,19 +25,19 @@ import (
 	"handoff/chaos/servers"
 )
 
-// lab is where attacks find the binaries, a folder for their files, and a system.
+// lab gives attacks the binaries, a folder for their files, and a system.
 type lab struct {
 	bin, dir string
-	// mark stands in everything that attacks start, so that what is left of it can be found.
+	// mark is part of everything that attacks start, so that leftovers can be found.
 	mark string
 	log  io.Writer
 	// keys are the configuration keys that the worker of this build knows.
 	keys string
-	// shared is the system of those attacks that leave it whole; nil before the first of them.
+	// shared is the system of the attacks that leave it intact; nil before the first of them.
 	shared *system
 }
 
-// openLab makes the folder, which goes away with close.
+// openLab makes the folder; close removes it.
 func openLab(bin string, log io.Writer) (*lab, error) {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
@@ -52,14 +52,14 @@ func openLab(bin string, log io.Writer) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Workers without rights pass through it.
+	// Workers without rights must reach their files through it.
 	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // pass through, not list
 		return nil, err
 	}
 	return &lab{bin: bin, dir: dir, mark: "attack" + word(), log: log, keys: knownKeys(filepath.Join(bin, "worker"))}, nil
 }
 
-// close ends the shared system and whatever attacks have left behind.
+// close ends the shared system and everything that attacks have left behind.
 func (l *lab) close() error {
 	var err error
 	if l.shared != nil {
@@ -69,14 +69,14 @@ func (l *lab) close() error {
 	return errors.Join(err, os.RemoveAll(l.dir))
 }
 
-// word is a random one.
+// word is a random word.
 func word() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
 	return hex.EncodeToString(b[:])
 }
 
-// knownKeys is what the worker says of its configuration; an older build lacks keys that others have.
+// knownKeys returns the configuration that the worker prints. An older build lacks some keys.
 func knownKeys(worker string) string {
 	cmd := exec.Command(worker, "--print-config")
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HANDOFF_DATABASE_URL=postgres://127.0.0.1/none", "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL=amqp://127.0.0.1/none"}
@@ -84,26 +84,26 @@ func knownKeys(worker string) string {
 	return string(text)
 }
 
-// knows says that the build has a configuration key; its last part is looked for.
+// knows says whether the build has a configuration key. It searches for the last part of the key.
 func (l *lab) knows(key string) bool {
 	last := key[strings.LastIndexByte(key, '.')+1:]
 	return strings.Contains(l.keys, last+":")
 }
 
-// system is a running one: servers, an executor, workers.
+// system is a running system: servers, an executor, workers.
 type system struct {
 	*cluster.Cluster
 	lab      *lab
 	executor *cluster.Daemon
-	// api is the address of the API, token what it wants to see; empty for none.
+	// api is the address of the API. token is the token that it requires; empty for none.
 	api, token string
 	db         *pgx.Conn
-	// ups are `chaos up` that run beside it.
+	// ups are the `chaos up` processes beside it.
 	ups []*servers.Supervised
 }
 
-// common is the system that attacks share, with one worker. Its executor is started anew, so that nothing of the
-// attack before is in it.
+// common returns the system that attacks share, with one worker. It restarts the executor, so that
+// no remains of the last attack are in it.
 func (l *lab) common(ctx context.Context) (*system, error) {
 	if l.shared != nil {
 		return l.shared, l.shared.restartExecutor(ctx)
@@ -117,7 +117,8 @@ func (l *lab) common(ctx context.Context) (*system, error) {
 	return s, err
 }
 
-// up starts servers and an executor, with configuration as HANDOFF_… variables. It has no worker.
+// up starts servers and an executor, with configuration from HANDOFF_… variables. It starts no
+// worker.
 func (l *lab) up(ctx context.Context, env map[string]string) (*system, error) {
 	c, err := cluster.Up(ctx, cluster.Options{Bin: l.bin, Executors: 1, Env: env})
 	if err != nil {
@@ -130,10 +131,10 @@ func (l *lab) up(ctx context.Context, env map[string]string) (*system, error) {
 	return s, nil
 }
 
-// close takes everything down.
+// close stops the whole system.
 func (s *system) close() error {
 	if s.db != nil {
-		_ = s.db.Close(context.Background()) // the server goes next
+		_ = s.db.Close(context.Background()) // the server stops next
 	}
 	within, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -148,7 +149,7 @@ func (s *system) close() error {
 	return s.Down()
 }
 
-// pid is the number of a daemon's process.
+// pid is the id of a daemon's process.
 func pid(d *cluster.Daemon) int {
 	if p, ok := d.Instance().(*servers.Supervised); ok {
 		return p.PID()
@@ -156,7 +157,8 @@ func pid(d *cluster.Daemon) int {
 	return 0
 }
 
-// restartExecutor kills the executor and starts it again: its memory and what it was busy with are gone.
+// restartExecutor kills the executor and starts it again, which clears its memory and ends its
+// work.
 func (s *system) restartExecutor(ctx context.Context) error {
 	s.executor.Instance().Kill()
 	if err := s.executor.Start(ctx); err != nil {
@@ -169,13 +171,14 @@ func (s *system) restartExecutor(ctx context.Context) error {
 // workerOptions say how a worker is started.
 type workerOptions struct {
 	name string
-	// secret is put into the password of the database's address, which the database does not ask for.
+	// secret goes into the password of the database's address; the database does not ask for a
+	// password.
 	secret string
-	// actions is its actions directory; may be empty.
+	// actions is its actions directory; empty for none.
 	actions string
-	// before is a line of shell before the worker takes the place of the shell.
+	// before is a line of shell that runs before the worker replaces the shell.
 	before string
-	// as is the number of the user and group that it runs as; 0 for this one.
+	// as is the id of the user and group that it runs as; 0 for the present user.
 	as  int
 	env map[string]string
 }
@@ -220,7 +223,7 @@ func (s *system) worker(ctx context.Context, o workerOptions) (*cluster.Daemon, 
 	return d, d.Start(ctx)
 }
 
-// wrapped is a script that becomes the worker, as another user or after something else.
+// wrapped is a script that becomes the worker, as another user or after another command.
 func (s *system) wrapped(o workerOptions) (string, error) {
 	as := ""
 	if o.as != 0 {
@@ -235,7 +238,7 @@ func (s *system) wrapped(o workerOptions) (string, error) {
 	return path, os.WriteFile(path, []byte(text), 0o755) //nolint:gosec // a script that others run, too
 }
 
-// stopWorker ends a worker in good order and forgets it.
+// stopWorker stops a worker in good order and removes it from the system.
 func (s *system) stopWorker(ctx context.Context, d *cluster.Daemon) {
 	if p := d.Instance(); p != nil && p.Running() {
 		p.Resume()
@@ -249,7 +252,7 @@ func (s *system) stopWorker(ctx context.Context, d *cluster.Daemon) {
 	s.Workers = slices.DeleteFunc(s.Workers, func(w *cluster.Daemon) bool { return w == d })
 }
 
-// amqp is a connection to the broker, and a channel of it. Closing the connection is the caller's.
+// amqp returns a connection to the broker, and a channel on it. The caller closes the connection.
 func (s *system) amqp() (*amqp.Connection, *amqp.Channel, error) {
 	conn, err := amqp.Dial(s.Servers.RabbitMQ.URL)
 	if err != nil {
@@ -262,7 +265,7 @@ func (s *system) amqp() (*amqp.Connection, *amqp.Channel, error) {
 	return conn, ch, nil
 }
 
-// number asks the database for one.
+// number reads one number from the database.
 func (s *system) number(ctx context.Context, sql string, args ...any) (int, error) {
 	var n int
 	err := s.db.QueryRow(ctx, sql, args...).Scan(&n)
@@ -277,7 +280,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// until asks again and again until the answer is yes, and says whether it was before the time was over.
+// until calls yes again and again until it returns true. It returns whether that was before the
+// time was over.
 func until(ctx context.Context, within time.Duration, yes func() bool) bool {
 	for end := time.Now().Add(within); ; pause(ctx, 50*time.Millisecond) {
 		if yes() {

@@ -18,14 +18,14 @@ import (
 	"handoff/chaos/servers"
 )
 
-// The exit codes beside 0 and 1.
+// The exit codes besides 0 and 1.
 const (
 	exitUsage       = 2
 	exitEnvironment = 4
 )
 
 func main() {
-	// An action that the attack on secrets has run is this program, too.
+	// The attack on secrets has an action that runs this program, too.
 	if len(os.Args) > 1 && os.Args[1] == probeArgument {
 		os.Exit(probe(os.Args[2:], os.Stdout))
 	}
@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitCode(results)
 }
 
-// choose picks the attacks that were asked for, in the order of the table.
+// choose picks the requested attacks, in the order of the table.
 func choose(all []attack, only string) ([]attack, error) {
 	if only == "" {
 		return all, nil
@@ -102,8 +102,8 @@ func choose(all []attack, only string) ([]attack, error) {
 	return chosen, nil
 }
 
-// tryAll tries one attack after the other, and those that mostly wait beside them. It prints each result when it is
-// there and returns them in the order of the table.
+// tryAll runs one attack after the other, and beside them those that mostly wait. It prints each
+// result when it is ready, and returns all in the order of the table.
 func tryAll(ctx context.Context, l *lab, chosen []attack, out io.Writer) []*result {
 	ctx, cancel := context.WithTimeout(ctx, wholeRun)
 	defer cancel()
@@ -131,7 +131,7 @@ func tryAll(ctx context.Context, l *lab, chosen []attack, out io.Writer) []*resu
 	return results
 }
 
-// run tries one attack within its bound.
+// run runs one attack within its time limit.
 func (a *attack) run(ctx context.Context, l *lab) *result {
 	r := &result{ID: a.id, Title: a.title, Tried: a.tried}
 	began := time.Now()
@@ -151,7 +151,7 @@ func (a *attack) run(ctx context.Context, l *lab) *result {
 	return r
 }
 
-// firstLine is an error without the end of a log that may hang on it.
+// firstLine is an error without the end of a log that may follow its text.
 func firstLine(err error) string {
 	first, _, _ := strings.Cut(fmt.Sprint(err), "\n")
 	return first

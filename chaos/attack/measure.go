@@ -14,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processor is the processor time that a process has used, all threads together, those that ended too.
+// processor is the processor time that a process has used, including all its threads and those that
+// have ended.
 func processor(pid int) time.Duration {
 	var at unix.Timespec
-	// How the kernel names the clock of a process (clock_getcpuclockid).
+	// The kernel's way to name the clock of a process (clock_getcpuclockid).
 	const perProcess = 2
 	if unix.ClockGettime(int32(^pid)<<3|perProcess, &at) != nil {
 		return 0
@@ -25,8 +26,8 @@ func processor(pid int) time.Duration {
 	return time.Duration(at.Nano())
 }
 
-// memoryOf reads a line of /proc/PID/status in bytes, such as VmRSS, what a process has in memory now, or VmHWM, the
-// most since resetPeak; 0 if it is gone.
+// memoryOf reads a line of /proc/PID/status, in bytes: VmRSS is the present memory of the process,
+// VmHWM its largest since resetPeak. It returns 0 if the process is gone.
 func memoryOf(pid int, line string) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -41,12 +42,12 @@ func memoryOf(pid int, line string) int64 {
 	return 0
 }
 
-// resetPeak has VmHWM begin anew.
+// resetPeak restarts the measurement of VmHWM.
 func resetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// marked finds the processes in whose environment or command line a text stands, but not this one.
+// marked finds the processes, except this one, with a text in their environment or command line.
 func marked(mark string) []int {
 	var found []int
 	all, _ := filepath.Glob("/proc/[0-9]*")
@@ -65,14 +66,14 @@ func marked(mark string) []int {
 	return found
 }
 
-// killMarked ends what carries a mark. Only what an attack has started does.
+// killMarked kills the processes with a mark, which only those of an attack have.
 func killMarked(mark string) {
 	for _, pid := range marked(mark) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 }
 
-// parentOf is the number of a process's parent, 0 if it is gone.
+// parentOf is the id of a process's parent, 0 if the process is gone.
 func parentOf(pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

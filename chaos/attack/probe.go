@@ -18,33 +18,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probeArgument makes this program what an action runs to see what it can find of its worker.
+// probeArgument turns this program into a probe, which an action runs to see what it can find of
+// its worker.
 const probeArgument = "look-for-secrets"
 
-// secretPrefix begins every secret; what looks for one knows no more of it, so that it does not find itself.
+// secretPrefix begins every secret. The probe knows only the prefix, so that it does not find
+// itself.
 const secretPrefix = "attack-secret-"
 
 var secret = regexp.MustCompile(secretPrefix + "[0-9a-f]{12}")
 
 // loot is what the probe found.
 type loot struct {
-	// Ran tells an empty loot from none.
+	// Ran distinguishes an empty loot from none.
 	Ran bool `json:"ran"`
-	// User is who it was.
+	// User is the id of the probe's user.
 	User int `json:"user"`
-	// Environment is how many secrets its own environment has, Environments of how many processes it could read one.
+	// Environment is how many secrets are in the probe's own environment. Environments is in how
+	// many other processes' environments it could read one.
 	Environment  int `json:"environment"`
 	Environments int `json:"environments"`
-	// Memories is in the memory of how many of its ancestors it found a secret, Traced how many it could attach to.
+	// Memories is in how many ancestors' memory it found a secret. Traced is to how many ancestors
+	// it could attach.
 	Memories int `json:"memories"`
 	Traced   int `json:"traced"`
-	// Opened is how many descriptors of its parent it could open that are not its own.
+	// Opened is how many descriptors of its parent it could open, apart from its own.
 	Opened int `json:"opened"`
-	// Inherited are descriptors that it was started with beside the first three.
+	// Inherited are descriptors that it had at its start, apart from the first three.
 	Inherited []string `json:"inherited"`
 }
 
-// probe looks, and writes what it found as one line.
+// probe searches, and writes its findings as one line.
 func probe(_ []string, out io.Writer) int {
 	l := loot{Ran: true, User: os.Getuid(), Inherited: inherited()}
 	l.Environment = len(secret.FindAllString(strings.Join(os.Environ(), "\n"), -1))
@@ -63,11 +67,11 @@ func probe(_ []string, out io.Writer) int {
 		}
 	}
 	l.Opened = opened(os.Getppid())
-	_ = json.NewEncoder(out).Encode(l) // who reads it is gone otherwise
+	_ = json.NewEncoder(out).Encode(l) // if it fails, the reader is gone
 	return 0
 }
 
-// inherited lists the descriptors that came through exec: those do not close on exec.
+// inherited lists the descriptors that came through exec, because they do not close on exec.
 func inherited() []string {
 	found := []string{}
 	for fd := 3; fd < 1024; fd++ {
@@ -79,7 +83,8 @@ func inherited() []string {
 	return found
 }
 
-// ancestors are the shim and the worker, as far as they can be seen; not who has started the worker.
+// ancestors are the shim and the worker, as far as they are visible, but not the process that
+// started the worker.
 func ancestors() []int {
 	var found []int
 	for pid := os.Getppid(); pid > 1 && len(found) < 3; pid = parentOf(pid) {
@@ -92,7 +97,7 @@ func ancestors() []int {
 	return found
 }
 
-// inMemory looks for a secret in what a process has in memory.
+// inMemory searches a process's memory for a secret.
 func inMemory(pid int) bool {
 	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -117,7 +122,7 @@ func inMemory(pid int) bool {
 		for at := start; at < end; at += chunk - overlap {
 			n, _ := memory.ReadAt(buffer[:min(chunk, end-at)], at)
 			if n == 0 {
-				break // nothing is there
+				break // no such page
 			}
 			if i := bytes.Index(buffer[:n], []byte(secretPrefix)); i >= 0 && secret.Match(buffer[i:n]) {
 				return true
@@ -127,7 +132,7 @@ func inMemory(pid int) bool {
 	return false
 }
 
-// traced attaches to a process and lets it go again.
+// traced attaches to a process and detaches again.
 func traced(pid int) bool {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -140,7 +145,8 @@ func traced(pid int) bool {
 	return true
 }
 
-// opened counts the descriptors of a process that can be opened and lead elsewhere than its own do.
+// opened counts the descriptors of a process that can be opened and that lead elsewhere than the
+// probe's own.
 func opened(pid int) int {
 	own := map[string]bool{"/dev/null": true}
 	for fd := range 3 {

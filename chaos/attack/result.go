@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// verdict is what became of an attack.
+// verdict is the outcome of an attack.
 type verdict string
 
 // The verdicts, the worst first.
@@ -22,23 +22,23 @@ const (
 	held       verdict = "held"
 )
 
-// figure is one thing that an attack measured.
+// figure is one measurement of an attack.
 type figure struct {
 	What  string `json:"what"`
 	Value string `json:"value"`
-	// Threshold is what is allowed; empty for what is only told.
+	// Threshold is the allowed value; empty if the figure is only reported.
 	Threshold string `json:"threshold,omitempty"`
 	Held      bool   `json:"held"`
 }
 
-// result is what one attack found. Its methods may be called from several goroutines.
+// result holds the findings of one attack. Its methods may be called from several goroutines.
 type result struct {
 	ID      string   `json:"id"`
 	Title   string   `json:"title"`
 	Tried   string   `json:"tried"`
 	Figures []figure `json:"figures"`
 	Verdict verdict  `json:"verdict"`
-	// Why says why it can't be tried, or what ended it.
+	// Why says why the attack can't be tried, or what ended it.
 	Why     string  `json:"why,omitempty"`
 	Seconds float64 `json:"seconds"`
 
@@ -51,17 +51,17 @@ func (r *result) add(f figure) {
 	r.mu.Unlock()
 }
 
-// tell is a figure that nothing is held against.
+// tell adds a figure without a threshold.
 func (r *result) tell(what, format string, args ...any) {
 	r.add(figure{What: what, Value: fmt.Sprintf(format, args...), Held: true})
 }
 
-// expect holds what was seen against what has to be seen.
+// expect compares a value that was seen with the value that is allowed.
 func (r *result) expect(what, seen, allowed string, ok bool) {
 	r.add(figure{What: what, Value: seen, Threshold: allowed, Held: ok})
 }
 
-// duration, memory and count hold a figure against the most that is allowed.
+// duration, memory and count compare a figure with the greatest allowed value.
 func (r *result) duration(what string, d, most time.Duration) {
 	r.expect(what, shownDuration(d), "≤ "+shownDuration(most), d <= most)
 }
@@ -82,14 +82,15 @@ func (r *result) count(what string, n, most int) {
 	r.expect(what, fmt.Sprint(n), allowed, n <= most)
 }
 
-// cannot says why something can't be tried here. What was measured beside it still counts.
+// cannot says why something can't be tried here. Other measurements still count.
 func (r *result) cannot(format string, args ...any) {
 	r.mu.Lock()
 	r.Why = strings.TrimPrefix(r.Why+"; "+fmt.Sprintf(format, args...), "; ")
 	r.mu.Unlock()
 }
 
-// judge sets the verdict: what got through once has got through, and an attack that measured nothing was not tried.
+// judge sets the verdict: an attack that got through once has got through, and one that measured
+// nothing was not tried.
 func (r *result) judge() {
 	r.Verdict = held
 	judged := false
@@ -146,7 +147,7 @@ func (r *result) write(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// writeSummary prints a line for each result and how many of them held.
+// writeSummary prints a line for each result, and how many of them held.
 func writeSummary(w io.Writer, all []*result) {
 	counted := map[verdict]int{}
 	for _, r := range all {
@@ -175,7 +176,8 @@ func writeJSON(path string, all []*result) error {
 	return os.WriteFile(path, append(text, '\n'), 0o600)
 }
 
-// exitCode is 0 only if everything held, 1 if anything got through, and 4 if something could not be tried.
+// exitCode is 0 only if everything held, 1 if anything got through, and 4 if something could not be
+// tried.
 func exitCode(all []*result) int {
 	code := 0
 	for _, r := range all {

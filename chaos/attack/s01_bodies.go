@@ -18,18 +18,20 @@ import (
 // hostile is a request whose refusal may cost more than it should.
 type hostile struct {
 	what string
-	// n is how large it is; it is halved until the request is let in, so that limits of size alone stop nothing.
+	// n is its size. The attack halves it until the request is accepted, so that size limits alone
+	// stop nothing.
 	n int
-	// of makes the path and the body of one of a size; without a body it is a query.
+	// of makes the path and the body of a request of this size. A request without a body is a
+	// query.
 	of func(n int) (path string, body []byte)
 	// leave says that there is also a client that hangs up.
 	leave bool
 }
 
-// patience is how long a client of these bodies waits for its answer.
+// patience is how long a client of these requests waits for its answer.
 const patience = 4 * time.Second
 
-// unoffered is a runtime that no worker of an attack offers: what needs it waits.
+// unoffered is a runtime that no worker of an attack offers, so that executions that need it wait.
 const unoffered = "node"
 
 const (
@@ -64,12 +66,12 @@ func listOf(item string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(item+",", n), ",")
 }
 
-// one, batch and query say where a body or a query of some size goes.
+// one, batch and query say where a body or a query goes.
 func one(body func(n int) []byte) func(int) (string, []byte) {
 	return func(n int) (string, []byte) { return onePath, body(n) }
 }
 
-// batch is one of so many items.
+// batch makes a batch of n items.
 func batch(item string) func(int) (string, []byte) {
 	return func(n int) (string, []byte) { return batchPath, text(`{"executions":[`, listOf(item, n), `]}`) }
 }
@@ -83,7 +85,7 @@ func repeated(word string) func(int) string {
 }
 
 func hostiles() []hostile {
-	const deep = 60 // nested less than what is refused for its depth
+	const deep = 60 // less nested than bodies that are refused for their depth
 	return []hostile{
 		{what: "unknown fields", n: 60_000, of: one(unknownFields)},
 		{what: "unknown fields in one item of a batch", n: 300_000, of: func(n int) (string, []byte) {
@@ -138,8 +140,8 @@ func costlyRequests(ctx context.Context, l *lab, r *result) error {
 	return s.restartExecutor(ctx)
 }
 
-// feed sends a request and measures what it cost, then a smaller one until one is let in. It returns how many mistakes
-// the answer lists.
+// feed sends a request and measures its cost, then smaller ones until one is accepted. It returns
+// how many mistakes the answer lists.
 func (s *system) feed(ctx context.Context, r *result, h hostile) (listed int, err error) {
 	for n := h.n; ctx.Err() == nil; n /= 2 {
 		path, body := h.of(n)
@@ -168,14 +170,15 @@ func (s *system) feed(ctx context.Context, r *result, h hostile) (listed int, er
 	return 0, ctx.Err()
 }
 
-// tooLarge says that a request was refused for its size alone. Some servers say so and hang up, before the client has
-// sent all.
+// tooLarge says that a request was refused for its size alone. Some servers answer that and hang up
+// before the client has sent everything.
 func (a answer) tooLarge() bool {
 	return a.status == http.StatusRequestEntityTooLarge || a.status == http.StatusRequestHeaderFieldsTooLarge ||
 		a.status == http.StatusRequestURITooLong || a.status == 0 && a.took < patience/2 && !errors.Is(a.err, syscall.ECONNREFUSED)
 }
 
-// cost measures what one request costs. An executor that is still at it after the client's patience is started anew.
+// cost measures the cost of one request. It restarts an executor that still works on it when the
+// client's patience is over.
 func (s *system) cost(ctx context.Context, r *result, what, path string, body []byte) (answer, error) {
 	p := pid(s.executor)
 	if err := resetPeak(p); err != nil {
@@ -207,7 +210,7 @@ func (s *system) cost(ctx context.Context, r *result, what, path string, body []
 	return a, ctx.Err()
 }
 
-// leave sends a body, hangs up after so long, and looks how the executor goes on.
+// leave sends a body, hangs up after a while, and checks how the executor goes on.
 func (s *system) leave(ctx context.Context, r *result, path string, body []byte, after time.Duration) error {
 	p := pid(s.executor)
 	if err := s.hangUp(ctx, path, body, after); err != nil {
@@ -232,7 +235,7 @@ func (s *system) hangUp(ctx context.Context, path string, body []byte, after tim
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(patience)) // a new connection has one
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, strings.TrimPrefix(s.api, "http://"), len(body))
-	// Whoever refuses early may have closed the connection already.
+	// A server that refuses early may have closed the connection already.
 	_, _ = conn.Write(append([]byte(head), body...))
 	_ = conn.SetReadDeadline(time.Now().Add(after))
 	_, _ = conn.Read(make([]byte, 1))

@@ -16,18 +16,19 @@ import (
 	"handoff/core/broker"
 )
 
-// The sizes of what the lists are filled with.
+// The sizes of the rows with which the lists are filled.
 const (
 	bigParameters = 255 << 10
 	bigRows       = 500
 	batchOf       = 30
 	bigMessage    = 20 << 20
 	bigMessages   = 3
-	fullMessage   = 1000 << 10 // a little less than what a message may have
+	fullMessage   = 1000 << 10 // a little less than the limit of a message
 	fullMessages  = 60
 )
 
-// bigLists asks for lists of large rows, one at a time and many at once, and looks at the memory of the executor.
+// bigLists asks for lists of large rows, one at a time and many at once, and measures the memory of
+// the executor.
 func bigLists(ctx context.Context, l *lab, r *result) error {
 	s, err := l.common(ctx)
 	if err != nil {
@@ -68,7 +69,7 @@ func bigLists(ctx context.Context, l *lab, r *result) error {
 	return s.restartExecutor(ctx)
 }
 
-// bodiesAtOnce has many clients send batches as large as they are let in.
+// bodiesAtOnce has many clients send the largest batches that are accepted.
 func (s *system) bodiesAtOnce(ctx context.Context, r *result) error {
 	for _, b := range []struct {
 		what string
@@ -101,7 +102,8 @@ func (s *system) bodiesAtOnce(ctx context.Context, r *result) error {
 	return nil
 }
 
-// fillExecutions creates the rows, and a chain of a hundred retries. It returns the chain's first row.
+// fillExecutions creates the rows, and a chain of a hundred retries. It returns the chain's first
+// row.
 func (s *system) fillExecutions(ctx context.Context) (int64, error) {
 	if err := s.action(ctx, "attack.big", unoffered, "none", 60); err != nil {
 		return 0, err
@@ -128,14 +130,14 @@ func (s *system) fillExecutions(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// As after a hundred retries; each of them would wait for its turn.
+	// The same rows as after a hundred retries, which would each wait for their turn.
 	_, err = s.db.Exec(ctx, `insert into execution (action, action_ref, runtime, entrypoint, max_retries, parameters, due_at, created, written_by, original_execution, retry_count)
 		select action, 'attack.retried', runtime, entrypoint, 100, parameters, now() + interval '1 day', now(), 'retry_manager', id, n
 		  from execution, generate_series(1, 100) n where id = $1`, first)
 	return first, err
 }
 
-// fillActions stores actions with entry points as long as they may be.
+// fillActions stores actions with the longest entry points that are allowed.
 func (s *system) fillActions(ctx context.Context, r *result) error {
 	for _, size := range []int{1_000_000, 250_000, 64_000, 16_000, 4_000} {
 		stored := 0
@@ -154,7 +156,8 @@ func (s *system) fillActions(ctx context.Context, r *result) error {
 	return nil
 }
 
-// fillDeadLetters sends what is no message to a queue of the executors and waits until it is stored.
+// fillDeadLetters sends messages that are not dispatches to a queue of the executors, and waits
+// until they are stored.
 func (s *system) fillDeadLetters(ctx context.Context, r *result) error {
 	conn, ch, err := s.amqp()
 	if err != nil {
@@ -185,7 +188,7 @@ func (s *system) fillDeadLetters(ctx context.Context, r *result) error {
 	return err
 }
 
-// atOnce has so many clients send a request at once to an executor that was just started.
+// atOnce has several clients send a request at the same time to an executor that has just started.
 func (s *system) atOnce(ctx context.Context, r *result, what string, ask func() answer, clients int, most int64) error {
 	if err := s.restartExecutor(ctx); err != nil {
 		return err
@@ -211,7 +214,7 @@ func (s *system) atOnce(ctx context.Context, r *result, what string, ask func() 
 		shown += ", ended there"
 	}
 	if clients == 1 {
-		// Whoever answers with an error has no large answer to give.
+		// An error answer has no large body.
 		r.expect(what+": answer", shown, "200", answers[0].status == http.StatusOK || stopped)
 		r.memory(fmt.Sprintf("%s (%s): memory added", what, shownBytes(largest)), peak-memory, most)
 		r.duration(what+": processor time", processor(p)-used, requestProcessor)
@@ -221,11 +224,11 @@ func (s *system) atOnce(ctx context.Context, r *result, what string, ask func() 
 	return ctx.Err()
 }
 
-// tooMuch ends an attack on memory: the threshold is long behind, and the machine has other things to do.
+// tooMuch ends an attack on memory: it is far above the threshold, and the machine has other work.
 const tooMuch = 2 << 30
 
-// watchMemory waits for the end of something and returns the most memory that the process had. A process that takes far
-// too much is killed.
+// watchMemory waits for the end of wait and returns the largest memory of the process. It kills a
+// process that takes far too much.
 func (s *system) watchMemory(ctx context.Context, p int, wait func()) (peak int64, stopped bool) {
 	done := make(chan struct{})
 	go func() {

@@ -19,7 +19,8 @@ import (
 	"handoff/chaos/servers"
 )
 
-// rebound are the headers of a page whose name was made to lead to this machine.
+// rebound has the headers of a request from a page whose host name was made to resolve to this
+// machine.
 type rebound struct {
 	what   string
 	header http.Header
@@ -50,7 +51,7 @@ func rebinding(port string) []rebound {
 	}
 }
 
-// knock sends a request just as it says and returns the status.
+// knock sends a request unchanged and returns the answer.
 func knock(ctx context.Context, address, method, path string, body []byte, b rebound) answer {
 	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -81,7 +82,8 @@ func knock(ctx context.Context, address, method, path string, body []byte, b reb
 	return answer{status: response.StatusCode}
 }
 
-// foreignHosts asks the API and the control port of `chaos up` as a page of another site would.
+// foreignHosts sends requests to the API and the control port of `chaos up`, as a page of another
+// site would.
 func foreignHosts(ctx context.Context, l *lab, r *result) error {
 	s, err := l.common(ctx)
 	if err != nil {
@@ -115,7 +117,7 @@ func foreignHosts(ctx context.Context, l *lab, r *result) error {
 			}
 		}
 		r.count(fmt.Sprintf("%s: accepted of %d (%s)", door.name, len(rebinding(port)), strings.TrimPrefix(fmt.Sprint(seen), "map")), accepted, 0)
-		// Whoever belongs here still gets in.
+		// A client with the right host still gets in.
 		for _, host := range []string{"127.0.0.1:" + port, "localhost:" + port} {
 			a := knock(ctx, door.address, http.MethodPost, door.path, body, rebound{header: http.Header{"Host": {host}}})
 			r.expect(door.name+" as "+host[:strings.IndexByte(host, ':')], a.String(), "2xx", a.status >= 200 && a.status < 300)
@@ -126,8 +128,8 @@ func foreignHosts(ctx context.Context, l *lab, r *result) error {
 
 var addressLine = regexp.MustCompile(`(?m)^  (API|control) +(http://\S+)`)
 
-// chaosUp runs `chaos up` of the build beside this system and returns the hosts of its API and of its control port. It
-// ends with this system.
+// chaosUp runs this build's `chaos up` beside this system and returns the hosts of its API and of
+// its control port. It ends with this system.
 func (s *system) chaosUp(ctx context.Context) (api, control string, err error) {
 	name := "up-" + word()
 	p, err := s.Servers.Spawn(servers.Program{

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// refusalWithin is how long an executor may take to see that it must not start.
+// refusalWithin is how long an executor may take to notice that it must not start.
 const refusalWithin = 3 * time.Second
 
-// exposed starts executors whose API would listen beyond this machine, without a token. Each is alone in a network of
-// its own, in which nothing but it listens and which nothing reaches.
+// exposed starts executors whose API would listen beyond this machine, without a token. Each is
+// alone in its own network, in which no other process listens and which none can reach.
 func exposed(ctx context.Context, l *lab, r *result) error {
 	unshare, err := exec.LookPath("unshare")
 	if err != nil {
@@ -39,7 +39,8 @@ func exposed(ctx context.Context, l *lab, r *result) error {
 		if refused {
 			shown = "refused"
 		}
-		// An address that this network lacks can't be listened on; only the reason tells the two apart.
+		// An executor also fails to listen at an address that this network lacks. Only the reason
+		// distinguishes the two.
 		names := strings.Contains(said, "token") && strings.Contains(said, "insecure")
 		r.expect("executor without token at "+address, shown, "refused, naming token and api.insecure", refused && names)
 	}
@@ -48,16 +49,16 @@ func exposed(ctx context.Context, l *lab, r *result) error {
 	return nil
 }
 
-// start says whether the executor ended by itself, and what it said.
+// start says whether the executor ended by itself, and what it printed.
 func start(ctx context.Context, unshare string, alone []string, executor, address string) (refused bool, said string) {
 	within, cancel := context.WithTimeout(ctx, refusalWithin)
 	defer cancel()
 	cmd := exec.CommandContext(within, unshare, append(alone, executor, "--listen", address)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HANDOFF_DATABASE_URL=postgres://handoff@127.0.0.1:1/none?sslmode=disable", "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL=amqp://127.0.0.1:1/none"}
-	// unshare becomes the executor, so the signal at the end of the time reaches it.
+	// unshare becomes the executor, so the signal at the end of the time reaches the executor.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	_ = cmd.Run() // that it was killed shows in within
+	_ = cmd.Run() // within says whether it was killed
 	return within.Err() == nil, out.String()
 }

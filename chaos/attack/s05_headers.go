@@ -14,18 +14,18 @@ import (
 	"handoff/core/execution"
 )
 
-// hostileDeaths is an x-death header that RabbitMQ 3.10 fails at, when it adds a death to it.
+// hostileDeaths is an x-death header on which RabbitMQ 3.10 fails when it adds a death to it.
 func hostileDeaths() amqp.Table {
 	return amqp.Table{"x-death": []any{
 		amqp.Table{"queue": "q", "reason": int32(5), "count": "x", "time": "y"}, int32(3), nil,
 	}}
 }
 
-// plainGarbage is how many messages that are only unreadable follow the hostile one.
+// plainGarbage is how many messages follow the hostile one that are only unreadable.
 const plainGarbage = 9
 
-// hostileHeaders sends a message whose headers end dead lettering on the node, and looks what still arrives. It has a
-// broker of its own, which is of no use to anybody afterwards.
+// hostileHeaders sends a message whose headers end dead lettering on the node, and checks which
+// messages still arrive. It has its own broker, which is useless afterwards.
 func hostileHeaders(ctx context.Context, l *lab, r *result) error {
 	s, err := l.up(ctx, nil)
 	if err != nil {
@@ -57,7 +57,7 @@ func hostileHeaders(ctx context.Context, l *lab, r *result) error {
 	e, err := s.ordinary(ctx)
 	r.expect("an execution behind them", fmt.Sprintf("%s %v", e.Status, err), "completed", e.Status == "completed")
 
-	// The broker kills this one itself, whatever a worker would do with it.
+	// The broker itself dead-letters this message, whatever a worker would do with it.
 	s.stopWorker(ctx, w)
 	if _, err := s.sendGarbage(ctx, queue, 1, hostileDeaths(), "50"); err != nil {
 		return err
@@ -67,7 +67,7 @@ func hostileHeaders(ctx context.Context, l *lab, r *result) error {
 	}
 	r.tell("expiring garbage, behind hostile headers that expire: dead letters of 9", "%d", arrived)
 	if arrived == plainGarbage {
-		return nil // this broker has not got the defect
+		return nil // this broker does not have the defect
 	}
 	began := time.Now()
 	const canaryWait = 10 * time.Second
@@ -84,8 +84,9 @@ func hostileHeaders(ctx context.Context, l *lab, r *result) error {
 	return nil
 }
 
-// sendGarbage publishes messages that nobody can read to a queue, and returns how many of them were stored as dead
-// letters soon after. They expire after so many milliseconds, or not.
+// sendGarbage publishes unreadable messages to a queue, and returns how many of them were stored as
+// dead letters soon after. expire is the time after which they expire, in milliseconds; empty for
+// never.
 func (s *system) sendGarbage(ctx context.Context, queue string, n int, headers amqp.Table, expire string) (int, error) {
 	conn, ch, err := s.amqp()
 	if err != nil {
@@ -109,7 +110,7 @@ func (s *system) sendGarbage(ctx context.Context, queue string, n int, headers a
 	return after - before, err
 }
 
-// ordinary has a harmless action run.
+// ordinary runs a harmless action.
 func (s *system) ordinary(ctx context.Context) (ran, error) {
 	return s.run(ctx, "attack.ordinary", "echo done", 20, 0, 20*time.Second)
 }

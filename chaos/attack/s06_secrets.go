@@ -18,14 +18,14 @@ import (
 // nobody is a user without rights.
 const nobody = 65534
 
-// variant is a way in which a worker runs.
+// variant is a way to run a worker.
 type variant struct {
 	what string
 	as   int
 	env  map[string]string
 }
 
-// variants are the ways in which the worker of this build can be run here.
+// variants are the ways to run this build's worker here.
 func (l *lab) variants() []variant {
 	all := []variant{{what: fmt.Sprintf("worker as user %d", os.Getuid())}}
 	if os.Getuid() == 0 {
@@ -67,7 +67,7 @@ func (l *lab) probeDir() (string, error) {
 		err = closed
 	}
 	if err == nil {
-		// A script knows where it lies, whatever directory it starts in.
+		// $0 leads to the script's directory, whatever directory it starts in.
 		err = os.WriteFile(filepath.Join(dir, probeScript), []byte(`exec "${0%/*}/probe" `+probeArgument+"\n"), 0o755) //nolint:gosec // others run it
 	}
 	if err == nil {
@@ -76,7 +76,7 @@ func (l *lab) probeDir() (string, error) {
 	return dir, err
 }
 
-// employ starts a worker in one of the ways, and returns its number, too.
+// employ starts a worker as a variant says, and returns its id, too.
 func (s *system) employ(ctx context.Context, v variant, o workerOptions) (*cluster.Daemon, int64, error) {
 	o.as, o.env, o.name = v.as, v.env, "attacked-"+word()
 	var err error
@@ -91,7 +91,7 @@ func (s *system) employ(ctx context.Context, v variant, o workerOptions) (*clust
 	return d, id, err
 }
 
-// findSecrets has an action look for what its worker knows.
+// findSecrets has an action search for its worker's secrets.
 func findSecrets(ctx context.Context, l *lab, r *result) error {
 	return l.probed(ctx, r, func(v variant, found loot) {
 		what := func(where string) string {
@@ -105,14 +105,15 @@ func findSecrets(ctx context.Context, l *lab, r *result) error {
 	}, func(s *system, v variant, worker int64) error { return s.dumpCore(ctx, r, v, worker) })
 }
 
-// inheritedDescriptors starts the worker with a descriptor of its parent and looks whether it reaches the action.
+// inheritedDescriptors starts the worker with a descriptor of its parent and checks whether it
+// reaches the action.
 func inheritedDescriptors(ctx context.Context, l *lab, r *result) error {
 	return l.probed(ctx, r, func(v variant, found loot) {
 		r.count(fmt.Sprintf("%s: descriptors beside the first three %v", v.what, found.Inherited), len(found.Inherited), 0)
 	}, nil)
 }
 
-// probed runs the probe under each variant, and something else if there is something else.
+// probed runs the probe under each variant, and also runs also, unless it is nil.
 func (l *lab) probed(ctx context.Context, r *result, judge func(variant, loot), also func(s *system, v variant, worker int64) error) error {
 	s, err := l.common(ctx)
 	if err != nil {
@@ -147,7 +148,7 @@ func (l *lab) probed(ctx context.Context, r *result, judge func(variant, loot), 
 	return ctx.Err()
 }
 
-// dumpCore has an action ask for the core of its shim, and looks for files.
+// dumpCore has an action cause a core dump of its shim, and searches for the file.
 func (s *system) dumpCore(ctx context.Context, r *result, v variant, worker int64) error {
 	const ask = `[ $PPID -gt 1 ] && { prlimit --core=unlimited --pid $PPID; kill -ABRT $PPID; }; sleep 2`
 	if _, err := s.run(ctx, "attack.core", ask, 10, worker, 15*time.Second); err != nil {
@@ -165,7 +166,7 @@ func (s *system) dumpCore(ctx context.Context, r *result, v variant, worker int6
 	return nil
 }
 
-// told is how an execution ended, in words.
+// told says in words how an execution ended.
 func (e ran) told() string {
 	words := []string{e.Status}
 	if e.Reason != nil {

@@ -18,15 +18,16 @@ import (
 	"handoff/chaos/live/cluster"
 )
 
-// trick is an action that tries to outlive its end. MARK stands for a word by which what is left is found.
+// trick is an action that tries to outlive its end. MARK in its script stands for a word by which
+// its leftovers are found.
 type trick struct {
 	what, script string
 	timeout      int
-	// never is a status that would be a lie; empty for none.
+	// never is a status that would be false; empty for none.
 	never string
 }
 
-// killShim kills the parent, unless an isolated action has none that it can see.
+// killShim kills the parent, except if an isolated action can't see its parent.
 const killShim = `[ $PPID -gt 1 ] && kill -9 $PPID; `
 
 var tricks = []trick{
@@ -42,13 +43,14 @@ var tricks = []trick{
 	{what: "fills the disk, then kills its shim", script: `for d in . "${TMPDIR:-/tmp}" /tmp /var/tmp /dev/shm; do dd if=/dev/zero of=$d/MARK-file bs=1M count=150; done 2>/dev/null; ` + killShim + `sleep 600`, timeout: 8},
 }
 
-// killWorker ends the worker as well; nothing is left then that could clean up.
+// killWorker ends the worker as well, so that nothing is left that could clean up.
 var killWorker = trick{
 	what: "kills its worker and its shim", timeout: 3,
 	script: `setsid sleep 600 & sleep .3; w=$(cut -d" " -f4 /proc/$PPID/stat); [ "$(cat /proc/$w/comm)" = worker ] && kill -9 $w; ` + killShim + `sleep 600`,
 }
 
-// lack is why a worker has no means of isolation, in the words of its /readyz; empty if that does not say it.
+// lack is the reason why a worker lacks a means of isolation, in the words of its /readyz; empty if
+// that does not name one.
 func (s *system) lack(ctx context.Context, d *cluster.Daemon, means string) string {
 	asked, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL+"/readyz", http.NoBody)
 	if err != nil {
@@ -70,10 +72,10 @@ func (s *system) lack(ctx context.Context, d *cluster.Daemon, means string) stri
 	return said.Isolation.Missing[means]
 }
 
-// settleWithin is how long after its time an action's leftovers may still be there.
+// settleWithin is how long leftovers of an action may exist after its time.
 const settleWithin = 10 * time.Second
 
-// leftBehind runs the tricks, all at once, and counts what is left.
+// leftBehind runs the tricks, all at once, and counts the leftovers.
 func leftBehind(ctx context.Context, l *lab, r *result) error {
 	s, err := l.common(ctx)
 	if err != nil {
@@ -99,12 +101,12 @@ func leftBehind(ctx context.Context, l *lab, r *result) error {
 	return l.limits(ctx, s, r)
 }
 
-// played is a trick that runs.
+// played is a running trick.
 type played struct {
 	trick
 	mark string
 	id   int64
-	// most is the most processes that were seen of it.
+	// most is the largest number of its processes that was seen.
 	most int
 }
 
@@ -129,7 +131,7 @@ func (s *system) playTricks(ctx context.Context, r *result, v variant, d *cluste
 		lack := ""
 		if len(left) > 0 && !d.Instance().Running() {
 			before := len(left)
-			// Whatever supervises workers starts it again.
+			// As a supervisor of workers would, start it again.
 			if err := d.Start(ctx); err != nil {
 				return err
 			}
@@ -158,8 +160,8 @@ func (s *system) playTricks(ctx context.Context, r *result, v variant, d *cluste
 	return ctx.Err()
 }
 
-// leftOver judges how many processes are left. What can't be ended on a machine is told, if the worker's /readyz says so,
-// too.
+// leftOver judges how many processes are left. If this machine can't end them, they are only
+// reported, provided that the worker's /readyz says so, too.
 func leftOver(r *result, what string, left int, lack string) {
 	if left > 0 && lack != "" {
 		r.tell(what, "%d; its end is not to be had there, and its /readyz says so: %s", left, lack)
@@ -168,8 +170,8 @@ func leftOver(r *result, what string, left int, lack string) {
 	r.count(what, left, 0)
 }
 
-// watchTricks waits until nothing is left, or until that should long have been so. It returns the control groups that
-// were made for the actions.
+// watchTricks waits until nothing is left, or until nothing should have been left for a long time.
+// It returns the control groups of the actions.
 func (s *system) watchTricks(ctx context.Context, running []*played, worker int) []string {
 	longest := 0
 	for _, p := range running {
@@ -226,7 +228,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// removeMarked removes files by their mark, some levels below folders, and returns how many bytes they had.
+// removeMarked removes files with this mark, some levels below the folders, and returns their total
+// size in bytes.
 func removeMarked(mark string, roots ...string) int64 {
 	var total int64
 	for _, root := range roots {
@@ -250,7 +253,7 @@ func removeMarked(mark string, roots ...string) int64 {
 	return total
 }
 
-// limits has actions take more than a configured limit, where the build has limits.
+// limits has actions exceed a configured limit, if the build has limits.
 func (l *lab) limits(ctx context.Context, s *system, r *result) error {
 	if !l.knows("worker.isolation.memory_bytes") {
 		r.tell("limits of memory, processes and disk", "none in this build")

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// hostileHistory is a file for `chaos check`.
+// hostileHistory is a hostile file for `chaos check`.
 type hostileHistory struct {
 	what string
 	text []byte
 }
 
-// patienceWithFiles is how long `chaos check` may read before it is told to stop.
+// patienceWithFiles is how long `chaos check` may read before the attack asks it to stop.
 const patienceWithFiles = 4 * time.Second
 
 func (l *lab) hostileHistories() []hostileHistory {
@@ -65,7 +65,8 @@ func histories(ctx context.Context, l *lab, r *result) error {
 	return l.headersThatName(ctx, r, path)
 }
 
-// headersThatName has histories name files as their scenario, and write to the terminal.
+// headersThatName judges histories that name files as their scenario, and that write to the
+// terminal.
 func (l *lab) headersThatName(ctx context.Context, r *result, path string) error {
 	hidden := filepath.Join(l.dir, "hidden.yaml")
 	mark := secretPrefix + word()
@@ -118,7 +119,8 @@ func (l *lab) headersThatName(ctx context.Context, r *result, path string) error
 	return nil
 }
 
-// check runs `chaos check` on a file. One that goes on for too long is asked to stop, and killed if it does not.
+// check runs `chaos check` on a file. If it takes too long, it is asked to stop, and killed if it
+// does not.
 func (l *lab) check(ctx context.Context, path string) (took, obeyed time.Duration, peak int64, said string, err error) {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(l.bin, "chaos"), "check", path)
@@ -131,7 +133,7 @@ func (l *lab) check(ctx context.Context, path string) (took, obeyed time.Duratio
 	}
 	done := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // whatever it thinks of the file
+		_ = cmd.Wait() // its verdict does not matter
 		close(done)
 	}()
 	over := func(within time.Duration) bool {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// notText sends bytes that are no UTF-8 where a text belongs.
+// notText sends bytes that are not UTF-8 in place of strings.
 func notText(ctx context.Context, l *lab, r *result) error {
 	s, err := l.common(ctx)
 	if err != nil {
@@ -27,7 +27,7 @@ func notText(ctx context.Context, l *lab, r *result) error {
 	return nil
 }
 
-// semicolons sends queries of which a part would get lost.
+// semicolons sends queries of which a lenient parser would lose a part.
 func semicolons(ctx context.Context, l *lab, r *result) error {
 	s, err := l.common(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func semicolons(ctx context.Context, l *lab, r *result) error {
 	return nil
 }
 
-// refused asks for a path that has to be refused as the client's mistake.
+// refused asks for a path that must be refused as the client's mistake.
 func (s *system) refused(ctx context.Context, r *result, path string) {
 	within, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -50,7 +50,7 @@ func (s *system) refused(ctx context.Context, r *result, path string) {
 	r.expect("GET "+strings.TrimPrefix(path, "/api/v1"), a.String(), "400 or 404", a.status == http.StatusBadRequest || a.status == http.StatusNotFound)
 }
 
-// encodings sends bodies that say they are something else than they are.
+// encodings sends bodies with a wrong content type or encoding.
 func encodings(ctx context.Context, l *lab, r *result) error {
 	s, err := l.common(ctx)
 	if err != nil {

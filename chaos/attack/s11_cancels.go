@@ -14,7 +14,7 @@ import (
 	"handoff/core/execution"
 )
 
-// forgedCancel hints to a worker that an execution is to end, which nobody has asked for.
+// forgedCancel sends a worker a hint to end an execution, although nobody asked for that.
 func forgedCancel(ctx context.Context, l *lab, r *result) error {
 	s, err := l.common(ctx)
 	if err != nil {

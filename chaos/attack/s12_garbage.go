@@ -14,13 +14,13 @@ import (
 	"handoff/core/execution"
 )
 
-// garbageFlood sends a great many unreadable messages to a worker and then work. It has a system of its own.
+// garbageFlood sends a worker very many unreadable messages and then work. It has its own system.
 func garbageFlood(ctx context.Context, l *lab, r *result) error {
 	s, err := l.up(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.close() }() // what it holds is garbage
+	defer func() { _ = s.close() }() // it only holds garbage
 	w, err := s.worker(ctx, workerOptions{name: "worker-1"})
 	if err != nil {
 		return err
@@ -77,10 +77,11 @@ func garbageFlood(ctx context.Context, l *lab, r *result) error {
 	return nil
 }
 
-// startPatience is how long the good execution is waited for.
+// startPatience is how long the attack waits for the good execution.
 const startPatience = 40 * time.Second
 
-// startedAfter is how long an execution waited for its start, by the database's clock, if it has started.
+// startedAfter is how long an execution waited for its start, by the database's clock. It returns
+// false if the execution has not started.
 func startedAfter(e ran) (time.Duration, bool) {
 	created, err := time.Parse(time.RFC3339Nano, e.Created)
 	if err != nil || e.Started == nil {
@@ -90,7 +91,8 @@ func startedAfter(e ran) (time.Duration, bool) {
 	return started.Sub(created), err == nil
 }
 
-// flood publishes the garbage, and returns how much of it was still in the queue when the broker had taken all.
+// flood publishes the garbage, and returns how much of it was still in the queue when the broker
+// had received all.
 func (s *system) flood(ctx context.Context, queue string) (waiting int, err error) {
 	conn, ch, err := s.amqp()
 	if err != nil {

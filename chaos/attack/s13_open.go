@@ -14,14 +14,15 @@ import (
 // openPaths are those that need no token by design.
 var openPaths = []string{"/healthz", "/readyz", "/metrics", "/playbooks/"}
 
-// withoutToken asks an executor that has a token, without it and with what is none.
+// withoutToken sends requests without a token, or with a wrong one, to an executor that requires
+// one.
 func withoutToken(ctx context.Context, l *lab, r *result) error {
 	token := secretPrefix + word()
 	s, err := l.up(ctx, map[string]string{"HANDOFF_API_TOKEN": token})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.close() }() // nothing is in it
+	defer func() { _ = s.close() }() // it holds nothing
 	ask := func(method, path string, header http.Header) answer {
 		request := *s
 		request.token = ""

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// handMadeRows writes into the database what no daemon would, and reads it through the API.
+// handMadeRows writes rows into the database that no daemon would write, and reads them through the
+// API.
 func handMadeRows(ctx context.Context, l *lab, r *result) error {
 	s, err := l.common(ctx)
 	if err != nil {
@@ -61,13 +62,13 @@ func handMadeRows(ctx context.Context, l *lab, r *result) error {
 	return nil
 }
 
-// forgetOdd removes the rows, so that the next ones are looked at alone.
+// forgetOdd removes the rows, so that the next ones are judged alone.
 func (s *system) forgetOdd(ctx context.Context) error {
 	_, err := s.db.Exec(ctx, "delete from execution where action_ref = 'attack.odd'")
 	return err
 }
 
-// readable asks for paths that have to answer.
+// readable asks for paths that must answer.
 func (s *system) readable(ctx context.Context, r *result, what string, paths ...string) {
 	ok := true
 	var seen []string
@@ -83,7 +84,7 @@ func (s *system) readable(ctx context.Context, r *result, what string, paths ...
 	r.expect(what+": the row and the lists with it", strings.Join(seen, " "), "200, or 500 that says which row and why", ok)
 }
 
-// unreadableRow is the reason that an answer gives why a row can't be read; empty if it gives none.
+// unreadableRow is the answer's reason why a row can't be read; empty if it gives none.
 func unreadableRow(a answer) string {
 	var problem struct {
 		Type   string `json:"type"`

@@ -12,13 +12,14 @@ import (
 	"time"
 )
 
-// deafClients is how many clients ask for the changes and read nothing; deafRows how many changes they are sent.
+// deafClients is how many clients ask for the changes and read nothing. deafRows is how many
+// changes each is sent.
 const (
 	deafClients = 100
 	deafRows    = 30_000
 )
 
-// deafStreams occupies the places of the stream of changes with clients that don't read.
+// deafStreams fills the places of the stream of changes with clients that don't read.
 func deafStreams(ctx context.Context, l *lab, r *result) error {
 	s, err := l.common(ctx)
 	if err != nil {
@@ -70,7 +71,7 @@ func (s *system) occupy(ctx context.Context) (open int, closeAll func(), err err
 		}
 		all = append(all, conn)
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetReadBuffer(4096) // what a client that does not read may hold
+			_ = tcp.SetReadBuffer(4096) // the buffer of a client that does not read
 		}
 		if _, err := fmt.Fprintf(conn, "GET /api/v1/changes?after=0 HTTP/1.1\r\nHost: %s\r\n\r\n", host); err != nil {
 			return open, closeAll, err
@@ -85,7 +86,7 @@ func (s *system) occupy(ctx context.Context) (open int, closeAll func(), err err
 	return open, closeAll, nil
 }
 
-// streamed says that a client that reads is served.
+// streamed says whether a client that reads is served.
 func (s *system) streamed(ctx context.Context) bool {
 	within, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

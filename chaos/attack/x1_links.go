@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// links names scripts in an actions directory that lead out of it.
+// links puts links into an actions directory that lead out of it, and names them as scripts.
 func links(ctx context.Context, l *lab, r *result) error {
 	s, err := l.common(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func links(ctx context.Context, l *lab, r *result) error {
 		}
 	}
 	for link, to := range map[string]string{"link.sh": filepath.Join(outside, "out.sh"), "folder": outside, "relative.sh": "../outside/out.sh", "inner.sh": "in.sh"} {
-		_ = os.Remove(filepath.Join(dir, link)) // of a run before
+		_ = os.Remove(filepath.Join(dir, link)) // of an earlier run
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			return err
 		}
