@@ -13,7 +13,7 @@ func TestProcessorTimeIsThatOfThisProcessAndThoseBelow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A child that has ended is counted with this process.
+	// The time of a child that has ended counts with this process.
 	spin := exec.Command("sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done")
 	if err := spin.Run(); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"handoff/chaos/live/cluster"
 )
 
-// daemons drives the real processes through the API and reads from the rows when what happened.
+// daemons drives the real processes through the API and reads the times of events from the rows.
 type daemons struct {
 	cluster *cluster.Cluster
 	db      *pgx.Conn
@@ -30,7 +30,7 @@ func openDaemons(ctx context.Context, c *cluster.Cluster, o options) (*daemons, 
 
 func (d *daemons) close() { _ = d.db.Close(context.Background()) }
 
-// way lets n workers run.
+// way is the way of working with n workers.
 func (d *daemons) way(n int) way {
 	name := fmt.Sprintf("daemons, %d workers", n)
 	if n == 1 {
@@ -47,7 +47,7 @@ func (d *daemons) way(n int) way {
 	}
 }
 
-// workers lets exactly n workers run.
+// workers leaves exactly n workers running.
 func (d *daemons) workers(ctx context.Context, n int) error {
 	for i, w := range d.cluster.Workers {
 		p := w.Instance()
@@ -66,10 +66,10 @@ func (d *daemons) workers(ctx context.Context, n int) error {
 	return nil
 }
 
-// clients is how many requests are made at a time.
+// clients is how many requests are under way at a time.
 const clients = 4
 
-// throughput creates a lot through the API, and waits until all of it is orchestrated.
+// throughput creates many executions through the API, and waits until all of them are orchestrated.
 func (d *daemons) throughput(ctx context.Context, way string, jobs int) (*measurement, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -104,7 +104,7 @@ func (d *daemons) throughput(ctx context.Context, way string, jobs int) (*measur
 	return m, err
 }
 
-// empty removes what earlier measurements have left, which is not to be this one's burden.
+// empty removes the rows of earlier measurements, so that they do not burden this one.
 func (d *daemons) empty(ctx context.Context) error {
 	for _, statement := range []string{"truncate execution_record, execution_work, execution_unhandled, execution_transition", "checkpoint"} {
 		if _, err := d.db.Exec(ctx, statement); err != nil {
@@ -114,7 +114,7 @@ func (d *daemons) empty(ctx context.Context) error {
 	return nil
 }
 
-// batch is how many executions are created at once.
+// batch is how many executions one request creates.
 const batch = 200
 
 func (d *daemons) create(ctx context.Context, n int) error {
@@ -150,11 +150,12 @@ func (d *daemons) post(ctx context.Context, path string, body any) error {
 	return nil
 }
 
-// look is the pause between two questions whether all is done.
+// look is the pause between two checks whether all is done.
 const look = 50 * time.Millisecond
 
-// orchestrated waits until every execution is orchestrated. To ask costs what is measured, so it asks by the key of one that
-// is not, and looks for another one only when that is.
+// orchestrated waits until every execution is orchestrated. Each check costs time that is measured.
+// So it checks one open execution by its key, and looks for another one only when that is
+// orchestrated.
 func (d *daemons) orchestrated(ctx context.Context) error {
 	open := int64(0)
 	for {
@@ -165,7 +166,7 @@ func (d *daemons) orchestrated(ctx context.Context) error {
 			}
 		}
 		if done {
-			// The newest one is most likely the last.
+			// The newest one is probably the last to be orchestrated.
 			err := d.db.QueryRow(ctx, "select id from execution where orchestrated_at is null order by id desc limit 1").Scan(&open)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil
@@ -180,7 +181,7 @@ func (d *daemons) orchestrated(ctx context.Context) error {
 	}
 }
 
-// pause waits for one look, or says why ctx is over.
+// pause waits for the duration look, or returns the reason why ctx is over.
 func pause(ctx context.Context) error {
 	timer := time.NewTimer(look)
 	defer timer.Stop()
@@ -233,7 +234,7 @@ func (d *daemons) latency(ctx context.Context, t *table) error {
 	return nil
 }
 
-// paced makes n requests of so many executions each. A request that is late does not put off the next one.
+// paced makes n requests of `of` executions each. A late request does not delay the next one.
 func (d *daemons) paced(ctx context.Context, n, of int, every time.Duration) error {
 	group, ctx := errgroup.WithContext(ctx)
 	ticker := time.NewTicker(every)

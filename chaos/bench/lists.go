@@ -17,15 +17,17 @@ import (
 	"handoff/chaos/live/cluster"
 )
 
-// listers is how many clients read lists at a time, each the next page or filter as soon as it has an answer.
+// listers is how many clients read lists at a time. Each asks for its next page or filter as soon
+// as it has an answer.
 const listers = 32
 
-// listRounds is how often the latency is measured without and with the listers, one after the other, so that what else runs
-// on the machine disturbs both alike.
+// listRounds is how often the latency is measured without and with the listers, in turn, so that
+// other work of the machine disturbs both alike.
 const listRounds = 3
 
-// manyRows are executions that have ended long ago: hardly one is abandoned, none of the last half has failed, and worker 7,
-// the action old.rare and the parent 5 are far back.
+// manyRows are executions that ended long ago. They are hard for lists: hardly one is abandoned,
+// none of the last half has failed, and worker 7, the action old.rare and the parent 5 are far
+// back.
 const manyRows = `
 insert into execution_record (action, action_ref, runtime, entrypoint, max_retries, parameters, status, worker, incarnation, epoch, dispatch_deadline, run_deadline,
     due_at, created, scheduled_at, started_at, claim_beat, ended, orchestrated_at, parent, failure_reason, written_by)
@@ -35,13 +37,14 @@ select 1000000, case when n < 1000 then 'old.rare' else 'old.often' end, 'old', 
  cross join lateral (select (case when n in (10, 20) then 'abandoned' when n < $1 / 2 and n % 50 = 0 then 'failed' else 'completed' end)::execution_status as status,
        case when n < 500 then 7 else 8 + n % 5 end as w, now() - ($1 - n) * interval '1 second' as at) x`
 
-// listFilters are all that the API offers, each at its worst.
+// listFilters are all filters of the API, each in its worst case.
 var listFilters = []string{
 	"", "status=abandoned", "status=failed", "status=timeout", "status=cancelled", "status=requested", "status=running", "status=canceling", "status=completed",
 	"action_ref=old.rare", "action_ref=no.such", "worker_id=7", "worker_id=999999", "parent=5", "parent=999999", "status=failed&worker_id=9", "limit=500",
 }
 
-// measureLists compares how long scheduling takes with and without clients that read lists of many executions.
+// measureLists compares how long scheduling takes with and without clients that read lists of many
+// executions.
 func measureLists(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
 	d, err := openDaemons(ctx, c, o)
 	if err != nil {
@@ -88,13 +91,14 @@ func measureLists(ctx context.Context, c *cluster.Cluster, o options, t *table) 
 	return nil
 }
 
-// p99 is the sample that 99 of 100 are not above.
+// p99 is the 99th percentile of the samples.
 func p99(samples []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(samples))
 	return sorted[min(len(sorted)-1, len(sorted)*99/100)]
 }
 
-// scheduling creates one execution after the other, and reads from the rows how long each waited to be scheduled.
+// scheduling creates one execution after the other, and reads from the rows how long each waited to
+// be scheduled.
 func (d *daemons) scheduling(ctx context.Context) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -131,7 +135,7 @@ func (d *daemons) scheduling(ctx context.Context) ([]time.Duration, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[time.Duration])
 }
 
-// besideListers is scheduling while clients list.
+// besideListers does the same as scheduling while clients list.
 func (d *daemons) besideListers(ctx context.Context, a *answered) ([]time.Duration, error) {
 	ctx, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup

@@ -1,19 +1,19 @@
-// Command bench measures the real daemons on a private PostgreSQL and RabbitMQ of this machine: how many executions a second
-// go from created to orchestrated, what processor time one takes in which process, and how long one takes while there is
-// little to do.
+// Command bench measures the real daemons on a private PostgreSQL and RabbitMQ of this machine: how
+// many executions a second go from created to orchestrated, how much processor time one takes in
+// which process, and how long one takes under little load.
 //
-// Beside them, in turn and in the same run, it measures River, a well-kept job queue on the same PostgreSQL server without
-// a broker: one transaction takes a job, another one completes it.
+// In the same run, in turn with the daemons, it measures River, a well-maintained job queue on the
+// same PostgreSQL server without a broker: one transaction takes a job, another one completes it.
 //
-// Processor time is what to rely on: rates are those of the machine as it is just now. README.md tells how to read the
-// table, and has those of earlier versions.
+// Rely on the processor times: rates depend on the machine's state during the run. README.md
+// explains the table, and has the tables of earlier versions.
 //
-// With -lists N it compares instead how long scheduling takes with and without 32 clients that read lists of N executions: a
-// reader must not slow down the work. The criterion is a 99th percentile within twice of what it is without them, at
-// 2,000,000 rows.
+// With -lists N it instead compares how long scheduling takes with and without 32 clients that read
+// lists of N executions: readers must not slow down the work. The criterion: with them, at
+// 2,000,000 rows, the 99th percentile is at most twice that without them.
 //
-// It is a module of its own, because River brings newer versions of what the product links, and a module
-// graph has one version of each.
+// It is its own module, because River needs newer versions of the product's dependencies, and a
+// module graph has one version of each.
 package main
 
 import (
@@ -82,7 +82,8 @@ func run(ctx context.Context, args []string) (err error) {
 		Bin: o.bin, Executors: 1, Workers: slices.Max(o.workers), Runtimes: "noop", Actions: actions,
 		Env: map[string]string{
 			"HANDOFF_WORKER_CONCURRENCY": strconv.Itoa(concurrency),
-			// A line for every request is work that a production system pays for too, but not to a terminal.
+			// Writing a log line for every request is work in production, too, but there it does
+			// not go to a terminal.
 			"HANDOFF_LOG_LEVEL": "warn",
 		},
 	})
@@ -110,8 +111,8 @@ type way struct {
 	throughput func(ctx context.Context, jobs int) (*measurement, error)
 }
 
-// measure lets every way work once a round, so that what else the machine does strikes all of them. The first round warms
-// up: caches, plans, pools.
+// measure lets every way work once a round, so that other work of the machine affects all of them.
+// The first round warms up caches, plans and pools.
 func measure(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
 	d, err := openDaemons(ctx, c, o)
 	if err != nil {
@@ -149,8 +150,9 @@ func measure(ctx context.Context, c *cluster.Cluster, o options, t *table) error
 	return r.latency(ctx, o, t)
 }
 
-// concurrency is how many executions a worker holds at a time. The default of 10 suits subprocesses; noop
-// actions end at once, and what is measured is the way there and back.
+// concurrency is how many executions a worker holds at a time. The default of 10 suits
+// subprocesses. noop actions end at once, and the measurement is about the way to the worker and
+// back.
 const concurrency = 500
 
 func parse(args []string) (options, error) {
@@ -186,5 +188,5 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// patience bounds one measurement: a system that is stuck shall not look like one that is slow.
+// patience bounds one measurement, so that a stuck system does not look like a slow one.
 const patience = 3 * time.Minute

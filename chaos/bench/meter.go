@@ -18,10 +18,10 @@ type measurement struct {
 
 func (m *measurement) perSecond() float64 { return float64(m.n) / m.took.Seconds() }
 
-// each is the processor time of one execution, of one kind of process.
+// each is the processor time of one execution in one kind of process.
 func (m *measurement) each(kind string) time.Duration { return m.used[kind] / time.Duration(m.n) }
 
-// whole is the processor time of one execution, of all processes.
+// whole is the processor time of one execution in all processes.
 func (m *measurement) whole() (all time.Duration) {
 	for _, used := range m.used {
 		all += used
@@ -29,7 +29,7 @@ func (m *measurement) whole() (all time.Duration) {
 	return all / time.Duration(m.n)
 }
 
-// meter reads what has been used until now, and finish what was used since.
+// meter reads the figures at its start; finish returns what was used since.
 type meter struct {
 	db   *pgx.Conn
 	used map[string]time.Duration

@@ -10,10 +10,12 @@ import (
 	"time"
 )
 
-// kinds are whose processor time is told apart, in the order of the table.
+// kinds are the kinds of processes whose processor time is measured separately, in the order of the
+// table.
 var kinds = []string{"PostgreSQL", "RabbitMQ", "executor", "workers", "clients"}
 
-// kindOf is whose a process is by the name of its program; what is none of these does nothing that is measured.
+// kindOf returns the kind of a process by the name of its program. Other programs do no work that
+// is measured.
 func kindOf(program string) string {
 	switch program {
 	case "postgres":
@@ -28,11 +30,12 @@ func kindOf(program string) string {
 	return ""
 }
 
-// tick is the unit in which Linux tells processor time (USER_HZ).
+// tick is the unit of Linux's processor times (USER_HZ).
 const tick = 10 * time.Millisecond
 
-// processor returns how much processor time this process (clients) and those below it have used, by kind. What has ended
-// is counted with its parent, so a server process that ends between two readings is not lost.
+// processor returns how much processor time this process (clients) and its descendants have used,
+// by kind. The time of an ended process counts with its parent, so that of a server process that
+// ends between two readings is not lost.
 func processor() (map[string]time.Duration, error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil || len(paths) == 0 {
@@ -49,7 +52,8 @@ func processor() (map[string]time.Duration, error) {
 		if err != nil {
 			continue // it has ended meanwhile
 		}
-		// PID (PROGRAM) STATE PPID …: the program's name may hold anything, also parentheses.
+		// PID (PROGRAM) STATE PPID …: the program's name may contain any character, including
+		// parentheses.
 		open, shut := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
 		pid, err := strconv.Atoi(strings.TrimSpace(string(text[:max(open, 0)])))
 		rest := strings.Fields(string(text[shut+1:]))
@@ -80,7 +84,7 @@ func processor() (map[string]time.Duration, error) {
 	return used, nil
 }
 
-// load is how many programs have wanted a processor in the last minute.
+// load is the average number of programs that wanted a processor in the last minute.
 func load() (float64, error) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -35,7 +35,8 @@ func (w *noopWorker) Work(context.Context, *river.Job[noopArgs]) error {
 	return nil
 }
 
-// riverQueue runs River in this process, so that its processor time is that of the clients, on the same PostgreSQL server.
+// riverQueue runs River on the same PostgreSQL server. It runs in this process, so its processor
+// time is that of the clients.
 type riverQueue struct {
 	cluster *cluster.Cluster
 	pool    *pgxpool.Pool
@@ -43,7 +44,7 @@ type riverQueue struct {
 	worked  atomic.Int64
 }
 
-// riverBest is the row that the others are compared with.
+// riverBest is the row with which the others are compared.
 const riverBest = "River, best settings, COPY"
 
 func openRiver(ctx context.Context, c *cluster.Cluster) (*riverQueue, error) {
@@ -76,17 +77,19 @@ func (r *riverQueue) close() {
 	_ = r.db.Close(context.Background())
 }
 
-// settings are those of a client: River is bound by how many jobs it fetches at a time and how often.
+// settings are those of a client. River's rate depends on how many jobs it fetches at a time, and
+// how often.
 type settings struct {
 	maxWorkers int
 	cooldown   time.Duration
-	// sql creates with inserts of many rows, not with COPY.
+	// sql creates jobs with inserts of many rows, not with COPY.
 	sql bool
 }
 
 var best = settings{maxWorkers: 1000, cooldown: river.FetchCooldownMin}
 
-// ways are River with the fastest settings that were found, its jobs created in either way, and with its defaults.
+// ways are River with the fastest settings that we found, with both ways of creating jobs, and with
+// its defaults.
 func (r *riverQueue) ways(jobs int) []way {
 	inserts := best
 	inserts.sql = true
@@ -98,7 +101,7 @@ func (r *riverQueue) ways(jobs int) []way {
 	}{
 		{riverBest, best, jobs},
 		{"River, best settings, inserts", inserts, jobs},
-		// At about a thousand a second fewer jobs say as much.
+		// At about a thousand jobs a second, fewer jobs suffice.
 		{"River, default settings, COPY", settings{maxWorkers: 100, cooldown: river.FetchCooldownDefault}, min(jobs, 5000)},
 	} {
 		ways = append(ways, way{
@@ -113,7 +116,7 @@ func (r *riverQueue) ways(jobs int) []way {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// start returns a client that works, on a table without old jobs.
+// start returns a working client, on a table without old jobs.
 func (r *riverQueue) start(ctx context.Context, s settings) (*river.Client[pgx.Tx], error) {
 	for _, statement := range []string{"truncate river_job", "checkpoint"} {
 		if _, err := r.db.Exec(ctx, statement); err != nil {
@@ -139,11 +142,12 @@ func (r *riverQueue) stop(client *river.Client[pgx.Tx]) error {
 	return client.Stop(ctx)
 }
 
-// throughput counts from the first job's creation to the last one's completion, as for the daemons.
+// throughput measures from the creation of the first job to the completion of the last, as for the
+// daemons.
 func (r *riverQueue) throughput(ctx context.Context, way string, s settings, jobs int) (*measurement, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	// The daemons would ask the same server now and then. They stand still for less than a lease.
+	// The daemons would query the same server now and then. They are paused for less than a lease.
 	var paused []cluster.Instance
 	defer func() {
 		for _, p := range paused {
@@ -191,8 +195,8 @@ func (r *riverQueue) throughput(ctx context.Context, way string, s settings, job
 	return m, r.stop(client)
 }
 
-// completed waits until so many jobs are completed. The client counts what was worked on, so that the database is asked
-// only when that is all.
+// completed waits until this many jobs are completed. The client counts the jobs that it worked on,
+// so the database is asked only when that count is reached.
 func (r *riverQueue) completed(ctx context.Context, jobs int) error {
 	for {
 		var open bool
@@ -208,7 +212,7 @@ func (r *riverQueue) completed(ctx context.Context, jobs int) error {
 	}
 }
 
-// latency creates jobs at the pace of the daemons' slow one.
+// latency creates jobs at the slow pace of the daemons' measurement.
 func (r *riverQueue) latency(ctx context.Context, o options, t *table) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// quietLoad is the load before a run above which rates are not judged: they are those of a machine that does other things.
+// quietLoad is the highest load before a run at which rates are judged: above it, the machine does
+// other work.
 const quietLoad = 0.5
 
-// table collects measurements by what was measured, in the order of their first.
+// table collects measurements by way of working, in the order of their first measurement.
 type table struct {
 	options   options
 	load      float64
@@ -21,7 +22,7 @@ type table struct {
 	latencies []latencyRow
 }
 
-// wayRows are the measurements of one way, one a round.
+// wayRows are the measurements of one way, one for each round.
 type wayRows struct {
 	name   string
 	rounds map[int]*measurement
@@ -58,7 +59,7 @@ func (t *table) latency(name string, samples []time.Duration) {
 	t.latencies = append(t.latencies, latencyRow{name, samples})
 }
 
-// all are the figures of a way, one a round.
+// all are the figures of a way, one for each round.
 func (w *wayRows) all(figure func(*measurement) float64) []float64 {
 	var figures []float64
 	for _, m := range w.rounds {
@@ -129,7 +130,7 @@ func median(figures []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// quantile is the smallest sample that at least this share of all is not above.
+// quantile is the smallest sample such that at least this share of all samples is not greater.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	at := int(share*float64(len(sorted)) + 0.9999)
 	return sorted[min(max(at, 1), len(sorted))-1]

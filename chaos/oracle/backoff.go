@@ -9,27 +9,29 @@ import (
 	"handoff/core/config"
 )
 
-// Window is the span in which a drawn delay lies.
+// Window is the range of a drawn delay.
 type Window struct{ Least, Most time.Duration }
 
-// Holds says that a delay lies in the window. Delays are whole milliseconds: rounding the delay, its jitter and
-// every step before may take three off. tolerance is how far the clocks of who drew and of who looks may differ.
+// Holds says whether a delay lies in the window. Delays are whole milliseconds: rounding the delay,
+// its jitter and every step before may take three off. tolerance is the greatest difference between
+// the clocks of the part that drew the delay and of the observer.
 func (w Window) Holds(delay, tolerance time.Duration) bool {
 	return delay >= w.Least-3*time.Millisecond-tolerance && delay <= w.Most+tolerance
 }
 
-// Backoffs are the windows of a configuration: `retry.base_backoff_secs` × `retry.backoff_multiplier`ⁿ,
-// ± `retry.jitter_factor`, then the cap `retry.max_backoff_secs` (docs/quickref-retries-and-health.md). They are
-// computed exactly; both factors count to three decimals.
+// Backoffs are the windows of a configuration: `retry.base_backoff_secs` ×
+// `retry.backoff_multiplier`ⁿ, ± `retry.jitter_factor`, then the cap `retry.max_backoff_secs`
+// (docs/quickref-retries-and-health.md). They are computed exactly; both factors count to three
+// decimals.
 //
-// A window is computed when it is asked for first, so a Backoffs belongs to one task.
+// A window is computed at its first use, so a Backoffs belongs to one task.
 type Backoffs struct {
 	longest            time.Duration
 	multiplier, jitter *big.Int // thousandths
 	// grown is the delay without jitter and cap, in nanoseconds, times 1000 for each window so far.
 	grown, scale *big.Int
 	windows      []Window
-	// flat says that the last window is also that of every n behind it.
+	// flat says that every later window equals the last one.
 	flat bool
 }
 
@@ -42,13 +44,13 @@ func NewBackoffs(r *config.Retry) *Backoffs {
 	}
 }
 
-// thousandths reads a factor by its decimal text.
+// thousandths reads a factor from its decimal text.
 func thousandths(factor float64) *big.Int {
 	n, _ := new(big.Int).SetString(strings.Replace(strconv.FormatFloat(factor, 'f', 3, 64), ".", "", 1), 10)
 	return n
 }
 
-// After is the window of the delay that follows n earlier ones; n is at least 0.
+// After is the window of the delay that follows n earlier delays; n is at least 0.
 func (b *Backoffs) After(n int) Window {
 	for len(b.windows) <= n && !b.flat {
 		b.grow()
@@ -72,11 +74,12 @@ func (b *Backoffs) grow() {
 	b.scale.Mul(b.scale, thousand)
 }
 
-// MostGrowth is how far take-backs that count for nothing raise n ("Numbers that no key changes").
+// MostGrowth is how far reclaims that do not count raise n ("Numbers that no key changes").
 const MostGrowth = 5
 
-// TakenBack is the n of the delay after a take-back, by how many dispatches have counted before it and by the epoch that is
-// taken back: each earlier dispatch and each earlier take-back has raised the epoch by one.
+// TakenBack is the n of the delay after a reclaim. counted is how many dispatches counted before
+// it, and epoch the epoch that is taken back: each earlier dispatch and each earlier reclaim has
+// raised the epoch by one.
 func TakenBack(counted int, epoch int64) (n int) {
 	if pairs := int((epoch - 1) / 2); pairs > counted {
 		return max(counted, min(pairs, MostGrowth))

@@ -14,22 +14,24 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// plain are the exported functions and methods of the two packages of data that who judges may call: names, and the reading,
-// checking and printing of configurations. None of them decides anything about an execution or a worker.
+// plain are the exported functions and methods of the core's two packages of data that a judge may
+// call: names, and the reading, checking and printing of configurations. None of them decides
+// anything about an execution or a worker.
 var plain = []string{
 	"execution.Status.String", "execution.ParseStatus", "execution.Reason.String", "execution.ParseReason", "execution.Reasons",
 	"execution.Part.String", "execution.Lifecycle.String", "execution.Health.String",
 	"execution.Execution.Key", "execution.Execution.Chain", "execution.Limits.Names", "execution.LimitsNamed",
 }
 
-// settings are the parts of the configuration. What has another type reads, checks or prints it.
+// settings are the parts of the configuration. Methods of other types there read, check or print
+// it.
 var settings = regexp.MustCompile(`^config\.(Config|Executor|Worker|MessageQueue|RabbitMQ|DeadLetter|Retry|Health)\.`)
 
 // checking are their methods that only check.
 var checking = []string{"config.Config.Validate", "config.Config.ValidateAction", "config.Config.ValidateLimits"}
 
-// Whoever adds a function to the domain or to the configuration decides whether it computes something: then the linter
-// refuses it to who judges.
+// Every new function of the domain or of the configuration needs a decision: if it computes
+// something, the linter refuses it to judges.
 func TestEveryPolicyOfTheCoreIsRefusedToWhoJudges(t *testing.T) {
 	refused, allowed := patterns(t), slices.Concat(plain, checking)
 	for _, name := range slices.Concat(exported(t, "execution"), exported(t, "config")) {
@@ -43,7 +45,7 @@ func TestEveryPolicyOfTheCoreIsRefusedToWhoJudges(t *testing.T) {
 	}
 }
 
-// patterns are those of .golangci.yaml that are about who judges.
+// patterns are those of .golangci.yaml that concern judges.
 func patterns(t *testing.T) (list []*regexp.Regexp) {
 	t.Helper()
 	text, err := os.ReadFile("../../.golangci.yaml")
@@ -73,7 +75,7 @@ func patterns(t *testing.T) (list []*regexp.Regexp) {
 	return list
 }
 
-// exported are the exported functions and methods of a package below core, as forbidigo names them.
+// exported are the exported functions and methods of a package below core, named as forbidigo does.
 func exported(t *testing.T, pkg string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob("../../core/" + pkg + "/*.go")

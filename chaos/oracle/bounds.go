@@ -9,13 +9,14 @@ import (
 // Refusal is a setting that breaks a rule.
 type Refusal struct {
 	Key string
-	// Tells are the values that whoever reads of it needs: the setting's own, and those that bound it.
+	// Tells are the values that a reader of the message needs: that of the setting, and those that
+	// bound it.
 	Tells []any
 }
 
-// Unlawful are the settings of a configuration that nothing may be started with, in the order of the sections; empty for one
-// that can be run. It is "What must hold together" and "What a setting may be" of docs/contract.md. A key stands there once
-// for each rule that it breaks.
+// Unlawful returns the settings of a configuration with which nothing may start, in the order of
+// the sections; empty if the configuration is valid. It implements "What must hold together" and
+// "What a setting may be" of docs/contract.md. A key appears once for each rule that it breaks.
 func Unlawful(c *config.Config) []Refusal {
 	u := &unlawful{}
 	u.unless(c.Profile == "hardened" || c.Profile == "documented", "profile", c.Profile)
@@ -35,7 +36,7 @@ func (u *unlawful) unless(holds bool, key string, tells ...any) {
 	}
 }
 
-// longer demands of durations that they are longer than nothing.
+// longer demands that durations are greater than zero.
 func (u *unlawful) longer(section string, of ...setting) {
 	for _, s := range of {
 		if s.d <= 0 {
@@ -73,7 +74,7 @@ func (u *unlawful) executor(c *config.Config) {
 	u.unless(x.ClaimExpiry > x.StatementTimeout+x.StatementTimeout, "executor.claim_expiry", x.ClaimExpiry, x.StatementTimeout+x.StatementTimeout)
 }
 
-// share says that a number is more than 0 and at most 1.
+// share says whether a number is more than 0 and at most 1.
 func share(f float64) bool { return f > 0 && f <= 1 }
 
 func (u *unlawful) worker(w *config.Worker) {

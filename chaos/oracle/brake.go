@@ -8,13 +8,13 @@ import (
 	"handoff/core/config"
 )
 
-// Brakes says that the lease monitor holds back: at least `executor.brake_min_workers` were alive a lease ago, and more
-// than `executor.brake_fraction` of them are over (docs/contract.md; "more than half of at least four",
-// docs/ownership.md).
+// Brakes says when the lease monitor holds back: at least `executor.brake_min_workers` were alive a
+// lease ago, and more than `executor.brake_fraction` of them are over (docs/contract.md; "more than
+// half of at least four", docs/ownership.md).
 type Brakes struct {
-	// Least is how many have to have been alive.
+	// Least is how many workers must have been alive.
 	Least int
-	// over[n] is the smallest number of workers over, of n alive, at which it holds.
+	// over[n] is the smallest number of workers over, of n alive, at which the brake holds.
 	over     []int
 	fraction *big.Rat
 }
@@ -24,27 +24,28 @@ func NewBrakes(x *config.Executor) *Brakes {
 	return &Brakes{Least: x.BrakeMinWorkers, fraction: decimal(x.BrakeFraction)}
 }
 
-// decimal is the number that somebody wrote, of which a float64 is only the nearest one that it can hold.
+// decimal is the number as a person wrote it; the float64 is only the nearest one.
 func decimal(f float64) *big.Rat {
 	r, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
 	return r
 }
 
-// Hold says whether it holds where so many were alive and so many of them are over. Neither is negative.
+// Hold says whether the brake holds when `over` of `alive` workers are over. Neither is negative.
 func (b *Brakes) Hold(alive, over int) bool {
 	if alive < b.Least {
 		return false
 	}
 	for n := len(b.over); n <= alive; n++ {
 		share := new(big.Rat).Mul(b.fraction, new(big.Rat).SetInt64(int64(n)))
-		// The smallest whole number above the share: its whole part, and one more.
+		// The smallest whole number above the share: its whole part, plus one.
 		b.over = append(b.over, int(new(big.Int).Quo(share.Num(), share.Denom()).Int64())+1)
 	}
 	return over >= b.over[alive]
 }
 
-// HeldFor is how long the brake holds from the moment at which it begins: two leases (docs/ownership.md).
+// HeldFor is how long the brake holds from its beginning: two leases (docs/ownership.md).
 func HeldFor(w *config.Worker) time.Duration { return 2 * Lease(w) }
 
-// Between is the time between two workers that it lets through after that (docs/executor.md: one a second).
+// Between is the time between two workers that the brake lets through after that (docs/executor.md:
+// one a second).
 const Between = time.Second

@@ -6,23 +6,27 @@ import (
 	"handoff/core/execution"
 )
 
-// Lane is what executions that wait have in common: the runtime, and the worker that they are pinned to, 0 for none.
+// Lane is the set of waiting executions with the same runtime and the same pinned worker, 0 for
+// none.
 type Lane struct {
 	Runtime string
 	Pinned  execution.WorkerID
 }
 
-// Demand is how many executions of a lane a pass may take: as many as its workers have room for.
+// Demand is how many executions of a lane a pass may take: as many as the free capacity of its
+// workers.
 type Demand struct {
 	Lane
 	Most int
-	// Pool is the set of workers of which the lane's are part, by the index of its first worker.
+	// Pool is the set of workers to which the lane's workers belong, named by the index of its
+	// first worker.
 	Pool int
 }
 
-// Demands is what a pass may take of what waits ("How many a pass takes", docs/executor.md), most at a time: for each
-// runtime that somebody fits, and for each worker what is pinned to it; and by the first of its workers, how many each pool
-// may take altogether. Workers with a runtime in common are one pool.
+// Demands says how many waiting executions a pass may take ("How many a pass takes",
+// docs/executor.md), at most `most`: for each runtime with a fitting worker, for each worker those
+// pinned to it, and for each pool, by the index of its first worker, how many altogether. Workers
+// with a runtime in common are one pool.
 func (p Placement) Demands(fleet []Worker, most int) (demands []Demand, pools map[int]int) {
 	pool := p.pools(fleet)
 	pools = make(map[int]int)
@@ -59,7 +63,7 @@ func (p Placement) Demands(fleet []Worker, most int) (demands []Demand, pools ma
 	return demands, pools
 }
 
-// pools says of each worker which is the first one of its pool, -1 for one that fits nothing.
+// pools gives for each worker the first one of its pool, -1 if it fits nothing.
 func (p Placement) pools(fleet []Worker) []int {
 	pool := make([]int, len(fleet))
 	share := func(a, b *Worker) bool {
@@ -85,8 +89,9 @@ func (p Placement) pools(fleet []Worker) []int {
 	return pool
 }
 
-// More says that more may wait than a pass was given: of a lane, of what is pinned to one worker, or of a pool as many came
-// as were asked for. taken are the lanes of what came. Others counts what came of lanes that nobody asked for.
+// More says that more executions may wait than a pass got: for a lane, a pinned worker or a pool it
+// got as many as it asked for. taken are the lanes of the executions that it got. others counts
+// those of lanes that it did not ask for.
 func More(demands []Demand, pools map[int]int, taken []Lane) (more bool, others int) {
 	lanes, ofWorker, ofPool := make(map[Lane]int), make(map[execution.WorkerID]int), make(map[int]int)
 	for _, lane := range taken {

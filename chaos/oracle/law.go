@@ -8,8 +8,9 @@ type Change struct {
 	By       execution.Part
 }
 
-// Law is the table of docs/ownership.md ("The transition table"), read by writer: who may bring an execution from which
-// status to which. The core has the same table read by status, and the migrations have it in SQL.
+// Law is the table of docs/ownership.md ("The transition table"), by writer: which part may bring
+// an execution from which status to which. The core has the same table by status, and the
+// migrations have it in SQL.
 type Law struct {
 	by [execution.Statuses][execution.Statuses][execution.Parts]bool
 	// anybody says that some part may make the change.
@@ -31,7 +32,7 @@ func NewLaw() *Law {
 			l.by[from][s][by], l.anybody[from][s] = true, true
 		}
 	}
-	// Somebody asks for an execution and for its end. A claimed one is only asked to end.
+	// A client asks for an execution and for its end. A claimed execution is only asked to end.
 	may(execution.API, none, to{requested})
 	may(execution.API, requested, to{cancelled})
 	may(execution.API, scheduling, to{cancelled})
@@ -40,23 +41,24 @@ func NewLaw() *Law {
 	may(execution.RetryManager, none, to{requested})
 	may(execution.ExecutionManager, requested, to{cancelled})
 
-	// The executor finds a worker, hands the execution off, or finds none.
+	// The scheduler finds a worker, hands the execution off, or finds none.
 	may(execution.Scheduler, requested, to{scheduling})
 	may(execution.Scheduler, scheduling, to{scheduled, requested, failed})
 
-	// Whoever learns that a dispatch will not be claimed takes it back.
+	// A part that learns that a dispatch will not be claimed takes it back.
 	may(execution.Scheduler, scheduled, to{requested, failed})
 	may(execution.DeadLetterHandler, scheduled, to{requested, failed})
 	may(execution.TimeoutMonitor, scheduled, to{requested, failed})
 	may(execution.Reconciler, scheduled, to{requested, failed})
 	may(execution.Reconciler, scheduling, to{requested})
 
-	// The worker gives it back unclaimed, or claims and ends it. Only what it was asked to end is cancelled.
+	// The worker gives it back unclaimed, or claims and ends it. It may end as cancelled only if
+	// that was requested.
 	may(execution.Worker, scheduled, to{requested, running})
 	may(execution.Worker, running, to{completed, failed, timeout})
 	may(execution.Worker, canceling, to{completed, failed, timeout, cancelled})
 
-	// The worker's right to it is over.
+	// The worker's right to the execution is over.
 	may(execution.Reconciler, running, to{abandoned, failed})
 	may(execution.Reconciler, canceling, to{cancelled})
 	may(execution.TimeoutMonitor, running, to{timeout, abandoned, failed})
@@ -67,11 +69,13 @@ func NewLaw() *Law {
 // May says that this part may make this change.
 func (l *Law) May(by execution.Part, from, to execution.Status) bool { return l.by[from][to][by] }
 
-// Legal says that some part may make this change. To stay in a status is no change and not legal.
+// Legal says that some part may make this change. Staying in a status is not a change, so it is not
+// legal.
 func (l *Law) Legal(from, to execution.Status) bool { return l.anybody[from][to] }
 
-// Fences says that a change raises the epoch by one: every dispatch and every take-back does (docs/ownership.md, "epoch").
-// To go back to requested is a take-back, whether or not it was dispatched.
+// Fences says whether a change raises the epoch by one: every dispatch and every reclaim does
+// (docs/ownership.md, "epoch"). Every return to requested is a reclaim, whether or not the
+// execution was dispatched.
 func Fences(from, to execution.Status) bool {
 	return to == execution.Requested && from != execution.None || from == execution.Scheduling && to == execution.Scheduled
 }

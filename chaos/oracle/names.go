@@ -6,8 +6,8 @@ import (
 	"handoff/core/execution"
 )
 
-// StatusName is what a status is called in the database, in messages and in the API (docs/ownership.md, "The transition
-// table"). None is called none.
+// StatusName is the name of a status in the database, in messages and in the API
+// (docs/ownership.md, "The transition table"). The name of None is none.
 func StatusName(s execution.Status) string { return statusNames[s] }
 
 var statusNames = [execution.Statuses]string{ //detlint:ok a constant table, never written
@@ -16,7 +16,8 @@ var statusNames = [execution.Statuses]string{ //detlint:ok a constant table, nev
 	execution.Cancelled: "cancelled", execution.Timeout: "timeout", execution.Abandoned: "abandoned",
 }
 
-// PartName is what a part that writes statuses is called, in audits and in failed_by (docs/ownership.md, "Writer").
+// PartName is the name, in audits and in failed_by, of a part that writes statuses
+// (docs/ownership.md, "Writer").
 func PartName(p execution.Part) string { return partNames[p] }
 
 var partNames = [execution.Parts]string{ //detlint:ok a constant table, never written
@@ -25,8 +26,8 @@ var partNames = [execution.Parts]string{ //detlint:ok a constant table, never wr
 	execution.ExecutionManager: "execution_manager", execution.Worker: "worker",
 }
 
-// ReasonNames are the failure reasons in their order (docs/quickref-retries-and-health.md, "Failure reasons"); the first
-// one, which is empty, stands for none.
+// ReasonNames are the failure reasons in their order (docs/quickref-retries-and-health.md, "Failure
+// reasons"). The first one is empty and stands for none.
 func ReasonNames() []string {
 	return []string{
 		execution.NoReason: "", execution.WorkerUnavailable: "worker_unavailable", execution.NoWorkers: "no_workers",
@@ -39,8 +40,9 @@ func ReasonNames() []string {
 	}
 }
 
-// OwnLimits are the limits that a request has set, of those that count for its execution, by the names of what it has set
-// (docs/contract.md, "HTTP API": timeout_seconds, dispatch_timeout_seconds, max_retries).
+// OwnLimits are the limits that the request itself has set, with the values that apply to its
+// execution. set has their names (docs/contract.md, "HTTP API": timeout_seconds,
+// dispatch_timeout_seconds, max_retries).
 func OwnLimits(set []string, a execution.Action) (own execution.Limits) {
 	for _, name := range set {
 		switch name {
@@ -55,11 +57,12 @@ func OwnLimits(set []string, a execution.Action) (own execution.Limits) {
 	return own
 }
 
-// NotReady is after how many probes in a row that were not answered with "ready" a worker is chosen later
-// (docs/quickref-retries-and-health.md, "Health of a worker").
+// NotReady is the number of consecutive probes without the answer "ready" after which a worker is
+// chosen later (docs/quickref-retries-and-health.md, "Health of a worker").
 const NotReady = 3
 
-// Probed is the state of a worker that has failed so many probes in a row: what is healthy otherwise is degraded.
+// Probed is the state of a worker that has failed this many consecutive probes: a healthy one
+// becomes degraded.
 func (t *Thresholds) Probed(h execution.Health, failed int) execution.Health {
 	if t.health.Enabled && h == execution.Healthy && failed >= NotReady {
 		return execution.Degraded
@@ -67,6 +70,7 @@ func (t *Thresholds) Probed(h execution.Health, failed int) execution.Health {
 	return h
 }
 
-// Silence is for how long the database may be silent to an executor without having been away: everything asks within a
-// heartbeat and a reconcile interval (docs/executor.md, "When the database is away").
+// Silence is for how long an executor may hear nothing from the database without the database
+// having been away: every part asks it within a heartbeat and a reconcile interval
+// (docs/executor.md, "When the database is away").
 func Silence(heartbeat, reconcile time.Duration) time.Duration { return heartbeat + reconcile }

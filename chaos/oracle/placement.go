@@ -8,37 +8,39 @@ import (
 	"handoff/core/execution"
 )
 
-// Worker is a worker as an executor that looks at it can know it.
+// Worker is a worker as an executor sees it.
 type Worker struct {
 	ID       execution.WorkerID
 	Runtimes []string
-	// Active, Fresh, Consuming and Cordoned: its lifecycle is active, its lease valid, its consumer alive, and an operator
-	// keeps new work away.
+	// Active: its lifecycle is active. Fresh: its lease is valid. Consuming: its consumer is alive.
+	// Cordoned: an operator keeps new work away.
 	Active, Fresh, Consuming, Cordoned bool
-	// Load is what is scheduled at it or runs on it; FullFor how long all its slots have been taken.
+	// Load counts the executions that are scheduled at it or run on it. FullFor is how long all its
+	// slots have been taken.
 	Capacity, Load int
 	FullFor        time.Duration
 	Health         execution.Health
 	HalfOpen       bool
 }
 
-// Request is what an execution asks of a worker. Pinned and Avoid are 0 for none.
+// Request is the need of an execution. Pinned and Avoid are 0 for none.
 type Request struct {
 	Runtime       string
 	Pinned, Avoid execution.WorkerID
 }
 
-// Placement is "How a worker is chosen" of docs/executor.md, for one configuration.
+// Placement implements "How a worker is chosen" of docs/executor.md, for one configuration.
 type Placement struct{ Executor *config.Executor }
 
-// Fits says that a worker may be given an execution, full or not.
+// Fits says whether a worker may get an execution, full or not.
 func (Placement) Fits(w *Worker, r Request) bool {
 	return w.Active && w.Fresh && w.Consuming && !w.Cordoned && slices.Contains(w.Runtimes, r.Runtime) && (r.Pinned == 0 || r.Pinned == w.ID)
 }
 
-// Limit is how many executions a worker that fits may hold: its capacity and the dispatch-ahead, its capacity alone once it
-// has been full for a quarter of the dispatch timeout. An unhealthy one gets one execution to try whether it has
-// recovered, unless no better one fits the runtime or the execution is pinned to it.
+// Limit is how many executions a fitting worker may hold: its capacity plus the dispatch-ahead, or
+// its capacity alone once it has been full for a quarter of the dispatch timeout. An unhealthy
+// worker gets one execution as a half-open probe, except if no better worker fits the runtime or
+// the execution is pinned to it.
 func (p Placement) Limit(fleet []Worker, w *Worker, r Request) int {
 	switch {
 	case w.Health == execution.Unhealthy && r.Pinned != w.ID && p.better(fleet, r.Runtime):
@@ -52,22 +54,23 @@ func (p Placement) Limit(fleet []Worker, w *Worker, r Request) int {
 	return w.Capacity + p.Executor.DispatchAhead
 }
 
-// better says that a worker that is not unhealthy fits a runtime, for whichever execution.
+// better says whether a worker that is not unhealthy fits a runtime, whatever the execution.
 func (p Placement) better(fleet []Worker, runtime string) bool {
 	return slices.ContainsFunc(fleet, func(w Worker) bool {
 		return w.Health != execution.Unhealthy && p.Fits(&w, Request{Runtime: runtime})
 	})
 }
 
-// Block is how many executions in a row a worker is given while more wait than a pass takes: as many as may share a message,
-// and no more than half of its capacity, rounded up.
+// Block is how many consecutive executions a worker gets while more wait than a pass takes: as many
+// as may share a message, and no more than half of its capacity, rounded up.
 func (p Placement) Block(w *Worker) int {
 	return max(1, min(p.Executor.DispatchesPerMessage, (w.Capacity+1)/2))
 }
 
-// Best are the workers of which one is drawn for an execution, by their index: those that fit and have room; of them not
-// the one to avoid, if there is another; then the healthiest, then those that hold least. A half-open worker counts as a
-// healthy one while a better one fits, or it would never be tried. None is empty.
+// Best are the indexes of the workers from which one is drawn for an execution. They fit and have
+// room. Of these it leaves out the one to avoid, if there is another; then it keeps the healthiest,
+// and of those the least loaded. A half-open worker counts as a healthy one while a better one
+// fits, otherwise it would never be tried. An empty list means none.
 func (p Placement) Best(fleet []Worker, r Request) (best []int) {
 	better := p.better(fleet, r.Runtime)
 	worse := func(a, b *Worker) int {

@@ -13,7 +13,7 @@ import (
 	"handoff/core/store"
 )
 
-// thousandth draws a factor as people write them, with up to three decimals.
+// thousandth draws a factor with up to three decimals, as people write them.
 func thousandth(from, to int) *rapid.Generator[float64] {
 	return rapid.Custom(func(t *rapid.T) float64 { return float64(rapid.IntRange(from, to).Draw(t, "thousandths")) / 1000 })
 }
@@ -26,7 +26,8 @@ func drawRetry(t *rapid.T) config.Retry {
 	}
 }
 
-// Whatever is configured and drawn, the core's delay lies in the oracle's window, and its extremes reach both ends.
+// For every configuration and draw, the core's delay lies in the oracle's window, and the core's
+// extremes reach both ends.
 func TestTheCoreDrawsItsBackoffsFromTheWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRetry(t)
@@ -68,7 +69,7 @@ func TestWindowsGrowUpToTheCap(t *testing.T) {
 	}
 }
 
-// Take-backs that count raise the delay without an end, the others up to five times.
+// Reclaims that count raise the delay without an end, the others up to five times.
 func TestTakeBacksThatDoNotCountRaiseTheDelayFiveTimes(t *testing.T) {
 	for _, c := range []struct {
 		counted int
@@ -81,7 +82,8 @@ func TestTakeBacksThatDoNotCountRaiseTheDelayFiveTimes(t *testing.T) {
 	}
 }
 
-// A share of workers is most often wrong where it is met exactly, so every fleet is tried there, and one beside it.
+// Mistakes about a share of workers show most often where the share is met exactly, so every fleet
+// is tried there and next to it.
 func TestTheCoreBrakesWhereTheOracleDoes(t *testing.T) {
 	for percent := 1; percent <= 100; percent++ {
 		x := config.Executor{BrakeMinWorkers: 1 + percent%7, BrakeFraction: float64(percent) / 100}

@@ -7,8 +7,8 @@ import (
 	"handoff/core/execution"
 )
 
-// Lease is how long a heartbeat keeps a worker alive (docs/contract.md: `worker.heartbeat_staleness_multiplier` times
-// the interval).
+// Lease is how long a heartbeat keeps a worker alive (docs/contract.md:
+// `worker.heartbeat_staleness_multiplier` times the interval).
 func Lease(w *config.Worker) (lease time.Duration) {
 	return time.Duration(w.HeartbeatStalenessMultiplier) * w.HeartbeatInterval
 }
@@ -16,18 +16,20 @@ func Lease(w *config.Worker) (lease time.Duration) {
 // ResultWindow is how long the result of a run may wait for others ("Numbers that no key changes").
 const ResultWindow = 2 * time.Millisecond
 
-// QueueTTL is how long a message may wait in a worker's queue (`message_queue.rabbitmq.worker_queue_ttl_ms`).
+// QueueTTL is how long a message may wait in a worker's queue
+// (`message_queue.rabbitmq.worker_queue_ttl_ms`).
 func QueueTTL(r *config.RabbitMQ) time.Duration {
 	return time.Duration(r.WorkerQueueTTLMS) * time.Millisecond
 }
 
-// DeadLettersKept is how long dead letters are kept, and with them what was observed
+// DeadLettersKept is how long dead letters and observations are kept
 // (`message_queue.rabbitmq.dead_letter.ttl_ms`).
 func DeadLettersKept(r *config.RabbitMQ) time.Duration {
 	return time.Duration(r.DeadLetter.TTLMS) * time.Millisecond
 }
 
-// DefaultRunTimeout is the run timeout of an action that names none ("Numbers that no key changes").
+// DefaultRunTimeout is the run timeout of an action that names none ("Numbers that no key
+// changes").
 const DefaultRunTimeout = 5 * time.Minute
 
 // RunTimeout is how long an execution of an action may run.
@@ -38,14 +40,15 @@ func RunTimeout(a *execution.Action) time.Duration {
 	return a.Timeout
 }
 
-// MarkedWithin is how long a dispatch that the broker has confirmed may wait for its mark while nobody claims it ("Numbers
-// that no key changes"): a second, and at most a quarter of executor.confirm_timeout and of executor.scheduled_timeout.
+// MarkedWithin is how long a dispatch that the broker has confirmed may wait for its mark while no
+// worker claims it ("Numbers that no key changes"): a second, and at most a quarter of
+// executor.confirm_timeout and of executor.scheduled_timeout.
 func MarkedWithin(c *config.Config) time.Duration {
 	return min(time.Second, c.Executor.ConfirmTimeout/4, c.Executor.ScheduledTimeout/4)
 }
 
-// DispatchTimeout is how long a dispatch of an action may wait for its claim: its own, else the configuration's
-// (`executor.dispatch_timeout`).
+// DispatchTimeout is how long a dispatch of an action may wait for its claim: the action's own
+// timeout, or the configuration's (`executor.dispatch_timeout`).
 func DispatchTimeout(x *config.Executor, own time.Duration) time.Duration {
 	if own > 0 {
 		return own
@@ -53,14 +56,17 @@ func DispatchTimeout(x *config.Executor, own time.Duration) time.Duration {
 	return x.DispatchTimeout
 }
 
-// UnreachableAfter is how many probes in a row fail before a worker counts as unreachable ("Numbers that no key changes").
+// UnreachableAfter is the number of consecutive failed probes after which a worker counts as
+// unreachable ("Numbers that no key changes").
 const UnreachableAfter = 3
 
-// KeyLifetime is how long an idempotency key belongs to its execution ("Numbers that no key changes").
+// KeyLifetime is how long an idempotency key belongs to its execution ("Numbers that no key
+// changes").
 const KeyLifetime = 24 * time.Hour
 
-// Limited is an action as it counts for an execution whose request sets limits of its own: timeout_seconds,
-// dispatch_timeout_seconds and max_retries of a request replace the action's (docs/contract.md).
+// Limited is the action with the limits that apply to an execution whose request sets its own:
+// timeout_seconds, dispatch_timeout_seconds and max_retries of a request replace the action's
+// (docs/contract.md).
 func Limited(a execution.Action, own execution.Limits) execution.Action {
 	limited := a
 	if own.OwnRetries {
@@ -75,16 +81,18 @@ func Limited(a execution.Action, own execution.Limits) execution.Action {
 	return limited
 }
 
-// MayRetry says that a retry may follow an execution that has ended: failed, timeout or abandoned, for a retriable reason,
-// with attempts left (docs/quickref-retries-and-health.md).
+// MayRetry says that a retry may follow an execution that has ended: failed, timeout or abandoned,
+// for a retriable reason, with attempts left (docs/quickref-retries-and-health.md).
 func MayRetry(ended execution.Status, why execution.Reason, retries, most int) bool {
 	return (ended == execution.Failed || ended == execution.Timeout || ended == execution.Abandoned) && Retriable(why) && retries < most
 }
 
-// heldAtMost is how long a worker keeps a delivery at most, where what it rejects is dead-lettered (docs/contract.md).
+// heldAtMost is the longest time that a worker keeps a delivery, if rejected deliveries are
+// dead-lettered (docs/contract.md).
 const heldAtMost = 25 * time.Minute
 
-// WaitForSlot is how long a delivery waits for a free run slot; own is the timeout of the action or the request, 0 for none.
+// WaitForSlot is how long a delivery waits for a free run slot. own is the timeout of the action or
+// the request, 0 for none.
 func WaitForSlot(c *config.Config, own time.Duration) time.Duration {
 	wait := DispatchTimeout(&c.Executor, own)
 	if c.MessageQueue.RabbitMQ.DeadLetter.Enabled {

@@ -8,10 +8,12 @@ import (
 	"handoff/core/execution"
 )
 
-// Exchange is an exchange of "Exchanges, queues, bindings" in docs/queues.md. All that stands there is durable.
+// Exchange is an exchange of "Exchanges, queues, bindings" in docs/queues.md. Everything on that
+// page is durable.
 type Exchange struct{ Name, Kind string }
 
-// Queue is a queue with its arguments; 0 and empty for those that it does not have. KeepsReturned: it has no delivery limit.
+// Queue is a queue with its arguments; 0 and empty stand for none. KeepsReturned says that it has
+// no delivery limit.
 type Queue struct {
 	Name, Type         string
 	TTL                time.Duration
@@ -19,7 +21,7 @@ type Queue struct {
 	KeepsReturned      bool
 }
 
-// Binding is how messages of a key come to a queue.
+// Binding is the rule that brings messages with a key to a queue.
 type Binding struct{ Exchange, Key, Queue string }
 
 // Topology is what a process declares.
@@ -29,7 +31,7 @@ type Topology struct {
 	Bindings  []Binding
 }
 
-// executions is the exchange of everything that is no dead letter.
+// executions is the exchange of all messages except dead letters.
 const executions = "attune.executions"
 
 // ExecutorTopology is what each executor declares.
@@ -58,7 +60,8 @@ func WorkerTopology(r *config.RabbitMQ, id execution.WorkerID) (t Topology) {
 	return t.deadLetters(r).unlimited()
 }
 
-// unlimited: what comes back too often would be gone from a queue without a dead letter exchange.
+// unlimited removes delivery limits: without a dead letter exchange, the queue would lose a message
+// that is returned too often.
 func (t Topology) unlimited() Topology {
 	for i := range t.Queues {
 		t.Queues[i].KeepsReturned = t.Queues[i].DeadLetterExchange == ""

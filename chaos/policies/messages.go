@@ -13,7 +13,8 @@ import (
 	"handoff/core/store"
 )
 
-// topology asks what an executor and a worker declare at the broker, for a drawn configuration and a drawn worker.
+// topology asks what an executor and a worker declare at the broker, for a drawn configuration and
+// a drawn worker.
 func (a *asker) topology() {
 	r := oracle.Defaults(pick(a, config.Hardened, config.Documented)).MessageQueue.RabbitMQ
 	r.QueueType, r.DeadLetter.Enabled = pick(a, "quorum", "classic"), !a.oneIn(4)
@@ -25,7 +26,7 @@ func (a *asker) topology() {
 	a.declares(fmt.Sprintf("worker %d", id), a.core.Workers(r, id), oracle.WorkerTopology(&r, id))
 }
 
-// declares compares two topologies, in whichever order each names what.
+// declares compares two topologies, in any order of their parts.
 func (a *asker) declares(who string, t broker.Topology, right oracle.Topology) {
 	var declared, due []string
 	for _, e := range t.Exchanges {
@@ -64,15 +65,15 @@ func binding(exchange, key, queue string) string {
 	return fmt.Sprintf("the binding of %q at %s to %s", key, exchange, queue)
 }
 
-// The most that is kept of a dead letter, in bytes (docs/contract.md, "Numbers that no key changes").
+// The limits of a stored dead letter, in bytes (docs/contract.md, "Numbers that no key changes").
 const (
 	longestBody    = 16 << 10
 	longestName    = 255
 	longestOutcome = 500
 )
 
-// deadLetters asks what is kept of texts that somebody else wrote: not more than the bound, no byte that a database refuses,
-// and nothing left out but for a character that the bound cuts through.
+// deadLetters asks how foreign texts are stored: within the bound, without a byte that a database
+// refuses, and complete except for a character that the bound cuts through.
 func (a *asker) deadLetters() {
 	queue, outcome := a.text(longestName), a.text(longestOutcome)
 	kept := a.core.Bounded(store.DeadLetter{Queue: queue, Outcome: outcome})
@@ -86,7 +87,8 @@ func (a *asker) deadLetters() {
 	}
 }
 
-// text draws a text whose length is near a bound, with characters of one to four bytes, and at times bytes that are none.
+// text draws a text whose length is near a bound, with characters of one to four bytes, and at
+// times bytes that are not a character.
 func (a *asker) text(bound int) string {
 	var b strings.Builder
 	if a.oneIn(2) {

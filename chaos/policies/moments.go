@@ -11,8 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// clock is a host that has clocks and nothing else. Its wall clock is set at every look, so that nothing can be measured by
-// it.
+// clock is a host with clocks and nothing else. Its wall clock changes at every reading, so that
+// nothing can measure time by it.
 type clock struct {
 	host.Host
 	now  time.Duration
@@ -28,8 +28,8 @@ func (c *clock) Now() time.Time {
 	return time.Unix(1_000_000_000-int64(c.sets)*3600, 0)
 }
 
-// leases asks whether an execution may still wait for a worker whose lease only the database calls over: for a lease after
-// this executor saw the worker beat.
+// leases asks whether an execution may still wait for a worker whose lease has ended only according
+// to the database: it may for a lease after this executor saw the worker beat.
 func (a *asker) leases() {
 	lease := a.seconds(3, 30)
 	look, expected := a.core.Leases(lease)
@@ -60,7 +60,8 @@ func (a *asker) leases() {
 		request(&row), w.ConsumerAlive, w.Cordoned, w.LeaseOverFor, now-seenAt, lease)
 }
 
-// owners asks from when on what ran at a superseded incarnation may be taken: a lease after this executor knew of it.
+// owners asks from when on executions that ran at a superseded incarnation may be taken: a lease
+// after this executor learned of it.
 func (a *asker) owners() {
 	lease, c := a.seconds(3, 30), &clock{now: a.seconds(1, 100)}
 	survey, reaped, over := a.core.Owners(c, lease)
@@ -100,8 +101,9 @@ func (a *asker) owners() {
 		"may what is %v at an incarnation be taken that was superseded %v ago, at a lease of %v (its own registration was seen: %v)", row.Status, c.now-known, lease, saw)
 }
 
-// absences asks for how long nobody has fitted what an execution needs: at least since the first pass that found nobody, at
-// most since the last one that found somebody. After a pause that is longer than the executor's patience nobody knows.
+// absences asks for how long no worker has fitted the need of an execution: at least since the
+// first pass that found none, at most since the last pass that found one. After a pause longer than
+// the executor's patience, the answer is unknown.
 func (a *asker) absences() {
 	patience := a.seconds(5, 20)
 	look, of := a.core.Absences(patience)
@@ -127,7 +129,7 @@ func (a *asker) absences() {
 			if fitted > 0 {
 				rightLeast, rightMost = now-gone, now-fitted
 			}
-			// Whoever needs the same and avoids another worker has waited as long.
+			// An execution with the same need that avoids another worker has waited as long.
 			row.Avoid = pick[execution.WorkerID](a, 0, 3, 4)
 			least, most := of(row)
 			expect(a, least, rightLeast, choosing, "for how long, at least, has nobody fitted %+v, at a patience of %v", request(row), patience)
@@ -138,7 +140,7 @@ func (a *asker) absences() {
 	}
 }
 
-// outages asks how long nobody is judged by what the database says after it was silent.
+// outages asks how long after a silence the executor judges no worker by what the database says.
 func (a *asker) outages() {
 	c := oracle.Defaults(pick(a, config.Hardened, config.Documented))
 	c.Worker.HeartbeatInterval, c.Executor.ReconcileInterval = a.seconds(1, 20), a.seconds(1, 20)
@@ -146,7 +148,7 @@ func (a *asker) outages() {
 	now := a.seconds(0, 100)
 	answer, recent := a.core.Outage(c, now)
 	answer(now)
-	over, answered := now, now // a start is the end of an outage
+	over, answered := now, now // a start counts as the end of an outage
 	for range a.number(1, 4) {
 		now = answered + pick(a, a.edge(silence), time.Second)
 		if a.oneIn(3) {
@@ -163,7 +165,7 @@ func (a *asker) outages() {
 	}
 }
 
-// brake asks how many of those whose lease is over may be declared lost, and when.
+// brake asks how many of the workers whose lease is over may be declared lost, and when.
 func (a *asker) brake() {
 	c := oracle.Defaults(config.Hardened)
 	x := &c.Executor
@@ -194,8 +196,9 @@ func (a *asker) brake() {
 	admitted(now+held, 1, fmt.Sprintf("after %v", held))
 }
 
-// right asks until when a worker may run what it has claimed: its lease, less the margin, from the start of its last renewal
-// that succeeded. A renewal that is told late moves nothing back, and none helps whoever has fenced itself.
+// right asks until when a worker may run the executions that it has claimed: for its lease, less
+// the margin, from the start of its last successful renewal. A renewal that is reported late does
+// not move that back, and none helps a worker that has fenced itself.
 func (a *asker) right() {
 	w := oracle.Defaults(config.Hardened).Worker
 	w.HeartbeatInterval, w.HeartbeatStalenessMultiplier, w.KillGrace = a.seconds(5, 20), a.number(3, 6), a.seconds(0, 60)

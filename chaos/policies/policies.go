@@ -1,14 +1,17 @@
-// Package policies asks the core's tables and pure policies questions that no run may happen to ask, and compares the
-// answers with the contract's: which defaults are in force, who may write which status, how long a backoff is, who gets the
-// next execution, when a lease is over, which settings may be started with, what a worker declares at the broker.
+// Package policies asks the core's tables and pure policies questions that may never come up in a
+// run, and compares the answers with the contract's: which defaults are in force, which part may
+// write which status, how long a backoff is, which worker gets the next execution, when a lease is
+// over, with which settings a daemon may start, what a worker declares at the broker.
 //
-// A run reaches a bound exactly once in a thousand times, if ever: that a worker has been full for exactly a quarter of the
-// dispatch timeout, say. So each simulated run draws a few questions at the edges, and asks them beside the run: it costs no
-// virtual time, changes nothing, and takes well under one percent of the run's. Invariant 31 is violated where an answer is
-// not the contract's. The same questions stand as a property in chaos/conformance/policytest.
+// A run rarely meets a bound exactly, once in a thousand times if ever: for example, that a worker
+// has been full for exactly a quarter of the dispatch timeout. So each simulated run draws a few
+// questions at the edges, and asks them beside the run. That takes no virtual time, changes
+// nothing, and takes well under one percent of the run's real time. An answer that differs from the
+// contract's violates invariant 31. The same questions are a property in
+// chaos/conformance/policytest.
 //
-// Whoever asks may call the core. What is right comes from chaos/oracle alone, which is written from the pages that each
-// message names.
+// The asker may call the core. The right answers come from chaos/oracle alone, which is written
+// from the pages that each message names.
 package policies
 
 import (
@@ -27,11 +30,11 @@ import (
 	"handoff/core/worker"
 )
 
-// Core is what is asked. A planted mutant replaces one of the answers.
+// Core has the functions that are asked. A planted mutant replaces one of them.
 type Core struct {
 	Default  func(config.Profile) config.Config
 	Validate func(config.Config) []config.Problem
-	// Started says what a daemon with these settings on its command line answers to its start.
+	// Started returns the errors with which a daemon answers these settings on its command line.
 	Started func(settings []config.Flag) []error
 
 	May         func(by execution.Part, from, to execution.Status) bool
@@ -76,7 +79,8 @@ func InForce() *Core {
 // Draw draws a number below n.
 type Draw func(n uint64) uint64
 
-// Lots is a Draw that begins anew with each seed and each label, so that what it draws depends on nothing else.
+// Lots returns a Draw that begins anew with each seed and each label, so that its numbers depend on
+// nothing else.
 func Lots(seed uint64, label string) Draw {
 	state := seed * 0x9e3779b97f4a7c15
 	for i := range len(label) {
@@ -93,25 +97,27 @@ func Lots(seed uint64, label string) Draw {
 	}
 }
 
-// Answers are what came of asking.
+// Answers is the outcome of the questions.
 type Answers struct {
-	// Asked is how many questions there were.
+	// Asked counts the questions.
 	Asked uint64
-	// Wrong are the answers that are not the contract's, each with the question, both answers and the page.
+	// Wrong describes the answers that differ from the contract's, each with the question, both
+	// answers and the page.
 	Wrong []string
 }
 
 // Ask asks the core each kind of question with inputs that draw makes.
 func Ask(core *Core, draw Draw) Answers { return ask(core, draw, 1) }
 
-// besides is how many kinds of questions there are for each that AskBeside asks.
+// besides: AskBeside asks one in this many kinds of questions.
 const besides = 6
 
-// AskBeside asks what a run can afford: all about the tables, and of the policies one kind in six.
+// AskBeside asks as much as a run can afford: everything about the tables, and one in six kinds of
+// questions about the policies.
 func AskBeside(core *Core, draw Draw) Answers { return ask(core, draw, besides) }
 
-// AskInForceBeside is AskBeside for the core that this program was built with. What it answers about tables of which
-// nothing is drawn is the same in every run, so it is asked for once.
+// AskInForceBeside does the same as AskBeside for the core that this program was built with.
+// Answers about fixed tables are the same in every run, so it asks for them once.
 func AskInForceBeside(draw Draw) Answers {
 	a := &asker{Answers: answersInForce(), core: InForce(), draw: draw}
 	a.Wrong = slices.Clone(a.Wrong)
@@ -119,7 +125,7 @@ func AskInForceBeside(draw Draw) Answers {
 	return a.Answers
 }
 
-// answersInForce are those of the fixed tables.
+// answersInForce are the answers about the fixed tables.
 var answersInForce = sync.OnceValue(func() Answers { //detlint:ok what it holds depends on the program alone, and no task waits for it
 	a := &asker{core: InForce(), draw: func(uint64) uint64 { panic("a fixed table needs no draw") }}
 	for _, about := range a.subjects()[:fixed] {
@@ -134,7 +140,7 @@ func ask(core *Core, draw Draw, oneIn int) Answers {
 	return a.Answers
 }
 
-// ask asks about the subjects from one on.
+// ask asks about the subjects, beginning with number from.
 func (a *asker) ask(from, oneIn int) {
 	for n, about := range a.subjects() {
 		if n >= from && (n < tables || a.oneIn(oneIn)) {
@@ -143,7 +149,7 @@ func (a *asker) ask(from, oneIn int) {
 	}
 }
 
-// about asks questions of one kind. A panic is an answer, too.
+// about asks questions of one kind. A panic counts as an answer, too.
 func (a *asker) about(s subject) {
 	defer func() {
 		if failure := recover(); failure != nil {
@@ -153,7 +159,7 @@ func (a *asker) about(s subject) {
 	s.ask()
 }
 
-// Subjects are the names of the kinds of questions, in the order in which they are asked.
+// Subjects are the names of the kinds of questions, in their order.
 func Subjects() (names []string) {
 	for _, s := range new(asker).subjects() {
 		names = append(names, s.name)
@@ -168,8 +174,8 @@ type asker struct {
 	draw Draw
 }
 
-// tables are how many subjects are tables, which are asked for as a whole; they come first. About the first of them, which
-// are fixed, nothing is drawn.
+// tables is the number of subjects that are tables; they come first, and everything in them is
+// asked. fixed is the number of fixed tables, the first of these: nothing is drawn for them.
 const (
 	fixed  = 3
 	tables = 4
@@ -204,7 +210,7 @@ func (a *asker) subjects() []subject {
 	}
 }
 
-// expect counts a question, and tells what was answered where that is not what is right. page says where the contract
+// expect counts a question, and reports the answer if it is not right. page is where the contract
 // says so.
 func expect[T comparable](a *asker, answer, right T, page, question string, args ...any) bool {
 	a.Asked++
@@ -215,7 +221,7 @@ func expect[T comparable](a *asker, answer, right T, page, question string, args
 	return false
 }
 
-// wrong tells of an answer, the first few of them: one mistake is often seen in many.
+// wrong reports an answer. It keeps only the first few, because one mistake often shows in many.
 func (a *asker) wrong(page, text string, args ...any) {
 	if len(a.Wrong) < 5 {
 		a.Wrong = append(a.Wrong, fmt.Sprintf(text, args...)+"; see "+page)
@@ -230,12 +236,12 @@ func (a *asker) seconds(least, most int) time.Duration {
 	return time.Duration(a.number(least, most)) * time.Second
 }
 
-// edge is a moment just before a bound, at it or just behind it.
+// edge is a moment just before a bound, at it or just after it.
 func (a *asker) edge(bound time.Duration) time.Duration {
 	return bound + time.Duration(a.number(-1, 1))*time.Nanosecond
 }
 
-// near is a number one below a bound, at it or one above it, and not negative.
+// near is a number one below a bound, at it or one above it, but not negative.
 func (a *asker) near(bound int) int { return max(0, bound+a.number(-1, 1)) }
 
 // often asks a cheap question with several inputs.

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The core's answers are the contract's, whatever is drawn. Each kind of question is asked, and a seed asks the same again.
+// The core's answers are the contract's, for every draw. Each kind of question is asked, and the
+// same seed asks the same questions.
 func TestTheCoreAnswersAsTheContractSays(t *testing.T) {
 	for seed := range uint64(3000) {
 		a, again := Ask(InForce(), Lots(seed, "test")), Ask(InForce(), Lots(seed, "test"))

@@ -11,11 +11,12 @@ import (
 	"handoff/core/config"
 )
 
-// tweak brings one setting to one of its bounds: side is -1 for just below it, 0 for the bound, 1 for just above.
+// tweak moves one setting to one of its bounds: side is -1 for just below it, 0 for the bound, 1
+// for just above.
 type tweak func(c *config.Config, side int)
 
-// tweaks are the bounds of "What must hold together" and "What a setting may be" in docs/contract.md. step is how far from
-// its bound a duration is.
+// tweaks are the bounds of "What must hold together" and "What a setting may be" in
+// docs/contract.md. step is the distance of a duration from its bound.
 func tweaks(step time.Duration) []tweak {
 	duration := func(of func(*config.Config) *time.Duration, bound func(*config.Config) time.Duration) tweak {
 		return func(c *config.Config, side int) { *of(c) = bound(c) + time.Duration(side)*step }
@@ -129,8 +130,8 @@ func tweaks(step time.Duration) []tweak {
 	}
 }
 
-// settings asks which configurations may be started with. Each is the defaults of a profile, with one, two or three settings
-// brought to a bound.
+// settings asks with which configurations a daemon may start. Each is the defaults of a profile,
+// with one, two or three settings moved to a bound.
 func (a *asker) settings() {
 	bounds := tweaks(time.Nanosecond)
 	for range 12 {
@@ -163,9 +164,9 @@ func (a *asker) settings() {
 	}
 }
 
-// starts asks what a daemon says to a setting at one of its bounds that comes with its command line: it starts if the setting
-// is lawful, and otherwise refuses it by name. Reading a command line costs more than all other questions, so that only one
-// run in eight asks.
+// starts asks how a daemon answers a setting at one of its bounds on its command line: it starts if
+// the setting is lawful, and otherwise refuses it by name. Reading a command line costs more than
+// all other questions, so only one run in eight asks.
 func (a *asker) starts() {
 	if !a.oneIn(8) {
 		return
@@ -191,7 +192,7 @@ func (a *asker) starts() {
 		a.wrong(contract, "does a daemon start with %s: the contract refuses %v, the daemon says %v", unlike(&c), right, errs)
 		return
 	}
-	// What can't even be read is named first, and what follows from it later.
+	// Settings that can't be read are reported first; errors that follow from them come later.
 	names := func(key string) bool {
 		return slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), key) })
 	}
@@ -209,12 +210,12 @@ func started(settings []config.Flag) (errs []error) {
 	return errs
 }
 
-// tells says that a text has all values in it, in their order or not.
+// tells says whether a text contains all values, in any order.
 func tells(text string, values []any) bool {
 	return !slices.ContainsFunc(values, func(v any) bool { return !strings.Contains(text, fmt.Sprint(v)) })
 }
 
-// sections are those of the configuration in their order.
+// sections are the sections of the configuration in their order.
 var sections = []string{"profile", "executor", "worker", "message_queue", "retry", "health", "database"} //detlint:ok a constant table, never written
 
 func section(key string) string {
@@ -228,12 +229,12 @@ func sorted(keys []string) []string {
 	return keys
 }
 
-// changed are the settings that are not their profile's defaults.
+// changed are the settings that differ from their profile's defaults.
 func changed(c *config.Config) []differing {
 	return settingsThatDiffer("", reflect.ValueOf(oracle.Defaults(c.Profile)), reflect.ValueOf(*c))
 }
 
-// unlike tells a configuration by the settings that are not its profile's defaults.
+// unlike describes a configuration by the settings that differ from its profile's defaults.
 func unlike(c *config.Config) string {
 	var b strings.Builder
 	for n, s := range changed(c) {

@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// The pages that say what is right.
+// The pages with the right answers.
 const (
 	contract  = "docs/contract.md"
 	ownership = "docs/ownership.md"
@@ -31,7 +31,7 @@ func (a *asker) defaults() {
 	}
 }
 
-// differing is a setting that is not as it should be.
+// differing is a setting with a wrong value.
 type differing struct {
 	key            string
 	right, inForce any
@@ -51,7 +51,7 @@ func settingsThatDiffer(key string, right, inForce reflect.Value) (differ []diff
 	return differ
 }
 
-// transitions asks who may change which status to which.
+// transitions asks which part may change which status to which.
 func (a *asker) transitions() {
 	law := oracle.NewLaw()
 	for from := execution.None; int(from) < execution.Statuses; from++ {
@@ -69,7 +69,8 @@ func (a *asker) transitions() {
 	}
 }
 
-// names asks what statuses, reasons and parts are called, and that a name is read as what it is the name of.
+// names asks for the names of statuses, reasons and parts, and whether each name is read as the
+// value it belongs to.
 func (a *asker) names() {
 	for s := execution.None; int(s) < execution.Statuses; s++ {
 		name := oracle.StatusName(s)
@@ -98,7 +99,7 @@ func (a *asker) names() {
 	expect(a, strings.Join(execution.Reasons(), " "), strings.Join(oracle.ReasonNames()[1:], " "), retries, "all failure reasons")
 }
 
-// sets asks what is claimed, what is final, what can be retried.
+// sets asks which statuses are claimed, which are final, and which reasons can be retried.
 func (a *asker) sets() {
 	for s := execution.None; int(s) < execution.Statuses; s++ {
 		expect(a, a.core.Claimed(s), oracle.Claimed(s), ownership, "does a worker own what is %v", s)
@@ -121,7 +122,8 @@ func (a *asker) sets() {
 		"may retry %d of %d of what ended as %v for %q be followed by another", ended.RetryCount, ended.Action.MaxRetries, ended.Status, ended.FailureReason)
 }
 
-// limits asks which limits count for the execution of a request that sets some itself, and which are the request's own.
+// limits asks which limits apply to the execution of a request that sets some itself, and which of
+// them are the request's own.
 func (a *asker) limits() {
 	of := execution.Action{Ref: "a", Timeout: a.seconds(1, 3), DispatchTimeout: a.seconds(4, 6), MaxRetries: a.number(1, 3)}
 	own := execution.Limits{Timeout: a.seconds(0, 1) * 7, DispatchTimeout: a.seconds(0, 1) * 9, OwnRetries: a.oneIn(2)}
@@ -141,7 +143,7 @@ func (a *asker) limits() {
 	expect(a, fmt.Sprint(own.Names()), fmt.Sprint(named(own)), contract, "the names of %+v", own)
 }
 
-// named are the names of what a request sets.
+// named are the names of the limits that a request sets.
 func named(own execution.Limits) (names []string) {
 	if own.Timeout > 0 {
 		names = append(names, "timeout_seconds")
@@ -155,8 +157,8 @@ func named(own execution.Limits) (names []string) {
 	return names
 }
 
-// backoff asks how long a retry waits at least, at most, and for a drawn lot: the first one, the second, one further on, and
-// those around the one that reaches the cap.
+// backoff asks how long a retry waits at least, at most, and for a drawn number: the first retry,
+// the second, a later one, and those around the one that reaches the cap.
 func (a *asker) backoff() {
 	base := int64(a.number(0, 5))
 	r := config.Retry{

@@ -20,7 +20,7 @@ type fleet struct {
 	placing oracle.Placement
 }
 
-// fleet draws up to five workers at the edges of what the policies ask of them. The configuration is drawn, too.
+// fleet draws up to five workers at the edges of the policies' conditions, and a configuration.
 func (a *asker) fleet() *fleet {
 	f := &fleet{config: oracle.Defaults(config.Hardened), failed: make(map[execution.Incarnation]int)}
 	x, h := &f.config.Executor, &f.config.Health
@@ -47,7 +47,7 @@ func (a *asker) fleet() *fleet {
 	return f
 }
 
-// workerRow draws a worker. Most are in order, or hardly anything would be chosen.
+// workerRow draws a worker. Most are in order, or hardly any would be chosen.
 func (a *asker) workerRow(c *config.Config, n int) store.WorkerRow {
 	h := &c.Health
 	w := store.WorkerRow{
@@ -74,7 +74,7 @@ func (a *asker) workerRow(c *config.Config, n int) store.WorkerRow {
 	return w
 }
 
-// failures draws what is known of a worker's failures, around the thresholds.
+// failures draws the known failures of a worker, around the thresholds.
 func (a *asker) failures(w *store.WorkerRow, c *config.Config) {
 	h, f := &c.Health, &w.Figures
 	if a.oneIn(2) {
@@ -102,7 +102,8 @@ func (a *asker) failures(w *store.WorkerRow, c *config.Config) {
 // seen is a row as the contract sees the worker.
 func seen(r *store.WorkerRow, c *config.Config, t *oracle.Thresholds, failed int) oracle.Worker {
 	e := oracle.Evidence{Total: r.Figures.Total, Failed: r.Figures.Failed, Consecutive: r.Figures.Consecutive, Queued: r.Queued}
-	// The last failure is the latest one of those that it reports and of the dispatches that it left unclaimed.
+	// The last failure is the latest of those that it reports and of the dispatches that it left
+	// unclaimed.
 	since, any := r.Figures.LastFailure, e.Failed+e.Consecutive > 0
 	for _, ago := range r.Expired {
 		if ago <= c.Health.Window {
@@ -124,7 +125,7 @@ func seen(r *store.WorkerRow, c *config.Config, t *oracle.Thresholds, failed int
 
 func (f *fleet) String() string { return fmt.Sprintf("%+v", f.workers) }
 
-// health asks what the evidence of workers says of them.
+// health asks for the health that follows from the workers' evidence.
 func (a *asker) health() {
 	for range 3 {
 		f := a.fleet()
@@ -141,7 +142,7 @@ func (a *asker) health() {
 	}
 }
 
-// choice asks who gets a few executions, one after the other.
+// choice asks which workers get a few executions, one after the other.
 func (a *asker) choice() {
 	for range 3 {
 		a.choose()
@@ -163,7 +164,8 @@ func (a *asker) choose() {
 	load := a.oneIn(2)
 	chosen, limits := a.core.Roster(slices.Clone(f.rows), f.config, f.failed, a.draw).Place(rows, load)
 	a.Asked++
-	// Under load a worker is given several executions in a row: given by that of the first, to which worker, and how many more.
+	// Under load a worker gets several consecutive executions: given is the request of the first,
+	// to the worker, and more how many are to follow.
 	var given oracle.Request
 	to, more := -1, 0
 	for _, i := range f.order(rows) {
@@ -198,7 +200,8 @@ func request(row *execution.Execution) oracle.Request {
 	return oracle.Request{Runtime: row.Action.Runtime, Pinned: row.Pinned, Avoid: row.Avoid}
 }
 
-// order is the order in which the executions of a pass are placed: those first that the fewest workers fit.
+// order is the order in which a pass places its executions: those with the fewest fitting workers
+// first.
 func (f *fleet) order(rows []execution.Execution) []int {
 	order := make([]int, len(rows))
 	for i := range order {
@@ -216,7 +219,7 @@ func (f *fleet) order(rows []execution.Execution) []int {
 	return order
 }
 
-// size asks how many executions a pass takes of what waits, and whether it has taken all.
+// size asks how many of the waiting executions a pass takes, and whether it has taken all.
 func (a *asker) size() {
 	f := a.fleet()
 	most := pick(a, 1, 2, 5, 100)
@@ -232,7 +235,7 @@ func (a *asker) size() {
 	}
 }
 
-// filled asks whether a claim that gave a few executions of each lane has left some.
+// filled asks whether a claim that got a few executions of each lane has left some.
 func (a *asker) filled(demands []store.Demand, pools []int, right []oracle.Demand, rightPools map[int]int) {
 	var rows []execution.Execution
 	var taken []oracle.Lane
@@ -259,7 +262,8 @@ func (a *asker) filled(demands []store.Demand, pools []int, right []oracle.Deman
 	}
 }
 
-// unlikeDemands says how two demands differ; empty if they do not. Pools are numbered in any way.
+// unlikeDemands says how two demands differ; empty if they do not. The numbers of pools do not
+// matter.
 func unlikeDemands(demands []store.Demand, pools []int, right []oracle.Demand, rightPools map[int]int) string {
 	if len(demands) != len(right) {
 		return fmt.Sprintf("the contract names %+v, the core %+v", right, demands)

@@ -9,19 +9,21 @@ import (
 type Rule uint8
 
 const (
-	// Told means that the curve is drawn and nothing is asked of it.
+	// Told means that the curve is drawn and not judged.
 	Told Rule = iota
-	// Flat means that the median of the last quarter may be a quarter above that of the second one, and the series'
-	// slack. The first quarter is left out: processes warm up. A process that is killed begins anew, which would hide a
-	// leak; so each of its lives that is long enough is judged in the same way where there are three of them, and more
-	// than half of them must be flat.
+	// Flat means that the median of the last quarter may exceed that of the second one by a
+	// quarter, plus the series' slack. The first quarter does not count, because processes warm up.
+	// A process that is killed begins anew, which would hide a leak. So if it has at least three
+	// lives that are long enough, each of them is judged in the same way, and more than half of
+	// them must be flat.
 	Flat
-	// PerExecution means that the series grows with the executions, since nothing removes them before their retention is
-	// over. It is told as growth per execution, and may not grow faster for each in the last quarter than in the second.
+	// PerExecution means that the series grows with the executions, since nothing removes them
+	// before their retention is over. It is reported as growth per execution. This may not be
+	// greater in the last quarter than in the second.
 	PerExecution
 )
 
-// Tolerance is how much more the last quarter may have than the second one, as a factor.
+// Tolerance is the greatest allowed ratio of the last quarter to the second one.
 const (
 	Tolerance             = 1.25
 	perExecutionTolerance = 1.6
@@ -29,22 +31,22 @@ const (
 	fewestPoints = 5
 )
 
-// Judgement is what became of one curve.
+// Judgement is the result for one curve.
 type Judgement struct {
-	// Judged says that there was enough of it.
+	// Judged says that there was enough data.
 	Judged bool `json:"judged"`
-	// Grows says that it broke its rule.
+	// Grows says that the curve broke its rule.
 	Grows bool `json:"grows"`
-	// Before and After are what was compared: the medians of the second and of the last quarter, or growth per
-	// execution.
+	// Before and After are the compared values: the medians of the second and of the last quarter,
+	// or growth per execution.
 	Before float64 `json:"before"`
 	After  float64 `json:"after"`
 	// Text says it in words.
 	Text string `json:"text"`
 }
 
-// Judge judges a series from one moment to another: the time under full load. executions are all executions so far, for
-// PerExecution.
+// Judge judges a series between two moments: the time under full load. executions is the count of
+// all executions so far, for PerExecution.
 func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
 	quarter := (to - from) / 4
 	at := func(n int) time.Duration { return from + time.Duration(n)*quarter }
@@ -74,18 +76,18 @@ func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
 	return j
 }
 
-// exceeds says that a median is too much more than one before.
+// exceeds says that a median is too far above an earlier one.
 func (s *Series) exceeds(before, after float64) bool { return after > before*Tolerance+s.Slack }
 
-// longLife is how long a process must have lived for its life to be judged, and fewestLives how many such lives there
-// must be: one of them may just have had an outage at its end.
+// longLife is how long a process must have lived for its life to be judged. fewestLives is how many
+// such lives there must be: one of them may happen to end with an outage.
 const (
 	longLife    = 60 * time.Second
 	fewestLives = 3
 )
 
-// lives counts the lives of the process that are long enough, and those in which the series grew. before and after are
-// the medians of the longest one that did.
+// lives counts the lives of the process that are long enough, and those in which the series grew.
+// before and after are the medians of the longest life with growth.
 func (s *Series) lives(from, to time.Duration) (grew, all int, before, after float64) {
 	var longest time.Duration
 	for i, begin := range s.Starts {
@@ -142,10 +144,10 @@ func (s *Series) perExecution(executions *Series, at func(int) time.Duration) Ju
 	return j
 }
 
-// in is a value in the series' unit, for readers.
+// in writes a value in the series' unit.
 func (s *Series) in(v float64) string { return InUnit(v, s.Unit) }
 
-// InUnit writes a value for readers; unit is a series'.
+// InUnit writes a value with a series' unit, for readers.
 func InUnit(v float64, unit string) string {
 	switch {
 	case unit == "seconds" && v < 1:

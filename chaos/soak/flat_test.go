@@ -9,7 +9,7 @@ import (
 	"handoff/chaos/soak"
 )
 
-// sampled is a series of ten minutes, a sample a second.
+// sampled is a series of ten minutes, with a sample every second.
 func sampled(s *soak.Series, f func(second int) float64) *soak.Series {
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := range 600 {
@@ -22,7 +22,8 @@ func growing(perSecond, from float64) func(int) float64 {
 	return func(n int) float64 { return from + perSecond*float64(n) }
 }
 
-// What leaks is found, as it looks in a curve; what only warms up, jumps about or is killed now and then is not.
+// A leak is found by its curve. A series that only warms up, jumps about or is killed now and then
+// is not reported.
 func TestLeaksAreFoundAndNothingElse(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -51,8 +52,8 @@ func TestLeaksAreFoundAndNothingElse(t *testing.T) {
 	}
 }
 
-// A leak in a process that is killed every two minutes looks flat over the whole soak, and is found in each of its
-// lives.
+// A leak in a process that is killed every two minutes looks flat over the whole soak, and is found
+// in each of its lives.
 func TestAKillHidesNoLeak(t *testing.T) {
 	lives := func(leak float64) *soak.Series {
 		s := &soak.Series{Name: "goroutines", Rule: soak.Flat, Slack: 20}
@@ -86,7 +87,8 @@ func TestGrowthThatIsProportionalToExecutionsIsToldAsSuch(t *testing.T) {
 	}
 }
 
-// What waits while a server is away is no growth, if it has gone when what had waited is made up for.
+// A queue that grows while a server is away is no growth, if it has gone when the backlog is worked
+// off.
 func TestAnOutageIsNoGrowth(t *testing.T) {
 	r := &soak.Result{Strikes: []soak.Struck{{Strike: soak.Strike{Part: "broker"}, Began: true, From: 480 * time.Second, To: 570 * time.Second}}}
 	waits := func(n int) float64 {
@@ -115,7 +117,7 @@ func TestTooShortASeriesIsNotJudged(t *testing.T) {
 	}
 }
 
-// However long a soak is, a series keeps little, over all of its time.
+// However long a soak is, a series keeps few points, over all of its time.
 func TestASeriesIsThinnedAndKeepsItsShape(t *testing.T) {
 	s := &soak.Series{}
 	for n := range 100_000 {

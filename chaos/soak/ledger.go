@@ -10,25 +10,27 @@ import (
 	"handoff/core/execution"
 )
 
-// Ledger keeps the book of a soak on what was accepted: each request under its number once, and each of them ended. It
-// needs two bits for each request, and more only for those that have not ended. It is for one task.
+// Ledger records the accepted requests of a soak: each request number becomes one execution, and
+// each ends. It needs two bits for each request, and more only for executions that have not ended.
+// It is for one task.
 type Ledger struct {
 	created, ended bits
 	alive          map[execution.ID]open
-	// Rows and Ends count rows that were created, and chains by their last status.
+	// Rows counts created rows. Ends counts chains by their last status.
 	Rows int
 	Ends map[execution.Status]int
-	// Created counts the requests that became an execution, Ended those whose chain is at its end, Retries their later
-	// rows.
+	// Created counts the requests that became an execution, Ended those whose chain is at its end,
+	// Retries their later rows.
 	Created, Ended, Retries int
-	// Started and Stopped count processes of actions, by the journals of the shims.
+	// Started and Stopped count processes of actions, from the shims' journals.
 	Started, Stopped int
-	// twice is the first number that became two executions, foreign the first row of nobody's request.
+	// twice is the first number that became two executions. foreign is the first row that belongs
+	// to no request.
 	twice   string
 	latency []float64
 }
 
-// open is what is known of a chain that has not ended.
+// open is a chain that has not ended.
 type open struct {
 	number int
 	since  time.Duration
@@ -48,12 +50,13 @@ func (b *bits) set(n int) (again bool) {
 
 func (b bits) has(n int) bool { return n/64 < len(b) && b[n/64]&(1<<(n%64)) != 0 }
 
-// NewLedger returns an empty book.
+// NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{alive: make(map[execution.ID]open), Ends: make(map[execution.Status]int)}
 }
 
-// Number is the number of the request under a stored idempotency key, false for a key that is none of a soak.
+// Number is the number of the request with a stored idempotency key; false if the key is not one of
+// a soak.
 func Number(key string) (int, bool) {
 	_, digits, ours := strings.Cut(key, KeyPrefix)
 	n, err := strconv.Atoi(digits)
@@ -107,15 +110,17 @@ func (l *Ledger) wrong(format string, args ...any) {
 // Open is how many executions have not ended.
 func (l *Ledger) Open() int { return len(l.alive) }
 
-// Latencies takes the times from creation to end, in seconds, of what has ended since the last call.
+// Latencies returns the times from creation to end, in seconds, of executions that have ended since
+// the last call.
 func (l *Ledger) Latencies() []float64 {
 	taken := l.latency
 	l.latency = nil
 	return taken
 }
 
-// Balance compares the book with what clients were told. sent is how many requests were sent, numbered from 0; accepted
-// says which of them were answered with an execution. It says what is wrong, nothing if nothing is.
+// Balance compares the ledger with the answers that clients got. sent is how many requests were
+// sent, numbered from 0; accepted says which of them were answered with an execution. It returns
+// the differences; none if all is well.
 func (l *Ledger) Balance(sent int, accepted func(int) bool) (wrong []string) {
 	if l.twice != "" {
 		wrong = append(wrong, l.twice)
@@ -142,14 +147,15 @@ func (l *Ledger) Balance(sent int, accepted func(int) bool) (wrong []string) {
 	return wrong
 }
 
-// Accepted is which requests were answered with an execution. The zero value is none. It is for one task.
+// Accepted is the set of requests that were answered with an execution. The zero value is empty. It
+// is for one task.
 type Accepted struct {
 	is bits
-	// N is how many.
+	// N is the size of the set.
 	N int
 }
 
-// Add notes a number.
+// Add adds a number.
 func (a *Accepted) Add(n int) {
 	if !a.is.set(n) {
 		a.N++

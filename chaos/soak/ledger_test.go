@@ -21,7 +21,8 @@ func ended(id, next execution.ID, as execution.Status) history.Event {
 
 func all(int) bool { return true }
 
-// What was accepted and never was, what has not ended, and what became two executions is found.
+// The ledger finds a request that was accepted and never created, an execution that has not ended,
+// and a request that became two executions.
 func TestTheBookFindsWhatWasLostAndWhatCameTwice(t *testing.T) {
 	good := []history.Event{created(1, 0), created(2, 1), ended(1, 0, execution.Completed), ended(2, 0, execution.Failed)}
 	for _, c := range []struct {
@@ -48,7 +49,7 @@ func TestTheBookFindsWhatWasLostAndWhatCameTwice(t *testing.T) {
 	}
 }
 
-// A request that nobody was told of need not have become anything.
+// A request without an answer need not have become an execution.
 func TestARequestWithoutAnAnswerMayBeNothing(t *testing.T) {
 	var accepted soak.Accepted
 	accepted.Add(0)

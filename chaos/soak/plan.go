@@ -1,9 +1,11 @@
-// Package soak is what a soak is: the highest rate that a machine holds, with every part of the system killed, paused
-// and cut off again and again, for as long as asked. The package draws the plan of the strikes, keeps the curves in
-// bounded memory, says which of them are flat, and keeps the book on what was accepted and how it ended. It knows no
-// world.
+// Package soak has the rules of a soak: the highest rate that a machine holds, with every part of
+// the system killed, paused and cut off again and again, for as long as asked. The package draws
+// the plan of the strikes, keeps the curves in bounded memory, says which of them are flat, and
+// records which requests were accepted and how they ended. It does not depend on where the system
+// runs.
 //
-// A strike is one thing that happens to one part. A round strikes every part in every way once, in a drawn order.
+// A strike is one event that hits one part. A round strikes every part in every way once, in a
+// drawn order.
 package soak
 
 import (
@@ -17,40 +19,43 @@ import (
 // Action is the action that a soak runs.
 const Action = "soak.job"
 
-// KeyPrefix begins the idempotency keys of a soak; the number of the request follows, counted from 0.
+// KeyPrefix begins the idempotency keys of a soak; the number of the request follows, counted from
+// 0.
 const KeyPrefix = "soak/"
 
-// What a strike does to a part.
+// The kinds of strikes.
 const (
 	Kill  = "kill"
 	Pause = "pause"
 	Cut   = "cut"
 )
 
-// Wanted is how often every part is to be struck in every way.
+// Wanted is how often every part should be struck in every way.
 const Wanted = 5
 
-// The room between strikes. Slot is the time of one strike with the recovery from it, where the soak is long enough;
-// leastSlot is the shortest. quiet is left before the first and after the last strike, so that both show a system that
-// works.
+// The times of strikes. slotWanted is the time of one strike with the recovery from it, if the soak
+// is long enough; leastSlot is the shortest. quiet is left before the first and after the last
+// strike, so that both ends show a working system.
 const (
 	slotWanted = 12 * time.Second
 	leastSlot  = 8 * time.Second
 	quiet      = 5 * time.Second
-	// mostFaults is what one scenario may hold.
+	// mostFaults is how many faults one scenario may contain.
 	mostFaults = 200
-	// healthProbes is the link that only the executors' probes use: every 6 s, so a shorter cut may strike nothing.
+	// healthProbes is the link that only the executors' probes use. They come every 6 s, so a
+	// shorter cut may hit none.
 	healthProbes = "executors"
 	probed       = 6200 * time.Millisecond
 )
 
-// LeastFor is the shortest soak: every part is killed once. MostFor is the longest whose plan a scenario can hold.
+// LeastFor is the shortest soak: every part is killed once. MostFor is the longest soak whose plan
+// fits into a scenario.
 const (
 	LeastFor = 60 * time.Second
 	MostFor  = 144 * time.Hour
 )
 
-// Cluster is what is struck.
+// Cluster is the system to strike.
 type Cluster struct {
 	Executors int
 	Workers   []string
@@ -61,20 +66,21 @@ func Default() Cluster {
 	return Cluster{Executors: 2, Workers: []string{"shell-1", "shell-2", "shell-3"}}
 }
 
-// Strike is one strike of a plan. Its times are real ones, counted from the moment at which the load is up.
+// Strike is one strike of a plan. Its times are real ones, counted from the moment at which the
+// load has begun.
 type Strike struct {
 	At  time.Duration `json:"at"`
 	For time.Duration `json:"for"`
-	// What is Kill, Pause or Cut; Part names a process, a server or a link.
+	// What is Kill, Pause or Cut. Part names a process, a server or a link.
 	What string `json:"what"`
 	Part string `json:"part"`
-	// faults are the faults of a scenario that it consists of, without their times.
+	// faults are its faults in the scenario, without their times.
 	faults []string
-	// ends is the key of how long the faults last.
+	// ends is the key for the duration of the faults.
 	ends string
 }
 
-// Faults is how many faults of the scenario the strike consists of.
+// Faults is how many faults the strike has in the scenario.
 func (s *Strike) Faults() int { return len(s.faults) }
 
 // Plan is a drawn plan. The same seed, duration and cluster give the same plan.
@@ -82,7 +88,8 @@ type Plan struct {
 	Seed    uint64
 	For     time.Duration
 	Cluster Cluster
-	// Rounds is how often every part is struck in every way. 0: there was only time to kill every part once.
+	// Rounds is how often every part is struck in every way. 0 means that there was only time to
+	// kill every part once.
 	Rounds  int
 	Strikes []Strike
 }
@@ -107,8 +114,8 @@ func (c *Cluster) round() (kills, others []Strike) {
 	}
 	for _, server := range []string{"database", "broker"} {
 		kills = append(kills, Strike{What: Kill, Part: server, faults: []string{server + ": kill"}, ends: "for"})
-		// No kind of fault pauses a server. Cut off from everybody it looks the same: connections stay open, nothing
-		// answers.
+		// No kind of fault pauses a server. Cutting it off from all processes has the same effect:
+		// connections stay open, and nothing answers.
 		others = append(others, Strike{What: Pause, Part: server, faults: []string{cut("every executor", server), cut("every worker", server)}, ends: "for"})
 	}
 	return kills, others
@@ -118,8 +125,8 @@ func cut(process, end string) string {
 	return fmt.Sprintf("partition: {cut: %s, from: [%s], direction: both}", process, end)
 }
 
-// Draw draws the plan of a soak. It makes as many rounds as there is room for: with slots of 12 s if every part is then
-// struck five times in every way, else with shorter ones.
+// Draw draws the plan of a soak. It makes as many rounds as there is time for: with slots of 12 s
+// if every part is then struck five times in every way, otherwise with shorter ones.
 func Draw(seed uint64, lasts time.Duration, c Cluster) *Plan {
 	p := &Plan{Seed: seed, For: lasts, Cluster: c}
 	r := rand.New(rand.NewPCG(seed, uint64(lasts)))
@@ -173,7 +180,7 @@ func drawn(r *rand.Rand, least, most time.Duration) time.Duration {
 	return (least + time.Duration(r.Int64N(int64(most-least)))).Round(100 * time.Millisecond)
 }
 
-// Short says what of the wanted number of strikes the plan lacks; empty if nothing.
+// Short says how the plan falls short of the wanted number of strikes; empty if it does not.
 func (p *Plan) Short() string {
 	switch {
 	case p.Rounds >= Wanted:
@@ -184,8 +191,9 @@ func (p *Plan) Short() string {
 	return fmt.Sprintf("%v has room for %d of %d strikes of every kind on every part", p.For, p.Rounds, Wanted)
 }
 
-// YAML is the plan as a scenario, whose times are the real ones divided by scale: chaos run takes it too, in both
-// worlds. Its workload is for those runs; a soak submits at the rate that the machine holds.
+// YAML is the plan as a scenario whose times are the real ones divided by scale. `chaos run`
+// accepts it too, simulated and real. Its workload is for those runs; a soak submits at the rate
+// that the machine holds.
 func (p *Plan) YAML(scale float64) []byte {
 	var b strings.Builder
 	long := func(d time.Duration) string {

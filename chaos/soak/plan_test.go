@@ -22,7 +22,8 @@ func TestTheSameSeedAndDurationGiveTheSamePlan(t *testing.T) {
 	}
 }
 
-// Every part is struck five times in every way within an hour, one after the other, with time to recover.
+// Every part is struck five times in every way within an hour, one after the other, with time to
+// recover.
 func TestAPlanStrikesEveryPartFiveTimesAndLeavesTimeToRecover(t *testing.T) {
 	for seed := range uint64(50) {
 		p := soak.Draw(seed, time.Hour, soak.Default())
@@ -89,8 +90,8 @@ func TestAKindOfStrikeThatNeverMadeADifferenceIsNamed(t *testing.T) {
 	}
 }
 
-// A plan is a scenario that the loader takes, with the faults of its strikes in their order, of any length that is
-// allowed.
+// A plan of any allowed length is a scenario that the loader accepts, with the faults of its
+// strikes in their order.
 func TestAPlanIsAScenario(t *testing.T) {
 	for _, d := range []time.Duration{soak.LeastFor, 90 * time.Second, 10 * time.Minute, time.Hour, soak.MostFor} {
 		p := soak.Draw(3, d, soak.Default())

@@ -10,23 +10,23 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Progress is how far a soak is.
+// Progress is the present state of a soak.
 type Progress struct {
-	// At counts from the moment at which the load is up; For is how long the soak is to last.
+	// At is the time since the load began. For is how long the soak is to last.
 	At, For time.Duration
-	// Phase says what goes on: finding the rate, load, drain.
+	// Phase is the present phase: finding the rate, load, drain.
 	Phase string
-	// Rate is what is submitted at, in executions a second; Held says that nothing is submitted just now, for the
-	// backlog.
+	// Rate is the rate of submission, in executions a second. Held says that submission is paused
+	// because of the backlog.
 	Rate float64
 	Held bool
-	// Accepted, Ended and Open count executions; Started counts processes of actions.
+	// Accepted, Ended and Open count executions. Started counts processes of actions.
 	Accepted, Ended, Open, Started int
-	// Strikes are those that have begun, of All.
+	// Strikes counts the strikes that have begun; All counts all of them.
 	Strikes, All int
-	// Broken is the first rule that was broken so far, empty if none was.
+	// Broken is the first rule that was broken so far; empty if none was.
 	Broken string
-	// Behind is how far the judge is behind.
+	// Behind is the delay of the judge.
 	Behind time.Duration
 }
 
@@ -44,20 +44,20 @@ func (p Progress) String() string {
 		p.At.Round(time.Second), p.For, p.Phase, p.Rate, held, p.Accepted, p.Ended, p.Open, p.Started, p.Strikes, p.All, p.Behind.Seconds(), broken)
 }
 
-// Struck is what became of a strike.
+// Struck is a strike and its effect.
 type Struck struct {
 	Strike
-	// Began says that it began; Touched that it made a difference to something.
+	// Began says that it began. Touched says that it had an effect.
 	Began   bool `json:"began"`
 	Touched bool `json:"touched"`
 	// From and To are when it began and ended.
 	From time.Duration `json:"from"`
 	To   time.Duration `json:"to"`
-	// Ended counts the executions that ended from its begin to the begin of the next one.
+	// Ended counts the executions that ended from its beginning to the beginning of the next one.
 	Ended int `json:"ended"`
 }
 
-// Rules that a soak answers for.
+// The rules of a soak.
 const (
 	NothingLost     = "nothing lost"
 	NothingTwice    = "nothing twice"
@@ -65,49 +65,49 @@ const (
 	AllFlat         = "all curves flat"
 )
 
-// Answer is what a soak says to one of the questions that it is run for.
+// Answer is the result of a soak for one of its questions.
 type Answer struct {
 	Question string          `json:"question"`
 	Verdict  verdict.Verdict `json:"verdict"`
-	// Text says what it rests on, or what broke it.
+	// Text names the evidence, or what broke the rule.
 	Text string `json:"text"`
 }
 
-// Judged is what became of one invariant.
+// Judged is the result for one invariant.
 type Judged struct {
 	Number    int    `json:"number"`
 	Name      string `json:"name"`
 	Statement string `json:"statement"`
-	// Occasions is how often it judged something.
+	// Occasions is how often the invariant judged something.
 	Occasions uint64 `json:"occasions"`
 	Broken    bool   `json:"broken"`
-	// Excused says that it was broken while the machine stood still, which is no verdict.
+	// Excused says that it was broken while the machine stalled, which is no verdict.
 	Excused bool `json:"excused,omitempty"`
-	// Not says why it was not judged; Part which part was judged, empty for all of it.
+	// Not says why it was not judged. Part says which part was judged, empty for all of it.
 	Not  string `json:"not_judged,omitempty"`
 	Part string `json:"in_part,omitempty"`
 }
 
-// Curve is a series with what became of it.
+// Curve is a series with its judgement.
 type Curve struct {
 	*Series   `json:"-"`
 	Judgement Judgement `json:"judgement"`
 }
 
-// Result is what a soak comes to.
+// Result is the result of a soak.
 type Result struct {
 	Verdict verdict.Verdict `json:"verdict"`
 	Answers []Answer        `json:"answers"`
-	// Why says why it is no pass.
+	// Why says why it did not pass.
 	Why  []string      `json:"why,omitempty"`
 	Seed uint64        `json:"seed"`
 	For  time.Duration `json:"for"`
-	// Ran is how long the load lasted; Interrupted says that it was ended before.
+	// Ran is how long the load lasted. Interrupted says that it was ended early.
 	Ran         time.Duration `json:"ran"`
 	Interrupted bool          `json:"interrupted"`
 	Mutant      string        `json:"mutant,omitempty"`
-	// Rate is what was submitted at; Held is the rate that the ramp found, 0 where the rate was given. HeldBack is how
-	// long nothing was submitted for the backlog.
+	// Rate is the rate of submission. Held is the rate that the ramp found, 0 if the rate was
+	// given. HeldBack is how long submission was paused because of the backlog.
 	Rate     float64       `json:"rate"`
 	Held     float64       `json:"held"`
 	HeldBack time.Duration `json:"held_back"`
@@ -117,10 +117,11 @@ type Result struct {
 	Rows     int            `json:"rows"`
 	Retries  int            `json:"retries"`
 	Ends     map[string]int `json:"ends"`
-	// Processes are runs of actions that began, by the journals; Events what was judged.
+	// Processes counts the runs of actions that began, by the journals. Events counts the judged
+	// events.
 	Processes int    `json:"processes"`
 	Events    uint64 `json:"events"`
-	// Late counts events that came after the window that they belong to. Behind is the most that the judge was behind.
+	// Late counts events that came after their window. Behind is the greatest delay of the judge.
 	Late   int           `json:"late"`
 	Behind time.Duration `json:"behind"`
 	Drain  time.Duration `json:"drain"`
@@ -129,20 +130,22 @@ type Result struct {
 	Short      string              `json:"short,omitempty"`
 	Strikes    []Struck            `json:"strikes"`
 	Violations []verdict.Violation `json:"violations,omitempty"`
-	// Excused are violations close to a moment in which the machine stood still, which their messages name.
+	// Excused are violations close to a moment in which the machine stalled; their messages name
+	// it.
 	Excused   []verdict.Violation `json:"excused,omitempty"`
 	Judged    []Judged            `json:"judged"`
 	Curves    []Curve             `json:"-"`
 	Summaries []Summary           `json:"curves"`
-	// Stalls is how often, and the longest time for which, the machine stood still.
+	// Stalls is how often the machine stalled, LongestStall the longest such time.
 	Stalls       int           `json:"stalls"`
 	LongestStall time.Duration `json:"longest_stall"`
 	// Noise says why the harness itself could not go on; empty if it could.
 	Noise string `json:"noise,omitempty"`
-	// Audit is what judging the database's audit table came to.
+	// Audit is the result of judging the database's audit table.
 	Audit string   `json:"audit"`
 	Notes []string `json:"notes,omitempty"`
-	// Unread says what of the audit could not be read; empty if everything could, as it must be: the daemons wrote it.
+	// Unread says which part of the audit could not be read. It must be empty, because the daemons
+	// wrote the audit.
 	Unread string `json:"unread,omitempty"`
 }
 
@@ -155,10 +158,10 @@ type Summary struct {
 	Judgement
 }
 
-// afterOutage is how long after the return of a server what had waited for it is made up for.
+// afterOutage is how long after the return of a server its backlog is worked off.
 const afterOutage = 15 * time.Second
 
-// Outages are the times in which a server was away, and what had waited was made up for.
+// Outages are the times in which a server was away, each until its backlog was worked off.
 func (r *Result) Outages() (all []Span) {
 	for i := range r.Strikes {
 		if s := &r.Strikes[i]; s.Began && (s.Part == "database" || s.Part == "broker") {
@@ -168,7 +171,8 @@ func (r *Result) Outages() (all []Span) {
 	return all
 }
 
-// Parts counts the strikes that made a difference, by part and kind. The parts are processes, servers, then links.
+// Parts counts the strikes that had an effect, by part and kind. The parts are processes, servers,
+// then links.
 func (r *Result) Parts() (parts []string, counts map[string]map[string]int) {
 	counts = make(map[string]map[string]int)
 	for i := range r.Strikes {
@@ -185,7 +189,7 @@ func (r *Result) Parts() (parts []string, counts map[string]map[string]int) {
 	return parts, counts
 }
 
-// Missed are the kinds of strikes that made no difference, however often they came, as "cut shell-1 – broker".
+// Missed are the kinds of strikes that never had an effect, as "cut shell-1 – broker".
 func (r *Result) Missed() (all []string) {
 	touched := make(map[string]bool)
 	for i := range r.Strikes {

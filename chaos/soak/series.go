@@ -11,28 +11,29 @@ type Point struct {
 	Value float64
 }
 
-// Span is a time.
+// Span is an interval of time.
 type Span struct{ From, To time.Duration }
 
-// mostPoints bounds what is kept of a series: a page draws no more, and memory stays bounded however long the soak is.
+// mostPoints bounds the points of a series. A page draws no more, and memory stays bounded however
+// long the soak is.
 const mostPoints = 600
 
-// Series is one curve. It keeps at most 2 × 600 points: when there are more, neighbours become one.
+// Series is one curve. It keeps at most 2 × 600 points: when there are more, it merges neighbours.
 type Series struct {
-	// Name says what is drawn; Of is whose it is, empty for the whole system. Unit is "bytes", "seconds" or empty for a
-	// count.
+	// Name is the name of the figure. Of is the process or part that it belongs to, empty for the
+	// whole system. Unit is "bytes", "seconds" or empty for a count.
 	Name, Of, Unit string
 	// Rule says how its growth is judged.
 	Rule Rule
-	// Slack is how much it may grow in any case, in its unit.
+	// Slack is how much it may always grow, in its unit.
 	Slack float64
-	// Starts are the moments at which the process that it is of was started anew.
+	// Starts are the moments at which its process was restarted.
 	Starts []time.Duration
-	// Without are times that are not judged: when a server was away, work waits.
+	// Without are times that are not judged: work waits while a server is away.
 	Without []Span
 
 	points []Point
-	// stride is how many samples are one point; sum and n are of the point that is being made.
+	// stride is how many samples make one point. sum and n belong to the point in progress.
 	stride, n int
 	sum       float64
 	began     time.Duration
@@ -63,7 +64,7 @@ func (s *Series) Add(at time.Duration, value float64) {
 // Points are the points so far.
 func (s *Series) Points() []Point { return s.points }
 
-// Drawn are at most about that many points, each the mean of its neighbours.
+// Drawn are at most about `most` points, each the mean of its neighbours.
 func (s *Series) Drawn(most int) []Point {
 	per := (len(s.points) + most - 1) / most
 	if per <= 1 {
@@ -80,7 +81,7 @@ func (s *Series) Drawn(most int) []Point {
 	return out
 }
 
-// between are the values from one moment to another.
+// between are the values between two moments.
 func (s *Series) between(from, to time.Duration) (values []float64) {
 	for _, p := range s.points {
 		out := slices.ContainsFunc(s.Without, func(w Span) bool { return p.At >= w.From && p.At < w.To })
@@ -91,7 +92,7 @@ func (s *Series) between(from, to time.Duration) (values []float64) {
 	return values
 }
 
-// Median is the median of values, 0 of none. It sorts them.
+// Median is the median of values, 0 if there are none. It sorts them.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
