@@ -17,7 +17,7 @@ import (
 	"handoff/scenarios"
 )
 
-// change is what telemetry.Transitions counts by.
+// change has the labels by which telemetry.Transitions counts.
 type change struct {
 	from, to execution.Status
 	by       execution.Part
@@ -57,7 +57,7 @@ func (c change) steps() []string {
 	return []string{"finish", "heartbeat"}
 }
 
-// asked is a store that notes which steps were made and not answered with what they did.
+// asked is a store that notes the steps whose answer did not arrive.
 type asked struct {
 	store.Store
 	open map[string]int
@@ -120,8 +120,8 @@ func (s *asked) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key
 	return ask(s, "release", func() ([]execution.Key, error) { return s.Store.Release(ctx, w) })
 }
 
-// listener takes the figures of a run, with the changes that its history tells of and the steps whose outcome is not
-// known.
+// listener receives the figures of a run, with the changes in its history and the steps of unknown
+// outcome.
 type listener struct {
 	t       *testing.T
 	table   []telemetry.Info
@@ -138,7 +138,7 @@ func listen(t *testing.T) *listener {
 	}
 }
 
-// mutant is none: it is the listener's place in the processes.
+// mutant is not a real mutant: it brings the listener into the processes.
 func (l *listener) mutant() *mutant.Mutant {
 	return &mutant.Mutant{
 		Store:    func(_ mutant.Process, c store.Store) store.Store { return &asked{c, l.open} },
@@ -157,14 +157,14 @@ func (l *listener) Observe(e *history.Event) {
 	}
 }
 
-// heard checks that a figure has come with the labels that the table promises.
+// heard checks that a figure came with the labels that the table promises.
 func (l *listener) heard(f telemetry.Figure, kind telemetry.Kind, labels telemetry.Labels) {
 	info := l.table[f]
 	if info.Kind != kind {
 		l.t.Errorf("%s is not reported as what it is", info.Name)
 	}
 	for i, value := range labels {
-		// A transition for no particular reason has none.
+		// A transition without a particular reason has no such label.
 		if (i < len(info.Labels)) != (value != "") && !(f == telemetry.Transitions && i == 3) {
 			l.t.Errorf("%s has the labels %v, and comes with %q", info.Name, info.Labels, labels)
 		}
@@ -172,7 +172,7 @@ func (l *listener) heard(f telemetry.Figure, kind telemetry.Kind, labels telemet
 	l.seen[f] = true
 }
 
-// both hands figures on to whoever listens anyway.
+// both passes figures on to the recorder that listens anyway.
 type both struct {
 	telemetry.Recorder
 	l *listener
@@ -201,8 +201,8 @@ func (b *both) Observe(f telemetry.Figure, d time.Duration, labels telemetry.Lab
 	}
 }
 
-// compare compares what was counted with what the history tells, leaves out what a step of unknown outcome may have
-// done, and returns the changes that it could compare.
+// compare compares the counts with the history, except for changes that a step of unknown outcome
+// may have made, and returns the changes that it could compare.
 func (l *listener) compare(name string) (compared []change) {
 	for c, made := range l.made {
 		if slices.ContainsFunc(c.steps(), func(step string) bool { return l.open[step] > 0 }) {
@@ -221,8 +221,8 @@ func (l *listener) compare(name string) (compared []change) {
 	return compared
 }
 
-// Every change of a status is counted once, whoever makes it; and every figure that the table lists is reported by some
-// run of the library.
+// Every change of a status is counted once, whichever part makes it, and some run of the library
+// reports every figure of the table.
 func TestWhatHappensIsCountedAndEveryFigureIsReported(t *testing.T) {
 	library, err := scenarios.Library()
 	if err != nil {
@@ -230,7 +230,7 @@ func TestWhatHappensIsCountedAndEveryFigureIsReported(t *testing.T) {
 	}
 	seen, compared := make(map[telemetry.Figure]bool), make(map[change]bool)
 	missing := mustBeCompared()
-	// Some of them depend on the seed.
+	// Some of the figures depend on the seed.
 	for seed := uint64(1); seed <= 8 && len(missing) > 0; seed++ {
 		for i := range library {
 			for _, profile := range library[i].Profiles {
@@ -254,7 +254,7 @@ func TestWhatHappensIsCountedAndEveryFigureIsReported(t *testing.T) {
 	}
 }
 
-// mustBeCompared are changes of every kind of step; without them the comparison says little.
+// mustBeCompared has changes of every kind of step; without them the comparison proves little.
 func mustBeCompared() []change {
 	return []change{
 		{execution.None, execution.Requested, execution.API, execution.NoReason},

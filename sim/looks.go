@@ -9,13 +9,15 @@ import (
 	"handoff/core/store"
 )
 
-// looking is an executor's client of the database that tells the suite of the statements by which the executor looks for
-// work. It stands below a planted mutant, so what the mutant makes of the statements is judged, too.
+// looking is an executor's client of the database that reports to the suite the statements by which
+// the executor looks for work. It is below a planted mutant, so that the mutant's effect on the
+// statements is judged, too.
 type looking struct {
 	store.Store
 	w *world
 	k *invariant.Looker
-	// goesOn says that the pass that goes on has dispatched a full batch in one step, so that another one has to follow.
+	// goesOn says that the present pass has dispatched a full batch in one step, so that another
+	// pass must follow.
 	goesOn bool
 }
 
@@ -58,10 +60,12 @@ func (s *looking) ClaimForScheduling(ctx context.Context, c store.SchedulingClai
 	return rows, nil
 }
 
-// unfitAgain is when an executor looks again for a row whose worker did not fit any more, as for one that it gave back.
+// unfitAgain is when an executor looks again for a row whose worker no longer fitted, as for a row
+// that it gave back.
 const unfitAgain = 100 * time.Millisecond
 
-// DispatchDue implements store.Executor. It is the first look of a pass. A claim follows where other rows are due.
+// DispatchDue implements store.Executor. It is the first look of a pass. A claim follows if other
+// rows are due.
 func (s *looking) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
 	most := 0
 	for i := range d.Offers {
@@ -83,8 +87,8 @@ func (s *looking) DispatchDue(ctx context.Context, d store.DueDispatch) (store.D
 	return answer, nil
 }
 
-// exhausted says whether a claim gave as many rows of a lane, of a worker or of a pool as it asked for, and as many of the
-// lanes that it did not name.
+// exhausted says whether a claim got as many rows of a lane, of a worker or of a pool as it asked
+// for, and as many of the lanes that it did not name.
 func exhausted(c *store.SchedulingClaim, rows []execution.Execution) (named, others bool) {
 	type lane struct {
 		runtime string
@@ -137,7 +141,7 @@ func (s *looking) Dispatch(ctx context.Context, executor string, ds []store.Disp
 	return results, err
 }
 
-// judge notes whether a statement failed that may be of the scheduler's pass.
+// judge notes that a statement failed which may belong to the scheduler's pass.
 func (s *looking) judge(err error) {
 	if err != nil {
 		s.k.Stumbled()
@@ -214,7 +218,7 @@ func (s *looking) Orchestrate(ctx context.Context, os []store.Orchestration) ([]
 			woken = true
 			s.k.Woken(s.w.k.Now(), 0)
 		}
-		// The scheduler is told of each retry by itself.
+		// The scheduler learns of each retry separately.
 		if done[i].Applied && done[i].Retry != 0 && os[i].Retry != nil {
 			s.k.Woken(s.w.k.Now(), os[i].Retry.Delay)
 		}
@@ -257,7 +261,7 @@ func (s *looking) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) (
 	return changed, err
 }
 
-// purge makes a look whose answer is how many rows it handled.
+// purge makes a look that answers how many rows it handled.
 func (s *looking) purge(l invariant.Look, age time.Duration, limit int, do func() (int, error)) (int, error) {
 	s.k.Asks(s.w.k.Now(), l, limit, age)
 	n, err := do()

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write README.md")
 
-// The page says what the tables say.
+// The page agrees with the tables.
 func TestReadme(t *testing.T) {
 	if *update {
 		if err := os.WriteFile("README.md", []byte(conformance.Markdown()), 0o644); err != nil {
@@ -34,7 +34,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// Every difference has its reason, and a row of a table can hold it.
+// Every difference has a reason and fits into a row of a table.
 func TestEveryDifferenceHasItsReason(t *testing.T) {
 	for _, d := range conformance.Differences() {
 		if d.About == "" || d.What == "" || d.Why == "" || strings.ContainsAny(d.What+d.Why, "|\n") {
@@ -43,7 +43,8 @@ func TestEveryDifferenceHasItsReason(t *testing.T) {
 	}
 }
 
-// The page says of each release what the suite expects of it, and nothing that the suite tells apart is missing.
+// The page lists for each release the suite's expectations, and no behaviour that the suite
+// distinguishes is missing.
 func TestBehavioursAreThoseOfTheSuite(t *testing.T) {
 	if !slices.Equal(conformance.Modelled, simbroker.Versions()) {
 		t.Fatalf("the page has the releases %v, the model %v", conformance.Modelled, simbroker.Versions())
@@ -83,7 +84,7 @@ func feature(name, queue, version string, keeps bool) any {
 	return reflect.ValueOf(brokertest.FeaturesOf(queue, version, keeps)).FieldByName(name).Interface()
 }
 
-// What was mended stays so: the case that keeps it exists.
+// Every mended divergence has an existing case, which keeps it mended.
 func TestEveryMendHasItsCase(t *testing.T) {
 	cases := make(map[string]bool)
 	for _, c := range storetest.Cases() {
@@ -99,10 +100,12 @@ func TestEveryMendHasItsCase(t *testing.T) {
 	}
 }
 
-// scenariosVariable is what .ci/newer says of scenarios that passed in the live world: a server, its version, and how many.
+// scenariosVariable says which scenarios passed in the live world, as .ci/newer counts them: a
+// server, its version, and how many.
 const scenariosVariable = "HANDOFF_CONFORMANCE_SCENARIOS"
 
-// What the suites record themselves, the script that runs scenarios records here.
+// The suites record their own results. The results of the script that runs scenarios are recorded
+// here.
 func TestRecordScenarios(t *testing.T) {
 	text := os.Getenv(scenariosVariable)
 	if text == "" {
@@ -117,7 +120,7 @@ func TestRecordScenarios(t *testing.T) {
 	}
 }
 
-// Results of a version come together from several suites, and nothing is lost.
+// Results of a version come together from several suites, and none is lost.
 func TestRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.json")
 	t.Setenv(conformance.RecordVariable, path)

@@ -1,14 +1,14 @@
-// Package conformance says how true the models of the simulated world are: what may differ between them
-// and the real servers, what they leave out, what was mended, and which servers agreed with them. The
-// suites that find out are chaos/conformance/storetest and chaos/conformance/brokertest; what is not in this
-// package's tables is a bug of the model.
+// Package conformance says how faithful the models of the simulated world are: where they may
+// differ from the real servers, what they leave out, which divergences were mended, and which
+// servers agreed with them. The suites chaos/conformance/storetest and chaos/conformance/brokertest
+// find that out. A divergence that is not in this package's tables is a bug of the model.
 package conformance
 
-// Kind says what is said of a difference.
+// Kind is the kind of a difference.
 type Kind string
 
-// The kinds. Both answers are right where the contract leaves something open; what is not modelled exists
-// on the server only.
+// The kinds. If the contract leaves something open, both answers are right. If something is not
+// modelled, it exists on the server only.
 const (
 	Open        Kind = "left open"
 	NotModelled Kind = "not modelled"
@@ -24,13 +24,13 @@ const (
 type Difference struct {
 	Model string
 	Kind  Kind
-	// About is the method, or the number in the list of rules of RabbitMQ.
+	// About is the method, or the number of the rule in the list of rules of RabbitMQ.
 	About string
-	// What differs, and Why that is accepted.
+	// What is the difference, and Why the reason to accept it.
 	What, Why string
 }
 
-// Differences lists every accepted one.
+// Differences lists every accepted difference.
 func Differences() []Difference {
 	var all []Difference
 	for _, group := range []struct {

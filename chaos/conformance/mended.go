@@ -1,11 +1,11 @@
 package conformance
 
-// Mend is a divergence that the suites found and the case that keeps it mended, by its name in the suite.
+// Mend is a divergence that the suites found, with the name of the case that keeps it mended.
 type Mend struct {
 	Model, What, Case string
 }
 
-// Mended lists the divergences of the store's model that were mended. Those of the broker's are told by the
+// Mended lists the mended divergences of the store's model. Those of the broker's model are in the
 // rules that its package comment lists.
 func Mended() []Mend {
 	return []Mend{

@@ -13,21 +13,24 @@ import (
 //go:embed results.json
 var committed []byte
 
-// RecordVariable names a file to which the suites add what they found about a server: results.json of
-// this package, when a release of a server is to be listed.
+// RecordVariable names a file to which the suites add their results about a server: results.json of
+// this package, if a release of a server is to be listed.
 const RecordVariable = "HANDOFF_CONFORMANCE_RECORD"
 
-// Result is what one version of a server agreed with its model on. It holds no date and no machine: it
-// changes when the suite or the server does.
+// Result is the extent to which one version of a server agreed with its model. It contains no date
+// and no machine: it changes only when the suite or the server does.
 type Result struct {
 	Server, Version string
-	// Cases were passed; Skipped could not be asked of a server that was given by its address.
+	// Cases is how many passed. Skipped is how many can't be run on a server that was given by its
+	// address.
 	Cases   int `json:",omitempty"`
 	Skipped int `json:",omitempty"`
-	// Commands of random sequences were compared, and calls of concurrent clients explained.
+	// Commands is how many commands of random sequences were compared. Calls is how many calls of
+	// concurrent clients were explained.
 	Commands int `json:",omitempty"`
 	Calls    int `json:",omitempty"`
-	// Scenarios are the named ones that passed in the live world, on this server and the other one of its release of Debian.
+	// Scenarios is how many named scenarios passed in the live world, on this server and the other
+	// server of its release of Debian.
 	Scenarios int `json:",omitempty"`
 }
 
@@ -40,8 +43,8 @@ func Results() []Result {
 	return all
 }
 
-// Record adds a result to the file that RecordVariable names; without it nothing is done. What is zero in
-// the result is left as it stands there.
+// Record adds a result to the file that RecordVariable names; without that variable it does
+// nothing. Fields that are zero in the result keep their value in the file.
 func Record(r Result) error {
 	path := os.Getenv(RecordVariable)
 	if path == "" {

@@ -1,21 +1,23 @@
 package conformance
 
-// Modelled are the releases of RabbitMQ that the model behaves like, oldest first. A newer release is taken for the one
-// before it (simbroker.Like).
+// Modelled are the releases of RabbitMQ that the model imitates, oldest first. A newer release is
+// treated like the one before it (simbroker.Like).
 var Modelled = []string{"3.10", "4.0", "4.3"}
 
-// Behaviour is something that releases of RabbitMQ do differently. The model and the suite follow the release that is
-// tested, so that each difference is accepted of these releases and of no other. Between releases of PostgreSQL none is.
+// Behaviour is a behaviour in which releases of RabbitMQ differ. The model and the suite follow the
+// release that is tested, so each difference is accepted for these releases only. There are none
+// between releases of PostgreSQL.
 type Behaviour struct {
-	// Feature is what the suite calls it: a field of brokertest.Features.
+	// Feature is its name in the suite: a field of brokertest.Features.
 	Feature string
-	// Rule is its number in the list of rules of RabbitMQ, Queues the queues that it is about.
+	// Rule is its number in the list of rules of RabbitMQ, Queues are the queues concerned.
 	Rule, Queues string
-	// On is what each of Modelled does.
+	// On is the behaviour of each of Modelled.
 	On [3]string
 }
 
-// Behaviours lists what differs by release. The suite knows the same, and a test compares the two.
+// Behaviours lists the differences between releases. The suite has the same list, and a test
+// compares the two.
 func Behaviours() []Behaviour {
 	return []Behaviour{
 		{
@@ -62,11 +64,12 @@ func Behaviours() []Behaviour {
 	}
 }
 
-// Caveat is something to know before a server is upgraded under a system that runs.
+// Caveat is a warning for an upgrade of a server under a running system.
 type Caveat struct{ Server, To, What, Do string }
 
-// Caveats lists them. Those of the delivery limit and the consumer timeout were measured; the others are of the servers' own
-// release notes, and nothing here upgrades a server in place: each release was tested on a node of its own.
+// Caveats lists them. Those about the delivery limit and the consumer timeout were measured. The
+// others are from the servers' own release notes; no test upgrades a server in place, and each
+// release was tested on its own node.
 func Caveats() []Caveat {
 	return []Caveat{
 		{

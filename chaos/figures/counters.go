@@ -9,8 +9,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// The counters that are judged, and how many of their labels the history knows. Of the others nobody but the process knows
-// what they count, as with the passes of a loop.
+// The counters that are judged, and how many of their labels the history knows. Only the process
+// itself knows the values of the others, such as the passes of a loop.
 var known = map[telemetry.Figure]int{
 	telemetry.Transitions: 4, telemetry.Retries: 1, telemetry.RetriesEnded: 2, telemetry.Assignments: 0, telemetry.LeasesExpired: 0,
 	telemetry.WorkerDowntime: 0,
@@ -18,30 +18,30 @@ var known = map[telemetry.Figure]int{
 	telemetry.Observed: 2,
 }
 
-// malformed is the outcome of a message that nobody can read.
+// malformed is the outcome of an unreadable message.
 const malformed = "malformed"
 
-// What a prober that only observes counts under: of whom it would think what.
+// The labels under which a prober that only observes counts the workers that it would avoid.
 const (
 	prober      = "health_prober"
 	reachable   = "reachable"
 	unreachable = "unreachable"
 )
 
-// unhandled is the outcome of a dead letter that was given up.
+// unhandled is the outcome of a dead letter that the executor gave up.
 const unhandled = "unhandled"
 
-// count notes what a process counts, under the labels that the history knows.
+// count notes a process's counts, under the labels that the history knows.
 func (p *process) count(f telemetry.Figure, n int64, l telemetry.Labels) {
 	labels, judged := known[f]
 	if !judged {
 		return
 	}
 	if f == telemetry.Dispatches && l[0] != "confirmed" && l[0] != "returned" && l[0] != "refused" {
-		return // that a dispatch is a second attempt, and what became of one that nobody answers for, the broker does not say
+		return // the broker does not say whether a dispatch is a second attempt, nor what became of an unanswered one
 	}
 	if f == telemetry.DeadLetters && l[1] == malformed {
-		// Each is settled by the same hand, whatever queue it came from.
+		// Each is settled in the same way, whatever its queue.
 		l, labels = telemetry.Labels{"", malformed}, len(l)
 	}
 	for i := labels; i < len(l); i++ {
@@ -50,7 +50,8 @@ func (p *process) count(f telemetry.Figure, n int64, l telemetry.Labels) {
 	p.counted[series{f, l}] += n
 }
 
-// doubtful says that a process may have made steps without having learned of them that change what a counter counts.
+// doubtful says that a process may have made steps that change this counter without having learned
+// of them.
 func (p *process) doubtful(of series) bool {
 	for _, step := range steps(of) {
 		if p.open[step] > 0 {
@@ -60,7 +61,7 @@ func (p *process) doubtful(of series) bool {
 	return p.crashed && len(steps(of)) == 0
 }
 
-// steps are the calls of the database that may make what a counter counts.
+// steps are the calls of the database that may change a counter.
 func steps(of series) []string {
 	from, to, by := of.labels[0], of.labels[1], of.labels[2]
 	switch of.figure {
@@ -102,7 +103,7 @@ func steps(of series) []string {
 	return []string{"finish", "heartbeat"}
 }
 
-// judgeCounters compares what a process has counted with what the history says that it did.
+// judgeCounters compares a process's counts with its actions in the history.
 func (j *Judge) judgeCounters(p *process) {
 	all := maps.Clone(p.happened)
 	maps.Copy(all, p.counted)

@@ -16,57 +16,59 @@ import (
 type Watch struct {
 	j *Judge
 	p *process
-	// samples says that it is an executor, which samples its gauges. fresh is when it last asked for them, or was hindered
-	// last; negative while nothing can be expected.
+	// samples says that the process is an executor, which samples its gauges. fresh is when it last
+	// asked for them, or was last hindered; negative while no sample can be expected.
 	samples bool
-	// ending says that it was asked to stop.
+	// ending says that the process was asked to stop.
 	ending bool
 	fresh  time.Duration
-	// gauges are the values that are shown.
+	// gauges are the displayed values.
 	gauges map[series]int64
 	sample sample
 	// shown are the workers whose own gauges must have been set.
 	shown map[execution.WorkerID]bool
-	// health is what the process answers to whoever asks whether it is ready; nil if nobody can ask it.
+	// health has the process's answers about its readiness; nil if it can't be asked.
 	health Health
-	// session is the one on which the process works, nil before the first.
+	// session is the session that the process uses, nil before the first.
 	session broker.Session
-	// connected is since when.
+	// connected is when that session began.
 	connected time.Duration
-	// queue is the last answer about the dead letter queue that has not been reported yet, nil for none.
+	// queue is the last answer about the dead letter queue, until it is reported; nil for none.
 	queue *broker.QueueState
-	// loops are those of which passes were told, by name.
+	// loops are the loops with reported passes, by name.
 	loops map[string]*passes
-	// clock is the one of its machine, nil if nobody knows it. letter is the dead letter that it handles, nil for none.
+	// clock is the clock of the process's machine, nil if unknown. letter is the dead letter that
+	// the process handles, nil for none.
 	clock  Clock
 	letter *letter
-	// open is how many dead letters nobody had dealt with at the last look, suspicious when the first was seen since the last
-	// test of the dead letter path, negative for none.
+	// open is the number of open dead letters at the last look. suspicious is when the first of
+	// them was seen since the last test of the dead letter path, negative for none.
 	open       int
 	suspicious time.Duration
-	// hindered is when it stood still last.
+	// hindered is when the process was last stalled.
 	hindered time.Duration
 }
 
-// sample is what the sampler was answered, since it last asked.
+// sample has the answers that the sampler got since it last asked.
 type sample struct {
-	// asked is the context in which it asked. Other parts of the process ask for workers, too.
+	// asked is the context of the sampler's calls. Other parts of the process ask for workers, too.
 	asked   context.Context
 	survey  store.Survey
 	workers []store.WorkerRow
-	// known says that there are answers, told that a figure was set since it asked.
+	// known says that there are answers. told says that a figure was set since the sampler asked.
 	known, told bool
 }
 
-// Health is what an executor says of itself to whoever asks whether it is ready.
+// Health is an executor's answer to a question about its readiness.
 type Health interface {
-	// DeadLetterPath is what is wrong with the dead letter path, nil for nothing.
+	// DeadLetterPath is the defect of the dead letter path, nil for none.
 	DeadLetterPath() error
-	// Connected says that a publish would be taken now.
+	// Connected says that a publish would be accepted now.
 	Connected() bool
 }
 
-// Ask has the answers of an executor judged, too, whenever it samples. A nil judge asks nobody.
+// Ask makes the judge also judge the answers of an executor whenever the executor samples. A nil
+// judge does nothing.
 func (j *Judge) Ask(process string, h Health) {
 	if j != nil {
 		j.process(process).current.health = h
@@ -83,7 +85,7 @@ func (j *Judge) Process(name string, samples bool) *Watch {
 	return p.current
 }
 
-// Recorder notes what the process reports, and passes it on.
+// Recorder notes the process's reports, and passes them on.
 func (w *Watch) Recorder(inner telemetry.Recorder) telemetry.Recorder { return &recorder{inner, w} }
 
 type recorder struct {
@@ -129,7 +131,7 @@ func (r *recorder) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	r.Recorder.Set(f, v, l)
 }
 
-// Store notes what the process asks the database, and what it learns.
+// Store notes the process's calls of the database, and their answers.
 func (w *Watch) Store(inner store.Store) store.Store { return &asking{inner, w} }
 
 type asking struct {
@@ -137,7 +139,7 @@ type asking struct {
 	w *Watch
 }
 
-// step makes a step, and notes that it is open until the process knows what it did.
+// step makes a step, and notes that it is open until the process knows its outcome.
 func step[T any](s *asking, kind string, call func() (T, error)) (T, error) {
 	open := s.w.p.open
 	open[kind]++
@@ -148,7 +150,8 @@ func step[T any](s *asking, kind string, call func() (T, error)) (T, error) {
 	return answer, err
 }
 
-// Survey implements store.Executor. Only the sampler asks for it, and then for the workers, in the same context.
+// Survey implements store.Executor. Only the sampler calls it, and then Workers, in the same
+// context.
 func (s *asking) Survey(ctx context.Context) (store.Survey, error) {
 	s.w.judgeSample()
 	s.w.judgeFreshness()
@@ -235,7 +238,8 @@ func (s *asking) Release(ctx context.Context, w store.WorkerKey) ([]execution.Ke
 	return step(s, "release", func() ([]execution.Key, error) { return s.Store.Release(ctx, w) })
 }
 
-// Broker notes what became of dispatches, what the dead letter queue looked like, and which dead letters were settled.
+// Broker notes the outcomes of dispatches, the state of the dead letter queue, and which dead
+// letters were settled.
 func (w *Watch) Broker(inner broker.Broker) broker.Broker { return &connecting{inner, w} }
 
 type connecting struct {
@@ -255,7 +259,8 @@ func (b *connecting) Connect(ctx context.Context) (broker.Session, error) {
 type session struct {
 	broker.Session
 	w *Watch
-	// declared says that a topology was declared on it, looked that somebody looked at a queue before.
+	// declared says that the session has declared a topology. looked says that a queue's state was
+	// read before that.
 	declared, looked bool
 }
 
@@ -287,15 +292,15 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 // Declare implements broker.Session.
 func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	s.declared = true
-	// Only the canary's session looks at the queue before it declares anything.
+	// Only the canary's session reads the state of the queue before it declares anything.
 	if !s.looked {
 		s.w.session, s.w.connected = s.Session, s.w.j.now()
 	}
 	return s.Session.Declare(ctx, t)
 }
 
-// QueueState implements broker.Session. The test of the dead letter path looks at the same queue, before it declares
-// anything on a session of its own; nothing is reported of that.
+// QueueState implements broker.Session. The test of the dead letter path reads the state of the
+// same queue, before it declares anything, on its own session. No figure is reported for that.
 func (s *session) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
 	if !s.declared && !s.looked {
 		s.looked = true
@@ -322,14 +327,14 @@ func (w *Watch) deadLetters() string {
 	return broker.DeadLetterQueue(w.j.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 }
 
-// consumer is one of any queue; dead says that it is the one of dead letters.
+// consumer consumes any queue. dead says that it consumes the dead letter queue.
 type consumer struct {
 	broker.Consumer
 	w    *Watch
 	dead bool
 }
 
-// Ack implements broker.Consumer. What is acknowledged has been handled and counted.
+// Ack implements broker.Consumer. An acknowledged message has been handled and counted.
 func (c *consumer) Ack(d broker.Delivery) {
 	c.Consumer.Ack(d)
 	j, name := c.w.j, c.w.p.name

@@ -13,17 +13,17 @@ import (
 	"handoff/chaos/live/evidence"
 )
 
-// This file is what the live world can do to its two servers.
+// This file has the faults of the live world's two servers.
 
-// serverWithin bounds what is asked of a server to bring a fault about, or to end it.
+// serverWithin bounds the requests to a server that begin or end a fault.
 const serverWithin = 5 * time.Minute
 
 func (w *world) within() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(w.ctx), serverWithin)
 }
 
-// takeDown closes every link to a server when it goes down. up opens them again; call it only when the harness listens
-// to the server again, or nobody sees what happens in between.
+// takeDown closes every link to a server when it goes down. up opens them again. Call up only when
+// the harness listens to the server again, or the history misses the events in between.
 func (w *world) takeDown(server string) (up func() error) {
 	each := func(f func(link)) {
 		var all sync.WaitGroup
@@ -47,9 +47,10 @@ func (w *world) takeDown(server string) (up func() error) {
 	}
 }
 
-// endServer ends a server and closes every way to it. The server goes first: it breaks the connections in the middle
-// of whatever they carry. Where it is in a container the ways go first: while the server has no address any more,
-// toxiproxy waits for the connection that it is just making, and takes no orders.
+// endServer ends a server and closes every link to it. The server goes first: this breaks the
+// connections in the middle of their traffic. In a container the links go first: while the server
+// has no address, toxiproxy waits for the connection that it is just making, and accepts no
+// commands.
 func (w *world) endServer(server string, end func() error) (up func() error, err error) {
 	if w.environment.contained() {
 		up = w.takeDown(server)
@@ -122,7 +123,7 @@ func (w *world) StopDatabase(x *fault.Injection, kill bool) (func(), error) {
 	}, nil
 }
 
-// serversUp starts the servers where a fault has left them down.
+// serversUp starts the servers that a fault has left down.
 func (w *world) serversUp() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), time.Minute)
 	defer cancel()
@@ -135,9 +136,9 @@ func (w *world) serversUp() {
 	}
 }
 
-// sql runs statements on the database itself, past every link and every fault that it is in.
+// sql runs statements on the database itself, bypassing all links and their faults.
 func (w *world) sql(statements ...string) error {
-	w.down.database.Lock() // a server that is down is waited for
+	w.down.database.Lock() // waits while the server is down
 	defer w.down.database.Unlock()
 	ctx, cancel := w.within()
 	defer cancel()
@@ -154,8 +155,8 @@ func (w *world) sql(statements ...string) error {
 	return nil
 }
 
-// bySQL begins a fault by one list of statements and ends it by another. It always touches something, because every
-// worker soon writes a heartbeat.
+// bySQL begins a fault with one list of statements and ends it with another. It always touches
+// something, because every worker soon writes a heartbeat.
 func (w *world) bySQL(x *fault.Injection, begin, end []string) (func(), error) {
 	if err := w.sql(begin...); err != nil {
 		return nil, err
@@ -171,8 +172,8 @@ func (w *world) RefuseWrites(x *fault.Injection) (func(), error) {
 		[]string{"alter system reset default_transaction_read_only", "select pg_reload_conf()"})
 }
 
-// FailWrites implements fault.DatabaseFailures. A trigger refuses a share of the writing statements; what it draws
-// follows from the seed and the statement's number.
+// FailWrites implements fault.DatabaseFailures. A trigger refuses a share of the writing
+// statements. Its draws depend on the seed and the statement's number.
 func (w *world) FailWrites(x *fault.Injection, perMillion uint64, with fault.WriteFailure) (func(), error) {
 	draw := fmt.Sprintf(`
 create sequence chaos_draws;

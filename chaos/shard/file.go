@@ -18,44 +18,46 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Schema is the version of the file. Only files of one commit are put together, so no older one is ever read.
+// Schema is the version of the file. Only files of the same commit are combined, so no older
+// version is ever read.
 const Schema = 1
 
-// Bounds on a file: what is read of a line is forgotten before the next one, so the longest line bounds the memory of
-// reading.
+// Bounds on a file. A reader forgets each line before the next, so the longest line bounds its
+// memory.
 const (
 	// MaxLine is the longest line, in bytes.
 	MaxLine = 4 << 20
-	// MaxParts is how many commas a line has at most, because what is between two of them may need a hundred times more
-	// memory than its text.
+	// MaxParts is the largest number of commas in a line, because a value between two of them may
+	// need a hundred times more memory than its text.
 	MaxParts = 250_000
-	// MaxLines is how many items a file has at most.
+	// MaxLines is the largest number of items in a file.
 	MaxLines = 100_000
 )
 
-// Header is the first line of a file: which share it is, and of what.
+// Header is the first line of a file: which share of which job it is.
 type Header struct {
 	Schema int `json:"schema"`
-	// Kind says what the items are.
+	// Kind is the kind of the items.
 	Kind  string `json:"kind"`
 	Share Share  `json:"share"`
-	// Commit and Go are those of the program that ran the share; the commit is empty where it does not know.
+	// Commit and Go are the versions of the program that ran the share. Commit is empty if the
+	// program does not know it.
 	Commit string `json:"commit"`
 	Go     string `json:"go"`
-	// Digest is over everything that was read, such as scenarios.
+	// Digest covers everything that was read, such as scenarios.
 	Digest string `json:"digest"`
-	// Seeds is how many runs of each target all shares have together; 0 where there are no seeds.
+	// Seeds is how many runs of each target all shares have together; 0 if there are no seeds.
 	Seeds int `json:"seeds"`
-	// Asked is what else decides what comes out, by the flag that says it.
+	// Asked has everything else that determines the result, by its flag.
 	Asked map[string]string `json:"asked"`
 }
 
-// end is the last line of a file: without it the file was cut off.
+// end is the last line of a file. A file without it was cut off.
 type end struct {
 	Lines int `json:"lines"`
-	// SHA256 is over the lines before this one.
+	// SHA256 covers the lines before this one.
 	SHA256 string `json:"sha256"`
-	// Aside is what may differ between two files of the same share, such as how long it took.
+	// Aside is data that may differ between two files of the same share, such as how long it took.
 	Aside json.RawMessage `json:"aside,omitempty"`
 }
 
@@ -65,8 +67,9 @@ type lastLine struct {
 
 const endPrefix = `{"end":`
 
-// Write writes a file: the header, one JSON object a line for each item, and a last line that says that nothing is missing.
-// Equal headers and items give equal bytes up to that line; aside stands in it.
+// Write writes a file: the header, one JSON object a line for each item, and a last line that
+// confirms that the file is complete. Equal headers and items give equal bytes up to the last line,
+// which contains aside.
 func Write(w io.Writer, h Header, items []any, aside any) error {
 	h.Schema = Schema
 	sum := sha256.New()
@@ -96,8 +99,9 @@ func Write(w io.Writer, h Header, items []any, aside any) error {
 	return nil
 }
 
-// Reader reads a file line by line. It refuses, with file, line and column, what Write does not write: longer or more
-// lines, unknown fields, a missing end, and lines that were changed after they were written.
+// Reader reads a file line by line. It refuses, with file, line and column, everything that Write
+// does not write: longer or more lines, unknown fields, a missing end, and lines that were changed
+// afterwards.
 type Reader struct {
 	file   string
 	lines  *bufio.Scanner
@@ -107,7 +111,7 @@ type Reader struct {
 	end    end
 }
 
-// NewReader reads the header. file is only what errors call it.
+// NewReader reads the header. file is only the file's name in errors.
 func NewReader(file string, r io.Reader) (*Reader, error) {
 	f := &Reader{file: file, lines: bufio.NewScanner(r), sum: sha256.New()}
 	f.lines.Buffer(nil, MaxLine+1) // the scanner counts the end of the line too
@@ -137,8 +141,8 @@ func NewReader(file string, r io.Reader) (*Reader, error) {
 // Header is the first line.
 func (f *Reader) Header() Header { return f.header }
 
-// Next reads the next item into what into points to. After the last one it returns io.EOF; then everything was there and
-// is as it was written.
+// Next reads the next item into the value that into points to. After the last item it returns
+// io.EOF, which confirms that the file is complete and unchanged.
 func (f *Reader) Next(into any) error {
 	sum := f.sum.Sum(nil)
 	text, err := f.next()
@@ -170,7 +174,7 @@ func (f *Reader) Next(into any) error {
 	return io.EOF
 }
 
-// Aside reads what was written aside, after Next has returned io.EOF.
+// Aside reads the data beside the items, after Next has returned io.EOF.
 func (f *Reader) Aside(into any) error {
 	if err := json.Unmarshal(f.end.Aside, into); err != nil {
 		return f.Refuse(1, "aside: %v", err)
@@ -178,10 +182,10 @@ func (f *Reader) Aside(into any) error {
 	return nil
 }
 
-// Sum identifies what the file says, but for what stands aside, after Next has returned io.EOF.
+// Sum identifies the content of the file, except aside, after Next has returned io.EOF.
 func (f *Reader) Sum() string { return f.end.SHA256 }
 
-// Refuse is an error about the line that was read last.
+// Refuse is an error about the last line that was read.
 func (f *Reader) Refuse(column int, format string, args ...any) error {
 	return yamlfile.Problem{File: f.file, Line: max(1, f.line), Column: column, Message: fmt.Sprintf(format, args...)}
 }
@@ -235,7 +239,7 @@ func (f *Reader) decode(text []byte, into any) error {
 	}
 }
 
-// clip shortens what an error quotes of a file.
+// clip shortens a quotation from a file for an error.
 func clip(s string) string {
 	const most = 120
 	if utf8.RuneCountInString(s) <= most {

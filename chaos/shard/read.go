@@ -10,10 +10,11 @@ import (
 	"slices"
 )
 
-// FileName is what a share is called in the folder of its report.
+// FileName is the name of a share's file in the folder of its report.
 const FileName = "shard.jsonl"
 
-// Find returns the files that arguments name: a file, a folder with a share in it, or a folder of such folders.
+// Find returns the files that arguments name: a file, a folder with a share in it, or a folder of
+// such folders.
 func Find(args []string) ([]string, error) {
 	var files []string
 	for _, arg := range args {
@@ -56,7 +57,7 @@ func exists(path string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// Verify reads a whole file, and keeps what Gather needs of it.
+// Verify reads a whole file, and keeps the data that Gather needs.
 func Verify(path string) (File, error) {
 	f, err := Each(path, func(_ *Reader, _ json.RawMessage) error { return nil })
 	if err != nil {
@@ -65,8 +66,8 @@ func Verify(path string) (File, error) {
 	return File{path, f.Header(), f.Sum()}, nil
 }
 
-// Each reads a file and hands over its items one by one. The Reader is for what an item is refused for; the one that is
-// returned is read to its end.
+// Each reads a file and calls use with each item. use gets the Reader to refuse an item. The Reader
+// that Each returns has been read to its end.
 func Each[T any](path string, use func(*Reader, T) error) (*Reader, error) {
 	file, err := os.Open(path)
 	if err != nil {

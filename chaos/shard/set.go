@@ -19,12 +19,12 @@ type File struct {
 // Set is the files of one job, each share once, in their order.
 type Set struct {
 	Files []File
-	// Missing are the numbers of the shares that are not there.
+	// Missing are the numbers of the missing shares.
 	Missing []int
 }
 
-// Gather holds files against each other. A share that is there twice and says the same counts once. The error names the two
-// files that can't be of one job, or that say different things of one share.
+// Gather compares files. Two equal files of one share count once. The error names two files that
+// can't belong to one job, or that contradict each other about one share.
 func Gather(files []File) (Set, error) {
 	if len(files) == 0 {
 		return Set{}, fmt.Errorf("no share was given")
@@ -55,7 +55,7 @@ func Gather(files []File) (Set, error) {
 	return s, nil
 }
 
-// same says whether two files are of one job.
+// same says whether two files belong to one job.
 func same(a, b File) error {
 	differs := func(what, in, other string) error {
 		return fmt.Errorf("%s and %s are not of one job: %s is %s in the first, and %s in the second; merge what one commit, "+

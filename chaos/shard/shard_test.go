@@ -33,7 +33,7 @@ func TestAShareIsReadAsItIsWritten(t *testing.T) {
 	}
 }
 
-// Everything is in exactly one share, and no share has two more than another.
+// Everything is in exactly one share, and the sizes of two shares differ by one at most.
 func TestSharesDivideAListEvenly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 20).Draw(t, "shares")
@@ -80,7 +80,7 @@ func file(t *testing.T, h shard.Header, aside any, items ...any) []byte {
 	return b.Bytes()
 }
 
-// read reads everything and says what was refused.
+// read reads everything and returns what was refused.
 func read(text []byte) ([]item, error) {
 	r, err := shard.NewReader("f", bytes.NewReader(text))
 	if err != nil {
@@ -114,7 +114,7 @@ func TestAFileIsReadAsItIsWritten(t *testing.T) {
 	if err != nil || f.Header.Share != (shard.Share{Index: 2, Of: 4}) || f.Header.Seeds != 8 || f.Sum == "" {
 		t.Errorf("%+v, %v", f, err)
 	}
-	// What stands aside is no part of what identifies a share.
+	// Data beside the items does not affect a share's identity.
 	if other := file(t, header(2, 4), []float64{7}, want[0], want[1]); !strings.Contains(string(other), f.Sum) {
 		t.Error("the sum depends on what stands aside")
 	}

@@ -1,8 +1,9 @@
-// Package shard divides work over machines that know nothing of each other, and puts together again what they write.
+// Package shard divides work over machines that do not communicate, and combines their results.
 //
-// A Share is one of n equal parts of a numbered list, known from its number alone, so that no machine waits for another.
-// Each writes a file (Write) that says what was asked for, and as a whole what came of it. A Set holds the files of one job
-// against each other: all parts are there, each counts once, and all of them are of the same program and the same job.
+// A Share is one of n equal parts of a numbered list. Its number alone determines it, so no machine
+// waits for another. Each writes a file (Write) with the request and the results of its share. A
+// Set compares the files of one job: all parts are there, each counts once, and all of them are of
+// the same program and the same job.
 package shard
 
 import (
@@ -14,10 +15,10 @@ import (
 // Most is the largest number of shares of a job.
 const Most = 10_000
 
-// Share is part Index of Of parts, counted from 1. The zero Share is the whole.
+// Share is part Index of Of parts, counted from 1. The zero Share is the whole list.
 type Share struct{ Index, Of int }
 
-// Parse reads "2/4", the second of four shares; an empty text is the whole.
+// Parse reads "2/4", the second of four shares. An empty text is the whole list.
 func Parse(text string) (Share, error) {
 	if text == "" {
 		return Share{}, nil
@@ -36,7 +37,7 @@ func Parse(text string) (Share, error) {
 	return Share{i, n}, nil
 }
 
-// String is what Parse reads.
+// String returns the text that Parse reads.
 func (s Share) String() string {
 	if s.Whole() {
 		return ""
@@ -44,7 +45,7 @@ func (s Share) String() string {
 	return fmt.Sprintf("%d/%d", s.Index, s.Of)
 }
 
-// Whole says that the share is everything.
+// Whole says whether the share is the whole list.
 func (s Share) Whole() bool { return s.Of == 0 }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -56,8 +57,8 @@ func (s *Share) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Has says whether number k of a list, counted from 0, is in the share. Neighbours are in different shares, so that what is
-// expensive in one place of a list is spread.
+// Has says whether number k of a list, counted from 0, is in the share. Neighbours are in different
+// shares, so that an expensive part of a list is spread.
 func (s Share) Has(k int) bool { return s.Whole() || k%s.Of == s.Index-1 }
 
 // Count is how many of the n numbers from first on are in the share.

@@ -11,7 +11,8 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// mostWorkers and mostExecutors bound what is added: each of them makes every moment of a run dearer.
+// mostWorkers and mostExecutors bound the additions: each process makes every moment of a run more
+// expensive.
 const (
 	mostWorkers   = 6
 	mostExecutors = 3
@@ -27,14 +28,14 @@ func clusterDimensions() []dimension {
 	}
 }
 
-// oldBroker lets the broker behave like the release that is the default.
+// oldBroker makes the broker behave like the default release.
 func oldBroker(d *draw) {
 	if was := d.s.Cluster.RabbitMQ; was != "" {
 		d.change(func(doc *scenario.Document) { doc.Take("cluster", "rabbitmq") }, "a broker like RabbitMQ's default release instead of %s", was)
 	}
 }
 
-// otherBroker lets the broker behave like another release.
+// otherBroker makes the broker behave like another release.
 func otherBroker(d *draw) {
 	version := d.Of(scenario.BrokerVersions()[1:]...)
 	if version != d.s.Cluster.RabbitMQ {
@@ -51,7 +52,8 @@ func (d *draw) executors(n int) {
 	d.change(func(doc *scenario.Document) { doc.SetExecutors(n) }, "%d executors instead of %d", n, was)
 }
 
-// namedExecutors is how many executors there must be, so that every one that a fault names is there.
+// namedExecutors is how many executors there must be, so that every executor that a fault names
+// exists.
 func (d *draw) namedExecutors() (least int) {
 	for i, name := range d.s.Cluster.ExecutorNames() {
 		if d.named(name) {
@@ -61,14 +63,14 @@ func (d *draw) namedExecutors() (least int) {
 	return least
 }
 
-// named says that a fault or the workload names a process.
+// named says whether a fault or the workload names a process.
 func (d *draw) named(process string) bool {
 	return slices.ContainsFunc(d.s.Faults, func(f scenario.Fault) bool {
 		return f.Spec.Strikes().Target == process || f.When.Of == process
 	}) || slices.ContainsFunc(d.s.Workload, func(l scenario.Load) bool { return l.Pin == process })
 }
 
-// fewerWorkers takes out workers that nothing names, as long as every runtime keeps one.
+// fewerWorkers removes workers that nothing names, as long as every runtime keeps one.
 func fewerWorkers(d *draw) {
 	for i := len(d.workers) - 1; i >= 0; i-- {
 		w := d.workers[i]
@@ -88,7 +90,7 @@ func covers(workers []scenario.Worker, runtimes []string) bool {
 	})
 }
 
-// moreWorkers adds workers of the kinds that there are. Some come late.
+// moreWorkers adds workers of the existing kinds. Some start late.
 func moreWorkers(d *draw) {
 	if len(d.workers) == 0 {
 		return
@@ -122,7 +124,7 @@ func quoted(list []string) string {
 	return strings.Join(all, ", ")
 }
 
-// configuredCapacity lets every worker have the configuration's capacity.
+// configuredCapacity gives every worker the configuration's capacity.
 func configuredCapacity(d *draw) {
 	for _, w := range d.s.Cluster.Workers {
 		if w.Concurrency > 0 && d.has(w.Name) {
@@ -153,12 +155,13 @@ func insteadOf(n int) string {
 	return fmt.Sprintf(" instead of %d", n)
 }
 
-// has says that a worker is still there.
+// has says whether a worker still exists.
 func (d *draw) has(worker string) bool {
 	return slices.ContainsFunc(d.workers, func(w scenario.Worker) bool { return w.Name == worker })
 }
 
-// otherRuntimes lets a worker run what others can, or no longer run what others can as well.
+// otherRuntimes lets a worker run runtimes of other workers, or removes a runtime that others have
+// as well.
 func otherRuntimes(d *draw) {
 	var all []string
 	for _, w := range d.workers {

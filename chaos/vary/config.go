@@ -12,16 +12,18 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// key is a key of the configuration and how it is drawn. Bounds between keys are fit's business.
+// key is a key of the configuration, with the way to draw it. Only fit knows about bounds between
+// keys.
 type key struct {
 	path string
 	draw func(d *draw, c *config.Config)
 }
 
-// group is keys that are drawn together: what is exaggerated is some of one kind, and not a little of everything.
+// group is keys that are drawn together, so that a run exaggerates some keys of one kind, and not
+// everything a little.
 type group []key
 
-// lasting draws a duration; field is which.
+// lasting draws a duration of the field.
 func lasting(path string, least, most time.Duration, field func(c *config.Config) *time.Duration) key {
 	return key{path, func(d *draw, c *config.Config) { *field(c) = d.Within(least, most) }}
 }
@@ -35,7 +37,7 @@ func share(path string, field func(c *config.Config) *float64, of ...float64) ke
 	return key{path, func(d *draw, c *config.Config) { *field(c) = of[d.Choose(len(of))] }}
 }
 
-// groups lists every key that a scenario can set. TestEveryKeyIsDrawn demands that none is missing.
+// groups lists every key that a scenario can set. TestEveryKeyIsDrawn checks that none is missing.
 func groups() []group {
 	return []group{batches(), deadlines(), patience(), pace(), leases(), brake(), capacity(), queues(), retries(), health(), modes(), connections()}
 }
@@ -203,7 +205,8 @@ func (g group) copy(into, from *config.Config) {
 	}
 }
 
-// configured changes the configuration and makes it fit together; what can't be made to fit is left alone.
+// configured changes the configuration and makes it consistent. If that is impossible, it leaves
+// the configuration alone.
 func (d *draw) configured(change func(c *config.Config)) {
 	next := d.config
 	change(&next)
@@ -213,7 +216,7 @@ func (d *draw) configured(change func(c *config.Config)) {
 	}
 }
 
-// fit moves what was drawn to where validation allows it beside the rest.
+// fit moves drawn values to where validation accepts them beside the rest.
 func (d *draw) fit(c *config.Config) {
 	w, e, q := &c.Worker, &c.Executor, &c.MessageQueue.RabbitMQ
 	room := w.Lease() - w.HeartbeatInterval
@@ -237,12 +240,12 @@ func (d *draw) fit(c *config.Config) {
 	h.FailureRateUnhealthy = max(h.FailureRateUnhealthy, h.FailureRateDegraded)
 }
 
-// up rounds up to whole milliseconds, which files have.
+// up rounds up to whole milliseconds, the unit in files.
 func up(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// ownDispatchTimeout is the longest that an action or a step of the workload sets.
+// ownDispatchTimeout is the longest dispatch timeout that an action or a step of the workload sets.
 func (d *draw) ownDispatchTimeout() (longest time.Duration) {
 	for _, a := range d.s.Actions {
 		longest = max(longest, a.DispatchTimeout)
@@ -253,7 +256,8 @@ func (d *draw) ownDispatchTimeout() (longest time.Duration) {
 	return longest
 }
 
-// writeConfig writes what differs from the scenario's configuration, as one edit: the keys fit only together.
+// writeConfig writes the differences to the scenario's configuration as one edit, because the keys
+// are consistent only together.
 func (d *draw) writeConfig() {
 	before, whole := d.s.Config(d.profile), edit{}
 	values := make(map[string]string)
@@ -273,11 +277,11 @@ func (d *draw) writeConfig() {
 		}
 	}
 	if len(keys) > 0 {
-		d.edits = slices.Insert(d.edits, 0, whole) // own deadlines of actions are refused beside the old ones
+		d.edits = slices.Insert(d.edits, 0, whole) // own deadlines of actions may not fit the old ones
 	}
 }
 
-// written is a value as a file has it.
+// written is a value in the form of a file.
 func written(v reflect.Value) string {
 	switch value := v.Interface().(type) {
 	case time.Duration:

@@ -24,7 +24,7 @@ func TestEveryKeyIsDrawn(t *testing.T) {
 	}
 }
 
-// Whatever is drawn is made to fit, so that nothing that was drawn is thrown away.
+// Every draw is made to fit, so that none is thrown away.
 func TestADrawnConfigurationIsValid(t *testing.T) {
 	for seed := range uint64(500) {
 		source := rand.New(rand.NewPCG(seed, 1))

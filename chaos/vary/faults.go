@@ -10,7 +10,7 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// mostFaults is how many faults are added at most.
+// mostFaults is the largest number of added faults.
 const mostFaults = 4
 
 func faultDimensions() []dimension {
@@ -22,7 +22,8 @@ func faultDimensions() []dimension {
 	}
 }
 
-// lasts puts a fault's length, or when its processes come back. A fault that has neither is over by itself.
+// lasts sets a fault's duration, or when its processes return. A fault that has neither ends by
+// itself.
 func (d *draw) lasts(i int, value func(was time.Duration) time.Duration) {
 	f := &d.s.Faults[i]
 	switch {
@@ -54,7 +55,7 @@ func otherLengths(d *draw) {
 	}
 }
 
-// otherMoments lets faults begin at another time, or after another event.
+// otherMoments makes faults begin at another time, or after another event.
 func otherMoments(d *draw) {
 	for i := range d.s.Faults {
 		if d.one(2) {
@@ -70,7 +71,7 @@ func (d *draw) span() time.Duration {
 	return max(time.Minute, min(d.s.LastSubmission()+30*time.Second, d.top()))
 }
 
-// when draws a moment, or an event and how long after it.
+// when draws a moment, or an event and the delay after it.
 func (d *draw) when(span time.Duration) string {
 	if d.one(2) {
 		return "{at: " + yamlfile.Short(time.Duration(d.Choose(int(span/time.Millisecond)+1))*time.Millisecond) + "}"
@@ -96,7 +97,7 @@ func fewerFaults(d *draw) {
 	}
 }
 
-// drawable lists the kinds that the simulated world has and that know how they are drawn.
+// drawable lists the kinds that the simulated world has and that can be drawn.
 func drawable() []*fault.Kind {
 	return slices.DeleteFunc(fault.Kinds(), func(k *fault.Kind) bool { return k.Draw == nil || scenario.Lacks(k, scenario.Sim) != "" })
 }
@@ -120,15 +121,15 @@ func (d *draw) add(entry string) {
 	d.change(func(doc *scenario.Document) { doc.Append(entry, "faults") }, "one more fault: %s", entry)
 }
 
-// addedFaults adds faults anywhere.
+// addedFaults adds faults at any time.
 func addedFaults(d *draw) {
 	for range d.Number(1, mostFaults) {
 		d.add(d.entry(d.when(d.span()), d.top()))
 	}
 }
 
-// closeFaults adds faults that follow each other within a lease and strike few processes: what one of them leaves
-// behind is met by the next.
+// closeFaults adds faults that follow each other within a lease and strike few processes, so that
+// each meets the consequences of the one before.
 func closeFaults(d *draw) {
 	all := d.Cluster
 	if len(all.Workers) > 0 {

@@ -1,15 +1,16 @@
-// Package vary draws scenarios around a scenario: the same cluster, workload and faults, with another configuration,
-// other sizes, other durations and further faults. What a scenario sets up is what somebody thought of; most mistakes
-// that no scenario finds are in situations that none of them sets up.
+// Package vary draws scenarios around a scenario: the same cluster, workload and faults, with
+// another configuration, other sizes, other durations and further faults. A scenario contains a
+// situation that its author thought of. Most mistakes that no scenario finds are in situations that
+// nobody thought of.
 //
-// A varied run is swarm testing (Groce, Zhang, Eide, Chen, Regehr, "Swarm Testing", 2012): each seed leaves most
-// dimensions alone, and leaves some out or exaggerates some. Dimensions that are all drawn a little hide from each
-// other what one of them alone would show.
+// A varied run is swarm testing (Groce, Zhang, Eide, Chen, Regehr, "Swarm Testing", 2012): each
+// seed leaves most dimensions alone, and leaves some out or exaggerates some. If all dimensions
+// were drawn a little, they would hide what one of them alone would show.
 //
-// A draw depends on the scenario's digest, the profile and the seed, and on nothing else. Its result is an ordinary
-// scenario, made by edits of the file, so that everything that works on scenarios works on it. What the scenario
-// promises of its own situation (situations to be reached, texts, counts, alerts) is not demanded of it; all
-// invariants are.
+// A draw depends on the scenario's digest, the profile and the seed, and on nothing else. Its
+// result is an ordinary scenario, made by edits of the file, so that everything that works on
+// scenarios works on it. The scenario's demands on its own situation (situations to be reached,
+// texts, counts, alerts) are dropped; all invariants apply.
 package vary
 
 import (
@@ -27,21 +28,22 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// MostSteps is how many steps of the simulation a varied run may take. One that takes more is broken off there, and judged by what
-// happened until then.
+// MostSteps is how many steps of the simulation a varied run may take. A longer run stops there,
+// and is judged by its events until then.
 const MostSteps = 30_000
 
 // Varied is a scenario that was drawn around another one.
 type Varied struct {
-	// Scenario has the name, the file and the digest of the one that it was drawn around, and one profile.
+	// Scenario has the name, the file and the digest of the original scenario, and one profile.
 	Scenario *scenario.Scenario
-	// Changes says what was changed, a sentence each.
+	// Changes describes each change in a sentence.
 	Changes []string
-	// Refused is how many of the drawn edits made no sense beside the others, and were left out.
+	// Refused is how many of the drawn edits did not fit the others, and were left out.
 	Refused int
 }
 
-// Of draws the varied scenario of a seed. It fails only if the file that the scenario was read from can't be edited.
+// Of draws the varied scenario of a seed. It fails only if the original scenario's file can't be
+// edited.
 func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
 	doc, err := scenario.Edit(s)
 	if err != nil {
@@ -58,10 +60,11 @@ func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
 	return v, nil
 }
 
-// plain takes out what the scenario promises of its own situation, and leaves one profile and the simulated world.
+// plain removes the scenario's demands on its own situation, and leaves one profile and the
+// simulated world.
 func plain(doc *scenario.Document, s *scenario.Scenario, p config.Profile) {
 	e := s.Expect(p)
-	// Where an action without a worker is meant, the language wants it said.
+	// If an action without a worker is intended, the scenario must say so.
 	meant := slices.ContainsFunc(s.Profiles, func(p config.Profile) bool {
 		return slices.Contains(s.Expect(p).Sometimes, "no_workers_failed")
 	})
@@ -83,11 +86,11 @@ type draw struct {
 	*fault.Dice
 	s       *scenario.Scenario
 	profile config.Profile
-	// config is the configuration as far as it is drawn.
+	// config is the configuration drawn so far.
 	config config.Config
-	// workers are the workers as far as they are drawn.
+	// workers are the workers drawn so far.
 	workers []scenario.Worker
-	// longest is how long a run of an action lasts at most, by its name.
+	// longest is the longest duration of a run of an action, by its name.
 	longest map[string]time.Duration
 	edits   []edit
 }
@@ -108,22 +111,23 @@ func newDraw(s *scenario.Scenario, p config.Profile, seed uint64) *draw {
 	for _, a := range s.Actions {
 		d.longest[a.Ref] = a.TakesMax
 	}
-	// A fault may only name who has been started.
+	// A fault may only name processes that have been started.
 	d.Cluster.Workers = slices.DeleteFunc(d.Cluster.Workers, func(name string) bool {
 		return slices.ContainsFunc(s.Cluster.Workers, func(w scenario.Worker) bool { return w.Name == name && w.Starts > 0 })
 	})
 	return d
 }
 
-// dimension is what a seed leaves alone, leaves out or exaggerates.
+// dimension is a property that a seed leaves alone, leaves out or exaggerates.
 type dimension struct {
 	leaveOut, exaggerate func(d *draw)
 }
 
-// all draws every dimension. Later ones look at what earlier ones have drawn.
+// all draws every dimension. Later dimensions depend on the draws of earlier ones.
 func (d *draw) all() {
 	dimensions := slices.Concat(configDimensions(), clusterDimensions(), actionDimensions(), workloadDimensions(), faultDimensions())
-	// How many of them a seed changes is drawn, too: few show more clearly, many set up what nobody thought of.
+	// The number of changed dimensions is drawn, too: a few show effects more clearly, many make
+	// situations that nobody thought of.
 	changed := d.Number(1, 3)
 	sure := d.Choose(len(dimensions))
 	for i, dim := range dimensions {
@@ -140,15 +144,16 @@ func (d *draw) all() {
 	d.settle()
 }
 
-// one is true for one of n draws.
+// one is true in one of n draws.
 func (d *draw) one(n int) bool { return d.Choose(n) == 0 }
 
-// change notes an edit and what it changes.
+// change notes an edit with its description.
 func (d *draw) change(make func(doc *scenario.Document), text string, args ...any) {
 	d.edits = append(d.edits, edit{[]string{fmt.Sprintf(text, args...)}, make})
 }
 
-// applied makes the edits. Those that the language refuses beside the others are left out, one by one.
+// applied makes the edits. It leaves out, one by one, edits that the scenario language refuses
+// beside the others.
 func (d *draw) applied(doc *scenario.Document) (*Varied, error) {
 	v := &Varied{}
 	whole := doc.Clone()
@@ -179,7 +184,8 @@ func (d *draw) applied(doc *scenario.Document) (*Varied, error) {
 	return v, nil
 }
 
-// top is the longest duration that is drawn: ten times the longest deadline, but no more than a run has steps for.
+// top is the longest duration that is drawn: ten times the longest deadline, but no longer than the
+// steps of a run allow.
 func (d *draw) top() time.Duration {
 	e := d.config.Executor
 	deadline := max(e.ScheduledTimeout, e.UnschedulableGrace, d.config.Worker.Lease(), d.config.MessageQueue.RabbitMQ.WorkerQueueTTL())
@@ -188,14 +194,15 @@ func (d *draw) top() time.Duration {
 	return max(time.Minute, min(10*deadline, beats*d.config.Worker.HeartbeatInterval, passes*e.ReconcileInterval))
 }
 
-// beatsOfAll and passesOfAll are for how many heartbeats of all workers, and passes of all executors, a drawn duration
-// may last. A heartbeat costs some ten steps, a pass some fifteen.
+// beatsOfAll and passesOfAll bound a drawn duration: by the heartbeats of all workers, and by the
+// passes of all executors in that time. A heartbeat takes about ten steps, a pass about fifteen.
 const (
 	beatsOfAll  = 400
 	passesOfAll = 280
 )
 
-// settle gives the run time for all of its work one after the other: whoever is overloaded is late, not stuck.
+// settle gives the run time for all of its work one after the other: an overloaded worker is late,
+// not stuck.
 func (d *draw) settle() {
 	var work, longest time.Duration
 	retries := 0

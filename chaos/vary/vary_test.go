@@ -18,8 +18,8 @@ func library(t testing.TB) []*scenario.Scenario {
 	return all
 }
 
-// A draw is a function of the scenario, the profile and the seed, has the name and the digest of its scenario, and demands
-// nothing of the situation. Hardly any edit makes no sense.
+// A draw is a function of the scenario, the profile and the seed, has the name and the digest of
+// its scenario, and demands no particular situation. Hardly any edit is refused.
 func TestADrawIsAScenarioAndTheSameEveryTime(t *testing.T) {
 	refused, made := 0, 0
 	for i, s := range library(t) {

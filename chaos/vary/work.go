@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// mostRetries is how many retries are drawn at most.
+	// mostRetries is the largest number of retries that is drawn.
 	mostRetries = 5
-	// mostMore is by how much a load grows at most, and mostExecutions how many executions a load may grow to.
+	// mostMore is the largest factor by which a load grows, and mostExecutions the largest number
+	// of executions that a load may grow to.
 	mostMore       = 3
 	mostExecutions = 40
 	// mostCopies is how often a request is sent at most.
@@ -36,8 +37,8 @@ func shortRuns(d *draw) {
 	}
 }
 
-// otherRuns draws how long runs last, up to ten times the longest deadline; but all of them together may not take far
-// longer than that on the workers that there are.
+// otherRuns draws the durations of runs, up to ten times the longest deadline. But all of them
+// together may not take far longer than that on the existing workers.
 func otherRuns(d *draw) {
 	slots := 0
 	for _, w := range d.workers {
@@ -64,7 +65,7 @@ func otherRuns(d *draw) {
 	}
 }
 
-// withoutOwnLimits lets the configuration's limits hold.
+// withoutOwnLimits removes own limits, so that the configuration's apply.
 func withoutOwnLimits(d *draw) {
 	for _, a := range d.s.Actions {
 		if a.DispatchTimeout > 0 {
@@ -82,8 +83,8 @@ func withoutOwnLimits(d *draw) {
 	}
 }
 
-// ownTimeouts draws timeouts of actions and of steps around how long runs take, and dispatch timeouts around the
-// configuration's, up to the queue's time to live.
+// ownTimeouts draws timeouts of actions and of steps around the durations of runs, and dispatch
+// timeouts around the configuration's, up to the queue's time to live.
 func ownTimeouts(d *draw) {
 	for _, a := range d.s.Actions {
 		if d.one(2) {
@@ -170,12 +171,12 @@ func workloadDimensions() []dimension {
 	}
 }
 
-// usedAgain says that a later load uses the keys of the i-th again, so that both have to fit together.
+// usedAgain says that a later load uses the keys of the i-th again, so that the two must match.
 func (d *draw) usedAgain(i int) bool {
 	return slices.ContainsFunc(d.s.Workload, func(l scenario.Load) bool { return l.Again == i+1 })
 }
 
-// eachLoad calls f with every load whose shape nothing else depends on.
+// eachLoad calls f with every load on whose shape nothing else depends.
 func (d *draw) eachLoad(f func(i int, load *scenario.Load)) {
 	for i := range d.s.Workload {
 		load := &d.s.Workload[i]
@@ -192,7 +193,8 @@ func (d *draw) count(i int, load *scenario.Load, n int) {
 	d.change(func(doc *scenario.Document) { doc.SetCount(i, n) }, "step %d of the workload submits %d instead of %d", i+1, n, load.Count)
 }
 
-// fewExecutions leaves parents alone that children need, and keeps what is cancelled by number.
+// fewExecutions leaves parents alone that children need, and keeps executions that are cancelled by
+// number.
 func fewExecutions(d *draw) {
 	part := d.Number(2, 20)
 	for i := len(d.s.Workload) - 1; i >= 0; i-- { // children before their parents

@@ -22,7 +22,7 @@ type console struct {
 	url string
 }
 
-// does runs the command, and expects an exit code and texts of what is printed.
+// does runs the command, and expects an exit code and these texts in the output.
 func (c console) does(code int, command string, texts ...string) {
 	c.Helper()
 	var stdout, stderr bytes.Buffer
@@ -79,7 +79,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 	c.does(exitStopped, "up", "Nothing to do: the schema is current")
 	c.does(exitStopped, "status", "1  workers_and_executions   20", " UTC\n", "The schema is current.")
 
-	// Nothing goes by mistake.
+	// Nothing is removed by mistake.
 	c.does(exitBadConfig, "down", "say how far with --to N", "law_and_audit            execution_transition\n", "workers_and_executions   refused_result, dead_letter, execution,")
 	c.does(exitBadConfig, fmt.Sprint("down --to ", latest+1), "is above the latest version")
 	for _, command := range []string{"", "sideways", "down --to", "down --to -1", "down --to x", "up --to 3", "status --bogus", "up now"} {
@@ -91,7 +91,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 	c.does(exitFailed, "status", "not yet", "The schema is behind: 1 migration is not applied.")
 	c.does(exitStopped, "up --profile documented", fmt.Sprintf("applied %d ", latest))
 
-	// A database that a newer program has migrated.
+	// A newer program has migrated the database.
 	c.query("insert into schema_version (version) values ($1) returning 'x'", latest+5)
 	c.does(exitFailed, "status", "unknown to this program", "The schema is ahead: 1 migration is unknown to this program.")
 	c.does(exitFailed, "up", fmt.Sprint("start a release that knows version ", latest+5))
@@ -101,7 +101,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 	}
 }
 
-// What migrate says that is lost is what the database loses.
+// The objects that migrate lists as lost are those that the database loses.
 func TestWhatGoesWithAMigrationIsListed(t *testing.T) {
 	c := console{t, servers.Database(t).URL}
 	c.does(exitStopped, "up")
@@ -120,7 +120,8 @@ func TestWhatGoesWithAMigrationIsListed(t *testing.T) {
 			where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and c.relname <> 'schema_version' and a.attnum > 0 and not a.attisdropped`)
 		return append(tables, columns...)
 	}
-	// What stood in these stands in execution afterwards: TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack.
+	// Their content is in execution afterwards:
+	// TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack.
 	carried := []string{"execution_record", "execution_work", "execution_unhandled"}
 	before := there()
 	for _, v := range slices.Backward(versions) {
@@ -146,7 +147,8 @@ func TestWhatGoesWithAMigrationIsListed(t *testing.T) {
 	}
 }
 
-// An executor that may not migrate refuses a schema that is behind, and says what to do; one that may does it.
+// An executor that may not migrate refuses a schema that is behind, and says what to do. An
+// executor that may migrate does so.
 func TestAnExecutorThatMayNotMigrateRefusesAnOldSchema(t *testing.T) {
 	c := console{t, servers.Database(t).URL}
 	latest, err := migrations.Latest()
@@ -187,7 +189,7 @@ func TestAnExecutorThatMayNotMigrateRefusesAnOldSchema(t *testing.T) {
 	}
 }
 
-// lockedBuffer collects a log and shows it as it comes.
+// lockedBuffer collects a log and shows it as it grows.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

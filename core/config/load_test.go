@@ -11,7 +11,7 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// addresses is what every daemon needs.
+// addresses has the settings that every daemon needs.
 const addresses = "database: {url: postgres://h/d}\nmessage_queue: {rabbitmq: {url: amqp://h}}\n"
 
 func texts(problems yamlfile.Errors) []string {
@@ -153,7 +153,7 @@ func TestLaterSourcesWin(t *testing.T) {
 	}
 }
 
-// What is printed is a configuration again, and the same one.
+// The printed configuration can be read back and is the same.
 func TestPrintCanBeReadBack(t *testing.T) {
 	for _, p := range Profiles() {
 		e, problems := Load(Input{File: "c.yaml", Data: []byte("profile: " + string(p) + "\nworker: {name: \"w: 1\", runtimes: [noop]}\n" + addresses)})
@@ -218,7 +218,7 @@ func TestMaskURL(t *testing.T) {
 	}
 }
 
-// Dots become underscores, so two keys could share a variable.
+// Dots become underscores, so two keys could have the same variable.
 func TestEveryKeyHasAVariableOfItsOwn(t *testing.T) {
 	seen := map[string]string{}
 	for _, l := range daemonLeaves() {

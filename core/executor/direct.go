@@ -10,16 +10,18 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Most executions have no limit and no pin, and avoid nobody: then which worker gets one depends only on how many came
-// before it. So the scheduler chooses the worker of the first row, of the second, and so on, before it knows the rows, and
-// one statement claims and dispatches them (store.Executor.DispatchDue). All other rows take two: a claim, and a
-// dispatch by what the row asks for. The statement says whether there are any, so nobody asks for them in vain, and it lets
-// none of them be overtaken.
+// Most executions have no concurrency limit and no pin, and avoid no worker. Then the choice of
+// their worker depends only on how many executions came before. So the scheduler chooses the worker
+// of the first row, of the second, and so on, before it knows the rows, and one statement claims
+// and dispatches them (store.Executor.DispatchDue). All other rows take two steps: a claim, and a
+// dispatch according to the needs of the row. The first statement says whether there are any, so
+// that no claim is made in vain, and it overtakes none of them.
 //
-// The workers of an offer must all fit the same runtimes and share none of them with others. Else which worker is best for a
-// row depends on which other rows there are (place), and the two steps decide.
+// The workers of an offer must all fit the same runtimes and share none of them with other workers.
+// Otherwise the best worker for a row depends on the other rows (place), and the two steps decide.
 
-// offers are what groups of workers can take, each at most so many rows. Loads are as before afterwards.
+// offers are the free places of groups of workers, for at most `most` rows each. It leaves the
+// loads as they were.
 func (f *roster) offers(most int) (offers []store.Offer, some bool) {
 	for _, runtimes := range f.groups() {
 		row := execution.Execution{Action: execution.Action{Runtime: runtimes[0]}}
@@ -34,7 +36,8 @@ func (f *roster) offers(most int) (offers []store.Offer, some bool) {
 	return offers, some
 }
 
-// groups are the sets of runtimes that some workers fit, and fit all of, and no other worker fits any of.
+// groups are the sets of runtimes for which some workers fit all of the set's runtimes, and no
+// other worker fits any of them.
 func (f *roster) groups() [][]string {
 	var sets [][]string
 	for i := range f.workers {
@@ -63,7 +66,8 @@ func (f *roster) groups() [][]string {
 	})
 }
 
-// deal places as many rows like the given one as there is room for, at most so many: as place does with rows that it knows.
+// deal places as many rows like the given one as there is room for, at most `most`, in the same way
+// as place does for known rows.
 func (f *roster) deal(row *execution.Execution, most int, load bool) []store.Place {
 	var places []store.Place
 	loads := make([]int, len(f.workers))
@@ -91,11 +95,12 @@ func (f *roster) deal(row *execution.Execution, most int, load bool) []store.Pla
 	return places
 }
 
-// directly makes the statement for the rows against which nothing speaks, and publishes what it has dispatched. It returns
-// whether other rows have to be claimed, and whether another pass may find more to do. The loads of the roster are then
-// as after it.
+// directly makes the statement for the rows without restrictions, and publishes those that it has
+// dispatched. It returns whether other rows must be claimed, and whether another pass may find more
+// to do. Afterwards the loads of the roster include the dispatched rows.
 //
-// After an unknown outcome nobody knows what was dispatched, as after a crash: the reconciler publishes it.
+// If the outcome is unknown, the executor does not know which rows were dispatched, as after a
+// crash: the reconciler publishes them.
 func (s *scheduler) directly(f *roster) (others, more bool, err error) {
 	c := s.config.Executor
 	if !c.DirectDispatch {
@@ -115,7 +120,8 @@ func (s *scheduler) directly(f *roster) (others, more bool, err error) {
 		if store.Retriable(err) {
 			return false, false, err
 		}
-		// It lies in a row. The two steps go on row by row, so that one can't hold up all others.
+		// A row causes the error. The two steps work row by row, so that one row can't hold up all
+		// others.
 		s.log.LogAttrs(context.Background(), slog.LevelWarn, "dispatching in one step failed, the pass claims first",
 			slog.Any("error", err))
 		return true, false, nil

@@ -20,10 +20,11 @@ type scheduler struct {
 	hints *hints
 
 	mu sync.Mutex
-	// due are the moments at which something is known to be due.
+	// due are the moments at which a row is known to be due.
 	due moments
 
-	// Used only by the scheduling task. absent: since when no worker fits; leases: the beats seen; told: the warnings given.
+	// Used only by the scheduling task. absent: since when no worker fits; leases: the beats seen;
+	// told: the warnings given.
 	absent absences
 	leases leaseWatch
 	told   passedOver
@@ -38,8 +39,8 @@ func newScheduler(s *Service) *scheduler {
 	}
 }
 
-// wakeIn asks for a pass after d, and for one now: it is how the loop learns of an earlier moment to
-// wait for. It is only a memory of this process: if it dies, a poll finds what is due.
+// wakeIn asks for a pass after d, and for one now, so that the loop learns of an earlier moment to
+// wait for. This is only in the memory of this process: if the process dies, a poll finds the row.
 func (s *scheduler) wakeIn(d time.Duration) {
 	if d > 0 {
 		at := s.host.Monotonic() + d
@@ -50,12 +51,13 @@ func (s *scheduler) wakeIn(d time.Duration) {
 	s.hints.wake.Set()
 }
 
-// grain is how far apart the moments are at which rows that were given back are looked at again: those that were given back
-// one by one are looked at together.
+// grain is the distance between two looks at rows that were given back: rows that were given back
+// one by one within it are looked at together.
 const grain = 500 * time.Millisecond
 
-// rememberIn asks for a pass when what was just given back for d is due again. Without it a wake in between would put
-// that off until a whole interval after it. Only the scheduling task calls it, so nobody has to be woken.
+// rememberIn asks for a pass when a row that was just given back for d is due again. Without it, a
+// wake in between would delay that by up to a whole interval. Only the scheduling task calls it, so
+// it wakes no task.
 func (s *scheduler) rememberIn(d time.Duration) {
 	at := s.host.Monotonic() + d + grain - 1
 	s.mu.Lock()
@@ -63,8 +65,8 @@ func (s *scheduler) rememberIn(d time.Duration) {
 	s.mu.Unlock()
 }
 
-// pause is how long to wait for the next pass: until something is known to be due, at most until
-// the next poll.
+// pause is how long to wait for the next pass: until a row is known to be due, at most until the
+// next poll.
 func (s *scheduler) pause() time.Duration {
 	now := s.host.Monotonic()
 	s.mu.Lock()
@@ -96,8 +98,8 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
-// drain makes passes until one finds all that was due. Nothing is scheduled while the broker is away or
-// holds publishers back: a dispatch that can't be published only burns its deadline.
+// drain makes passes until one finds all that was due. It schedules nothing while the broker is
+// away or holds publishers back: a dispatch that can't be published only uses up its deadline.
 func (s *scheduler) drain(ctx context.Context) error {
 	now := s.host.Monotonic()
 	s.mu.Lock()
@@ -112,8 +114,9 @@ func (s *scheduler) drain(ctx context.Context) error {
 	return nil
 }
 
-// pass dispatches one batch of the rows against which nothing speaks, and, where others are due, claims one batch of all and
-// dispatches or parks every row of it. It returns whether another pass may find more to do.
+// pass dispatches one batch of the rows without restrictions. If others are due, it claims one
+// batch of all and dispatches or parks every row of it. It returns whether another pass may find
+// more to do.
 func (s *scheduler) pass() (more bool, err error) {
 	var workers []store.WorkerRow
 	if err := s.db(func(ctx context.Context) (err error) {
@@ -136,7 +139,8 @@ func (s *scheduler) pass() (more bool, err error) {
 	return more || again, err
 }
 
-// claimed claims one batch, and dispatches or parks every row of it. It returns whether another pass may find more to do.
+// claimed claims one batch, and dispatches or parks every row of it. It returns whether another
+// pass may find more to do.
 func (s *scheduler) claimed(roster *roster) (more bool, err error) {
 	c, workers := s.config.Executor, roster.workers
 	demands, pools := roster.demands(c.BatchSize)
@@ -152,7 +156,8 @@ func (s *scheduler) claimed(roster *roster) (more bool, err error) {
 	s.warnOfStale(workers)
 	var dispatches []assignment
 	var parks []store.Park
-	// Another pass follows only if this one placed a row or put off a whole batch for which no worker fits.
+	// Another pass follows only if this one placed a row, or delayed a whole batch for which no
+	// worker fits.
 	full, others := filled(demands, pools, rows)
 	for i, to := range roster.place(rows, full) {
 		row := &rows[i]
@@ -175,8 +180,8 @@ func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow, limit
 	return store.Dispatch{Key: row.Key(), Worker: w.WorkerKey, Timeout: timeout, Limit: limit}
 }
 
-// park decides what becomes of a row that no worker can take now. Being overloaded is not a
-// failure: while fitting workers are only full, the grace does not run.
+// park decides about a row that no worker can take now. Overload is not a failure: while fitting
+// workers are only full, the grace does not run.
 func (s *scheduler) park(row *execution.Execution, f *roster) store.Park {
 	c := s.config.Executor
 	p := store.Park{Key: row.Key(), Delay: c.ReconcileInterval}
@@ -194,9 +199,9 @@ func (s *scheduler) park(row *execution.Execution, f *roster) store.Park {
 	return p
 }
 
-// reunion is how long after its own connection to the broker an executor waits for the workers'. A broker
-// that comes back finds all of them without a consumer, and the first to return must not conclude that
-// there are no workers.
+// reunion is how long after its own connection to the broker an executor waits for the workers'
+// connections. When a broker returns, all workers are without a consumer, and the first executor to
+// return must not conclude that there are no workers.
 func (s *scheduler) reunion() time.Duration {
 	return s.config.MessageQueue.RabbitMQ.ReconnectMax + 2*s.config.Executor.StatementTimeout
 }
@@ -226,13 +231,14 @@ func (s *scheduler) giveBack(parks []store.Park) error {
 	return nil
 }
 
-// assignment is a dispatch and the health of the worker that was chosen for it.
+// assignment is a dispatch and the health of its worker.
 type assignment struct {
 	store.Dispatch
 	health execution.Health
 }
 
-// handOff commits the dispatches and publishes them. blocks says which incarnations read messages of several dispatches.
+// handOff commits the dispatches and publishes them. blocks says which incarnations read messages
+// of several dispatches.
 func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnation) bool) (placed int, err error) {
 	if len(chosen) == 0 {
 		return 0, nil
@@ -245,7 +251,7 @@ func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnati
 	if err != nil {
 		return 0, err
 	}
-	rows := make([]execution.Execution, 0, len(results)) // they are large: one that grows is copied
+	rows := make([]execution.Execution, 0, len(results)) // they are large, and growing would copy them
 	var unfit []store.Park
 	for i := range results {
 		r := &results[i]
@@ -253,7 +259,8 @@ func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnati
 		case r.Applied:
 			rows = append(rows, r.Row)
 			s.recorder.Add(telemetry.Assignments, 1, telemetry.Labels{chosen[i].health.String()})
-			// At debug: executors pass on the work of a whole fleet, and the audit keeps the same for good.
+			// Only at level debug: executors dispatch the work of a whole fleet, and the audit
+			// keeps the same for good.
 			s.log.LogAttrs(context.Background(), slog.LevelDebug, "scheduled execution to worker", slog.Int64("execution", int64(r.Row.ID)),
 				slog.Int64("epoch", int64(r.Row.Epoch)), slog.Int64("worker", int64(r.Row.Worker)))
 		case r.WorkerUnfit:
@@ -266,7 +273,7 @@ func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnati
 	return len(rows), errors.Join(s.publish(rows, blocks), s.giveBack(unfit))
 }
 
-// lookAgain is the delay after a dispatch whose worker was gone: short, and no hot loop.
+// lookAgain is the delay after a dispatch whose worker was gone: short, but not a hot loop.
 const lookAgain = 100 * time.Millisecond
 
 // commit writes the dispatches. After an unknown outcome it asks again, and recognises its own
@@ -300,10 +307,10 @@ func (s *scheduler) isOurs(row *execution.Execution, d store.Dispatch) bool {
 		row.Incarnation == d.Worker.Incarnation && row.SchedulingBy == s.id
 }
 
-// publish hands rows over to their workers and acts on every outcome: confirmed is kept for the marker,
-// returned and refused are taken back at once, and unknown stays unknown: it is published again at
-// the same epoch later, and the duplicate dies at the claim (defect D9). blocks says which incarnations read messages of
-// several dispatches; nil for none.
+// publish hands rows over to their workers and acts on every outcome. A confirmed row is kept for
+// the marker; returned and refused ones are taken back at once. A row of unknown outcome is
+// published again at the same epoch later; if it was a duplicate, its claim is refused (defect D9).
+// blocks says which incarnations read messages of several dispatches; nil for none.
 func (s *Service) publish(rows []execution.Execution, blocks func(execution.Incarnation) bool) error {
 	if len(rows) == 0 {
 		return nil

@@ -19,7 +19,8 @@ func (c *Client) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Du
 	})
 }
 
-// dispatchDue looks for rivals in all lanes before it takes anything, as a statement with one snapshot does.
+// dispatchDue looks for rivals in all lanes before it takes anything, as a statement with one
+// snapshot does.
 func (s *step) dispatchDue(d *store.DueDispatch) (answer store.DueDispatched) {
 	rivals := make([]*request, len(d.Offers))
 	for _, q := range s.db.lanes {
@@ -50,7 +51,7 @@ func (s *step) dispatchDue(d *store.DueDispatch) (answer store.DueDispatched) {
 	return answer
 }
 
-// dispatchOffer deals the rows of one offer to its places.
+// dispatchOffer assigns the places of one offer to rows.
 func (s *step) dispatchOffer(d *store.DueDispatch, o *store.Offer, rival *request, answer *store.DueDispatched) {
 	c := &s.db.claiming
 	c.found = c.found[:0]

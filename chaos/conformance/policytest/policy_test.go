@@ -1,7 +1,8 @@
-// Package policytest watches an executor at its port to the database, in simulated runs of drawn clusters, and compares
-// what it decides with the oracle: who gets which execution and how many, what is retried, and how long what is retried or
-// taken back waits. Here everything that the executor knew is known, so each decision is judged exactly; invariants see
-// only what happened, and have to leave room for what an executor may have known.
+// Package policytest watches an executor at its port to the database, in simulated runs of drawn
+// clusters, and compares its decisions with the oracle: which worker gets which execution and how
+// many, which executions are retried, and how long a retried or reclaimed execution waits. The
+// watcher knows everything that the executor knew, so it judges each decision exactly. Invariants
+// only see the events, and must leave room for what an executor may have known.
 package policytest
 
 import (
@@ -23,7 +24,7 @@ import (
 	"handoff/sim"
 )
 
-// watcher is what an executor sees of the database. It passes every call through.
+// watcher sees the executor's calls of the database, and passes every call through.
 type watcher struct {
 	store.Store
 	process string
@@ -33,18 +34,19 @@ type watcher struct {
 	placement  oracle.Placement
 	thresholds *oracle.Thresholds
 	backoffs   *oracle.Backoffs
-	// looks are the latest replies about the workers; other loops than the scheduler ask for them, too.
+	// looks are the latest replies about the workers. Other loops than the scheduler ask for them,
+	// too.
 	looks [][]oracle.Worker
 	keys  [][]store.WorkerKey
 	// claimed are the rows of the scheduler's claim until it has decided on them.
 	claimed []execution.Execution
-	// full says that more rows than those may have been due.
+	// full says that more rows may have been due.
 	full bool
-	// rows are as the executor read them last.
+	// rows have the state that the executor read last.
 	rows map[execution.ID]execution.Execution
 }
 
-// findings are of one run.
+// findings are those of one run.
 type findings struct {
 	list                         []string
 	placed, choices, last, taken int
@@ -106,7 +108,8 @@ func (w *watcher) ClaimForScheduling(ctx context.Context, c store.SchedulingClai
 	return rows, err
 }
 
-// DispatchDue implements store.Store: the rows that it moved are judged as if they had been claimed and then dispatched.
+// DispatchDue implements store.Store. It judges the moved rows as if they had been claimed and then
+// dispatched.
 func (w *watcher) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
 	answer, err := w.Store.DispatchDue(ctx, d)
 	if err != nil || answer.Unfit > 0 {
@@ -120,7 +123,8 @@ func (w *watcher) DispatchDue(ctx context.Context, d store.DueDispatch) (store.D
 				w.claimed = append(w.claimed, row)
 			}
 		}
-		// As many as there are places: more may be due. Rows that are left for others may have made them fewer.
+		// If all places were filled, more rows may be due. Rows that are left for others may have
+		// reduced the number.
 		w.full = len(w.claimed) > 0 && len(w.claimed) == len(o.Spread)
 		if answer.Full && !w.full {
 			w.claimed = nil
@@ -144,7 +148,8 @@ func (w *watcher) DispatchDue(ctx context.Context, d store.DueDispatch) (store.D
 	return answer, nil
 }
 
-// full says that more may be due than a claim took: a demand, or a pool of demands, gave all that it was asked for.
+// full says that more rows may be due than a claim took: a demand, or a pool of demands, gave as
+// many as it was asked for.
 func full(c *store.SchedulingClaim, rows []execution.Execution) bool {
 	pools, ofWorker := slices.Clone(c.Pools), make(map[execution.WorkerID]int)
 	some := false
@@ -185,7 +190,8 @@ func (w *watcher) Park(ctx context.Context, executor string, ps []store.Park) ([
 	return w.Store.Park(ctx, executor, ps)
 }
 
-// decided compares the decisions on a claim with the oracle's, by what one of the last looks showed.
+// decided compares the decisions on a claim with the oracle's, given one of the latest replies
+// about the workers.
 func (w *watcher) decided(ds []store.Dispatch) {
 	if len(w.claimed) == 0 {
 		return
@@ -202,8 +208,9 @@ func (w *watcher) decided(ds []store.Dispatch) {
 	w.claimed = nil
 }
 
-// differs says how the decisions on the claim differ from the oracle's for one look; empty if they do not. Rows that the
-// fewest workers fit are placed first, in the order in which they were claimed.
+// differs says how the decisions on the claim differ from the oracle's for one reply about the
+// workers; empty if they do not. Rows with the fewest fitting workers are placed first, in the
+// order of the claim.
 func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []store.Dispatch) string {
 	request := func(row *execution.Execution) oracle.Request {
 		return oracle.Request{Runtime: row.Action.Runtime, Pinned: row.Pinned, Avoid: row.Avoid}
@@ -218,7 +225,8 @@ func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []st
 		return n
 	}
 	slices.SortStableFunc(rows, func(a, b execution.Execution) int { return fitting(&a) - fitting(&b) })
-	// Under load a worker is given a block of rows: more is how many, after the one that was like given and went to it.
+	// Under load a worker gets a block of rows: more is how many may still follow the first row,
+	// given, to its worker, to.
 	var given oracle.Request
 	to, more := -1, 0
 	for i := range rows {
@@ -277,8 +285,9 @@ func (w *watcher) Find(ctx context.Context, f store.Finding) ([]execution.Execut
 	return rows, err
 }
 
-// Reclaim implements store.Store: what is taken back before its claim waits by how often that has happened, counts only
-// where its worker was to claim it, and fails only where the policy is to fail it.
+// Reclaim implements store.Store. It checks that a row taken back before its claim waits according
+// to how often that has happened, counts only if its worker could have claimed it, and fails only
+// if the policy says so.
 func (w *watcher) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	for i := range rs {
 		r := &rs[i]
@@ -305,7 +314,8 @@ func (w *watcher) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outc
 	return w.Store.Reclaim(ctx, rs)
 }
 
-// Orchestrate implements store.Store: a retry follows where it may, with the next number, the reason and its backoff.
+// Orchestrate implements store.Store. It checks that a retry follows if it may, with the next
+// number, the reason and its backoff.
 func (w *watcher) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
 	for i := range os {
 		row, known := w.rows[os[i].ID]
@@ -325,7 +335,8 @@ func (w *watcher) Orchestrate(ctx context.Context, os []store.Orchestration) ([]
 	return w.Store.Orchestrate(ctx, os)
 }
 
-// TestAnExecutorDecidesAsTheOracleDoes draws clusters in which workers differ: in room, runtimes, health and cordons.
+// TestAnExecutorDecidesAsTheOracleDoes draws clusters in which workers differ in capacity,
+// runtimes, health and cordons.
 func TestAnExecutorDecidesAsTheOracleDoes(t *testing.T) {
 	var total findings
 	rapid.Check(t, func(t *rapid.T) {
@@ -386,7 +397,7 @@ func drawCluster(t *rapid.T) string {
 	return b.String()
 }
 
-// A watcher that could not see a wrong decision would find none.
+// If a watcher could not see a wrong decision, it would find none.
 func TestAWatcherSeesAWrongDecision(t *testing.T) {
 	x := config.Default(config.Hardened)
 	w := &watcher{config: x, shared: new(findings)}

@@ -8,8 +8,9 @@ import (
 	"handoff/chaos/policies"
 )
 
-// Whatever is drawn, the core answers each question about its tables and policies as the contract does. Every simulated run
-// asks the same questions (invariant 31); here rapid draws, and shrinks what it finds.
+// For every draw, the core answers each question about its tables and policies as the contract
+// does. Every simulated run asks the same questions (invariant 31). Here rapid draws them, and
+// shrinks its findings.
 func TestTheCoreAnswersEachQuestionAsTheContract(t *testing.T) {
 	core := policies.InForce()
 	rapid.Check(t, func(t *rapid.T) {

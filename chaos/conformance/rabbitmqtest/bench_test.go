@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// dispatches are messages as the scheduler sends them, about 400 bytes each.
+// dispatches are messages like those of the scheduler, about 400 bytes each.
 func (w *world) dispatches(queue string, n int) []broker.Message {
 	ms := w.messages(queue, n)
 	for i := range ms {
@@ -26,7 +26,7 @@ func (w *world) dispatches(queue string, n int) []broker.Message {
 	return ms
 }
 
-// BenchmarkPublish is publish and confirm, in calls of batch messages from several callers.
+// BenchmarkPublish measures publish and confirm, in calls of batch messages from several callers.
 func BenchmarkPublish(b *testing.B) {
 	for _, queueType := range []string{classic, quorum} {
 		for _, c := range []struct{ callers, batch int }{{1, 1}, {1, 100}, {4, 100}, {1, 1000}} {
@@ -54,7 +54,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkConsume is receive, decode and acknowledge one by one.
+// BenchmarkConsume measures receive, decode and acknowledge, one by one.
 func BenchmarkConsume(b *testing.B) {
 	for _, queueType := range []string{classic, quorum} {
 		for _, prefetch := range []int{1, 10, 100, 1000} {

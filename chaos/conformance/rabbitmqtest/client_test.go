@@ -63,7 +63,8 @@ func (w *clientWorld) has(id string) bool {
 	return w.received[id] > 0
 }
 
-// roundTrip publishes through the client, again until it is confirmed, and waits for the arrival.
+// roundTrip publishes through the client, repeatedly until the broker confirms, and waits for the
+// arrival.
 func (w *clientWorld) roundTrip(what string) {
 	w.t.Helper()
 	m := w.message(w.queue)
@@ -76,7 +77,7 @@ func (w *clientWorld) roundTrip(what string) {
 	}
 }
 
-// TestClientComesBack: whatever ends the session, publishing and consuming go on over the next one.
+// TestClientComesBack: however the session ends, publishing and consuming go on over the next one.
 func TestClientComesBack(t *testing.T) {
 	t.Parallel()
 	var p *proxy
@@ -107,7 +108,8 @@ func TestClientComesBack(t *testing.T) {
 	w.roundTrip("after a silence")
 }
 
-// TestClientSurvivesTheBroker: stopped or killed and started again, with the topology declared anew.
+// TestClientSurvivesTheBroker: it is stopped or killed and started again, and the topology is
+// declared anew.
 func TestClientSurvivesTheBroker(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

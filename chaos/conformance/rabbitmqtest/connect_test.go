@@ -38,7 +38,8 @@ func TestHeartbeatOfTheOptionsRules(t *testing.T) {
 		o.URL, o.Name = w.mq.URL+"?heartbeat=0", "tested"
 		w.connect(o)
 		seconds := strconv.Itoa(int(max(o.Heartbeat, time.Second).Seconds()))
-		// The node lists connections some time after it has accepted them. The test's own one has no such name.
+		// The node lists connections some time after it has accepted them. The test's own
+		// connection has no such name.
 		w.eventually("two connections with a heartbeat of "+seconds+" s", func() bool {
 			out, err := w.mq.Server.Ctl(w.within(patience), "-q", "list_connections", "--no-table-headers", "vhost", "timeout", "client_properties")
 			if err != nil {
@@ -55,7 +56,7 @@ func TestHeartbeatOfTheOptionsRules(t *testing.T) {
 	}
 }
 
-// TestSilentBrokerIsNoticed: nothing arrives any more, and no end of the connection either.
+// TestSilentBrokerIsNoticed: nothing arrives any more, not even the end of the connection.
 func TestSilentBrokerIsNoticed(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -77,8 +78,8 @@ func TestSilentBrokerIsNoticed(t *testing.T) {
 	}
 }
 
-// TestEitherConnectionEndsTheSession: half a session would be a deaf or a mute process. Publishing and consuming have a
-// connection each, and no other one comes in their place.
+// TestEitherConnectionEndsTheSession: half a session would be a deaf or a mute process. Publishing
+// and consuming have a connection each, and no new one replaces them.
 func TestEitherConnectionEndsTheSession(t *testing.T) {
 	w := newWorld(t)
 	for n := range 2 {

@@ -53,7 +53,7 @@ func TestPrefetch(t *testing.T) {
 	}
 }
 
-// TestCloseRequeues: at the old place, redelivered, and an acknowledgement that comes too late
+// TestCloseRequeues: messages return to their old place, redelivered, and a late acknowledgement
 // settles nothing.
 func TestCloseRequeues(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
@@ -81,7 +81,8 @@ func TestCloseRequeues(t *testing.T) {
 				t.Errorf("delivery %d is %s, redelivered: %v", i, d.Envelope.MessageID, d.Redelivered)
 			}
 		}
-		// The old deliveries have the tags 1 and 2 on their channel, as the new ones on theirs.
+		// The old deliveries have the tags 1 and 2 on their channel, and so have the new ones on
+		// theirs.
 		c.Ack(old[0])
 		c.Reject(old[1], false)
 		if err := c.Cancel(w.within(patience)); err != nil {
@@ -92,7 +93,7 @@ func TestCloseRequeues(t *testing.T) {
 	})
 }
 
-// TestConsumersSettleForEachOther: tags belong to the session, as the contract has it.
+// TestConsumersSettleForEachOther: by the contract, tags belong to the session.
 func TestConsumersSettleForEachOther(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
@@ -112,9 +113,9 @@ func TestConsumersSettleForEachOther(t *testing.T) {
 	w.eventually("one message", func() bool { return w.depth(q1) == 1 && w.depth(q2) == 0 })
 }
 
-// TestRejectRequeues: a classic queue puts the message back at its old place, a quorum queue without
-// a delivery limit at the end. (What comes back with the end of a session has its old place in
-// both, see TestCloseRequeues.)
+// TestRejectRequeues: a classic queue puts the message back at its old place, a quorum queue
+// without a delivery limit at the end. (After the end of a session both put it back at its old
+// place, see TestCloseRequeues.)
 func TestRejectRequeues(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
@@ -149,7 +150,8 @@ func TestRejectRequeues(t *testing.T) {
 	})
 }
 
-// TestSettledTwice: the session ends, because the broker closes the channel, with all that it held.
+// TestSettledTwice: the session ends, because the broker closes the channel with all its
+// deliveries.
 func TestSettledTwice(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
@@ -169,8 +171,8 @@ func TestSettledTwice(t *testing.T) {
 	w.eventually("the other one is back", func() bool { return w.depth(queue) == 1 })
 }
 
-// TestOwnCancel: what was received before comes first and can be settled, the rest stays in the
-// queue, and the session stays open.
+// TestOwnCancel: messages that were received before come first and can be settled. The rest stays
+// in the queue, and the session stays open.
 func TestOwnCancel(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
@@ -256,7 +258,7 @@ func TestReceiveEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestConsumeGivenUp: the broker's answer is late, and what it delivers goes back.
+// TestConsumeGivenUp: the broker's answer is late, and its deliveries go back.
 func TestConsumeGivenUp(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy()
@@ -294,7 +296,7 @@ func TestMalformedKeepsItsBody(t *testing.T) {
 	}
 }
 
-// deadLetters declares a worker-like queue and the way behind it.
+// deadLetters declares a queue like a worker's, and its dead letter path.
 func (w *world) deadLetters(s broker.Session, queueType string, ttl time.Duration) (queue, dead string) {
 	w.t.Helper()
 	queue, dead = w.name("worker.1.executions"), w.name("dlx.queue")
@@ -339,7 +341,8 @@ func TestExpiredAndRejectedMessagesAreDeadLettered(t *testing.T) {
 
 func (w *world) checkDeath(d broker.Delivery, m broker.Message, queue string, reason broker.DeathReason, count int, start time.Time) {
 	w.t.Helper()
-	// Whether it is redelivered depends on the release of RabbitMQ, and the contract's cases ask for it.
+	// Whether it is redelivered depends on the release of RabbitMQ; the contract's cases check
+	// that.
 	if !reflect.DeepEqual(d.Envelope, m.Envelope) || d.RoutingKey != queue {
 		w.t.Errorf("dead letter %+v of %+v", d, m.Envelope)
 	}
@@ -352,7 +355,7 @@ func (w *world) checkDeath(d broker.Delivery, m broker.Message, queue string, re
 	}
 }
 
-// TestDeathsAreCounted: one entry for a queue and reason.
+// TestDeathsAreCounted: there is one entry for each queue and reason.
 func TestDeathsAreCounted(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
@@ -378,8 +381,8 @@ func TestDeathsAreCounted(t *testing.T) {
 	c.Ack(d)
 }
 
-// TestRequeuedPastItsExpiry: held beyond its TTL it lives; back in the queue it dies at once, even
-// with a consumer waiting.
+// TestRequeuedPastItsExpiry: while a consumer holds a message beyond its TTL, it lives. Back in the
+// queue it dies at once, even if a consumer waits.
 func TestRequeuedPastItsExpiry(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)

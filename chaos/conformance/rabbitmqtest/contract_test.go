@@ -22,9 +22,9 @@ import (
 	"handoff/sim/simnet"
 )
 
-// The adapter and RabbitMQ keep the contract that the model keeps. The node is this test's own, because it
-// is restarted, killed and alarmed; one that was given by its address is asked only what leaves it in peace.
-// It waits more than it computes, as the other tests do that go on beside it.
+// The adapter and RabbitMQ keep the same contract as the model. The node is this test's own,
+// because the test restarts, kills and alarms it. A node that was given by its address gets only
+// the harmless cases. The test waits more than it computes, like the tests that run beside it.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -54,7 +54,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// nodeFor returns a node to do everything to, or the one that was given.
+// nodeFor returns a node that may be broken, or the node that was given.
 func nodeFor(t *testing.T) (mq *servers.MQ, given bool) {
 	t.Helper()
 	if os.Getenv(servers.AddressRabbitMQ) != "" {
@@ -67,7 +67,7 @@ func nodeFor(t *testing.T) (mq *servers.MQ, given bool) {
 	return mq, false
 }
 
-// version is what the node says of itself.
+// version is the version that the node reports.
 func version(t *testing.T, url string) string {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -78,7 +78,7 @@ func version(t *testing.T, url string) string {
 	return fmt.Sprint(conn.Properties["version"])
 }
 
-// model runs a body on the simulated broker that behaves like a release, as a task of a kernel.
+// model runs a body on the simulated broker of a release, as a task of a kernel.
 func model(version string) brokertest.WithSubject {
 	return func(t *testing.T, body func(s brokertest.Subject)) {
 		t.Helper()
@@ -184,15 +184,16 @@ func (r *rabbit) subject() brokertest.Subject {
 	}
 }
 
-// open opens a session behind a proxy of its own.
+// open opens a session behind its own proxy.
 func (r *rabbit) open() (broker.Session, error) {
 	p := r.proxy()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	// Of many sessions at once on a busy machine, one may take long to open, and rabbitmqctl to let a queue go on.
+	// On a busy machine with many sessions, one session may take long to open, and rabbitmqctl may
+	// take long to resume a queue.
 	s, err := rabbitmq.New(rabbitmq.Options{URL: p.url, Heartbeat: 2 * time.Second, DialTimeout: patience, OldestConfirm: time.Hour}).Connect(ctx)
-	// A session is one connection. With 100,000 commands, listeners that stay would take all ports of the machine, and those
-	// among them that rabbitmqctl needs.
+	// A session has one connection. With 100,000 commands, listeners that stay open would take all
+	// ports of the machine, including those that rabbitmqctl needs.
 	p.listener.Close()
 	if err != nil {
 		return nil, err
@@ -209,7 +210,7 @@ func (r *rabbit) proxyOf(s broker.Session) *proxy {
 	return r.proxies[s]
 }
 
-// admin does something over a connection that no session knows of.
+// admin calls do with a connection outside all sessions.
 func (r *rabbit) admin(do func(ch *amqp.Channel) error) {
 	conn, err := amqp.Dial(r.mq.URL)
 	if err != nil {
@@ -251,8 +252,8 @@ func (r *rabbit) alarm(on bool) {
 	}
 }
 
-// total asks the queue itself: what rabbitmqctl lists of quorum queues is seconds old, and leaves out
-// the dead letters that a queue keeps.
+// total asks the queue itself. The figures of rabbitmqctl for quorum queues are seconds old, and
+// leave out the dead letters that a queue keeps.
 func (r *rabbit) total(queue string) int {
 	out := r.eval(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)),
 		case amqqueue:get_type(Q) of

@@ -20,7 +20,7 @@ func topologyConfig(w *world, queueType string) config.RabbitMQ {
 	return c
 }
 
-// TestDeclareTheTopology: both sides declare what is theirs, in any order and again.
+// TestDeclareTheTopology: each side declares its part, in any order and repeatedly.
 func TestDeclareTheTopology(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
@@ -47,7 +47,7 @@ func TestDeclareTheTopology(t *testing.T) {
 	})
 }
 
-// TestOtherSettings: a clear error, and the session stays usable.
+// TestOtherSettings: the error is clear, and the session stays usable.
 func TestOtherSettings(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
@@ -101,8 +101,8 @@ func TestDeclareNonsense(t *testing.T) {
 	}
 }
 
-// TestAtLeastOnceDeadLettering: without a route a quorum queue keeps its dead, a classic one loses
-// them.
+// TestAtLeastOnceDeadLettering: without a route a quorum queue keeps its dead letters, and a
+// classic one loses them.
 func TestAtLeastOnceDeadLettering(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -147,7 +147,8 @@ func TestCanary(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("the round trip took %v", time.Since(start))
-		// The dead letter queue has both its messages, which say what they are; its own queues are gone.
+		// The dead letter queue has both messages, marked as the canary's. The canary's own queues
+		// are gone.
 		graves := w.consume(s, broker.DeadLetterQueue(c.DeadLetter.Exchange), 10)
 		died := ""
 		for range 2 {
@@ -167,8 +168,8 @@ func TestCanary(t *testing.T) {
 	})
 }
 
-// TestCanaryFindsBrokenPaths: the exchange of the source documents is a direct one, where "#" is an
-// ordinary character.
+// TestCanaryFindsBrokenPaths: the exchange of the source documents is a direct one, for which "#"
+// is an ordinary character.
 func TestCanaryFindsBrokenPaths(t *testing.T) {
 	w := newWorld(t)
 	h, s := daemon.New(daemon.Options{}), w.connect(rabbitmq.Options{})

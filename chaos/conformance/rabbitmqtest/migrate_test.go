@@ -10,7 +10,7 @@ import (
 	"handoff/core/broker/rabbitmq"
 )
 
-// Whoever reads the error types the command that stands in it.
+// A reader of the error types the command in it.
 func TestTheCommandInTheErrorAboutOtherSettingsDeletesTheQueue(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)

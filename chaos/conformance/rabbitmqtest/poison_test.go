@@ -17,13 +17,14 @@ import (
 	"handoff/sim/simbroker"
 )
 
-// poisonVariable asks for the test that ends the dead lettering of a broker of its own: it takes half a minute, and shows
-// something of RabbitMQ, not of Handoff.
+// poisonVariable enables the test that breaks the dead lettering of its own broker. The test takes
+// half a minute, and shows a behaviour of RabbitMQ, not of Handoff.
 const poisonVariable = "HANDOFF_TEST_POISON"
 
-// What sim/simbroker models, as RabbitMQ 3.10 does it: a message with a hostile x-death header that dies in a quorum
-// queue ends dead lettering on the node, and with it the canary. A restart does not help before the queue is deleted; then
-// what died meanwhile arrives. A release of which the model says that it reads no such header goes on.
+// The behaviour that sim/simbroker models, as in RabbitMQ 3.10: if a message with a hostile x-death
+// header dies in a quorum queue, it ends dead lettering on the node, and the canary no longer
+// arrives. A restart helps only after the queue is deleted; then the messages that died meanwhile
+// arrive. If the model says that a release does not read such a header, dead lettering goes on.
 func TestAHostileHeaderEndsDeadLettering(t *testing.T) {
 	if os.Getenv(poisonVariable) == "" {
 		t.Skipf("%s is not set", poisonVariable)
@@ -103,7 +104,8 @@ func TestAHostileHeaderEndsDeadLettering(t *testing.T) {
 		}
 		return
 	}
-	// The node's dead lettering ends when its queue has tried the message a few times: a canary may still come through before.
+	// The node's dead lettering ends after its queue has tried the message a few times. Before
+	// that, a canary may still arrive.
 	poisoned := func() error {
 		for range 20 {
 			if err := canary(); err != nil {

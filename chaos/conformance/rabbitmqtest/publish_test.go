@@ -45,8 +45,8 @@ func TestPublishConfirmed(t *testing.T) {
 	})
 }
 
-// TestReturnsAreMatchedToTheirMessages: a mandatory message without a route is returned and then
-// confirmed, in the middle of others.
+// TestReturnsAreMatchedToTheirMessages: a mandatory message without a route, among others, is
+// returned and then confirmed.
 func TestReturnsAreMatchedToTheirMessages(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{Window: 8})
@@ -67,7 +67,7 @@ func TestReturnsAreMatchedToTheirMessages(t *testing.T) {
 }
 
 // TestReturnOfOneOfTwoWithTheSameID: a dispatch is published again at the same epoch, and its queue
-// may have come or gone in between.
+// may have been created or deleted in between.
 func TestReturnOfOneOfTwoWithTheSameID(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
@@ -80,8 +80,8 @@ func TestReturnOfOneOfTwoWithTheSameID(t *testing.T) {
 	}
 }
 
-// TestManyReturns: the library drops returns that nobody takes, after holding up the connection for
-// five seconds.
+// TestManyReturns: if nobody receives returns, the library holds up the connection for five seconds
+// and then drops them.
 func TestManyReturns(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{Window: 16})
@@ -112,7 +112,7 @@ func TestNacked(t *testing.T) {
 	}
 }
 
-// TestUnsendableMessagesAreRefusedAlone: they must not take the connection with them.
+// TestUnsendableMessagesAreRefusedAlone: they must not end the connection.
 func TestUnsendableMessagesAreRefusedAlone(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
@@ -134,13 +134,14 @@ func TestUnsendableMessagesAreRefusedAlone(t *testing.T) {
 	}
 }
 
-// TestConnectionLostBeforeTheConfirm: the broker has stored every message, the client can't know.
+// TestConnectionLostBeforeTheConfirm: the broker has stored every message, but the client can't
+// know that.
 func TestConnectionLostBeforeTheConfirm(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy()
 	s := w.connect(rabbitmq.Options{URL: p.url})
 	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
-	// The first publish of a route opens its channel, which takes an answer.
+	// The first publish of a route opens its channel, which needs an answer.
 	if got := s.Publish(w.within(patience), w.messages(queue, 1)); got[0] != broker.Confirmed {
 		t.Fatalf("the first message is %v", got[0])
 	}
@@ -167,7 +168,7 @@ func TestConnectionLostBeforeTheConfirm(t *testing.T) {
 	}
 }
 
-// TestContextEndsBeforeTheConfirm: the session goes on, and late confirms hurt nobody.
+// TestContextEndsBeforeTheConfirm: the session goes on, and late confirms do no harm.
 func TestContextEndsBeforeTheConfirm(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy()
@@ -180,7 +181,7 @@ func TestContextEndsBeforeTheConfirm(t *testing.T) {
 	if took := time.Since(start); took > 2*time.Second {
 		t.Errorf("Publish returned after %v", took)
 	}
-	// The window was written, the others were not.
+	// The messages of the window were written, the others were not.
 	sent := 0
 	for ; sent < len(got) && got[sent] == broker.Unknown; sent++ {
 	}
@@ -199,7 +200,7 @@ func TestContextEndsBeforeTheConfirm(t *testing.T) {
 	}
 }
 
-// TestPublishToAMissingExchange: the broker closes the channel, confirms and all.
+// TestPublishToAMissingExchange: the broker closes the channel, and no confirm of it arrives.
 func TestPublishToAMissingExchange(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
@@ -265,7 +266,7 @@ func TestConcurrentPublishers(t *testing.T) {
 	w.silent(c, 50*time.Millisecond)
 }
 
-// TestAlarm: publishers are held back without an error, consumers go on, and nothing is lost.
+// TestAlarm: publishers wait without an error, consumers go on, and nothing is lost.
 func TestAlarm(t *testing.T) {
 	w := newWorld(t)
 	if !w.mq.Server.Private() {
@@ -282,7 +283,7 @@ func TestAlarm(t *testing.T) {
 	}
 	ctl("set_vm_memory_high_watermark", "0.0000001")
 	defer ctl("set_vm_memory_high_watermark", "0.4")
-	time.Sleep(200 * time.Millisecond) // the node tells nobody who is idle when its alarm has reached them
+	time.Sleep(200 * time.Millisecond) // the node does not tell idle clients when its alarm has reached them
 	t.Logf("an idle session during the alarm is blocked: %v", s.Blocked())
 	got := s.Publish(w.within(500*time.Millisecond), w.messages(queue, 1))
 	if got[0] != broker.Unknown {
@@ -296,7 +297,7 @@ func TestAlarm(t *testing.T) {
 	}
 	fresh := w.connect(rabbitmq.Options{})
 	t.Logf("a fresh session during the alarm is blocked: %v", fresh.Blocked())
-	// The session whose publishes are held consumes and acknowledges all the same.
+	// A session whose publishes wait still consumes and acknowledges.
 	for _, who := range []broker.Session{s, consuming} {
 		c := w.consume(who, queue, 1)
 		for range 10 {
@@ -308,12 +309,12 @@ func TestAlarm(t *testing.T) {
 	}
 	done := make(chan []broker.Outcome)
 	go func() { done <- s.Publish(w.within(patience), w.messages(queue, 3)) }()
-	time.Sleep(50 * time.Millisecond) // the publish is to be held for a while
+	time.Sleep(50 * time.Millisecond) // the publish must wait for a while
 	ctl("set_vm_memory_high_watermark", "0.4")
 	if got := <-done; slices.ContainsFunc(got, func(o broker.Outcome) bool { return o != broker.Confirmed }) {
 		t.Errorf("after the alarm: %v", got)
 	}
 	w.eventually("not blocked any more", func() bool { return !s.Blocked() })
-	// The publish of unknown outcome was held, not lost.
+	// The publish of unknown outcome waited and was not lost.
 	w.eventually("4 messages", func() bool { return w.depth(queue) == 4 })
 }

@@ -10,7 +10,7 @@ import (
 	"handoff/core/broker/rabbitmq"
 )
 
-// nested is a table in a table, so many deep.
+// nested is a table with this many levels.
 func nested(depth int) amqp.Table {
 	table := amqp.Table{"end": int64(1)}
 	for range depth {
@@ -19,7 +19,7 @@ func nested(depth int) amqp.Table {
 	return table
 }
 
-// Before it was screened, such a message closed the connection of whoever consumed it, and came again after each
+// Without the screening, such a message closed its consumer's connection, and came again after each
 // reconnect: "Exception (501) Reason: invalid field or value inside of a frame".
 func TestHeadersThatTheLibraryCanNotReadEndNoSession(t *testing.T) {
 	w := newWorld(t)
@@ -34,7 +34,7 @@ func TestHeadersThatTheLibraryCanNotReadEndNoSession(t *testing.T) {
 	}
 	w.publish(s, w.message(queue))
 	c := w.consume(s, queue, 10)
-	// They came over two connections, in any order.
+	// They came over two connections, so in any order.
 	var replaced, unreadable, good int
 	for range 4 {
 		d := w.receive(c)

@@ -18,7 +18,7 @@ import (
 	"handoff/core/host/daemon"
 )
 
-// suspend stops the process of a queue, as one that hangs.
+// suspend stops the process of a queue, so that the queue hangs.
 func (w *world) suspend(queue string) (resume func()) {
 	w.t.Helper()
 	do := func(what string) {
@@ -32,8 +32,9 @@ func (w *world) suspend(queue string) (resume func()) {
 	return func() { do("resume") }
 }
 
-// TestAStuckQueueHoldsUpNoOther: one queue confirms nothing, from the first publish of the session on. What goes to others
-// is confirmed at once, however much is published to the stuck one, and what goes there and is not stored is not sent.
+// TestAStuckQueueHoldsUpNoOther: one queue confirms nothing, from the first publish of the session
+// on. Messages to other queues are confirmed at once, however many are published to the stuck one.
+// Messages to the stuck one that are not stored are not sent.
 func TestAStuckQueueHoldsUpNoOther(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
@@ -86,7 +87,8 @@ func TestAStuckQueueHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestASessionWhoseOldestConfirmIsTooOldEnds: what it did not learn is unknown, and stored once.
+// TestASessionWhoseOldestConfirmIsTooOldEnds: messages without a confirm are unknown, and stored
+// once.
 func TestASessionWhoseOldestConfirmIsTooOldEnds(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{OldestConfirm: 4 * time.Second})
@@ -108,7 +110,7 @@ func TestASessionWhoseOldestConfirmIsTooOldEnds(t *testing.T) {
 	w.publish(w.connect(rabbitmq.Options{}), w.message(stuck))
 }
 
-// TestAStuckQueueIsNotIdle: RabbitMQ says of it that it is empty. It is not deleted with what it holds.
+// TestAStuckQueueIsNotIdle: RabbitMQ reports it as empty. It must not be deleted with its messages.
 func TestAStuckQueueIsNotIdle(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
@@ -129,8 +131,9 @@ func TestAStuckQueueIsNotIdle(t *testing.T) {
 	}
 }
 
-// TestConsumerTimeout: a delivery that stays unacknowledged ends the session with its channel, and comes again. From 4.3 on
-// a quorum queue takes it back and cancels the consumer, whose session stays open; a classic queue waits for ever.
+// TestConsumerTimeout: a delivery that stays unacknowledged ends the session with its channel, and
+// comes again. From 4.3 on a quorum queue takes it back and cancels the consumer, whose session
+// stays open. A classic queue waits for ever.
 func TestConsumerTimeout(t *testing.T) {
 	servers := servers.Own(t, servers.Options{RabbitMQ: true})
 	mq, err := servers.RabbitMQ.CreateVhost(t.Context())
@@ -187,9 +190,10 @@ func TestConsumerTimeout(t *testing.T) {
 	})
 }
 
-// deafAfterwards: the server gives out again to a consumer that it had cancelled, once that has settled all that was
-// overdue. The client knows no such consumer any more, so that a session in which this happened has to be closed.
-// From 4.3.7 on a client may answer the cancellation, which ends the consumer at the server as well.
+// deafAfterwards: once a cancelled consumer has settled all that was overdue, the server delivers
+// to it again. The client no longer has this consumer, so a session in which this happened must be
+// closed. From 4.3.7 on a client may answer the cancellation, which ends the consumer at the server
+// as well.
 func (w *world) deafAfterwards(s broker.Session, held broker.Consumer, d broker.Delivery, queue string) {
 	w.t.Helper()
 	held.Ack(d)
@@ -208,8 +212,9 @@ func (w *world) deafAfterwards(s broker.Session, held broker.Consumer, d broker.
 	c.Ack(w.receive(c))
 }
 
-// TestDeadLetteringThatStandsStill: the processes that move dead letters hang. What dies stays in its queue, which gives
-// out and takes messages; the canary does not come round; and all of it goes on when they do.
+// TestDeadLetteringThatStandsStill: the processes that move dead letters hang. Messages that die
+// stay in their queue, which still delivers and accepts messages, and the canary does not arrive.
+// When the processes go on, everything does.
 func TestDeadLetteringThatStandsStill(t *testing.T) {
 	servers := servers.Own(t, servers.Options{RabbitMQ: true})
 	mq, err := servers.RabbitMQ.CreateVhost(t.Context())

@@ -42,7 +42,7 @@ func newWorld(t testing.TB) *world {
 	return worldOf(t, servers.Broker(t))
 }
 
-// worldOf is a virtual host that somebody else has made.
+// worldOf is a virtual host that the caller has made.
 func worldOf(t testing.TB, mq *servers.MQ) *world {
 	t.Helper()
 	w := &world{t: t, mq: mq}
@@ -60,7 +60,7 @@ func worldOf(t testing.TB, mq *servers.MQ) *world {
 // name is a queue or exchange name of this world.
 func (w *world) name(suffix string) string { return w.mq.Prefix + suffix }
 
-// within is a context that ends when a test has no patience left.
+// within is a context with this time limit.
 func (w *world) within(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	w.t.Cleanup(cancel)
@@ -89,7 +89,7 @@ func (w *world) queue(s broker.Session, q broker.Queue) string {
 	return q.Name
 }
 
-// message is a hint about one execution, on the default exchange.
+// message is a hint about one execution, for the default exchange.
 func (w *world) message(queue string) broker.Message {
 	n := w.number.Add(1)
 	return broker.Message{RoutingKey: queue, Envelope: broker.Envelope{
@@ -163,14 +163,15 @@ func (w *world) eventually(what string, holds func() bool) {
 	}
 }
 
-// proxy is a TCP proxy in front of the broker, whose lines can be cut and held.
+// proxy is a TCP proxy in front of the broker, whose connections can be cut and held.
 type proxy struct {
 	url      string
 	listener net.Listener
 	upstream string
 
 	mu sync.Mutex
-	// conns are those of clients and of the broker in turn, in the order in which clients came.
+	// conns are the connections of clients and of the broker in turn, in the order in which clients
+	// connected.
 	conns   []net.Conn
 	refuse  bool
 	running int  // pipes, two for each connection
@@ -227,7 +228,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// pipe copies while its gate is open.
+// pipe copies bytes while its gate is open.
 func (p *proxy) pipe(to, from net.Conn, g *gate) {
 	defer func() {
 		p.mu.Lock()
@@ -258,14 +259,14 @@ func (p *proxy) idle() bool {
 	return p.running == 0
 }
 
-// cutOne ends the nth connection that was made, counted from 0.
+// cutOne cuts the nth connection that was made, counted from 0.
 func (p *proxy) cutOne(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns[2*n].Close()
 }
 
-// gate holds what passes back while it is closed.
+// gate holds up what passes while it is closed.
 type gate struct {
 	mu   sync.Mutex
 	open chan struct{} // nil while the gate is open; closed when it opens

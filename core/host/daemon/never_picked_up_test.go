@@ -20,8 +20,8 @@ import (
 )
 
 // database holds one worker, which renews its lease and never claims, and one execution. It
-// implements the steps of store.Executor that such a row can meet, with their guards, and finds
-// nothing on any other ground.
+// implements the steps of store.Executor that can affect this row, with their guards, and finds
+// nothing for any other cause.
 type database struct {
 	host host.Host
 
@@ -148,8 +148,8 @@ func (d *database) PurgeObservations(context.Context, time.Duration, int) (int, 
 
 func (d *database) Survey(context.Context) (store.Survey, error) { return store.Survey{}, nil }
 
-// queues confirms what is published and hands the hints of completion on; worker queues keep their
-// messages for ever, so that the timeout monitor is the only one to notice.
+// queues confirms what is published and passes the hints of completion on. Its worker queues keep
+// their messages for ever, so that only the timeout monitor notices.
 type queues struct {
 	hints chan broker.Delivery
 
@@ -211,8 +211,8 @@ func (c consumer) Ack(broker.Delivery)          {}
 func (c consumer) Reject(broker.Delivery, bool) {}
 func (c consumer) Cancel(context.Context) error { return nil }
 
-// neverPickedUp runs an executor of the documented profile over one execution, on a mock clock, and
-// hands over to script; then it stops the executor, which has to leave no goroutine behind.
+// neverPickedUp runs an executor of the documented profile with one execution, on a mock clock, and
+// calls script. Then it stops the executor, which must leave no goroutine behind.
 func neverPickedUp(t *testing.T, row execution.Execution, script func(m *clock.Mock, d *database, q *queues)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := clock.NewMock()
@@ -254,7 +254,7 @@ func checkNotPickedUp(t *testing.T, row execution.Execution) {
 }
 
 // TestExecutionTimeoutOnWorkerDown is the integration test of the source documents: an execution is
-// scheduled to a worker that never picks it up; 310 seconds later it has failed, with a timeout.
+// scheduled to a worker that never picks it up. 310 seconds later it has failed, with a timeout.
 func TestExecutionTimeoutOnWorkerDown(t *testing.T) {
 	row := execution.Execution{
 		ID: 7, Action: execution.Action{Ref: "core.echo", Runtime: "shell"}, Status: execution.Scheduled, Epoch: 1,
@@ -270,8 +270,8 @@ func TestExecutionTimeoutOnWorkerDown(t *testing.T) {
 	})
 }
 
-// The same with the executor's own handoff before it. The monitor looks once a minute, counted from
-// its own start, so the row fails at its first look after the 300 seconds, and not a moment earlier.
+// The same, beginning with the executor's own handoff. The monitor looks once a minute, counted
+// from its own start, so the row fails at the first look after the 300 seconds, and not earlier.
 func TestNeverPickedUpFromTheRequestOn(t *testing.T) {
 	row := execution.Execution{ID: 7, Action: execution.Action{Ref: "core.echo", Runtime: "shell"}, Status: execution.Requested}
 	neverPickedUp(t, row, func(m *clock.Mock, d *database, q *queues) {
