@@ -9,7 +9,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// This file plants alerts that look at the wrong thing.
+// This file plants alerts that watch the wrong figure.
 
 func init() {
 	register(
@@ -18,7 +18,7 @@ func init() {
 	)
 }
 
-// rowsForDepth tells of stored rows where the depth of the broker's queue is asked for.
+// rowsForDepth reports the number of stored rows as the depth of the broker's queue.
 type rowsForDepth struct {
 	telemetry.Recorder
 	p     Process
@@ -96,7 +96,7 @@ func canaryAtStartOnly() *Mutant {
 	}
 }
 
-// oneCanary makes believe that the dead letter exchange took a message, after the first.
+// oneCanary reports every canary after the first as confirmed, although no queue took it.
 type oneCanary struct {
 	broker.Session
 	p     Process
@@ -140,7 +140,7 @@ func everyFailureIsTheWorkers() *Mutant {
 	}
 }
 
-// waiters reports all of the time in scheduled as the handoff's.
+// waiters reports all of the time in status scheduled as time of the handoff.
 type waiters struct {
 	telemetry.Recorder
 	p Process
@@ -168,7 +168,7 @@ func waitingIsHandoff() *Mutant {
 	}
 }
 
-// lively lets workers report what only executors know.
+// lively lets workers report a figure that only executors know.
 type lively struct {
 	telemetry.Recorder
 	p Process
@@ -194,7 +194,7 @@ func workersReportForExecutors() *Mutant {
 	}
 }
 
-// fromDelivery times handoffs from the delivery on.
+// fromDelivery times handoffs only from the delivery on.
 type fromDelivery struct {
 	telemetry.Recorder
 	p Process

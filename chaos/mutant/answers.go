@@ -13,8 +13,9 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants mistakes into the core's tables and pure policies, one for each kind of question that is asked of them
-// beside a run. Most make a difference only at a bound that hardly any run meets.
+// This file plants mistakes into the core's tables and pure policies, one for each kind of question
+// that is asked about them beside a run. Most have an effect only at a bound that hardly any run
+// meets.
 
 func init() {
 	register(answering(
@@ -152,13 +153,13 @@ func init() {
 	)...)
 }
 
-// wrong is a mistake in what the core answers.
+// wrong is a mistake in an answer of the core.
 type wrong struct {
 	name, source, about string
 	plant               func(*policies.Core)
 }
 
-// answering makes mutants of mistakes.
+// answering makes mutants from mistakes.
 func answering(list ...wrong) (mutants []func() *Mutant) {
 	for _, w := range list {
 		mutants = append(mutants, func() *Mutant {
@@ -168,7 +169,7 @@ func answering(list ...wrong) (mutants []func() *Mutant) {
 	return mutants
 }
 
-// roster is the core's, by workers that are a little otherwise.
+// roster is the core's roster, from slightly changed workers.
 func roster(c *policies.Core, change func(*store.WorkerRow, config.Config)) func([]store.WorkerRow, config.Config, map[execution.Incarnation]int, func(uint64) uint64) executor.Asked {
 	right := c.Roster
 	return func(workers []store.WorkerRow, x config.Config, failed map[execution.Incarnation]int, draw func(uint64) uint64) executor.Asked {

@@ -18,31 +18,31 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Process is a process that gets a mutant.
+// Process is a process into which a mutant is planted.
 type Process struct {
 	Name string
-	// Worker says that it is a worker, Client that it is the one that submits the workload. A process
-	// that is neither is an executor.
+	// Worker says that it is a worker. Client says that it is the client that submits the workload.
+	// Any other process is an executor.
 	Worker, Client bool
-	// Report is told each time the mutant made a difference, and to which execution, 0 for none in
-	// particular; nil if nobody listens.
+	// Report is called each time the mutant had an effect, with the execution affected, 0 for none
+	// in particular; nil if nobody listens.
 	Report func(text string, id execution.ID)
 
-	// Config and Host are those that the process runs with, the host as it is without the mutant.
-	// Apply sets them.
+	// Config and Host are those that the process runs with, Host without the mutant. Apply sets
+	// them.
 	Config config.Config
 	Host   host.Host
-	// Log is where an executor writes its log; nil where no rule judges it.
+	// Log is the destination of an executor's log; nil if no rule judges the log.
 	Log *slog.Logger
 }
 
 // Executor says that the process is an executor.
 func (p Process) Executor() bool { return !p.Worker && !p.Client }
 
-// Acted says that the planted defect made a difference at this moment, to each of the executions or to
-// none in particular. The text tells it as a sentence without its subject: "wrote over a completed
-// execution". A process repeats a text about an execution only after a minute, because some mutants act
-// in every pass of a loop.
+// Acted says that the planted defect had an effect at this moment, on each of the executions or on
+// none in particular. The text describes it as a sentence without its subject: "wrote over a
+// completed execution". A process repeats a text about an execution only after a minute, because
+// some mutants act in every pass of a loop.
 func (p Process) Acted(text string, to ...execution.ID) {
 	if p.Report == nil {
 		return
@@ -55,15 +55,15 @@ func (p Process) Acted(text string, to ...execution.ID) {
 	}
 }
 
-// What a daemon's log says of a mutant: the message, and the attributes with the text of
-// [Process.Acted] and the execution, which is left out where there is none.
+// The line of a daemon's log about a mutant: its message, and the names of the attributes with the
+// text of [Process.Acted] and the execution. The latter is left out if there is none.
 const (
 	LogMessage   = "mutant acted"
 	LogText      = "text"
 	LogExecution = "execution"
 )
 
-// LogTo is a Report that writes a line into a daemon's log.
+// LogTo returns a Report that writes a line into a daemon's log.
 func LogTo(log *slog.Logger) func(text string, id execution.ID) {
 	return func(text string, id execution.ID) {
 		attrs := []slog.Attr{slog.String(LogText, text)}
@@ -74,30 +74,30 @@ func LogTo(log *slog.Logger) func(text string, id execution.ID) {
 	}
 }
 
-// Ports are what a process is made of. Those that it does not have are nil, and stay so.
+// Ports are the interfaces of a process that a mutant may wrap. Those that it does not have are
+// nil, and stay so.
 type Ports struct {
 	Config *config.Config
 	Store  store.Store
-	// Step makes statements without a guard; nil for a database that has none.
+	// Step makes unguarded statements; nil if the database can't.
 	Step   func(ctx context.Context, do func(tx Tx)) error
 	Broker broker.Broker
 	// Host is the machine as the core sees it.
 	Host     host.Host
 	Recorder telemetry.Recorder
-	// Log is where an executor writes its log; nil where no rule judges it.
+	// Log is the destination of an executor's log; nil if no rule judges the log.
 	Log *slog.Logger
-	// Executors is the topology that an executor declares, Workers the one of each worker; nil for the
+	// Executors is the topology that an executor declares, Workers that of each worker; nil for the
 	// core's own.
 	Executors *broker.Topology
 	Workers   func(execution.WorkerID) broker.Topology
-	// Connections is how connections are kept; nil where that can't be changed.
+	// Connections says how the process keeps its connections; nil if that can't be changed.
 	Connections *Connections
-	// Machine is where a worker's actions run; nil for one that can't be changed.
+	// Machine is where a worker's actions run; nil if it can't be changed.
 	Machine Machine
 }
 
-// Apply plants the mutant into a process: it replaces ports by those that the process is to be given.
-// A nil mutant changes nothing.
+// Apply plants the mutant into a process: it replaces the ports. A nil mutant changes nothing.
 func (m *Mutant) Apply(p Process, ports *Ports) {
 	if m == nil {
 		return
@@ -136,10 +136,10 @@ func (m *Mutant) Apply(p Process, ports *Ports) {
 	m.topology(p, ports)
 }
 
-// repeated is after how much time a process says again what it has said.
+// repeated is the time after which a process repeats a text.
 const repeated = time.Minute
 
-// seldom leaves out of a report what it was told within the last minute.
+// seldom drops from a report the texts of the last minute.
 func seldom(report func(string, execution.ID), h host.Host) func(string, execution.ID) {
 	if report == nil {
 		return nil
@@ -176,7 +176,7 @@ func (m *Mutant) configure(p Process, c *config.Config) {
 	}
 }
 
-// differences are the settings in which two configurations differ, with both values.
+// differences are the settings that differ between two configurations, with both values.
 func differences(name string, before, after reflect.Value) (changed []string) {
 	if before.Kind() == reflect.Struct {
 		for i := range before.NumField() {
@@ -204,7 +204,7 @@ func (m *Mutant) topology(p Process, ports *Ports) {
 	}
 }
 
-// database is a client with its raw statements.
+// database is a client with its unguarded statements.
 type database struct {
 	store.Store
 	step func(ctx context.Context, do func(tx Tx)) error
@@ -213,14 +213,15 @@ type database struct {
 // Step implements Database.
 func (d database) Step(ctx context.Context, do func(tx Tx)) error { return d.step(ctx, do) }
 
-// The flag, and what it was called before: that goes on working in this release.
+// The flag and its former name, which this release still accepts.
 const (
 	flag    = "--mutant"
 	oldFlag = "--flaw"
 )
 
-// FromArguments takes --mutant NAME from a daemon's command line; nil if it is not there. It returns what is left of the
-// command line, and writes to notices if the flag has its old name. An error says why the mutant can't be planted.
+// FromArguments takes --mutant NAME from a daemon's command line; nil if it is not there. It
+// returns the rest of the command line, and writes to notices if the flag has its old name. An
+// error says why the mutant can't be planted.
 func FromArguments(args []string, notices io.Writer) (m *Mutant, rest []string, err error) {
 	for i := 0; i < len(args); i++ {
 		if args[i] != flag && args[i] != oldFlag || i+1 == len(args) {

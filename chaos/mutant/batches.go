@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors that do not work in bounded batches, or do too few of them.
+// This file plants executors that do not work in bounded batches, or make too few of them.
 
 func init() {
 	register(
@@ -64,18 +64,19 @@ func oneStatementForAllChildren() *Mutant {
 	}
 }
 
-// unhandled says that the end of a row is still to be handled.
+// unhandled says whether the end of a row still has to be handled.
 func unhandled(row *execution.Execution) bool {
 	return row != nil && row.Status.Terminal() && row.OrchestratedAt.IsZero()
 }
 
-// ends says that a row's end is the end of its chain.
+// ends says whether a row's end is the end of its chain.
 func ends(tx Tx, row *execution.Execution, retry *store.Retry) bool {
 	return unhandled(row) && allowed(tx, row, retry) == nil
 }
 
-// slowParents is a database in which handling a chain with children takes too long for a while. After each such
-// attempt it does not answer the next call either, so that it seems to be away.
+// slowParents is a database in which it takes too long, for a while, to handle a chain with
+// children. After each such attempt it does not answer the next call either, so that it seems to be
+// away.
 type slowParents struct {
 	handler
 	c     Database
@@ -84,8 +85,8 @@ type slowParents struct {
 	away  bool
 }
 
-// slowFor is how long handling takes too long, from the first attempt on; it is less than the bound for an
-// unhandled end.
+// slowFor is how long this takes too long, from the first attempt on; it is less than the bound for
+// an unhandled end.
 const slowFor = 10 * time.Second
 
 // Orchestrate implements store.Store.
@@ -160,7 +161,8 @@ func oneBatchAPass() *Mutant {
 	}
 }
 
-// keeper is a store whose idempotency keys stay taken until they are forgotten, one batch a minute.
+// keeper is a store whose idempotency keys stay in use until they are forgotten, one batch a
+// minute.
 type keeper struct {
 	requests
 	c Database

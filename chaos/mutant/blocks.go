@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants daemons that mistake a message of several dispatches for one thing.
+// This file plants daemons that treat a message of several dispatches as a single dispatch.
 
 func init() {
 	register(
@@ -16,7 +16,8 @@ func init() {
 	)
 }
 
-// settled is a session of a worker whose blocks are acknowledged when they come. The core can't settle them any more.
+// settled is a session of a worker whose blocks are acknowledged on arrival. The core can't settle
+// them any more.
 type settled struct {
 	broker.Session
 	p Process
@@ -73,7 +74,8 @@ func blockAcknowledgedFirst() *Mutant {
 	}
 }
 
-// unanimous is a store of a worker that takes one refused claim for the refusal of all that it was sent with.
+// unanimous is a store of a worker that treats one refused claim as the refusal of all claims of
+// the call.
 type unanimous struct {
 	store.Store
 	p Process

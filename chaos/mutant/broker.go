@@ -29,7 +29,7 @@ func (b *sessions) Connect(ctx context.Context) (broker.Session, error) {
 	return b.wrap(s), nil
 }
 
-// dispatched is what a message dispatches, nothing for another message.
+// dispatched are the executions that a message dispatches; none for another message.
 func dispatched(e broker.Envelope) []execution.ID {
 	ids := make([]execution.ID, len(e.Dispatches))
 	for i := range e.Dispatches {
@@ -70,7 +70,7 @@ func unknownIsRefused() *Mutant {
 	}
 }
 
-// hoarder never acknowledges what it consumes from one queue.
+// hoarder never acknowledges messages from one queue.
 type hoarder struct {
 	broker.Session
 	p     Process

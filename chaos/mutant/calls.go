@@ -9,8 +9,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants what a worker asks and tells wrongly, about its lease, its runs and its stop. It takes effect
-// seldom, or somebody else mends it.
+// This file plants wrong questions and reports of a worker, about its lease, its runs and its stop.
+// They seldom have an effect, or another part repairs it.
 
 func init() {
 	register(
@@ -87,7 +87,7 @@ func claimsLinger() *Mutant {
 	}
 }
 
-// renaming is a store of a worker that keeps refused ends under another reason.
+// renaming is a store of a worker that keeps refused results under another reason.
 type renaming struct {
 	store.Store
 	p Process
@@ -133,7 +133,7 @@ func runsToldShorter() *Mutant {
 	}
 }
 
-// dozing is a store of a worker that is slow to ask what is dispatched to it.
+// dozing is a store of a worker that is slow to ask for the rows dispatched to it.
 type dozing struct {
 	store.Store
 	p Process
@@ -156,7 +156,7 @@ func looksBehindSeldom() *Mutant {
 	}
 }
 
-// narrow is a store of a worker that takes one row of what is dispatched to it.
+// narrow is a store of a worker that takes only one of the rows dispatched to it.
 type narrow struct {
 	store.Store
 	p Process
@@ -179,7 +179,7 @@ func looksBehindNarrowly() *Mutant {
 	}
 }
 
-// idling is a store of a worker that is asked for no executions.
+// idling is a store of a worker whose heartbeats list no executions.
 type idling struct {
 	store.Store
 	p Process
@@ -202,7 +202,7 @@ func asksForNothing() *Mutant {
 	}
 }
 
-// pressing is a store of a worker that asks at once again to keep a refused end.
+// pressing is a store of a worker that repeats at once the request to keep a refused result.
 type pressing struct {
 	store.Store
 	p Process

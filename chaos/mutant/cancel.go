@@ -13,7 +13,8 @@ func init() {
 	)
 }
 
-// canceller is a store in which a cancellation ends at once what a worker was to be asked to end.
+// canceller is a store in which a cancellation ends a running execution at once, although its
+// worker should be asked to end it.
 type canceller struct {
 	store.Store
 	p      Process

@@ -12,7 +12,8 @@ import (
 
 func init() { register(firstRefusalStays, sessionUnwatched) }
 
-// opened is a store that is opened once: how its first statement ends decides about all that come.
+// opened is a store that is opened once: the result of its first statement is that of all later
+// ones.
 type opened struct {
 	store.Store
 	p Process
@@ -81,8 +82,8 @@ func firstRefusalStays() *Mutant {
 	}
 }
 
-// unwatched is a session whose end nobody hears of before somebody wants to publish over it, unless something is
-// received over it. The next one comes after a pause.
+// unwatched is a session whose end is noticed only by a publish, or by receiving over it. The next
+// session comes after a pause.
 type unwatched struct {
 	broker.Session
 	p Process
@@ -111,7 +112,7 @@ func (s *unwatched) want() {
 	s.mu.Unlock()
 }
 
-// Closed implements broker.Session: who asks wants to use it.
+// Closed implements broker.Session: the caller wants to use it.
 func (s *unwatched) Closed() bool {
 	closed := s.Session.Closed()
 	if closed {

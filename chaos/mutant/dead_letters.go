@@ -9,7 +9,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants dead letter handlers and consumers that misread, lose, or send round in a circle.
+// This file plants dead letter handlers and consumers that misread messages, lose them, or send
+// them round in a circle.
 
 func init() {
 	register(
@@ -90,7 +91,7 @@ func deadLetterGivenUp() *Mutant {
 	}
 }
 
-// impatient makes believe that a reclaim by the dead letter handler was made, the first time.
+// impatient pretends, the first time, that a reclaim by the dead letter handler was made.
 type impatient struct {
 	store.Store
 	p    Process
@@ -113,7 +114,7 @@ func (s *impatient) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Ou
 	return s.Store.Reclaim(ctx, rs)
 }
 
-// shredder makes believe that a dead letter was stored.
+// shredder pretends that a dead letter was stored.
 type shredder struct {
 	store.Store
 	p Process
@@ -149,7 +150,7 @@ func poisonRequeued() *Mutant {
 			return &sessions{b, func(s broker.Session) broker.Session {
 				rounds := make(map[string]int)
 				return &translator{Session: s, settle: func(c broker.Consumer, d broker.Delivery) bool {
-					// For ever would be a run without an end.
+					// Without a limit the run would not end.
 					if rounds[string(d.Body)]++; d.Malformed == nil || rounds[string(d.Body)] > 100 {
 						return false
 					}

@@ -2,7 +2,7 @@ package mutant
 
 func init() { register(keptDemoted) }
 
-// keptDemoted is the pool as it was before it gave up connections to a server that is not the primary any more.
+// keptDemoted is the pool before it gave up connections to a server that is no longer the primary.
 func keptDemoted() *Mutant {
 	return &Mutant{
 		Name: "kept-demoted", Source: "C4", Expected: 17, Scenario: "demoted-database",

@@ -9,24 +9,26 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants dispatches in one step that lack a part of what the claim and the dispatch ask, which they replace.
+// This file plants dispatches in one step that lack a part of the guard of the claim and the
+// dispatch, which they replace.
 
 func init() {
 	register(directToTheDraining, directToTheDeaf, directBeyondRoom, directTakesTheLimited, directBeforeDue, directUntold)
 }
 
-// inTwoSteps is the answer that makes an executor claim first and then dispatch whatever is due: for mutants that change one
-// of these two steps.
+// inTwoSteps is the answer that makes an executor claim first and then dispatch all due rows. It is
+// for mutants that change one of these two steps.
 func inTwoSteps() (store.DueDispatched, error) { return store.DueDispatched{Others: true}, nil }
 
-// direct is a store whose dispatch in one step is made without a look at the worker, and at what else is said here.
+// direct is a store whose dispatch in one step does not check the worker, and lacks the conditions
+// of the fields that are set.
 type direct struct {
 	misplacing
 	p      Process
 	client Database
 
-	// full leaves the room of the worker out, limited the limit of concurrency, early when a row is due, and untold the
-	// first of the two transitions.
+	// full leaves out the worker's capacity, limited the concurrency limit, early when a row is
+	// due, and untold the first of the two transitions.
 	full, limited, early, untold bool
 }
 
@@ -109,7 +111,7 @@ func (s *direct) move(tx Tx, id execution.ID, to store.Place, d store.DueDispatc
 	return *tx.Row(id)
 }
 
-// asTheyAre shows workers as they are.
+// asTheyAre does not change the workers.
 func asTheyAre([]store.WorkerRow) {}
 
 func directToTheDraining() *Mutant {

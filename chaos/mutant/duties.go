@@ -12,8 +12,9 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants workers that do not do what only they can do: begin what they have claimed, come into service, keep
-// within their capacity, stop when they are told to, and say what they have left lying.
+// This file plants workers that neglect duties which only they have: to begin the executions that
+// they have claimed, come into service, keep within their capacity, stop when they are told to, and
+// report which dispatches they left unclaimed.
 
 func init() {
 	register(
@@ -22,15 +23,15 @@ func init() {
 	)
 }
 
-// doubtful is a store of a worker that forgets, when the database can't be reached, that a claim before that may have taken
-// effect.
+// doubtful is a store of a worker that forgets, when the database can't be reached, that an earlier
+// claim may have taken effect.
 type doubtful struct {
 	store.Store
 	p Process
 
 	mu    sync.Mutex
 	doubt map[execution.Key]bool
-	// forgotten are the keys of which nobody knows any more that they were claimed.
+	// forgotten are the keys whose claims are forgotten.
 	forgotten map[execution.Key]bool
 }
 
@@ -71,11 +72,11 @@ func claimDoubtForgotten() *Mutant {
 	}
 }
 
-// announced is a store of a worker that believes to be active once it has said so.
+// announced is a store of a worker that believes itself active once it has asked to be.
 type announced struct {
 	store.Store
 	p Process
-	// said is the incarnation that has said it last.
+	// said is the latest incarnation that has asked.
 	said execution.Incarnation
 }
 
@@ -132,7 +133,7 @@ func oneSlotTooMany() *Mutant {
 	}
 }
 
-// undrained is a store of a worker that does not hear of an operator's wish.
+// undrained is a store of a worker that is not told of an operator's request to drain.
 type undrained struct {
 	store.Store
 	p Process
@@ -161,7 +162,8 @@ func drainUnheard() *Mutant {
 	}
 }
 
-// drainForgetting is a store in which what an operator asks of a process is forgotten when that registers anew.
+// drainForgetting is a store that forgets an operator's request to a process when the process
+// registers anew.
 type drainForgetting struct {
 	store.Store
 	p             Process
@@ -213,7 +215,7 @@ func resultLeftAtTheFence() *Mutant {
 	}
 }
 
-// unwritten is a store that takes the results of a fenced worker for written.
+// unwritten is a store that treats the results of a fenced worker as written.
 type unwritten struct {
 	store.Store
 	p Process
@@ -228,7 +230,7 @@ func (s *unwritten) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 	return s.Store.Finish(ctx, w, fs)
 }
 
-// hushed is a session whose consumers acknowledge what they should reject.
+// hushed is a session whose consumers acknowledge messages that they should reject.
 type hushed struct {
 	broker.Session
 	p Process
@@ -304,7 +306,7 @@ func endedWithoutGrace() *Mutant {
 	}
 }
 
-// avoidingNobody is a store whose rows name no worker that they should avoid.
+// avoidsNobody is a store whose rows name no worker to avoid.
 func avoidsNobody() *Mutant {
 	return &Mutant{
 		Name: "avoids-nobody", Source: "D32", Expected: 9, Scenario: "deaf-worker",

@@ -9,21 +9,23 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants ends that are handled in the step that writes them although something has to follow, and hints that say so
-// and are misread.
+// This file plants ends that are handled in the step that writes them although something has to
+// follow, and hints of this that are misread.
 
 func init() {
 	register(endMissesChildren, endKeepsSlot, endHandledAgain, calledHandled, roomUntold)
 }
 
-// ending is a worker's store in which some completions are written by a raw statement, which handles the end as well.
+// ending is a worker's store in which some completions are written by an unguarded statement, which
+// handles the end as well.
 type ending struct {
 	store.Store
 	p      Process
 	client Database
 
-	// text is what the mutant does, to which rows, and how it handles their ends. The rows are first rows of chains that the
-	// worker may complete; with again they have completed already, and the result comes once more.
+	// text says what the mutant does. The other functions say to which rows, and how it handles
+	// their ends. The rows are first rows of chains that the worker may complete; with again they
+	// have completed already, and the result is repeated.
 	text   string
 	again  bool
 	of     func(tx Tx, row *execution.Execution) bool
@@ -55,7 +57,7 @@ func (s *ending) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finis
 	return s.Store.Finish(ctx, w, fs)
 }
 
-// complete returns nil where the true statement is to be made.
+// complete returns nil if the true statement should be made.
 func (s *ending) complete(tx Tx, w store.WorkerKey, f *store.Finish) []store.Outcome {
 	row := tx.Row(f.Key.ID)
 	if row == nil || row.Epoch != f.Key.Epoch || row.Incarnation != w.Incarnation || row.Original != 0 || !s.of(tx, row) {
@@ -116,7 +118,7 @@ func endHandledAgain() *Mutant {
 	}
 }
 
-// believing is a worker's store whose answers call every end handled.
+// believing is a worker's store whose answers say that every end is handled.
 type believing struct {
 	store.Store
 	p Process

@@ -13,7 +13,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants what only a server or a clock that misbehaves brings to light.
+// This file plants defects that only show when a server or a clock misbehaves.
 
 func init() {
 	register(
@@ -23,7 +23,8 @@ func init() {
 	)
 }
 
-// oneClock reaps whatever the database's clock calls over, without watching it.
+// oneClock reaps every incarnation whose lease is over by the database's clock, without watching
+// it.
 type oneClock struct {
 	store.Store
 	p Process
@@ -61,19 +62,21 @@ func oneClockLease() *Mutant {
 	}
 }
 
-// misread is a database whose clock is misread, so that an executor does not see that it was set.
+// misread is a database whose clock is misread, so that an executor does not notice that it was
+// set.
 type misread struct {
 	store.Store
 	p Process
-	// read is what is read instead of a moment.
+	// read turns the true time into the time that is read.
 	read func(time.Time) time.Time
-	// misses says which take-backs a step of the clock is missed in, and text what is wrong with them.
+	// misses says in which reclaims a step of the clock is missed. text says what is wrong with
+	// them.
 	misses func(store.Reclaim) bool
 	text   string
 
 	mu    sync.Mutex
 	known bool
-	// first was read at the process's moment at; set says that the clock was set since.
+	// first was read at the process's moment at. set says that the clock was set since.
 	first time.Time
 	at    time.Duration
 	set   bool
@@ -109,10 +112,10 @@ func (s *misread) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outc
 	return s.Store.Reclaim(ctx, rs)
 }
 
-// later is later than everything that happens, so that nothing has been watched since it began.
+// later is later than every event, so that nothing has been watched since it began.
 func later(time.Time) time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// overruns are the take-backs of runs that are over their time.
+// overruns are the reclaims of runs that exceeded their time.
 func overruns(r store.Reclaim) bool { return r.Cause == store.Overrun }
 
 func oneClockDeadline() *Mutant {
@@ -132,7 +135,7 @@ func deadlineWithoutGrace() *Mutant {
 		Store: func(p Process, c store.Store) store.Store {
 			return &misread{
 				Store: c, p: p, misses: overruns, text: "ended a run whose grace is not over on the second clock",
-				// A clock that was always so much ahead has every run start so much sooner.
+				// If a clock was always ahead by this much, every run began that much earlier.
 				read: func(now time.Time) time.Time { return now.Add(p.Config.Executor.ReapGrace) },
 			}
 		},
@@ -145,7 +148,7 @@ type wallClock struct {
 	p         Process
 	wall      time.Time
 	monotonic time.Duration
-	// said is by how much the wall clock was ahead when that was said last.
+	// said is by how much the wall clock was ahead at the last report of it.
 	said time.Duration
 }
 
@@ -184,7 +187,7 @@ func marginWithoutDrift() *Mutant {
 	}
 }
 
-// deaf is a consumer that takes the end of its subscription for silence.
+// deaf is a consumer that treats the end of its subscription as silence.
 type deaf struct {
 	broker.Consumer
 	p     Process
@@ -228,7 +231,7 @@ func deafAfterCancel() *Mutant {
 	}
 }
 
-// declaredOnce is a session that does not declare what its process has declared before.
+// declaredOnce is a session that declares nothing that its process has declared before.
 type declaredOnce struct {
 	broker.Session
 	p    Process
@@ -287,7 +290,7 @@ func (s *careless) Publish(ctx context.Context, ms []broker.Message) []broker.Ou
 	return outcomes
 }
 
-// forgiving takes a write that the database has refused for one that was done.
+// forgiving treats a write that the database has refused as done.
 type forgiving struct {
 	store.Store
 	p                             Process
@@ -362,8 +365,8 @@ func deadLetterDropped() *Mutant {
 	}
 }
 
-// shared is a store in which a worker is its name: whoever registers under it gets the incarnation that
-// lives.
+// shared is a store in which a worker is only its name: a registration under the name gets the
+// living incarnation.
 type shared struct {
 	store.Store
 	p Process

@@ -15,16 +15,16 @@ func init() {
 	)
 }
 
-// reporter changes what is reported.
+// reporter changes the reported figures.
 type reporter struct {
 	telemetry.Recorder
 	p Process
-	// text says what is wrong about a figure that set has changed or kept back.
+	// text says what is wrong with a figure that set has changed or held back.
 	text string
 	set  func(f telemetry.Figure, v int64) (int64, bool)
 
 	mu sync.Mutex
-	// last are the values that were reported.
+	// last are the values reported last.
 	last map[series]int64
 }
 

@@ -10,13 +10,13 @@ import (
 	"handoff/core/telemetry"
 )
 
-// This file plants figures and lines that tell of something other than what was measured, found or done.
+// This file plants figures and log lines that differ from what was measured, found or done.
 
 func init() {
 	register(firstPassLate, deathsMeasuredByPatience, givenUpForNoReason, observerUnnamed, garbageOfOthers, observesOneTellsAnother, earlyDeathsCount, sweepEndsEarly)
 }
 
-// measurer changes what is measured.
+// measurer changes measured durations.
 type measurer struct {
 	telemetry.Recorder
 	observe func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels)
@@ -61,7 +61,7 @@ func deathsMeasuredByPatience() *Mutant {
 	}
 }
 
-// countingUnder changes the labels under which something is counted.
+// countingUnder changes the labels of a counter.
 func countingUnder(text string, of func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool)) func(Process, telemetry.Recorder) telemetry.Recorder {
 	return func(p Process, r telemetry.Recorder) telemetry.Recorder {
 		return &teller{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
@@ -94,7 +94,7 @@ func observerUnnamed() *Mutant {
 	}
 }
 
-// dawdling is a machine on which a short pause of that length becomes a long one.
+// dawdling is a machine on which a short pause of this length becomes a long one.
 type dawdling struct {
 	host.Host
 	p           Process
@@ -123,12 +123,12 @@ func garbageOfOthers() *Mutant {
 	}
 }
 
-// mistelling is an executor's store that changes what became of its statements.
+// mistelling is an executor's store that changes the answers to its statements.
 type mistelling struct {
 	store.Store
 	p Process
-	// would is what an observation is told to be, None for what it is. counts has each take-back by the dead letter handler
-	// count, fewer leaves one of the freed slots untold.
+	// would replaces the status of an observation, unless it is None. counts makes each reclaim by
+	// the dead letter handler count. fewer leaves one of the freed slots out of the answer.
 	would         execution.Status
 	counts, fewer bool
 }

@@ -7,13 +7,13 @@ import (
 	"handoff/core/telemetry"
 )
 
-// This file plants figures that are reported, and are not what has happened. No alert reads them, or none is near.
+// This file plants reported figures that are false. No alert reads them, or none is near.
 
 func init() {
 	register(swappedGauges, uncountedLosses, namelessDeaths, leftoverCounts, seldomSampled, lateFirstPasses)
 }
 
-// teller changes what is reported, with its labels.
+// teller changes the reported figures, with their labels.
 type teller struct {
 	telemetry.Recorder
 	set func(f telemetry.Figure, v int64, l telemetry.Labels) (telemetry.Figure, bool)
@@ -128,7 +128,7 @@ func seldomSampled() *Mutant {
 	}
 }
 
-// early reports of each loop's first pass how late it came.
+// early reports each loop's first pass as late.
 type early struct {
 	telemetry.Recorder
 	p     Process

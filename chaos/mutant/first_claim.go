@@ -10,11 +10,12 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants a worker that counts the time of a run from the moment at which it first asked for it.
+// This file plants a worker that counts the time of a run from its first claim for it.
 
 func init() { register(timeFromTheFirstClaim) }
 
-// doubting is a store of a worker that takes each claim which could not be sent for one that may have taken effect.
+// doubting is a store of a worker that treats each claim which could not be sent as one that may
+// have taken effect.
 type doubting struct {
 	store.Store
 	p Process
@@ -41,7 +42,7 @@ func (s *doubting) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 		}
 	}
 	if unsent {
-		// %v: it is to be one of the two errors only.
+		// %v: the result must be only one of the two errors.
 		return nil, fmt.Errorf("%w: %v", store.ErrUnknownOutcome, err)
 	}
 	return results, err

@@ -14,13 +14,13 @@ func init() {
 	)
 }
 
-// hinting is a session that changes the hints that are published over it.
+// hinting is a session that changes the hints published over it.
 type hinting struct {
 	broker.Session
 	change func(ms []broker.Message) []broker.Message
 }
 
-// Publish implements broker.Session. What change leaves out seems to be confirmed.
+// Publish implements broker.Session. Hints that change leaves out seem to be confirmed.
 func (s *hinting) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	outcomes := make([]broker.Outcome, len(ms))
 	for i := range ms {

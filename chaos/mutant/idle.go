@@ -12,14 +12,15 @@ import (
 
 func init() { register(keptLettersDeleted) }
 
-// tidy deletes the queues of workers that got nothing for the retention, as soon as they look empty.
+// tidy deletes the queues of workers that got no dispatch for the retention, as soon as they look
+// empty.
 type tidy struct {
 	broker.Session
 	p Process
 	*gifts
 }
 
-// gifts is when each worker got something last; all sessions of a process share it.
+// gifts is when each worker got its last dispatch. All sessions of a process share it.
 type gifts struct {
 	mu    sync.Mutex
 	given map[execution.WorkerID]time.Duration

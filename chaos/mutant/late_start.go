@@ -8,11 +8,12 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants a worker that takes a start which met its fence for a machine that can't start processes.
+// This file plants a worker that misinterprets a start which was prevented by its fence: it reports
+// that the machine can't start processes.
 
 func init() { register(lateStartBlamesTheMachine) }
 
-// lateStart is a worker's store that gets another reason for what has not begun.
+// lateStart is a worker's store that gets another reason for runs that have not begun.
 type lateStart struct {
 	store.Store
 	p Process

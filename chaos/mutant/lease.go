@@ -9,7 +9,7 @@ import (
 
 func init() { register(readRenewsTheLease) }
 
-// credulous is a store of a worker that takes any answer of the database for one to its heartbeat.
+// credulous is a store of a worker that treats any answer of the database as one to its heartbeat.
 type credulous struct {
 	store.Store
 	p Process

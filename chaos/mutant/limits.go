@@ -7,7 +7,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors and workers that lose the limits that a request sets for its own execution.
+// This file plants executors and workers that lose the limits that a request sets for its own
+// execution.
 
 func init() {
 	register(
@@ -70,7 +71,7 @@ func retryForgetsLimits() *Mutant {
 	}
 }
 
-// lookedUp is a store that tells workers the action as it is defined.
+// lookedUp is a store that gives workers the action as it is defined, without the request's limits.
 type lookedUp struct {
 	store.Store
 	p Process

@@ -17,10 +17,11 @@ func init() {
 	)
 }
 
-// endpointLine is what an executor logs when its probes find that a worker's health endpoint has changed.
+// endpointLine is what an executor logs when its probes find that a worker's health endpoint has
+// changed.
 const endpointLine = "a worker's health endpoint changed"
 
-// repeating hands each line about a health endpoint on a number of times.
+// repeating writes each line about a health endpoint several times.
 type repeating struct {
 	slog.Handler
 	p     Process
@@ -70,7 +71,8 @@ func endpointsToldTwice() *Mutant {
 	}
 }
 
-// talkative is the store of an executor that warns of workers with stale heartbeats whenever it looks at them.
+// talkative is the store of an executor that warns of workers with stale heartbeats whenever it
+// looks at them.
 type talkative struct {
 	store.Store
 	p    Process

@@ -9,7 +9,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors that look for work too often, too seldom, or again at what they have seen.
+// This file plants executors that look for work too often, too seldom, or repeatedly at the same
+// rows.
 
 func init() {
 	register(
@@ -22,15 +23,15 @@ func init() {
 type looker struct {
 	store.Store
 	p Process
-	// again makes a second claim after each that gave something.
+	// again makes a second claim after each claim that returned rows.
 	again bool
 	// unbounded claims twice a batch of each pool.
 	unbounded bool
 	// unpurged never purges observations.
 	unpurged bool
-	// forgetful looks again at what a pass has left.
+	// forgetful looks again at rows that a pass has left.
 	forgetful bool
-	// repeating tells of each worker at each round.
+	// repeating reports each worker in each round.
 	repeating bool
 }
 
@@ -139,7 +140,8 @@ func moreThanABatch() *Mutant {
 	}
 }
 
-// firstBatch is a store whose scheduler hands on one batch of those that nobody can take, and leaves the others.
+// firstBatch is a store whose scheduler hands on one batch of the rows that no worker can take, and
+// leaves the others.
 type firstBatch struct {
 	store.Store
 	p Process
@@ -178,7 +180,7 @@ func firstBatchOnly() *Mutant {
 	}
 }
 
-// deleting is a session whose deletions of queues that are in use are not repeated.
+// deleting is a session that does not repeat the deletion of a queue that was in use.
 type deleting struct {
 	broker.Session
 	p Process
@@ -207,13 +209,13 @@ func inUseForgotten() *Mutant {
 	}
 }
 
-// otherwise is a store whose take-backs are made in another way.
+// otherwise is a store that makes reclaims in another way.
 type otherwise struct {
 	store.Store
 	p Process
 	// reason replaces the reconciler's.
 	reason bool
-	// anyway also takes back at each look what it took back before.
+	// anyway also repeats, at each look, the earlier reclaims.
 	anyway bool
 	taken  []store.Reclaim
 }

@@ -7,7 +7,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors and workers that note wrongly, or not at all, which dispatches have reached the broker.
+// This file plants executors and workers that mark published dispatches wrongly, or not at all.
 
 func init() { register(marksForgotten, marksAnyEpoch, claimUnmarked) }
 

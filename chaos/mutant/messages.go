@@ -38,7 +38,7 @@ func malformedRejected() *Mutant {
 	}
 }
 
-// believer makes a worker believe that whatever a hint made it ask about is to be cancelled.
+// believer makes a worker believe, after any hint, that the execution is to be cancelled.
 type believer struct {
 	store.Store
 	p Process
@@ -69,7 +69,7 @@ func hintObeyedUnasked() *Mutant {
 	}
 }
 
-// wholeBodies stores bodies as long as they were.
+// wholeBodies stores whole bodies, however long.
 type wholeBodies struct {
 	store.Store
 	p Process
@@ -120,7 +120,7 @@ func looksAtItsQueueOnly() *Mutant {
 	}
 }
 
-// oneSession hands out the session that is open instead of another one.
+// oneSession returns the open session instead of a new one.
 type oneSession struct {
 	broker.Broker
 	p    Process
@@ -146,7 +146,7 @@ func (b *oneSession) Connect(ctx context.Context) (broker.Session, error) {
 	return s, err
 }
 
-// lent is a session that belongs to somebody else.
+// lent is a session that belongs to another user.
 type lent struct{ broker.Session }
 
 // Close implements broker.Session.

@@ -1,28 +1,27 @@
-// Package mutant plants known defects, one at a time, to measure the harness: a suite that does not
-// find one of them is worth that much less.
+// Package mutant plants known defects, one at a time, to measure the harness: each mutant that the
+// harness does not find is a gap in it.
 //
 // A mutant wraps the store, the broker, the topology, the recorder, the runner's machine or the
-// configuration that the core is given. The core itself has no switch for any of them, so what is
-// measured is the core that ships. [Mutant.Apply] plants a mutant, in a simulated process and in a
-// real daemon alike. Daemons link this package only with the build tag mutant.
+// configuration that the core gets. The core itself has no switch for any of them, so the
+// measurement is about the core that ships. [Mutant.Apply] plants a mutant, in a simulated process
+// and in a real daemon alike. Daemons link this package only with the build tag mutant.
 //
 // # Adding a mutant
 //
-// One file is enough. It holds a function that returns the [Mutant], with the invariant that must
+// One file is enough. It has a function that returns the [Mutant], with the invariant that must
 // find it (Expected) and the scenario in which it shows, and it registers this function:
 //
 //	func init() { register(noRepublish) }
 //
-// The wrapper embeds the interface that it changes, replaces the methods that the defect is about,
-// and calls [Process.Acted] at each moment at which its answer or its effect differs from the true
-// one. Where it only passes a call through it says nothing, so that a reader of a run sees when the
-// defect made a difference. Apply itself says that a configuration or a topology was changed.
+// The wrapper embeds the interface that it changes, and replaces the methods that the defect
+// concerns. It calls [Process.Acted] at each moment at which its answer or its effect differs from
+// the true one, and not when it only passes a call through, so that a reader of a run sees when the
+// defect had an effect. Apply itself reports a changed configuration or topology.
 //
-// A mutant that makes statements without a guard has the hook Statements instead of Store, one that changes the
-// machine has the hook Machine, one that changes what is logged the hook Log, one that changes how connections are
-// kept the hook Connections, and one that changes a pure decision the hook Answers; [Mutant.Lacks] derives from these
-// hooks that no real daemon can have it. Nothing else has to be told of a mutant: lists, hunts and reports read
-// [All].
+// Some mutants need another hook than Store: Statements for unguarded statements, Machine for a
+// changed machine, Log for changed log lines, Connections for the way to keep connections, and
+// Answers for a pure decision. [Mutant.Lacks] derives from these hooks that no real daemon can have
+// the mutant. A mutant needs no other registration: lists, hunts and reports read [All].
 package mutant
 
 import (
@@ -42,106 +41,112 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Mutant is one known defect. Its hooks are nil where it changes nothing.
+// Mutant is one known defect. A hook is nil if the mutant does not change that part.
 type Mutant struct {
 	Name string
-	// Source is the number of the known defect that it plants, as in docs/defects.md: D1 to D60, C1 to C15 of the
-	// audit, or S1 to S17 of the attacks.
+	// Source is the number of the planted defect, as in docs/defects.md: D1 to D60, C1 to C15 of
+	// the audit, or S1 to S17 of the attacks.
 	Source string
 	// About says what is wrong, in one sentence.
 	About string
 	// Expected is the number of the invariant that must find it.
 	Expected int
-	// Scenario is where it is known to show; the whole library is run, this one first.
+	// Scenario is the scenario in which it is known to show. The whole library is run, this
+	// scenario first.
 	Scenario string
-	// Varied says that it shows only in varied runs of that scenario: no scenario sets up what it needs.
+	// Varied says that it shows only in varied runs of that scenario: no scenario makes the
+	// situation that it needs.
 	Varied bool
-	// Unread says that it shows in no alert: only the simulated world compares figures with what has happened.
+	// Unread says that it shows in no alert: only the simulated world compares figures with the
+	// events.
 	Unread bool
 
-	// Config changes the configuration that executors and workers get; the invariants keep judging by
-	// the scenario's.
+	// Config changes the configuration that executors and workers get. The invariants still judge
+	// by the scenario's.
 	Config func(*config.Config)
-	// Store wraps what a process sees of the database.
+	// Store wraps a process's client of the database.
 	Store func(p Process, s store.Store) store.Store
-	// Statements wraps it too, for a mutant that makes statements without a guard. At most one of the
-	// two is set.
+	// Statements wraps it too, for a mutant that makes unguarded statements. At most one of the two
+	// is set.
 	Statements func(p Process, db Database) store.Store
-	// Broker wraps what a process sees of the broker.
+	// Broker wraps a process's client of the broker.
 	Broker func(p Process, b broker.Broker) broker.Broker
-	// Executors and Workers change the topology that is declared.
+	// Executors and Workers change the declared topology.
 	Executors func(config.RabbitMQ) broker.Topology
 	Workers   func(config.RabbitMQ, execution.WorkerID) broker.Topology
 	// Host wraps a process's machine as the core sees it.
 	Host func(p Process, h host.Host) host.Host
-	// Recorder wraps where a process reports its figures to.
+	// Recorder wraps the recorder of a process's figures.
 	Recorder func(p Process, r telemetry.Recorder) telemetry.Recorder
-	// Log wraps where an executor writes its log to.
+	// Log wraps the handler of an executor's log.
 	Log func(p Process, h slog.Handler) slog.Handler
 	// Machine changes the machine on which a worker's actions run.
 	Machine func(p Process, m Machine)
 	// Connections changes how a process keeps its connections to the database.
 	Connections func(*Connections)
-	// Answers changes what the core answers to who asks it for its tables and policies beside a run.
+	// Answers changes the core's answers to questions about its tables and policies beside a run.
 	Answers func(*policies.Core)
 }
 
-// Database is a process's client of a database that also makes statements without a guard, as the
-// model does.
+// Database is a process's client of a database that also makes unguarded statements, as the model
+// does.
 type Database interface {
 	store.Store
-	// Step makes one atomic step with raw access to the rows. Its errors are those of any statement.
+	// Step makes one atomic step with raw access to the rows. Its errors are those of any
+	// statement.
 	Step(ctx context.Context, do func(tx Tx)) error
 }
 
-// Tx is raw access to the rows within one atomic step, past every guard. It is only valid during the
-// step.
+// Tx is raw access to the rows within one atomic step, without any guard. It is only valid during
+// the step.
 type Tx interface {
 	// Now is the database's clock.
 	Now() time.Time
 	// Rows is how many rows there are; their ids are 1 to Rows.
 	Rows() int
-	// Row returns the row, nil if there is none. What is changed in it is stored.
+	// Row returns the row, nil if there is none. Changes of it are stored.
 	Row(id execution.ID) *execution.Execution
 	// Named notes the epoch that the statement's caller named, and the incarnation that makes the
-	// statement, 0 where no worker does.
+	// statement, 0 if it is not a worker.
 	Named(key execution.Key, writer execution.Incarnation)
-	// Move changes a row's status whatever it is; change sets its other columns and may be nil.
+	// Move changes a row's status, whatever it was. change sets its other columns and may be nil.
 	Move(id execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution))
-	// MarkPublished marks a row's dispatch as published, whatever the row is, unless it is marked.
+	// MarkPublished marks a row's dispatch as published, whatever the row's state, unless it is
+	// marked.
 	MarkPublished(id execution.ID)
-	// Create inserts an execution without a look at its key or at how its parent's chain stands.
+	// Create inserts an execution without checking its key or the state of its parent's chain.
 	Create(item store.NewExecution) store.Created
-	// Keyed is the execution that an idempotency key has created, 0 for none.
+	// Keyed is the execution created with an idempotency key, 0 for none.
 	Keyed(key string) execution.ID
 	// HandleTerminal commits terminal handling, whether or not it was done before, and returns the
-	// retry that it has created, 0 for none. HandleKeepingSlot does not give the row's slot back.
+	// retry that it created, 0 for none. HandleKeepingSlot does not give the row's slot back.
 	HandleTerminal(id execution.ID, retry *store.Retry) execution.ID
 	HandleKeepingSlot(id execution.ID, retry *store.Retry) execution.ID
 	// HandleChildless commits terminal handling that settles no children, without a retry.
 	HandleChildless(id execution.ID)
-	// SettleChildren starts or skips the children of a row's chain by how that row has ended.
+	// SettleChildren starts or skips the children of a row's chain, depending on the end of that
+	// row.
 	SettleChildren(id execution.ID)
 	// Children is how many children wait for a row's chain.
 	Children(id execution.ID) (waiting int)
-	// RequestCancel notes the request to end a row's chain, and nothing else.
+	// RequestCancel notes the request to end a row's chain, and does nothing else.
 	RequestCancel(id execution.ID)
-	// FreeSlot gives a row's concurrency slot back; FreeAnySlot the first one of an action that
-	// somebody holds, and reports whose it was, 0 if nobody held one.
+	// FreeSlot gives a row's concurrency slot back. FreeAnySlot gives back the first slot of an
+	// action that is held, and returns its holder, 0 if none is held.
 	FreeSlot(id execution.ID)
 	FreeAnySlot(action string) (holder execution.ID)
 }
 
 // Machine is a machine on which actions run.
 type Machine interface {
-	// RemoveShims leaves the actions of the machine without anything that ends them but themselves
-	// and their worker.
+	// RemoveShims removes the shims, so that only the actions themselves and their worker can end
+	// them.
 	RemoveShims()
 }
 
-// Connections is how a process keeps its connections to the database, where that is no setting.
+// Connections says how a process keeps its connections to the database, apart from its settings.
 type Connections struct {
-	// KeepDemoted keeps those whose server refuses writes.
+	// KeepDemoted keeps connections whose server refuses writes.
 	KeepDemoted bool
 }
 
@@ -169,7 +174,7 @@ func (m *Mutant) Lacks() string {
 // registered are the functions that make the mutants. Only init functions write it.
 var registered []func() *Mutant //detlint:ok written before main starts, and All sorts what it holds
 
-// register adds mutants to All. It is called by the init function of the file that defines them.
+// register adds mutants to All. The init function of the file that defines them calls it.
 func register(mutants ...func() *Mutant) { registered = append(registered, mutants...) }
 
 // All makes every mutant, sorted by source (C before D, and each by its number) and then by name.

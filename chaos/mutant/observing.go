@@ -9,7 +9,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants parts that are told to observe only, and act, keep silent, repeat themselves or misjudge.
+// This file plants parts that are set to observe only, and act, keep silent, repeat themselves or
+// misjudge.
 
 func init() {
 	register(
@@ -17,14 +18,15 @@ func init() {
 	)
 }
 
-// forEver is more observations than a run makes.
+// forEver is more observations than any run makes.
 const forEver = 1_000_000
 
-// observing is a store in which observations are recorded in another way.
+// observing is a store that records observations in another way.
 type observing struct {
 	store.Store
 	p Process
-	// silent records none of the monitor's; forgetful forgets all before it records one.
+	// silent records none of the monitor's observations. forgetful forgets all before it records
+	// one.
 	silent, forgetful bool
 	// alive lets executors ask whether the process is up.
 	alive bool

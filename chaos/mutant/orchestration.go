@@ -17,7 +17,7 @@ func init() {
 // handler is a store whose terminal handling is replaced; nil functions replace nothing.
 type handler struct {
 	store.Store
-	// change alters what the core has decided; rows what it has read, and read acts on it.
+	// change alters the core's decision. read acts on the rows that the core has read.
 	change func(*store.Orchestration)
 	rows   func([]execution.Execution)
 	read   func(ctx context.Context, rows []execution.Execution)

@@ -10,7 +10,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors and workers that mistake a long queue, a long run or a clock step for a failure.
+// This file plants executors and workers that mistake a long queue, a long run or a clock step for
+// a failure.
 
 func init() {
 	register(
@@ -41,7 +42,7 @@ func countsAtAFullWorker() *Mutant {
 	}
 }
 
-// countAlways makes a take-back count whatever the worker was doing.
+// countAlways makes every reclaim count, whatever the worker was doing.
 func countAlways(tx Tx, r *store.Reclaim) (outcome store.Outcome, replaced bool) {
 	row := tx.Row(r.Key.ID)
 	if row == nil || row.Status != execution.Scheduled || row.Epoch != r.Key.Epoch || r.Cause == store.Unclaimed && tx.Now().Sub(row.ScheduledAt) < r.Age {
@@ -95,7 +96,8 @@ func blamesAFullWorker() *Mutant {
 	}
 }
 
-// strict is a store that treats a lease that is over by the database's clock as the end of the incarnation.
+// strict is a store that treats a lease that is over by the database's clock as the end of the
+// incarnation.
 type strict struct {
 	store.Store
 	p Process
@@ -163,7 +165,8 @@ func deliveryHeldForHours() *Mutant {
 	}
 }
 
-// late is a session that settles each dispatch three quarters of an hour later than the worker asks.
+// late is a session that settles each dispatch three quarters of an hour later than the worker
+// asks.
 type late struct {
 	broker.Session
 	p Process

@@ -10,8 +10,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors that give work to the wrong worker, and workers that say the wrong thing
-// of themselves.
+// This file plants executors that give work to the wrong worker, and workers that make false
+// reports about themselves.
 
 func init() {
 	register(
@@ -20,14 +20,14 @@ func init() {
 	)
 }
 
-// misplacing is a store whose workers look other than they are.
+// misplacing is a store that shows workers in a false state.
 type misplacing struct {
 	store.Store
-	// see changes what an executor is shown.
+	// see changes the workers that an executor sees.
 	see func(ws []store.WorkerRow)
 }
 
-// seeing is for mutants that see workers in another way; text says how.
+// seeing is for mutants that see workers in a false state; text says how.
 func seeing(text string, see func(ws []store.WorkerRow)) func(Process, store.Store) store.Store {
 	return func(p Process, c store.Store) store.Store {
 		if p.Worker {
@@ -37,8 +37,8 @@ func seeing(text string, see func(ws []store.WorkerRow)) func(Process, store.Sto
 	}
 }
 
-// unguarded is for mutants that also dispatch without a look at the worker, which the guard of the dispatch would
-// see as it is.
+// unguarded is for mutants that also dispatch without checking the worker: the guard of the
+// dispatch would see its true state.
 func unguarded(text string, see func(ws []store.WorkerRow)) func(Process, Database) store.Store {
 	return func(p Process, c Database) store.Store {
 		if p.Worker {
@@ -48,7 +48,7 @@ func unguarded(text string, see func(ws []store.WorkerRow)) func(Process, Databa
 	}
 }
 
-// noticing says, each time a worker begins to be shown other than it is, that the mutant acted.
+// noticing reports, each time a worker begins to be shown in a false state, that the mutant acted.
 func noticing(p Process, text string, see func(ws []store.WorkerRow)) func([]store.WorkerRow) {
 	if p.Report == nil {
 		return see
@@ -77,7 +77,7 @@ func noticing(p Process, text string, see func(ws []store.WorkerRow)) func([]sto
 	}
 }
 
-// each changes every worker alike.
+// each applies the same change to every worker.
 func each(change func(w *store.WorkerRow)) func([]store.WorkerRow) {
 	return func(ws []store.WorkerRow) {
 		for i := range ws {
@@ -93,7 +93,7 @@ func (s *misplacing) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 	return ws, err
 }
 
-// byIDOnly dispatches without a look at the worker.
+// byIDOnly dispatches without checking the worker.
 type byIDOnly struct {
 	misplacing
 	client Database
@@ -168,7 +168,7 @@ func permanentQuarantine() *Mutant {
 	}
 }
 
-// blaming is a store that is told of failures that were the actions'.
+// blaming is a store that is told of failures that were the actions' fault.
 type blaming struct {
 	store.Store
 	p                   Process
@@ -267,7 +267,7 @@ func anyRuntime() *Mutant {
 	}
 }
 
-// speechless fails what no worker fits without a word of why.
+// speechless fails executions that no worker fits without giving the reason.
 type speechless struct {
 	store.Store
 	p Process

@@ -8,8 +8,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors whose policies are a little wrong: they compute a delay or a choice otherwise than the contract
-// says.
+// This file plants executors whose policies are slightly wrong: they compute a delay or a choice
+// differently from the contract.
 
 func init() {
 	register(backoffAdds, backoffUncapped, connectionIsFinal, degradedFirst)

@@ -26,7 +26,7 @@ func noBrake() *Mutant {
 	}
 }
 
-// presentOnly does not show workers that have stopped.
+// presentOnly leaves out workers that have stopped.
 type presentOnly struct {
 	store.Store
 	p Process
@@ -63,7 +63,7 @@ func brakeForEver() *Mutant {
 	}
 }
 
-// stuckBrake reaps nobody while the brake's condition holds.
+// stuckBrake reaps no worker while the brake's condition holds.
 type stuckBrake struct {
 	store.Store
 	p Process

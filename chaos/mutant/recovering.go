@@ -10,8 +10,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors that have no memory for what went wrong, or too long a one, and processes that have no
-// patience with a server that is away.
+// This file plants executors that remember a failure not at all or too long, and processes that do
+// not wait for a server that is away.
 
 func init() {
 	register(
@@ -90,7 +90,7 @@ func outageNeverOver() *Mutant {
 	}
 }
 
-// reclaiming is a store whose take-backs are changed.
+// reclaiming is a store whose reclaims are changed.
 type reclaiming struct {
 	store.Store
 	change func(*store.Reclaim)

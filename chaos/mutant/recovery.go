@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants loops that do not find what they are there to find, or find too much.
+// This file plants loops that do not find the rows that they look for, or find too many.
 
 func init() {
 	register(
@@ -23,9 +23,9 @@ type finder struct {
 	store.Store
 	find func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution
 	reap func() bool
-	// see changes what is shown of the workers.
+	// see changes the workers that are shown.
 	see func(ws []store.WorkerRow)
-	// force replaces single take-backs.
+	// force replaces single reclaims.
 	force func(ctx context.Context, r store.Reclaim) (store.Outcome, bool, error)
 }
 
@@ -86,8 +86,9 @@ func ids(rows []execution.Execution) []execution.ID {
 	return list
 }
 
-// Unjudged is a store that tells a judge of its statements. A mutant that searches for what it gives in place of an answer
-// makes no statement that its defect would make, and searches in the store below.
+// Unjudged is a store that reports its statements to a judge. A mutant that itself searches for
+// rows to put into its answer searches in the store below, because a defective store would not make
+// these statements.
 type Unjudged interface{ Unjudged() store.Store }
 
 // unjudged is a store without its judge, if it has one.
@@ -193,7 +194,7 @@ func sameNameOrphans() *Mutant {
 	}
 }
 
-// notHidden keeps what belongs to a worker whose present incarnation is not active.
+// notHidden keeps the rows of workers whose present incarnation is not active.
 func notHidden(ctx context.Context, p Process, c store.Store, found []execution.Execution) []execution.Execution {
 	workers, err := c.Workers(ctx)
 	if err != nil {

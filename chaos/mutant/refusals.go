@@ -11,14 +11,15 @@ func init() {
 	register(refusedLetterDropped)
 }
 
-// fainthearted is a store whose caller gives up at the first error that says that its statement is wrong.
+// fainthearted is a store whose caller gives up at the first error that says that its statement is
+// wrong.
 type fainthearted struct {
 	store.Store
 	p                Process
 	results, letters bool
 }
 
-// hopeless says that the database refused a statement, and did not say that it would pass.
+// hopeless says that the database refused a statement, and that this was not a passing fault.
 func hopeless(err error) bool { return err != nil && !store.Retriable(err) }
 
 // Finish implements store.Store.

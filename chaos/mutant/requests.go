@@ -7,7 +7,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants defects of what users ask for: executions, children, cancellations.
+// This file plants defects in the handling of users' requests: executions, children, cancellations.
 
 func init() {
 	register(
@@ -21,7 +21,7 @@ type requests struct {
 
 	cancel func(ctx context.Context, id execution.ID) (store.Cancellation, error)
 	beat   func(*store.BeatReply)
-	// create replaces the creation of items, except of those that it leaves out.
+	// create replaces the creation of items; replaced says whether it did.
 	create func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error)
 }
 

@@ -10,7 +10,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants workers that write results together, and pay for that with the results.
+// This file plants workers that write results together, and lose results by that.
 
 func init() {
 	register(resultAwaitsCompany, resultHeldPastTheFence, oneRefusedResultRefusesAll)
@@ -25,7 +25,7 @@ type sociable struct {
 	waiting host.Signal
 }
 
-// longAlone is how long it waits for another result; less than a statement may take.
+// longAlone is how long a result waits for another; it is less than a statement may take.
 const longAlone = time.Second
 
 // Finish implements store.Store.
@@ -63,13 +63,13 @@ func resultAwaitsCompany() *Mutant {
 	}
 }
 
-// leisurely is a store of a worker whose results wait without a look at the lease.
+// leisurely is a store of a worker whose results wait, whatever the state of the lease.
 type leisurely struct {
 	store.Store
 	p Process
 
 	mu sync.Mutex
-	// renewed is when the last heartbeat or registration was sent that was answered.
+	// renewed is when the latest heartbeat or registration that was answered was sent.
 	renewed time.Duration
 }
 
@@ -123,7 +123,8 @@ func resultHeldPastTheFence() *Mutant {
 	}
 }
 
-// concerted is a store of a worker that takes one refused result for the refusal of all that it was written with.
+// concerted is a store of a worker that treats one refused result as the refusal of all results of
+// the call.
 type concerted struct {
 	store.Store
 	p Process

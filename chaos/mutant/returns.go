@@ -10,7 +10,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants cores that know no broker which gives a message up because it came back too often (RabbitMQ 4).
+// This file plants cores that do not know that a broker may give up a message that was returned too
+// often (RabbitMQ 4).
 
 func init() { register(queuesLimited, deadLettersLimited, deliveryLimitCounted, deliveryLimitMisread) }
 
@@ -33,7 +34,8 @@ func (s *limiting) Declare(ctx context.Context, t broker.Topology) error {
 	return s.Session.Declare(ctx, t)
 }
 
-// limited plants it into every process: who asks for less than there is would be refused.
+// limited plants it into every process: a process that declares less than the existing queue would
+// be refused.
 func limited(m Mutant, which func(c config.RabbitMQ, queue string) bool) *Mutant {
 	m.Broker = func(p Process, b broker.Broker) broker.Broker {
 		return &sessions{b, func(s broker.Session) broker.Session {
@@ -59,7 +61,7 @@ func deadLettersLimited() *Mutant {
 	})
 }
 
-// returnsCounted counts what the broker gave up against its worker.
+// returnsCounted counts messages that the broker gave up against their worker.
 type returnsCounted struct {
 	store.Store
 	p Process

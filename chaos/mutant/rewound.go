@@ -8,7 +8,8 @@ import (
 
 func init() { register(beatsOn) }
 
-// beatingOn is a worker's store whose heartbeats ask for nothing that the database should know.
+// beatingOn is a worker's store whose heartbeats do not say which earlier heartbeat the database
+// must know.
 type beatingOn struct {
 	store.Store
 	p Process

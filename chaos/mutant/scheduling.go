@@ -12,7 +12,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants schedulers that do not agree with each other, with the broker or with the row.
+// This file plants schedulers that disagree with each other, with the broker or with the row.
 
 func init() {
 	register(
@@ -83,7 +83,7 @@ func claimedByAll() *Mutant {
 	}
 }
 
-// scheduling are the rows that somebody is finding a worker for.
+// scheduling are the rows for which an executor is finding a worker.
 func scheduling(tx Tx) (rows []execution.Execution) {
 	for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
 		if row := tx.Row(id); row.Status == execution.Scheduling {
@@ -172,7 +172,7 @@ func parksThePinned() *Mutant {
 	}
 }
 
-// heedless is a session that does not hear that the broker holds publishers back.
+// heedless is a session that does not notice that the broker holds publishers back.
 type heedless struct {
 	broker.Session
 	p Process
@@ -197,7 +197,7 @@ func unpublishedIsBlamed() *Mutant {
 	}
 }
 
-// blamer fails what was not published in time.
+// blamer fails dispatches that were not published in time.
 type blamer struct {
 	store.Store
 	p Process
@@ -214,7 +214,7 @@ func (s *blamer) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outco
 	return s.Store.Reclaim(ctx, rs)
 }
 
-// claimed are the executions that are to be claimed.
+// claimed are the executions of the claims.
 func claimed(cs []store.Claim) []execution.ID {
 	list := make([]execution.ID, len(cs))
 	for i := range cs {
@@ -223,7 +223,7 @@ func claimed(cs []store.Claim) []execution.ID {
 	return list
 }
 
-// presumptuous is a store that takes a claim without an answer for one that was granted.
+// presumptuous is a store that treats a claim without an answer as granted.
 type presumptuous struct {
 	store.Store
 	p Process

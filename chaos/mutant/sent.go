@@ -14,13 +14,14 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants processes that go wrong where they send: hints, and what they do after a word that something is over.
+// This file plants processes that fail in what they send: hints, and actions after they were told
+// that something is over.
 
 func init() {
 	register(returnedHintForgotten, hintsInHalves, namelessHints, stopUnheard, staysOnItsSession, fullnessUntold)
 }
 
-// unconcerned is a session that takes a hint which the broker did not take for one that it took.
+// unconcerned is a session that treats a hint that the broker did not accept as accepted.
 type unconcerned struct {
 	broker.Session
 	p Process
@@ -86,7 +87,8 @@ func namelessHints() *Mutant {
 	}
 }
 
-// absorbed is a machine whose pauses, and waits for signals, don't tell that their context has ended.
+// absorbed is a machine whose pauses, and waits for signals, do not report that their context has
+// ended.
 type absorbed struct {
 	host.Host
 	p Process
@@ -95,7 +97,7 @@ type absorbed struct {
 	said int
 }
 
-// Sleep implements host.Host. It is told the third time, so that nothing goes on for ever.
+// Sleep implements host.Host. The third time it does report it, so that no loop goes on for ever.
 func (h *absorbed) Sleep(ctx context.Context, d time.Duration) error {
 	err := h.Host.Sleep(ctx, d)
 	if err == nil {
@@ -177,7 +179,7 @@ func staysOnItsSession() *Mutant {
 	}
 }
 
-// unassuming is a worker's store that is told of full slots only while they are full.
+// unassuming is a worker's store whose heartbeats report full slots only while they are full.
 type unassuming struct {
 	store.Store
 	p Process

@@ -9,7 +9,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants mistakes that show only under settings that no scenario has: varied runs have them.
+// This file plants mistakes that show only under settings that no scenario has; varied runs have
+// them.
 
 func init() { register(oneIsNoBatch, backoffByHabit, exchangeByHabit) }
 

@@ -7,7 +7,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants concurrency limits that are counted, and ends of which a part is not handled.
+// This file plants concurrency limits that are counted without a lock, and ends of which a part is
+// not handled.
 
 func init() {
 	register(
@@ -15,7 +16,8 @@ func init() {
 	)
 }
 
-// committing is a store whose terminal handling is committed, once, by a raw statement instead of the guarded one.
+// committing is a store that commits terminal handling, once, by an unguarded statement instead of
+// the guarded one.
 func committing(commit func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID) func(Process, Database) store.Store {
 	return func(p Process, c Database) store.Store {
 		return &handler{Store: c, commit: func(ctx context.Context, os []store.Orchestration) (done []store.Orchestrated, err error) {
@@ -34,7 +36,7 @@ func committing(commit func(p Process, tx Tx, row *execution.Execution, retry *s
 	}
 }
 
-// allowed is the retry that may follow: none when the chain's cancellation was requested.
+// allowed is the retry that may follow: none if the chain's cancellation was requested.
 func allowed(tx Tx, row *execution.Execution, retry *store.Retry) *store.Retry {
 	if !tx.Row(row.Chain()).CancelRequestedAt.IsZero() {
 		return nil
@@ -160,7 +162,7 @@ func graceBeginsAnew() *Mutant {
 	}
 }
 
-// forgetful knows nothing of how long a scheduler has looked in vain.
+// forgetful does not know how long a scheduler has looked in vain.
 type forgetful struct {
 	store.Store
 	p Process

@@ -121,7 +121,7 @@ func (s *statements) StoreDeadLetters(ctx context.Context, ds ...store.DeadLette
 	return s.Store.StoreDeadLetters(ctx, ds...)
 }
 
-// overwrite fails a row whatever it is, as `UPDATE … WHERE id = $1` does.
+// overwrite fails a row in any state, as `UPDATE … WHERE id = $1` does.
 func overwrite(tx Tx, key execution.Key, by execution.Part, reason execution.Reason, result execution.Result) store.Outcome {
 	row := tx.Row(key.ID)
 	if row == nil {
@@ -241,7 +241,7 @@ func lateClaim() *Mutant {
 	}
 }
 
-// claimPlainly makes a row running, and asks and notes nothing else.
+// claimPlainly makes a row running, without any check or other change.
 func claimPlainly(tx Tx, w store.WorkerKey, c store.Claim) store.ClaimResult {
 	tx.Named(c.Key, w.Incarnation)
 	tx.Move(c.Key.ID, execution.Running, execution.Worker, execution.NoReason, func(e *execution.Execution) {

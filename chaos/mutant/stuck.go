@@ -11,8 +11,8 @@ import (
 	"handoff/core/host"
 )
 
-// This file holds mutants of processes beside a broker that is half well: a queue of it hangs, it ends the channel of a
-// consumer, or its dead lettering stands still.
+// This file plants mutants of processes beside a broker that works only in part: one of its queues
+// hangs, it ends the channel of a consumer, or its dead lettering stands still.
 
 func init() {
 	register(oneQueueStopsScheduling, oneQueueStopsHints, canaryNotAwaited, consumerEndUnseen)
@@ -22,7 +22,7 @@ func init() {
 type confirmed struct {
 	broker.Session
 	p Process
-	// hints says that only hints are waited for, otherwise only dispatches are.
+	// hints says that the session waits only for hints; otherwise it waits only for dispatches.
 	hints bool
 }
 
@@ -66,13 +66,14 @@ func oneQueueStopsHints() *Mutant {
 	}
 }
 
-// unawaited is a session over which a canary is taken for arrived once it was sent.
+// unawaited is a session over which a canary counts as arrived once it was sent.
 type unawaited struct {
 	broker.Session
 	p Process
 }
 
-// canaryQueues begins the names of a canary's queues, and canaryArrival ends that of the one in which it arrives.
+// canaryQueues is the prefix of the names of a canary's queues, and canaryArrival the suffix of the
+// queue in which it arrives.
 const (
 	canaryQueues  = "handoff.canary."
 	canaryArrival = ".arrival"
@@ -115,14 +116,15 @@ func canaryNotAwaited() *Mutant {
 	}
 }
 
-// longHeld is the consumer timeout of the scenario: a channel that is closed soon after a delivery was held for so long is
-// closed because of it.
+// longHeld is the consumer timeout of the scenario: if a channel closes soon after a delivery was
+// held for so long, that is the cause.
 const (
 	longHeld = 15 * time.Second
 	soon     = 2 * time.Second
 )
 
-// halfClosed is a session whose consumers hang when their channel was closed because they held a delivery for long.
+// halfClosed is a session whose consumers hang when their channel was closed because they held a
+// delivery for long.
 type halfClosed struct {
 	broker.Session
 	p Process

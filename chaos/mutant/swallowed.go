@@ -11,8 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants parts that go on after a failed call as if nothing had happened, one that fails for nothing, and ones
-// that do not give back what they have taken.
+// This file plants parts that go on after a failed call as if nothing had happened, one that fails
+// without a cause, and ones that do not release what they hold.
 
 func init() {
 	register(
@@ -21,7 +21,7 @@ func init() {
 	)
 }
 
-// incurious is a store whose failures of some calls look like answers.
+// incurious is a store in which failures of some calls look like answers.
 type incurious struct {
 	store.Store
 	p                          Process
@@ -113,7 +113,7 @@ func failsForNothing() *Mutant {
 	}
 }
 
-// lavish is a machine whose deadlines are not ended by who has made them, or too early.
+// lavish is a machine whose deadlines last until their time is over, even if the caller ends them.
 type lavish struct {
 	host.Host
 	p Process

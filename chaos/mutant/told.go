@@ -15,7 +15,8 @@ func init() {
 	)
 }
 
-// unheeding is a worker's store whose claims don't tell that the incarnation is over: they seem to have had no answer.
+// unheeding is a worker's store whose claims don't report that the incarnation is over: they seem
+// to have had no answer.
 type unheeding struct {
 	store.Store
 	p Process
@@ -83,7 +84,8 @@ func successorUnheeded() *Mutant {
 	}
 }
 
-// resigned is an executor's store whose dispatches have no unknown outcome: they seem to have failed for good.
+// resigned is an executor's store whose dispatches have no unknown outcome: they seem to have
+// failed for good.
 type resigned struct {
 	store.Store
 	p Process

@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants defects that lead to bad ends without a cause in the run.
+// This file plants defects that make executions end badly without a cause in the run.
 
 func init() {
 	register(
@@ -26,7 +26,7 @@ func fencesBetweenBeats() *Mutant {
 	}
 }
 
-// halved is a store that tells workers half of the run timeout.
+// halved is a store that gives workers half of the run timeout.
 type halved struct {
 	store.Store
 	p Process

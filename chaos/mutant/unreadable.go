@@ -9,11 +9,13 @@ import (
 	"handoff/core/telemetry"
 )
 
-// This file plants executors that do not leave a row alone that they can't read, or can't read others beside it.
+// This file plants executors that change a row that they can't read, or that can't read other rows
+// because of it.
 
 func init() { register(oneRowStopsAll, readsByGuess, unreadableUncounted) }
 
-// allOrNothing is a store whose claims for scheduling fail while one of the rows that wait can't be read.
+// allOrNothing is a store whose claims for scheduling fail while one of the waiting rows can't be
+// read.
 type allOrNothing struct {
 	store.Store
 	p Process

@@ -11,8 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants processes that lose what they were told or have decided themselves. A loop finds all of it later, so
-// nothing gets lost: only the time until then tells.
+// This file plants processes that lose messages to them, or their own decisions. A loop finds all
+// of these later, so nothing is lost: only the delay shows it.
 
 func init() {
 	register(
@@ -22,7 +22,7 @@ func init() {
 	)
 }
 
-// swallower settles deliveries of some types as if they had been acted on.
+// swallower settles deliveries of some types as if the process had acted on them.
 type swallower struct {
 	broker.Session
 	p     Process
@@ -89,7 +89,7 @@ func cancellationAtTheBeat() *Mutant {
 	}
 }
 
-// absentMinded hides from an executor what its handling of an end has brought about.
+// absentMinded hides from an executor the consequences of its handling of an end.
 type absentMinded struct {
 	store.Store
 	p      Process
@@ -135,7 +135,7 @@ func childrenLeftToTheLoop() *Mutant {
 	}
 }
 
-// untold hides from who submits that a child was skipped.
+// untold hides from the submitter that a child was skipped.
 type untold struct {
 	store.Store
 	p Process
@@ -161,7 +161,7 @@ func skippedChildUntold() *Mutant {
 	}
 }
 
-// oneIn is how many dispatches there are for each one that a mutant loses.
+// oneIn: a mutant loses one in this many dispatches.
 const oneIn = 8
 
 // loser does not send some of its dispatches.
@@ -241,7 +241,7 @@ func ownClaimTakenForStale() *Mutant {
 	}
 }
 
-// reaper does not find what was held by workers that it has just declared lost.
+// reaper does not find executions of workers that it has just declared lost.
 type reaper struct {
 	store.Store
 	p      Process
@@ -249,7 +249,7 @@ type reaper struct {
 	reaped map[execution.Incarnation]time.Duration
 }
 
-// unsure is for how long it does not.
+// unsure is how long it does not find them.
 const unsure = 4 * time.Second
 
 // Reap implements store.Executor.
@@ -329,7 +329,7 @@ func patientTerminalSweep() *Mutant {
 	}
 }
 
-// unmindful does not hear that what it has given back is due again some time.
+// unmindful does not remember that a row that it gave back is due again later.
 type unmindful struct {
 	store.Store
 	p Process

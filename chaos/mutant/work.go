@@ -18,7 +18,7 @@ func init() {
 	)
 }
 
-// restless claims the executions that it gave back again, in a loop that never sleeps.
+// restless claims executions again that it just gave back, in a loop that never sleeps.
 type restless struct {
 	store.Store
 	p      Process
@@ -61,7 +61,7 @@ func unboundedPark() *Mutant {
 	}
 }
 
-// greedy claims more executions than there is room for.
+// greedy claims more executions than there is capacity for.
 type greedy struct {
 	store.Store
 	p Process

@@ -93,11 +93,11 @@ func heartbeatGivesUpEarly() *Mutant {
 	}
 }
 
-// results is a store that is told other results than the worker's.
+// results is a store that gets other results than the worker's.
 type results struct {
 	store.Store
 	change func(*store.Finish)
-	// unheard is told of results for which there is no answer; they count as stored then.
+	// unheard is called with results that get no answer; they count as stored then.
 	unheard func(fs []store.Finish)
 }
 
