@@ -10,12 +10,12 @@ import (
 	"handoff/core/store"
 )
 
-// The audit has the name of whoever asked beside each change that a request caused, and beside no other.
+// The audit has the actor's name with each change that a request caused, and with no other change.
 func TestTheAuditNamesWhoAskedForAChange(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
 	w := b.worker("w")
-	// Two callers at once share a statement, and each of its rows has its own name.
+	// Two simultaneous callers share a statement, and each of its rows has its own name.
 	created, err := b.Create(b.ctx, []store.NewExecution{{ActionRef: "a", Actor: "ci"}, {ActionRef: "a", Actor: "ops"}, {ActionRef: "a"}})
 	b.must(err)
 	one, two, three := created[0].ID, created[1].ID, created[2].ID
@@ -34,7 +34,7 @@ func TestTheAuditNamesWhoAskedForAChange(t *testing.T) {
 	}
 	replayed("night")
 	b.exec("update execution set due_at = due_at - interval '1 hour' where id = $1", int64(one)) // first again
-	replayed("")                                                                                 // a dead letter that nobody asked about
+	replayed("")                                                                                 // a dead letter that nobody asked to replay
 	for id, actor := range map[execution.ID]string{one: "late", two: "", three: "ops"} {
 		_, err = b.Cancel(b.ctx, []execution.ID{id}, actor)
 		b.must(err)
@@ -65,7 +65,7 @@ func TestTheAuditNamesWhoAskedForAChange(t *testing.T) {
 	}
 }
 
-// A chain's retry and the children that follow its end are nobody's request.
+// A chain's retry and the children that follow its end come from no request.
 func TestTheAuditNamesNobodyForWhatExecutorsDoThemselves(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")

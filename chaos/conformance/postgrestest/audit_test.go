@@ -41,7 +41,8 @@ func (b *fixture) tells(what string, p store.ChangePage, want ...string) {
 const cancelByHand = `update execution set status = 'cancelled', failure_reason = 'cancelled', result = '{}', ended = now(), due_at = now(),
 	written_by = 'api', written_epoch = epoch, written_reason = 'cancelled' where id = $1`
 
-// Whatever order transactions begin, draw numbers and commit in, no change comes to stand before one that was told.
+// Transactions may begin, draw numbers and commit in any order: no change is ever inserted before
+// one that was already shown.
 func TestChangesThatCommitLateAreNotPassedOver(t *testing.T) {
 	for name, early := range map[string]bool{"its number is smaller": true, "its number is larger": false} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +115,8 @@ func TestChangesArePaged(t *testing.T) {
 	}
 }
 
-// Readers that go on from where they are while others write see what the table has in the end, in its order.
+// Readers that continue their position while others write finally have seen the content of the
+// table, in its order.
 func TestChangesUnderConcurrentWriters(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
@@ -161,8 +163,8 @@ func TestChangesUnderConcurrentWriters(t *testing.T) {
 	}
 }
 
-// An end that is handled in the statement that writes it is told before its handling, by clocks that go on while a statement
-// goes on.
+// If a statement both writes an end and handles it, the audit shows the end before its handling,
+// even with clocks that advance during the statement.
 func TestTheAuditTellsAnEndBeforeItsHandling(t *testing.T) {
 	b := setup(t)
 	b.Store = b.open(postgres.Options{})

@@ -15,8 +15,9 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// BenchmarkHandoff takes executions from their creation to their end and reports rows a second of
-// each stage: in calls of 100 by a few callers, and in single calls by many, put together on the way.
+// BenchmarkHandoff takes executions from their creation to their end and reports the rows a second
+// of each stage: in calls of 100 rows by a few callers, and in single calls by many callers, which
+// the store batches.
 //
 //	go test -run '^$' -bench Handoff -benchtime 20000x ./chaos/conformance/postgrestest
 func BenchmarkHandoff(b *testing.B) {
@@ -29,7 +30,7 @@ func BenchmarkHandoff(b *testing.B) {
 	}
 }
 
-// active opens a store with one worker that takes everything.
+// active opens a store with one worker that takes every execution.
 func active(ctx context.Context, b *testing.B, audit bool) (*postgres.Store, store.WorkerKey) {
 	url := servers.Database(b).URL
 	s, err := postgres.Open(ctx, url, postgres.Options{Migrate: true})

@@ -23,24 +23,25 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// What an execution costs the database, from its creation to the handling of its end, in calls of one row and of a hundred.
-// These figures do not depend on what else the machine does, so one that has grown by more than a thirtieth fails:
+// The database's cost of an execution, from its creation to the handling of its end, in calls of
+// one row and of a hundred. These figures do not depend on other work of the machine, so the test
+// fails if one has grown by more than three percent:
 //
 //	go test ./chaos/conformance/postgrestest -run 'TestBudget$' -update-budget
 //
-// writes them anew, and the change then stands in the commit that has caused it.
+// writes them anew, and the change is then part of the commit that caused it.
 
 var updateBudget = flag.Bool("update-budget", false, "write testdata/budget.txt")
 
-// mayGrow is by how much a figure may grow.
+// mayGrow is the factor by which a figure may grow.
 const mayGrow = 1.03
 
-// spent is what one step of one execution costs.
+// spent is the cost of one step of one execution.
 type spent struct {
 	statements, trips, allocations, wal float64
 }
 
-// counter counts what a store sends.
+// counter counts the statements and round trips of a store.
 type counter struct {
 	statements, trips atomic.Int64
 }
@@ -80,7 +81,7 @@ type lifecycle struct {
 // allSteps is the row of a whole life.
 const allSteps = "all"
 
-// steps are those of an execution, in order.
+// steps are the steps of an execution, in order.
 func (l *lifecycle) steps(n int) []struct {
 	name string
 	call func() error
@@ -152,7 +153,7 @@ func (l *lifecycle) steps(n int) []struct {
 			_, err := l.store.Claim(l.ctx, l.worker, cs)
 			return err
 		}},
-		// It comes a while after the confirm, and finds that nearly all was claimed.
+		// It runs a while after the confirm, and finds that nearly all rows were claimed.
 		{"MarkPublished", func() error { return done(l.store.MarkPublished(l.ctx, l.keys)) }},
 		{"Finish", func() error {
 			fs := make([]store.Finish, len(l.keys))
@@ -178,8 +179,8 @@ func (l *lifecycle) position() (at int64) {
 	return at
 }
 
-// spend takes n executions through all steps, times over, and returns the least that each step has cost an execution: what
-// else the server did has come on top.
+// spend takes n executions through all steps, `times` times, and returns the least cost of each
+// step for one execution: anything above that is other work of the server.
 func (l *lifecycle) spend(n, times int) map[string]spent {
 	least := map[string]spent{}
 	for range times {
@@ -203,7 +204,8 @@ func (l *lifecycle) spend(n, times int) map[string]spent {
 			}
 			least[step.name] = now
 		}
-		// Which step finds a page full, and has it tidied, is chance; what all write together is not.
+		// It is chance which step finds a page full and has it tidied. The total of all steps is
+		// not chance.
 		all, wal := spent{}, float64(l.position()-begun)/float64(n)
 		for name, of := range least {
 			if name != allSteps {
@@ -236,7 +238,8 @@ func TestBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.conn.Close(context.Background()) })
-	// A page that is written whole after a checkpoint, and a vacuum in between, would make figures of chance.
+	// A page that is written whole after a checkpoint, or a vacuum in between, would make the
+	// figures random.
 	for _, statement := range []string{
 		"alter system set full_page_writes = off", "select pg_reload_conf()",
 		"alter table execution_record set (autovacuum_enabled = off)", "alter table execution_work set (autovacuum_enabled = off)",
@@ -309,7 +312,7 @@ func judgeBudget(t *testing.T, now map[string]spent) {
 	}
 }
 
-// over tells which figures have grown too much, and which steps are unknown or gone.
+// over reports the figures that have grown too much, and the steps that are unknown or gone.
 func over(was, now map[string]spent) (faults []string) {
 	for name, n := range now {
 		w, known := was[name]
@@ -377,7 +380,7 @@ func readBudget(file *os.File) (map[string]spent, error) {
 	return was, nil
 }
 
-// A statement too many is seen, and so is one that writes more.
+// The test notices one statement too many, and a statement that writes more.
 func TestABudgetThatIsExceededIsTold(t *testing.T) {
 	was := map[string]spent{"Claim, 1": {1, 1, 100, 900}, "Finish, 1": {1, 1, 100, 900}}
 	if faults := over(was, map[string]spent{"Claim, 1": {1, 1, 102, 920}, "Finish, 1": {1, 1, 90, 800}}); len(faults) > 0 {

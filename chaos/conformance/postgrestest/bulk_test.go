@@ -2,8 +2,8 @@ package postgrestest_test
 
 import "strings"
 
-// inBulk makes of a script that writes executions into the view one that writes many at once: row by row, as the view is
-// edited, thousands take long. It is for scripts in the role of a replica.
+// inBulk changes a script that writes executions into the view, so that it writes many at once: the
+// view is edited row by row, so thousands take long. It is for scripts in the role of a replica.
 func inBulk(script string) string {
 	before, inserts, found := script, "", false
 	for {
@@ -20,7 +20,7 @@ func inBulk(script string) string {
 	}
 }
 
-// stagedTable is where the rows of one statement stand before they are spread over the two tables.
+// stagedTable contains the rows of one statement before they are spread over the two tables.
 const stagedTable = `create temp table staged as select * from execution with no data;
 `
 

@@ -13,7 +13,7 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// children creates so many for each of the parents, under keys, in one call.
+// children creates `each` children for every parent, under keys, in one call.
 func children(t *testing.T, s *postgres.Store, parents []execution.ID, each int) []store.Created {
 	t.Helper()
 	var items []store.NewExecution
@@ -29,7 +29,8 @@ func children(t *testing.T, s *postgres.Store, parents []execution.ID, each int)
 	return created
 }
 
-// Over a slow path a request must come to its end, however many children it has, and so must its repetition.
+// Over a slow path a request must succeed, however many children it has, and so must its
+// repetition.
 func TestCreatingChildrenTakesAsManyRoundTripsForAHundredAsForOne(t *testing.T) {
 	b := setup(t)
 	p, address := through(t, b.url)
@@ -57,7 +58,7 @@ func TestCreatingChildrenTakesAsManyRoundTripsForAHundredAsForOne(t *testing.T) 
 	t.Logf("%d round trips for one child, %d for a hundred, %d for their repetition", one, hundred, repeated)
 }
 
-// completed creates an execution that has completed, with so many children that wait.
+// completedWithChildren creates an execution that has completed, with this many waiting children.
 func (b *fixture) completedWithChildren(waiting int) execution.ID {
 	b.Helper()
 	w := b.worker("w")
@@ -74,7 +75,8 @@ func (b *fixture) completedWithChildren(waiting int) execution.ID {
 	return key.ID
 }
 
-// The handling of an end, and each batch of its children, stay short however many children there are.
+// The handling of an end, and each batch of its children, stay short however many children there
+// are.
 func TestAChainWithManyChildrenIsHandledInShortStatements(t *testing.T) {
 	const waiting, most = 5000, 100
 	b := setup(t)
@@ -104,7 +106,8 @@ func TestAChainWithManyChildrenIsHandledInShortStatements(t *testing.T) {
 	t.Logf("the end was handled in %v, %d batches of %d took at most %v each", handled, batches, most, longest)
 }
 
-// However creations, the handling of the end and the settling meet, no child is left waiting and none is settled twice.
+// However creations, the handling of the end and the settling interleave, no child is left waiting
+// and none is settled twice.
 func TestNoChildIsMissedWhileItsParentEnds(t *testing.T) {
 	for round := range 10 {
 		b := setup(t)
@@ -179,8 +182,8 @@ func TestNoChildIsMissedWhileItsParentEnds(t *testing.T) {
 	}
 }
 
-// A child is created while a result ends its parent: whichever comes first, the child is due in the end and never waits for a
-// handling that has been.
+// A child is created while a result ends its parent. Whichever comes first, the child finally is
+// due, and never waits for a handling that is already done.
 func TestNoChildIsMissedByAResultThatHandlesTheEnd(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -223,7 +226,7 @@ func TestNoChildIsMissedByAResultThatHandlesTheEnd(t *testing.T) {
 	t.Logf("handled with the result: %d, afterwards: %d", seen[true], seen[false])
 }
 
-// Of several requests that take over one old key, one creates an execution.
+// If several requests take over one old key, only one creates an execution.
 func TestAnOldKeyIsTakenOverOnce(t *testing.T) {
 	b := setup(t)
 	b.requested()

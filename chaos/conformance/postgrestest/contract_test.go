@@ -13,7 +13,7 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// The contract that the model of the simulated world keeps too, and whatever can be asked when a case is over is
+// The same contract as for the model of the simulated world. After each case, every query is
 // answered as by the model. All cases share a database, emptied before each.
 func TestContract(t *testing.T) {
 	b := setup(t)
@@ -26,8 +26,9 @@ func TestContract(t *testing.T) {
 	b.agreed(conformance.Result{Cases: len(storetest.Cases())})
 }
 
-// The next release will have added columns, tables and values before the last process of this one has ended. A quarter of
-// the cases is enough: nearly every statement is in it, and those read and write columns by their names.
+// The next release will have added columns, tables and values before the last process of this one
+// has ended. A quarter of the cases is enough: they use nearly every statement, and statements read
+// and write columns by their names.
 func TestTheContractHoldsOnANewerSchema(t *testing.T) {
 	b := setup(t)
 	for _, sql := range []string{
@@ -63,7 +64,8 @@ func TestTheContractHoldsOnANewerSchema(t *testing.T) {
 	}
 }
 
-// A worker whose row a newer program wrote stands in its place and says so, gets no work, and is not reaped.
+// A worker whose row a newer program wrote is in the list, marked as unreadable, gets no work, and
+// is not reaped.
 func TestAWorkerThatCantBeRead(t *testing.T) {
 	b := setup(t)
 	unknown, strange := b.worker("w1"), b.worker("w2")
@@ -92,7 +94,7 @@ func TestAWorkerThatCantBeRead(t *testing.T) {
 	}
 }
 
-// agreed records what this version of PostgreSQL agreed with the model on.
+// agreed records the extent to which this version of PostgreSQL agreed with the model.
 func (b *fixture) agreed(r conformance.Result) {
 	if b.Failed() {
 		return

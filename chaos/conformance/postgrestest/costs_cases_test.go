@@ -16,7 +16,7 @@ type costCase struct {
 	method, shape string
 	// lists says that the call takes a list or a limit, whose length is a dimension of its own.
 	lists bool
-	// prepare makes what a call about b rows needs, and returns the call.
+	// prepare makes the rows for a call about b rows, and returns the call.
 	prepare func(c *costs, b int) func() error
 }
 
@@ -217,8 +217,8 @@ func (c *costs) changes(b int) {
 		select n, 'requested', 0, 0, 0, 'api' from generate_series(1, $1::int) n`, b)
 }
 
-// over waits until every transaction is over that is as old as the latest change, also one of the server's own in another
-// database: as long as it is not, Changes does not come to what was changed since.
+// over waits until every transaction as old as the latest change is over, including the server's
+// own in another database. Until then, Changes does not return the changes since.
 func (c *costs) over() {
 	c.Helper()
 	for over := false; !over; {
@@ -359,8 +359,8 @@ func executorCosts() []costCase {
 	}
 }
 
-// settlingCost settles children of one chain: as many as the batch is long, of as many as the dimension has. The chain
-// itself is as long as its dimension.
+// settlingCost settles children of one chain: as many as the batch is long, of as many as the
+// dimension has. The chain itself is as long as its dimension.
 func settlingCost(shape, status string) costCase {
 	return costCase{"SettleChildren", shape, true, func(c *costs, b int) func() error {
 		var first int64 = standingChain
@@ -374,7 +374,7 @@ func settlingCost(shape, status string) costCase {
 	}}
 }
 
-// take gives slots of an action to those of the executions that are its own.
+// take gives slots of an action to its executions among the ids.
 func (c *costs) take(ref string, ids []execution.ID) {
 	c.Helper()
 	c.exec(`update concurrency_slot s set execution = t.id, taken_at = now()
@@ -390,7 +390,7 @@ func integers(ids []execution.ID) []int64 {
 	return all
 }
 
-// findCost finds b rows on a cause.
+// findCost finds b rows for a cause.
 func findCost(cause store.ReclaimCause) costCase {
 	of := map[store.ReclaimCause]fillOf{
 		store.Unclaimed:       {status: "scheduled"},

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// dimension is something that grows while the system is in use. fill adds rows from one size to a larger one.
+// dimension is a property that grows while the system is in use. fill adds rows from one size to a
+// larger one.
 type dimension struct {
 	name string
-	// what the figures count, for people.
+	// what says, for readers, what the figures count.
 	what string
-	// small is the size n of the daily test, full the one of HANDOFF_COST=full; 2n comes behind either.
+	// small is the size n of the daily test, full that of HANDOFF_COST=full. 2n follows either.
 	small, full int
 	fill        func(c *costs, from, to int)
 }
@@ -112,7 +113,8 @@ func dimensions() []dimension {
 	}
 }
 
-// Rows that all rows of a dimension refer to. Ids and incarnations that a dimension needs to know are below zero.
+// Rows to which all rows of a dimension refer. Ids and incarnations that a dimension needs to know
+// are below zero.
 const standingParent, standingChain = -1, -2
 
 func (c *costs) slots(ref string, from, to int, holder string) {
@@ -135,7 +137,7 @@ func (c *costs) expiries(from, to int, ago string) {
 		select %d, now() - interval '%s' - n * interval '1 millisecond' from generate_series(%d + 1, %d) n`, spread, ago, from, to))
 }
 
-// reset undoes what dimensions did to rows that were there before them.
+// reset undoes the changes that dimensions made to rows that were there before them.
 func (c *costs) reset() {
 	c.Helper()
 	c.forget(c.before)

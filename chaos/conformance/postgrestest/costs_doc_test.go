@@ -13,8 +13,8 @@ const (
 	costsMake = "go test ./chaos/conformance/postgrestest -run 'TestCosts$' -update"
 )
 
-// document writes the page, or looks whether the page that is there tells the same. Figures differ a little from run
-// to run and much with the sizes, so only the words are compared.
+// document writes the page, or checks that the existing page says the same. Figures differ a little
+// between runs and much with the sizes, so only the words are compared.
 func (m *measurement) document(t *testing.T, all []dimension) {
 	t.Helper()
 	page := m.page(all)

@@ -2,7 +2,8 @@ package postgrestest_test
 
 import "slices"
 
-// grows says that a call, in one shape or in all ("Find"), grows with dimensions, and why that is accepted.
+// grows says that a call, in one shape or in all ("Find"), grows with dimensions, and why that is
+// accepted.
 type grows struct {
 	call       string
 	growth     growth
@@ -10,7 +11,8 @@ type grows struct {
 	dimensions []string
 }
 
-// Dimensions that are made of executions: of all, and of those that have not ended or are not handled.
+// Dimensions that consist of executions: of all, and of those that have not ended or are not
+// handled.
 var (
 	executionsOf = append([]string{"finished", "keys", "old keys", "chain"}, openOf...)
 	openOf       = []string{
@@ -19,16 +21,17 @@ var (
 	}
 )
 
-// walked are those of them that a list without a status walks over: it finds what runs, and so holds slots, by an index.
+// walked are the dimensions that a list without a status walks over. It finds running rows, which
+// hold slots, by an index.
 var walked = slices.DeleteFunc(slices.Clone(executionsOf), func(d string) bool { return d == "held slots" })
 
-// held are those of what somebody holds, and findWalks why monitors walk over it.
+// held are the dimensions of held rows. findWalks says why monitors walk over them.
 var held = []string{"held slots", "scheduled", "running"}
 
 const findWalks = "it walks what somebody holds, which is as much as the fleet has room for: an index for each monitor would be written by every claim"
 
-// costGrowth is everything that is not constant. What does not stand here may not grow with any dimension, and a
-// call that takes a list grows with its length in proportion ("batch").
+// costGrowth lists everything that is not constant. Any other pair must not grow. A call that takes
+// a list may grow in proportion to the list's length ("batch").
 var costGrowth = []grows{
 	{"Actions, a page", linear, "actions are few: what a page skips is sorted each time", []string{"actions", "limited actions"}},
 	{"PutActions, one with slots", linear, "an action has as many slots as its concurrency says, and each is looked up", []string{"free slots"}},
@@ -55,11 +58,11 @@ var costGrowth = []grows{
 	{"ObserveReclaims", linear, "it counts what the workers hold of which it would take, which their limits bound", []string{"held slots", "scheduled", "running"}},
 }
 
-// costExceptions are calls that grow more than they may: each is a defect, which somebody mends. The test fails when
-// one no longer grows, so that it leaves this list together with its defect.
+// costExceptions are calls that grow more than they may. Each is a defect to be mended. The test
+// fails when one no longer grows, so that it leaves this list together with its defect.
 var costExceptions []grows
 
-// expectation finds what a list says of a pair.
+// expectation finds the entry of a list for a pair.
 func expectation(list []grows, p pair) *grows {
 	for i := range list {
 		g := &list[i]

@@ -22,7 +22,8 @@ func deadLetterCosts() []costCase {
 			return func() error { return done(c.SettleDeadLetter(c.ctx, id, "discarded", "ops")) }
 		}},
 		{"DiscardDeadLetters", "all that are looked at", true, func(c *costs, b int) func() error {
-			// With these before them, the indexes do not get their second level between two sizes of the batch.
+			// With these rows before them, the indexes do not get their second level between two
+			// sizes of the batch.
 			c.letters(1000, "now()")
 			after := c.letter()
 			c.letters(b, "null")
@@ -48,7 +49,7 @@ func deadLetterCosts() []costCase {
 			c.exec(`insert into dead_letter (queue, reason, outcome, received_at)
 				select 'q', 'expired', 'kept', now() + interval '2 days' from generate_series(1, $1::int)`, b)
 			return func() error {
-				// The window begins behind everything that stands there, and has only the batch in it.
+				// The window begins behind all other rows, so it contains only the batch.
 				return done(c.SummarizeDeadLetters(c.ctx, store.DeadLetterSummaryQuery{Window: -24 * time.Hour, Every: time.Hour, ByReason: true, ByAction: true, ByWorker: true, Limit: 10}))
 			}
 		}},

@@ -37,7 +37,7 @@ func observationCosts() []costCase {
 	}
 }
 
-// probed are workers of the spread ones, ready or not.
+// probed are some of the workers of the spread, ready or not.
 func probed(b int, ready bool) []store.ProbedWorker {
 	all := make([]store.ProbedWorker, b)
 	for n := range all {

@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// cost is what a call made the server do, counted and not timed. Rows are the tuples that the nodes of its
-// plans handed on or threw away, and one more each time that a node was started: a pair that a nested loop
-// compares is a row, also where both sides lie in memory (the transition tables of a trigger). Buffers are the
-// pages that were looked at, in memory or on disk, and temporary ones.
+// cost is the server's work for a call, counted and not timed. Rows are the tuples that the nodes
+// of its plans handed on or threw away, plus one for each start of a node. A pair that a nested
+// loop compares is a row, even if both sides are in memory (the transition tables of a trigger).
+// Buffers are the pages that were read, in memory or on disk, and temporary ones.
 type cost struct{ rows, buffers float64 }
 
 func (c cost) String() string { return fmt.Sprintf("%s/%s", thousands(c.rows), thousands(c.buffers)) }
 
-// executed is one statement that the server has executed, as auto_explain tells it. A statement inside a trigger or
-// a function is one of its own; what a function reads counts for the statement that calls it as well.
+// executed is one statement that the server has executed, as auto_explain reports it. A statement
+// inside a trigger or a function is reported separately. The reads of a function also count for the
+// statement that calls it.
 type executed struct {
 	Text string `json:"Query Text"`
 	Plan step
@@ -45,7 +46,7 @@ type step struct {
 	Plans []step
 }
 
-// own is the work of the node without those under it.
+// own is the work of the node without the nodes under it.
 func (s *step) own() float64 { return s.Loops * (1 + s.Rows + s.Filtered + s.Joined + s.Rechecked) }
 
 func (s *step) String() string {
@@ -72,7 +73,7 @@ type observer struct {
 	wrong error
 }
 
-// notice takes a message of auto_explain: "duration: 0.123 ms  plan:" and the plan.
+// notice reads a message of auto_explain: "duration: 0.123 ms plan:" and the plan.
 func (o *observer) notice(text string) {
 	head, _, ok := strings.Cut(text, "{")
 	if !ok || !strings.HasPrefix(head, "duration: ") {
@@ -86,7 +87,7 @@ func (o *observer) notice(text string) {
 	o.plans = append(o.plans, e)
 }
 
-// observed is the cost of one call, and what it consists of.
+// observed is the cost of one call, with its parts.
 type observed struct {
 	cost
 	// nodes is the work by statement and node.
@@ -106,7 +107,7 @@ func (o *observer) sum() observed {
 	return all
 }
 
-// gist is the beginning of a statement on one line.
+// gist is the beginning of a statement, on one line.
 func gist(sql string) string {
 	line := strings.Join(strings.Fields(sql), " ")
 	if len(line) > 70 {
@@ -135,7 +136,7 @@ func grown(before, after observed) string {
 	return text.String()
 }
 
-// thousands writes a count as people read it: 1,234,567.
+// thousands writes a count for readers: 1,234,567.
 func thousands(n float64) string {
 	digits := fmt.Sprintf("%.0f", n)
 	for at := len(digits) - 3; at > 0; at -= 3 {

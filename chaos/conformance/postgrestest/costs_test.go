@@ -26,8 +26,8 @@ const (
 
 func (g growth) String() string { return [...]string{"constant", "linear", "worse than linear"}[g] }
 
-// growthOf compares a call at n with one at 2n. Constant leaves room for a level more of an index, linear for a
-// factor log n, and for such a level under each row of a batch.
+// growthOf compares a call at n with one at 2n. Constant leaves room for one more level of an
+// index, linear for a factor log n, and for one more level under each row of a batch.
 func growthOf(before, after cost) growth {
 	switch {
 	case after.rows <= 1.05*before.rows+64 && after.buffers <= 1.4*before.buffers+64:
@@ -47,16 +47,16 @@ func methodOf(call string) string {
 	return method
 }
 
-// figures are what a case cost at n and then at 2n.
+// figures are the costs of a case at n and then at 2n.
 type figures struct {
-	// once is n, with fresh statistics; kept is 2n with the plans and the statistics of n, and fresh (in the full run
-	// only) 2n with fresh ones.
+	// once is n, with fresh statistics. kept is 2n with the plans and the statistics of n. fresh
+	// (in the full run only) is 2n with fresh ones.
 	once, kept, fresh observed
-	// four is 4n, of a batch.
+	// four is 4n, for the dimension "batch".
 	four observed
 }
 
-// growth is the worst that the figures show, and between which of them.
+// growth is the worst growth in the figures, and the two measurements that show it.
 func (f *figures) growth() (g growth, from, to observed) {
 	from, to = f.once, f.kept
 	g = growthOf(from.cost, to.cost)
@@ -75,7 +75,8 @@ type measurement struct {
 	figures map[pair]*figures
 }
 
-// few is how many rows a call is about where another dimension grows; batches are those of the dimension "batch".
+// few is the number of rows of a call when another dimension grows. batches are the numbers of the
+// dimension "batch".
 const (
 	few     = 10
 	batched = "batch"
@@ -83,7 +84,7 @@ const (
 
 var batches = [3]int{100, 200, 400}
 
-// full says that the sizes of a large installation are asked for.
+// full says that the test should use the sizes of a large installation.
 func full() bool { return os.Getenv("HANDOFF_COST") == "full" }
 
 func (d *dimension) n() int {
@@ -93,8 +94,9 @@ func (d *dimension) n() int {
 	return d.small
 }
 
-// warm makes every call so often that a session which keeps plans has kept them, on small tables. The very first
-// statement changes no row: whatever is planned at its firing of the audit trigger is planned for nothing.
+// warm makes every call often enough for a session to keep its plans, on small tables. The very
+// first statement changes no row: the plan that is made at its firing of the audit trigger is not
+// used.
 func (m *measurement) warm() {
 	m.c.Helper()
 	_, err := m.c.session.Exec(m.c.ctx, "update execution set status = status where id = 0")
@@ -175,7 +177,7 @@ func (m *measurement) of(k *costCase, dimension string) *figures {
 	return m.figures[p]
 }
 
-// judge compares what was measured of a pair with what is expected of it.
+// judge compares the measurement of a pair with its expectation.
 func (m *measurement) judge(k *costCase, dimension string) error {
 	p := pair{k.name(), dimension}
 	f := m.figures[p]
@@ -208,16 +210,16 @@ func (m *measurement) judge(k *costCase, dimension string) error {
 	return nil
 }
 
-// What a call costs grows with what it is about, and not with what else is in the database: counted in rows and
-// pages that the server looks at, at n and at 2n of everything that can grow, on a session that has kept whatever
-// plans it keeps.
+// The cost of a call grows with the rows that it is about, and not with the rest of the database.
+// It is counted in rows and pages that the server reads, at n and at 2n of everything that can
+// grow, on a session that has kept its plans.
 //
-// The counts come from auto_explain, because it alone sees all: the statements inside triggers and functions, and
-// for each node of a plan the rows that it handed on and threw away, times its loops. pg_stat_statements and
-// pg_stat_xact_user_tables count pages and rows of tables; a nested loop over two lists in memory, as a trigger's
-// transition tables are, touches neither.
+// The counts come from auto_explain, because only that sees everything: the statements inside
+// triggers and functions, and for each node of a plan the rows that it handed on and threw away,
+// times its loops. pg_stat_statements and pg_stat_xact_user_tables count pages and rows of tables;
+// a nested loop over two lists in memory, such as a trigger's transition tables, touches neither.
 func TestCosts(t *testing.T) {
-	t.Parallel() // what it compares are rows, not times
+	t.Parallel() // it compares rows, not times
 	if testing.Short() {
 		t.Skip("fills a database")
 	}
@@ -244,12 +246,12 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// costAttempts is how often a growth is measured that seems wrong.
+// costAttempts is how often a growth that seems wrong is measured.
 const costAttempts = 3
 
-// judged says what is wrong about the growth with a dimension. What seems wrong is measured again, and has to be wrong
-// each time: where rows of a call lie on their pages, and which plan it has, depends on what else the server did meanwhile,
-// so now and then a call looks at half as many pages again.
+// judged reports wrong growth with a dimension. If a growth seems wrong, it is measured again, and
+// must be wrong each time. The pages of a call's rows, and its plan, depend on other work of the
+// server, so now and then a call reads half as many pages again.
 func (m *measurement) judged(d dimension) (errs []error) {
 	wrong := make(map[int]int)
 	for attempt := 1; ; attempt++ {
@@ -272,7 +274,7 @@ func (m *measurement) judged(d dimension) (errs []error) {
 	}
 }
 
-// Every method of the store has a cost, and nothing is declared of what there is not.
+// Every method of the store has a cost, and no cost is declared for a method that does not exist.
 func TestEveryMethodHasACost(t *testing.T) {
 	measured, calls, names := make(map[string]bool), make(map[string]bool), map[string]bool{batched: true}
 	cases := costCases()
@@ -310,7 +312,7 @@ func TestEveryMethodHasACost(t *testing.T) {
 	}
 }
 
-// A call that grows without leave is an error, and so is leave for what does not grow.
+// A call that grows without an entry is an error, and so is an entry for a call that does not grow.
 func TestCostsAreJudged(t *testing.T) {
 	at := func(rows float64) observed {
 		return observed{cost: cost{rows: rows, buffers: rows}, nodes: map[string]float64{"a scan": rows}}
@@ -334,7 +336,7 @@ func TestCostsAreJudged(t *testing.T) {
 			t.Errorf("%s × %s, %v → %v: %v, want %q", c.call, c.dimension, c.once, c.kept, err, c.wrong)
 		}
 	}
-	// A defect that is known is passed over until it is mended.
+	// A known defect is passed over until it is mended.
 	defer func(all []grows) { costExceptions = all }(costExceptions)
 	costExceptions = append(costExceptions, grows{"Clock", linear, "it counts to n", []string{"names"}})
 	k := costCase{method: "Clock"}

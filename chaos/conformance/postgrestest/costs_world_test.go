@@ -17,8 +17,9 @@ import (
 	"handoff/migrations"
 )
 
-// Workers of the costs' database, by number, which is their id and their incarnation. The first ones belong to the
-// cases, one or a few to each; batches are spread over the others, so that they meet as many workers as rows.
+// Workers of the costs' database, by number, which is their id and their incarnation. The first
+// ones belong to the cases, one or a few to each. Batches are spread over the others, so that there
+// are as many workers as rows.
 const (
 	claimant, beating, releasing, setting, cordoned, named = 1, 2, 3, 4, 5, 6
 	gone, goneTo                                           = 91, 100
@@ -27,19 +28,19 @@ const (
 	costWorkers                                            = 900
 )
 
-// costs is a database with a store whose sessions tell what their statements do, and a connection that fills it past
-// triggers and foreign keys.
+// costs is a database with a store whose sessions report the plans of their statements, and a
+// connection that fills the database without triggers and foreign keys.
 type costs struct {
 	testing.TB
 	*postgres.Store
 	ctx      context.Context
 	hand     *pgx.Conn
 	observer observer
-	// session is the store's only one.
+	// session is the store's only session.
 	session *pgx.Conn
 
 	worker store.WorkerKey
-	// size is how large the dimension is that is measured, empty for another one.
+	// dimension is the dimension that is measured, empty for another one. size is its size.
 	dimension string
 	size      int
 	// serial makes names and heartbeats new with every call.
@@ -54,7 +55,7 @@ func newCosts(t testing.TB) *costs {
 	url := servers.Database(t).URL
 	config, err := pgx.ParseConfig(url)
 	c.must(err)
-	// Whole scripts, and statements of which no two are alike.
+	// For whole scripts, and for statements that are all different.
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	if c.hand, err = pgx.ConnectConfig(c.ctx, config); err != nil {
 		t.Fatal(err)
@@ -74,7 +75,7 @@ func newCosts(t testing.TB) *costs {
 	}
 	t.Cleanup(c.Close)
 	c.worker = store.WorkerKey{ID: claimant, Incarnation: claimant}
-	// Pages are vacuumed and counted when the test says so.
+	// Pages are vacuumed and counted only when the test says so.
 	for _, table := range costTables {
 		c.exec("alter table " + table + " set (autovacuum_enabled = off)")
 	}
@@ -96,9 +97,9 @@ func newCosts(t testing.TB) *costs {
 	return c
 }
 
-// sessions makes sessions tell the observer the plans of all statements that they execute, as auto_explain writes them in
-// JSON: of those inside triggers and functions, too. Plans come as notices, so that they belong to the call that caused
-// them.
+// sessions makes sessions report to the observer the plans of all statements that they execute,
+// including those inside triggers and functions, as auto_explain writes them in JSON. Plans come as
+// notices, so they belong to the call that caused them.
 func (o *observer) sessions(opened func(*pgx.Conn)) *sessions {
 	return &sessions{
 		set: map[string]string{
@@ -121,7 +122,7 @@ func (c *costs) slotsOfCases(n int) {
 		where a.ref in ('limited', 'stale') on conflict do nothing`)
 }
 
-// costTables are those that grow.
+// costTables are the tables that grow.
 var costTables = []string{
 	"execution_record", "execution_work", "execution_unhandled", "worker", "worker_incarnation", "worker_expiry", "concurrency_slot", "dead_letter", "observation",
 	"execution_transition", "refused_result", "action",
@@ -147,14 +148,14 @@ func (c *costs) analyze() { c.exec("vacuum analyze " + strings.Join(costTables, 
 // fillOf describes executions that are alike.
 type fillOf struct {
 	status string
-	// n runs from from + 1 over count numbers.
+	// n counts from `from` + 1 over count numbers.
 	from, count int
 	handled     bool
-	// owner is the worker of all, 0 for the spread ones in turn.
+	// owner is the worker of all of them, 0 for the spread workers in turn.
 	owner int
-	// ago is since when they are in their status.
+	// ago is how long they have been in their status.
 	ago time.Duration
-	// action is the ref of theirs, "a" if empty.
+	// action is the ref of their action, "a" if empty.
 	action string
 	// more are further columns, as expressions over n.
 	more map[string]string
@@ -225,8 +226,8 @@ type mark struct {
 	execution, worker, incarnation, action, deadLetter, refusedResult int64
 }
 
-// mark returns where the tables end, and forget deletes what has come since. Rows that a dimension needs to know are
-// numbered below zero, so they come before every mark.
+// mark returns where the tables end, and forget deletes all later rows. Rows that a dimension needs
+// to know have ids below zero, so they come before every mark.
 func (c *costs) mark() (m mark) {
 	c.Helper()
 	c.must(c.hand.QueryRow(c.ctx, `select clock_timestamp()::text, pg_current_xact_id()::text,
@@ -256,7 +257,7 @@ func (c *costs) forget(m mark) {
 		m.execution, m.worker, m.incarnation, m.at, m.action, m.deadLetter, m.refusedResult, m.transaction))
 }
 
-// of says how large a dimension is: as large as it is measured, or a few.
+// of returns the size of a dimension: its measured size if it is being measured, otherwise a few.
 func (c *costs) of(dimension string, otherwise int) int {
 	if c.dimension == dimension {
 		return c.size

@@ -13,7 +13,8 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// demotable is a store all of whose connections refuse writes. promote has new connections write.
+// demotable is a store all of whose connections refuse writes. promote makes new connections accept
+// them.
 func (b *fixture) demotable(o postgres.Options) (s *postgres.Store, promote func()) {
 	setting := fmt.Sprintf("alter database %s set default_transaction_read_only = ", pgx.Identifier{b.conn.Config().Database}.Sanitize())
 	b.exec(setting + "on")
@@ -22,8 +23,9 @@ func (b *fixture) demotable(o postgres.Options) (s *postgres.Store, promote func
 	return s, func() { b.exec(setting + "off") }
 }
 
-// While new connections are as read-only as those of the pool, the pool keeps what it has: the connections still read.
-// As soon as new ones write, the first write of each pool finds out, throws all away and is made over a new one.
+// While new connections are as read-only as those of the pool, the pool keeps its connections,
+// which can still read. As soon as new ones can write, the first write of each pool notices, throws
+// all old connections away and is made over a new one.
 func TestConnectionsToADemotedServerAreGivenUp(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")

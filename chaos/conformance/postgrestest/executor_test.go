@@ -39,7 +39,7 @@ func TestCreate(t *testing.T) {
 		!row.Created.Equal(b.now) || !row.NotBefore.IsZero() || row.Epoch != 0 {
 		t.Errorf("created: %+v", row)
 	}
-	// An action that changes later does not change what was created before.
+	// A later change of an action does not affect executions created before.
 	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "other"}}))
 	if got := b.row(created[0].ID).Action; got != action {
 		t.Errorf("the action became %+v", got)
@@ -89,7 +89,7 @@ func TestClaimForScheduling(t *testing.T) {
 	}
 }
 
-// The oldest due row comes first, and one that waits does not come before its moment.
+// The oldest due row comes first, and a waiting row does not come before it is due.
 func TestDueOrder(t *testing.T) {
 	b := setup(t)
 	late := b.scheduling()
@@ -199,7 +199,7 @@ func TestPark(t *testing.T) {
 	if got = park(p); got.Row.Status != execution.Requested || !got.Row.UnschedulableSince.Equal(since) {
 		t.Errorf("parked within its grace: %+v", got)
 	}
-	// All workers being full ends the grace.
+	// If all workers are only full, the grace ends.
 	b.sleep(time.Second)
 	if got = park(store.Park{Key: again()}); !got.Row.UnschedulableSince.IsZero() || !got.Row.NotBefore.IsZero() {
 		t.Errorf("parked for full workers: %+v", got)
@@ -217,7 +217,7 @@ func TestPark(t *testing.T) {
 	}
 }
 
-// A take-back raises the epoch, remembers the worker to avoid, and counts only where the worker stayed.
+// A reclaim raises the epoch, remembers the worker to avoid, and counts only if the worker stayed.
 func TestReclaimUnclaimed(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -244,7 +244,8 @@ func TestReclaimUnclaimed(t *testing.T) {
 		t.Errorf("taken back a second time: %+v", out)
 	}
 
-	// The second unclaimed dispatch uses up what it may have; the worker's name alone does not count.
+	// The second unclaimed dispatch uses up the allowed number. The worker's name alone does not
+	// count.
 	b.sleep(2 * time.Second)
 	rows, err := b.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: 1})
 	b.must(err)
@@ -287,7 +288,8 @@ func TestReclaimPolicyFail(t *testing.T) {
 	}
 }
 
-// A mark waits for nobody: it leaves what another transaction holds, marks the rest, and says what it has left.
+// A mark waits for no lock: it leaves rows that another transaction holds, marks the others, and
+// returns the ones that it left.
 func TestAMarkPassesByWhatIsLocked(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -333,8 +335,8 @@ func TestUnpublished(t *testing.T) {
 	}
 }
 
-// Running work is taken from a worker only when its lease has been over for the grace; what it has not
-// claimed at once.
+// A running row is taken from a worker only when its lease has been over for the grace. An
+// unclaimed row is taken at once.
 func TestOwnerGone(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -394,7 +396,7 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// The terminal handling of a row is committed once, whoever asks, and a retry is unique.
+// The terminal handling of a row is committed once, however many ask for it, and a retry is unique.
 func TestOrchestrateOnce(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -432,7 +434,7 @@ func TestOrchestrateOnce(t *testing.T) {
 	if got := b.found(store.Unorchestrated, 0); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
-	// A retry that exists is found and not made again.
+	// An existing retry is found and not created again.
 	b.exec("update execution set orchestrated_at = null where id = $1", int64(key.ID))
 	third, err := b.Orchestrate(b.ctx, all[:1])
 	b.must(err)

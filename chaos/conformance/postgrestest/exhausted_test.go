@@ -15,7 +15,8 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// unavailable says that nothing was applied, that trying again may help, and what the server said.
+// unavailable checks that nothing was applied, that trying again may help, and which code the
+// server sent.
 func (b *fixture) unavailable(what string, err error, code string) {
 	b.Helper()
 	var said *pgconn.PgError
@@ -26,8 +27,8 @@ func (b *fixture) unavailable(what string, err error, code string) {
 	}
 }
 
-// A full disk (53100) refuses each kind of write for the time being, reads go on, and nothing is half written: as
-// sim/simstore's SetFull says.
+// A full disk (53100) refuses each kind of write as long as it lasts. Reads go on, and nothing is
+// half written, as in sim/simstore's SetFull.
 func TestAFullDiskRefusesWritesForTheTimeBeing(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -62,8 +63,9 @@ begin raise exception 'could not extend file "base/1/1": No space left on device
 	}
 }
 
-// A server that has no connection to spare (53300) refuses a pool that begins, with a migration or without, and the
-// growth of one that has a connection; what has one goes on. As sim/simstore's SetNoConnections says.
+// A server that has no connection to spare (53300) refuses a new pool, with or without a migration,
+// and further connections of an existing pool. Existing connections go on. This is as in
+// sim/simstore's SetNoConnections.
 func TestAServerWithoutConnectionsRefusesOnlyNewOnes(t *testing.T) {
 	b := setup(t)
 	role := b.conn.Config().Database + "_app"
@@ -71,7 +73,7 @@ func TestAServerWithoutConnectionsRefusesOnlyNewOnes(t *testing.T) {
 	owner := pgx.Identifier{b.conn.Config().User}.Sanitize()
 	u, err := url.Parse(b.url)
 	b.must(err)
-	u.User = url.UserPassword(role, "secret") // a server that is given may ask for one
+	u.User = url.UserPassword(role, "secret") // a server given by its address may ask for one
 	b.exec(fmt.Sprintf("create role %s login password 'secret' in role %s", name, owner))
 	t.Cleanup(func() {
 		conn, err := pgx.Connect(context.Background(), b.url)
@@ -119,8 +121,8 @@ func TestAServerWithoutConnectionsRefusesOnlyNewOnes(t *testing.T) {
 	}
 }
 
-// A daemon that migrates when it starts tries again while the database takes no writes, and does not end: what
-// would make it end is an error that waiting does not mend.
+// A daemon that migrates at its start tries again while the database takes no writes, and does not
+// end. It would end only for an error that waiting does not mend.
 func TestAMigrationWaitsForADatabaseThatTakesNoWrites(t *testing.T) {
 	b := setup(t)
 	database := pgx.Identifier{b.conn.Config().Database}.Sanitize()

@@ -19,7 +19,7 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// proxy is a TCP proxy that can cut its connections when a client's bytes go by: after they were
+// proxy is a TCP proxy that can cut its connections when a client sends bytes: after they were
 // handed on (the reply is lost) or before (the request is).
 type proxy struct {
 	listener net.Listener
@@ -30,13 +30,14 @@ type proxy struct {
 	when  []byte
 	after bool
 	cuts  int
-	// turns counts how often the client spoke after the server had: the round trips.
+	// turns counts how often the client sent after the server had: the round trips.
 	turns  int
 	server bool
 }
 
-// cancelRequest begins the message by which the driver, having lost a connection, asks on another one
-// for its statement to be cancelled. The network that took the one takes the other.
+// cancelRequest is the beginning of the message by which the driver, after losing a connection,
+// asks over another one to cancel its statement. A network that lost the first also loses the
+// second.
 var cancelRequest = []byte{0, 0, 0, 16, 4, 210, 22, 46}
 
 // through returns the address of a database behind a proxy.
@@ -87,7 +88,7 @@ func (p *proxy) upward(client, server net.Conn) {
 		p.asked()
 		cut, after := p.cut(buffer[:n])
 		if cut {
-			// From here on nothing comes back.
+			// From here on no reply arrives.
 			client.Close()
 		}
 		if !cut || after {
@@ -96,7 +97,8 @@ func (p *proxy) upward(client, server net.Conn) {
 			}
 		}
 		if cut && after {
-			// The server is to finish what it has got, and would not for a client that is gone.
+			// The server must finish the statement, which it would not do for a client that is
+			// gone.
 			<-p.over
 		}
 		if cut {
@@ -105,7 +107,7 @@ func (p *proxy) upward(client, server net.Conn) {
 	}
 }
 
-// Write sees what the server says.
+// Write sees the server's bytes.
 func (p *proxy) Write(said []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +124,7 @@ func (p *proxy) asked() {
 	p.server = false
 }
 
-// roundTrips returns how many there were since it was last asked.
+// roundTrips returns the number since the last call.
 func (p *proxy) roundTrips() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,15 +144,15 @@ func (p *proxy) cut(sent []byte) (cut, after bool) {
 	return true, p.after
 }
 
-// cutAt arms the proxy for the next message that contains some text.
+// cutAt arms the proxy for the next message that contains a text.
 func (p *proxy) cutAt(text string, after bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.when, p.after = []byte(text), after
 }
 
-// A connection that is lost at COMMIT: nobody knows, whether the server got it or not. One that is
-// lost before it: nothing was applied.
+// If a connection is lost at COMMIT, the outcome is unknown, whether or not the server got it. If
+// it is lost before, nothing was applied.
 func TestConnectionCutAtCommit(t *testing.T) {
 	b := setup(t)
 	p, address := through(t, b.url)
@@ -196,8 +198,9 @@ func TestConnectionCutAtCommit(t *testing.T) {
 	}
 }
 
-// A lease is lost on a path that is merely slow if its renewal takes a round trip for each statement, the more
-// so on a new connection: every attempt would end before its last statement, and the next begin with another one.
+// On a slow path, a lease would be lost if its renewal took a round trip for each statement,
+// especially on a new connection: every attempt would end before its last statement, and the next
+// would begin with another connection.
 func TestHeartbeatTakesOneRoundTrip(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -222,7 +225,7 @@ func TestHeartbeatTakesOneRoundTrip(t *testing.T) {
 	}
 }
 
-// A statement whose reply is lost was applied, and the caller is told that it can't know.
+// A statement whose reply is lost was applied, and the caller learns that it can't know.
 func TestReplyLost(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -231,7 +234,7 @@ func TestReplyLost(t *testing.T) {
 	s, err := postgres.Open(b.ctx, address, postgres.Options{MaxConns: 1})
 	b.must(err)
 	t.Cleanup(s.Close)
-	// Once, so that the statement is prepared and one message executes it.
+	// Once beforehand, so that the statement is prepared and a single message executes it.
 	_, err = s.Finish(b.ctx, w, []store.Finish{{Key: execution.Key{ID: 999}, To: execution.Completed}})
 	b.must(err)
 	p.cutAt("completed", true)
@@ -239,7 +242,7 @@ func TestReplyLost(t *testing.T) {
 	if _, err := s.Finish(b.ctx, w, f); !errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("the error: %v", err)
 	}
-	// Who asks again finds what stands there, and recognises its own write.
+	// A caller that asks again finds the current row, and recognises its own write.
 	for range 100 {
 		if b.row(key.ID).Status == execution.Completed {
 			break
@@ -270,7 +273,7 @@ func TestUnavailable(t *testing.T) {
 		t.Errorf("a call after its deadline: %v", err)
 	}
 
-	// A lock that is not to be had in time, and a statement that takes too long.
+	// A lock that can't be had in time, and a statement that takes too long.
 	w := b.worker("w")
 	key := b.running(w)
 	for name, o := range map[string]postgres.Options{

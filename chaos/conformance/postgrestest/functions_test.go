@@ -14,10 +14,11 @@ import (
 	"handoff/core/store"
 )
 
-// The function of the database and the decision of the retry manager are one rule in two languages.
+// The function of the database and the decision of the retry manager are the same rule in two
+// languages.
 func TestTheDatabaseCallsRetriableWhatTheRetryManagerRetries(t *testing.T) {
 	b := setup(t)
-	// Rows of every kind, also such as never come into being.
+	// Rows of every kind, including impossible ones.
 	b.exec(`do $$ declare c record; begin
 		for c in select conrelid::regclass as relation, conname from pg_constraint
 			where conrelid in ('execution_record'::regclass, 'execution_work'::regclass) and contype = 'c' loop
@@ -58,20 +59,21 @@ func TestTheDatabaseCallsRetriableWhatTheRetryManagerRetries(t *testing.T) {
 	}
 }
 
-// eligible says whether the scheduler would hand work to a worker that no other one can replace: it fits one of its
-// runtimes, and its own figures do not make it unhealthy.
+// eligible says whether the scheduler would give work to a worker that no other worker can replace:
+// it fits one of its runtimes, and its own figures do not make it unhealthy.
 func eligible(w *store.WorkerRow, c config.Config) bool {
 	fits := slices.ContainsFunc(w.Runtimes, w.Fits)
 	return fits && c.Health.Of(w.Evidence(c.Health.Window), 0) != execution.Unhealthy
 }
 
-// The view and the function are held to what the scheduler reads, over fleets in which every condition of a worker meets
-// every other one.
+// The view and the function are compared with the scheduler's reads, for fleets in which every
+// condition of a worker meets every other one.
 func TestTheDatabaseListsTheWorkersThatTheSchedulerMayChooseAndCountsTheirQueues(t *testing.T) {
 	c := config.Default(config.Hardened)
 	for seed := range uint64(6) {
 		b := setup(t)
-		// The view asks the server's clock. An hour ahead of it, leases stay valid there for as long as this may take.
+		// The view uses the server's clock. With the test's clock an hour ahead, leases stay valid
+		// there for the duration of the test.
 		b.now = time.Now().Add(time.Hour)
 		draw := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible
 		one := func(of ...int) int { return of[draw.IntN(len(of))] }
@@ -128,8 +130,8 @@ func (b *fixture) generate(w store.WorkerKey, draw *rand.Rand) {
 	b.exec("set session_replication_role = origin")
 }
 
-// A dispatch to an earlier incarnation still waits in the worker's queue: the function counts it, and the scheduler, who
-// asks what the present incarnation holds, does not.
+// A dispatch to an earlier incarnation still waits in the worker's queue. The function counts it.
+// The scheduler does not, because it counts the rows of the present incarnation.
 func TestTheDepthOfAQueueCountsDispatchesToEarlierIncarnations(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")

@@ -9,21 +9,21 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// gate sees the statements of a store. It can hold one back, and counts the deadlocks, which the store hides by
-// sending a statement again.
+// gate sees the statements of a store. It can hold one back. It also counts the deadlocks, which
+// the store hides by sending a statement again.
 type gate struct {
 	sessions
 
 	mu         sync.Mutex
 	statements int
 	deadlocks  []string
-	// at is the statement that is held back, counted from 1; 0 for none. reached is closed when its turn has come,
-	// and opened lets it go.
+	// at is the statement to hold back, counted from 1; 0 for none. reached is closed when its turn
+	// has come, and closing opened lets it pass.
 	at              int
 	reached, opened chan struct{}
 }
 
-// arm begins to count anew.
+// arm restarts the count.
 func (g *gate) arm(at int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,5 +79,5 @@ func (g *gate) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQ
 
 func (g *gate) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// statement is the key under which a context carries one.
+// statement is the key under which a context carries a statement.
 type statement struct{}

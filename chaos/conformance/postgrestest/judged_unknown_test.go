@@ -11,8 +11,9 @@ import (
 	"handoff/core/config"
 )
 
-// The audit of a database into which a newer program has written is judged but for what nobody here can read: that is told
-// with its place, and costs only the executions that it is about.
+// The audit of a database into which a newer program has written is judged except for the
+// unreadable words. They are reported with their place, and only the executions concerned are not
+// judged.
 func TestAnAuditWithUnknownWordsIsJudgedWithoutThem(t *testing.T) {
 	b := setup(t)
 	newer, broken := b.requested(), b.requested()

@@ -17,7 +17,7 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// keeper is a store with one session, whose plans it watches.
+// keeper is a store with one session, whose plans the test watches.
 type keeper struct {
 	*testing.T
 	*postgres.Store
@@ -28,12 +28,13 @@ type keeper struct {
 	worker   store.WorkerKey
 }
 
-// newKeeper opens a store on an empty database with one worker, whose heartbeats do not matter, and 50 others of the same
-// fleet, which are gone. rewrite changes the statements that it prepares, nil none.
+// newKeeper opens a store on an empty database with one worker, whose heartbeats do not matter, and
+// 50 others of the same fleet, which are gone. rewrite changes the statements that it prepares; nil
+// changes none.
 func newKeeper(t *testing.T, rewrite func(sql string) string) *keeper {
 	t.Helper()
 	k := &keeper{T: t, ctx: t.Context(), url: servers.Database(t).URL}
-	k.fill("select 1") // it fails where auto_explain can't be loaded
+	k.fill("select 1") // fails if auto_explain can't be loaded
 	observed := k.observer.sessions(func(c *pgx.Conn) { k.session = c })
 	observed.rewrite = rewrite
 	var err error
@@ -58,7 +59,7 @@ func (k *keeper) must(err error) {
 	}
 }
 
-// fill executes a script on a connection of its own, without triggers.
+// fill executes a script on its own connection, without triggers.
 func (k *keeper) fill(script string) {
 	k.Helper()
 	conn, err := pgx.Connect(k.ctx, k.url)
@@ -69,7 +70,7 @@ func (k *keeper) fill(script string) {
 	}
 }
 
-// finished is a script that makes so many finished executions.
+// finished is a script that makes n finished executions.
 func finished(n int) string {
 	return fmt.Sprintf(`insert into execution_record (action, action_ref, runtime, entrypoint, max_retries, status, worker, incarnation, epoch,
     scheduled_at, dispatch_deadline, started_at, run_deadline, claim_beat, ended, orchestrated_at, due_at, created, idempotency_key, written_by)
@@ -78,8 +79,9 @@ select 1, 'noop', 'noop', '', 0, 'completed', 1, 1, 1, now(), now(), now(), now(
   from generate_series(1, %d) n`, n)
 }
 
-// life takes n executions from their creation to their end by the statements that keep their plans, and returns what each
-// cost. Where it fails its end is handled by a statement of its own.
+// life takes n executions from their creation to their end by the statements that keep their plans,
+// and returns the cost of each. If fails is set, the executions fail and their ends are handled by
+// a separate statement.
 func (k *keeper) life(n int, fails bool) map[string]observed {
 	k.Helper()
 	costs := make(map[string]observed)
@@ -108,7 +110,7 @@ func (k *keeper) life(n int, fails bool) map[string]observed {
 		}
 		return err
 	})
-	// Scheduling is not what is looked at here.
+	// Scheduling is not tested here.
 	all := fmt.Sprintf("id between %d and %d", ids[0], ids[n-1])
 	k.fill(fmt.Sprintf(`update execution_work set status = 'scheduled', worker = %d, incarnation = %d, epoch = 1, scheduled_at = now(),
 		dispatch_deadline = now() + interval '1 hour' where %s`, k.worker.ID, k.worker.Incarnation, all))
@@ -158,9 +160,9 @@ func (k *keeper) life(n int, fails bool) map[string]observed {
 	return costs
 }
 
-// What a statement may cost, as cost counts it: so many rows for each row of the batch, and so many besides. The dearest,
-// Orchestrate, has 39. A plan that compares the rows of a batch with each other has 110 and more, one that reads what is not
-// asked for thousands.
+// The allowed cost of a statement, as cost counts it: rows for each row of the batch, and rows for
+// the call. The most expensive, Orchestrate, has 39. A plan that compares the rows of a batch with
+// each other has 110 and more; one that reads unwanted rows has thousands.
 const (
 	rowsOfARow  = 42
 	rowsOfACall = 120
@@ -169,7 +171,8 @@ const (
 	pagesOfACall = 200
 )
 
-// judge takes batches of several sizes through their lives and returns what cost too much.
+// judge takes batches of several sizes through their lives and returns the statements that cost too
+// much.
 func (k *keeper) judge(where string, sizes ...int) (wrong []string) {
 	k.Helper()
 	for _, n := range sizes {
@@ -215,9 +218,9 @@ func (k *keeper) kept() {
 	}
 }
 
-// The statements of an execution's life keep their plans, and a plan that was made on an empty table, or on one that
-// statistics say is tiny, does on a large one what it should: nothing grows with the table, and with the batch in
-// proportion. So do plans that are made anew after an analyze.
+// The statements of an execution's life keep their plans. A plan made on an empty table, or on one
+// that seems tiny by its statistics, still works on a large one: nothing grows with the table, and
+// only in proportion with the batch. The same holds for plans made anew after an analyze.
 func TestKeptPlans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills 300,000 rows")
@@ -251,10 +254,11 @@ func TestKeptPlans(t *testing.T) {
 	}
 }
 
-// restriction is what keeps a statement from reading an index from end to end; see core/store/postgres/plans.go.
+// restriction is the part of a statement that keeps its plan from reading an index from end to end;
+// see core/store/postgres/plans.go.
 var restriction = regexp.MustCompile(`[erw]\.id = any\((\$\d+::bigint\[\]|array\(select \w+ from \w+\))\) and |and [erw]\.id = any\((\$\d+::bigint\[\]|array\(select \w+ from \w+\))\)|where e\.id = any\(array\(select ask_id from named\)\)`)
 
-// The same statements without what leaves the planner one choice are found out.
+// The test finds the same statements without the part that leaves the planner one choice.
 func TestKeptPlansAreJudged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills 10,000 rows")

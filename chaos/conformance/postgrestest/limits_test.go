@@ -8,7 +8,8 @@ import (
 	"handoff/core/store"
 )
 
-// What the request of an execution allows counts in the database's own function, too, whatever its action says.
+// The database's own function, too, uses the limits of the execution's request, whatever its action
+// says.
 func TestTheDatabaseCountsRetriesByTheExecutionsOwnLimit(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -38,7 +39,7 @@ func TestTheDatabaseCountsRetriesByTheExecutionsOwnLimit(t *testing.T) {
 	}
 }
 
-// The names of the limits in the row are those of the columns that they stand in.
+// The names of the limits in the row are those of their columns.
 func TestARowNamesTheLimitsOfItsRequest(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))

@@ -18,19 +18,19 @@ import (
 	"handoff/sim/simstore"
 )
 
-// state is the model as it stands.
+// state is the model in its present state.
 func state(db *simstore.Database) storetest.State {
 	return storetest.State{Store: db.Detached(), Clone: func() storetest.State { return state(db.Clone()) }}
 }
 
-// model returns an empty model whose clock stands where the fixture's does.
+// model returns an empty model with the fixture's clock.
 func (b *fixture) model() storetest.State {
 	k := kernel.New(kernel.Options{Start: b.now})
 	b.Cleanup(k.Close)
 	return state(simstore.New(k, simnet.New(k), history.Tee{}))
 }
 
-// Calls that many clients make at once are answered as if each had been made at one moment.
+// Simultaneous calls of many clients are answered as if each had been made at one moment.
 func TestLinearizable(t *testing.T) {
 	b := setup(t)
 	rounds, calls := 25, 0
@@ -48,7 +48,7 @@ func TestLinearizable(t *testing.T) {
 	b.agreed(conformance.Result{Calls: calls})
 }
 
-// unguarded claims in two statements: it reads the row, and writes it without asking again.
+// unguarded claims in two statements: it reads the row, and writes it without checking again.
 type unguarded struct {
 	*postgres.Store
 	b    *fixture
@@ -80,7 +80,7 @@ func (u unguarded) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 	return results, nil
 }
 
-// The check can fail: a claim without its guard is found out.
+// The check can fail: it finds a claim without its guard.
 func TestLinearizableFindsAnUnguardedClaim(t *testing.T) {
 	b := setup(t)
 	pool, err := pgxpool.New(b.ctx, b.url)

@@ -29,8 +29,8 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// endedLongAgo are executions of which hardly one is abandoned, none of the later half has failed, and what is of worker 7,
-// of the action old.rare or of the parent 5 is far back.
+// endedLongAgo are executions that are hard for lists: hardly one is abandoned, none of the later
+// half has failed, and those of worker 7, of the action old.rare or of the parent 5 are far back.
 const endedLongAgo = `
 set session_replication_role = replica;
 insert into execution_record (action, action_ref, runtime, entrypoint, max_retries, parameters, status, worker, incarnation, epoch, dispatch_deadline, run_deadline,
@@ -42,14 +42,14 @@ select 1000000, case when n < 1000 then 'old.rare' else 'old.often' end, 'old', 
        case when n < 500 then 7 else 8 + n %% 5 end as w, now() - (%[1]d - n) * interval '1 second' as at) x;
 set session_replication_role = origin`
 
-// filters are all that a list of executions offers, each at its worst.
+// filters are all filters of a list of executions, each in its worst case.
 var filters = []string{
 	"", "status=abandoned", "status=failed", "status=timeout", "status=cancelled", "status=requested", "status=scheduling", "status=scheduled",
 	"status=running", "status=canceling", "status=completed", "action_ref=old.rare", "action_ref=no.such", "worker_id=7", "worker_id=999999", "parent=5",
 	"parent=119000", "status=failed&worker_id=9", "limit=500",
 }
 
-// many is a database of so many executions, HANDOFF_LIST_ROWS of them if that is set.
+// many makes a database with this many executions, or HANDOFF_LIST_ROWS of them if that is set.
 func many(b *fixture, rows int) int {
 	if text := os.Getenv("HANDOFF_LIST_ROWS"); text != "" {
 		var err error
@@ -89,7 +89,7 @@ type plan struct {
 	Plans   []plan
 }
 
-// visited is how many rows the nodes below that have none below them have read.
+// visited is how many rows the leaves below the node have read.
 func (p *plan) visited() (n float64) {
 	for i := range p.Plans {
 		n += p.Plans[i].visited()
@@ -100,8 +100,8 @@ func (p *plan) visited() (n float64) {
 	return n
 }
 
-// However many executions there are, no filter of the list looks through more than a bounded number of them, and whoever
-// goes from page to page finds all that pass it.
+// However many executions there are, no filter of the list reads more than a bounded number of
+// them, and a client that goes from page to page finds all that pass it.
 func TestNoFilterOfAListWalksThroughTheTable(t *testing.T) {
 	b := setup(t)
 	const most = 50000
@@ -166,10 +166,11 @@ func TestNoFilterOfAListWalksThroughTheTable(t *testing.T) {
 	}
 }
 
-// How long it takes to create an execution, claim it and dispatch it, alone and beside 32 clients that list, in turns, so that
-// what else runs on the machine disturbs both alike. The 99th percentile beside them must be below twice of what it is alone,
-// at 2 million rows (HANDOFF_LIST_ROWS) on a machine that does nothing else. On any other machine a bound on times is a coin
-// that is tossed, so the ratio is only told, and the test demands that both were served.
+// How long it takes to create an execution, claim it and dispatch it, alone and beside 32 clients
+// that list, in turns, so that other work of the machine disturbs both alike. The 99th percentile
+// beside them must be below twice that without them, at 2 million rows (HANDOFF_LIST_ROWS) on an
+// otherwise idle machine. On a busy machine a bound on times would fail at random, so the ratio is
+// only reported, and the test demands that both were served.
 func TestSchedulingBesideLists(t *testing.T) {
 	b := setup(t)
 	rows := many(b, 60000)

@@ -13,8 +13,8 @@ import (
 	"handoff/migrations"
 )
 
-// migrating is a database that lacks its last migration, which needs locks on dead_letter and then on execution, and a
-// transaction that keeps it from them.
+// migrating is a database that lacks its last migration, which needs locks on dead_letter and then
+// on execution, and a transaction that holds these locks.
 type migrating struct {
 	*testing.T
 	url    string
@@ -57,7 +57,8 @@ func (m *migrating) connect(name string) *pgx.Conn {
 	return conn
 }
 
-// waits blocks until the migration stands behind the report, and returns false if it ended without that.
+// waits blocks until the migration waits for the report, and returns false if the migration ended
+// first.
 func (m *migrating) waits(looker, migrator *pgx.Conn, ended <-chan error) bool {
 	m.Helper()
 	for {
@@ -75,8 +76,8 @@ func (m *migrating) waits(looker, migrator *pgx.Conn, ended <-chan error) bool {
 	}
 }
 
-// A migration that waits for its lock stands before everybody who comes after it. Readers pass while it pauses, and it
-// ends when the transaction before it does.
+// A migration that waits for its lock blocks everybody who comes after it. While it pauses, readers
+// pass, and it ends when the transaction before it does.
 func TestReadersGoOnWhileAMigrationWaits(t *testing.T) {
 	m := migratingBehindAReport(t)
 	migrator, looker, reader := m.connect("migrator"), m.connect("looker"), m.connect("reader")
@@ -103,7 +104,8 @@ func TestReadersGoOnWhileAMigrationWaits(t *testing.T) {
 	}
 }
 
-// A migration that never gets its lock ends with an error that names who holds it and what to do, and leaves nothing.
+// A migration that never gets its lock ends with an error that names the holder and the remedy, and
+// leaves nothing behind.
 func TestAMigrationThatGivesUpNamesWhoHoldsTheLock(t *testing.T) {
 	m := migratingBehindAReport(t)
 	migrator := m.connect("migrator")
@@ -126,7 +128,7 @@ func TestAMigrationThatGivesUpNamesWhoHoldsTheLock(t *testing.T) {
 	m.must(migrations.Up(t.Context(), migrator))
 }
 
-// Whoever stops a program that waits between two tries need not wait for the next one.
+// A program that waits between two tries stops without waiting for the next one.
 func TestAMigrationThatPausesEndsWithItsContext(t *testing.T) {
 	m := migratingBehindAReport(t)
 	migrator, looker := m.connect("migrator"), m.connect("looker")
@@ -138,7 +140,7 @@ func TestAMigrationThatPausesEndsWithItsContext(t *testing.T) {
 	if !m.waits(looker, migrator, ended) {
 		return
 	}
-	// The reader gets through when the try is over: then the migration pauses.
+	// The reader passes when the try is over: then the migration pauses.
 	_, err := m.connect("reader").Exec(t.Context(), "select from execution limit 1")
 	m.must(err)
 	cancel()

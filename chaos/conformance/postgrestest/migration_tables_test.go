@@ -19,9 +19,9 @@ import (
 // oneTable is the last version in which an execution was one row of one table.
 const oneTable = 12
 
-// everyStatus makes executions in every status, as they stand in one table: with all that a status may have, and of the ended
-// ones some that nobody has handled. The last are a child that waits, a chain with children to settle, a retry that waits for
-// its turn and one with a key.
+// everyStatus makes executions in every status in the one table, with everything that a status may
+// have; the ends of some are not handled. The last are a child that waits, a chain with children to
+// settle, a retry that waits for its turn and an execution with a key.
 const everyStatus = `
 set session_replication_role = replica;
 insert into action (ref, runtime, entrypoint, max_retries, concurrency) values ('a', 'shell', '/bin/a', 2, null), ('b', 'shell', '/bin/b', 2, 1);
@@ -52,7 +52,8 @@ insert into execution (action, action_ref, runtime, entrypoint, max_retries, pin
 values (1, 'a', 'shell', '/bin/a', 2, 1, 'key', now(), now(), 'api');
 set session_replication_role = origin`
 
-// Executions in every status read the same after the migration to two tables and after the way back, and are worked on there.
+// Executions in every status read the same after the migration to two tables and after the way
+// back, and the store can work on them there.
 func TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack(t *testing.T) {
 	ctx, url := t.Context(), servers.Database(t).URL
 	conn, err := pgx.Connect(ctx, url)
@@ -114,7 +115,8 @@ func TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack(t *testing.T) {
 		ids = append(ids, claimed[i].ID)
 	}
 	slices.Sort(ids)
-	// Of the three that waited one needs a slot, and there is none; the child waits for its parent.
+	// Of the three waiting rows, one needs a slot and none is free, and the child waits for its
+	// parent.
 	if want := []execution.ID{1, 11, 32, 33}; !slices.Equal(ids, want) {
 		t.Errorf("claimed %v, want %v", ids, want)
 	}
@@ -132,7 +134,7 @@ func TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack(t *testing.T) {
 	}
 }
 
-// A database, or a dump of one, in which executions stand in one table is judged as one in which they stand in two.
+// A database, or a dump of one, with executions in one table is judged like one with two tables.
 func TestTheAuditOfEitherLayoutIsJudgedAlike(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")

@@ -14,12 +14,13 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// In all other tests the clock of the database is the test's, so they say nothing about which clock of PostgreSQL a
-// statement reads. A moment counts from when a statement has what it waits for: a lease or a deadline that is counted from
-// when the transaction began is too short by the wait, and what came due while it waited is overlooked. So these tests let
-// the real clock run, and let each call wait for a lock on all tables.
+// In all other tests the clock of the database is the test's, so they do not show which clock of
+// PostgreSQL a statement reads. A moment must be read when a statement has the locks that it waits
+// for. If a lease or a deadline counted from the beginning of the transaction, it would be too
+// short by the wait, and rows that came due during the wait would be missed. So these tests use the
+// real clock, and let each call wait for a lock on all tables.
 
-// momentsEach is in how many situations each method is looked at.
+// momentsEach is in how many situations each method is tested.
 const momentsEach = 3
 
 // offsets are how long after its moment a call writes a deadline, in this package.
@@ -27,8 +28,8 @@ var offsets = []time.Duration{
 	0, storetest.Lease, storetest.DispatchTimeout, storetest.RunTimeout, 15 * time.Second, time.Second, time.Minute, 5 * time.Second,
 }
 
-// realTime prepares a stage for the real clock: restored moves the situation to now, and shows says which moments of
-// the database lie in an interval.
+// realTime prepares a stage for the real clock: moved is a script that moves the situation to now,
+// and within finds the moments of the database in an interval.
 func (s *stage) realTime() (moved, within string) {
 	s.Helper()
 	rows, err := s.conn.Query(s.ctx, `
@@ -64,8 +65,8 @@ func (s *stage) realTime() (moved, within string) {
 		  where m.at - o >= $1::timestamptz and m.at - o < $2::timestamptz order by 1`
 }
 
-// moments lets each writing method wait for a lock on all tables, and looks for moments of before the end of the wait
-// in what it has written.
+// moments lets each writing method wait for a lock on all tables, and searches its writes for
+// moments before the end of the wait.
 func (s *stage) moments(m *meetings, trials []*trial) {
 	s.Helper()
 	moved, within := s.realTime()
@@ -77,7 +78,7 @@ func (s *stage) moments(m *meetings, trials []*trial) {
 			continue
 		}
 		c.gate.arm(0)
-		// The first time its statements are prepared, in transactions of their own.
+		// The first time its statements are prepared, in their own transactions.
 		for range 2 {
 			s.ends(s.begin(c, a.Write))
 			s.restore()
@@ -103,7 +104,7 @@ func (s *stage) moments(m *meetings, trials []*trial) {
 	}
 }
 
-// timed says whether the moments of a method are to be looked at once more.
+// timed says whether the moments of a method should be tested once more.
 func (m *meetings) timed(method string) (more bool) {
 	m.count(func() {
 		m.moments[method]++
@@ -112,7 +113,7 @@ func (m *meetings) timed(method string) (more bool) {
 	return more
 }
 
-// lockAll takes every table, until the transaction is over.
+// lockAll locks every table until the transaction is over.
 func (b *fixture) lockAll() pgx.Tx {
 	b.Helper()
 	tx, err := b.conn.Begin(b.ctx)
@@ -126,7 +127,7 @@ func (b *fixture) lockAll() pgx.Tx {
 	return tx
 }
 
-// What a call answers, finds and deletes is by the moment at which it had what it waited for.
+// The answers, finds and deletions of a call depend on the moment at which its wait was over.
 func TestCallsJudgeByTheMomentAfterTheirWait(t *testing.T) {
 	b := setup(t)
 	real := b.open(postgres.Options{MaxConns: 1, Tracer: &sessions{set: map[string]string{"application_name": "real"}}})
@@ -144,10 +145,10 @@ func TestCallsJudgeByTheMomentAfterTheirWait(t *testing.T) {
 	observations, err := real.Observations(b.ctx, store.ObservationQuery{Limit: 1})
 	b.must(err)
 
-	// wait makes a call wait until a moment has passed, and says when that was.
+	// wait makes a call wait until a moment has passed, and returns when that was.
 	wait := func(what string, until time.Time, call func()) (over time.Time) {
 		t.Helper()
-		call() // whose statements are prepared now
+		call() // its statements are prepared from here on
 		tx := b.lockAll()
 		done := make(chan struct{})
 		go func() { defer close(done); call() }()

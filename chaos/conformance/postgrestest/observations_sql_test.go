@@ -16,7 +16,8 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// The query tells what each part would have done, and of how many dispatches something else ended the wait.
+// The query says what each part would have done, and for how many dispatches another event ended
+// the wait.
 func TestQueryOfObservationsCountsByHourAndPart(t *testing.T) {
 	query, err := os.ReadFile("../../../docs/sql/observations.sql")
 	if err != nil {

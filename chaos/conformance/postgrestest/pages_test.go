@@ -18,7 +18,7 @@ var (
 	sqlSpan  = regexp.MustCompile("`((?:select|update|delete|insert|with) [^`]+)`")
 )
 
-// Whoever pastes SQL from a page into psql gets an answer: the schema has the tables, columns and functions that it names.
+// SQL from a page works in psql: the schema has the tables, columns and functions that it names.
 func TestThePagesSQLFitsTheSchema(t *testing.T) {
 	ctx, url := t.Context(), servers.Database(t).URL
 	s, err := postgres.Open(ctx, url, postgres.Options{Migrate: true})

@@ -12,13 +12,15 @@ import (
 	"handoff/chaos/conformance/storetest"
 )
 
-// PairsVariable lets pairs of writes meet at every lock that the first of them takes, and between its statements: all
-// of them (HANDOFF_CONFORMANCE_PAIRS=all go test ./chaos/conformance/postgrestest -run TestPairs -timeout 2h), or those of some
-// methods (HANDOFF_CONFORMANCE_PAIRS=Claim,Reclaim). Without it a sample is taken of those of which it matters which
-// comes first, at the locks that both take. HANDOFF_CONFORMANCE_PAIRS=alone lets none meet: each call then only waits by itself.
+// PairsVariable lets pairs of writes meet at every lock that the first of them takes, and between
+// its statements: all of them (HANDOFF_CONFORMANCE_PAIRS=all go test
+// ./chaos/conformance/postgrestest -run TestPairs -timeout 2h), or those of some methods
+// (HANDOFF_CONFORMANCE_PAIRS=Claim,Reclaim). Without it the test takes a sample of the pairs whose
+// order matters, at the locks that both take. With HANDOFF_CONFORMANCE_PAIRS=alone none meet, and
+// each call only waits by itself.
 const PairsVariable = "HANDOFF_CONFORMANCE_PAIRS"
 
-// sample is which part of those meetings is made: one of so many, and the first of each method.
+// sample: one in this many of those meetings is made, and the first of each method.
 const sample = 25
 
 // alone are the methods that can't meet another call, and why.
@@ -27,30 +29,31 @@ var alone = map[string]string{
 	"KeepRefusedResult": "it inserts a row that nobody else can see yet",
 }
 
-// meetings are which calls are made to meet, and what became of it.
+// meetings says which calls are made to meet, and counts the results.
 type meetings struct {
 	all bool
-	// alone says that none is made.
+	// alone says that no meeting is made.
 	alone bool
-	// methods are the only ones, nil for all.
+	// methods are the only methods, nil for all.
 	methods []string
 	// once says that the first difference is enough.
 	once bool
-	// differs is told of each result that no order of the two calls explains.
+	// differs is called with each result that no order of the two calls explains.
 	differs func(t *testing.T, where, how string)
 
 	mu         sync.Mutex
 	situations int
-	// pairs are all; apart are those that lock nothing in common, idle those of which neither does anything, alike
-	// those that were to meet and whose order does not matter.
+	// pairs counts all pairs; apart those without a common lock; idle those of which neither does
+	// anything; alike those that were to meet and whose order does not matter.
 	pairs, apart, idle, alike int
-	// made are the interleavings: in gated the first call was held back between its statements, otherwise at a lock,
-	// which it passed over in passed; in waited the second call waited, too.
+	// made counts the interleavings. In gated of them the first call was held back between its
+	// statements, otherwise at a lock, which it passed over in passed. In waited of them the second
+	// call waited, too.
 	made, gated, passed, waited int
 	met                         map[string]int
 	deadlocks                   map[string]int
 	differences                 int
-	// moments counts the situations in which the moments that a method writes were looked at.
+	// moments counts the situations in which the moments that a method writes were tested.
 	moments map[string]int
 }
 
@@ -77,8 +80,9 @@ func (m *meetings) count(f func()) {
 	f()
 }
 
-// Whichever two calls meet, at whichever lock, they are answered and leave the database as if one had been made after
-// the other, as the model has it; where a call is about two rows, each of them at a moment of its own.
+// Any two calls that meet, at any lock, are answered and leave the database as if one had been made
+// after the other, as in the model. If a call is about two rows, this holds for each of them, at
+// its own moment.
 func TestPairs(t *testing.T) {
 	asked := os.Getenv(PairsVariable)
 	m := newMeetings(asked != "")
@@ -126,7 +130,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// trial is a write and what it does when nobody else is there.
+// trial is a write and its effect when it is alone.
 type trial struct {
 	storetest.Write
 	// model is the same write on the model.
@@ -153,7 +157,7 @@ func (s *stage) trials(methods []string) (all []*trial) {
 	return all
 }
 
-// meet makes the calls meet, two at a time, either of them first.
+// meet makes the calls meet, two at a time, in either order.
 func (s *stage) meet(m *meetings, trials []*trial) {
 	m.count(func() { m.situations++ })
 	if m.alone {
@@ -179,9 +183,9 @@ func (s *stage) meet(m *meetings, trials []*trial) {
 	}
 }
 
-// inOrder holds the last row of a table that a call locks several rows of, and looks whether the call has locked the others
-// by the time that it waits: whoever locks several rows locks them in the order of their ids, so that nobody waits for
-// somebody who waits for him.
+// inOrder is for a call that locks several rows of a table. It holds the last of them, and checks
+// that the call has locked the others when it waits: calls that lock several rows lock them in the
+// order of their ids, so that no two wait for each other.
 func (s *stage) inOrder(trials []*trial) {
 	done := make(map[string]bool)
 	for _, a := range trials {
@@ -220,7 +224,8 @@ func (s *stage) inOrder(trials []*trial) {
 	}
 }
 
-// passBy holds each row that a call would lock which passes by what others have locked: it does not wait.
+// passBy holds each row that a call would lock, if the call passes over locked rows: then it does
+// not wait.
 func (s *stage) passBy(trials []*trial) {
 	for _, a := range trials {
 		if !a.Passes || !a.effective {
@@ -228,7 +233,7 @@ func (s *stage) passBy(trials []*trial) {
 		}
 		for _, l := range a.locks {
 			if a.Method == "DispatchDue" && !strings.HasPrefix(string(l), "execution_") {
-				continue // it takes its turn at a worker, and holds the worker, as Dispatch does
+				continue // it takes its turn at a worker, and locks the worker, as Dispatch does
 			}
 			s.restore()
 			s.one.gate.arm(0)
@@ -256,7 +261,7 @@ func (s stop) String() string {
 	return fmt.Sprint("its statement ", s.statement)
 }
 
-// together makes two calls meet wherever it is to be tried.
+// together makes two calls meet at each stop that should be tried.
 func (s *stage) together(m *meetings, a, b *trial, common []lock) {
 	if m.all {
 		common = a.locks
@@ -269,7 +274,8 @@ func (s *stage) together(m *meetings, a, b *trial, common []lock) {
 	for n := 3; n <= a.statements; n++ {
 		stops = append(stops, stop{statement: n})
 	}
-	// Whoever judges what it has not locked is found by the second place: the other has changed it by then.
+	// The second place finds a call that judges rows it has not locked: the other call has changed
+	// them by then.
 	behind := func(at stop) bool { return at.lock != "" && b.effective }
 	wanted := func(at stop) bool {
 		h := fnv.New32a()
@@ -296,8 +302,8 @@ func (s *stage) together(m *meetings, a, b *trial, common []lock) {
 	}
 }
 
-// interleave holds the first call back at a lock, or before one of its statements, lets the second begin and come as
-// far as it can, and lets both go on.
+// interleave holds the first call back at a lock, or before one of its statements, lets the second
+// begin and go as far as it can, and then lets both go on.
 func (s *stage) interleave(m *meetings, a, b *trial, orders storetest.Orders, at stop) {
 	where := fmt.Sprintf("%v, held back at %v, and %v", a, at, b)
 	s.restore()
@@ -349,12 +355,13 @@ func (s *stage) interleave(m *meetings, a, b *trial, orders storetest.Orders, at
 	}
 }
 
-// A pair of calls finds a statement that judges what it has not locked: each of these, changed so on its way to the
-// server, is noticed.
+// A pair of calls finds a statement that judges rows it has not locked: each of these mutants, made
+// on the way to the server, is found.
 func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
 	const locked = " order by w.id for no key update of w"
 	for _, c := range []struct {
-		// name is for people; mark is found in the text of this statement alone, and part is removed from it.
+		// name is for readers. mark is found in the text of this statement alone, and part is
+		// removed from it.
 		name, mark, part string
 		situation        string
 		methods          []string

@@ -16,8 +16,9 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// fillRows makes 200,000 executions: mostly history, and of the rest some in every status. 30,000 children wait for one
-// parent that is not at its end, and 40 each for 250 chains whose children are to be settled.
+// fillRows makes 200,000 executions: mostly history, and some of the rest in every status. 30,000
+// children wait for one parent that has not ended, and 40 each for 250 chains whose children are to
+// be settled.
 const fillRows = `
 set session_replication_role = replica;
 insert into action (ref, runtime, entrypoint, max_retries) values ('a', 'shell', '/bin/a', 1);
@@ -52,8 +53,8 @@ type hot struct {
 	most      float64
 }
 
-// hotStatements are those that the contract makes a store send, each found by a part of its text that no other one has,
-// and the settings that are sent before some of them, by their texts.
+// hotStatements are the statements that the contract makes a store send, each found by a unique
+// part of its text. under are the settings that are sent before some of them, by their texts.
 func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 	s, r := recorded(t)
 	ctx := t.Context()
@@ -70,7 +71,7 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 	var most []int32
 	one, timeout := int32(1), 1.5
 	for i := range int64(batch) {
-		// Scheduled rows all over the table, and who has them.
+		// Scheduled rows all over the table, and their owners.
 		ids, epochs, ones, owners = append(ids, 3+i*1700), append(epochs, 1), append(ones, 1), append(owners, i*17%200+1)
 		falses, zero, texts = append(falses, false), append(zero, 0), append(texts, "owner_gone")
 		none = append(none, nil)
@@ -113,7 +114,7 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 		{"Dispatch", with("set status = 'scheduled', epoch = w.epoch + 1, worker = j.ask_worker, incarnation = j.ask_incarnation,\n           scheduled_at"), []any{now, "e", ids, epochs, ones, ones, zero, most}, batch},
 		{"MarkPublished", with("set published_at"), []any{now, ids, epochs}, batch},
 		{"Park", with("ask_unschedulable"), []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero, zero, zero}, batch},
-		// What the 100 owners hold is counted: 20 each.
+		// The rows of the 100 owners are counted: 20 each.
 		{"Reclaim", with("insert into worker_expiry"), []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls, nulls}, 20 * batch},
 		{"Orchestrate", with("select chain, null, null, null, null from asked"), []any{now, ids, counts, nulls, zero}, batch},
 		{"SettleChildren of one chain", with("num_nulls(f.settling_at)"), []any{now, settling[:1], 100, nulls[0]}, batch + 1},
@@ -127,7 +128,8 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 		{"Transitions", transitions, []any{int64(3), int64(0), 500}, batch},
 		{"Release", with("i.lifecycle = 'draining'),"), []any{now, int64(4)}, 2500},
 		{"Dispatched", with("where w.incarnation = $2 and w.status = 'scheduled'\n"), []any{now, int64(4), 100}, 2500},
-		// What waits is counted (4,000 rows and 40,000 children), and what has ended and is handled is not read.
+		// Waiting rows are counted (4,000 rows and 40,000 children). Rows that have ended and are
+		// handled are not read.
 		{"Survey", with("min(due_at) filter"), []any{now}, 45_000},
 		{"FreeSlots", with("with stale as"), []any{now, batch}, batch},
 		{"ForgetKeys", with("with old as"), []any{now, time.Duration(0), batch}, 600},
@@ -144,7 +146,7 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 		most := 600.0
 		switch cause {
 		case store.Unclaimed, store.Unpublished, store.UnpublishedLate, store.Overrun, store.Unanswered:
-			// All that somebody holds is walked: 4,000 rows.
+			// All held rows are walked: 4,000.
 			most = 4200
 		}
 		all = append(all, hot{fmt.Sprintf("Find %d", cause), sql, []any{now, time.Duration(0), 100, ones[:1]}, most})
@@ -152,7 +154,7 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 	return all, r.under
 }
 
-// claimFor is a claim by the clock of the database, with what the store makes of its demands.
+// claimFor is a claim by the clock of the database, with the store's arguments for these demands.
 func claimFor(t *testing.T, s *postgres.Store, r *recorder, name string, c store.SchedulingClaim, most float64) hot {
 	t.Helper()
 	sql, args := r.of(t, func() error {
@@ -180,7 +182,7 @@ func dispatchDueOf(t *testing.T, s *postgres.Store, r *recorder, most float64) h
 	return hot{"DispatchDue", sql, args, most}
 }
 
-// node is what the test reads of a plan.
+// node has the parts of a plan that the test reads.
 type node struct {
 	Type     string  `json:"Node Type"`
 	Relation string  `json:"Relation Name"`
@@ -200,8 +202,8 @@ func (n *node) walk(f func(*node)) {
 	}
 }
 
-// Every hot statement reaches its rows by an index and touches few: with fresh statistics, and on a table
-// that was empty when the statement was first used and has no statistics.
+// Every hot statement reaches its rows by an index and touches few: with fresh statistics, and also
+// on a table that was empty when the statement was first used and has no statistics.
 func TestPlans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills 200,000 rows")
@@ -217,7 +219,7 @@ func TestPlans(t *testing.T) {
 	}
 	exec("alter table execution_record set (autovacuum_enabled = off); alter table execution_work set (autovacuum_enabled = off)")
 	for _, h := range statements {
-		// Whatever the session keeps of a plan, it keeps from here.
+		// If the session keeps a plan, it keeps the plan made here.
 		explain(t, conn, under, h)
 	}
 	fill(fillRows)
@@ -226,8 +228,9 @@ func TestPlans(t *testing.T) {
 	t.Run("fresh statistics", func(t *testing.T) { judge(t, conn, under, statements) })
 }
 
-// planned returns a session as the store opens it, on an empty database, and what executes a script there on a connection
-// of its own: the setting with which one fills discards the plans of its session.
+// planned returns a session as the store opens it, on an empty database, and a function that
+// executes a script there on its own connection: the setting with which a script fills tables
+// discards the plans of its session.
 func planned(t *testing.T) (conn *pgx.Conn, fill func(script string)) {
 	t.Helper()
 	ctx, url := t.Context(), servers.Database(t).URL
@@ -253,7 +256,7 @@ func planned(t *testing.T) (conn *pgx.Conn, fill func(script string)) {
 	}
 }
 
-// executionTable says whether executions stand in a table.
+// executionTable says whether a table contains executions.
 func executionTable(name string) bool {
 	return strings.HasPrefix(name, "execution_") && name != "execution_transition"
 }
@@ -282,8 +285,8 @@ func judge(t *testing.T, conn *pgx.Conn, under map[string]string, statements []h
 	}
 }
 
-// explain executes a statement as the store would, prepared and planned as its session plans under the settings that go
-// before it, takes it back, and returns what the server did.
+// explain executes a statement as the store would, prepared and planned as its session does under
+// the settings sent before it. It rolls the statement back, and returns the server's plan.
 func explain(t *testing.T, conn *pgx.Conn, under map[string]string, h hot) *node {
 	t.Helper()
 	ctx := t.Context()

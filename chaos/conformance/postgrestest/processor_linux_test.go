@@ -18,10 +18,11 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// BenchmarkProcessor reports what the statements of an execution's life cost PostgreSQL: microseconds of its processor's time
-// and bytes of its log for each row, where one caller makes calls of so many rows, one after the other. Every second batch
-// fails without a retry, so that its end is handled by a statement of its own. A busy machine makes all of it dearer:
-// compare two versions by turns. The number of times is that of batches.
+// BenchmarkProcessor reports the cost in PostgreSQL of the statements of an execution's life:
+// microseconds of its processor time and bytes of its log for each row, with one caller that makes
+// calls of so many rows, one after the other. Every second batch fails without a retry, so that its
+// end is handled by a separate statement. A busy machine increases all figures, so compare two
+// versions in turns. -benchtime is the number of batches.
 //
 //	go test -run '^$' -bench Processor -benchtime 100x ./chaos/conformance/postgrestest
 func BenchmarkProcessor(b *testing.B) {
@@ -30,7 +31,7 @@ func BenchmarkProcessor(b *testing.B) {
 	}
 }
 
-// backend is what has been used by the one session of a store, and by the server's log.
+// backend measures the only session of a store, and the server's log.
 type backend struct {
 	*testing.B
 	stat string

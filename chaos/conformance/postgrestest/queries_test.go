@@ -18,8 +18,9 @@ import (
 
 const queryFiles = "../../../docs/sql"
 
-// fleetAndHistory is what the queries of docs/sql are asked about: five workers of which one is eligible, a chain of three
-// rows, executions of every kind half an hour before the hour, and older ones that no window reaches.
+// fleetAndHistory is the data for the queries of docs/sql: five workers of which one is eligible, a
+// chain of three rows, executions of every kind half an hour before the hour, and older ones
+// outside every window.
 const fleetAndHistory = `
 set session_replication_role = replica;
 insert into action (ref, runtime, entrypoint, max_retries) values ('a', 'shell', '/bin/a', 2);
@@ -46,8 +47,8 @@ select 'q', reason, 'kept', action, worker, case when ago > 1 then now() - inter
     t (reason, action, worker, ago, closed);
 set session_replication_role = origin`
 
-// queryAnswers is what each query of docs/sql answers about that: a line for each row, a moment as "at", a length of
-// time as "for".
+// queryAnswers is the answer of each query of docs/sql for these data: a line for each row, with
+// "at" for a moment and "for" for a duration.
 func queryAnswers() map[string][]string {
 	return map[string][]string{
 		"retry_rate_over_time.sql": {"at|6|3|50.0"},
@@ -157,8 +158,8 @@ func TestEachQueryOfTheDocumentsAnswersItsQuestion(t *testing.T) {
 	}
 }
 
-// A query is asked while something is wrong, of a database that has years in it: what is older than its window, or beyond
-// the newest executions that it reads, costs nothing.
+// A query is asked while something is wrong, of a database with years of data: rows older than its
+// window, or beyond the newest executions that it reads, cost nothing.
 func TestNoQueryOfTheDocumentsReadsTheWholeHistory(t *testing.T) {
 	conn := queryDatabase(t)
 	ctx := t.Context()
@@ -191,7 +192,8 @@ func TestNoQueryOfTheDocumentsReadsTheWholeHistory(t *testing.T) {
 		for name, sql := range all {
 			sql = strings.Replace(sql, "100000 as most", "500 as most", 1)
 			var text []byte
-			// The first time after the tables have changed, a function that is planned anew reads catalogues.
+			// After a change of the tables, the first call plans a function anew and reads
+			// catalogues.
 			for range 2 {
 				if err := conn.QueryRow(ctx, "explain (analyze, buffers, format json) "+sql, pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
 					t.Fatalf("%s: %v", name, err)

@@ -12,8 +12,8 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// Of many who claim one epoch at once, over batches and over connections, exactly one wins, and the
-// others are shown its claim.
+// If many claim one epoch at once, over batches and over connections, exactly one wins, and the
+// others see its claim.
 func TestClaimRace(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -49,7 +49,7 @@ func TestClaimRace(t *testing.T) {
 	}
 }
 
-// Claim against take-back of one epoch: one of them, and what the loser is shown is the winner's.
+// A claim and a reclaim of one epoch: exactly one succeeds, and the loser sees the winner's row.
 func TestClaimAgainstReclaim(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -69,7 +69,7 @@ func TestClaimAgainstReclaim(t *testing.T) {
 		if claimed.Applied && taken.Row.Status != execution.Running || taken.Applied && claimed.Row.Status != execution.Failed {
 			t.Fatalf("claimed %+v, taken back %+v", claimed, taken)
 		}
-		// A worker whose slots are all taken is not to blame for what it leaves unclaimed.
+		// A worker whose slots are all taken is not to blame for rows that it leaves unclaimed.
 		if claimed.Applied {
 			b.finish(w, store.Finish{Key: key, To: execution.Completed})
 		}
@@ -113,7 +113,8 @@ func TestExecutorsDoNotOverlap(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Who skipped the rows that another held may have gone home early; the last one takes what is left.
+	// An executor that skipped rows locked by another may have finished early. The last one takes
+	// the remaining rows.
 	if len(owner) != len(items) {
 		t.Errorf("%d of %d were claimed", len(owner), len(items))
 	}
@@ -123,7 +124,8 @@ func TestExecutorsDoNotOverlap(t *testing.T) {
 func TestCreateRace(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
-	// With the same clock: to one that is a day ahead or behind, the keys are old, and free.
+	// Both have the same clock: for a store with a clock a day ahead or behind, the keys would be
+	// old, and free.
 	other := b.open(postgres.Options{Now: b.clock})
 	forward := []store.NewExecution{{ActionRef: "a", IdempotencyKey: "x"}, {ActionRef: "a", IdempotencyKey: "y"}, {ActionRef: "a", IdempotencyKey: "z"}}
 	backward := []store.NewExecution{forward[2], forward[1], forward[0]}
@@ -159,7 +161,7 @@ func TestCreateRace(t *testing.T) {
 	}
 }
 
-// A dispatch and the end of its worker: what was dispatched before the end is found as its work.
+// A dispatch and the end of its worker: a row dispatched before the end is found as that worker's.
 func TestDispatchAgainstReap(t *testing.T) {
 	b := setup(t)
 	for n := range 10 {
@@ -187,8 +189,8 @@ func TestDispatchAgainstReap(t *testing.T) {
 	}
 }
 
-// Executors that dispatch to one worker at the same time do not give it more, together, than each of them
-// may by itself.
+// Executors that dispatch to one worker at the same time do not give it more, together, than each
+// of them may alone.
 func TestDispatchesKeepTheWorkersLimit(t *testing.T) {
 	b := setup(t)
 	const limit, executors = 3, 4

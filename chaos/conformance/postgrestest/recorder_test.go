@@ -12,18 +12,18 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// recorder is the tracer of a store that remembers which statements it sends, and with what.
+// recorder is the tracer of a store that remembers its statements and their arguments.
 type recorder struct {
 	sessions
 
 	mu sync.Mutex
-	// sent has the arguments with which a statement was last sent, by its text.
+	// sent has the latest arguments of a statement, by its text.
 	sent map[string][]any
-	// under has the settings that were sent before a statement in one go, by its text.
+	// under has the settings that were sent together with a statement, by its text.
 	under map[string]string
 }
 
-// settings begins each statement that sets what the next one needs.
+// settings is the beginning of each statement that sets parameters for the next one.
 const settings = "select set_config("
 
 func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
@@ -90,7 +90,8 @@ func (r *recorder) with(t *testing.T, mark string) (sql string, args []any) {
 	return sql, args
 }
 
-// recorded returns a store on a database of its own, empty, and every statement that the contract makes it send.
+// recorded returns a store on its own database, emptied, and every statement that the contract
+// makes it send.
 func recorded(t *testing.T) (*postgres.Store, *recorder) {
 	t.Helper()
 	b := setup(t)

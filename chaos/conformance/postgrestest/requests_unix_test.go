@@ -26,7 +26,7 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// served is the API over the database, on connections of its own, as an executor has it.
+// served is the API over the database, on its own connections, as in an executor.
 func (b *fixture) served() http.Handler {
 	db := b.open(postgres.Options{MaxConns: config.Default(config.Hardened).Database.APIConnections})
 	h, c, log := daemon.New(daemon.Options{}), config.Default(config.Hardened), slog.New(slog.DiscardHandler)
@@ -37,10 +37,11 @@ func (b *fixture) served() http.Handler {
 	}).Handler()
 }
 
-// ask sends a request, and returns the answer with what it took of processors and by how much the heap grew at most.
+// ask sends a request, and returns the answer with the processor time that it took and the most by
+// which the heap grew.
 func ask(t *testing.T, h http.Handler, method, path string, body []byte) (status int, answer string, took time.Duration, grown uint64) {
 	t.Helper()
-	// Over a connection, as reading and writing cost, too.
+	// Over a connection, because reading and writing cost, too.
 	s := httptest.NewServer(h)
 	defer s.Close()
 	once := func() {
@@ -89,8 +90,8 @@ func ask(t *testing.T, h http.Handler, method, path string, body []byte) (status
 	return status, answer, took, <-over
 }
 
-// TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold asks for lists of rows that hold all they may, and more than that.
-// The client that reads the answers runs in the same process and counts, too.
+// TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold asks for lists of rows with as much content as
+// is allowed, and more. The client that reads the answers runs in the same process and counts, too.
 func TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "n.big", Runtime: "shell", Entrypoint: "true"}}))
@@ -138,7 +139,8 @@ func TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold(t *testing.T) {
 	}
 }
 
-// TestOneRowByHandHidesNoOtherRowFromTheAPI writes rows as nobody but a person or a newer program does.
+// TestOneRowByHandHidesNoOtherRowFromTheAPI writes rows that only a person or a newer program could
+// write.
 func TestOneRowByHandHidesNoOtherRowFromTheAPI(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "core.echo", Runtime: "shell", Entrypoint: "true"}}))

@@ -12,8 +12,8 @@ import (
 	"handoff/migrations"
 )
 
-// A worker that is started before the first executor learns that it has to wait, also when only a part of
-// the migrations has been applied.
+// A worker that starts before the first executor learns that it has to wait, even if some of the
+// migrations have been applied.
 func TestTheSchemaIsReadyAfterTheLastMigration(t *testing.T) {
 	ctx := t.Context()
 	url := servers.Database(t).URL
@@ -47,8 +47,8 @@ func TestTheSchemaIsReadyAfterTheLastMigration(t *testing.T) {
 	}
 }
 
-// A newer program says in the database which programs can work with what it has made of it. One that can starts, and leaves
-// the schema as it is; one that can't says which version it would have to know.
+// A newer program writes into the database which programs can work with its schema. A program that
+// can starts, and leaves the schema as it is. Another one says which version it would have to know.
 func TestAProgramStartsOnANewerSchemaIfThatSaysSo(t *testing.T) {
 	b := setup(t)
 	latest, err := migrations.Latest()

@@ -16,7 +16,7 @@ import (
 	"handoff/migrations"
 )
 
-// Everything goes up, down and up again, and nothing is left in between.
+// All migrations go up, down and up again, and leave nothing in between.
 func TestMigrationsUpAndDown(t *testing.T) {
 	b := setup(t)
 	left := func() (n int) {
@@ -45,7 +45,7 @@ func TestMigrationsUpAndDown(t *testing.T) {
 	}
 }
 
-// Of four that start at once one migrates and the others wait for it.
+// If four programs start at once, one migrates and the others wait for it.
 func TestMigrationsTogether(t *testing.T) {
 	url := servers.Database(t).URL
 	errs := make([]error, 4)
@@ -74,8 +74,8 @@ func TestLawOfTheDatabase(t *testing.T) {
 	b := setup(t)
 	transitions := execution.NewTransitionTable()
 	id := b.requested()
-	// The constraints on the other columns are another matter, and in the role of a replica a session
-	// fires no triggers.
+	// The constraints on the other columns are a separate matter, and in the role of a replica a
+	// session fires no triggers.
 	b.exec(`do $$ declare c record; begin
 		for c in select conrelid::regclass as relation, conname from pg_constraint
 			where conrelid in ('execution_record'::regclass, 'execution_work'::regclass) and contype = 'c' loop
@@ -97,7 +97,7 @@ func TestLawOfTheDatabase(t *testing.T) {
 	}
 }
 
-// A terminal row keeps its status whoever writes, and constraints refuse rows that make no sense.
+// A terminal row keeps its status, whoever writes, and constraints refuse rows that make no sense.
 func TestImpossibleStates(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -128,7 +128,7 @@ func TestImpossibleStates(t *testing.T) {
 	}
 }
 
-// The audit tells a row's story, can be turned off, and the views and functions answer.
+// The audit contains a row's changes and can be turned off, and the views and functions answer.
 func TestAuditAndViews(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")

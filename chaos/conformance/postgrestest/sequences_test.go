@@ -16,12 +16,13 @@ import (
 	"handoff/sim/simstore"
 )
 
-// lanes is how many databases sequences run on at a time.
+// lanes is the number of databases on which sequences run at a time.
 const lanes = 4
 
-// The model of the simulated world and PostgreSQL answer random commands alike, and their audits say
-// the same. More of them, and other ones:
-// HANDOFF_CONFORMANCE_STEPS=100000 HANDOFF_CONFORMANCE_SEED=2 go test ./chaos/conformance/postgrestest -run TestSequences -timeout 1h
+// The model of the simulated world and PostgreSQL give the same answers to random commands, and
+// their audits are equal. For more and other commands: HANDOFF_CONFORMANCE_STEPS=100000
+// HANDOFF_CONFORMANCE_SEED=2 go test ./chaos/conformance/postgrestest -run TestSequences -timeout
+// 1h
 func TestSequences(t *testing.T) {
 	t.Parallel()
 	free := make(chan *fixture, lanes)
@@ -37,8 +38,8 @@ func TestSequences(t *testing.T) {
 	(<-free).agreed(conformance.Result{Commands: commands})
 }
 
-// empty begins again with nothing in the database. It rarely truncates: each time makes some forty new files, which
-// the server has to remove before the database can be dropped.
+// empty empties the database. It rarely truncates: each time makes about forty new files, which the
+// server has to remove before the database can be dropped.
 func (b *fixture) empty() {
 	b.emptied++
 	if b.emptied%100 == 0 {
@@ -49,7 +50,8 @@ func (b *fixture) empty() {
 	b.must(err)
 }
 
-// emptying is one transaction, at whose end workers and incarnations may refer to each other again.
+// emptying is one transaction; only at its end are the references between workers and incarnations
+// checked again.
 const emptying = `
 delete from concurrency_slot; delete from action; delete from worker_incarnation; delete from worker; delete from worker_expiry;
 delete from execution_record; delete from execution_work; delete from execution_unhandled; delete from dead_letter; delete from observation; delete from refused_result; delete from execution_transition;
@@ -68,7 +70,7 @@ func (b *fixture) subject() storetest.Subject {
 	}
 }
 
-// foreign writes a reason as the next release may, after its migration.
+// foreign writes a reason that only the next release may write, after its migration.
 func (b *fixture) foreign(id execution.ID, write bool) {
 	value := execution.Connection.String()
 	if write {
@@ -133,7 +135,7 @@ func model(t *testing.T, body func(storetest.Subject)) {
 	})
 }
 
-// edited edits the model's database past all of its methods.
+// edited edits the model's database without its methods.
 func edited(t *testing.T, db *simstore.Database, edit func(tx *simstore.Tx, id execution.ID)) func(id execution.ID) {
 	return func(id execution.ID) {
 		if err := db.Detached().Step(t.Context(), func(tx *simstore.Tx) { edit(tx, id) }); err != nil {
@@ -142,7 +144,7 @@ func edited(t *testing.T, db *simstore.Database, edit func(tx *simstore.Tx, id e
 	}
 }
 
-// changes are what the model's history says about statuses.
+// changes are the changes of status in the model's history.
 type changes []storetest.Change
 
 func (c *changes) Observe(e *history.Event) {

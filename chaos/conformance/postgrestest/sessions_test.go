@@ -11,15 +11,16 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// sessions is the tracer of a store whose sessions a test opens in its own way. A field that is nil changes nothing.
+// sessions is the tracer of a store whose sessions a test opens in its own way. A nil field changes
+// nothing.
 type sessions struct {
-	// set are parameters of the server, whatever the store sets.
+	// set are parameters of the server, which override the store's.
 	set map[string]string
-	// notice is told of each notice of the server.
+	// notice is called with each notice of the server.
 	notice func(text string)
-	// rewrite returns what is prepared instead of a statement.
+	// rewrite returns the statement to prepare instead of the given one.
 	rewrite func(sql string) string
-	// opened is told of each session.
+	// opened is called with each session.
 	opened func(*pgx.Conn)
 }
 

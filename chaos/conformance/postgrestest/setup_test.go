@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { servers.Main(m) }
 
-// fixture is a store on a database of its own whose clock stands still until the test moves it, so
-// that moments are exact. Statements by hand go through conn.
+// fixture is a store on its own database. Its clock stands still until the test moves it, so that
+// moments are exact. Statements by hand go through conn.
 type fixture struct {
 	*testing.T
 	*postgres.Store
@@ -29,7 +29,7 @@ type fixture struct {
 	now time.Time
 	// attempt numbers registrations.
 	attempt uint64
-	// emptied counts how often everything was deleted.
+	// emptied counts how often all rows were deleted.
 	emptied int
 }
 
@@ -38,8 +38,8 @@ var beginning = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const lease = 90 * time.Second
 
-// editable makes it possible to write what never comes into being into the view execution: in the role of a replica, in which
-// no other trigger fires. It holds for sessions that have not used the view yet.
+// editable lets a test write impossible rows into the view execution: in the role of a replica, in
+// which no other trigger fires. It applies to sessions that have not used the view yet.
 const editable = `update pg_trigger set tgenabled = 'A' where tgname = 'execution_by_hand'`
 
 func setup(t *testing.T) *fixture {
@@ -82,7 +82,7 @@ func (b *fixture) must(err error) {
 	}
 }
 
-// published notes the broker's confirm of dispatches that nobody has locked.
+// published records the broker's confirm of dispatches that no other transaction has locked.
 func (b *fixture) published(keys ...execution.Key) {
 	b.Helper()
 	left, err := b.MarkPublished(b.ctx, keys)
@@ -158,7 +158,7 @@ func (b *fixture) scheduling() execution.Execution {
 	return rows[0]
 }
 
-// scheduled creates an execution and dispatches it; dispatch deadline 20 s.
+// scheduled creates an execution and dispatches it, with a dispatch deadline of 20 s.
 func (b *fixture) scheduled(w store.WorkerKey) execution.Key {
 	b.Helper()
 	row := b.scheduling()

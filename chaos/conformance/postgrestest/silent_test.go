@@ -20,10 +20,10 @@ import (
 	"handoff/core/worker"
 )
 
-// These tests are about connections that have gone silent: a database node dies behind a virtual address, so everything
-// that was connected hears nothing any more, and whoever connects anew reaches the next node.
+// These tests are about connections that have gone silent: a database node dies behind a virtual
+// address, so existing connections hear nothing any more, and new connections reach the next node.
 
-// nobody is a broker that is away. A worker heartbeats without one.
+// nobody is a broker that is away. A worker sends heartbeats without one.
 type nobody struct{}
 
 func (nobody) Connect(context.Context) (broker.Session, error) { return nil, broker.ErrUnavailable }
@@ -41,10 +41,11 @@ func (f *fences) Add(figure telemetry.Figure, n int64, l telemetry.Labels) {
 	f.Recorder.Add(figure, n, l)
 }
 
-// patient is the configuration of a worker that gives its lease up 57 s after the last heartbeat. A heartbeat over silent
-// connections takes half a second and a connect, so a machine may be a hundred times slower than it should be and the
-// worker still keeps its lease. One that burns the time of each attempt on another dead connection has eight attempts in
-// it, whatever the machine: they last 19, 13, 8, 6, 4, 3, 2 and 1.5 s, and sixteen connections are dead.
+// patient is the configuration of a worker that gives its lease up 57 s after the last heartbeat. A
+// heartbeat over silent connections takes half a second and a connect, so the worker keeps its
+// lease even on a machine that is a hundred times slower than it should be. A worker that spends
+// each attempt on another dead connection has eight attempts in that time, on any machine: they
+// last 19, 13, 8, 6, 4, 3, 2 and 1.5 s, and sixteen connections are dead.
 func patient() config.Config {
 	c := config.Default(config.Hardened)
 	c.Worker.HeartbeatInterval, c.Worker.HeartbeatStalenessMultiplier = 2*time.Second, 30
@@ -52,7 +53,8 @@ func patient() config.Config {
 	return c
 }
 
-// overDeadConnections runs a worker whose connections go silent so many times, and returns how often it fenced itself.
+// overDeadConnections runs a worker whose connections go silent `trials` times, and returns how
+// often it fenced itself.
 func (b *fixture) overDeadConnections(name string, trials int, d config.Database) (fenced int64) {
 	proxies := netproxy.New()
 	defer proxies.Close()
@@ -101,7 +103,7 @@ func (b *fixture) overDeadConnections(name string, trials int, d config.Database
 	return f.n.Load()
 }
 
-// fill has a store make all the connections that it may.
+// fill makes a store open all the connections that it may.
 func (b *fixture) fill(db *postgres.Store, connections int) {
 	for {
 		var all sync.WaitGroup
@@ -139,8 +141,9 @@ func (b *fixture) nextBeat(name string, f *fences, before int64) {
 	}
 }
 
-// No worker gives up its lease because the connections of its pool have gone silent. One whose heartbeats share a pool of
-// 16 with all other calls, and wait for pings without end, does: that is how it was, and shows that the trial finds it.
+// No worker gives up its lease because the connections of its pool have gone silent. But a worker
+// does whose heartbeats share a pool of 16 with all other calls, and wait for pings without a
+// bound. That was the former behaviour, and shows that the trial finds it.
 func TestHeartbeatsOutliveDeadConnections(t *testing.T) {
 	trials, workers := 25, []string{"w1", "w2", "w3", "w4"}
 	if testing.Short() {
@@ -163,8 +166,9 @@ func TestHeartbeatsOutliveDeadConnections(t *testing.T) {
 	t.Logf("%d trials, %d fenced; as it was before: %d of 1 trial fenced", len(workers)*trials, fenced.Load(), before.Load())
 }
 
-// A path on which a round trip takes a second is slow and not silent: a new connection is there before the statements of a
-// heartbeat have been prepared and answered, and must not be thrown away for that.
+// A path with a round trip of a second is slow and not silent. A new connection is ready before the
+// statements of a heartbeat have been prepared and answered, but the old one must not be thrown
+// away for that.
 func TestAHeartbeatGetsThroughASlowPath(t *testing.T) {
 	b := setup(t)
 	proxies := netproxy.New()

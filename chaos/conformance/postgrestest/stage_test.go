@@ -18,7 +18,8 @@ import (
 	"handoff/sim/simstore"
 )
 
-// stage is a situation on a database of its own, kept so that it can be restored, and the same on the model.
+// stage is a situation on its own database, saved so that it can be restored, and the same
+// situation on the model.
 type stage struct {
 	*fixture
 	*storetest.Stage
@@ -26,21 +27,21 @@ type stage struct {
 	model      storetest.State
 	// one and two are the stores that call at the same time.
 	one, two *caller
-	// watch is the store that shows what has become of the situation. It keeps its plans, which are nearly all that
-	// it costs.
+	// watch is the store that shows the result. It keeps its plans, which are nearly all that it
+	// costs.
 	watch *postgres.Store
 	// met are the methods that another call has met.
 	met map[string]bool
 }
 
-// caller is a store whose statements are told apart from those of others.
+// caller is a store whose statements can be distinguished from those of others.
 type caller struct {
 	*postgres.Store
 	gate *gate
 	name string
 }
 
-// kept are the tables that make the situation, with their keys, and whether rows of them are locked.
+// kept are the tables that make the situation, with their keys, and whether their rows are locked.
 var kept = []struct {
 	table, key string
 	locked     bool
@@ -58,7 +59,8 @@ var kept = []struct {
 	{"refused_result", "id", false},
 }
 
-// newStage prepares a situation. What the two callers prepare is rewritten if rewrite is not nil.
+// newStage prepares a situation. If rewrite is not nil, it rewrites the statements of the two
+// callers.
 func newStage(t *testing.T, situation storetest.Situation, rewrite func(sql string) string) *stage {
 	b := setup(t)
 	begin := b.now
@@ -93,9 +95,9 @@ func (s *stage) caller(name string, rewrite func(sql string) string) *caller {
 	return c
 }
 
-// keep remembers the database as it is.
+// keep saves the present state of the database.
 func (s *stage) keep() {
-	// Neither triggers nor foreign keys for what is written by hand from here on.
+	// From here on, statements by hand fire neither triggers nor foreign keys.
 	s.exec(`set session_replication_role = replica`)
 	s.exec(`create schema kept`)
 	s.exec(`create table kept.restored (by text)`)
@@ -114,17 +116,17 @@ func (s *stage) keep() {
 	s.exec("create function kept.restore() returns void language plpgsql as $$ begin " + strings.Join(sql, ";\n") + "; end $$")
 }
 
-// restore brings the situation back.
+// restore restores the situation.
 func (s *stage) restore() {
 	s.Helper()
 	s.exec("select kept.restore()")
 }
 
-// lock is something that a call can wait for: a row, or what Write.Meets names.
+// lock is something that a call can wait for: a row, or the name in Write.Meets.
 type lock string
 
-// touched are the rows that were locked, changed or deleted since the situation was restored: whoever locks a row leaves
-// its transaction on it, and whoever changes one leaves another version.
+// touched are the rows that were locked, changed or deleted since the situation was restored: a
+// lock leaves its transaction on the row, and a change leaves another version.
 func (s *stage) touched() (locks []lock) {
 	s.Helper()
 	var parts []string
@@ -143,7 +145,7 @@ func (s *stage) touched() (locks []lock) {
 	return locks
 }
 
-// hold takes a lock, until the transaction is over.
+// hold takes a lock until the transaction is over.
 func (s *stage) hold(l lock) pgx.Tx {
 	s.Helper()
 	tx, err := s.conn.Begin(s.ctx)
@@ -163,7 +165,7 @@ func (s *stage) hold(l lock) pgx.Tx {
 	return tx
 }
 
-// underway is a call that was begun.
+// underway is a call that has begun.
 type underway struct {
 	by     *caller
 	done   chan struct{}
@@ -179,8 +181,8 @@ func (s *stage) begin(by *caller, w storetest.Write) *underway {
 	return u
 }
 
-// stops waits until a call is over, or waits for a lock, or has come to the gate of its caller if that is shut, and
-// says whether it goes no further for now.
+// stops waits until a call is over, or waits for a lock, or is at the gate of its caller if that is
+// shut. It returns whether the call has stopped for now.
 func (s *stage) stops(u *underway, gated bool) (stopped bool) {
 	s.Helper()
 	if gated {
@@ -215,7 +217,7 @@ func (s *stage) ends(u *underway) {
 	}
 }
 
-// footprint is what a call locks when it is made alone, and how many statements it makes.
+// footprint is the locks of a call that is made alone, and the number of its statements.
 func (s *stage) footprint(w storetest.Write) (locks []lock, statements int) {
 	s.Helper()
 	s.restore()

@@ -9,9 +9,9 @@ import (
 	"handoff/core/store"
 )
 
-// fillWaiting makes a fleet of two workers, and what waits in vain: 20,000 rows that are pinned to the first worker,
-// 20,000 of an action with 10,000 free slots that are pinned to it too, 20,000 whose one slot is taken, 20,000 that wait
-// for their parent, and 100,000 that have ended.
+// fillWaiting makes a fleet of two workers, and rows that wait in vain: 20,000 that are pinned to
+// the first worker, 20,000 of an action with 10,000 free slots that are pinned to it too, 20,000
+// whose one slot is taken, 20,000 that wait for their parent, and 100,000 that have ended.
 const fillWaiting = `
 set session_replication_role = replica;
 insert into action (ref, runtime, entrypoint, max_retries, concurrency)
@@ -32,7 +32,8 @@ select a.id, a.ref, 'shell', '/bin/a', 1, a.concurrency, k.status::execution_sta
   join action a on a.ref = k.ref;
 set session_replication_role = origin`
 
-// effort is what a statement read: the rows of the tables that grow, how many rows it locked, and the pages of all.
+// effort is the work of a statement: the rows that it read of the tables that grow, the rows that
+// it locked, and the pages that it read in total.
 type effort struct {
 	executions, slots, locks, blocks float64
 	text                             string
@@ -60,7 +61,8 @@ func effortOf(plan *node) (e effort) {
 	return e
 }
 
-// What waits costs nothing: neither rows that no worker has room for, nor free slots that nobody wants, nor what has ended.
+// Waiting costs nothing: neither rows for which no worker has room, nor free slots that no row
+// wants, nor rows that have ended.
 func TestPlansOfWhatWaits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills 180,000 rows")
@@ -75,7 +77,8 @@ func TestPlansOfWhatWaits(t *testing.T) {
 	shell := func(pinned execution.WorkerID, limit int) store.Demand {
 		return store.Demand{Runtime: "shell", Pinned: pinned, Limit: limit}
 	}
-	// Each lane may be looked at, whatever waits in it. What can be placed costs something for each row.
+	// Each lane may be looked at, however many rows wait in it. Rows that can be placed cost
+	// something each.
 	const lanes = 10
 	for _, x := range []struct {
 		hot
@@ -89,7 +92,7 @@ func TestPlansOfWhatWaits(t *testing.T) {
 		{hot{name: "FreeSlots", sql: freeSlots, args: []any{nil, 100}}, effort{executions: 1, slots: 1, locks: 1, blocks: 100}},
 	} {
 		if x.name == "claim with all workers full" {
-			// Whatever the session keeps of a plan, it keeps from an empty table.
+			// If the session keeps a plan, it keeps one made for an empty table.
 			explain(t, conn, nil, x.hot)
 			fill(fillWaiting)
 		}

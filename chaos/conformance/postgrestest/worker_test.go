@@ -355,7 +355,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// What an operator reads in the worker's row are the fields of the contract, as of its last heartbeat.
+// What an operator reads in the worker's row are the fields of the contract, as of its last
+// heartbeat.
 func TestCapabilitiesAreThoseOfTheLastHeartbeat(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
