@@ -73,14 +73,14 @@ func TestClaimBoundaries(t *testing.T) {
 	}
 	b.sleep(time.Microsecond)
 	for _, cs := range [][]store.Claim{{{Key: late}}, {}, {{Key: execution.Key{ID: 999}}}} {
-		// The incarnation stands: it renews its lease and asks again.
+		// The incarnation is still valid: it renews its lease and asks again.
 		if _, err := b.Claim(b.ctx, w, cs); !errors.Is(err, store.ErrLeaseOver) {
 			t.Errorf("claims %v after the lease: %v, want %v", cs, err, store.ErrLeaseOver)
 		}
 	}
 }
 
-// What a claim writes, and what its answer carries.
+// The changes of a claim, and the content of its answer.
 func TestClaimedRow(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -107,7 +107,7 @@ func TestClaimedRow(t *testing.T) {
 	if none := b.claim(w, execution.Key{ID: 12345}); none.Applied || none.Row.ID != 0 {
 		t.Errorf("a claim of no row: %+v", none)
 	}
-	// One call may name a row twice: the first is served first.
+	// One call may name a row twice: the first item is served first.
 	other := b.scheduled(w)
 	twice, err := b.Claim(b.ctx, w, []store.Claim{{Key: other}, {Key: other}})
 	b.must(err)
@@ -228,9 +228,9 @@ func TestSupersededIncarnation(t *testing.T) {
 	if until := leases(); until != granted {
 		t.Errorf("leases until %v after heartbeats that were refused, until %v before", until, granted)
 	}
-	// What it is already may be said again.
+	// Setting the present lifecycle again is allowed.
 	b.must(b.SetLifecycle(b.ctx, old, execution.Lost))
-	// A result is judged by its epoch alone: the row is still its own.
+	// A result is judged by its epoch alone: the row still belongs to the incarnation.
 	if out := b.finish(old, store.Finish{Key: ran, To: execution.Completed}); !out.Applied {
 		t.Errorf("its result: %+v", out)
 	}
@@ -240,8 +240,8 @@ func TestSupersededIncarnation(t *testing.T) {
 	}
 }
 
-// A registration that the network held back does not supersede the process that sent it, and one
-// process's older incarnation is lost, not superseded.
+// A delayed registration does not supersede the process that sent it, and a process's older
+// incarnation is lost, not superseded.
 func TestRegistrationAttempts(t *testing.T) {
 	b := setup(t)
 	g := store.Registration{Process: 1<<63 + 5, Attempt: 2, Name: "w", Runtimes: []string{"shell"}, Capacity: 1, Lease: lease}
@@ -291,7 +291,7 @@ func TestLifecycleGoesForwardOnly(t *testing.T) {
 	}
 }
 
-// A heartbeat ends what was claimed before it and is not held, and nothing else.
+// A heartbeat ends the runs that were claimed before it and are not held, and nothing else.
 func TestHeartbeatEndsWhatIsNotHeld(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -316,7 +316,7 @@ func TestHeartbeatEndsWhatIsNotHeld(t *testing.T) {
 			t.Errorf("execution %d is %v", key.ID, got)
 		}
 	}
-	// A beat that comes late renews nothing.
+	// A late beat renews nothing.
 	b.sleep(time.Second)
 	b.beat(w, 1, held)
 	rows, err := b.Workers(b.ctx)
@@ -355,8 +355,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// What an operator reads in the worker's row are the fields of the contract, as of its last
-// heartbeat.
+// The fields of the worker's row for operators are those of the contract, as of its last heartbeat.
 func TestCapabilitiesAreThoseOfTheLastHeartbeat(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")

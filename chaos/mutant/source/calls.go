@@ -10,7 +10,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// order has two calls that stand one after the other change places.
+// order swaps two consecutive calls.
 func order(s *site) {
 	s.each(func(n ast.Node, _ []ast.Node) {
 		list := statementsOf(n)
@@ -36,8 +36,8 @@ func statementsOf(n ast.Node) []ast.Stmt {
 	return nil
 }
 
-// calls says that a statement is a call, or an assignment of what one returns, that does more than tell.
-// Locks have an operator of their own.
+// calls says that a statement is a call, or an assignment of its result, that does more than
+// report. Locks have their own operator.
 func (s *site) calls(st ast.Stmt) bool {
 	if s.idle(st) {
 		return false
@@ -65,7 +65,7 @@ func (s *site) calls(st ast.Stmt) bool {
 	return false
 }
 
-// dropped has the branch of an error not taken, or an error forgotten.
+// dropped skips the branch of an error, or forgets an error.
 func dropped(s *site) {
 	s.each(func(n ast.Node, _ []ast.Node) {
 		switch n := n.(type) {
@@ -126,7 +126,8 @@ func (s *site) returned(n *ast.ReturnStmt) {
 	s.mutate(last.Pos(), []edit{s.replace(last, "nil")}, "%s returns no error", quote(s.text(n)))
 }
 
-// wakingNames are beginnings of names that wake or tell somebody, in lower case.
+// wakingNames are prefixes of names of functions that wake or tell another task or process, in
+// lower case.
 var wakingNames = []string{"wake", "notify", "signal", "changed", "tell", "ask", "hint", "cancel", "stop", "close", "kick", "poke"}
 
 // wakingFunctions are the functions of a package that set a signal themselves.
@@ -173,7 +174,7 @@ func wakes(s *site) {
 	})
 }
 
-// locks leaves out pairs of lock and unlock, and defers; and has a defer run at once.
+// locks leaves out pairs of lock and unlock, and defers, and makes a defer run at once.
 func locks(s *site) {
 	pairs := map[string][]edit{}
 	var names []string

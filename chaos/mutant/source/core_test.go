@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTheCoreHasEnoughCandidates demands that every quota can be met, and that the statements with all
-// their mutants compile.
+// TestTheCoreHasEnoughCandidates demands that every quota can be filled, and that the statements
+// with all their mutants compile.
 func TestTheCoreHasEnoughCandidates(t *testing.T) {
 	for _, sql := range []bool{false, true} {
 		c, err := Load(root(t), sql)
@@ -45,8 +45,9 @@ func TestTheCoreHasEnoughCandidates(t *testing.T) {
 	}
 }
 
-// A statement says of a table what its join says already where that leaves the planner one plan. Nothing else is answered
-// without it, so it is no mutant; what a statement finds its rows by alone is one.
+// Some statements repeat a restriction of their join for a table, so that the planner has one plan.
+// Without the repetition the answers are the same, so leaving it out is no mutant. A condition by
+// which alone a statement finds its rows is one.
 func TestWhatOnlyGuidesThePlannerIsNoMutant(t *testing.T) {
 	c, err := Load(root(t), true)
 	if err != nil {
@@ -54,7 +55,7 @@ func TestWhatOnlyGuidesThePlannerIsNoMutant(t *testing.T) {
 	}
 	left := map[string]int{}
 	for _, m := range c.Candidates {
-		// Behind what is left out or replaced stands the line around it.
+		// After the text that is left out or replaced comes the line around it.
 		removed, _, _ := strings.Cut(strings.Replace(m.What, " replaced by ", " left out", 1), " left out")
 		if m.Operator == "sql-conditions" && strings.Contains(removed, " = any(") {
 			left[m.Func]++

@@ -7,17 +7,16 @@ import (
 	"slices"
 )
 
-// Draw is the sample: of each operator the first of its candidates, as many as its quota, in the order of
-// sha256(seed, ID), but no more than perFunction of one function: a long table, such as the lawful
-// transitions, has hundreds of candidates and is one function. An operator with fewer candidates gives
-// all of them. fifth asks for the first fifth of
-// each quota instead, which is a sample by the same rule. The result is in the order of the operators,
-// and within one in the order of the draw.
+// Draw draws the sample: for each operator as many candidates as its quota, in the order of
+// sha256(seed, ID), but no more than perFunction of one function. A long table, such as the lawful
+// transitions, has hundreds of candidates and is one function. An operator with fewer candidates
+// gives all of them. fifth asks for the first fifth of each quota instead, which is a sample by the
+// same rule. The result is in the order of the operators, and within one in the order of the draw.
 //
-// refused are the IDs of candidates that turned out to be no mutants: SQL that the server does not take.
+// refused are the IDs of candidates that are not mutants: the server refuses their SQL.
 //
-// The sample of a score is drawn with Seed. What the core's later changes add and take away changes the
-// sample with it; what stands keeps its place in the order.
+// The sample of a score is drawn with Seed. Later changes of the core add and remove candidates,
+// and so change the sample. Other candidates keep their place in the order.
 func Draw(candidates []*Candidate, seed string, fifth bool, refused ...string) []*Candidate {
 	var drawn []*Candidate
 	for _, o := range Operators() {
@@ -42,7 +41,7 @@ func Draw(candidates []*Candidate, seed string, fifth bool, refused ...string) [
 	return drawn
 }
 
-// perFunction is how many candidates of one operator one function gives.
+// perFunction is how many candidates of one operator a function gives at most.
 const perFunction = 3
 
 func lot(seed string, c *Candidate) [sha256.Size]byte {

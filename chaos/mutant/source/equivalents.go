@@ -13,7 +13,7 @@ import (
 //go:embed equivalents.yaml
 var equivalents []byte
 
-// Equivalents are the mutants that are proved to be no different from the true core.
+// Equivalents are the mutants with a proof that they behave like the true core.
 func Equivalents() ([]score.Equivalent, error) { return readEquivalents(equivalents) }
 
 func readEquivalents(text []byte) ([]score.Equivalent, error) {

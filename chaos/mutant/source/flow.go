@@ -6,7 +6,7 @@ import (
 	"go/types"
 )
 
-// loops ends loops early, or not.
+// loops ends loops too early, or fails to end them.
 func loops(s *site) {
 	s.each(func(n ast.Node, above []ast.Node) {
 		switch n := n.(type) {
@@ -40,7 +40,7 @@ func labelOf(n *ast.BranchStmt) string {
 	return " " + n.Label.Name
 }
 
-// inLoop says that a statement stands in a loop of its own function.
+// inLoop says whether a statement is in a loop of its own function.
 func inLoop(above []ast.Node) bool {
 	for i := len(above) - 1; i >= 0; i-- {
 		switch above[i].(type) {
@@ -58,7 +58,7 @@ func (s *site) onlyOne(body *ast.BlockStmt) {
 	s.mutate(body.Pos(), []edit{{end, end, "; if true { break }\n"}}, "the loop ends after its first round")
 }
 
-// results inverts boolean results, and has others be their zero value.
+// results inverts boolean results, and replaces others by their zero value.
 func results(s *site) {
 	s.each(func(n ast.Node, _ []ast.Node) {
 		ret, ok := n.(*ast.ReturnStmt)

@@ -5,8 +5,8 @@ import (
 	"go/token"
 )
 
-// guards changes the conditions of branches. The condition is always evaluated, so that what it does
-// beside is done.
+// guards changes the conditions of branches. The condition is always evaluated, so that its side
+// effects remain.
 func guards(s *site) {
 	s.each(func(n ast.Node, _ []ast.Node) {
 		switch n := n.(type) {
@@ -44,7 +44,7 @@ func (s *site) side(whole *ast.BinaryExpr, out, kept ast.Expr) {
 	s.mutate(out.Pos(), []edit{s.replace(whole, "("+s.text(kept)+")")}, "%s left out of %s", quote(s.text(out)), quote(s.text(whole)))
 }
 
-// comparesError says that a condition is about an error alone, which the operator errors has.
+// comparesError says that a condition is about an error alone; the operator errors covers it.
 func (s *site) comparesError(e ast.Expr) bool {
 	b, ok := ast.Unparen(e).(*ast.BinaryExpr)
 	if !ok || b.Op != token.EQL && b.Op != token.NEQ {
@@ -53,7 +53,7 @@ func (s *site) comparesError(e ast.Expr) bool {
 	return isError(s.typeOf(b.X)) || isError(s.typeOf(b.Y))
 }
 
-// comparisons moves the bound of a comparison, or turns it round.
+// comparisons moves the bound of a comparison, or reverses it.
 func comparisons(s *site) {
 	bound := map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}
 	turned := map[token.Token]string{token.LSS: ">", token.LEQ: ">=", token.GTR: "<", token.GEQ: "<="}

@@ -16,15 +16,16 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// Catalog is every candidate that type-checks, and what was left out.
+// Catalog has every candidate that type-checks, and counts the rest.
 type Catalog struct {
 	// Root is the module's folder.
 	Root string
 	// Candidates are in the order of packages, files and places.
 	Candidates []*Candidate
-	// Untyped is how many places of each operator were left out because the mutant would not compile.
+	// Untyped is how many places of each operator were left out because the mutant would not
+	// compile.
 	Untyped map[string]int
-	// LeftOut counts the functions and package variables that no mutant can be made of, by reason.
+	// LeftOut counts the functions and package variables that can't have mutants, by reason.
 	LeftOut map[string]int
 
 	files []*file
@@ -44,8 +45,7 @@ type file struct {
 
 func (f *file) offset(p token.Pos) int { return f.pkg.Fset.Position(p).Offset }
 
-// function is a declaration that a mutant can be made of: a function, or a variable with a statement of
-// SQL.
+// function is a declaration that can have mutants: a function, or a variable with an SQL statement.
 type function struct {
 	file *file
 	name string
@@ -55,8 +55,8 @@ type function struct {
 	literal *ast.BasicLit
 }
 
-// Load reads the packages of the scope below root, the module's folder, and lists the candidates of the
-// operators of the simulated core, or of the SQL.
+// Load reads the packages of the scope below root, the module's folder, and lists the candidates of
+// the operators for the simulated core, or for the SQL.
 func Load(root string, sql bool) (*Catalog, error) {
 	scopes := simulated()
 	if sql {
@@ -142,8 +142,8 @@ func (f *file) functions() []*function {
 	return list
 }
 
-// variables counts the package's variables that start with a value: they are set before any choice could
-// be made in a function.
+// variables counts the package's variables that are initialised: this happens before a function
+// could choose a mutant.
 func (f *file) variables() int {
 	n := 0
 	for _, d := range f.tree.Decls {
@@ -183,7 +183,7 @@ func nameOf(d *ast.FuncDecl) string {
 	return name + "." + d.Name.Name
 }
 
-// unfit says why no mutant is made of a function, empty if one is.
+// unfit says why a function has no mutants; empty if it can have some.
 func unfit(fn *function) string {
 	d := fn.decl
 	switch {
@@ -216,7 +216,7 @@ func (c *Catalog) find(fn *function, sql bool) {
 		s := &site{fn: fn, operator: o.Name}
 		o.find(s)
 		for _, m := range s.found {
-			// Two operators, or one twice, may come to the same text; the first has it.
+			// Two operators, or one twice, may produce the same text; the first keeps it.
 			from, to := fn.span()
 			text := apply(fn.file.src, from, to, m.edits)
 			if texts[text] || text == string(fn.file.src[from:to]) {
@@ -228,7 +228,7 @@ func (c *Catalog) find(fn *function, sql bool) {
 	}
 }
 
-// span is where the text of a declaration stands in its file.
+// span is the position of a declaration's text in its file.
 func (fn *function) span() (from, to int) {
 	if fn.decl != nil {
 		return fn.file.offset(fn.decl.Pos()), fn.file.offset(fn.decl.End())
@@ -236,7 +236,7 @@ func (fn *function) span() (from, to int) {
 	return fn.file.offset(fn.literal.Pos()), fn.file.offset(fn.literal.End())
 }
 
-// Digest tells one state of the mutated source from another.
+// Digest identifies a state of the mutated source.
 func (c *Catalog) Digest() string {
 	h := sha256.New()
 	for _, f := range c.files {

@@ -16,17 +16,17 @@ import (
 	"handoff/chaos/overlay"
 )
 
-// Variable is the environment variable by which a process that was built with an overlay is told its
-// mutant: its number, counted from 1. Without it the process is the true core.
+// Variable is the environment variable with the mutant's number, counted from 1, for a process that
+// was built with an overlay. Without it the process is the true core.
 const Variable = "HANDOFF_SOURCE_MUTANT"
 
-// module is the module whose enumerations operators know.
+// module is the module whose enumerations operators change.
 const module = "handoff/"
 
 // switchFile is the file that an overlay adds to each package.
 const switchFile = "zz_source_mutants.go"
 
-// The names in generated files begin so, and occur nowhere else.
+// The names in generated files have these prefixes, which occur nowhere else.
 const chosen, picked = "sourceMutant__chosen", "sourceMutant__pick"
 
 // span is a part of a generated file that belongs to one mutant.
@@ -41,7 +41,7 @@ type generated struct {
 	spans []span
 }
 
-// generate writes a file anew with the mutants of it; numbers says which number each has.
+// generate writes a file anew with its mutants; numbers has the number of each.
 func (f *file) generate(mutants []*Candidate, numbers map[*Candidate]int) generated {
 	byFunction := map[*function][]*Candidate{}
 	var order []*function
@@ -81,7 +81,8 @@ func (f *file) hasStatements(list []*function) bool {
 	return slices.ContainsFunc(list, func(fn *function) bool { return fn.decl == nil })
 }
 
-// constants makes variables of a file's constant texts, because only a variable can be chosen at start.
+// constants turns a file's constant texts into variables, because only a variable can be chosen at
+// the start.
 func (f *file) constants() []edit {
 	var edits []edit
 	for _, d := range f.tree.Decls {
@@ -104,7 +105,7 @@ func (f *file) constants() []edit {
 	return edits
 }
 
-// pick makes a choice of a literal.
+// pick turns a literal into a choice.
 func (fn *function) pick(mutants []*Candidate, numbers map[*Candidate]int) edit {
 	from, to := fn.span()
 	text := string(fn.file.src[from:to])
@@ -114,7 +115,7 @@ func (fn *function) pick(mutants []*Candidate, numbers map[*Candidate]int) edit 
 	return edit{from, to, text}
 }
 
-// copyName is what the copy of a function with a mutant is called.
+// copyName is the name of the copy of a function with a mutant.
 func copyName(d *ast.FuncDecl, number int) string {
 	return fmt.Sprintf("%s__m%d", d.Name.Name, number)
 }
@@ -127,7 +128,7 @@ func (fn *function) mutated(m *Candidate, number int) string {
 	return apply(f.src, from, to, append(slices.Clone(m.edits), name))
 }
 
-// ask are the edits by which a function asks at its start whether one of its copies is to run.
+// ask returns the edits by which a function asks at its start whether one of its copies must run.
 func (fn *function) ask(mutants []*Candidate, numbers map[*Candidate]int) []edit {
 	f, d := fn.file, fn.decl
 	var edits []edit
@@ -189,7 +190,7 @@ func (fn *function) ask(mutants []*Candidate, numbers map[*Candidate]int) []edit
 	return append(edits, edit{at, at, b.String()})
 }
 
-// switchText is the file by which a package knows which mutant it is.
+// switchText is the file by which a package knows the process's mutant.
 func switchText(name string) string {
 	return fmt.Sprintf(`package %s
 
@@ -252,7 +253,8 @@ func (c *Catalog) dropUntyped() error {
 	return nil
 }
 
-// typeCheck checks one package with all its mutants, and adds the numbers of those with an error to bad.
+// typeCheck checks one package with all its mutants, and adds the numbers of those with an error to
+// bad.
 func typeCheck(files []*file, byFile map[*file][]*Candidate, numbers map[*Candidate]int, bad map[int]bool) error {
 	fset := token.NewFileSet()
 	spans := map[string][]span{}
@@ -295,7 +297,7 @@ func typeCheck(files []*file, byFile map[*file][]*Candidate, numbers map[*Candid
 	return nil
 }
 
-// imported gives what a loaded package imports, and the two packages of the switch.
+// imported provides the imports of a loaded package, and the two packages of the switch.
 type imported struct{ of *types.Package }
 
 // Import implements types.Importer.
@@ -314,7 +316,7 @@ func (i imported) Import(path string) (*types.Package, error) {
 	return nil, fmt.Errorf("%s does not import %s", i.of.Path(), path)
 }
 
-// standIn declares what the switch uses of a package that its own package does not import.
+// standIn declares what the switch uses of a package that the mutated package does not import.
 func standIn(path string) *types.Package {
 	p := types.NewPackage(path, path)
 	str, number := types.Typ[types.String], types.Typ[types.Int]
@@ -328,8 +330,8 @@ func standIn(path string) *types.Package {
 	return p
 }
 
-// Overlay writes the files for `go build -overlay` into a folder, and returns the path of the file that
-// the option wants. The mutants are numbered from 1, in the order of the list.
+// Overlay writes the files for `go build -overlay` into a folder, and returns the path of the file
+// for that option. The mutants are numbered from 1, in the order of the list.
 func (c *Catalog) Overlay(dir string, mutants []*Candidate) (string, error) {
 	byFile := map[*file][]*Candidate{}
 	numbers := map[*Candidate]int{}
@@ -354,7 +356,7 @@ func (c *Catalog) Overlay(dir string, mutants []*Candidate) (string, error) {
 		switch {
 		case byFile[f] != nil:
 			errs = append(errs, add(f.path, f.generate(byFile[f], numbers).text))
-		case sql: // a constant of one file may be made of another file's
+		case sql: // a constant may consist of another file's
 			errs = append(errs, add(f.path, []byte(apply(f.src, 0, len(f.src), f.constants()))))
 		}
 		if at := filepath.Join(filepath.Dir(f.path), switchFile); replace[at] == "" {

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// sets replaces a constant of an enumeration by its neighbour, and leaves one element out of a list.
+// sets replaces a constant of an enumeration by its neighbour, and leaves one element out of a
+// list.
 func sets(s *site) {
 	s.each(func(n ast.Node, above []ast.Node) {
 		switch n := n.(type) {
@@ -52,7 +53,7 @@ func (s *site) neighbour(whole ast.Expr, name *ast.Ident) {
 		return
 	}
 	if _, plain := whole.(*ast.Ident); plain && c.Pkg() != s.fn.file.pkg.Types {
-		return // the name after a package, which its selector has
+		return // the name after a package, which its selector covers
 	}
 	for _, step := range []int{1, -1} {
 		if to := at + step; to >= 0 && to < len(family) {
@@ -61,9 +62,9 @@ func (s *site) neighbour(whole ast.Expr, name *ast.Ident) {
 	}
 }
 
-// enumeration is every constant of a constant's type in its package, by value; nil if its type is not
-// one of this module's own. The names of figures are no enumeration: dashboards read them, and no part
-// decides by them.
+// enumeration is every constant of a constant's type in its package, by value; nil if the type is
+// not one of this module. The names of figures do not count as an enumeration: dashboards read
+// them, and no part decides by them.
 func enumeration(c *types.Const) []*types.Const {
 	named, ok := types.Unalias(c.Type()).(*types.Named)
 	if !ok || c.Pkg() == nil || named.Obj().Pkg() != c.Pkg() || !strings.HasPrefix(c.Pkg().Path(), module) ||
@@ -89,7 +90,7 @@ func enumeration(c *types.Const) []*types.Const {
 	return family
 }
 
-// withoutOne leaves each of at least two elements out once.
+// withoutOne leaves out each of at least two elements once.
 func (s *site) withoutOne(list []ast.Expr, what string) {
 	if len(list) < 2 {
 		return
@@ -106,7 +107,7 @@ func (s *site) withoutOne(list []ast.Expr, what string) {
 	}
 }
 
-// withoutClause takes a whole case out of a switch over a constant's type.
+// withoutClause removes a whole case of a switch over a constant's type.
 func (s *site) withoutClause(n *ast.CaseClause, above []ast.Node) {
 	if len(n.List) == 0 || len(above) < 2 {
 		return

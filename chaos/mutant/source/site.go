@@ -26,13 +26,13 @@ func (s *site) mutate(at token.Pos, edits []edit, what string, args ...any) {
 	})
 }
 
-// replaced adds a candidate in which one node's text is another one.
+// replaced adds a candidate in which a node has another text.
 func (s *site) replaced(n ast.Node, by string) {
 	s.mutate(n.Pos(), []edit{s.replace(n, by)}, "%s replaced by %s", quote(s.text(n)), quote(by))
 }
 
-// left adds a candidate in which a statement is not carried out. It stays in the text, so that what it
-// uses is used.
+// left adds a candidate in which a statement is not executed. It stays in the text, so that the
+// things that it uses are used.
 func (s *site) left(n ast.Stmt, what string) {
 	s.mutate(n.Pos(), []edit{s.replace(n, "if false { "+s.text(n)+" }")}, "%s %s left out", what, quote(s.text(n)))
 }
@@ -49,11 +49,11 @@ func (s *site) typeOf(e ast.Expr) types.Type { return s.fn.file.pkg.TypesInfo.Ty
 
 func (s *site) object(id *ast.Ident) types.Object { return s.fn.file.pkg.TypesInfo.ObjectOf(id) }
 
-// constant is the value of a constant expression, nil if it is none.
+// constant is the value of a constant expression, nil for another one.
 func (s *site) constant(e ast.Expr) constant.Value { return s.fn.file.pkg.TypesInfo.Types[e].Value }
 
-// each visits the nodes of the function's body in order, each with the nodes above it, outermost first.
-// What only readers of logs and errors see is passed over.
+// each visits the nodes of the function's body in order, each with the nodes above it, outermost
+// first. It passes over code that only readers of logs and errors see.
 func (s *site) each(visit func(n ast.Node, above []ast.Node)) {
 	var above []ast.Node
 	ast.Inspect(s.fn.decl.Body, func(n ast.Node) bool {
@@ -96,7 +96,7 @@ func (s *site) told(e ast.Expr) bool {
 	return false
 }
 
-// idle says that a statement does nothing but tell.
+// idle says that a statement only reports.
 func (s *site) idle(st ast.Stmt) bool {
 	switch st := st.(type) {
 	case *ast.ExprStmt:
@@ -116,7 +116,7 @@ func (s *site) idle(st ast.Stmt) bool {
 	return false
 }
 
-// callee is the name of a called function and its object, empty and nil for anything else.
+// callee is the name of a called function and its object; empty and nil for anything else.
 func (s *site) callee(call *ast.CallExpr) (string, types.Object) {
 	switch fun := ast.Unparen(call.Fun).(type) {
 	case *ast.Ident:
@@ -127,7 +127,7 @@ func (s *site) callee(call *ast.CallExpr) (string, types.Object) {
 	return "", nil
 }
 
-// builtin says that a call is one of the language's own functions or a conversion.
+// builtin says that a call is one of the language's own functions, or a conversion.
 func (s *site) builtin(call *ast.CallExpr) bool {
 	t := s.fn.file.pkg.TypesInfo.Types[call.Fun]
 	return t.IsBuiltin() || t.IsType()

@@ -1,17 +1,20 @@
-// Package source makes mutants out of the core's own source text: small mistakes that nobody chose.
+// Package source makes mutants from the core's own source text: small mistakes that nobody chose.
 //
-// Planted mutants (package mutant) are written by whoever writes the rules, so a suite that kills all of
-// them shows what its authors thought of. Here an operator, such as "the branch of an error is not
-// taken", is applied wherever it fits; each place is a candidate. A sample of the candidates is drawn by
-// a hash, and what share of it the harness kills is its score (docs/score.md).
+// The authors of the rules also write the planted mutants (package mutant), so a suite that kills
+// all of them only shows what its authors thought of. Here an operator, such as "the branch of an
+// error is not taken", is applied wherever it fits; each place is a candidate. A sample of the
+// candidates is drawn by a hash. The share of it that the harness kills is its score
+// (docs/score.md).
 //
-// Operators, Quotas and the rule of the draw (Draw) are fixed before the rules that the score measures:
-// the seed of the draw is the hash of the commit that fixed them (seed.go). So a change of an operator or
-// of a quota is a new sample, and needs a new seed; the old score is not comparable with the new one.
+// Operators, Quotas and the rule of the draw (Draw) are fixed before the rules that the score
+// measures: the seed of the draw is the hash of the commit that fixed them (seed.go). So a change
+// of an operator or of a quota makes a new sample, and needs a new seed; the old and the new score
+// are not comparable.
 //
-// Nothing of this stands in the core. Overlay writes copies of the mutated functions beside the originals
-// into files of a temporary folder, and `go build -overlay` compiles these instead; each original asks at
-// its start which mutant the process was started with. One build serves all mutants.
+// The core contains nothing of this. Overlay writes copies of the mutated functions beside the
+// originals into files of a temporary folder, and `go build -overlay` compiles these files instead.
+// Each original asks at its start which mutant the process was started with. One build serves all
+// mutants.
 package source
 
 import (
@@ -22,8 +25,8 @@ import (
 
 // Candidate is one place where an operator fits.
 type Candidate struct {
-	// ID is stable as long as its function stands: file, function, operator, and which of the operator's
-	// places in the function it is, counted from 1.
+	// ID is stable as long as its function exists: file, function, operator, and the number of the
+	// place among the operator's places in the function, counted from 1.
 	ID string `json:"id"`
 	// Package is the package's folder below the module's root, such as core/executor.
 	Package string `json:"package"`
@@ -34,7 +37,7 @@ type Candidate struct {
 	Func string `json:"func"`
 	// Operator is the name of the operator.
 	Operator string `json:"operator"`
-	// What says what is changed, with quotations of the source.
+	// What describes the change, with quotations of the source.
 	What string `json:"what"`
 
 	fn    *function
@@ -52,7 +55,7 @@ type edit struct {
 	text     string
 }
 
-// apply returns src[from:to] with the edits, which lie inside and don't overlap, carried out.
+// apply returns src[from:to] with the edits applied. They lie inside and don't overlap.
 func apply(src []byte, from, to int, edits []edit) string {
 	sorted := slices.SortedFunc(slices.Values(edits), func(a, b edit) int { return cmp.Compare(a.from, b.from) })
 	out := make([]byte, 0, to-from)
@@ -67,22 +70,22 @@ func apply(src []byte, from, to int, edits []edit) string {
 
 // Operator is one kind of mistake.
 type Operator struct {
-	// Name is what the operator is called in IDs and tables.
+	// Name is the operator's name in IDs and tables.
 	Name string
 	// About says in a line what it does.
 	About string
 	// Quota is how many of its candidates are in the sample of 300.
 	Quota int
-	// SQL says that it works on the statements of the store's PostgreSQL adapter and not on the core that
-	// the simulator runs.
+	// SQL says that it works on the statements of the store's PostgreSQL adapter, and not on the
+	// core that the simulator runs.
 	SQL bool
 
 	find func(*site)
 }
 
-// Operators are all operators, in the order of the tables. The quotas of those for the simulated core
-// amount to 300, the quotas of those for SQL to 60; each is a multiple of 5, so that the first fifth of
-// every quota is a sample as well.
+// Operators are all operators, in the order of the tables. The quotas for the simulated core add up
+// to 300, those for SQL to 60. Each is a multiple of 5, so that the first fifth of every quota is a
+// sample as well.
 func Operators() []Operator {
 	return []Operator{
 		{Name: "guards", Quota: 50, About: "a condition is always met, never met or negated, or one side of && or || is left out", find: guards},
@@ -108,7 +111,7 @@ func Operators() []Operator {
 	}
 }
 
-// scope is what is mutated: the packages that the simulator runs, with the files that it does not run.
+// scope is a package to mutate, with the files that the simulator does not run.
 type scope struct {
 	// dir is the package's folder below the module's root.
 	dir string
@@ -116,20 +119,22 @@ type scope struct {
 	without []string
 }
 
-// simulated is the simulated core. Subfolders hold adapters to the real world, which the simulator
-// replaces by models. Left out is each file of whose statements two seeds of the library run less than
-// half: they read files, arguments and bytes, and print lists, which only the daemons do.
+// simulated is the simulated core. Subfolders have adapters to the real world, which the simulator
+// replaces by models. A file is left out if two seeds of the library run less than half of its
+// statements: such files read files, arguments and bytes, and print lists, which only the daemons
+// do.
 func simulated() []scope {
 	return []scope{
 		{dir: "core/executor"},
 		{dir: "core/worker"},
-		// The simulated broker carries envelopes as they are; only a real one needs them as bytes.
+		// The simulated broker carries envelopes unchanged; only a real one needs them as bytes.
 		{dir: "core/broker", without: []string{"codec.go"}},
-		// What the API lists.
+		// The lists of the API are left out.
 		{dir: "core/store", without: []string{"changes.go", "lists.go", "observations.go"}},
 		{dir: "core/execution"},
-		// Which settings there are and what makes sense together is part of every run. How a daemon finds
-		// them, in files, variables and arguments, and who may ask the API, is not.
+		// Every run uses the settings and the rules by which they fit together. It does not use the
+		// code by which a daemon finds its settings, in files, variables and arguments, and which
+		// clients may use the API.
 		{dir: "core/config", without: []string{
 			"access.go", "actions.go", "command.go", "decode.go", "deployment.go", "isolation.go", "leaf.go", "load.go", "log.go", "print.go",
 			"secrets.go", "tokens.go",

@@ -11,9 +11,9 @@ import (
 	"handoff/core/execution"
 )
 
-// The statements of the PostgreSQL adapter are texts in package variables and constants. What an operator
-// makes of one need not be SQL; whether it is, only a server can say. A candidate that the server refuses
-// to prepare is no mutant, and the draw goes on to the next one.
+// The statements of the PostgreSQL adapter are texts in package variables and constants. An
+// operator's result need not be valid SQL, which only a server can decide. If the server refuses to
+// prepare a candidate, it is no mutant, and the draw goes on to the next one.
 
 // addStatements adds the candidates in the texts of one file.
 func (c *Catalog) addStatements(f *file) {
@@ -43,7 +43,8 @@ func (c *Catalog) addStatements(f *file) {
 	}
 }
 
-// sqlText is the text of a statement with its comments blanked out, so that places stay where they are.
+// sqlText is the text of a statement with its comments replaced by spaces, so that positions stay
+// the same.
 func (s *site) sqlText() string {
 	return sqlComment.ReplaceAllStringFunc(s.fn.literal.Value, func(c string) string { return strings.Repeat(" ", len(c)) })
 }
@@ -64,7 +65,7 @@ func (s *site) inSQL(from, to int, by string) {
 	if strings.TrimSpace(by) != "" {
 		shown = quote(by)
 	}
-	// What stands around it tells one = from the other.
+	// The line around it distinguishes one = from another.
 	around := strings.LastIndexByte(text[:from], '\n') + 1
 	end := strings.IndexByte(text[to:], '\n')
 	if end < 0 {
@@ -90,8 +91,9 @@ var (
 	sqlListWord = regexp.MustCompile(`'[a-z_]+'\s*,\s*|,\s*'[a-z_]+'`)
 )
 
-// sqlPlanned is what a statement says of a table behind its join (sqlJoined), so that there is one plan: without it nothing
-// else is answered, but TestKeptPlans of chaos/conformance/postgrestest fails. See core/store/postgres/plans.go.
+// sqlPlanned is a restriction of a table that repeats its join (sqlJoined), so that there is one
+// plan. Without it the answers are the same, but TestKeptPlans of chaos/conformance/postgrestest
+// fails. See core/store/postgres/plans.go.
 var (
 	sqlPlanned = regexp.MustCompile(`^\s*\w+\.\w+ = any\((\$\d+::\w+\[\]|array\(select [^()]*\))\)\s*$`)
 	sqlJoined  = regexp.MustCompile(`\b\w+\.\w+ = \w+\.\w+\s*$`)
@@ -121,8 +123,8 @@ func sqlComparisons(s *site) {
 	}
 }
 
-// sqlConditions leaves out one condition of a conjunction. It ends at the next word that can't belong to
-// it, or with the bracket around it.
+// sqlConditions leaves out one condition of a conjunction. The condition ends at the next word that
+// can't belong to it, or at the closing bracket around it.
 func sqlConditions(s *site) {
 	text := s.sqlText()
 	for _, m := range sqlConnect.FindAllStringIndex(text, -1) {

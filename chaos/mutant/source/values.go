@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// clocks reads a moment from another clock, or takes another moment that is in scope.
+// clocks reads a moment from another clock, or uses another moment that is in scope.
 func clocks(s *site) {
 	s.each(func(n ast.Node, above []ast.Node) {
 		switch n := n.(type) {
@@ -54,8 +54,8 @@ func assigned(n *ast.Ident, above []ast.Node) bool {
 	return false
 }
 
-// otherMoment replaces an expression by the variables of its type that were declared before it in its
-// function, the last two of them.
+// otherMoment replaces an expression by the last two variables of its type that were declared
+// before it in its function.
 func (s *site) otherMoment(e ast.Expr, at token.Pos, self string) {
 	t := s.typeOf(e)
 	pkg := s.fn.file.pkg
@@ -118,8 +118,8 @@ func fields(s *site) {
 	})
 }
 
-// siblings are the fields after and before a field that have its type and that this package may name.
-// Services, which differ by what they do and not by what they say, are left alone.
+// siblings are the fields after and before a field that have its type and that this package may
+// name. Services, which differ in their behaviour and not in their data, are left alone.
 func (s *site) siblings(record types.Type, field types.Object) []string {
 	if p, ok := record.Underlying().(*types.Pointer); ok {
 		record = p.Elem()
@@ -151,7 +151,7 @@ func (s *site) siblings(record types.Type, field types.Object) []string {
 	return out
 }
 
-// counts makes counts one more or less, and turns arithmetic round.
+// counts adds or subtracts one, and reverses arithmetic.
 func counts(s *site) {
 	turned := map[token.Token]string{token.ADD: "-", token.SUB: "+", token.MUL: "/", token.QUO: "*"}
 	assigns := map[token.Token]string{token.ADD_ASSIGN: "-=", token.SUB_ASSIGN: "+="}
@@ -183,7 +183,7 @@ func counts(s *site) {
 	})
 }
 
-// plain says that a type is a plain number, and no enumeration.
+// plain says that a type is a plain number, and not an enumeration.
 func (s *site) plain(t types.Type) bool {
 	_, basic := types.Unalias(t).(*types.Basic)
 	return basic
@@ -221,13 +221,14 @@ func (s *site) counted(n *ast.CallExpr) {
 	}
 }
 
-// inDuration says that a number belongs to a constant duration, which the operator durations has.
+// inDuration says that a number belongs to a constant duration, which the operator durations
+// covers.
 func (s *site) inDuration(above []ast.Node) bool {
 	e, ok := parent(above).(ast.Expr)
 	return ok && isDuration(s.typeOf(e)) && s.constant(e) != nil
 }
 
-// durations halves and doubles constant durations, wherever they stand, and the numbers among the
+// durations halves and doubles constant durations, wherever they are, and the numbers among the
 // configuration's defaults.
 func durations(s *site) {
 	s.each(func(n ast.Node, above []ast.Node) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Equivalent is a mutant that does what the true core does, with the proof.
+// Equivalent is a mutant that behaves like the true core, with the proof.
 type Equivalent struct {
 	ID     string `yaml:"id"`
 	Reader string `yaml:"reader"`
@@ -24,7 +24,7 @@ type Tally struct {
 // Raw is the share of killed mutants, in percent.
 func (t Tally) Raw() float64 { return percent(t.Killed, t.Mutants) }
 
-// Adjusted is that share without the equivalent ones.
+// Adjusted is the share without the equivalent mutants.
 func (t Tally) Adjusted() float64 { return percent(t.Killed, t.Mutants-t.Equivalent) }
 
 func percent(n, of int) float64 {
@@ -34,7 +34,7 @@ func percent(n, of int) float64 {
 	return 100 * float64(n) / float64(of)
 }
 
-// add counts a mutant. One that was killed is not equivalent, whatever a proof says.
+// add counts a mutant. A killed mutant is not equivalent, whatever a proof says.
 func (t *Tally) add(r *Result, equivalent bool) {
 	t.Mutants++
 	switch {
@@ -67,7 +67,7 @@ func (r *Results) Summary() string {
 	return b.String()
 }
 
-// sortedKillers has invariants by number first, and what survived last.
+// sortedKillers sorts invariants by number first, and survivors last.
 func sortedKillers(counts map[string]int) []string {
 	rank := func(name string) int {
 		var n int
@@ -79,8 +79,8 @@ func sortedKillers(counts map[string]int) []string {
 	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 }
 
-// Page is docs/score.md. before are the results of an earlier harness to be shown beside these, or nil. It
-// refuses proofs that can't be right: see check.
+// Page is docs/score.md. before are the results of an earlier harness to show beside these, or nil.
+// It refuses proofs that can't be right: see check.
 func (r *Results) Page(equivalents []Equivalent, before *Results) (string, error) {
 	if err := r.check(equivalents); err != nil {
 		return "", err
@@ -118,7 +118,7 @@ func (r *Results) Page(equivalents []Equivalent, before *Results) (string, error
 	return b.String(), nil
 }
 
-// tallies are counts of one sample.
+// tallies are the counts of one sample.
 type tallies struct {
 	all                 Tally
 	operators, packages map[string]*Tally
@@ -127,7 +127,8 @@ type tallies struct {
 	asked int
 }
 
-// unitTest is the row of the table by killer for what the simulator leaves alive and a unit test kills.
+// unitTest is the row of the table by killer for mutants that survive the simulator and that a unit
+// test kills.
 const unitTest = "unit test of its own package"
 
 func (r *Results) tallies(proved map[string]bool) tallies {
@@ -148,7 +149,8 @@ func (r *Results) tallies(proved map[string]bool) tallies {
 	return t
 }
 
-// units is the share that the simulator or a unit test kills, and for how many nobody asked a unit test.
+// units is the share that the simulator or a unit test kills, and the number of survivors that were
+// not run against unit tests.
 func (t tallies) units() string {
 	switch left := t.all.Mutants - t.all.Killed - t.asked; {
 	case t.asked == 0 && left > 0:
@@ -159,11 +161,11 @@ func (t tallies) units() string {
 	return fmt.Sprintf("%.1f %%", percent(t.all.Killed+t.killers[unitTest], t.all.Mutants))
 }
 
-// statementsIn is how the IDs of mutants of SQL begin.
+// statementsIn is the prefix of the IDs of mutants of SQL.
 const statementsIn = "core/store/postgres/"
 
-// check refuses proofs that can't be right: of a mutant that something kills, or of more than a tenth of
-// what was measured. Where the whole sample was measured, each has to be of one of its mutants.
+// check refuses proofs that can't be right: of a killed mutant, or of more than a tenth of the
+// measured ones. If the whole sample was measured, each proof must be of one of its mutants.
 func (r *Results) check(equivalents []Equivalent) error {
 	var errs []error
 	of := map[*Results]int{}
@@ -193,8 +195,8 @@ func (r *Results) check(equivalents []Equivalent) error {
 	return errors.Join(errs...)
 }
 
-// common counts the mutants that an earlier sample shares with a later one, and how many were killed in
-// each. Where the core has changed, a place that has the same ID may be another mutant.
+// common counts the mutants that an earlier sample shares with a later one, and how many were
+// killed in each. After a change of the core, the same ID may be another mutant.
 func (r *Results) common(later *Results) (both, killedBefore, killedLater int) {
 	for id, m := range r.Results {
 		other := later.Results[id]
@@ -212,7 +214,7 @@ func (r *Results) common(later *Results) (both, killedBefore, killedLater int) {
 	return both, killedBefore, killedLater
 }
 
-// withoutLine leaves the line of the source out of a mutant's description, because lines move.
+// withoutLine removes the line number from a mutant's description, because lines move.
 func withoutLine(about string) string {
 	place, what, _ := strings.Cut(about, " ")
 	file, _, _ := strings.Cut(place, ":")
@@ -322,7 +324,7 @@ func tally(of map[string]*Tally, name string) *Tally {
 	return of[name]
 }
 
-// table has a row for each operator. Without results from before the column stays empty.
+// table has a row for each operator. Without earlier results their column stays empty.
 func (r *Results) table(b *strings.Builder, operators, before map[string]*Tally) {
 	b.WriteString("| operator | candidates | quota | run | killed | raw | before | equivalent | adjusted |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, q := range r.Quotas {
@@ -340,7 +342,7 @@ func section(b *strings.Builder, title, column string, of, before map[string]*Ta
 	}
 }
 
-// earlier is a raw score from before, or nothing.
+// earlier is an earlier raw score, or nothing.
 func earlier(t *Tally) string {
 	if t == nil || t.Mutants == 0 {
 		return ""
@@ -365,7 +367,7 @@ func killers(b *strings.Builder, now, then tallies) {
 	b.WriteString("\nA unit test is asked about what the simulator leaves alive. The raw score does not count it.\n")
 }
 
-// survivors lists what is not seen, for those who write rules.
+// survivors lists the mutants that the harness does not see, for authors of rules.
 func survivors(b *strings.Builder, list []*Result, proved map[string]bool) {
 	for _, kind := range []string{"survived", "not reached"} {
 		operator := ""

@@ -1,5 +1,5 @@
-// Package score is what became of the mutants of the core's source: the results of a night, which are
-// written one by one and go on where they stopped, and the page that they make.
+// Package score has the results for the mutants of the core's source, and the page that they make.
+// A measurement writes its results one by one, and resumes after an interruption.
 package score
 
 import (
@@ -13,50 +13,53 @@ import (
 	"slices"
 )
 
-// What kills a mutant, beside an invariant, which goes by its number ("invariant 4").
+// The killers of mutants, besides invariants, which are named by their number ("invariant 4").
 const (
 	Expectation = "expectation"
 	Panic       = "panic"
-	// GaveUp is a run that did not end: more steps than any run of the true core, or a loop without time
-	// moving.
+	// GaveUp is a run that did not end: it took more steps than any run of the true core, or looped
+	// while no time passed.
 	GaveUp = "gave up"
-	// Hang is a run that made no progress in real time, Memory one that needed more than a run may.
+	// Hang is a run that made no progress in real time. Memory is one that needed more memory than
+	// a run may.
 	Hang   = "hang"
 	Memory = "memory"
-	// Crash is the end of the whole program, Start the end before any run began.
+	// Crash is the end of the whole program. Start is its end before any run began.
 	Crash = "crash"
 	Start = "does not start"
-	// Situation is one that the true core reaches with the same seeds and the mutant does not.
+	// Situation is a situation that the true core reaches with the same seeds and the mutant does
+	// not.
 	Situation = "lost situation"
-	// Contract is the suite of what a store promises, which judges the mutants of SQL.
+	// Contract is the suite of a store's contract, which judges the mutants of SQL.
 	Contract = "contract"
 )
 
-// Result is what became of one mutant.
+// Result is the result for one mutant.
 type Result struct {
 	ID       string `json:"id"`
 	Package  string `json:"package"`
 	Operator string `json:"operator"`
 	// About describes the mutant in a line.
 	About string `json:"about"`
-	// By is what killed it, empty for a survivor.
+	// By is its killer, empty for a survivor.
 	By string `json:"by,omitempty"`
-	// Target is the scenario and profile that killed it, Seed the seed, and Message what was said.
+	// Target is the scenario and profile that killed it, Seed the seed, and Message the killer's
+	// message.
 	Target  string `json:"target,omitempty"`
 	Seed    uint64 `json:"seed,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Reached says that the history of some run differs from the true core's.
 	Reached bool `json:"reached"`
-	// Runs is how many it took.
+	// Runs is how many runs were made.
 	Runs int `json:"runs"`
-	// Unit is what the unit tests of its package say: UnitKilled, UnitSurvived, or empty if they were not
-	// asked. The raw score does not count it.
+	// Unit is the result of the unit tests of its package: UnitKilled, UnitSurvived, or empty if
+	// they were not run. The raw score does not count it.
 	Unit string `json:"unit,omitempty"`
-	// CPU is what it took, in seconds. It differs from machine to machine, so it is not kept.
+	// CPU is the processor time, in seconds. It differs between machines, so it is not stored.
 	CPU float64 `json:"-"`
 }
 
-// What unit tests say of a mutant that the simulator leaves alive.
+// The results of unit tests for a mutant that survives the simulator.
 const (
 	UnitKilled   = "killed"
 	UnitSurvived = "survived"
@@ -65,7 +68,7 @@ const (
 // Killed says that something killed the mutant.
 func (r *Result) Killed() bool { return r.By != "" }
 
-// Killer is the column of the table that a result belongs to.
+// Killer is the row of the table by killer to which a result belongs.
 func (r *Result) Killer() string {
 	switch {
 	case r.Killed():
@@ -86,40 +89,40 @@ type Quota struct {
 	Untyped int `json:"untyped"`
 }
 
-// Size is how many runs judge a mutant: these seeds of every scenario and profile. The more there are,
-// the more is killed, so that measurements of different size can't be mixed.
+// Size is how many runs judge a mutant: these seeds of every scenario and profile. With more runs
+// more mutants are killed, so measurements of different sizes can't be mixed.
 type Size struct {
-	// Seeds are plain ones, Varied those of varied runs beside them (package vary).
+	// Seeds counts plain seeds, Varied those of varied runs besides (package vary).
 	Seeds  int `json:"seeds"`
 	Varied int `json:"varied"`
 }
 
-// String is the size as people read it.
+// String is the size in words.
 func (s Size) String() string { return fmt.Sprintf("%d plain and %d varied seeds", s.Seeds, s.Varied) }
 
-// Results are those of one sample on one core, judged by one harness.
+// Results are the results of one sample on one core, judged by one harness.
 type Results struct {
-	// Seed is the seed of the draw; Core a digest of the mutated source; Commit the revision of the
-	// harness; Size is how many runs judge. Results can be merged if these are equal. The size of
-	// statements' results is zero: a contract judges them.
+	// Seed is the seed of the draw, Core a digest of the mutated source, Commit the revision of the
+	// harness, and Size how many runs judge. Results can be merged if these are equal. For SQL the
+	// size is zero: a contract judges those mutants.
 	Seed   string `json:"seed"`
 	Core   string `json:"core"`
 	Commit string `json:"commit"`
 	Size   Size   `json:"size,omitzero"`
 	// Unjudged are the varied runs that the true core fails. They judge no mutant.
 	Unjudged []string `json:"unjudged,omitempty"`
-	// Quotas are the operators, in order, and LeftOut the functions that no mutant is made of.
+	// Quotas are the operators, in order. LeftOut counts the functions without mutants.
 	Quotas  []Quota        `json:"quotas"`
 	LeftOut map[string]int `json:"left_out"`
 	// Results are by ID.
 	Results map[string]*Result `json:"results"`
-	// Refused are the IDs of candidates that the database does not take, and that are no mutants.
+	// Refused are the IDs of candidates that the database refuses, so that they are not mutants.
 	Refused []string `json:"refused,omitempty"`
-	// SQL are the results of the mutants of SQL, nil if there are none.
+	// SQL has the results of the mutants of SQL, nil if there are none.
 	SQL *Results `json:"sql,omitempty"`
 }
 
-// Read reads a file of results; one that does not exist has none, and ok is false.
+// Read reads a file of results. If the file does not exist, there are none, and ok is false.
 func Read(path string) (r *Results, ok bool, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -134,7 +137,7 @@ func Read(path string) (r *Results, ok bool, err error) {
 	return r, true, nil
 }
 
-// Write replaces a file of results at once, so that an interruption leaves the last one whole.
+// Write replaces a file of results in one step, so that an interruption leaves the old file intact.
 func (r *Results) Write(path string) error {
 	text, err := json.MarshalIndent(r, "", "\t")
 	if err == nil {
@@ -149,8 +152,8 @@ func (r *Results) Write(path string) error {
 	return nil
 }
 
-// Merge adds the results of another part of the sample. A mutant that is in both keeps the kill of the
-// smaller seed, and what unit tests said of it.
+// Merge adds the results of another part of the sample. A mutant in both keeps the kill with the
+// smaller seed, and its result of unit tests.
 func (r *Results) Merge(other *Results) error {
 	if r.Seed != other.Seed || r.Core != other.Core || r.Commit != other.Commit {
 		return fmt.Errorf("results of seed %.12s, core %.12s, harness %.12s can't be merged with those of seed %.12s, core %.12s, harness %.12s; measure again with one build",
@@ -187,7 +190,7 @@ func (r *Results) Merge(other *Results) error {
 	return nil
 }
 
-// better says that a says more of a mutant than b.
+// better says that a is more conclusive about a mutant than b.
 func better(a, b *Result) bool {
 	if a.Killed() != b.Killed() {
 		return a.Killed()
@@ -220,7 +223,7 @@ func (r *Results) Sorted() []*Result {
 	})
 }
 
-// Truth is what the true core does with the same scenarios and seeds.
+// Truth is the behaviour of the true core with the same scenarios and seeds.
 type Truth struct {
 	Size Size
 	// Targets are by name, such as "ttl-race (hardened)" and "ttl-race (hardened, varied)".
@@ -231,8 +234,8 @@ type Truth struct {
 type Lines struct {
 	// Hashes are the histories' hashes, from seed 1 on, in hexadecimal digits.
 	Hashes []string
-	// Fails are the seeds of varied runs that the true core fails: nothing that a mutant does there says
-	// anything of the mutant.
+	// Fails are the seeds of varied runs that the true core fails: a mutant's failure there says
+	// nothing about the mutant.
 	Fails []uint64
 	// Passes says that a sweep of all seeds passes.
 	Passes bool

@@ -35,7 +35,7 @@ func TestWhatIsNotReachedCountsAsSurvivor(t *testing.T) {
 	}
 }
 
-// page is the page of results whose proofs are taken.
+// page is the page of results whose proofs are accepted.
 func page(t *testing.T, r *Results, equivalents []Equivalent, before *Results) string {
 	t.Helper()
 	text, err := r.Page(equivalents, before)
@@ -55,7 +55,7 @@ func has(t *testing.T, page string, lines ...string) {
 	}
 }
 
-// many is a sample of which one mutant in ten is left alive.
+// many is a sample of which one mutant in ten survives.
 func many() *Results {
 	r := results()
 	for i := range 10 {
@@ -96,7 +96,7 @@ func TestThePageHasTheScoreFromBefore(t *testing.T) {
 	before.Size, before.Commit = Size{1, 0}, "earlier"
 	before.Results["q"].By, before.Results["r"].By, before.Results["s"].By = "", "", Hang
 	before.Results["q"].About = "core/worker/x.go:9 f: q"       // it has moved
-	before.Results["r"].About = "core/worker/x.go:7 f: another" // another place has this ID by now
+	before.Results["r"].About = "core/worker/x.go:7 f: another" // another place now has this ID
 	has(t, page(t, now, nil, before),
 		"Before is the harness of commit earlier, with 1 plain and 0 varied seeds: **70.0 %**, 7 of 10.",
 		"The core has changed since, and the sample with it: of the 9 mutants that both samples have, 77.8 % were killed then, and 88.9 % are now.",
