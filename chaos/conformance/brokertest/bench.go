@@ -13,10 +13,10 @@ import (
 	"handoff/core/execution"
 )
 
-// patience is how long the suite waits for what has to come.
+// patience is how long the suite waits for an event that must come.
 const patience = 15 * time.Second
 
-// fixture is what a case works with.
+// fixture has the tools of a case.
 type fixture struct {
 	Subject
 	Features
@@ -27,10 +27,10 @@ type fixture struct {
 	sessions  []broker.Session
 	queues    []string
 
-	// name and later are those of a case that fails only when all have been looked at.
+	// name and later belong to a case that fails only after all cases have been judged.
 	name  string
 	later *[]string
-	// back is when the broker was up again, killed whether it had been killed.
+	// back is when the broker was up again. killed says whether it had been killed.
 	back   time.Duration
 	killed bool
 }
@@ -64,7 +64,7 @@ func (b *fixture) errorf(format string, args ...any) {
 	b.t.Errorf(format, args...)
 }
 
-// fatalf ends the case: nothing sensible can follow.
+// fatalf ends the case, because nothing sensible can follow.
 func (b *fixture) fatalf(format string, args ...any) {
 	b.t.Helper()
 	if b.name != "" {
@@ -80,7 +80,7 @@ func (b *fixture) must(err error) {
 	}
 }
 
-// expect fails the case when what was seen is not what the contract says.
+// expect fails the case if the observed value differs from the contract's.
 func (b *fixture) expect(what string, got, want any) {
 	b.t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -95,10 +95,10 @@ func (b *fixture) refused(what string, err, want error) {
 	}
 }
 
-// called is the name of something of this case.
+// called is the name of an object of this case.
 func (b *fixture) called(name string) string { return b.prefix + name }
 
-// session opens a session of its own.
+// session opens a new session.
 func (b *fixture) session() broker.Session {
 	b.t.Helper()
 	s, err := b.Connect()
@@ -112,7 +112,7 @@ func (b *fixture) queue(name string) broker.Queue {
 	return broker.Queue{Name: b.called(name), Type: b.queueType}
 }
 
-// keeping is a queue that keeps what comes back.
+// keeping is a queue that keeps returned messages.
 func (b *fixture) keeping(name string) broker.Queue {
 	q := b.queue(name)
 	q.KeepsReturned = true
@@ -161,7 +161,7 @@ func (b *fixture) path(s broker.Session, ttl time.Duration) {
 	})
 }
 
-// message is a dispatch that is told by its number.
+// message is a dispatch that can be recognised by its execution's id.
 func message(exchange, key string, id int) broker.Message {
 	return broker.Message{Exchange: exchange, RoutingKey: key, Envelope: broker.Envelope{
 		MessageID: "m" + strconv.Itoa(id), Type: broker.ExecutionScheduled, CorrelationID: "suite",
@@ -173,7 +173,7 @@ func message(exchange, key string, id int) broker.Message {
 	}}
 }
 
-// to publishes to an exchange, "" being the default one, and expects one outcome for all.
+// to publishes to an exchange, "" for the default one, and expects the same outcome for all.
 func (b *fixture) to(s broker.Session, want broker.Outcome, exchange, key string, ids ...int) {
 	b.t.Helper()
 	ms := make([]broker.Message, len(ids))
@@ -206,7 +206,7 @@ func (b *fixture) next(c broker.Consumer, within time.Duration) (d broker.Delive
 	return d, err
 }
 
-// receive waits for a delivery that has to come.
+// receive waits for a delivery that must come.
 func (b *fixture) receive(c broker.Consumer) broker.Delivery {
 	b.t.Helper()
 	d, err := b.next(c, patience)
@@ -216,7 +216,7 @@ func (b *fixture) receive(c broker.Consumer) broker.Delivery {
 	return d
 }
 
-// hold receives several and settles none.
+// hold receives several deliveries and settles none.
 func (b *fixture) hold(c broker.Consumer, n int) []broker.Delivery {
 	b.t.Helper()
 	ds := make([]broker.Delivery, n)
@@ -234,7 +234,7 @@ func (b *fixture) nothing(what string, c broker.Consumer) {
 	}
 }
 
-// left returns all that can be had of a queue now, and settles it.
+// left receives and settles everything that a queue delivers now.
 func (b *fixture) left(queue string) []broker.Delivery {
 	b.t.Helper()
 	s, err := b.Connect()
@@ -252,7 +252,7 @@ func (b *fixture) left(queue string) []broker.Delivery {
 	}
 }
 
-// holds expects exactly these messages in a queue, in this order, and takes them out.
+// holds expects exactly these messages in a queue, in this order, and removes them.
 func (b *fixture) holds(queue string, want ...int) {
 	b.t.Helper()
 	b.expect("what is left in "+queue, ids(b.left(queue)), ids2(want))
@@ -274,7 +274,7 @@ func ids(ds []broker.Delivery) []int {
 	return all
 }
 
-// ids2 makes nothing look the same however it was made.
+// ids2 makes a nil list equal to an empty one.
 func ids2(want []int) []int { return append([]int{}, want...) }
 
 // flags are the redelivered flags of deliveries, as letters.
@@ -290,7 +290,7 @@ func flags(ds []broker.Delivery) string {
 	return all.String()
 }
 
-// deaths shows x-death without its times: newest first, queue, reason and count.
+// deaths shows x-death without its times: newest first, with queue, reason and count.
 func (b *fixture) deaths(d broker.Delivery) string {
 	var all []string
 	for _, death := range d.Deaths {
@@ -303,7 +303,7 @@ func show(d broker.Delivery) string {
 	return fmt.Sprintf("message %d (redelivered %v)", id(d), d.Redelivered)
 }
 
-// upTo counts from one number to another.
+// upTo lists the numbers from one to another.
 func upTo(from, to int) []int {
 	var all []int
 	for i := from; i <= to; i++ {
@@ -312,7 +312,7 @@ func upTo(from, to int) []int {
 	return all
 }
 
-// settled waits until what was sent without an answer has been done.
+// settled waits until the broker has done what it does without an answer.
 func (b *fixture) settled() { b.Sleep(b.Pause) }
 
 // cancel cancels a consumer.

@@ -1,7 +1,7 @@
-// Package brokertest is the contract of broker.Broker: one body of cases and of random command
-// sequences that runs on the model and on RabbitMQ. The cases carry the numbers of the list of rules
-// that were reproduced on the real broker. What they pin is what clients observe; where the two
-// differ, the model is wrong until shown otherwise; chaos/conformance lists what may differ.
+// Package brokertest is the contract of broker.Broker: cases and random command sequences that run
+// on the model and on RabbitMQ. The cases have the numbers of the list of rules that were
+// reproduced on the real broker. They fix the behaviour that clients observe. If model and broker
+// differ, the model is presumed wrong; chaos/conformance lists the accepted differences.
 package brokertest
 
 import (
@@ -22,25 +22,25 @@ const (
 	Quorum  = "quorum"
 )
 
-// Subject is a broker under test and what the suite can do to it. A function that is nil is
-// something the subject can't do: cases that need it are skipped.
+// Subject is a broker under test, with the functions that the suite needs. A nil function is one
+// that the subject can't do: cases that need it are skipped.
 type Subject struct {
-	// Connect opens a session that shares nothing with the others, as those of several processes.
+	// Connect opens a session that shares nothing with the others, like those of several processes.
 	Connect func() (broker.Session, error)
 	// Sleep lets time pass, Now reads it, and Within calls do under a context of d.
 	Sleep  func(d time.Duration)
 	Now    func() time.Duration
 	Within func(d time.Duration, do func(ctx context.Context))
 
-	// Prefix is what every name begins with.
+	// Prefix is the prefix of every name.
 	Prefix string
 	// Version is the release of RabbitMQ that the subject is, or behaves like; empty for 3.10.
 	Version string
-	// Quiet is how long nothing has to come before the suite believes that nothing will.
+	// Quiet is how long the suite waits before it concludes that nothing will come.
 	Quiet time.Duration
-	// Pause is how long what the broker does without an answer takes at most.
+	// Pause is how long the broker takes at most for what it does without an answer.
 	Pause time.Duration
-	// Late bounds how late an expired message may be seen to die.
+	// Late bounds the delay until the death of an expired message is visible.
 	Late time.Duration
 	// Slot is the smallest step of sequences in which messages expire.
 	Slot time.Duration
@@ -49,71 +49,77 @@ type Subject struct {
 	// Slow permits cases that wait for minutes.
 	Slow bool
 
-	// Restart takes the broker down in order and up again; Kill takes it down without warning.
+	// Restart stops the broker in good order and starts it again. Kill ends it without warning and
+	// starts it again.
 	Restart, Kill func()
-	// DeleteQueue deletes a queue behind everybody's back.
+	// DeleteQueue deletes a queue without the knowledge of any session.
 	DeleteQueue func(queue string)
-	// Malform publishes a body that is no envelope.
+	// Malform publishes a body that is not an envelope.
 	Malform func(exchange, key string)
 	// Alarm raises or clears the memory alarm.
 	Alarm func(on bool)
-	// Cut breaks a session's connection after a while: both ends learn it, what was under way is
-	// lost or not. Silence stops all its traffic, and no end is told.
+	// Cut breaks a session's connection after a while: both ends learn it, and messages under way
+	// may be lost. Silence stops all its traffic, and neither end learns of it.
 	Cut     func(s broker.Session, after time.Duration)
 	Silence func(s broker.Session)
-	// Suspend makes a queue hang until resume is called. ConsumerTimeout changes how long a delivery may stay
-	// unacknowledged in sessions and consumers that begin from now on, which is noticed within a second; 0 is as before.
+	// Suspend makes a queue hang until resume is called. ConsumerTimeout changes how long a
+	// delivery may stay unacknowledged in sessions and consumers that begin from now on, which is
+	// noticed within a second; 0 restores the default.
 	Suspend         func(queue string) (resume func())
 	ConsumerTimeout func(d time.Duration)
-	// Total is how many messages a queue answers for: ready, unsettled, and held dead letters.
+	// Total is how many messages a queue has: ready, unsettled, and held dead letters.
 	Total func(queue string) int
 }
 
-// Features are what queues differ in, by their type, the release of the broker, and whether they keep what comes back.
+// Features are the differences between queues, by their type, the release of the broker, and
+// whether they keep returned messages.
 type Features struct {
 	// HoldsDeadLetters: a dead letter without a route stays and is tried again (rule 41); otherwise
-	// it is gone (rule 17).
+	// it is lost (rule 17).
 	HoldsDeadLetters bool
 	// MarksRecovered: after a kill every message is redelivered, seen or not.
 	MarksRecovered bool
-	// ByDelivery: what the end of a session returns comes first, in the order of delivery; otherwise it returns to its old
-	// place (rule 28).
+	// ByDelivery: messages that the end of a session returns come first, in the order of delivery;
+	// otherwise they return to their old place (rule 28).
 	ByDelivery bool
-	// RequeuesLast: what a consumer requeues goes to the end of the queue; otherwise it is like what the end of a session
-	// returns.
+	// RequeuesLast: a message that a consumer requeues goes to the end of the queue; otherwise to
+	// the same place as after the end of a session.
 	RequeuesLast bool
-	// Limit is how often a message may come back before it dies, 0 for ever (rule 30).
+	// Limit is how often a message may be returned before it dies, 0 for no limit (rule 30).
 	Limit int
-	// MarksDead: a dead letter that was rejected, or that the end of a session had returned, is redelivered.
-	// MarksRequeued: so is one that a consumer had requeued (rule 29).
+	// MarksDead: a dead letter is marked redelivered if it was rejected, or if the end of a session
+	// had returned it. MarksRequeued: so is one that a consumer had requeued (rule 29).
 	MarksDead, MarksRequeued bool
-	// NewestFirst: x-death is newest first; otherwise the older entries turn round with each death (rule 18).
+	// NewestFirst: x-death has the newest entry first; otherwise the older entries are reversed
+	// with each death (rule 18).
 	NewestFirst bool
-	// Overdue is what a delivery does that stays unacknowledged for too long (rule 31).
+	// Overdue says what happens to a delivery that stays unacknowledged for too long (rule 31).
 	Overdue Overdue
 }
 
-// Overdue is what becomes of a delivery that stays unacknowledged for too long.
+// Overdue says what happens to a delivery that stays unacknowledged for too long.
 type Overdue uint8
 
-// What becomes of it.
+// The possible effects.
 const (
-	// EndsSession: the channel of its consumer is closed, and the session ends with it.
+	// EndsSession: the channel of its consumer is closed, which ends the session.
 	EndsSession Overdue = iota
-	// CancelsConsumer: it goes back, and its consumer is cancelled; the session stays open.
+	// CancelsConsumer: it returns to the queue, and its consumer is cancelled; the session stays
+	// open.
 	CancelsConsumer
 	// StaysHeld: nothing happens.
 	StaysHeld
 )
 
-// limit is that of a quorum queue which names none, from RabbitMQ 4.0 on.
+// limit is the default limit of a quorum queue, from RabbitMQ 4.0 on.
 const limit = 20
 
-// FeaturesOf returns the features of a queue on a release; keeps says that it keeps what comes back.
+// FeaturesOf returns the features of a queue on a release. keeps says that the queue keeps returned
+// messages.
 func FeaturesOf(queueType, version string, keeps bool) Features {
 	major, minor := release(version)
 	four := major >= 4
-	byQueue := major > 4 || four && minor >= 3 // the queues have the consumer timeout, not the channels
+	byQueue := major > 4 || four && minor >= 3 // queues have the consumer timeout, not channels
 	if queueType != Quorum {
 		f := Features{MarksRecovered: true, NewestFirst: four}
 		if byQueue {
@@ -142,7 +148,7 @@ func release(version string) (major, minor int) {
 	return major, minor
 }
 
-// WithSubject runs a body on a subject. Names begin with a prefix of each case's own, so the subject need
+// WithSubject runs a body on a subject. Each case has its own prefix for names, so the subject need
 // not be empty. The model's runs the body as a task of a kernel, so a body must not fail the test
 // from another goroutine, and must not start any.
 type WithSubject func(t *testing.T, body func(s Subject))
@@ -151,7 +157,7 @@ type WithSubject func(t *testing.T, body func(s Subject))
 type Case struct {
 	// Name says the rule, with its number where it has one.
 	Name string
-	// Types are the queue types that the case runs for, nil being both.
+	// Types are the queue types for which the case runs; nil for both.
 	Types []string
 	// Alone: the case disturbs the whole broker.
 	Alone bool
@@ -159,7 +165,7 @@ type Case struct {
 	body  func(b *fixture)
 }
 
-// need says what a case needs of its subject.
+// need says whether a subject can do what a case needs.
 type need func(s *Subject) bool
 
 func needsDelete(s *Subject) bool  { return s.DeleteQueue != nil }
@@ -184,7 +190,7 @@ func Cases() []Case {
 	return all
 }
 
-// Types returns the queue types that a case runs for.
+// types returns the queue types for which a case runs.
 func (c *Case) types() []string {
 	if c.Types == nil {
 		return []string{Classic, Quorum}
@@ -192,8 +198,8 @@ func (c *Case) types() []string {
 	return c.Types
 }
 
-// Run runs every case, so many at a time, and after them what has to outlast a restart. It returns how
-// many cases were run, and how many this subject can't be asked.
+// Run runs every case, atOnce at a time, and after them the cases that outlast a restart. It
+// returns how many cases were run, and how many this subject can't do.
 func Run(t *testing.T, world WithSubject, atOnce int) (ran, skipped int) {
 	var together, alone []func(t *testing.T)
 	var asked, passedOver atomic.Int64
@@ -242,8 +248,8 @@ func restartCases() (n int64) {
 	return n
 }
 
-// atATime calls do for 0 to n-1. Parallel tests would be as many as there are processors, but cases
-// mostly wait.
+// atATime calls do for 0 to n-1, atOnce at a time. Parallel tests would be as many as there are
+// processors, but cases mostly wait.
 func atATime(atOnce, n int, do func(i int)) {
 	var workers sync.WaitGroup
 	next := make(chan int)
@@ -261,7 +267,7 @@ func atATime(atOnce, n int, do func(i int)) {
 	workers.Wait()
 }
 
-// run runs the case and returns true, or false where the subject can't do what it needs.
+// run runs the case and returns true, or false if the subject can't do what it needs.
 func (c *Case) run(t *testing.T, world WithSubject, queueType, prefix string) (asked bool) {
 	world(t, func(s Subject) {
 		if asked = c.needs == nil || c.needs(&s); asked {
@@ -273,8 +279,8 @@ func (c *Case) run(t *testing.T, world WithSubject, queueType, prefix string) (a
 	return asked
 }
 
-// runRestarts prepares every case that outlasts a restart, restarts once, and then looks at them all. It
-// returns how many they were, none if the subject can't restart.
+// runRestarts prepares every case that outlasts a restart, restarts once, and then judges them all.
+// It returns how many there were, none if the subject can't restart.
 func runRestarts(t *testing.T, world WithSubject, kill bool) int {
 	var benches []*fixture
 	world(t, func(s Subject) {
@@ -295,8 +301,9 @@ func runRestarts(t *testing.T, world WithSubject, kill bool) int {
 				after = append(after, c.before(b))
 			}
 		}
-		// RabbitMQ 3.10 writes the names of its quorum queues every half second: one that was declared
-		// later than that before a kill has no leader afterwards, and consuming from it hangs.
+		// RabbitMQ 3.10 writes the names of its quorum queues every half second. If a queue was
+		// declared later than that before a kill, it has no leader afterwards, and consuming from
+		// it hangs.
 		s.Sleep(time.Second)
 		restart()
 		for i, b := range benches {

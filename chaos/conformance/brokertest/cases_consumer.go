@@ -106,11 +106,11 @@ func settleCases() []Case {
 			b.put(s, 1, 2)
 			d := b.receive(old)
 			s.Close()
-			old.Ack(d) // nobody hears it
+			old.Ack(d) // no session is left to send it
 			next := b.session()
 			c := b.consume(next, "q", 1)
 			again := b.receive(c)
-			c.Ack(d) // nor that: the new session has no such delivery, whatever its number
+			c.Ack(d) // nor has this an effect: the new session has no such delivery, whatever its number
 			b.nothing("behind what is not settled", c)
 			b.expect("the session is closed", next.Closed(), false)
 			b.expect("it came again", id(again), 1)
@@ -192,7 +192,7 @@ func cancelled(b *fixture) {
 	c := b.consume(s, "q", 3)
 	b.put(s, upTo(1, 3)...)
 	d := b.receive(c)
-	b.Sleep(b.Quiet) // the other two lie in the buffer
+	b.Sleep(b.Quiet) // the other two are in the buffer
 	b.cancel(c)
 	b.put(s, 4)
 	c.Ack(d)

@@ -155,7 +155,7 @@ func deathCases() []Case {
 			b.cancel(c)
 			b.expect("after the rejection", b.deaths(d), "q rejected 1")
 			b.declare(s, broker.Topology{Bindings: []broker.Binding{b.bind("again", "#", "q")}})
-			dead.Reject(d, false) // to both queues, for what comes back was rejected on its way
+			dead.Reject(d, false) // to both queues, because the returned message was rejected on its way
 			d = b.receive(dead)
 			b.expect("after two rejections", b.deaths(d), "dead rejected 1, q rejected 1")
 			dead.Ack(d)
@@ -224,7 +224,7 @@ func endlessCycle(b *fixture) {
 	b.keptOrDropped()
 }
 
-// turningDeaths follows a message through four expiries and looks at it after each.
+// turningDeaths follows a message through four expiries and checks it after each.
 func turningDeaths(b *fixture) {
 	s := b.session()
 	var top broker.Topology
@@ -325,8 +325,8 @@ func routelessCases() []Case {
 	}
 }
 
-// keptOrDropped expects of the queue q that it still answers for one message that nobody can have, or
-// for none.
+// keptOrDropped expects that the queue q still has one message that no consumer can get, or none,
+// depending on its features.
 func (b *fixture) keptOrDropped() {
 	b.t.Helper()
 	want := 0

@@ -6,15 +6,15 @@ import (
 	"handoff/core/broker"
 )
 
-// Times to live of the cases: long enough that a busy machine does what has to be done before, short
-// enough that waiting for them is cheap.
+// Times to live of the cases: long enough for the earlier steps on a busy machine, short enough to
+// wait for.
 const (
 	soon = 250 * time.Millisecond
 	ttl  = 600 * time.Millisecond
 )
 
-// died receives a dead letter and expects that it died no earlier than ttl after begin, and not much
-// later than that after end.
+// died receives a dead letter and expects that it died no earlier than ttl after begin, and not
+// much later than ttl after end.
 func (b *fixture) died(c broker.Consumer, message int, after, begin, end time.Duration) broker.Delivery {
 	b.t.Helper()
 	d := b.receive(c)
@@ -190,8 +190,8 @@ func requeueExpiryCases() []Case {
 	}
 }
 
-// pastExpiry gives a message back after its expiry while a second consumer waits for one. marked says that the dead letter
-// is redelivered.
+// pastExpiry gives a message back after its expiry while a second consumer waits for one. marked
+// says that the dead letter is marked redelivered.
 func pastExpiry(b *fixture, marked bool, giveBack func(s broker.Session, c broker.Consumer, d broker.Delivery)) {
 	owner, second := b.session(), b.session()
 	b.path(owner, soon)
@@ -208,8 +208,8 @@ func pastExpiry(b *fixture, marked bool, giveBack func(s broker.Session, c broke
 	b.nothing("the consumer that waited", waiting)
 }
 
-// requeuedHead requeues the older of two messages. In a queue that puts it last the younger one is at
-// the head then, and the older one can't die before it comes there.
+// requeuedHead requeues the older of two messages. If the queue puts it at the end, the younger one
+// is then at the head, and the older one can't die before it reaches the head.
 func requeuedHead(b *fixture) {
 	s := b.session()
 	b.path(s, ttl)

@@ -6,7 +6,7 @@ import (
 	"handoff/core/broker"
 )
 
-// limitCases are about rule 30: how often a message may come back.
+// limitCases are about rule 30: how often a message may be returned.
 func limitCases() []Case {
 	return []Case{
 		{Name: "rule 30 what is requeued too often is dead-lettered for that, from 4.0 on in quorum queues; before there is no limit", body: func(b *fixture) {
@@ -96,8 +96,8 @@ func limitCases() []Case {
 	}
 }
 
-// until gives the message of the queue q back until it dies of the delivery limit, or more often than any limit, and looks
-// at what came of it. giveBack returns the consumer that may receive it next.
+// until gives the message of the queue q back until it dies of the delivery limit, or more often
+// than any limit, and checks the result. giveBack returns the consumer that may receive it next.
 func (b *fixture) until(c broker.Consumer, giveBack func(d broker.Delivery) broker.Consumer) {
 	b.t.Helper()
 	returns := limit + 10

@@ -14,7 +14,7 @@ import (
 // routing is the same for every queue type.
 var either = []string{Classic}
 
-// topics are patterns, keys and which match.
+// topics are patterns, keys, and which keys match.
 var topics = []struct{ pattern, keys string }{
 	{"a.b", "a.b"},
 	{"*", "a;b"},
@@ -137,8 +137,9 @@ func publishCases() []Case {
 			b.expect("another is closed", other.Closed(), false)
 			b.put(other, 4)
 			left := ids(b.left("q"))
-			// Messages of different keys have no order, so the refusal may overtake the first and be overtaken by the third.
-			// What was confirmed is stored, what was not sent is not, and what is unknown may be either.
+			// Messages with different keys have no order, so the refusal may overtake the first and
+			// be overtaken by the third. A confirmed message is stored, an unsent one is not, and
+			// an unknown one may be either.
 			var want []int
 			for i, id := range []int{1, 3} {
 				if o := got[2*i]; o == broker.Confirmed || o == broker.Unknown && slices.Contains(left, id) {

@@ -6,14 +6,14 @@ import (
 	"handoff/core/broker"
 )
 
-// outlasting is a case of what outlasts a restart. before prepares it and returns what is looked at
-// afterwards; all share one restart, because the real one takes seconds.
+// outlasting is a case about what survives a restart. before prepares it and returns the check for
+// afterwards. All cases share one restart, because the real one takes seconds.
 type outlasting struct {
 	Case
 	before func(b *fixture) (after func())
 }
 
-// RestartCases lists the names of what has to outlast a restart, and a kill.
+// RestartCases lists the names of the cases about what must survive a restart, and a kill.
 func RestartCases() []Case {
 	var all []Case
 	for _, c := range outlastingCases() {
@@ -41,7 +41,7 @@ func messageRestartCases() []outlasting {
 				if lived := b.Now() - begin; lived < long {
 					b.errorf("died after %v, the contract says never before %v", lived, long)
 				}
-				// What died while the broker was on its way up is seen when it is up.
+				// A death while the broker was starting is visible when it is up.
 				if late := b.Now() - max(end+long, b.back); late > b.Late+2*time.Second {
 					b.errorf("died %v late, after %v", late, b.Now()-end)
 				}
@@ -160,8 +160,8 @@ func settingsRestartCases() []outlasting {
 			b.Sleep(soon + b.Late)
 			b.path(s, soon)
 			return func() {
-				// At once, unless the queue that it goes to comes up after the one that it is in: then it has to
-				// wait for the next attempt.
+				// It comes at once, unless its target queue comes up after the queue that it is in:
+				// then it has to wait for the next attempt.
 				d, err := b.next(b.consume(b.session(), "dead", 1), deadLetterRetry+patience)
 				b.must(err)
 				b.expect("its deaths", b.deaths(d), "q expired 1")
@@ -170,5 +170,6 @@ func settingsRestartCases() []outlasting {
 	}
 }
 
-// deadLetterRetry is after what time a quorum queue tries a dead letter again that had no route (rule 41).
+// deadLetterRetry is the time after which a quorum queue again tries a dead letter that had no
+// route (rule 41).
 const deadLetterRetry = 180 * time.Second

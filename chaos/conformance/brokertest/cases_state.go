@@ -6,7 +6,7 @@ import (
 	"handoff/core/broker"
 )
 
-// stateCases are about what a queue's state says, and about queues that go by themselves.
+// stateCases are about the reported state of a queue, and about queues that delete themselves.
 func stateCases() []Case {
 	return []Case{
 		{Name: "a queue's state counts what waits and who consumes", body: queueStates},
@@ -49,8 +49,8 @@ func stateCases() []Case {
 // expires is a time that is short for a suite and long for a broker.
 const expires = time.Second
 
-// gone is after what time a queue that expires, and that nobody uses, is gone. The broker looks at its quorum queues
-// every 5 seconds.
+// gone is the time after which an unused queue that expires is gone. The broker checks its quorum
+// queues every 5 seconds.
 func (b *fixture) gone() time.Duration {
 	if b.queueType == Quorum {
 		return expires + 6*time.Second
@@ -66,7 +66,7 @@ func queueStates(b *fixture) {
 	b.state(s, "q", broker.QueueState{Exists: true, Ready: 3})
 	c := b.consume(s, "q", 2)
 	held := b.hold(c, 2)
-	// Two are held unacknowledged and not ready; another session sees the same.
+	// Two are held unacknowledged and so not ready. Another session sees the same.
 	b.state(b.session(), "q", broker.QueueState{Exists: true, Ready: 1, Consumers: 1})
 	c.Ack(held[0])
 	c.Reject(held[1], true)
@@ -74,7 +74,7 @@ func queueStates(b *fixture) {
 	b.settled()
 	b.state(s, "q", broker.QueueState{Exists: true, Consumers: 1})
 	b.cancel(c)
-	// A quorum queue counts a consumer that was cancelled as long as it holds something.
+	// A quorum queue counts a cancelled consumer as long as that holds a delivery.
 	left := map[string]int{Quorum: 1}[b.queueType]
 	b.state(s, "q", broker.QueueState{Exists: true, Consumers: left})
 	for _, d := range held {
@@ -84,7 +84,7 @@ func queueStates(b *fixture) {
 	b.state(s, "q", broker.QueueState{Exists: true})
 }
 
-// state expects what a queue's state is.
+// state expects a state of a queue.
 func (b *fixture) state(s broker.Session, queue string, want broker.QueueState) {
 	b.t.Helper()
 	got, err := s.QueueState(b.ctx, b.called(queue))

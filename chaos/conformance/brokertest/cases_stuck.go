@@ -9,7 +9,7 @@ import (
 	"handoff/core/broker"
 )
 
-// This file holds what a broker does that is half well.
+// This file has the cases of a broker that works only in part.
 
 func needsSuspend(s *Subject) bool { return s.Suspend != nil }
 func needsTimeout(s *Subject) bool { return s.ConsumerTimeout != nil }
@@ -105,8 +105,8 @@ func stuckState(b *fixture) {
 	b.holds("q", 1, 2)
 }
 
-// declareStuck: without a deadline of its own a process would wait for one queue for as long as that hangs, and nobody
-// could tell for what.
+// declareStuck: without its own deadline a process would wait for a queue for as long as that
+// hangs, and nobody could tell why.
 func declareStuck(b *fixture) {
 	s := b.session()
 	t := broker.Topology{Queues: []broker.Queue{b.queue("before"), b.queue("q"), b.queue("after")}}
@@ -130,7 +130,8 @@ func declareStuck(b *fixture) {
 	b.holds("q", 1)
 }
 
-// oneOfMany: what is published to the queue that hangs waits, and nothing else does, also of the same call's publishes.
+// oneOfMany: messages for the queue that hangs wait, and no others do, not even those of the same
+// call.
 func oneOfMany(b *fixture) {
 	const queues = 12
 	s := b.session()
@@ -174,7 +175,8 @@ func oneOfMany(b *fixture) {
 	})
 }
 
-// overdueAfter is a consumer timeout, and overdueLate how much later its end is seen at most, on a busy machine.
+// overdueAfter is a consumer timeout. overdueLate is how much later its effect may be visible on a
+// busy machine.
 const (
 	overdueAfter = 3 * time.Second
 	overdueLate  = 10 * time.Second
@@ -215,13 +217,14 @@ func consumerTimeout(b *fixture) {
 	b.expect("redelivered", flags(left), "r-")
 }
 
-// overdueSettled: a worker learns that its consumer was cancelled when it settles something, or later. Neither ends its
-// session, nor settles what others have by then.
+// overdueSettled: a worker learns of the cancellation of its consumer when it settles a delivery,
+// or later. A late settlement does not end its session, nor settle a delivery that another consumer
+// has by then.
 func overdueSettled(b *fixture) {
 	if b.Overdue != CancelsConsumer {
 		return
 	}
-	// Between the two deliveries there is room for a machine that is slow.
+	// The time between the two deliveries allows for a slow machine.
 	b.ConsumerTimeout(3 * overdueAfter)
 	defer b.ConsumerTimeout(0)
 	s, other := b.session(), b.session()
@@ -251,7 +254,8 @@ func overdueSettled(b *fixture) {
 	b.expect("what is left", ids(b.left("q")), []int{1, 2, 4})
 }
 
-// overdueAgain: RabbitMQ counts what a consumer gives back, not what a queue takes.
+// overdueAgain: RabbitMQ counts messages that a consumer gives back, not those that a queue takes
+// back.
 func overdueAgain(b *fixture) {
 	if b.Overdue != CancelsConsumer {
 		return

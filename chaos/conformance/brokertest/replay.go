@@ -11,7 +11,7 @@ import (
 	"handoff/core/broker"
 )
 
-// subscriber is one consumer of a sequence, with a session of its own.
+// subscriber is one consumer of a sequence, with its own session.
 type subscriber struct {
 	queue   string
 	session broker.Session
@@ -27,7 +27,7 @@ type held struct {
 	by    *subscriber
 }
 
-// replay is a sequence on its way through a subject.
+// replay is the state of a sequence that runs on a subject.
 type replay struct {
 	*fixture
 	seq   sequence
@@ -43,7 +43,7 @@ type replay struct {
 	now       observation
 }
 
-// play runs a sequence. It returns false when the subject could not keep the sequence's time.
+// play runs a sequence. It returns false if the subject could not keep the sequence's time.
 func play(t *testing.T, s *Subject, seq sequence, pace int, want []observation) ([]observation, bool) {
 	t.Helper()
 	b := newFixture(t, s, seq.queueType, fmt.Sprintf("sequence.%d.%d.%d.", seq.seed, len(seq.commands), pace))
@@ -85,7 +85,7 @@ func (p *replay) topology() broker.Topology {
 	}
 }
 
-// wait waits for a mortal command's slot.
+// wait waits for the command's slot in a mortal sequence.
 func (p *replay) wait(i int) {
 	if !p.seq.mortal {
 		return
@@ -103,8 +103,8 @@ func (p *replay) saw(format string, args ...any) {
 	p.now.lines = append(p.now.lines, fmt.Sprintf(format, args...))
 }
 
-// went records an error of what always succeeds. A busy server that closes a session is one difference like
-// any other: it is not there again when the sequence is run more slowly.
+// went records an error of a command that should always succeed. If a busy server closes a session,
+// this counts as a difference, too, but it does not repeat when the sequence is run more slowly.
 func (p *replay) went(what string, err error) {
 	if err != nil {
 		p.saw("%s: %v", what, err)
@@ -179,7 +179,7 @@ func (p *replay) subscribe(queue string, prefetch int) {
 	p.subs = append(p.subs, s)
 }
 
-// settle settles the a-th oldest of what is held, oldest by number.
+// settle settles the a-th oldest held delivery, by number.
 func (p *replay) settle(c command) {
 	if len(p.held) == 0 {
 		return
@@ -207,7 +207,7 @@ func (p *replay) settle(c command) {
 	p.Sleep(p.Pause / 10 * p.pace)
 }
 
-// pick returns the a-th of those that are meant.
+// pick returns the a-th of the subscribers that meant accepts.
 func (p *replay) pick(a int, meant func(s *subscriber) bool) *subscriber {
 	var some []*subscriber
 	for _, s := range p.subs {
@@ -221,14 +221,15 @@ func (p *replay) pick(a int, meant func(s *subscriber) bool) *subscriber {
 	return some[a%len(some)]
 }
 
-// lost is the end of a subscriber's session, with what it held.
+// lost ends a subscriber's session, with its held deliveries.
 func (p *replay) lost(s *subscriber) {
 	s.over = true
 	p.held = slices.DeleteFunc(p.held, func(h held) bool { return h.by == s })
 }
 
-// collect takes what has been delivered. Whoever knows how many to expect waits for them; the others
-// wait long. In a mortal sequence everybody waits until the slot is almost over.
+// collect receives the deliveries. On the second subject their number is known, and it waits for
+// all of them. On the first it waits until none has come for a full pause. In a mortal sequence
+// both wait until the slot is almost over.
 func (p *replay) collect(i int) {
 	byQueue := map[string][]string{}
 	tick, until := p.Pause, p.Now()
@@ -249,7 +250,7 @@ func (p *replay) collect(i int) {
 			break
 		}
 		if !slices.ContainsFunc(p.subs, func(s *subscriber) bool { return !s.over }) {
-			p.Sleep(tick) // nobody else lets time pass
+			p.Sleep(tick) // nothing else lets time pass
 		}
 	}
 	p.report(byQueue)
@@ -261,7 +262,7 @@ func (p *replay) collect(i int) {
 	})
 }
 
-// drain takes what one subscriber has received.
+// drain takes the deliveries of one subscriber.
 func (p *replay) drain(s *subscriber, tick time.Duration, byQueue map[string][]string) int {
 	came := 0
 	for !s.over {
@@ -295,7 +296,7 @@ func (p *replay) shown(d broker.Delivery) string {
 	return fmt.Sprintf("%d%s(%s)", id(d), mark, p.deaths(d))
 }
 
-// report says what came, in order where there is one consumer, and in any where there are several.
+// report shows the deliveries: in order if the queue has one consumer, otherwise in any order.
 func (p *replay) report(byQueue map[string][]string) {
 	for _, queue := range []string{"first", "second"} {
 		if came := byQueue[queue]; len(came) > 0 {
@@ -307,10 +308,11 @@ func (p *replay) report(byQueue map[string][]string) {
 	}
 }
 
-// end closes everything and looks at what is left.
+// end closes everything and checks what is left.
 func (p *replay) end() {
 	for _, s := range p.subs {
-		// Who is left of a crowd would receive some of what the first to go returns.
+		// Otherwise the remaining consumers of a crowd would receive some of what the first to go
+		// returns.
 		if p.seq.crowd && !s.over {
 			p.went("a cancel", s.c.Cancel(p.ctx))
 		}

@@ -31,8 +31,8 @@ var opNames = [ops]string{
 	"other time to live", "delete", "missing", "rest",
 }
 
-// command is one step of a sequence. What A selects is taken modulo what there is, so that a sequence
-// stays one when commands are left out.
+// command is one step of a sequence. A number that selects something is taken modulo the number of
+// choices, so that a sequence stays valid when commands are left out.
 type command struct {
 	op   op
 	a, b int
@@ -41,18 +41,18 @@ type command struct {
 // String shows the command in the text of a failure.
 func (c command) String() string { return fmt.Sprintf("%s %d %d", opNames[c.op], c.a, c.b) }
 
-// sequence is data: the same runs on every subject. Its two queues feed each other: what dies in the
-// first goes to the second, and what is rejected there goes back.
+// sequence is data: the same sequence runs on every subject. Its two queues feed each other: a
+// message that dies in the first goes to the second, and a message rejected there goes back.
 type sequence struct {
 	seed      uint64
 	queueType string
-	// mortal: messages of the first queue expire. Commands have slots of time then, and expiry falls
-	// between two.
+	// mortal: messages of the first queue expire. Then commands have slots of time, and expiry
+	// falls between two.
 	mortal bool
-	// keeps: both queues keep what comes back, however often.
+	// keeps: both queues keep returned messages, however often they are returned.
 	keeps bool
-	// crowd: each queue has several consumers. Which of them receives a message is open, so what they
-	// receive is compared as a whole, and nothing is done that depends on who holds what.
+	// crowd: each queue has several consumers. It is open which of them receives a message, so
+	// their deliveries are compared as a whole, and no command depends on who holds which.
 	crowd    bool
 	commands []command
 }
@@ -110,20 +110,20 @@ func (s sequence) String() string {
 	return b.String()
 }
 
-// without leaves commands out.
+// without leaves out n commands.
 func (s sequence) without(from, n int) sequence {
 	kept := append([]command{}, s.commands[:from]...)
 	s.commands = append(kept, s.commands[min(from+n, len(s.commands)):]...)
 	return s
 }
 
-// observation is what clients saw of one command.
+// observation is what clients observed of one command.
 type observation struct {
 	lines      []string
 	deliveries int
 }
 
-// differ returns where two subjects first differ, or "".
+// differ returns the first difference between two subjects, or "".
 func differ(s sequence, want, got []observation) string {
 	for i := range want {
 		if i >= len(got) {

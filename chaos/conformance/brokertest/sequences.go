@@ -30,17 +30,17 @@ func setting(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// arms are the two subjects that are compared.
+// arms are the two compared subjects.
 type arms struct{ reference, subject WithSubject }
 
-// verdict is what came of one sequence: an empty difference is agreement.
+// verdict is the result of one sequence: an empty difference means agreement.
 type verdict struct {
 	difference string
 	deliveries int
 	tooLate    bool
 }
 
-// compare runs a sequence on both, so many times slower than the subject's own times.
+// compare runs a sequence on both, pace times slower than the subject's own times.
 func (a arms) compare(t *testing.T, seq sequence, pace int) verdict {
 	t.Helper()
 	var slot Subject
@@ -60,8 +60,8 @@ func (a arms) compare(t *testing.T, seq sequence, pace int) verdict {
 	return v
 }
 
-// paces are how much slower a sequence is run when it disagreed or was too late: what a busy machine
-// does to a fast one it hardly does to a slow one, and a real difference stays.
+// paces are the factors by which a sequence is slowed down after it disagreed or was too late. A
+// slow sequence hardly suffers from a busy machine, and a real difference remains.
 var paces = []int{1, 3, 8}
 
 // settled runs a sequence until it agrees, or has disagreed at every pace.
@@ -77,10 +77,10 @@ func (a arms) settled(t *testing.T, seq sequence) (v verdict, tries int) {
 	return v, tries
 }
 
-// shrinkFor is how long a difference is made smaller.
+// shrinkFor is how long a difference is shrunk.
 const shrinkFor = time.Minute
 
-// shrink leaves out what the difference does not need, as far as the time goes.
+// shrink leaves out commands that the difference does not need, within the time.
 func (a arms) shrink(t *testing.T, seq sequence, v verdict) (sequence, verdict) {
 	t.Helper()
 	end := time.Now().Add(shrinkFor)
@@ -97,8 +97,9 @@ func (a arms) shrink(t *testing.T, seq sequence, v verdict) (sequence, verdict) 
 	return seq, v
 }
 
-// Sequences compares random command sequences on a reference and a subject, so many at a time, until
-// that many commands were run, or as many as StepsVariable and ParallelVariable say. It returns how many commands there were.
+// Sequences compares random command sequences on a reference and a subject, atOnce at a time, until
+// that many commands were run. StepsVariable and ParallelVariable override both numbers. It returns
+// how many commands there were.
 func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) int {
 	t.Helper()
 	steps, atOnce = setting(t, StepsVariable, steps), max(1, setting(t, ParallelVariable, atOnce))
@@ -121,8 +122,9 @@ func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) 
 		}
 	}
 	c := &comparison{arms: a, t: t}
-	// What differs among many is judged among few: on a busy machine the broker moves a dead letter so late that
-	// something else comes first. Messages that expire do so by the clock, so theirs must keep time from the start.
+	// A difference among many sequences is judged again among few: on a busy machine the broker may
+	// move a dead letter so late that another event comes first. In mortal sequences messages
+	// expire by the clock, so these sequences must keep time from the start.
 	few := max(1, atOnce/16)
 	differing := c.run(calm, atOnce, false)
 	unjudged := len(c.run(differing, few, true)) + len(c.run(c.run(hasty, max(1, atOnce/4), false), few, true))
@@ -134,7 +136,7 @@ func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) 
 	return planned
 }
 
-// comparison is what came of all sequences.
+// comparison is the result of all sequences.
 type comparison struct {
 	arms
 	t *testing.T
@@ -143,8 +145,9 @@ type comparison struct {
 	deliveries, again, failed int
 }
 
-// run compares sequences, so many at a time, and returns those that could not keep their time. Unless this
-// is final those that differ are returned too, because what a busy machine delays looks like it.
+// run compares sequences, atOnce at a time, and returns those that could not keep their time.
+// Unless this run is final, it also returns those that differ, because the delays of a busy machine
+// look like differences.
 func (c *comparison) run(all []sequence, atOnce int, final bool) (late []sequence) {
 	c.t.Helper()
 	atATime(atOnce, len(all), func(i int) {

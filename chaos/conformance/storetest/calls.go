@@ -10,12 +10,12 @@ import (
 	"handoff/core/store"
 )
 
-// calls are what clients of a concurrent history do, each by its name.
+// calls are the possible calls of clients of a concurrent history, each with its name.
 func (c *cell) calls(r *rand.Rand) []call {
 	return slices.Concat(c.executorCalls(r), c.workerCalls(r), c.endings(r), c.userCalls(r))
 }
 
-// draw draws one call, its arguments fixed, so that the model can be asked the same.
+// draw draws one call with fixed arguments, so that the model can be asked the same.
 func (c *cell) draw(r *rand.Rand, only []string) call {
 	all := c.calls(r)
 	for {
@@ -26,7 +26,7 @@ func (c *cell) draw(r *rand.Rand, only []string) call {
 	}
 }
 
-// over is a duration that has passed already: the clock of a history stands still.
+// over is a duration that has already passed: the clock of a history stands still.
 func over(r *rand.Rand, otherwise time.Duration) time.Duration {
 	if r.IntN(3) == 0 {
 		return -time.Second
@@ -157,7 +157,7 @@ func (c *cell) userCalls(r *rand.Rand) []call {
 		var all []string
 		for _, a := range answers {
 			if a.Row.ID != id {
-				// A retry's number is another one in the model.
+				// In the model a retry has another number.
 				all = append(all, fmt.Sprint(a.Applied, " ", a.Row.Status, " from ", a.From))
 				continue
 			}
@@ -202,7 +202,7 @@ func (c *cell) endings(r *rand.Rand) []call {
 	orchestrate := perRow(c, "Orchestrate", asked(keys, func(key execution.Key) store.Orchestration {
 		o := store.Orchestration{ID: key.ID}
 		if retry {
-			// Never due: which number it has depends on the other cells.
+			// Never due, because its number depends on the other cells.
 			o.Retry = &store.Retry{Count: 1, Reason: execution.Connection, Delay: time.Hour}
 		}
 		return o

@@ -7,7 +7,7 @@ import (
 	"handoff/core/store"
 )
 
-// actorCases are about who asked for what a request changes.
+// actorCases are about the actors of the changes that requests cause.
 func actorCases() []Case {
 	return []Case{
 		{"an execution keeps who asked for it, and so do its retries, but not its children", func(b *fixture) {

@@ -23,7 +23,8 @@ func (b *fixture) failed(w store.WorkerKey) execution.Key {
 	return key
 }
 
-// orchestrate handles the end of an execution, with a retry after delay, or without one when it is negative.
+// orchestrate handles the end of an execution, with a retry after delay, or without one if delay is
+// negative.
 func (b *fixture) orchestrate(id execution.ID, count int, delay time.Duration) store.Orchestrated {
 	b.t.Helper()
 	o := store.Orchestration{ID: id}

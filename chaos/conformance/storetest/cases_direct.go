@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// directly dispatches what is due of the shell runtime to places, each of which may be filled up to a limit.
+// directly dispatches due rows of the shell runtime to places, each with a limit for its worker.
 func (b *fixture) directly(limit int, places ...store.WorkerKey) store.DueDispatched {
 	b.t.Helper()
 	return b.directlyAll(offer([]string{"shell"}, limit, places...))
@@ -33,7 +33,7 @@ func offer(runtimes []string, limit int, places ...store.WorkerKey) store.Offer 
 	return o
 }
 
-// shown is what a step answered: who got what, and what it says beside.
+// shown is the answer of a step: which worker got which row, and the flags.
 func shown(d store.DueDispatched) string {
 	text := ""
 	for i := range d.Rows {

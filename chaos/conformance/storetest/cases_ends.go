@@ -8,7 +8,8 @@ import (
 	"handoff/core/store"
 )
 
-// endingCases are about which ends a result handles in its own step, and which wait for Orchestrate.
+// endingCases are about which ends a result handles in its own step, and which wait for
+// Orchestrate.
 func endingCases() []Case {
 	completed := func(key execution.Key) store.Finish { return store.Finish{Key: key, To: execution.Completed} }
 	return []Case{

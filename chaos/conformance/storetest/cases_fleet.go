@@ -8,7 +8,8 @@ import (
 	"handoff/core/store"
 )
 
-// fleetCases are about who may be given work: what workers and operators say of workers, and pins.
+// fleetCases are about which workers may get work: the reports of workers, the orders of operators,
+// and pins.
 func fleetCases() []Case {
 	return []Case{
 		{"a dispatch fills a worker up to its limit and not beyond", func(b *fixture) {

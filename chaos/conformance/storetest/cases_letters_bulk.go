@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// died stores dead letters that wait for somebody: each is "reason queue action worker".
+// died stores open dead letters: each is "reason queue action worker".
 func died(b *fixture, letters ...string) {
 	b.t.Helper()
 	for _, text := range letters {
@@ -29,7 +29,7 @@ func deadLetterBulkCases() []Case {
 }
 
 func deadLetterDiscardCases() []Case {
-	// discard says what came of a call, and which letters are open after it, by their place.
+	// discard shows the result of a call, and which letters are open after it, by their place.
 	discard := func(b *fixture, d store.DeadLetterDiscard) string {
 		b.t.Helper()
 		if d.Limit == 0 {

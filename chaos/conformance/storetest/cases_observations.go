@@ -24,7 +24,7 @@ func (b *fixture) observe(r store.Reclaim) store.Observed {
 	return all[0]
 }
 
-// probed records what a prober found of one worker.
+// probed records a prober's finding about one worker.
 func (b *fixture) probed(w store.WorkerKey, ready bool, reason string) bool {
 	b.t.Helper()
 	all, err := b.Store.ObserveWorkers(b.ctx, []store.ProbedWorker{{WorkerKey: w, Ready: ready, Reason: reason}})

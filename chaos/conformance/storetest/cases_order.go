@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// claimedFor claims for scheduling and lists what was claimed, in the order of the answer.
+// claimedFor claims for scheduling and lists the claimed rows, in the order of the answer.
 func (b *fixture) claimedFor(others int, demands ...store.Demand) string {
 	b.t.Helper()
 	rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: demands, Others: others})
@@ -21,7 +21,7 @@ func (b *fixture) claimedFor(others int, demands ...store.Demand) string {
 	return list(ids...)
 }
 
-// orderCases are about who comes first.
+// orderCases are about which rows come first.
 func orderCases() []Case {
 	return []Case{
 		{"a row that has ripened comes before one that was due later", func(b *fixture) {
@@ -113,7 +113,7 @@ func orderCases() []Case {
 	}
 }
 
-// wrongCases are about what is wrong in itself: an error of its item, which the others don't share.
+// wrongCases are about invalid items: each is an error of its item alone.
 func wrongCases() []Case {
 	return []Case{
 		{"a result that is no end is an error, and the call's other results count", func(b *fixture) {

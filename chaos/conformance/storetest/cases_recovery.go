@@ -10,8 +10,8 @@ import (
 	"handoff/core/store"
 )
 
-// goneOwner is a case for each status: whether work is found does not depend on what others hold, with smaller
-// incarnations or greater ones, or none.
+// goneOwner is a case for each status: whether work is found does not depend on the work of other
+// incarnations, smaller or greater, or of none.
 func goneOwner(status execution.Status) Case {
 	return Case{"work of a gone owner is found wherever it stands among owners: " + status.String(), func(b *fixture) {
 		leave := func(name string) execution.ID {
@@ -137,7 +137,7 @@ func recoveryCases() []Case {
 				runs = append(runs, b.running(w))
 			}
 			b.expectBehind(w, keys[0])
-			// Now a slot is free again, and only a heartbeat could tell that the row waited.
+			// Now a slot is free again, and only a heartbeat could say that the row waited.
 			b.finish(w, store.Finish{Key: runs[0], To: execution.Completed})
 			r := unclaimed(keys[1], store.DeadLettered, 0)
 			r.Counts = true
@@ -150,7 +150,8 @@ func recoveryCases() []Case {
 			b.Advance(5 * time.Second)
 			after := b.scheduled(w)
 			b.Advance(3 * time.Second)
-			// The worker was full until five seconds ago: after the first dispatch, and before the second.
+			// The worker was full until five seconds ago: after the first dispatch, and before the
+			// second.
 			_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 2, Lease: Lease, ConsumerAlive: true, WasFull: true, FullAgo: 5 * time.Second})
 			b.must(err)
 			b.expectBehind(w, before)
@@ -429,8 +430,8 @@ func terminalCases() []Case {
 	}
 }
 
-// expectBehind takes a row back on a cause that would count and fail, and expects neither, because the row waited
-// behind others.
+// expectBehind takes a row back for a cause that would count and fail, and expects neither, because
+// the row waited behind others.
 func (b *fixture) expectBehind(w store.WorkerKey, key execution.Key) {
 	b.t.Helper()
 	blamed := len(b.worker(w).Expired)

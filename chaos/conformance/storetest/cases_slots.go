@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// limited gives the shell action a limit of concurrency.
+// limited gives the shell action a concurrency limit.
 func (b *fixture) limited(limit int) {
 	b.t.Helper()
 	a := Actions()[0]
@@ -16,7 +16,7 @@ func (b *fixture) limited(limit int) {
 	b.must(b.Store.PutActions(b.ctx, []execution.Action{a}))
 }
 
-// claimAll claims due rows of the shell runtime, as many as there are.
+// claimAll claims all due rows of the shell runtime.
 func (b *fixture) claimAll() []execution.ID {
 	b.t.Helper()
 	rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{

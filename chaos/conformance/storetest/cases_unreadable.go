@@ -9,7 +9,8 @@ import (
 	"handoff/core/store"
 )
 
-// unreadableCases are about rows that say what this program does not know, because a newer one wrote them.
+// unreadableCases are about rows with values that this program does not know, because a newer
+// program wrote them.
 func unreadableCases() []Case {
 	claim := func(b *fixture, c store.SchedulingClaim) string {
 		c.Executor, c.Expiry = "executor", time.Minute

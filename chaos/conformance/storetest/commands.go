@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// op is what a command does: one for every method of the store that clients and processes share, and time.
+// op is the kind of a command: one for every method of the store that clients and processes share,
+// and one for time.
 type op uint8
 
 const (
@@ -51,7 +52,7 @@ var opNames = [ops]string{
 	"Clock", "Actions", "SettleChildren", "DispatchDue",
 }
 
-// weights say how often each command comes. Rare states need the common ones to come first.
+// weights say how often each command comes. Rare states need the common commands to come first.
 var weights = [ops]int{
 	opCreate: 5, opClaimForScheduling: 8, opDispatch: 13, opClaim: 14, opFinish: 8, opOrchestrate: 5, opAdvance: 5, opHeartbeat: 7,
 	opReclaim: 12, opPark: 5, opFind: 9, opRegister: 4, opLifecycle: 4, opMarkPublished: 3, opReap: 4, opRelease: 2, opExecutions: 1,
@@ -59,12 +60,12 @@ var weights = [ops]int{
 	opCancel: 5, opChain: 1, opList: 1, opForgetKeys: 1, opFreeSlots: 1, opSetCordon: 2, opClock: 1, opActions: 1, opSettle: 4, opDispatchDue: 6,
 }
 
-// item is one part of a batch: what it is about, and how it is twisted.
+// item is one part of a batch: its subject, and the way in which it is varied.
 type item struct{ row, worker, twist, a, b int }
 
-// command is one step of a sequence, as data: the same is done to every subject. Its numbers are below
-// 16. What a number selects is taken modulo what there is, and the largest are for what is nearly
-// lawful, so that shrinking makes a command plain.
+// command is one step of a sequence, as data: every subject gets the same. Its numbers are below
+// 16. A number that selects something is taken modulo the number of choices. The largest numbers
+// select nearly lawful variants, so that shrinking makes a command plain.
 type command struct {
 	op    op
 	a, b  int
@@ -81,7 +82,7 @@ func (c command) String() string {
 	return b.String()
 }
 
-// sequence generates so many commands.
+// sequence generates sequences of this length.
 func sequence(length int) *rapid.Generator[[]command] {
 	var kinds []op
 	for o, n := range weights {
@@ -103,7 +104,7 @@ func sequence(length int) *rapid.Generator[[]command] {
 	return rapid.SliceOfN(one, length, length)
 }
 
-// evenly draws a number of so many bits. The library's own integers prefer the small ones, which
+// evenly draws a number with this many bits. The library's own integers prefer small ones, which
 // suits values and not choices; its single bits do not.
 func evenly(t *rapid.T, bits int) int {
 	n := 0

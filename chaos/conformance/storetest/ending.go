@@ -12,12 +12,12 @@ import (
 	"handoff/core/store"
 )
 
-// A case asserts what its rule is about. What it does not look at may be wrong all the same: a column that nobody reads
-// back, a page that has one row too many. So after each case everything is asked that a store can be asked, in every
-// way in which it can be asked, on the model and on the subject, and the answers have to be the same.
+// A case asserts only its own rule. Other things may be wrong all the same: a column that nobody
+// reads back, a page that has one row too many. So after each case every query of a store is made,
+// in every way, on the model and on the subject, and the answers must be the same.
 
-// Compare runs every case on a reference and on a subject, each of its own, and compares what either of them answers
-// when the case is over. Both begin at the same moment.
+// Compare runs every case on a fresh reference and a fresh subject, and compares their answers when
+// the case is over. Both begin at the same moment.
 func Compare(t *testing.T, reference, subject WithSubject) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -34,13 +34,13 @@ func Compare(t *testing.T, reference, subject WithSubject) {
 	}
 }
 
-// numbered are the cases of which a call repeats a key or has a wrong item: in which order the rows of such a call are
-// numbered is open.
+// numbered are the cases in which a call repeats a key or has an invalid item: the order in which
+// the rows of such a call are numbered is open.
 var numbered = map[string]bool{
 	"many children are created in one call, each with an answer of its own": true,
 }
 
-// ending runs a case, and returns all that can be asked afterwards.
+// ending runs a case, and returns the answers to all queries afterwards.
 func ending(t *testing.T, c Case, s Subject) []string {
 	ctx := context.Background()
 	begin, err := s.Store.Clock(ctx)
@@ -176,7 +176,7 @@ func (p *player) observed() {
 	}
 }
 
-// fleet asks for workers, and what is dispatched to them.
+// fleet asks for workers, and for the rows dispatched to them.
 func (p *player) fleet() {
 	show := func(what string, q store.WorkerQuery) {
 		found, err := p.Store.FindWorkers(p.ctx, q)
@@ -199,7 +199,8 @@ func (p *player) fleet() {
 	}
 }
 
-// found asks for what needs attention: all of it, the first of it, and what is left when the first is passed over.
+// found asks for rows that need attention: all of them, the first, and the rest when the first is
+// skipped.
 func (p *player) found() {
 	for cause := store.Unclaimed; cause <= store.Unsettled; cause++ {
 		f := store.Finding{Cause: cause, Limit: many}
@@ -217,7 +218,7 @@ func (p *player) found() {
 	}
 }
 
-// leftovers reveals what no reader shows, by calls that take one thing at a time.
+// leftovers reveals state that no reader shows, by calls that take one item at a time.
 func (p *player) leftovers() {
 	for range 2 {
 		n, err := p.Store.ForgetKeys(p.ctx, time.Second, 1)

@@ -18,8 +18,8 @@ import (
 	"handoff/core/store"
 )
 
-// State is a store that can be copied as it stands: the model against which concurrent histories are
-// judged. Its clock must show the subject's time and stand still, as the subject's must.
+// State is a store that can be copied in its present state: the model by which concurrent histories
+// are judged. Its clock must show the subject's time and stand still, as the subject's must.
 type State struct {
 	Store store.Store
 	Clone func() State
@@ -27,21 +27,22 @@ type State struct {
 
 // Shape says how large concurrent histories are.
 type Shape struct {
-	// Cells run at once on one store. Each has two executions and a worker of its own, so that each is a
-	// history for itself: no call of one can be told from another's.
+	// Cells run at the same time on one store. Each has its own two executions and worker, so that
+	// each has a separate history: no call of one affects another.
 	Cells int
-	// Clients are how many call at once within a cell, and Calls how often each.
+	// Clients is how many clients call at the same time within a cell, and Calls how often each
+	// calls.
 	Clients, Calls int
-	// Only are the calls that are made, nil for all.
+	// Only are the names of the calls to make, nil for all.
 	Only []string
 }
 
-// Linearizable makes calls from many clients at once, drawn by the seed, and judges whether what each
-// answers about one row could have been given at one moment between its call and its return: whether the
-// calls, in some order that respects who was over before whom, are answered alike by the model. The rows
-// of one call have each a moment of their own, because a statement that fails is repeated row by row. It
-// returns the first cell's history that can't be explained, or "", and how many calls were made. Both
-// stores are empty.
+// Linearizable makes simultaneous calls from many clients, drawn by the seed. It judges whether
+// each answer about one row could have been given at one moment between the call and its return:
+// whether the model gives the same answers in some order of the calls that keeps calls that did not
+// overlap in their order. Each row of a call has its own moment, because a failed statement is
+// repeated row by row. It returns the history of the first cell that can't be explained, or "", and
+// how many calls were made. Both stores must be empty.
 func Linearizable(t *testing.T, subject store.Store, model State, seed uint64, shape Shape) (unexplained string, calls int) {
 	t.Helper()
 	cells := make([]*cell, shape.Cells)
@@ -91,12 +92,13 @@ const judgeFor = 20 * time.Second
 // call is one call of a client.
 type call struct {
 	name string
-	// rows are how many rows it is about; 1 for a call that is one step whatever it touches.
+	// rows is the number of its rows; 1 for a call that is one step whatever it touches.
 	rows int
-	// do makes the call for some of its rows, and shows what is answered about each. An answer that says
-	// that nothing was done or promised explains itself at any moment.
+	// do makes the call for some of its rows, and shows the answer about each. An answer that
+	// nothing was done or promised is possible at any moment.
 	do func(s store.Store, from, to int) []string
-	// reply says that what it did is the first row and what it saw the second, each at a moment of its own.
+	// reply says that the call's effect counts as its first row and its reply as the second, each
+	// at its own moment.
 	reply bool
 }
 
@@ -105,7 +107,7 @@ func step(name string, do func(s store.Store) string) call {
 	return call{name: name, rows: 1, do: func(s store.Store, _, _ int) []string { return []string{do(s)} }}
 }
 
-// withReply is a call whose reply is only information: by the time it is read it may be old.
+// withReply is a call whose reply is only information, which may be old when it is read.
 func withReply(name string, do func(s store.Store) (done, seen string)) call {
 	return call{name: name, rows: 2, reply: true, do: func(s store.Store, from, to int) []string {
 		done, seen := do(s)
@@ -113,7 +115,8 @@ func withReply(name string, do func(s store.Store) (done, seen string)) call {
 	}}
 }
 
-// perRow is a call that is one step for each of its rows; an error is the answer about every row.
+// perRow is a call that is a separate step for each of its rows. An error is the answer about every
+// row.
 func perRow[R any](c *cell, name string, requests []R, do func(s store.Store, rs []R) ([]string, error)) call {
 	return call{name: name, rows: len(requests), do: func(s store.Store, from, to int) []string {
 		answers, err := do(s, requests[from:to])
@@ -129,13 +132,13 @@ func perRow[R any](c *cell, name string, requests []R, do func(s store.Store, rs
 	}}
 }
 
-// row is what a call does to one of its rows.
+// row is the part of a call about one of its rows.
 type row struct {
 	call
 	n int
 }
 
-// nothing is the answer of a call that had no effect and makes no statement: the store was not
+// nothing is the answer of a call that had no effect and promises none: the store was not
 // available, or a claim for scheduling or a mark passed over a row that another call had locked.
 const nothing = "nothing"
 
@@ -206,7 +209,7 @@ func (c *cell) record(o porcupine.Operation) {
 	c.history = append(c.history, o)
 }
 
-// saw remembers an execution as it was answered last, which is what the next calls are about.
+// saw remembers the latest state of an execution in an answer, for the next calls.
 func (c *cell) saw(rows ...execution.Execution) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +220,7 @@ func (c *cell) saw(rows ...execution.Execution) {
 	}
 }
 
-// keys chooses one or both executions, mostly at the epoch that was seen last.
+// keys chooses one or both executions, mostly at the epoch seen last.
 func (c *cell) keys(r *rand.Rand) []execution.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,7 +239,7 @@ func (c *cell) keys(r *rand.Rand) []execution.Key {
 	return keys
 }
 
-// number counts up from what was used.
+// number returns the next number.
 func (c *cell) number(n *uint64) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,14 +260,14 @@ func (c *cell) outcome(o store.Outcome) string {
 	return fmt.Sprintf("applied %v from %v %s", o.Applied, o.From, c.row(&o.Row))
 }
 
-// row shows a row without what stands in it for good.
+// row shows a row without its constant values.
 func (c *cell) row(e *execution.Execution) string {
 	return fmt.Sprintf("%d@%d %v worker %d/%d dispatches %d avoid %d %v beat %d published %v ended %v handled %v cancel requested %v",
 		e.ID, e.Epoch, e.Status, e.Worker, e.Incarnation, e.Dispatches, e.Avoid, e.FailureReason, e.ClaimBeat,
 		!e.PublishedAt.IsZero(), !e.Ended.IsZero(), !e.OrchestratedAt.IsZero(), !e.CancelRequestedAt.IsZero())
 }
 
-// specification is the model as porcupine asks it.
+// specification is the model in the form that porcupine needs.
 func (c *cell) specification(model State) porcupine.Model {
 	type state struct {
 		State
@@ -295,15 +298,15 @@ func (c *cell) specification(model State) porcupine.Model {
 	return open.ToModel()
 }
 
-// open says that an answer leaves it open whether this row's step was made: its outcome is unknown, or an
-// error ended the call after some of its rows.
+// open says that an answer leaves it open whether this row's step was made: its outcome is unknown,
+// or an error ended the call after some of its rows.
 func (r row) open(answer string) bool {
 	return answer != nothing && (strings.HasPrefix(answer, failed(store.ErrUnknownOutcome)) ||
 		r.rows > 1 && !r.reply && !strings.HasPrefix(answer, failed(nil)))
 }
 
-// everything shows all that later answers can depend on: every call registers as a process of its own,
-// so it does not matter which process registered last.
+// everything shows all state on which later answers can depend. Every call registers as a process
+// of its own, so it does not matter which process registered last.
 func (c *cell) everything(s store.Store) string {
 	rows, err := s.Executions(c.ctx, c.ids)
 	created, _ := s.List(c.ctx, store.ExecutionQuery{ActionRef: c.keyed(), Limit: 9})
@@ -312,7 +315,7 @@ func (c *cell) everything(s store.Store) string {
 		all = append(all, c.row(&rows[i]), fmt.Sprint(rows[i].SchedulingBy, rows[i].SchedulingExpiresAt, rows[i].DispatchDeadline))
 	}
 	for _, id := range c.ids {
-		// Whether a row was retried, and what became of the retry, is asked by who cancels it.
+		// A cancellation depends on whether a row was retried, and on the state of the retry.
 		chain, err := s.Chain(c.ctx, id)
 		all = append(all, failed(err))
 		for i := 1; i < len(chain); i++ {
@@ -322,7 +325,7 @@ func (c *cell) everything(s store.Store) string {
 	return strings.Join(all, "\n")
 }
 
-// workers shows the cell's worker. Which number a newer incarnation has is open.
+// workers shows the cell's worker. The number of a newer incarnation is open.
 func (c *cell) workers(s store.Store) string {
 	rows, err := s.Workers(c.ctx)
 	for i := range rows {
@@ -334,8 +337,8 @@ func (c *cell) workers(s store.Store) string {
 	return c.answer(err)
 }
 
-// unexplained shows the history, which of its calls could be put in an order at most, and how the model
-// answers each of the others after those.
+// unexplained shows the history, the longest possible order of some of its calls, and the model's
+// answer to each of the others after those.
 func (c *cell) unexplained(model State) string {
 	spec := c.specification(model)
 	_, info := porcupine.CheckOperationsVerbose(spec, c.history, judgeFor)
@@ -370,7 +373,7 @@ func (c *cell) unexplained(model State) string {
 	return b.String()
 }
 
-// takeBack is a reclaim on a cause that needs no moment.
+// takeBack is a reclaim for a cause that needs no moment.
 func takeBack(key execution.Key, cause store.ReclaimCause, fail bool) store.Reclaim {
 	r := store.Reclaim{
 		Key: key, Cause: cause, By: execution.Reconciler, Reason: execution.WorkerLost, To: execution.Abandoned,

@@ -12,7 +12,7 @@ import (
 	"handoff/core/store"
 )
 
-// Change is one line of the audit: a change of status, and what made it.
+// Change is one line of the audit: a change of status, and the part that made it.
 type Change struct {
 	ID                     execution.ID
 	From, To               execution.Status
@@ -24,11 +24,12 @@ type Change struct {
 	Reason                 execution.Reason
 }
 
-// observation is what was seen of one command.
+// observation is what was observed of one command.
 type observation []string
 
-// player does commands to a subject. It numbers rows, workers and incarnations in the order in which
-// it learns of them and shows moments as times since its begin, so that two subjects show the same.
+// player makes commands on a subject. It numbers rows, workers and incarnations in the order in
+// which it learns of them, and shows moments as times since its beginning, so that two subjects
+// show the same.
 type player struct {
 	Subject
 	ctx   context.Context
@@ -39,12 +40,12 @@ type player struct {
 	ids     []execution.ID
 	places  map[execution.ID]int
 	names   map[execution.WorkerID]string
-	known   []store.WorkerKey // incarnations, as they registered
+	known   []store.WorkerKey // incarnations, in the order of registration
 	attempt uint64
 	// parents are the first rows of the chains for which a child was requested.
 	parents map[execution.ID]bool
 
-	// rows and workers are as the last survey found them, shown how it showed them.
+	// rows and workers have the state that the last survey found, shown what it showed.
 	rows    []execution.Execution
 	workers []store.WorkerRow
 	shown   map[string]string
@@ -60,7 +61,7 @@ func newPlayer(s Subject) *player {
 	}
 }
 
-// play does a sequence to a subject.
+// play makes a sequence of commands on a subject.
 func play(s Subject, commands []command) []observation {
 	p := newPlayer(s)
 	p.prepare()
@@ -77,7 +78,7 @@ func play(s Subject, commands []command) []observation {
 
 func (p *player) saw(format string, args ...any) { p.now = append(p.now, fmt.Sprintf(format, args...)) }
 
-// failed shows what kind of error it was: its text is the store's own.
+// failed shows the kind of an error. Its text differs between stores.
 func failed(err error) string {
 	for _, known := range []error{store.ErrUnavailable, store.ErrUnknownOutcome, store.ErrSuperseded, store.ErrLost, store.ErrLeaseOver} {
 		if errors.Is(err, known) {
@@ -98,7 +99,7 @@ func (p *player) learn(id execution.ID) {
 	}
 }
 
-// chainOf returns the first row of a row's chain, as far as the last survey knows.
+// chainOf returns the first row of a row's chain, if the last survey found it.
 func (p *player) chainOf(id execution.ID) execution.ID {
 	if place, known := p.places[id]; known && place < len(p.rows) && p.rows[place].ID != 0 {
 		return p.rows[place].Chain()
@@ -162,7 +163,8 @@ func (p *player) row(e *execution.Execution) string {
 		m(e.Ended), m(e.OrchestratedAt), m(e.SettlingAt), e.SubmittedBy, e.CancelRequestedBy)
 }
 
-// outcome shows a guarded write's; the row in full is the survey's business where it was applied.
+// outcome shows the outcome of a guarded write. If it was applied, the survey shows the row in
+// full.
 func (p *player) outcome(o store.Outcome) string {
 	if o.Row.ID == 0 {
 		return fmt.Sprint("applied ", o.Applied, ", no row")
@@ -170,7 +172,7 @@ func (p *player) outcome(o store.Outcome) string {
 	return fmt.Sprint("applied ", o.Applied, " from ", o.From, ": ", p.row(&o.Row))
 }
 
-// listed shows rows that come in no order.
+// listed shows rows whose order is open.
 func (p *player) listed(ids []execution.ID) string {
 	var all []string
 	for _, id := range ids {
@@ -196,7 +198,7 @@ func (p *player) listedKeys(rows []store.Listed) string {
 	return p.keys(all)
 }
 
-// survey reads everything and shows what is different from the last time.
+// survey reads everything and shows the differences to the last time.
 func (p *player) survey() {
 	rows, err := p.Store.Executions(p.ctx, p.ids)
 	if err != nil {
@@ -207,7 +209,7 @@ func (p *player) survey() {
 	for i := range rows {
 		p.rows[p.places[rows[i].ID]] = rows[i]
 	}
-	// In the order of their numbers: which row of one call gets the smaller id is open.
+	// In the order of their numbers: it is open which row of one call gets the smaller id.
 	for i := range p.rows {
 		p.differs("row "+p.id(p.ids[i]), p.row(&p.rows[i]))
 	}
@@ -234,7 +236,7 @@ func (p *player) differs(what, text string) {
 	}
 }
 
-// audit shows what the audit has gained, row by row.
+// audit shows the new lines of the audit, row by row.
 func (p *player) audit() {
 	if p.Audit == nil {
 		return

@@ -13,8 +13,9 @@ import (
 	"handoff/core/store"
 )
 
-// Two concurrent calls return answers, and leave the database, as if one had been made after the other. The
-// caller, who has a real database, makes them meet at every lock; the model here says what the two orders lead to.
+// Two concurrent calls return answers, and leave the database, as if one had been made after the
+// other. The caller, who has a real database, makes them meet at every lock. The model here gives
+// the results of the two orders.
 
 // readers are the methods of the store that write nothing, so no two calls conflict over them.
 var readers = []string{
@@ -34,8 +35,8 @@ func Writing() []string {
 	return writing
 }
 
-// Ungenerated lists the writing methods for which Stage.Writes has no call. Whoever adds a writing method to the
-// store adds a call there.
+// Ungenerated lists the writing methods for which Stage.Writes has no call. A new writing method of
+// the store needs a call there.
 func Ungenerated(writes []Write) []string {
 	return slices.DeleteFunc(Writing(), func(name string) bool {
 		return slices.ContainsFunc(writes, func(w Write) bool { return w.Method == name })
@@ -46,16 +47,18 @@ func Ungenerated(writes []Write) []string {
 type Write struct {
 	// Method is the store's method; Name describes the arguments.
 	Method, Name string
-	// Meets lists what the call can wait for besides the rows that it locks: "key new" for the row of an unused
-	// idempotency key, "name new" for a worker's name, "turn" for its turn to dispatch to the stage's worker.
+	// Meets lists what the call can wait for besides the rows that it locks: "key new" for the row
+	// of an unused idempotency key, "name new" for a worker's name, "turn" for its turn to dispatch
+	// to the stage's worker.
 	Meets []string
-	// Passes says that the call skips rows that another call has locked; skipped is its answer then, nil for passed.
+	// Passes says that the call skips rows that another call has locked. skipped is its answer
+	// then, nil for passed.
 	Passes  bool
 	skipped *Answer
 
 	do func(ctx context.Context, s store.Store) Answer
-	// parts are the calls about each single row, if the call is about several: each row may take effect at its own
-	// moment.
+	// parts are the calls about each single row, if the call is about several: each row may take
+	// effect at its own moment.
 	parts []Write
 }
 
@@ -64,8 +67,9 @@ func (w Write) Do(ctx context.Context, s store.Store) Answer { return w.do(ctx, 
 
 // Answer is the answer of a call.
 type Answer struct {
-	// made are the executions that the call created, registered is the incarnation. Both are shown by the order of
-	// the calls and not by their numbers, because the first caller gets the first number.
+	// made are the executions that the call created, registered is the incarnation. Both are shown
+	// in the order of the calls and not by their numbers, because the first caller gets the first
+	// number.
 	made       []execution.ID
 	registered store.WorkerKey
 	// head is shown first, once for all parts of a call.
@@ -101,15 +105,16 @@ func (w *Write) pass() Answer {
 	return passed
 }
 
-// Stage is a situation that was prepared on one store.
+// Stage is a situation prepared on one store.
 type Stage struct {
 	begin time.Time
 	names map[execution.WorkerID]string
 	known []store.WorkerKey
 	ids   []execution.ID
 
-	// worker is the incarnation that the writes are about, at its latest beat, of a process; key and second are the rows.
-	// other is another one, in a situation that has two.
+	// worker is the incarnation that the writes are about, at its latest beat, and process its
+	// process. key and second are the rows. other is another incarnation, in a situation that has
+	// two.
 	worker, other store.WorkerKey
 	process       uint64
 	key, second   execution.Key
@@ -149,9 +154,9 @@ func (s Situation) Prepare(t *testing.T, subject Subject) *Stage {
 // many is more than there are rows in a situation.
 const many = 100
 
-// Shown shows the answers of two calls and everything that can be read afterwards, so that two stores that behave
-// alike show the same. It ends with calls that reveal state which no reader shows: heartbeats, and a claim of all
-// rows that can be scheduled.
+// Shown shows the answers of two calls and everything that can be read afterwards, so that two
+// stores that behave alike show the same. It ends with calls that reveal state which no reader
+// shows: heartbeats, and a claim of all rows that can be scheduled.
 func (st *Stage) Shown(s store.Store, answers ...Answer) string {
 	p := newPlayer(Subject{Store: s})
 	p.begin, p.known = st.begin, slices.Clone(st.known)
@@ -241,14 +246,15 @@ func (st *Stage) Effective(model State, w Write) bool {
 	return st.Shown(model.Clone().Store) != st.Shown(s.Store)
 }
 
-// Orders are the possible results of two calls: first those of one order, then those of the reverse.
+// Orders are the possible results of two calls: first those of one order, then those of the
+// reverse.
 type Orders []string
 
 // Matter says that it makes a difference which call comes first.
 func (o Orders) Matter() bool { return o[0] != o[1] }
 
-// Orders asks the model for the results of two calls in either order. A call that skips locked rows may also have
-// found nothing.
+// Orders asks the model for the results of two calls in either order. A call that skips locked rows
+// may also have found nothing.
 func (st *Stage) Orders(model State, a, b Write) Orders {
 	ctx := context.Background()
 	forth, back := model.Clone(), model.Clone()
@@ -274,8 +280,9 @@ func (st *Stage) Orders(model State, a, b Write) Orders {
 	return o
 }
 
-// Apart asks the model for the results if each row of the two calls takes effect at its own moment, in any order
-// of the rows; none if both calls are about one row. A call that skips locked rows may skip any of its own.
+// Apart asks the model for the results if each row of the two calls takes effect at its own moment,
+// in any order of the rows; none if both calls are about one row. A call that skips locked rows may
+// skip any of its own.
 func (st *Stage) Apart(model State, a, b Write) Orders {
 	var o Orders
 	calls := []Write{a, b}
@@ -332,8 +339,8 @@ func permutations(n int, do func(order []int)) {
 	rest(nil)
 }
 
-// Explain returns "" if the store showed one of the possible results, and otherwise the difference from the most
-// similar one.
+// Explain returns "" if the store showed one of the possible results, and otherwise the difference
+// from the most similar one.
 func (o Orders) Explain(shown string) string {
 	best := ""
 	for n, possible := range o {

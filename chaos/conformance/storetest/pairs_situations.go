@@ -7,15 +7,16 @@ import (
 	"handoff/core/store"
 )
 
-// free is an action without a concurrency limit. It has a runtime of its own, so that a claim for scheduling finds
-// the intended row or none.
+// free is an action without a concurrency limit. It has its own runtime, so that a claim for
+// scheduling finds the intended row or none.
 var free = execution.Action{Ref: "python.free", Runtime: "python", Entrypoint: "free", Timeout: RunTimeout, MaxRetries: 1}
 
 // keyAge is the age of the key "old", and the age at which ForgetKeys forgets it.
 const keyAge = time.Second
 
-// Situations returns the states in which calls are made to meet. Each has two rows in one status: one of an action
-// with a single concurrency slot, created under the idempotency key "old", and one without a limit.
+// Situations returns the states in which calls are made to meet. Each has two rows in one status:
+// one of an action with a single concurrency slot, created under the idempotency key "old", and one
+// without a limit.
 func Situations() []Situation {
 	at := func(s execution.Status, then func(b *fixture, st *Stage)) func(b *fixture, st *Stage) {
 		return func(b *fixture, st *Stage) {
@@ -177,7 +178,8 @@ func (st *Stage) ended(b *fixture, to execution.Status) {
 	b.finish(st.worker, f)
 }
 
-// retried ends the first row and dispatches its retry, which becomes the row that the writes are about.
+// retried ends the first row and dispatches its retry, which becomes the row that the writes are
+// about.
 func (st *Stage) retried(b *fixture) {
 	st.child = b.child(st.key.ID, "").ID
 	st.ended(b, execution.Failed)

@@ -11,8 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// Writes returns the calls that are made to meet: every writing method, about the rows and the worker of the
-// stage, whether or not it has an effect there.
+// Writes returns the calls that are made to meet: every writing method, about the rows and the
+// worker of the stage, whether or not it has an effect there.
 func (st *Stage) Writes() []Write {
 	return slices.Concat(st.userWrites(), st.schedulingWrites(), st.recoveryWrites(), st.fleetWrites(), st.workerWrites())
 }
@@ -261,7 +261,7 @@ func (st *Stage) recoveryWrites() []Write {
 	)
 }
 
-// observationWrites record what others would do.
+// observationWrites record what other parts would do.
 func (st *Stage) observationWrites() []Write {
 	observing := func(cause store.ReclaimCause) func(name string, keys []execution.Key) Write {
 		return func(name string, keys []execution.Key) Write {
@@ -295,7 +295,8 @@ func (st *Stage) observationWrites() []Write {
 	if st.other.Incarnation == 0 {
 		return append(all, purge(0))
 	}
-	// A purge of two rows may pass by one of them, which is no order of whole calls; so none is old enough.
+	// A purge of two rows may pass over one of them, which no order of whole calls explains. So
+	// none is old enough.
 	return append(all, purge(time.Hour), simple("ObserveWorkers", "both ready", func(ctx context.Context, s store.Store) (string, error) {
 		changed, err := s.ObserveWorkers(ctx, []store.ProbedWorker{{WorkerKey: st.worker, Ready: true}, {WorkerKey: st.other, Ready: true}})
 		return fmt.Sprint(changed), err

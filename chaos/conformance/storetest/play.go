@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// Values that commands choose from; what is lawful and common comes first.
+// The values from which commands choose; lawful and common ones come first.
 
 func pick[T any](n int, of ...T) T { return of[n%len(of)] }
 
@@ -19,8 +19,8 @@ func age(n int) time.Duration {
 	return pick(n, 0, 0, 5*time.Second, 10*time.Second, time.Microsecond, 1500*time.Nanosecond, -time.Second)
 }
 
-// delay is another one for every place of a batch: what is due first is open among those that one
-// call makes due at the same moment.
+// delay differs for every place of a batch, because the order is open among rows that one call
+// makes due at the same moment.
 func delay(n, place int) time.Duration {
 	d := pick(n, 0, 0, 3*time.Second, 1500*time.Nanosecond, 5*time.Second, -time.Second)
 	if d > 0 {
@@ -33,10 +33,10 @@ func document(n int) []byte {
 	return pick(n, []byte(`{"n": 1}`), nil, []byte(`[1,  2]`), []byte(`null`), []byte(`"<ü>"`), []byte(`{`), []byte("\"\xff\""), []byte("1\x00"))
 }
 
-// sound is a document that every database takes.
+// sound is a document that every database accepts.
 func sound(n int) []byte { return document(n % 5) }
 
-// limits are those that a request sets; one that may be wrong sets negative ones, too.
+// limits are those that a request sets. If wrong is set, some are negative.
 func limits(n int, wrong bool) execution.Limits {
 	all := []execution.Limits{
 		{},
@@ -67,7 +67,7 @@ func reason(n int) execution.Reason {
 	return pick(n, execution.WorkerLost, execution.Connection, execution.NoReason, execution.Validation, execution.RunTimeout)
 }
 
-// prepare gives a sequence something to begin with.
+// prepare gives a sequence its first objects.
 func (p *player) prepare() {
 	err := p.Store.PutActions(p.ctx, Actions())
 	if err != nil {
@@ -83,7 +83,7 @@ func (p *player) prepare() {
 	}
 }
 
-// ready makes a worker one that fits.
+// ready makes a worker fit for work.
 func (p *player) ready(w store.WorkerKey) {
 	_, err := p.Store.Heartbeat(p.ctx, store.Beat{WorkerKey: w, Number: 1, Lease: Lease, ConsumerAlive: true})
 	p.saw("heartbeat: %s, active: %s", failed(err), failed(p.Store.SetLifecycle(p.ctx, w, execution.Active)))
@@ -98,7 +98,8 @@ func (p *player) create(items []store.NewExecution) {
 	}
 }
 
-// registration returns a registration, which names the latest incarnation as its predecessor unless it is stale.
+// registration returns a registration, which names the latest incarnation as its predecessor unless
+// it is stale.
 type registration struct {
 	store.Registration
 	stale bool
@@ -123,7 +124,7 @@ func (p *player) register(g registration) store.WorkerKey {
 	return r.WorkerKey
 }
 
-// about chooses a row, mostly among those in some statuses, and mostly its present epoch.
+// about chooses a row, mostly among those in some statuses, and mostly at its present epoch.
 func (p *player) about(it item, statuses ...execution.Status) (execution.Key, execution.Execution) {
 	var fit []execution.Execution
 	for i := range p.rows {
@@ -165,7 +166,7 @@ func (p *player) incarnationOf(n int, wanted store.WorkerKey) store.WorkerKey {
 	return p.known[n%len(p.known)]
 }
 
-// fit is a worker that may be given something, if there is one.
+// fit is a worker that may get work, if there is one.
 func (p *player) fit(n int) store.WorkerKey {
 	var fit []store.WorkerKey
 	for i := range p.workers {
@@ -198,8 +199,8 @@ type leading struct {
 	by       op
 }
 
-// lead returns the command, or the one that leads to what it is about where there is nothing of that
-// kind: by chance alone few sequences would come to a running execution.
+// lead returns the command or, if there is no row in one of its statuses, the command that leads to
+// one: by chance alone few sequences would reach a running execution.
 func (p *player) lead(c command) command {
 	to := map[op]leading{
 		opOrchestrate:        {[]execution.Status{execution.Completed, execution.Failed, execution.Timeout, execution.Abandoned, execution.Cancelled}, opFinish},
@@ -257,8 +258,8 @@ func (p *player) do(c command) {
 	}
 }
 
-// newExecutions keeps requests that are refused and those with keys out of one call: which row of it
-// gets which number is open then.
+// newExecutions keeps requests that are refused and those with keys out of one call: the order in
+// which its rows are numbered would be open.
 func (p *player) newExecutions(c command) []store.NewExecution {
 	var items []store.NewExecution
 	for _, it := range c.items {

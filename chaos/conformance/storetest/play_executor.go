@@ -79,7 +79,7 @@ func (p *player) settle(c command) {
 	}
 }
 
-// as is the executor that calls: mostly the one that holds the row.
+// as is the calling executor: mostly the one that holds the row.
 func (p *player) as(c command, holder string) string {
 	if holder != "" && c.a < 13 {
 		return holder
@@ -106,7 +106,7 @@ func (p *player) claimForScheduling(c command) {
 	p.saw("ClaimForScheduling by %s of%s with pools %v and %d others: %s [%s]", claim.Executor, demands, claim.Pools, claim.Others, failed(err), p.keys(rows))
 }
 
-// dispatchDue offers places at several workers to one runtime, or to two in one offer or in two.
+// dispatchDue offers places at several workers for one runtime, or for two in one offer or in two.
 func (p *player) dispatchDue(c command) {
 	d := store.DueDispatch{
 		Executor: executorNamed(c.a), Expiry: pick(c.b, 15*time.Second, time.Minute, 0, -time.Second),
@@ -154,7 +154,7 @@ func (p *player) park(c command) {
 	}
 }
 
-// claims are the causes with the statuses that they are about, as a part would use them.
+// claims are the causes with the statuses that they cover, as a part would use them.
 type claims struct {
 	cause    store.ReclaimCause
 	statuses []execution.Status
@@ -204,7 +204,8 @@ func (p *player) orchestrate(c command) {
 		}
 		os = append(os, o)
 		if o.Retry != nil && p.parents[p.chainOf(key.ID)] {
-			// The stores may number its retry differently, and the order of equals depends on numbers: it comes alone.
+			// The stores may number its retry differently, and the order of equal rows depends on
+			// numbers, so it comes alone.
 			os = os[len(os)-1:]
 			break
 		}

@@ -11,7 +11,7 @@ func (p *player) asUser(c command) {
 	it := c.items[0]
 	switch c.op {
 	case opCancel:
-		// One chain a call: two of one call are cancelled in an order that is open.
+		// One chain a call: the order in which two chains of one call are cancelled is open.
 		key, _ := p.about(it, execution.Running, execution.Requested, execution.Scheduled, execution.Failed)
 		answers, err := p.Store.Cancel(p.ctx, []execution.ID{key.ID}, pick(c.a, "", "ci", "ops"))
 		p.saw("Cancel %s: %s", p.id(key.ID), failed(err))

@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// StepsVariable sets how many commands of random sequences are compared, and SeedVariable which they
-// are: a failure names it.
+// StepsVariable sets how many commands of random sequences are compared, and SeedVariable the first
+// sequence. A failure names it.
 const (
 	StepsVariable = "HANDOFF_CONFORMANCE_STEPS"
 	SeedVariable  = "HANDOFF_CONFORMANCE_SEED"
@@ -34,10 +34,10 @@ func setting(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// length is how many commands a sequence has.
+// length is the number of commands of a sequence.
 const length = 60
 
-// arms are the two subjects that are compared.
+// arms are the two compared subjects.
 type arms struct{ reference, subject WithSubject }
 
 // compare plays a sequence to both.
@@ -49,10 +49,10 @@ func (a arms) compare(t *testing.T, commands []command) (difference string, want
 	return differ(commands, want, got), want
 }
 
-// shrinkFor is how long a difference is made smaller.
+// shrinkFor is how long a difference is shrunk.
 const shrinkFor = 30 * time.Second
 
-// shrink leaves out what the difference does not need, as far as the time goes.
+// shrink leaves out commands that the difference does not need, within the time.
 func (a arms) shrink(t *testing.T, commands []command, difference string) string {
 	t.Helper()
 	end := time.Now().Add(shrinkFor)
@@ -69,7 +69,7 @@ func (a arms) shrink(t *testing.T, commands []command, difference string) string
 	return difference
 }
 
-// tally counts what was compared, and what of it had an effect.
+// tally counts the compared commands, and those with an effect.
 type tally struct{ commands, effective [ops]int }
 
 func (c *tally) add(commands []command, want []observation) {
@@ -96,22 +96,22 @@ func (c *tally) String() string {
 	return fmt.Sprintf("%d commands were compared (and so many had an effect): %s", c.all(), strings.Join(each, ", "))
 }
 
-// Sequences compares random command sequences on a reference and a subject, so many at a time, until
-// that many commands were compared, or as many as StepsVariable says. A difference is made smaller and
-// told as a story. It returns how many commands there were. The worlds are called from several goroutines
-// at a time.
+// Sequences compares random command sequences on a reference and a subject, atOnce at a time, until
+// that many commands were compared, or as many as StepsVariable says. It shrinks a difference and
+// shows it as a sequence of commands. It returns how many commands there were. The worlds are
+// called from several goroutines at a time.
 func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) int {
 	t.Helper()
 	a := arms{reference, subject}
 	checks := (setting(t, StepsVariable, steps) + length*atOnce - 1) / (length * atOnce)
 	if testing.Short() {
-		checks *= 5 // by which rapid divides
+		checks *= 5 // rapid divides by this
 	}
 	seed := setting(t, SeedVariable, 1)
 	for name, value := range map[string]int{"checks": checks, "seed": seed} {
 		set(t, name, strconv.Itoa(value))
 	}
-	// What a sequence needs is found faster by leaving out commands.
+	// Leaving out commands finds the needed ones faster.
 	set(t, "shrinktime", "1ns")
 	set(t, "nofailfile", "true")
 
@@ -153,7 +153,7 @@ func set(t *testing.T, name, value string) {
 	}
 }
 
-// effective says that a command changed what the survey reads.
+// effective says whether a command changed what the survey reads.
 func effective(o observation) bool {
 	return slices.ContainsFunc(o, func(line string) bool { return strings.HasPrefix(line, "row ") || strings.HasPrefix(line, "worker ") })
 }

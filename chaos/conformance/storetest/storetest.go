@@ -1,6 +1,6 @@
-// Package storetest is the contract of store.Store: one body of cases and of random command sequences
-// that runs on the model and on PostgreSQL. What it pins is what callers observe; where the two differ,
-// the model is wrong until shown otherwise; chaos/conformance lists what may differ.
+// Package storetest is the contract of store.Store: cases and random command sequences that run on
+// the model and on PostgreSQL. They fix the behaviour that callers observe. If the two differ, the
+// model is presumed wrong; chaos/conformance lists the accepted differences.
 package storetest
 
 import (
@@ -18,25 +18,25 @@ import (
 // Subject is an empty store under test and the clock of its database.
 type Subject struct {
 	Store store.Store
-	// Advance moves the database's clock. Between two Advances it stands still, so that boundaries
-	// are exact.
-	// It may be set back.
+	// Advance moves the database's clock. Between two calls of it the clock stands still, so that
+	// boundaries are exact. It may be set back.
 	Advance func(d time.Duration)
 
-	// Kept is how many dead letters and refused results were stored, and Audit the changes of status
-	// after so many. A function that is nil is something that this subject can't tell or do.
+	// Kept is how many dead letters and refused results were stored. Audit returns the changes of
+	// status after the first `after`. A nil function is one that this subject does not have.
 	Kept  func() (deadLetters, refusedResults int)
 	Audit func(after int) []Change
-	// LeaveSlot marks a row's end as handled without freeing its concurrency slot, and TakeSlot gives a slot to a row
-	// that is requested, as only a manual edit of the database does.
+	// LeaveSlot marks a row's end as handled without freeing its concurrency slot, and TakeSlot
+	// gives a slot to a requested row, as only a manual edit of the database does.
 	LeaveSlot, TakeSlot func(id execution.ID)
-	// Foreign writes into a row a reason that this program does not know, as a newer one may, or takes it back: the reason
-	// of the retry of one that has not ended, the reason of the failure of one that has.
+	// Foreign writes a reason into a row that this program does not know, as a newer program may,
+	// or removes it: the reason of the retry if the row has not ended, otherwise the reason of the
+	// failure.
 	Foreign func(id execution.ID, write bool)
 }
 
-// WithSubject runs a body on a fresh, empty subject. The model's runs it as a task of a kernel, so a body
-// must not fail the test from another goroutine, and must not start any.
+// WithSubject runs a body on a fresh, empty subject. The model's runs it as a task of a kernel, so
+// a body must not fail the test from another goroutine, and must not start any.
 type WithSubject func(t *testing.T, body func(s Subject))
 
 // Lease is the lease of every worker of the suite; DispatchTimeout of every dispatch; RunTimeout of
@@ -52,7 +52,7 @@ const (
 // tick is the smallest step of a database's clock.
 const tick = time.Microsecond
 
-// fixture is what a case works with.
+// fixture has the tools of a case.
 type fixture struct {
 	Subject
 	t       *testing.T
@@ -67,7 +67,7 @@ func (b *fixture) must(err error) {
 	}
 }
 
-// expect fails the case when what was seen is not what the contract says.
+// expect fails the case if the observed value differs from the contract's.
 func (b *fixture) expect(what string, got, want any) {
 	b.t.Helper()
 	if got != want {
@@ -82,7 +82,7 @@ func (b *fixture) refused(what string, err, want error) {
 	}
 }
 
-// register registers a worker as a process of its own.
+// register registers a worker as a new process.
 func (b *fixture) register(name string) store.WorkerKey {
 	b.t.Helper()
 	b.process++
@@ -105,7 +105,7 @@ func (b *fixture) active(name string) store.WorkerKey {
 	return w
 }
 
-// Actions are what every case and sequence can create executions of.
+// Actions are the actions of which cases and sequences can create executions.
 func Actions() []execution.Action {
 	return []execution.Action{
 		{Ref: "shell.echo", Runtime: "shell", Entrypoint: "echo", Timeout: RunTimeout, MaxRetries: 2},
@@ -156,7 +156,7 @@ func (b *fixture) scheduled(w store.WorkerKey) execution.Key {
 	return results[0].Row.Key()
 }
 
-// published notes the broker's confirm of dispatches that nobody has locked.
+// published records the broker's confirm of dispatches that no other transaction has locked.
 func (b *fixture) published(keys ...execution.Key) {
 	b.t.Helper()
 	left, err := b.Store.MarkPublished(b.ctx, keys)
@@ -230,7 +230,7 @@ func (b *fixture) worker(w store.WorkerKey) store.WorkerRow {
 	return store.WorkerRow{}
 }
 
-// unclaimed is a reclaim of what was never claimed.
+// unclaimed is a reclaim of a row that was never claimed.
 func unclaimed(key execution.Key, cause store.ReclaimCause, age time.Duration) store.Reclaim {
 	return store.Reclaim{
 		Key: key, Cause: cause, Age: age, By: execution.Reconciler, Reason: execution.WorkerUnavailable,
@@ -256,7 +256,7 @@ func Cases() []Case {
 	return all
 }
 
-// Run runs every case on a subject of its own.
+// Run runs every case on a fresh subject.
 func Run(t *testing.T, world WithSubject) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -265,7 +265,7 @@ func Run(t *testing.T, world WithSubject) {
 	}
 }
 
-// RunCase runs one case on a subject in which nothing has happened yet.
+// RunCase runs one case on a subject on which nothing has happened yet.
 func RunCase(t *testing.T, c Case, s Subject) {
 	b := &fixture{Subject: s, t: t, ctx: context.Background()}
 	b.must(s.Store.PutActions(b.ctx, Actions()))
