@@ -56,7 +56,7 @@ type Config struct {
 
 // Executor configures the executor's parts.
 type Executor struct {
-	// DispatchTimeout is the deadline of a claim: after it a claim of this epoch is refused.
+	// DispatchTimeout is the deadline of a claim: from then on a claim of this epoch is refused.
 	DispatchTimeout time.Duration `yaml:"dispatch_timeout"`
 	// ScheduledTimeout is when the timeout monitor, the backstop, takes back an unclaimed
 	// execution.
@@ -91,8 +91,7 @@ type Executor struct {
 	// ReapGrace is added to a lease, and to a run deadline, before an execution is taken away.
 	ReapGrace time.Duration `yaml:"reap_grace"`
 	// The lease monitor holds back when more than BrakeFraction of the workers are over at once, if
-	// at least BrakeMinWorkers were alive: many apparent deaths are more often a single fault of
-	// another kind.
+	// at least BrakeMinWorkers were alive: many apparent deaths are more often one fault elsewhere.
 	BrakeFraction   float64 `yaml:"brake_fraction"`
 	BrakeMinWorkers int     `yaml:"brake_min_workers"`
 	// ConfirmTimeout is how long an unpublished dispatch waits before it is published again.
@@ -106,10 +105,10 @@ type Executor struct {
 	// failure an unhealthy worker gets no execution, before one may try whether the worker has
 	// recovered.
 	HealthCheckInterval time.Duration `yaml:"health_check_interval"`
-	// HealthProbes is the mode of the probes of workers' health endpoints. In act, a worker that
+	// HealthProbes is the mode of the probes of workers' health endpoints. With act, a worker that
 	// does not answer three consecutive probes, or answers that it is not ready, becomes the last
-	// choice among the healthy ones. observe only reports that; off does not probe. Without
-	// health.enabled nothing is probed.
+	// choice among the healthy ones. With observe, the executor only reports it; with off, it does
+	// not probe. Without health.enabled nothing is probed.
 	HealthProbes Mode `yaml:"health_probes"`
 	// FiguresInterval is how often the executor sets the gauges that only the database knows. Alert
 	// rules count samples that are telemetry.SampleInterval apart, so with a longer interval they
