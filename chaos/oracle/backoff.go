@@ -74,11 +74,11 @@ func (b *Backoffs) grow() {
 	b.scale.Mul(b.scale, thousand)
 }
 
-// MostGrowth is how far reclaims that do not count raise n ("Numbers that no key changes").
+// MostGrowth is how far take-backs that do not count raise n ("Numbers that no key changes").
 const MostGrowth = 5
 
-// TakenBack is the n of the delay after a reclaim. counted is how many dispatches counted before
-// it, and epoch the epoch that is taken back: each earlier dispatch and each earlier reclaim has
+// TakenBack is the n of the delay after a take-back. counted is how many dispatches counted before
+// it, and epoch the epoch that is taken back: each earlier dispatch and each earlier take-back has
 // raised the epoch by one.
 func TakenBack(counted int, epoch int64) (n int) {
 	if pairs := int((epoch - 1) / 2); pairs > counted {

@@ -73,8 +73,8 @@ func (l *Law) May(by execution.Part, from, to execution.Status) bool { return l.
 // legal.
 func (l *Law) Legal(from, to execution.Status) bool { return l.anybody[from][to] }
 
-// Fences says whether a change raises the epoch by one: every dispatch and every reclaim does
-// (docs/ownership.md, "epoch"). Every return to requested is a reclaim, whether or not the
+// Fences says whether a change raises the epoch by one: every dispatch and every take-back does
+// (docs/ownership.md, "epoch"). Every return to requested is a take-back, whether or not the
 // execution was dispatched.
 func Fences(from, to execution.Status) bool {
 	return to == execution.Requested && from != execution.None || from == execution.Scheduling && to == execution.Scheduled

@@ -69,7 +69,7 @@ func TestWindowsGrowUpToTheCap(t *testing.T) {
 	}
 }
 
-// Reclaims that count raise the delay without an end, the others up to five times.
+// Take-backs that count raise the delay without an end, the others up to five times.
 func TestTakeBacksThatDoNotCountRaiseTheDelayFiveTimes(t *testing.T) {
 	for _, c := range []struct {
 		counted int

@@ -198,9 +198,9 @@ type DeadLetter struct {
 // Kept is TTLMS as a duration.
 func (d DeadLetter) Kept() time.Duration { return time.Duration(d.TTLMS) * time.Millisecond }
 
-// Retry configures the backoff of retries and of reclaims.
+// Retry configures the backoff of retries and of take-backs.
 type Retry struct {
-	// Enabled turns retries on. Without it, reclaimed executions still wait for their backoff.
+	// Enabled turns retries on. Without it, take-backs still wait for their backoff.
 	Enabled bool `yaml:"enabled"`
 	// BaseBackoffSecs is the first delay, MaxBackoffSecs the longest, in seconds.
 	BaseBackoffSecs int64 `yaml:"base_backoff_secs"`

@@ -17,9 +17,9 @@
 //
 // # Why epochs fence
 //
-// Each dispatch and each reclaim raises the epoch in the same step that changes the status. A
+// Each dispatch and each take-back raises the epoch in the same step that changes the status. A
 // claim, a result or a reclaim names the epoch for which it was decided. So a decision takes effect
-// only if no dispatch and no reclaim came between it and its write: a late worker's result finds
+// only if no dispatch and no take-back came between it and its write: a late worker's result finds
 // another epoch, and so does a late dead letter. A status that has become "scheduled" again (the
 // ABA problem of defect D3) has a higher epoch. Terminal rows never change status, so a write to a
 // terminal row is refused whatever its epoch.

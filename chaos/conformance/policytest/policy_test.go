@@ -1,6 +1,6 @@
 // Package policytest watches an executor at its port to the database, in simulated runs of drawn
 // clusters, and compares its decisions with the oracle: which worker gets which execution and how
-// many, which executions are retried, and how long a retried or reclaimed execution waits. The
+// many, which executions are retried, and how long a retried or taken-back execution waits. The
 // watcher knows everything that the executor knew, so it judges each decision exactly. Invariants
 // only see the events, and must leave room for what an executor may have known.
 package policytest

@@ -217,7 +217,8 @@ func TestPark(t *testing.T) {
 	}
 }
 
-// A reclaim raises the epoch, remembers the worker to avoid, and counts only if the worker stayed.
+// A take-back raises the epoch, remembers the worker to avoid, and counts only if the worker
+// stayed.
 func TestReclaimUnclaimed(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
