@@ -58,7 +58,7 @@ func processor() (map[string]time.Duration, error) {
 		pid, err := strconv.Atoi(strings.TrimSpace(string(text[:max(open, 0)])))
 		rest := strings.Fields(string(text[shut+1:]))
 		if err != nil || len(rest) < 15 {
-			return nil, fmt.Errorf("reading processor times: %s: %q is not what proc(5) says", path, text)
+			return nil, fmt.Errorf("reading processor times: %s: %q is not in the format of proc(5)", path, text)
 		}
 		p := process{kind: kindOf(string(text[open+1 : shut]))}
 		p.parent, _ = strconv.Atoi(rest[1])

@@ -164,12 +164,12 @@ func (f *Reader) Next(into any) error {
 	}
 	switch {
 	case last.End == nil || f.end.Lines != f.line-1:
-		return f.Refuse(1, "the end speaks of %d lines, and there are %d: lines were lost or added after the file was written", f.end.Lines, f.line-1)
+		return f.Refuse(1, "the end counts %d lines, but there are %d: lines were lost or added after the file was written", f.end.Lines, f.line-1)
 	case f.end.SHA256 != hex.EncodeToString(sum):
 		return f.Refuse(1, "the lines above are not those that were written: their SHA-256 is %x, and not %s", sum, clip(f.end.SHA256))
 	}
 	if _, err := f.next(); !errors.Is(err, io.EOF) {
-		return cmp.Or(err, f.Refuse(1, "nothing follows the end of a share, and here is more"))
+		return cmp.Or(err, f.Refuse(1, "text follows the end of the share: remove it, or copy the file again"))
 	}
 	return io.EOF
 }

@@ -53,7 +53,7 @@ func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
 	second, last := s.between(at(1), at(2)), s.between(at(3), to)
 	switch {
 	case s.Rule == Told:
-		return Judgement{Text: "told, not judged"}
+		return Judgement{Text: "shown, not judged"}
 	case len(second) < fewestPoints || len(last) < fewestPoints:
 		return Judgement{Text: fmt.Sprintf("too short to judge: %d points in the second quarter and %d in the last, %d are needed", len(second), len(last), fewestPoints)}
 	case s.Rule == PerExecution:

@@ -122,7 +122,7 @@ func (s *scheduler) directly(f *roster) (others, more bool, err error) {
 		}
 		// A row causes the error. The two steps work row by row, so that one row can't hold up all
 		// others.
-		s.log.LogAttrs(context.Background(), slog.LevelWarn, "dispatching in one step failed, the pass claims first",
+		s.log.LogAttrs(context.Background(), slog.LevelWarn, "dispatching in one step failed, this pass dispatches in two steps",
 			slog.Any("error", err))
 		return true, false, nil
 	}

@@ -36,7 +36,7 @@ func ParsePosition(text string) (p Position, err error) {
 		}
 	}
 	if !ok || err != nil || p.ID < 0 || p.String() != text {
-		return Position{}, fmt.Errorf("a position is what an event had as its id, such as 7421-193, or 0 for the beginning")
+		return Position{}, fmt.Errorf("a position is the id of an event, such as 7421-193, or 0 for the beginning")
 	}
 	return p, nil
 }

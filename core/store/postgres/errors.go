@@ -217,9 +217,9 @@ func (s *Store) heartbeat(ctx context.Context, op string, queue func(p *pgx.Batc
 		}
 		silent := false
 		if used(conn.Conn()).made >= began {
-			// The connection worked a moment ago. The statements must be prepared on it, and on a
-			// slow path that may take longer than connecting: with a ping, it would be thrown away
-			// for a new one, again and again.
+			// The connection was made a moment ago. The statements must be prepared on it first, and
+			// on a slow path that may take longer than connecting. heard would then throw it away for
+			// a new one, again and again.
 			err = ask(ctx)
 		} else {
 			silent, err = on.heard(ctx, conn.Conn(), ask)

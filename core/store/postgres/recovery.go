@@ -105,7 +105,7 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 		// The unreadable rows took the places of readable ones.
 		skip = append(skip, unreadable...)
 	}
-	return nil, fmt.Errorf("postgres: %s: %w: the %d oldest rows of the cause %s; ask a newer executor", op, store.ErrUnreadable, mostPasses*f.Limit, f.Cause)
+	return nil, fmt.Errorf("postgres: %s: %w: too many of the %d oldest rows of the cause %s are unreadable: run a newer executor, or correct them in the database", op, store.ErrUnreadable, mostPasses*f.Limit, f.Cause)
 }
 
 // mostPasses bounds how often Find asks again, each time without the rows that it could not read.

@@ -27,7 +27,7 @@ func (st step[Q, R]) each(ctx context.Context, items []Q) ([]R, []error) {
 	for _, round := range st.rounds(items) {
 		if broken != nil {
 			for _, i := range round {
-				errs[i] = unavailable(st.op, fmt.Errorf("not sent after: %w", broken))
+				errs[i] = unavailable(st.op, fmt.Errorf("not sent, because an earlier statement failed: %w", broken))
 			}
 			continue
 		}
@@ -62,7 +62,7 @@ func (st step[Q, R]) round(ctx context.Context, items []Q, places []int, results
 	var broken error
 	for n, i := range places {
 		if broken != nil {
-			errs[i] = unavailable(st.op, fmt.Errorf("not sent after: %w", broken))
+			errs[i] = unavailable(st.op, fmt.Errorf("not sent, because an earlier statement failed: %w", broken))
 			continue
 		}
 		broken = st.round(ctx, items, places[n:n+1], results, errs)
