@@ -1,6 +1,6 @@
--- What happens to the rows that matter, written in the transaction in which it happens. The daemons know
--- nothing of it, and nothing that they say reaches it but what stands in the row itself; who wrote is the
--- session's application_name, which is in the address that each daemon is given.
+-- These triggers record the changes of the rows that matter, in the transaction that makes them. The daemons do not
+-- know of them, and can only affect the records through the rows themselves. The writer is the session's
+-- application_name, which is in the address that each daemon gets.
 create table chaos_evidence (
     id      bigserial primary key,
     tx      bigint not null default txid_current(),
@@ -31,8 +31,8 @@ begin
 end
 $$;
 
--- An execution stands in two tables, and changes in one of them or in both at once. What a statement has made of it is read when
--- the statement is over; what it was is the same but for what the trigger saw. An end is told where its work goes.
+-- An execution is in two tables, and a statement changes one of them or both. Its new state is read when the statement is over.
+-- Its old state is the same except for the columns that the trigger saw change. The deletion of its work records its end.
 create function chaos_witness_execution() returns trigger
 language plpgsql as $$
 declare

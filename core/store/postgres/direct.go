@@ -133,7 +133,7 @@ dealt as materialized (
      where p.n <= p.places and p.halted = 0
        and not exists (select from rival r where r.offer = p.offer and (r.due_at, r.id) < (p.due_at, p.id))
 ),
--- Full, and on its own, for what claimForScheduling says of it.
+-- A full join in a list of its own, for the reasons in claimForScheduling.
 met as materialized (
     select d.*, h.worker as owner, h.incarnation as held_incarnation, h.lifecycle, h.lease_expires_at, h.consumer_alive, h.cordoned, h.load
       from dealt d full join held h on h.incarnation = d.ask_incarnation

@@ -62,7 +62,7 @@ with asked as materialized (
         as a(ask_worker, ask_incarnation, ask_ready, ask_reason)
 ),
 lasting as materialized (
-    -- An array, because a join with what was asked compares each with each.
+    -- An array, because a join with the requested rows would compare each with each.
     select o.id, o.incarnation from observation o
      where o.incarnation = any(array(select a.ask_incarnation from asked a where a.ask_ready)) and o.execution is null and o.ended_at is null
      order by o.id for no key update of o

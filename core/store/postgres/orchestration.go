@@ -29,7 +29,7 @@ with asked as materialized (
       join execution_record e on e.id = a.ask_id
      where e.id = any($2::bigint[])
 ),
--- Each row once, whether it is asked for, or the first of a chain, or both. No row is asked for twice in one statement.
+-- Each row once, whether it is requested, or the first of a chain, or both. No row is requested twice in one statement.
 named as materialized (
     select t.ask_id, max(t.ask_count) as ask_count, max(t.ask_reason) as ask_reason, max(t.ask_delay) as ask_delay, max(t.n) as n
       from (select ask_id, ask_count, ask_reason, ask_delay, n from asked
@@ -43,7 +43,7 @@ locked as materialized (
      order by e.id for no key update of e
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
--- What the first row says, brought to the others by sorting: a join would compare each row with each.
+-- Sorting brings the columns of the first row to the others: a join would compare each row with each.
 chained as materialized (
     select l.*, coalesce(l.original_execution, l.id) as chain,
            bool_or(l.has_children) filter (where l.original_execution is null) over c as family,
@@ -56,7 +56,7 @@ judged as materialized (
       from chained l
      where l.n is not null and l.family is not null and l.status >= 'completed' and l.orchestrated_at is null
 ),
--- One row may be handled itself and be the first row of another one's chain, and a statement changes a row once.
+-- A row may be handled itself and also be the first row of another one's chain, and a statement changes a row only once.
 marks as materialized (
     select m.id, m.now, bool_or(m.handled) as handled, bool_or(m.settling) as settling
       from (select j.id, j.now, true as handled, false as settling from judged j

@@ -138,7 +138,7 @@ locked as materialized (
      order by w.id for no key update of w
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
--- Full, and on its own, for what claimForScheduling says of it.
+-- A full join in a list of its own, for the reasons in claimForScheduling.
 met as materialized (
     select l.*, t.lifecycle, t.lease_expires_at, t.full_now, t.full_at
       from locked l full join taken t on t.incarnation = l.incarnation
@@ -169,22 +169,22 @@ given as materialized (
                when 'claim_expired' then l.status = 'scheduling' and l.scheduling_expires_at < c.now
            end, false) as lawful,
            (l.ask_counts and l.active and not l.behind)::int as used,
-           -- A worker that was asked to stop would have given it back itself in a moment, and one that has been full
-           -- could not take it.
+           -- A worker that was asked to stop would soon have given the row back itself, and a worker that was full
+           -- could not claim it.
            l.ask_fail and not (l.ask_ground = 'owner_gone' and coalesce(l.lifecycle = 'draining', false)) and not l.behind as fails
       from waited l cross join clock c
 ),
 judged as materialized (
     select g.*, not (g.claimed or g.fails or g.used > 0 and g.dispatches + g.used >= g.ask_max) as back,
-           -- What was asked to end has ended as it was asked to.
+           -- A row whose end was requested ends as cancelled.
            case when g.status = 'canceling' then 'cancelled' else g.ask_to end as "to",
            case when g.status = 'canceling' then 'cancelled' else g.ask_reason end as why
       from given g
 )`
 
 var reclaim = text(judgedReclaims + `,
--- A dispatch that stayed unclaimed at a worker that stayed active counts against the worker. What is too
--- old for any window goes with it.
+-- A dispatch that stayed unclaimed at a worker that stayed active counts against the worker. Entries too
+-- old for any window are deleted, too.
 blamed as (
     insert into worker_expiry (incarnation, at)
     select j.incarnation, j.now from judged j
@@ -196,7 +196,7 @@ forgotten as (
 ),
 moved as (
     update execution_work w` + takeBack + `,
-           -- Under a claim that expired nobody has looked for a while.
+           -- If a claim expired, no executor has looked at the row for a while.
            unschedulable_since = null, dispatches = w.dispatches + j.used,
            written_by = j.ask_by::part, written_incarnation = null, written_epoch = j.ask_epoch,
            written_reason = j.why::failure_reason, written_actor = j.ask_actor

@@ -79,8 +79,8 @@ slots as materialized (
         ) s
      ) f
 ),
--- Full, because that can't be done by comparing each lane with each action: other joins of two lists can, as the store
--- turns hash and merge joins off. On its own, because a condition on one of the lists would make it another join.
+-- A full join, which can't be executed by comparing each lane with each action. Other joins of two lists would be, as the
+-- store turns hash and merge joins off. In a list of its own: a condition on one side would make it another kind of join.
 roomy as materialized (
     select k.*, s.concurrency, s.free from asked k full join slots s on s.action = k.action
 ),
@@ -155,7 +155,7 @@ locked as materialized (
          ) l
       ) c
 ),
--- Full, as above: by comparing each row with each slot it would take long.
+-- A full join, as above: it would take long to compare each row with each slot.
 met as materialized (
     select p.*, l.action as slot_action, l.number from picked p full join locked l on l.action = p.action and l.place = p.place
 ),
@@ -253,7 +253,7 @@ locked as materialized (
 held as materialized (
     select o.*, held_by(o.incarnation) as load from owner o where (select count(*) from locked) >= 0
 ),
--- Full, and on its own, for what claimForScheduling says of it.
+-- A full join in a list of its own, for the reasons in claimForScheduling.
 met as materialized (
     select l.*, h.worker as owner, h.lifecycle, h.lease_expires_at, h.consumer_alive, h.cordoned, h.load
       from locked l full join held h on h.incarnation = l.ask_incarnation
@@ -334,7 +334,7 @@ marked as (
       from locked l
      where e.id = l.id and e.id = any($2::bigint[])
 )
--- Full, for what claimForScheduling says of it.
+-- A full join, for the reasons in claimForScheduling.
 select u.n from unmarked u full join locked l on l.id = u.ask_id where l.id is null`
 
 // MarkPublished implements store.Executor.
@@ -408,9 +408,9 @@ locked as materialized (
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 graced as materialized (
-    -- A row that was due for longer than the patience before anybody looked starts its grace anew, as far back as
-    -- the caller knows that no worker fitted. No grace begins before the caller saw one that did: greatest passes
-    -- over null.
+    -- If a row was due for longer than the patience before any executor looked, its grace starts anew, as far back
+    -- as the caller knows that no worker fitted. No grace begins before the caller saw a fitting worker: greatest
+    -- ignores null.
     select l.*, c.now,
            case when l.unschedulable_since is null then c.now
                 else greatest(l.unschedulable_since,

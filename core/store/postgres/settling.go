@@ -65,7 +65,7 @@ started as (
      where c.id = t.id and t.completed
     returning c.id, t.n, t.chain, t.now
 ),
--- Whoever creates a child of such a child holds its record.
+-- A transaction that creates a child of such a child has locked the record.
 judged as materialized (
     select t.* from taken t join execution_record r on r.id = t.id
      where not t.completed
@@ -81,7 +81,7 @@ skipped as (
     returning r.id, r.ended, r.orchestrated_at, j.n, j.chain, j.now
 ),
 over as (select k.id, k.ended, k.orchestrated_at from skipped k),` + leave("true") + `,
--- Lists are put together and not joined: a join would compare each chain with each child.
+-- The lists are concatenated and not joined: a join would compare each chain with each child.
 counted as materialized (
     select x.chain as id, x.n, x.now, sum(x.left_over) > 0 as more
       from (select e.id as chain, e.n, e.now, 0 as left_over from ended e
