@@ -113,7 +113,7 @@ func inheritedDescriptors(ctx context.Context, l *lab, r *result) error {
 	}, nil)
 }
 
-// probed runs the probe under each variant, and also runs also, unless it is nil.
+// probed runs the probe under each variant, and then calls also, unless it is nil.
 func (l *lab) probed(ctx context.Context, r *result, judge func(variant, loot), also func(s *system, v variant, worker int64) error) error {
 	s, err := l.common(ctx)
 	if err != nil {

@@ -14,12 +14,12 @@ const (
 	// Flat means that the median of the last quarter may exceed that of the second one by a
 	// quarter, plus the series' slack. The first quarter does not count, because processes warm up.
 	// A process that is killed begins anew, which would hide a leak. So if it has at least three
-	// lives that are long enough, each of them is judged in the same way, and more than half of
-	// them must be flat.
+	// lives that are long enough, each of them is judged in the same way, and at most half of
+	// them may grow.
 	Flat
 	// PerExecution means that the series grows with the executions, since nothing removes them
 	// before their retention is over. It is reported as growth per execution. This may not be
-	// greater in the last quarter than in the second.
+	// greater in the last quarter than in the second, within a tolerance.
 	PerExecution
 )
 
