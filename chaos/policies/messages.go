@@ -82,8 +82,8 @@ func (a *asker) deadLetters() {
 	if a.oneIn(4) {
 		n := a.near(longestBody)
 		kept = a.core.Bounded(store.DeadLetter{Body: make([]byte, n)})
-		expect(a, len(kept.Body), min(n, longestBody), contract, "how many bytes are kept of a body of %d", n)
-		expect(a, kept.BodyBytes, n, contract, "how long a body of %d bytes was", n)
+		expect(a, len(kept.Body), min(n, longestBody), contract, "how many bytes of a dead letter's body of %d bytes are kept", n)
+		expect(a, kept.BodyBytes, n, contract, "the recorded length of a dead letter's body of %d bytes", n)
 	}
 }
 
@@ -109,7 +109,7 @@ func (a *asker) cut(what, text, kept string, bound int) {
 	}
 	if len(text) <= bound {
 		if kept != cleaned(text) {
-			a.wrong(queues, "what is kept as %s of %q, %d bytes: the contract says all, the core %q", what, text, len(text), kept)
+			a.wrong(queues, "the stored %s of the text %q, %d bytes: the contract says the whole text, the core says %q", what, text, len(text), kept)
 		}
 		return
 	}
@@ -123,5 +123,5 @@ func (a *asker) cut(what, text, kept string, bound int) {
 			return
 		}
 	}
-	a.wrong(queues, "what is kept as %s of %q, %d bytes: the contract says the first %d bytes but for a character that they cut through, the core %q, %d bytes", what, text, len(text), bound, kept, len(kept))
+	a.wrong(queues, "the stored %s of the text %q, %d bytes: the contract says the first %d bytes without a character that they cut through, the core says %q, %d bytes", what, text, len(text), bound, kept, len(kept))
 }

@@ -56,7 +56,7 @@ func (a *asker) leases() {
 	look(now, []store.WorkerRow{w})
 	right := now-seenAt < lease && w.LeaseOverFor > 0 && w.ConsumerAlive && !w.Cordoned && row.Action.Runtime == "shell" && row.Pinned != 4
 	expect(a, expected(now, []store.WorkerRow{w}, &row), right, ownership,
-		"two clocks: does an execution with %+v wait for a worker (consumes %v, cordoned %v, lease over for %v by the database) whose last beat this executor saw %v ago, at a lease of %v",
+		"two clocks: does an execution with %+v still wait for a worker (consumes %v, cordoned %v, lease over for %v by the database's clock) whose last heartbeat this executor saw %v ago, with a lease of %v",
 		request(&row), w.ConsumerAlive, w.Cordoned, w.LeaseOverFor, now-seenAt, lease)
 }
 
@@ -73,32 +73,32 @@ func (a *asker) owners() {
 	if a.oneIn(4) {
 		// This executor has not looked yet: it watches from now on.
 		asked := c.now
-		expect(a, over(row), !claimed, ownership, "may what is %v at an incarnation be taken by an executor that knows nothing of it", row.Status)
+		expect(a, over(row), !claimed, ownership, "may an executor take back a %v execution of an incarnation of which it knows nothing", row.Status)
 		c.now += a.edge(lease)
 		expect(a, over(row), !claimed || c.now-asked >= lease, ownership,
-			"may what is %v at an incarnation be taken by an executor that was first asked %v ago, at a lease of %v", row.Status, c.now-asked, lease)
+			"may an executor take back a %v execution of an incarnation about which it was first asked %v ago, with a lease of %v", row.Status, c.now-asked, lease)
 		return
 	}
 	saw := a.oneIn(2)
 	if saw {
 		survey(worker(7))
-		expect(a, over(row), !claimed, ownership, "may what is %v at the worker's present incarnation be taken", row.Status)
+		expect(a, over(row), !claimed, ownership, "may an executor take back a %v execution of the worker's present incarnation", row.Status)
 		c.now += a.seconds(1, 60)
 	}
 	survey(worker(8))
 	known := c.now
 	if a.oneIn(2) {
-		expect(a, over(row), !claimed, ownership, "may what is %v at an incarnation be taken at the moment at which it is superseded", row.Status)
+		expect(a, over(row), !claimed, ownership, "may an executor take back a %v execution of an incarnation at the moment at which that is superseded", row.Status)
 	}
 	if lost := a.oneIn(4); lost {
 		reaped(7)
-		expect(a, over(row), true, ownership, "may what is %v at an incarnation be taken that this executor has declared lost", row.Status)
+		expect(a, over(row), true, ownership, "may an executor take back a %v execution of an incarnation that it has declared lost", row.Status)
 		return
 	}
 	c.now = known + a.edge(lease)
 	survey(worker(8))
 	expect(a, over(row), !claimed || c.now-known >= lease, ownership,
-		"may what is %v at an incarnation be taken that was superseded %v ago, at a lease of %v (its own registration was seen: %v)", row.Status, c.now-known, lease, saw)
+		"may an executor take back a %v execution of an incarnation that was superseded %v ago, with a lease of %v (the executor saw the incarnation's registration: %v)", row.Status, c.now-known, lease, saw)
 }
 
 // absences asks for how long no worker has fitted the need of an execution: at least since the
@@ -132,8 +132,8 @@ func (a *asker) absences() {
 			// An execution with the same need that avoids another worker has waited as long.
 			row.Avoid = pick[execution.WorkerID](a, 0, 3, 4)
 			least, most := of(row)
-			expect(a, least, rightLeast, choosing, "for how long, at least, has nobody fitted %+v, at a patience of %v", request(row), patience)
-			expect(a, most, rightMost, choosing, "for how long, at most, has nobody fitted %+v, at a patience of %v", request(row), patience)
+			expect(a, least, rightLeast, choosing, "for how long, at least, has no worker fitted an execution with %+v, with a patience of %v", request(row), patience)
+			expect(a, most, rightMost, choosing, "for how long, at most, has no worker fitted an execution with %+v, with a patience of %v", request(row), patience)
 		}
 		last = now
 		now += pick(a, a.edge(patience), time.Second)
@@ -156,7 +156,7 @@ func (a *asker) outages() {
 		}
 		d := oracle.Lease(&c.Worker)
 		expect(a, recent(now, d), now-over < d || now-answered > silence, choosing,
-			"is the database away, or was it within %v, if it last came back %v ago and last answered %v ago, where silence is %v", d, now-over, now-answered, silence)
+			"was the database away within the last %v, if it last returned %v ago and last answered %v ago, and counts as away after a silence of %v", d, now-over, now-answered, silence)
 		if now-answered > silence {
 			over = now
 		}
@@ -177,14 +177,14 @@ func (a *asker) brake() {
 	}
 	over := min(alive, a.near(int(x.BrakeFraction*float64(alive)+0.5)))
 	holds := brakes.Hold(alive, over)
-	expect(a, a.core.Brakes(*x, alive, over), holds, ownership, "does the brake hold with %d of %d workers over, at a fraction of %v and at least %d", over, alive, x.BrakeFraction, x.BrakeMinWorkers)
+	expect(a, a.core.Brakes(*x, alive, over), holds, ownership, "does the brake hold if the leases of %d of %d workers are over, with brake_fraction %v and brake_min_workers %d", over, alive, x.BrakeFraction, x.BrakeMinWorkers)
 	reaps := make([]store.Reap, over)
 	for i := range reaps {
 		reaps[i].ID = execution.WorkerID(i + 1)
 	}
 	admit, now := a.core.Brake(c), a.seconds(1, 100)
 	admitted := func(at time.Duration, right int, when string) {
-		expect(a, len(admit(at, reaps, alive)), right, ownership, "how many of %d workers that are over, of %d alive, may be declared lost %s, at a fraction of %v and at least %d", over, alive, when, x.BrakeFraction, x.BrakeMinWorkers)
+		expect(a, len(admit(at, reaps, alive)), right, ownership, "how many of the %d workers whose lease is over, of %d alive, may be declared lost %s, with brake_fraction %v and brake_min_workers %d", over, alive, when, x.BrakeFraction, x.BrakeMinWorkers)
 	}
 	if !holds {
 		admitted(now, over, "at once")
@@ -217,14 +217,14 @@ func (a *asker) right() {
 		if sent > c.now || sent < 0 {
 			continue
 		}
-		expect(a, renew(sent), true, working, "does a heartbeat count that was sent at %v, if nothing was fenced", sent)
+		expect(a, renew(sent), true, working, "does a heartbeat sent at %v count, if the worker has not fenced itself", sent)
 		last = max(last, sent)
 		fenced, killed := deadline()
-		expect(a, fenced, last+length, working, "when a worker fences itself whose last renewal was sent at %v, with %+v", last, w)
-		expect(a, killed, last+length+w.KillGrace, working, "when what is left is killed of a worker whose last renewal was sent at %v, with %+v", last, w)
+		expect(a, fenced, last+length, working, "when does a worker fence itself that sent its last renewal at %v, with the configuration %+v", last, w)
+		expect(a, killed, last+length+w.KillGrace, working, "when are the remaining processes killed of a worker that sent its last renewal at %v, with the configuration %+v", last, w)
 	}
 	c.now = a.edge(last + length)
 	over := c.now >= last+length
-	expect(a, fence(), over, working, "is the right over at %v of a worker whose last renewal was sent at %v, with %+v", c.now, last, w)
-	expect(a, renew(c.now), !over, working, "does a heartbeat count for a worker that has fenced itself (%v)", over)
+	expect(a, fence(), over, working, "has a worker lost its right to run at %v, if it sent its last renewal at %v, with the configuration %+v", c.now, last, w)
+	expect(a, renew(c.now), !over, working, "does a heartbeat count for a worker, after it fenced itself: %v", over)
 }

@@ -150,16 +150,16 @@ func (a *asker) settings() {
 			named = append(named, p.Key)
 		}
 		if !slices.Equal(sorted(named), sorted(right)) {
-			a.wrong(contract, "may the configuration %s be run: the contract refuses %v, the core %v", unlike(&c), right, named)
+			a.wrong(contract, "may a daemon start with the configuration %s: the contract refuses the keys %v, the core refuses %v", unlike(&c), right, named)
 			continue
 		}
 		for _, r := range refused {
 			if !slices.ContainsFunc(problems, func(p config.Problem) bool { return p.Key == r.Key && tells(p.Why, r.Tells) }) {
-				a.wrong(contract, "what is wrong with %s in %s: the contract says that the problem tells %v, the core says %v", r.Key, unlike(&c), r.Tells, problems)
+				a.wrong(contract, "the message about %s in the configuration %s: by the contract it contains %v, the core says %v", r.Key, unlike(&c), r.Tells, problems)
 			}
 		}
 		if !slices.IsSortedFunc(named, func(a, b string) int { return slices.Index(sections, section(a)) - slices.Index(sections, section(b)) }) {
-			a.wrong(contract, "the refused keys of %s come in the order of the sections: the core tells of %v", unlike(&c), named)
+			a.wrong(contract, "the refused keys of the configuration %s must be in the order of the sections, the core names %v", unlike(&c), named)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (a *asker) starts() {
 	}
 	errs := a.core.Started(flags)
 	if (len(right) > 0) != (len(errs) > 0) {
-		a.wrong(contract, "does a daemon start with %s: the contract refuses %v, the daemon says %v", unlike(&c), right, errs)
+		a.wrong(contract, "does a daemon start with the configuration %s: the contract refuses the keys %v, the daemon says %v", unlike(&c), right, errs)
 		return
 	}
 	// Settings that can't be read are reported first; errors that follow from them come later.
@@ -197,7 +197,7 @@ func (a *asker) starts() {
 		return slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), key) })
 	}
 	if len(right) > 0 && !slices.ContainsFunc(right, names) {
-		a.wrong(contract, "a daemon that is started with %s has to name one of %v, and says %v", unlike(&c), right, errs)
+		a.wrong(contract, "a daemon that starts with the configuration %s must name one of the keys %v, and says %v", unlike(&c), right, errs)
 	}
 }
 

@@ -91,10 +91,10 @@ func (a *asker) names() {
 	}
 	const nobody = "no_such_name"
 	if s, err := a.core.ParseStatus(nobody); err == nil || !strings.Contains(err.Error(), nobody) {
-		a.wrong(ownership, "the status %q, which there is not, is read as %q, error %v", nobody, s, err)
+		a.wrong(ownership, "the unknown status %q is read as %q, error %v", nobody, s, err)
 	}
 	if r, err := a.core.ParseReason(nobody); err == nil || !strings.Contains(err.Error(), nobody) {
-		a.wrong(retries, "the failure reason %q, which there is not, is read as %q, error %v", nobody, r, err)
+		a.wrong(retries, "the unknown failure reason %q is read as %q, error %v", nobody, r, err)
 	}
 	expect(a, strings.Join(execution.Reasons(), " "), strings.Join(oracle.ReasonNames()[1:], " "), retries, "all failure reasons")
 }
@@ -102,24 +102,24 @@ func (a *asker) names() {
 // sets asks which statuses are claimed, which are final, and which reasons can be retried.
 func (a *asker) sets() {
 	for s := execution.None; int(s) < execution.Statuses; s++ {
-		expect(a, a.core.Claimed(s), oracle.Claimed(s), ownership, "does a worker own what is %v", s)
-		expect(a, a.core.Terminal(s), oracle.Terminal(s), ownership, "is %v final", s)
+		expect(a, a.core.Claimed(s), oracle.Claimed(s), ownership, "does a worker own an execution in status %v", s)
+		expect(a, a.core.Terminal(s), oracle.Terminal(s), ownership, "is status %v final", s)
 	}
 	for n := range oracle.ReasonNames() {
 		r := execution.Reason(n)
 		expect(a, a.core.Retriable(r), oracle.Retriable(r), retries, "can a failure for %q be retried", r)
 		expect(a, r.BlamesWorker(), oracle.BlamesWorker(r), retries, "does a failure for %q blame the worker", r)
-		expect(a, r.OfAction(), oracle.OfAction(r), retries, "may an action give %q", r)
+		expect(a, r.OfAction(), oracle.OfAction(r), retries, "may an action report the failure reason %q", r)
 	}
 	for l := execution.NoLifecycle; l <= execution.Lost; l++ {
-		expect(a, l.Gone(), oracle.Gone(l), ownership, "is a worker gone that is %q", l)
+		expect(a, l.Gone(), oracle.Gone(l), ownership, "is a worker in lifecycle %q gone", l)
 	}
 	ended := execution.Execution{
 		Status: execution.Status(a.number(0, execution.Statuses-1)), FailureReason: execution.Reason(a.number(0, len(oracle.ReasonNames())-1)),
 		RetryCount: a.number(0, 3), Action: execution.Action{MaxRetries: a.number(0, 3)},
 	}
 	expect(a, ended.Retriable(), oracle.MayRetry(ended.Status, ended.FailureReason, ended.RetryCount, ended.Action.MaxRetries), retries,
-		"may retry %d of %d of what ended as %v for %q be followed by another", ended.RetryCount, ended.Action.MaxRetries, ended.Status, ended.FailureReason)
+		"may another retry follow retry %d of %d, which ended as %v for %q", ended.RetryCount, ended.Action.MaxRetries, ended.Status, ended.FailureReason)
 }
 
 // limits asks which limits apply to the execution of a request that sets some itself, and which of
@@ -131,7 +131,7 @@ func (a *asker) limits() {
 		own.MaxRetries = a.number(4, 5)
 	}
 	counts := own.On(of)
-	expect(a, counts, oracle.Limited(of, own), contract, "what counts for a request with %+v of the action %+v", own, of)
+	expect(a, counts, oracle.Limited(of, own), contract, "the limits that apply to a request with %+v of the action %+v", own, of)
 	expect(a, counts.RunTimeout(), oracle.RunTimeout(&counts), contract, "the run timeout of %+v", counts)
 	var sets []string
 	for _, name := range []string{"timeout_seconds", "dispatch_timeout_seconds", "max_retries"} {
@@ -139,7 +139,7 @@ func (a *asker) limits() {
 			sets = append(sets, name)
 		}
 	}
-	expect(a, a.core.LimitsNamed(sets, of), oracle.OwnLimits(sets, of), contract, "of %+v, the limits %v", of, sets)
+	expect(a, a.core.LimitsNamed(sets, of), oracle.OwnLimits(sets, of), contract, "the request's own limits of %+v, if it sets %v", of, sets)
 	expect(a, fmt.Sprint(own.Names()), fmt.Sprint(named(own)), contract, "the names of %+v", own)
 }
 
@@ -181,7 +181,7 @@ func (a *asker) backoff() {
 		// Rounding takes a few milliseconds off the delay, its jitter and each step before.
 		const rounding = 10 * time.Millisecond
 		if !w.Holds(least, 0) || !w.Holds(most, 0) || !w.Holds(drawn, 0) || least-w.Least > rounding || w.Most-most > rounding {
-			a.wrong(retries, "the backoff after %d others with %+v: the contract says %v to %v, the core draws from %v to %v, %v among them", n, r, w.Least, w.Most, least, most, drawn)
+			a.wrong(retries, "the backoff after %d others with %+v: the contract says %v to %v, the core draws from %v to %v, and drew %v", n, r, w.Least, w.Most, least, most, drawn)
 		}
 	}
 }

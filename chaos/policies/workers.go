@@ -135,7 +135,7 @@ func (a *asker) health() {
 			health, halfOpen := asked.Health(i)
 			a.Asked++
 			if health != w.Health || halfOpen != w.HalfOpen {
-				a.wrong(retries, "the health of a worker with %+v, unclaimed %v ago, %d waiting, %d probes failed, under %+v and health_check_interval %v: the contract says %v, to be tried %v; the core says %v, %v",
+				a.wrong(retries, "the health of a worker with %+v, unclaimed %v ago, %d waiting, %d probes failed, with the configuration %+v and health_check_interval %v: the contract says %v, half-open %v; the core says %v, half-open %v",
 					row.Figures, row.Expired, row.Queued, f.failed[row.Incarnation], f.config.Health, f.config.Executor.HealthCheckInterval, w.Health, w.HalfOpen, health, halfOpen)
 			}
 		}
@@ -181,10 +181,10 @@ func (a *asker) choose() {
 			to, more = -1, 0
 			continue
 		case !slices.Contains(best, at):
-			a.wrong(choosing, "who gets an execution with %+v of %v: the contract says one of those at %v, the core says %d (-1 for none)", r, f, best, at)
+			a.wrong(choosing, "which worker gets an execution with %+v, of the workers %v: the contract says one of those with the indexes %v, the core says %d (-1 for none)", r, f, best, at)
 			return
 		case limits[i] != f.placing.Limit(f.workers, &f.workers[at], r):
-			a.wrong(choosing, "how many the worker at %d of %v may hold with %+v: the contract says %d, the core %d", at, f, r, f.placing.Limit(f.workers, &f.workers[at], r), limits[i])
+			a.wrong(choosing, "how many executions the worker with index %d of %v may hold, for an execution with %+v: the contract says %d, the core says %d", at, f, r, f.placing.Limit(f.workers, &f.workers[at], r), limits[i])
 			return
 		default:
 			if f.workers[at].Load++; more > 0 {
@@ -227,7 +227,7 @@ func (a *asker) size() {
 	right, rightPools := f.placing.Demands(f.workers, most)
 	a.Asked++
 	if why := unlikeDemands(demands, pools, right, rightPools); why != "" {
-		a.wrong(choosing, "how many a pass of at most %d takes for %v: %s", most, f, why)
+		a.wrong(choosing, "how many executions a pass of at most %d takes for the workers %v: %s", most, f, why)
 		return
 	}
 	for range 4 {
@@ -258,7 +258,7 @@ func (a *asker) filled(demands []store.Demand, pools []int, right []oracle.Deman
 	rightMore, rightOthers := oracle.More(right, rightPools, taken)
 	a.Asked++
 	if more != rightMore || others != rightOthers {
-		a.wrong(choosing, "may more wait after a pass that took %+v of %+v, pools %v: the contract says %v, and %d that nobody fits; the core says %v and %d", taken, right, rightPools, rightMore, rightOthers, more, others)
+		a.wrong(choosing, "may more executions wait after a pass that took %+v of the demands %+v with the pools %v: the contract says %v, and %d that no worker fits; the core says %v and %d", taken, right, rightPools, rightMore, rightOthers, more, others)
 	}
 }
 
