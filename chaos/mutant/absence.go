@@ -29,7 +29,7 @@ func (s *oblivious) Park(ctx context.Context, executor string, ps []store.Park) 
 func graceRunsOn() *Mutant {
 	return &Mutant{
 		Name: "grace-runs-on", Source: "D45", Expected: 9, Scenario: "comes-and-goes",
-		About: "what no worker fits keeps the grace that began before one came and went: only what somebody has looked at meanwhile begins a new one",
+		About: "an execution that no worker fits keeps its old grace although a fitting worker came and went: a new grace begins only if an executor looked at the execution meanwhile",
 		Store: func(p Process, c store.Store) store.Store { return &oblivious{c, p} },
 	}
 }

@@ -44,7 +44,7 @@ func (r *rowsForDepth) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 func depthCountsRows() *Mutant {
 	return &Mutant{
 		Name: "depth-counts-rows", Source: "D26", Expected: 15, Scenario: "dead-letters-unattended",
-		About:    "stored dead letters are reported as the depth of the dead letter queue, so nobody is told of what its handler never stored",
+		About:    "the number of stored dead letters is reported as the depth of the dead letter queue, so no alert shows messages that its handler never stored",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &rowsForDepth{Recorder: r, p: p} },
 	}
 }
@@ -52,7 +52,7 @@ func depthCountsRows() *Mutant {
 func unattendedUntold() *Mutant {
 	return &Mutant{
 		Name: "unattended-untold", Source: "D26", Expected: 15, Scenario: "dead-letters-unattended",
-		About: "the dead letter handler counts as alive because its task runs; nobody asks the broker who consumes the queue",
+		About: "the dead letter handler counts as alive because its task runs; no executor asks the broker whether the queue has a consumer",
 		Recorder: reporting("reported a consumer of the dead letter queue that the broker does not know", func(f telemetry.Figure, v int64) (int64, bool) {
 			if f == telemetry.DeadLetterQueueConsumers {
 				v = max(v, 1)
@@ -65,7 +65,7 @@ func unattendedUntold() *Mutant {
 func canariesCounted() *Mutant {
 	return &Mutant{
 		Name: "canaries-counted", Source: "D26", Expected: 15, Scenario: "executors-start-often",
-		About: "the dead letter handler does not tell canaries from messages that died: each start of an executor leaves dead letters that nobody can do anything about",
+		About: "the dead letter handler does not distinguish canaries from messages that died: each start of an executor leaves dead letters that no operator can settle sensibly",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if p.Worker {
 				return b
@@ -184,7 +184,7 @@ func (r *lively) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 func workersReportForExecutors() *Mutant {
 	return &Mutant{
 		Name: "workers-report-for-executors", Source: "D59", Expected: 15, Scenario: "no-executors",
-		About: "workers report a lag of 0, so nobody misses the executors whose figure it is",
+		About: "workers report a lag of 0, so no alert shows that the executors, whose figure it is, are missing",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			if !p.Worker {
 				return r
@@ -212,7 +212,7 @@ func (r *fromDelivery) Observe(f telemetry.Figure, d time.Duration, l telemetry.
 func timedFromDelivery() *Mutant {
 	return &Mutant{
 		Name: "timed-from-delivery", Source: "D59", Expected: 15, Scenario: "slow-handoffs",
-		About:    "a worker times the handoff from the delivery of the message on, so nobody is told that messages are slow",
+		About:    "a worker measures the handoff only from the delivery of the message, so no alert shows that messages are slow",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &fromDelivery{r, p} },
 	}
 }
@@ -235,7 +235,7 @@ func (r *unexplained) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 func failuresWithoutReasons() *Mutant {
 	return &Mutant{
 		Name: "failures-without-reasons", Source: "D59", Expected: 15, Scenario: "work-lost-with-workers",
-		About:    "failures are counted without their reasons, so nobody is told when the platform loses work",
+		About:    "failures are counted without their reasons, so no alert shows that the platform loses work",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &unexplained{r, p} },
 	}
 }

@@ -27,23 +27,23 @@ func init() {
 				return d
 			}
 		}},
-		wrong{"managers-may-claim", "D16", "the table of transitions lets the execution manager cancel what is scheduled", func(c *policies.Core) {
+		wrong{"managers-may-claim", "D16", "the transition table lets the execution manager cancel a scheduled execution", func(c *policies.Core) {
 			right := c.May
 			c.May = func(by execution.Part, from, to execution.Status) bool {
 				return right(by, from, to) || by == execution.ExecutionManager && from == execution.Scheduled && to == execution.Cancelled
 			}
 		}},
-		wrong{"reasons-read-as-none", "D48", "a failure reason that there is not is read as none, without an error", func(c *policies.Core) {
+		wrong{"reasons-read-as-none", "D48", "an unknown failure reason is read as none, without an error", func(c *policies.Core) {
 			right := c.ParseReason
 			c.ParseReason = func(name string) (execution.Reason, error) {
 				r, _ := right(name)
 				return r, nil
 			}
 		}},
-		wrong{"canceling-is-not-claimed", "D14", "what is canceling counts as owned by nobody", func(c *policies.Core) {
+		wrong{"canceling-is-not-claimed", "D14", "a canceling execution counts as not owned by a worker", func(c *policies.Core) {
 			c.Claimed = func(s execution.Status) bool { return s == execution.Running }
 		}},
-		wrong{"one-limit-read", "D9", "of the limits that a request has set only the first one is read back", func(c *policies.Core) {
+		wrong{"one-limit-read", "D9", "only the first of the limits that a request has set is read back", func(c *policies.Core) {
 			right := c.LimitsNamed
 			c.LimitsNamed = func(names []string, a execution.Action) execution.Limits { return right(names[:min(1, len(names))], a) }
 		}},
@@ -53,26 +53,26 @@ func init() {
 				return right(r, n, func(n uint64) uint64 { return draw(n/2 + 1) })
 			}
 		}},
-		wrong{"probe-late", "D43", "an unhealthy worker is tried one nanosecond too late", func(c *policies.Core) {
+		wrong{"probe-late", "D43", "an unhealthy worker gets its half-open probe one nanosecond too late", func(c *policies.Core) {
 			c.Roster = roster(c, func(w *store.WorkerRow, _ config.Config) { w.Figures.LastFailure-- })
 		}},
-		wrong{"ahead-at-the-bound", "D42", "a worker that has been full for just a quarter of the dispatch timeout still gets more than its capacity", func(c *policies.Core) {
+		wrong{"ahead-at-the-bound", "D42", "a worker that has been full for exactly a quarter of the dispatch timeout still gets more than its capacity", func(c *policies.Core) {
 			c.Roster = roster(c, func(w *store.WorkerRow, _ config.Config) { w.FullFor = max(0, w.FullFor-1) })
 		}},
-		wrong{"pass-is-never-full", "D22", "a pass that took all that it asked for takes that for all that waits", func(c *policies.Core) {
+		wrong{"pass-is-never-full", "D22", "a pass that got as many executions as it asked for concludes that no more are waiting", func(c *policies.Core) {
 			right := c.Filled
 			c.Filled = func(ds []store.Demand, pools []int, rows []execution.Execution) (bool, int) {
 				_, others := right(ds, pools, rows)
 				return false, others
 			}
 		}},
-		wrong{"lease-watched-too-long", "D35", "a worker that only the database calls over is waited for one nanosecond longer than its lease", func(c *policies.Core) {
+		wrong{"lease-watched-too-long", "D35", "an execution waits one nanosecond longer than the lease for a worker whose lease is over only by the database's clock", func(c *policies.Core) {
 			right := c.Leases
 			c.Leases = func(lease time.Duration) (func(time.Duration, []store.WorkerRow), func(time.Duration, []store.WorkerRow, *execution.Execution) bool) {
 				return right(lease + 1)
 			}
 		}},
-		wrong{"absence-by-avoidance", "D10", "what avoids another worker counts as another need, whose grace begins anew", func(c *policies.Core) {
+		wrong{"absence-by-avoidance", "D10", "executions that avoid different workers count as different needs, whose grace begins anew", func(c *policies.Core) {
 			right := c.Absences
 			c.Absences = func(patience time.Duration) (func(time.Duration, executor.Asked), func(*execution.Execution) (least, most time.Duration)) {
 				look, of := right(patience)
@@ -83,14 +83,14 @@ func init() {
 				}
 			}
 		}},
-		wrong{"outage-at-the-bound", "D47", "a database that was silent for just as long as it may be was away", func(c *policies.Core) {
+		wrong{"outage-at-the-bound", "D47", "a database that was silent for exactly as long as is allowed counts as away", func(c *policies.Core) {
 			right := c.Outage
 			c.Outage = func(x config.Config, now time.Duration) (func(time.Duration), func(now, d time.Duration) bool) {
 				x.Executor.ReconcileInterval--
 				return right(x, now)
 			}
 		}},
-		wrong{"owner-watched-too-short", "D14", "what ran at a superseded incarnation is taken one nanosecond before its lease is over", func(c *policies.Core) {
+		wrong{"owner-watched-too-short", "D14", "an execution that ran at a superseded incarnation is taken back one nanosecond before the lease is over", func(c *policies.Core) {
 			right := c.Owners
 			c.Owners = func(h host.Host, lease time.Duration) (func([]store.WorkerRow), func(execution.Incarnation), func(*execution.Execution) bool) {
 				return right(h, lease-1)
@@ -108,7 +108,7 @@ func init() {
 				}
 			}
 		}},
-		wrong{"right-moves-back", "D15", "a heartbeat that is told late moves the end of the worker's right back", func(c *policies.Core) {
+		wrong{"right-moves-back", "D15", "a heartbeat that is reported late moves the end of the worker's right back", func(c *policies.Core) {
 			right := c.Lease
 			c.Lease = func(h host.Host, w config.Worker, granted time.Duration) (func(time.Duration) bool, func() (time.Duration, time.Duration), func() bool) {
 				_, deadline, fence := right(h, w, granted)
@@ -128,7 +128,7 @@ func init() {
 				return t
 			}
 		}},
-		wrong{"texts-cut-in-a-character", "D26", "what is too long is cut in the middle of a character", func(c *policies.Core) {
+		wrong{"texts-cut-in-a-character", "D26", "a string that is too long is cut in the middle of a character", func(c *policies.Core) {
 			right := c.Bounded
 			c.Bounded = func(d store.DeadLetter) store.DeadLetter {
 				b := right(d)
@@ -147,7 +147,7 @@ func init() {
 				return right(x)
 			}
 		}},
-		wrong{"started-all-the-same", "D28", "a daemon that is told nonsense starts all the same", func(c *policies.Core) {
+		wrong{"started-all-the-same", "D28", "a daemon with invalid settings starts all the same", func(c *policies.Core) {
 			c.Started = func([]config.Flag) []error { return nil }
 		}},
 	)...)

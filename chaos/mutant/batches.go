@@ -23,7 +23,7 @@ var errTooLong = fmt.Errorf("%w: canceling statement due to statement timeout (5
 func oneStatementForAllChildren() *Mutant {
 	return &Mutant{
 		Name: "one-statement-for-all-children", Source: "D22", Expected: 12, Scenario: "many-children",
-		About: "the statement that handles the end of a chain also settles all of its children, and exceeds its timeout where there are many",
+		About: "the statement that handles the end of a chain also settles all of its children, and exceeds its timeout if there are many",
 		Statements: func(p Process, c Database) store.Store {
 			return &handler{Store: c, commit: func(ctx context.Context, os []store.Orchestration) (done []store.Orchestrated, err error) {
 				var refused error
@@ -141,7 +141,7 @@ func badChainEndsThePass() *Mutant {
 func oneBatchAPass() *Mutant {
 	return &Mutant{
 		Name: "one-batch-a-pass", Source: "D22", Expected: 12, Scenario: "many-children",
-		About: "each pass of a loop handles one batch and leaves the rest to the next pass, so it falls behind where more than a batch becomes due between two",
+		About: "each pass of a loop handles one batch and leaves the rest to the next pass, so it falls behind if more than a batch becomes due between two passes",
 		Store: func(p Process, c store.Store) store.Store {
 			full := make(map[store.ReclaimCause]time.Duration)
 			return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
@@ -185,7 +185,7 @@ func (s *keeper) ForgetKeys(ctx context.Context, age time.Duration, limit int) (
 func keysForgottenTooLate() *Mutant {
 	return &Mutant{
 		Name: "keys-forgotten-too-late", Source: "D9", Expected: 16, Scenario: "keys-used-again",
-		About: "an idempotency key can't be used again until a cleanup has forgotten it, and the cleanup is slower than keys come of age",
+		About: "an idempotency key can't be used again until a cleanup has forgotten it, and the cleanup is slower than keys expire",
 		Statements: func(p Process, c Database) store.Store {
 			return &keeper{c: c, p: p, requests: requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
 				err = c.Step(ctx, func(tx Tx) {

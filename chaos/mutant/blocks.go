@@ -64,7 +64,7 @@ func (c *settler) Reject(d broker.Delivery, requeue bool) {
 func blockAcknowledgedFirst() *Mutant {
 	return &Mutant{
 		Name: "block-acknowledged-first", Source: "D20", Expected: 24, Scenario: "messages-of-many",
-		About: "a worker acknowledges a message of several dispatches before it has claimed them, so those that come too late never reach the dead letter handler",
+		About: "a worker acknowledges a message of several dispatches before it has claimed them, so dispatches that are too late never reach the dead letter handler",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if !p.Worker {
 				return b
@@ -105,7 +105,7 @@ func (s unanimous) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 func oneRefusalRefusesAll() *Mutant {
 	return &Mutant{
 		Name: "one-refusal-refuses-all", Source: "D9", Expected: 20, Scenario: "messages-of-many",
-		About: "a worker that is refused one of the claims of a batch begins none of them, also of those that are its own now",
+		About: "if one claim of a batch is refused, a worker begins none of the executions, not even those that it has claimed",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -118,7 +118,7 @@ func oneRefusalRefusesAll() *Mutant {
 func messagesCountedAsOne() *Mutant {
 	return &Mutant{
 		Name: "messages-counted-as-one", Source: "D42", Expected: 9, Scenario: "messages-of-many",
-		About: "an executor counts the messages that wait at a worker and not the dispatches in them, so a worker is given more than it has room for",
+		About: "an executor counts the messages that wait at a worker and not the dispatches in them, so a worker gets more than it has room for",
 		Statements: unguarded("counted what waits at a worker as one", each(func(w *store.WorkerRow) {
 			if w.Queued > 1 {
 				w.Load -= w.Queued - 1

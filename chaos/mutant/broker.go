@@ -60,7 +60,7 @@ func (s *optimist) Publish(ctx context.Context, ms []broker.Message) []broker.Ou
 func unknownIsRefused() *Mutant {
 	return &Mutant{
 		Name: "unknown-is-refused", Source: "D9", Expected: 2, Scenario: "network-partition",
-		About: "a publish whose confirm never came is taken for one that the broker refused",
+		About: "a publish whose confirm never came counts as refused by the broker",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if p.Worker {
 				return b

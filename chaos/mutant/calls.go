@@ -46,7 +46,7 @@ func (h *coarse) Monotonic() time.Duration {
 func fencesInWholeSeconds() *Mutant {
 	return &Mutant{
 		Name: "fences-in-whole-seconds", Source: "D15", Expected: 4, Scenario: "mute-worker", Unread: true,
-		About: "a worker knows the end of its lease to the second",
+		About: "a worker knows the end of its lease only to the second",
 		Host: func(p Process, h host.Host) host.Host {
 			if !p.Worker {
 				return h
@@ -82,7 +82,7 @@ func (s *lingering) SetLifecycle(ctx context.Context, w store.WorkerKey, to exec
 func claimsLinger() *Mutant {
 	return &Mutant{
 		Name: "claims-linger", Source: "D39", Expected: 10, Scenario: "stop-on-a-slow-road", Unread: true,
-		About: "a worker that has begun to drain claims once more what it claimed last",
+		About: "a worker that has begun to drain repeats its last claim",
 		Store: ofWorker(func(p Process, s store.Store) store.Store { return &lingering{Store: s, p: p} }),
 	}
 }
@@ -105,7 +105,7 @@ func (s *renaming) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f s
 func refusedEndsRenamed() *Mutant {
 	return &Mutant{
 		Name: "refused-ends-renamed", Source: "D13", Expected: 13, Scenario: "refused-ends-are-refused", Unread: true,
-		About: "what a lost worker tells of its runs does not say that it was lost",
+		About: "the results that a lost worker reports do not say that it was lost",
 		Store: ofWorker(func(p Process, s store.Store) store.Store { return &renaming{s, p} }),
 	}
 }
@@ -128,7 +128,7 @@ func (s *shortening) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRep
 func runsToldShorter() *Mutant {
 	return &Mutant{
 		Name: "runs-told-shorter", Source: "D59", Expected: 15, Scenario: "mute-worker", Unread: true,
-		About: "a worker reports that its runs take half as long as they do",
+		About: "a worker reports half of the true duration of its runs",
 		Store: ofWorker(func(p Process, s store.Store) store.Store { return &shortening{s, p} }),
 	}
 }
@@ -151,7 +151,7 @@ func (s *dozing) Dispatched(ctx context.Context, w store.WorkerKey, limit int) (
 func looksBehindSeldom() *Mutant {
 	return &Mutant{
 		Name: "looks-behind-seldom", Source: "D25", Expected: 18, Scenario: "garbage-before-work", Unread: true,
-		About: "a worker asks half as often as it is to what stands behind messages that come to nothing",
+		About: "a worker asks half as often as it should for dispatches behind messages without effect",
 		Store: ofWorker(func(p Process, s store.Store) store.Store { return &dozing{s, p} }),
 	}
 }
@@ -174,7 +174,7 @@ func (s *narrow) Dispatched(ctx context.Context, w store.WorkerKey, limit int) (
 func looksBehindNarrowly() *Mutant {
 	return &Mutant{
 		Name: "looks-behind-narrowly", Source: "S12", Expected: 17, Scenario: "garbage-before-short-runs", Unread: true,
-		About: "a worker takes one dispatch at a time of those that stand behind messages that come to nothing",
+		About: "a worker takes only one of the dispatches that wait behind messages without effect at a time",
 		Store: ofWorker(func(p Process, s store.Store) store.Store { return &narrow{s, p} }),
 	}
 }
@@ -221,7 +221,7 @@ func (s *pressing) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f s
 func refusedEndsAtOnce() *Mutant {
 	return &Mutant{
 		Name: "refused-ends-at-once", Source: "D57", Expected: 23, Scenario: "refused-ends-are-refused", Unread: true,
-		About: "a worker asks a database that refuses to keep a refused end at once again",
+		About: "if the database refuses to keep a refused result, a worker asks again at once",
 		Store: ofWorker(func(p Process, s store.Store) store.Store { return &pressing{s, p} }),
 	}
 }

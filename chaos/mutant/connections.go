@@ -72,7 +72,7 @@ func (s *opened) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 func firstRefusalStays() *Mutant {
 	return &Mutant{
 		Name: "first-refusal-stays", Source: "D25", Expected: 5, Scenario: "no-database-connections",
-		About: "a process opens its pool once and keeps the error: when the first connection is refused, it never makes another one",
+		About: "a process opens its pool once and keeps the error: if the first connection is refused, it never makes another one",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Client {
 				return c
@@ -140,7 +140,7 @@ func (s *unwatched) Wait(ctx context.Context) error {
 func sessionUnwatched() *Mutant {
 	return &Mutant{
 		Name: "session-unwatched", Source: "D32", Expected: 26, Scenario: "quiet-then-busy",
-		About: "a process that only publishes learns that its connection has ended when it wants to publish, and connects again after its pause: the hints of that time are lost",
+		About: "a process that only publishes notices the end of its connection when it wants to publish, and connects again after its pause: its hints of that time are lost",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			return &sessions{b, func(s broker.Session) broker.Session { return &unwatched{Session: s, p: p} }}
 		},

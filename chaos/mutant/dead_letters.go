@@ -59,7 +59,7 @@ func (c *translated) Ack(d broker.Delivery) {
 func deathReasonIgnored() *Mutant {
 	return &Mutant{
 		Name: "death-reason-ignored", Source: "D19", Expected: 2, Scenario: "ttl-race",
-		About: "the dead letter handler takes every death for the end of the message's time, also a rejection by its worker",
+		About: "the dead letter handler treats every death as an expiry, even a rejection by the worker",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if p.Worker {
 				return b
@@ -81,7 +81,7 @@ func deathReasonIgnored() *Mutant {
 func deadLetterGivenUp() *Mutant {
 	return &Mutant{
 		Name: "dead-letter-given-up", Source: "D25", Expected: 12, Scenario: "message-expires-in-queue",
-		About: "the dead letter handler acknowledges first and reclaims at most once: what the database refuses then is lost",
+		About: "the dead letter handler acknowledges first and reclaims at most once: a reclaim that the database refuses is lost",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c
@@ -142,7 +142,7 @@ func poisonDropped() *Mutant {
 func poisonRequeued() *Mutant {
 	return &Mutant{
 		Name: "poison-requeued", Source: "D25", Expected: 6, Scenario: "poison-messages",
-		About: "a message that can't be read is given back to its queue, and comes again at once, a hundred times over",
+		About: "an unreadable message is returned to its queue, and comes again at once, a hundred times",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if p.Worker {
 				return b

@@ -117,7 +117,7 @@ func asTheyAre([]store.WorkerRow) {}
 func directToTheDraining() *Mutant {
 	return &Mutant{
 		Name: "direct-to-the-draining", Source: "D46", Expected: 9, Scenario: "activation-on-a-bad-road",
-		About: "the dispatch in one step does not ask whether the worker is active, and neither does who chooses it",
+		About: "neither the dispatch in one step nor the choice of the worker checks whether the worker is active",
 		Statements: directly("took a worker for active that is not", each(func(w *store.WorkerRow) {
 			if w.LeaseValid() {
 				w.Lifecycle = execution.Active
@@ -129,7 +129,7 @@ func directToTheDraining() *Mutant {
 func directToTheDeaf() *Mutant {
 	return &Mutant{
 		Name: "direct-to-the-deaf", Source: "D32", Expected: 9, Scenario: "mixed-heartbeats",
-		About:      "the dispatch in one step does not ask whether the consumer of the worker is alive, and neither does who chooses it",
+		About:      "neither the dispatch in one step nor the choice of the worker checks whether the worker's consumer is alive",
 		Statements: directly("took a worker for alive whose consumer is not", each(func(w *store.WorkerRow) { w.ConsumerAlive = true }), direct{}),
 	}
 }
@@ -137,7 +137,7 @@ func directToTheDeaf() *Mutant {
 func directBeyondRoom() *Mutant {
 	return &Mutant{
 		Name: "direct-beyond-room", Source: "D42", Expected: 9, Scenario: "degraded-then-healthy",
-		About: "the dispatch in one step does not count what the worker holds, and neither does who chooses it",
+		About: "neither the dispatch in one step nor the choice of the worker counts the executions that the worker holds",
 		Statements: directly("did not see what a worker holds", func(ws []store.WorkerRow) {
 			for i := range ws {
 				ws[i].Load = 0
@@ -149,7 +149,7 @@ func directBeyondRoom() *Mutant {
 func directTakesTheLimited() *Mutant {
 	return &Mutant{
 		Name: "direct-takes-the-limited", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network",
-		About:      "the dispatch in one step takes executions with a limit of concurrency, and no slot for them",
+		About:      "the dispatch in one step takes executions with a concurrency limit, and no slot for them",
 		Statements: directly("", asTheyAre, direct{limited: true}),
 	}
 }
@@ -165,7 +165,7 @@ func directBeforeDue() *Mutant {
 func directUntold() *Mutant {
 	return &Mutant{
 		Name: "direct-untold", Source: "D12", Expected: 1, Scenario: "messages-of-many",
-		About:      "the dispatch in one step is told as one transition, and nobody sees that somebody had claimed the execution",
+		About:      "the audit shows the dispatch in one step as one transition, without the claim for scheduling",
 		Statements: directly("", asTheyAre, direct{untold: true}),
 	}
 }

@@ -62,7 +62,7 @@ func (s *doubtful) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 func claimDoubtForgotten() *Mutant {
 	return &Mutant{
 		Name: "claim-doubt-forgotten", Source: "D9", Expected: 20, Scenario: "claims-in-doubt",
-		About: "a worker whose claim had an unknown outcome, and whose next attempt did not reach the database, takes its own claim for somebody else's and never begins",
+		About: "if a claim has an unknown outcome and the next attempt does not reach the database, the worker mistakes its own claim for another worker's and never begins",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -95,7 +95,7 @@ func (s *announced) SetLifecycle(ctx context.Context, w store.WorkerKey, to exec
 func activationSaidOnce() *Mutant {
 	return &Mutant{
 		Name: "activation-said-once", Source: "D32", Expected: 21, Scenario: "activation-on-a-bad-road",
-		About: "a worker says only once that it is active, whatever the answer was, so it may be starting for ever",
+		About: "a worker reports only once that it is active, whatever the answer was, so it may stay in lifecycle starting for ever",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -123,7 +123,7 @@ func (s understating) Register(ctx context.Context, g store.Registration) (store
 func oneSlotTooMany() *Mutant {
 	return &Mutant{
 		Name: "one-slot-too-many", Source: "D42", Expected: 22, Scenario: "overload",
-		About: "a worker runs one action more at a time than the capacity that it has registered",
+		About: "a worker runs one more action at a time than its registered capacity",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -152,7 +152,7 @@ func (s undrained) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply
 func drainUnheard() *Mutant {
 	return &Mutant{
 		Name: "drain-unheard", Source: "D46", Expected: 10, Scenario: "cordon-under-load",
-		About: "a worker does not hear that an operator drains it: it gets nothing new, and goes on for ever",
+		About: "a worker does not learn that an operator drains it: it gets no new work, and runs for ever",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -192,7 +192,7 @@ func (s *drainForgetting) Heartbeat(ctx context.Context, b store.Beat) (store.Be
 func drainForgotten() *Mutant {
 	return &Mutant{
 		Name: "drain-forgotten", Source: "D46", Expected: 10, Scenario: "drained-while-cut-off",
-		About: "a process that registers anew forgets that an operator drains it: it stays cordoned, and goes on for ever",
+		About: "a process that registers anew forgets that an operator drains it: it stays cordoned, and runs for ever",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -205,7 +205,7 @@ func drainForgotten() *Mutant {
 func resultLeftAtTheFence() *Mutant {
 	return &Mutant{
 		Name: "result-left-at-the-fence", Source: "D23", Expected: 13, Scenario: "partition-worker-database",
-		About: "a worker that has fenced itself does not write how its actions ended, and registers anew as if it had",
+		About: "a worker that has fenced itself does not write the results of its actions, and registers anew as if it had",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -263,7 +263,7 @@ func (c *hushedConsumer) Reject(d broker.Delivery, requeue bool) {
 func lateRefusalAcknowledged() *Mutant {
 	return &Mutant{
 		Name: "late-refusal-acknowledged", Source: "D20", Expected: 24, Scenario: "late-to-its-claim",
-		About: "a worker acknowledges a dispatch that came too late for its claim, so the dead letter handler never hears of it",
+		About: "a worker acknowledges a dispatch that is too late to claim, so the dead letter handler never learns of it",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if !p.Worker {
 				return b
@@ -301,7 +301,7 @@ func sentBackEarly() *Mutant {
 func endedWithoutGrace() *Mutant {
 	return &Mutant{
 		Name: "ended-without-grace", Source: "D40", Expected: 13, Scenario: "shutdown-timeout",
-		About:  "a worker ends its actions with SIGKILL, and none has the time to clean up",
+		About:  "a worker ends its actions with SIGKILL, so that none has the time to clean up",
 		Config: func(c *config.Config) { c.Worker.KillGrace = 0 },
 	}
 }
@@ -310,7 +310,7 @@ func endedWithoutGrace() *Mutant {
 func avoidsNobody() *Mutant {
 	return &Mutant{
 		Name: "avoids-nobody", Source: "D32", Expected: 9, Scenario: "deaf-worker",
-		About: "nobody looks from which worker an execution was taken back, so it goes there again",
+		About: "the scheduler does not check from which worker an execution was taken back, so the execution goes there again",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Executor() {
 				return c

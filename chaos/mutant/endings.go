@@ -80,7 +80,7 @@ func (s *ending) complete(tx Tx, w store.WorkerKey, f *store.Finish) []store.Out
 func endMissesChildren() *Mutant {
 	return &Mutant{
 		Name: "end-misses-children", Source: "D22", Expected: 12, Scenario: "workflow-under-lost-messages",
-		About: "a result handles the end of its execution without a look at the children that wait for it",
+		About: "a result handles the end of its execution without checking for children that wait for it",
 		Statements: endings(ending{
 			text: "handled an end for which children wait",
 			of: func(tx Tx, row *execution.Execution) bool {
@@ -94,7 +94,7 @@ func endMissesChildren() *Mutant {
 func endKeepsSlot() *Mutant {
 	return &Mutant{
 		Name: "end-keeps-slot", Source: "D24", Expected: 7, Scenario: "concurrency-under-crashes",
-		About: "a result handles the end of its execution without a look at the concurrency slot that it holds",
+		About: "a result handles the end of its execution without checking for the concurrency slot that it holds",
 		Statements: endings(ending{
 			text: "handled the end of what holds a slot, and left it there",
 			of: func(tx Tx, row *execution.Execution) bool {
@@ -108,7 +108,7 @@ func endKeepsSlot() *Mutant {
 func endHandledAgain() *Mutant {
 	return &Mutant{
 		Name: "end-handled-again", Source: "D24", Expected: 7, Scenario: "activation-on-a-bad-road",
-		About: "a result that comes again, because its answer was lost, handles the end again",
+		About: "a result that is repeated, because its answer was lost, handles the end again",
 		Statements: endings(ending{
 			text:   "handled an end again",
 			again:  true,
@@ -139,7 +139,7 @@ func (s *believing) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 func calledHandled() *Mutant {
 	return &Mutant{
 		Name: "called-handled", Source: "D22", Expected: 26, Scenario: "dropped-status-messages",
-		About: "a worker tells of every end that it was handled with the result, so that nobody handles the others",
+		About: "a worker says of every end that it was handled together with the result, so that no executor handles the others",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -152,7 +152,7 @@ func calledHandled() *Mutant {
 func roomUntold() *Mutant {
 	return &Mutant{
 		Name: "room-untold", Source: "D46", Expected: 26, Scenario: "work-behind-full-workers",
-		About: "an end that was handled with its result is nothing to an executor: what waits for the room that came free waits until somebody looks anyway",
+		About: "an executor ignores ends that were handled with their results: executions that wait for the slot wait until an executor looks for another reason",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if !p.Executor() {
 				return b

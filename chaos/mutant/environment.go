@@ -52,7 +52,7 @@ func (s *oneClock) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 func oneClockLease() *Mutant {
 	return &Mutant{
 		Name: "one-clock-lease", Source: "D35", Expected: 2, Scenario: "database-clock-steps",
-		About: "a lease is over as soon as the database's clock says so, and nobody has watched it",
+		About: "a lease is over as soon as the database's clock says so, although no executor has watched the lease for that long",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c
@@ -121,7 +121,7 @@ func overruns(r store.Reclaim) bool { return r.Cause == store.Overrun }
 func oneClockDeadline() *Mutant {
 	return &Mutant{
 		Name: "one-clock-deadline", Source: "D35", Expected: 4, Scenario: "clock-step-past-deadlines",
-		About: "a run is over its time as soon as the database's clock says so, and nobody has watched that clock",
+		About: "a run has exceeded its time as soon as the database's clock says so, although no executor has watched the run for that long",
 		Store: func(p Process, c store.Store) store.Store {
 			return &misread{Store: c, p: p, read: later, misses: overruns, text: "ended a run on the word of a clock that was set"}
 		},
@@ -131,7 +131,7 @@ func oneClockDeadline() *Mutant {
 func deadlineWithoutGrace() *Mutant {
 	return &Mutant{
 		Name: "deadline-without-grace", Source: "D35", Expected: 4, Scenario: "clock-step-within-grace",
-		About: "of the second clock only the run deadline is asked, so that a step of the first one ends what its worker is still ending",
+		About: "the second clock checks only the run deadline, without the grace, so that a step of the first clock ends a run that its worker is still ending",
 		Store: func(p Process, c store.Store) store.Store {
 			return &misread{
 				Store: c, p: p, misses: overruns, text: "ended a run whose grace is not over on the second clock",
@@ -165,7 +165,7 @@ func (h *wallClock) Monotonic() time.Duration {
 func wallClockFence() *Mutant {
 	return &Mutant{
 		Name: "wall-clock-fence", Source: "D35", Expected: 4, Scenario: "clock-skew-and-drift",
-		About: "a worker counts its lease on its wall clock, which somebody sets, and its actions have no shim",
+		About: "a worker measures its lease by its wall clock, which can be set, and its actions have no shim",
 		Host: func(p Process, h host.Host) host.Host {
 			if !p.Worker {
 				return h
@@ -182,7 +182,7 @@ func wallClockFence() *Mutant {
 func marginWithoutDrift() *Mutant {
 	return &Mutant{
 		Name: "margin-without-drift", Source: "D15", Expected: 4, Scenario: "clock-skew-and-drift",
-		About:  "the margin before the end of a lease is the kill grace and nothing for a clock that runs too slow",
+		About:  "the margin before the end of a lease covers the kill grace, but not a clock that runs too slowly",
 		Config: func(c *config.Config) { c.Worker.FenceMargin = c.Worker.KillGrace },
 	}
 }
@@ -221,7 +221,7 @@ func (s *deafSession) Consume(ctx context.Context, queue string, prefetch int) (
 func deafAfterCancel() *Mutant {
 	return &Mutant{
 		Name: "deaf-after-cancel", Source: "D32", Expected: 14, Scenario: "consumers-cancelled",
-		About: "an executor whose consumer the broker has cancelled waits for deliveries for ever, because its connection is fine",
+		About: "an executor whose consumer the broker has cancelled waits for deliveries for ever, because its connection still works",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if p.Worker {
 				return b
@@ -252,7 +252,7 @@ func (s *declaredOnce) Declare(ctx context.Context, t broker.Topology) error {
 func topologyDeclaredOnce() *Mutant {
 	return &Mutant{
 		Name: "topology-declared-once", Source: "D28", Expected: 5, Scenario: "queues-deleted",
-		About: "a process declares its queues at its start and never again, so that one that was deleted stays away",
+		About: "a process declares its queues only at its start, so that a deleted queue is never restored",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			done := false
 			return &sessions{b, func(s broker.Session) broker.Session { return &declaredOnce{s, p, &done} }}
@@ -263,7 +263,7 @@ func topologyDeclaredOnce() *Mutant {
 func returnedIsConfirmed() *Mutant {
 	return &Mutant{
 		Name: "returned-is-confirmed", Source: "D10", Expected: 12, Scenario: "queue-unbound",
-		About: "dispatches are published without the mandatory flag, so one that no queue takes counts as handed over",
+		About: "dispatches are published without the mandatory flag, so a message that no queue takes counts as handed over",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if p.Worker {
 				return b
@@ -344,7 +344,7 @@ func (s *forgiving) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Ou
 func claimRolledBack() *Mutant {
 	return &Mutant{
 		Name: "claim-rolled-back", Source: "D12", Expected: 4, Scenario: "serialization-storm",
-		About: "a worker runs what it has claimed in a transaction that was rolled back",
+		About: "a worker runs an execution whose claim was rolled back",
 		Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, claims: true} },
 	}
 }
@@ -352,7 +352,7 @@ func claimRolledBack() *Mutant {
 func resultRolledBack() *Mutant {
 	return &Mutant{
 		Name: "result-rolled-back", Source: "D23", Expected: 13, Scenario: "serialization-storm",
-		About: "a worker does not look whether the transaction with its result was rolled back",
+		About: "a worker does not check whether the transaction with its result was rolled back",
 		Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, finishes: true} },
 	}
 }
@@ -360,7 +360,7 @@ func resultRolledBack() *Mutant {
 func deadLetterDropped() *Mutant {
 	return &Mutant{
 		Name: "dead-letter-dropped", Source: "D25", Expected: 12, Scenario: "serialization-storm",
-		About: "the dead letter handler acknowledges what the database has refused to take back",
+		About: "the dead letter handler acknowledges a message although the database refused the reclaim",
 		Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, deadLetters: true} },
 	}
 }
@@ -390,7 +390,7 @@ func (s *shared) Register(ctx context.Context, r store.Registration) (store.Regi
 func twinsShareAnIncarnation() *Mutant {
 	return &Mutant{
 		Name: "twins-share-an-incarnation", Source: "D14", Expected: 13, Scenario: "two-processes-of-one-name",
-		About: "a worker row belongs to a host name, so that two processes of one name are one worker",
+		About: "a worker row belongs to a host name, so that two processes with one name are one worker",
 		Store: func(p Process, c store.Store) store.Store { return &shared{c, p} },
 	}
 }

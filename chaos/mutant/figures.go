@@ -63,7 +63,7 @@ func reporting(text string, set func(f telemetry.Figure, v int64) (int64, bool))
 func silentBrake() *Mutant {
 	return &Mutant{
 		Name: "silent-brake", Source: "D47", Expected: 15, Scenario: "half-the-workers-die",
-		About: "the reaper's brake holds and tells nobody",
+		About: "the reaper's brake holds, and no figure shows it",
 		Recorder: reporting("kept back the figure of the reaper's brake", func(f telemetry.Figure, v int64) (int64, bool) {
 			return v, f != telemetry.ReaperBrake
 		}),
@@ -83,7 +83,7 @@ func alertForEver() *Mutant {
 func emptyArchive() *Mutant {
 	return &Mutant{
 		Name: "empty-archive", Source: "D26", Expected: 15, Scenario: "dead-letters-pile-up",
-		About: "the depth of the dead letter queue is reported as the dead letters that wait; it is empty as long as its handler lives",
+		About: "the depth of the dead letter queue is reported as the number of open dead letters; the queue is empty as long as its handler lives",
 		Recorder: reporting("reported that no dead letters wait", func(f telemetry.Figure, v int64) (int64, bool) {
 			if f == telemetry.DeadLettersOpen {
 				v = 0
@@ -96,7 +96,7 @@ func emptyArchive() *Mutant {
 func neverOld() *Mutant {
 	return &Mutant{
 		Name: "never-old", Source: "D59", Expected: 15, Scenario: "work-waits-too-long",
-		About: "the age of what waits begins anew with every look at it, so nothing ever waits for long",
+		About: "the age of waiting executions begins anew with every look at them, so none ever waits for long",
 		Recorder: reporting("reported that nothing waits for long", func(f telemetry.Figure, v int64) (int64, bool) {
 			if f == telemetry.OldestExecution {
 				v = min(v, int64(telemetry.SampleInterval))
@@ -124,7 +124,7 @@ func (r *healthy) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 func sickLookHealthy() *Mutant {
 	return &Mutant{
 		Name: "sick-look-healthy", Source: "D59", Expected: 15, Scenario: "degraded-then-healthy",
-		About:    "health is no part of the figures, so nobody is told of workers that can't run anything",
+		About:    "the figures leave out health, so no alert shows workers that can't run anything",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &healthy{r, p} },
 	}
 }
@@ -132,7 +132,7 @@ func sickLookHealthy() *Mutant {
 func goneWorkersCount() *Mutant {
 	return &Mutant{
 		Name: "gone-workers-count", Source: "D26", Expected: 15, Scenario: "alerts-fire-and-resolve",
-		About: "the number of live workers is the largest that was ever seen, so nobody is told when all are gone",
+		About: "the number of live workers is reported as the largest that was ever seen, so no alert shows that all are gone",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			most := int64(0)
 			return newReporter(p, r, "reported the largest number of workers that was ever seen", func(f telemetry.Figure, v int64) (int64, bool) {

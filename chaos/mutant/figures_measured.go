@@ -30,7 +30,7 @@ func (m *measurer) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labe
 func firstPassLate() *Mutant {
 	return &Mutant{
 		Name: "first-pass-late", Source: "D59", Expected: 15, Scenario: "slow-handoffs", Unread: true,
-		About: "the first pass of a loop counts as late by as long as its process has run",
+		About: "the first pass of a loop is reported as late by the whole time that its process has run",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			told := make(map[string]bool)
 			return &measurer{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
@@ -48,7 +48,7 @@ func firstPassLate() *Mutant {
 func deathsMeasuredByPatience() *Mutant {
 	return &Mutant{
 		Name: "deaths-measured-by-patience", Source: "D59", Expected: 15, Scenario: "dead-letter-flood", Unread: true,
-		About: "the time of a dead letter goes up to when it would have been given up, not to when it was handled",
+		About: "the time of a dead letter is measured to the moment at which it would have been given up, not to its handling",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			return &measurer{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 				if f == telemetry.DeadLetterSeconds {
@@ -77,7 +77,7 @@ func countingUnder(text string, of func(f telemetry.Figure, l telemetry.Labels) 
 func givenUpForNoReason() *Mutant {
 	return &Mutant{
 		Name: "given-up-for-no-reason", Source: "D19", Expected: 15, Scenario: "dead-letters-refused", Unread: true,
-		About: "a dead letter that is given up is counted without the reason for which its message died",
+		About: "a dead letter that is given up is counted without the reason of its message's death",
 		Recorder: countingUnder("counted a dead letter without a reason", func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
 			return telemetry.Labels{"", l[1]}, f == telemetry.DeadLetters && l[1] == "unhandled"
 		}),
@@ -87,7 +87,7 @@ func givenUpForNoReason() *Mutant {
 func observerUnnamed() *Mutant {
 	return &Mutant{
 		Name: "observer-unnamed", Source: "D59", Expected: 15, Scenario: "observed-beyond-a-batch", Unread: true,
-		About: "what a part only observes is counted without the part",
+		About: "the observations of a part are counted without the part's name",
 		Recorder: countingUnder("counted an observation for no part", func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
 			return telemetry.Labels{l[1]}, f == telemetry.Observed
 		}),
@@ -113,7 +113,7 @@ func (h *dawdling) Sleep(ctx context.Context, d time.Duration) error {
 func garbageOfOthers() *Mutant {
 	return &Mutant{
 		Name: "garbage-of-others", Source: "D17", Expected: 15, Scenario: "letters-of-workers", Unread: true,
-		About: "messages that nobody can read do not bring the next test of the dead letter path forward",
+		About: "unreadable messages do not bring the next test of the dead letter path forward",
 		Host: func(p Process, h host.Host) host.Host {
 			if p.Worker {
 				return h
@@ -179,7 +179,7 @@ func (s *mistelling) FreeSlots(ctx context.Context, limit int) ([]execution.ID, 
 func observesOneTellsAnother() *Mutant {
 	return &Mutant{
 		Name: "observes-one-tells-another", Source: "D28", Expected: 29, Scenario: "monitor-and-probes-observe",
-		About: "the log of a timeout monitor that only observes tells of a failure where a new dispatch was recorded",
+		About: "the log of a timeout monitor that only observes reports a failure although it recorded a new dispatch",
 		Store: mistold(mistelling{would: execution.Failed}),
 	}
 }
@@ -187,7 +187,7 @@ func observesOneTellsAnother() *Mutant {
 func earlyDeathsCount() *Mutant {
 	return &Mutant{
 		Name: "early-deaths-count", Source: "D35", Expected: 2, Scenario: "step-past-late-dispatches",
-		About: "a dispatch that died before its time, because the database's clock was set, counts as left lying",
+		About: "a dispatch that died early, because the database's clock was set, counts as left unclaimed",
 		Store: mistold(mistelling{counts: true}),
 	}
 }

@@ -101,7 +101,7 @@ func namelessDeaths() *Mutant {
 func leftoverCounts() *Mutant {
 	return &Mutant{
 		Name: "leftover-counts", Source: "D59", Expected: 15, Scenario: "overload", Unread: true,
-		About: "a status in which no execution is any more keeps its last count",
+		About: "a status without executions keeps its last count",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			last := make(map[telemetry.Labels]int64)
 			return &teller{Recorder: r, set: func(f telemetry.Figure, v int64, l telemetry.Labels) (telemetry.Figure, bool) {
@@ -123,7 +123,7 @@ func leftoverCounts() *Mutant {
 func seldomSampled() *Mutant {
 	return &Mutant{
 		Name: "seldom-sampled", Source: "D59", Expected: 15, Scenario: "slow-handoffs", Unread: true,
-		About:  "an executor asks for its figures four times less often than it is told to",
+		About:  "an executor samples its figures a quarter as often as it is configured to",
 		Config: func(c *config.Config) { c.Executor.FiguresInterval *= 4 },
 	}
 }
@@ -148,7 +148,7 @@ func (r *early) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels)
 func lateFirstPasses() *Mutant {
 	return &Mutant{
 		Name: "late-first-passes", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers", Unread: true,
-		About: "a loop reports its first pass as late, by a moment at which none was due",
+		About: "a loop reports its first pass as late, measured from a moment at which none was due",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			return &early{r, p, make(map[string]bool)}
 		},

@@ -51,7 +51,7 @@ func (s *doubting) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 func timeFromTheFirstClaim() *Mutant {
 	return &Mutant{
 		Name: "time-from-the-first-claim", Source: "D13", Expected: 13, Scenario: "claims-wait-for-the-database", Unread: true,
-		About: "a run's time counts from the first attempt to claim it, also where that could not be sent: it is over before the action begins",
+		About: "a run's time counts from the first attempt to claim it, even if that could not be sent: the time is over before the action begins",
 		Store: ofWorker(func(p Process, s store.Store) store.Store {
 			return &doubting{Store: s, p: p, doubted: make(map[execution.Key]bool)}
 		}),

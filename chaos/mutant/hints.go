@@ -53,7 +53,7 @@ func ofEverybody(Process) bool { return true }
 func hintsRepeated() *Mutant {
 	return &Mutant{
 		Name: "hints-repeated", Source: "D24", Expected: 26, Scenario: "two-executors",
-		About: "a worker sends each hint again that the broker has taken",
+		About: "a worker repeats each hint that the broker has accepted",
 		Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
 			p.Acted("sent a hint again")
 			return append(ms, ms...)
@@ -64,7 +64,7 @@ func hintsRepeated() *Mutant {
 func hintsSwallowed() *Mutant {
 	return &Mutant{
 		Name: "hints-swallowed", Source: "D22", Expected: 26, Scenario: "two-executors",
-		About: "nobody is told of claims",
+		About: "a worker sends no hints about its claims",
 		Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
 			return slices.DeleteFunc(ms, func(m broker.Message) bool {
 				if m.Envelope.Type != broker.ExecutionStatusChanged || m.Envelope.Changes[0].To != execution.Running {
@@ -80,7 +80,7 @@ func hintsSwallowed() *Mutant {
 func hintsVague() *Mutant {
 	return &Mutant{
 		Name: "hints-vague", Source: "D24", Expected: 26, Scenario: "cancelled-together",
-		About: "a worker tells of each end as if the execution had been running, also of what was to be cancelled",
+		About: "a worker reports each end as if the execution had been running, even if it was canceling",
 		Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
 			for i := range ms {
 				ms[i].Envelope.Changes = slices.Clone(ms[i].Envelope.Changes)
@@ -99,7 +99,7 @@ func hintsVague() *Mutant {
 func cancelsMisled() *Mutant {
 	return &Mutant{
 		Name: "cancels-misled", Source: "D60", Expected: 26, Scenario: "cancelled-together",
-		About: "who asks for cancellations sends them all to the worker that it has asked first",
+		About: "the sender of cancellations sends them all to the worker of the first one",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			first := ""
 			return hints(ofEverybody, func(p Process, ms []broker.Message) []broker.Message {

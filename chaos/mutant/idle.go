@@ -64,7 +64,7 @@ func (s *tidy) QueueState(ctx context.Context, queue string) (broker.QueueState,
 func keptLettersDeleted() *Mutant {
 	return &Mutant{
 		Name: "kept-letters-deleted", Source: "D28", Expected: 6, Scenario: "queue-keeps-its-dead",
-		About: "an executor deletes an idle queue that looks empty, and with it the dead letters that the queue keeps for want of a route",
+		About: "an executor deletes an idle queue that looks empty, and with it the dead letters that the queue keeps because they have no route",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if !p.Executor() {
 				return b

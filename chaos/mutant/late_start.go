@@ -34,7 +34,7 @@ func (s *lateStart) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 func lateStartBlamesTheMachine() *Mutant {
 	return &Mutant{
 		Name: "late-start-blames-the-machine", Source: "D44", Expected: 13, Scenario: "worker-paused-beyond-lease",
-		About: "what could not begin before the worker's fence ends as if the machine could not start processes",
+		About: "a run that could not begin before the worker's fence ends as if the machine could not start processes",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c

@@ -31,7 +31,7 @@ func (s *credulous) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRepl
 func readRenewsTheLease() *Mutant {
 	return &Mutant{
 		Name: "read-renews-the-lease", Source: "D15", Expected: 4, Scenario: "full-database",
-		About: "a worker whose heartbeat the database refuses to write takes an answer to a read for a renewed lease, and runs on when it is over",
+		About: "if the database refuses to write a heartbeat, the worker treats an answer to a read as a renewed lease, and runs on when the lease is over",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c

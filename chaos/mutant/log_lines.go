@@ -58,7 +58,7 @@ func (h *repeating) WithGroup(name string) slog.Handler {
 func endpointsUntold() *Mutant {
 	return &Mutant{
 		Name: "endpoints-untold", Source: "D46", Expected: 29, Scenario: "unreachable-health-endpoint",
-		About: "an executor whose probes of a health endpoint begin to fail, or to be answered again, says nothing of it",
+		About: "if an executor's probes of a health endpoint begin to fail, or succeed again, it does not log that",
 		Log:   func(p Process, h slog.Handler) slog.Handler { return &repeating{h, p, 0} },
 	}
 }
@@ -66,7 +66,7 @@ func endpointsUntold() *Mutant {
 func endpointsToldTwice() *Mutant {
 	return &Mutant{
 		Name: "endpoints-told-twice", Source: "D46", Expected: 29, Scenario: "unreachable-health-endpoint",
-		About: "an executor tells more than once that a health endpoint has changed",
+		About: "an executor logs a change of a health endpoint more than once",
 		Log:   func(p Process, h slog.Handler) slog.Handler { return &repeating{h, p, 2} },
 	}
 }
@@ -110,7 +110,7 @@ func (s *talkative) ClaimForScheduling(ctx context.Context, c store.SchedulingCl
 func toldUnasked() *Mutant {
 	return &Mutant{
 		Name: "told-unasked", Source: "D22", Expected: 29, Scenario: "workers-gone-for-long",
-		About: "an executor that has nothing to place warns that it passes a worker over",
+		About: "an executor that has nothing to place warns that it passes over a worker",
 		Log:   func(_ Process, h slog.Handler) slog.Handler { return h }, // the store writes the line
 		Store: func(p Process, s store.Store) store.Store {
 			if p.Log == nil {

@@ -103,7 +103,7 @@ func (s *looker) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([
 func looksAgainForNothing() *Mutant {
 	return &Mutant{
 		Name: "looks-again-for-nothing", Source: "D22", Expected: 18, Scenario: "backlog-beyond-a-batch",
-		About: "a scheduler claims once more after each claim that gave less than it asked for",
+		About: "a scheduler claims once more after each claim that returned fewer rows than it asked for",
 		Store: looking(looker{again: true}),
 	}
 }
@@ -111,7 +111,7 @@ func looksAgainForNothing() *Mutant {
 func observationsNeverPurged() *Mutant {
 	return &Mutant{
 		Name: "observations-never-purged", Source: "D28", Expected: 18, Scenario: "observed-beyond-a-batch",
-		About: "nobody deletes observations that are older than they are kept",
+		About: "no executor deletes observations whose retention is over",
 		Store: looking(looker{unpurged: true}),
 	}
 }
@@ -119,7 +119,7 @@ func observationsNeverPurged() *Mutant {
 func foundAgainAndAgain() *Mutant {
 	return &Mutant{
 		Name: "found-again-and-again", Source: "D22", Expected: 18, Scenario: "observed-beyond-a-batch",
-		About: "a pass that has left a batch of rows finds them again and again, and none of those behind them",
+		About: "a pass that has left a batch of rows finds them again and again, and none of the rows behind them",
 		Store: looking(looker{forgetful: true}),
 	}
 }
@@ -127,7 +127,7 @@ func foundAgainAndAgain() *Mutant {
 func outageToldTwice() *Mutant {
 	return &Mutant{
 		Name: "outage-told-twice", Source: "D28", Expected: 18, Scenario: "observed-beyond-a-batch",
-		About: "a prober that only observes tells the database again what it has told it",
+		About: "a prober that only observes records the same outage again",
 		Store: looking(looker{repeating: true}),
 	}
 }
@@ -199,7 +199,7 @@ func (s *deleting) DeleteIdle(ctx context.Context, q broker.Queue) (broker.Queue
 func inUseForgotten() *Mutant {
 	return &Mutant{
 		Name: "queue-in-use-forgotten", Source: "D28", Expected: 12, Scenario: "queues-in-use-of-the-gone",
-		About: "an executor that finds a queue of a worker long gone in use never looks at it again",
+		About: "an executor never again checks the queue of a long gone worker that it has found in use",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if p.Worker || p.Client {
 				return b
@@ -249,7 +249,7 @@ func (s *otherwise) PurgeDeadLetters(ctx context.Context, age time.Duration, lim
 func nobodysReason() *Mutant {
 	return &Mutant{
 		Name: "reason-of-an-action", Source: "D19", Expected: 8, Scenario: "unpublished-dispatches",
-		About: "a reconciler takes a dispatch that was never sent back because of a lost connection, which only an action can say",
+		About: "a reconciler takes back a dispatch that was never sent, with the reason connection, which only an action may report",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker || p.Client {
 				return c
@@ -262,7 +262,7 @@ func nobodysReason() *Mutant {
 func writesAnyway() *Mutant {
 	return &Mutant{
 		Name: "writes-what-is-refused", Source: "D20", Expected: 18, Scenario: "message-expires-in-queue",
-		About: "an executor takes back again each minute what it has taken back before, and is refused",
+		About: "an executor repeats its earlier reclaims every minute, and they are refused",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker || p.Client {
 				return c
@@ -299,7 +299,7 @@ func (b *busybody) Connect(ctx context.Context) (broker.Session, error) {
 func canaryEachMinute() *Mutant {
 	return &Mutant{
 		Name: "canary-too-often", Source: "D28", Expected: 18, Scenario: "long-runs",
-		About: "an executor tests a dead letter path that works every two minutes",
+		About: "an executor tests a working dead letter path every two minutes",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if p.Worker || p.Client {
 				return b
@@ -332,7 +332,7 @@ func (s tardy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) 
 func looksLate() *Mutant {
 	return &Mutant{
 		Name: "looks-late", Source: "D22", Expected: 18, Scenario: "seldom-woken",
-		About: "a scheduler looks three quarters of a second later for what it gave back than it knows it to be due",
+		About: "a scheduler looks for a row that it gave back three quarters of a second after it knows the row to be due",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker || p.Client {
 				return c

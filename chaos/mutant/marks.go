@@ -25,7 +25,7 @@ func (s *marking) MarkPublished(ctx context.Context, keys []execution.Key) ([]ex
 func marksForgotten() *Mutant {
 	return &Mutant{
 		Name: "marks-forgotten", Source: "D7", Expected: 25, Scenario: "alerts-fire-and-resolve",
-		About: "an executor has room for one confirmed dispatch until it marks, and forgets what else was confirmed meanwhile",
+		About: "an executor remembers only one confirmed dispatch until it marks, and forgets others that were confirmed meanwhile",
 		Store: func(p Process, s store.Store) store.Store {
 			if !p.Executor() {
 				return s
@@ -43,7 +43,7 @@ func marksForgotten() *Mutant {
 func marksAnyEpoch() *Mutant {
 	return &Mutant{
 		Name: "marks-any-epoch", Source: "D3", Expected: 25, Scenario: "rolling-restart",
-		About: "a confirmed dispatch is marked by its id alone, whatever has become of it meanwhile: the next one counts as sent before it is",
+		About: "a confirmed dispatch is marked by its id alone, whatever its epoch: the next dispatch counts as sent before it is",
 		Statements: func(p Process, c Database) store.Store {
 			if !p.Executor() {
 				return c

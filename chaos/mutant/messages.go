@@ -19,7 +19,7 @@ func init() {
 func malformedRejected() *Mutant {
 	return &Mutant{
 		Name: "malformed-rejected", Source: "D25", Expected: 14, Scenario: "hostile-headers",
-		About: "a worker rejects what it can't read, so that a hostile header ends the broker's dead lettering (S5)",
+		About: "a worker rejects unreadable messages, so that a hostile header ends the broker's dead lettering (S5)",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if !p.Worker {
 				return b
@@ -59,7 +59,7 @@ func (s believer) Executions(ctx context.Context, ids []execution.ID) ([]executi
 func hintObeyedUnasked() *Mutant {
 	return &Mutant{
 		Name: "hint-obeyed-unasked", Source: "D60", Expected: 17, Scenario: "forged-cancels",
-		About: "a worker ends an action because a message says that it is to be cancelled, whatever the database says (S11)",
+		About: "a worker ends an action because a message asks for that, whatever the database says (S11)",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -90,7 +90,7 @@ func (s wholeBodies) StoreDeadLetters(ctx context.Context, ds ...store.DeadLette
 func bodiesStoredWhole() *Mutant {
 	return &Mutant{
 		Name: "bodies-stored-whole", Source: "D26", Expected: 14, Scenario: "garbage-before-work",
-		About: "a message that can't be read is to be stored with all of its body, which the database refuses, so it is never stored and its queue never empty (S2)",
+		About: "a worker tries to store the whole body of an unreadable message, which the database refuses, so the message is never stored and its queue never empty (S2)",
 		Store: func(p Process, c store.Store) store.Store { return wholeBodies{c, p} },
 	}
 }
@@ -110,7 +110,7 @@ func (s blinkered) Dispatched(context.Context, store.WorkerKey, int) ([]executio
 func looksAtItsQueueOnly() *Mutant {
 	return &Mutant{
 		Name: "looks-at-its-queue-only", Source: "D25", Expected: 17, Scenario: "garbage-before-work",
-		About: "a worker begins only what its queue tells of, so that whatever stands behind garbage waits for all of it (S12)",
+		About: "a worker begins only executions from its queue, so that an execution behind unreadable messages waits for all of them (S12)",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -155,7 +155,7 @@ func (lent) Close() {}
 func canaryOnTheOwnConnection() *Mutant {
 	return &Mutant{
 		Name: "canary-on-the-own-connection", Source: "D17", Expected: 15, Scenario: "poisoned-broker",
-		About: "an executor tests the dead letter path over the connection on which it works: a broker that ends it because of the test looks like one that is away",
+		About: "an executor tests the dead letter path over the connection on which it works: if the broker ends that because of the test, the broker seems to be away",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if p.Worker {
 				return b

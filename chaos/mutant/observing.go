@@ -72,7 +72,7 @@ func (s *observing) Register(ctx context.Context, g store.Registration) (store.R
 func observesAndActs() *Mutant {
 	return &Mutant{
 		Name: "observes-and-acts", Source: "D1", Expected: 2, Scenario: "monitor-and-probes-observe",
-		About:  "a timeout monitor that is told to observe only takes back what it finds",
+		About:  "a timeout monitor that is set to observe takes rows back",
 		Config: func(c *config.Config) { c.Executor.TimeoutMonitor = config.Act },
 	}
 }
@@ -80,7 +80,7 @@ func observesAndActs() *Mutant {
 func observesInSilence() *Mutant {
 	return &Mutant{
 		Name: "observes-in-silence", Source: "D28", Expected: 12, Scenario: "monitor-and-probes-observe",
-		About: "a timeout monitor that is told to observe only records nothing, so nobody learns what it would do",
+		About: "a timeout monitor that is set to observe records nothing, so no operator learns what it would do",
 		Store: recording(observing{silent: true}),
 	}
 }
@@ -88,7 +88,7 @@ func observesInSilence() *Mutant {
 func observesAgain() *Mutant {
 	return &Mutant{
 		Name: "observes-again", Source: "D57", Expected: 2, Scenario: "monitor-and-probes-observe",
-		About: "nothing remembers what was recorded, so each pass and each executor records it again",
+		About: "the database does not remember what was recorded, so each pass and each executor records it again",
 		Store: recording(observing{forgetful: true}),
 	}
 }
@@ -96,7 +96,7 @@ func observesAgain() *Mutant {
 func observesEarly() *Mutant {
 	return &Mutant{
 		Name: "observes-early", Source: "D21", Expected: 2, Scenario: "monitor-and-probes-observe",
-		About:  "a timeout monitor that is told to observe only records what it would not do yet",
+		About:  "a timeout monitor that is set to observe records reclaims that it would not make yet",
 		Config: func(c *config.Config) { c.Executor.ScheduledTimeout -= 10 * time.Second },
 	}
 }
@@ -104,7 +104,7 @@ func observesEarly() *Mutant {
 func probesDecide() *Mutant {
 	return &Mutant{
 		Name: "probes-decide", Source: "D46", Expected: 12, Scenario: "up-but-not-ready",
-		About:  "probes that are told to observe only let selection avoid workers, and record nothing",
+		About:  "probes that are set to observe make the scheduler avoid workers, and record nothing",
 		Config: func(c *config.Config) { c.Executor.HealthProbes = config.Act },
 	}
 }
@@ -112,7 +112,7 @@ func probesDecide() *Mutant {
 func probesAskForLife() *Mutant {
 	return &Mutant{
 		Name: "probes-ask-for-life", Source: "D32", Expected: 12, Scenario: "up-but-not-ready",
-		About: "executors ask a worker's health endpoint whether its process is up, which says nothing of its work",
+		About: "executors ask a worker's health endpoint only whether its process is up, which says nothing about its work",
 		Store: recording(observing{alive: true}),
 	}
 }

@@ -105,7 +105,7 @@ func retryAtOnce() *Mutant {
 func retryUnbounded() *Mutant {
 	return &Mutant{
 		Name: "retry-unbounded", Source: "D53", Expected: 8, Scenario: "worker-stops-mid-execution",
-		About: "whatever fails for a retriable reason is retried, whether or not its action allows it",
+		About: "every failure with a retriable reason is retried, whether or not its action allows it",
 		Store: func(p Process, c store.Store) store.Store {
 			return &handler{Store: c, rows: func(rows []execution.Execution) {
 				for i := range rows {

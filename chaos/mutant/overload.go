@@ -116,7 +116,7 @@ func (s strict) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) 
 func leaseRefusalEndsTheSession() *Mutant {
 	return &Mutant{
 		Name: "lease-refusal-ends-the-session", Source: "C8", Expected: 17, Scenario: "step-kills-busy",
-		About: "a claim that is refused because the database's clock was set past the lease ends every run of the worker",
+		About: "if a claim is refused because the database's clock was set past the lease, the worker ends all its runs",
 		Store: func(p Process, c store.Store) store.Store { return strict{c, p} },
 	}
 }
@@ -155,7 +155,7 @@ func oneClockFleet() *Mutant {
 func deliveryHeldForHours() *Mutant {
 	return &Mutant{
 		Name: "delivery-held-for-hours", Source: "D30", Expected: 6, Scenario: "long-runs",
-		About: "a worker acknowledges a dispatch when its run is over and not when it has claimed it, so RabbitMQ's delivery timeout closes its channel",
+		About: "a worker acknowledges a dispatch when its run is over and not when it has claimed it, so RabbitMQ's consumer timeout closes its channel",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if !p.Worker {
 				return b

@@ -131,7 +131,7 @@ func (s *byIDOnly) Dispatch(ctx context.Context, executor string, ds []store.Dis
 func staleIsFresh() *Mutant {
 	return &Mutant{
 		Name: "stale-is-fresh", Source: "D33", Expected: 9, Scenario: "mixed-heartbeats",
-		About: "the executor has a freshness rule of its own, by which a worker is fresh for a while longer than its lease",
+		About: "the executor has its own freshness rule, by which a worker stays fresh for a while after its lease",
 		Statements: unguarded("took a worker for fresh whose lease is over", each(func(w *store.WorkerRow) {
 			if !w.LeaseValid() {
 				w.LeaseOverFor -= 8 * time.Second
@@ -143,7 +143,7 @@ func staleIsFresh() *Mutant {
 func deafIsAlive() *Mutant {
 	return &Mutant{
 		Name: "deaf-is-alive", Source: "D32", Expected: 9, Scenario: "mixed-heartbeats",
-		About:      "nobody asks whether the consumer of a worker that heartbeats is alive",
+		About:      "no executor checks whether the consumer of a worker with heartbeats is alive",
 		Statements: unguarded("took a worker for alive whose consumer is not", each(func(w *store.WorkerRow) { w.ConsumerAlive = true })),
 	}
 }
@@ -200,7 +200,7 @@ func (s *blaming) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply,
 func actionFailuresBlamed() *Mutant {
 	return &Mutant{
 		Name: "action-failures-blamed", Source: "D44", Expected: 9, Scenario: "broken-action",
-		About: "a worker is charged with the failures of its actions, so an action that fails everywhere takes every worker down",
+		About: "the failures of actions count against their worker, so an action that fails everywhere takes every worker down",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -213,7 +213,7 @@ func actionFailuresBlamed() *Mutant {
 func unhealthyLast() *Mutant {
 	return &Mutant{
 		Name: "unhealthy-gets-work", Source: "D44", Expected: 9, Scenario: "degraded-then-healthy",
-		About: "nobody reads what a worker reports of its failures",
+		About: "no executor reads the failures that a worker reports",
 		Store: seeing("did not see the failures of a worker", each(func(w *store.WorkerRow) { w.Figures, w.Expired = execution.Figures{}, nil })),
 	}
 }
@@ -221,7 +221,7 @@ func unhealthyLast() *Mutant {
 func totalQuarantine() *Mutant {
 	return &Mutant{
 		Name: "total-quarantine", Source: "D44", Expected: 9, Scenario: "quarantine-never-total",
-		About: "unhealthy workers are taken out of the choice, also when no other is left",
+		About: "unhealthy workers are never chosen, even if no other worker is left",
 		Store: seeing("took an unhealthy worker out of the choice", each(func(w *store.WorkerRow) {
 			if w.Figures.Consecutive >= 10 {
 				w.Lifecycle = execution.Stopped
@@ -245,7 +245,7 @@ func probeReactivates() *Mutant {
 func cordonIgnored() *Mutant {
 	return &Mutant{
 		Name: "cordon-ignored", Source: "D46", Expected: 9, Scenario: "cordon-under-load",
-		About:      "an operator's cordon is shown and not obeyed",
+		About:      "an operator's cordon is displayed and not obeyed",
 		Statements: unguarded("did not see the cordon of a worker", each(func(w *store.WorkerRow) { w.Cordoned = false })),
 	}
 }
@@ -253,7 +253,7 @@ func cordonIgnored() *Mutant {
 func anyRuntime() *Mutant {
 	return &Mutant{
 		Name: "any-runtime", Source: "D45", Expected: 9, Scenario: "wrong-runtime",
-		About: "a worker is chosen without a look at its runtimes",
+		About: "a worker is chosen without checking its runtimes",
 		Statements: unguarded("saw a worker with every runtime", func(ws []store.WorkerRow) {
 			var all []string
 			for i := range ws {
@@ -287,7 +287,7 @@ func (s speechless) Park(ctx context.Context, executor string, ps []store.Park) 
 func staleIsUnsaid() *Mutant {
 	return &Mutant{
 		Name: "stale-is-unsaid", Source: "D45", Expected: 9, Scenario: "workers-gone-without-a-word",
-		About: "an execution that no worker fits fails without saying that it was for stale heartbeats",
+		About: "an execution that no worker fits fails without saying that the cause was stale heartbeats",
 		Store: func(p Process, c store.Store) store.Store { return speechless{c, p} },
 	}
 }

@@ -46,7 +46,7 @@ func backoffUncapped() *Mutant {
 func connectionIsFinal() *Mutant {
 	return &Mutant{
 		Name: "connection-is-final", Source: "D49", Expected: 7, Scenario: "backoff-reaches-its-cap",
-		About: "a connection that was refused is taken for a failure that a retry can't mend",
+		About: "a refused connection counts as a failure that a retry can't mend",
 		Store: func(p Process, c store.Store) store.Store {
 			return &handler{Store: c, change: func(o *store.Orchestration) {
 				if o.Retry != nil && o.Retry.Reason == execution.Connection {
@@ -61,7 +61,7 @@ func connectionIsFinal() *Mutant {
 func degradedFirst() *Mutant {
 	return &Mutant{
 		Name: "degraded-first", Source: "D42", Expected: 9, Scenario: "one-worker-degraded",
-		About: "degraded workers are taken for the healthy ones and the other way round",
+		About: "degraded workers count as healthy and healthy ones as degraded",
 		Store: func(p Process, c store.Store) store.Store {
 			h := p.Config.Health
 			return seeing("took a degraded worker for a healthy one, or the other way round", each(func(w *store.WorkerRow) {

@@ -9,7 +9,7 @@ func init() { register(deadPool) }
 func deadPool() *Mutant {
 	return &Mutant{
 		Name: "dead-pool", Source: "C4", Expected: 17, Scenario: "silent-database-connections",
-		About: "heartbeats share the pool of all calls, and an idle connection is asked without a limit of time: each attempt waits for another dead one",
+		About: "heartbeats share the pool of all calls, and pings of idle connections have no time limit: each attempt waits for another dead connection",
 		Config: func(c *config.Config) {
 			c.Database.HeartbeatConnections, c.Database.PingTimeout = 0, 0
 		},

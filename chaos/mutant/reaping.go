@@ -21,7 +21,7 @@ func init() {
 func noBrake() *Mutant {
 	return &Mutant{
 		Name: "no-brake", Source: "D47", Expected: 2, Scenario: "half-the-workers-die",
-		About:  "the reaper marks every worker lost whose lease is over, however many they are",
+		About:  "the reaper marks every worker lost whose lease is over, however many there are",
 		Config: func(c *config.Config) { c.Executor.BrakeFraction = 1 },
 	}
 }
@@ -45,7 +45,7 @@ func (s presentOnly) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 func brakeCountsThePresent() *Mutant {
 	return &Mutant{
 		Name: "brake-counts-the-present", Source: "D47", Expected: 2, Scenario: "stop-under-the-brake",
-		About: "the reaper's brake goes by the workers that are there now, so that one that stops gracefully lets go of it",
+		About: "the reaper's brake counts only the present workers, so that the orderly stop of one releases it",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c
@@ -58,7 +58,7 @@ func brakeCountsThePresent() *Mutant {
 func brakeForEver() *Mutant {
 	return &Mutant{
 		Name: "brake-for-ever", Source: "D47", Expected: 12, Scenario: "half-the-workers-die",
-		About: "the reaper's brake holds for as long as most workers are over, which is for ever when they are dead",
+		About: "the reaper's brake holds for as long as the leases of most workers are over, which is for ever if they are dead",
 		Store: func(p Process, c store.Store) store.Store { return &stuckBrake{Store: c, p: p} },
 	}
 }
@@ -94,7 +94,7 @@ func (s *stuckBrake) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) 
 func reapAtFirstSight() *Mutant {
 	return &Mutant{
 		Name: "reap-at-first-sight", Source: "D47", Expected: 2, Scenario: "mass-expiry",
-		About: "the reaper goes by the database's clock alone, so its first look after an outage marks every worker lost that has not come back yet",
+		About: "the reaper uses the database's clock alone, so its first look after an outage marks every worker lost that has not returned yet",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c
@@ -114,7 +114,7 @@ func reapAtFirstSight() *Mutant {
 func noWarmUp() *Mutant {
 	return &Mutant{
 		Name: "no-warm-up", Source: "D58", Expected: 2, Scenario: "mass-expiry",
-		About: "the timeout monitor makes its first pass as soon as the database answers, before the workers could write what they had finished",
+		About: "the timeout monitor makes its first pass as soon as the database answers, before the workers could write their results",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c

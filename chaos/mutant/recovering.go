@@ -80,7 +80,7 @@ func (s *unforgiving) ObserveWorkers(ctx context.Context, ws []store.ProbedWorke
 func outageNeverOver() *Mutant {
 	return &Mutant{
 		Name: "outage-never-over", Source: "D46", Expected: 12, Scenario: "monitor-and-probes-observe",
-		About: "a probe that fails is remembered, and one that succeeds after it is not",
+		About: "a failed probe is remembered, even after a successful one",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Executor() {
 				return c
@@ -107,7 +107,7 @@ func (s *reclaiming) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.O
 func firstBackoffOnly() *Mutant {
 	return &Mutant{
 		Name: "first-backoff-only", Source: "D51", Expected: 8, Scenario: "queue-unbound",
-		About: "a dispatch that is taken back waits the first backoff, however often it was taken back before",
+		About: "an execution that is taken back waits for the first backoff, however often it was taken back before",
 		Store: func(p Process, c store.Store) store.Store {
 			r := p.Config.Retry
 			_, longest := r.BackoffBounds(0)
@@ -124,7 +124,7 @@ func firstBackoffOnly() *Mutant {
 func lyingIsFree() *Mutant {
 	return &Mutant{
 		Name: "lying-is-free", Source: "D21", Expected: 24, Scenario: "deaf-worker",
-		About: "a dispatch that a worker leaves lying counts for nobody, so it is dispatched again and again",
+		About: "a dispatch that a worker leaves unclaimed does not count against it, so the execution is dispatched again and again",
 		Store: func(p Process, c store.Store) store.Store {
 			return &reclaiming{c, func(rc *store.Reclaim) {
 				if rc.Counts {
@@ -139,7 +139,7 @@ func lyingIsFree() *Mutant {
 func reconnectsInAHurry() *Mutant {
 	return &Mutant{
 		Name: "reconnects-in-a-hurry", Source: "D57", Expected: 23, Scenario: "broker-outage",
-		About: "a process that has lost the broker tries to reach it again every tenth of a second, for as long as it takes",
+		About: "a process that has lost the broker tries to reconnect every tenth of a second, for as long as the broker is away",
 		Config: func(c *config.Config) {
 			c.MessageQueue.RabbitMQ.ReconnectMin, c.MessageQueue.RabbitMQ.ReconnectMax = 100*time.Millisecond, 100*time.Millisecond
 		},
@@ -190,7 +190,7 @@ func graceCutShort() *Mutant {
 func deadAmongTheHealthy() *Mutant {
 	return &Mutant{
 		Name: "dead-among-the-healthy", Source: "D44", Expected: 9, Scenario: "last-healthy-worker-dies",
-		About: "a worker that is dead still counts among those that are better, so the unhealthy ones that are left get nothing",
+		About: "a dead worker still counts as a better worker, so the remaining unhealthy ones get nothing",
 		Store: seeing("took a dead worker for a healthy one that is full", each(func(w *store.WorkerRow) {
 			if w.Lifecycle == execution.Lost {
 				w.Lifecycle, w.LeaseOverFor, w.ConsumerAlive, w.Cordoned = execution.Active, -time.Second, true, false
@@ -249,7 +249,7 @@ func (s *concluding) Park(ctx context.Context, executor string, ps []store.Park)
 func firstBackConcludes() *Mutant {
 	return &Mutant{
 		Name: "first-back-concludes", Source: "D9", Expected: 9, Scenario: "broker-outage",
-		About: "the first executor that is back after an outage of the broker concludes that there are no workers, because none of them is back yet",
+		About: "the first executor that reconnects after an outage of the broker concludes that there are no workers, because none has reconnected yet",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Executor() {
 				return c

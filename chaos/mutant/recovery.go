@@ -115,7 +115,7 @@ func blind(causes ...store.ReclaimCause) func(Process, store.Store) store.Store 
 func noRepublish() *Mutant {
 	return &Mutant{
 		Name: "no-republish", Source: "D7", Expected: 12, Scenario: "network-partition",
-		About: "nobody looks for dispatches that were committed and never published",
+		About: "no loop looks for dispatches that were committed and never published",
 		Store: blind(store.Unpublished, store.UnpublishedLate),
 	}
 }
@@ -123,7 +123,7 @@ func noRepublish() *Mutant {
 func oneDispatchTimeout() *Mutant {
 	return &Mutant{
 		Name: "one-dispatch-timeout", Source: "D7", Expected: 2, Scenario: "short-dispatch-timeouts",
-		About: "what was never published is late by the configuration's dispatch timeout and not by the action's own, so it is sent when nobody may claim it any more",
+		About: "whether an unpublished dispatch is late depends on the configuration's dispatch timeout and not on the action's own, so it is sent when it is too late to claim it",
 		Store: func(p Process, c store.Store) store.Store {
 			timeout, own := p.Config.Executor.DispatchTimeout, unjudged(c)
 			return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
@@ -153,7 +153,7 @@ func oneDispatchTimeout() *Mutant {
 func noClaimSweep() *Mutant {
 	return &Mutant{
 		Name: "no-claim-sweep", Source: "D8", Expected: 5, Scenario: "crash-after-heartbeat",
-		About: "nobody takes back what an executor has claimed for scheduling and then lost",
+		About: "no loop takes back executions that an executor claimed for scheduling and then lost",
 		Store: blind(store.ClaimExpired),
 	}
 }
@@ -169,7 +169,7 @@ func noTerminalSweep() *Mutant {
 func noLeaseMonitor() *Mutant {
 	return &Mutant{
 		Name: "no-lease-monitor", Source: "D13", Expected: 12, Scenario: "worker-stops-mid-execution",
-		About: "nobody notices that a worker has stopped to renew its lease",
+		About: "no executor notices that a worker has stopped renewing its lease",
 		Store: func(p Process, c store.Store) store.Store {
 			return &finder{Store: c, reap: func() bool {
 				p.Acted("did not mark workers lost whose leases are over")
@@ -182,7 +182,7 @@ func noLeaseMonitor() *Mutant {
 func sameNameOrphans() *Mutant {
 	return &Mutant{
 		Name: "same-name-orphans", Source: "D14", Expected: 12, Scenario: "crash-after-heartbeat",
-		About: "work belongs to a worker's name and not to its incarnation, so a restart hides what the old process left behind",
+		About: "work belongs to a worker's name and not to its incarnation, so a restart hides the work of the old process",
 		Store: func(p Process, c store.Store) store.Store {
 			return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 				if f.Cause != store.OwnerGone {
@@ -218,7 +218,7 @@ func notHidden(ctx context.Context, p Process, c store.Store, found []execution.
 func drainingLooksDead() *Mutant {
 	return &Mutant{
 		Name: "draining-looks-dead", Source: "D37", Expected: 2, Scenario: "worker-stops-gracefully",
-		About: "a worker that drains counts as dead, so what still runs on it is abandoned",
+		About: "a worker that drains counts as dead, so its remaining runs are abandoned",
 		Statements: func(p Process, c Database) store.Store {
 			s := &finder{Store: c, see: noticing(p, "took a draining worker for a lost one", each(func(w *store.WorkerRow) {
 				if w.Lifecycle == execution.Draining {

@@ -49,7 +49,7 @@ func (s *fainthearted) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store
 func refusedResultDropped() *Mutant {
 	return &Mutant{
 		Name: "refused-result-dropped", Source: "D23", Expected: 13, Scenario: "database-errors",
-		About: "a worker drops a result that the database refuses with an error that says that the statement is wrong",
+		About: "a worker drops a result if the database's error says that the statement is wrong",
 		Store: func(p Process, c store.Store) store.Store { return &fainthearted{Store: c, p: p, results: true} },
 	}
 }
@@ -57,7 +57,7 @@ func refusedResultDropped() *Mutant {
 func refusedLetterDropped() *Mutant {
 	return &Mutant{
 		Name: "refused-letter-dropped", Source: "D25", Expected: 12, Scenario: "database-errors",
-		About: "the dead letter handler acknowledges a letter that the database refuses with an error that says that the statement is wrong",
+		About: "the dead letter handler acknowledges a message if the database's error says that the statement is wrong",
 		Store: func(p Process, c store.Store) store.Store { return &fainthearted{Store: c, p: p, letters: true} },
 	}
 }

@@ -76,7 +76,7 @@ func (s *requests) Create(ctx context.Context, items []store.NewExecution) ([]st
 func lostCancel() *Mutant {
 	return &Mutant{
 		Name: "lost-cancel", Source: "D60", Expected: 12, Scenario: "lost-cancel-messages",
-		About: "a worker hears of a cancellation from a message and from nowhere else",
+		About: "a worker learns of a cancellation only from a message",
 		Store: func(p Process, c store.Store) store.Store {
 			return &requests{Store: c, beat: func(r *store.BeatReply) {
 				for _, key := range r.Cancel {
@@ -91,7 +91,7 @@ func lostCancel() *Mutant {
 func cancelOverCompleted() *Mutant {
 	return &Mutant{
 		Name: "cancel-over-completed", Source: "D60", Expected: 1, Scenario: "cancelled-after-the-handoff",
-		About: "a cancellation reads the execution, and writes by its id alone what it then believes",
+		About: "a cancellation reads the execution, and writes its decision by the id alone",
 		Statements: func(p Process, c Database) store.Store {
 			return &requests{Store: c, cancel: func(ctx context.Context, id execution.ID) (answer store.Cancellation, err error) {
 				rows, err := c.Executions(ctx, []execution.ID{id})
@@ -125,7 +125,7 @@ func cancelOverCompleted() *Mutant {
 func childLost() *Mutant {
 	return &Mutant{
 		Name: "child-lost", Source: "D22", Expected: 5, Scenario: "workflow-under-lost-messages",
-		About: "a child waits for the end of its parent's chain without a look whether that has come already",
+		About: "a child waits for the end of its parent's chain without checking whether that has already ended",
 		Statements: func(p Process, c Database) store.Store {
 			return &requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
 				if item.Parent == 0 {
@@ -150,7 +150,7 @@ func childLost() *Mutant {
 func keyLookedUp() *Mutant {
 	return &Mutant{
 		Name: "key-looked-up", Source: "D9", Expected: 16, Scenario: "duplicate-submissions",
-		About: "the API looks whether an idempotency key is known and then creates, and so does the other request with that key at the same moment",
+		About: "the API first checks whether an idempotency key is known and then creates, and so does another request with that key at the same moment",
 		Statements: func(p Process, c Database) store.Store {
 			return &requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
 				err = c.Step(ctx, func(tx Tx) { created.ID = tx.Keyed(item.IdempotencyKey) })

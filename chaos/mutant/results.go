@@ -53,7 +53,7 @@ func (s *sociable) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fin
 func resultAwaitsCompany() *Mutant {
 	return &Mutant{
 		Name: "result-awaits-company", Source: "D13", Expected: 13, Scenario: "results-together",
-		About: "a worker holds a result until there is another one to be written with it, however long that takes",
+		About: "a worker holds a result until another one can be written with it, however long that takes",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -113,7 +113,7 @@ func (s *leisurely) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 func resultHeldPastTheFence() *Mutant {
 	return &Mutant{
 		Name: "result-held-past-the-fence", Source: "D15", Expected: 13, Scenario: "results-together",
-		About: "a worker that can't renew its lease holds results for others to join them until its fence is past",
+		About: "a worker that can't renew its lease holds results until its fence is past, waiting for others",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -155,7 +155,7 @@ func (s concerted) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fin
 func oneRefusedResultRefusesAll() *Mutant {
 	return &Mutant{
 		Name: "one-refused-result-refuses-all", Source: "D9", Expected: 15, Scenario: "results-together",
-		About: "a worker that is refused one of the results that it writes together takes all of them for refused: it tells nobody of the others' ends, and counts them nowhere",
+		About: "if one of the results written together is refused, the worker treats all as refused: it sends no hints about the others' ends, and does not count them",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c

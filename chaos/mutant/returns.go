@@ -48,14 +48,14 @@ func limited(m Mutant, which func(c config.RabbitMQ, queue string) bool) *Mutant
 func queuesLimited() *Mutant {
 	return limited(Mutant{
 		Name: "queues-limited", Source: "D17", Expected: 6, Scenario: "comes-back-too-often",
-		About: "queues without a dead letter exchange are declared with the broker's delivery limit, which loses what comes back too often",
+		About: "queues without a dead letter exchange are declared with the broker's delivery limit, so the broker loses messages that are returned too often",
 	}, func(config.RabbitMQ, string) bool { return true })
 }
 
 func deadLettersLimited() *Mutant {
 	return limited(Mutant{
 		Name: "dead-letters-limited", Source: "D17", Expected: 6, Scenario: "comes-back-too-often",
-		About: "the dead letter queue is declared with the broker's delivery limit, which loses dead letters that come back too often",
+		About: "the dead letter queue is declared with the broker's delivery limit, so the broker loses dead letters that are returned too often",
 	}, func(c config.RabbitMQ, queue string) bool {
 		return queue == broker.DeadLetterQueue(c.DeadLetter.Exchange)
 	})
@@ -81,7 +81,7 @@ func (s *returnsCounted) Reclaim(ctx context.Context, rs []store.Reclaim) ([]sto
 func deliveryLimitCounted() *Mutant {
 	return &Mutant{
 		Name: "delivery-limit-counted", Source: "C15", Expected: 2, Scenario: "comes-back-too-often",
-		About: "a dispatch that came back to its queue too often counts against its worker",
+		About: "a dispatch that was returned to its queue too often counts against its worker",
 		Store: func(p Process, s store.Store) store.Store {
 			if p.Worker {
 				return s
@@ -94,7 +94,7 @@ func deliveryLimitCounted() *Mutant {
 func deliveryLimitMisread() *Mutant {
 	return &Mutant{
 		Name: "delivery-limit-misread", Source: "D19", Expected: 2, Scenario: "comes-back-too-often",
-		About: "a dispatch that came back to its queue too often is taken for one that its worker rejected",
+		About: "a dispatch that was returned to its queue too often counts as rejected by its worker",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if !p.Executor() {
 				return b

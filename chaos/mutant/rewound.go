@@ -27,7 +27,7 @@ func (s *beatingOn) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRepl
 func beatsOn() *Mutant {
 	return &Mutant{
 		Name: "beats-on-after-a-loss", Source: "D15", Expected: 12, Scenario: "rewound-database",
-		About: "an incarnation goes on although the database has lost heartbeats of it, and maybe more",
+		About: "an incarnation goes on although the database has lost some of its heartbeats, and maybe more",
 		Store: func(p Process, s store.Store) store.Store {
 			if !p.Worker {
 				return s

@@ -54,7 +54,7 @@ func (s *claims) Dispatch(ctx context.Context, executor string, ds []store.Dispa
 func claimedByAll() *Mutant {
 	return &Mutant{
 		Name: "claimed-by-all", Source: "D11", Expected: 3, Scenario: "two-executors",
-		About: "what one executor has taken up to find a worker, another one takes up too, and both dispatch it by its id alone",
+		About: "two executors claim the same execution for scheduling, and both dispatch it by its id alone",
 		Statements: func(p Process, c Database) store.Store {
 			if p.Worker || p.Client {
 				return c
@@ -113,7 +113,7 @@ func dispatchByID(p Process, tx Tx, d store.Dispatch) store.DispatchResult {
 func pinIgnored() *Mutant {
 	return &Mutant{
 		Name: "pin-ignored", Source: "D10", Expected: 9, Scenario: "pinned-to-a-stopped-worker",
-		About: "an execution that is pinned to one worker is given to any",
+		About: "an execution that is pinned to one worker may go to any",
 		Store: func(p Process, c store.Store) store.Store {
 			return &claims{Store: c, change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
 				for i := range rows {
@@ -162,7 +162,7 @@ func (s *eager) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim)
 func parksThePinned() *Mutant {
 	return &Mutant{
 		Name: "parks-the-pinned", Source: "D45", Expected: 18, Scenario: "pinned-backlog",
-		About: "executions pinned to a full worker are claimed and put back again and again until it has room, so waiting costs as much as work",
+		About: "executions pinned to a full worker are claimed and given back again and again until it has room, so waiting costs as much as work",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker || p.Client {
 				return c
@@ -189,7 +189,7 @@ func (s heedless) Blocked() bool {
 func unpublishedIsBlamed() *Mutant {
 	return &Mutant{
 		Name: "unpublished-is-blamed", Source: "D7", Expected: 2, Scenario: "broker-alarm",
-		About: "work is dispatched into a broker that holds publishers back, and fails because no worker picks up what was never sent",
+		About: "executions are dispatched while the broker holds publishers back, and fail because no worker picks up messages that were never sent",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			return &sessions{b, func(s broker.Session) broker.Session { return heedless{s, p} }}
 		},
@@ -250,7 +250,7 @@ func (s *presumptuous) Claim(ctx context.Context, w store.WorkerKey, cs []store.
 func unknownClaimRuns() *Mutant {
 	return &Mutant{
 		Name: "unknown-claim-runs", Source: "D9", Expected: 4, Scenario: "database-outage",
-		About: "a worker that does not hear whether its claim was granted runs the action",
+		About: "a worker runs the action although it does not know whether its claim was granted",
 		Store: func(p Process, c store.Store) store.Store { return &presumptuous{c, p} },
 	}
 }
@@ -258,7 +258,7 @@ func unknownClaimRuns() *Mutant {
 func secondFreshness() *Mutant {
 	return &Mutant{
 		Name: "second-freshness", Source: "D33", Expected: 9, Scenario: "slow-links",
-		About: "the executor takes a worker for stale whose last heartbeat is older than one interval, whatever its lease says",
+		About: "the executor treats a worker as stale if its last heartbeat is older than one interval, whatever its lease says",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker || p.Client {
 				return c
@@ -272,7 +272,7 @@ func secondFreshness() *Mutant {
 func noRunDeadline() *Mutant {
 	return &Mutant{
 		Name: "no-run-deadline", Source: "D13", Expected: 12, Scenario: "run-timeouts",
-		About: "the time limit of a run is only enforced by its worker, which may stand still",
+		About: "only the worker enforces the time limit of a run, and the worker may hang",
 		Store: blind(store.Overrun),
 	}
 }
@@ -280,7 +280,7 @@ func noRunDeadline() *Mutant {
 func noBackstop() *Mutant {
 	return &Mutant{
 		Name: "no-backstop", Source: "D20", Expected: 12, Scenario: "deaf-worker",
-		About: "nobody asks for how long an execution has been scheduled: the time to live of its message is trusted, which does not run while a worker holds it",
+		About: "no loop checks for how long an execution has been scheduled: the executor relies on the time to live of its message, which does not run while a worker holds the message",
 		Store: blind(store.Unclaimed),
 	}
 }
@@ -288,7 +288,7 @@ func noBackstop() *Mutant {
 func oneAtATime() *Mutant {
 	return &Mutant{
 		Name: "one-at-a-time", Source: "D42", Expected: 9, Scenario: "overload",
-		About: "a worker is given the next execution when it has ended the last one, whatever its capacity, so that work waits while there is room for it",
+		About: "a worker gets its next execution when the last one has ended, whatever its capacity, so executions wait although there is room",
 		Store: func(p Process, c store.Store) store.Store {
 			return seeing("gave a worker one execution at a time", each(func(w *store.WorkerRow) { w.Capacity = 1 - p.Config.Executor.DispatchAhead }))(p, c)
 		},

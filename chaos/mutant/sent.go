@@ -52,7 +52,7 @@ func returnedHintForgotten() *Mutant {
 func hintsInHalves() *Mutant {
 	return &Mutant{
 		Name: "hints-in-halves", Source: "D60", Expected: 26, Scenario: "cancelled-behind-an-alarm",
-		About: "a message tells of at most 50 changes, although 100 go into one",
+		About: "a message contains at most 50 changes, although 100 fit",
 		Broker: hints(ofEverybody, func(p Process, ms []broker.Message) []broker.Message {
 			const most = 50
 			var cut []broker.Message
@@ -75,7 +75,7 @@ func hintsInHalves() *Mutant {
 func namelessHints() *Mutant {
 	return &Mutant{
 		Name: "nameless-hints", Source: "D24", Expected: 26, Scenario: "two-executors",
-		About: "the ids of a worker's hints begin with a number of its own, which does not tell whose they are",
+		About: "the ids of a worker's hints begin with a number of its own, which does not identify the worker",
 		Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
 			for i := range ms {
 				p.Acted("sent a hint that does not tell whose it is", ms[i].Envelope.Changes[0].Key.ID)
@@ -117,7 +117,7 @@ func (h *absorbed) Sleep(ctx context.Context, d time.Duration) error {
 func stopUnheard() *Mutant {
 	return &Mutant{
 		Name: "stop-unheard", Source: "D36", Expected: 29, Scenario: "rolling-restart",
-		About: "a part whose pause ends because its process stops takes it for the end of the pause, and goes on",
+		About: "a part whose pause ends because its process stops treats that as the end of the pause, and goes on",
 		Host:  func(p Process, h host.Host) host.Host { return &absorbed{Host: h, p: p} },
 	}
 }
@@ -205,7 +205,7 @@ func keysOf(keys []execution.Key) []execution.ID {
 func fullnessUntold() *Mutant {
 	return &Mutant{
 		Name: "fullness-untold", Source: "D20", Expected: 24, Scenario: "late-behind-short-runs",
-		About: "a worker never tells that its slots were taken: what waits there counts as ignored once a slot is free",
+		About: "a worker never reports that its slots were taken: dispatches that wait there count as ignored once a slot is free",
 		Store: func(p Process, s store.Store) store.Store {
 			if !p.Worker {
 				return s

@@ -17,7 +17,7 @@ func init() { register(oneIsNoBatch, backoffByHabit, exchangeByHabit) }
 func oneIsNoBatch() *Mutant {
 	return &Mutant{
 		Name: "one-is-no-batch", Source: "D22", Expected: 12, Scenario: "worker-stops-mid-execution", Varied: true,
-		About: "where a batch holds one row, a loop takes the first row that it finds for the beginning of the next batch, and handles nothing",
+		About: "if a batch holds one row, a loop mistakes the first row that it finds for the beginning of the next batch, and handles nothing",
 		Store: func(p Process, c store.Store) store.Store {
 			return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 				if f.Limit > 1 {
@@ -35,7 +35,7 @@ func oneIsNoBatch() *Mutant {
 func backoffByHabit() *Mutant {
 	return &Mutant{
 		Name: "backoff-by-habit", Source: "D51", Expected: 8, Scenario: "retries-exhausted", Varied: true,
-		About:  "retries wait as long as the defaults say, whatever is configured",
+		About:  "retries use the backoff of the defaults, whatever is configured",
 		Config: func(c *config.Config) { c.Retry = config.Default(c.Profile).Retry },
 	}
 }

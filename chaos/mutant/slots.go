@@ -60,7 +60,7 @@ func cancelMissesRetry() *Mutant {
 func slotLeaked() *Mutant {
 	return &Mutant{
 		Name: "slot-leaked", Source: "D24", Expected: 7, Scenario: "concurrency-under-crashes",
-		About: "the slot of what its worker has lost is not given back when its end is handled",
+		About: "the concurrency slot of an execution that its worker has lost is not given back when its end is handled",
 		Statements: committing(func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID {
 			if row.FailureReason == execution.WorkerLost {
 				if row.Action.Concurrency > 0 {
@@ -90,7 +90,7 @@ func childStartsEarly() *Mutant {
 func doubleRelease() *Mutant {
 	return &Mutant{
 		Name: "double-release", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network",
-		About: "slots are counted down with every message of completion, so a second one gives away somebody else's",
+		About: "every message of completion gives back a slot, so a repeated one gives away another execution's slot",
 		Statements: func(p Process, c Database) store.Store {
 			return &handler{Store: c, read: func(ctx context.Context, rows []execution.Execution) {
 				_ = c.Step(ctx, func(tx Tx) {
@@ -149,7 +149,7 @@ func (s *counting) ClaimForScheduling(ctx context.Context, claim store.Schedulin
 func countedSlots() *Mutant {
 	return &Mutant{
 		Name: "counted-slots", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network",
-		About:      "an executor counts what holds a slot and then claims, and so does the other one at the same moment",
+		About:      "an executor counts the held slots and then claims, and another executor does the same at the same moment",
 		Statements: func(p Process, c Database) store.Store { return &counting{Store: c, p: p, client: c} },
 	}
 }
@@ -157,7 +157,7 @@ func countedSlots() *Mutant {
 func graceBeginsAnew() *Mutant {
 	return &Mutant{
 		Name: "grace-begins-anew", Source: "D45", Expected: 5, Scenario: "slots-without-workers",
-		About: "what waited for a concurrency slot counts as something that nobody has looked at: its grace for a worker to come begins anew each time",
+		About: "an execution that waited for a concurrency slot counts as not looked at: its grace for a worker begins anew each time",
 		Store: func(p Process, c store.Store) store.Store { return &forgetful{c, p} },
 	}
 }

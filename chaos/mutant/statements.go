@@ -137,7 +137,7 @@ func overwrite(tx Tx, key execution.Key, by execution.Part, reason execution.Rea
 func unguardedMonitor() *Mutant {
 	return &Mutant{
 		Name: "unguarded-monitor", Source: "D1", Expected: 2, Scenario: "ttl-race",
-		About:  "the source design's timeout monitor: claims have no deadline, and what it selected as stale it fails by id alone, whatever it has become",
+		About:  "the source design's timeout monitor: claims have no deadline, and the monitor fails stale executions by their id alone, whatever their state is by then",
 		Config: func(c *config.Config) { c.Executor.DispatchTimeout = time.Hour },
 		Statements: func(p Process, c Database) store.Store {
 			s := &statements{Store: c, client: c}
@@ -161,7 +161,7 @@ func unguardedMonitor() *Mutant {
 func deadLetterFailsRunning() *Mutant {
 	return &Mutant{
 		Name: "dead-letter-fails-running", Source: "D2", Expected: 2, Scenario: "ttl-race",
-		About: "the dead letter handler fails every execution that is not terminal, also one that runs",
+		About: "the dead letter handler fails every execution that is not terminal, even a running one",
 		Statements: replacing(statements{deadLetter: func(p Process, tx Tx, d store.DeadLetter) {
 			if row := tx.Row(d.Key.ID); row != nil && row.Status.Claimed() {
 				p.Acted("failed an execution that is "+row.Status.String(), row.ID)
@@ -174,7 +174,7 @@ func deadLetterFailsRunning() *Mutant {
 func statusOnlyGuard() *Mutant {
 	return &Mutant{
 		Name: "status-only-guard", Source: "D3", Expected: 3, Scenario: "ttl-race",
-		About: "the dead letter handler's guard asks for the status and not for the epoch, so a late dead letter kills the next dispatch",
+		About: "the dead letter handler's guard checks the status and not the epoch, so a late dead letter takes back the next dispatch",
 		Statements: replacing(statements{deadLetter: func(p Process, tx Tx, d store.DeadLetter) {
 			row := tx.Row(d.Key.ID)
 			if row == nil || row.Status != execution.Scheduled || row.Epoch == d.Key.Epoch {
@@ -192,7 +192,7 @@ func statusOnlyGuard() *Mutant {
 func unguardedFinish() *Mutant {
 	return &Mutant{
 		Name: "unguarded-finish", Source: "D4", Expected: 1, Scenario: "network-partition",
-		About: "a worker writes its result by id alone, over whatever the executor has decided meanwhile",
+		About: "a worker writes its result by id alone, over any decision of the executor",
 		Statements: replacing(statements{finish: func(p Process, tx Tx, w store.WorkerKey, f store.Finish) store.Outcome {
 			row := tx.Row(f.Key.ID)
 			if row == nil || row.Status == f.To {
@@ -213,7 +213,7 @@ func unguardedFinish() *Mutant {
 func unguardedClaim() *Mutant {
 	return &Mutant{
 		Name: "unguarded-claim", Source: "D12", Expected: 4, Scenario: "network-partition",
-		About: "a worker that is delivered a running execution takes the delivery for its own claim and runs it again",
+		About: "a worker that gets a message of a running execution treats it as its own claim and runs the execution again",
 		Statements: replacing(statements{claim: func(p Process, tx Tx, _ store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
 			row := tx.Row(c.Key.ID)
 			if row == nil || row.Status != execution.Running {

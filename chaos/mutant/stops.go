@@ -16,7 +16,7 @@ func init() {
 func stopsLate() *Mutant {
 	return &Mutant{
 		Name: "stops-late", Source: "D40", Expected: 10, Scenario: "shutdown-timeout",
-		About:  "a worker that stops lets its actions run for 8 seconds longer than its shutdown timeout",
+		About:  "a worker that stops lets its actions run 8 seconds longer than its shutdown timeout",
 		Config: func(c *config.Config) { c.Worker.ShutdownTimeout += 8 * time.Second },
 	}
 }

@@ -59,7 +59,7 @@ func oneQueueStopsScheduling() *Mutant {
 func oneQueueStopsHints() *Mutant {
 	return &Mutant{
 		Name: "one-queue-stops-hints", Source: "C5", Expected: 26, Scenario: "one-queue-stuck",
-		About: "hints are published without a deadline: one queue of them that does not confirm keeps all others from being sent",
+		About: "hints are published without a deadline: one queue that does not confirm keeps all other hints from being sent",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			return &sessions{b, func(s broker.Session) broker.Session { return &confirmed{s, p, true} }}
 		},
@@ -109,7 +109,7 @@ func (c *unawaitedArrivals) Receive(ctx context.Context) (broker.Delivery, error
 func canaryNotAwaited() *Mutant {
 	return &Mutant{
 		Name: "canary-not-awaited", Source: "D17", Expected: 15, Scenario: "dead-lettering-stands-still",
-		About: "the test of the dead letter path sends its message, looks at the routes, and does not wait until the message has come round",
+		About: "the test of the dead letter path sends its message, checks the routes, and does not wait until the message arrives",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			return &sessions{b, func(s broker.Session) broker.Session { return &unawaited{s, p} }}
 		},
@@ -189,7 +189,7 @@ func (c *halfClosedConsumer) settled(d broker.Delivery) {
 func consumerEndUnseen() *Mutant {
 	return &Mutant{
 		Name: "consumer-end-unseen", Source: "D32", Expected: 17, Scenario: "consumer-timeout",
-		About: "a worker whose channel the broker has closed, because it held a delivery for long, waits for deliveries over it and calls its consumer alive",
+		About: "if the broker has closed a worker's channel, because the worker held a delivery for long, the worker still waits for deliveries over it and reports its consumer as alive",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if !p.Worker {
 				return b

@@ -84,7 +84,7 @@ func careNot(with func(s *incurious)) func(Process, store.Store) store.Store {
 func failedLookIsEmpty() *Mutant {
 	return &Mutant{
 		Name: "failed-look-is-empty", Source: "D22", Expected: 29, Scenario: "every-call-may-fail",
-		About: "a loop whose look at the database fails takes it that there is nothing to do, and tells nobody",
+		About: "a loop whose query of the database fails concludes that there is nothing to do, and does not report the failure",
 		Store: careNot(func(s *incurious) { s.looks = true }),
 	}
 }
@@ -92,7 +92,7 @@ func failedLookIsEmpty() *Mutant {
 func failedWorkersAreNone() *Mutant {
 	return &Mutant{
 		Name: "failed-workers-are-none", Source: "D22", Expected: 29, Scenario: "every-call-may-fail",
-		About: "an executor that can't read the workers takes it that there are none, and tells nobody",
+		About: "an executor that can't read the workers concludes that there are none, and does not report the failure",
 		Store: careNot(func(s *incurious) { s.workers = true }),
 	}
 }
@@ -100,7 +100,7 @@ func failedWorkersAreNone() *Mutant {
 func publishedOrNot() *Mutant {
 	return &Mutant{
 		Name: "published-or-not", Source: "D7", Expected: 29, Scenario: "every-call-may-fail",
-		About: "an executor that could not note what the broker confirmed goes on as if it had",
+		About: "an executor that could not record the broker's confirms goes on as if it had",
 		Store: careNot(func(s *incurious) { s.publishing = true }),
 	}
 }
@@ -108,7 +108,7 @@ func publishedOrNot() *Mutant {
 func failsForNothing() *Mutant {
 	return &Mutant{
 		Name: "fails-for-nothing", Source: "D25", Expected: 29, Scenario: "every-call-may-fail",
-		About: "a look at the workers that the database has answered is told as a failure, and its pass ends",
+		About: "a successful query of the workers is reported as a failure, and its pass ends",
 		Store: careNot(func(s *incurious) { s.nothing = store.ErrUnavailable }),
 	}
 }
@@ -129,7 +129,7 @@ func (h *lavish) WithTimeout(parent context.Context, d time.Duration) (context.C
 func deadlinesRunOut() *Mutant {
 	return &Mutant{
 		Name: "deadlines-run-out", Source: "D22", Expected: 30, Scenario: "every-call-may-fail",
-		About: "the deadline of a call is not ended with the call, so each call leaves a timer until its time has passed",
+		About: "the deadline of a call does not end with the call, so each call leaves a timer until its time is over",
 		Host:  func(p Process, h host.Host) host.Host { return &lavish{h, p} },
 	}
 }
@@ -160,7 +160,7 @@ func (h *forestaller) WithTimeout(parent context.Context, d time.Duration) (cont
 func givenUpBeforehand() *Mutant {
 	return &Mutant{
 		Name: "given-up-beforehand", Source: "D22", Expected: 30, Scenario: "every-call-may-fail",
-		About: "a call is made under a deadline that was ended before it",
+		About: "a call is made with a deadline that has already ended",
 		Host: func(p Process, h host.Host) host.Host {
 			if p.Worker {
 				return h
@@ -188,7 +188,7 @@ func (b *openHanded) Connect(ctx context.Context) (broker.Session, error) {
 func sessionLeftOpen() *Mutant {
 	return &Mutant{
 		Name: "session-left-open", Source: "D32", Expected: 30, Scenario: "every-call-may-fail",
-		About:  "a process leaves a session open at every connect, with nobody to use it",
+		About:  "a process leaves an unused session open at every connect",
 		Broker: func(p Process, b broker.Broker) broker.Broker { return &openHanded{b, p} },
 	}
 }
@@ -225,7 +225,7 @@ func (s *twiceSession) Consume(ctx context.Context, queue string, prefetch int) 
 func subscribedTwice() *Mutant {
 	return &Mutant{
 		Name: "subscribed-twice", Source: "D32", Expected: 30, Scenario: "every-call-may-fail",
-		About: "a worker that subscribes again leaves its first consumer, and what that is sent lies there",
+		About: "a worker that subscribes again leaves its first consumer open, and the messages sent to that are stuck",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if !p.Worker {
 				return b

@@ -35,7 +35,7 @@ func (s *unheeding) Claim(ctx context.Context, w store.WorkerKey, cs []store.Cla
 func claimsUnheeded() *Mutant {
 	return &Mutant{
 		Name: "claims-unheeded", Source: "D12", Expected: 4, Scenario: "two-processes-of-one-name",
-		About: "a worker whose claim is answered that its incarnation is over goes on until a heartbeat tells it so",
+		About: "a worker goes on after a claim's answer that its incarnation is over, until a heartbeat says so",
 		Store: func(p Process, s store.Store) store.Store {
 			if !p.Worker {
 				return s
@@ -74,7 +74,7 @@ func (s *stubborn) lost(err error) error {
 func successorUnheeded() *Mutant {
 	return &Mutant{
 		Name: "successor-unheeded", Source: "D14", Expected: 4, Scenario: "two-processes-of-one-name",
-		About: "a worker that was told of a successor under its name registers again, and takes the name back",
+		About: "a worker that was told of a successor with its name registers again, and takes the name back",
 		Store: func(p Process, s store.Store) store.Store {
 			if !p.Worker {
 				return s
@@ -109,7 +109,7 @@ func (s *resigned) Dispatch(ctx context.Context, by string, ds []store.Dispatch)
 func dispatchesNotAskedAgain() *Mutant {
 	return &Mutant{
 		Name: "dispatches-not-asked-again", Source: "D9", Expected: 29, Scenario: "database-outage",
-		About: "an executor does not ask again whether a dispatch of unknown outcome was written",
+		About: "an executor does not check whether a dispatch of unknown outcome was written",
 		Store: func(p Process, s store.Store) store.Store {
 			if !p.Executor() {
 				return s

@@ -56,7 +56,7 @@ func endsRunsEarly() *Mutant {
 func fullIsNoWorker() *Mutant {
 	return &Mutant{
 		Name: "full-is-no-worker", Source: "D45", Expected: 18, Scenario: "overload",
-		About: "a full worker counts as absent, so executions that only have to wait for a slot fail because there are no workers",
+		About: "a full worker counts as absent, so executions that only have to wait for a slot fail for lack of a worker",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c

@@ -39,7 +39,7 @@ func (s *allOrNothing) ClaimForScheduling(ctx context.Context, c store.Schedulin
 func oneRowStopsAll() *Mutant {
 	return &Mutant{
 		Name: "one-row-stops-all", Source: "D45", Expected: 26, Scenario: "rows-of-a-newer-release",
-		About: "a claim for scheduling fails as a whole while one row that waits can't be read",
+		About: "a claim for scheduling fails as a whole while one waiting row is unreadable",
 		Store: func(p Process, s store.Store) store.Store {
 			if p.Worker || p.Client {
 				return s
@@ -52,7 +52,7 @@ func oneRowStopsAll() *Mutant {
 func readsByGuess() *Mutant {
 	return &Mutant{
 		Name: "reads-by-guess", Source: "D45", Expected: 2, Scenario: "rows-of-a-newer-release",
-		About: "what a row says that can't be read is passed over, and the row is scheduled like any other",
+		About: "the unreadable values of a row are ignored, and the row is scheduled like any other",
 		Statements: func(p Process, c Database) store.Store {
 			if p.Worker || p.Client {
 				return c
@@ -84,7 +84,7 @@ func readsByGuess() *Mutant {
 func unreadableUncounted() *Mutant {
 	return &Mutant{
 		Name: "unreadable-uncounted", Source: "D45", Expected: 15, Scenario: "rows-of-a-newer-release", Unread: true,
-		About: "rows that can't be read are left alone, and no figure tells of them",
+		About: "unreadable rows are left alone, and no figure counts them",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			return &teller{Recorder: r, set: func(f telemetry.Figure, v int64, _ telemetry.Labels) (telemetry.Figure, bool) {
 				if f != telemetry.UnreadableRows || v == 0 {

@@ -76,7 +76,7 @@ func completionHintIgnored() *Mutant {
 func submissionHintIgnored() *Mutant {
 	return &Mutant{
 		Name: "submission-hint-ignored", Source: "D22", Expected: 26, Scenario: "prompt-reactions",
-		About:  "an executor looks for what was submitted when it polls, and not when a hint tells of it",
+		About:  "an executor looks for submitted executions when it polls, and not when a hint tells of them",
 		Broker: deafTo(false, broker.ExecutionRequested),
 	}
 }
@@ -84,7 +84,7 @@ func submissionHintIgnored() *Mutant {
 func cancellationAtTheBeat() *Mutant {
 	return &Mutant{
 		Name: "cancellation-at-the-beat", Source: "D60", Expected: 27, Scenario: "prompt-reactions",
-		About:  "a worker ends what is to be cancelled when the reply to its next heartbeat says so, and not when a hint does",
+		About:  "a worker ends a canceling execution when the reply to its next heartbeat says so, and not when a hint does",
 		Broker: deafTo(true, broker.ExecutionCancel),
 	}
 }
@@ -110,7 +110,7 @@ func (s absentMinded) Orchestrate(ctx context.Context, os []store.Orchestration)
 func retryMomentForgotten() *Mutant {
 	return &Mutant{
 		Name: "retry-moment-forgotten", Source: "D22", Expected: 26, Scenario: "prompt-reactions",
-		About: "an executor that has created a retry does not wake when it is due, so the retry waits for a poll",
+		About: "an executor that has created a retry does not wake when the retry is due, so the retry waits for a poll",
 		Store: func(p Process, c store.Store) store.Store {
 			return absentMinded{c, p, func(o *store.Orchestrated) bool {
 				was := o.Retry != 0
@@ -156,7 +156,7 @@ func (s untold) Create(ctx context.Context, items []store.NewExecution) ([]store
 func skippedChildUntold() *Mutant {
 	return &Mutant{
 		Name: "skipped-child-untold", Source: "D23", Expected: 26, Scenario: "prompt-reactions",
-		About: "nobody tells of the end of a child that is skipped when it is submitted, because its parent's chain has failed before",
+		About: "if a child is skipped when it is submitted, because its parent's chain had failed before, no hint tells of its end",
 		Store: func(p Process, c store.Store) store.Store { return untold{c, p} },
 	}
 }
@@ -202,7 +202,7 @@ func (s *loser) Publish(ctx context.Context, ms []broker.Message) []broker.Outco
 func dispatchNotSent() *Mutant {
 	return &Mutant{
 		Name: "dispatch-not-sent", Source: "D7", Expected: 25, Scenario: "prompt-reactions",
-		About: "an executor leaves some of the dispatches that it has committed to the loop that publishes again what was never confirmed",
+		About: "an executor does not send some of its committed dispatches, and leaves them to the loop that publishes unconfirmed ones again",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if !p.Executor() {
 				return b
@@ -216,7 +216,7 @@ func dispatchNotSent() *Mutant {
 func ownClaimTakenForStale() *Mutant {
 	return &Mutant{
 		Name: "own-claim-taken-for-stale", Source: "D8", Expected: 25, Scenario: "prompt-reactions",
-		About: "an executor takes some of its own claims for somebody else's, so they wait until they expire",
+		About: "an executor mistakes some of its own claims for another executor's, so the rows wait until the claims expire",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Executor() {
 				return c
@@ -287,7 +287,7 @@ func (s *reaper) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 func ownReapingUncounted() *Mutant {
 	return &Mutant{
 		Name: "own-reaping-uncounted", Source: "D13", Expected: 28, Scenario: "prompt-reactions",
-		About: "an executor that has declared a worker lost takes back what that held only when it sees that the worker is gone",
+		About: "an executor that has declared a worker lost takes back the worker's executions only when it sees that the worker is gone",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Executor() {
 				return c
@@ -324,7 +324,7 @@ func (s patient) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 func patientTerminalSweep() *Mutant {
 	return &Mutant{
 		Name: "patient-terminal-sweep", Source: "D22", Expected: 12, Scenario: "ends-told-to-nobody",
-		About: "the loop that finds ends of which no message has told leaves them alone for twice as long as it should",
+		About: "the loop that finds ends without a hint leaves them alone for twice as long as it should",
 		Store: func(p Process, c store.Store) store.Store { return patient{c, p, store.Unorchestrated} },
 	}
 }
@@ -350,7 +350,7 @@ func (s unmindful) Park(ctx context.Context, executor string, ps []store.Park) (
 func parkForgotten() *Mutant {
 	return &Mutant{
 		Name: "park-forgotten", Source: "D46", Expected: 18, Scenario: "seldom-woken",
-		About: "a scheduler that has given back what fitted nobody waits for a whole interval after whatever wakes it next",
+		About: "a scheduler that has given back rows that no worker fitted waits for a whole interval after its next wake",
 		Store: func(p Process, c store.Store) store.Store { return unmindful{c, p} },
 	}
 }

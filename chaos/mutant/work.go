@@ -105,7 +105,7 @@ func parksWhatWaits() *Mutant {
 func pollsTooOften() *Mutant {
 	return &Mutant{
 		Name: "polls-too-often", Source: "D21", Expected: 18, Scenario: "long-runs",
-		About:  "every reconciler asks the database ten times as often as its interval says, also when there is nothing to do",
+		About:  "every reconciler queries the database ten times as often as its interval says, even if there is nothing to do",
 		Config: func(c *config.Config) { c.Executor.ReconcileInterval /= 10 },
 	}
 }
@@ -134,7 +134,7 @@ func (s *stammering) Publish(ctx context.Context, ms []broker.Message) []broker.
 func sentTwice() *Mutant {
 	return &Mutant{
 		Name: "sent-twice", Source: "D9", Expected: 18, Scenario: "overload",
-		About: "every dispatch is published twice, to be sure: the second one is refused at its claim, so only its cost shows",
+		About: "every dispatch is published twice: the second one is refused at its claim, so only its cost shows",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if p.Worker {
 				return b
@@ -147,7 +147,7 @@ func sentTwice() *Mutant {
 func batchesCutShort() *Mutant {
 	return &Mutant{
 		Name: "batches-cut-short", Source: "D21", Expected: 12, Scenario: "more-than-a-batch",
-		About: "each pass of a reconciler handles one batch, and all other rows wait for the next pass, however many they are",
+		About: "each pass of a reconciler handles one batch, and all other rows wait for the next pass, however many there are",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker || p.Client {
 				return c

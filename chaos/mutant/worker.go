@@ -39,7 +39,7 @@ func (s *heartless) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRepl
 func heartbeatStopsFirst() *Mutant {
 	return &Mutant{
 		Name: "heartbeat-stops-first", Source: "D38", Expected: 10, Scenario: "worker-stops-gracefully",
-		About: "a stopping worker ends its heartbeat before its running work, which then looks dead",
+		About: "a stopping worker ends its heartbeat before its running executions, which then look dead",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -83,7 +83,7 @@ func (s *hurried) Register(ctx context.Context, g store.Registration) (store.Reg
 func heartbeatGivesUpEarly() *Mutant {
 	return &Mutant{
 		Name: "heartbeat-gives-up-early", Source: "D47", Expected: 15, Scenario: "slow-road-to-the-database",
-		About: "each attempt to renew a lease has the same short time, so a database that is slower than that costs the whole fleet",
+		About: "each attempt to renew a lease has the same short time, so a database that is slower costs the whole fleet",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -137,7 +137,7 @@ func killedIsCompleted() *Mutant {
 func resultGivenUp() *Mutant {
 	return &Mutant{
 		Name: "result-given-up", Source: "D23", Expected: 13, Scenario: "database-outage",
-		About: "a worker that does not hear whether its result was stored takes it for stored, and its next heartbeat calls the execution lost",
+		About: "a worker that does not learn whether its result was stored treats it as stored, and its next heartbeat reports the execution as lost",
 		Store: func(p Process, c store.Store) store.Store {
 			return &results{Store: c, unheard: func(fs []store.Finish) {
 				for i := range fs {
