@@ -19,7 +19,7 @@ func (s *oblivious) Park(ctx context.Context, executor string, ps []store.Park) 
 	for i := range ps {
 		k := &ps[i]
 		if k.Unschedulable && k.Seen > 0 && k.Seen < k.Grace {
-			s.p.Acted("let the grace for a worker run on although one was there", k.Key.ID)
+			s.p.Acted("let the grace run on although a fitting worker was there", k.Key.ID)
 		}
 		k.Seen, k.Patience = 0, 0
 	}

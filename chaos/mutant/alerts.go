@@ -74,7 +74,7 @@ func canariesCounted() *Mutant {
 				return &translator{Session: s, change: func(d *broker.Delivery) {
 					if d.Envelope.Type == broker.DeadLetterCanary {
 						d.Envelope.Type = broker.ExecutionRequested
-						p.Acted("took a canary for a message that died")
+						p.Acted("treated a canary as a message that died")
 					}
 				}}
 			}}
@@ -109,7 +109,7 @@ func (s *oneCanary) Publish(ctx context.Context, ms []broker.Message) []broker.O
 	for i := range ms {
 		if ms[i].Envelope.Type == broker.DeadLetterCanary && outcomes[i] == broker.Returned && *s.flown {
 			outcomes[i] = broker.Confirmed
-			s.p.Acted("took a canary that no queue took for a confirmed one")
+			s.p.Acted("treated a canary that no queue took as confirmed")
 		}
 		*s.flown = *s.flown || ms[i].Envelope.Type == broker.DeadLetterCanary
 	}

@@ -104,7 +104,7 @@ func (s *slowParents) Orchestrate(ctx context.Context, os []store.Orchestration)
 				s.tried[o.ID] = first
 			}
 			if now-first < slowFor {
-				s.p.Acted("took too long to handle an end, and took the database for away", o.ID)
+				s.p.Acted("took too long to handle an end, and treated the database as away", o.ID)
 				slow = true
 			}
 		}
@@ -148,7 +148,7 @@ func oneBatchAPass() *Mutant {
 				now := p.Host.Monotonic()
 				if at, seen := full[f.Cause]; seen && now-at < p.Config.Executor.ReconcileInterval-time.Second {
 					if len(found) > 0 {
-						p.Acted("left what was found to its next pass", ids(found)...)
+						p.Acted("left the other rows to its next pass", ids(found)...)
 					}
 					return nil
 				}
@@ -191,7 +191,7 @@ func keysForgottenTooLate() *Mutant {
 				err = c.Step(ctx, func(tx Tx) {
 					created.ID = tx.Keyed(item.IdempotencyKey)
 					if row := tx.Row(created.ID); row != nil && tx.Now().Sub(row.Created) >= execution.KeyLifetime {
-						p.Acted("took a key that has come of age for a used one", row.ID)
+						p.Acted("treated an expired key as used", row.ID)
 					}
 				})
 				created.Existed = created.ID != 0

@@ -51,7 +51,7 @@ func (s *optimist) Publish(ctx context.Context, ms []broker.Message) []broker.Ou
 	for i := range outcomes {
 		if outcomes[i] == broker.Unknown {
 			outcomes[i] = s.unknownIs
-			s.p.Acted("took a publish without a confirm for one that the broker refused", dispatched(ms[i].Envelope)...)
+			s.p.Acted("treated a publish without a confirm as refused", dispatched(ms[i].Envelope)...)
 		}
 	}
 	return outcomes

@@ -96,7 +96,7 @@ type renaming struct {
 // KeepRefusedResult implements store.Worker.
 func (s *renaming) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
 	if f.Reason == execution.WorkerLost || f.Reason == execution.HeartbeatStale {
-		s.p.Acted("kept a refused end under another reason", f.Key.ID)
+		s.p.Acted("kept a refused result under another reason", f.Key.ID)
 		f.Reason = execution.Unroutable
 	}
 	return s.Store.KeepRefusedResult(ctx, w, f)
@@ -141,7 +141,7 @@ type dozing struct {
 
 // Dispatched implements store.Worker.
 func (s *dozing) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
-	s.p.Acted("waited before it asked what is dispatched to it")
+	s.p.Acted("waited before it asked for the rows dispatched to it")
 	if err := s.p.Host.Sleep(ctx, time.Second); err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ type narrow struct {
 // Dispatched implements store.Worker.
 func (s *narrow) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
 	if limit > 1 {
-		s.p.Acted("asked for one of the dispatches that it has")
+		s.p.Acted("asked for only one of its dispatches")
 		limit = 1
 	}
 	return s.Store.Dispatched(ctx, w, limit)
@@ -212,7 +212,7 @@ type pressing struct {
 func (s *pressing) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
 	err := s.Store.KeepRefusedResult(ctx, w, f)
 	if err != nil {
-		s.p.Acted("asked at once again to keep a refused end", f.Key.ID)
+		s.p.Acted("asked again at once to keep a refused result", f.Key.ID)
 		err = s.Store.KeepRefusedResult(ctx, w, f)
 	}
 	return err

@@ -33,7 +33,7 @@ func (s *canceller) Cancel(ctx context.Context, ids []execution.ID, actor string
 			if row == nil || row.Status != execution.Canceling {
 				continue
 			}
-			s.p.Acted("ended at once what its worker was to be asked to end", row.ID)
+			s.p.Acted("ended a running execution instead of asking its worker", row.ID)
 			tx.Named(row.Key(), 0)
 			tx.Move(row.ID, execution.Cancelled, execution.API, execution.CancelRequested, func(e *execution.Execution) {
 				e.FailureReason, e.Result = execution.CancelRequested, store.CancelledResult()

@@ -67,7 +67,7 @@ func deathReasonIgnored() *Mutant {
 			return &sessions{b, func(s broker.Session) broker.Session {
 				return &translator{Session: s, change: func(d *broker.Delivery) {
 					if len(d.Deaths) > 0 && d.Deaths[0].Reason != broker.DeathExpired {
-						p.Acted("took a rejected message for one whose time was over")
+						p.Acted("treated a rejected message as expired")
 						deaths := append([]broker.Death(nil), d.Deaths...)
 						deaths[0].Reason = broker.DeathExpired
 						d.Deaths = deaths
@@ -154,7 +154,7 @@ func poisonRequeued() *Mutant {
 					if rounds[string(d.Body)]++; d.Malformed == nil || rounds[string(d.Body)] > 100 {
 						return false
 					}
-					p.Acted("gave a message back that can't be read")
+					p.Acted("gave an unreadable message back")
 					c.Reject(d, true)
 					return true
 				}}

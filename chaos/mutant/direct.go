@@ -92,7 +92,7 @@ func (s *direct) move(tx Tx, id execution.ID, to store.Place, d store.DueDispatc
 	case row.NotBefore.After(tx.Now()):
 		s.p.Acted("dispatched an execution that was not due", id)
 	case s.untold:
-		s.p.Acted("did not tell that it claimed an execution", id)
+		s.p.Acted("left the claim for scheduling out of the audit", id)
 	}
 	if !s.untold {
 		tx.Move(id, execution.Scheduling, execution.Scheduler, execution.NoReason, func(e *execution.Execution) {

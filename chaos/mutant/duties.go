@@ -48,7 +48,7 @@ func (s *doubtful) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 		case err != nil && s.doubt[c.Key]:
 			s.forgotten[c.Key] = true
 		case err == nil && s.forgotten[c.Key] && !results[i].Applied && results[i].Row.Incarnation == w.Incarnation:
-			s.p.Acted("did not know its own claim again", c.Key.ID)
+			s.p.Acted("did not recognise its own claim", c.Key.ID)
 			results[i].Row.Incarnation = 0
 		}
 		if err == nil {
@@ -84,7 +84,7 @@ type announced struct {
 func (s *announced) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
 	if to == execution.Active {
 		if s.said == w.Incarnation {
-			s.p.Acted("took itself for active without an answer")
+			s.p.Acted("treated itself as active without an answer")
 			return nil
 		}
 		s.said = w.Incarnation
@@ -143,7 +143,7 @@ type undrained struct {
 func (s undrained) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	reply, err := s.Store.Heartbeat(ctx, b)
 	if reply.Drain {
-		s.p.Acted("did not hear that an operator drains it")
+		s.p.Acted("did not learn that an operator drains it")
 	}
 	reply.Drain = false
 	return reply, err
@@ -224,7 +224,7 @@ type unwritten struct {
 // Finish implements store.Store.
 func (s *unwritten) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	if len(fs) == 1 && fs[0].Reason == execution.HeartbeatStale {
-		s.p.Acted("did not write how an action ended at the fence", fs[0].Key.ID)
+		s.p.Acted("did not write the result of an action that ended at the fence", fs[0].Key.ID)
 		return []store.Outcome{{Applied: true}}, nil
 	}
 	return s.Store.Finish(ctx, w, fs)

@@ -129,7 +129,7 @@ func (s *believing) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 	outcomes, err := s.Store.Finish(ctx, w, fs)
 	for i := range outcomes {
 		if row := &outcomes[i].Row; outcomes[i].Applied && row.OrchestratedAt.IsZero() {
-			s.p.Acted("took an end for handled that waits to be", row.ID)
+			s.p.Acted("treated an end as handled that was not", row.ID)
 			row.OrchestratedAt = row.Ended
 		}
 	}
@@ -161,7 +161,7 @@ func roomUntold() *Mutant {
 				return &translator{Session: s, change: func(d *broker.Delivery) {
 					d.Envelope.Changes = slices.DeleteFunc(slices.Clone(d.Envelope.Changes), func(c broker.Change) bool {
 						if c.Handled {
-							p.Acted("passed over an end that leaves room", c.Key.ID)
+							p.Acted("ignored an end that freed a slot", c.Key.ID)
 						}
 						return c.Handled
 					})

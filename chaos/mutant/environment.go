@@ -43,7 +43,7 @@ func (s *oneClock) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 		}
 	}
 	if len(over) > 0 {
-		s.p.Acted("marked workers lost whose leases nobody has watched")
+		s.p.Acted("marked workers lost without having watched their leases")
 		_, err = s.Reap(ctx, over)
 	}
 	return workers, err
@@ -174,7 +174,7 @@ func wallClockFence() *Mutant {
 		},
 		Machine: func(p Process, m Machine) {
 			m.RemoveShims()
-			p.Acted("took the shims away, so nothing ends an action when its worker does not")
+			p.Acted("removed the shims, so nothing ends an action if its worker does not")
 		},
 	}
 }
@@ -198,7 +198,7 @@ type deaf struct {
 func (c *deaf) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := c.Consumer.Receive(ctx)
 	if errors.Is(err, broker.ErrCancelled) {
-		c.p.Acted("took the end of its subscription for silence")
+		c.p.Acted("treated the end of its subscription as silence")
 		_, err = c.never.Wait(ctx, host.Forever)
 	}
 	return d, err
@@ -284,7 +284,7 @@ func (s *careless) Publish(ctx context.Context, ms []broker.Message) []broker.Ou
 	for i := range outcomes {
 		if outcomes[i] == broker.Returned {
 			outcomes[i] = broker.Confirmed
-			s.p.Acted("took a message that no queue took for one that was handed over", dispatched(ms[i].Envelope)...)
+			s.p.Acted("treated a message that no queue took as handed over", dispatched(ms[i].Envelope)...)
 		}
 	}
 	return outcomes
@@ -315,7 +315,7 @@ func (s *forgiving) Claim(ctx context.Context, w store.WorkerKey, cs []store.Cla
 		}
 		granted[i] = store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: rows[0]}}
 	}
-	s.p.Acted("took a claim that was rolled back for one that was granted", claimed(cs)...)
+	s.p.Acted("treated a claim that was rolled back as granted", claimed(cs)...)
 	return granted, nil
 }
 
@@ -324,7 +324,7 @@ func (s *forgiving) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 	outcomes, err := s.Store.Finish(ctx, w, fs)
 	if s.finishes && refused(err) {
 		for i := range fs {
-			s.p.Acted("took a result that was rolled back for one that was stored", fs[i].Key.ID)
+			s.p.Acted("treated a result that was rolled back as stored", fs[i].Key.ID)
 		}
 		return make([]store.Outcome, len(fs)), nil
 	}
@@ -335,7 +335,7 @@ func (s *forgiving) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 func (s *forgiving) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	outcomes, err := s.Store.Reclaim(ctx, rs)
 	if s.deadLetters && refused(err) && len(rs) > 0 && rs[0].Cause == store.DeadLettered {
-		s.p.Acted("took a take-back that was rolled back for one that was made", rs[0].Key.ID)
+		s.p.Acted("treated a take-back that was rolled back as made", rs[0].Key.ID)
 		return make([]store.Outcome, len(rs)), nil
 	}
 	return outcomes, err
@@ -380,7 +380,7 @@ func (s *shared) Register(ctx context.Context, r store.Registration) (store.Regi
 	}
 	for i := range workers {
 		if w := &workers[i]; w.Name == r.Name && w.Lifecycle == execution.Active && w.LeaseValid() {
-			s.p.Acted("registered as an incarnation that another process is")
+			s.p.Acted("registered as the incarnation of another process")
 			return store.Registered{WorkerKey: w.WorkerKey}, nil
 		}
 	}

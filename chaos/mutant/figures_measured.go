@@ -36,7 +36,7 @@ func firstPassLate() *Mutant {
 			return &measurer{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 				if f == telemetry.LoopSeconds && !told[l[0]] {
 					told[l[0]] = true
-					p.Acted("told how late a first pass was")
+					p.Acted("reported how late a first pass was")
 					inner.Observe(telemetry.LoopLag, time.Minute, l)
 				}
 				inner.Observe(f, d, l)
@@ -52,7 +52,7 @@ func deathsMeasuredByPatience() *Mutant {
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			return &measurer{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 				if f == telemetry.DeadLetterSeconds {
-					p.Acted("measured up to a moment that has not come")
+					p.Acted("measured a time up to a later moment than its end")
 					d += 20 * time.Second
 				}
 				inner.Observe(f, d, l)
@@ -104,7 +104,7 @@ type dawdling struct {
 // Sleep implements host.Host.
 func (h *dawdling) Sleep(ctx context.Context, d time.Duration) error {
 	if d == h.pause {
-		h.p.Acted("waited for longer than garbage lets it")
+		h.p.Acted("waited longer than it may after unreadable messages")
 		d = h.long
 	}
 	return h.Host.Sleep(ctx, d)
@@ -146,7 +146,7 @@ func (s *mistelling) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([
 	seen, err := s.Store.ObserveReclaims(ctx, rs)
 	for i := range seen {
 		if s.would != execution.None && seen[i].New && seen[i].Would == execution.Requested {
-			s.p.Acted("told of another status than it recorded", rs[i].Key.ID)
+			s.p.Acted("reported another status than it recorded", rs[i].Key.ID)
 			seen[i].Would = s.would
 		}
 	}
@@ -159,7 +159,7 @@ func (s *mistelling) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.O
 		r := &rs[i]
 		byTime := r.Reason == execution.QueueTimeout || r.Reason == execution.DispatchTimeout
 		if s.counts && r.By == execution.DeadLetterHandler && byTime && !r.Counts {
-			s.p.Acted("counted a dispatch that had not lain for its time", r.Key.ID)
+			s.p.Acted("counted a dispatch that had not waited for its whole time", r.Key.ID)
 			r.Counts = true
 		}
 	}
@@ -170,7 +170,7 @@ func (s *mistelling) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.O
 func (s *mistelling) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error) {
 	freed, err := s.Store.FreeSlots(ctx, limit)
 	if s.fewer && len(freed) > 1 {
-		s.p.Acted("told of one freed slot less")
+		s.p.Acted("reported one freed slot fewer")
 		freed = freed[1:]
 	}
 	return freed, err

@@ -59,7 +59,7 @@ func swappedGauges() *Mutant {
 					return f, true
 				}
 				if v > 0 {
-					p.Acted("reported a worker's load and its queue as each other")
+					p.Acted("swapped a worker's load and the depth of its queue")
 				}
 				return f, true
 			}}

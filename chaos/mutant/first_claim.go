@@ -36,7 +36,7 @@ func (s *doubting) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 		case unsent:
 			s.doubted[key] = true
 		case err == nil && results[i].Applied && s.doubted[key]:
-			s.p.Acted("took the first of several claims for the one that took effect", key.ID)
+			s.p.Acted("treated the first of several claims as the one that took effect", key.ID)
 			results[i].Applied = false
 			delete(s.doubted, key)
 		}

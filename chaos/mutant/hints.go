@@ -70,7 +70,7 @@ func hintsSwallowed() *Mutant {
 				if m.Envelope.Type != broker.ExecutionStatusChanged || m.Envelope.Changes[0].To != execution.Running {
 					return false
 				}
-				p.Acted("told nobody of a claim", m.Envelope.Changes[0].Key.ID)
+				p.Acted("sent no hint of a claim", m.Envelope.Changes[0].Key.ID)
 				return true
 			})
 		}),
@@ -86,7 +86,7 @@ func hintsVague() *Mutant {
 				ms[i].Envelope.Changes = slices.Clone(ms[i].Envelope.Changes)
 				for k := range ms[i].Envelope.Changes {
 					if c := &ms[i].Envelope.Changes[k]; c.From == execution.Canceling {
-						p.Acted("told that it was running", c.Key.ID)
+						p.Acted("reported it as running", c.Key.ID)
 						c.From = execution.Running
 					}
 				}
@@ -111,7 +111,7 @@ func cancelsMisled() *Mutant {
 						first = ms[i].RoutingKey
 					}
 					if ms[i].RoutingKey != first {
-						p.Acted("asked another worker to end it", ms[i].Envelope.Changes[0].Key.ID)
+						p.Acted("sent the request to end it to another worker", ms[i].Envelope.Changes[0].Key.ID)
 						ms[i].RoutingKey = first
 					}
 				}

@@ -54,7 +54,7 @@ func (s *tidy) QueueState(ctx context.Context, queue string) (broker.QueueState,
 	slices.Sort(idle)
 	for _, worker := range idle {
 		for _, q := range broker.WorkerQueues(s.p.Config.MessageQueue.RabbitMQ, worker) {
-			s.p.Acted("deletes a queue without a look at whether dead letters come round")
+			s.p.Acted("deletes a queue without testing the dead letter path")
 			_, _ = s.Session.DeleteIdle(ctx, q)
 		}
 	}

@@ -25,7 +25,7 @@ func (s *lateStart) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 	for i := range fs {
 		if f := &fs[i]; f.Reason == execution.HeartbeatStale && f.Result.Error != "Action was ended at the worker's fence" {
 			f.Reason, f.Result.Error = execution.WorkerUnavailable, "Action could not be started"
-			s.p.Acted("called the machine at fault for a start that met the fence", f.Key.ID)
+			s.p.Acted("blamed the machine for a start that its fence prevented", f.Key.ID)
 		}
 	}
 	return s.Store.Finish(ctx, w, fs)

@@ -24,7 +24,7 @@ func (s *credulous) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRepl
 	if _, readErr := s.Executions(ctx, []execution.ID{1}); readErr != nil {
 		return reply, err
 	}
-	s.p.Acted("took its lease for renewed because the database could be read")
+	s.p.Acted("treated its lease as renewed because the database could be read")
 	return store.BeatReply{}, nil
 }
 

@@ -84,7 +84,7 @@ func (s *lookedUp) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 		row := &results[i].Row
 		if found, failed := s.Actions(ctx, store.ActionQuery{Ref: row.Action.Ref, Limit: 1}); failed == nil && len(found) == 1 {
 			if found[0].RunTimeout() != row.Action.RunTimeout() {
-				s.p.Acted("ran it by the timeout of the action and not by its own", row.ID)
+				s.p.Acted("ran it with the timeout of the action instead of its own", row.ID)
 			}
 			row.Action = found[0]
 		}

@@ -33,9 +33,9 @@ func (h *repeating) Handle(ctx context.Context, r slog.Record) error {
 	times := 1
 	if r.Message == endpointLine {
 		if times = h.times; times == 0 {
-			h.p.Acted("kept a health endpoint that has changed to itself")
+			h.p.Acted("did not log a change of a health endpoint")
 		} else {
-			h.p.Acted("told twice that a health endpoint has changed")
+			h.p.Acted("logged the same change of a health endpoint twice")
 		}
 	}
 	var err error

@@ -60,7 +60,7 @@ func (s *looker) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim
 	if err == nil && s.again && len(rows) > 0 && len(rows) < s.p.Config.Executor.BatchSize {
 		more, err := s.Store.ClaimForScheduling(ctx, store.SchedulingClaim{Executor: c.Executor, Expiry: c.Expiry})
 		if err == nil {
-			s.p.Acted("looked again for what is due")
+			s.p.Acted("looked again for due executions")
 			rows = append(rows, more...)
 		}
 	}
@@ -75,7 +75,7 @@ func (s *looker) DispatchDue(context.Context, store.DueDispatch) (store.DueDispa
 // Find implements store.Store.
 func (s *looker) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
 	if s.forgetful && len(f.Skip) > 0 {
-		s.p.Acted("looked again at what it had left", f.Skip...)
+		s.p.Acted("looked again at rows that it had left", f.Skip...)
 		f.Skip = nil
 	}
 	return s.Store.Find(ctx, f)
@@ -94,7 +94,7 @@ func (s *looker) PurgeObservations(ctx context.Context, age time.Duration, limit
 func (s *looker) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
 	changed, err := s.Store.ObserveWorkers(ctx, ws)
 	if s.repeating && err == nil {
-		s.p.Acted("told the database again what it knows")
+		s.p.Acted("repeated a finding to the database")
 		_, err = s.Store.ObserveWorkers(ctx, ws)
 	}
 	return changed, err
@@ -157,7 +157,7 @@ func (s *firstBatch) DispatchDue(context.Context, store.DueDispatch) (store.DueD
 // ClaimForScheduling implements store.Store.
 func (s *firstBatch) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	if now := s.p.Host.Monotonic(); now < s.until {
-		s.p.Acted("left what nobody can take to a later poll")
+		s.p.Acted("left executions that no worker can take to a later poll")
 		return nil, nil
 	}
 	rows, err := s.Store.ClaimForScheduling(ctx, c)
@@ -190,7 +190,7 @@ type deleting struct {
 func (s *deleting) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
 	fate, err := s.Session.DeleteIdle(ctx, q)
 	if err == nil && fate == broker.QueueInUse {
-		s.p.Acted("took a queue that is in use for one that is deleted")
+		s.p.Acted("treated a queue that is in use as deleted")
 		fate = broker.QueueDeleted
 	}
 	return fate, err
@@ -225,7 +225,7 @@ func (s *otherwise) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Ou
 	if s.reason {
 		for i := range rs {
 			if rs[i].By == execution.Reconciler && rs[i].Reason == execution.Transient && rs[i].Cause == store.UnpublishedLate {
-				s.p.Acted("took a dispatch back for a reason that only actions give", rs[i].Key.ID)
+				s.p.Acted("took a dispatch back for a reason that only actions report", rs[i].Key.ID)
 				rs[i].Reason = execution.Connection
 			}
 		}
@@ -240,7 +240,7 @@ func (s *otherwise) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Ou
 // PurgeDeadLetters implements store.Store.
 func (s *otherwise) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
 	if s.anyway && len(s.taken) > 0 {
-		s.p.Acted("took back again what it had taken back", s.taken[0].Key.ID)
+		s.p.Acted("repeated an earlier take-back", s.taken[0].Key.ID)
 		_, _ = s.Store.Reclaim(ctx, s.taken)
 	}
 	return s.Store.PurgeDeadLetters(ctx, age, limit)

@@ -56,7 +56,7 @@ func marksAnyEpoch() *Mutant {
 							continue
 						}
 						if row.Status != execution.Scheduled || row.Epoch != key.Epoch {
-							p.Acted("marked by the confirm of an earlier dispatch an execution that is "+row.Status.String(), row.ID)
+							p.Acted("marked, by the confirm of an earlier dispatch, an execution that is "+row.Status.String(), row.ID)
 						}
 						tx.MarkPublished(key.ID)
 					}

@@ -80,7 +80,7 @@ func (s wholeBodies) StoreDeadLetters(ctx context.Context, ds ...store.DeadLette
 	whole := append([]store.DeadLetter(nil), ds...)
 	for i := range whole {
 		if d := &whole[i]; d.BodyBytes > len(d.Body) {
-			s.p.Acted("asked the database to store a body that is longer than it takes")
+			s.p.Acted("asked the database to store a body beyond the limit")
 			d.Body = append(append([]byte(nil), d.Body...), make([]byte, d.BodyBytes-len(d.Body))...)
 		}
 	}
@@ -103,7 +103,7 @@ type blinkered struct {
 
 // Dispatched implements store.Store.
 func (s blinkered) Dispatched(context.Context, store.WorkerKey, int) ([]execution.Execution, error) {
-	s.p.Acted("did not ask what is dispatched to it")
+	s.p.Acted("did not ask for the rows dispatched to it")
 	return nil, nil
 }
 
@@ -134,7 +134,7 @@ func (b *oneSession) Connect(ctx context.Context) (broker.Session, error) {
 	open := b.open
 	b.mu.Unlock()
 	if open != nil && !open.Closed() {
-		b.p.Acted("used the connection on which it works for a test")
+		b.p.Acted("used its own connection for a test")
 		return lent{open}, nil
 	}
 	s, err := b.Broker.Connect(ctx)

@@ -63,7 +63,7 @@ func (s *observing) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]
 // Register implements store.Store.
 func (s *observing) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
 	if s.alive && strings.Contains(g.HealthURL, "/readyz") {
-		s.p.Acted("named an endpoint that says whether its process is up")
+		s.p.Acted("named an endpoint that only says whether its process is up")
 		g.HealthURL = strings.Replace(g.HealthURL, "/readyz", "/healthz", 1)
 	}
 	return s.Store.Register(ctx, g)

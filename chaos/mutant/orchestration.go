@@ -112,7 +112,7 @@ func retryUnbounded() *Mutant {
 					allowed := rows[i].Retriable()
 					rows[i].Action.MaxRetries = rows[i].RetryCount + 1
 					if !allowed && rows[i].Retriable() && rows[i].OrchestratedAt.IsZero() {
-						p.Acted("retried what has no retries left", rows[i].ID)
+						p.Acted("retried an execution that has no retries left", rows[i].ID)
 					}
 				}
 			}}

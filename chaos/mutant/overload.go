@@ -32,7 +32,7 @@ func countsAtAFullWorker() *Mutant {
 				}
 				err = c.Step(ctx, func(tx Tx) {
 					if outcome, replaced = countAlways(tx, &r); replaced {
-						p.Acted("counted an unclaimed dispatch without asking whether its worker was full", r.Key.ID)
+						p.Acted("counted an unclaimed dispatch without checking whether its worker was full", r.Key.ID)
 					}
 				})
 				return outcome, replaced, err
@@ -107,7 +107,7 @@ type strict struct {
 func (s strict) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	results, err := s.Store.Claim(ctx, w, cs)
 	if errors.Is(err, store.ErrLeaseOver) {
-		s.p.Acted("took a refused claim for the end of its incarnation", claimed(cs)...)
+		s.p.Acted("treated a refused claim as the end of its incarnation", claimed(cs)...)
 		err = store.ErrLost
 	}
 	return results, err

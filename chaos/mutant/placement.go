@@ -185,7 +185,7 @@ func (s *blaming) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fini
 		}
 		s.failed++
 		if !fs[i].Reason.BlamesWorker() {
-			s.p.Acted("charged the worker with a failure of its action", fs[i].Key.ID)
+			s.p.Acted("counted a failure of an action against the worker", fs[i].Key.ID)
 		}
 	}
 	return s.Store.Finish(ctx, w, fs)
@@ -277,7 +277,7 @@ type speechless struct {
 func (s speechless) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
 	for i := range ps {
 		if ps[i].Result.Message != "" {
-			s.p.Acted("said nothing of why no worker fits", ps[i].Key.ID)
+			s.p.Acted("did not say why no worker fits", ps[i].Key.ID)
 		}
 		ps[i].Result.Message = ""
 	}

@@ -50,7 +50,7 @@ func connectionIsFinal() *Mutant {
 		Store: func(p Process, c store.Store) store.Store {
 			return &handler{Store: c, change: func(o *store.Orchestration) {
 				if o.Retry != nil && o.Retry.Reason == execution.Connection {
-					p.Acted("did not retry what failed for its connection", o.ID)
+					p.Acted("did not retry a failure with the reason connection", o.ID)
 					o.Retry = nil
 				}
 			}}

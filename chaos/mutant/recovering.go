@@ -113,7 +113,7 @@ func firstBackoffOnly() *Mutant {
 			_, longest := r.BackoffBounds(0)
 			return &reclaiming{c, func(rc *store.Reclaim) {
 				if rc.Delay > longest {
-					p.Acted("took the first backoff for a later one", rc.Key.ID)
+					p.Acted("used the first backoff instead of a later one", rc.Key.ID)
 					rc.Delay = longest
 				}
 			}}
@@ -128,7 +128,7 @@ func lyingIsFree() *Mutant {
 		Store: func(p Process, c store.Store) store.Store {
 			return &reclaiming{c, func(rc *store.Reclaim) {
 				if rc.Counts {
-					p.Acted("did not count a dispatch that was left lying", rc.Key.ID)
+					p.Acted("did not count a dispatch that was left unclaimed", rc.Key.ID)
 				}
 				rc.Counts = false
 			}}

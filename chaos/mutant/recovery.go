@@ -104,7 +104,7 @@ func blind(causes ...store.ReclaimCause) func(Process, store.Store) store.Store 
 	return func(p Process, c store.Store) store.Store {
 		return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 			if slices.Contains(causes, f.Cause) {
-				p.Acted("did not find what is to be taken up again", ids(found)...)
+				p.Acted("did not find executions that must be taken up again", ids(found)...)
 				return nil
 			}
 			return found
@@ -132,13 +132,13 @@ func oneDispatchTimeout() *Mutant {
 					late := found
 					found, _ = own.Find(ctx, store.Finding{Cause: store.Unpublished, Age: timeout / 2, Limit: f.Limit})
 					if !slices.Equal(ids(late), ids(found)) {
-						p.Acted("took what is late by its own dispatch timeout for something that is in time", ids(late)...)
+						p.Acted("treated a dispatch that is late by its own timeout as in time", ids(late)...)
 					}
 				case store.Unpublished:
 					for i := range found {
 						deadline := found[i].ScheduledAt.Add(timeout)
 						if !deadline.Equal(found[i].DispatchDeadline) {
-							p.Acted("reckoned with a dispatch timeout that is not the execution's own", found[i].ID)
+							p.Acted("used another dispatch timeout than the execution's own", found[i].ID)
 						}
 						found[i].DispatchDeadline = deadline
 					}
@@ -207,7 +207,7 @@ func notHidden(ctx context.Context, p Process, c store.Store, found []execution.
 	var kept []execution.Execution
 	for i := range found {
 		if active[found[i].Worker] {
-			p.Acted("did not find what an earlier process of the worker has left", found[i].ID)
+			p.Acted("did not find the executions of an earlier process of the worker", found[i].ID)
 			continue
 		}
 		kept = append(kept, found[i])
@@ -240,7 +240,7 @@ func drainingLooksDead() *Mutant {
 					if row == nil || !row.Status.Claimed() || row.Epoch != r.Key.Epoch {
 						return
 					}
-					p.Acted("took back what runs, whether or not its worker is gone", r.Key.ID)
+					p.Acted("took back a running execution, whether or not its worker is gone", r.Key.ID)
 					tx.Named(r.Key, 0)
 					tx.Move(r.Key.ID, r.To, r.By, r.Reason, func(e *execution.Execution) { e.FailureReason, e.Result = r.Reason, r.Result })
 					outcome = store.Outcome{Applied: true, Row: *tx.Row(r.Key.ID)}
@@ -279,7 +279,7 @@ func noSelfFence() *Mutant {
 		Config: func(c *config.Config) { c.Worker.FenceMargin = -1000 * c.Worker.Lease() },
 		Machine: func(p Process, m Machine) {
 			m.RemoveShims()
-			p.Acted("took the shims away, so nothing ends an action when its worker does not")
+			p.Acted("removed the shims, so nothing ends an action if its worker does not")
 		},
 	}
 }

@@ -80,7 +80,7 @@ func lostCancel() *Mutant {
 		Store: func(p Process, c store.Store) store.Store {
 			return &requests{Store: c, beat: func(r *store.BeatReply) {
 				for _, key := range r.Cancel {
-					p.Acted("did not read in the answer to a heartbeat what is to be cancelled", key.ID)
+					p.Acted("ignored the cancellations in the answer to a heartbeat", key.ID)
 				}
 				r.Cancel = nil
 			}}
@@ -138,7 +138,7 @@ func childLost() *Mutant {
 					}
 					parent := tx.Row(item.Parent)
 					if created = tx.Create(item); parent != nil && parent.Status.Terminal() {
-						p.Acted("let a child wait for an end that has come already", created.ID)
+						p.Acted("let a child wait for an end that has already happened", created.ID)
 					}
 				})
 				return created, true, err

@@ -36,7 +36,7 @@ func (s *sociable) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fin
 		s.waiting = mine
 		s.mu.Unlock()
 		if came, err := mine.Wait(ctx, longAlone); err == nil && !came {
-			s.p.Acted("held a result although nothing else was to be written", fs[0].Key.ID)
+			s.p.Acted("held a result back although no other was to be written", fs[0].Key.ID)
 		}
 		s.mu.Lock()
 		if s.waiting == mine {
@@ -144,7 +144,7 @@ func (s concerted) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fin
 	}
 	for i := range outcomes {
 		if outcomes[i].Applied {
-			s.p.Acted("took a result for refused that was written, because of another one", fs[i].Key.ID)
+			s.p.Acted("treated a written result as refused, because another one was", fs[i].Key.ID)
 			outcomes[i].Applied, outcomes[i].Row.Status = false, execution.Failed
 			outcomes[i].Row.Incarnation = 0
 		}

@@ -27,7 +27,7 @@ func (s *limiting) Declare(ctx context.Context, t broker.Topology) error {
 	t.Queues = slices.Clone(t.Queues)
 	for i := range t.Queues {
 		if q := &t.Queues[i]; q.KeepsReturned && s.which(q.Name) {
-			s.p.Acted("declared a queue that loses what comes back too often")
+			s.p.Acted("declared a queue that loses messages that are returned too often")
 			q.KeepsReturned = false
 		}
 	}
@@ -71,7 +71,7 @@ type returnsCounted struct {
 func (s *returnsCounted) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	for i := range rs {
 		if rs[i].Cause == store.DeadLettered && rs[i].Reason == execution.WorkerUnavailable && !rs[i].Counts {
-			s.p.Acted("counted a dispatch that the broker gave up", rs[i].Key.ID)
+			s.p.Acted("counted a dispatch that the broker gave up against its worker", rs[i].Key.ID)
 			rs[i].Counts = true
 		}
 	}
@@ -102,7 +102,7 @@ func deliveryLimitMisread() *Mutant {
 			return &sessions{b, func(s broker.Session) broker.Session {
 				return &translator{Session: s, change: func(d *broker.Delivery) {
 					if len(d.Deaths) > 0 && d.Deaths[0].Reason == broker.DeathDeliveryLimit {
-						p.Acted("took a message that came back too often for a rejected one")
+						p.Acted("treated a message that was returned too often as rejected")
 						deaths := append([]broker.Death(nil), d.Deaths...)
 						deaths[0].Reason = broker.DeathRejected
 						d.Deaths = deaths

@@ -18,7 +18,7 @@ type beatingOn struct {
 // Heartbeat implements store.Worker.
 func (s *beatingOn) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	if b.Acknowledged > 0 {
-		s.p.Acted("did not ask whether the database knows its last heartbeat")
+		s.p.Acted("did not check whether the database knows its last heartbeat")
 	}
 	b.Acknowledged = 0
 	return s.Store.Heartbeat(ctx, b)

@@ -65,7 +65,7 @@ func claimedByAll() *Mutant {
 					err = c.Step(ctx, func(tx Tx) { all = scheduling(tx) })
 					for _, id := range ids(all) {
 						if !slices.Contains(ids(own), id) {
-							p.Acted("took up what another claim has taken up", id)
+							p.Acted("claimed an execution that another executor had claimed", id)
 						}
 					}
 					return all, err
@@ -99,7 +99,7 @@ func dispatchByID(p Process, tx Tx, d store.Dispatch) store.DispatchResult {
 		return store.DispatchResult{}
 	}
 	if row.Status != execution.Scheduling || row.SchedulingBy != p.Name {
-		p.Acted("dispatched what it does not have", row.ID)
+		p.Acted("dispatched an execution that it had not claimed", row.ID)
 	}
 	tx.Named(d.Key, 0)
 	tx.Move(d.Key.ID, execution.Scheduled, execution.Scheduler, execution.NoReason, func(e *execution.Execution) {
@@ -181,7 +181,7 @@ type heedless struct {
 // Blocked implements broker.Session.
 func (s heedless) Blocked() bool {
 	if s.Session.Blocked() {
-		s.p.Acted("did not hear that the broker holds publishers back")
+		s.p.Acted("did not notice that the broker holds publishers back")
 	}
 	return false
 }
@@ -207,7 +207,7 @@ type blamer struct {
 func (s *blamer) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	for i := range rs {
 		if rs[i].Cause == store.UnpublishedLate && rs[i].Policy != config.Fail {
-			s.p.Acted("failed what was not published in time", rs[i].Key.ID)
+			s.p.Acted("failed a dispatch that was not published in time", rs[i].Key.ID)
 			rs[i].Policy = config.Fail
 		}
 	}
@@ -239,7 +239,7 @@ func (s *presumptuous) Claim(ctx context.Context, w store.WorkerKey, cs []store.
 	if readErr != nil || len(rows) != len(cs) {
 		return nil, err
 	}
-	s.p.Acted("took a claim without an answer for one that was granted", claimed(cs)...)
+	s.p.Acted("treated a claim without an answer as granted", claimed(cs)...)
 	results = make([]store.ClaimResult, len(cs))
 	for i := range rows {
 		results[i].Outcome = store.Outcome{Applied: true, Row: rows[i]}

@@ -32,7 +32,7 @@ func (s *unconcerned) Publish(ctx context.Context, ms []broker.Message) []broker
 	outcomes := s.Session.Publish(ctx, ms)
 	for i := range ms {
 		if len(ms[i].Envelope.Changes) > 0 && (outcomes[i] == broker.Returned || outcomes[i] == broker.Nacked) {
-			s.p.Acted("made no second attempt for a hint that the broker did not take", ms[i].Envelope.Changes[0].Key.ID)
+			s.p.Acted("did not repeat a hint that the broker did not accept", ms[i].Envelope.Changes[0].Key.ID)
 			outcomes[i] = broker.Confirmed
 		}
 	}
@@ -78,7 +78,7 @@ func namelessHints() *Mutant {
 		About: "the ids of a worker's hints begin with a number of its own, which does not identify the worker",
 		Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
 			for i := range ms {
-				p.Acted("sent a hint that does not tell whose it is", ms[i].Envelope.Changes[0].Key.ID)
+				p.Acted("sent a hint that does not identify its sender", ms[i].Envelope.Changes[0].Key.ID)
 				_, number, _ := strings.Cut(ms[i].Envelope.MessageID, "/")
 				ms[i].Envelope.MessageID = p.Name[len(p.Name)-1:] + "/" + number
 			}
@@ -110,7 +110,7 @@ func (h *absorbed) Sleep(ctx context.Context, d time.Duration) error {
 	if heard {
 		return err
 	}
-	h.p.Acted("went on after a pause that had ended with its context")
+	h.p.Acted("went on after a pause that ended because its context did")
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (s *clinging) Close() {
 	s.cancelled = false
 	s.mu.Unlock()
 	if cancelled {
-		s.p.Acted("consumed again over a session of which the broker had cancelled a consumer")
+		s.p.Acted("consumed again over a session whose consumer the broker had cancelled")
 		return
 	}
 	s.Session.Close()
@@ -188,7 +188,7 @@ type unassuming struct {
 // Heartbeat implements store.Worker.
 func (s *unassuming) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	if b.WasFull {
-		s.p.Acted("did not tell that every slot was taken", keysOf(b.Held)...)
+		s.p.Acted("did not report that every slot was taken", keysOf(b.Held)...)
 		b.WasFull, b.FullAgo = false, 0
 	}
 	return s.Store.Heartbeat(ctx, b)

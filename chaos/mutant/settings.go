@@ -24,7 +24,7 @@ func oneIsNoBatch() *Mutant {
 					return found
 				}
 				if len(found) > 0 {
-					p.Acted("handled nothing of what was found", ids(found)...)
+					p.Acted("handled none of the rows found", ids(found)...)
 				}
 				return nil
 			}}

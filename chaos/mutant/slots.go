@@ -50,7 +50,7 @@ func cancelMissesRetry() *Mutant {
 		About: "a retry joins a chain although its cancellation was requested when the failed row was the last one",
 		Statements: committing(func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID {
 			if retry != nil && allowed(tx, row, retry) == nil {
-				p.Acted("retried a chain that is to be cancelled", row.ID)
+				p.Acted("retried a chain whose cancellation was requested", row.ID)
 			}
 			return tx.HandleTerminal(row.ID, retry)
 		}),
@@ -79,7 +79,7 @@ func childStartsEarly() *Mutant {
 		About: "the first end of a chain decides about its children, although a retry follows",
 		Statements: committing(func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID {
 			if allowed(tx, row, retry) != nil && tx.Children(row.ID) > 0 {
-				p.Acted("decided about children of a chain that goes on", row.ID)
+				p.Acted("decided about children of a chain that has not ended", row.ID)
 			}
 			tx.SettleChildren(row.ID)
 			return tx.HandleTerminal(row.ID, allowed(tx, row, retry))

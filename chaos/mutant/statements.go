@@ -147,7 +147,7 @@ func unguardedMonitor() *Mutant {
 				}
 				err = c.Step(ctx, func(tx Tx) {
 					if row := tx.Row(r.Key.ID); row != nil && (row.Status != execution.Scheduled || row.Epoch != r.Key.Epoch || r.Policy != config.Fail) {
-						p.Acted("failed by its id alone an execution that is "+row.Status.String(), row.ID)
+						p.Acted("failed, by its id alone, an execution that is "+row.Status.String(), row.ID)
 					}
 					outcome = overwrite(tx, r.Key, r.By, r.Reason, r.Result)
 				})
@@ -219,7 +219,7 @@ func unguardedClaim() *Mutant {
 			if row == nil || row.Status != execution.Running {
 				return store.ClaimResult{}, false
 			}
-			p.Acted("took the delivery of a running execution for its own claim", row.ID)
+			p.Acted("treated the delivery of a running execution as its own claim", row.ID)
 			return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: *row}}, true
 		}}),
 	}

@@ -34,7 +34,7 @@ func (s *confirmed) Publish(ctx context.Context, ms []broker.Message) []broker.O
 			continue
 		}
 		if ctx.Err() == nil && !s.Session.Closed() {
-			s.p.Acted("waited for a confirm that does not come, and let all others wait")
+			s.p.Acted("waited for a confirm that does not come, and delayed all others")
 			if s.hints {
 				_ = s.Session.Wait(context.Background())
 			} else {
@@ -102,7 +102,7 @@ func (c *unawaitedArrivals) Receive(ctx context.Context) (broker.Delivery, error
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return d, err
 	}
-	c.p.Acted("took a canary for arrived that was only sent")
+	c.p.Acted("treated a canary as arrived that was only sent")
 	return broker.Delivery{Deaths: []broker.Death{{Queue: c.name, Reason: broker.DeathExpired, Count: 1}}}, nil
 }
 

@@ -36,7 +36,7 @@ type incurious struct {
 func (s *incurious) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
 	rows, err := s.Store.Find(ctx, f)
 	if err != nil && s.looks {
-		s.p.Acted("took a look that failed for one that found nothing")
+		s.p.Acted("treated a failed query as one without rows")
 		return nil, nil
 	}
 	return rows, err
@@ -51,10 +51,10 @@ func (s *incurious) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 	s.mu.Unlock()
 	switch {
 	case err != nil && s.workers:
-		s.p.Acted("took a look at the workers that failed for one that found none")
+		s.p.Acted("treated a failed query of the workers as one without workers")
 		return nil, nil
 	case err == nil && s.nothing != nil && due:
-		s.p.Acted("took the workers that were found for a failure")
+		s.p.Acted("treated a successful query of the workers as a failure")
 		return nil, s.nothing
 	}
 	return ws, err
@@ -64,7 +64,7 @@ func (s *incurious) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 func (s *incurious) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
 	left, err := s.Store.MarkPublished(ctx, keys)
 	if err != nil && s.publishing {
-		s.p.Acted("took for written what the database refused to write")
+		s.p.Acted("treated a write as done that the database refused")
 		return nil, nil
 	}
 	return left, err
@@ -122,7 +122,7 @@ type lavish struct {
 // WithTimeout implements host.Host.
 func (h *lavish) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, _ := h.Host.WithTimeout(parent, d)
-	h.p.Acted("made a deadline that nobody ends before its time")
+	h.p.Acted("made a deadline that does not end with its call")
 	return ctx, func() {}
 }
 
@@ -151,7 +151,7 @@ func (h *forestaller) WithTimeout(parent context.Context, d time.Duration) (cont
 	now := h.made%20 == 0
 	h.mu.Unlock()
 	if now {
-		h.p.Acted("ended a deadline before the call that it is for")
+		h.p.Acted("ended a deadline before its call")
 		cancel()
 	}
 	return ctx, cancel
@@ -218,7 +218,7 @@ func (s *twiceSession) Consume(ctx context.Context, queue string, prefetch int) 
 	if _, err := s.Session.Consume(ctx, queue, prefetch); err != nil {
 		return nil, err
 	}
-	s.p.Acted("consumes a queue a second time, with nobody to take what comes")
+	s.p.Acted("consumes a queue a second time, and does not receive the messages")
 	return s.Session.Consume(ctx, queue, prefetch)
 }
 

@@ -26,7 +26,7 @@ type unheeding struct {
 func (s *unheeding) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	results, err := s.Store.Claim(ctx, w, cs)
 	if errors.Is(err, store.ErrSuperseded) || errors.Is(err, store.ErrLost) {
-		s.p.Acted("took the word that its incarnation is over for no answer")
+		s.p.Acted("treated the answer that its incarnation is over as no answer")
 		return nil, store.ErrUnavailable
 	}
 	return results, err
@@ -65,7 +65,7 @@ func (s *stubborn) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 
 func (s *stubborn) lost(err error) error {
 	if errors.Is(err, store.ErrSuperseded) {
-		s.p.Acted("took a successor for a lost lease")
+		s.p.Acted("treated a successor as a lost lease")
 		return store.ErrLost
 	}
 	return err
@@ -100,7 +100,7 @@ func (s *resigned) DispatchDue(context.Context, store.DueDispatch) (store.DueDis
 func (s *resigned) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
 	results, err := s.Store.Dispatch(ctx, by, ds)
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) {
-		s.p.Acted("took a dispatch of unknown outcome for one that has failed")
+		s.p.Acted("treated a dispatch of unknown outcome as failed")
 		return nil, errors.New(err.Error())
 	}
 	return results, err

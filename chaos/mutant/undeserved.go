@@ -39,7 +39,7 @@ func (s *halved) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 		action := &results[i].Row.Action
 		action.Timeout = action.RunTimeout() / 2
 		if results[i].Applied {
-			s.p.Acted("gave a run half of its timeout", results[i].Row.ID)
+			s.p.Acted("gave a run only half of its timeout", results[i].Row.ID)
 		}
 	}
 	return results, err

@@ -68,7 +68,7 @@ func readsByGuess() *Mutant {
 						if row.Status != execution.Requested {
 							continue
 						}
-						p.Acted("scheduled what it can't read", u.ID)
+						p.Acted("scheduled an unreadable row", u.ID)
 						tx.Move(u.ID, execution.Scheduling, execution.Scheduler, execution.NoReason, func(e *execution.Execution) {
 							e.SchedulingExpiresAt = tx.Now().Add(p.Config.Executor.ClaimExpiry)
 						})
@@ -90,7 +90,7 @@ func unreadableUncounted() *Mutant {
 				if f != telemetry.UnreadableRows || v == 0 {
 					return f, true
 				}
-				p.Acted("did not tell of rows that it can't read")
+				p.Acted("did not report unreadable rows")
 				return f, false
 			}}
 		},

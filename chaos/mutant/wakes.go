@@ -101,7 +101,7 @@ func (s absentMinded) Orchestrate(ctx context.Context, os []store.Orchestration)
 	done, err := s.Store.Orchestrate(ctx, os)
 	for i := range done {
 		if s.forget(&done[i]) {
-			s.p.Acted("forgot what is to follow an end", os[i].ID)
+			s.p.Acted("forgot the consequences of an end", os[i].ID)
 		}
 	}
 	return done, err
@@ -146,7 +146,7 @@ func (s untold) Create(ctx context.Context, items []store.NewExecution) ([]store
 	created, err := s.Store.Create(ctx, items)
 	for i := range created {
 		if created[i].Skipped {
-			s.p.Acted("told of work instead of the end of a child that was skipped", created[i].ID)
+			s.p.Acted("sent a hint of work instead of the end of a skipped child", created[i].ID)
 			created[i].Skipped = false
 		}
 	}
@@ -232,7 +232,7 @@ func ownClaimTakenForStale() *Mutant {
 						if made++; made%oneIn != 0 {
 							return false
 						}
-						p.Acted("took its own claim for somebody else's", row.ID)
+						p.Acted("mistook its own claim for another executor's", row.ID)
 						return true
 					}), nil
 				},
@@ -279,7 +279,7 @@ func (s *reaper) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 		if !own || s.p.Host.Monotonic()-at > unsure {
 			return false
 		}
-		s.p.Acted("waited for a second sign that a worker is gone which it has declared lost itself", row.ID)
+		s.p.Acted("waited for another sign that a worker is gone that it had declared lost itself", row.ID)
 		return true
 	}), err
 }
@@ -316,7 +316,7 @@ func (s patient) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 	f.Age *= 2
 	found, err := s.Store.Find(ctx, f)
 	if left := len(due) - len(found); left > 0 {
-		s.p.Acted("left what it should have found to a later pass", ids(due)...)
+		s.p.Acted("left a row to a later pass that it should have found", ids(due)...)
 	}
 	return found, err
 }
@@ -340,7 +340,7 @@ func (s unmindful) Park(ctx context.Context, executor string, ps []store.Park) (
 	outcomes, err := s.Store.Park(ctx, executor, ps)
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Applied && o.Row.Status == execution.Requested {
-			s.p.Acted("forgot when what it has given back is due again", o.Row.ID)
+			s.p.Acted("forgot when an execution that it gave back is due again", o.Row.ID)
 			o.Applied = false
 		}
 	}

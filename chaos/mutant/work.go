@@ -40,7 +40,7 @@ func (s *restless) DispatchDue(context.Context, store.DueDispatch) (store.DueDis
 // ClaimForScheduling implements store.Store.
 func (s *restless) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	if s.parked {
-		s.p.Acted("claimed at once what it had given back, without ever waiting")
+		s.p.Acted("claimed an execution at once that it had just given back")
 	}
 	for s.parked && ctx.Err() == nil {
 		_ = s.p.Host.Sleep(ctx, 0)
@@ -157,7 +157,7 @@ func batchesCutShort() *Mutant {
 				now := p.Host.Monotonic()
 				if last, known := asked[f.Cause]; known && now-last < p.Config.Executor.ReconcileInterval/2 {
 					if len(found) > 0 {
-						p.Acted("left what was found to its next pass", ids(found)...)
+						p.Acted("left the other rows to its next pass", ids(found)...)
 					}
 					return nil
 				}
