@@ -22,15 +22,15 @@ func Behaviours() []Behaviour {
 	return []Behaviour{
 		{
 			"RequeuesLast", "28", "quorum",
-			[3]string{"a requeue goes to the end", "a requeue is given out before what was never delivered", "a requeue is given out before what was never delivered"},
+			[3]string{"a requeued message goes to the end", "a requeued message is delivered before messages that were never delivered", "a requeued message is delivered before messages that were never delivered"},
 		},
 		{
 			"RequeuesLast", "28", "quorum, without a delivery limit",
-			[3]string{"a requeue goes to the end", "a requeue goes to the end", "a requeue is given out before what was never delivered"},
+			[3]string{"a requeued message goes to the end", "a requeued message goes to the end", "a requeued message is delivered before messages that were never delivered"},
 		},
 		{
 			"Limit", "30", "quorum",
-			[3]string{"no delivery limit", "a message that came back more than 20 times dies", "a message that came back more than 20 times dies"},
+			[3]string{"no delivery limit", "a message that was returned more than 20 times dies", "a message that was returned more than 20 times dies"},
 		},
 		{
 			"MarksDead", "29", "quorum",
@@ -45,7 +45,7 @@ func Behaviours() []Behaviour {
 		},
 		{
 			"NewestFirst", "18", "both",
-			[3]string{"each death turns the order of the older entries of x-death round", "x-death is newest first", "x-death is newest first"},
+			[3]string{"each death reverses the order of the older entries of x-death", "x-death is newest first", "x-death is newest first"},
 		},
 		{
 			"Overdue", "31", "quorum",
@@ -73,24 +73,24 @@ type Caveat struct{ Server, To, What, Do string }
 func Caveats() []Caveat {
 	return []Caveat{
 		{
-			"RabbitMQ", "4.0", "queues that exist keep their arguments, and get the delivery limit of 20: what comes back more often from a queue without dead lettering is gone",
+			"RabbitMQ", "4.0", "existing queues keep their arguments, and get the delivery limit of 20: a message that is returned more often to a queue without dead lettering is lost",
 			"set the policy of docs/queues.md (The delivery limit) as soon as RabbitMQ 4 runs, since 3.10 refuses it; or delete the empty queues and start again; `/readyz` names them",
 		},
 		{
 			"RabbitMQ", "4.0", "3.10 can't be upgraded in one step: each series starts only if the feature flags of the one before are enabled",
-			"go by way of 3.11, 3.12 and 3.13, with `rabbitmqctl enable_feature_flag all` after each; or begin with an empty broker, as the database is the truth",
+			"upgrade through 3.11, 3.12 and 3.13, with `rabbitmqctl enable_feature_flag all` after each; or begin with an empty broker, because the database has the whole state",
 		},
 		{
 			"RabbitMQ", "4.3", "Mnesia is gone: a node starts in place only after 4.2 with the feature flag khepri_db",
 			"enable it on 4.2 first; partition handling in rabbitmq.conf has no effect any more",
 		},
 		{
-			"RabbitMQ", "4.3", "the consumer timeout is the queues', and classic queues have none: a consumer that hangs and keeps its connection keeps what it holds",
-			"use quorum queues (the default); of classic ones watch messages_unacknowledged, and close the connection of a consumer that hangs",
+			"RabbitMQ", "4.3", "the queues have the consumer timeout, and classic queues have none: a consumer that hangs and keeps its connection keeps its deliveries",
+			"use quorum queues (the default); for classic ones watch messages_unacknowledged, and close the connection of a consumer that hangs",
 		},
 		{
-			"PostgreSQL", "17 and 18", "a data directory is of one major release; PostgreSQL 18 makes new ones with data checksums, and pg_upgrade wants both alike",
-			"pg_upgrade or a dump, with all executors and workers stopped; initdb --no-data-checksums where the old one has none",
+			"PostgreSQL", "17 and 18", "a data directory belongs to one major release; PostgreSQL 18 makes new ones with data checksums, and pg_upgrade needs the same setting in both",
+			"pg_upgrade or a dump, with all executors and workers stopped; initdb --no-data-checksums if the old one has none",
 		},
 	}
 }
