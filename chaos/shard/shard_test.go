@@ -151,7 +151,7 @@ func TestAChangedFileIsRefused(t *testing.T) {
 		{"a line is missing", lines[0] + lines[1] + lines[3], "f:3:1: the end counts 3 lines, but there are 2"},
 		{"a line is there twice", lines[0] + lines[1] + lines[1] + lines[2] + lines[3], "f:5:1: the end counts 3 lines, but there are 4"},
 		{"the end is missing", lines[0] + lines[1] + lines[2], "f:3:1: the file ends here, without its last line: it was cut off; copy it again, or run share 2/4 again"},
-		{"more after the end", text + lines[1], "f:5:1: nothing follows the end"},
+		{"more after the end", text + lines[1], "f:5:1: text follows the end"},
 		{"unknown field", lines[0] + `{"name":"a","m":1}` + "\n", `f:2:1: unknown field "m"`},
 		{"another type", lines[0] + `{"name":"a","n":"x"}` + "\n", "f:2:19: n can't be a string"},
 		{"no JSON", lines[0] + "{nothing\n", "f:2:2: invalid character 'n'"},
