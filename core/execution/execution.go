@@ -150,9 +150,9 @@ type Execution struct {
 }
 
 // KeyLifetime is how long an idempotency key belongs to the execution that it created, by the
-// database's clock. At an age of exactly KeyLifetime the key is free, even if its row still exists:
-// the next execution created with the key takes it over in the same step. Forgetting old keys only
-// keeps the index of keys small.
+// database's clock. At an age of exactly KeyLifetime the key is free, even if it was not forgotten
+// yet: the next execution created with the key takes it over in the same step. Forgetting old keys
+// only keeps the index of keys small.
 const KeyLifetime = 24 * time.Hour
 
 // Key names the execution's present epoch.

@@ -52,8 +52,8 @@ type Figures struct {
 	// Consecutive counts the latest failures that blame the worker, without another outcome in
 	// between, however old they are.
 	Consecutive int
-	// LastFailure is how long ago the last failure of Consecutive was; meaningless if Consecutive
-	// is 0.
+	// LastFailure is how long ago the latest failure that blames the worker was; meaningless if
+	// there was none.
 	LastFailure time.Duration
 	// Average is the average duration of the runs within the window.
 	Average time.Duration
