@@ -183,7 +183,7 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
 		}
 		out.Outcome = "replayed: it is dispatched again"
 	case row.Status.Claimed():
-		refuse(fmt.Sprintf("Execution %d is %v: somebody is at it.", row.ID, row.Status))
+		refuse(fmt.Sprintf("Execution %d is %v: a worker runs it, so there is nothing to replay.", row.ID, row.Status))
 		return
 	default:
 		out.Outcome = fmt.Sprintf("nothing to replay: execution %d has been dispatched anew or waits to be", row.ID)

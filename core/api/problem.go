@@ -96,7 +96,7 @@ func unreadable(detail string) *Problem {
 func internal() *Problem {
 	return &Problem{
 		Type: typeInternal, Title: "The server failed", Status: http.StatusInternalServerError,
-		Detail: "The request failed for a reason that stands in the server's log.",
+		Detail: "The request failed. The server's log has the reason.",
 	}
 }
 

@@ -55,7 +55,7 @@ func (t *session) lookBehind(ctx context.Context) {
 				return err
 			})
 			if err != nil {
-				t.limited.LogAttrs(ctx, slog.LevelWarn, "could not ask what is dispatched to this worker, behind messages that come to nothing", slog.Any("error", err))
+				t.limited.LogAttrs(ctx, slog.LevelWarn, "could not ask the database what is dispatched to this worker; many messages in its queue come to nothing", slog.Any("error", err))
 			}
 			for i := range rows {
 				t.receiveRow(&rows[i])
