@@ -3,9 +3,9 @@
 //
 // The model is AMQP 0-9-1 as RabbitMQ implements it, reduced to the parts in use: sessions that
 // end, mandatory publishes with confirms, and consumers that acknowledge by delivery. A session is
-// one connection. When it ends, everything received over it belongs to the broker again. No other
-// session can acknowledge it. This matters because delivery tags have no generation: an
-// acknowledgement from an older session would settle a message of somebody else.
+// one connection. When it ends, everything received over it belongs to the broker again. By
+// construction no other session can acknowledge it. This matters because delivery tags have no
+// generation: a late acknowledgement would settle a message of somebody else.
 //
 // Messages are hints. Nothing here promises that a message arrives once, in order, or at all.
 package broker
@@ -36,7 +36,7 @@ var (
 	// ErrCancelled: the broker cancelled the consumer, because its queue was deleted or moved
 	// (RabbitMQ rule 32), or because the consumer kept a delivery for too long (rule 31, from 4.3
 	// on). The session lives on, but the broker may still assign messages to the cancelled
-	// consumer. To get those messages, close the session.
+	// consumer. Closing the session returns those messages to the queue.
 	ErrCancelled = errors.New("consumer cancelled by the broker")
 	// ErrPrecondition: a queue or exchange exists with other settings (406, defect D27).
 	ErrPrecondition = errors.New("queue or exchange exists with other settings")
