@@ -21,11 +21,11 @@ import (
 // This is harmless even if the worker comes back at the same moment. Nothing is dispatched to a
 // worker before it is active, which it becomes after it has registered, declared its queues and
 // begun to consume. If it registers before the executor looks at the database, it is not gone. If
-// it registers later, its queues are deleted before it declares them, or before anybody consumes
-// them, or, where the broker can't check this in the same step, below its consumer. Then the
-// declaration or the subscription fails or ends, and the worker's client opens a new session, which
-// declares the queues again. A dispatch that finds no queue meanwhile is returned and taken back at
-// once; the timeout monitor finds a dispatch that was lost with a queue.
+// it registers later, its queues are deleted before it declares them, or before it consumes them,
+// or, where the broker can't check this in the same step, although it already consumes them. Then
+// the declaration or the subscription fails or ends, and the worker's client opens a new session,
+// which declares the queues again. A dispatch that finds no queue meanwhile is returned and taken
+// back at once; the timeout monitor finds a dispatch that was lost with a queue.
 type idleQueues struct {
 	*Service
 	// done are the incarnations whose queues are deleted, as this executor knows, by worker, so

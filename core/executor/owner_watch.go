@@ -12,10 +12,10 @@ import (
 // ownerWatch is the second clock for executions that run at an incarnation that another process of
 // the same name has superseded. The database says by its own clock, which somebody may have set,
 // that the old lease is over. But the superseded process may live on. It fences itself a lease
-// after its last renewal, which was before it was superseded. So this executor takes back its
-// executions only after it has known the incarnation superseded for a full lease on its own clock
-// (defects D14, D35). An incarnation that was marked lost needs no second watch: its reaper has
-// watched its heartbeat for a lease. Nor does one that has stopped by itself.
+// after its last renewal, which was before it was superseded. So this executor takes back the
+// executions of a superseded incarnation only after it has known of that for a full lease on its
+// own clock (defects D14, D35). An incarnation that was marked lost needs no second watch: its
+// reaper has watched its heartbeat for a lease. Nor does one that has stopped by itself.
 type ownerWatch struct {
 	host  host.Host
 	lease time.Duration
