@@ -77,7 +77,7 @@ func (s *Scenario) Expect(p config.Profile) Expect { return s.expects[p] }
 // Cluster lists the processes. Executors are named executor-1 … executor-n.
 type Cluster struct {
 	Executors int
-	// RabbitMQ is the release whose behavior the broker follows, one of BrokerVersions; empty for
+	// RabbitMQ is the release whose behaviour the broker follows, one of BrokerVersions; empty for
 	// the oldest.
 	RabbitMQ string
 	Workers  []Worker
