@@ -53,7 +53,7 @@ func (c *retryChecker) observe(e *history.Event, l *life) {
 	}
 }
 
-// scheduled judges that what has to wait is not scheduled before its time.
+// scheduled judges that a delayed execution is not scheduled before it is due.
 func (c *retryChecker) scheduled(e *history.Event, l *life) {
 	c.s.judged(c.i)
 	if c.s.database(e.At) < l.due-c.s.tolerance {

@@ -23,8 +23,8 @@ type concurrencyChecker struct {
 	actions map[string]*actionUse
 }
 
-// actionUse is what the executions of one action with a limit hold. The rows are counted apart from the slots:
-// who claims without a slot is counted all the same.
+// actionUse counts what the executions of one limited action hold. Rows and slots are counted
+// separately, so an execution claimed without a slot counts too.
 type actionUse struct {
 	limit   int64
 	claimed int64
