@@ -51,7 +51,7 @@ func (c *Conduct) CallFailed(p Part, call, text string, again bool) {
 func (c *Conduct) NamesNothing(p Part, call string) {
 	if c.work != nil {
 		c.work.s.judged(c.work.i)
-		c.work.s.violate(c.work.i, 0, "%s: %s made the call %s with nothing in it", p.Process, p.Name, call)
+		c.work.s.violate(c.work.i, 0, "%s: %s made the call %s with an empty list", p.Process, p.Name, call)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 func ownership() *Invariant {
 	i := &Invariant{
 		Number: 2, Name: "ownership",
-		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds; what nobody can read is left alone; parts that only observe write none.",
+		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds; unreadable rows are left alone; parts that only observe write no status.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.HeartbeatRenewed, history.Expired, history.Published},
 	}
 	i.make = func(s *Suite) checker { return &ownershipChecker{i: i, s: s, r: newReaping(i, s)} }
@@ -101,7 +101,7 @@ func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 	x := c.s.config.Executor
 	switch {
 	case l.hidden && e.By != execution.API:
-		return "its row says what only a newer program can read, and it is left to that"
+		return "only a newer program can read its row, so only that program may change it"
 	case e.By == execution.API && !c.s.cancelled[l.chain]:
 		return "nobody has asked for the cancellation of its chain"
 	case e.To == execution.Scheduling && c.s.cancelled[l.chain]:
@@ -205,7 +205,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 			}
 		}
 		if !l.marked && e.To == execution.Failed {
-			return "it fails because nobody has picked up what nobody knows to have been sent"
+			return "it fails as never picked up, although its message was never confirmed as sent"
 		}
 		// due is still the dispatch deadline here, because the dispatch timeout is the action's
 		// own.

@@ -15,7 +15,7 @@ import (
 func placement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement", Across: true,
-		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, to a healthy one before a degraded one, not to the worker that it comes back from while another one has room, and is neither failed for want of workers, before its grace is over, nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
+		Statement: "Work goes only to a worker that the executor could know to be fit and to have room, to a healthy worker before a degraded one, and not back to the worker that it came from while another has room; while a worker fits, work neither fails for want of workers nor is left waiting; it fails for want of workers only after its grace, and names stale heartbeats if they are the only cause.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported},
 	}
 	i.make = func(s *Suite) checker {

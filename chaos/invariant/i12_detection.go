@@ -15,7 +15,7 @@ import (
 func detection() *Invariant {
 	i := &Invariant{
 		Number: 12, Name: "detection in time",
-		Statement: "Each kind of stuck execution is found, by a part that only observes recorded, within its own bound, counted from the last moment at which a fault could hinder an executor; by one that nothing hinders within one pass of the part that looks for it.",
+		Statement: "Each kind of stuck execution is found, or recorded by a part that only observes, within its own bound, counted from the last moment at which a fault could hinder an executor; an unhindered executor finds it within one pass of the part that looks for it.",
 		Needs:     []history.Kind{history.Transition, history.HeartbeatRenewed, history.Published, history.Orchestrated},
 	}
 	i.make = func(s *Suite) checker {

@@ -14,7 +14,7 @@ const AlertsNumber = 15
 func alerting() *Invariant {
 	i := &Invariant{
 		Number: AlertsNumber, Name: "alerts",
-		Statement: "The alerts that should fire fire and resolve, and those that should not stay silent; the figures that they read, and those of runs that workers send, are what the database, the broker and the history say.",
+		Statement: "The alerts that should fire fire and resolve, and those that should not stay silent; the figures behind them, and the figures of runs that workers send, agree with the database, the broker and the history.",
 		Needs:     []history.Kind{history.AlertFired, history.AlertResolved},
 	}
 	i.make = func(s *Suite) checker {

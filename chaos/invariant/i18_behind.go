@@ -60,7 +60,7 @@ func (c *Calls) look(now time.Duration) {
 		return
 	}
 	c.s.judged(c.work.i)
-	c.s.violate(c.work.i, 0, "%s had a free slot and %d messages that came to nothing, and %v after it was to ask what is dispatched to it it has not", c.process, c.behind.wasted, now-due)
+	c.s.violate(c.work.i, 0, "%s had a free slot and %d messages that led to no claim, and has not asked the database for its dispatches, which was due %v ago", c.process, c.behind.wasted, now-due)
 }
 
 // callsTime is the longest time from the reason for a call to the call, if nothing happens in
@@ -74,7 +74,7 @@ func (c *Calls) LooksBehind(now time.Duration) {
 	if c.work != nil && !c.gone && b.answered > 0 {
 		c.s.judged(c.work.i)
 		if pause := now - b.answered; pause < lookBehind-sameMoment {
-			c.s.violate(c.work.i, 0, "%s asked what is dispatched to it %v after it was told; it may once every %v", c.process, pause, lookBehind)
+			c.s.violate(c.work.i, 0, "%s asked the database for its dispatches %v after the last answer; it may ask once every %v", c.process, pause, lookBehind)
 		}
 	}
 	b.asked, b.wasted = true, 0

@@ -203,7 +203,7 @@ func (k *Looker) putOff(at time.Duration) {
 			continue
 		}
 		s.judged(k.c.i)
-		s.violate(k.c.i, 0, "%s gave a row back that was due again at %v, and looked for it %v later; it may take %v, and the calls before it %v", k.process, due, at-due, parkGrain, parkCalls)
+		s.violate(k.c.i, 0, "%s gave a row back that was due again at %v, but looked for it only %v after that; %v is allowed, plus %v for the calls before", k.process, due, at-due, parkGrain, parkCalls)
 	}
 	k.parked = slices.DeleteFunc(k.parked, func(due time.Duration) bool { return due <= at })
 }
@@ -245,7 +245,7 @@ func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 		k.stumbled = false
 	}
 	if batch := s.config.Executor.BatchSize; most > batch {
-		s.violate(k.c.i, 0, "%s asked for %d rows in one statement, looking for %v; a batch has %d", k.process, most, l, batch)
+		s.violate(k.c.i, 0, "%s asked for %d rows in one statement when it looked for %v; a batch has %d", k.process, most, l, batch)
 	}
 	if kept := l.kept(&s.config); kept > 0 && age != kept {
 		s.violate(k.c.i, 0, "%s looked for %v that are older than %v; they are kept for %v", k.process, l, age, kept)
@@ -260,7 +260,7 @@ func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	timed := !t.any || at-from >= period-drift(period)
 	ok := timed || t.again || t.failed || k.reasoned(l, at)
 	if !ok {
-		s.violate(k.c.i, 0, "%s looked for %v at %v and again at %v, and the first look had not given all that it asked for; it looks every %v, and nothing is known that made it look before", k.process, l, t.began, at, period)
+		s.violate(k.c.i, 0, "%s looked for %v at %v and again at %v, although the first look returned fewer rows than it asked for; its period is %v, and no reason for an earlier look is known", k.process, l, t.began, at, period)
 	}
 	if timed && !t.again || !t.any {
 		t.timed = at
@@ -364,7 +364,7 @@ func (k *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Fo
 	}
 	for _, r := range rows {
 		if t.left[r] {
-			k.c.s.violate(k.c.i, r.Key.ID, "%s looked for %v and found execution %d (epoch %d, %v) twice in one pass, as it had left it", k.process, l, r.Key.ID, r.Key.Epoch, r.Status)
+			k.c.s.violate(k.c.i, r.Key.ID, "%s looked for %v and found execution %d (epoch %d, %v) twice in one pass, unchanged", k.process, l, r.Key.ID, r.Key.Epoch, r.Status)
 		}
 		if full {
 			if t.left == nil {
@@ -473,7 +473,7 @@ func (c *workChecker) late(k *Looker, l Look, now, prompt time.Duration) {
 	}
 	c.s.judged(c.i)
 	if t.due {
-		c.s.violate(c.i, 0, "%s looked for %v at %v and was given all that it asked for, and has not looked again for what is left within %v", k.process, l, t.began, within)
+		c.s.violate(c.i, 0, "%s looked for %v at %v and got as many rows as it asked for, but has not looked again for the rest within %v", k.process, l, t.began, within)
 		return
 	}
 	c.s.violate(c.i, 0, "%s has not looked for %v since %v; it looks every %v", k.process, l, t.began, l.period(&c.s.config))

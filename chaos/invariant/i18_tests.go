@@ -90,7 +90,7 @@ func (c *workChecker) refused(e *history.Event, l *life) {
 		over = c.handled.At(e.Execution) == nil
 	}
 	if over {
-		c.s.violate(c.i, e.Execution, "%s wrote to epoch %d of execution %d for the %v, and was refused: the execution is otherwise since %v, and who has read it knows that", e.Process, e.Epoch, e.Execution, e.By, since)
+		c.s.violate(c.i, e.Execution, "%s wrote to epoch %d of execution %d for the %v, and was refused: its row had changed by %v, and a process that read it after that would know", e.Process, e.Epoch, e.Execution, e.By, since)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 func work() *Invariant {
 	i := &Invariant{
 		Number: 18, Name: "work for work", Across: true,
-		Statement: "Effort stays in proportion to the work: fruitless claims, take-backs, messages and database statements stay under bounds computed from the configuration, executors look for work once a period or for a reason, workers behind messages that come to nothing once a second, no call names nothing, and no process spins without time moving.",
+		Statement: "Effort stays in proportion to the work: fruitless claims, take-backs, messages and database statements stay under bounds computed from the configuration, executors look for work once a period or for a reason, workers ask the database behind useless messages once a second, no call has an empty list, and no process spins without time moving.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.Published},
 	}
 	i.make = func(s *Suite) checker {

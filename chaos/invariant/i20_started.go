@@ -16,7 +16,7 @@ import (
 func started() *Invariant {
 	i := &Invariant{
 		Number: 20, Name: "claimed is started",
-		Statement: "A live worker that has its lease starts what it has claimed, or ends it, in less time than it takes to renew its lease, and does not call it lost.",
+		Statement: "A live worker that has its lease starts what it has claimed, or ends it, in less time than it takes to renew its lease, and does not report it as lost.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.HeartbeatRenewed, history.FaultBegan},
 	}
 	i.make = func(s *Suite) checker {

@@ -14,7 +14,7 @@ import (
 func told() *Invariant {
 	i := &Invariant{
 		Number: 29, Name: "failures are told",
-		Statement: "A call of the database or the broker that failed is answered when it is made again at once, or told in the log with its error before its part waits for the next pass; one that may have written dispatches is made again once in any case; a failed pass is not counted as one that went well; who is told that its context has ended neither waits nor calls under it again; whose consumer the broker has cancelled declares what it needs before it consumes again; nothing is told to have failed where nothing has; a line that tells what was done to an execution, or would be, tells what was; of a worker's health endpoint each change is told, once and when it comes; and that a worker is passed over only by a pass that has something to place.",
+		Statement: "A failed call to the database or the broker is repeated at once with success, or logged with its error before its part waits for the next pass; a failed call that may have written dispatches is repeated once in any case; a failed pass is not counted as successful; a part that knows that its context is done neither waits nor calls under it again; a process whose consumer the broker has cancelled declares the queue before it consumes again; no failure is logged without one; a log line about what was or would be done to an execution is true; each change of a worker's health endpoint is logged once, when it happens; and only a pass with something to place logs that it passes over a worker.",
 		Needs:     []history.Kind{history.Logged},
 	}
 	i.make = func(s *Suite) checker {
