@@ -224,7 +224,7 @@ func TestAShareThatNoRunWroteIsRefused(t *testing.T) {
 		want string
 	}{
 		{"a folder elsewhere", map[string]any{"record": map[string]any{"run": map[string]any{"Scenario": "s", "Profile": "hardened", "Seed": 3}, "folder": "../../etc"}}, `"../../etc", which is no name beside it`},
-		{"negative counts", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "s", "Seeds": -4}}}, "a count is -4, below nothing"},
+		{"negative counts", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "s", "Seeds": -4}}}, "a count is -4, below zero"},
 		{"what a terminal obeys", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "\x1b[2J"}}}, "letters that can't be shown"},
 		{"another scenario", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "t"}}}, "one share has 2 scenarios, the other one 1"},
 		{"a table with too few rows", map[string]any{"matrix": map[string]any{"Mutants": []any{map[string]any{}}}}, "0 rows for 1 mutants"},

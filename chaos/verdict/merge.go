@@ -122,7 +122,7 @@ func (s *Sweep) Merge(o *Sweep) error {
 	case s.Commit != o.Commit:
 		return fmt.Errorf("one share is of commit %s, the other one of %s", s.Commit, o.Commit)
 	case len(s.Agreement)+len(o.Agreement) > 0:
-		return fmt.Errorf("what is compared with the live world can't be added up")
+		return fmt.Errorf("comparisons with the live world can't be merged")
 	}
 	for i, sc := range s.Scenarios {
 		if err := sc.Merge(o.Scenarios[i]); err != nil {
@@ -197,7 +197,7 @@ func (st Stored) Restore() (*Scenario, error) {
 	}
 	for _, n := range counts {
 		if n < 0 {
-			return nil, fmt.Errorf("%s: a count is %d, below nothing", s.Name, n)
+			return nil, fmt.Errorf("%s: a count is %d, below zero", s.Name, n)
 		}
 	}
 	switch {
