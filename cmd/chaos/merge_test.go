@@ -288,7 +288,7 @@ func TestSharesOfAnotherProgramAreRefused(t *testing.T) {
 	rewritten(t, folders, func(h *shard.Header) { h.Go, h.Commit = "go9", "0123abc" })
 	chaos(t, "merge", dir, "--out", out).wants(t, 2, "is of commit 0123abc, and this program of ", "merge with the program that ran the shares")
 	rewritten(t, folders, func(h *shard.Header) { h.Commit, h.Kind = explore.Commit(), "dance" })
-	chaos(t, "merge", dir, "--out", out).wants(t, 2, `shares of "dance" are nothing that this program puts together`)
+	chaos(t, "merge", dir, "--out", out).wants(t, 2, `this program can't merge shares of kind "dance"`)
 }
 
 // It is interrupted when the first failure is told, which is after the first run.
