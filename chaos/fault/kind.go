@@ -19,10 +19,11 @@ type Kind struct {
 	// Under is the YAML key that the kind shares with others, such as database, and As its name
 	// below that key, such as slow. Both are empty for a kind with a key of its own, its Name.
 	Under, As string
-	// About says in one line what happens. Example is an entry of `faults` without its braces and its `when`.
+	// About says in one line what happens. Example is an entry of `faults` without its braces and
+	// its `when`.
 	About, Example string
-	// Ends is how the fault ends, and so which of the keys `for` and `restart_after` it takes. Kinds under one key end
-	// in the same way.
+	// Ends is how the fault ends, and so which of the keys `for` and `restart_after` it takes.
+	// Kinds under one key end in the same way.
 	Ends Ends
 	// Keys are the YAML keys of its value. Empty if the value is a single name: a target, or As
 	// under a shared key.
@@ -104,7 +105,8 @@ type Bounds struct {
 // Shown is a fault whose effect only the history shows: the world can't tell whether the fault
 // touched something.
 type Shown interface {
-	// ShownBy says that an event proves that the fault made a difference. workers names the workers by their ids.
+	// ShownBy says that an event proves that the fault made a difference. workers names the workers
+	// by their ids.
 	ShownBy(x *Injection, e *history.Event, workers Names) bool
 }
 
@@ -181,8 +183,9 @@ func Kinds() []*Kind {
 // Find returns a kind by its name, nil if there is none.
 func Find(name string) *Kind { return registered[name] }
 
-// Inject begins a fault of the kind in a world. undo ends it; it is nil for a fault that ends by itself. Inject fails if
-// the world lacks the interface that the kind needs, or if the world itself fails.
+// Inject begins a fault of the kind in a world. undo ends it; it is nil for a fault that ends by
+// itself. Inject fails if the world lacks the interface that the kind needs, or if the world itself
+// fails.
 func (k *Kind) Inject(f Fault, x *Injection, world any) (undo func(), err error) {
 	return k.inject(f, x, world)
 }

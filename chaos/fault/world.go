@@ -65,8 +65,8 @@ type Twins interface {
 
 // Links are the connections between a process and the servers or the executors.
 type Links interface {
-	// Affect changes how bytes or messages pass between a process and another end: Broker, Database or Executors. The
-	// direction is seen from the process.
+	// Affect changes how bytes or messages pass between a process and another end: Broker, Database
+	// or Executors. The direction is seen from the process.
 	Affect(x *Injection, process, end string, way Direction, e Effect) (heal func(), err error)
 }
 
@@ -162,8 +162,8 @@ type Fate struct {
 	// Drop loses it after it was routed and confirmed. Corrupt makes it unreadable. Duplicate
 	// delivers it twice.
 	Drop, Corrupt, Duplicate bool
-	// Delay is how late it arrives; 0 for no delay. With Behind it arrives as soon as the next message of its queue has
-	// overtaken it, and after Delay at the latest.
+	// Delay is how late it arrives; 0 for no delay. With Behind it arrives as soon as the next
+	// message of its queue has overtaken it, and after Delay at the latest.
 	Delay  time.Duration
 	Behind bool
 }
@@ -194,7 +194,8 @@ type Forged struct {
 	HostileHeaders bool
 }
 
-// Deafness makes workers deaf: their consumers hang while their heartbeats go on. It strikes x.Targets.
+// Deafness makes workers deaf: their consumers hang while their heartbeats go on. It strikes
+// x.Targets.
 type Deafness interface {
 	Deafen(x *Injection) (end func(), err error)
 }
@@ -262,7 +263,8 @@ type DatabaseFull interface {
 	FillDatabase(x *Injection) (end func(), err error)
 }
 
-// DatabaseConnections is a database that refuses new connections with 53300, while existing ones go on.
+// DatabaseConnections is a database that refuses new connections with 53300, while existing ones go
+// on.
 type DatabaseConnections interface {
 	RefuseConnections(x *Injection) (end func(), err error)
 }

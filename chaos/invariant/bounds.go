@@ -33,7 +33,8 @@ type Bounds struct {
 	// the brake then lets only one at a time through.
 	Hold    time.Duration
 	Trickle time.Duration
-	// Warmup: how long the monitors wait after an executor's start and after an outage of the database.
+	// Warmup: how long the monitors wait after an executor's start and after an outage of the
+	// database.
 	Warmup time.Duration
 	// Overrun: running past its run deadline, counted from the deadline.
 	Overrun time.Duration
@@ -89,7 +90,8 @@ func boundsOf(c config.Config, slack time.Duration) Bounds {
 	}
 }
 
-// heldLetter is the longest pause between two attempts to handle a dead letter while the database can't be reached.
+// heldLetter is the longest pause between two attempts to handle a dead letter while the database
+// can't be reached.
 const heldLetter = 10 * time.Second
 
 // probeTimeout is the longest time for one round of probes of a small fleet.

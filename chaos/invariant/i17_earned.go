@@ -12,8 +12,8 @@ import (
 	"handoff/core/execution"
 )
 
-// earned is invariant 17: every bad end has a cause in the run. A long queue, many executions or long runs are no
-// cause, because overload is not failure.
+// earned is invariant 17: every bad end has a cause in the run. A long queue, many executions or
+// long runs are no cause, because overload is not failure.
 func earned() *Invariant {
 	i := &Invariant{
 		Number: 17, Name: "earned",
@@ -221,8 +221,8 @@ func (c *ending) crowded(counted bool) string {
 	if t.full() && t.fullSince <= c.l.entered {
 		return fmt.Sprintf("its worker %s has run %d of %d since %v, and it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
 	}
-	// The guard compares two moments of the database's clock, the last at which the worker was full and the
-	// dispatch, so a step between them misleads it.
+	// The guard compares two moments of the database's clock, the last at which the worker was full
+	// and the dispatch, so a step between them misleads it.
 	if !c.whole() || c.s.stepped > c.l.entered {
 		return ""
 	}
@@ -309,7 +309,8 @@ func (c *earnedChecker) orphans() {
 // it sent the claim, up to one statement before the claim took effect.
 func (c *ending) ranItsTime() string {
 	now := c.s.database(c.e.At)
-	// The worker counts from the moment at which it sent the claim, which may have waited for a connection first.
+	// The worker counts from the moment at which it sent the claim, which may have waited for a
+	// connection first.
 	early := max(0, c.l.due-c.l.stamped) / 2
 	if c.l.delivered > 0 {
 		early = max(early, c.l.entered-c.l.delivered)

@@ -42,12 +42,13 @@ func earnings() []earning {
 		{reason: execution.QueueTimeout, causes: noClaim, from: sinceDispatch},
 		{reason: execution.DispatchTimeout, causes: noClaim, from: sinceDispatch},
 
-		// The worker's machine could not start the action. A machine is either sick at that very moment or not;
-		// the window only covers the time in which the worker writes the result.
+		// The worker's machine could not start the action. A machine is either sick at that very
+		// moment or not; the window only covers the time in which the worker writes the result.
 		{reason: execution.WorkerUnavailable, by: execution.Worker, causes: isSick, from: sinceAttempt},
 		// The worker went away before it claimed the execution.
 		{reason: execution.WorkerUnavailable, by: execution.Reconciler, causes: noRenewal, from: sinceRenewal},
-		// The broker refused the message, the queue was full, or the message reached its delivery limit.
+		// The broker refused the message, the queue was full, or the message reached its delivery
+		// limit.
 		{reason: execution.WorkerUnavailable, causes: noClaim, from: sinceDispatch},
 
 		// No queue was bound: it was deleted or unbound, or its worker was not there to declare it.

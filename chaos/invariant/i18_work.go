@@ -115,7 +115,8 @@ type workChecker struct {
 // Work counts the statements of each process since the start. Only the simulated world implements
 // it.
 type Work interface {
-	// Statements calls visit for each process in a fixed order; worker tells workers from executors.
+	// Statements calls visit for each process in a fixed order; worker tells workers from
+	// executors.
 	Statements(visit func(process string, worker bool, made uint64))
 }
 
@@ -368,8 +369,8 @@ func (c *workChecker) statementBound(worker bool, took time.Duration, events int
 		// A failed heartbeat is repeated within its interval.
 		loop(4, c.s.config.Worker.HeartbeatInterval)
 	} else {
-		// The scheduler; the monitors of leases, claims, owners and cancellations; dispatches; terminal
-		// executions.
+		// The scheduler; the monitors of leases, claims, owners and cancellations; dispatches;
+		// terminal executions.
 		loop(10, x.ReconcileInterval)
 		loop(4, x.TimeoutCheckInterval)
 		loop(4, x.FiguresInterval)

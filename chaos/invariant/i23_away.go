@@ -38,7 +38,8 @@ const (
 // Connections counts each process's attempts to connect to the broker since the start. A [Work] may
 // implement it.
 type Connections interface {
-	// Connections calls visit for each process in a fixed order; worker tells workers from executors.
+	// Connections calls visit for each process in a fixed order; worker tells workers from
+	// executors.
 	Connections(visit func(process string, worker bool, made uint64))
 }
 

@@ -58,7 +58,8 @@ func (s *Suite) batches() int32 {
 	return int32(2*s.orphans.all/max(1, s.config.Executor.BatchSize) + len(s.orphans.settling)) //nolint:gosec // few
 }
 
-// settled notes that a child was started or has ended. It is called before the life itself is updated.
+// settled notes that a child was started or has ended. It is called before the life itself is
+// updated.
 func (s *Suite) settled(l *life) {
 	if !l.orphan {
 		return

@@ -35,8 +35,8 @@ func (w *world) daemonsURL() (string, error) {
 	return u.String(), nil
 }
 
-// makeRole makes the daemons' role, a member of the harness's role. It inherits the rights on tables, but not the
-// superuser attribute.
+// makeRole makes the daemons' role, a member of the harness's role. It inherits the rights on
+// tables, but not the superuser attribute.
 func (w *world) makeRole(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, w.db.URL)
 	if err != nil {

@@ -64,7 +64,8 @@ func open(ctx context.Context, bin string, management bool, log io.Writer) (*San
 	return l, nil
 }
 
-// OpenCompose starts the servers of a compose file, and runs the daemons in containers of their own.
+// OpenCompose starts the servers of a compose file, and runs the daemons in containers of their
+// own.
 func OpenCompose(ctx context.Context, file string, log io.Writer) (*Sandbox, error) {
 	stack, err := compose.Open(ctx, file, log)
 	if err != nil {

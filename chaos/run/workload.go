@@ -20,7 +20,8 @@ type Client interface {
 	// Cancel requests the cancellation of an execution. If it has already ended, Cancel returns no
 	// error.
 	Cancel(ctx context.Context, id execution.ID) error
-	// Registered says whether a worker has ever registered under this name, so that an execution can be pinned to it.
+	// Registered says whether a worker has ever registered under this name, so that an execution
+	// can be pinned to it.
 	Registered(worker string) bool
 }
 

@@ -36,7 +36,8 @@ type RabbitMQ struct {
 	// Management is the http:// URL of the management API, empty if there is none.
 	Management string
 
-	// Control is a script that runs rabbitmqctl against a private node, for people; empty for any other node.
+	// Control is a script that runs rabbitmqctl against a private node, for people; empty for any
+	// other node.
 	Control string
 
 	admin string // a URL of the node

@@ -36,8 +36,9 @@ var sqlStages = []sqlStage{
 	{flags: []string{"-test.short", "-test.skip", "^Test(" + strings.Join(aboutOtherThings, "|") + ")"}},
 }
 
-// aboutOtherThings begin the names of tests that are in a stage before, or that say nothing about the statements of
-// the store: the schema, the server's faults, the queries of the pages, what a statement costs, and controls.
+// aboutOtherThings begin the names of tests that are in a stage before, or that say nothing about
+// the statements of the store: the schema, the server's faults, the queries of the pages, what a
+// statement costs, and controls.
 //
 //nolint:gochecknoglobals // a table
 var aboutOtherThings = []string{

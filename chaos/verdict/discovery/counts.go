@@ -38,7 +38,8 @@ type sighting struct {
 // Runs is the number of runs added.
 func (c *Counts) Runs() int { return c.runs }
 
-// Capped says that more than Limit distinct situations were seen, so that every figure is a lower bound.
+// Capped says that more than Limit distinct situations were seen, so that every figure is a lower
+// bound.
 func (c *Counts) Capped() bool { return c.capped || len(c.seen) > Limit }
 
 // kept returns the situations that count, ascending.
