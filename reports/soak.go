@@ -265,7 +265,7 @@ func newSoakPlan(r *soak.Result, span time.Duration) soakPlan {
 	return p
 }
 
-// timeTicks returns up to most round times.
+// timeTicks returns round times; most is their approximate number.
 func timeTicks(span time.Duration, most int, x func(time.Duration) float64) (ticks []chartTick) {
 	step := 24 * time.Hour
 	for _, s := range []time.Duration{10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour} {

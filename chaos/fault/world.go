@@ -286,8 +286,9 @@ type SlotEdits interface {
 
 // RowEdits is a database into which a newer program writes.
 type RowEdits interface {
-	// HideRows makes up to most rows of waiting executions unreadable to every program of the run.
-	// It returns how many it hid, and a function that restores their content.
+	// HideRows makes rows of waiting executions unreadable to every program of the run; most is
+	// their greatest number. It returns how many it hid, and a function that restores their
+	// content.
 	HideRows(x *Injection, most int) (hidden int, show func())
 }
 

@@ -55,7 +55,7 @@ func (c *ownershipChecker) forgotten(l *life, e *history.Event) bool {
 	return c.s.purged(l.observedAt, e.At)
 }
 
-// purged says that an observation made at at may have been deleted by now. Observations are deleted
+// purged says that an old observation may have been deleted by now. Observations are deleted
 // at the age at which dead letters are, even if the outage lasts.
 func (s *Suite) purged(at, now time.Duration) bool {
 	return s.database(now)-at >= oracle.DeadLettersKept(&s.config.MessageQueue.RabbitMQ)-s.tolerance

@@ -50,5 +50,5 @@ func (a *agenda) next(s *Suite, now time.Duration) (*life, bool) {
 	return nil, false
 }
 
-// recovered is the time since which nothing may have been wrong for a reaction that was due at due.
+// recovered is the time since which nothing may have been wrong for a reaction that was due then.
 func (s *Suite) recovered(due time.Duration) time.Duration { return due - s.bounds.Recovery }

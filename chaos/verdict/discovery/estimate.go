@@ -94,7 +94,7 @@ func unseen(once, twice, runs float64) float64 {
 	return share * once * max(0, once-1) / 2
 }
 
-// more is the expected number of new situations in added further runs: Chao et al., Ecological
+// more is the expected number of new situations in a number of added runs: Chao et al., Ecological
 // Monographs 84 (2014) 45–67, equation 12 for incidence data.
 func more(once, twice, runs, added float64) float64 {
 	rest := unseen(once, twice, runs)
@@ -107,7 +107,7 @@ func more(once, twice, runs, added float64) float64 {
 // forecast is a future number: its mean, and the variance of that mean.
 type forecast struct{ mean, variance float64 }
 
-// forecast is the number of new situations in added further runs. The variance of the estimate
+// forecast is the number of new situations in a number of added runs. The variance of the estimate
 // follows by the delta method, with the counts as independent Poisson variables (which slightly
 // overstates it). The future number also varies by itself, as a Poisson variable. Both grow with
 // the clumps in which situations come.
@@ -141,7 +141,7 @@ func (f forecast) interval() (low, high float64) {
 // Extrapolates says that there are enough runs for an extrapolation.
 func (i *Incidence) Extrapolates() bool { return i.Runs >= MinRuns }
 
-// More is the number of new situations that added further runs would show. According to the
+// More is the number of new situations that the added runs would show. According to the
 // literature it is reliable up to the present number of runs; beyond that it is too low. The
 // interval is for the number found, not for its mean.
 func (i *Incidence) More(added int) Estimate {
