@@ -136,15 +136,16 @@ func (c *Conduct) Ends(p Part, contexts int) {
 	}
 }
 
-// CalledTooLate reports a call under a deadline that the part itself had set and that had already
-// passed. ended is when.
+// CalledTooLate reports a call under a context with a deadline that the part itself had made and
+// had already ended. ended is when it did.
 func (c *Conduct) CalledTooLate(p Part, call string, ended time.Duration) {
 	if c.held != nil {
 		c.held.cancelled(p, call, ended)
 	}
 }
 
-// Starts reports that a process starts a part. tasks is the number of its tasks, this one included.
+// Starts reports that a process starts a part. tasks is the number of the process's tasks, this one
+// included.
 func (c *Conduct) Starts(p Part, worker bool, concurrency, tasks int) {
 	if c.held != nil {
 		c.held.tasks(p, worker, concurrency, tasks)

@@ -207,8 +207,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 		if !l.marked && e.To == execution.Failed {
 			return "it fails as never picked up, although its message was never confirmed as sent"
 		}
-		// due is still the dispatch deadline here, because the dispatch timeout is the action's
-		// own.
+		// The dispatch timeout may be the action's own; due still holds the dispatch deadline.
 		if !l.marked && c.s.database(e.At) >= l.stamped+max(x.ConfirmTimeout, (l.due-l.stamped)/2)-c.s.tolerance {
 			return ""
 		}

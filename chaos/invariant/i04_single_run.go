@@ -40,8 +40,8 @@ type singleRunChecker struct {
 	spared  [][]liveAction
 	// frozen machines are exempt: their clocks were stopped too, so their fences could not work.
 	frozen map[string]bool
-	// told holds the incarnations of live processes that were told that their incarnation is over.
-	// succeeded holds the processes that were told of a successor, with the worker.
+	// told holds, for live processes, the incarnations that they were told are over. succeeded
+	// holds the processes that were told of a successor, with the worker.
 	told      map[execution.Incarnation]wordOf
 	succeeded map[string]execution.WorkerID
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // begins judges the first claim for an execution. A worker that has begun to tell the database that
-// it drains begins no claim; executions that wait for a slot are given back. At that very moment,
-// claims on their way may still be sent.
+// it drains begins no claim; it gives back executions that wait for a slot. Claims that were on
+// their way at that very moment are lawful.
 func (c *Calls) begins(key execution.Key) {
 	g := c.graceful
 	if g == nil || c.draining < 0 || c.gone {

@@ -2,10 +2,10 @@ package invariant
 
 import "time"
 
-// This file is the part of invariant 18 about a worker that reads behind useless messages
-// (docs/queues.md, "Messages that nobody should have sent"). After ten messages that led to
-// nothing, it must ask the database for its dispatches, within a second and at most once a second.
-// It need not ask if all its slots may have been taken meanwhile.
+// This file is the part of invariant 18 about a worker with useless messages ahead of its
+// dispatches (docs/queues.md, "Messages that nobody should have sent"). After ten messages that led
+// to nothing, it must ask the database for its dispatches, within a second and at most once a
+// second. It need not ask if all its slots may have been taken meanwhile.
 
 // Numbers of the contract that no configuration key changes.
 const (

@@ -61,7 +61,7 @@ const (
 func (c *hintChecker) publishing(process string, m *broker.Message, now time.Duration) {
 	c.s.judged(c.i)
 	id := m.Envelope.MessageID
-	// A second process of the same name extends that name, so its own begins with it.
+	// A twin's name begins with the name of the process that it doubles, which its ids use.
 	if source, _, named := strings.Cut(id, "/"); !named || source != process && !strings.HasPrefix(process, source+" ") {
 		c.s.violate(c.i, 0, "%s sends a hint with the id %q, which does not begin with its name: nobody can tell whose it is", process, id)
 	}

@@ -209,7 +209,7 @@ func (c *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
 		l.id, c.since(l), now, w.worker, w.incarnation, w.roomSince, w.fitSince, w.load, w.capacity)
 }
 
-// since is the latest time at which the executors learned of an execution that waits for a worker.
+// since is when executors can first have learned of an execution that waits for a worker.
 func (c *wakeChecker) since(l *life) time.Duration {
 	since := max(l.entered, l.due-c.s.skew)
 	if l.shown > 0 {

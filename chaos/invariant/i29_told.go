@@ -39,8 +39,8 @@ type Line struct {
 	// error.
 	Error string
 	Empty bool
-	// Execution and Epoch are the subject of the line, 0 for none. Outcome is what it says about
-	// the outcome of a dead letter.
+	// Execution and Epoch are the subject of the line, 0 for none. Outcome is the reported outcome
+	// of a dead letter.
 	Execution execution.ID
 	Epoch     execution.Epoch
 	Outcome   string

@@ -100,8 +100,8 @@ func (s *Suite) lost(e *history.Event) {
 	slices.SortFunc(s.stale, cmp.Compare)
 }
 
-// surrender is how long an incarnation that has lost a heartbeat may go on: until its next beat is
-// refused, or until an executor finds its lease over.
+// surrender is how long an incarnation that has lost a heartbeat may go on: until it beats again,
+// or until an executor finds its lease over.
 func (s *Suite) surrender() time.Duration {
 	return s.bounds.WorkerDead + s.bounds.Warmup + s.bounds.Recovery
 }
