@@ -34,7 +34,7 @@ func (f *unreadableRows) Read(r *Reader) {
 // Describe implements Describer.
 func (*unreadableRows) Describe() string { return "unreadable rows" }
 
-// inject hides rows as their executions begin to wait, until count rows are hidden. At the end all
+// inject hides rows as their executions begin to wait, until Count rows are hidden. At the end all
 // are readable again.
 func (f *unreadableRows) inject(x *Injection, w RowEdits) (func(), error) {
 	var shows []func()

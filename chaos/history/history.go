@@ -85,10 +85,10 @@ const (
 	// WorkerRegistered: Worker, Incarnation, Due (the lease's end, database clock), Limit
 	// (capacity), Text (its runtimes, separated by spaces). WorkerLifecycle: Worker, Incarnation,
 	// Lifecycle. HeartbeatRenewed: Worker, Incarnation, Count (beat), Due (the lease's end), Limit
-	// (1 if its consumer is alive). HealthReported: Worker, Incarnation, Count (consecutive
-	// failures), Limit (failures within the window), Message (runs within the window), Due (the
-	// time of the last failure). It is written when figures with a failure are stored, or the first
-	// figures without. WorkerCordoned: Worker, Count (1 on, 0 off).
+	// (1 if its consumer is alive). HealthReported, for stored figures with a failure and the first
+	// ones without: Worker, Incarnation, Count (consecutive failures), Limit (failures within the
+	// window), Message (runs within the window), Due (the time of the last failure).
+	// WorkerCordoned: Worker, Count (1 on, 0 off).
 	WorkerRegistered
 	WorkerLifecycle
 	HeartbeatRenewed

@@ -98,7 +98,7 @@ type Worker struct {
 	Starts time.Duration
 }
 
-// Action is an action with its behavior, because a simulated run has no real program.
+// Action is an action with its behaviour, because a simulated run has no real program.
 type Action struct {
 	execution.Action
 	// A run lasts from TakesMin to TakesMax, drawn uniformly, or log-uniformly with TakesLog.

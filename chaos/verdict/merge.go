@@ -140,8 +140,8 @@ func (s *Sweep) Merge(o *Sweep) error {
 	return err
 }
 
-// Whole judges a sweep that was put together from its shares, as if seeds seeds had been requested
-// for each scenario, and varied ones for each varied scenario. missing names the missing shares;
+// Whole judges a sweep that was put together from its shares. seeds is the requested number of
+// seeds of each scenario, varied that of each varied scenario. missing names the missing shares;
 // empty for none.
 func (s *Sweep) Whole(seeds, varied int, missing string) {
 	for _, sc := range s.Scenarios {

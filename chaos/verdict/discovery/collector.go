@@ -141,7 +141,7 @@ func (f *struck) strikes(path ...string) bool {
 	return slices.ContainsFunc(path, func(name string) bool { return name != "" && slices.Contains(f.processes, name) })
 }
 
-// fingerprint is the number of a situation. It is made of the hashes of the faults' names, because
+// fingerprint is the number of a situation. It is made of the hashes of the kinds' names, because
 // two runs number the kinds of their faults differently.
 func (c *Collector) fingerprint(e *history.Event, faults uint64) uint64 {
 	step := uint64(2)

@@ -18,9 +18,9 @@ type Incidence struct {
 	Runs int
 	// Seen is ascending by runs.
 	Seen []Frequency
-	// Clump is the size of the group in which a situation seen by one run only arrives: on average
-	// over such situations, the number of them that the same run found. They come in groups,
-	// because one rare moment takes an execution through several of them.
+	// Clump is the mean size of the groups in which situations that only one run has seen arrive:
+	// for such a situation, how many of them its run found. They come in groups, because one rare
+	// moment takes an execution through several of them.
 	Clump float64
 	// Capped says that every figure is a lower bound.
 	Capped bool
