@@ -42,7 +42,7 @@ type Process interface {
 // Instance is a process from one start to its next end.
 type Instance interface {
 	Alive() bool
-	// Pause stops the process, as by SIGSTOP, while its clocks and actions go on. Resume lets it
+	// Pause suspends the process, as by SIGSTOP, while its clocks and actions go on. Resume lets it
 	// continue.
 	Pause()
 	Resume()
@@ -51,7 +51,7 @@ type Instance interface {
 // Machines are the machines on which processes run, with their clocks and actions.
 type Machines interface {
 	Processes
-	// Freeze stops the machine of a process, with its clocks and actions, until thaw.
+	// Freeze suspends the machine of a process, with its clocks and actions, until thaw.
 	Freeze(process string) (thaw func())
 }
 

@@ -65,7 +65,7 @@ func (p *Supervised) Kill() {
 // Terminate asks it to stop (SIGTERM) and returns at once; Wait waits for the end.
 func (p *Supervised) Terminate() { signalProcess(p.c.pid, sigTerm) }
 
-// Pause stops it (SIGSTOP); Resume lets it continue.
+// Pause suspends it (SIGSTOP); Resume lets it continue.
 func (p *Supervised) Pause() { signalProcess(p.c.pid, sigStop) }
 
 // Resume lets a paused process continue.

@@ -128,8 +128,8 @@ func (p *Contained) Kill() {
 // Terminate asks it to stop (SIGTERM) and returns at once; Wait waits for the end.
 func (p *Contained) Terminate() { p.signal("TERM") }
 
-// Pause stops it (SIGSTOP). Its children go on. They would stop too if the engine froze the whole
-// container, but the fault is a stopped process, not a stopped machine.
+// Pause suspends it (SIGSTOP). Its children go on. They would be suspended too if the engine froze
+// the whole container, but the fault is a suspended process, not a suspended machine.
 func (p *Contained) Pause() { p.signal("STOP") }
 
 // Resume lets a paused program continue.

@@ -81,7 +81,7 @@ type Instance interface {
 	Kill()
 	// Terminate asks it to stop and returns at once.
 	Terminate()
-	// Pause stops it, Resume lets it continue.
+	// Pause suspends it, Resume lets it continue.
 	Pause()
 	Resume()
 	// Wait returns nil once it has ended, or ctx's error.
