@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// conduct29 says what invariants 29 and 30 find in how a part behaves.
+// conduct29 returns the findings of invariants 29 and 30 about the conduct of a part.
 func conduct29(behave func(c *Conduct, s *Suite)) string {
 	s := New(config.Default(config.Hardened), []int{29, 30})
 	behave(s.Conduct(), s)

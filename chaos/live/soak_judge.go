@@ -13,16 +13,16 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// This file makes a verdict of a soak.
+// This file turns a soak into a verdict.
 
-// The invariants that answer each question of a soak, by number.
+// For each question about a soak, the numbers of the invariants that answer it.
 var (
 	lostRules     = []int{5, 7, 16}           //nolint:gochecknoglobals // a constant list
 	twiceRules    = []int{1, 3, 4, 8, 11, 13} //nolint:gochecknoglobals // a constant list
 	unearnedRules = []int{17}                 //nolint:gochecknoglobals // a constant list
 )
 
-// result is what the judges found.
+// result returns the judges' results.
 func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Result {
 	w, p := x.w, x.o.Plan
 	r := &soak.Result{
@@ -38,7 +38,7 @@ func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Res
 		r.LongestStall = max(r.LongestStall, s.For)
 	}
 	if !settled && (w.unable != nil || crashed != "") {
-		// It was broken off: what is young may be open.
+		// It was interrupted: young executions may still be open.
 		x.suite.SetPatience(x.settles())
 	}
 	for _, f := range x.suite.End(settled) {
@@ -85,13 +85,13 @@ func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Res
 	return r
 }
 
-// firstLine is the first line of a text: what follows is the end of a log.
+// firstLine is the first line of a text, whose rest is the end of a log.
 func firstLine(text string) string {
 	first, _, _ := strings.Cut(text, "\n")
 	return first
 }
 
-// strikes tells what became of each strike.
+// strikes reports the result of each strike.
 func (x *soaking) strikes(r *soak.Result) {
 	counts := x.w.injector.Counts()
 	n := 0
@@ -121,7 +121,7 @@ func (x *soaking) strikes(r *soak.Result) {
 	}
 }
 
-// rules tells what became of each invariant.
+// rules reports the result of each invariant.
 func (x *soaking) rules(r *soak.Result) {
 	_, not := soakRules()
 	occasions := x.suite.Judged()
@@ -159,9 +159,9 @@ func (x *soaking) audit(ctx context.Context, r *soak.Result) {
 	}
 }
 
-// conclude makes the verdict of everything else.
+// conclude sets the verdict for everything else.
 func (x *soaking) conclude(r *soak.Result) {
-	// The load has come up by then, and the drain is no load.
+	// By this time the load has reached its rate; the drain doesn't count as load.
 	from, to := min(10*time.Second, r.Ran/4), r.Ran
 	executions := x.sampler.by["executions so far/"+ofLoad]
 	outages := r.Outages()
@@ -229,7 +229,7 @@ func (x *soaking) conclude(r *soak.Result) {
 	}
 }
 
-// answer answers a question by the invariants that it rests on.
+// answer answers a question with the invariants on which it rests.
 func (x *soaking) answer(r *soak.Result, question string, rules []int, name string) soak.Answer {
 	a := soak.Answer{Question: question}
 	for i := range r.Violations {

@@ -10,7 +10,7 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// The forms of names and values. The schema carries the same patterns.
+// The patterns of names and values; the schema has the same.
 const (
 	namePattern  = `^[a-z0-9]+(-[a-z0-9]+)*$`
 	boundPattern = `^(<=|>=|=|<|>)? ?[0-9]{1,9} ?%?$`

@@ -31,17 +31,17 @@ workload:
   - {action: core.echo, count: 5, every: 1s}
 `
 
-// idle is one whose fault never comes.
+// idle is a scenario whose fault never begins.
 const idle = calm + `faults:
   - {when: {after: expired, nth: 99}, crash: shell-1}
 `
 
-// hopeless is one whose expectation no run meets.
+// hopeless is a scenario whose expectation no run meets.
 const hopeless = calm + `expect:
   executions: {failed: ">= 1"}
 `
 
-// said is what a command printed.
+// said is the output of a command.
 type said struct {
 	code     int
 	out, err string
@@ -58,7 +58,7 @@ func chaosContext(ctx context.Context, args ...string) said {
 	return said{code, out.String(), err.String()}
 }
 
-// wants checks an exit code and what must have been printed.
+// wants checks an exit code and parts of the output.
 func (s said) wants(t *testing.T, code int, parts ...string) {
 	t.Helper()
 	if s.code != code {
@@ -117,7 +117,7 @@ func TestRunIsInconclusive(t *testing.T) {
 	s.wants(t, 3, "INCONCLUSIVE calm (hardened)", "the fault “crash shell-1” did not fire in this run", "calm      documented  4 ")
 }
 
-// Every reproduction line works as pasted, mutant and profile included.
+// Every command of a reproduction line works when pasted, with mutant and profile.
 func TestAFailureIsReproducedByItsLine(t *testing.T) {
 	s := chaos(t, "run", "ttl-race", "--mutant", "unguarded-monitor", "--out", t.TempDir(), "--quiet")
 	s.wants(t, 1, "FAIL ttl-race")
@@ -282,10 +282,10 @@ func TestLists(t *testing.T) {
 
 func TestMutants(t *testing.T) {
 	chaos(t, "mutants", "--only", "unguarded-monitor").wants(t, 0, "killed by invariant ", "1 of 1 mutants killed")
-	// A scenario without faults finds nothing, and need not: no mutant has it for its own.
+	// A scenario without faults finds nothing, and need not: it is no mutant's own scenario.
 	chaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", write(t, "calm.yaml", calm), "--seeds", "2").
 		wants(t, 0, "survived 4 runs", "0 of 1 mutants killed")
-	// Its own scenario has to find it, and in two seconds of its life nothing happens.
+	// The mutant's own scenario must find it, but in two seconds nothing happens in it.
 	own := write(t, "own.yaml", strings.Replace(calm, "name: calm", "name: "+mutant.Find("unguarded-monitor").Scenario, 1))
 	chaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", own, "--seeds", "2").wants(t, 1, "MISSED", "0 of 1 mutants killed")
 }

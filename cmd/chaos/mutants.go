@@ -14,8 +14,8 @@ import (
 	"handoff/sim/explore"
 )
 
-// mutantSeeds is how many seeds of each scenario and profile a mutant may survive before it counts as
-// one that the suite does not see.
+// mutantSeeds is the number of seeds of each scenario and profile after which a surviving mutant
+// counts as missed.
 const mutantSeeds = 500
 
 func (a *app) mutantsCommand() *cobra.Command {
@@ -102,7 +102,7 @@ is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 	return cmd
 }
 
-// hunt is what mutants are to be hunted, and how.
+// hunt says which mutants to run, and how.
 type hunt struct {
 	only, one string
 	seeds     int
@@ -144,14 +144,14 @@ func (a *app) mutants(cmd *cobra.Command, h hunt) error {
 	if a.err.live {
 		fmt.Fprint(a.err, clearLine)
 	}
-	home := "" // the scenario that has to find its own mutants, or all of them
+	home := "" // the scenario that must find its own mutants; empty for the whole library
 	if h.one != "" {
 		home = library[0].Name
 	}
 	became := fates(kills, home)
 	a.fates(became)
 	if failed := writeFates(h, became, shareHeader(cmd, h.share, 0, explore.Targets(library)), mutants); failed != nil {
-		return broken("the mutants are hunted, but what became of them is not written: %v", failed)
+		return broken("the mutants were run, but writing their results failed: %v", failed)
 	}
 	var hung *explore.Hung
 	if errors.As(err, &hung) {
@@ -161,11 +161,10 @@ func (a *app) mutants(cmd *cobra.Command, h hunt) error {
 	return nil
 }
 
-// clearLine makes room for another text on a terminal's last line.
+// clearLine clears a terminal's last line.
 const clearLine = "\r\x1b[K"
 
-// hunted shows how far the hunt is: one line that changes on a terminal, a line for each mutant
-// elsewhere.
+// hunted shows the progress: one changing line on a terminal, otherwise a line for each mutant.
 func (a *app) hunted(k *explore.Kill, done, total int) {
 	before, after := "", "\n"
 	if a.err.live {

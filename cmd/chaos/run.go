@@ -18,7 +18,7 @@ import (
 	"handoff/sim/explore"
 )
 
-// defaultSeeds is how many seeds a scenario gets when nobody says.
+// defaultSeeds is the number of seeds of a scenario, unless --seeds says otherwise.
 const defaultSeeds = 60
 
 // runFlags are the flags of run.
@@ -35,12 +35,12 @@ type runFlags struct {
 	agree                  bool
 	target, file           string
 	shard                  string
-	// share is shard, read; header says what it is a share of, once the targets are known.
+	// share is shard, parsed; header describes the share, once the targets are known.
 	share  shard.Share
 	header func(shard.Share, []explore.Target, int) shard.Header
 }
 
-// What a live run can run in: processes of this machine, or the containers of a compose file.
+// The environments of a live run: processes of this machine, or the containers of a compose file.
 const (
 	targetProcesses = "processes"
 	targetCompose   = "compose"
@@ -86,7 +86,7 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 			}
 			f.oneSeed = cmd.Flags().Changed("seed")
 			if f.world == string(scenario.Live) && !cmd.Flags().Changed("seeds") {
-				f.seeds = 1 // a run takes its time here
+				f.seeds = 1 // a live run takes its time
 			}
 			if f.oneSeed && cmd.Flags().Changed("seeds") {
 				return usage("--seed is one seed and --seeds is how many: only one of them can be given")
@@ -99,11 +99,11 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.world, "world", "sim", "the world to run in: sim, or live (real servers and daemons)")
-	flags.StringVar(&f.target, "target", targetProcesses, "live: what it runs in: processes of this machine, or compose (containers)")
+	flags.StringVar(&f.target, "target", targetProcesses, "live: where it runs: processes of this machine, or compose (containers)")
 	flags.StringVar(&f.file, "file", composeFile, "live: the compose `FILE` of --target compose")
 	flags.Float64Var(&f.scale, "time-scale", defaultScale, "live: multiply every duration by this")
 	flags.IntVar(&f.parallel, "parallel", 1, "live: how many runs go on at a time, each on servers of its own")
-	flags.BoolVar(&f.agree, "agree", false, "live: run the same in the simulated world, and put both side by side")
+	flags.BoolVar(&f.agree, "agree", false, "live: run the same in the simulated world, and compare both")
 	flags.StringVar(&f.profile, "profile", "", "run under this profile only: hardened or documented")
 	flags.Uint64Var(&f.seed, "seed", 1, "run this seed only")
 	flags.IntVar(&f.seeds, "seeds", defaultSeeds, "run seeds 1 to this")
@@ -120,8 +120,8 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	return cmd
 }
 
-// foreign refuses a flag that means something in one world only and was given for the other one, which would do without it
-// in silence.
+// foreign refuses a flag that was given for a world in which it means nothing, so that it isn't
+// silently ignored.
 func foreign(cmd *cobra.Command, world string, only scenario.World, flags ...string) error {
 	if world == string(only) || world != string(scenario.Sim) && world != string(scenario.Live) {
 		return nil
@@ -153,7 +153,7 @@ func (f *runFlags) check() error {
 		return usage("--mutants %d: a number of seeds is needed", f.mutants)
 	case f.mutants > 0 && f.world == string(scenario.Live):
 		return usage("--mutants is for the simulated world; chaos mutants --world live plants them into real daemons")
-	case !(f.scale > 0 && f.scale <= 1): // not a number is none of them
+	case !(f.scale > 0 && f.scale <= 1): // also false for NaN
 		return usage("--time-scale %v: a factor above 0 and up to 1 is needed", f.scale)
 	case f.parallel < 1 || f.parallel > 8:
 		return usage("--parallel %d: must be from 1 to 8", f.parallel)
@@ -205,7 +205,7 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 		o.First, o.Seeds = f.seed, 1
 	}
 	targets = f.vary(targets, &o)
-	// One seed is over before there is anything to show but its result.
+	// A single seed ends before there is any progress to show.
 	p := newProgress(a.err, explore.Runs(targets, o), f.quiet || f.oneSeed)
 	p.mutant = planted
 	o.Progress = p.update
@@ -223,7 +223,7 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 		}
 	}
 	if failed := f.write(out.Sweep, write); failed != nil {
-		return broken("the runs are done, but their report is not: %v", failed)
+		return broken("the runs are done, but writing their report failed: %v", failed)
 	}
 	var hung *explore.Hung
 	if errors.As(err, &hung) {
@@ -234,7 +234,7 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	return nil
 }
 
-// prepare makes the folders, so that a mistake in them is found before the runs and not after.
+// prepare makes the folders, so that a mistake in them is found before the runs.
 func (f *runFlags) prepare() error {
 	folders := map[string]string{"--out": f.out, "--json": filepath.Dir(f.json), "--junit": filepath.Dir(f.junit)}
 	for _, flag := range []string{"--out", "--json", "--junit"} {
@@ -244,13 +244,13 @@ func (f *runFlags) prepare() error {
 	}
 	for flag, file := range map[string]string{"--json": f.json, "--junit": f.junit} {
 		if info, err := os.Stat(file); file != "" && err == nil && info.IsDir() {
-			return usage("%s %s: this is a folder, and a file is needed", flag, file)
+			return usage("%s %s: this is a folder; name a file", flag, file)
 		}
 	}
 	return freshShare(f.out)
 }
 
-// write writes the report and the copies that were asked for.
+// write writes the report and the requested copies.
 func (f *runFlags) write(s *verdict.Sweep, report func() error) error {
 	if err := report(); err != nil {
 		return err
