@@ -158,26 +158,42 @@ func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, rows []exec
 			Execution: f.Execution, Step: f.Step, At: f.At, Message: f.Message,
 		})
 	}
-	count(r, rows)
+	all := make([]*execution.Execution, len(rows))
+	for i := range rows {
+		all[i] = &rows[i]
+	}
+	last := lastRows(all)
+	r.Rows, r.Chains = counts(all), counts(last)
 	if accepted {
 		acceptance(r, j.scenario, j.accepted.lost)
 	}
-	expectations(r, j.scenario.Expect(r.Profile))
+	e := j.scenario.Expect(r.Profile)
+	j.tally.expect(r, "executions", e.Executions, r.Chains, last)
+	j.tally.expect(r, "rows", e.Rows, r.Rows, all)
 }
 
-// count counts rows by status and chains by their last status.
-func count(r *verdict.Run, rows []execution.Execution) {
-	last := make(map[execution.ID]*execution.Execution)
-	for i := range rows {
-		row := &rows[i]
-		r.Rows[ended(row.Status)]++
-		if best := last[row.Chain()]; best == nil || row.RetryCount > best.RetryCount {
-			last[row.Chain()] = row
+// counts counts rows by status.
+func counts(rows []*execution.Execution) (n [execution.Statuses]int64) {
+	for _, row := range rows {
+		n[ended(row.Status)]++
+	}
+	return n
+}
+
+// lastRows are the last rows of the chains, in the order of the chains' first rows.
+func lastRows(rows []*execution.Execution) (list []*execution.Execution) {
+	last := make(map[execution.ID]int)
+	for _, row := range rows {
+		at, known := last[row.Chain()]
+		switch {
+		case !known:
+			last[row.Chain()] = len(list)
+			list = append(list, row)
+		case row.RetryCount > list[at].RetryCount:
+			list[at] = row
 		}
 	}
-	for _, row := range last { //detlint:ok counting is the same in any order
-		r.Chains[ended(row.Status)]++
-	}
+	return list
 }
 
 // ended returns a terminal status as it is, and None for any other: stuck.
@@ -235,26 +251,18 @@ func acceptance(r *verdict.Run, s *scenario.Scenario, lost int64) {
 	}
 }
 
-// expectations judges the scenario's expectations of every run.
-func expectations(r *verdict.Run, e scenario.Expect) {
-	judge := func(what string, bounds []scenario.Bound, counts [execution.Statuses]int64) {
-		var total int64
-		for _, n := range counts {
-			total += n
+// expect judges the scenario's expectations of every run on the counted rows.
+func (t *tally) expect(r *verdict.Run, what string, bounds []scenario.Bound, counts [execution.Statuses]int64, rows []*execution.Execution) {
+	total := int64(len(rows))
+	for _, b := range bounds {
+		of := execution.None
+		if b.Of != scenario.Stuck {
+			of, _ = execution.ParseStatus(b.Of)
 		}
-		for _, b := range bounds {
-			status := execution.None
-			if b.Of != scenario.Stuck {
-				status, _ = execution.ParseStatus(b.Of)
-			}
-			if n := counts[status]; !b.Holds(n, total) {
-				violate(r, "expectation", "The scenario's own expectations hold.",
-					fmt.Sprintf("%d of %d %s ended as %s; the scenario expects %s", n, total, what, b.Of, b.Source))
-			}
+		if n := counts[of]; !b.Holds(n, total) {
+			t.unmet(r, what, b, of, n, total, rows)
 		}
 	}
-	judge("executions", e.Executions, r.Chains)
-	judge("rows", e.Rows, r.Rows)
 }
 
 func violate(r *verdict.Run, name, statement, message string) {

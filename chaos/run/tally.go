@@ -22,13 +22,16 @@ type tally struct {
 	detection map[string]time.Duration
 	renewed   map[execution.Incarnation]time.Duration
 	scheduled dense.Table[execution.ID, time.Duration]
+	// last is the moment of each execution's last transition; names are the workers' names.
+	last  dense.Table[execution.ID, moment]
+	names map[execution.WorkerID]string
 }
 
 // newTally returns a tally that looks for these error texts.
 func newTally(texts []string) *tally {
 	return &tally{
 		wanted: texts, texts: make(map[string]int), detection: make(map[string]time.Duration),
-		renewed: make(map[execution.Incarnation]time.Duration),
+		renewed: make(map[execution.Incarnation]time.Duration), names: make(map[execution.WorkerID]string),
 	}
 }
 
@@ -37,7 +40,10 @@ func (t *tally) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded:
 		t.struck, t.after = true, 0
-	case history.HeartbeatRenewed, history.WorkerRegistered:
+	case history.WorkerRegistered:
+		t.renewed[e.Incarnation] = e.At
+		t.names[e.Worker] = e.Process
+	case history.HeartbeatRenewed:
 		t.renewed[e.Incarnation] = e.At
 	case history.WorkerLifecycle:
 		if at, known := t.renewed[e.Incarnation]; known && e.Lifecycle == execution.Lost {
@@ -46,6 +52,7 @@ func (t *tally) Observe(e *history.Event) {
 	case history.Orchestrated:
 		t.detected(Ended, e.Due)
 	case history.Transition:
+		t.last.Set(e.Execution, moment{e.At, e.Step})
 		t.dispatch(e)
 		if e.To == execution.Completed {
 			if t.struck {

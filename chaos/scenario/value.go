@@ -39,5 +39,9 @@ func (l *loader) bound(n *yaml.Node, of string) (Bound, bool) {
 		l.Refuse(n, "%s is bounded by %d%%; a share is at most 100%%", of, b.Value)
 		return b, false
 	}
+	// Few who write 99% mean that 100% is a failure. None and all of them are meant.
+	if percent && digits == 0 && b.Value > 0 && b.Value < 100 {
+		l.Warn(n, `%s: %s means exactly that share, and more is a failure; write ">= %d%%" for at least, or "= %d%%" for exactly`, of, n.Value, b.Value, b.Value)
+	}
 	return b, true
 }

@@ -253,11 +253,12 @@ func (s *Scenario) judgeFailures(because func(Verdict, string, ...any)) {
 			continue
 		}
 		told[v.Rule()] = true
+		what, _, _ := strings.Cut(v.Message, "\n") // the rest explains it, and stands beside the violation
 		if s.Seeds == 1 {
-			because(Fail, "%s: %s", v.Rule(), v.Message)
+			because(Fail, "%s: %s", v.Rule(), what)
 			continue
 		}
-		because(Fail, "%s: in %d of %d seeds, first in seed %d: %s", v.Rule(), b.Seeds, s.Seeds, b.First, v.Message)
+		because(Fail, "%s: in %d of %d seeds, first in seed %d: %s", v.Rule(), b.Seeds, s.Seeds, b.First, what)
 	}
 }
 

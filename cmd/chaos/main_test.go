@@ -258,6 +258,12 @@ func TestLint(t *testing.T) {
 	good, bad := write(t, "calm.yaml", calm), write(t, "bad.yaml", calm+"fault: []\n")
 	chaos(t, "lint", good).wants(t, 0, good+": ok (calm, ")
 	chaos(t, "lint", "../../scenarios").wants(t, 0, "scenarios/ttl-race.yaml: ok")
+	exact := write(t, "exact.yaml", calm+"expect:\n  executions: {completed: 99%, failed: \"= 1%\", stuck: 0%}\n")
+	said := chaos(t, "lint", exact)
+	said.wants(t, 0, exact+": ok", exact+`:13:27: completed: 99% means exactly that share, and more is a failure; write ">= 99%" for at least, or "= 99%" for exactly`)
+	if n := strings.Count(said.out, "means exactly"); n != 1 {
+		t.Errorf("%d warnings, want one:\n%s", n, said.out)
+	}
 	chaos(t, "lint", good, bad).wants(t, 2, good+": ok", bad+":12:1: ", `did you mean "faults"?`, "1 of 2 arguments with mistakes")
 }
 
