@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -84,11 +86,43 @@ func write(t *testing.T, name, text string) string {
 func TestRunPasses(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "report")
 	s := chaos(t, "run", write(t, "calm.yaml", calm), "--seeds", "60", "--out", out)
-	s.wants(t, 0, "calm      hardened    1-60", "pass: 128 runs", "varied: 8 runs around 2 of these, 0 failing", "HISTORY HASH", filepath.Join(out, "index.html"))
+	s.wants(t, 0, "calm      hardened    60", "pass: 128 runs", "varied: 8 runs around 2 of these, 0 failing", "HISTORY HASH", filepath.Join(out, "index.html"))
 	for _, file := range []string{"index.html", "result.json", "junit.xml", "summary.md"} {
 		if _, err := os.Stat(filepath.Join(out, file)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// After the first failure no run begins. Those in progress end, at most one for each processor.
+func TestRunFailsFast(t *testing.T) {
+	path := write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
+	s := chaos(t, "run", path, "--profile", "hardened", "--varied=never", "--seeds", "500", "--fail-fast", "--out", t.TempDir())
+	s.wants(t, 1, "FAIL hopeless (hardened)", "Stopped at the first failure, after ", " of 500 runs: this is what was done until then", "fail: ")
+	var runs int
+	if _, after, found := strings.Cut(s.out, "Stopped at the first failure, after "); !found {
+		t.Error(s.out)
+	} else if _, err := fmt.Sscan(after, &runs); err != nil || runs < 1 || runs > runtime.GOMAXPROCS(0) {
+		t.Errorf("%d runs, %v:\n%s", runs, err, s.out)
+	}
+	calmly := chaos(t, "run", write(t, "calm.yaml", calm), "--seeds", "3", "--fail-fast", "--out", t.TempDir())
+	calmly.wants(t, 0, "pass: ")
+	chaos(t, "run", path, "--fail-fast", "--shard", "1/2").wants(t, 2, "a share that stops early can't be merged")
+	chaos(t, "run", path, "--fail-fast", "--world", "live").wants(t, 2, "--fail-fast is for the simulated world")
+}
+
+// With - standard output holds the result and nothing else, so that it can be piped.
+func TestRunWritesTheResultToStandardOutput(t *testing.T) {
+	path := write(t, "calm.yaml", calm)
+	for flag, begins := range map[string]string{"--json": "{", "--junit": "<?xml"} {
+		s := chaos(t, "run", path, "--seed", "1", "--out", t.TempDir(), flag, "-")
+		if !strings.HasPrefix(s.out, begins) || strings.Contains(s.out, "report:") || !strings.Contains(s.err, "report:") || s.code != 0 {
+			t.Errorf("%s - exits with %d and prints\n%.300s\nand beside it\n%s", flag, s.code, s.out, s.err)
+		}
+	}
+	chaos(t, "run", path, "--json", "-", "--junit", "-").wants(t, 2, "--json and --junit are both -")
+	if _, err := os.Stat("-"); err == nil {
+		t.Error("a file is called -")
 	}
 }
 
@@ -114,7 +148,7 @@ func TestRunFails(t *testing.T) {
 
 func TestRunIsInconclusive(t *testing.T) {
 	s := chaos(t, "run", write(t, "idle.yaml", idle), "--seed", "4", "--out", t.TempDir())
-	s.wants(t, 3, "INCONCLUSIVE calm (hardened)", "the fault “crash shell-1” did not fire in this run", "calm      documented  4 ")
+	s.wants(t, 3, "INCONCLUSIVE calm (hardened)", "the fault “crash shell-1” did not fire in this run", "calm      documented  1 ")
 }
 
 // Every command of a reproduction line works when pasted, with mutant and profile.
@@ -258,9 +292,9 @@ func TestLint(t *testing.T) {
 	good, bad := write(t, "calm.yaml", calm), write(t, "bad.yaml", calm+"fault: []\n")
 	chaos(t, "lint", good).wants(t, 0, good+": ok (calm, ")
 	chaos(t, "lint", "../../scenarios").wants(t, 0, "scenarios/ttl-race.yaml: ok")
-	exact := write(t, "exact.yaml", calm+"expect:\n  executions: {completed: 99%, failed: \"= 1%\", stuck: 0%}\n")
+	exact := write(t, "exact.yaml", calm+"expect:\n  executions: {completed: 80%, failed: \"= 20%\", stuck: 0%}\n")
 	said := chaos(t, "lint", exact)
-	said.wants(t, 0, exact+": ok", exact+`:13:27: completed: 99% means exactly that share, and more is a failure; write ">= 99%" for at least, or "= 99%" for exactly`)
+	said.wants(t, 0, exact+": ok", exact+`:13:27: completed: 80% means exactly that share, and more is a failure; write ">= 80%" for at least, or "= 80%" for exactly`)
 	if n := strings.Count(said.out, "means exactly"); n != 1 {
 		t.Errorf("%d warnings, want one:\n%s", n, said.out)
 	}

@@ -46,7 +46,11 @@ func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *mut
 		planted = fmt.Sprintf(", with the mutant %s planted", f.Name)
 	}
 	if out.Sweep.Interrupted {
-		fmt.Fprintln(a.out, a.out.yellow("Interrupted: this is what was done until then, and it proves less than was asked for."))
+		why := "Interrupted"
+		if len(out.Sweep.Notes) > 0 {
+			why = strings.ToUpper(out.Sweep.Notes[0][:1]) + out.Sweep.Notes[0][1:]
+		}
+		fmt.Fprintln(a.out, a.out.yellow(why+": this is what was done until then, and it proves less than was asked for."))
 	}
 	fmt.Fprintf(a.out, "%s: %s, %s of virtual time in %s%s\n", a.out.verdict(out.Sweep.Verdict.String()), plural(runs, "run"), human(virtual), human(out.Wall), planted)
 	if text := reports.Sure(out.Sweep); text != "" {
@@ -125,8 +129,8 @@ func (a *app) table(s *verdict.Sweep) {
 		for _, n := range sc.Chains {
 			executions += n
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%016x\t%s\n",
-			sc.Name, profile, seedRange(sc), sc.Failing, executions, sc.Steps, sc.Hash, sc.Verdict)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%016x\t%s\n",
+			sc.Name, profile, sc.Seeds, sc.Failing, executions, sc.Steps, sc.Hash, sc.Verdict)
 	}
 	_ = w.Flush()
 	a.lastColumn(b.String())
@@ -144,19 +148,6 @@ func (a *app) lastColumn(table string) {
 		}
 		heading = false
 		fmt.Fprintln(a.out, line)
-	}
-}
-
-func seedRange(sc *verdict.Scenario) string {
-	switch uint64(sc.Seeds) {
-	case 0:
-		return "none"
-	case 1:
-		return fmt.Sprint(sc.FirstSeed)
-	case sc.LastSeed - sc.FirstSeed + 1:
-		return fmt.Sprintf("%d-%d", sc.FirstSeed, sc.LastSeed)
-	default: // a share
-		return fmt.Sprintf("%d of %d-%d", sc.Seeds, sc.FirstSeed, sc.LastSeed)
 	}
 }
 

@@ -28,7 +28,7 @@ type runFlags struct {
 	seeds, double, mutants int
 	varied                 string
 	out, json, junit       string
-	quiet                  bool
+	quiet, failFast        bool
 	oneSeed                bool
 	scale                  float64
 	parallel               int
@@ -38,6 +38,8 @@ type runFlags struct {
 	// share is shard, parsed; header describes the share, once the targets are known.
 	share  shard.Share
 	header func(shard.Share, []explore.Target, int) shard.Header
+	// stdout is where a result goes whose file is standardOutput. Messages go elsewhere then.
+	stdout io.Writer
 }
 
 // The environments of a live run: processes of this machine, or the containers of a compose file.
@@ -81,7 +83,7 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 			if err := foreign(cmd, f.world, scenario.Live, "target", "file", "time-scale", "parallel", "agree"); err != nil {
 				return err
 			}
-			if err := foreign(cmd, f.world, scenario.Sim, "shard", "varied"); err != nil {
+			if err := foreign(cmd, f.world, scenario.Sim, "shard", "varied", "fail-fast"); err != nil {
 				return err
 			}
 			f.oneSeed = cmd.Flags().Changed("seed")
@@ -112,10 +114,11 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	flags.Lookup("varied").NoOptDefVal = variedOnly
 	flags.StringVar(&f.mutant, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
 	flags.StringVar(&f.out, "out", filepath.Join("reports", "out"), "the folder of the report")
-	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too")
-	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too")
+	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too; - is standard output")
+	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too; - is standard output")
 	flags.IntVar(&f.double, "check-determinism", 0, "run this many seeds of everything twice, and fail where the histories differ")
 	flags.IntVar(&f.mutants, "mutants", 0, "also plant every mutant into every scenario for this many seeds, and show in the report which kills which")
+	flags.BoolVar(&f.failFast, "fail-fast", false, "begin no further run after the first failure")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress, only the result")
 	return cmd
 }
@@ -165,6 +168,10 @@ func (f *runFlags) check() error {
 		return usage("--check-determinism is for the simulated world: a live run is not deterministic")
 	case f.out == "":
 		return usage("--out is empty: the report needs a folder")
+	case f.json == standardOutput && f.junit == standardOutput:
+		return usage("--json and --junit are both -: only one of them can be written to standard output")
+	case f.failFast && f.shard != "":
+		return usage("--fail-fast and --shard: a share that stops early can't be merged with the others")
 	}
 	return nil
 }
@@ -176,6 +183,10 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	var err error
 	if f.share, err = share(f.shard); err != nil {
 		return err
+	}
+	f.stdout = a.out.Writer
+	if f.json == standardOutput || f.junit == standardOutput {
+		a.out = a.err // so that standard output holds nothing else
 	}
 	if f.world == string(scenario.Live) {
 		return a.runLive(ctx, args, f)
@@ -200,7 +211,7 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 		fmt.Fprintln(a.err, note)
 	}
 	plain := targets
-	o := explore.Options{First: 1, Seeds: f.seeds, Share: f.share, Mutant: planted, Double: f.double, Describe: reports.Describe}
+	o := explore.Options{First: 1, Seeds: f.seeds, Share: f.share, Mutant: planted, Double: f.double, Describe: reports.Describe, FailFast: f.failFast}
 	if f.oneSeed {
 		o.First, o.Seeds = f.seed, 1
 	}
@@ -243,6 +254,9 @@ func (f *runFlags) prepare() error {
 		}
 	}
 	for flag, file := range map[string]string{"--json": f.json, "--junit": f.junit} {
+		if file == standardOutput {
+			continue
+		}
 		if info, err := os.Stat(file); file != "" && err == nil && info.IsDir() {
 			return usage("%s %s: this is a folder; name a file", flag, file)
 		}
@@ -255,15 +269,21 @@ func (f *runFlags) write(s *verdict.Sweep, report func() error) error {
 	if err := report(); err != nil {
 		return err
 	}
-	if err := writeCopy(f.json, s, reports.WriteJSON); err != nil {
+	if err := f.writeCopy(f.json, s, reports.WriteJSON); err != nil {
 		return err
 	}
-	return writeCopy(f.junit, s, reports.WriteJUnit)
+	return f.writeCopy(f.junit, s, reports.WriteJUnit)
 }
 
-func writeCopy(path string, s *verdict.Sweep, write func(io.Writer, *verdict.Sweep) error) error {
-	if path == "" {
+// standardOutput is the file name that stands for it, as in other programs.
+const standardOutput = "-"
+
+func (f *runFlags) writeCopy(path string, s *verdict.Sweep, write func(io.Writer, *verdict.Sweep) error) error {
+	switch path {
+	case "":
 		return nil
+	case standardOutput:
+		return write(f.stdout, s)
 	}
 	file, err := os.Create(path)
 	if err != nil {

@@ -27,6 +27,8 @@ type Options struct {
 	Share shard.Share
 	// Mutant is planted into every run; nil for none.
 	Mutant *mutant.Mutant
+	// FailFast begins no run after one has failed. Runs in progress end and count.
+	FailFast bool
 	// Workers is how many goroutines run; 0 means GOMAXPROCS.
 	Workers int
 	// Double is how many seeds of each target are run a second time, to compare the histories.
@@ -112,6 +114,9 @@ func Sweep(ctx context.Context, targets []Target, o Options) (*Outcome, error) {
 	s.mu.Unlock()
 	out := &Outcome{Sweep: s.out}
 	s.out.Interrupted = s.done < s.total
+	if s.out.Interrupted && s.enough() {
+		s.out.Notes = append(s.out.Notes, fmt.Sprintf("stopped at the first failure, after %d of %d runs", s.done, s.total))
+	}
 	s.out.Judge()
 	if err == nil {
 		out.Records = s.records(ctx)
@@ -236,7 +241,7 @@ func (s *sweep) job() bool {
 func (s *sweep) claim() (target, n int, there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed {
+	for !s.closed && !s.enough() {
 		target, n, there = s.next.take(s.targets, s.o)
 		if !there || s.o.Share.Has(target+n) {
 			return target, n, there
@@ -244,6 +249,9 @@ func (s *sweep) claim() (target, n int, there bool) {
 	}
 	return 0, 0, false
 }
+
+// enough says that a failure ended the sweep.
+func (s *sweep) enough() bool { return s.o.FailFast && s.at.Failing > 0 }
 
 func (s *sweep) add(target int, r *sim.Result, wall time.Duration) {
 	s.mu.Lock()
