@@ -164,7 +164,7 @@ func violationTitle(v *verdict.Violation) string {
 	if v.Invariant > 0 {
 		title = fmt.Sprintf("invariant %d", v.Invariant)
 	}
-	if v.Name != "" {
+	if v.Name != "" && v.Name != title {
 		title += " (" + v.Name + ")"
 	}
 	return title

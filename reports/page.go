@@ -210,6 +210,9 @@ func newPage(s *verdict.Sweep, first *failure) *page {
 	if first != nil {
 		p.Headline = newHeadline(first, list)
 		p.Title = p.Headline.Scenario + " breaks " + p.Headline.Title
+		if first.violation.Name == "expectation" {
+			p.Title = p.Headline.Scenario + " misses what its scenario expects"
+		}
 		p.Replay = first.violation.Reproduce
 	}
 	return p

@@ -97,12 +97,16 @@ func named(rows []*execution.Execution) string {
 	return text
 }
 
-// fate says how and why an execution ended, or what it waits for.
+// fate says of an execution which action it was of, and how and why it ended, or what it waits for.
 func (t *tally) fate(e *execution.Execution) string {
-	if ended(e.Status) == execution.None {
-		return t.waits(e)
+	of := ""
+	if e.Action.Ref != "" {
+		of = "of " + e.Action.Ref + " "
 	}
-	how := "ended as " + e.Status.String()
+	if ended(e.Status) == execution.None {
+		return of + t.waits(e)
+	}
+	how := of + "ended as " + e.Status.String()
 	if e.FailureReason != execution.NoReason {
 		how += ", " + e.FailureReason.String()
 	}

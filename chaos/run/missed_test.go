@@ -104,9 +104,9 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 			[]string{
 				"8 of 8 executions are stuck; the scenario expects stuck: 0",
 				"2 stuck in running: shell-1 has claimed it and stored no result: executions 5, 6",
+				"1 of core.echo stuck in requested: waits for a worker with the runtime shell: execution 1",
+				"1 of core.echo stuck in requested: waits for its parent, execution 9: execution 2",
 				"1 stuck in canceling: shell-1 was asked to end it: execution 10",
-				"1 stuck in requested: waits for a worker with the runtime shell: execution 1",
-				"1 stuck in requested: waits for its parent, execution 9: execution 2",
 				"1 stuck in scheduled: sent to worker 8, whether it reached the broker is unknown: execution 4",
 				"1 stuck in scheduled: waits in the queue of shell-1 to be claimed: execution 3",
 				"1 stuck in scheduling: executor-1 has claimed it and chosen no worker: execution 8",
