@@ -328,6 +328,12 @@ func TestMutants(t *testing.T) {
 	// The mutant's own scenario must find it, but in two seconds nothing happens in it.
 	own := write(t, "own.yaml", strings.Replace(calm, "name: calm", "name: "+mutant.Find("unguarded-monitor").Scenario, 1))
 	chaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", own, "--seeds", "2").wants(t, 1, "MISSED", "0 of 1 mutants killed")
+	// A scenario that fails by itself says so, and finds nothing by what it breaks anyway.
+	broken := write(t, "hopeless.yaml", strings.Replace(hopeless, "name: calm", "name: hopeless", 1))
+	said := chaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", broken, "--seeds", "2")
+	said.wants(t, 0, "hopeless (hardened) fails without a mutant, in 2 of 2 seeds: expectation: 0 of 5 executions ended as failed",
+		"hopeless (documented) fails without a mutant", "bin/chaos replay "+broken+" --profile hardened --seed 1", "Mend the scenario first",
+		"none, should be 2", "survived", "0 of 1 mutants killed")
 }
 
 func TestDeterminismIsChecked(t *testing.T) {

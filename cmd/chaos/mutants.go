@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +32,8 @@ harness, and so is one that is found by another invariant than the named one:
 then the exit code is 1.
 
 With --scenario it shows what that scenario alone catches; only the mutants whose
-own scenario it is have to be found.
+own scenario it is have to be found. A rule that the scenario breaks without any
+mutant is named first, and counts for none.
 
 --shard 2/4 hunts the second of four equal parts of the mutants; each machine can
 do one. Give what all of them write into --report to chaos merge.
@@ -140,7 +142,12 @@ func (a *app) mutants(cmd *cobra.Command, h hunt) error {
 			return err
 		}
 	}
-	kills, err := explore.Mutants(ctx, shard.Part(h.share, mutants), library, explore.MutantOptions{Seeds: h.seeds, Progress: a.hunted})
+	var own []explore.OwnFailure
+	if h.one != "" {
+		own = explore.FailsAnyway(ctx, library, min(h.seeds, defaultSeeds))
+		a.ownFailures(own, min(h.seeds, defaultSeeds))
+	}
+	kills, err := explore.Mutants(ctx, shard.Part(h.share, mutants), library, explore.MutantOptions{Seeds: h.seeds, Progress: a.hunted, Own: own})
 	if a.err.live {
 		fmt.Fprint(a.err, clearLine)
 	}
@@ -159,6 +166,19 @@ func (a *app) mutants(cmd *cobra.Command, h hunt) error {
 		return broken("%v", hung)
 	}
 	return nil
+}
+
+// ownFailures prints the rules that a scenario breaks without a mutant.
+func (a *app) ownFailures(own []explore.OwnFailure, seeds int) {
+	for i := range own {
+		f := &own[i]
+		what, _, _ := strings.Cut(f.Violation.Message, "\n")
+		fmt.Fprintf(a.out, "%s fails without a mutant, in %d of %s: %s: %s\n  to see it: %s\n",
+			f.Target, f.Seeds, plural(seeds, "seed"), f.Violation.Rule(), what, f.Target.Reproduce(f.Violation.Seed, nil))
+	}
+	if len(own) > 0 {
+		fmt.Fprintln(a.out, a.out.yellow("No mutant is counted as found by these rules. Mend the scenario first."))
+	}
 }
 
 // clearLine clears a terminal's last line.

@@ -65,6 +65,8 @@ type MutantOptions struct {
 	Patience time.Duration
 	// Without leaves out one invariant, to test that its mutants then survive.
 	Without int
+	// Flaws are the rules that the scenarios break without a mutant; see FailsAnyway.
+	Own []OwnFailure
 }
 
 // Mutants runs every mutant through the scenarios, its own first, seed by seed and with both
@@ -146,7 +148,7 @@ func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o
 				if r.GaveUp != "" {
 					k.GaveUp++
 				}
-				if k.Violations = r.Failures(); k.Found() {
+				if k.Violations = besides(o.Own, t, r.Failures()); k.Found() {
 					k.Target, k.Seed = t, seed
 					return k
 				}
