@@ -46,10 +46,10 @@ func cloneNode(n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// Bytes is the document as YAML, below a comment of one line.
-func (d *Document) Bytes(comment string) []byte {
+// Bytes is the document as YAML, for a file at path, below a comment of one line.
+func (d *Document) Bytes(path, comment string) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# yaml-language-server: $schema=../schema.json\n# %s\n", comment)
+	fmt.Fprintf(&out, "%s# %s\n", SchemaLine(path), comment)
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
 	if err := enc.Encode(d.root); err != nil {
@@ -59,7 +59,7 @@ func (d *Document) Bytes(comment string) []byte {
 }
 
 // Parse writes the document as YAML and loads it.
-func (d *Document) Parse(file string) (*Scenario, error) { return Parse(file, d.Bytes("shrunk")) }
+func (d *Document) Parse(file string) (*Scenario, error) { return Parse(file, d.Bytes(file, "shrunk")) }
 
 // Read loads the document without writing it as YAML first. The scenario has no digest, and line
 // numbers in errors mean nothing. Don't edit the document afterwards.

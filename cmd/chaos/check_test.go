@@ -103,7 +103,7 @@ func TestCheckScalesItsBounds(t *testing.T) {
 func TestNewWritesAScenarioThatRuns(t *testing.T) {
 	t.Chdir(t.TempDir())
 	chaos(t, "new", "my-incident").wants(t, 0, "my-incident.yaml is written")
-	chaos(t, "lint", "my-incident.yaml").wants(t, 0, "my-incident.yaml: ok")
+	chaos(t, "lint", "my-incident.yaml").wants(t, 0, "my-incident.yaml: ok", "live world: can run it")
 	chaos(t, "run", "my-incident.yaml", "--seeds", "50", "--quiet", "--out", t.TempDir()).wants(t, 0, "pass")
 	chaos(t, "new", "my-incident").wants(t, 2, "my-incident.yaml")
 	chaos(t, "new", "My Incident").wants(t, 2, "is no name of a scenario")

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"handoff/chaos/fault"
 	"handoff/chaos/invariant"
@@ -304,7 +305,9 @@ func TestLint(t *testing.T) {
 func TestLists(t *testing.T) {
 	chaos(t, "list").wants(t, 0, scenarios.Names()...)
 	for _, f := range fault.Kinds() {
-		chaos(t, "list", "--faults").wants(t, 0, f.Name, f.About)
+		if said := chaos(t, "list", "--faults"); !strings.Contains(strings.Join(strings.Fields(said.out), " "), f.Example+" "+f.Name+": "+f.About) {
+			t.Errorf("%s does not stand in its list as a scenario writes it:\n%s", f.Name, said.out)
+		}
 	}
 	for _, x := range scenario.Triggers() {
 		chaos(t, "list", "--triggers").wants(t, 0, x.Name, x.About)
@@ -317,6 +320,15 @@ func TestLists(t *testing.T) {
 	}
 	for _, f := range mutant.All() {
 		chaos(t, "list", "--mutants").wants(t, 0, f.Name, f.About)
+	}
+}
+
+// The list of faults fits a terminal.
+func TestTheListOfFaultsIsNarrow(t *testing.T) {
+	for line := range strings.Lines(chaos(t, "list", "--faults").out) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 100 {
+			t.Errorf("%d columns: %s", n, line)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"handoff/chaos/scenario"
 	"handoff/scenarios"
 )
 
@@ -52,7 +53,7 @@ func (a *app) write(name string) error {
 	if err != nil {
 		return usage("%s can't be written: %s", path, reason(err))
 	}
-	_, err = file.WriteString(strings.Replace(template, "name: NAME", "name: "+name, 1))
+	_, err = file.WriteString(scenario.SchemaLine(path) + strings.Replace(template, "name: NAME", "name: "+name, 1))
 	if err := cmp.Or(err, file.Close()); err != nil {
 		return broken("%s can't be written: %s", path, reason(err))
 	}

@@ -352,7 +352,7 @@ func (s *shrinker) finish() {
 	s.doc.Regress(regression)
 	s.scenario().File = s.file
 	comment := fmt.Sprintf("Shrunk from %s. Reproduce: %s", s.from, b.Target.Reproduce(b.Seed, s.mutant))
-	b.File = s.doc.Bytes(comment)
+	b.File = s.doc.Bytes(s.file, comment)
 	b.Faults, b.Workers = len(s.scenario().Faults), len(s.scenario().Cluster.Workers)
 	b.Executions = s.scenario().Submissions()
 }
