@@ -93,7 +93,8 @@ func (s *Suite) passes(e *history.Event) bool {
 func (s *Suite) lost(e *history.Event) {
 	s.ready, s.due = true, e.At+s.surrender()
 	for i, t := range s.workers.All() {
-		if _, gone := t.gone(); !gone && t.renewed >= e.Due {
+		// A heartbeat at the very moment of the loss may have been kept.
+		if _, gone := t.gone(); !gone && t.renewed > e.Due {
 			s.stale = append(s.stale, i)
 		}
 	}
