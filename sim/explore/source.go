@@ -16,14 +16,13 @@ import (
 const sourceSteps = 3_000_000
 
 // SourceMutant runs the targets with the core that this process was built with, plain and varied,
-// until something fails, and writes the cause to out. The order is: all plain runs of seed 1, all
-// varied ones of seed 1, then seed 2. The true core's runs show whether the mutant makes a
-// difference at all. If truth is nil, this is the true core: its runs are returned, and the plain
-// ones have to pass. A varied run that the true core fails is left out, because it can't judge a
-// mutant.
+// until something fails. The order is: all plain runs of seed 1, all varied ones of seed 1, then
+// seed 2. The true core's runs show whether the mutant makes a difference at all. If truth is nil,
+// this is the true core: its runs are returned, and the plain ones have to pass. A varied run that
+// the true core fails is left out, because it can't judge a mutant.
 //
-// done reports the cause, once and from any goroutine. A run that takes longer than patience in
-// real time can't be stopped, only abandoned. That includes the end of the run, when every
+// It passes the result to done, once and from any goroutine. A run that takes longer than patience
+// in real time can't be stopped, only abandoned. That includes the end of the run, when every
 // remaining task has to leave.
 func SourceMutant(targets []Target, size score.Size, truth *score.Truth, patience time.Duration, done func(*score.Result)) *score.Truth {
 	return sourceMutant(once, targets, size, truth, patience, done)
