@@ -176,14 +176,14 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 			return fmt.Sprintf("it has been scheduled for %v, not for %v", at-l.stamped, x.ScheduledTimeout)
 		}
 		if e.To == execution.Failed && !l.marked {
-			return "nobody knows that its message was ever sent"
+			return "nothing shows that its message was ever sent"
 		}
 	case execution.DeadLetterHandler:
 		if l.died == 0 {
 			return fmt.Sprintf("no message of epoch %d has died", e.OldEpoch)
 		}
 		if e.To == execution.Failed && l.orphanSentLate {
-			return "its executor was started anew before it had sent the message, and the message was sent when its dispatch deadline had passed"
+			return "its executor restarted before it sent the message, and sent it after the dispatch deadline"
 		}
 		// The handler judges why a message died (defect D19): only an expired time to live is a
 		// queue timeout.

@@ -190,7 +190,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		}
 		c.s.judged(c.i)
 		if was.tooOften {
-			c.s.violate(c.i, e.Execution, "message %d%s came back to queue %s more often than that allows and is gone: the queue has no dead letter exchange, and was not declared to keep what comes back",
+			c.s.violate(c.i, e.Execution, "message %d%s returned to queue %s more often than the queue allows, and is gone: the queue has no dead letter exchange, and was not declared to keep returned messages",
 				e.Message, about(e.Execution, e.Epoch), e.Queue)
 			break
 		}

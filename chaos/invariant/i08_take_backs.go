@@ -10,7 +10,7 @@ import (
 func (c *retryChecker) takenBack(e *history.Event, l *life) {
 	if !takesBackFor(e.By, e.Reason) {
 		c.s.judged(c.i)
-		c.s.violate(c.i, e.Execution, "the %v took execution %d back because of %v, which is no reason of its own", e.By, e.Execution, e.Reason)
+		c.s.violate(c.i, e.Execution, "the %v took execution %d back because of %v, which is not one of its reasons", e.By, e.Execution, e.Reason)
 	}
 	n := 0
 	if l != nil {

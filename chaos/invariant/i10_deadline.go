@@ -112,7 +112,7 @@ func (c *gracefulChecker) endedForStop(e *history.Event) {
 		early += c.s.config.Worker.StatementTimeout
 	}
 	if e.At < d.since+c.s.config.Worker.ShutdownTimeout-early {
-		c.s.violate(c.i, e.Execution, "%s ended execution %d for its stop %v after it was asked to stop; what it runs may finish within %v",
+		c.s.violate(c.i, e.Execution, "%s ended execution %d for its stop only %v after it was asked to stop; running actions have %v to finish",
 			e.Process, e.Execution, e.At-d.since, c.s.config.Worker.ShutdownTimeout)
 	}
 }

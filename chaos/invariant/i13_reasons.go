@@ -65,7 +65,7 @@ func (c *Calls) tells(now time.Duration, e *End, r *callsOfRun) {
 	}
 	c.s.judged(c.result.i)
 	if !c.had(now, e, r) {
-		c.s.violate(c.result.i, e.Key.ID, "%s tells that execution %d (epoch %d) ended as %v for %v, and that was not why",
+		c.s.violate(c.result.i, e.Key.ID, "%s reports that execution %d (epoch %d) ended as %v for %v, but that was not the reason",
 			c.process, e.Key.ID, e.Key.Epoch, e.To, e.Reason)
 	}
 }

@@ -48,7 +48,7 @@ const (
 
 func (l Look) String() string {
 	return [...]string{
-		"executions to schedule", "children to settle", "what workers hold that are gone", "claims for scheduling that have expired", "late unpublished dispatches",
+		"executions to schedule", "children to settle", "what departed workers hold", "claims for scheduling that have expired", "late unpublished dispatches",
 		"unpublished dispatches", "ends that nobody handled", "cancellations without an answer", "dispatches that nobody claimed", "runs past their deadline",
 		"dead letters to purge", "observations to purge", "idempotency keys to forget", "slots to free",
 	}[l]
@@ -421,10 +421,10 @@ func (k *Looker) Tells(at time.Duration, incarnation execution.Incarnation, read
 	s := k.c.s
 	s.judged(k.c.i)
 	if told, known := k.told[incarnation]; known && told.ready == ready && at-told.at < 3*s.config.Executor.HealthCheckInterval/2+probeTimeout {
-		s.violate(k.c.i, 0, "%s told the database in two rounds that the health endpoint of incarnation %d answers: %v", k.process, incarnation, ready)
+		s.violate(k.c.i, 0, "%s recorded in two rounds that the readiness of the health endpoint of incarnation %d is: %v", k.process, incarnation, ready)
 	}
 	if ready && reason != "" {
-		s.violate(k.c.i, 0, "%s told the database that the health endpoint of incarnation %d answers that it is ready, although the probe failed: %s", k.process, incarnation, reason)
+		s.violate(k.c.i, 0, "%s recorded that the health endpoint of incarnation %d is ready, although the probe failed: %s", k.process, incarnation, reason)
 	}
 }
 

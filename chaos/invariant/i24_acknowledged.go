@@ -83,6 +83,6 @@ func (c *keptChecker) acked(e *history.Event, l *life) {
 	if _, gone := t.gone(); gone {
 		return
 	}
-	c.s.violate(c.i, e.Execution, "%s acknowledged the only message of execution %d at epoch %d, and has not claimed it: until it does, nobody but the timeout monitor knows of it",
+	c.s.violate(c.i, e.Execution, "%s acknowledged the only message of execution %d at epoch %d, but has not claimed the execution: until it does, only the timeout monitor can find it",
 		e.Process, e.Execution, e.Epoch)
 }

@@ -243,7 +243,7 @@ func (c *lyingChecker) blamed(e *history.Event, l *life) {
 	}
 	c.s.judged(c.i)
 	if e.Count > l.dispatches {
-		c.s.violate(c.i, e.Execution, "execution %d was sent back by worker %d at epoch %d, and its dispatch counts, although every slot there was taken at %v and the message had come at %v: the worker has not told so before it sent the message back",
+		c.s.violate(c.i, e.Execution, "execution %d was sent back by worker %d at epoch %d, and its dispatch counts, although every slot there was taken at %v and the message had come at %v: the worker did not report that it was full before it sent the message back",
 			e.Execution, l.worker, l.epoch, w.until, l.delivered)
 	}
 }
@@ -265,7 +265,7 @@ func (c *lyingChecker) look(now time.Duration) {
 		if now-r.at <= c.bound || l == nil || l.epoch != r.epoch || c.s.ledger.struck(hinders, r.process, r.worker, r.at-c.bound) {
 			continue
 		}
-		c.s.violate(c.i, r.id, "%s was refused its claim of execution %d at epoch %d at %v, because it came too late, and has not rejected the message since; the bound is %v, and nobody else knows before the timeout monitor",
+		c.s.violate(c.i, r.id, "%s was refused its claim of execution %d at epoch %d at %v, because it came too late, and has not rejected the message since; the bound is %v, and until then only the timeout monitor can find it",
 			r.process, r.id, r.epoch, r.at, c.bound)
 	}
 	c.late = slices.DeleteFunc(c.late, func(r refused) bool {

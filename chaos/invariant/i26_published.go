@@ -145,7 +145,7 @@ func (c *hintChecker) untried(now time.Duration) {
 			continue
 		}
 		c.s.judged(c.i)
-		c.s.violate(c.i, 0, "%s was told at %v that the broker did not take its hint %s, attempt %d, and has not sent it again within %v; %d attempts are made",
+		c.s.violate(c.i, 0, "%s was told at %v that the broker did not take its hint %s, attempt %d, and has not sent it again within %v; a hint gets %d attempts",
 			u.process, u.at, u.id, u.attempts, within, hintAttempts)
 	}
 	c.untaken = slices.DeleteFunc(c.untaken, func(u untaken) bool {

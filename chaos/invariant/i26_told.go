@@ -159,7 +159,7 @@ func (c *hintChecker) hinted(e *history.Event, l *life) {
 	c.tells = true
 	c.s.judged(c.i)
 	if e.Limit > hintSize {
-		c.s.violate(c.i, e.Execution, "%s told of %d changes in one message, %s; %d are the most", e.Process, e.Limit, e.Key, hintSize)
+		c.s.violate(c.i, e.Execution, "%s reported %d changes in one message, %s; at most %d are allowed", e.Process, e.Limit, e.Key, hintSize)
 	}
 	c.once(e)
 	t := broker.Type(e.Type)
@@ -168,7 +168,7 @@ func (c *hintChecker) hinted(e *history.Event, l *life) {
 		n.through = n.through || t == broker.ExecutionCompleted
 		// If the answer was lost, the writer can't know the previous status.
 		if t != broker.ExecutionCancel && e.From != n.from && c.clear(n) {
-			c.s.violate(c.i, e.Execution, "%s told in %s that execution %d, epoch %d, went from %v to %v; it went from %v", e.Process, e.Key, e.Execution, e.Epoch, e.From, e.To, n.from)
+			c.s.violate(c.i, e.Execution, "%s reported in %s that execution %d, epoch %d, went from %v to %v, but it went from %v", e.Process, e.Key, e.Execution, e.Epoch, e.From, e.To, n.from)
 		}
 	}
 	switch {
@@ -176,7 +176,7 @@ func (c *hintChecker) hinted(e *history.Event, l *life) {
 	case t == broker.ExecutionCancel && l.epoch == e.Epoch && l.worker != e.Worker:
 		c.s.violate(c.i, e.Execution, "%s told worker %d in %s to end execution %d, epoch %d, which is worker %d's", e.Process, e.Worker, e.Key, e.Execution, e.Epoch, l.worker)
 	case l.epoch < e.Epoch || l.epoch == e.Epoch && e.To > l.status && e.To != execution.Requested:
-		c.s.violate(c.i, e.Execution, "%s told in %s that execution %d, epoch %d, is %v; it is %v at epoch %d", e.Process, e.Key, e.Execution, e.Epoch, e.To, l.status, l.epoch)
+		c.s.violate(c.i, e.Execution, "%s reported in %s that execution %d, epoch %d, is %v, but it is %v at epoch %d", e.Process, e.Key, e.Execution, e.Epoch, e.To, l.status, l.epoch)
 	}
 }
 
@@ -269,6 +269,6 @@ func (c *hintChecker) heard(n *committed) {
 	}
 	c.s.judged(c.i)
 	if !n.changed || !n.through && oracle.Terminal(n.to) {
-		c.s.violate(c.i, n.id, "%s wrote at %v that execution %d, epoch %d, is %v, and has not told of it within %v", n.process, n.at, n.id, n.epoch, n.to, c.s.prompt())
+		c.s.violate(c.i, n.id, "%s wrote at %v that execution %d, epoch %d, is %v, and has not published a hint about it within %v", n.process, n.at, n.id, n.epoch, n.to, c.s.prompt())
 	}
 }

@@ -92,7 +92,7 @@ func (c *ownReapingChecker) check(l *life) {
 	if !known || !c.clear(r.by, r.at) {
 		return
 	}
-	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %v at worker %d (incarnation %d), which %s declared lost at %v; what ran there may be taken since %v, and anything else at once",
+	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %v at worker %d (incarnation %d), which %s declared lost at %v; running executions may be taken back since %v, all others at once",
 		l.id, l.epoch, l.status, l.worker, l.incarnation, r.by, r.at, r.over)
 }
 

@@ -84,7 +84,7 @@ func (c *toldChanges) probed(by any, process, url string, now time.Duration, fai
 	} else {
 		c.s.judged(c.i)
 		if u.known && u.wasKnown && u.changed() && !u.told {
-			c.s.violate(c.i, 0, "%s has found at %v that the health endpoint %s is %s, after it was not, and has not told so in its log before it probes it again", process, u.last, url, reachability(u.failed))
+			c.s.violate(c.i, 0, "%s found at %v that the health endpoint %s has become %s, and did not log this before it probed again", process, u.last, url, reachability(u.failed))
 		}
 		// A round without the worker forgets it, and an address shared by two workers is counted
 		// for each.
@@ -112,7 +112,7 @@ func (c *toldChanges) line(p Part, l Line) {
 	if l.PassedOver {
 		c.s.judged(c.i)
 		if at, known := c.claimed[p.Process]; !known || at < l.Waited {
-			c.s.violate(c.i, 0, "%s: %s tells that a worker is passed over, but has claimed nothing to place since it waited last, at %v", p.Process, p.Name, l.Waited)
+			c.s.violate(c.i, 0, "%s: %s logs that it passes over a worker, but has claimed nothing to place since it last waited, at %v", p.Process, p.Name, l.Waited)
 		}
 	}
 	of := c.probes[p.Process]
@@ -126,9 +126,9 @@ func (c *toldChanges) line(p Part, l Line) {
 	c.s.judged(c.i)
 	switch {
 	case !u.changed() || u.told:
-		c.s.violate(c.i, 0, "%s: %s tells that the health endpoint %s has changed, but it was and is %s: %d probes in a row had failed before the last one, and %d after it", p.Process, p.Name, l.URL, reachability(u.failed), u.was, u.failed)
+		c.s.violate(c.i, 0, "%s: %s logs that the health endpoint %s has changed, but it was and is %s: %d probes in a row had failed before the last one, and %d after it", p.Process, p.Name, l.URL, reachability(u.failed), u.was, u.failed)
 	case l.Reachable != (u.failed < oracle.UnreachableAfter):
-		c.s.violate(c.i, 0, "%s: %s tells that reachable=%v of the health endpoint %s, which is %s", p.Process, p.Name, l.Reachable, l.URL, reachability(u.failed))
+		c.s.violate(c.i, 0, "%s: %s logs reachable=%v for the health endpoint %s, which is %s", p.Process, p.Name, l.Reachable, l.URL, reachability(u.failed))
 	}
 	u.told = true
 }

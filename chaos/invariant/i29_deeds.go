@@ -90,12 +90,12 @@ func (c *toldChecker) says(p Part, l Line) {
 	case !known && c.s.lives.Get(l.Execution) == nil:
 		// Its end was handled before the line came.
 	case !known || is.process != p.Process || is.by != told.by || is.epoch != told.epoch:
-		c.s.violate(c.i, l.Execution, "%s: %s tells %q of execution %d at epoch %d, and nothing of the kind was done", p.Process, p.Name, l.Text, l.Execution, l.Epoch)
+		c.s.violate(c.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but nothing of the kind was done", p.Process, p.Name, l.Text, l.Execution, l.Epoch)
 	case told.by == execution.TimeoutMonitor && (is.to != told.to || is.only != told.only):
 		done := "was made"
 		if is.only {
 			done = "was recorded that it would become"
 		}
-		c.s.violate(c.i, l.Execution, "%s: %s tells %q of execution %d at epoch %d, and it %s %v", p.Process, p.Name, l.Text, l.Execution, l.Epoch, done, is.to)
+		c.s.violate(c.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but it %s %v", p.Process, p.Name, l.Text, l.Execution, l.Epoch, done, is.to)
 	}
 }

@@ -162,10 +162,10 @@ func (c *toldChecker) line(p Part, l Line) {
 	switch {
 	case l.Empty:
 		c.s.judged(c.i)
-		c.s.violate(c.i, 0, "%s: %s tells of an error in its log and has none: %q", p.Process, p.Name, l.Text)
+		c.s.violate(c.i, 0, "%s: %s logs a line for an error without one: %q", p.Process, p.Name, l.Text)
 	case l.Warns && l.Error != "" && !c.struck && !c.failed[p.Process]:
 		c.s.judged(c.i)
-		c.s.violate(c.i, 0, "%s: %s tells %q with the error %q, but no call of that process has failed, and no fault has begun", p.Process, p.Name, l.Text, l.Error)
+		c.s.violate(c.i, 0, "%s: %s logs %q with the error %q, but no call of that process has failed, and no fault has begun", p.Process, p.Name, l.Text, l.Error)
 	}
 }
 
@@ -182,7 +182,7 @@ func (c *toldChecker) counted(p Part, loop string, failed bool) {
 	switch {
 	case !failed && of != nil && len(of.open) > 0:
 		f := of.open[0]
-		c.s.violate(c.i, 0, "%s: a pass of %s counts as one that went well, but its call %s failed at %v (%s), and was neither answered when it was made again nor told in the log", p.Process, loop, f.call, f.at, f.text)
+		c.s.violate(c.i, 0, "%s: a pass of %s counts as successful, but its call %s failed at %v (%s), and was neither repeated successfully nor logged", p.Process, loop, f.call, f.at, f.text)
 	case failed && !c.struck && !c.failed[p.Process]:
 		c.s.violate(c.i, 0, "%s: a pass of %s counts as failed, but no call of that process has failed, and no fault has begun", p.Process, loop)
 	}
@@ -195,11 +195,11 @@ func (c *toldChecker) waits(p Part) {
 		return
 	}
 	if f := of.unsure; f.call != "" {
-		c.s.violate(c.i, 0, "%s: %s waits for its next pass, and has not made its call %s again, whose outcome it does not know since %v (%s): what it may have written nobody else acts on soon", p.Process, p.Name, f.call, f.at, f.text)
+		c.s.violate(c.i, 0, "%s: %s waits for its next pass, and has not repeated its call %s, whose outcome is unknown since %v (%s): no other part acts soon on what it may have written", p.Process, p.Name, f.call, f.at, f.text)
 	}
 	if len(of.open) > 0 {
 		f := of.open[0]
-		c.s.violate(c.i, 0, "%s: %s waits for its next pass, but its call %s failed at %v (%s), and was neither answered when it was made again nor told in the log", p.Process, p.Name, f.call, f.at, f.text)
+		c.s.violate(c.i, 0, "%s: %s waits for its next pass, but its call %s failed at %v (%s), and was neither repeated successfully nor logged", p.Process, p.Name, f.call, f.at, f.text)
 	}
 	delete(c.parts, p.Task)
 }
@@ -208,7 +208,7 @@ func (c *toldChecker) waits(p Part) {
 // wait or call ends before it begins, so a loop around it may spin.
 func (c *toldChecker) goesOn(p Part, what string, since time.Duration) {
 	c.s.judged(c.i)
-	c.s.violate(c.i, 0, "%s: %s %s under a context of which it was told at %v that it has ended", p.Process, p.Name, what, since)
+	c.s.violate(c.i, 0, "%s: %s %s under a context that it has known since %v to be done", p.Process, p.Name, what, since)
 }
 
 // undeclared judges a process that consumes a queue without declaring it first. When the broker

@@ -57,7 +57,7 @@ func (c *heldChecker) waits(p Part, deadlines, plain int) {
 		c.s.violate(c.i, 0, "%s: %s waits, and holds %d deadlines for calls that are over: each keeps a timer until its time has passed", p.Process, p.Name, deadlines)
 	}
 	if plain > mostPlainContexts {
-		c.s.violate(c.i, 0, "%s: %s waits, and holds %d contexts that nobody has ended; the bound is %d", p.Process, p.Name, plain, mostPlainContexts)
+		c.s.violate(c.i, 0, "%s: %s waits, and holds %d contexts that it has not ended; the bound is %d", p.Process, p.Name, plain, mostPlainContexts)
 	}
 }
 
@@ -66,7 +66,7 @@ func (c *heldChecker) ends(p Part, contexts int) {
 		return
 	}
 	c.s.judged(c.i)
-	c.s.violate(c.i, 0, "%s: %s has ended, and left %d contexts that nobody will end", p.Process, p.Name, contexts)
+	c.s.violate(c.i, 0, "%s: %s has ended, and left %d contexts that it has not ended", p.Process, p.Name, contexts)
 }
 
 func (c *heldChecker) cancelled(p Part, call string, at time.Duration) {

@@ -137,7 +137,7 @@ func (s *Suite) overdue(i execution.Incarnation) {
 	for _, c := range s.checkers {
 		if of, ok := c.(*detectionChecker); ok {
 			s.waits = false
-			s.violate(of.i, 0, "incarnation %d (%s) goes on although the database has lost a heartbeat of it: what else was lost of it nobody knows",
+			s.violate(of.i, 0, "incarnation %d (%s) goes on although the database has lost one of its heartbeats, and perhaps more of its writes",
 				i, s.workers.Get(i).process)
 			s.waits = true
 		}

@@ -77,7 +77,7 @@ func TestAnIncarnationThatLostAHeartbeatMustEnd(t *testing.T) {
 		"it is lost":              {[]history.Event{registered(1, 1, "shell"), beat(30*second, 1), at(worker(0, execution.Lost), 45*second), at(created(0), 300*second)}, false},
 		"it had not beaten since": {[]history.Event{registered(1, 1, "shell"), beat(15*second, 1), last}, false},
 	} {
-		found := slices.ContainsFunc(afterALoss(400*second, c.events...), func(f string) bool { return strings.Contains(f, "lost a heartbeat") })
+		found := slices.ContainsFunc(afterALoss(400*second, c.events...), func(f string) bool { return strings.Contains(f, "lost one of its heartbeats") })
 		if found != c.want {
 			t.Errorf("%s: found is %v, want %v", what, found, c.want)
 		}

@@ -129,7 +129,7 @@ $$`, eachFullTable("create trigger chaos_full before insert or update or delete 
 // (25006). New sessions don't, because the database's own setting, which a session reads when it
 // begins, has priority over the server's. So the one server plays both the old primary, for
 // existing connections, and the new primary, for later ones. At the end the existing connections
-// are closed. Over sessions that it keeps, the harness only reads.
+// are closed. The harness only reads over sessions that it keeps.
 func (w *world) DemoteDatabase(x *fault.Injection) (end func(), err error) {
 	on := "alter database " + identifier(w.db.Name)
 	before, err := w.demote(on)

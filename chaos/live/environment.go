@@ -41,7 +41,8 @@ type endpoint struct {
 type link interface {
 	// Begin begins an effect on one direction; end ends it.
 	Begin(way netproxy.Direction, e netproxy.Effect) (end func())
-	// Down closes the link and its connections, as if the server were down. Calls are counted.
+	// Down closes the link and its connections, as if the server were down. As many calls of Up open
+	// it again.
 	Down()
 	// Up reverses one call of Down.
 	Up() error

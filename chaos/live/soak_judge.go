@@ -72,10 +72,10 @@ func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Res
 		add("journals", "a line of a journal could not be read: "+x.stream.Unread.Error())
 	}
 	if !settled {
-		r.Notes = append(r.Notes, fmt.Sprintf("it had not come to rest when the time for that was over: %d executions had not ended", x.ledger.Open()))
+		r.Notes = append(r.Notes, fmt.Sprintf("it had not come to rest in time: %d executions had not ended", x.ledger.Open()))
 	}
 	if r.Late > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d events came after the window that they belong to, and were judged at the begin of the next one", r.Late))
+		r.Notes = append(r.Notes, fmt.Sprintf("%d events came after their window, and were judged at the beginning of the next one", r.Late))
 	}
 	x.strikes(r)
 	x.rules(r)
@@ -217,7 +217,7 @@ func (x *soaking) conclude(r *soak.Result) {
 		inconclusive(r.Unread)
 	}
 	for i := range r.Excused {
-		inconclusive(fmt.Sprintf("%s was broken at a moment that is no verdict: %s", r.Excused[i].Name, r.Excused[i].Message))
+		inconclusive(fmt.Sprintf("%s was broken while the machine was too noisy for a verdict: %s", r.Excused[i].Name, r.Excused[i].Message))
 	}
 	for _, missed := range r.Missed() {
 		if !r.Interrupted && x.w.broken() == "" {
@@ -279,7 +279,7 @@ func flatness(r *soak.Result, grows []string) soak.Answer {
 	case judged == 0:
 		a.Verdict, a.Text = verdict.Inconclusive, "the soak was too short to judge a curve"
 	default:
-		a.Text = fmt.Sprintf("%d of %d curves judged, the others are told", judged, len(r.Curves))
+		a.Text = fmt.Sprintf("%d of %d curves judged; the others are only shown", judged, len(r.Curves))
 	}
 	return a
 }

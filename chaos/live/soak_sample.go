@@ -207,8 +207,7 @@ func (s *sampler) harness() {
 	}
 }
 
-// openCurve is the curve whose slack depends on the rate. While a server is away, its executions,
-// and the messages of queuedCurve, wait.
+// openCurve and queuedCurve are the curves whose figures grow with the load while a server is away.
 const (
 	openCurve   = "open executions"
 	queuedCurve = "messages in queues"

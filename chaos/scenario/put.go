@@ -130,7 +130,7 @@ func child(n *yaml.Node, step any) *yaml.Node {
 func parsed(value string) *yaml.Node {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(value), &doc); err != nil || len(doc.Content) != 1 {
-		panic("scenarios: this is no value of a scenario: " + value)
+		panic("scenarios: this isn't a YAML value: " + value)
 	}
 	return cloneNode(doc.Content[0])
 }

@@ -36,7 +36,7 @@ func (a *app) newCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			name := strings.TrimSuffix(args[0], ".yaml")
 			if !scenarioForm.MatchString(name) {
-				return usage("%q is no name of a scenario: small letters and digits, with hyphens between them", name)
+				return usage("%q is no name of a scenario: use small letters and digits, with hyphens between them", name)
 			}
 			if slices.Contains(scenarios.Names(), name) {
 				return usage("the library has a scenario %q already", name)

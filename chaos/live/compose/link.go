@@ -185,7 +185,8 @@ func (l *Link) breakOff(e netproxy.Effect) (end func()) {
 	}
 }
 
-// Down closes the link and its connections, as if the server were down. Calls are counted.
+// Down closes the link and its connections, as if the server were down. As many calls of Up open it
+// again.
 func (l *Link) Down() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
