@@ -162,7 +162,7 @@ containers: build
 	bin/chaos run worker-stops-mid-execution network-partition --world live --target compose --profile hardened --out reports/out/containers
 
 # What the models promise of a database and a broker, on the servers of this machine or on those that are named
-# (HANDOFF_CHAOS_POSTGRES_IMAGE, HANDOFF_CHAOS_RABBITMQ_IMAGE, README.md).
+# (HANDOFF_CHAOS_POSTGRES_IMAGE, HANDOFF_CHAOS_RABBITMQ_IMAGE, docs/running.md).
 contracts: servers
 	go test -vet=off -count 1 -timeout 15m -run 'Test(Contract|Sequences|MigrationsUpAndDown)$$' ./chaos/conformance/postgrestest ./chaos/conformance/rabbitmqtest
 
