@@ -362,29 +362,3 @@ func cutLast(path string) (parent, key string) {
 	}
 	return path[:at], path[at+1:]
 }
-
-// The table of faults has whole entries: each is read as it stands, in a cluster that has what it names.
-func TestEveryFaultOfTheScenariosPageIsRead(t *testing.T) {
-	base := scenarioExamples(t)[0]
-	for _, k := range fault.Kinds() {
-		var file, entry yaml.Node
-		if err := yaml.Unmarshal([]byte(base), &file); err != nil {
-			t.Fatal(err)
-		}
-		text := "{worlds: [sim], faults: [{when: {at: 10s}, " + k.Example + "}]}"
-		if err := yaml.Unmarshal([]byte(text), &entry); err != nil {
-			t.Errorf("%s: %v", k.Name, err)
-			continue
-		}
-		for i := 0; i+1 < len(entry.Content[0].Content); i += 2 {
-			replaceKey(file.Content[0], entry.Content[0].Content[i], entry.Content[0].Content[i+1])
-		}
-		source, err := yaml.Marshal(&file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := scenario.Parse("docs/scenarios.md", source); err != nil {
-			t.Errorf("%s: %v", k.Name, err)
-		}
-	}
-}
