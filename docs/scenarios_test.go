@@ -110,7 +110,7 @@ func (n *node) keys() []string {
 
 // patterns say in words what a text has to look like.
 var patterns = map[string]string{
-	`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`:      "duration, such as `90s` or `1m30s`",
+	`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`:      "duration",
 	`^(100|[0-9]{1,2}(\.[0-9]{1,4})?) ?%$`:  "share, such as `5%`",
 	`^(<=|>=|=|<|>)? ?[0-9]{1,9} ?%?$`:      "bound, such as `0`, `>= 3` or `>= 95%`",
 	`^[a-z0-9]+(-[a-z0-9]+)*$`:              "name",
@@ -129,6 +129,10 @@ func (n *node) value(t *testing.T) string {
 			t.Errorf("no words for the pattern %s; add it to patterns", n.Pattern)
 		}
 		return patterns[n.Pattern]
+	case n.Properties["uniform"] != nil:
+		return "drawn duration"
+	case n.Type == "object":
+		return "mapping"
 	case n.Const != nil:
 		return fmt.Sprintf("`%v`", n.Const)
 	case len(n.Enum) > mostValues:
@@ -155,10 +159,6 @@ func (n *node) value(t *testing.T) string {
 		return fmt.Sprintf("%d to %d", *n.Minimum, *n.Maximum)
 	case n.Type == "integer":
 		return "whole number"
-	case n.Properties["uniform"] != nil:
-		return "drawn duration"
-	case n.Type == "object":
-		return "mapping"
 	}
 	return "text"
 }
