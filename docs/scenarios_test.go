@@ -182,7 +182,9 @@ func scenarioKeysTable(p part) func(*testing.T) string {
 // faultsTable lists every kind of fault with an entry that can be copied.
 func faultsTable(*testing.T) string {
 	var rows [][]string
-	for _, k := range fault.Kinds() {
+	kinds := fault.Kinds()
+	slices.SortFunc(kinds, func(a, b *fault.Kind) int { return strings.Compare(a.Example, b.Example) })
+	for _, k := range kinds {
 		where := "both"
 		if scenario.Lacks(k, scenario.Live) != "" {
 			where = "sim"
@@ -190,6 +192,30 @@ func faultsTable(*testing.T) string {
 		rows = append(rows, []string{code(k.Example), k.About, where})
 	}
 	return markdown([]string{"Entry of `faults`, beside `when`", "what happens", "worlds"}, rows)
+}
+
+// faultFieldsTable lists the fields of faults that have any; all may have `for` inside instead of beside them.
+func faultFieldsTable(t *testing.T) string {
+	faults := scenarioSchema(t).Properties["faults"].Items.Properties
+	var rows [][]string
+	for _, kind := range slices.Sorted(maps.Keys(faults)) {
+		forms := append([]node{*faults[kind]}, faults[kind].OneOf...)
+		for _, form := range forms {
+			if kind == "when" || kind == "for" || kind == "restart_after" || len(form.Properties) == 0 {
+				continue
+			}
+			for _, name := range form.keys() {
+				if field := form.Properties[name]; name != "for" && field.Description != "" {
+					needed := ""
+					if slices.Contains(form.Required, name) {
+						needed = "yes"
+					}
+					rows = append(rows, []string{code(kind), code(name), needed, field.value(t), field.Description})
+				}
+			}
+		}
+	}
+	return markdown([]string{"Fault", "field", "required", "value", "meaning"}, rows)
 }
 
 func triggersTable(*testing.T) string {
@@ -219,7 +245,7 @@ func invariantsTable(*testing.T) string {
 // scenarioGenerators write the reference parts of docs/scenarios.md and docs/judging.md.
 func scenarioGenerators(t *testing.T) map[string]func(*testing.T) string {
 	all := map[string]func(*testing.T) string{
-		"faults": faultsTable, "triggers": triggersTable, "situations": situationsTable, "invariants": invariantsTable,
+		"faults": faultsTable, "fields of faults": faultFieldsTable, "triggers": triggersTable, "situations": situationsTable, "invariants": invariantsTable,
 	}
 	for _, p := range scenarioParts(t) {
 		all["keys of "+p.name] = scenarioKeysTable(p)
