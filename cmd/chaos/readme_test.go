@@ -58,7 +58,22 @@ func typed(t *testing.T, command, makefile string) []string {
 	return strings.Fields(rest)
 }
 
-// README.md shows the beginning of what its commands print, up to the first empty line. After a change:
+// widest is how many characters of a line README.md shows.
+const widest = 124
+
+// beginning is what README.md shows of an output: its lines up to the first empty one, long ones cut.
+func beginning(out string) string {
+	first, _, _ := strings.Cut(out, "\n\n")
+	lines := strings.Split(strings.TrimSpace(first), "\n")
+	for i, line := range lines {
+		if r := []rune(line); len(r) > widest {
+			lines[i] = strings.TrimRight(string(r[:widest-1]), " ") + "…"
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// README.md shows the beginning of what its commands print. After a change:
 //
 //	go test ./cmd/chaos -run TestTheReadmeShows -update
 func TestTheReadmeShowsWhatItsCommandsPrint(t *testing.T) {
@@ -93,10 +108,10 @@ func TestTheReadmeShowsWhatItsCommandsPrint(t *testing.T) {
 		if s.code != 1 {
 			t.Errorf("%s: exit %d, want 1\n%s%s", e.command, s.code, s.out, s.err)
 		}
-		first, _, _ := strings.Cut(s.out, "\n\n")
-		want += page[from:e.begin] + strings.TrimSpace(first) + "\n"
+		first := beginning(s.out)
+		want += page[from:e.begin] + first
 		from = e.end
-		if shown := page[e.begin:e.end]; shown != strings.TrimSpace(first)+"\n" && !*updateReadme {
+		if shown := page[e.begin:e.end]; shown != first && !*updateReadme {
 			t.Errorf("README.md does not show what %s prints: go test ./cmd/chaos -run TestTheReadmeShows -update\nhave\n%s\nwant\n%s", e.command, shown, first)
 		}
 	}
