@@ -16,9 +16,10 @@ DETERMINISTIC := \
 # parallel sweeps, and executors and workers as goroutines (sim/stress).
 RACE := ./core/host/... ./core/worker/... ./core/broker ./core/api ./core/config ./chaos/invariant ./sim/kernel ./sim/explore ./sim/stress
 
-# The seed of the demonstration, and what else `run` is told.
-SEED      := 158
-MUTANT    := unguarded-monitor
+# The demonstration: a seed in which the scenario shows the mutant plainly. And what else `run` is told.
+SCENARIO  := network-partition
+SEED      := 14
+MUTANT    := unguarded-claim
 RUN_FLAGS :=
 
 # How many live runs go on at a time (chaos-live).
@@ -103,7 +104,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   determinism  every scenario again on one processor and under the race detector: same histories?
 ##   help         this list
 ##
-## Variables: SEED=158 MUTANT=unguarded-monitor RUN_FLAGS='--seeds 50' BENCHTIME=1s FUZZTIME=2s
+## Variables: SCENARIO=network-partition SEED=14 MUTANT=unguarded-claim RUN_FLAGS='--seeds 50' BENCHTIME=1s FUZZTIME=2s
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
@@ -162,7 +163,7 @@ containers: build
 	bin/chaos run worker-stops-mid-execution network-partition --world live --target compose --profile hardened --out reports/out/containers
 
 # What the models promise of a database and a broker, on the servers of this machine or on those that are named
-# (HANDOFF_CHAOS_POSTGRES_IMAGE, HANDOFF_CHAOS_RABBITMQ_IMAGE, README.md).
+# (HANDOFF_CHAOS_POSTGRES_IMAGE, HANDOFF_CHAOS_RABBITMQ_IMAGE, docs/running.md).
 contracts: servers
 	go test -vet=off -count 1 -timeout 15m -run 'Test(Contract|Sequences|MigrationsUpAndDown)$$' ./chaos/conformance/postgrestest ./chaos/conformance/rabbitmqtest
 
@@ -302,11 +303,11 @@ live-mutants: build mutated servers
 # Both halves run whatever they find, and only then is judged: red has to be red (exit 1), and not
 # "did not come up" (exit 4), and green has to be green.
 demo: chaos-binary
-	@echo "1. ttl-race with a mutant planted: $(MUTANT). A timeout monitor and a worker reach for the same"
-	@echo "   execution, and one of them does not look before it writes. This run has to fail."
+	@echo "1. $(SCENARIO) with a mutant planted: $(MUTANT). A worker takes the message of an execution that"
+	@echo "   runs elsewhere for its own claim, and runs it a second time. This run has to fail."
 	@echo
 	@code=0; \
-	bin/chaos run ttl-race --profile hardened --mutant $(MUTANT) --seed $(SEED) --out reports/out/demo || code=$$?; \
+	bin/chaos run $(SCENARIO) --profile hardened --mutant $(MUTANT) --seed $(SEED) --out reports/out/demo || code=$$?; \
 	if [ $$code -ne 1 ]; then \
 		echo "demo: the mutant was not caught (exit $$code, expected 1)"; exit 1; \
 	fi
@@ -314,14 +315,14 @@ demo: chaos-binary
 	@echo "2. The same scenario and the same seed, the mutant left out. This run has to pass."
 	@echo
 	@code=0; \
-	bin/chaos run ttl-race --profile hardened --seed $(SEED) --out reports/out/demo-fixed || code=$$?; \
+	bin/chaos run $(SCENARIO) --profile hardened --seed $(SEED) --out reports/out/demo-fixed || code=$$?; \
 	if [ $$code -ne 0 ]; then \
 		echo "demo: the run without the mutant did not pass (exit $$code, expected 0)"; exit 1; \
 	fi
 	@echo
-	@echo "What you saw: the same run of one cluster, twice. With the mutant an invariant was broken,"
-	@echo "and the first lines above name it, the execution and the command that reproduces it. Without"
-	@echo "the mutant the same seed is clean."
+	@echo "What you saw: the same run of one cluster, twice. With the mutant one execution ran on two workers"
+	@echo "at a time; the first lines above name the invariant, the execution and the command that shows it"
+	@echo "again. Without the mutant the same seed is clean."
 	@echo "The story of that execution: reports/out/demo/index.html"
 
 # What `check` leaves to `test`: packages whose tests start servers or wait in real time. All others are in it, so a new
