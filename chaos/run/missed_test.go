@@ -51,7 +51,9 @@ func failed(id execution.ID, why execution.Reason, text string, by execution.Par
 // An unmet bound names the executions that missed it, grouped by how and why they ended, and leads
 // to the end that came first in the largest group.
 func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
-	done := func(id execution.ID) execution.Execution { return execution.Execution{ID: id, Status: execution.Completed} }
+	done := func(id execution.ID) execution.Execution {
+		return execution.Execution{ID: id, Status: execution.Completed}
+	}
 	echo := execution.Action{Ref: "core.echo", Runtime: "shell"}
 	for _, c := range []struct {
 		name  string
