@@ -64,7 +64,8 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 		at    time.Duration
 	}{
 		{
-			"too few", scenario.Bound{Of: "completed", Op: ">=", Value: 95, Percent: true, Source: ">= 95%"},
+			"too few",
+			scenario.Bound{Of: "completed", Op: ">=", Value: 95, Percent: true, Source: ">= 95%"},
 			[]execution.Execution{
 				done(1), failed(2, execution.Unknown, "exit 1", execution.Worker),
 				failed(4, execution.NoWorkers, "No workers available", execution.Scheduler), failed(3, execution.NoWorkers, "No workers available", execution.Scheduler),
@@ -77,13 +78,15 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 			4, 2 * time.Second,
 		},
 		{
-			"too many", scenario.Bound{Of: "failed", Op: "=", Source: "0"},
+			"too many",
+			scenario.Bound{Of: "failed", Op: "=", Source: "0"},
 			[]execution.Execution{done(1), failed(2, execution.Unknown, "", execution.Worker)},
 			[]string{"1 of 2 executions ended as failed; the scenario expects failed: 0", "1 ended as failed, unknown, decided by the worker: execution 2"},
 			2, time.Second,
 		},
 		{
-			"a share that is exact", scenario.Bound{Of: "completed", Op: "=", Value: 99, Percent: true, Source: "99%"},
+			"a share that is exact",
+			scenario.Bound{Of: "completed", Op: "=", Value: 99, Percent: true, Source: "99%"},
 			[]execution.Execution{done(1), done(2)},
 			[]string{
 				"2 of 2 executions ended as completed; the scenario expects completed: 99%", "2 ended as completed: executions 1, 2",
@@ -92,7 +95,8 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 			1, 0,
 		},
 		{
-			"stuck", scenario.Bound{Of: scenario.Stuck, Op: "=", Source: "0"},
+			"stuck",
+			scenario.Bound{Of: scenario.Stuck, Op: "=", Source: "0"},
 			[]execution.Execution{
 				{ID: 1, Status: execution.Requested, Action: echo},
 				{ID: 2, Status: execution.Requested, Action: echo, AwaitsParent: true, Parent: 9},
@@ -116,7 +120,8 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 			5, time.Hour,
 		},
 		{
-			"only the last of a chain counts", scenario.Bound{Of: "completed", Op: ">=", Value: 1, Source: ">= 1"},
+			"only the last of a chain counts",
+			scenario.Bound{Of: "completed", Op: ">=", Value: 1, Source: ">= 1"},
 			[]execution.Execution{
 				failed(1, execution.Unknown, "", execution.Worker),
 				{ID: 2, Original: 1, RetryCount: 1, Status: execution.Timeout, FailureReason: execution.RunTimeout, Result: execution.Result{FailedBy: execution.Worker}},

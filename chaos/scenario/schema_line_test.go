@@ -35,7 +35,7 @@ func TestTheWayToTheSchemaIsRightFromAnywhere(t *testing.T) {
 	if got := SchemaLine("mine.yaml"); got != "# yaml-language-server: $schema=./scenarios/schema.json\n" {
 		t.Errorf("a relative path: %q", got)
 	}
-	if err := os.Remove(filepath.Join(root, "scenarios/schema.json")); err != nil {
+	if err := os.Remove(filepath.Join(root, "scenarios", "schema.json")); err != nil {
 		t.Fatal(err)
 	}
 	if got := SchemaLine("mine.yaml"); got != "" {
