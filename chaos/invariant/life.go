@@ -25,6 +25,8 @@ type life struct {
 	reason                      execution.Reason
 	runtime                     string
 	pinned                      execution.WorkerID
+	// left is the worker that had it before the last transition, 0 for none.
+	left execution.WorkerID
 	// avoid is the worker from which it was last taken back, or on which its predecessor failed. It
 	// goes to another worker if there is any, however unhealthy.
 	avoid execution.WorkerID
@@ -201,7 +203,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		if l != nil {
 			l.orchestrated, l.nextRetry = true, e.Related
 			if next := s.lives.Get(e.Related); next != nil {
-				next.avoid = l.worker
+				next.avoid = l.left
 			}
 			s.retire(l)
 		}
@@ -333,6 +335,9 @@ func (l *life) transition(e *history.Event) {
 		l.expired, l.rejected, l.tooOften, l.sentLate, l.observed = false, false, false, false, false
 		l.exit, l.exited = execution.NoReason, execution.None
 		l.scheduler, l.orphanSentLate, l.givenUp = e.Process, false, false
+	}
+	if l.left = 0; e.From == execution.Scheduled || oracle.Claimed(e.From) {
+		l.left = l.worker
 	}
 	if e.From == execution.Scheduled && e.To == execution.Requested {
 		l.avoid = l.worker

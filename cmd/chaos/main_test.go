@@ -356,7 +356,7 @@ func TestCtrlCStillWritesTheReport(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	out := t.TempDir()
-	chaosContext(ctx, "run", "ttl-race", "--out", out).wants(t, 3, "Interrupted", "none")
+	chaosContext(ctx, "run", "ttl-race", "--out", out).wants(t, 3, "Interrupted", ": 0 runs")
 	if _, err := os.Stat(filepath.Join(out, "index.html")); err != nil {
 		t.Error(err)
 	}

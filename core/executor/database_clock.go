@@ -23,6 +23,8 @@ type databaseClock struct {
 
 	mu    sync.Mutex
 	spans []span
+	// read is when the latest reading without doubt began, on this executor's clock.
+	read time.Duration
 }
 
 // span is a time in which the offset between the clocks stayed the same. from and to are on the
@@ -32,6 +34,9 @@ type span struct {
 	// began is the latest moment, on this executor's clock, at which from was read. doubt is how
 	// much earlier it may have been.
 	began, doubt time.Duration
+	// before is how far before from the clock may already have been in this span: after a step
+	// backwards, as long as there was no reading. It is 0 after a step forwards.
+	before time.Duration
 }
 
 const (
@@ -52,9 +57,18 @@ func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	begins := span{from: now, to: now, began: after, doubt: doubt}
+	unread := after - d.read
+	if doubt == 0 {
+		d.read = before
+	}
 	if n := len(d.spans); n > 0 {
 		last := &d.spans[n-1]
-		if offset := now.Sub(last.from) - (after - last.began); offset <= clockTolerance+last.doubt && offset >= -clockTolerance-doubt {
+		offset := now.Sub(last.from) - (after - last.began)
+		if offset < 0 {
+			begins.before = unread + clockTolerance
+		}
+		if offset <= clockTolerance+last.doubt && offset >= -clockTolerance-doubt {
 			if doubt == 0 {
 				last.to = now
 			}
@@ -64,7 +78,7 @@ func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
 			d.spans = append(d.spans[:0], d.spans[1:]...)
 		}
 	}
-	d.spans = append(d.spans, span{now, now, after, doubt})
+	d.spans = append(d.spans, begins)
 }
 
 // since returns the least time that can have passed, by this executor's clock, since the database's
@@ -77,8 +91,11 @@ func (d *databaseClock) since(moment time.Time) (least time.Duration, known bool
 	for i := len(d.spans) - 1; i >= 0; i-- {
 		s := &d.spans[i]
 		switch {
-		case moment.Before(s.from):
+		case moment.Before(s.from.Add(-s.before)):
 			continue
+		case moment.Before(s.from):
+			// Between a step backwards and the reading that found it: at the latest when that was.
+			return now - s.began, true
 		case !moment.After(s.to):
 			return now - s.began - moment.Sub(s.from), true
 		case i+1 < len(d.spans):

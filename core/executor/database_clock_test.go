@@ -42,6 +42,15 @@ func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
 	look(10*second, -15*second)
 	h.now += 5 * second
 	expect("after a step backwards", 7*minute+15*second+300*time.Millisecond, 5*second, true)
+	expect("between a step backwards and the next look", 7*minute+10*second+300*time.Millisecond, 5*second, true)
+	// A far step backwards shows times from before the first look. What began between the step and
+	// the look that finds it is known all the same, and what began earlier is not.
+	look(10*second, -time.Hour)
+	h.now += 3 * second
+	from := h.now - time.Hour + offset - 3*second
+	expect("between a far step backwards and the next look", from-9*second, 3*second, true)
+	expect("long before a far step backwards", from-20*second, 0, false)
+	look(0, time.Hour) // as if it had not been
 
 	before := len(d.spans)
 	slow := func(step time.Duration) {
