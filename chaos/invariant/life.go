@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"cmp"
 	"time"
 
 	"handoff/chaos/history"
@@ -77,6 +78,7 @@ type life struct {
 	action    uint16
 	slot      uint16
 	delivered time.Duration // when the message came to the worker that has it, 0 if none has
+	arrived   time.Duration // when the present dispatch first came to its worker, 0 if it has not
 	died      time.Duration // when its message reached the dead letter queue
 	behind    int32         // number of dead letters ahead of it then
 	cameBack  time.Duration // when its message was returned
@@ -231,6 +233,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.Delivered:
 		if l != nil && e.Epoch == l.epoch {
 			l.delivered = max(e.At, 1)
+			l.arrived = cmp.Or(l.arrived, l.delivered)
 		}
 	case history.Requeued:
 		if l != nil && e.Epoch == l.epoch {
@@ -330,7 +333,7 @@ func (l *life) transition(e *history.Event) {
 	case e.To == execution.Running:
 		l.claims++
 	case e.Epoch != e.OldEpoch:
-		l.claims, l.started, l.delivered = 0, 0, 0
+		l.claims, l.started, l.delivered, l.arrived = 0, 0, 0, 0
 		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
 		l.expired, l.rejected, l.tooOften, l.sentLate, l.observed = false, false, false, false, false
 		l.exit, l.exited = execution.NoReason, execution.None
