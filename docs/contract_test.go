@@ -39,6 +39,8 @@ func generators(t *testing.T) map[string]func(t *testing.T) string {
 		"message of several dispatches":    func(t *testing.T) string { return message(t, blockEnvelope()) },
 		"message execution.status_changed": func(t *testing.T) string { return message(t, changedEnvelope()) },
 	}
+	maps.Copy(all, scenarioGenerators(t))
+	maps.Copy(all, sourceGenerators(t))
 	numbers, of := defectsOfTheCode(t)
 	for _, number := range numbers {
 		all["shown by "+number] = shownBy(of[number])

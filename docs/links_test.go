@@ -50,6 +50,35 @@ func TestNoPageIsAnOrphan(t *testing.T) {
 	}
 }
 
+// mostPicture is how large a picture may be, in bytes: everybody who clones the repository gets it.
+const mostPicture = 200_000
+
+// A picture is small, and some page shows it.
+func TestPicturesAreSmallAndShown(t *testing.T) {
+	shown := map[string]bool{}
+	for _, p := range readPages(t) {
+		for _, link := range p.links() {
+			shown[link.target] = true
+		}
+	}
+	files, err := os.ReadDir("pictures")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("docs/pictures has no file: %v", err)
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > mostPicture {
+			t.Errorf("docs/pictures/%s has %d bytes, at most %d are allowed", f.Name(), info.Size(), mostPicture)
+		}
+		if !shown["docs/pictures/"+f.Name()] {
+			t.Errorf("no page shows docs/pictures/%s", f.Name())
+		}
+	}
+}
+
 // A path in a code span is a promise, too.
 func TestEveryFileThatAPageNamesExists(t *testing.T) {
 	bases := goFiles(t)
@@ -88,14 +117,19 @@ type link struct {
 	line                 int
 }
 
-// links are those to files of this repository, their targets relative to it.
+// links are those to files of this repository, pictures included, their targets relative to it.
 func (p *page) links() (links []link) {
 	p.walk(func(n ast.Node) {
-		l, ok := n.(*ast.Link)
-		if !ok {
+		var destination []byte
+		switch n := n.(type) {
+		case *ast.Link:
+			destination = n.Destination
+		case *ast.Image:
+			destination = n.Destination
+		default:
 			return
 		}
-		u, err := url.Parse(string(l.Destination))
+		u, err := url.Parse(string(destination))
 		if err != nil || u.Scheme != "" || u.Host != "" {
 			return
 		}
@@ -103,7 +137,7 @@ func (p *page) links() (links []link) {
 		if u.Path != "" {
 			target = path.Join(path.Dir(p.path), u.Path)
 		}
-		links = append(links, link{string(l.Destination), target, u.Fragment, p.line(n)})
+		links = append(links, link{string(destination), target, u.Fragment, p.line(n)})
 	})
 	return links
 }

@@ -47,7 +47,7 @@ func dom(t *testing.T, browser, page string) string {
 	return string(out)
 }
 
-// drive does what a reader does, and writes what came of it into the document.
+// drive acts like a reader, and writes the results into the document.
 const drive = `<script>
 const seen = {}, id = (n) => document.getElementById(n), line = () => id("line").textContent;
 const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));

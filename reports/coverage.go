@@ -9,10 +9,10 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// coverage is what a sweep really tried; a gap in it is worth more to a reader than a row of
-// passes, so gaps come first.
+// coverage is what a sweep really tested. A gap is worth more to a reader than a row of passes, so
+// gaps come first.
 //
-// Each kind of row comes in two lists: the gaps, which are shown, and the rest, which is folded.
+// Each kind of row has two lists: the gaps, which are shown, and the rest, which is folded.
 type coverage struct {
 	FaultGaps, Faults      []faultRow
 	Unreached, Sometimes   []sometimesRow
@@ -76,8 +76,8 @@ func newCoverage(list []*verdict.Scenario) coverage {
 	return c
 }
 
-// ruleRows counts violations by invariant, also of those that nothing broke, because a reader wants
-// to know what was looked at, and unmet expectations in a last row.
+// ruleRows counts violations by invariant, including invariants without any, because a reader wants
+// to know what was judged. Unmet expectations are in the last row.
 func ruleRows(list []*verdict.Scenario) []ruleRow {
 	byNumber := make(map[int]*ruleRow)
 	for _, i := range invariant.All() {
@@ -110,7 +110,7 @@ func ruleRows(list []*verdict.Scenario) []ruleRow {
 	}
 	slices.SortFunc(rows, func(a, b ruleRow) int {
 		if (a.Number == 0) != (b.Number == 0) {
-			return b.Number - a.Number // expectations, which have no number, come last
+			return b.Number - a.Number // expectations, whose number is 0, come last
 		}
 		return a.Number - b.Number
 	})

@@ -8,22 +8,23 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// sure is the part of the page that says how much a green result is worth.
+// sure is the part of the page that says what a green result is worth.
 type sure struct {
 	Text string
-	// First are the curves of the results that would show the most with more seeds; Rest are the others.
+	// First holds the curves of the results that more seeds would help most; Rest holds the others.
 	First, Rest []curve
 }
 
-// curve draws the distinct situations of one result over its seeds.
+// curve draws the number of distinct situations of one result against the number of seeds.
 type curve struct {
 	Name, Case string
 	Text       string
-	// Solid is the line over the seeds that were run, Dashed its estimate to twice as many, Band the interval.
+	// Solid is the line over the present seeds, Dashed the estimate up to twice as many, Band its
+	// interval.
 	Solid, Dashed, Band   string
 	Width, Height         float64
 	Left, Right, Top, End float64
-	// Now is where the seeds that were run end, Twice the right edge.
+	// Now is the position of the last present seed, Twice the right edge.
 	Now, NowY, TwiceY float64
 	Seeds, Double     string
 	Seen, Then        string
@@ -31,7 +32,8 @@ type curve struct {
 	more float64
 }
 
-// Bounds of the curves: how many are shown at once, how many points each half has, and the size of the drawing.
+// Limits of the curves: how many are shown at once, the number of points of each half, and the size
+// of the drawing.
 const (
 	pageCurves  = 12
 	curveSteps  = 16
@@ -43,7 +45,7 @@ const (
 	curveEnd    = 108.0
 )
 
-// newSure is nil where there is nothing to say.
+// newSure returns nil if there is nothing to show.
 func newSure(list []*verdict.Scenario) *sure {
 	s := &sure{Text: sureText(list)}
 	if s.Text == "" {
@@ -107,7 +109,7 @@ func newCurve(sc *verdict.Scenario) curve {
 	return c
 }
 
-// coverageText is never 100 %: no sample proves that nothing is left.
+// coverageText never says 100 %: no sample proves that nothing is left.
 func coverageText(share float64) string {
 	if share > 0.999 {
 		return "coverage above 99.9 %"

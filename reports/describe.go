@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Describe puts one event into one line of plain English: when, who, what.
+// Describe describes one event in a line of plain English: when, which process or server, what.
 //
 //	12.402s  worker shell-1 (incarnation 3) claimed execution 7 at epoch 2: scheduled → running
 func Describe(e *history.Event, workers map[execution.WorkerID]string) string {
@@ -18,7 +18,7 @@ func Describe(e *history.Event, workers map[execution.WorkerID]string) string {
 	return FormatTime(e.At) + "  " + t.who(e) + " " + t.what(e)
 }
 
-// teller puts events into words. It knows the workers' names, by id and as names of processes.
+// teller describes events. It knows the workers' names, by id and as names of processes.
 type teller struct {
 	workers map[execution.WorkerID]string
 	named   map[string]bool
@@ -32,7 +32,7 @@ func newTeller(workers map[execution.WorkerID]string) teller {
 	return t
 }
 
-// who is the subject of the sentence, what its predicate.
+// who is the subject of the sentence; what is its predicate.
 func (t teller) who(e *history.Event) string {
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded, history.FaultTouched:
@@ -88,7 +88,7 @@ func (t teller) what(e *history.Event) string {
 	case history.ProcessStopped:
 		return "stopped by itself"
 	case history.ProcessPaused:
-		return "was paused: it stands still while clocks and actions go on"
+		return "was paused, while its clocks and actions go on"
 	case history.ProcessResumed:
 		return "goes on after its pause"
 	case history.ProcessFrozen:
@@ -106,12 +106,12 @@ func (t teller) what(e *history.Event) string {
 	case history.DatabaseUp, history.BrokerUp:
 		return "is up again"
 	case history.DatabaseRewound:
-		return fmt.Sprintf("lacks everything since %v: a replica that had stopped following has taken over", e.Due)
+		return fmt.Sprintf("has lost everything since %v: a replica that had stopped following then has taken over", e.Due)
 	case history.RowUnreadable:
 		if e.Count == 0 {
-			return fmt.Sprintf("holds again what everybody can read of execution %d", e.Execution)
+			return fmt.Sprintf("has a readable row of execution %d again", e.Execution)
 		}
-		return fmt.Sprintf("holds of execution %d what only a newer program can read", e.Execution)
+		return fmt.Sprintf("has a row of execution %d that only a newer program can read", e.Execution)
 	case history.ClockStepped:
 		return fmt.Sprintf("had its clock moved by %v", e.Due)
 	case history.AlertFired:
@@ -146,7 +146,7 @@ func (t teller) what(e *history.Event) string {
 	return t.transport(e)
 }
 
-// row tells what happened to an execution's row.
+// row describes what happened to an execution's row.
 func (t teller) row(e *history.Event) string {
 	switch e.Kind {
 	case history.Created:
@@ -158,7 +158,7 @@ func (t teller) row(e *history.Event) string {
 		if e.To == execution.Running {
 			act = "claim"
 		}
-		return fmt.Sprintf("tried to %s execution %d at epoch %d and was refused: its epoch or status is another by now", act, e.Execution, e.Epoch)
+		return fmt.Sprintf("tried to %s execution %d at epoch %d and was refused: its epoch or status has changed since", act, e.Execution, e.Epoch)
 	case history.Orchestrated:
 		s := fmt.Sprintf("finished the handling of execution %d (%s)", e.Execution, e.From)
 		if e.Related != 0 {
@@ -174,14 +174,14 @@ func (t teller) row(e *history.Event) string {
 	return fmt.Sprintf("stored the dead letter of execution %d at epoch %d%s", e.Execution, e.Epoch, because(e.Reason))
 }
 
-// chain tells what is about more than one execution: an action, a chain, a parent.
+// chain describes an event about more than one execution: an action, a chain, a parent.
 func chain(e *history.Event) string {
 	switch e.Kind {
 	case history.ActionDefined:
 		if e.Count == 0 {
 			return fmt.Sprintf("defined the action %s", e.Action)
 		}
-		return fmt.Sprintf("defined the action %s, of which %d may run at a time", e.Action, e.Count)
+		return fmt.Sprintf("defined the action %s, with a limit of %d executions at a time", e.Action, e.Count)
 	case history.KeyKnown:
 		return fmt.Sprintf("answered a request under the idempotency key %q with execution %d, created %v before", e.Key, e.Execution, e.Due)
 	case history.ChildStarted:
@@ -209,8 +209,8 @@ func created(e *history.Event) string {
 	return fmt.Sprintf("%s: %s", s, e.To)
 }
 
-// transition tells a change of status with a verb of its own, so that a reader need not know the
-// table of statuses, and with the statuses, so that one who does can check.
+// transition describes a change of status with a verb, so that a reader need not know the table of
+// statuses, and with the statuses, so that a reader who does can check.
 func (t teller) transition(e *history.Event) string {
 	owner := t.worker(e.Worker, e.Incarnation)
 	x := fmt.Sprintf("execution %d", e.Execution)
@@ -254,7 +254,7 @@ func (t teller) transition(e *history.Event) string {
 	return s
 }
 
-// observed tells what a part that only observes would do.
+// observed describes what an observing part would have done.
 func (t teller) observed(e *history.Event) string {
 	switch {
 	case e.Execution != 0:
@@ -265,7 +265,7 @@ func (t teller) observed(e *history.Event) string {
 	return "observes only: " + t.worker(e.Worker, e.Incarnation) + " answers that it is ready again"
 }
 
-// work tells what a worker does apart from writing statuses.
+// work describes a worker's activity, except writes of statuses.
 func work(e *history.Event) string {
 	switch e.Kind {
 	case history.WorkerRegistered:
@@ -297,7 +297,7 @@ func work(e *history.Event) string {
 	return fmt.Sprintf("ended the action of execution %d at epoch %d: %s%s", e.Execution, e.Epoch, e.To, because(e.Reason))
 }
 
-// hinted tells of one change in a hint.
+// hinted describes one change in a hint.
 func hinted(e *history.Event) string {
 	what := fmt.Sprintf("told in %s that execution %d, epoch %d, is %s", e.Key, e.Execution, e.Epoch, e.To)
 	if e.Count < 0 {
@@ -306,7 +306,7 @@ func hinted(e *history.Event) string {
 	return what
 }
 
-// transport tells what happens to a message.
+// transport describes what happens to a message.
 func (t teller) transport(e *history.Event) string {
 	m, q := t.message(e), t.queue(e.Queue)
 	switch e.Kind {
@@ -346,15 +346,15 @@ func (t teller) transport(e *history.Event) string {
 	return "did something unknown: " + e.Kind.String()
 }
 
-// poisons tells of a message over which the broker gives up to move dead letters.
+// poisons describes a message that makes the broker give up dead lettering.
 func poisons(e *history.Event) string {
 	if e.Count == 0 {
 		return ""
 	}
-	return ", and its header ends dead lettering: the broker makes no queue until it is restarted without it"
+	return ", and its header breaks dead lettering: the broker creates no queue until it restarts without that message"
 }
 
-// message names a message by what it is about, and by its number, which tells copies apart.
+// message names a message by its subject and by its number, which distinguishes copies.
 func (t teller) message(e *history.Event) string {
 	name := messageType(e.Type)
 	if name == "" {
@@ -374,7 +374,7 @@ func (t teller) writer(e *history.Event) string {
 	switch e.By {
 	case execution.Worker:
 	case execution.API:
-		return partName(e.By) // who called it says nothing
+		return partName(e.By) // the process that called it is irrelevant
 	default:
 		return of(partName(e.By), e.Process)
 	}
@@ -399,7 +399,7 @@ func (t teller) worker(id execution.WorkerID, incarnation execution.Incarnation)
 	return fmt.Sprintf("worker %s (incarnation %d)", t.name(id), incarnation)
 }
 
-// name is a worker's name, or its number where nobody named it.
+// name is a worker's name, or its number if it has none.
 func (t teller) name(id execution.WorkerID) string {
 	if name := t.workers[id]; name != "" {
 		return name
@@ -417,8 +417,8 @@ func (t teller) or(process, otherwise string) string {
 	return process
 }
 
-// queue names a queue, and its worker where it is a worker's: "worker.3.executions" alone would
-// make the reader look the number up.
+// queue names a queue and, for a worker's queue, the worker: with "worker.3.executions" alone a
+// reader would have to look the number up.
 func (t teller) queue(name string) string {
 	if worker := t.queueOwner(name); worker != "" {
 		return "the queue of worker " + worker
@@ -471,7 +471,7 @@ func of(part, process string) string {
 	return part + " of " + process
 }
 
-// partName is a part in a sentence.
+// partName is the name of a part in a sentence.
 func partName(p execution.Part) string {
 	switch p {
 	case execution.API:

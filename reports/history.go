@@ -24,9 +24,9 @@ type historyHeader struct {
 	Seed    uint64                        `json:"seed"`
 	Mutant  string                        `json:"mutant"`
 	Workers map[execution.WorkerID]string `json:"workers"`
-	// Kinds are those that the history would hold if they had happened; left out: all.
+	// Kinds are the kinds of events that the history records whenever they happen; left out: all.
 	Kinds []string `json:"kinds,omitempty"`
-	// TimeScale is that of a run on real daemons.
+	// TimeScale is the time scale of a run on real daemons.
 	TimeScale float64 `json:"time_scale,omitempty"`
 }
 
@@ -70,26 +70,27 @@ type historyLine struct {
 //
 //	{"schema":1,"scenario":"ttl-race","profile":"documented","seed":41,"mutant":"","workers":{"1":"shell-1"}}
 //
-// A history from elsewhere that does not hold every kind of event says with "kinds":["created","transition",…] which
-// ones it would hold if they had happened: what needs others is then not judged, instead of passing. That of a run on
-// real daemons says with "time_scale":0.2 what every duration of the scenario was multiplied by.
+// A history from elsewhere may lack kinds of events. Its header lists the kinds that it records
+// whenever they happen, with "kinds":["created","transition",…]; rules that need others are then
+// not judged, instead of passing. A run on real daemons has the time scale of the scenario in its
+// header, such as "time_scale":0.2.
 //
 // Every other line is one event, in the order in which they happened:
 //
 //	{"at_ns":12402000000,"step":811,"kind":"transition","execution":7,"chain":7,"epoch":2,"old_epoch":2,"named":2,
 //	 "from":"scheduled","to":"running","by":"worker","worker":1,"incarnation":3,"writer":3,"process":"shell-1"}
 //
-// (on one line). at_ns and kind are always there. at_ns is nanoseconds of virtual, or live monotonic, time since the
-// start of the run; due_ns is a moment of the database's clock in the same unit, run_timeout_ns and
-// dispatch_timeout_ns are durations. Enumerations are
-// names: kind (history.Kind), from and to (statuses), by (parts), reason, lifecycle, and type (the
-// message type on the wire). execution, chain, related, epoch, old_epoch, named, worker,
-// incarnation, writer, message, count, limit and step are numbers; process, action, key, queue, fault and text are free text. A field that
-// is zero is left out. Which kind sets which field, history.Kind says.
+// (on one line). at_ns and kind are always present. at_ns is nanoseconds of virtual, or live
+// monotonic, time since the start of the run; due_ns is a time of the database's clock in the same
+// unit; run_timeout_ns and dispatch_timeout_ns are durations. Enumerations are names: kind
+// (history.Kind), from and to (statuses), by (parts), reason, lifecycle, and type (the message type
+// in the protocol). execution, chain, related, epoch, old_epoch, named, worker, incarnation,
+// writer, message, count, limit and step are numbers; process, action, key, queue, fault and text
+// are free text. Zero fields are left out. history.Kind says which kind sets which fields.
 //
-// What is judged, violations and fault intervals, is not written: it can be computed again from the
-// events, and that is what reading a history back is for. What is too long or too large to be read back, the constants
-// of HistoryReader say.
+// Judgements, violations and fault intervals are not written, because they can be computed again
+// from the events that ReadHistory returns. The constants of HistoryReader limit what can be read
+// back.
 func WriteHistory(w io.Writer, r *verdict.Record) error {
 	out := bufio.NewWriter(w)
 	enc := json.NewEncoder(out)
@@ -125,7 +126,7 @@ func lineOf(e *history.Event) historyLine {
 		Message: e.Message, Type: messageType(e.Type), Count: e.Count, Limit: e.Limit, Due: int64(e.Due), RunTimeout: int64(e.RunTimeout), WaitTimeout: int64(e.DispatchTimeout),
 		Process: e.Process, Action: e.Action, Key: e.Key, Queue: e.Queue, Fault: e.Fault, Text: e.Text,
 	}
-	// These two have names for their zero values, which say nothing here.
+	// The zero values of these two have names, but mean nothing here.
 	if e.From != execution.None {
 		l.From = e.From.String()
 	}
@@ -138,7 +139,8 @@ func lineOf(e *history.Event) historyLine {
 	return l
 }
 
-// faultIntervalsOf pairs the beginnings and ends of faults. One that never ended lasts until the last event.
+// faultIntervalsOf pairs the beginnings and ends of faults. A fault that never ended lasts until
+// the last event.
 func faultIntervalsOf(events []history.Event) []verdict.FaultInterval {
 	var faultIntervals []verdict.FaultInterval
 	open := make(map[string][]int)

@@ -14,7 +14,8 @@ func problem(name, message string, args ...any) field {
 	return field{name, yamlfile.Problem{Message: fmt.Sprintf(message, args...)}}
 }
 
-// check judges the numbers and the lengths of the names of a line; no message means that they are right.
+// check validates the numbers and the lengths of the names of a line. Without a message, they are
+// valid.
 func (l *historyLine) check() field {
 	const day = int64(24 * time.Hour)
 	for _, n := range [...]struct {
@@ -48,7 +49,7 @@ func (l *historyLine) check() field {
 	}
 	most := maxName
 	if l.Kind == history.FaultBegan.String() || l.Kind == history.FaultEnded.String() {
-		// Whom a fault strikes is a list of names.
+		// Process of a fault's event is a list of targets.
 		most = maxNames
 	}
 	for _, s := range [...]struct {
@@ -75,7 +76,7 @@ func (l *historyLine) check() field {
 	return field{}
 }
 
-// event is the inverse of lineOf, without what is written as a name from a list.
+// event is the inverse of lineOf, except for the fields that names parses.
 func (l *historyLine) event() history.Event {
 	return history.Event{
 		At: time.Duration(*l.At), Step: l.Step,
@@ -86,7 +87,8 @@ func (l *historyLine) event() history.Event {
 	}
 }
 
-// names parses what is written as a name from a list. It parses all of them, and returns the first that is unknown.
+// names parses the enumerations of a line. It parses all of them, and returns the first unknown
+// one.
 func (l *historyLine) names(e *history.Event) (unknown field) {
 	note := func(bad field) {
 		if unknown.Message == "" {
@@ -94,7 +96,7 @@ func (l *historyLine) names(e *history.Event) (unknown field) {
 		}
 	}
 	var err error
-	// No event is without a kind, so the empty name goes to the parser too.
+	// Every event has a kind, so the empty name goes to the parser too.
 	if e.Kind, err = history.ParseKind(l.Kind); err != nil {
 		note(unknownName("kind", l.Kind, kindNames()))
 	}
@@ -113,7 +115,7 @@ func unknownName(name, value string, allowed []string) field {
 	}}
 }
 
-// parseName parses one enumeration; a field that was left out keeps its zero value.
+// parseName parses one enumeration; a missing field keeps its zero value.
 func parseName[T any](name, value string, parse func(string) (T, error), into *T, allowed func() []string) field {
 	if value == "" {
 		return field{}
@@ -126,7 +128,7 @@ func parseName[T any](name, value string, parse func(string) (T, error), into *T
 	return unknownName(name, value, allowed())
 }
 
-// intern keeps one copy of each name, as far as there are few of them.
+// intern keeps one copy of each name, as long as there are few.
 func (h *HistoryReader) intern(e *history.Event) {
 	for _, s := range [...]*string{&e.Process, &e.Action, &e.Queue, &e.Fault} {
 		if *s == "" {
@@ -140,7 +142,8 @@ func (h *HistoryReader) intern(e *history.Event) {
 	}
 }
 
-// amounts bounds how many different things a history tells of. Each of them is remembered to the end.
+// amounts limits the number of different things in a history, because each is kept in memory to the
+// end.
 func (h *HistoryReader) amounts(e *history.Event) field {
 	count := func(into map[string]bool, name, what, value string) field {
 		if value != "" && !into[value] {

@@ -20,34 +20,36 @@ import (
 	"handoff/core/execution"
 )
 
-// Bounds on a history. A file from elsewhere is judged by what it says, so nothing that it says may cost more than
-// its own length: neither a number nor a name. Real histories stay far below.
+// Limits on a history. A file from elsewhere must not cost more than its own length, whatever
+// numbers and names it contains. Real histories stay far below.
 const (
 	// MaxHistoryLine is the longest line, in bytes.
 	MaxHistoryLine = 1 << 20
-	// maxName bounds a name in bytes, maxNames a list of processes or queues that a fault strikes.
+	// maxName limits a name in bytes, maxNames a list of processes or queues that a fault strikes.
 	maxName  = 1024
 	maxNames = 1 << 16
-	// maxDistinct bounds how many different processes, actions, runtimes and incarnations of workers there are.
+	// maxDistinct limits the number of different processes, actions, runtimes and incarnations of
+	// workers.
 	maxDistinct = 10_000
-	// maxMoment bounds every time. Sums of a few of them do not overflow. A moment may lie a day before the start,
-	// because a live run has several clocks.
+	// maxMoment limits every time, so that sums of a few times don't overflow. A time may be up to
+	// a day before the start, because a live run has several clocks.
 	maxMoment = 10 * 366 * 24 * time.Hour
 	earliest  = -24 * time.Hour
-	// maxID bounds the numbers of rows, the largest that every reader of JSON keeps exactly; maxAmount bounds counts.
+	// maxID limits the numbers of rows; it is the largest number that every reader of JSON keeps
+	// exactly. maxAmount limits counts.
 	maxID     = 1<<53 - 1
 	maxAmount = math.MaxInt32
-	// mostWarnings bounds what is said of a header.
+	// mostWarnings limits the number of warnings about a header.
 	mostWarnings = 20
 )
 
-// HistoryReader reads a history line by line. Memory depends on the longest line and on the number of different
-// names, never on the length of the file.
+// HistoryReader reads a history line by line. Its memory depends on the longest line and on the
+// number of different names, never on the length of the file.
 //
-// It refuses, with file, line and column: a line that is longer than MaxHistoryLine or no JSON object, text that is
-// not UTF-8, unknown and duplicate fields, unknown names of enumerations (see Next), and numbers, names and amounts beyond the
-// bounds above. Moments need not rise: the events of a live run are in the order in which they happened, and are dated
-// by several clocks.
+// It refuses, with file, line and column: a line that is longer than MaxHistoryLine or no JSON
+// object, text that is not UTF-8, unknown and duplicate fields, unknown names of enumerations (see
+// Next), and numbers, names and amounts beyond the limits above. Times need not ascend: the events
+// of a live run are in the order in which they happened, but several clocks date them.
 type HistoryReader struct {
 	file   string
 	lines  *bufio.Scanner
@@ -55,23 +57,23 @@ type HistoryReader struct {
 	record verdict.Record
 
 	names map[string]string
-	// processes, actions, runtimes and incarnations are the different ones so far.
+	// processes, actions, runtimes and incarnations hold the different ones so far.
 	processes, actions, runtimes map[string]bool
 	incarnations                 map[execution.Incarnation]bool
-	// warnings are old names of fields that were read.
+	// warnings lists the old names of fields that were read.
 	warnings yamlfile.Errors
-	// skew is how far the events say that the database's clock was moved.
+	// skew is how far, according to the events, the database's clock was moved.
 	skew time.Duration
 }
 
-// NewHistoryReader reads the header of a history. file is only what errors call it.
+// NewHistoryReader reads the header of a history. Errors call it by the name in file.
 func NewHistoryReader(file string, r io.Reader) (*HistoryReader, error) {
 	h := &HistoryReader{
 		file: file, lines: bufio.NewScanner(r), names: make(map[string]string),
 		processes: make(map[string]bool), actions: make(map[string]bool), runtimes: make(map[string]bool),
 		incarnations: make(map[execution.Incarnation]bool),
 	}
-	// The scanner counts the end of the line too.
+	// The scanner counts the line's end too.
 	h.lines.Buffer(nil, MaxHistoryLine+1)
 	text, err := h.next()
 	switch {
@@ -87,14 +89,14 @@ func NewHistoryReader(file string, r io.Reader) (*HistoryReader, error) {
 	return h, h.header(text)
 }
 
-// Header is what the first line says: a record without events.
+// Header is the content of the first line: a record without events.
 func (h *HistoryReader) Header() *verdict.Record { return &h.record }
 
-// Warnings are the fields so far that are called otherwise now, once for each name.
+// Warnings lists the renamed fields so far, once for each old name.
 func (h *HistoryReader) Warnings() yamlfile.Errors { return h.warnings }
 
-// Next reads the next event into e. It returns io.EOF after the last one. After a *history.UnknownWord it can go on: e is what
-// of the event could be read.
+// Next reads the next event into e. It returns io.EOF after the last one. After a
+// *history.UnknownWord, reading can go on; e then holds what could be read of the event.
 func (h *HistoryReader) Next(e *history.Event) error {
 	text, err := h.next()
 	if err != nil {
@@ -123,8 +125,8 @@ func (h *HistoryReader) Next(e *history.Event) error {
 	return nil
 }
 
-// ReadHistory reads what WriteHistory wrote, all of it. FaultIntervals are computed from the events. file is only
-// what errors call it.
+// ReadHistory reads a whole history that WriteHistory wrote. It computes FaultIntervals from the
+// events. Errors call the history by the name in file.
 func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
 	h, err := NewHistoryReader(file, r)
 	if err != nil {
@@ -144,7 +146,7 @@ func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
 	}
 }
 
-// next is the next line that is not empty.
+// next returns the next line that is not empty.
 func (h *HistoryReader) next() ([]byte, error) {
 	for h.lines.Scan() {
 		h.line++
@@ -170,7 +172,7 @@ func (h *HistoryReader) refuse(column int, message string) error {
 	return yamlfile.Problem{File: h.file, Line: h.line, Column: column, Message: message}
 }
 
-// field is a complaint about one field, by name.
+// field is a problem with one field, by name.
 type field struct {
 	name string
 	yamlfile.Problem
@@ -186,14 +188,14 @@ func (h *HistoryReader) refuseField(at map[string]int, f field) error {
 func (h *HistoryReader) header(text []byte) error {
 	head := struct {
 		historyHeader
-		// Flaw is what Mutant was called before (renamedFields).
+		// Flaw is the old name of Mutant (renamedFields).
 		Flaw string `json:"flaw"`
 	}{historyHeader: historyHeader{Profile: &h.record.Profile}}
 	at, err := h.decode(text, &head, headerFields)
 	if head.Flaw != "" {
 		head.Mutant = head.Flaw
 	}
-	// Another schema may have other fields.
+	// A newer schema may have other fields.
 	if err != nil && head.Schema <= HistorySchema {
 		return err
 	}
@@ -220,7 +222,7 @@ func (h *HistoryReader) header(text []byte) error {
 	for _, name := range head.Kinds {
 		kind, err := history.ParseKind(clip(name))
 		if err != nil {
-			// What of an unknown kind it would hold nobody judges by.
+			// A kind that this program doesn't know concerns no invariant.
 			var unknown yamlfile.Problem
 			if errors.As(h.refuseField(at, field{"kinds", yamlfile.Problem{Message: err.Error(), Allowed: kindNames()}}), &unknown) && len(h.warnings) < mostWarnings {
 				h.warnings = append(h.warnings, unknown)
@@ -235,13 +237,13 @@ func (h *HistoryReader) header(text []byte) error {
 	return nil
 }
 
-// The fields of the first line and of the others, in their order.
+// The fields of the first line and of the other lines, in their order.
 var (
 	headerFields = fieldsOf(reflect.TypeFor[historyHeader]()) //nolint:gochecknoglobals // a constant list
 	lineFields   = fieldsOf(reflect.TypeFor[historyLine]())   //nolint:gochecknoglobals // a constant list
 )
 
-// renamedFields are old names of fields, which are still read.
+// renamedFields maps the old names of fields, which are still accepted, to the new ones.
 var renamedFields = map[string]string{"flaw": "mutant"} //nolint:gochecknoglobals // a constant table
 
 func fieldsOf(t reflect.Type) (names []string) {
@@ -252,8 +254,9 @@ func fieldsOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// decode decodes one line strictly: a misspelt key of an export must not read as a field that is not there, and a
-// duplicate must not hide the one before. It returns the column of each field that is there.
+// decode decodes one line strictly: a misspelt key of an export must not be taken for a missing
+// field, and a duplicate must not hide the first value. It returns the column of each field in the
+// line.
 func (h *HistoryReader) decode(text []byte, into any, known []string) (map[string]int, error) {
 	column := func(offset int) int { return utf8.RuneCount(text[:min(max(offset, 0), len(text))]) + 1 }
 	if !utf8.Valid(text) {
@@ -307,8 +310,8 @@ func (h *HistoryReader) decode(text []byte, into any, known []string) (map[strin
 	return at, nil
 }
 
-// keys visits the keys of an object that is valid JSON, as they are written and not what is inside their values,
-// until visit returns false. encoding/json takes the last of two equal keys, and any case of letters, without a word.
+// keys visits the top-level keys of a valid JSON object, in the order of the text, until visit
+// returns false. encoding/json silently takes the last of two equal keys, and any case of letters.
 func keys(object []byte, visit func(key string, offset int) bool) {
 	depth, expected := 0, false
 	for i := 0; i < len(object); i++ {
@@ -339,7 +342,7 @@ func keys(object []byte, visit func(key string, offset int) bool) {
 	}
 }
 
-// clip shortens what an error quotes.
+// clip shortens a quotation in an error.
 func clip(s string) string {
 	const most = 60
 	if utf8.RuneCountInString(s) <= most {

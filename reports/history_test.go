@@ -189,7 +189,7 @@ func TestReadHistorySaysWhereItFails(t *testing.T) {
 	}
 }
 
-// many is a line for each number from 0.
+// many returns a line for each number from 0.
 func many(n int, line string) string {
 	var b strings.Builder
 	for i := range n {
@@ -198,7 +198,7 @@ func many(n int, line string) string {
 	return b.String()
 }
 
-// Times need not rise: a live history is in the order in which things happened, by several clocks.
+// Times need not ascend: a live history is in the order of events, which several clocks date.
 func TestReadHistoryTakesTimesOfSeveralClocks(t *testing.T) {
 	text := `{"schema":1,"scenario":"x","profile":"hardened","seed":1,"mutant":"","workers":{}}` +
 		"\r\n" + `{"at_ns":-5,"kind":"database_down"}` + "\r\n\n" + `{"at_ns":9,"kind":"database_up"}` + "\n" + `{"kind":"quiescent","at_ns":7}`
@@ -208,7 +208,7 @@ func TestReadHistoryTakesTimesOfSeveralClocks(t *testing.T) {
 	}
 }
 
-// What a terminal would obey is shown instead.
+// Characters that a terminal would obey are escaped.
 func TestPrintableTextHasNothingThatATerminalObeys(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain “ü” 日本": "plain “ü” 日本", "\x1b]0;x\a": `\x1b]0;x\a`, "a\u202eb": `a\u202eb`, "\u009b2J": `\u009b2J`,

@@ -45,17 +45,16 @@ type junitProblem struct {
 	Text    string `xml:",cdata"`
 }
 
-// junitViolations bounds the text of one failure; result.json has them all.
+// junitViolations limits the number of violations in one failure's text; result.json has all.
 const junitViolations = 20
 
 // WriteJUnit writes JUnit XML: a testsuite for each scenario, a testcase for each of its profiles.
 //
-// A run that proves nothing is an error, not a skip: CI servers count skipped tests as green, and
-// that is the one reading which must not happen. For the same reason an interrupted sweep adds a
-// testcase of its own.
+// A run that proves nothing is reported as an error, not as skipped, because CI servers count
+// skipped tests as green. For the same reason an interrupted sweep adds a testcase of its own.
 //
-// Only testcases of the live world have a time: the same simulated runs give the same bytes, however long they took, and on
-// however many machines. How long they took is in timing.json.
+// Only testcases of the live world have a time: the same simulated runs give the same bytes,
+// however long they took and on however many machines. Their duration is in timing.json.
 func WriteJUnit(w io.Writer, s *verdict.Sweep) error {
 	all := &junitSuites{Name: "handoff chaos"}
 	var suite *junitSuite
@@ -118,7 +117,7 @@ func caseOf(sc *verdict.Scenario) *junitCase {
 	return c
 }
 
-// caseName is the profile, and what else tells two results of one scenario apart.
+// caseName is the profile, plus whatever else distinguishes two results of one scenario.
 func caseName(sc *verdict.Scenario) string {
 	name := string(sc.Profile)
 	if sc.Strategy == verdict.Varied {
@@ -165,13 +164,13 @@ func violationTitle(v *verdict.Violation) string {
 	if v.Invariant > 0 {
 		title = fmt.Sprintf("invariant %d", v.Invariant)
 	}
-	if v.Name != "" {
+	if v.Name != "" && v.Name != title {
 		title += " (" + v.Name + ")"
 	}
 	return title
 }
 
-// waited is how long a result of the live world took, in seconds; 0 for a simulated one.
+// waited is the duration of a live result in seconds; 0 for a simulated result.
 func waited(sc *verdict.Scenario) float64 {
 	if sc.World == string(scenario.Sim) {
 		return 0
@@ -186,8 +185,8 @@ func seconds(s float64) string {
 	return fmt.Sprintf("%.3f", s)
 }
 
-// clean removes what XML 1.0 has no way to write, escaped or not: the control characters that a
-// product's own error text can contain, the two non-characters, and broken UTF-8.
+// clean removes everything that XML 1.0 can't represent, escaped or not: control characters, which
+// an error text of the product can contain, the two non-characters, and invalid UTF-8.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

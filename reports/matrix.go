@@ -2,8 +2,8 @@ package reports
 
 import "handoff/chaos/verdict"
 
-// matrix is the table of which scenario kills which mutant. What is weak in it comes first: who kills nothing, and
-// what hangs by one scenario or by none.
+// matrix is the table of scenarios and the mutants that they kill. Weak points come first:
+// scenarios that kill no mutant, and mutants that one scenario kills, or none.
 type matrix struct {
 	Seeds                   int
 	Idle, Lone, Survivors   []string
@@ -15,7 +15,7 @@ type matrix struct {
 type matrixMutant struct {
 	verdict.MatrixMutant
 	Killers int
-	// Weak says that one scenario kills it, or none.
+	// Weak says that at most one scenario kills it.
 	Weak bool
 }
 
@@ -26,10 +26,10 @@ type matrixRow struct {
 }
 
 type matrixCell struct {
-	// Runs is after how many runs the mutant was killed, 0 for never.
+	// Runs is the number of runs until the mutant was killed, 0 for never.
 	Runs   int
 	Mutant string
-	// Own says that the scenario is there for the mutant, Only that no other kills it.
+	// Own says that the scenario was written for the mutant, Only that no other scenario kills it.
 	Own, Only bool
 }
 

@@ -10,7 +10,8 @@ import (
 	"handoff/reports"
 )
 
-// The page names what is weak: a mutant that nobody kills, one that hangs by one scenario, a scenario that kills nothing.
+// The page names the weak points: a mutant that nothing kills, one that a single scenario kills, a
+// scenario that kills nothing.
 func TestThePageShowsWhichScenarioKillsWhichMutant(t *testing.T) {
 	sweep, records := synthetic()
 	page := func() string {

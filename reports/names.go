@@ -11,8 +11,8 @@ import (
 	"handoff/core/execution"
 )
 
-// messageTypes names Event.Type as the broker's envelopes do. The table is repeated here because
-// a report must not depend on the broker; a test compares the two.
+// messageTypes gives the names of Event.Type in the broker's envelopes. The table is a copy,
+// because a report must not depend on the broker; a test compares the two.
 var messageTypes = [...]string{"", "execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel", "dead_letter.canary"}
 
 func messageType(t uint8) string {
@@ -50,9 +50,10 @@ func parseLifecycle(name string) (execution.Lifecycle, error) {
 	return execution.NoLifecycle, fmt.Errorf("unknown lifecycle %q", name)
 }
 
-// Printable is a text without what a terminal would obey or could not show: control characters, marks that turn the
-// direction of writing, and bytes that are not UTF-8 stand as \x1b or \u202e. Texts of histories and scenarios come from
-// files of others. keep names what else may stand, such as "\n".
+// Printable returns a text with everything escaped that a terminal would obey or can't show:
+// control characters, marks that change the direction of writing, and bytes that are not UTF-8
+// become \x1b or \u202e. Texts of histories and scenarios may come from other people's files. keep
+// lists characters that are kept, such as "\n".
 func Printable(text, keep string) string {
 	var b strings.Builder
 	done := 0
@@ -72,7 +73,7 @@ func Printable(text, keep string) string {
 	return b.String()
 }
 
-// FormatTime writes a moment of a run as people read it, to the millisecond: 12.402s, 1m02.345s,
+// FormatTime formats a time of a run for people, to the millisecond: 12.402s, 1m02.345s,
 // 1h00m02.345s.
 func FormatTime(d time.Duration) string {
 	sign := ""
@@ -90,7 +91,7 @@ func FormatTime(d time.Duration) string {
 	return fmt.Sprintf("%s%d.%03ds", sign, s, ms)
 }
 
-// plural is "1 queue", "2 queues".
+// plural is, for example, "1 queue" or "2 queues".
 func plural[N int | int64 | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -98,7 +99,7 @@ func plural[N int | int64 | uint64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// firstLines keeps at most n lines of a text and says how many it left out.
+// firstLines keeps at most n lines of a text and says how many it omitted.
 func firstLines(text string, n int) []string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if len(lines) <= n {

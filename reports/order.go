@@ -8,8 +8,8 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// sortedScenarios returns the scenarios in the order of every output, so that neither the order in
-// which they ran nor the way they were sharded shows.
+// sortedScenarios returns the scenarios in the order of every output, which doesn't depend on the
+// order in which they ran or on shards.
 func sortedScenarios(s *verdict.Sweep) []*verdict.Scenario {
 	list := slices.Clone(s.Scenarios)
 	slices.SortStableFunc(list, func(a, b *verdict.Scenario) int {
@@ -19,14 +19,14 @@ func sortedScenarios(s *verdict.Sweep) []*verdict.Scenario {
 	return list
 }
 
-// worstFirst puts failures on top for people, who read from there; the order is kept otherwise.
+// worstFirst moves failures to the top, where people begin to read; otherwise it keeps the order.
 func worstFirst(sorted []*verdict.Scenario) []*verdict.Scenario {
 	list := slices.Clone(sorted)
 	slices.SortStableFunc(list, func(a, b *verdict.Scenario) int { return cmp.Compare(b.Verdict, a.Verdict) })
 	return list
 }
 
-// sortedViolations returns violations by seed, then as they happened.
+// sortedViolations returns violations by seed, then in the order in which they happened.
 func sortedViolations(vs []verdict.Violation) []*verdict.Violation {
 	list := make([]*verdict.Violation, len(vs))
 	for i := range vs {
@@ -45,17 +45,17 @@ func sortedFaults(fs []verdict.FaultCount) []verdict.FaultCount {
 	return list
 }
 
-// failure is one violation with what is known about it.
+// failure is one violation with its context.
 type failure struct {
 	scenario  *verdict.Scenario
 	violation *verdict.Violation
-	// record is the full story of its run, nil where it was not kept.
+	// record is the record of its run, nil if it was not kept.
 	record *verdict.Record
 }
 
-// firstFailure chooses what a report opens with: the first violation of the first failed scenario,
-// but rather one whose story was recorded, because that one can be shown. It is nil if nothing was
-// violated.
+// firstFailure chooses the failure at the top of a report: the first violation of the first failed
+// scenario, preferably one whose run was recorded, because it can be shown. It is nil if nothing
+// was violated.
 func firstFailure(s *verdict.Sweep, records []*verdict.Record) *failure {
 	var first *failure
 	for _, sc := range sortedScenarios(s) {
@@ -82,8 +82,8 @@ func IsOf(r *verdict.Record, sc *verdict.Scenario) bool {
 	return r.Scenario == sc.Name && r.Profile == sc.Profile && r.Mutant == sc.Mutant && (r.Varied != nil) == (sc.Strategy == verdict.Varied)
 }
 
-// culprit finds the event by which a violation happened, and the names needed to tell of it. An
-// unfinished execution, say, is nobody's act: then there is none.
+// culprit returns the event that caused a violation, and the names needed to describe it. Some
+// violations have none: no event causes an unfinished execution, for example.
 func (f *failure) culprit() (*history.Event, teller) {
 	t := newTeller(nil)
 	if f.record != nil {
@@ -98,8 +98,8 @@ func (f *failure) culprit() (*history.Event, teller) {
 	return nil, t
 }
 
-// eventOf finds the event that a violation happened at: the last of its step that is about its
-// execution, or -1.
+// eventOf returns the index of the event at which a violation happened: the last event of its step
+// about its execution, or -1.
 func eventOf(events []history.Event, v *verdict.Violation) int {
 	for i := len(events) - 1; i >= 0; i-- {
 		e := &events[i]

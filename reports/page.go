@@ -30,15 +30,15 @@ var scriptDraw string
 //go:embed page/panel.js
 var scriptPanel string
 
-// Bounds of the page. Browsers open five megabytes at once; a page that is mailed or attached to a
-// ticket should not be much longer.
+// Limits of the page. Browsers open five megabytes at once, and a page that is mailed or attached
+// to a ticket should not be much larger.
 const (
 	pageRecords = 8
 	pageEvents  = 16_000
 	pageBytes   = 4_000_000
 )
 
-// page is what the template shows; the timelines' data goes beside it as JSON, for the scripts.
+// page is the template's data; the timelines' data is embedded separately as JSON, for the scripts.
 type page struct {
 	Verdict, Sign string
 	Title         string
@@ -50,16 +50,17 @@ type page struct {
 
 	Results  []resultRow
 	Coverage coverage
-	// Sure says how much the verdict is worth; nil for a single run.
+	// Sure says what the verdict is worth; nil for a single run.
 	Sure *sure
 
-	// Agreement is where the two worlds stand beside each other; empty where only one has run.
+	// Agreement compares the two worlds; empty if only one has run.
 	Agreement []verdict.Agreement
 
-	// Matrix says which scenario kills which mutant; nil where nobody asked.
+	// Matrix says which scenario kills which mutant; nil unless requested.
 	Matrix *matrix
 
-	// Simulated says that models took part, whose differences from the real servers are listed then.
+	// Simulated says that models took part; the page then lists their differences from the real
+	// servers.
 	Simulated   bool
 	Differences []conformance.Difference
 	Agreed      []conformance.Result
@@ -74,7 +75,7 @@ type page struct {
 	Data   template.JS
 }
 
-// headline tells the first failure.
+// headline describes the first failure.
 type headline struct {
 	Scenario  string
 	Seed      uint64
@@ -107,9 +108,9 @@ type resultRow struct {
 	Why           []string
 }
 
-// WriteHTML writes the report's page: one file that needs nothing else, neither network nor server.
-// Of many records it shows the failed ones, and of long ones the part around the failure; what is
-// left out is said where it would have stood.
+// WriteHTML writes the report's page: one file that needs neither network nor server. Of many
+// records it shows the failed ones, and of long records the part around the failure. It says where
+// something was omitted.
 func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 	t, err := template.New("page").Parse(pageTemplate)
 	if err != nil {
@@ -133,8 +134,8 @@ func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 	return nil
 }
 
-// chooseRecords orders the records for the selector: the one that the headline is about, then
-// other failures, then the rest, each as they came.
+// chooseRecords orders the records for the selector: first the record of the headline, then other
+// failures, then the rest, each in their given order.
 func chooseRecords(first *failure, records []*verdict.Record) []*verdict.Record {
 	rank := func(r *verdict.Record) int {
 		switch {
@@ -150,8 +151,8 @@ func chooseRecords(first *failure, records []*verdict.Record) []*verdict.Record 
 	return list[:min(len(list), pageRecords)]
 }
 
-// pageData builds the timelines, smaller and smaller until they fit. json.Marshal escapes what
-// could end a script element.
+// pageData builds the timelines, smaller and smaller until they fit. json.Marshal escapes
+// everything that could end a script element.
 func pageData(records []*verdict.Record) (data []byte, labels []string, err error) {
 	lim := limits{events: min(6000, pageEvents/max(1, len(records))), executions: 24, queues: 16, points: 1200, beats: 600}
 	for {
@@ -209,12 +210,15 @@ func newPage(s *verdict.Sweep, first *failure) *page {
 	if first != nil {
 		p.Headline = newHeadline(first, list)
 		p.Title = p.Headline.Scenario + " breaks " + p.Headline.Title
+		if first.violation.Name == "expectation" {
+			p.Title = p.Headline.Scenario + " misses what its scenario expects"
+		}
 		p.Replay = first.violation.Reproduce
 	}
 	return p
 }
 
-// pageCauses bounds the causes above the table; the timeline has the rest.
+// pageCauses limits the number of causes above the table; the timeline has the rest.
 const pageCauses = 16
 
 func newHeadline(f *failure, list []*verdict.Scenario) *headline {

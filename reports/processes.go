@@ -17,7 +17,7 @@ type processLane struct {
 	Role string `json:"role"`
 	// Periods are [from, to, k, state].
 	Periods []any `json:"periods"`
-	// Lives are [from, k, what the worker says of itself].
+	// Lives are [from, k, state that the worker reports].
 	Lives []any   `json:"lives"`
 	Beats []int64 `json:"beats"`
 
@@ -58,7 +58,7 @@ func (p *processes) observe(k int, e *history.Event) {
 	if lane == nil {
 		lane = &processLane{Name: name, Role: p.role(name, e), Periods: []any{}, Lives: []any{}, Beats: []int64{}}
 		p.byName[name] = lane
-		// Whoever acts before it was said to start has been up all along.
+		// A process that acts before its recorded start has been up from the beginning.
 		lane.state = "up"
 		if e.Kind == history.ProcessStarted {
 			lane.since, lane.k = e.At, k
@@ -82,8 +82,8 @@ func (p *processes) observe(k int, e *history.Event) {
 	}
 }
 
-// nameOf is the process that an event belongs to, empty for none. What a worker says of itself is
-// drawn on its lane, whoever wrote it down.
+// nameOf is the process to which an event belongs, empty for none. A worker's reports are drawn on
+// its own lane, whichever process wrote them.
 func (p *processes) nameOf(e *history.Event) string {
 	switch e.Kind {
 	case history.DatabaseDown, history.DatabaseUp:
@@ -132,7 +132,7 @@ func (p *processes) lanes(end time.Duration, lim limits) []*processLane {
 	return list
 }
 
-// thin keeps every n-th of a list that is too long.
+// thin keeps every n-th element of a list that is too long.
 func thin[T any](list []T, most int) []T {
 	if len(list) <= most {
 		return list

@@ -15,12 +15,12 @@ type queueLane struct {
 	Name  string `json:"name"`
 	Label string `json:"label"`
 	Most  int    `json:"most"`
-	// Points are [at, k, ready, unacknowledged] whenever one of them changed.
+	// Points are [at, k, ready, unacknowledged], one for each change.
 	Points [][4]int64 `json:"points"`
-	// Stays are [from, received or -1, to, k, execution, what became of it]: the messages of the
-	// executions that are drawn.
+	// Stays are [from, received or -1, to, k, execution, outcome]: the messages of the executions
+	// that are drawn.
 	Stays []any `json:"stays"`
-	// Marks are [at, k, what] for messages that did not simply arrive.
+	// Marks are [at, k, what] for messages to which something unusual happened.
 	Marks []any `json:"marks"`
 
 	ready, unacked int
@@ -28,7 +28,7 @@ type queueLane struct {
 	events         int
 }
 
-// stay is one message in one queue, from its arrival on.
+// stay is the time of one message in one queue.
 type stay struct {
 	execution execution.ID
 	from      time.Duration
@@ -45,7 +45,8 @@ type queues struct {
 	open   map[copyKey][]*stay
 }
 
-// copyKey names a message within a queue: a dead-lettered one keeps its number in the next queue.
+// copyKey identifies a message within a queue: a dead-lettered message keeps its number in the next
+// queue.
 type copyKey struct {
 	queue   string
 	message uint64
@@ -95,7 +96,7 @@ func (q *queues) observe(k int, e *history.Event) {
 		}
 		lane.mark(k, e)
 	case history.DeadLettered:
-		// Its expiry or rejection, told before, has taken it out already.
+		// The event of its expiry or rejection has already removed it.
 		q.leave(lane, key, e)
 	case history.Acked:
 		q.leave(lane, key, e)
@@ -106,7 +107,7 @@ func (q *queues) observe(k int, e *history.Event) {
 	lane.point(k, e.At)
 }
 
-// find returns an open copy that is, or is not, with a consumer.
+// find returns an open copy; received says whether the copy is with a consumer.
 func (q *queues) find(key copyKey, received bool) *stay {
 	for _, s := range q.open[key] {
 		if (s.received >= 0) == received {
@@ -116,8 +117,8 @@ func (q *queues) find(key copyKey, received bool) *stay {
 	return nil
 }
 
-// leave takes a copy out of its queue: what is acknowledged or rejected was with a consumer, what
-// expired was not.
+// leave removes a copy from its queue. An acknowledged or rejected copy was with a consumer, an
+// expired copy was not.
 func (q *queues) leave(lane *queueLane, key copyKey, e *history.Event) {
 	received := e.Kind == history.Acked || e.Kind == history.Rejected
 	s := q.find(key, received)
@@ -162,7 +163,7 @@ func (q *queues) lanes(b *builder, shown []*rowLane) (lanes []*queueLane, leftOu
 	for _, l := range q.byName {
 		lanes = append(lanes, l)
 	}
-	// The busiest are kept, and then put in an order that does not depend on how busy they were.
+	// Keep the busiest, and then sort them in an order that does not depend on how busy they were.
 	slices.SortFunc(lanes, func(a, b *queueLane) int {
 		return cmp.Or(cmp.Compare(b.events, a.events), cmp.Compare(a.Name, b.Name))
 	})
@@ -200,7 +201,7 @@ func (q *queues) lanes(b *builder, shown []*rowLane) (lanes []*queueLane, leftOu
 	return lanes, leftOut
 }
 
-// thinOutside drops points of a depth line that has too many, first outside of what is shown first.
+// thinOutside drops points of a line that has too many, first outside the first view.
 func (b *builder) thinOutside(points [][4]int64) [][4]int64 {
 	if len(points) <= b.lim.points {
 		return points

@@ -241,7 +241,7 @@ func TestPageIsTheSameTwice(t *testing.T) {
 	}
 }
 
-// A reader of a simulated verdict is told how far to trust the models behind it.
+// The page of a simulated verdict says how far to trust the models.
 func TestPageTellsHowTrueTheModelsAre(t *testing.T) {
 	sweep, _ := synthetic()
 	for world, want := range map[string]int{"sim": 1, "live": 0} {
@@ -280,7 +280,7 @@ func TestPageSaysWhatEachVerdictMeans(t *testing.T) {
 	}
 }
 
-// TestPageStaysSmall repeats the story until no browser would take it whole.
+// TestPageStaysSmall repeats the story until the full data would be too large for a browser.
 func TestPageStaysSmall(t *testing.T) {
 	sweep, records := synthetic()
 	big := *records[0]
@@ -366,7 +366,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestDescribeKnowsEveryKind keeps a new kind of event from reading like an accident.
+// TestDescribeKnowsEveryKind fails for a new kind of event without a description.
 func TestDescribeKnowsEveryKind(t *testing.T) {
 	for k := history.NoKind + 1; int(k) < history.Kinds; k++ {
 		for _, e := range []history.Event{{Kind: k}, everything(k)} {

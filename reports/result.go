@@ -10,7 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// ResultSchema is the version of result.json; it grows when a field changes its meaning or goes.
+// ResultSchema is the version of result.json; it grows when a field is removed or changes its
+// meaning.
 const ResultSchema = 1
 
 type result struct {
@@ -36,7 +37,7 @@ type scenarioResult struct {
 	Steps       uint64            `json:"steps"`
 	Virtual     float64           `json:"virtual_s"`
 	HistoryHash string            `json:"history_hash"`
-	// Cut counts the varied runs that were broken off for their length.
+	// Cut counts the varied runs that were broken off because they took too many steps.
 	Cut int `json:"cut,omitempty"`
 
 	Failing     int              `json:"failing"`
@@ -52,7 +53,7 @@ type violationResult struct {
 	At        string       `json:"at"`
 	Message   string       `json:"message"`
 	Reproduce string       `json:"reproduce"`
-	// Varied says what was drawn around the scenario; left out of a plain run.
+	// Varied lists what was drawn to vary the scenario; left out for an unvaried run.
 	Varied []string `json:"varied,omitempty"`
 }
 
@@ -64,14 +65,15 @@ type faultResult struct {
 }
 
 // WriteJSON writes the machine-readable result, schema 1. The same results give the same bytes:
-// lists are sorted, and nothing depends on how long it took or where it ran.
+// lists are sorted, and nothing depends on duration or machine.
 //
-// A violation's "invariant" is its number, 0 for an unmet expectation of the scenario; "execution"
-// is 0 where it is about none in particular; "at" is virtual time with its unit, as in scenario
-// files. "outcomes" counts chains of executions by how they ended, those that never did as
-// "stuck"; "executions" is their sum. "history_hash" is hexadecimal, because a JSON number can't
-// hold 64 bits everywhere. "fails_at_most" is the share of runs that may fail, with 95 %, although only "failing" did.
-// "situations" counts the distinct ones; the second half of its "curve" is an estimate.
+// A violation's "invariant" is its number, 0 for an unmet expectation of the scenario. "execution"
+// is 0 if the violation is about no particular execution. "at" is virtual time with its unit, as in
+// scenario files. "outcomes" counts chains of executions by their last status, chains that never
+// ended as "stuck"; "executions" is their sum. "history_hash" is hexadecimal, because not every
+// JSON reader keeps 64-bit numbers. "fails_at_most" is the share of runs that may fail, with 95 %
+// confidence, although only "failing" did. "situations" counts the distinct situations; the second
+// half of its "curve" is an estimate.
 func WriteJSON(w io.Writer, s *verdict.Sweep) error {
 	r := result{Schema: ResultSchema, Scenarios: []scenarioResult{}, Verdict: s.Verdict}
 	for _, sc := range sortedScenarios(s) {
@@ -107,13 +109,13 @@ func resultOf(sc *verdict.Scenario) scenarioResult {
 	return r
 }
 
-// outcome is how many chains ended in one way.
+// outcome is the number of chains with one last status.
 type outcome struct {
 	Name  string
 	Count int64
 }
 
-// outcomes lists how chains ended, in the order of the statuses, the stuck ones last.
+// outcomes counts chains by their last status, in the order of the statuses, the stuck ones last.
 func outcomes(sc *verdict.Scenario) []outcome {
 	var list []outcome
 	for s := execution.Requested; int(s) < execution.Statuses; s++ {
@@ -147,9 +149,9 @@ type scenarioTiming struct {
 	Speed    float64 `json:"steps_per_s"`
 }
 
-// writeTiming writes what differs between two runs of the same thing: how long it took, and by
-// which build. Scenarios that ran side by side both count, so wall_s is the machine's work, not
-// what the clock on the wall showed.
+// writeTiming writes everything that differs between two runs of the same sweep: durations and the
+// build. Scenarios that ran in parallel count in full, so wall_s is the machine's work, not the
+// elapsed time.
 func writeTiming(w io.Writer, s *verdict.Sweep) error {
 	t := timing{Schema: ResultSchema, Go: s.Go, Commit: s.Commit, Interrupted: s.Interrupted, Scenarios: []scenarioTiming{}}
 	for _, sc := range sortedScenarios(s) {

@@ -86,26 +86,26 @@ func (r *rows) observe(k int, e *history.Event) {
 	}
 }
 
-// enter closes the period of the old status and begins that of the new.
+// enter closes the period of the old status and begins that of the new status.
 func (x *rowLane) enter(k int, e *history.Event, owner string) {
 	x.close(e.At)
 	x.status, x.owner, x.epoch, x.since, x.k = e.To, owner, e.Epoch, e.At, k
 }
 
-// close ends the present period. One that lasted no time is kept as well: the state at a moment is
-// looked up by k, and passing through a status is what many stories are about.
+// close ends the present period. Periods of zero length are kept, because the state at an event is
+// looked up by k, and many failures depend on a status that lasted no time.
 func (x *rowLane) close(at time.Duration) {
 	if x.status != execution.None {
 		x.Periods = append(x.Periods, []any{usec(x.since), usec(at), x.k, x.status.String(), x.owner, x.epoch})
 	}
 }
 
-// fewRows is how many executions are drawn at first: a screen should hold all lanes.
+// fewRows is the number of executions drawn at first, so that all lanes fit on a screen.
 const fewRows = 12
 
-// lanes chooses the executions to draw, the ones that matter most on top: the violated, their
-// chains, those that the causes name, those with an unusual life, then the others, and last what the
-// first view does not show; of each the nearest to the moment.
+// lanes chooses the executions to draw, the most important first: the violated executions, their
+// chains, those in the causes, those with an unusual life, the others, and last those outside the
+// first view; within each group the nearest to the moment.
 func (r *rows) lanes(b *builder, violations []*verdict.Violation) (lanes []*rowLane, leftOut int) {
 	named := make(map[execution.ID]bool)
 	chains := make(map[execution.ID]bool)
@@ -127,7 +127,7 @@ func (r *rows) lanes(b *builder, violations []*verdict.Violation) (lanes []*rowL
 		case named[x.ID]:
 			return 2
 		case x.first > b.focus[1] || x.last < b.focus[0]:
-			return 5 // not seen in the first view
+			return 5 // outside the first view
 		case x.status != execution.Completed || x.Retry > 0 || x.epoch > 1 || x.stale > 0:
 			return 3
 		}
@@ -153,7 +153,7 @@ func (r *rows) lanes(b *builder, violations []*verdict.Violation) (lanes []*rowL
 		leftOut = len(lanes) - b.lim.executions
 		lanes = lanes[:b.lim.executions]
 	}
-	// Those that are drawn at once, and those on demand, each in the order in which they came about.
+	// The lanes drawn at once, and those drawn on demand, each in the order of their creation.
 	split := min(fewRows, len(lanes))
 	for _, part := range [][]*rowLane{lanes[:split], lanes[split:]} {
 		slices.SortStableFunc(part, func(x, y *rowLane) int {

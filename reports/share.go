@@ -14,13 +14,13 @@ import (
 	"handoff/core/execution"
 )
 
-// RunShares is the kind of a share of a sweep.
+// RunShares is the kind of a share of a sweep's runs.
 const RunShares = "run"
 
-// maxTargets bounds how many results a share has: one for each scenario and profile.
+// maxTargets is the greatest number of results in a share: one for each scenario and profile.
 const maxTargets = 20_000
 
-// shareItem is a line of a share: one of its fields.
+// shareItem is a line of a share; one of its fields is set.
 type shareItem struct {
 	Notes    []string        `json:"notes,omitempty"`
 	Scenario *verdict.Stored `json:"scenario,omitempty"`
@@ -29,33 +29,33 @@ type shareItem struct {
 	State    *shareState     `json:"state,omitempty"`
 }
 
-// shareState is what a sweep is as a whole.
+// shareState holds the fields of a sweep as a whole.
 type shareState struct {
 	Interrupted bool `json:"interrupted"`
 }
 
-// shareRecord is the story of a run, without the events: they are in a history of its own, which is read back only for the
-// smallest failing seed of all shares.
+// shareRecord is the record of a run without the events. Those are in a history file, which is read
+// back only for the smallest failing seed of all shares.
 type shareRecord struct {
 	Run            verdict.Run                   `json:"run"`
 	Workers        map[execution.WorkerID]string `json:"workers"`
 	FaultIntervals []verdict.FaultInterval       `json:"fault_intervals"`
 	Events         int                           `json:"events"`
-	// Folder is where the history is, beside the share.
+	// Folder is the folder of the history, beside the share.
 	Folder string `json:"folder"`
 }
 
-// shareAside is what differs between two runs of a share.
+// shareAside holds what differs between two runs of the same share.
 type shareAside struct {
 	Wall []float64 `json:"wall_s"`
 }
 
-// WriteShare writes the report of a share into dir, as Write does, and beside it the file that MergeShares reads. That one
-// comes last: whoever sees it finds everything there.
+// WriteShare writes the report of a share into dir, as Write does, and the file that MergeShares
+// reads. That file comes last, so a reader that sees it finds everything else there.
 func WriteShare(dir string, h shard.Header, s *verdict.Sweep, records []*verdict.Record) error {
 	shown := *s
 	shown.Notes = append(shown.Notes[:len(shown.Notes):len(shown.Notes)],
-		"This is share "+h.Share.String()+" of the runs. What only all of them show, such as a fault that never struck, is judged by chaos merge.")
+		"This is share "+h.Share.String()+" of the runs. Conditions on the whole sweep, such as that every fault strikes, are judged by chaos merge.")
 	if err := Write(dir, &shown, records); err != nil {
 		return err
 	}
@@ -80,8 +80,9 @@ func WriteShare(dir string, h shard.Header, s *verdict.Sweep, records []*verdict
 	return WriteFile(filepath.Join(dir, shard.FileName), func(w io.Writer) error { return shard.Write(w, h, items, aside) })
 }
 
-// MergeShares puts the shares of a sweep together. What it returns is to be judged (Sweep.Whole), and its records have no
-// causes yet. Memory depends on the number of results and on the failures that are shown, and not on the number of shares.
+// MergeShares merges the shares of a sweep. The caller judges the result (Sweep.Whole). Its records
+// have no causes yet. Memory depends on the number of results and of shown failures, not on the
+// number of shares.
 func MergeShares(set shard.Set) (*verdict.Sweep, []*verdict.Record, error) {
 	m := merging{stories: make(map[int]story)}
 	for _, f := range set.Files {
@@ -93,10 +94,10 @@ func MergeShares(set shard.Set) (*verdict.Sweep, []*verdict.Record, error) {
 	return m.sweep, records, err
 }
 
-// merging is a merge under way.
+// merging is the state of a merge.
 type merging struct {
 	sweep   *verdict.Sweep
-	stories map[int]story // by the index of the result: that of its smallest failing seed so far
+	stories map[int]story // by the index of the result: the record of its smallest failing seed so far
 }
 
 type story struct {
@@ -168,7 +169,7 @@ func (m *merging) merge(path string, s *verdict.Sweep, told []story) error {
 	return nil
 }
 
-// records reads the stories back, in the order of the results.
+// records reads the records back, in the order of the results.
 func (m *merging) records() ([]*verdict.Record, error) {
 	var list []*verdict.Record
 	for i, sc := range m.sweep.Scenarios {
@@ -185,7 +186,7 @@ func (m *merging) records() ([]*verdict.Record, error) {
 	return list, nil
 }
 
-// read reads the history of a story. A run that failed without a violation to show has none.
+// read reads the history of a record. A run that failed without a violation to show has no history.
 func (t *story) read() (*verdict.Record, error) {
 	r := &verdict.Record{Run: t.Run, Workers: t.Workers, FaultIntervals: t.FaultIntervals}
 	if t.Folder == "" {
@@ -199,7 +200,7 @@ func (t *story) read() (*verdict.Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the history of seed %d of %s: %w; copy the share's whole folder, and not only its %s", t.Run.Seed, Printable(t.Run.Scenario, ""), err, shard.FileName)
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // opened only for reading
 	h, err := ReadHistory(path, file)
 	if err != nil {
 		return nil, err
@@ -215,7 +216,7 @@ func (t *story) read() (*verdict.Record, error) {
 	return r, nil
 }
 
-// plainNames refuses names that would write something else to a terminal.
+// plainNames refuses names with characters that a terminal would obey or can't show.
 func plainNames[T ~string](first string, profile T, others ...string) error {
 	for _, name := range append(others, first, string(profile)) {
 		if len(name) > maxName || name != Printable(name, "") {

@@ -22,7 +22,7 @@ import (
 
 const shareSeeds = 12
 
-// drawnRun is a run of which little is certain.
+// drawnRun is a run with mostly random fields.
 func drawnRun(t *rapid.T, seed uint64) *verdict.Run {
 	draw := rapid.IntRange(0, 3)
 	r := &verdict.Run{
@@ -48,7 +48,7 @@ func drawnRun(t *rapid.T, seed uint64) *verdict.Run {
 	return r
 }
 
-// swept is what a sweep over some of the runs comes to.
+// swept is the result of a sweep over some of the runs.
 func swept(runs []*verdict.Run, part bool) (*verdict.Sweep, []*verdict.Record) {
 	sc := verdict.NewScenario(verdict.Scenario{Name: "s", World: "sim", Profile: config.Hardened}, verdict.Want{
 		Seeds: len(runs), Sometimes: []string{"parked"}, Texts: []string{"boom"}, Faults: true, Share: part,
@@ -74,7 +74,7 @@ func swept(runs []*verdict.Run, part bool) (*verdict.Sweep, []*verdict.Record) {
 	return s, []*verdict.Record{record}
 }
 
-// files are the files of a report, the timing left out, by name.
+// files returns the files of a report by name, without the timing.
 func files(t *rapid.T, dir string) map[string]string {
 	found := make(map[string]string)
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -91,7 +91,8 @@ func files(t *rapid.T, dir string) map[string]string {
 	return found
 }
 
-// However the runs were divided, in whatever order the shares are given, and however often: the same bytes.
+// The result has the same bytes however the runs were divided, and in whatever order, and however
+// often, the shares are given.
 func TestSharesMergeToTheBytesOfOneRun(t *testing.T) {
 	dir, n := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -140,7 +141,7 @@ func TestSharesMergeToTheBytesOfOneRun(t *testing.T) {
 		if err := reports.Write(filepath.Join(home, "merged"), merged, records); err != nil {
 			t.Fatal(err)
 		}
-		// What no file shows is the same too, such as how long detections took.
+		// Results that no report file shows are equal too, such as the durations of detections.
 		if want, got := one.Scenarios[0].Store(), merged.Scenarios[0].Store(); kept(want) != kept(got) {
 			t.Fatalf("one run\n%s\nmerged\n%s", kept(want), kept(got))
 		}
@@ -156,7 +157,7 @@ func TestSharesMergeToTheBytesOfOneRun(t *testing.T) {
 	})
 }
 
-// kept is a result as a file keeps it.
+// kept is a result in the form of a file.
 func kept(s verdict.Stored) string {
 	text, err := json.Marshal(s)
 	return fmt.Sprint(string(text), err)
@@ -164,7 +165,7 @@ func kept(s verdict.Stored) string {
 
 func clipped(text string) string { return text[:min(len(text), 4000)] }
 
-// shares writes two shares of runs of which seed 3 fails, and returns the folder.
+// shares writes two shares of runs in which seed 3 fails, and returns the folder.
 func shares(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -216,7 +217,7 @@ func TestAStoryThatIsNotTheSharesIsRefused(t *testing.T) {
 	}
 }
 
-// A file may be whole, and still say what none of ours says.
+// A file may be complete and still have content that this program never writes.
 func TestAShareThatNoRunWroteIsRefused(t *testing.T) {
 	tests := []struct {
 		name string
@@ -224,7 +225,7 @@ func TestAShareThatNoRunWroteIsRefused(t *testing.T) {
 		want string
 	}{
 		{"a folder elsewhere", map[string]any{"record": map[string]any{"run": map[string]any{"Scenario": "s", "Profile": "hardened", "Seed": 3}, "folder": "../../etc"}}, `"../../etc", which is no name beside it`},
-		{"negative counts", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "s", "Seeds": -4}}}, "a count is -4, below nothing"},
+		{"negative counts", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "s", "Seeds": -4}}}, "a count is -4, below zero"},
 		{"what a terminal obeys", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "\x1b[2J"}}}, "letters that can't be shown"},
 		{"another scenario", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "t"}}}, "one share has 2 scenarios, the other one 1"},
 		{"a table with too few rows", map[string]any{"matrix": map[string]any{"Mutants": []any{map[string]any{}}}}, "0 rows for 1 mutants"},

@@ -14,7 +14,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// WriteSoakJSON writes what a soak came to, without the points of its curves.
+// WriteSoakJSON writes the result of a soak, without the points of its curves.
 func WriteSoakJSON(w io.Writer, r *soak.Result) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -27,7 +27,7 @@ var soakTemplate string
 //go:embed page/soak.css
 var soakStyle string
 
-// WriteSoak writes the page of a soak: one file that needs nothing else, neither network nor server.
+// WriteSoak writes the page of a soak: one file that needs neither network nor server.
 func WriteSoak(w io.Writer, r *soak.Result) error {
 	t, err := template.New("soak").Parse(soakTemplate)
 	if err != nil {
@@ -39,7 +39,7 @@ func WriteSoak(w io.Writer, r *soak.Result) error {
 	return nil
 }
 
-// soakPage is what the template shows.
+// soakPage is the template's data.
 type soakPage struct {
 	*soak.Result
 	Sign, Title, How string
@@ -94,7 +94,7 @@ type planBar struct {
 	Class, Title        string
 }
 
-// soakChart is one figure of everybody who has it.
+// soakChart is the chart of one figure, with a line for each process that has it.
 type soakChart struct {
 	Name                             string
 	Width, Height, Left, Right       float64
@@ -116,7 +116,7 @@ type chartTick struct {
 	Text string
 }
 
-// The sizes of the drawings, and how many points a line has at most.
+// The sizes of the drawings, and the greatest number of points of a line.
 const (
 	chartWidth  = 440.0
 	chartHeight = 170.0
@@ -265,7 +265,7 @@ func newSoakPlan(r *soak.Result, span time.Duration) soakPlan {
 	return p
 }
 
-// timeTicks are about so many round moments.
+// timeTicks returns round times; most is their approximate number.
 func timeTicks(span time.Duration, most int, x func(time.Duration) float64) (ticks []chartTick) {
 	step := 24 * time.Hour
 	for _, s := range []time.Duration{10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour} {
@@ -281,7 +281,7 @@ func timeTicks(span time.Duration, most int, x func(time.Duration) float64) (tic
 	return ticks
 }
 
-// soakCharts makes one chart of each figure, in the order in which they came.
+// soakCharts makes one chart for each figure, in the order of the curves.
 func soakCharts(r *soak.Result, span time.Duration) (charts []soakChart) {
 	at := make(map[string]int)
 	of := make(map[string][]*soak.Curve)
@@ -338,7 +338,7 @@ func newSoakChart(r *soak.Result, name string, of []*soak.Curve, span time.Durat
 	return c
 }
 
-// chartWord sums up what became of the lines of a chart.
+// chartWord sums up the results of a chart's lines.
 func chartWord(of []*soak.Curve) (class, word string) {
 	class, word = "dim", "told"
 	for _, s := range of {
@@ -354,7 +354,7 @@ func chartWord(of []*soak.Curve) (class, word string) {
 	return class, word
 }
 
-// roundUp is a round number that is not less, and not 0.
+// roundUp returns a round number that is not less than v and not 0.
 func roundUp(v float64, unit string) float64 {
 	base := 10.0
 	if unit == "bytes" {

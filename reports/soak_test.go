@@ -14,7 +14,7 @@ import (
 	"handoff/reports"
 )
 
-// soaked is an hour in which the goroutines of one worker grow.
+// soaked is an hour in which the number of one worker's goroutines grows.
 func soaked() *soak.Result {
 	plan := soak.Draw(7, time.Hour, soak.Default())
 	r := &soak.Result{
@@ -62,8 +62,8 @@ func soaked() *soak.Result {
 	return r
 }
 
-// The page of a soak needs nothing else, escapes what it quotes, stays small, and shows what grows and what was not
-// judged.
+// The page of a soak needs no other files, escapes quotations, stays small, and shows growing
+// figures and rules that were not judged.
 func TestThePageOfASoakIsWholeAndSmall(t *testing.T) {
 	var page bytes.Buffer
 	if err := reports.WriteSoak(&page, soaked()); err != nil {

@@ -33,7 +33,7 @@ func (s *script) finish() []history.Event {
 	return s.events
 }
 
-// chainOf knows the one retry of the story: 31 follows 7.
+// chainOf is the chain of an execution; the story has one retry: 31 follows 7.
 func chainOf(id execution.ID) execution.ID {
 	if id == 31 {
 		return 7
@@ -70,8 +70,8 @@ func (s *script) send(at time.Duration, queue string, id execution.ID, kind uint
 
 const ms = time.Millisecond
 
-// dispatch brings an execution from its creation to a worker's queue; to is empty if nobody takes
-// it from there.
+// dispatch takes an execution from its creation to a worker's queue; to is empty if no worker
+// receives it.
 func (s *script) dispatch(at time.Duration, id execution.ID, worker execution.WorkerID, to string) (scheduled time.Duration, message uint64) {
 	s.add(at, history.Event{Kind: history.Created, Execution: id, Chain: id, To: execution.Requested, By: execution.API, Process: "load"})
 	s.send(at+2*ms, "attune.executor.requested", 0, 1, "load", "executor-1", 5*ms)
@@ -96,9 +96,9 @@ func (s *script) complete(at time.Duration, id execution.ID, worker execution.Wo
 	s.add(at+15*ms, history.Event{Kind: history.Orchestrated, Execution: id, Chain: chainOf(id), From: execution.Completed, Process: "executor-1"})
 }
 
-// ttlRace is the story of a worker that is paused while work waits for it. Execution 6 expires and
-// is failed lawfully. Execution 7 is claimed as the worker comes back, and then failed by a timeout
-// monitor that does not look: the violation.
+// ttlRace is the story of a worker that is paused while executions wait for it. Execution 6 expires
+// and fails lawfully. Execution 7 is claimed when the worker comes back, and then failed by a
+// timeout monitor that doesn't check: the violation.
 func ttlRace() *verdict.Record {
 	s := &script{}
 	for i, p := range []string{"executor-1", "shell-1", "shell-2", "load"} {
@@ -145,7 +145,7 @@ func ttlRace() *verdict.Record {
 
 const pause = "pause shell-1"
 
-// race is the part of the story that executions 6 and 7 have.
+// race is the part of the story about executions 6 and 7.
 func (s *script) race() {
 	s.add(12*time.Second, history.Event{Kind: history.FaultBegan, Fault: pause, Process: "shell-1"})
 	s.add(12*time.Second+ms, history.Event{Kind: history.ProcessPaused, Process: "shell-1"})
@@ -188,7 +188,7 @@ func (s *script) race() {
 	s.complete(320300*ms, 31, 2, "shell-2")
 }
 
-// ttlViolation is what a checker says of the write that broke the rule.
+// ttlViolation is a checker's finding about the unlawful write.
 func ttlViolation(r *verdict.Record) verdict.Violation {
 	v := verdict.Violation{
 		Invariant: 2, Name: "ownership", Seed: 41, Execution: 7,
@@ -208,7 +208,7 @@ func ttlViolation(r *verdict.Record) verdict.Violation {
 	return v
 }
 
-// synthetic is a sweep with every verdict in it, and the record of its first failure.
+// synthetic is a sweep with every verdict, and the record of its first failure.
 func synthetic() (*verdict.Sweep, []*verdict.Record) {
 	record := ttlRace()
 	race := &verdict.Scenario{

@@ -9,7 +9,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Bounds of the summary: CI pages cut what is longer than they like, and always the end of it.
+// Limits of the summary: CI pages truncate a text that is too long, always at its end.
 const (
 	summaryFailures = 10
 	summaryLines    = 4
@@ -41,10 +41,10 @@ func WriteSummary(w io.Writer, s *verdict.Sweep) error {
 	return nil
 }
 
-// sign is the verdict for whoever looks from afar; it never stands without the word.
+// sign is a symbol for the verdict. It is always printed together with the word.
 func sign(v verdict.Verdict) string { return [...]string{"✔", "?", "✖"}[v] }
 
-// overall says in one sentence what a sweep amounts to.
+// overall summarizes a sweep in one sentence.
 func overall(s *verdict.Sweep) string {
 	var count [3]int
 	seeds := 0
@@ -108,12 +108,12 @@ func summaryFailed(b *strings.Builder, list []*verdict.Scenario) {
 	}
 }
 
-// summaryCoverage lists only what is missing: what was covered needs no reader.
+// summaryCoverage lists only gaps.
 func summaryCoverage(b *strings.Builder, list []*verdict.Scenario) {
 	var lines []string
 	for _, sc := range list {
 		if sc.Strategy == verdict.Varied {
-			continue // nothing of it is demanded of varied runs
+			continue // varied runs need not cover anything
 		}
 		where := cell(sc.Name) + ", " + cell(caseName(sc))
 		for _, f := range sortedFaults(sc.Faults) {
@@ -164,7 +164,7 @@ func sortedNames(m map[string]int) []string {
 	return names
 }
 
-// cell makes a text safe inside a line and a table of Markdown.
+// cell makes a text safe for a line or a table of Markdown.
 func cell(s string) string {
 	return strings.NewReplacer("\n", " ", "\r", " ", "|", "\\|", "<", "&lt;", "*", "\\*", "`", "'").Replace(s)
 }
@@ -172,7 +172,7 @@ func cell(s string) string {
 // code makes a text safe between single backticks, which %#q puts around it.
 func code(s string) string { return strings.NewReplacer("`", "'", "\n", " ").Replace(s) }
 
-// fenced is a block of code whose fence the text can't close.
+// fenced returns a code block whose fence does not occur in the text.
 func fenced(s string) string {
 	fence := "```"
 	for strings.Contains(s, fence) {

@@ -9,9 +9,9 @@ import (
 	"handoff/chaos/verdict/discovery"
 )
 
-// Sure says in one sentence how much a sweep's verdict is worth: how many distinct situations its runs showed, what as
-// many seeds again would add, and how often a run may fail; empty where nothing was run. Every scenario counts its
-// situations for itself under each profile.
+// Sure says in one sentence what a sweep's verdict is worth: how many distinct situations its runs
+// showed, how many more twice as many seeds would show, and how often a run may fail; empty if
+// nothing was run. Situations are counted separately for each scenario and profile.
 func Sure(s *verdict.Sweep) string { return sureText(s.Scenarios) }
 
 func sureText(list []*verdict.Scenario) string {
@@ -35,10 +35,10 @@ func sureText(list []*verdict.Scenario) string {
 	return text + moreText(all) + "; " + failsText(failed, runs)
 }
 
-// judgedRuns are the runs that could have failed: those that no checker gave up on.
+// judgedRuns is the number of runs that could have failed: those on which no checker gave up.
 func judgedRuns(sc *verdict.Scenario) int { return max(sc.Failing, sc.Seeds-sc.GaveUp) }
 
-// moreText says what as many seeds again would show, where there are enough to say.
+// moreText says what twice as many seeds would show, if there are enough for an estimate.
 func moreText(all []discovery.Incidence) string {
 	few := true
 	for n := range all {
@@ -53,7 +53,7 @@ func moreText(all []discovery.Incidence) string {
 
 func sameAgain(i *discovery.Incidence) int { return i.Runs }
 
-// failsText says what so many failed runs, mostly none, tell of all the runs that could have been.
+// failsText says what the number of failed runs, mostly none, implies for all possible runs.
 func failsText(failed, runs int) string {
 	most := discovery.FailsAtMost(failed, runs)
 	than := "fewer than "
@@ -67,16 +67,16 @@ func failsText(failed, runs int) string {
 	return fmt.Sprintf("%s of %s %s failed: %s%s with 95 %%", thousands(failed), thousands(runs), noun(runs, "run"), than, share)
 }
 
-// twoDigits rounds down to two significant digits, so that what is said is never too good.
+// twoDigits rounds down to two significant digits, so that the figure is never too optimistic.
 func twoDigits(x float64) int {
 	unit := math.Pow10(max(0, int(math.Log10(x))-1))
 	return int(math.Floor(x/unit) * unit)
 }
 
-// figure is a number of situations as a sentence says it.
+// figure formats a number of situations for a sentence.
 func figure(x float64) string { return thousands(int(math.Round(x))) }
 
-// thousands groups the digits of a number by commas.
+// thousands groups the digits of a number with commas.
 func thousands(n int) string {
 	text := strconv.Itoa(n)
 	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
@@ -92,20 +92,20 @@ func noun(n int, word string) string {
 	return word + "s"
 }
 
-// situationsResult is what result.json says of the distinct situations of a scenario.
+// situationsResult is the part of result.json about the distinct situations of a scenario.
 type situationsResult struct {
 	Distinct int  `json:"distinct"`
 	Once     int  `json:"once"`
 	Twice    int  `json:"twice"`
 	Often    int  `json:"often"`
 	Capped   bool `json:"capped"`
-	// Coverage is the share of what a run shows that earlier runs have seen.
+	// Coverage is the share of a run's situations that earlier runs have seen.
 	Coverage float64       `json:"coverage"`
 	Curve    []pointResult `json:"curve"`
 }
 
-// pointResult is one point of the curve of situations over seeds. Beyond the seeds that were run it is an estimate, and
-// low and high hold the number with 95 %.
+// pointResult is one point of the curve of situations over seeds. Beyond the present seeds it is an
+// estimate, with the 95 % interval from low to high.
 type pointResult struct {
 	Seeds      int     `json:"seeds"`
 	Situations float64 `json:"situations"`
@@ -113,7 +113,7 @@ type pointResult struct {
 	High       float64 `json:"high"`
 }
 
-// resultSteps is how many points each half of a curve has in result.json.
+// resultSteps is the number of points of each half of a curve in result.json.
 const resultSteps = 4
 
 func situationsOf(sc *verdict.Scenario) situationsResult {
@@ -128,7 +128,8 @@ func situationsOf(sc *verdict.Scenario) situationsResult {
 	return r
 }
 
-// rounded keeps so many digits after the point: the last ones of a float differ from one processor to another.
+// rounded keeps this many digits after the point: the last digits of a float differ between
+// processors.
 func rounded(x float64, digits int) float64 {
 	unit := math.Pow10(digits)
 	return math.Round(x*unit) / unit

@@ -10,7 +10,8 @@ import (
 	"handoff/reports"
 )
 
-// shown is a scenario whose runs showed one situation each that no other run did, and one that all did.
+// shown is a scenario whose runs each showed one situation of their own and one that all runs
+// showed.
 func shown(seeds, failing int) *verdict.Scenario {
 	sc := &verdict.Scenario{Name: "s", Profile: config.Hardened, Seeds: seeds, Failing: failing}
 	for seed := range uint64(seeds) {
@@ -78,7 +79,7 @@ func TestThePageDrawsTheCurvesAndTheSummarySaysTheSame(t *testing.T) {
 	if n := strings.Count(page.String(), `<svg class="curve"`); n != 16 {
 		t.Errorf("%d curves, want 16", n)
 	}
-	// The one of 5 seeds is not extrapolated.
+	// The result with 5 seeds is not extrapolated.
 	if n := strings.Count(page.String(), `class="sureband"`); n != 15 {
 		t.Errorf("%d bands, want 15", n)
 	}

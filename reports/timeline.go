@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// limits bound what one record puts into the page, so that it opens at once whatever the run was.
+// limits restrict the data of one record in the page, so that the page opens at once for any run.
 // history.jsonl has everything.
 type limits struct {
 	events     int
@@ -20,11 +20,11 @@ type limits struct {
 	beats      int
 }
 
-// usec is a moment in the page's unit, which a JavaScript number holds exactly for centuries.
+// usec is a time in the page's unit, which a JavaScript number represents exactly for centuries.
 func usec(d time.Duration) int64 { return d.Microseconds() }
 
-// timeline is one record as the page draws it. Times are microseconds. "k" is an event's place in
-// the record: two events of the same moment have an order, and the state between them can be shown.
+// timeline is one record as the page draws it. Times are in microseconds. "k" is an event's index
+// in the record: it orders two events of the same time, and identifies the state between them.
 type timeline struct {
 	Label          string          `json:"label"`
 	Scenario       string          `json:"scenario"`
@@ -39,9 +39,9 @@ type timeline struct {
 	Processes      []*processLane  `json:"processes"`
 	Queues         []*queueLane    `json:"queues"`
 	Executions     []*rowLane      `json:"executions"`
-	// Few is how many executions are drawn until the reader asks for all.
+	// Few is the number of executions drawn until the reader asks for all.
 	Few int `json:"few"`
-	// Who are the subjects of sentences; events refer to them.
+	// Who holds the subjects of sentences; events refer to them.
 	Who    []string `json:"who"`
 	Events []any    `json:"events"`
 
@@ -56,7 +56,7 @@ type violationMark struct {
 	Message   string       `json:"message"`
 	Execution execution.ID `json:"exec"`
 	At        int64        `json:"at"`
-	// K is the event that it happened at, or the last one before.
+	// K is the event at which it happened, or the last event before that.
 	K         int    `json:"k"`
 	Step      uint64 `json:"step"`
 	Reproduce string `json:"reproduce"`
@@ -69,17 +69,17 @@ type intervalMark struct {
 }
 
 // builder turns a record into a timeline in two passes: the first finds every lane, the second
-// writes the events that were chosen.
+// writes the chosen events.
 type builder struct {
 	r   *verdict.Record
 	t   teller
 	lim limits
 	end time.Duration
-	// moment is what everything is chosen around: the first violation, else the end.
+	// moment is the time around which everything is chosen: the first violation, otherwise the end.
 	moment time.Duration
 	focus  [2]time.Duration
-	// close is the last moments before the violation: a race is over in milliseconds, and what led
-	// to it may have taken minutes.
+	// close is the period just before the violation: a race is over in milliseconds, although its
+	// causes may be minutes old.
 	close [2]time.Duration
 
 	processes processes
@@ -132,7 +132,7 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 func (b *builder) mark(v *verdict.Violation) violationMark {
 	k := eventOf(b.r.Events, v)
 	if k < 0 {
-		// The last event that had happened by then.
+		// The last event up to that time.
 		k, _ = slices.BinarySearchFunc(b.r.Events, v, func(e history.Event, v *verdict.Violation) int {
 			if e.At > v.At || (v.Step > 0 && e.Step > v.Step) {
 				return 1
@@ -147,9 +147,9 @@ func (b *builder) mark(v *verdict.Violation) violationMark {
 	}
 }
 
-// chooseFocus chooses the part of the run that is shown first: from where the violated execution,
-// or the earliest known cause, began until shortly after the violation. A run without a violation
-// is shown whole.
+// chooseFocus chooses the part of the run that is shown first: from the beginning of the violated
+// execution or of the earliest known cause until shortly after the violation. A run without a
+// violation is shown completely.
 func (b *builder) chooseFocus(violations []*verdict.Violation) {
 	b.moment, b.focus = b.end, [2]time.Duration{0, b.end}
 	b.close = b.focus
@@ -172,7 +172,7 @@ func (b *builder) chooseFocus(violations []*verdict.Violation) {
 	b.close = b.around(b.lastActs(v), v.At)
 }
 
-// around is a period with some room before and after it, for the eye.
+// around adds some space before and after a period.
 func (b *builder) around(from, to time.Duration) [2]time.Duration {
 	width := max(to-from, 100*time.Millisecond)
 	begin, end := max(0, from-width/12), min(b.end, to+width/6)
@@ -182,7 +182,7 @@ func (b *builder) around(from, to time.Duration) [2]time.Duration {
 	return [2]time.Duration{begin, end}
 }
 
-// lastActs is when the last few things happened to a violation's execution before it did.
+// lastActs is the time of the fifth-last event about a violation's execution, up to the violation.
 func (b *builder) lastActs(v *verdict.Violation) time.Duration {
 	at, acts := v.At, 0
 	for i := len(b.r.Events) - 1; i >= 0 && acts < 5; i-- {
@@ -232,9 +232,9 @@ func (b *builder) writeEvents(out *timeline) {
 	out.EventsLeftOut = len(b.r.Events) - len(chosen)
 }
 
-// chooseEvents picks at most limits.events events: first what the violated executions and the
-// faults did, then the other executions that are drawn, then the rest; of each the nearest to the
-// moment that matters. Heartbeats come last: the lanes have them as ticks.
+// chooseEvents picks at most limits.events events: first those of the violated executions and of
+// the faults, then those of the other executions that are drawn, then the rest; within each group
+// the nearest to the moment. Heartbeats come last, because the lanes show them as ticks.
 func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int {
 	wanted := make(map[execution.ID]bool)
 	for _, v := range out.Violations {
@@ -283,7 +283,7 @@ func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int
 	return ks
 }
 
-// class sorts events for the eye.
+// class groups events by their look on the page.
 func class(k history.Kind) string {
 	switch k {
 	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused,

@@ -11,13 +11,13 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Write writes the whole report into dir, which is made if missing: index.html, result.json,
+// Write writes the whole report into dir, which it creates if necessary: index.html, result.json,
 // timing.json, junit.xml and summary.md, and for each record with a violation or a panic the
 // history, as SCENARIO-PROFILE-SEED/history.jsonl.
 //
-// Each file is complete or absent: it is written beside its name and then renamed, so that neither
-// a full disk nor Ctrl-C leaves half a result that CI reads as a whole one. index.html comes last,
-// because whoever sees it expects the rest to be there.
+// Each file is complete or absent: it is written under another name and then renamed, so that
+// neither a full disk nor Ctrl-C leaves half a result that CI takes for a whole one. index.html
+// comes last, so a reader that sees it finds the rest there.
 func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the report's folder: %w", err)
@@ -53,7 +53,7 @@ func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
 	return nil
 }
 
-// recordFolders names the folder of each record; those that show nothing have none.
+// recordFolders names the folder of each record, empty for records that show nothing.
 func recordFolders(records []*verdict.Record) []string {
 	folders, taken := make([]string, len(records)), make(map[string]bool)
 	for i, r := range records {
@@ -64,8 +64,8 @@ func recordFolders(records []*verdict.Record) []string {
 	return folders
 }
 
-// folderOf names the folder of a failure. The mutant is only part of it where two records would
-// otherwise share one.
+// folderOf names the folder of a failure. The name contains the mutant only if two records would
+// otherwise share a folder.
 func folderOf(r *verdict.Record, taken map[string]bool) string {
 	name := fileName(fmt.Sprintf("%s-%s-%d", r.Scenario, r.Profile, r.Seed))
 	if taken[name] && r.Mutant != "" {
@@ -78,7 +78,8 @@ func folderOf(r *verdict.Record, taken map[string]bool) string {
 	return name
 }
 
-// fileName keeps a name inside its folder, whatever a scenario file calls itself.
+// fileName makes a file name that stays inside its folder, whatever name a scenario file gives
+// itself.
 func fileName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -93,7 +94,7 @@ func fileName(s string) string {
 	return s
 }
 
-// WriteFile writes a file that is complete or absent: beside its name first, and then renamed.
+// WriteFile writes a file that is complete or absent: under another name first, then renamed.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".handoff-report-*")
 	if err != nil {
@@ -111,7 +112,7 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 		err = out.Flush()
 	}
 	if err == nil {
-		err = f.Chmod(0o644) // a temporary file is private, a report is read by others
+		err = f.Chmod(0o644) // temporary files are private, but others read reports
 	}
 	if closed := f.Close(); err == nil {
 		err = closed

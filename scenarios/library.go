@@ -1,5 +1,6 @@
-// Package scenarios is the scenario library, embedded in the programs: the YAML files of this folder, and those of
-// regressions, which are failures that were found once. The language that they are written in is chaos/scenario.
+// Package scenarios is the scenario library, embedded in the programs: the YAML files of this
+// folder, and those of regressions, which are failures that were once found. Package chaos/scenario
+// defines their language.
 package scenarios
 
 import (
@@ -42,7 +43,8 @@ func Library() ([]*scenario.Scenario, error) {
 //go:embed regressions/*.yaml
 var regressions embed.FS
 
-// Regressions reads the failures that were found once, shrunk, and kept: they are no part of the library.
+// Regressions reads failures that were found once, shrunk, and kept. They are not part of the
+// library.
 func Regressions() ([]*scenario.Scenario, error) {
 	files, err := fs.Glob(regressions, "regressions/*.yaml")
 	if err != nil {
@@ -63,7 +65,7 @@ func Regressions() ([]*scenario.Scenario, error) {
 	return list, nil
 }
 
-// Names lists the library without reading it: a file is called like its scenario.
+// Names lists the library without reading it: a file has the name of its scenario.
 func Names() []string {
 	files, err := fs.Glob(library, "*.yaml")
 	if err != nil {

@@ -31,7 +31,8 @@ func TestLibrary(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(data), "# yaml-language-server: $schema=./schema.json\n") {
 			t.Errorf("%s doesn't begin with its schema (%v)", s.File, err)
 		}
-		// These have no faults: load, long runs, a broken action or a missing runtime take their place.
+		// These have no faults: load, long runs, a broken action or a missing runtime take their
+		// place.
 		calm := []string{
 			"overload", "broken-action", "wrong-runtime", "far-ahead", "long-and-short", "long-queue", "long-runs", "long-runs-in-waves", "long-runs-retried",
 			"pinned-backlog", "pinned-beside-unpinned", "pinned-with-a-limit", "long-runs-beside-a-queue", "work-behind-full-workers", "cancelled-together", "held-for-hours", "late-behind-short-runs",
@@ -66,7 +67,7 @@ func TestLibrary(t *testing.T) {
 }
 
 // Under documented, claimed work that is lost fails; under hardened it is abandoned. A scenario
-// that expects it the other way round has mixed them up.
+// that expects the opposite has confused the two.
 func TestLibraryKnowsItsProfiles(t *testing.T) {
 	s, err := Find("worker-stops-mid-execution")
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"handoff/chaos/policies"
 )
 
-// ask asks the core for its tables and policies, beside the run: it takes no time and no choice of the run. What is drawn
-// depends on the scenario, the profile and the seed, so that a sweep asks much and a run little.
+// ask asks the core for its tables and policies, outside the run: it takes no virtual time and no
+// choice of the run. Its questions are drawn from the scenario, the profile and the seed, so that
+// each run asks little and a sweep asks much.
 func (w *world) ask() {
 	draw := policies.Lots(w.options.Seed, w.scenario.Name+" "+string(w.profile))
 	var a policies.Answers

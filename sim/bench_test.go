@@ -1,9 +1,9 @@
 package sim
 
-// What the simulator costs: `make bench-sim` runs this on one core, with all invariants on and the garbage
-// collector set as the chaos command sets it. Figures per second of processor time (cpu_s) can be compared on a
-// machine that does other things too; medians of five runs of the old and the new code in turn, on two cores
-// with about fourteen programs that wanted them:
+// What the simulator costs: `make bench-sim` runs this on one core, with all invariants on and the
+// garbage collector set as the chaos command sets it. Figures per second of processor time (cpu_s)
+// can be compared on a machine that does other things too; medians of five runs of the old and the
+// new code in turn, on two cores with about fourteen programs that wanted them:
 //
 //	                     steady load            one seed of the library
 //	                     before     after       before     after
@@ -14,23 +14,25 @@ package sim
 //	allocations/execution   304       135          432       206
 //	bytes/execution      39,200    21,900       39,200    28,500
 //
-// The same code later, on a machine with little else to do, beside a busy load in which executions share
-// messages, passes and statements:
+// The same code later, on a machine with little else to do, beside a busy load in which executions
+// share messages, passes and statements:
 //
 //	                     steady load   busy load
 //	executions/cpu_s          16,700      25,000
 //	steps/cpu_s            1,330,000   1,000,000
 //	steps/execution             79.4        40.1
 //
-// The profile before: 37 % of the time went into allocating and collecting, 9 % of all bytes into moving a
-// grown table of rows, 31 % into the workers' rows, 4 % into matching topics, 6 % into the heap of what
-// detection looks at again, and no scenario of the library stood out. After: 20 % allocating, 3 % collecting,
-// 20 % history, hash and invariants, 6 % timers, 3 % switching between coroutines; the rest is the core and the
-// models, with no function above 4 %. Profile-guided optimization made no difference that could be measured.
+// The profile before: 37 % of the time went into allocating and collecting, 9 % of all bytes into
+// moving a grown table of rows, 31 % into the workers' rows, 4 % into matching topics, 6 % into the
+// heap of what detection looks at again, and no scenario of the library stood out. After: 20 %
+// allocating, 3 % collecting, 20 % history, hash and invariants, 6 % timers, 3 % switching between
+// coroutines; the rest is the core and the models, with no function above 4 %. Profile-guided
+// optimization made no difference that could be measured.
 //
-// Steps were left as they are: of the 79 of an execution that shares nothing, 50 are timers, which is to say
-// the arrival of a call or an answer. Every poll of the core that finds nothing is one that it also makes in
-// production, and a second hint of one completion is what tries the guard of its handling.
+// Steps were left as they are: of the 79 of an execution that shares nothing, 50 are timers, which
+// is to say the arrival of a call or an answer. Every poll of the core that finds nothing is one
+// that it also makes in production, and a second hint of one completion is what tries the guard of
+// its handling.
 
 import (
 	"fmt"
@@ -42,8 +44,8 @@ import (
 	"handoff/scenarios"
 )
 
-// steadyLoad is a cluster at work and nothing going wrong: fifty executions a second, hardly any of which
-// shares a message, a pass or a statement with another.
+// steadyLoad is a working cluster without faults: fifty executions a second, hardly any of which
+// share a message, a pass or a statement.
 func steadyLoad(executions int) string { return load(executions, 10, 20*time.Millisecond) }
 
 // busyLoad is a thousand executions a second.
@@ -67,8 +69,8 @@ workload:
 `, workers, executions, every)
 }
 
-// benchmarkScenario reports steps and executions a second on one core with all invariants on, and how
-// much virtual time passes in a second of real time.
+// benchmarkScenario reports steps and executions a second on one core with all invariants on, and
+// how much virtual time passes in a second of real time.
 func benchmarkScenario(b *testing.B, s *scenario.Scenario) {
 	total := measured{cpu: cpuTime()}
 	seed := uint64(0)
@@ -79,7 +81,7 @@ func benchmarkScenario(b *testing.B, s *scenario.Scenario) {
 	total.report(b)
 }
 
-// measured is what the runs of a benchmark have done.
+// measured is the work that the runs of a benchmark have done.
 type measured struct {
 	cpu         time.Duration // at the beginning
 	runs, steps uint64
@@ -136,8 +138,8 @@ func BenchmarkBusyLoad(b *testing.B) {
 	benchmarkScenario(b, s)
 }
 
-// BenchmarkNamed runs the four scenarios for which a harness was asked under sixty seeds each: what `make bench-beside`
-// compares with an older commit.
+// BenchmarkNamed runs four scenarios under sixty seeds each. `make bench-beside` compares the
+// result with an older commit.
 func BenchmarkNamed(b *testing.B) {
 	total := measured{cpu: cpuTime()}
 	for b.Loop() {
@@ -154,8 +156,8 @@ func BenchmarkNamed(b *testing.B) {
 	total.report(b)
 }
 
-// BenchmarkLibrary runs one seed of every scenario of the library under each of its profiles: what a sweep
-// of `chaos run` does for every seed.
+// BenchmarkLibrary runs one seed of every scenario of the library under each of its profiles: the
+// work of a `chaos run` sweep for each seed.
 func BenchmarkLibrary(b *testing.B) {
 	library, err := scenarios.Library()
 	if err != nil {

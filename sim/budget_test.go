@@ -15,16 +15,18 @@ import (
 	"handoff/core/config"
 )
 
-// What an execution costs in statements and messages while nothing goes wrong, from its creation to the handling of its end.
-// A run is a function of its seed, so no noise moves these figures; one that has grown by more than a thirtieth fails:
+// What an execution costs in statements and messages while nothing goes wrong, from its creation to
+// the handling of its end. A run is a function of its seed, so no noise moves these figures; one
+// that has grown by more than a thirtieth fails:
 //
 //	go test ./sim -run 'TestBudget$' -update-budget
 //
-// writes them anew. What the statements themselves cost is a budget of chaos/conformance/postgrestest.
+// writes them anew. What the statements themselves cost is a budget of
+// chaos/conformance/postgrestest.
 
 var updateBudget = flag.Bool("update-budget", false, "write testdata/budget.txt")
 
-// mayGrow is by how much a figure may grow.
+// mayGrow is the largest factor by which a figure may grow.
 const mayGrow = 1.03
 
 const budgetFile = "testdata/budget.txt"
@@ -34,14 +36,14 @@ type counting struct{ of [history.Kinds]int }
 
 // Observe implements history.Sink.
 func (c *counting) Observe(e *history.Event) {
-	// A message of several dispatches is told of once for each of them.
+	// A message of several dispatches has one event for each of them.
 	if (e.Kind == history.Published || e.Kind == history.Enqueued) && e.Limit > 1 {
 		return
 	}
 	c.of[e.Kind]++
 }
 
-// spending is what an execution of each load costs, by figure.
+// spending is the cost of an execution under each load, by figure.
 func spending(t *testing.T, m *mutant.Mutant) map[string]float64 {
 	t.Helper()
 	const executions = 2_000
@@ -92,7 +94,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// A statement too many and a message too many are seen.
+// One statement too many and one message too many are noticed.
 func TestABudgetIsExceeded(t *testing.T) {
 	was := budget(t)
 	for name, figure := range map[string]string{"polls-too-often": "statements", "sent-twice": "messages"} {
@@ -126,7 +128,7 @@ func budget(t *testing.T) map[string]float64 {
 	return was
 }
 
-// over tells which figures have grown too much, and which are unknown or gone.
+// over lists the figures that have grown too much, and those that are new or missing.
 func over(was, now map[string]float64) (faults []string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		w, known := was[name]

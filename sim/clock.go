@@ -7,7 +7,8 @@ import (
 	"handoff/sim/kernel"
 )
 
-// clock is virtual time as the runner wants it. The cluster is up at once, so the scenario begins with the run.
+// clock is virtual time in the form that the runner needs. The cluster is up at once, so the
+// scenario begins with the run.
 type clock struct{ k *kernel.Kernel }
 
 var _ run.Clock = clock{}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// cpuTime is the time that this process has had on all processors, which other programs on the machine
-// disturb far less than what the clock says.
+// cpuTime is the processor time that this process has had. Other programs on the machine disturb it
+// far less than elapsed time.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

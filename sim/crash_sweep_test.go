@@ -12,9 +12,9 @@ import (
 	"handoff/sim/kernel"
 )
 
-// TestCrashAtEveryYieldPoint enumerates the yield points of the clean run and runs it again with each
-// process crashed at each of them: before the call has any effect, and after its effect but before its
-// reply. The process comes back three seconds later.
+// TestCrashAtEveryYieldPoint lists the yield points of the clean run. It runs the scenario again
+// with each process crashed at each of them: before the call has any effect, and after its effect
+// but before its reply. The process comes back three seconds later.
 func TestCrashAtEveryYieldPoint(t *testing.T) {
 	for _, s := range smallScenarios(t) {
 		for _, profile := range config.Profiles() {
@@ -41,8 +41,8 @@ func TestCrashAtEveryYieldPoint(t *testing.T) {
 	}
 }
 
-// TestCrashSweepFindsWhatItIsFor plants the mutants that only a crash at the right moment shows, and
-// demands that the sweep finds them.
+// TestCrashSweepFindsWhatItIsFor plants mutants that only a crash at the right moment reveals, and
+// requires that the sweep finds them.
 func TestCrashSweepFindsWhatItIsFor(t *testing.T) {
 	s := smallScenarios(t)[0]
 	for _, name := range []string{"no-republish", "no-claim-sweep"} {

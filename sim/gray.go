@@ -11,13 +11,13 @@ import (
 	"handoff/core/store"
 )
 
-// grayFailures are half deaths of a worker process: each holds the name of the fault that brought it about,
-// or nothing. They stay with the process over its restarts.
+// grayFailures are partial failures of a worker process. Each field holds the name of the fault
+// that caused the failure, or nothing. They stay with the process over its restarts.
 type grayFailures struct {
 	deaf, mute string
 }
 
-// muted is a database to which a mute worker's heartbeats don't get through.
+// muted is a database that a mute worker's heartbeats do not reach.
 type muted struct {
 	store.Worker
 	p *process
@@ -32,7 +32,7 @@ func (m *muted) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 	return m.Worker.Heartbeat(ctx, b)
 }
 
-// deafened is a broker whose deliveries a deaf worker does not take: they have arrived, and lie there.
+// deafened is a broker whose deliveries a deaf worker does not take: they arrive and stay unread.
 type deafened struct {
 	broker.Broker
 	p *process
@@ -67,7 +67,7 @@ type deafConsumer struct {
 	d *deafened
 }
 
-// stirs is how often a hung consumer is looked at.
+// stirs is how often a hung consumer is checked.
 const stirs = time.Second
 
 // Receive implements broker.Consumer.

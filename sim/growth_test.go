@@ -12,8 +12,8 @@ import (
 	"handoff/sim/simstore"
 )
 
-// What a finished execution may cost for the rest of a run, in bytes: a sweep over long scenarios must
-// not grow with what is over.
+// The bytes that a finished execution may take for the rest of a run: the memory of a sweep over
+// long scenarios must not grow with finished work.
 const (
 	checkerBytes = 32
 	storeBytes   = 1024
@@ -34,14 +34,14 @@ func steadyRun(tb testing.TB, executions int) *Result {
 
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // the second collects what the first one's finalizers let go
+	runtime.GC() // the second collects objects that the finalizers of the first released
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// TestMemoryOfFinishedExecutions compares two runs, of which one has twice as many executions: what is remembered for a
-// while only is the same in both.
+// TestMemoryOfFinishedExecutions compares two runs, one of which has twice as many executions.
+// Memory that is kept only for a while is the same in both.
 func TestMemoryOfFinishedExecutions(t *testing.T) {
 	const executions = 8_000
 	checkers, rows := kept(t, 2*executions)
@@ -59,7 +59,7 @@ func TestMemoryOfFinishedExecutions(t *testing.T) {
 	t.Logf("%d executions: checkers keep %d bytes each, the store model %d", executions, checkers, rows)
 }
 
-// kept is what the checkers and the store model hold after so many executions.
+// kept is the memory of the checkers and the store model after so many executions.
 func kept(t *testing.T, executions int) (checkers, rows int64) {
 	t.Helper()
 	r := steadyRun(t, executions)
@@ -73,7 +73,8 @@ func kept(t *testing.T, executions int) (checkers, rows int64) {
 	return checkers, rows
 }
 
-// BenchmarkGrowth says by how much one execution gets dearer from 10,000 to 100,000 of them.
+// BenchmarkGrowth reports how much more expensive one execution becomes from 10,000 to 100,000 of
+// them.
 func BenchmarkGrowth(b *testing.B) {
 	var ratios []float64
 	for b.Loop() {

@@ -37,9 +37,10 @@ func (h *held) Observe(e *history.Event) {
 	}
 }
 
-// A worker that is full for an hour keeps no delivery longer than its dispatch timeout: RabbitMQ would close its
-// channel after half an hour. Each of several waiting deliveries has its own time. An execution whose delivery
-// goes back completes all the same, and the dispatch counts for nobody.
+// A worker that is full for an hour holds no delivery longer than its dispatch timeout; RabbitMQ
+// would close its channel after half an hour. Each of several waiting deliveries has its own
+// deadline. An execution whose delivery goes back still completes, and the dispatch counts against
+// no worker.
 func TestAFullWorkerHoldsNoDeliveryForLongerThanItsDispatchMayWait(t *testing.T) {
 	s, err := scenario.Parse("held.yaml", []byte(`
 name: held

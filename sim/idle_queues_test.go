@@ -11,7 +11,7 @@ import (
 	"handoff/scenarios"
 )
 
-// noted is a broker whose deletions of idle queues are noted.
+// noted is a broker that notes the deletions of idle queues.
 type noted struct {
 	broker.Broker
 	fates map[string]map[broker.QueueFate]int
@@ -38,7 +38,8 @@ func (s notedSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.Qu
 	return fate, err
 }
 
-// The queues of those that are gone for the retention are deleted, each by one executor, and of nobody who was there.
+// The queues of workers that are gone for the retention are deleted, each by one executor. No queue
+// of a present worker is deleted.
 func TestQueuesOfWorkersLongGoneAreDeleted(t *testing.T) {
 	scenario, err := scenarios.Find("workers-gone-for-long")
 	if err != nil {
@@ -48,7 +49,7 @@ func TestQueuesOfWorkersLongGoneAreDeleted(t *testing.T) {
 		fates := make(map[string]map[broker.QueueFate]int)
 		listen := &mutant.Mutant{Name: "noted deletions", Broker: func(_ mutant.Process, b broker.Broker) broker.Broker { return noted{b, fates} }}
 		Run(scenario, profile, Options{Seed: 1, Mutant: listen})
-		// Two were gone for long, and two more may have come back too late.
+		// Two workers were gone for long, and two more may have come back too late.
 		whole := 0
 		for id := range execution.WorkerID(6) {
 			work, cancels := fates[broker.WorkerQueue(id)], fates[broker.CancelQueue(id)]

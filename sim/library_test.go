@@ -16,8 +16,8 @@ import (
 	"handoff/scenarios"
 )
 
-// The true core passes every scenario in both profiles. `make determinism`, a part of make test, fails on a violation in
-// five seeds of each, and `make chaos` on anything in two hundred.
+// The true core passes every scenario in both profiles. `make determinism`, a part of make test,
+// fails on a violation in five seeds of each; `make chaos` fails on any failure in two hundred.
 func TestTheTrueCoreHoldsEverywhere(t *testing.T) {
 	library, err := scenarios.Library()
 	if err != nil {
@@ -46,7 +46,7 @@ type recording []history.Event
 // Observe implements history.Sink.
 func (r *recording) Observe(e *history.Event) { *r = append(*r, *e) }
 
-// Recording a run must not change it: what is replayed is what was swept.
+// Recording does not change a run: a replay is the same run as in the sweep.
 func TestRecordingChangesNothing(t *testing.T) {
 	s, err := scenarios.Find("everything-at-once")
 	if err != nil {
@@ -81,7 +81,7 @@ func TestSeedsDiffer(t *testing.T) {
 	}
 }
 
-// The simulated world offers everything that a kind of fault needs.
+// The simulated world offers everything that each kind of fault needs.
 func TestEveryKindOfFaultCanBeSimulated(t *testing.T) {
 	for _, k := range fault.Kinds() {
 		if why := k.Lacks(reflect.TypeFor[*world]()); why != "" {
@@ -90,13 +90,13 @@ func TestEveryKindOfFaultCanBeSimulated(t *testing.T) {
 	}
 }
 
-// panicking is a store whose reply the core can't live with.
+// panicking is a store with a reply that makes the core panic.
 type panicking struct{ store.Store }
 
-// Clock implements store.Store: one part alone asks for it.
+// Clock implements store.Store: only one part calls it.
 func (panicking) Clock(context.Context) (time.Time, error) { panic("planted") }
 
-// A panic of the core is a failure with a name, a place and a stack, not the end of the harness.
+// A panic of the core is a failure with a name, a place and a stack. It does not end the harness.
 func TestAPanicOfTheCoreIsAFailure(t *testing.T) {
 	s, err := scenarios.Find("crash-after-heartbeat")
 	if err != nil {

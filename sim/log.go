@@ -17,7 +17,7 @@ type logHandler struct {
 // Enabled implements slog.Handler.
 func (h *logHandler) Enabled(context.Context, slog.Level) bool { return true }
 
-// Handle implements slog.Handler. A dying task's deferred functions log nothing.
+// Handle implements slog.Handler. The deferred functions of a dying task log nothing.
 func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	if h.w.k.Dying() {
 		return nil
@@ -45,5 +45,5 @@ func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &logHandler{h.w, prefix}
 }
 
-// WithGroup implements slog.Handler; groups are not told apart.
+// WithGroup implements slog.Handler; it ignores groups.
 func (h *logHandler) WithGroup(string) slog.Handler { return h }

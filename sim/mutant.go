@@ -13,8 +13,8 @@ import (
 	"handoff/sim/simstore"
 )
 
-// plant completes the ports of a process by its client of the database and its recorder, and plants the run's mutant
-// into them.
+// plant adds the client of the database and the recorder to the ports of a process, and plants the
+// run's mutant into them.
 func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports) mutant.Ports {
 	ports.Store, ports.Recorder = db, w.witness.recorder(w.recorder(p.Name))
 	if w.figures != nil {
@@ -46,7 +46,7 @@ func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports)
 		connections = ports.Config.Database
 	}
 	switch {
-	case p.Client: // it is the API
+	case p.Client: // the client is the API
 		connections.Connections, connections.HeartbeatConnections = connections.APIConnections, 0
 	case !p.Worker:
 		connections.HeartbeatConnections = 0
@@ -55,9 +55,9 @@ func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports)
 	return ports
 }
 
-// calling has the calls of a worker judged that has just started. Between what it is answered and what it does with that, a
-// woven task can be switched: then nobody is. Nor where a mutant replaces statements: those reach the database past what is
-// seen here.
+// calling has the calls of a newly started worker checked. It does nothing in a woven build, where
+// a task can be switched between the answer of a call and its use. Nor does it if a mutant replaces
+// statements, because those bypass the wrapped store.
 func (w *world) calling(p *process, s store.Store, h host.Host) store.Store {
 	if preempt.Built || p == nil || w.mutant != nil && w.mutant.Statements != nil {
 		return s
@@ -66,8 +66,9 @@ func (w *world) calling(p *process, s store.Store, h host.Host) store.Store {
 	return simcalls.Store(s, h, p.calls)
 }
 
-// acted is told when the mutant of a process has made a difference; nil when nobody keeps the history. What it writes
-// goes to the record alone: the run, its hash and what is judged of it are the same without it.
+// acted returns the function to call when the mutant of a process has made a difference; nil if the
+// history is not kept. It writes only to the record: the run, its hash and its verdict are the same
+// without it.
 func (w *world) acted(process string) func(text string, id execution.ID) {
 	if w.options.Record == nil {
 		return nil

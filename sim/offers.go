@@ -13,12 +13,13 @@ import (
 	"handoff/sim/simnet"
 )
 
-// This file is what the simulated world offers to faults (fault.Simulated): how a process, a link, a server, a queue, a
-// message or a clock of the models is disturbed. What a fault does with them, when, and to whom stands in package fault.
+// This file is the simulated world's offer to faults (fault.Simulated): how to disturb a process, a
+// link, a server, a queue, a message or a clock of the models. Package fault decides what to
+// disturb, and when.
 
 var _ fault.Simulated = (*world)(nil)
 
-// touched tells a fault what it made a difference to. The models call it.
+// touched tells a fault what it has affected. The models call it.
 func (w *world) touched(on simnet.Touched) {
 	name := on.Fault
 	if name == simbroker.FaultAlarm {
@@ -61,7 +62,7 @@ func (p *process) Instance() fault.Instance {
 	return p.current
 }
 
-// Freeze implements fault.Machines: the process and the machine below it, with its actions.
+// Freeze implements fault.Machines: it freezes the process and its machine, including its actions.
 func (w *world) Freeze(name string) (thaw func()) {
 	p := w.process(name)
 	frozen := []*kernel.Process{p.current}
@@ -83,7 +84,7 @@ func (w *world) Twin(name, worker string) (fault.Process, error) {
 	return w.addWorker(name, w.process(worker).worker), nil
 }
 
-// Affect implements fault.Links. The executors are one end for each of them.
+// Affect implements fault.Links. The end "executors" stands for each of them.
 func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direction, e fault.Effect) (func(), error) {
 	ends := []string{end}
 	if end == fault.Executors {
@@ -106,7 +107,7 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 	return fault.InOrder(heal), nil
 }
 
-// affect has an effect on one way of a link.
+// affect puts an effect on one direction of a link.
 func (w *world) affect(x *fault.Injection, from, to string, e fault.Effect) (heal func()) {
 	switch {
 	case e.Silence:
@@ -248,7 +249,7 @@ func (w *world) Mute(x *fault.Injection) (func(), error) {
 	return w.gray(x, func(g *grayFailures, name string) { g.mute = name })
 }
 
-// gray begins and ends a gray failure of the struck workers.
+// gray begins a gray failure of the struck workers, and returns the function that ends it.
 func (w *world) gray(x *fault.Injection, set func(g *grayFailures, name string)) (func(), error) {
 	strike := func(name string) {
 		for _, target := range x.Targets {
@@ -259,7 +260,7 @@ func (w *world) gray(x *fault.Injection, set func(g *grayFailures, name string))
 	return func() { strike("") }, nil
 }
 
-// Sicken implements fault.Sickness: it takes the means to start actions from machines.
+// Sicken implements fault.Sickness: machines can no longer start actions.
 func (w *world) Sicken(x *fault.Injection) (func(), error) {
 	for _, name := range x.Targets {
 		m := w.process(name).machine
@@ -281,8 +282,8 @@ func (w *world) Cordon(x *fault.Injection, worker string, on, drain bool) bool {
 	return w.db.Operate(c)
 }
 
-// StopDatabase implements fault.DatabaseServer. Every process keeps a pool of connections open, so a database never
-// goes unnoticed.
+// StopDatabase implements fault.DatabaseServer. Every process keeps a pool of connections open, so
+// a stop is always noticed.
 func (w *world) StopDatabase(x *fault.Injection, _ bool) (func(), error) {
 	x.Touch(fault.Touched{Process: fault.Database})
 	w.db.Stop()
@@ -307,8 +308,8 @@ func (w *world) RewindDatabase(x *fault.Injection) (func(), error) {
 	return func() { standby.Promote(x.Name) }, nil
 }
 
-// SlowDatabase implements fault.DatabaseSlow. It makes every way to the database longer: who waits can't tell a slow
-// statement from a slow network.
+// SlowDatabase implements fault.DatabaseSlow. It delays every link to the database: a client can't
+// distinguish a slow statement from a slow network.
 func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error) {
 	set := func(adds fault.Span) {
 		for _, p := range w.processes {

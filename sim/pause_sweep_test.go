@@ -12,15 +12,15 @@ import (
 	"handoff/core/config"
 )
 
-// pauses are how long a process stands still in the sweep: for longer than its lease, so that everything it is
-// about to do it has no right to any more; and for so long that it wakes up between its fence and the end of
-// the lease, where what it had begun meets its own killing of it.
+// pauses are the lengths of the pauses in the sweep. One is longer than the lease, so that the
+// process has lost the right to everything that it is about to do. The other ends between the fence
+// and the end of the lease, so that work in progress meets the process's own killing of it.
 func pauses(c config.Config) []time.Duration {
 	return []time.Duration{c.Worker.Lease() + c.Executor.ReapGrace + 2*time.Second, c.Worker.Lease() - c.Worker.FenceMargin}
 }
 
-// TestPauseAtEveryYieldPoint enumerates the yield points of the clean run and runs it again with each process
-// paused at each of them.
+// TestPauseAtEveryYieldPoint lists the yield points of the clean run, and runs the scenario again
+// with each process paused at each of them.
 func TestPauseAtEveryYieldPoint(t *testing.T) {
 	for _, small := range smallScenarios(t) {
 		for _, profile := range small.Profiles {
@@ -57,7 +57,8 @@ func yieldPoints(t *testing.T, s *scenario.Scenario, profile config.Profile, pla
 	return points
 }
 
-// sampled is all points or, in a quick run of the tests, every eleventh: no list has as many lengths of pause at a point.
+// sampled is all points or, in a quick run of the tests, every eleventh. A point has fewer than
+// eleven lengths of pause, so each length is sampled.
 func sampled[P any](points []P) []P {
 	if !testing.Short() {
 		return points
@@ -69,7 +70,7 @@ func sampled[P any](points []P) []P {
 	return sample
 }
 
-// mostPoints bounds a scenario of the sweeps, so that every one of its points can be tried.
+// mostPoints bounds the yield points of a scenario, so that the sweep can try each of them.
 const mostPoints = 2000
 
 func pauseAtEach(t *testing.T, s *scenario.Scenario, profile config.Profile, points []Pause) (fired int) {
@@ -97,8 +98,8 @@ func pauseAtEach(t *testing.T, s *scenario.Scenario, profile config.Profile, poi
 	return fired
 }
 
-// TestPauseSweepFindsWhatItIsFor plants a mutant that shows when a worker stands still at the wrong moment, and
-// demands that the sweep finds it.
+// TestPauseSweepFindsWhatItIsFor plants a mutant that shows when a worker stands still at the wrong
+// moment, and requires that the sweep finds it.
 func TestPauseSweepFindsWhatItIsFor(t *testing.T) {
 	s := smallScenarios(t)[0]
 	for _, name := range []string{"no-self-fence", "unguarded-finish"} {

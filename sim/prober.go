@@ -9,8 +9,9 @@ import (
 	"handoff/sim/kernel"
 )
 
-// healthScheme is that of simulated health endpoints; what follows it is the process, and then the path that asks whether
-// it is ready. Any other path asks whether it is up.
+// healthScheme is the scheme of simulated health endpoints. The name of the process follows it, and
+// then the path. The readiness path asks whether the process is ready; any other path asks whether
+// it is up.
 const (
 	healthScheme = "sim://"
 	readyPath    = "/readyz"
@@ -18,16 +19,16 @@ const (
 
 var errNotAnswering = errors.New("nobody answers there")
 
-// prober asks simulated workers whether they are ready, as /readyz of the real ones does, over the simulated network, so that what cuts or slows the link
-// between the two processes does so to the probe.
+// prober asks simulated workers whether they are ready, as /readyz does for real ones. It uses the
+// simulated network, so a fault of the link between the two processes affects the probe.
 type prober struct {
 	w *world
 	p *kernel.Process
 	h host.Host
 }
 
-// Probe implements executor.Prober. A process that has ended refuses; one that stands still lets the
-// caller wait.
+// Probe implements executor.Prober. A process that has ended refuses the connection; a paused
+// process lets the caller wait.
 func (p *prober) Probe(ctx context.Context, url string) error {
 	err := p.probe(ctx, url)
 	p.w.witness.probed(p.p, url, err)
@@ -48,7 +49,7 @@ func (p *prober) probe(ctx context.Context, url string) error {
 		switch {
 		case !answered || stalled:
 		case target.pulse == nil:
-			ready = errNotAnswering // it has just started, and does not listen yet
+			ready = errNotAnswering // the process has just started, and does not listen yet
 		case "/"+path == readyPath:
 			ready = target.pulse.Ready()
 		}

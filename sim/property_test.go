@@ -14,8 +14,9 @@ import (
 	"handoff/chaos/scenario"
 )
 
-// TestRandomSmallClusters draws cluster, configuration, workload and faults, and demands of the true core what
-// every scenario demands. A failure is shrunk by rapid, and its file is in the message.
+// TestRandomSmallClusters draws cluster, configuration, workload and faults, and demands of the
+// true core what every scenario demands. rapid shrinks a failure, and the message contains the
+// scenario file.
 func TestRandomSmallClusters(t *testing.T) {
 	fixedDraws(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -35,7 +36,7 @@ func TestRandomSmallClusters(t *testing.T) {
 	})
 }
 
-// fixedDraws lets the gate draw the same clusters every time; -rapid.seed draws others.
+// fixedDraws makes the gate draw the same clusters every time; -rapid.seed draws others.
 func fixedDraws(t *testing.T) {
 	t.Helper()
 	if seed := flag.Lookup("rapid.seed"); seed != nil && seed.Value.String() == "0" {
@@ -92,7 +93,8 @@ func drawAction(t *rapid.T, b *strings.Builder, name, runtime string, dispatch i
 	b.WriteString("}\n")
 }
 
-// drawWorkload draws executions of a, of p, which may be their workflow children, of what is pinned, and cancellations.
+// drawWorkload draws executions of a, executions of p, which may be workflow children of the
+// former, pinned executions, and cancellations.
 func drawWorkload(t *rapid.T, b *strings.Builder, dispatch int) {
 	count := rapid.IntRange(1, 12).Draw(t, "count")
 	fmt.Fprintf(b, "workload:\n  - {action: a, count: %d, every: %dms, copies: %d%s}\n",
@@ -108,7 +110,7 @@ func drawWorkload(t *rapid.T, b *strings.Builder, dispatch int) {
 	}
 }
 
-// drawLimits draws the limits that the requests of a step set themselves, mostly none.
+// drawLimits draws the limits that the requests of a step set, mostly none.
 func drawLimits(t *rapid.T, dispatch int) (limits string) {
 	for option, most := range []int{20, dispatch} {
 		if n := rapid.IntRange(-2*most, most).Draw(t, "limit"); n > 0 {
@@ -130,8 +132,8 @@ func drawWhen(t *rapid.T) string {
 	return fmt.Sprintf("{at: %dms}", rapid.IntRange(0, 60_000).Draw(t, "at"))
 }
 
-// drawFault draws a fault of any kind, as the kind draws itself. It lasts, or keeps its process away, for as long as lasts
-// says.
+// drawFault draws a fault of any kind, as its kind draws itself. It lasts, or keeps its process
+// away, for as long as lasts says.
 func drawFault(t *rapid.T, lasts string) string {
 	cluster := fault.Cluster{Executors: []string{"executor-1"}, Workers: []string{"w-1"}}
 	dice := &fault.Dice{Choose: func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "fault") }, Cluster: cluster}

@@ -2,7 +2,8 @@ package sim
 
 import "handoff/core/telemetry"
 
-// recorder is where a process reports its figures to: to nobody, unless something is expected of the alerts.
+// recorder is the recorder of a process's figures. It discards them unless the scenario expects
+// alerts.
 func (w *world) recorder(process string) telemetry.Recorder {
 	if evaluator := w.alerts.Evaluator(); evaluator != nil {
 		return evaluator.Process(process)

@@ -15,7 +15,7 @@ func (r *Result) Workers() map[execution.WorkerID]string {
 	return names
 }
 
-// Execution is an execution's row as the run left it; false if there is none.
+// Execution is an execution's row at the end of the run; false if there is none.
 func (r *Result) Execution(id execution.ID) (execution.Execution, bool) {
 	if r.world == nil {
 		return execution.Execution{}, false

@@ -16,12 +16,12 @@ import (
 	"handoff/sim/preempt"
 )
 
-// Options say how a scenario is run. The zero value is a plain run of seed 0.
+// Options configure a run of a scenario. The zero value is a plain run of seed 0.
 type Options struct {
 	Seed uint64
 	// Mutant is planted into the core; nil for none.
 	Mutant *mutant.Mutant
-	// Record, when it is not nil, gets every event and the core's own log lines.
+	// Record gets every event and the core's own log lines; nil for no record.
 	Record history.Sink
 	// Chooser overrides the seed.
 	Chooser kernel.Chooser
@@ -29,21 +29,23 @@ type Options struct {
 	CrashAt *kernel.CrashPoint
 	// PauseAt pauses one process at one of its yield points.
 	PauseAt *Pause
-	// Without leaves the injectors of some kinds of faults out, to see that they are missed.
+	// Without leaves out the injectors of some kinds of faults, to test that their absence is
+	// noticed.
 	Without []string
-	// WithoutInvariant leaves one invariant out, for the same reason.
+	// WithoutInvariant leaves out one invariant, for the same reason.
 	WithoutInvariant int
 	// MaxSteps bounds a run that never ends; 0 means DefaultMaxSteps.
 	MaxSteps uint64
-	// CutAt breaks a run off after so many steps, without complaint: it is judged by what happened until then. 0 for never.
+	// CutAt stops a run after so many steps, without an error: it is judged by its events until
+	// then. 0 for never.
 	CutAt uint64
-	// Interrupted is asked every few steps whether the run is to be broken off; nil for never.
+	// Interrupted is called every few steps; if it returns true, the run stops. Nil for never.
 	Interrupted func() bool
-	// Watch is told of the kernel while it runs, for a watchdog; nil for none.
+	// Watch is called with the kernel while it runs, for a watchdog; nil for none.
 	Watch func(*kernel.Kernel) (stop func())
 }
 
-// Pause is a process that stands still, from one of its yield points on, for a while.
+// Pause stops a process for a while at one of its yield points.
 type Pause struct {
 	Process string
 	N       uint64
@@ -83,16 +85,16 @@ func (o Options) invariants(wanted []int) []int {
 	return kept
 }
 
-// Result is a run and what can be asked of it afterwards.
+// Result is a run, with methods for questions about it.
 type Result struct {
 	verdict.Run
 	FaultIntervals []verdict.FaultInterval
 	Points         []kernel.PointCount
 	// CrashFired says that Options.CrashAt was reached.
 	CrashFired bool
-	// PauseFired says that Options.PauseAt was.
+	// PauseFired says that Options.PauseAt was reached.
 	PauseFired bool
-	// Interrupted says that Options.Interrupted was true: the run is no evidence for anything.
+	// Interrupted says that Options.Interrupted returned true: the run proves nothing.
 	Interrupted bool
 	Events      uint64
 	world       *world
@@ -111,7 +113,8 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 	w.build()
 	rest := &run.Rest{Clock: clock{w.k}, Linger: run.Linger, Workload: w.workload, Alerts: w.alerts, State: state{w}}
 	return w.result(w.k.Run(func() bool {
-		// It is asked before every step. While an execution is unfinished, nothing else makes a difference.
+		// This is called before every step, so it is fast: while an execution is unfinished,
+		// nothing else matters.
 		if w.db.Unfinished() > 0 {
 			rest.Stirs()
 			return false
@@ -143,7 +146,7 @@ func (w *world) result(why kernel.Stop) *Result {
 	}
 	o := run.Outcome{
 		Seed: w.options.Seed, Faults: w.injector.Counts(), Steps: w.k.Step(), At: w.k.Now(), Rows: w.rows(),
-		Abandoned: w.options.CrashAt != nil, // the client may be the process that was crashed
+		Abandoned: w.options.CrashAt != nil, // the crashed process may be the client
 	}
 	if w.mutant != nil {
 		o.Mutant = w.mutant.Name
@@ -158,7 +161,7 @@ func (w *world) result(why kernel.Stop) *Result {
 	}
 }
 
-// ended says what the kernel's reason to stop means for the verdict.
+// ended translates the kernel's reason to stop into the outcome of the run.
 func (w *world) ended(why kernel.Stop, o *run.Outcome) {
 	o.Ending = run.Unjudged
 	switch why {
@@ -187,7 +190,7 @@ func (w *world) ended(why kernel.Stop, o *run.Outcome) {
 	}
 }
 
-// rows are the executions as the run left them.
+// rows are the executions at the end of the run.
 func (w *world) rows() []execution.Execution {
 	rows := make([]execution.Execution, 0, w.db.Rows())
 	for id := execution.ID(1); int(id) <= w.db.Rows(); id++ {

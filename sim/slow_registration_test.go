@@ -10,9 +10,10 @@ import (
 	"handoff/core/execution"
 )
 
-// A worker that comes back while a registration, which takes six trips to the database, takes longer than its statement
-// timeout registers nevertheless: each attempt may take longer than the one before. Where a connection, of four trips, takes
-// longer than 5 s, nobody connects.
+// A worker comes back while a registration, which takes six round trips to the database, takes
+// longer than its statement timeout. It registers nevertheless, because each attempt may take
+// longer than the one before. If a connection, which takes four round trips, takes longer than 5 s,
+// nobody connects.
 func TestAWorkerRegistersOverASlowPath(t *testing.T) {
 	s, err := scenario.Parse("slow.yaml", []byte(`
 name: slow

@@ -7,8 +7,8 @@ import (
 	"handoff/chaos/scenario"
 )
 
-// smallScenarios are those of the sweeps over yield points: each is short, and together they go through the
-// whole life of an execution.
+// smallScenarios are the scenarios of the sweeps over yield points. Each is short, and together
+// they cover the whole life of an execution.
 func smallScenarios(t *testing.T) []*scenario.Scenario {
 	t.Helper()
 	var list []*scenario.Scenario
@@ -23,8 +23,8 @@ func smallScenarios(t *testing.T) []*scenario.Scenario {
 	return list
 }
 
-// lifeOfOne is one execution's whole life: created, dispatched, claimed, failed, retried, completed,
-// orchestrated; with a second worker to take over.
+// lifeOfOne is the whole life of one execution: created, dispatched, claimed, failed, retried,
+// completed, orchestrated; with a second worker to take over.
 const lifeOfOne = `
 name: life-of-one
 about: One execution from its creation to the end of its retry.
@@ -39,7 +39,8 @@ workload:
   - {action: core.echo, count: 1, from: 1s}
 `
 
-// slowRun is a run that lasts over heartbeats, so that whoever stands still meets it in the middle.
+// slowRun is an action that runs for several heartbeats, so that a paused process is in the middle
+// of it.
 const slowRun = `
 name: slow-run
 about: One execution that runs over two heartbeats.
@@ -91,7 +92,7 @@ faults:
   - {when: {at: 500ms}, messages: {drop: execution.completed}, for: 20s}
 `
 
-// gracefulStop is a worker that stops with work in hand and work in its queue.
+// gracefulStop is a worker that stops while it runs an execution and others wait in its queue.
 const gracefulStop = `
 name: graceful-stop
 about: A worker stops with one execution running and one waiting, and another takes over.

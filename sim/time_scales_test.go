@@ -13,12 +13,14 @@ import (
 	"handoff/core/execution"
 )
 
-// TestDrawnClustersOnEveryTimeScale draws clusters in which every time may be far below or far above every other:
-// runs, outages, pauses and waits from milliseconds up to ten times the longest deadline of the drawn
-// configuration, and more work than a batch or all workers take. The invariants judge each of them.
+// TestDrawnClustersOnEveryTimeScale draws clusters in which every time may be far below or far
+// above every other: runs, outages, pauses and waits from milliseconds up to ten times the longest
+// deadline of the drawn configuration, and more work than a batch or all workers take. The
+// invariants judge each run.
 //
-// A third of the clusters have no fault at all, and in some only the database's clock is set. There only the
-// action itself can cause a failure, so every chain of an action that never fails has to complete.
+// A third of the clusters have no fault at all, and in some only the database's clock is set. In
+// these, only the action itself can cause a failure, so every chain of an action that never fails
+// has to complete.
 //
 // `make drawn` runs the large sample.
 func TestDrawnClustersOnEveryTimeScale(t *testing.T) {
@@ -47,11 +49,11 @@ func TestDrawnClustersOnEveryTimeScale(t *testing.T) {
 // timeScales is a drawn cluster.
 type timeScales struct {
 	text string
-	// mustComplete are the actions of which every chain has to complete.
+	// mustComplete are the actions whose chains all have to complete.
 	mustComplete map[string]bool
 }
 
-// unearned lists the chains that did not complete although the run gave them no reason.
+// unearned lists the chains that did not complete, although nothing in the run could cause that.
 func (d *timeScales) unearned(r *Result) (complaints []string) {
 	last := make(map[execution.ID]execution.Execution)
 	for _, row := range r.world.rows() {
@@ -68,14 +70,15 @@ func (d *timeScales) unearned(r *Result) (complaints []string) {
 	return complaints
 }
 
-// scaled draws a duration from least to most, each factor as likely as the others.
+// scaled draws a duration from least to most, log-uniformly.
 func scaled(t *rapid.T, least, most time.Duration, what string) time.Duration {
 	part := float64(rapid.IntRange(0, 1000).Draw(t, what)) / 1000
 	d := time.Duration(float64(least) * math.Pow(float64(most)/float64(least), part))
 	return min(most, d).Round(time.Millisecond)
 }
 
-// span writes a log_uniform duration from least to a maximum that is drawn between both bounds.
+// span writes a log_uniform duration from least to a maximum that is itself drawn between both
+// bounds.
 func span(t *rapid.T, least, most time.Duration, what string) string {
 	return fmt.Sprintf("{log_uniform: [%v, %v]}", least, scaled(t, 2*least, most, what))
 }
@@ -88,7 +91,8 @@ func drawTimeScales(t *rapid.T) *timeScales {
 	profile := rapid.SampledFrom([]string{"hardened", "documented"}).Draw(t, "profile")
 	dispatches := rapid.IntRange(1, 4).Draw(t, "dispatches")
 	if fate == "steps" {
-		// The documented profile fails every dispatch that is late for its claim, also after a clock step.
+		// The documented profile fails every dispatch that is claimed too late, even after a clock
+		// step.
 		profile, dispatches = "hardened", max(2, dispatches)
 	}
 	fmt.Fprintf(&b, "name: drawn\nabout: Drawn.\nworlds: [sim]\nprofile: %s\ncluster:\n  executors: %d\n  workers:\n", profile, rapid.IntRange(1, 2).Draw(t, "executors"))
@@ -101,8 +105,8 @@ func drawTimeScales(t *rapid.T) *timeScales {
 	beat := scaled(t, 2*time.Second, 10*time.Second, "heartbeat_interval")
 	grace := rapid.SampledFrom([]time.Duration{0, 10 * time.Second, time.Minute}).Draw(t, "grace")
 	if fate == "steps" {
-		// A step ends every lease until the next heartbeat; without a grace, executions that come due in between
-		// would fail.
+		// A step ends every lease until the next heartbeat; without a grace, executions that become
+		// due in between would fail.
 		grace = time.Minute
 	}
 	retryCap := rapid.SampledFrom([]time.Duration{10 * time.Second, 5 * time.Minute}).Draw(t, "retry_cap")
@@ -121,8 +125,8 @@ func drawTimeScales(t *rapid.T) *timeScales {
 	longest := d.drawWorkload(t, &b, top, fate != "faults")
 	switch fate {
 	case "steps":
-		// Each step may cost every dispatch on its way its deadline, so there are fewer steps than dispatches
-		// allowed.
+		// Each step may make every dispatch in progress miss its deadline, so there are fewer steps
+		// than allowed dispatches.
 		drawSteps(t, &b, rapid.IntRange(1, dispatches-1).Draw(t, "steps"))
 	case "faults":
 		b.WriteString("faults:\n")
@@ -135,7 +139,8 @@ func drawTimeScales(t *rapid.T) *timeScales {
 	return d
 }
 
-// drawSteps sets the database's clock forwards by up to ten minutes, while there is work.
+// drawSteps sets the database's clock forwards by up to ten minutes, several times, while there is
+// work.
 func drawSteps(t *rapid.T, b *strings.Builder, steps int) {
 	b.WriteString("faults:\n")
 	for range steps {
@@ -145,8 +150,8 @@ func drawSteps(t *rapid.T, b *strings.Builder, steps int) {
 	}
 }
 
-// drawAction draws an action whose timeout may be shorter or longer than its runs. In a third of the draws it
-// fails by itself.
+// drawAction draws an action whose timeout may be shorter or longer than its runs. In a third of
+// the draws the action fails by itself.
 func (d *timeScales) drawAction(t *rapid.T, b *strings.Builder, ref string, top, dispatch time.Duration, calm bool) {
 	takes := scaled(t, 20*time.Millisecond, top, "takes")
 	timeout := rapid.SampledFrom([]time.Duration{takes / 2, takes + 10*time.Second, takes + 10*time.Second, 2*takes + 10*time.Second}).Draw(t, "timeout")
@@ -167,13 +172,15 @@ func (d *timeScales) drawAction(t *rapid.T, b *strings.Builder, ref string, top,
 	d.mustComplete[ref] = calm && !fails && timeout > takes
 }
 
-// drawWorkload draws a burst of each action, up to far more than a batch or all slots, partly pinned, and, where
-// there are faults, cancellations. It returns how long the work takes if it is done one by one.
+// drawWorkload draws a burst of each action, up to far more than a batch or all slots, partly
+// pinned, and, if there are faults, cancellations. It returns how long the work takes if it is done
+// one by one.
 func (d *timeScales) drawWorkload(t *rapid.T, b *strings.Builder, top time.Duration, calm bool) time.Duration {
 	many := rapid.SampledFrom([]int{3, 10, 40}).Draw(t, "many")
 	total := 0
 	b.WriteString("workload:\n")
-	// The first one comes after the workers have registered: before that, failing for want of workers is lawful.
+	// The first burst comes after the workers have registered: before that, an execution may fail
+	// because there are no workers.
 	for _, ref := range []string{"a", "b"} {
 		n := rapid.IntRange(1, many).Draw(t, "count")
 		total += n

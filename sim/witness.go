@@ -18,9 +18,10 @@ import (
 	"handoff/sim/kernel"
 )
 
-// witness sees how the parts of the processes behave: which of their calls fail, what they log, when they wait, and what
-// they hold then. It tells the rules that judge that. It stands below mutants, so that a part that is deceived is seen as it
-// is, and changes nothing: a run is the same with it and without.
+// witness watches how the parts of the processes behave: which of their calls fail, what they log,
+// when they wait, and what they hold then. It reports this to the rules that judge it. It is below
+// the mutants, so it sees a deceived part as it is. It changes nothing: a run is the same with and
+// without it.
 type witness struct {
 	k     *kernel.Kernel
 	rules *invariant.Conduct
@@ -37,7 +38,7 @@ func part(t *kernel.Task) invariant.Part {
 	return invariant.Part{Process: t.Process().Name(), Name: t.Name(), Task: t.ID()}
 }
 
-// sees returns the task to which what happens now is put down, nil if there is none.
+// sees returns the task that causes the current event, nil if there is none.
 func (w *witness) sees() *kernel.Task {
 	if w.k.Dying() {
 		return nil
@@ -45,7 +46,7 @@ func (w *witness) sees() *kernel.Task {
 	return w.k.Current()
 }
 
-// answered is told the outcome of each call of a process.
+// answered gets the outcome of each call of a process.
 func (w *witness) answered(ctx context.Context, err error) {
 	if err == nil && !w.rules.AnyFailing() {
 		return
@@ -61,28 +62,29 @@ func (w *witness) answered(ctx context.Context, err error) {
 			w.rules.CallAnswered(part(t), callName())
 		}
 	case errors.Is(err, context.Canceled):
-		// Who gave a call up knows of it; but not who had given it up before.
+		// A task that gave a call up itself knows of it. But a task whose context had ended before
+		// the call made the call too late.
 		if of := t.Held(); of.Ended == ctx {
 			w.rules.CalledTooLate(part(t), callName(), of.EndedAt)
 		}
 	case errors.Is(err, store.ErrLost), errors.Is(err, store.ErrSuperseded), errors.Is(err, store.ErrLeaseOver):
-		// These are answers.
+		// These errors are answers, not failures.
 	default:
 		w.rules.CallFailed(part(t), callName(), err.Error(), errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome))
 	}
 }
 
-// nothing is told of each call of a process that names nothing.
+// nothing is called for each call of a process that names nothing.
 func (w *witness) nothing() {
 	if t := w.sees(); t != nil && t.Process().Name() != client {
 		w.rules.NamesNothing(part(t), callName())
 	}
 }
 
-// callName is the name of the call that the present task makes: of an exported method of one of the types that the core
-// calls.
+// callName is the name of the current task's call: an exported method of one of the types that the
+// core calls.
 func callName() string {
-	// Nearly always it is one of the nearest, and each costs time.
+	// The method is nearly always one of the nearest frames, and each frame takes time.
 	var near [5]uintptr
 	if name := callAmong(near[:runtime.Callers(3, near[:])]); name != "" {
 		return name
@@ -94,7 +96,7 @@ func callName() string {
 	return "of a server"
 }
 
-// callAmong is the name of the first call that one of these places in the program is part of.
+// callAmong is the name of the first call that one of these program counters belongs to.
 func callAmong(pcs []uintptr) string {
 	for _, pc := range pcs {
 		name, known := callNames.Load(pc)
@@ -108,10 +110,10 @@ func callAmong(pcs []uintptr) string {
 	return ""
 }
 
-// callNames are the names of the calls by the places in the program from which callName was asked; they never change.
+// callNames caches the names of calls by program counter; they never change.
 var callNames sync.Map //detlint:ok what it holds depends on the program alone, and no task waits for it
 
-// callAt is the name of the call that a place in the program is part of, empty if it is part of none.
+// callAt is the name of the call that a program counter belongs to, empty if there is none.
 func callAt(pc uintptr) string {
 	clients := [...]string{"sim/simstore.(*Client).", "sim.(*seenSession).", "sim.(*seenBroker).", "sim.(*seenConsumer)."}
 	frames := runtime.CallersFrames([]uintptr{pc})
@@ -130,7 +132,7 @@ func callAt(pc uintptr) string {
 	}
 }
 
-// probed is told the outcome of each probe of a health endpoint, by a process.
+// probed gets the outcome of each probe of a health endpoint.
 func (w *witness) probed(by *kernel.Process, url string, err error) {
 	if w != nil && w.sees() != nil {
 		w.rules.Probed(by, by.Name(), url, w.k.Now(), err != nil)
@@ -149,7 +151,7 @@ func (w *witness) host(p *process, h host.Host) host.Host {
 	return &seenHost{Host: h, w: w, worker: p.worker != nil, concurrency: concurrency, tasks: 1}
 }
 
-// seenHost is a machine whose tasks, waits and contexts are counted.
+// seenHost is a machine that reports its tasks, waits and contexts.
 type seenHost struct {
 	host.Host
 	w           *witness
@@ -171,7 +173,7 @@ func (h *seenHost) Go(name string, run func()) host.Task {
 	})
 }
 
-// ended is the end of the present task, by itself.
+// ended reports that the current task ends by itself.
 func (w *witness) ended() {
 	if w == nil {
 		return
@@ -184,7 +186,7 @@ func (w *witness) ended() {
 	w.rules.Ends(part(t), of.Limited+of.Plain)
 }
 
-// toldOver notes that a wait of the present task has ended because its context did.
+// toldOver notes that a wait of the current task has ended because its context did.
 func (w *witness) toldOver(ctx context.Context, err error) {
 	if err == nil || ctx.Err() == nil {
 		return
@@ -194,14 +196,14 @@ func (w *witness) toldOver(ctx context.Context, err error) {
 	}
 }
 
-// goesOn is the present task's use of a context, of whose end it may have been told.
+// goesOn reports that the current task uses a context although it was told of the context's end.
 func (w *witness) goesOn(ctx context.Context, what string) {
 	if t := w.sees(); t != nil && t.Noted.Over == ctx {
 		w.rules.GoesOn(part(t), what, t.Noted.OverAt)
 	}
 }
 
-// waits is the present task's going to wait under a context.
+// waits reports that the current task begins to wait under a context.
 func (w *witness) waits(ctx context.Context) {
 	t := w.sees()
 	if t == nil {
@@ -265,7 +267,7 @@ func (h *seenHost) WithTimeout(parent context.Context, d time.Duration) (context
 	return ctx, cancel
 }
 
-// recorder wraps where a process reports its figures to.
+// recorder wraps the recorder of a process.
 func (w *witness) recorder(r telemetry.Recorder) telemetry.Recorder {
 	if w == nil {
 		return r
@@ -294,7 +296,7 @@ func (r *seenRecorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	r.Recorder.Add(f, n, l)
 }
 
-// log returns a logger whose lines about errors are seen, and that hands all of them on to h.
+// log returns a logger that reports lines about errors and passes all lines on to h.
 func (w *witness) log(h slog.Handler) *slog.Logger {
 	if w == nil {
 		return slog.New(h)
@@ -307,7 +309,7 @@ type seenLog struct {
 	w *witness
 }
 
-// Enabled implements slog.Handler: lines are also written where a part has to tell of a failure.
+// Enabled implements slog.Handler: it is also true while a part has to log a failure.
 func (l *seenLog) Enabled(ctx context.Context, level slog.Level) bool {
 	return l.wants(level) || l.Handler.Enabled(ctx, level)
 }

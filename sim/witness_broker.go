@@ -8,7 +8,7 @@ import (
 	"handoff/core/broker"
 )
 
-// broker wraps what a process sees of the broker.
+// broker wraps a process's broker.
 func (w *witness) broker(process string, b broker.Broker) broker.Broker {
 	if w == nil {
 		return b
@@ -16,12 +16,12 @@ func (w *witness) broker(process string, b broker.Broker) broker.Broker {
 	return &seenBroker{Broker: b, w: w, process: process}
 }
 
-// seenBroker is a broker whose sessions are counted, and whose refusals are seen.
+// seenBroker is a broker that counts its sessions and reports refusals.
 type seenBroker struct {
 	broker.Broker
 	w        *witness
 	process  string
-	sessions []broker.Session // that may be open
+	sessions []broker.Session // those that may be open
 }
 
 // Connect implements broker.Broker.
@@ -43,11 +43,12 @@ func (b *seenBroker) Connect(ctx context.Context) (broker.Session, error) {
 type seenSession struct {
 	broker.Session
 	b *seenBroker
-	// consumers counts, for each queue, those that neither end has cancelled.
+	// consumers counts, for each queue, the consumers that neither end has cancelled.
 	consumers map[string]int
 	// opener is the task that has opened the session.
 	opener uint64
-	// declared says that the topology was declared, and that the broker has cancelled no consumer since; taken that it has.
+	// declared says that the topology was declared, and that the broker has cancelled no consumer
+	// since. taken says that it has cancelled one.
 	declared, taken bool
 }
 
@@ -94,7 +95,8 @@ func (s *seenSession) Declare(ctx context.Context, t broker.Topology) error {
 	return err
 }
 
-// DeleteIdle implements broker.Session. That a queue could not be deleted which expires by itself is not told.
+// DeleteIdle implements broker.Session. For a queue that expires by itself, a failure is not
+// reported.
 func (s *seenSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
 	fate, err := s.Session.DeleteIdle(ctx, q)
 	if q.Expires == 0 {
@@ -110,8 +112,8 @@ func (s *seenSession) QueueState(ctx context.Context, queue string) (broker.Queu
 	return state, err
 }
 
-// Consume implements broker.Session. That a session has ended is not told by who would consume over it, but by the client
-// that opens the next one.
+// Consume implements broker.Session. It does not report the end of the session: the client that
+// opens the next one does.
 func (s *seenSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
 	if !s.declared && s.b.w.sees() != nil {
 		s.b.w.rules.Undeclared(s.b.process, queue, s.taken)
@@ -133,11 +135,11 @@ type seenConsumer struct {
 	s     *seenSession
 	queue string
 	over  bool
-	// asked says that the process has asked for its end.
+	// asked says that the process itself has cancelled the consumer.
 	asked bool
 }
 
-// ended notes that the broker delivers no more through the consumer.
+// ended notes that the broker delivers nothing more through the consumer.
 func (c *seenConsumer) ended() {
 	if !c.over {
 		c.over = true
@@ -145,7 +147,7 @@ func (c *seenConsumer) ended() {
 	}
 }
 
-// Receive implements broker.Consumer. That the session has ended is for its opener to tell.
+// Receive implements broker.Consumer. The session's opener reports the end of the session.
 func (c *seenConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := c.Consumer.Receive(ctx)
 	if err == nil {

@@ -60,7 +60,7 @@ func (w *world) startClient() {
 	})
 }
 
-// known records that a request was answered with the execution of an earlier request under the same key.
+// known records that a request got the execution of an earlier request with the same key.
 func (w *world) known(r *run.Request, id execution.ID) {
 	row, there := w.db.Execution(id)
 	if !there {

@@ -1,9 +1,8 @@
-// Package sim runs a scenario in the simulated world: the real executor and worker code over the
-// models of database, broker, network and machines, inside one deterministic kernel.
+// Package sim runs a scenario in the simulated world: the real executor and worker code over models
+// of database, broker, network and machines, inside one deterministic kernel.
 //
-// A run is a function of the scenario, the profile and the choices. Everything that happens is
-// written to one history, which is hashed, judged by the invariants, and kept only when it is asked
-// for.
+// A run is a function of the scenario, the profile and the choices. All events go to one history.
+// It is hashed and judged by the invariants, and kept only on request.
 package sim
 
 import (
@@ -51,16 +50,16 @@ type world struct {
 	history history.Tee
 	judges  *run.Judges
 	log     *slog.Logger
-	witness *witness // nil when nobody judges what it sees
+	witness *witness // nil if no rule uses its reports
 	event   history.Event
 
 	processes []*process                   // in a fixed order: executors, workers, then twins as they come
 	behaviour map[string]simhost.Behaviour // of actions, by their ref
 	injector  *run.Injector
-	// alarm names the fault that has raised the broker's alarm last.
+	// alarm names the fault that raised the broker's latest alarm.
 	alarm  string
-	alerts *run.Alerts // nil when the scenario expects none
-	// figures judges what processes report; nil when nobody listens.
+	alerts *run.Alerts // nil if the scenario expects none
+	// figures judges the figures that processes report; nil if they are not recorded.
 	figures  *figures.Judge
 	workload *run.Workload
 	// paused says that Options.PauseAt was reached.
@@ -78,11 +77,11 @@ type process struct {
 	stop    context.CancelFunc
 	// ended is called at the next end of the process.
 	ended func()
-	// pulse is what a worker's health endpoint answers by.
+	// pulse is the source of the worker's health endpoint.
 	pulse *worker.Pulse
-	// calls judges what a worker asks and is answered; nil if nobody does.
+	// calls judges the worker's calls and their answers; nil if they are not judged.
 	calls *invariant.Calls
-	// gray is what is wrong with the process while it runs.
+	// gray holds the gray failures of the process.
 	gray grayFailures
 }
 
@@ -112,7 +111,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 		Draws: func(label string) run.Draws { return w.k.Stream(label) },
 		Fail:  func(err error) { panic(err) },
 	})
-	// A run waits for its alerts up to its horizon: virtual time costs nothing.
+	// A run waits for its alerts until its horizon, because virtual time costs nothing.
 	w.alerts = run.NewAlerts(s.Expect(p).Alerts, run.AlertsOptions{Clock: clock{w.k}, Every: telemetry.SampleInterval, Emit: w.emit})
 	if w.alerts.Evaluator() != nil {
 		w.figures = figures.New(w.config, w.k.Now)
@@ -121,7 +120,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	return w
 }
 
-// rewinds is how often the scenario may have the database lose what was written last.
+// rewinds is how often the scenario may make the database lose its latest writes.
 func (w *world) rewinds() (n int) {
 	for i := range w.scenario.Faults {
 		if w.scenario.Faults[i].Kind.Rewinds() {
@@ -131,8 +130,8 @@ func (w *world) rewinds() (n int) {
 	return n
 }
 
-// pausePoint is the sweep's pause as the kernel makes it, and as the history tells it: a fault that hinders an
-// executor when one stands still.
+// pausePoint is the sweep's pause for the kernel. The history shows it as a fault, which hinders an
+// executor if an executor is paused.
 func (w *world) pausePoint() *kernel.PausePoint {
 	at := w.options.PauseAt
 	if at == nil {
@@ -160,14 +159,14 @@ func (w *world) pausePoint() *kernel.PausePoint {
 	}}
 }
 
-// Observe implements history.Sink: everything that happens passes here once.
+// Observe implements history.Sink: every event passes here once.
 func (w *world) Observe(e *history.Event) {
 	w.history.Observe(e)
 	w.injector.Observe(e)
 }
 
-// The run may make stepsAtOnce steps at one moment of virtual time, and more for each unfinished execution: a
-// burst is lawful, a loop that never waits is not.
+// The run may make stepsAtOnce steps at one moment of virtual time, and more for each unfinished
+// execution: a burst is allowed, a loop that never waits is not.
 const (
 	stepsAtOnce             = 200_000
 	stepsAtOnceForExecution = 100
@@ -228,7 +227,7 @@ func (w *world) build() {
 	w.alerts.Sample()
 }
 
-// addWorker adds a process of that name, on a machine of its own, that registers as a worker.
+// addWorker adds a process with this name, on its own machine, that registers as a worker.
 func (w *world) addWorker(name string, spec *scenario.Worker) *process {
 	machine := simhost.NewMachine(w.k, name, w.behaviour, w)
 	p := &process{w: w, name: name, worker: spec, machine: machine}
@@ -248,7 +247,7 @@ func (w *world) process(name string) *process {
 
 func (p *process) alive() bool { return p.current != nil && p.current.Alive() }
 
-// start starts the process, or starts it again.
+// start starts or restarts the process.
 func (p *process) start() {
 	if p.alive() {
 		return
@@ -283,8 +282,8 @@ func (p *process) over(why kernel.EndReason) {
 	}
 }
 
-// sweepRestart is when a crash sweep brings the process back that it has crashed: soon enough that its
-// successor meets what the crash left behind.
+// sweepRestart is how long after its crash a crash sweep restarts the process: soon enough that its
+// successor meets the leftovers of the crash.
 const sweepRestart = 3 * time.Second
 
 // crash ends the process at once.
@@ -302,7 +301,7 @@ func (p *process) terminate() {
 	}
 }
 
-// settings is the configuration that the process is started with.
+// settings is the configuration of the process.
 func (p *process) settings() config.Config {
 	c := p.w.config
 	if p.worker != nil && p.worker.Concurrency > 0 {
@@ -326,7 +325,7 @@ func (p *process) runExecutor() {
 		Prober: &prober{w, p.current, h},
 	})
 	if !preempt.Built {
-		// Between what it finds and what it shows of that, a woven task can be switched.
+		// In a woven build a task could be switched between a finding and its figure.
 		w.figures.Ask(p.name, service)
 	}
 	service.Run(ctx)
@@ -336,7 +335,8 @@ func (p *process) runExecutor() {
 func (p *process) runWorker() {
 	w, c, h := p.w, p.settings(), simhost.New(p.w.k, p.current)
 	if ground := p.machine.Ground(); ground.Frozen() {
-		// The crash of a frozen process has thawed its machine (kernel.Process.Crash), and the actions are on the same one.
+		// The crash of a frozen process has thawed its machine (kernel.Process.Crash); the actions
+		// are on the same machine.
 		ground.Thaw()
 	}
 	ctx, stop := h.WithCancel(context.Background())

@@ -1,5 +1,5 @@
-// Package alert judges the alert rules of core/telemetry over a run: it takes the figures that the core
-// reports and looks at them every sample interval, as Prometheus would.
+// Package alert judges the alert rules of core/telemetry over a run: it receives the figures that
+// the core reports and evaluates the rules every sample interval, as Prometheus would.
 package alert
 
 import (
@@ -8,16 +8,16 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Evaluator takes the figures of all processes of a run and judges the rules. Like the run that feeds it, it
-// is for one task at a time.
+// Evaluator receives the figures of all processes of a run and judges the rules. Only one task at a
+// time may use it.
 type Evaluator struct {
 	table []telemetry.Info
 	rules []*rule
-	// counters are sums over all processes and their restarts: what Prometheus' increase() makes of
-	// counters that start anew.
+	// counters are sums over all processes and their restarts, like the result of Prometheus'
+	// increase() for counters that restart from zero.
 	counters []series
 	gauges   []gauge
-	// measured counts what histograms have measured, beside their sums in counters.
+	// measured is the number of measurements of each histogram; counters holds their sums.
 	measured []series
 }
 
@@ -33,7 +33,7 @@ type gauge struct {
 	process string
 }
 
-// rule is a rule and what it has seen.
+// rule is a rule with its state.
 type rule struct {
 	telemetry.Rule
 	of, per window
@@ -42,7 +42,7 @@ type rule struct {
 	firing  bool
 }
 
-// NewEvaluator returns an evaluator that has seen nothing.
+// NewEvaluator returns an evaluator without samples.
 func NewEvaluator() *Evaluator {
 	b := &Evaluator{table: telemetry.Table()}
 	for _, r := range telemetry.Rules() {
@@ -57,7 +57,7 @@ type Change struct {
 	Firing bool
 }
 
-// Look takes one sample and returns what changed.
+// Look takes one sample and returns the changes.
 func (b *Evaluator) Look(now time.Duration) (changes []Change) {
 	for _, r := range b.rules {
 		holds := b.judge(r)
@@ -110,13 +110,14 @@ func (b *Evaluator) judge(r *rule) bool {
 	return samples >= r.Samples && per > 0 && of*100 > r.Above*per
 }
 
-// counts says that a query is of a counter.
+// counts says that a query selects a counter.
 func (b *Evaluator) counts(q *telemetry.Query) bool {
 	return b.table[q.Figure].Kind == telemetry.Counter
 }
 
-// value is a query's value now: a counter's sum, or the sum of what each gauge is on the process where it
-// is largest. It is not known while no process has reported it.
+// value is a query's present value: a counter's sum, or for gauges the sum over all gauges that the
+// query selects, each from the process where it is largest. It is unknown until a process has
+// reported it.
 func (b *Evaluator) value(q *telemetry.Query) (sum int64, known bool) {
 	if b.table[q.Figure].Kind != telemetry.Gauge {
 		return total(b.counters, q), true
@@ -144,7 +145,8 @@ func total(of []series, q *telemetry.Query) (sum int64) {
 	return sum
 }
 
-// largest says that no other process reports more of the same, nor an earlier one as much.
+// largest says that no other process reports a larger value of the gauge, and no earlier one an
+// equal value.
 func (b *Evaluator) largest(i int) bool {
 	g := &b.gauges[i]
 	for j := range b.gauges {
@@ -161,15 +163,15 @@ type window struct {
 	samples []int64
 }
 
-// take adds a sample and returns the value over the window: how much a counter has grown, or the sum of a
-// gauge's samples, and how many there are.
+// take adds a sample. It returns the growth of a counter over the window, or the sum of a gauge's
+// samples, and the number of samples.
 func (w *window) take(q *telemetry.Query, counter bool, value int64, known bool) (over, samples int64) {
 	if q.Window == 0 {
 		return value, 1
 	}
 	most := int(q.Window / telemetry.SampleInterval)
 	if counter {
-		// The growth needs the sample before the first.
+		// The growth needs one sample from before the window.
 		most++
 	}
 	if known {
@@ -191,10 +193,10 @@ func (w *window) take(q *telemetry.Query, counter bool, value int64, known bool)
 	return over, int64(len(w.samples))
 }
 
-// Process is the recorder of one process.
+// Process returns the recorder of one process.
 func (b *Evaluator) Process(name string) telemetry.Recorder { return &recorder{b, name} }
 
-// Ended forgets the gauges of a process that has ended: nobody exports them any more.
+// Ended forgets the gauges of a process that has ended, because it no longer exports them.
 func (b *Evaluator) Ended(name string) {
 	kept := b.gauges[:0]
 	for _, g := range b.gauges {
@@ -218,7 +220,7 @@ func (r *recorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	r.b.counters = add(r.b.counters, series{f, l, n})
 }
 
-// add adds to the series with the same figure and labels.
+// add adds a value to the series with the same figure and labels.
 func add(to []series, more series) []series {
 	for i := range to {
 		if c := &to[i]; c.figure == more.figure && c.labels == more.labels {
@@ -229,7 +231,7 @@ func add(to []series, more series) []series {
 	return append(to, more)
 }
 
-// Measured adds so many measurements of a histogram, in nanoseconds in all.
+// Measured adds n measurements of a histogram; sum is their total in nanoseconds.
 func (b *Evaluator) Measured(f telemetry.Figure, n, sum int64, l telemetry.Labels) {
 	b.counters = add(b.counters, series{f, l, sum})
 	b.measured = add(b.measured, series{f, l, n})

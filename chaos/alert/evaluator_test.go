@@ -18,7 +18,7 @@ func run(b *Evaluator, from, n int, feed func(i int)) (story string) {
 	return story
 }
 
-// reporting is an evaluator to which some executor reports.
+// reporting is an evaluator that gets figures from one executor.
 func reporting() *Evaluator {
 	b := NewEvaluator()
 	b.Process("executor-0").Set(telemetry.OrchestrationLag, 0, telemetry.Labels{})

@@ -17,26 +17,26 @@ import (
 	"handoff/core/telemetry"
 )
 
-// story is what one rule sees, sample by sample, and when its alert fires.
+// story is the input of one rule, sample by sample, and when its alert fires.
 type story struct {
 	name string
 	rule telemetry.Rule
-	// absent says that the rule holds while nobody reports the figure.
+	// absent says that the rule holds while no process reports the figure.
 	absent bool
 	series []*told
-	// looks are the moments, in samples, at which both judges are asked.
+	// looks are the times, in samples, at which both evaluators are compared.
 	looks []look
 }
 
-// told is one series: a gauge's values, how much a counter grows with each sample, or how many seconds each of a
-// histogram's measurements takes, and how many there are.
+// told is one series: a gauge's values, a counter's growth with each sample, or the duration in
+// seconds and the number of a histogram's measurements.
 type told struct {
 	figure         telemetry.Figure
 	labels         telemetry.Labels
 	values, counts []int64
 }
 
-// silence is the value of a gauge that nobody reports.
+// silence is the value of a gauge that no process reports.
 const silence = -1
 
 type look struct {
@@ -44,8 +44,9 @@ type look struct {
 	firing bool
 }
 
-// stories are two for a rule: its value goes from exactly the limit to one above it and back; and, where percentages and
-// means of little are to say nothing, everything is wrong in one sample too few.
+// stories returns two stories for a rule. In the first, its value goes from exactly the limit to
+// one above it and back. In the second, for percentages and means that need a minimum of samples,
+// everything is wrong in one sample too few.
 func stories(r telemetry.Rule, written fileRule) []*story {
 	whole := &story{name: r.Name, rule: r, absent: strings.HasPrefix(written.Expr, "absent(")}
 	quiet, loud := whole.levels()
@@ -86,10 +87,10 @@ func stories(r telemetry.Rule, written fileRule) []*story {
 	return []*story{whole, few}
 }
 
-// perSample is what a rule's percentage or mean is of, in each sample.
+// perSample is the base of a rule's percentage or mean in each sample.
 const perSample = 100
 
-// levels are what the rule looks at in each sample when it is at its limit, and when it is beyond.
+// levels returns the value in each sample with which the rule is at its limit, and beyond it.
 func (s *story) levels() (quiet, loud int64) {
 	r := &s.rule
 	switch {
@@ -107,8 +108,8 @@ func (s *story) levels() (quiet, loud int64) {
 
 func kind(q *telemetry.Query) telemetry.Kind { return telemetry.Table()[q.Figure].Kind }
 
-// tell adds a sample: of what is looked at, and in all of what it is a percentage of; of a histogram, how long each of so
-// many measurements takes.
+// tell adds a sample: of is the value, per the base of a percentage. For a histogram, of is the
+// duration of each of per measurements.
 func (s *story) tell(of, per int64) {
 	if s.series == nil {
 		s.series = append(s.series, &told{figure: s.rule.Of.Figure, labels: selected(&s.rule.Of, nil)})
@@ -120,13 +121,13 @@ func (s *story) tell(of, per int64) {
 	first.values, first.counts = append(first.values, of), append(first.counts, per)
 	if p := s.rule.Per; p != nil {
 		if p.Figure == first.figure && p.Matches(first.labels) {
-			per -= of // it counts there, too
+			per -= of // it counts in the base too
 		}
 		s.series[1].values = append(s.series[1].values, per)
 	}
 }
 
-// selected are labels that a query selects, and another one of the same figure, if there is one, does not.
+// selected returns labels that one query selects, and another, if given, doesn't.
 func selected(q, not *telemetry.Query) (l telemetry.Labels) {
 	for i := range telemetry.Table()[q.Figure].Labels {
 		switch {
@@ -141,7 +142,7 @@ func selected(q, not *telemetry.Query) (l telemetry.Labels) {
 	return l
 }
 
-// judged is what the evaluator says at the moments of the story.
+// judged returns the evaluator's answers at the times of the story.
 func (s *story) judged() (all []look) {
 	b := NewEvaluator()
 	r := b.Process("executor-1")
@@ -159,7 +160,7 @@ func (s *story) judged() (all []look) {
 	return all
 }
 
-// report tells an evaluator a sample.
+// report passes a sample to an evaluator.
 func (o *told) report(b *Evaluator, r telemetry.Recorder, i int) {
 	v := o.values[i]
 	info := telemetry.Table()[o.figure]
@@ -179,13 +180,13 @@ func (o *told) report(b *Evaluator, r telemetry.Recorder, i int) {
 	}
 }
 
-// fileRule is what these tests read of a rule in the rule file.
+// fileRule is the part of a rule file that these tests read.
 type fileRule struct {
 	Alert, Expr string
 	Annotations map[string]string
 }
 
-// ruleFile is the rule file, by alert.
+// ruleFile returns the rules of the rule file, by alert.
 func ruleFile(t *testing.T) map[string]fileRule {
 	t.Helper()
 	var f struct {
@@ -201,7 +202,7 @@ func ruleFile(t *testing.T) map[string]fileRule {
 	return all
 }
 
-// The harness's judge says of every rule what the rule is about.
+// The harness's evaluator judges every rule as its text says.
 func TestEveryRuleFiresBeyondItsLimitAndNotAtIt(t *testing.T) {
 	written := ruleFile(t)
 	for _, r := range telemetry.Rules() {
@@ -245,7 +246,7 @@ type (
 // address is the external label with which links in annotations begin.
 const address = "https://handoff.example"
 
-// promtool is the story as a unit test of Prometheus' rules.
+// promtool returns the story as a unit test of Prometheus' rules.
 func (s *story) promtool(annotations map[string]string) unitTest {
 	test := unitTest{Name: s.name, Interval: telemetry.SampleInterval.String(), ExternalLabels: map[string]string{"handoff": address}}
 	for _, one := range s.series {
@@ -275,7 +276,7 @@ func (s *story) promtool(annotations map[string]string) unitTest {
 	return test
 }
 
-// spelled are values as promtool reads them.
+// spelled formats values for promtool.
 func spelled(values []int64) string {
 	var all []string
 	for _, v := range values {
@@ -288,7 +289,8 @@ func spelled(values []int64) string {
 	return strings.Join(all, " ")
 }
 
-// sums are the values of a counter that grows by each; times multiplies them, nil for once.
+// sums returns the values of a counter that grows by each; times, unless nil, multiplies the
+// growth.
 func sums(each, times []int64) string {
 	var all []int64
 	sum := int64(0)
@@ -302,8 +304,8 @@ func sums(each, times []int64) string {
 	return spelled(all)
 }
 
-// Prometheus judges the rule file as the harness judges the rules, and what it sends with an alert is what the rule
-// says, with this system's address in its links.
+// Prometheus judges the rule file as the harness judges the rules, and its alerts have the rule's
+// annotations, with this system's address in their links.
 func TestPrometheusAgreesAboutEveryRule(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -335,12 +337,13 @@ func TestPrometheusAgreesAboutEveryRule(t *testing.T) {
 	}
 }
 
-// expanded are a rule's annotations as Prometheus expands them where the external label is the address.
+// expanded returns a rule's annotations as Prometheus expands them if the external label is the
+// address.
 func expanded(t *testing.T, r fileRule) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	for name, text := range r.Annotations {
-		parsed, err := template.New(name).Parse("{{ $externalLabels := . }}" + text) // as Prometheus begins them
+		parsed, err := template.New(name).Parse("{{ $externalLabels := . }}" + text) // Prometheus adds this prefix
 		var out strings.Builder
 		if err == nil {
 			err = parsed.Execute(&out, map[string]string{"handoff": address})

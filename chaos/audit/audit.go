@@ -1,9 +1,9 @@
-// Package audit judges histories that were written elsewhere, a production database's audit table or a recorded
-// file, by the same invariants that judge a simulated run.
+// Package audit judges histories from elsewhere, a production database's audit table or a recorded
+// file, by the same invariants as a simulated run.
 //
-// A database's audit is written by triggers in the transactions that it is about, so it is evidence. It does not
-// hold everything: messages, leases and the runs of actions are not in it, and the invariants that need
-// those are not judged, and said not to be. It only reads, in one read-only transaction with a statement
+// Triggers write a database's audit in the audited transactions, so it is evidence. It is
+// incomplete: it has no messages, leases or runs of actions. Invariants that need those are
+// reported as not judged. The package only reads, in one read-only transaction with a statement
 // timeout.
 package audit
 
@@ -24,34 +24,35 @@ import (
 	"handoff/core/execution"
 )
 
-// Options say how a database is judged.
+// Options configures Judge.
 type Options struct {
-	// Config is the configuration that the daemons ran with; how long an execution may be open is computed
-	// from it.
+	// Config is the configuration with which the daemons ran; it determines how long an execution
+	// may be open.
 	Config config.Config
-	// StatementTimeout bounds every statement; zero means a minute.
+	// StatementTimeout limits every statement; zero means a minute.
 	StatementTimeout time.Duration
 }
 
 // Result is the judgement.
 type Result struct {
-	// Executions and Events are how much was read.
+	// Executions and Events count what was read.
 	Executions, Events int
-	// Open is how many executions are not finished, and young enough to be.
+	// Open is the number of unfinished executions that are still young enough.
 	Open       int
 	Violations []invariant.Finding
 	Judged     []*invariant.Invariant
 	NotJudged  []NotJudged
-	// InPart are those of Judged of which only a part was judged; Why says which part.
+	// InPart lists the judged invariants of which only a part was judged; Why describes that part.
 	InPart []NotJudged
-	// Unread is how many events could not be read, because a newer program wrote them, and Unknown why, of the first ones.
-	// Aside is how many executions were not judged for that.
+	// Unread is the number of events that could not be read, because a newer program wrote them.
+	// Unknown gives the reasons for the first few. Aside is the number of executions that were not
+	// judged because of this.
 	Unread  int
 	Unknown []string
 	Aside   int
 }
 
-// mostUnknown bounds Result.Unknown.
+// mostUnknown is the greatest length of Result.Unknown.
 const mostUnknown = 5
 
 // NotJudged is an invariant for which the audit has no evidence.
@@ -61,16 +62,16 @@ type NotJudged struct {
 	Why string
 }
 
-// ErrNoAudit means that the database has no audit table: it is not this project's, or its schema is older.
+// ErrNoAudit means that the database has no audit table: it doesn't belong to Handoff, or its
+// schema is older.
 var ErrNoAudit = errors.New("the database has no table execution_transition")
 
-// evidence lists the kinds of events of which the audit and the executions hold every one. Cancellation requests
-// and registrations are read too, but of each execution only the last request, and of each worker only what it
-// registered with.
-// worker.
+// evidence lists the kinds of events that the audit and the executions hold completely.
+// Cancellation requests and registrations are read too, but only the last request of each
+// execution, and only the registered data of each worker.
 var evidence = []history.Kind{history.Created, history.Transition, history.Orchestrated} //nolint:gochecknoglobals // a constant list
 
-// Judge reads a database's audit and judges it.
+// Judge reads and judges a database's audit.
 func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 	if o.StatementTimeout <= 0 {
 		o.StatementTimeout = time.Minute
@@ -108,21 +109,22 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 	return j.end(now), nil
 }
 
-// History says how a recorded history is judged.
+// History describes a recorded history to be judged.
 type History struct {
-	// Config is the configuration of the processes that it is of.
+	// Config is the configuration of the recorded processes.
 	Config config.Config
-	// Kinds are those that it would hold if they had happened; nil for all.
+	// Kinds are the kinds of events that it records whenever they happen; nil for all.
 	Kinds []history.Kind
-	// Alerts are what was expected of the alerts. Where nothing was, nobody had looked at them.
+	// Alerts are the expectations of alerts. Without any, alerts were not watched.
 	Alerts invariant.Alerts
-	// Tolerance is invariant.Suite's, where it is not the default.
+	// Tolerance is for invariant.Suite.SetTolerance; 0 keeps the default.
 	Tolerance time.Duration
 }
 
-// JudgeHistory judges a recorded history. next reads its next event, and returns io.EOF after the last one. After a
-// *history.UnknownWord it goes on without the event, and does not judge what that is about. The error is
-// that of next, or that of a ctx that ends: it is looked at before every event.
+// JudgeHistory judges a recorded history. next reads its next event, and returns io.EOF after the
+// last one. After a *history.UnknownWord it skips the event and doesn't judge what the event is
+// about. The error comes from next, or from a ctx that has ended; ctx is checked before every
+// event.
 func JudgeHistory(ctx context.Context, next func(*history.Event) error, h History) (*Result, error) {
 	j := newJudge(h, func(i *invariant.Invariant) string {
 		switch {
@@ -152,7 +154,8 @@ func JudgeHistory(ctx context.Context, next func(*history.Event) error, h Histor
 	}
 }
 
-// judge streams events through the invariants that they suffice for. It keeps what the invariants keep, and no event.
+// judge streams events through the invariants for which the evidence suffices. It keeps the state
+// of the invariants, but no events.
 type judge struct {
 	r     *Result
 	h     History
@@ -160,10 +163,11 @@ type judge struct {
 	last  history.Kind
 }
 
-// newJudge begins a judgement; lacks says why the evidence does not suffice for an invariant.
+// newJudge begins a judgement. lacks says why the evidence is insufficient for an invariant; empty
+// if it suffices.
 func newJudge(h History, lacks func(*invariant.Invariant) string) *judge {
 	r := new(Result)
-	numbers := []int{} // nil would stand for all of them
+	numbers := []int{} // nil would mean all of them
 	for _, i := range invariant.All() {
 		if why := lacks(i); why != "" {
 			r.NotJudged = append(r.NotJudged, NotJudged{i, why})
@@ -205,11 +209,11 @@ func (j *judge) setAside(e *history.Event, why *history.UnknownWord) {
 	j.suite.SetAside(e)
 }
 
-// end judges what can only be judged when nothing more will come; now is the present.
+// end judges what can be judged only when no more events follow; now is the present.
 func (j *judge) end(now time.Duration) *Result {
 	settled := j.last == history.Quiescent
 	if !settled {
-		// What is young may still be open.
+		// Young executions may still be open.
 		j.suite.SetPatience(invariant.Settle(j.h.Config, execution.DefaultTimeout, 0))
 	}
 	j.suite.Observe(&history.Event{Kind: history.Logged, At: now, Step: uint64(j.r.Events)})
@@ -236,11 +240,12 @@ func missing(i *invariant.Invariant, kinds []history.Kind) string {
 	return ""
 }
 
-// read hands over the history in its order, with times since the first event, and returns the present on that scale. It keeps
-// none of it.
+// read passes on the history in its order, with times since the first event, and returns the
+// present on that scale. It keeps none of it.
 //
-// A change is dated when its trigger fires, a little later than the moment that its statement judges by. An end that was
-// handled in one statement has that moment for both, so its handling is dated like the change and stands behind it.
+// A change is dated when its trigger fires, a little later than the time by which its statement
+// judges. If one statement writes an end and handles it, both have that time, so the handling is
+// dated like the change and placed after it.
 func read(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err error) {
 	rows, err := tx.Query(ctx, `
 		select t.at, 0 as rank, t.id, t.execution, coalesce(e.original_execution, e.id), coalesce(t."from"::text, ''), t."to"::text,
@@ -314,8 +319,8 @@ type record struct {
 	writer                 string
 	writerIncarnation      int64
 	reason                 string
-	// For a registration, retryCount is the capacity. next is the retry of a handled execution, or the parent of a
-	// skipped one.
+	// For a registration, retryCount is the capacity. next is the retry of a handled execution, or
+	// the parent of a skipped one.
 	retryCount, maxRetries, next int64
 }
 
@@ -345,7 +350,7 @@ func (r *record) event(at time.Duration) (history.Event, error) {
 	}
 	switch {
 	case r.rank == rankCancelled:
-		// The status is that of now.
+		// The row has the present status, not the status at the request.
 		e.Kind, e.To, errs[0] = history.CancelRequested, execution.None, nil
 	case r.rank == rankHandled:
 		e.Kind, e.From, e.Related = history.Orchestrated, e.To, execution.ID(r.next)
@@ -358,7 +363,7 @@ func (r *record) event(at time.Duration) (history.Event, error) {
 	return e, cmp.Or(errs[0], errs[1], errs[2], errs[3])
 }
 
-// place says where a row stands.
+// place describes the position of a row.
 func (r *record) place() string {
 	if r.rank == rankHandled || r.rank == rankCancelled {
 		return fmt.Sprintf("execution %d", r.id)

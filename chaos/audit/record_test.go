@@ -7,7 +7,7 @@ import (
 	"handoff/chaos/history"
 )
 
-// Every word of a row that this program does not know is an error, and the rest of the row is read.
+// Every unknown word in a row is an error, but the rest of the row is read.
 func TestARowWithAnUnknownWordIsReadBesideIt(t *testing.T) {
 	known := record{id: 3, execution: 7, chain: 5, from: "requested", to: "scheduling", writer: "scheduler", reason: "", worker: 2}
 	for name, c := range map[string]struct {

@@ -1,26 +1,28 @@
 package fault
 
-// Cause is something that explains a bad end of an execution: a failure, a timeout, a lost worker. A kind of fault lists
-// its causes in Kind.Excuses; invariant 17 asks for one of them.
+// Cause explains a bad end of an execution: a failure, a timeout, a lost worker. A kind of fault
+// lists its causes in Kind.Excuses. Invariant 17 accepts a bad end only with a matching cause.
 type Cause uint8
 
-// The causes. A process that ends or stands still and a server that is down are no causes here: the history tells of
-// them by events of their own, whatever brought them about.
+// The causes. Ended or paused processes and servers that are down are missing here, because the
+// history records them with events of their own, whatever caused them.
 const (
-	// LinkToDatabase and LinkToBroker: the link of each struck process to that server fails, if the server is among
-	// the ends that the fault strikes.
+	// LinkToDatabase and LinkToBroker: the link of each struck process to that server fails. They
+	// apply if the fault names the server as an end of the link.
 	LinkToDatabase Cause = iota
 	LinkToBroker
-	// ClockOfProcess: the clock of each struck process is wrong; not if the fault strikes the database.
+	// ClockOfProcess: the clock of each struck process is wrong. Doesn't apply if the fault strikes
+	// the database.
 	ClockOfProcess
 	// ClockOfDatabase: the database's clock is wrong, if the fault strikes the database.
 	ClockOfDatabase
-	// DatabaseFails and BrokerFails: the server answers wrongly, late or not.
+	// DatabaseFails and BrokerFails: the server gives wrong answers, late answers or none.
 	DatabaseFails
 	BrokerFails
-	// DispatchesFail: messages that carry dispatches don't arrive as they were sent, if the fault strikes their type.
+	// DispatchesFail: messages with dispatches are lost, delayed or changed. Applies if the fault
+	// strikes messages of their type.
 	DispatchesFail
-	// WorkerDeaf, WorkerMute, WorkerSick: what the gray failures of these names say, of each struck worker.
+	// WorkerDeaf, WorkerMute, WorkerSick: each struck worker has the gray failure of this name.
 	WorkerDeaf
 	WorkerMute
 	WorkerSick
@@ -28,7 +30,7 @@ const (
 	WorkerWithdrawn
 	// WorkerTwin: another process takes the name of each struck worker.
 	WorkerTwin
-	// WorkerQueue: the queue of each struck worker, or its consumers, are gone.
+	// WorkerQueue: the queue of each struck worker, its bindings or its consumers are gone.
 	WorkerQueue
 	// WorkerQueueStuck: the queue of each struck worker neither confirms nor delivers.
 	WorkerQueueStuck

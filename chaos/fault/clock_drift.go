@@ -22,7 +22,7 @@ func init() {
 
 type clockDrift struct {
 	Target string
-	// PerMillion is how much too fast the clock runs; it may be negative.
+	// PerMillion is how much too fast the clock runs, in parts per million; it may be negative.
 	PerMillion int64
 }
 
@@ -52,8 +52,8 @@ func (f *clockDrift) inject(x *Injection, w Clocks) (func(), error) {
 	return InOrder(back), nil
 }
 
-// driftTick is how often a drifting database clock is moved: its drift is a row of small steps, so that the history can
-// say what each moment of it means.
+// driftTick is how often a drifting database clock is stepped. Drift is a series of small steps, so
+// the history records the clock's error at every moment.
 const driftTick = time.Second
 
 func (f *clockDrift) database(x *Injection, w Clocks) {

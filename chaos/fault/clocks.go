@@ -12,10 +12,12 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// This file is what faults of clocks have in common. The database's clock decides leases and deadlines; a process's wall
-// clock should decide nothing, and its monotonic clock when the process fences itself.
+// This file holds the common parts of clock faults. The database's clock decides leases and
+// deadlines. A process's wall clock should decide nothing; its monotonic clock decides when the
+// process fences itself.
 
-// maxDrift is what the simulator's clocks can do, in parts per million: no real one comes near it.
+// maxDrift is the greatest drift that the simulator supports, in parts per million, far above that
+// of real clocks.
 const maxDrift = 100_000
 
 const (
@@ -28,7 +30,7 @@ var driftForm = regexp.MustCompile(driftPattern)
 // shifted is a clock that a fault moves.
 type shifted struct {
 	Target string
-	// By is how far; it may be negative.
+	// By is the shift; negative means backwards.
 	By time.Duration
 }
 
@@ -43,13 +45,14 @@ func (f *shifted) Read(r *Reader) {
 // Strikes implements Fault.
 func (f *shifted) Strikes() Strikes { return Strikes{Target: f.Target} }
 
-// Lasts implements Lasting: whoever waits for a moment of a clock that was set back waits longer.
+// Lasts implements Lasting. After a clock was set back, a process that waits for a moment on it
+// waits longer.
 func (f *shifted) Lasts(b Bounds) time.Duration { return b.For + max(f.By, -f.By) }
 
-// describe names a fault of a clock.
+// describe names the fault, for example "clock offset shell-1".
 func (f *shifted) describe(kind string) string { return plain(kind) + " " + f.Target }
 
-// move moves the clocks of the struck processes, as they run now.
+// move moves the clocks of the struck processes' current instances.
 func (f *shifted) move(x *Injection, w Clocks) (back func()) {
 	var undo []func()
 	for _, process := range x.Targets {
@@ -58,8 +61,8 @@ func (f *shifted) move(x *Injection, w Clocks) (back func()) {
 	return InOrder(undo)
 }
 
-// endAfter ends a fault of the database's clock. While the clock is behind where it was, everything that waits for a
-// moment of it waits longer, so the fault is not over before the clock has made up for what it was moved backwards.
+// endAfter ends a fault of the database's clock once the clock has made up for the time by which it
+// was moved backwards. Until then, everything that waits for a moment on it waits longer.
 func (x *Injection) endAfter(behind time.Duration) { x.After(max(0, behind), x.End) }
 
 func clockKeys(by yamlfile.Key) []yamlfile.Key {
@@ -97,7 +100,7 @@ func (r *Reader) drift(n *yaml.Node) int64 {
 		r.Refuse(n, "by must be a percentage such as 1%% or -0.5%%, is %s", yamlfile.KindOf(n))
 		return 0
 	}
-	v, _ := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(n.Value, "%")), 64) // the form was checked
+	v, _ := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(n.Value, "%")), 64) // the pattern was checked
 	ppm := int64(math.Round(v * 10_000))                                                //detlint:ok one exact multiplication, rounded to a whole number
 	if ppm == 0 || ppm > maxDrift || ppm < -maxDrift {
 		r.Refuse(n, "by is %s, must be from -10%% to 10%%, and not 0", n.Value)

@@ -15,15 +15,15 @@ func init() {
 
 type databaseErrors struct {
 	databaseStruck
-	// PerMillion is the share of the writing statements that is refused.
+	// PerMillion is the share of the writing statements that are refused.
 	PerMillion uint64
 }
 
 // Read implements Fault.
 func (f *databaseErrors) Read(r *Reader) { f.PerMillion = r.Rate("errors") }
 
-// A privilege that was taken away, a damaged page, a column that the next version has renamed: their SQLSTATEs (42501,
-// XX001, 42703) all say that the statement is wrong, and not that the server is.
+// A revoked privilege, a damaged page or a column that the next version renamed: their SQLSTATEs
+// (42501, XX001, 42703) all blame the statement, not the server.
 func (f *databaseErrors) inject(x *Injection, w DatabaseFailures) (func(), error) {
 	return w.FailWrites(x, f.PerMillion, WriteFailure{Code: "XX000", Message: "internal error"})
 }

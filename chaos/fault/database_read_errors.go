@@ -15,15 +15,15 @@ func init() {
 
 type databaseReadErrors struct {
 	databaseStruck
-	// PerMillion is the share of the reading statements that is refused.
+	// PerMillion is the share of the reading statements that are refused.
 	PerMillion uint64
 }
 
 // Read implements Fault.
 func (f *databaseReadErrors) Read(r *Reader) { f.PerMillion = r.Rate("read_errors") }
 
-// Every part of the core begins with a look at the database. Only where looks fail one by one, and not all of them
-// together as in an outage, does it show which part goes on as if it had seen nothing.
+// Every part of the core begins by reading the database. In an outage all reads fail together. Only
+// single failing reads show which part carries on as if it had read an empty result.
 func (f *databaseReadErrors) inject(x *Injection, w DatabaseReadFailures) (func(), error) {
 	return w.FailReads(x, f.PerMillion)
 }

@@ -4,7 +4,8 @@ import "reflect"
 
 func init() {
 	Register(Kind{
-		// It is not drawn: from the loss on a run is judged only by what is accepted when all from before has ended.
+		// Never drawn: after the loss, a run is judged only by executions accepted once all earlier
+		// ones have ended.
 		Name: "database_rewound", Under: "database", As: "rewound", Ends: WithFor, Hinders: true, Excuses: []Cause{DatabaseFails},
 		About: "the standby stops following; at the end the primary dies and the standby takes over, without anything that was " +
 			"written meanwhile",
@@ -12,7 +13,7 @@ func init() {
 	}, (*databaseRewound).inject)
 }
 
-// Rewinds says that a fault of the kind has the database lose what was written last.
+// Rewinds says that a fault of this kind makes the database lose its latest writes.
 func (k *Kind) Rewinds() bool { return k.needs == reflect.TypeFor[DatabaseRewinding]() }
 
 type databaseRewound struct{ databaseStruck }

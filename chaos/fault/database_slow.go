@@ -18,7 +18,7 @@ func init() {
 
 type databaseSlow struct {
 	databaseStruck
-	// Adds is what each statement takes longer.
+	// Adds is the extra time for each statement.
 	Adds Span
 }
 

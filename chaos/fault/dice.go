@@ -10,7 +10,7 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Dice is what a kind draws its entry from: a source of choices, and the cluster that it strikes. What is drawn
+// Dice provides random choices and the cluster's names to the Draw function of a kind. The result
 // depends on the choices alone.
 type Dice struct {
 	// Choose returns a number from 0 to n-1; n is at least 1.
@@ -28,8 +28,9 @@ func (d *Dice) Number(least, most int) int { return least + d.Choose(most-least+
 // Percent draws a share, both bounds included.
 func (d *Dice) Percent(least, most int) string { return fmt.Sprintf("%d%%", d.Number(least, most)) }
 
-// Within draws a duration in whole milliseconds, both bounds included. Every doubling is as likely as the others, so
-// that 20 ms is as likely as 20 min. It computes in whole numbers: every machine draws the same.
+// Within draws a duration in whole milliseconds, both bounds included. Every doubling is equally
+// likely: 20 ms to 40 ms as often as 20 min to 40 min. It uses integer arithmetic, so every machine
+// draws the same.
 func (d *Dice) Within(least, most time.Duration) time.Duration {
 	from, to := least.Milliseconds(), most.Milliseconds()
 	if from >= to {
@@ -45,12 +46,12 @@ func (d *Dice) Within(least, most time.Duration) time.Duration {
 	return time.Duration(low+int64(d.Choose(int(high-low+1)))) * time.Millisecond
 }
 
-// Lasting draws a duration as a file has it.
+// Lasting draws a duration and formats it as in a scenario file.
 func (d *Dice) Lasting(least, most time.Duration) string {
 	return yamlfile.Short(d.Within(least, most))
 }
 
-// Span draws the least and the most of a duration that is drawn for each message or statement.
+// Span draws the least and the greatest value of a Span.
 func (d *Dice) Span(least, most time.Duration) string {
 	a, b := d.Within(least, most), d.Within(least, most)
 	return fmt.Sprintf("[%s, %s]", yamlfile.Short(min(a, b)), yamlfile.Short(max(a, b)))
@@ -64,8 +65,8 @@ func (d *Dice) Shift(most time.Duration) string {
 // Process draws a process or a selector of processes.
 func (d *Dice) Process() string { return d.Of(d.Cluster.Processes()...) }
 
-// Worker draws a worker or a selector of workers. Where there are none it draws "any worker", which no cluster without
-// workers takes.
+// Worker draws a worker or a selector of workers. For a cluster without workers it draws AnyWorker,
+// and the loader then refuses the entry.
 func (d *Dice) Worker() string { return d.Of(append(d.Cluster.WorkerTargets(), AnyWorker)...) }
 
 // OneWorker draws a worker, or AnyWorker.
@@ -74,17 +75,19 @@ func (d *Dice) OneWorker() string { return d.Of(append(slices.Clone(d.Cluster.Wo
 // Queue draws a queue of the executors, or workers for theirs.
 func (d *Dice) Queue() string { return d.Of(append(ExecutorQueues(), d.Cluster.WorkerTargets()...)...) }
 
-// Link draws the keys that all faults on links have: the process under one name, the other ends under another.
+// Link draws the keys that all faults on links have. process is the key of the process, ends that
+// of the other ends.
 func (d *Dice) Link(process, ends string) string {
 	return fmt.Sprintf("%s: %s, %s: [%s]", process, d.Process(), ends, d.Of(Broker, Database, strings.Join([]string{Broker, Database}, ", ")))
 }
 
-// Way draws a direction, as a key after others; mostly none, which is both ways.
+// Way draws a direction as a further key. Half of the time it is empty, which means both ways.
 func (d *Dice) Way() string {
 	return d.Of("", "", ", direction: "+string(Incoming), ", direction: "+string(Outgoing))
 }
 
-// Messages draws the type of the messages that a fault strikes, and which share of them, under the kind's key.
+// Messages draws the type and the share of the messages that a fault strikes. key is the kind's
+// name below `messages`, own its own keys.
 func (d *Dice) Messages(key, own string) string {
 	types := append(MessageTypes(), EveryMessage, EveryMessage)
 	return fmt.Sprintf("messages: {%s: %q%s, rate: %s}", key, d.Of(types...), own, d.Percent(5, 100))

@@ -11,7 +11,8 @@ func init() {
 
 type drain struct{ struckWorker }
 
-// inject drains. What supervises the process starts it again, and the operator lifts the cordon then.
+// inject drains the worker. Later its supervisor starts it again, and the operator lifts the
+// cordon.
 func (*drain) inject(x *Injection, w Fleet) (func(), error) {
 	x.each(w, func(p Process) {
 		if p.Alive() && w.Cordon(x, p.Name(), true, true) {

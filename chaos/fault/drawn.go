@@ -8,15 +8,15 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Drawn is a duration as a file may give it: fixed, or drawn for each run between two bounds, which are equal if it is
-// fixed.
+// Drawn is a duration from a file: drawn for each run between two bounds, or fixed, with equal
+// bounds.
 type Drawn struct {
 	Least, Most time.Duration
 	// Log says that it is drawn log-uniformly.
 	Log bool
 }
 
-// DrawnSchema is a fixed duration or a drawn one; where is the key whose value it is.
+// DrawnSchema accepts a fixed or a drawn duration; where is the key that holds it.
 func DrawnSchema(where string) yamlfile.Schema {
 	drawn := drawnShape(where).Object()
 	drawn["minProperties"], drawn["maxProperties"] = 1, 1

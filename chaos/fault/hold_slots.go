@@ -16,10 +16,11 @@ func init() {
 }
 
 const (
-	// mostHeld bounds how many slots one edit leaves, heldWithin how long it waits for executions that have ended.
+	// mostHeld limits the number of slots that one edit takes. heldWithin limits the wait for
+	// executions that have ended.
 	mostHeld   = 1000
 	heldWithin = 2 * time.Minute
-	// freedWithin is how long it counts as lasting at most, if nobody frees them.
+	// freedWithin is the longest time that the fault counts as lasting if nothing frees the slots.
 	freedWithin = 10 * time.Minute
 )
 
@@ -57,7 +58,7 @@ func (f *holdSlots) inject(x *Injection, w SlotEdits) (func(), error) {
 	return nil, nil
 }
 
-// endWhenFreed ends the fault when nothing is left of the edit.
+// endWhenFreed ends the fault when every slot that it took is free again.
 func (x *Injection) endWhenFreed(w SlotEdits, within time.Duration) {
 	if w.HeldSlots() == 0 || within <= 0 {
 		x.End()

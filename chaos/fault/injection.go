@@ -8,25 +8,27 @@ import (
 	"handoff/core/execution"
 )
 
-// Draws is a source of random numbers of one fault in one run, so that adding a fault does not shift what others draw.
+// Draws is the random source of one fault in one run. Each fault has its own, so adding a fault
+// doesn't change the draws of the others.
 type Draws interface {
 	// Uint64N draws from 0 to n-1.
 	Uint64N(n uint64) uint64
-	// Chance is true for so many of a million calls.
+	// Chance is true with a probability of perMillion millionths.
 	Chance(perMillion uint64) bool
 	// Duration draws uniformly from least to most, both included.
 	Duration(least, most time.Duration) time.Duration
-	// LogDuration draws log-uniformly: every factor is as likely as every other.
+	// LogDuration draws log-uniformly: every order of magnitude is equally likely.
 	LogDuration(least, most time.Duration) time.Duration
 }
 
 // Injection is one fault in one run, from its beginning to its end.
 type Injection struct {
-	// Name is the fault's name in histories and reports, its own in the scenario. Index is its place there, from 0.
+	// Name is the fault's name in histories and reports, as in the scenario. Index is its position
+	// there, from 0.
 	Name  string
 	Index int
 	Kind  *Kind
-	// Targets names the processes that it strikes, as they were drawn; none for a server.
+	// Targets names the struck processes, after the draw; none for a server.
 	Targets []string
 	// For and RestartAfter are the durations of the file, fixed for this run.
 	For, RestartAfter time.Duration
@@ -45,19 +47,20 @@ type Runner interface {
 	After(d time.Duration, f func())
 	// Emit writes an event into the history, now.
 	Emit(e history.Event)
-	// Touch records that the fault made a difference, and the first thing that it made one to.
+	// Touch records that the fault made a difference. The first call also records to what.
 	Touch(on Touched)
-	// End says that the fault is over. A fault that ends by itself calls it; for the others the injector does. A second
-	// call does nothing.
+	// End says that the fault is over. A fault that ends by itself calls it; for other faults the
+	// injector does. A second call does nothing.
 	End()
-	// Endless says that the fault has no end, so that nothing waits for it.
+	// Endless says that the fault has no end, so nothing waits for its end.
 	Endless()
-	// Fail says that the world failed: the run ends without a verdict on the product. It ignores nil.
+	// Fail says that the world failed: the run ends without a verdict on the product. A nil err
+	// does nothing.
 	Fail(err error)
 }
 
-// Touched is what a fault has made a difference to: a process, a queue, or a message with its type on the wire. The zero
-// value stands for something that the world can't name.
+// Touched is the thing to which a fault made a difference: a process, a queue, or a message with
+// its type in the protocol. The zero value stands for something that the world can't name.
 type Touched struct {
 	Process string
 	Queue   string
@@ -65,10 +68,11 @@ type Touched struct {
 	Type    uint8
 }
 
-// draw draws from a span.
+// draw draws a duration from a span.
 func (x *Injection) draw(s Span) time.Duration { return x.Duration(s.Least, s.Most) }
 
-// InOrder returns a function that calls each in order. Worlds use it, too, for what a fault undoes in several places.
+// InOrder returns a function that calls each of undo in order. Worlds use it for a fault with
+// several parts to undo.
 func InOrder(undo []func()) func() {
 	return func() {
 		for _, f := range undo {
@@ -77,5 +81,5 @@ func InOrder(undo []func()) func() {
 	}
 }
 
-// Names returns a worker's name by its id, empty for one that has never registered.
+// Names returns a worker's name by its id, empty for a worker that has never registered.
 type Names func(id execution.WorkerID) string

@@ -13,28 +13,34 @@ import (
 
 // Kind is a kind of fault.
 type Kind struct {
-	// Name is what histories, reports and lists call it, such as database_slow. Recorded histories hold it, so it stays.
+	// Name is the name in histories, reports and lists, such as database_slow. Recorded histories
+	// contain it, so it never changes.
 	Name string
-	// Under is the key of the file that it shares with other kinds, such as database, and As what it is called there,
-	// such as slow. Both are empty for a kind that is a key of its own, its Name.
+	// Under is the YAML key that the kind shares with others, such as database, and As its name
+	// below that key, such as slow. Both are empty for a kind with a key of its own, its Name.
 	Under, As string
-	// About says in one line what happens. Example is an entry of `faults` without its braces and its `when`.
+	// About says in one line what happens. Example is an entry of `faults` without its braces and
+	// its `when`.
 	About, Example string
-	// Ends is how the fault ends, and so which of the keys `for` and `restart_after` it takes. Kinds under one key end
-	// in the same way.
+	// Ends is how the fault ends, and so which of the keys `for` and `restart_after` it takes.
+	// Kinds under one key end in the same way.
 	Ends Ends
-	// Keys are the keys of its value. It has none if its value is a single name: a target, or As under a shared key.
+	// Keys are the YAML keys of its value. Empty if the value is a single name: a target, or As
+	// under a shared key.
 	Keys []yamlfile.Key
-	// Excuses lists what it can explain: an execution that fails without an explanation in the run breaks invariant 17.
-	// It is empty for a fault that explains no failure, and for one whose effect has events of its own: processes that
-	// end or stand still, servers that are down.
+	// Excuses lists the causes by which a fault of this kind can explain a failed execution. An
+	// execution that fails without an explanation breaks invariant 17. Empty if the fault explains
+	// no failure, or if its effect has events of its own: processes that end or pause, servers that
+	// are down.
 	Excuses []Cause
-	// Draw draws an entry of `faults` of the kind, without its `when`, `for` and `restart_after`, as varied runs and
-	// drawn clusters add it. nil for a kind that is never drawn.
+	// Draw draws an entry of `faults` of this kind, without `when`, `for` and `restart_after`.
+	// Varied runs and drawn clusters use it. nil for a kind that is never drawn.
 	Draw func(d *Dice) string
-	// Hinders says that it can keep an executor from detecting something in time, whatever its target is.
+	// Hinders says that a fault of this kind can delay an executor's detection, whatever its target
+	// is.
 	Hinders bool
-	// Edits says that it only changes what the database holds: every server and process answers as before.
+	// Edits says that the fault only changes rows in the database: every server and process answers
+	// as before.
 	Edits bool
 
 	blank  func() Fault
@@ -51,35 +57,36 @@ const (
 	WithFor Ends = iota
 	// WithRestart ends processes, which may come back after `restart_after`.
 	WithRestart
-	// ByItself is over by itself, and has neither key.
+	// ByItself ends without either key.
 	ByItself
 )
 
 // Fault is one entry of a scenario: the fields of its kind.
 type Fault interface {
-	// Read reads the fields from the file. It notes each problem with its position, and goes on.
+	// Read reads the fields from the file. It notes each problem with its position and continues.
 	Read(r *Reader)
 	// Strikes returns the targets of the fault.
 	Strikes() Strikes
 }
 
-// Strikes is what a fault strikes, as its events in the history name it.
+// Strikes names the targets of a fault, as its events in the history do.
 type Strikes struct {
 	// Target is a process, a selector such as AnyWorker, a server, or a queue.
 	Target string
 	// Ends are the other ends of links.
 	Ends []string
-	// Messages is the type of the messages, or EveryMessage.
+	// Messages is the type of the struck messages, or EveryMessage.
 	Messages string
 }
 
-// Describer is a fault with a name of its own. Without it a fault is called by its kind and its target.
+// Describer is a fault that describes itself. Other faults are described by their kind and their
+// target.
 type Describer interface {
 	// Describe names the fault in reports, such as "partition shell-1 from broker".
 	Describe() string
 }
 
-// Lasting is a fault that can still change something after its `for` or its `restart_after`.
+// Lasting is a fault that can still change something after its `for` or `restart_after`.
 type Lasting interface {
 	// Lasts returns an upper bound of the time from its beginning to its last effect.
 	Lasts(b Bounds) time.Duration
@@ -87,28 +94,32 @@ type Lasting interface {
 
 // Bounds are the figures of a run from which a Lasting fault computes its bound.
 type Bounds struct {
-	// For and RestartAfter are the longest that may be drawn, 0 where the file says nothing.
+	// For and RestartAfter are the longest possible values, 0 if the file gives none.
 	For, RestartAfter time.Duration
-	// Targets is how many processes it strikes.
+	// Targets is the number of processes that the fault strikes.
 	Targets int
 	// Stop bounds how long a process may take to stop gracefully and be noticed.
 	Stop time.Duration
 }
 
-// Shown is a fault whose effect only the history shows: the world can't tell that it touched something.
+// Shown is a fault whose effect only the history shows: the world can't tell whether the fault
+// touched something.
 type Shown interface {
-	// ShownBy says that an event proves that the fault made a difference. workers names the workers by their ids.
+	// ShownBy says that an event proves that the fault made a difference. workers names the workers
+	// by their ids.
 	ShownBy(x *Injection, e *history.Event, workers Names) bool
 }
 
-// registered holds every kind by its name.
+// registered maps each kind's name to the kind.
 var registered = map[string]*Kind{} //detlint:ok a registry, which only init functions write
 
-// Register makes a kind of fault known. F is the type of its faults, and W the interface that it needs of a world; both
-// follow from inject. inject begins the fault and returns a function that ends it. It returns nil for a fault that ends
-// by itself, which then calls Injection.End or Injection.Endless.
+// Register makes a kind of fault known. F is the type of its faults, and W the interface that it
+// needs from a world; Go infers both from inject. inject begins the fault and returns a function
+// that ends it. For a fault that ends by itself it returns nil, and the fault later calls
+// Injection.End or Injection.Endless.
 //
-// Call Register from an init function. It panics if the kind contradicts another one, or lacks a name or a text.
+// Call Register from an init function. It panics if the kind conflicts with another or lacks a
+// name, a description or an example.
 func Register[F any, W any, P interface {
 	*F
 	Fault
@@ -129,7 +140,7 @@ func Register[F any, W any, P interface {
 	registered[k.Name] = &k
 }
 
-// contradicts says what is wrong with a kind that is about to be registered; empty for nothing.
+// contradicts says why a kind can't be registered; empty if it can.
 func (k *Kind) contradicts() string {
 	switch {
 	case k.Name == "" || k.About == "" || k.Example == "":
@@ -160,7 +171,7 @@ func (k *Kind) contradicts() string {
 	return ""
 }
 
-// Kinds lists every kind, by name.
+// Kinds lists every kind, sorted by name.
 func Kinds() []*Kind {
 	list := make([]*Kind, 0, len(registered))
 	for _, name := range slices.Sorted(maps.Keys(registered)) {
@@ -172,8 +183,9 @@ func Kinds() []*Kind {
 // Find returns a kind by its name, nil if there is none.
 func Find(name string) *Kind { return registered[name] }
 
-// Inject begins a fault of the kind in a world. undo ends it; it is nil for a fault that ends by itself. Inject fails if
-// the world lacks the interface that the kind needs, or if the world itself fails.
+// Inject begins a fault of the kind in a world. undo ends it; it is nil for a fault that ends by
+// itself. Inject fails if the world lacks the interface that the kind needs, or if the world itself
+// fails.
 func (k *Kind) Inject(f Fault, x *Injection, world any) (undo func(), err error) {
 	return k.inject(f, x, world)
 }
@@ -189,7 +201,7 @@ func (k *Kind) Describe(f Fault) string {
 	return plain(k.Name)
 }
 
-// Lasts bounds how long after its beginning a fault of the kind can still change something.
+// Lasts is an upper bound of the time from a fault's beginning to its last effect.
 func (k *Kind) Lasts(f Fault, b Bounds) time.Duration {
 	if l, ok := f.(Lasting); ok {
 		return l.Lasts(b)
@@ -197,8 +209,8 @@ func (k *Kind) Lasts(f Fault, b Bounds) time.Duration {
 	return max(b.For, b.RestartAfter)
 }
 
-// Hampers says that a fault can keep an executor from detecting something in time, because it strikes one or a server
-// that it needs. An edit of rows leaves the server as it is.
+// Hampers says that a fault can delay an executor's detection, because it strikes an executor or a
+// server that the executor needs. An edit of rows doesn't impair the server.
 func (k *Kind) Hampers(f Fault, strikesExecutor bool) bool {
 	to := f.Strikes().Target
 	return k.Hinders || strikesExecutor || to == Database && !k.Edits || to == DeadLetterQueue

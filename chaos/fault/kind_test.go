@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What a kind needs of a world follows from its function: a world lacks a kind if and only if it is without one of
-// these methods.
+// The function of a kind determines what it needs from a world: a world lacks a kind if and only if
+// it lacks one of these methods.
 func TestAWorldLacksTheKindsOfWhichItHasNoMethods(t *testing.T) {
 	lacking := 0
 	for _, offers := range []reflect.Type{reflect.TypeFor[Live](), reflect.TypeFor[Simulated](), reflect.TypeFor[Processes]()} {
@@ -59,7 +59,7 @@ func TestAWorldSaysWhyItLacksAKind(t *testing.T) {
 	}
 }
 
-// Each interface that a kind needs has a sentence for the world that lacks it.
+// For each interface that a kind needs there is a sentence about worlds without it.
 func TestEveryKindSaysWhatAWorldWithoutItLacks(t *testing.T) {
 	for _, k := range Kinds() {
 		if why := k.Lacks(reflect.TypeFor[interface{}]()); why == "" || strings.Contains(why, "it lacks") {
@@ -68,7 +68,7 @@ func TestEveryKindSaysWhatAWorldWithoutItLacks(t *testing.T) {
 	}
 }
 
-// A world that lacks an interface refuses to inject, for whoever did not ask before.
+// A world that lacks an interface refuses to inject, even if the caller didn't ask Lacks first.
 func TestAWorldThatLacksAnInterfaceInjectsNothing(t *testing.T) {
 	k := Find("clock_step")
 	undo, err := k.Inject(k.blank(), &Injection{}, struct{}{})
@@ -118,7 +118,7 @@ func TestAKindThatContradictsAnotherOneIsNotRegistered(t *testing.T) {
 	}
 }
 
-// refusal is with what a function panics, empty if it does not.
+// refusal returns the text with which a function panics, empty if it does not.
 func refusal(f func()) (text string) {
 	defer func() {
 		if r := recover(); r != nil {

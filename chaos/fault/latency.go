@@ -23,7 +23,7 @@ func init() {
 
 type latency struct {
 	link
-	// Adds is drawn for each message.
+	// Adds is the extra time, drawn for each message.
 	Adds Span
 }
 

@@ -8,9 +8,9 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// This file is what faults that strike links have in common.
+// This file holds the common parts of faults that strike links.
 
-// link is the process and the other ends that a fault on links names.
+// link holds the process and the other ends that a fault on links names.
 type link struct {
 	Target string
 	Ends   []string
@@ -35,7 +35,7 @@ func (f *link) read(r *Reader, process, ends string) {
 	}
 }
 
-// describe names a fault on links.
+// describe names the fault, for example "partition shell-1 from broker".
 func (f *link) describe(what, to string) string {
 	way := ""
 	if f.Way == Incoming || f.Way == Outgoing {
@@ -44,7 +44,7 @@ func (f *link) describe(what, to string) string {
 	return fmt.Sprintf("%s %s %s %s%s", what, f.Target, to, andList(f.Ends), way)
 }
 
-// affect has an effect on every link that the fault strikes, until it is undone.
+// affect applies an effect to every link that the fault strikes, until undo.
 func (f *link) affect(x *Injection, w Links, e Effect) (undo func(), err error) {
 	var heal []func()
 	for _, process := range x.Targets {
@@ -60,7 +60,8 @@ func (f *link) affect(x *Injection, w Links, e Effect) (undo func(), err error) 
 	return InOrder(heal), nil
 }
 
-// linkKeys are the keys of a fault on links, between those that are its own.
+// linkKeys returns the keys of a fault on links: process first, then ends, then the kind's own
+// keys.
 func linkKeys(process, about, ends string, own ...yamlfile.Key) []yamlfile.Key {
 	keys := []yamlfile.Key{
 		processKey(process, about),

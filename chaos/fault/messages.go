@@ -5,10 +5,10 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// This file is what faults that strike messages have in common.
+// This file holds the common parts of faults that strike messages.
 
-// MessageTypes lists the types of messages that a fault can strike: those between the services. An executor sends its
-// canary to itself.
+// MessageTypes lists the types of messages that a fault can strike: those between services. The
+// canary is not among them, because an executor sends it to itself.
 func MessageTypes() []string {
 	var names []string
 	for i := 1; i < broker.Types; i++ {
@@ -19,11 +19,11 @@ func MessageTypes() []string {
 	return names
 }
 
-// ofMessages is the messages that a fault strikes.
+// ofMessages selects the messages that a fault strikes.
 type ofMessages struct {
 	// Type is one of MessageTypes, or EveryMessage.
 	Type string
-	// PerMillion is the share of these messages.
+	// PerMillion is the share of these messages that is struck.
 	PerMillion uint64
 }
 
@@ -38,7 +38,7 @@ func (f *ofMessages) read(r *Reader) {
 	f.PerMillion = r.Rate("rate")
 }
 
-// describe names a fault on messages.
+// describe names the fault, for example "drop every message".
 func (f *ofMessages) describe(what string) string {
 	if f.Type == EveryMessage {
 		return what + " every message"
@@ -46,7 +46,7 @@ func (f *ofMessages) describe(what string) string {
 	return what + " " + f.Type
 }
 
-// intercept draws which messages are struck and has fate say what becomes of them.
+// intercept draws which messages are struck and calls fate for each of them.
 func (f *ofMessages) intercept(x *Injection, w Messages, fate func() Fate) (func(), error) {
 	return w.Intercept(x, func(messageType string) Fate {
 		if f.Type != EveryMessage && f.Type != messageType || !x.Chance(f.PerMillion) {
@@ -56,14 +56,14 @@ func (f *ofMessages) intercept(x *Injection, w Messages, fate func() Fate) (func
 	})
 }
 
-// messageKeys are the keys of a fault on messages, with those that are its own.
+// messageKeys returns the keys of a fault on messages, with the kind's own keys.
 func messageKeys(as, about string, own ...yamlfile.Key) []yamlfile.Key {
 	types := yamlfile.Enum(append(MessageTypes(), EveryMessage))
 	keys := append([]yamlfile.Key{yamlfile.Required(as, about+`; "*" for every type`, types)}, own...)
 	return append(keys, rateKey("messages"), forKey())
 }
 
-// byKey is how late messages are.
+// byKey is the key for the delay of messages.
 func byKey() yamlfile.Key {
 	return yamlfile.Required("by", "how late delayed messages are, or the least and the most", spanOrOne())
 }

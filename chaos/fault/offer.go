@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Simulated is what the simulated world offers: everything.
+// Simulated is what the simulated world offers: every interface.
 type Simulated interface {
 	Processes
 	Machines
@@ -72,7 +72,7 @@ type Live interface {
 type part struct {
 	name string
 	of   reflect.Type
-	// lacking is the sentence for a world without it.
+	// lacking explains why a world without the interface can't run its faults.
 	lacking string
 }
 
@@ -113,8 +113,8 @@ func parts() []part {
 	}
 }
 
-// Lacks says why a world can't run the kind, from what the world offers: an interface type such as Live, or the type of
-// the world itself. It is empty where the world can.
+// Lacks says why a world can't run the kind; empty if it can. offers is an interface type such as
+// Live, or the type of the world itself.
 func (k *Kind) Lacks(offers reflect.Type) string {
 	if offers.Implements(k.needs) {
 		return ""
@@ -127,8 +127,8 @@ func (k *Kind) Lacks(offers reflect.Type) string {
 	return "it lacks " + missing(k.needs, offers)
 }
 
-// missing names an interface and its methods that a type does not have. It describes kinds from outside, which may need
-// interfaces of their own.
+// missing names an interface and those of its methods that a type lacks. It is for kinds registered
+// outside this package, which may need interfaces of their own.
 func missing(needs, offers reflect.Type) string {
 	var names []string
 	for i := range needs.NumMethod() {
@@ -141,5 +141,5 @@ func missing(needs, offers reflect.Type) string {
 	return fmt.Sprintf("%v (%s)", needs, strings.Join(names, ", "))
 }
 
-// Needs says that the kind needs an interface of the world.
+// Needs says whether the kind's interface includes every method of the interface type of.
 func (k *Kind) Needs(of reflect.Type) bool { return k.needs.Implements(of) }

@@ -20,13 +20,14 @@ func (*pause) inject(x *Injection, w Processes) (func(), error) {
 			return
 		}
 		x.Touch(Touched{Process: p.Name()})
-		// The instance is kept: a process that was restarted meanwhile is another one.
+		// Keep the instance: after a restart the process is another instance, which must not be
+		// resumed.
 		held := p.Instance()
 		held.Pause()
 		x.Emit(history.Event{Kind: history.ProcessPaused, Process: p.Name()})
 		resume = append(resume, func() {
 			if held.Alive() {
-				// It may act at once, and what it does then comes after this.
+				// The process may act at once after Resume, so its events must follow this one.
 				x.Emit(history.Event{Kind: history.ProcessResumed, Process: p.Name()})
 			}
 			held.Resume()

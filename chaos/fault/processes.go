@@ -6,7 +6,7 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// This file is what faults that strike processes have in common.
+// This file holds the common parts of faults that strike processes.
 
 // struck is the process, or the selector, that a fault names as its whole value.
 type struck struct{ Target string }
@@ -26,7 +26,7 @@ func (f *struckWorker) Read(r *Reader) { f.Target = r.Worker(r.Value) }
 // Strikes implements Fault.
 func (f *struckWorker) Strikes() Strikes { return Strikes{Target: f.Target} }
 
-// each calls f for every process that the fault strikes, in the order in which they were drawn.
+// each calls f for every process that the fault strikes, in the order of Targets.
 func (x *Injection) each(w Processes, f func(p Process)) {
 	for _, name := range x.Targets {
 		if p := w.Process(name); p != nil {
@@ -35,7 +35,7 @@ func (x *Injection) each(w Processes, f func(p Process)) {
 	}
 }
 
-// restartLater brings ended processes back when it is time, and then the fault is over.
+// restartLater starts the ended processes again after RestartAfter, and then ends the fault.
 func (x *Injection) restartLater(w Processes) {
 	if x.RestartAfter == 0 {
 		x.Endless()
@@ -44,7 +44,7 @@ func (x *Injection) restartLater(w Processes) {
 	x.After(x.RestartAfter, func() {
 		x.each(w, func(p Process) {
 			if p.Alive() {
-				// It is still stopping. Start it as soon as it has ended.
+				// It is still stopping. Start it once it has ended.
 				p.OnEnd(func() { x.After(0, p.Start) })
 				return
 			}
@@ -54,10 +54,10 @@ func (x *Injection) restartLater(w Processes) {
 	})
 }
 
-// processKey is the key that names a process.
+// processKey is a key whose value names a process.
 func processKey(name, about string) yamlfile.Key {
 	return yamlfile.Required(name, about, yamlfile.StringSchema())
 }
 
-// andList joins names as a sentence has them.
+// andList joins names with "and".
 func andList(names []string) string { return strings.Join(names, " and ") }

@@ -9,8 +9,8 @@ import (
 	"handoff/chaos/history"
 )
 
-// cluster is a world of processes that takes calls down. It is its own runner, with a clock that stands still until
-// pass moves it.
+// cluster is a world of processes that records calls. It is its own runner, with a clock that only
+// pass moves.
 type cluster struct {
 	processes []*member
 	told      []string
@@ -23,7 +23,7 @@ type call struct {
 	f  func()
 }
 
-// member is a process that takes its time to die, until die is called.
+// member is a process that dies only when die is called.
 type member struct {
 	c     *cluster
 	name  string
@@ -70,7 +70,7 @@ func (c *cluster) End()                            { c.tell("over") }
 func (c *cluster) Endless()                        { c.tell("endless") }
 func (c *cluster) Fail(err error)                  { c.tell("failed: %v", err) }
 
-// pass lets time pass and calls what is due in it.
+// pass advances the time and makes the calls that are due.
 func (c *cluster) pass(d time.Duration) {
 	until := c.now + d
 	for {
@@ -151,7 +151,8 @@ func TestAProcessThatIsGoneIsStartedWhenItIsTime(t *testing.T) {
 	c.expect(t, "0s touched shell-1", "0s kill shell-1", "1s shell-1 is gone", "10s start shell-1", "10s over")
 }
 
-// A process may take longer to stop than its restart_after says. It is not started beside itself, and not forgotten.
+// A process may take longer to stop than its restart_after. Then it is started once it has ended:
+// not beside itself, and not never.
 func TestAProcessThatIsAliveWhenItIsTimeIsStartedAtItsEnd(t *testing.T) {
 	c := clusterOf("shell-1", "shell-2")
 	c.inject(t, c.injection("stop", 10*time.Second), new(stop))
@@ -172,7 +173,7 @@ func TestAProcessWithoutARestartStaysAway(t *testing.T) {
 	c.expect(t, "0s touched shell-1", "0s kill shell-1", "0s endless", "0s shell-1 is gone")
 }
 
-// What was paused is what is resumed, and not the process that has taken its place.
+// Only the paused instance is resumed, not the one that has replaced it.
 func TestAPausedProcessThatWasRestartedIsNotResumed(t *testing.T) {
 	for _, x := range []struct {
 		restarted bool
@@ -222,7 +223,7 @@ func TestARollingRestartTakesOneProcessAfterTheOther(t *testing.T) {
 	c.processes[1].alive = false
 	c.inject(t, c.injection("rolling_restart", 0), &rollingRestart{Down: time.Second, Every: 10 * time.Second})
 	c.pass(5 * time.Second)
-	c.processes[0].die() // the next one is stopped 11 s from here
+	c.processes[0].die() // the next one stops in 11 s
 	c.pass(15 * time.Second)
 	c.pass(10 * time.Second)
 	c.processes[2].die()

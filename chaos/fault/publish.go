@@ -32,19 +32,21 @@ type attack string
 
 // The kinds of messages.
 const (
-	// garbage has a body that nobody can read.
+	// garbage has an unreadable body.
 	garbage attack = "garbage"
-	// hostileHeaders is a message that can be read and carries an x-death header that the broker did not write. RabbitMQ
-	// 3.10 stops dead-lettering, on the whole node and until it is restarted, if such a message dies.
+	// hostileHeaders is a readable message with a forged x-death header. When such a message dies,
+	// RabbitMQ 3.10 stops dead-lettering on the whole node until the node restarts.
 	hostileHeaders attack = "hostile_headers"
-	// forgedCancel is a hint to cancel what the worker runs, which nobody has asked for.
+	// forgedCancel is a hint to cancel an execution that the worker runs, although no client asked
+	// for it.
 	forgedCancel attack = "forged_cancel"
-	// forgedDispatch is a dispatch that no executor has made: of an execution that runs, at a later epoch.
+	// forgedDispatch is a dispatch that no executor sent: of a running execution, with a later
+	// epoch.
 	forgedDispatch attack = "forged_dispatch"
 	// bigBody is garbage of 256 KiB.
 	bigBody attack = "big_body"
-	// misplaced is a message that can be read and is none of those that its queue is for: news of executions, in a worker's
-	// queues of dispatches and of cancellations or in one of the executors'.
+	// misplaced is a readable message in the wrong queue: news of executions in a worker's queues
+	// of dispatches and cancellations, or in one of the executors' queues.
 	misplaced attack = "misplaced"
 )
 
@@ -53,9 +55,10 @@ func attackNames() []string {
 }
 
 const (
-	// mostPublished bounds what one fault publishes: a simulated broker keeps all of it in memory.
+	// mostPublished limits the number of messages of one fault: the simulated broker keeps them all
+	// in memory.
 	mostPublished = 200_000
-	// publishEvery and publishAtOnce are how fast an attacker publishes: 20,000 messages a second.
+	// An attacker publishes publishAtOnce messages every publishEvery: 20,000 a second.
 	publishEvery  = 10 * time.Millisecond
 	publishAtOnce = 200
 	// bigBodyBytes is the length of a big body.
@@ -112,7 +115,7 @@ func (f *publish) inject(x *Injection, w Publisher) (func(), error) {
 	return nil, nil
 }
 
-// queues names the queues that the messages go to.
+// queues names the queues to which the messages go.
 func (f *publish) queues(x *Injection, w Publisher) (names []string) {
 	if f.What == forgedCancel || f.What == misplaced {
 		for _, r := range w.Registered() {
@@ -130,8 +133,8 @@ func (f *publish) queues(x *Injection, w Publisher) (names []string) {
 	return names
 }
 
-// batch makes the next n messages for each queue. The executions that they name come from the database; an attacker
-// learns them by reading published messages.
+// batch makes the next n messages for each queue. It takes the executions they name from the
+// database; a real attacker would learn them from published messages.
 func (f *publish) batch(n, left int, queues []string, w Publisher) (all []Forged, err error) {
 	var running []execution.Execution
 	if f.What == forgedCancel || f.What == forgedDispatch {
@@ -149,7 +152,7 @@ func (f *publish) batch(n, left int, queues []string, w Publisher) (all []Forged
 	return all, nil
 }
 
-// forged makes the nth message.
+// forged makes the n-th message.
 func (f *publish) forged(n int, running []execution.Execution) Forged {
 	m := Forged{Envelope: broker.Envelope{Version: broker.WireVersion}}
 	switch f.What {

@@ -2,10 +2,10 @@ package fault
 
 import "handoff/core/broker"
 
-// This file is what faults that strike queues have in common.
+// This file holds the common parts of faults that strike queues.
 
-// ofQueue is the queue that a fault names as its whole value: one of the executors', or a worker or a selector of workers
-// for theirs.
+// ofQueue is the queue that a fault names as its whole value: one of the executors' queues, or a
+// worker or selector of workers, which stands for the workers' own queues.
 type ofQueue struct{ Target string }
 
 // Read implements Fault.
@@ -14,7 +14,7 @@ func (f *ofQueue) Read(r *Reader) { f.Target = r.Queue(r.Value) }
 // Strikes implements Fault.
 func (f *ofQueue) Strikes() Strikes { return Strikes{Target: f.Target} }
 
-// bindings are the queues that the fault strikes in this run, each with what routes to it.
+// bindings returns the queues that the fault strikes in this run, with their routing.
 func (f *ofQueue) bindings(x *Injection, w Registry) []broker.Binding {
 	return bindings(x, f.Target, x.Config.MessageQueue.RabbitMQ, w)
 }

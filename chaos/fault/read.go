@@ -11,18 +11,19 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// This file reads an entry of `faults`: it finds the kind, and lets the fault read its value.
+// This file reads an entry of `faults`: it finds the kind and lets the fault read its value.
 
-// Reader is what a fault reads its fields from. The methods of yamlfile.Reader read values of any kind; those here know
-// the cluster. Each notes a problem with its position, and then returns the zero value.
+// Reader reads the fields of a fault. The methods of yamlfile.Reader read general values; those
+// defined here know the cluster. Each notes a problem with its position and then returns the zero
+// value.
 type Reader struct {
 	*yamlfile.Reader
-	// Value is what the file says: a single name, or the mapping of the kind's Keys.
+	// Value is the value in the file: a single name, or the mapping of the kind's Keys.
 	Value *yaml.Node
 
 	keys    yamlfile.Mapping
 	cluster Cluster
-	// judged says that the cluster could be read: names are refused only against one that is known.
+	// judged says that the cluster was read without errors, so names can be checked against it.
 	judged bool
 	kind   *Kind
 	begins Begins
@@ -33,11 +34,11 @@ type Begins struct {
 	// Latest is the last moment at which it may begin; unused after a trigger.
 	Latest       time.Duration
 	AfterTrigger bool
-	// Starts is when each worker is started that is not started with the cluster.
+	// Starts maps each worker that starts later than the cluster to its start.
 	Starts map[string]time.Duration
 }
 
-// At is the value of one of the kind's keys, nil where it was left out.
+// At returns the value of one of the kind's keys, nil if the file lacks it.
 func (r *Reader) At(key string) *yaml.Node { return r.keys.At(key) }
 
 // Process reads a process or a selector of processes.
@@ -64,7 +65,8 @@ func (r *Reader) OneWorker(n *yaml.Node) string {
 	return r.oneOf(n, "worker", append(slices.Clone(r.cluster.Workers), AnyWorker))
 }
 
-// Queue reads a queue: one of the executors', or a worker or a selector of workers for theirs.
+// Queue reads a queue: one of the executors' queues, or a worker or selector of workers for their
+// own.
 func (r *Reader) Queue(n *yaml.Node) string {
 	return r.oneOf(n, "queue", append(ExecutorQueues(), r.cluster.WorkerTargets()...))
 }
@@ -82,7 +84,7 @@ func (r *Reader) oneOf(n *yaml.Node, what string, names []string) string {
 	return name
 }
 
-// Adds reads one duration or the least and the most, such as 2s or [1s, 3s].
+// Adds reads a fixed duration or a range, such as 2s or [1s, 3s].
 func (r *Reader) Adds(key string) Span {
 	n := r.At(key)
 	switch {
@@ -105,7 +107,7 @@ func (r *Reader) DurationOf(key string) time.Duration {
 	return 0
 }
 
-// Rate reads a share in millionths; left out, it is all of them.
+// Rate reads a share in millionths; if the file lacks it, the share is all.
 func (r *Reader) Rate(key string) uint64 {
 	if n := r.At(key); n != nil {
 		share, _ := r.Share(n, key)
@@ -114,7 +116,7 @@ func (r *Reader) Rate(key string) uint64 {
 	return 1_000_000
 }
 
-// Entry is an entry of `faults` that was read.
+// Entry is a decoded entry of `faults`.
 type Entry struct {
 	Kind  *Kind
 	Fault Fault
@@ -124,8 +126,8 @@ type Entry struct {
 	For *yaml.Node
 }
 
-// Read finds the kind of an entry of `faults` and reads its fields. ok is false where the entry names no kind; what else
-// is wrong was noted. judged says that the cluster can be relied on.
+// Read finds the kind of an entry of `faults` and reads its fields. ok is false if the entry names
+// no kind. All other problems were noted. judged says that the cluster was read without errors.
 func Read(r *yamlfile.Reader, entry yamlfile.Mapping, c Cluster, judged bool, b Begins) (e Entry, ok bool) {
 	var keys []string
 	for _, g := range groups() {
@@ -148,7 +150,7 @@ func Read(r *yamlfile.Reader, entry yamlfile.Mapping, c Cluster, judged bool, b 
 	return e, true
 }
 
-// refuseCount refuses an entry that does nothing, or two things.
+// refuseCount refuses an entry without a kind or with two.
 func refuseCount(r *yamlfile.Reader, entry yamlfile.Mapping, keys []string) {
 	if len(keys) > 1 {
 		slices.SortFunc(keys, func(a, b string) int {
@@ -158,19 +160,19 @@ func refuseCount(r *yamlfile.Reader, entry yamlfile.Mapping, keys []string) {
 		r.Refuse(entry.Keys[keys[1]], "two kinds in one fault, %s and %s: write two faults", keys[0], keys[1])
 		return
 	}
-	if entry.Invalid { // the unknown key was the kind
+	if entry.Invalid { // the kind is the unknown key, which was refused already
 		return
 	}
 	r.Unknown(entry.Node, "the fault does nothing: it needs one kind", "", keysOf(groups()))
 }
 
-// group is the kinds under one key of the file.
+// group holds the kinds under one key of the file.
 type group struct {
 	key   string
 	kinds []*Kind
 }
 
-// groups lists the kinds by their keys in the file, sorted. An entry has exactly one of these keys.
+// groups lists the groups, sorted by key. An entry has exactly one of these keys.
 func groups() []group {
 	var list []group
 	for _, k := range Kinds() {
@@ -196,7 +198,7 @@ func keysOf(all []group) (keys []string) {
 	return keys
 }
 
-// key is the key of the file under which a kind stands.
+// key is the key of the file that names the kind, alone or with others.
 func (k *Kind) key() string {
 	if k.Under != "" {
 		return k.Under
@@ -204,15 +206,16 @@ func (k *Kind) key() string {
 	return k.Name
 }
 
-// HasFor says that `for` may also stand inside the kind's value.
+// HasFor says that the kind's value may contain `for`.
 func (k *Kind) HasFor() bool {
 	return slices.ContainsFunc(k.Keys, func(key yamlfile.Key) bool { return key.Name == "for" })
 }
 
-// alone says that the key stands for one kind.
+// alone says that the key names a single kind.
 func (g group) alone() bool { return g.kinds[0].Under == "" }
 
-// names lists what kinds are called under the key: those that take a mapping, or those that don't.
+// names lists the kinds' names under the key, either of those that take a mapping or of those that
+// don't.
 func (g group) names(mapping bool) (names []string) {
 	for _, k := range g.kinds {
 		if (len(k.Keys) > 0) == mapping {
@@ -231,7 +234,7 @@ func (g group) called(as string) *Kind {
 	return g.kinds[i]
 }
 
-// kindOf finds which kind a value stands for, and reads its mapping.
+// kindOf finds the kind that a value names, and reads its mapping.
 func (g group) kindOf(r *Reader) (k *Kind, ok bool) {
 	if g.alone() {
 		k = g.kinds[0]
@@ -273,7 +276,7 @@ func (g group) kindOf(r *Reader) (k *Kind, ok bool) {
 	return k, true
 }
 
-// takesNoValue refuses a mapping in which the name of a kind stands as a key although the kind has no fields.
+// takesNoValue refuses a mapping whose key is a kind without fields.
 func (g group) takesNoValue(r *Reader) bool {
 	for i := 0; r.Value.Kind == yaml.MappingNode && i+1 < len(r.Value.Content); i += 2 {
 		name := r.Value.Content[i]
@@ -285,7 +288,7 @@ func (g group) takesNoValue(r *Reader) bool {
 	return false
 }
 
-// belongs refuses keys of other kinds, and notes which of the kind's own are missing.
+// belongs refuses keys of other kinds, and notes the kind's missing keys.
 func (g group) belongs(r *Reader, k *Kind) {
 	own := yamlfile.NewShape(g.key, k.Keys...)
 	for _, key := range g.shape().Keys {
@@ -307,7 +310,7 @@ func (g group) belongs(r *Reader, k *Kind) {
 	}
 }
 
-// shape is the mapping that may stand under the key: the keys of all its kinds.
+// shape is the mapping under the key: the keys of all its kinds.
 func (g group) shape() yamlfile.Shape {
 	s := yamlfile.NewShape(g.key)
 	for _, k := range g.kinds {
@@ -322,7 +325,7 @@ func (g group) shape() yamlfile.Shape {
 	return s
 }
 
-// schema is what may stand under the key.
+// schema is the schema of the key's value.
 func (g group) schema() yamlfile.Schema {
 	object := g.shape().Object()
 	words, mapped := g.names(false), g.names(true)
@@ -345,7 +348,7 @@ func (g group) schema() yamlfile.Schema {
 	return yamlfile.Schema{"oneOf": []any{yamlfile.Enum(words), object}}
 }
 
-// about describes the key for editors and lists.
+// about describes the key in editors and lists.
 func (g group) about() string {
 	if g.alone() {
 		return g.kinds[0].About
@@ -366,7 +369,7 @@ func Keys() []yamlfile.Key {
 	return keys
 }
 
-// Schemas says in JSON Schema what a shape can't: which other keys an entry has with each kind.
+// Schemas adds what a shape can't express: which other keys an entry has with each kind.
 func Schemas() []any {
 	var all []any
 	for _, g := range groups() {

@@ -8,7 +8,8 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// read reads one entry of `faults` against a cluster of one executor and two workers, of which late starts after a minute.
+// read reads one entry of `faults` for a cluster with one executor and two workers; the worker late
+// starts after a minute.
 func read(entry string, judged bool) (Entry, bool, yamlfile.Errors) {
 	r := yamlfile.NewReader("entry.yaml", "fault", []byte(entry))
 	shape := yamlfile.NewShape("the fault", append(Keys(), forKey())...)
@@ -53,7 +54,7 @@ func TestAnEntryOfFaultsIsReadAsItsKind(t *testing.T) {
 func TestAnEntryOfFaultsIsRefusedWhereItIsWrong(t *testing.T) {
 	const kinds = "allowed: block_consumers, broker, cancel_consumers, "
 	for entry, want := range map[string]string{
-		// One kind.
+		// Exactly one kind.
 		"for: 3s":                        "1:1: the fault does nothing: it needs one kind; " + kinds,
 		"{pause: late, crash: shell-1}":  "1:15: two kinds in one fault, pause and crash: write two faults",
 		"{broker: kill, database: kill}": "1:16: two kinds in one fault, broker and database: write two faults",
@@ -77,7 +78,7 @@ func TestAnEntryOfFaultsIsRefusedWhereItIsWrong(t *testing.T) {
 		"clock_step: {of: database, by: 0s}":         "1:32: by is 0s, which moves no clock",
 		"clock_drift: {of: database, by: 20%}":       "1:33: by is 20%, must be from -10% to 10%, and not 0",
 		"stop_cut_short: {of: shell-1, after: 0s}":   "1:38: after is 0s, ",
-		// Whom it strikes.
+		// The targets.
 		"crash: broker":      "1:8: the broker is no process of the cluster; write broker: kill or broker: restart",
 		"crash: shell-2":     `1:8: unknown target "shell-2"; allowed: `,
 		"crash: late":        "1:8: late starts at 1m, after this fault",
@@ -93,7 +94,7 @@ func TestAnEntryOfFaultsIsRefusedWhereItIsWrong(t *testing.T) {
 	}
 }
 
-// While it is unknown who runs, nobody is refused for a name.
+// If the cluster could not be read, no target's name is refused.
 func TestTargetsAreNotJudgedAgainstAClusterThatCouldNotBeRead(t *testing.T) {
 	for _, entry := range []string{"crash: shell-9", "deaf: shell-9", "clock_step: {of: shell-9, by: 3s}", "delete_queue: shell-9"} {
 		if _, ok, problems := read(entry, false); !ok || len(problems) > 0 {
@@ -102,7 +103,7 @@ func TestTargetsAreNotJudgedAgainstAClusterThatCouldNotBeRead(t *testing.T) {
 	}
 }
 
-// An example is what users copy, so it is one of its kind.
+// Users copy the example, so it must be an entry of its kind.
 func TestTheExampleOfEveryKindIsAnEntryOfIt(t *testing.T) {
 	for _, k := range Kinds() {
 		example, _, _ := strings.Cut(k.Example, ", restart_after:")

@@ -18,7 +18,7 @@ func init() {
 
 type reset struct {
 	link
-	// PerMillion is the share of the calls that lose their connection.
+	// PerMillion is the share of the calls whose connection breaks.
 	PerMillion uint64
 }
 

@@ -25,7 +25,8 @@ func init() {
 
 type rollingRestart struct {
 	Target string
-	// Down is how long each process is down, Every the time from one's start to the next one's stop.
+	// Down is how long each process stays down; Every is the time from the start of one process to
+	// the stop of the next.
 	Down, Every time.Duration
 }
 
@@ -47,7 +48,7 @@ func (f *rollingRestart) inject(x *Injection, w Processes) (func(), error) {
 	return nil, nil
 }
 
-// roll restarts the nth process and then those after it, each when the one before is up again.
+// roll restarts the n-th process and then those after it, each once its predecessor runs again.
 func (f *rollingRestart) roll(x *Injection, w Processes, n int) {
 	if n == len(x.Targets) {
 		x.End()

@@ -15,7 +15,7 @@ func init() {
 
 type serializationFailures struct {
 	databaseStruck
-	// PerMillion is the share of the writing statements that is rolled back.
+	// PerMillion is the share of the writing statements that are rolled back.
 	PerMillion uint64
 }
 

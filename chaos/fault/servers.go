@@ -1,6 +1,6 @@
 package fault
 
-// This file is what faults that strike a server have in common.
+// This file holds the common parts of faults that strike a server.
 
 // brokerStruck is a fault of the broker that has no fields.
 type brokerStruck struct{}

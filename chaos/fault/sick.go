@@ -18,7 +18,8 @@ func init() {
 
 type sick struct{ struckWorker }
 
-// ShownBy implements Shown: a worker that could not start an action says so when it gives the execution back.
+// ShownBy implements Shown: a worker that could not start an action gives the execution back as
+// worker_unavailable.
 func (*sick) ShownBy(x *Injection, e *history.Event, workers Names) bool {
 	return e.Kind == history.Transition && e.From == execution.Running && e.Reason == execution.WorkerUnavailable &&
 		slices.Contains(x.Targets, workers(e.Worker))

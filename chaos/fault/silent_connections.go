@@ -10,8 +10,8 @@ import (
 
 func init() {
 	Register(Kind{
-		// It excuses nothing at the database: whoever finds out in time that its connections are dead can make others. A
-		// broker's heartbeats take their time, and what was dispatched waits for as long.
+		// The database is no excuse: a process can notice in time that its connections are dead and
+		// open others. A broker's heartbeats need longer to notice, and dispatches wait until then.
 		Name: "silent_connections", Ends: WithFor, Excuses: []Cause{LinkToBroker},
 		About: "the connections that a process has to a server go silent, and new ones work, " +
 			"as when a node dies whose address another one takes over; they break at the end",
@@ -27,7 +27,7 @@ func init() {
 	}, (*silentConnections).inject)
 }
 
-// servers are the ends to which a process keeps connections.
+// servers lists the servers to which a process keeps connections.
 func servers() []string { return []string{Broker, Database} }
 
 type silentConnections struct{ link }

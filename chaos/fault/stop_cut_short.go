@@ -22,7 +22,7 @@ func init() {
 	}, (*cutShort).inject)
 }
 
-// cutShort is a supervisor whose patience ends before the process is ready to stop.
+// cutShort models a supervisor that kills a process which is slow to stop.
 type cutShort struct {
 	Target string
 	// After is how long the process gets.
@@ -45,7 +45,7 @@ func (f *cutShort) inject(x *Injection, w Processes) (func(), error) {
 		p.Terminate()
 		asked := p.Instance()
 		x.After(f.After, func() {
-			// A process that has stopped by itself, or is another one by now, was not cut short.
+			// A process that has stopped by itself or was restarted meanwhile was not cut short.
 			if p.Alive() && p.Instance() == asked {
 				x.Touch(Touched{Process: p.Name()})
 				p.Kill()

@@ -13,16 +13,16 @@ import (
 const (
 	Broker   = "broker"
 	Database = "database"
-	// Executors is the other end of the links on which workers are probed.
+	// Executors is the other end of the links over which executors probe workers' health.
 	Executors = "executors"
 )
 
-// OtherEnds lists what a process has links to. Workers have one to the executors for their health probes and for nothing
-// else; to a single other process nobody has one.
+// OtherEnds lists the other ends of a process's links. A worker has a link to the executors for its
+// health probes only. No process has a link to one particular other process.
 func OtherEnds() []string { return []string{Broker, Database, Executors} }
 
-// The selectors: targets that stand for some or all processes of a kind. Which ones "any" and "half" mean is drawn when
-// the fault begins.
+// The selectors: targets that stand for some or all processes of a kind. "any" and "half" are drawn
+// when the fault begins.
 const (
 	AnyWorker     = "any worker"
 	AnyExecutor   = "any executor"
@@ -32,7 +32,8 @@ const (
 	EveryProcess  = "every process"
 )
 
-// The executors' queues, as targets of queue faults; a worker's name stands for its own.
+// The executors' queues, as targets of queue faults. A worker's name stands for the worker's own
+// queue.
 const (
 	RequestedQueue     = "requested"
 	StatusChangedQueue = "status_changed"
@@ -40,7 +41,7 @@ const (
 	DeadLetterQueue    = "dead_letters"
 )
 
-// ExecutorQueues lists the queues that belong to no worker.
+// ExecutorQueues lists the executors' queues.
 func ExecutorQueues() []string {
 	return []string{RequestedQueue, StatusChangedQueue, CompletedQueue, DeadLetterQueue}
 }
@@ -48,7 +49,7 @@ func ExecutorQueues() []string {
 // EveryMessage stands for every type of message.
 const EveryMessage = "*"
 
-// Direction is which way a link is affected, seen from the fault's target.
+// Direction is the direction in which a link is affected, seen from the fault's target.
 type Direction string
 
 // The directions.
@@ -60,14 +61,15 @@ const (
 
 func directions() []string { return []string{string(Both), string(Outgoing), string(Incoming)} }
 
-// Span is a duration that is drawn between two bounds, both included; equal bounds fix it.
+// Span is a duration drawn between two bounds, both included; equal bounds make it fixed.
 type Span struct{ Least, Most time.Duration }
 
-// Cluster is the processes of a scenario by their names, in the order of the file.
+// Cluster lists a scenario's processes by name, in the order of the file.
 type Cluster struct{ Executors, Workers []string }
 
-// Select says which processes a target may mean and how many of them are struck: one of one for a name, one of all for
-// "any", half of them rounded up, or all. None for a server or a queue of the executors.
+// Select returns the processes that a target may mean and how many of them the fault strikes: one
+// of one for a name, one of all for "any", half of them rounded up, or all. None for a server or an
+// executors' queue.
 func (c Cluster) Select(target string) (names []string, count int) {
 	switch target {
 	case Broker, Database, RequestedQueue, StatusChangedQueue, CompletedQueue, DeadLetterQueue:
@@ -88,7 +90,7 @@ func (c Cluster) Select(target string) (names []string, count int) {
 	return []string{target}, 1
 }
 
-// Processes lists what a fault on a process may name.
+// Processes lists the targets that a fault on a process may name.
 func (c Cluster) Processes() []string {
 	names := append(slices.Clone(c.Executors), c.Workers...)
 	names = append(names, AnyExecutor, EveryExecutor)
@@ -98,7 +100,7 @@ func (c Cluster) Processes() []string {
 	return append(names, EveryProcess)
 }
 
-// WorkerTargets lists what a fault on workers may name.
+// WorkerTargets lists the targets that a fault on workers may name.
 func (c Cluster) WorkerTargets() []string {
 	names := slices.Clone(c.Workers)
 	if len(c.Workers) > 0 {
@@ -107,8 +109,8 @@ func (c Cluster) WorkerTargets() []string {
 	return names
 }
 
-// bindings returns the bindings of the queues that a target names: one queue of the executors, or those of the workers
-// that were drawn. A worker that has not registered yet has no queue.
+// bindings returns the bindings of the queues that a target names: one of the executors' queues, or
+// those of the drawn workers. A worker that has not registered yet has no queue.
 func bindings(x *Injection, target string, mq config.RabbitMQ, w Registry) []broker.Binding {
 	one := func(pattern, queue string) broker.Binding {
 		return broker.Binding{Exchange: broker.ExchangeExecutions, Pattern: pattern, Queue: queue}
@@ -133,5 +135,5 @@ func bindings(x *Injection, target string, mq config.RabbitMQ, w Registry) []bro
 	return all
 }
 
-// plain is a kind's name in words.
+// plain is a kind's name with spaces for underscores.
 func plain(kind string) string { return strings.ReplaceAll(kind, "_", " ") }

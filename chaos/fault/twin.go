@@ -11,7 +11,7 @@ func init() {
 	}, (*twin).inject)
 }
 
-// twin strikes one worker: a second process of several at once says no more.
+// twin strikes one worker; twins of several workers at once would test nothing more.
 type twin struct{ Target string }
 
 // Read implements Fault.
@@ -20,8 +20,8 @@ func (f *twin) Read(r *Reader) { f.Target = r.OneWorker(r.Value) }
 // Strikes implements Fault.
 func (f *twin) Strikes() Strikes { return Strikes{Target: f.Target} }
 
-// inject starts the twin. The first process is superseded and exits; at the end the twin is stopped, and the first is
-// started again.
+// inject starts the twin, which supersedes the first process, so that it exits. At the end the twin
+// stops, and the first process starts again.
 func (*twin) inject(x *Injection, w Twins) (func(), error) {
 	var undo []func()
 	for _, name := range x.Targets {

@@ -15,7 +15,7 @@ func init() {
 	}, (*unreadableRows).inject)
 }
 
-// mostHidden bounds how many rows one fault hides.
+// mostHidden limits the number of rows that one fault hides.
 const mostHidden = 1000
 
 type unreadableRows struct {
@@ -34,7 +34,8 @@ func (f *unreadableRows) Read(r *Reader) {
 // Describe implements Describer.
 func (*unreadableRows) Describe() string { return "unreadable rows" }
 
-// inject hides rows as they come to wait, until there are as many as it is to hide. All of them can be read again at its end.
+// inject hides rows as their executions begin to wait, until Count rows are hidden. At the end all
+// are readable again.
 func (f *unreadableRows) inject(x *Injection, w RowEdits) (func(), error) {
 	var shows []func()
 	left, over := f.Count, false

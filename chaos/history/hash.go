@@ -6,16 +6,16 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Hasher is a sink that condenses a history to one number. Two runs of one seed must agree on it: in
-// one process, in two, under any GOMAXPROCS, with and without the race detector. It reads numbers
-// and names, never texts or anything that a formatter has touched.
+// Hasher is a sink that condenses a history to one number. Two runs of one seed must get the same
+// number: in one process or two, under any GOMAXPROCS, with and without the race detector. It reads
+// only numbers and names, never texts or the output of a formatter.
 type Hasher struct {
 	digest *xxhash.Digest
 	buffer []byte
 	events uint64
 }
 
-// NewHasher returns a hasher that has seen nothing.
+// NewHasher returns a hasher that has seen no event.
 func NewHasher() *Hasher { return &Hasher{digest: xxhash.New(), buffer: make([]byte, 0, 512)} }
 
 // Observe implements Sink.
@@ -28,14 +28,14 @@ func (h *Hasher) Observe(e *Event) {
 	_, _ = h.digest.Write(h.buffer)
 }
 
-// Sum is the hash of what was seen so far.
+// Sum is the hash of the events seen so far.
 func (h *Hasher) Sum() uint64 { return h.digest.Sum64() }
 
-// Events is how many events were seen.
+// Events is the number of events seen so far.
 func (h *Hasher) Events() uint64 { return h.events }
 
-// AppendBinary appends the canonical form of an event: every field but Text, in a fixed order, names
-// with their length before them.
+// AppendBinary appends the canonical form of an event: every field except Text, in a fixed order,
+// each name after its length.
 func (e *Event) AppendBinary(b []byte) []byte {
 	for _, n := range [...]uint64{
 		uint64(e.At), e.Step, uint64(e.Kind), uint64(e.Execution), uint64(e.Chain), uint64(e.Related), uint64(e.Epoch), uint64(e.OldEpoch),

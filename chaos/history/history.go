@@ -1,8 +1,9 @@
-// Package history is what happened, to whom, by whom and when: the one record that both worlds
-// write, that invariants judge and that reports draw.
+// Package history is the record of a run: what happened, when, to whom and by whom. Both worlds
+// write it, invariants judge it, and reports draw it.
 //
-// An event is written where the truth is, not where it is claimed: transitions by the database,
-// deaths by the broker, runs by the machine that runs them. The core cannot embellish it.
+// Each event is written where the fact arises, not where it is reported: transitions by the
+// database, dead letters by the broker, runs of actions by the machine that executes them. So the
+// core can't embellish it.
 package history
 
 import (
@@ -11,14 +12,15 @@ import (
 	"handoff/core/execution"
 )
 
-// Kind is what happened.
+// Kind is the kind of an event.
 type Kind uint8
 
-// The kinds of events, with the fields that each one sets beside At, Step and Process.
+// The kinds of events. Each comment lists the fields that an event sets beside At, Step and
+// Process.
 const (
 	NoKind Kind = iota
 
-	// ProcessStarted, ProcessCrashed, ProcessStopping (was asked to stop), ProcessStopped (ended by
+	// ProcessStarted, ProcessCrashed, ProcessStopping (asked to stop), ProcessStopped (exited by
 	// itself), ProcessPaused, ProcessResumed, ProcessFrozen, ProcessThawed: Process.
 	ProcessStarted
 	ProcessCrashed
@@ -29,10 +31,11 @@ const (
 	ProcessFrozen
 	ProcessThawed
 
-	// FaultBegan, FaultEnded, FaultTouched: Fault, Text (its kind). FaultBegan and FaultEnded have Count (1 if the
-	// fault can hinder an executor), Process (whom it strikes: names separated by commas, or the server) and Queue
-	// (the other ends of links, the type of messages). FaultTouched is the evidence that a fault made a difference
-	// to something: to a Process, or to a Message with its Type in a Queue.
+	// FaultBegan, FaultEnded, FaultTouched: Fault, Text (its kind). FaultBegan and FaultEnded have
+	// Count (1 if the fault can hinder an executor), Process (the targets: names separated by
+	// commas, or the server) and Queue (the other ends of links, or the type of messages).
+	// FaultTouched is the evidence that a fault made a difference to a Process, or to a Message
+	// with its Type in a Queue.
 	FaultBegan
 	FaultEnded
 	FaultTouched
@@ -40,30 +43,33 @@ const (
 	// ActionDefined: Action, Count (its limit of concurrency, 0 for none).
 	ActionDefined
 	// Created: Execution, Chain, Count (retry count), Limit (max_retries), Due (a retry's earliest
-	// start, 0 for an original), Reason (of the retry), To, By, Action, Key (its idempotency key), Related (the first row of
-	// the parent's chain, 0 for no child), Worker (that it is pinned to, or 0), Text (the runtime), RunTimeout (0 in an
-	// audit, which does not tell it) and DispatchTimeout (0: as configured).
+	// start, 0 for an original), Reason (of the retry), To, By, Action, Key (its idempotency key),
+	// Related (the first row of the parent's chain, 0 unless it is a child), Worker (to which it is
+	// pinned, or 0), Text (the runtime), RunTimeout (0 in an audit, which doesn't contain it) and
+	// DispatchTimeout (0: as configured).
 	Created
-	// KeyKnown: Execution, Key, Process, Due (the age of the execution, by the database's clock): a request was
-	// answered with the execution that an earlier one had created under its idempotency key.
+	// KeyKnown: Execution, Key, Process, Due (the age of the execution, by the database's clock).
+	// The answer to a request was the execution that an earlier request had created under the same
+	// idempotency key.
 	KeyKnown
-	// ChildStarted: Execution, Related: a child became due because its parent's chain has completed.
+	// ChildStarted: Execution, Related. A child became due because its parent's chain completed.
 	ChildStarted
-	// CancelRequested: Execution (the chain's last row), Chain, From (its status), Action: accepted.
+	// CancelRequested: Execution (the chain's last row), Chain, From (its status), Action. The
+	// request was accepted.
 	CancelRequested
 	// SlotTaken, SlotFreed: Execution, Action, Count (the slot's number).
 	SlotTaken
 	SlotFreed
-	// Transition: Execution, Chain, Epoch (after), OldEpoch, Named, From, To, By, Reason, Worker and
-	// Incarnation (of the row: the owner before a take-back, else after), Writer, Process (who
-	// wrote), Count (dispatches used), Due (requested: not before; scheduled: dispatch deadline;
-	// running, canceling: run deadline), Text (the error of a failure and its message), Related (in an audit: the parent of
-	// a child that was skipped).
+	// Transition: Execution, Chain, Epoch (after), OldEpoch, Named, From, To, By, Reason, Worker
+	// and Incarnation (of the row: after a take-back the previous owner, else the owner after the
+	// transition), Writer, Process (which wrote), Count (dispatches used), Due (requested: not
+	// before; scheduled: dispatch deadline; running, canceling: run deadline), Text (the error of a
+	// failure and its message), Related (in an audit: the parent of a skipped child).
 	Transition
-	// StaleWrite: Execution, Epoch, To, By: a guarded write that matched no row.
+	// StaleWrite: Execution, Epoch, To, By. A guarded write matched no row.
 	StaleWrite
-	// Orchestrated: Execution, Chain, From (its terminal status), Reason, Related (the retry, or 0),
-	// Due (how long ago it had ended): the terminal handling was committed.
+	// Orchestrated: Execution, Chain, From (its terminal status), Reason, Related (the retry, or
+	// 0), Due (the time since its end). The terminal handling was committed.
 	Orchestrated
 	// PublishedMarked: Execution, Epoch.
 	PublishedMarked
@@ -71,30 +77,33 @@ const (
 	RefusedResult
 	// DeadLetterStored: Execution, Epoch, Reason.
 	DeadLetterStored
-	// Observed: a part that only observes recorded what it would do. Of the timeout monitor: By, Execution, Epoch, To,
-	// Reason, Worker, Incarnation. Of the prober: Worker, Incarnation, Count (1 if an outage of the worker's health
-	// endpoint began, 0 if it ended).
+	// Observed: a part in observe mode recorded what it would have done. Timeout monitor: By,
+	// Execution, Epoch, To, Reason, Worker, Incarnation. Prober: Worker, Incarnation, Count (1 if
+	// an outage of the worker's health endpoint began, 0 if it ended).
 	Observed
 
-	// WorkerRegistered: Worker, Incarnation, Due (the lease's end, database clock), Limit (capacity),
-	// Text (its runtimes, with spaces between). WorkerLifecycle: Worker, Incarnation, Lifecycle.
-	// HeartbeatRenewed: Worker, Incarnation, Count (beat), Due (the lease's end), Limit (1 if its consumer is alive).
-	// HealthReported: Worker, Incarnation, Count (consecutive failures), Limit (failures within the
-	// window), Message (runs within the window), Due (the moment of the last failure): figures with a
-	// failure in them were stored, or the first ones without. WorkerCordoned: Worker, Count (1 on, 0 off).
+	// WorkerRegistered: Worker, Incarnation, Due (the lease's end, database clock), Limit
+	// (capacity), Text (its runtimes, separated by spaces). WorkerLifecycle: Worker, Incarnation,
+	// Lifecycle. HeartbeatRenewed: Worker, Incarnation, Count (beat), Due (the lease's end), Limit
+	// (1 if its consumer is alive). HealthReported, for stored figures with a failure and the first
+	// ones without: Worker, Incarnation, Count (consecutive failures), Limit (failures within the
+	// window), Message (runs within the window), Due (the time of the last failure).
+	// WorkerCordoned: Worker, Count (1 on, 0 off).
 	WorkerRegistered
 	WorkerLifecycle
 	HeartbeatRenewed
 	HealthReported
 	WorkerCordoned
 
-	// Messages, with Message (its id), Type, Execution and Epoch (of a dispatch), Queue. A message of several dispatches is
-	// told of as so many messages, one for each, which do everything together: Limit is the place of each, from 1, and 0
-	// for a message that is alone.
-	// Published: the broker has routed it (Count: to how many queues). PublishReturned: to none.
-	// Enqueued, Delivered (Process, Count: how many ends a hint calls handled; only in simulation), Acked (Process; Fault: what made its body unreadable, if anything), Requeued, Expired
-	// and Rejected (Count 1 if from then on the broker makes no queue and moves no dead letter, because of the message's
-	// header; only in simulation), DeadLettered (Queue: where it died; it was routed to Count queues), Dropped (lost for a reason that Fault names; an empty Fault means the broker dropped it by its rules).
+	// Messages, with Message (its id), Type, Execution and Epoch (of a dispatch), Queue. A message
+	// with several dispatches gives one event for each dispatch, always together; Limit is the
+	// position of the dispatch, from 1, or 0 if it is the only one. Published: the broker has
+	// routed the message, to Count queues. PublishReturned: to no queue. Enqueued; Delivered
+	// (Process, Count: how many ends a hint calls handled; only in simulation); Acked (Process,
+	// Fault: why its body was unreadable, if it was); Requeued; Expired and Rejected (Count 1 if,
+	// because of the message's header, the broker from then on creates no queue and moves no dead
+	// letter; only in simulation); DeadLettered (Queue: where it died; it was routed to Count
+	// queues); Dropped (Fault names the cause; empty if the broker dropped it by its own rules).
 	Published
 	PublishReturned
 	Enqueued
@@ -111,66 +120,73 @@ const (
 	ActionStarted
 	ActionEnded
 
-	// DatabaseDown, DatabaseUp, BrokerDown, BrokerUp: the server. BrokerUp has Count 1 if a message still lies there over
-	// which the broker makes no queue; see Expired.
+	// DatabaseDown, DatabaseUp, BrokerDown, BrokerUp: the server. BrokerUp has Count 1 if a message
+	// is still there because of which the broker creates no queue; see Expired.
 	DatabaseDown
 	DatabaseUp
 	BrokerDown
 	BrokerUp
 
-	// ClockStepped: Process (the server whose clock it is), Due (how far it was moved).
+	// ClockStepped: Process (the server whose clock it is), Due (the shift).
 	ClockStepped
 
 	// AlertFired, AlertResolved: Fault (the alert's name).
 	AlertFired
 	AlertResolved
 
-	// Logged: Text, a line of the core's own log; only in full records and never hashed.
+	// Logged: Text, a line of the core's own log. Only in full records and never hashed.
 	Logged
-	// Quiescent: everything accepted is finished and every queue is empty.
+	// Quiescent: every accepted execution has ended and every queue is empty.
 	Quiescent
 
-	// MutantActed: Process, Text, Execution (0 for none in particular): a planted mutant made a difference at this
-	// moment. Only in full records and never hashed; it stands at the end because a hash reads a kind by its number.
+	// MutantActed: Process, Text, Execution (0 if it concerns no particular one). A planted mutant
+	// just made a difference. Only in full records and never hashed. It stands here because a hash
+	// contains a kind's number.
 	MutantActed
-	// EndAsked: Execution, Epoch, Incarnation, Process (the machine), Due (how long after the request it is killed): a worker
-	// asked an action to end. Never hashed, like the two above, so that hashes stay what they were; only the simulated
-	// machine tells it.
+	// EndAsked: Execution, Epoch, Incarnation, Process (the machine), Due (the time from the
+	// request to the kill). A worker asked an action to end. Never hashed, like the two above, so
+	// existing hashes stay valid. Only the simulated machine writes it.
 	EndAsked
-	// PoliciesAsked: Count (how many questions), Text (the answers that are not the contract's, a line each): the core was
-	// asked beside the run for its tables and policies (chaos/policies). Never hashed: it is no event of the run. Only the
-	// simulated world asks.
+	// PoliciesAsked: Count (number of questions), Text (the answers that differ from the contract,
+	// one per line). The core was asked, outside the run, for its tables and policies
+	// (chaos/policies). Never hashed, because it is not part of the run. Only the simulated world
+	// asks.
 	PoliciesAsked
-	// ToldGone: Process, Worker, Incarnation, Count (1 if another process has taken the name): the answer to a worker's
-	// statement said that its incarnation is over, and the worker has it. Never hashed; only the simulated database tells it.
+	// ToldGone: Process, Worker, Incarnation, Count (1 if another process has taken the name). The
+	// worker received the answer that its incarnation is over. Never hashed. Only the simulated
+	// database writes it.
 	ToldGone
-	// Hinted: Process, Message, Type, Execution, Epoch, From, To, Worker (whose queue a cancellation goes to), Key (the
-	// message's id), Limit (how many changes the message tells of), Count (to how many queues it was routed, -1 if the broker
-	// refused it): one for each change of which a published message tells. Never hashed; only the simulated broker tells it.
+	// Hinted: Process, Message, Type, Execution, Epoch, From, To, Worker (to whose queue a
+	// cancellation goes), Key (the message's id), Limit (the number of changes in the message),
+	// Count (to how many queues it was routed, -1 if the broker refused it). One event for each
+	// change that a published message reports. Never hashed. Only the simulated broker writes it.
 	Hinted
-	// ConsumerTimedOut: Process, Queue, Message, Type, Execution and Epoch (of a dispatch), Due (how long it was held), Count
-	// (0: the broker has ended the session; 1: the queue has taken it back and cancelled the consumer): a delivery stayed
-	// unacknowledged for too long. Only the simulated broker tells it.
+	// ConsumerTimedOut: Process, Queue, Message, Type, Execution and Epoch (of a dispatch), Due
+	// (how long it was held), Count (0: the broker has ended the session; 1: the queue has taken it
+	// back and cancelled the consumer). A delivery stayed unacknowledged for too long. Only the
+	// simulated broker writes it.
 	ConsumerTimedOut
-	// ReturnedTooOften, with the fields of Expired: the broker gave a message up because it came back to its queue more often
-	// than that allows (RabbitMQ's delivery limit). It follows the Requeued of the last return, and is followed by the same
-	// ends as Expired. It stands here because a hash reads a kind by its number.
+	// ReturnedTooOften, with the fields of Expired: the broker gave up a message because it
+	// returned to its queue too often (RabbitMQ's delivery limit). It follows the Requeued of the
+	// last return, and the same events follow it as after Expired. It stands here because a hash
+	// contains a kind's number.
 	ReturnedTooOften
-	// DatabaseRewound: Process, Due (the moment of the run): the database is as it was at that moment, because a replica took
-	// over that had followed until then. The lifecycles of incarnations that are others now follow.
+	// DatabaseRewound: Process, Due (a time of the run). The database is as it was at that time,
+	// because a replica took over that had stopped following then. WorkerLifecycle events of the
+	// incarnations that the rewind changed follow.
 	DatabaseRewound
-	// RowUnreadable: Execution, Count (1: from now on the row says what no program of the run can read; 0: it says again what
-	// it said before), Fault.
+	// RowUnreadable: Execution, Count (1: the row's content is now unreadable to every program of
+	// the run; 0: the old content is back), Fault.
 	RowUnreadable
 
 	kinds
 )
 
-// Kinds is how many values Kind has, NoKind included.
+// Kinds is the number of values of Kind, NoKind included.
 const Kinds = int(kinds)
 
-// ForReaders says that events of the kind are not hashed, and that nothing waits for them. They stand in records for those
-// who read them; by all but the first two invariants also judge.
+// ForReaders says that events of the kind are not hashed and nothing waits for them. They are in
+// records for people to read. Invariants also judge them, except the first two kinds.
 func (k Kind) ForReaders() bool {
 	switch k {
 	case Logged, MutantActed, EndAsked, PoliciesAsked, ToldGone, Hinted:
@@ -180,9 +196,9 @@ func (k Kind) ForReaders() bool {
 	}
 }
 
-// Event is one thing that happened. Fields that a kind does not name are zero.
+// Event is one event of a run. Fields that its kind does not list are zero.
 type Event struct {
-	// At is virtual (or, live, monotonic) time since the start of the run.
+	// At is the time since the start of the run: virtual, or monotonic in a live run.
 	At time.Duration
 	// Step is the kernel's step, or the event's number in a live run.
 	Step uint64
@@ -193,7 +209,8 @@ type Event struct {
 	Related   execution.ID
 	Epoch     execution.Epoch
 	OldEpoch  execution.Epoch
-	// Named is the epoch that a writer named in its guard; it is OldEpoch unless a guard is missing.
+	// Named is the epoch that the writer named in its guard; it differs from OldEpoch only if a
+	// guard is missing.
 	Named    execution.Epoch
 	From, To execution.Status
 	By       execution.Part
@@ -201,7 +218,7 @@ type Event struct {
 
 	Worker      execution.WorkerID
 	Incarnation execution.Incarnation
-	// Writer is the incarnation that wrote, 0 where no worker did.
+	// Writer is the incarnation that wrote, 0 if the writer is no worker.
 	Writer    execution.Incarnation
 	Lifecycle execution.Lifecycle
 
@@ -211,10 +228,10 @@ type Event struct {
 	Limit   int64
 	// Due is a moment on the database's clock, as time since the start of the run.
 	Due time.Duration
-	// RunTimeout and DispatchTimeout are what counts for a row that is created.
+	// RunTimeout and DispatchTimeout are the timeouts that apply to a new row.
 	RunTimeout, DispatchTimeout time.Duration
 
-	// Names; interned by the writer, so that comparing and copying them is cheap.
+	// Names. The writer interns them, so comparing and copying is cheap.
 	Process string
 	Action  string
 	Key     string
@@ -223,7 +240,7 @@ type Event struct {
 	Text    string
 }
 
-// Sink receives the events of one run, in order. An event is only valid during the call.
+// Sink receives the events of one run, in order. An event is valid only during the call.
 type Sink interface {
 	Observe(e *Event)
 }

@@ -74,8 +74,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// ParseKind is the inverse of String. An event without a kind says nothing, so the empty name is
-// unknown like any other.
+// ParseKind is the inverse of String. NoKind's empty name is unknown, because every recorded event
+// has a kind.
 func ParseKind(name string) (Kind, error) {
 	for k := NoKind + 1; k < kinds; k++ {
 		if k.String() == name {

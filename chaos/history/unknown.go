@@ -1,9 +1,10 @@
 package history
 
-// UnknownWord is the error of who reads an event in which a name stands that this program does not know: a newer program
-// wrote it. The rest of the event was read, and so can what follows it be.
+// UnknownWord is the error for an event with a name that this program does not know, because a
+// newer program wrote it. The rest of the event was read, and the reader can go on to the next
+// event.
 type UnknownWord struct {
-	// Err says which word, and where it stands.
+	// Err names the word and its position.
 	Err error
 }
 

@@ -7,22 +7,24 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is what becomes of the rules when an event can't be read, because a newer program wrote it. Nobody knows then what
-// has become of the execution that it is about. So nothing that is found of that execution counts, nor of others of its chain,
-// and neither do rules that compare executions. Where it is about a worker, the same goes for whatever that incarnation has
-// from then on, and for rules that need to know of every such event.
+// This file excludes from judgement what an unreadable event may have changed. An event is
+// unreadable because a newer program wrote it, so the state of its execution is unknown from then
+// on. No finding about that execution or its chain counts, nor does any rule that compares
+// executions. If the event is about a worker, the same holds for every execution of that
+// incarnation from then on, and for rules that need every event of that kind.
 
-// aside is what a suite does not judge.
+// aside is the part of the history that a suite does not judge.
 type aside struct {
-	// executions are those that are not judged, with the chains that they belong to.
+	// executions holds the executions that are not judged, and their chains.
 	executions map[execution.ID]bool
-	// workers are incarnations of which nobody knows how they stand.
+	// workers holds the incarnations whose state is unknown.
 	workers map[execution.Incarnation]bool
-	// kinds are those of which an event about no execution can't be read.
+	// kinds lists the kinds of unreadable events that are not about an execution.
 	kinds []history.Kind
 }
 
-// SetAside tells the suite of an event that can't be read, with what of it can; its kind may be history.NoKind.
+// SetAside reports an unreadable event. e has the fields that could be read; its kind may be
+// history.NoKind.
 func (s *Suite) SetAside(e *history.Event) {
 	if s.aside.executions == nil {
 		s.aside.executions, s.aside.workers = make(map[execution.ID]bool), make(map[execution.Incarnation]bool)
@@ -45,7 +47,7 @@ func (s *Suite) SetAside(e *history.Event) {
 	}
 }
 
-// leave has an execution and its chain not judged.
+// leave excludes an execution and its chain from judgement.
 func (s *Suite) leave(id, chain execution.ID) {
 	s.aside.executions[id] = true
 	if l := s.lives.Get(id); l != nil && chain == 0 {
@@ -56,7 +58,7 @@ func (s *Suite) leave(id, chain execution.ID) {
 	}
 }
 
-// spread sets an execution aside that comes of one that is, or gets to a worker that is.
+// spread sets aside an execution whose chain, parent or worker is set aside.
 func (s *Suite) spread(e *history.Event) {
 	of := s.aside.executions
 	if e.Execution == 0 || of[e.Execution] {
@@ -67,17 +69,18 @@ func (s *Suite) spread(e *history.Event) {
 	}
 }
 
-// Aside is how many executions are not judged because something of them can't be read.
+// Aside is the number of executions that are not judged because one of their events is unreadable.
 func (s *Suite) Aside() int { return len(s.aside.executions) }
 
-// Blind says that an invariant can't be judged any more because of what can't be read.
+// Blind says that unreadable events make it impossible to judge an invariant.
 func (s *Suite) Blind(i *Invariant) bool {
 	return i.Across && len(s.aside.executions) > 0 || slices.ContainsFunc(s.aside.kinds, func(k history.Kind) bool {
 		return slices.Contains(i.Needs, k) || slices.Contains(i.Whole, k)
 	})
 }
 
-// unjudged says that what is found of an execution, 0 for none, does not count.
+// unjudged says that findings about an execution don't count. id is 0 for a finding about none in
+// particular.
 func (s *Suite) unjudged(i *Invariant, id execution.ID) bool {
 	if s.aside.executions == nil {
 		return false

@@ -7,11 +7,12 @@ import (
 	"handoff/core/execution"
 )
 
-// Calls is one worker process, of one start, as its calls of the database and of its machine show it: what it knows of its
-// lease, of the runs that it has claimed and of what it was told. Several invariants judge what it does with that. Only the
-// simulated world shows calls, and it tells of each in the task that makes it.
+// Calls follows one worker process from one start to its end by its calls to the database and to
+// its machine: what it knows of its lease and its claimed runs, and what it was told. Several
+// invariants judge how the process reacts. Only the simulated world reports calls, each in the task
+// that makes it.
 //
-// Moments are on the monotonic clock of the process, on which the core measures, too.
+// Times are on the process's monotonic clock, which the core measures with too.
 type Calls struct {
 	s        *Suite
 	process  string
@@ -27,36 +28,37 @@ type Calls struct {
 	lease  leaseOf
 	ends   endsOf
 	behind behindOf
-	// gone says that it was told that its incarnation is over, draining since when, in the run's time, it has told the
-	// database that it drains, negative for not at all.
+	// gone says that the process was told that its incarnation is over. draining is the time of the
+	// run at which it told the database that it drains, negative if it didn't.
 	gone     bool
 	draining time.Duration
-	// runs are those that it has claimed, or tries to.
+	// runs are the executions that it has claimed or is trying to claim.
 	runs map[execution.Key]*callsOfRun
 }
 
-// callsOfRun is what a worker process has done about one execution, and was told of it.
+// callsOfRun is what a worker process did about one execution and was told about it.
 type callsOfRun struct {
-	// sent is when it was claimed last, asked when the claim was sent that took effect; if nobody knows which did, the first
-	// one that may have.
+	// sent is when the latest claim was sent. asked is when the effective claim was sent; if that
+	// is unknown, the first claim that may have taken effect. limit is the end of the run timeout.
 	sent, asked, limit time.Duration
-	// uncertain and unwritten say that a claim, or a write of the end, got no answer.
+	// uncertain says that a claim got no answer, unwritten that a write of the end got none.
 	uncertain, unwritten bool
 	lost, cancelled      bool
-	// started says that the action was asked to start, refused that it could not.
+	// started says that the machine was asked to start the action, refused that it could not.
 	started, refused bool
-	// byItself says that the action ended by itself, to and reason how, and exited when the worker learned of it.
+	// byItself says that the action ended by itself, as to for reason. exited is when the worker
+	// learned of it.
 	byItself bool
 	exited   time.Duration
 	to       execution.Status
 	reason   execution.Reason
-	// ended is when its end was first written.
+	// ended is when the worker first wrote the end.
 	ended time.Duration
 	over  bool
 	again [lastCall + 1]attempt
 }
 
-// Calls has the calls of a worker process judged, which has just started; nil if nobody judges any.
+// Calls begins to judge the calls of a worker process that has just started.
 func (s *Suite) Calls(process string, capacity int) *Calls {
 	c := &Calls{s: s, process: process, capacity: capacity}
 	for _, one := range s.checkers {
@@ -80,7 +82,7 @@ func (s *Suite) Calls(process string, capacity int) *Calls {
 	return c
 }
 
-// Registered begins another incarnation. asked is when the process began to ask for it.
+// Registered begins a new incarnation. asked is when the process sent the request.
 func (c *Calls) Registered(asked time.Duration) {
 	c.lease = leaseOf{renewed: asked}
 	c.ends, c.behind = endsOf{}, behindOf{sure: true, answered: -lookBehind}
@@ -91,7 +93,7 @@ func (c *Calls) Registered(asked time.Duration) {
 // Gone notes that the process was told that its incarnation is over.
 func (c *Calls) Gone() { c.gone = true }
 
-// Drains notes that the process tells the database that it drains.
+// Drains notes that the process is telling the database that it drains.
 func (c *Calls) Drains() {
 	if c.draining < 0 {
 		c.draining = c.s.present()
@@ -99,7 +101,7 @@ func (c *Calls) Drains() {
 	c.behind.sure = false
 }
 
-// present is the moment of the run.
+// present is the current time of the run.
 func (s *Suite) present() time.Duration {
 	if s.clock == nil {
 		return s.now.At
@@ -108,17 +110,18 @@ func (s *Suite) present() time.Duration {
 	return at
 }
 
-// Told notes what the answer to a heartbeat says of an execution that the process holds.
+// Told notes the answer to a heartbeat about one of the process's executions: lost, or to be
+// cancelled.
 func (c *Calls) Told(key execution.Key, lost bool) {
 	if r := c.runs[key]; r != nil {
 		r.lost, r.cancelled = r.lost || lost, r.cancelled || !lost
 	}
 }
 
-// Cancelled notes that the process has read that an execution is to be cancelled.
+// Cancelled notes that the process has read a request to cancel an execution.
 func (c *Calls) Cancelled(key execution.Key) { c.Told(key, false) }
 
-// Claims judges a claim that is about to be sent.
+// Claims judges a claim before it is sent.
 func (c *Calls) Claims(now time.Duration, key execution.Key) {
 	c.look(now)
 	r := c.runs[key]
@@ -154,12 +157,13 @@ func (c *Calls) Claimed(now time.Duration, key execution.Key, o Answer, timeout 
 	}
 }
 
-// Answer is what a statement about one execution was answered.
+// Answer is the answer to a statement about one execution.
 type Answer struct {
-	// Applied says that it took effect; Ours that the row is as the statement was to make it; Late that its time was over.
+	// Applied says that it took effect, Ours that the row already is as the statement would make
+	// it, Late that the deadline had passed.
 	Applied, Ours, Late bool
-	// Failed says that there was no answer but an error: Unknown one after which nobody knows what happened, Wrong one that
-	// does not say that it will pass.
+	// Failed says that the answer was an error. Unknown: after this error nobody knows whether the
+	// statement took effect. Wrong: the error isn't known to be transient.
 	Failed, Unknown, Wrong bool
 }
 
@@ -168,7 +172,8 @@ func (c *Calls) forget(now time.Duration, key execution.Key) {
 	delete(c.runs, key)
 }
 
-// Finishes judges the end of a run that is about to be written. words are what is told of it.
+// Finishes judges the end of a run before it is written. words are the error and message to be
+// stored.
 func (c *Calls) Finishes(now time.Duration, e End, words string) {
 	c.look(now)
 	r := c.runs[e.Key]
@@ -183,7 +188,7 @@ func (c *Calls) Finishes(now time.Duration, e End, words string) {
 	c.repeats(now, e.Key, r, callFinish, words)
 }
 
-// End is how a run ended, as its worker tells it.
+// End is how a run ended, as reported by its worker.
 type End struct {
 	Key    execution.Key
 	To     execution.Status
@@ -201,7 +206,8 @@ func (c *Calls) Finished(now time.Duration, e End, o Answer) {
 		if e.Reason != execution.WorkerShutdown {
 			ended := r.ended
 			if r.byItself {
-				// Its result may have waited for others, and its worker stood still meanwhile: that is no part of the run.
+				// The result may have waited for others while its worker was paused; that time is
+				// no part of the run.
 				ended = r.exited
 			}
 			c.ends.add(now, ended-r.asked, oracle.BlamesWorker(e.Reason))
@@ -211,7 +217,7 @@ func (c *Calls) Finished(now time.Duration, e End, o Answer) {
 	r.unwritten = r.unwritten || o.Unknown
 }
 
-// Keeps judges a refused end that is about to be kept.
+// Keeps judges a refused end before it is stored as a dead letter.
 func (c *Calls) Keeps(now time.Duration, e End, words string) {
 	if r := c.runs[e.Key]; r != nil {
 		c.tells(now, &e, r)
@@ -219,7 +225,7 @@ func (c *Calls) Keeps(now time.Duration, e End, words string) {
 	}
 }
 
-// Kept notes the answer.
+// Kept notes the answer to that.
 func (c *Calls) Kept(now time.Duration, key execution.Key, failed bool) {
 	if r := c.runs[key]; r != nil {
 		r.again[callKeep].answered(now, failed)

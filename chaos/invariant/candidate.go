@@ -9,54 +9,59 @@ import (
 	"handoff/core/execution"
 )
 
-// never is a moment that does not come.
+// never is later than any moment of a run.
 const never = time.Duration(1<<63 - 1)
 
-// candidate is what the history has said of one incarnation as somebody who may get work.
+// candidate is one incarnation, seen as a possible target of dispatches, according to the history.
 type candidate struct {
 	worker      execution.WorkerID
 	incarnation execution.Incarnation
 	runtimes    []string
 	capacity    int
 	state       execution.Lifecycle
-	// left says that it has drained, stopped or was lost or superseded: none of these ever passes.
+	// left says that it has drained or stopped, or was lost or superseded. These states are
+	// permanent.
 	left      bool
 	leaseEnds time.Duration
-	// leaseOver is when the lease ends by a clock that nobody moves.
+	// leaseOver is when the lease ends by a clock that is never set.
 	leaseOver time.Duration
 	consuming bool
 	unhealthy bool
 	load      int
-	// claims is how much it has begun to run.
+	// claims is the number of runs that it has begun.
 	claims int
-	// waiting is how many dispatches it has not claimed.
+	// waiting is the number of dispatches that it has not claimed.
 	waiting int
 
-	// failures are the runs that ended for a reason that blames the worker: the truth about what it reports.
+	// failures are the ends of runs for reasons that blame the worker: the true figures, to compare
+	// its reports with.
 	failures []time.Duration
-	// snapshots are what was known of its health, and from when on.
+	// snapshots is the evidence for its health over time, the oldest first.
 	snapshots []snapshot
 
-	// fitSince, goodSince and idleSince are since when it could be given work, could and was not unhealthy,
-	// and holds nothing; never if it is not so.
+	// Each is the time since which a condition holds without a break, never if it does not hold
+	// now. fitSince: it could be given work. goodSince: it could be given work and was not
+	// unhealthy. idleSince: it holds nothing.
 	fitSince, goodSince, idleSince time.Duration
-	// fitUntil is when it could be given work the last time for longer than brief, while it can't be. Executors that look
-	// twice at what waits, that far apart, rightly know nothing of a shorter time between.
+	// fitUntil is the end of the last period, longer than brief, in which it could be given work.
+	// Executors look at waiting executions twice, brief apart, so they rightly know nothing of
+	// shorter periods.
 	fitUntil, brief time.Duration
-	// goodUntil is when it could be given work and was not unhealthy the last time, while it is not so.
+	// goodUntil is the end of the last period in which it could be given work and was not
+	// unhealthy.
 	goodUntil time.Duration
-	// roomSince is since when it has held less than its capacity; never while it is full.
+	// roomSince is the time since which it has held less than its capacity; never while it is full.
 	roomSince time.Duration
-	// busySince is since when it has held something; never while it holds nothing.
+	// busySince is the time since which it has held something; never while it holds nothing.
 	busySince time.Duration
 }
 
-// snapshot is the evidence for a worker's health from a moment on.
+// snapshot is the evidence for a worker's health, valid from a moment on.
 type snapshot struct {
 	from                       time.Duration
 	total, failed, consecutive int
 	lastFailure                time.Duration
-	// expired are the dispatches that it left unclaimed while it stayed active.
+	// expired are the ends of dispatches that it left unclaimed while it stayed active.
 	expired []time.Duration
 }
 
@@ -79,20 +84,21 @@ func (w *candidate) lifecycle(e *history.Event, cordoned bool) {
 	w.fitSince, w.goodSince = never, never
 }
 
-// unfit notes that the worker could be given work until then.
+// unfit notes that the worker could be given work until at.
 func (w *candidate) unfit(at time.Duration) {
 	w.fitUntil = w.lastFit(at)
 	w.bad(at)
 }
 
-// bad notes that the worker was not unhealthy until then.
+// bad notes that the worker was not unhealthy until at.
 func (w *candidate) bad(at time.Duration) {
 	if w.goodSince != never {
 		w.goodUntil = max(w.goodUntil, min(at, w.leaseOver))
 	}
 }
 
-// lastFit is when the worker could be given work the last time, for longer than brief. It is negative if it never could.
+// lastFit is the end of the latest period, longer than brief, in which the worker could be given
+// work. It is negative if there was none.
 func (w *candidate) lastFit(now time.Duration) time.Duration {
 	if until := min(now, w.leaseOver); w.fitSince != never && until-w.fitSince > w.brief {
 		return max(w.fitUntil, until)
@@ -100,10 +106,10 @@ func (w *candidate) lastFit(now time.Duration) time.Duration {
 	return w.fitUntil
 }
 
-// beat renews the lease; now is the database's clock, on which leases end.
+// beat renews the lease. now is the database's clock, by which leases end.
 func (w *candidate) beat(e *history.Event, now time.Duration, cordoned bool) {
 	if now > w.leaseEnds {
-		// It was over: what held since before that begins anew.
+		// The lease was over, so the periods begin anew.
 		w.unfit(e.At)
 		w.fitSince, w.goodSince = never, never
 	}
@@ -116,7 +122,7 @@ func (w *candidate) begin(at time.Duration, cordoned bool) {
 	w.settle(at, cordoned)
 }
 
-// settle brings the moments up to date after a change.
+// settle updates the times after a change.
 func (w *candidate) settle(at time.Duration, cordoned bool) {
 	fit := w.state == execution.Active && !w.left && w.consuming && !cordoned
 	switch {
@@ -129,7 +135,7 @@ func (w *candidate) settle(at time.Duration, cordoned bool) {
 	w.goodSince = since(w.goodSince, at, fit && !w.unhealthy)
 }
 
-// since is the moment from which on something holds.
+// since returns before, or at if the condition has just begun to hold; never if it does not hold.
 func since(before, at time.Duration, holds bool) time.Duration {
 	switch {
 	case !holds:
@@ -140,13 +146,13 @@ func since(before, at time.Duration, holds bool) time.Duration {
 	return before
 }
 
-// offers says that the worker could be given an execution of a runtime, by all but its health; now is the
-// database's clock.
+// offers says that the worker could be given an execution of a runtime, apart from its health. now
+// is the database's clock.
 func (w *candidate) offers(runtime string, now time.Duration) bool {
 	return w.fitSince != never && now <= w.leaseEnds && slices.Contains(w.runtimes, runtime)
 }
 
-// given counts a dispatch to it.
+// given counts a dispatch to the worker.
 func (w *candidate) given(at time.Duration) {
 	if w.load++; w.load == 1 {
 		w.busySince = at
@@ -158,7 +164,7 @@ func (w *candidate) given(at time.Duration) {
 	}
 }
 
-// released counts what a transition takes from it.
+// released counts an execution that a transition takes from the worker.
 func (w *candidate) released(e *history.Event) {
 	if e.From == execution.Scheduled && w.waiting > 0 {
 		w.waiting--

@@ -12,12 +12,13 @@ import (
 	"handoff/core/execution"
 )
 
-// cause is a set of things that can explain a bad end. Causes that strike one worker come first, then those that
-// strike every worker.
+// cause is a set of possible causes of a bad end. Causes that strike one worker come first, then
+// those that strike every worker.
 type cause uint16
 
 const (
-	// standsStill: the process crashed, was asked to stop, was paused or frozen, or is not back yet.
+	// standsStill: the process crashed, was asked to stop, was paused or frozen, or has not come
+	// back yet.
 	standsStill cause = 1 << iota
 	// itsClock: the clock of its machine was moved.
 	itsClock
@@ -31,17 +32,19 @@ const (
 	isWithdrawn
 	// hasTwin: another process took its name.
 	hasTwin
-	// losesQueue: its queue was deleted or unbound, its consumers were cancelled or blocked, or it hangs.
+	// losesQueue: its queue was deleted, unbound or hangs, or its consumers were cancelled or
+	// blocked.
 	losesQueue
 
 	brokerFails
 	databaseFails
 	databaseClock
-	// dispatchesFail: the messages that carry dispatches were lost, late, unreadable or out of order.
+	// dispatchesFail: messages with dispatches were lost, late, unreadable or out of order.
 	dispatchesFail
-	// executorFails: an executor stopped or stood still, its clock was moved, or its links failed.
+	// executorFails: an executor stopped or was paused, its clock was moved, or its links failed.
 	executorFails
-	// makesNoQueue: the broker makes no queue, because a message with a hostile header has died in one.
+	// makesNoQueue: the broker creates no queue, because a message with a hostile header has died
+	// in one.
 	makesNoQueue
 
 	causes = 16
@@ -50,7 +53,7 @@ const (
 // servers are the causes that strike every worker.
 const servers = brokerFails | databaseFails | databaseClock | dispatchesFail | executorFails | makesNoQueue
 
-// causeNames describe each cause; %s stands for the worker.
+// causeNames describes each cause; %s stands for the worker.
 var causeNames = [causes]string{ //detlint:ok a constant table, never written
 	"a stop, crash or standstill of %s", "its clock", "its link to the database", "its link to the broker", "deafness", "muteness",
 	"a machine that starts nothing", "a cordon or drain by an operator", "a twin under its name", "its queue",
@@ -71,8 +74,8 @@ func (c cause) describe(worker string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// trouble says whether one cause lasts now, and when it last did. That is enough to tell whether it was there at
-// any time since a moment, and it does not grow with the run.
+// trouble records whether a cause is present now, and when it last was. That is enough to tell
+// whether it was present at any time since a given moment, and it takes constant space.
 type trouble struct {
 	lasting int16
 	seen    bool
@@ -82,36 +85,37 @@ type trouble struct {
 func (t *trouble) begin(at time.Duration) { t.lasting, t.seen, t.last = t.lasting+1, true, at }
 func (t *trouble) end(at time.Duration)   { t.lasting, t.last = max(0, t.lasting-1), at }
 
-// strike notes a cause that has no duration, such as a clock step.
+// strike notes a momentary cause, such as a clock step.
 func (t *trouble) strike(at time.Duration) { t.seen, t.last = true, at }
 
-// since says whether the cause was there at that moment or later.
+// since says whether the cause was present at from or later.
 func (t *trouble) since(from time.Duration) bool { return t.lasting > 0 || t.seen && t.last >= from }
 
-// afflicted is a process and what has struck it.
+// afflicted is a process with the causes that have struck it.
 type afflicted struct {
 	name string
-	// worker is the worker that the process registered as last, 0 for an executor.
+	// worker is the last worker as which the process registered, 0 for an executor.
 	worker execution.WorkerID
 	of     [causes]trouble
-	// held notes that the process was paused or frozen. A process that is started again is no longer held.
+	// held is the trouble of being paused or frozen. A restarted process is no longer held.
 	held trouble
 }
 
-// had says whether a cause was there at some time since a moment.
+// had says whether a cause was present at any time since a moment.
 func (p *afflicted) had(c cause, from time.Duration) bool {
 	return p.of[c.at()].since(from) || c == standsStill && p.held.since(from)
 }
 
-// ledger remembers which causes struck which process. It relies on observed events rather than on announced
-// faults: processes that end or stand still, servers that are down, clocks that jump. Links, slow servers and sick
-// workers leave no event of their own; for these the ledger relies on the announcement of the fault.
+// ledger records which causes struck which process. It prefers observed events to announced faults:
+// processes that end or pause, servers that are down, clocks that jump. Links, slow servers and
+// sick workers leave no events of their own; for these the ledger relies on the announcement of the
+// fault.
 type ledger struct {
 	processes []*afflicted
 	byName    map[string]*afflicted
 	// common holds the causes that strike every worker.
 	common [causes]trouble
-	// noQueueFrom is since when the broker makes no queue, if it makes none.
+	// noQueueFrom is the time since which the broker has created no queue.
 	noQueueFrom time.Duration
 	// cordoned holds the cordons of each worker.
 	cordoned map[execution.WorkerID]*trouble
@@ -134,7 +138,7 @@ func (l *ledger) process(name string) *afflicted {
 // at is the index of a single cause in the arrays.
 func (c cause) at() int { return bits.TrailingZeros16(uint16(c)) }
 
-// hear observes an event unless it is of one of the frequent kinds, from which nothing is learnt.
+// hear observes an event, except the frequent kinds that hold no information about causes.
 func (l *ledger) hear(e *history.Event) {
 	switch e.Kind {
 	case history.Transition, history.Published, history.Enqueued, history.Delivered, history.Acked, history.Created, history.HeartbeatRenewed,
@@ -150,7 +154,7 @@ func (l *ledger) observe(e *history.Event) {
 	case history.ProcessStarted:
 		p, known := l.byName[e.Process]
 		if !known {
-			// Its first start ends nothing.
+			// Its first start ends no cause.
 			l.process(e.Process)
 			return
 		}
@@ -201,8 +205,8 @@ func (l *ledger) observe(e *history.Event) {
 // dispatchType is the type of the messages that carry dispatches.
 var dispatchType = broker.ExecutionScheduled.String() //detlint:ok a constant, never written
 
-// announced notes the beginning or the end of a fault that leaves no event of its own: what its kind says that it can
-// explain, as far as it strikes it.
+// announced notes the beginning or end of a fault that leaves no events of its own: the causes that
+// its kind can excuse, for the targets that it strikes.
 func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration)) {
 	kind := fault.Find(e.Text)
 	if kind == nil {
@@ -257,8 +261,8 @@ func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration))
 	}
 }
 
-// struck says whether one of the causes was there since a moment, for a worker and the process that runs its
-// incarnation.
+// struck says whether one of the causes was present since a moment, for a worker or for the process
+// that runs its incarnation.
 func (l *ledger) struck(of cause, process string, worker execution.WorkerID, from time.Duration) bool {
 	for i := range causes {
 		c := cause(1) << i

@@ -6,9 +6,10 @@ import (
 	"handoff/core/broker"
 )
 
-// Conduct is what a world says of the parts of the core beside the history: which call of which part failed, what the part
-// logged, when it went to wait, what it holds, and what it sends. Invariants 18, 26, 29 and 30 judge it. Only the simulated
-// world has it: real daemons don't show their tasks. What is said must be said as it happens, in any order of parts.
+// Conduct receives a world's reports about the parts of the core that are not in the history:
+// failed calls of a part, its log lines, its waits, what it holds and what it sends. Invariants 18,
+// 26, 29 and 30 judge them. Only the simulated world has them, because real daemons don't show
+// their tasks. Report each thing as it happens; the order among parts doesn't matter.
 type Conduct struct {
 	told  *toldChecker
 	held  *heldChecker
@@ -16,7 +17,7 @@ type Conduct struct {
 	hints *hintChecker
 }
 
-// Conduct returns where a world says how the parts of the core behave; nil if nobody judges it.
+// Conduct returns the receiver of a world's reports; nil if nothing judges them.
 func (s *Suite) Conduct() *Conduct {
 	var c Conduct
 	for _, one := range s.checkers {
@@ -37,31 +38,33 @@ func (s *Suite) Conduct() *Conduct {
 	return &c
 }
 
-// CallFailed says that the world has answered a call with an error. again says that the same call may be answered otherwise.
+// CallFailed reports that a call was answered with an error. again says that the same call may
+// succeed if it is repeated.
 func (c *Conduct) CallFailed(p Part, call, text string, again bool) {
 	if c.told != nil {
 		c.told.callFailed(p, call, text, again)
 	}
 }
 
-// NamesNothing says that a part makes a call that could name several things, and names none: it can do nothing, and costs
-// what any call costs.
+// NamesNothing reports a call for a list of things in which the list is empty: it has no effect,
+// but costs as much as any call.
 func (c *Conduct) NamesNothing(p Part, call string) {
 	if c.work != nil {
 		c.work.s.judged(c.work.i)
-		c.work.s.violate(c.work.i, 0, "%s: %s made the call %s with nothing in it", p.Process, p.Name, call)
+		c.work.s.violate(c.work.i, 0, "%s: %s made the call %s with an empty list", p.Process, p.Name, call)
 	}
 }
 
-// Failing says whether calls of a part have failed since it waited last and stand open: only then CallAnswered matters.
+// Failing says whether the part has unresolved failed calls since its last wait. Only then does
+// CallAnswered matter.
 func (c *Conduct) Failing(task uint64) bool {
 	return c.told != nil && len(c.told.parts) > 0 && c.told.parts[task] != nil
 }
 
-// AnyFailing says whether Failing is true of any part.
+// AnyFailing says whether Failing holds for any part.
 func (c *Conduct) AnyFailing() bool { return c.told != nil && len(c.told.parts) > 0 }
 
-// CallAnswered says that a call was answered without an error.
+// CallAnswered reports a call that was answered without an error.
 func (c *Conduct) CallAnswered(p Part, call string) {
 	if c.told == nil {
 		return
@@ -74,44 +77,45 @@ func (c *Conduct) CallAnswered(p Part, call string) {
 	}
 }
 
-// Logged says that a part has written a line that carries an error, or should, or that tells of a worker.
+// Logged reports a log line of a part that has an error, should have one, or is about a worker.
 func (c *Conduct) Logged(p Part, l Line) {
 	if c.told != nil {
 		c.told.line(p, l)
 	}
 }
 
-// Says says that a part has written a line about an execution.
+// Says reports a log line about an execution.
 func (c *Conduct) Says(p Part, l Line) {
 	if c.told != nil {
 		c.told.says(p, l)
 	}
 }
 
-// Probed says how a process has found a health endpoint at a moment. by is the process's identity, which another one of
-// that name does not have.
+// Probed reports the result of probing a health endpoint. by identifies the prober's process; a
+// later process of the same name has another identity.
 func (c *Conduct) Probed(by any, process, url string, now time.Duration, failed bool) {
 	if c.told != nil {
 		c.told.changes.probed(by, process, url, now, failed)
 	}
 }
 
-// Suppressed says that a line was counted and not written.
+// Suppressed reports a log line that was counted but not written.
 func (c *Conduct) Suppressed(p Part) {
 	if c.told != nil {
 		c.told.suppressed(p)
 	}
 }
 
-// Counted says that a part has counted a pass of its loop.
+// Counted reports that a part has counted a pass of its loop.
 func (c *Conduct) Counted(p Part, loop string, failed bool) {
 	if c.told != nil {
 		c.told.counted(p, loop, failed)
 	}
 }
 
-// Waits says that a part goes to wait for something that it or another part sets off. deadlines are the contexts with a
-// deadline that it has made and not ended, without those that it waits under, plain those without a deadline.
+// Waits reports that a part begins to wait for something that it or another part triggers.
+// deadlines is the number of contexts with a deadline that it has made and not ended, except those
+// under which it waits; plain is the number of those without a deadline.
 func (c *Conduct) Waits(p Part, deadlines, plain int) {
 	if c.told != nil {
 		c.told.waits(p)
@@ -121,7 +125,8 @@ func (c *Conduct) Waits(p Part, deadlines, plain int) {
 	}
 }
 
-// Ends says that a part has come to its end by itself, and how many contexts it has made and not ended.
+// Ends reports that a part has ended by itself. contexts is the number of contexts that it has made
+// and not ended.
 func (c *Conduct) Ends(p Part, contexts int) {
 	if c.told != nil {
 		delete(c.told.parts, p.Task)
@@ -131,57 +136,62 @@ func (c *Conduct) Ends(p Part, contexts int) {
 	}
 }
 
-// CalledTooLate says that a part has made a call under a deadline of its own that it had ended at that moment.
+// CalledTooLate reports a call under a context with a deadline that the part itself had made and
+// had already ended. ended is when it did.
 func (c *Conduct) CalledTooLate(p Part, call string, ended time.Duration) {
 	if c.held != nil {
 		c.held.cancelled(p, call, ended)
 	}
 }
 
-// Starts says that a process starts a part, and how many tasks it has with it.
+// Starts reports that a process starts a part. tasks is the number of the process's tasks, this one
+// included.
 func (c *Conduct) Starts(p Part, worker bool, concurrency, tasks int) {
 	if c.held != nil {
 		c.held.tasks(p, worker, concurrency, tasks)
 	}
 }
 
-// Sessions says how many sessions of the broker a process holds after it has opened one.
+// Sessions reports the number of broker sessions that a process holds after opening one.
 func (c *Conduct) Sessions(process string, open int) {
 	if c.held != nil {
 		c.held.sessions(process, open)
 	}
 }
 
-// Consumers says how often a process consumes a queue over one session, after it has begun once more.
+// Consumers reports how often a process consumes a queue over one session, after it began once
+// more.
 func (c *Conduct) Consumers(process, queue string, open int) {
 	if c.held != nil {
 		c.held.consumers(process, queue, open)
 	}
 }
 
-// Publishing says that a process is about to send a message of hints.
+// Publishing reports that a process is about to send a message with hints.
 func (c *Conduct) Publishing(process string, m *broker.Message, at time.Duration) {
 	if c.hints != nil {
 		c.hints.publishing(process, m, at)
 	}
 }
 
-// Published says what the process was told of a message of hints that it has sent over a session.
+// Published reports the broker's answer to a message with hints that the process sent over a
+// session.
 func (c *Conduct) Published(process string, over Open, m *broker.Message, o broker.Outcome, at time.Duration) {
 	if c.hints != nil {
 		c.hints.outcome(process, over, m, o, at)
 	}
 }
 
-// GoesOn says that a part waits or calls under a context of whose end it has been told.
+// GoesOn reports that a part waits or calls under a context although it has seen that this context
+// is done.
 func (c *Conduct) GoesOn(p Part, what string, since time.Duration) {
 	if c.told != nil {
 		c.told.goesOn(p, what, since)
 	}
 }
 
-// Undeclared says that a process is about to consume a queue over a session, and has declared nothing over it since it was
-// opened, or since the broker took a consumer from it.
+// Undeclared reports that a process is about to consume a queue over a session without having
+// declared it there since the session was opened, or since the broker cancelled a consumer of it.
 func (c *Conduct) Undeclared(process, queue string, taken bool) {
 	if c.told != nil {
 		c.told.undeclared(process, queue, taken)

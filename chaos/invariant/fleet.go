@@ -9,9 +9,9 @@ import (
 	"handoff/core/execution"
 )
 
-// fleet is what the history has said of the workers as a whole: whether so many of them were over at
-// once that an executor's reaper may, or must, have held back. An executor sees it later than it is,
-// and never otherwise: what is over for it is over by the true leases too.
+// fleet is the state of all workers according to the history. It tells when so many leases were
+// over at once that an executor's reaper may, or must, have held back. An executor sees the end of
+// a lease late but never early: a lease that is over for the executor is really over.
 type fleet struct {
 	config  config.Config
 	brakes  *oracle.Brakes
@@ -22,26 +22,27 @@ type fleet struct {
 	skew time.Duration
 
 	next time.Duration
-	// massSince and massUntil are the latest span in which a reaper may have held; episode is when the
-	// first of them began since every reaper has seen that no lease was over. none is since when none is. Negative for
-	// never.
+	// massSince and massUntil bound the latest period in which a reaper may have held back. episode
+	// is the beginning of the first of these periods since every reaper has seen a moment with no
+	// lease over. none is the time since which no lease is over. Negative for never.
 	massSince, massUntil, episode, none time.Duration
-	// unsure is the last moment of such a span at which it depended on who counted those that had stopped.
+	// unsure is the last moment of a period at which the decision depended on whether a reaper
+	// counted the stopped workers.
 	unsure time.Duration
 }
 
-// headcount is the fleet as a reaper sees it at a moment.
+// headcount is the fleet at a moment as a reaper sees it.
 type headcount struct {
-	// alive are not gone or were until less than a lease ago, over those of them whose lease is over, lost those that
-	// were marked lost.
+	// alive counts workers that are present or were until less than a lease ago. over counts those
+	// of them whose lease is over, lost those that were marked lost.
 	alive, over, lost int
-	// stopped are those that stopped by themselves and that a reaper may count among the alive or not, by when it saw
-	// them last.
+	// stopped counts workers that stopped by themselves. A reaper counts them as alive or not,
+	// depending on when it last saw them.
 	stopped int
 }
 
-// must says that a reaper brakes when so many are over, whatever it has seen; may, that it does if it has seen what
-// makes it.
+// must says that every reaper brakes when so many leases are over. may says that some reaper may
+// brake, depending on which stopped workers it has seen.
 func (h headcount) must(b *oracle.Brakes, over int) bool {
 	return b.Hold(h.alive, over) && b.Hold(h.alive+h.stopped, over)
 }
@@ -51,7 +52,8 @@ func (h headcount) may(b *oracle.Brakes, over int) bool {
 	return few <= h.stopped && b.Hold(h.alive+few, over)
 }
 
-// reaper is one that counts: the process, how old what it knows may be, and since when nothing has hindered it.
+// reaper is a reaper that counts: its process, how old its knowledge may be, and since when nothing
+// has hindered it.
 type reaper struct {
 	process  string
 	margin   time.Duration
@@ -62,24 +64,25 @@ type member struct {
 	*session
 	incarnation execution.Incarnation
 	joined      time.Duration
-	// left is when the incarnation was marked lost by an executor, and by whom.
+	// left is when an executor marked the incarnation lost, and leftBy which one; left is negative
+	// if none did.
 	left   time.Duration
 	leftBy string
 }
 
-// look is how often the fleet is looked at; the reaper looks less often.
+// look is the interval at which the fleet is examined; the reaper's interval is longer.
 const look = time.Second
 
 func newFleet(c config.Config) *fleet {
 	return &fleet{config: c, brakes: oracle.NewBrakes(&c.Executor), byID: make(map[execution.WorkerID]*member), massSince: -1, massUntil: -1, episode: -1, none: -1, unsure: -1}
 }
 
-// ends is when a lease is over: the database's clock says so, and so does one that nobody has moved.
+// ends is when a lease is over both by the database's clock and by a clock that was never set.
 func (f *fleet) ends(t *session) time.Duration {
 	return max(t.leaseEnds-f.skew, t.renewed+oracle.Lease(&f.config.Worker)*(driftTolerance-1)/driftTolerance)
 }
 
-// learn follows an event that the sessions have learnt already.
+// learn applies an event that the sessions have already seen.
 func (f *fleet) learn(e *history.Event, t *session) {
 	m := f.byID[e.Worker]
 	switch {
@@ -97,15 +100,16 @@ func (f *fleet) learn(e *history.Event, t *session) {
 	}
 }
 
-// pass brings the look at the fleet up to a moment.
+// pass examines the fleet up to a moment.
 func (f *fleet) pass(now time.Duration) {
 	if now < f.next {
 		return
 	}
-	// Between two events only leases run out: after a few of them nothing changes any more. The looks are a second
-	// apart whatever the moments of the events are, or two of them could be two seconds apart.
+	// Between two events leases only run out, and after a few leases nothing changes any more. The
+	// looks are one second apart regardless of the events, because otherwise two of them could be
+	// two seconds apart.
 	at := max(f.next, now-4*oracle.Lease(&f.config.Worker))
-	// Counted, because a sum beyond the last moment that there is would begin anew.
+	// Count the looks: adding to the time could overflow at the end of its range.
 	for n := (now - at) / look; n >= 0; n-- {
 		f.lookAt(at)
 		at += look
@@ -120,7 +124,7 @@ func (f *fleet) lookAt(at time.Duration) {
 	}
 	switch {
 	case h.over == 0:
-		// A reaper that looks seldom has seen nothing of a moment in which no lease was over.
+		// A reaper may have missed a short moment in which no lease was over.
 		if f.none < 0 {
 			f.none = at
 		}
@@ -142,12 +146,14 @@ func (f *fleet) lookAt(at time.Duration) {
 	}
 }
 
-// count counts the workers as a reaper sees them: over are those whose lease has been over for at least its margin. What
-// another process has marked lost within the last margin does not count: it may not know of it yet.
+// count counts the workers as a reaper sees them. over counts leases that have been over for at
+// least the reaper's margin. Workers marked lost by another process within the margin don't count,
+// because the reaper may not know of them yet.
 func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 	lease := oracle.Lease(&f.config.Worker)
 	holding := f.massUntil >= 0 && f.massUntil >= at-lease
-	// Who was lost before the mass began is remembered by a reaper that looked, and saw it, before a lease was over.
+	// A reaper remembers workers lost before the mass began, if it looked and saw them before a
+	// lease was over.
 	remembered := f.massSince - lease
 	if r.margin > 0 {
 		remembered += r.margin + 2*f.config.Executor.ReconcileInterval
@@ -174,26 +180,26 @@ func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 	return h
 }
 
-// watched says that a reaper has seen a worker that has stopped while it was there.
+// watched says that a reaper has seen a stopped worker while it was there.
 func (f *fleet) watched(m *member, r reaper) bool {
 	return m.since > max(r.watching, m.joined)+f.notice()
 }
 
-// notice is the longest time until a reaper that nothing hinders has seen a change.
+// notice is the longest time until an unhindered reaper has seen a change.
 func (f *fleet) notice() time.Duration {
 	x := f.config.Executor
 	return 2*(x.ReconcileInterval+x.StatementTimeout) + time.Second
 }
 
-// held is how much later a worker may be found dead because a reaper held back, counted from the
-// beginning of the hold: two leases, and then one worker a second.
+// held is how much later a worker may be found dead because a reaper held back. The time counts
+// from the beginning of the hold: two leases, and then one second for each worker.
 func (f *fleet) held(renewed time.Duration, b *Bounds) (since, more time.Duration) {
 	if f.massUntil < renewed {
 		return renewed, 0
 	}
 	more = b.Hold + time.Duration(len(f.members))*b.Trickle
 	if f.unsure >= f.massSince {
-		// It may have begun to hold only when it had forgotten those that had stopped.
+		// The hold may have begun only after the reaper had forgotten the stopped workers.
 		more += oracle.Lease(&f.config.Worker) + f.notice()
 	}
 	return max(renewed, f.massSince), more

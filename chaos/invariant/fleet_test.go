@@ -7,7 +7,8 @@ import (
 	"handoff/core/config"
 )
 
-// The looks at the fleet are a second apart whatever is told in between: what they see must not depend on it.
+// Looks at the fleet are a second apart whatever events come in between, so their result must not
+// depend on these.
 func TestLooksAtTheFleetAreASecondApart(t *testing.T) {
 	f := newFleet(config.Default(config.Hardened))
 	for _, now := range []time.Duration{0, 1900 * time.Millisecond, 2300 * time.Millisecond, 5 * second} {

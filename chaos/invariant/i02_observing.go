@@ -10,11 +10,11 @@ import (
 	"handoff/core/execution"
 )
 
-// Parts that only observe (executor.timeout_monitor, executor.health_probes) write no status, and what they record that
-// they would do is held to the rules of doing it. What only they detect has to be recorded within the bound in which it
-// would have been done; that is invariant 12's.
+// Parts that only observe (executor.timeout_monitor, executor.health_probes) change no status. They
+// record what they would have done, and the rules for acting apply to these records. Invariant 12
+// judges that such a part records in time what only it can detect.
 
-// monitorObserves says that the timeout monitor may change no status.
+// monitorObserves says that the timeout monitor must not change a status.
 func (s *Suite) monitorObserves() bool { return s.config.Executor.TimeoutMonitor == config.Observe }
 
 // observes judges a recorded observation.
@@ -49,19 +49,19 @@ func (c *ownershipChecker) observes(e *history.Event, l *life) {
 	}
 }
 
-// forgotten says that the last observation may have been deleted by now, because it is as old as dead letters become: then
-// what still stands is recorded anew.
+// forgotten says that the last observation may have been deleted, because it is as old as dead
+// letters may become. A lasting observation is then recorded again.
 func (c *ownershipChecker) forgotten(l *life, e *history.Event) bool {
 	return c.s.purged(l.observedAt, e.At)
 }
 
-// purged says that an observation may have been deleted at a moment: each is when it is as old as dead letters become, also
-// that of an outage which lasts.
+// purged says that an old observation may have been deleted by now. Observations are deleted
+// at the age at which dead letters are, even if the outage lasts.
 func (s *Suite) purged(at, now time.Duration) bool {
 	return s.database(now)-at >= oracle.DeadLettersKept(&s.config.MessageQueue.RabbitMQ)-s.tolerance
 }
 
-// outage judges that the prober recorded the begin or the end of an outage.
+// outage judges a record of the beginning or end of an outage by the prober.
 func (c *ownershipChecker) outage(e *history.Event) {
 	t := c.s.workers.Get(e.Incarnation)
 	why := ""

@@ -14,7 +14,7 @@ import (
 func ownership() *Invariant {
 	i := &Invariant{
 		Number: 2, Name: "ownership",
-		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds; what nobody can read is left alone; parts that only observe write none.",
+		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds; unreadable rows are left alone; parts that only observe write no status.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.HeartbeatRenewed, history.Expired, history.Published},
 	}
 	i.make = func(s *Suite) checker { return &ownershipChecker{i: i, s: s, r: newReaping(i, s)} }
@@ -25,14 +25,14 @@ type ownershipChecker struct {
 	i *Invariant
 	s *Suite
 	r *reaping
-	// lost is a worker that was marked lost against the rule, unless the next event is the registration that
-	// supersedes it; early is what to say otherwise.
+	// lost is a worker that was marked lost against the rule. That is lawful only if the next event
+	// is the registration that supersedes the worker; otherwise early is the violation's text.
 	lost  execution.WorkerID
 	early string
 }
 
-// clockTolerance is how much earlier than its bound a database's decision may come by the true
-// time: timestamps have microseconds.
+// clockTolerance is how much earlier than its bound by true time the database may decide: its
+// timestamps have a resolution of microseconds.
 const clockTolerance = time.Millisecond
 
 // hears implements selective.
@@ -54,7 +54,7 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 	case history.WorkerLifecycle:
 		if why := c.r.unlawful(e); why != "" {
 			c.lost = e.Worker
-			c.s.wake(e.At) // judged at the next event, whatever it is
+			c.s.wake(e.At) // judged at the next event of any kind
 			c.early = fmt.Sprintf("incarnation %d of worker %d was marked lost by %s: %s", e.Incarnation, e.Worker, e.Process, why)
 		}
 	case history.Observed:
@@ -82,13 +82,13 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 			c.s.violate(c.i, e.Execution, "execution %d was taken from %v to %v by the %v (%s) without grounds: %s", e.Execution, e.From, e.To, e.By, e.Process, why)
 		}
 	case history.ProcessResumed, history.ProcessThawed, history.DatabaseDown, history.DatabaseUp:
-		// Who judges the loss of workers has heard it.
+		// reaping has judged the loss of workers.
 	default:
 	}
 }
 
-// superseded judges what follows the loss of a lease that was not over: only a new incarnation of the same name,
-// in the same step, takes a worker's place before its time.
+// superseded judges the event after the loss of a lease that was not over. The loss is lawful only
+// if this event is, in the same step, the registration of a new incarnation of the same name.
 func (c *ownershipChecker) superseded(e *history.Event) {
 	if e.Kind != history.WorkerRegistered || e.Worker != c.lost {
 		c.s.violate(c.i, 0, "%s", c.early)
@@ -101,7 +101,7 @@ func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 	x := c.s.config.Executor
 	switch {
 	case l.hidden && e.By != execution.API:
-		return "its row says what only a newer program can read, and it is left to that"
+		return "only a newer program can read its row, so only that program may change it"
 	case e.By == execution.API && !c.s.cancelled[l.chain]:
 		return "nobody has asked for the cancellation of its chain"
 	case e.To == execution.Scheduling && c.s.cancelled[l.chain]:
@@ -128,8 +128,8 @@ func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 	return ""
 }
 
-// counted judges how a reclaim of what is scheduled uses up dispatches: one counts only while its worker
-// stays, and unclaimed work that is to be dispatched again fails only when none is left.
+// counted judges how a reclaim of a scheduled execution uses up dispatches. A dispatch counts only
+// if its worker stays, and an unclaimed execution fails only when no dispatch is left.
 func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 	c.s.judged(c.i)
 	x := c.s.config.Executor
@@ -143,9 +143,9 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 	if late := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout; late && (used || e.To == execution.Failed) {
 		lay, due := e.At-l.entered, l.due-l.stamped
 		if e.By == execution.TimeoutMonitor {
-			due = min(due, x.ScheduledTimeout) // it waits no longer, whatever the dispatch's own time is
+			due = min(due, x.ScheduledTimeout) // the wait ends then, whatever the dispatch's own timeout is
 		}
-		// An executor that was started after the dispatch knows only the database's clock.
+		// An executor that started after the dispatch knows only the database's clock.
 		if c.s.stepped > l.entered && lay < due-due/5 && c.s.started[e.Process] <= l.entered {
 			return fmt.Sprintf("it may wait %v and has waited %v: only a step of the database's clock made it late", due, lay)
 		}
@@ -163,7 +163,7 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 	return ""
 }
 
-// unclaimed judges a reclaim of what is scheduled.
+// unclaimed judges a reclaim of a scheduled execution.
 func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 	c.s.judged(c.i)
 	x := c.s.config.Executor
@@ -176,16 +176,17 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 			return fmt.Sprintf("it has been scheduled for %v, not for %v", at-l.stamped, x.ScheduledTimeout)
 		}
 		if e.To == execution.Failed && !l.marked {
-			return "nobody knows that its message was ever sent"
+			return "nothing shows that its message was ever sent"
 		}
 	case execution.DeadLetterHandler:
 		if l.died == 0 {
 			return fmt.Sprintf("no message of epoch %d has died", e.OldEpoch)
 		}
 		if e.To == execution.Failed && l.orphanSentLate {
-			return "its executor was started anew before it had sent the message, and the message was sent when its dispatch deadline had passed"
+			return "its executor restarted before it sent the message, and sent it after the dispatch deadline"
 		}
-		// The handler judges why a message died (defect D19): only the end of its time is a queue's timeout.
+		// The handler judges why a message died (defect D19): only an expired time to live is a
+		// queue timeout.
 		if e.Reason == execution.QueueTimeout && l.rejected && !l.expired {
 			return "the reason that it gives is that the message's time in the queue was over, and its worker had rejected it"
 		}
@@ -193,7 +194,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 			return fmt.Sprintf("the reason that it gives is %v, and the broker gave its message up for having come back too often", e.Reason)
 		}
 	case execution.Scheduler:
-		// A broker's refusal leaves no event; a return does.
+		// A refusal by the broker leaves no event; a return does.
 		if l.published && !l.returned {
 			return "its message was neither returned nor refused"
 		}
@@ -204,9 +205,9 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 			}
 		}
 		if !l.marked && e.To == execution.Failed {
-			return "it fails because nobody has picked up what nobody knows to have been sent"
+			return "it fails as never picked up, although its message was never confirmed as sent"
 		}
-		// Its time is its own action's: due is still the deadline of its dispatch.
+		// The dispatch timeout may be the action's own; due still holds the dispatch deadline.
 		if !l.marked && c.s.database(e.At) >= l.stamped+max(x.ConfirmTimeout, (l.due-l.stamped)/2)-c.s.tolerance {
 			return ""
 		}
@@ -216,7 +217,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 	return ""
 }
 
-// claimed judges a reclaim of what a worker owns.
+// claimed judges a reclaim of an execution that a worker owns.
 func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
 	c.s.judged(c.i)
 	grace := c.s.config.Executor.ReapGrace

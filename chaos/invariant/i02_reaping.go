@@ -10,19 +10,20 @@ import (
 	"handoff/core/execution"
 )
 
-// reaping is the part of invariant 2 about the one lifecycle that executors write, and about the
-// monitors' warm-up: who has not been watching for a lease can't know who is dead (defects D35, D47, D58).
+// reaping is the part of invariant 2 about the loss of workers, the only lifecycle that executors
+// write, and about the monitors' warm-up: a monitor that has watched for less than a lease can't
+// know which workers are dead (defects D35, D47, D58).
 type reaping struct {
 	i *Invariant
 	s *Suite
-	// woke is when each process went on last after it stood still.
+	// woke is when each process last resumed after a standstill.
 	woke map[string]time.Duration
-	// down is when the database went down, up when it came back last from an outage that no executor
-	// can have overlooked; negative for never.
+	// down is when the database went down. up is when it last came back from an outage so long that
+	// every executor must have noticed it. Negative for never.
 	down, up time.Duration
-	// back is when it came back last from an outage of any length.
+	// back is when it last came back from an outage of any length.
 	back time.Duration
-	// step and batch count what one process marked lost in one step.
+	// step and batch count how many workers one process marked lost in one step.
 	step  uint64
 	batch int
 }
@@ -31,7 +32,7 @@ func newReaping(i *Invariant, s *Suite) *reaping {
 	return &reaping{i: i, s: s, woke: make(map[string]time.Duration), down: -1, up: -1, back: -1}
 }
 
-// driftTolerance is the share of a lease by which a process's clock may run ahead: one part in this many.
+// driftTolerance bounds how far a process's clock may run fast: one part in so many of a lease.
 const driftTolerance = 10
 
 func (r *reaping) observe(e *history.Event) {
@@ -40,7 +41,7 @@ func (r *reaping) observe(e *history.Event) {
 	case history.ProcessResumed, history.ProcessThawed:
 		r.woke[e.Process] = e.At
 	case history.DatabaseDown:
-		// Two faults may overlap: the first to end brings it back.
+		// Faults may overlap; the first one to end brings the database back.
 		if r.down < 0 {
 			r.down = e.At
 		}
@@ -53,7 +54,8 @@ func (r *reaping) observe(e *history.Event) {
 	}
 }
 
-// cold says why a process can't judge yet by how long ago something happened; empty if it can.
+// cold says why a process can't judge yet, because something happened too recently; empty if it
+// can.
 func (r *reaping) cold(e *history.Event) string {
 	lease := oracle.Lease(&r.s.config.Worker)
 	warm := lease - lease/driftTolerance
@@ -61,7 +63,8 @@ func (r *reaping) cold(e *history.Event) string {
 		return fmt.Sprintf("%s was started %v ago and has not watched for a lease", e.Process, e.At-at)
 	}
 	if woke, slept := r.woke[e.Process]; slept && e.At-woke < warm || r.s.calm.hindering > 0 {
-		// What it had begun before it stood still, or what the network held back, may arrive now.
+		// A call begun before the standstill, or a message that the network held back, may arrive
+		// now.
 		return ""
 	}
 	if r.up >= 0 && e.At-r.up < warm {
@@ -73,7 +76,7 @@ func (r *reaping) cold(e *history.Event) string {
 // unlawful says why an incarnation must not be marked lost now; empty if it may.
 func (r *reaping) unlawful(e *history.Event) string {
 	t := r.s.workers.Get(e.Incarnation)
-	// Of what a database has lost it says so itself, and nobody has marked it.
+	// The database itself reports the incarnations that it has forgotten; no executor marked them.
 	if e.Lifecycle != execution.Lost || t == nil || t.process == e.Process || e.Process == fault.Database {
 		return ""
 	}
@@ -91,11 +94,11 @@ func (r *reaping) unlawful(e *history.Event) string {
 	return r.unbraked(e)
 }
 
-// unbraked says why the brake must have held: several workers in one step are no trickle, and none may
-// be reaped within two leases after most were over.
+// unbraked says why the brake must have held: marking several workers in one step is too fast for
+// the trickle, and for two leases after most leases were over no worker may be marked.
 func (r *reaping) unbraked(e *history.Event) string {
 	f, x := r.s.fleet, r.s.config.Executor
-	// What was read before the write is at most two statements old.
+	// The data read before the write is at most two statements old.
 	margin := 2*x.StatementTimeout + time.Second
 	as := reaper{process: e.Process, margin: margin, watching: max(r.s.calm.since, r.s.started[e.Process])}
 	if r.s.calm.hindering > 0 {
@@ -103,17 +106,17 @@ func (r *reaping) unbraked(e *history.Event) string {
 	}
 	h := f.count(e.At, as)
 	if r.batch > 1 {
-		// Those of this step that were marked before are among the lost already.
+		// Workers marked earlier in this step are already among the lost.
 		if h.must(f.brakes, h.lost+1) {
 			return fmt.Sprintf("together with others: %d of %d workers are lost within a lease, and the brake must let one a second through", h.lost+1, h.alive)
 		}
 		return ""
 	}
-	// Over for the reaper in any case: seen at most one pass after its last beat, a lease ago.
+	// Over even for the reaper, which saw the last beat at most one pass late, a lease ago.
 	as.margin += 2 * x.ReconcileInterval
 	h = f.count(e.At, as)
 	held := f.episode + oracle.HeldFor(&r.s.config.Worker)
-	// After an outage of the database all workers are watched anew, and nobody is over for a lease.
+	// After an outage of the database all workers are watched anew, so none is over for a lease.
 	anew := r.back > f.episode
 	if h.must(f.brakes, h.over+h.lost) && f.episode >= 0 && !anew && e.At < held-r.s.tolerance-look {
 		return fmt.Sprintf("while %d of %d workers are over: the brake must hold until %v", h.over+h.lost, h.alive, held)

@@ -7,28 +7,28 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 4 about the fences that a worker gives its actions: each is the latest deadline of its
-// lease, to the letter. One that is later lets an action outlive the lease; one that is earlier ends it before its time, if
-// the next renewal is late.
+// This file is the part of invariant 4 about the fences that a worker gives its actions. Each fence
+// has to be exactly the latest deadline of the lease. A later fence lets an action outlive the
+// lease. An earlier one ends the action too soon if the next renewal is late.
 
-// sameMoment is how far two readings of one clock may lie apart that the core takes for one step.
+// sameMoment is the greatest difference between two clock readings within one step of the core.
 const sameMoment = 10 * time.Millisecond
 
-// leaseOf is what a worker process knows of its lease.
+// leaseOf is a worker process's knowledge of its lease.
 type leaseOf struct {
-	// renewed is when the last renewal that was answered was sent.
+	// renewed is when the last answered renewal was sent.
 	renewed time.Duration
-	// fenced says that the lease was over when an answer came, so that it counts no more.
+	// fenced says that an answer came after the end of the lease, so that the lease is void.
 	fenced bool
 }
 
-// fence is when the worker has to fence itself.
+// fence is when the worker must fence itself.
 func (c *Calls) fence() time.Duration {
 	w := &c.s.config.Worker
 	return c.lease.renewed + oracle.Lease(w) - w.FenceMargin
 }
 
-// Renewed notes that a heartbeat was answered that was sent at a moment.
+// Renewed notes an answered heartbeat. sent is when the worker sent it.
 func (c *Calls) Renewed(now, sent time.Duration) {
 	c.look(now)
 	if now >= c.fence() {
@@ -39,7 +39,7 @@ func (c *Calls) Renewed(now, sent time.Duration) {
 	}
 }
 
-// Fences judges a fence that the worker gives an action, when it starts it or later.
+// Fences judges a fence that the worker gives an action, at its start or later.
 func (c *Calls) Fences(key execution.Key, given time.Duration) {
 	if c.single == nil || c.gone || c.lease.fenced {
 		return

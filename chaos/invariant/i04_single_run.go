@@ -13,7 +13,7 @@ import (
 func singleRun() *Invariant {
 	i := &Invariant{
 		Number: 4, Name: "one run at a time",
-		Statement: "An epoch is claimed and run once, by the worker that claimed it; of one chain no two actions run at a time; no action outlives the lease under which it runs, or the moment at which its worker is told that it is over; the fence that it gets is the latest deadline of that lease; and who is told of a successor never registers again.",
+		Statement: "An epoch is claimed and run once, by the worker that claimed it; no two actions of one chain run at a time; no action outlives its lease, or the moment at which its worker is told that the lease is over; an action's fence is the latest deadline of its lease; and a process that is told of a successor never registers again.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded, history.HeartbeatRenewed},
 	}
 	i.make = func(s *Suite) checker {
@@ -23,7 +23,7 @@ func singleRun() *Invariant {
 }
 
 // liveAction is an action between its start and the end of its process, whether or not its worker
-// lives.
+// is alive.
 type liveAction struct {
 	execution execution.ID
 	epoch     execution.Epoch
@@ -35,13 +35,13 @@ type liveAction struct {
 type singleRunChecker struct {
 	i *Invariant
 	s *Suite
-	// running are the actions that live, by chain, and spared the lists of chains that have none any more.
+	// running holds the live actions by chain; spared holds empty lists to use again.
 	running dense.Table[execution.ID, []liveAction]
 	spared  [][]liveAction
-	// frozen machines are exempt: their clocks stood still, so that no fence of theirs could hold.
+	// frozen machines are exempt: their clocks were stopped too, so their fences could not work.
 	frozen map[string]bool
-	// told are the incarnations whose process was told that they are over, while it lives; succeeded are the processes that
-	// were told of a successor, and to which worker.
+	// told holds, for live processes, the incarnations that they were told are over. succeeded
+	// holds the processes that were told of a successor, with the worker.
 	told      map[execution.Incarnation]wordOf
 	succeeded map[string]execution.WorkerID
 }
@@ -86,12 +86,12 @@ func (c *singleRunChecker) observe(e *history.Event, l *life) {
 			c.running.Set(chain, live)
 		}
 	case history.ToldGone, history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused, history.WorkerRegistered:
-		// hear has heard it.
+		// The hear method has handled it.
 	default:
 	}
 }
 
-// transition judges an end that is not the worker's own, and a claim.
+// transition judges claims, and ends that the worker itself didn't write.
 func (c *singleRunChecker) transition(e *history.Event, l *life) {
 	if oracle.Claimed(e.From) && oracle.Terminal(e.To) && e.By != execution.Worker && !c.anyFrozen(l.chain) {
 		c.s.judged(c.i)
@@ -107,13 +107,14 @@ func (c *singleRunChecker) transition(e *history.Event, l *life) {
 	}
 }
 
-// unaware says that the timeout monitor could not know that a deadline has passed by a step of the database's clock alone:
-// its executor began to watch after the step (docs/ownership.md, "Two clocks").
+// unaware says that the timeout monitor could not know that only a step of the database's clock
+// made a deadline pass: its executor began to watch after the step (docs/ownership.md, "Two
+// clocks").
 func (c *singleRunChecker) unaware(e *history.Event, l *life) bool {
 	return e.By == execution.TimeoutMonitor && c.s.stepped > l.entered && c.s.started[e.Process] > c.s.stepped
 }
 
-// outlived judges by the end of an action whether it outlived the lease under which it ran.
+// outlived judges, at the end of an action, whether it outlived its lease.
 func (c *singleRunChecker) outlived(e *history.Event) {
 	t := c.s.workers.Get(e.Incarnation)
 	if t == nil || c.frozen[e.Process] {
@@ -135,7 +136,7 @@ func (c *singleRunChecker) anyFrozen(chain execution.ID) bool {
 	return false
 }
 
-// chainOf is the chain of an action: executions with a living action are not retired.
+// chainOf is the chain of an action. Executions with a live action are not retired.
 func chainOf(e *history.Event, l *life) execution.ID {
 	if l == nil {
 		return e.Execution

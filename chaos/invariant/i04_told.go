@@ -8,17 +8,18 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 4 that judges what a worker does with the word that its incarnation is over (defects
-// D12, D14). Whichever of its calls is answered so, its actions end at once: somebody else may be about to run the same. Only
-// the simulated world tells what a call was answered.
+// This file is the part of invariant 4 about a worker that learns that its incarnation is over
+// (defects D12, D14). Whichever call brings this answer, the worker must end its actions at once:
+// another worker may be about to run the same executions. Only the simulated world reports the
+// answers to calls.
 
-// wordOf is when a process was told first that an incarnation is over, and which process that was.
+// wordOf is when a process was first told that an incarnation is over, and which process that was.
 type wordOf struct {
 	process string
 	at      time.Duration
 }
 
-// hear notes who is told what, and who is gone.
+// hear notes which process is told what, and which process has ended.
 func (c *singleRunChecker) hear(e *history.Event) {
 	if len(c.told) > 0 {
 		c.heed(e.At)
@@ -35,7 +36,7 @@ func (c *singleRunChecker) hear(e *history.Event) {
 		delete(c.succeeded, e.Process)
 		c.letOff(e.Process)
 	case history.ProcessPaused, history.ProcessFrozen:
-		// What stands still can't end anything; its machine ends its actions by the fence.
+		// A halted process can't end anything; its machine ends the actions by the fence.
 		c.letOff(e.Process)
 	case history.WorkerRegistered:
 		if worker, known := c.succeeded[e.Process]; known && worker == e.Worker {

@@ -30,7 +30,8 @@ func (c *lostChecker) hears() []history.Kind {
 	return []history.Kind{history.Transition}
 }
 
-// observe counts what has ended: that is the proof that it was not lost. What has not is judged at the end.
+// observe counts executions that have ended, as evidence that they were not lost. The others are
+// judged at the end.
 func (c *lostChecker) observe(e *history.Event, l *life) {
 	if e.Kind == history.Transition && l != nil && oracle.Terminal(e.To) && !oracle.Terminal(e.From) {
 		c.s.judged(c.i)
@@ -57,7 +58,7 @@ func (c *lostChecker) end(bool) {
 	c.s.violate(c.i, l.id, "execution %d%s is still %v, since %v; %s", l.id, others, l.status, l.entered, c.owes(l))
 }
 
-// owes names the part that has to take the next step.
+// owes names the part that must take the next step.
 func (c *lostChecker) owes(l *life) string {
 	switch {
 	case l.status == execution.Requested && l.parent != 0:

@@ -16,7 +16,7 @@ import (
 func messageConservation() *Invariant {
 	i := &Invariant{
 		Number: 6, Name: "message conservation",
-		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there; none goes round for ever or stays unacknowledged longer than the broker allows; and an unreadable message is stored before it is acknowledged.",
+		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there; no message circulates for ever or stays unacknowledged longer than the broker allows; and an unreadable message is stored before it is acknowledged.",
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
@@ -27,28 +27,31 @@ func messageConservation() *Invariant {
 
 // letter is a message that has not left the broker.
 type letter struct {
-	// moving is how many copies a publish or a death has routed that have not arrived yet.
+	// moving is the number of copies that a publish or a death has routed and that have not arrived
+	// yet.
 	moving int64
-	// in are its copies; a message is seldom in more than one queue.
+	// in are the message's copies; a message is seldom in more than one queue.
 	in []copyIn
 }
 
 // copyIn is a message in a queue.
 type copyIn struct {
 	queue string
-	// here counts how often it is there.
+	// here counts how often the message is in the queue.
 	here int
-	// delivered is when it went to a consumer that has not settled it yet, if out is set.
+	// delivered is when a consumer got the copy. It is valid while out is set, until the consumer
+	// settles the copy.
 	delivered time.Duration
 	out       bool
-	// expired says that its time to live has ended: it is still in its queue for a moment, or for as long as the broker's
-	// dead lettering stands still. tooOften says that it came back more often than its queue allows.
+	// expired says that its time to live has ended. It may stay in its queue for a moment, or for
+	// as long as the broker's dead lettering hangs. tooOften says that it returned more often than
+	// its queue allows.
 	expired, tooOften bool
-	// rounds counts how often it went back into its queue.
+	// rounds counts how often it returned to its queue.
 	rounds int
 }
 
-// at is the copy in a queue. It is valid until the next call.
+// at returns the copy in a queue. It is valid until the next call.
 func (l *letter) at(queue string) *copyIn {
 	for i := range l.in {
 		if l.in[i].queue == queue {
@@ -59,7 +62,7 @@ func (l *letter) at(queue string) *copyIn {
 	return &l.in[len(l.in)-1]
 }
 
-// leaves forgets the copy in a queue, but for those that are there beside it.
+// leaves removes one copy from a queue; further copies there stay.
 func (l *letter) leaves(queue string) (was copyIn) {
 	for i := range l.in {
 		if was = l.in[i]; was.queue != queue {
@@ -78,24 +81,26 @@ func (l *letter) leaves(queue string) (was copyIn) {
 type conservationChecker struct {
 	i *Invariant
 	s *Suite
-	// letters are the messages by their numbers, spared those that were forgotten, for the next ones.
+	// letters holds the messages by number; spared holds forgotten ones to use again.
 	letters dense.Table[uint64, *letter]
 	spared  []*letter
-	// troubled is when a fault on a process or on the database last began or ended: a process that stands still or receives
-	// nothing settles nothing, and none settles a message before the database has stored what it says.
+	// troubled is when a fault on a process or on the database last began or ended. A halted or
+	// cut-off process settles nothing, and no process settles a message before the database has
+	// stored its content.
 	troubled map[string]time.Duration
-	// lasting counts the faults that were announced for a process or a server and are not over.
+	// lasting counts the announced faults on a process or server that are not over.
 	lasting map[string]int
-	// broken counts those of them that can break connections.
+	// broken counts those that can break connections.
 	broken map[string]int
-	// kept counts, for each process, what it stored without having read it less what it then acknowledged.
+	// kept counts, for each process, the unreadable messages that it stored minus those that it
+	// acknowledged afterwards.
 	kept map[string]int
-	// Evidence may not tell who acknowledged a message, and when: those, and all that were stored, are counted, and
-	// compared at the end.
+	// Some evidence doesn't say which process acknowledged a message, or when. Such
+	// acknowledgements and all stored messages are counted and compared at the end.
 	unnamed, stored int
 }
 
-// letter is the message that an event is about.
+// letter returns the message that an event is about.
 func (c *conservationChecker) letter(e *history.Event) *letter {
 	l := c.letters.Make(e.Message)
 	if *l == nil {
@@ -104,7 +109,7 @@ func (c *conservationChecker) letter(e *history.Event) *letter {
 	return *l
 }
 
-// forget drops a message of which nothing is left.
+// forget drops a message without remaining copies.
 func (c *conservationChecker) forget(e *history.Event, l *letter) {
 	if l.moving <= 0 && len(l.in) == 0 {
 		c.letters.Delete(e.Message)
@@ -138,7 +143,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		at := c.letter(e).at(e.Queue)
 		at.out = false
 		c.s.judged(c.i)
-		// A link that is broken off again and again brings everything back each time, for as long as that lasts.
+		// A link that breaks repeatedly returns all unsettled messages each time.
 		if c.broken[e.Process]+c.broken[fault.Broker] > 0 {
 			break
 		}
@@ -149,7 +154,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		if was := c.leave(e); was.out {
 			c.held(e, was.delivered)
 		}
-		// A block is one body, whatever it was to dispatch: it is stored once.
+		// A block with several dispatches is one body, which is stored once.
 		if e.Fault == "" || e.Limit > 1 || strings.HasPrefix(e.Queue, canaryQueues) {
 			break
 		}
@@ -177,14 +182,15 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		}
 	case history.Dropped:
 		was := c.leave(e)
-		// A hint may expire: it is only worth something for a while, and carries no execution. Without dead lettering
-		// what dies goes nowhere, as was asked for. A canary's queues expire with it where its executor went away.
+		// A hint may expire: it is useful only for a while and carries no execution. Without dead
+		// lettering, dead messages go nowhere, as configured. A canary's queues expire together
+		// with the canary when its executor goes away.
 		if e.Fault != "" || strings.HasPrefix(e.Queue, canaryQueues) || !c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 			break
 		}
 		c.s.judged(c.i)
 		if was.tooOften {
-			c.s.violate(c.i, e.Execution, "message %d%s came back to queue %s more often than that allows and is gone: the queue has no dead letter exchange, and was not declared to keep what comes back",
+			c.s.violate(c.i, e.Execution, "message %d%s returned to queue %s more often than the queue allows, and is gone: the queue has no dead letter exchange, and was not declared to keep returned messages",
 				e.Message, about(e.Execution, e.Epoch), e.Queue)
 			break
 		}
@@ -211,7 +217,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 	}
 }
 
-// trouble notes a fault, or the end of one, at whatever it strikes.
+// trouble notes the beginning or end of a fault, for each of its targets.
 func (c *conservationChecker) trouble(e *history.Event) {
 	if c.broken == nil {
 		c.broken = make(map[string]int)
@@ -234,16 +240,16 @@ func (c *conservationChecker) trouble(e *history.Event) {
 	}
 }
 
-// canaryQueues begins the names of the queues in which executors test the dead letter path. Nothing is lost with what is
-// in them.
+// canaryQueues is the prefix of the queues with which executors test the dead letter path. Their
+// content is dispensable.
 const canaryQueues = "handoff.canary."
 
-// consumerTimeout is how long RabbitMQ waits for the acknowledgement of a delivery before it closes the channel, or cancels
-// the consumer
-// (its default since 3.8.17). A consumer that settles later loses all its unsettled deliveries.
+// consumerTimeout is how long RabbitMQ waits for the acknowledgement of a delivery before it closes
+// the channel or cancels the consumer (its default since 3.8.17). A consumer that settles later
+// loses all its unsettled deliveries.
 const consumerTimeout = 30 * time.Minute
 
-// held judges how long a consumer has held a delivery, which it settles or the broker takes back.
+// held judges how long a consumer held a delivery that it settles or that the broker takes back.
 func (c *conservationChecker) held(e *history.Event, since time.Duration) {
 	if c.lasting[e.Process]+c.lasting[fault.Database] > 0 || max(c.troubled[e.Process], c.troubled[fault.Database]) > since {
 		return
@@ -255,11 +261,11 @@ func (c *conservationChecker) held(e *history.Event, since time.Duration) {
 	}
 }
 
-// mostRounds is far more than the connections that any run loses, and far less than a hot loop makes
-// (defect D25).
+// mostRounds is far above the number of connections that any run loses, and far below the rounds of
+// a hot loop (defect D25).
 const mostRounds = 50
 
-// leave judges that what leaves a queue was there, and returns what was known of it.
+// leave judges that a message that leaves a queue was there, and returns its copy.
 func (c *conservationChecker) leave(e *history.Event) copyIn {
 	c.s.judged(c.i)
 	l := c.letter(e)

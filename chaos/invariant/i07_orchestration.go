@@ -24,7 +24,7 @@ func orchestrationOnce() *Invariant {
 type orchestrationChecker struct {
 	i *Invariant
 	s *Suite
-	// retries is the highest retry count of a chain whose newest row is alive.
+	// retries is the highest retry count of each chain whose newest row has not ended.
 	retries map[execution.ID]int64
 }
 
@@ -71,8 +71,8 @@ func (c *orchestrationChecker) transition(e *history.Event, l *life) {
 	}
 }
 
-// settle judges a child that was started or skipped by how its parent's chain ended. Invariant 12 judges that no
-// child is left out, because that needs a bound in time.
+// settle judges a child that was started or skipped, by the end of its parent's chain. Invariant 12
+// judges that no child is left out, because that takes a time bound.
 func (c *orchestrationChecker) settle(child, parent execution.ID, started bool) {
 	c.s.judged(c.i)
 	switch ended := c.s.ended.of(parent); {
@@ -102,7 +102,8 @@ func (c *orchestrationChecker) handled(e *history.Event, l *life) {
 	}
 }
 
-// retried judges that whatever may be retried is: only then an end without a retry is the last one of its chain.
+// retried judges that every execution that may be retried is. So an end without a retry is the last
+// of its chain.
 func (c *orchestrationChecker) retried(e *history.Event, l *life) {
 	if !c.s.config.Retry.Enabled || c.s.cancelled[l.chain] || !oracle.MayRetry(l.status, l.reason, int(l.retry), int(l.maxRetries)) {
 		return

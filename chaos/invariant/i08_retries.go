@@ -12,7 +12,7 @@ import (
 func boundedRetries() *Invariant {
 	i := &Invariant{
 		Number: 8, Name: "bounded retries",
-		Statement: "Retries follow a failure for a retriable reason, at most max_retries of them, each inside its backoff window, and none when the cancellation of the chain was requested; and what is taken back waits a backoff that grows each time.",
+		Statement: "Retries follow a failure for a retriable reason, at most max_retries of them, each inside its backoff window, and none when the cancellation of the chain was requested; an execution that is taken back waits a backoff that grows each time.",
 		Needs:     []history.Kind{history.Created, history.Transition},
 	}
 	i.make = func(s *Suite) checker { return &retryChecker{i: i, s: s} }
@@ -53,7 +53,7 @@ func (c *retryChecker) observe(e *history.Event, l *life) {
 	}
 }
 
-// scheduled judges that what has to wait is not scheduled before its time.
+// scheduled judges that a delayed execution is not scheduled before it is due.
 func (c *retryChecker) scheduled(e *history.Event, l *life) {
 	c.s.judged(c.i)
 	if c.s.database(e.At) < l.due-c.s.tolerance {

@@ -6,11 +6,11 @@ import (
 	"handoff/core/execution"
 )
 
-// takenBack judges the delay of a take-back: the backoff of as many as were taken back before.
+// takenBack judges the delay after a take-back: it grows with the number of earlier take-backs.
 func (c *retryChecker) takenBack(e *history.Event, l *life) {
 	if !takesBackFor(e.By, e.Reason) {
 		c.s.judged(c.i)
-		c.s.violate(c.i, e.Execution, "the %v took execution %d back because of %v, which is no reason of its own", e.By, e.Execution, e.Reason)
+		c.s.violate(c.i, e.Execution, "the %v took execution %d back because of %v, which is not one of its reasons", e.By, e.Execution, e.Reason)
 	}
 	n := 0
 	if l != nil {
@@ -27,12 +27,13 @@ func (c *retryChecker) takenBack(e *history.Event, l *life) {
 	}
 }
 
-// waits says whether a transition makes an execution wait for its backoff: what a worker gives back is due at once.
+// waits says whether an execution waits for its backoff after the transition. An execution that a
+// worker gives back is due at once.
 func waits(e *history.Event) bool {
 	return e.From == execution.Scheduled && e.To == execution.Requested && e.By != execution.Worker
 }
 
-// takesBackFor says that a part may take back what nobody has claimed for a reason.
+// takesBackFor says whether a part may take back an unclaimed execution for a reason.
 func takesBackFor(by execution.Part, reason execution.Reason) bool {
 	switch by {
 	case execution.DeadLetterHandler:
@@ -40,7 +41,7 @@ func takesBackFor(by execution.Part, reason execution.Reason) bool {
 	case execution.TimeoutMonitor:
 		return reason == execution.DispatchTimeout
 	case execution.Reconciler:
-		// It was never confirmed, or its worker is gone.
+		// Its publish was never confirmed, or its worker is gone.
 		return reason == execution.Transient || reason == execution.WorkerUnavailable
 	case execution.Scheduler:
 		return reason == execution.Unroutable || reason == execution.WorkerUnavailable

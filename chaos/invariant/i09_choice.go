@@ -10,18 +10,20 @@ import (
 	"handoff/core/execution"
 )
 
-// doubt is a dispatch beside a worker that seems to have been the better choice. It is judged when time has moved on: what
-// the same pass gave to that worker may be told of later, and may have made it a worse one.
+// doubt is a dispatch to a worker although another worker seemed the better choice. It is judged
+// later, once time has moved on: events of the same pass may follow that gave work to the other
+// worker and made it a worse choice.
 type doubt struct {
 	at, old   time.Duration
 	execution execution.ID
 	better    *candidate
-	// since is since when that worker has been better, why what is wrong if it still is.
+	// since returns the time since which the other worker has been better. why is the violation's
+	// text if it still is.
 	since func(*candidate) time.Duration
 	why   string
 }
 
-// settle judges the doubts of the moment that is over.
+// settle judges the doubts of the moment that has passed.
 func (c *placementChecker) settle(now time.Duration) {
 	c.doubts = slices.DeleteFunc(c.doubts, func(d doubt) bool {
 		if d.at == now {
@@ -34,13 +36,14 @@ func (c *placementChecker) settle(now time.Duration) {
 	})
 }
 
-// stood says that an executor has stood still since it may have looked at the workers: what it decides when it goes on, it
-// decides by what it saw before.
+// stood says that an executor was halted since it may have looked at the workers. When it goes on,
+// it decides by what it saw before.
 func (c *placementChecker) stood(e *history.Event) bool {
 	return c.s.ledger.process(e.Process).held.since(e.At - c.memory)
 }
 
-// doubtful notes that a dispatch should have gone to another worker, if there still is one when the moment is over.
+// doubtful notes that a dispatch should have gone to another worker, if that worker is still better
+// once time has moved on.
 func (c *placementChecker) doubtful(e *history.Event, better *candidate, since func(*candidate) time.Duration, format string, args ...any) {
 	if better != nil && !c.stood(e) {
 		why := fmt.Sprintf("execution %d was dispatched by %s to worker %d (incarnation %d), ", e.Execution, e.Process, e.Worker, e.Incarnation) + fmt.Sprintf(format, args...)
@@ -52,8 +55,8 @@ func roomSince(w *candidate) time.Duration { return w.roomSince }
 
 func idleSince(w *candidate) time.Duration { return w.idleSince }
 
-// avoided demands that an execution gets another worker than the one that it was to avoid, if one fitted, was well and had
-// room for as long as the decision may be old.
+// avoided demands that an execution doesn't go to the worker that it should avoid, if another
+// worker has fitted, was well and had room for as long as the decision may be old.
 func (c *placementChecker) avoided(w *candidate, e *history.Event, l *life) {
 	if l.avoid != w.worker || l.pinned != 0 {
 		return
@@ -65,10 +68,11 @@ func (c *placementChecker) avoided(w *candidate, e *history.Event, l *life) {
 	}
 }
 
-// overlooked demands that an execution goes to no worker that had work already when the executor looked, while there is one
-// that had nothing to do for so long that every executor knows it to be well. Executors learn from their probes, too, who is
-// well, so the question is only asked when nothing has hindered them, nor the other worker, for as long as probes take to
-// find out. Several executors may look at the same moment and see the same worker idle.
+// overlooked demands that an execution doesn't go to a worker that already had work when the
+// executor looked, while another worker has been idle for so long that every executor knows that it
+// is well. Executors also learn from probes which workers are well, so the rule applies only if
+// neither the executors nor the other worker were hindered for as long as probes take. Several
+// executors may look at the same moment and choose the same idle worker.
 func (c *placementChecker) overlooked(w *candidate, e *history.Event, l *life) {
 	if l.pinned != 0 || c.s.calm.hindering > 0 || e.At-c.s.calm.since < c.s.bounds.Probes || e.At < c.s.setBack+c.s.bounds.Probes ||
 		w.busySince == never || w.busySince > l.entered-c.s.prompt() {
@@ -86,8 +90,8 @@ func (c *placementChecker) overlooked(w *candidate, e *history.Event, l *life) {
 	}
 }
 
-// answers says that nothing has kept a worker from answering the probes of its health endpoint for as long as executors take
-// to find that out: neither its own trouble nor that of its links, of which some lead to executors alone.
+// answers says that nothing kept a worker from answering health probes for as long as executors
+// take to notice: neither its own trouble nor that of its links, including the links to executors.
 func (c *placementChecker) answers(w *candidate, now time.Duration) bool {
 	if !c.s.config.Health.Enabled || c.s.config.Executor.HealthProbes != config.Act {
 		return true
@@ -96,8 +100,8 @@ func (c *placementChecker) answers(w *candidate, now time.Duration) bool {
 	return t != nil && c.s.roads.of(t.process).clear(now-c.s.bounds.Probes)
 }
 
-// better is a worker that fits an execution at least as well as w, by what an executor can know, and for which something
-// has held since a moment that is old enough.
+// better returns a worker that fits an execution at least as well as w, as far as an executor can
+// know, and for which the condition has held for long enough.
 func (c *placementChecker) better(w *candidate, now time.Duration, l *life, since func(*candidate) time.Duration) *candidate {
 	old := now - c.memory
 	for _, other := range c.candidates {
@@ -111,8 +115,8 @@ func (c *placementChecker) better(w *candidate, now time.Duration, l *life, sinc
 	return nil
 }
 
-// spotless says that nothing makes a worker the last choice among the healthy ones: it has no failure of its own within
-// the window, and left nothing lying.
+// spotless says that nothing makes a worker the last choice among the healthy ones: it has no
+// failure of its own within the window, and left no dispatch unclaimed.
 func (c *placementChecker) spotless(w *candidate, now time.Duration) bool {
 	h := c.s.config.Health
 	s := w.known()
@@ -126,7 +130,8 @@ func (c *placementChecker) spotless(w *candidate, now time.Duration) bool {
 	return n == 0 || now-w.failures[n-1] > h.Window+h.Window/10
 }
 
-// patient judges that what no worker fits has waited for its grace: since it was due, and since a worker fitted it last.
+// patient judges that an execution that fits no worker has waited for its grace: since it was due,
+// and since a worker last fitted it.
 func (c *placementChecker) patient(e *history.Event, l *life) {
 	grace := c.s.config.Executor.UnschedulableGrace
 	if c.s.stepped > 0 && c.s.stepped >= e.At-grace || e.At < c.s.setBack+grace {
@@ -138,15 +143,15 @@ func (c *placementChecker) patient(e *history.Event, l *life) {
 			e.Execution, e.At-c.brokerUp, c.brokerUp, x.MessageQueue.RabbitMQ.ReconnectMax+2*x.Executor.StatementTimeout)
 	}
 	last := c.lastFit(l, e.At)
-	// The claim under which it was decided, and the look before that, are older than the failure.
+	// The decision rests on a claim, and a look before that, which are both older than the failure.
 	if waited := e.At - max(l.waits, last); waited < grace-c.s.tolerance {
 		c.s.violate(c.i, e.Execution, "execution %d failed for want of workers after %v; it has been due since %v, a worker fitted it until %v, and its grace is %v",
 			e.Execution, waited, l.waits, last, grace)
 	}
 }
 
-// nobodyIsBetter says that every worker that has fitted a runtime since a moment was unhealthy all the while: then they get
-// work like any other.
+// nobodyIsBetter says that every worker that has fitted a runtime since a moment was unhealthy all
+// the time. Unhealthy workers then get work like any other.
 func (c *placementChecker) nobodyIsBetter(runtime string, since, now time.Duration) bool {
 	for _, w := range c.candidates {
 		if !slices.Contains(w.runtimes, runtime) {

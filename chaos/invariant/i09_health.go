@@ -8,9 +8,10 @@ import (
 	"handoff/core/execution"
 )
 
-// healthierFirst notes a dispatch that went to a degraded worker although a healthy one fitted and had room, as far as
-// every executor must know. Executors learn from their probes, too, who is well, so the question is only asked when
-// nothing has hindered them, nor the other worker, for as long as probes take to find out.
+// healthierFirst notes a dispatch to a degraded worker although a healthy worker fitted and had
+// room, as far as every executor must know. Executors also learn from probes which workers are
+// well, so the rule applies only if neither the executors nor the other worker were hindered for as
+// long as probes take.
 func (c *placementChecker) healthierFirst(w *candidate, e *history.Event, l *life) {
 	calm := max(c.s.calm.since, c.s.setBack)
 	if w == nil || l.pinned != 0 || c.s.calm.hindering > 0 || e.At-calm < c.s.bounds.Probes || !c.always(w, e.At, execution.Degraded) {
@@ -29,7 +30,8 @@ func (c *placementChecker) healthierFirst(w *candidate, e *history.Event, l *lif
 	}
 }
 
-// always says that a worker's failures alone make this of it, whatever an executor can have known when it decided.
+// always says that a worker's failures give it this health, whatever part of them the executor knew
+// when it decided.
 func (c *placementChecker) always(w *candidate, now time.Duration, is execution.Health) bool {
 	old := now - c.memory
 	if len(w.snapshots) == 0 {
@@ -54,7 +56,7 @@ func (c *placementChecker) always(w *candidate, now time.Duration, is execution.
 	return true
 }
 
-// surely says that something holds for a worker however much it ran.
+// surely says that the condition holds for every possible number of runs of the worker.
 func (c *placementChecker) surely(w *candidate, s *snapshot, at time.Duration, holds func(oracle.Evidence) bool) bool {
 	for _, e := range c.evidence(w, s, at) {
 		if !holds(e) {
@@ -64,10 +66,11 @@ func (c *placementChecker) surely(w *candidate, s *snapshot, at time.Duration, h
 	return true
 }
 
-// evidence is what a snapshot says of a worker's failures at a moment. A worker says how much it ran only while it has
-// failures of its own. Otherwise that is anything up to what it claimed, and of its unclaimed dispatches the least and the
-// most make the smallest shares, and the fewest runs with which shares count the largest one. What it returns is good until
-// it is called again.
+// evidence returns the possible evidence for a worker's health at a moment. A worker reports the
+// number of its runs only while it has failures of its own. Otherwise the number lies between 0 and
+// its claims. With the unclaimed dispatches counted, the least and the greatest number give the
+// smallest shares, and the fewest runs with which shares count give the largest. The result is
+// valid until the next call.
 func (c *placementChecker) evidence(w *candidate, s *snapshot, at time.Duration) []oracle.Evidence {
 	e := oracle.Evidence{Total: s.total, Failed: s.failed, Consecutive: s.consecutive}
 	for _, left := range s.expired {

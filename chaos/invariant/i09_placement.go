@@ -15,7 +15,7 @@ import (
 func placement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement", Across: true,
-		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, to a healthy one before a degraded one, not to the worker that it comes back from while another one has room, and is neither failed for want of workers, before its grace is over, nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
+		Statement: "Work goes only to a worker that the executor could know to be fit and to have room, to a healthy worker before a degraded one, and not back to the worker that it came from while another has room; while a worker fits, work neither fails for want of workers nor is left waiting; it fails for want of workers only after its grace, and names stale heartbeats if they are the only cause.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported},
 	}
 	i.make = func(s *Suite) checker {
@@ -23,9 +23,10 @@ func placement() *Invariant {
 		return &placementChecker{
 			i: i, roster: newRoster(s), thresholds: oracle.NewThresholds(&s.config.Health),
 			limited: make(map[string]bool), frozen: make(map[string]time.Duration), slept: make(map[string]time.Duration), brokerUp: -1,
-			// A decision may be as old as the claim under which it was made, and the look before that.
+			// A decision may be as old as the claim under which it was made, plus the look before
+			// that.
 			memory: x.ClaimExpiry + 2*x.StatementTimeout,
-			// Four looks, each as slow as it may be.
+			// Four looks, each as slow as allowed.
 			patience: 4*x.ReconcileInterval + 4*x.StatementTimeout,
 		}
 	}
@@ -43,15 +44,16 @@ type placementChecker struct {
 	nextLook time.Duration
 	// thresholds make a worker degraded or unhealthy.
 	thresholds *oracle.Thresholds
-	// doubts are the dispatches of the present moment beside which there seems to have been a better worker.
+	// doubts are the dispatches of the present moment for which another worker seemed better.
 	doubts []doubt
-	// limited are the actions with a limit of concurrency: their executions may wait for a slot.
+	// limited are the actions with a concurrency limit; their executions may wait for a slot.
 	limited map[string]bool
-	// brokerUp is when the broker came back the last time.
+	// brokerUp is when the broker last came back.
 	brokerUp time.Duration
-	// frozen is since when machines stand still, slept how long they did before: no clock of theirs counted that time.
+	// frozen is the time since which each machine has been frozen, slept how long it was frozen
+	// before. Its clocks stood still during that time.
 	frozen, slept map[string]time.Duration
-	// shares is where evidence has its place.
+	// shares is the buffer for the result of evidence.
 	shares [3]oracle.Evidence
 }
 
@@ -97,7 +99,7 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 	case history.Transition:
 		c.transition(e, l)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned:
-		// The roster has heard it.
+		// The roster has handled it.
 	default:
 	}
 	if len(c.doubts) > 0 {
@@ -105,14 +107,16 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 	}
 }
 
-// reported keeps what a worker has said of its runs, and demands that it be true: who is charged with
-// the failures of its actions loses its work for nothing (defect D44).
+// reported records what a worker reported about its runs and demands that it is true: a worker that
+// is blamed for failures of its actions loses work without reason (defect D44).
 func (c *placementChecker) reported(w *candidate, e *history.Event) {
 	h := c.s.config.Health
 	since := e.At - h.Window - h.Window/10 - c.slept[e.Process]
+	// A database that hangs executes a report at its end, long after the worker counted.
+	late := c.s.ledger.struck(databaseFails, e.Process, e.Worker, e.At-c.s.config.Worker.HeartbeatInterval)
 	had := 0
 	for _, at := range w.failures {
-		if at >= since {
+		if at >= since || late {
 			had++
 		}
 	}
@@ -134,8 +138,8 @@ func (c *placementChecker) learn(w *candidate, s snapshot) {
 	c.assess(w, s.from)
 }
 
-// assess brings up to date whether an executor may take a worker for unhealthy, because of its failures or because of what
-// waits at it.
+// assess updates whether an executor may consider a worker unhealthy, because of its failures or
+// its unclaimed dispatches.
 func (c *placementChecker) assess(w *candidate, at time.Duration) {
 	s, h := w.known(), c.s.config.Health
 	w.unhealthy = slices.ContainsFunc(c.evidence(w, &s, at), c.thresholds.Failing) || h.Enabled && w.waiting >= h.QueueDepthUnhealthy
@@ -169,7 +173,7 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 	}
 }
 
-// outcome notes what a transition says of the worker that had the row.
+// outcome notes what a transition says about the worker that had the execution.
 func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
 	w.released(e)
 	if e.To == execution.Running {
@@ -217,8 +221,8 @@ func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 	return ""
 }
 
-// quarantined says that a worker is to be left alone: whatever an executor can have known at the time at which
-// it decided, the worker was unhealthy, a better one fitted, and it was not a halfOpen.
+// quarantined says that a worker should have been left alone: the worker was unhealthy whatever the
+// executor knew at its decision, a better one fitted, and the execution was no half-open probe.
 func (c *placementChecker) quarantined(w *candidate, now time.Duration, l *life) bool {
 	for n := range w.snapshots {
 		s := &w.snapshots[n]
@@ -239,7 +243,7 @@ func (c *placementChecker) quarantined(w *candidate, now time.Duration, l *life)
 	})
 }
 
-// halfOpen says that one execution may see whether the worker is well again.
+// halfOpen says that one execution may test whether the worker is well again.
 func (c *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration) bool {
 	last := s.lastFailure
 	if n := len(s.expired); n > 0 {
@@ -248,7 +252,7 @@ func (c *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration
 	return w.load == 0 && now-last >= c.s.config.Executor.HealthCheckInterval-clockTolerance
 }
 
-// refused judges a failure for want of workers: whoever looked must have seen nobody who fits.
+// refused judges a failure for want of workers: the executor must have found no worker that fits.
 func (c *placementChecker) refused(e *history.Event, l *life) {
 	c.s.judged(c.i)
 	look := l.entered - 2*c.s.config.Executor.StatementTimeout
@@ -262,8 +266,9 @@ func (c *placementChecker) refused(e *history.Event, l *life) {
 	c.explained(e, l, look)
 }
 
-// explained demands that a failure for want of workers names stale heartbeats where nothing else can have been the cause:
-// who looked has seen an active worker whose lease was over, and none whose lease was not.
+// explained demands that a failure for want of workers names stale heartbeats if they are the only
+// possible cause: the executor saw an active worker whose lease was over, and none whose lease was
+// not.
 func (c *placementChecker) explained(e *history.Event, l *life, look time.Duration) {
 	if strings.Contains(e.Text, textStale) || c.s.setBack >= look {
 		return
@@ -287,8 +292,9 @@ func (c *placementChecker) explained(e *history.Event, l *life, look time.Durati
 	}
 }
 
-// leftWaiting looks for executions that have been due for as long as anybody may take to place them: nobody
-// who fits may have stood idle all the while, nor had room and been well. What may have hindered an executor puts the question off.
+// leftWaiting looks for executions that have been due for longer than placement may take. No
+// fitting worker may have been idle all that time, or well with room. Anything that may have
+// hindered an executor postpones the judgement.
 func (c *placementChecker) leftWaiting(now time.Duration) {
 	since := now - c.patience
 	if c.s.calm.hindering > 0 || c.s.calm.since > since || now < c.s.setBack+c.patience {
@@ -311,14 +317,15 @@ func (c *placementChecker) leftWaiting(now time.Duration) {
 	}
 }
 
-// free says that an execution waits for nothing but a worker: not for its parent, for one worker of its own, for a
-// concurrency slot, or for somebody who can read it.
+// free says that an execution waits only for a worker: not for its parent, a particular worker, a
+// concurrency slot or a program that can read it.
 func (c *placementChecker) free(l *life) bool {
 	return !l.hidden && l.pinned == 0 && l.parent == 0 && !c.limited[c.s.actions[l.action]]
 }
 
-// available is a worker that fits a runtime and has held nothing for as long as placing may take, or less than its
-// capacity and was well all the while, and which has no failure of its own that is younger than the time after which it may be tried again.
+// available returns a worker that fits a runtime and has held nothing for as long as placement may
+// take; or that was well and had room for as long. It has no failure of its own that is younger
+// than the time after which it may be tried again.
 func (c *placementChecker) available(runtime string, now time.Duration) *candidate {
 	since, recovery := now-c.patience, c.s.config.Executor.HealthCheckInterval
 	for _, w := range c.candidates {

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// pair is two active workers of capacity 1 that consume, and execution 1 that is due at 1 s.
+// pair is two active, consuming workers of capacity 1, and execution 1, which is due at 1 s.
 func pair() []history.Event {
 	second1 := worker(0, execution.Active)
 	second1.Worker, second1.Incarnation = 2, 2
@@ -33,7 +33,7 @@ func beats(from, to time.Duration) (all []history.Event) {
 	return all
 }
 
-// bad is the report of a worker that has failed n times in a row, with the runs that say so before it.
+// bad is the report of a worker that has failed n times in a row, preceded by these runs.
 func bad(at time.Duration, n int) (all []history.Event) {
 	for i := range n {
 		id := execution.ID(100 + i)
@@ -89,7 +89,7 @@ func TestPlacement(t *testing.T) {
 	moved := func(at, by time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.ClockStepped, Process: "database", Due: by}
 	}
-	// Dispatched to a worker and taken back from it.
+	// An execution is dispatched to a worker and taken back from it.
 	from := func(w execution.WorkerID) []history.Event {
 		story := append(dispatched(42*second), move(43*second, execution.Scheduled, execution.Requested, execution.Scheduler, 1, 2))
 		for i := range story[1:] {
@@ -97,7 +97,8 @@ func TestPlacement(t *testing.T) {
 		}
 		return story
 	}
-	// after is the failure when the grace of those that had a worker until their leases ended is over.
+	// after is the failure once the grace of executions is over that had a worker until the leases
+	// ended.
 	after := func(e history.Event) history.Event {
 		e.At = 100 * second
 		return e
@@ -109,7 +110,8 @@ func TestPlacement(t *testing.T) {
 	}
 	charged := bad(20*second, 10)
 	charged[10].Limit = 11
-	// putBack is a claim at 15 s that the reconciler gives back at 100 s, with what comes between.
+	// putBack is a claim at 15 s that the reconciler gives back at 100 s, with other events in
+	// between.
 	putBack := func(until time.Duration, between ...history.Event) []history.Event {
 		taken := move(15*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)
 		given := move(100*second, execution.Scheduling, execution.Requested, execution.Reconciler, 0, 1)

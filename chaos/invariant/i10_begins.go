@@ -6,8 +6,9 @@ import (
 	"handoff/core/execution"
 )
 
-// begins judges a claim that is sent for the first time: a worker that has begun to tell the database that it drains begins
-// none. What waited for a slot then is given back. In the moment itself what was on its way may still be sent.
+// begins judges the first claim for an execution. A worker that has begun to tell the database that
+// it drains begins no claim; it gives back executions that wait for a slot. Claims that were on
+// their way at that very moment are lawful.
 func (c *Calls) begins(key execution.Key) {
 	g := c.graceful
 	if g == nil || c.draining < 0 || c.gone {
@@ -22,7 +23,7 @@ func (c *Calls) begins(key execution.Key) {
 		c.process, key.ID, key.Epoch, at-c.draining)
 }
 
-// stood says that the process has stood still, or gone on, since a moment of the run.
+// stood says that the process was halted or resumed since a moment of the run.
 func (c *Calls) stood(since time.Duration) bool {
 	if c.graceful == nil {
 		return false

@@ -9,28 +9,30 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 10 that judges the deadline of a stop (defect D40): what runs may finish within the
-// shutdown timeout, no less and no more. What still runs then is asked to end, whatever else has ended meanwhile. Only the
-// simulated world tells when an action is asked.
+// This file is the part of invariant 10 about the deadline of a stop (defect D40). Running actions
+// have exactly the shutdown timeout to finish. Those that still run then are asked to end, whatever
+// else has ended meanwhile. Only the simulated world reports when an action is asked.
 
-// stoppable is an action that runs and was not asked to end.
+// stoppable is a running action that was not asked to end.
 type stoppable struct {
 	id    execution.ID
 	epoch execution.Epoch
 }
 
-// stopDeadline is a process that was asked to stop, and when all of its actions have to have ended.
+// stopDeadline is a process that was asked to stop, and the time by which all its actions must have
+// ended.
 type stopDeadline struct {
 	process string
 	since   time.Duration
 	at      time.Duration
-	// patient says that calls to servers may have held it up, and that this was waited for.
+	// patient says that the deadline was already extended once, because calls to servers may have
+	// delayed the process.
 	patient bool
 }
 
 // stops notes that a process begins to stop.
 func (c *gracefulChecker) stops(process string, at time.Duration) {
-	// What stands still hears of the stop when it goes on.
+	// A halted process learns of the stop when it resumes.
 	if p := c.s.roads.byName[process]; p == nil || !p.worker || p.held > 0 {
 		return
 	}
@@ -39,7 +41,7 @@ func (c *gracefulChecker) stops(process string, at time.Duration) {
 	}
 }
 
-// actions follows what each process runs.
+// actions tracks the running actions of each process.
 func (c *gracefulChecker) actions(e *history.Event) {
 	if len(c.deadlines) > 0 {
 		c.due(e.At)
@@ -56,7 +58,7 @@ func (c *gracefulChecker) actions(e *history.Event) {
 		delete(c.running, e.Process)
 		c.stopsNoMore(e.Process)
 	case history.ProcessPaused, history.ProcessFrozen:
-		// What stands still ends nothing; its machine ends its actions by the fence.
+		// A halted process ends nothing; its machine ends the actions by the fence.
 		c.stopsNoMore(e.Process)
 	case history.Transition:
 		if oracle.Claimed(e.From) && e.Reason == execution.WorkerShutdown && e.By == execution.Worker {
@@ -70,7 +72,7 @@ func (c *gracefulChecker) stopsNoMore(process string) {
 	c.deadlines = slices.DeleteFunc(c.deadlines, func(d stopDeadline) bool { return d.process == process })
 }
 
-// due judges the processes whose actions have to have ended by now.
+// due judges the processes whose actions must have ended by now.
 func (c *gracefulChecker) due(now time.Duration) {
 	const held = toDatabase | toBroker | brokerFails | databaseFails
 	for i := 0; i < len(c.deadlines); i++ {
@@ -79,7 +81,8 @@ func (c *gracefulChecker) due(now time.Duration) {
 			continue
 		}
 		if !d.patient && c.s.ledger.struck(held, d.process, 0, c.s.recovered(d.since)) {
-			// The word to the database, the end of the consumer and the release may each take one call beyond the deadline.
+			// Telling the database, ending the consumer and releasing executions may each take one
+			// call beyond the deadline.
 			d.patient, d.at = true, d.at+3*c.s.config.Worker.StatementTimeout
 			continue
 		}
@@ -95,7 +98,7 @@ func (c *gracefulChecker) due(now time.Duration) {
 	}
 }
 
-// endedForStop judges that what ran had the shutdown timeout to finish in.
+// endedForStop judges that a running action had the shutdown timeout to finish.
 func (c *gracefulChecker) endedForStop(e *history.Event) {
 	i := slices.IndexFunc(c.deadlines, func(d stopDeadline) bool { return d.process == e.Process })
 	if i < 0 || c.s.ledger.struck(itsClock, e.Process, 0, c.deadlines[i].since) {
@@ -104,11 +107,12 @@ func (c *gracefulChecker) endedForStop(e *history.Event) {
 	c.s.judged(c.i)
 	d, early := c.deadlines[i], c.s.prompt()
 	if c.s.ledger.struck(toDatabase|databaseFails, e.Process, 0, c.s.recovered(d.since)) {
-		// What was drained is seen to stop when the database has been told, which may take a call.
+		// A draining worker shows its stop only after telling the database, which may take one
+		// call.
 		early += c.s.config.Worker.StatementTimeout
 	}
 	if e.At < d.since+c.s.config.Worker.ShutdownTimeout-early {
-		c.s.violate(c.i, e.Execution, "%s ended execution %d for its stop %v after it was asked to stop; what it runs may finish within %v",
+		c.s.violate(c.i, e.Execution, "%s ended execution %d for its stop only %v after it was asked to stop; running actions have %v to finish",
 			e.Process, e.Execution, e.At-d.since, c.s.config.Worker.ShutdownTimeout)
 	}
 }

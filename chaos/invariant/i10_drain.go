@@ -8,11 +8,12 @@ import (
 	"handoff/core/execution"
 )
 
-// heardOf is the renewal with whose reply a worker must have heard that an operator drains it: the first that begins after
-// the request may fail, and the second may have been under way.
+// heardOf is the number of the renewal whose reply must have told the worker that an operator
+// drains it. The first renewal after the request may fail, and the second may already have been
+// under way.
 const heardOf = 3
 
-// wishes notes that an operator begins, or does not try any longer, to drain workers.
+// wishes notes that an operator begins to drain workers or stops trying.
 func (c *gracefulChecker) wishes(e *history.Event, begins bool) {
 	for name := range strings.SplitSeq(e.Process, ",") {
 		if delete(c.wished, name); begins {
@@ -21,8 +22,8 @@ func (c *gracefulChecker) wishes(e *history.Event, begins bool) {
 	}
 }
 
-// drained notes that the database has taken the word of an operator who drains a worker: it cordons the worker, too. The
-// word is for the process that has registered; without one there is nobody to hear of it.
+// drained notes that the database has stored an operator's drain, which also cordons the worker. It
+// applies to the registered process; without one it applies to none.
 func (c *gracefulChecker) drained(e *history.Event) {
 	if process := c.present[e.Worker]; e.Count == 1 && c.wished[process] {
 		delete(c.wished, process)
@@ -30,14 +31,14 @@ func (c *gracefulChecker) drained(e *history.Event) {
 	}
 }
 
-// ended forgets a process that has ended: what supervises it starts another one of that name.
+// ended forgets a process that has ended; its supervisor starts another one of that name.
 func (c *gracefulChecker) ended(process string) {
 	delete(c.stopping, process)
 	delete(c.asked, process)
 	maps.DeleteFunc(c.present, func(_ execution.WorkerID, p string) bool { return p == process })
 }
 
-// heard judges that a worker which hears of its drain begins with it.
+// heard judges that a worker begins its drain when it learns of it.
 func (c *gracefulChecker) heard(e *history.Event) {
 	_, asked := c.asked[e.Process]
 	t := c.s.workers.Get(e.Incarnation)
@@ -54,11 +55,12 @@ func (c *gracefulChecker) heard(e *history.Event) {
 	}
 }
 
-// leaves notes that a worker begins to stop: from now on its process has to end within the bound, whoever asked for it.
+// leaves notes that a worker begins to stop. From then on its process must end within the bound,
+// whoever asked for the stop.
 func (c *gracefulChecker) leaves(e *history.Event) {
 	t := c.s.workers.Get(e.Incarnation)
 	if e.Lifecycle != execution.Draining || t == nil || t.superseded || t.joined < c.s.started[t.process] {
-		// The last is what a process that has ended wrote, and the network held back.
+		// Draining can also be a late write of an ended process that the network held back.
 		return
 	}
 	delete(c.asked, t.process)

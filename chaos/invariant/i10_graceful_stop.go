@@ -14,7 +14,7 @@ import (
 func gracefulStop() *Invariant {
 	i := &Invariant{
 		Number: 10, Name: "graceful stop",
-		Statement: "A worker that stops gracefully, on a signal or because an operator drains it, claims nothing after it has deregistered and begins no claim once it has begun to, what it runs may finish within the shutdown timeout and is ended then, what it ran is finished or handed back, and its process is gone in time.",
+		Statement: "A worker that stops gracefully, on a signal or because an operator drains it, begins no claim once it has begun to deregister, and claims nothing afterwards; its running actions have the shutdown timeout to finish and are ended then; its executions are finished or handed back, and its process ends in time.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.ProcessStopping, history.ProcessStopped},
 	}
 	i.make = func(s *Suite) checker {
@@ -30,29 +30,32 @@ func gracefulStop() *Invariant {
 type gracefulChecker struct {
 	i *Invariant
 	s *Suite
-	// held counts what each incarnation runs.
+	// held counts the executions that each incarnation runs.
 	held map[execution.Incarnation]int
-	// running are the actions of each process, deadlines the processes that stop, and when all of theirs have to have ended;
-	// see i10_deadline.go.
+	// running holds the actions of each process. deadlines holds the stopping processes, with the
+	// time by which all their actions must have ended; see i10_deadline.go.
 	running   map[string][]stoppable
 	deadlines []stopDeadline
-	// disturbed is the last moment at which a fault other than a stop could excuse a worker, and
-	// disturbing how many last.
+	// disturbed is the last moment at which a fault other than a stop could excuse a worker.
+	// disturbing counts such faults that last.
 	disturbed  time.Duration
 	disturbing int
-	// stopping is when each process was asked to stop, or began to because an operator had asked for it.
+	// stopping is when each process was asked to stop, or began to stop because an operator asked
+	// for it.
 	stopping map[string]time.Duration
-	// asked are the processes that an operator drains, and how often they have renewed a lease since.
+	// asked holds the processes that an operator drains, and how often each has renewed its lease
+	// since.
 	asked map[string]int
-	// wished are the processes that an operator is about to drain, present is which one registered each worker last and
-	// has not ended.
+	// wished holds the processes that an operator is about to drain. present is the live process
+	// that last registered each worker.
 	wished  map[string]bool
 	present map[execution.WorkerID]string
-	// stood is when each process stood still last, or went on.
+	// stood is when each process last halted or resumed.
 	stood map[string]time.Duration
 }
 
-// excuses says whether a kind of fault can keep a worker from its graceful stop. Those that ask for one excuse nothing.
+// excuses says whether a kind of fault can keep a worker from a graceful stop. Faults that
+// themselves ask for one excuse nothing.
 func excuses(kind string) bool { return kind != "stop" && kind != "drain" && kind != "cordon" }
 
 // hears implements selective.
@@ -83,7 +86,7 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 		c.stopping[e.Process] = e.At
 		c.stops(e.Process, e.At)
 	case history.ProcessStarted:
-		// Who was asked to stop when it was down already was not asked.
+		// A request to stop that found the process already down doesn't count.
 		delete(c.stopping, e.Process)
 	case history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed:
 		c.stood[e.Process] = e.At
@@ -114,7 +117,7 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 	}
 }
 
-// left judges that a worker that has stopped runs nothing any more.
+// left judges that a stopped worker runs nothing.
 func (c *gracefulChecker) left(e *history.Event) {
 	t := c.s.workers.Get(e.Incarnation)
 	if t == nil || !c.undisturbed(t) {
@@ -154,8 +157,8 @@ func (c *gracefulChecker) transition(e *history.Event, l *life) {
 	}
 }
 
-// claimed judges a claim of a worker that is leaving or gone: one that was under way when the worker began to drain is
-// lawful.
+// claimed judges a claim by a worker that is leaving or gone. A claim that was under way when the
+// worker began to drain is lawful.
 func (c *gracefulChecker) claimed(e *history.Event, t *session) {
 	if t == nil {
 		return
@@ -179,7 +182,7 @@ func (c *gracefulChecker) stopped(process string, at time.Duration) {
 	w := c.s.config.Worker
 	bound := w.ShutdownTimeout + w.KillGrace + 10*max(w.StatementTimeout, c.s.config.Executor.StatementTimeout)
 	if p := c.s.roads.byName[process]; p != nil && p.worker {
-		// docs/worker.md, "Stop"; and the time of a call that takes none.
+		// docs/worker.md, "Stop"; plus the time of a call that should take none.
 		bound = w.ShutdownTimeout + w.KillGrace + 6*w.StatementTimeout + c.s.prompt()
 	}
 	if !graceful || c.disturbing != 0 || c.disturbed != 0 && c.disturbed >= asked-oracle.Lease(&w) {

@@ -10,7 +10,7 @@ import (
 func concurrency() *Invariant {
 	i := &Invariant{
 		Number: 11, Name: "concurrency limits", Across: true,
-		Statement: "Of an action with a limit, never more executions than that are between their scheduling and their end, each in a slot of its own.",
+		Statement: "An action with a concurrency limit never has more executions than that between scheduling and end, each in a slot of its own.",
 		Needs:     []history.Kind{history.ActionDefined, history.Created, history.Transition, history.SlotTaken, history.SlotFreed},
 	}
 	i.make = func(s *Suite) checker { return &concurrencyChecker{i: i, s: s, actions: make(map[string]*actionUse)} }
@@ -23,8 +23,8 @@ type concurrencyChecker struct {
 	actions map[string]*actionUse
 }
 
-// actionUse is what the executions of one action with a limit hold. The rows are counted apart from the slots:
-// who claims without a slot is counted all the same.
+// actionUse counts what the executions of one limited action hold. Rows and slots are counted
+// separately, so an execution claimed without a slot counts too.
 type actionUse struct {
 	limit   int64
 	claimed int64

@@ -15,7 +15,7 @@ import (
 func detection() *Invariant {
 	i := &Invariant{
 		Number: 12, Name: "detection in time",
-		Statement: "Each kind of stuck execution is found, by a part that only observes recorded, within its own bound, counted from the last moment at which a fault could hinder an executor; by one that nothing hinders within one pass of the part that looks for it.",
+		Statement: "Each kind of stuck execution is found, or recorded by a part that only observes, within its own bound, counted from the last moment at which a fault could hinder an executor; an unhindered executor finds it within one pass of the part that looks for it.",
 		Needs:     []history.Kind{history.Transition, history.HeartbeatRenewed, history.Published, history.Orchestrated},
 	}
 	i.make = func(s *Suite) checker {
@@ -24,31 +24,34 @@ func detection() *Invariant {
 	return i
 }
 
-// detectionChecker keeps, for each live execution, the next moment at which it may be overdue.
+// detectionChecker keeps, for each live execution, the next time at which it may be overdue.
 type detectionChecker struct {
 	i     *Invariant
 	s     *Suite
 	watch watch
 	seq   uint32
-	// canceling are the executions that a worker was asked to end.
+	// canceling are the executions whose worker was asked to end them.
 	canceling []askedToEnd
 	unready   unready
-	// ready is since when workers whose outage is recorded have said that they receive dispatches.
+	// ready is the time since which each worker with a recorded outage has reported that it
+	// receives dispatches.
 	ready unready
-	// broken are the faults of links that last. While one does, a renewal that the database has may have no reply.
-	// mended is when the last one ended.
+	// broken counts the lasting faults of links. While one lasts, the reply to a renewal that the
+	// database stored may be lost. mended is when the last one ended.
 	broken int
 	mended time.Duration
 	idle   idleQueues
-	// dead is the dead letter queue, letters how many messages it has.
+	// dead is the name of the dead letter queue, letters the number of its messages.
 	dead    string
 	letters int32
 }
 
-// letterTime is how long an executor may take for a batch of dead letters that stand before another one.
+// letterTime is how long an executor may take for each dead letter that precedes another one in the
+// queue.
 const letterTime = 20 * time.Millisecond
 
-// ofLinks says that a kind of fault can keep a reply from a worker for longer than it waits.
+// ofLinks says that a kind of fault can keep a reply from a worker for longer than the worker
+// waits.
 func ofLinks(kind string) bool {
 	switch kind {
 	case "partition", "latency", "slow_link", "reset":
@@ -57,7 +60,7 @@ func ofLinks(kind string) bool {
 	return false
 }
 
-// askedToEnd counts the renewals of the lease of the worker that was asked.
+// askedToEnd counts the lease renewals since the worker was asked to end an execution.
 type askedToEnd struct {
 	id       execution.ID
 	epoch    execution.Epoch
@@ -124,15 +127,16 @@ func (c *detectionChecker) observe(e *history.Event, l *life) {
 		}
 		c.hasten(e)
 	case history.PublishReturned, history.WorkerLifecycle:
-		// These can only bring a deadline forward of what waits for it.
+		// These events can only bring forward the deadline of a waiting execution.
 		c.hasten(e)
 	case history.WorkerRegistered, history.Delivered:
-		// Who looks at idle queues has heard it.
+		// The check of idle queues has handled it.
 	default:
 	}
 }
 
-// renewed notes that a worker has heard of its cancellations, for the third time at the latest.
+// renewed notes that a worker must have learned of its cancellations, at the third renewal at the
+// latest.
 func (c *detectionChecker) renewed(e *history.Event) {
 	for i := range c.canceling {
 		a := &c.canceling[i]
@@ -146,7 +150,8 @@ func (c *detectionChecker) renewed(e *history.Event) {
 	}
 }
 
-// heard is when the worker of a canceling execution must have heard of it; 0 if that is not sure.
+// heard is when the worker of a canceling execution must have learned of the cancellation; 0 if
+// that isn't certain.
 func (c *detectionChecker) heard(id execution.ID) time.Duration {
 	for i := range c.canceling {
 		if c.canceling[i].id == id {
@@ -156,27 +161,27 @@ func (c *detectionChecker) heard(id execution.ID) time.Duration {
 	return 0
 }
 
-// look checks whatever is due.
+// look checks every execution that is due.
 func (c *detectionChecker) look(now time.Duration) {
 	for w, due := c.watch.next(now); due; w, due = c.watch.next(now) {
 		c.check(w, now)
 	}
 }
 
-// number tells what is pushed for one execution and moment apart, by age.
+// number numbers entries for the same execution and time, by age, to tell them apart.
 func (c *detectionChecker) number(w watched) watched {
 	c.seq++
 	w.seq = c.seq
 	return w
 }
 
-// push has an execution looked at as soon as time moves on.
+// push adds an execution to be checked as soon as time moves on.
 func (c *detectionChecker) push(w watched) {
 	c.watch.soon.push(c.number(w))
 	c.s.wake(w.at)
 }
 
-// hasten looks at the executions that an event may have made overdue sooner.
+// hasten checks the executions that an event may have made overdue sooner.
 func (c *detectionChecker) hasten(e *history.Event) {
 	if e.Execution != 0 {
 		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: execution.Scheduled})
@@ -184,7 +189,7 @@ func (c *detectionChecker) hasten(e *history.Event) {
 	}
 	was, soon := c.s.workers.Get(e.Incarnation), e.At+time.Nanosecond
 	if oracle.Gone(e.Lifecycle) && (was == nil || !oracle.Gone(was.lifecycle) && was.looked != soon) {
-		// A history from elsewhere may say at one moment any number of times that a worker is lost.
+		// A foreign history may report any number of losses of a worker at one moment.
 		if was != nil {
 			was.looked = soon
 		}
@@ -197,7 +202,7 @@ func (c *detectionChecker) hasten(e *history.Event) {
 	}
 }
 
-// check looks at one execution again: it is fine, overdue, or to be looked at later.
+// check examines one execution again: it is fine, overdue, or due for a later check.
 func (c *detectionChecker) check(w watched, now time.Duration) {
 	if c.stale(w) {
 		return
@@ -207,7 +212,7 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 	if what == "" {
 		return
 	}
-	// What a fault may have hindered starts again when it is over.
+	// After a fault that may have hindered detection, the time starts again.
 	bound := deadline.bound
 	overdue := max(deadline.since+bound, max(c.s.calm.since, c.s.setBack)+bound+deadline.warm)
 	if c.s.calm.hindering > 0 {
@@ -228,8 +233,9 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %s since %v; the bound for that is %v", l.id, l.epoch, what, deadline.since, bound)
 }
 
-// unhindered says that nothing has kept everybody from detecting something since before it began: neither the servers nor
-// at least one executor. A dead letter may be in the hands of any of them, so all have to be well.
+// unhindered says that the servers and at least one executor have been unhindered since before the
+// problem began. Any executor may hold a dead letter, so for dead letters all executors must have
+// been.
 func (c *detectionChecker) unhindered(l *life, d deadline) bool {
 	from := c.s.recovered(d.since) - d.warm
 	switch {
@@ -241,21 +247,21 @@ func (c *detectionChecker) unhindered(l *life, d deadline) bool {
 	return c.s.roads.attended(from)
 }
 
-// stale says that an execution is not as it was when it was watched.
+// stale says that an execution has changed since it was watched.
 func (c *detectionChecker) stale(w watched) bool {
 	l := c.s.lives.Get(w.id)
 	return l == nil || uint16(l.epoch) != w.epoch || l.status != w.in || l.orchestrated
 }
 
-// deadline is since when something is wrong, how long it may stay so, and how much longer after a fault
-// that hindered an executor.
+// deadline is the time since which something is wrong, how long it may stay so, and how much longer
+// after a fault that hindered an executor.
 type deadline struct{ since, bound, warm time.Duration }
 
 // unbounded is longer than any run lasts.
 const unbounded = 1_000_000 * time.Hour
 
-// observing weakens what only the timeout monitor detects while that only observes: it has to be recorded by then, and
-// from then on nobody has to end it.
+// observing adapts a deadline that only the timeout monitor watches while the monitor only
+// observes: the observation must be recorded by then. After that no part has to end the execution.
 func (c *detectionChecker) observing(l *life, d deadline, what string) (deadline, string) {
 	switch {
 	case !c.s.monitorObserves():
@@ -267,7 +273,7 @@ func (c *detectionChecker) observing(l *life, d deadline, what string) (deadline
 	return d, what
 }
 
-// deadline is the earliest bound that applies to an execution as it stands.
+// deadline returns the earliest bound that applies to an execution in its present state.
 func (c *detectionChecker) deadline(l *life, b *Bounds) (deadline, string) {
 	switch {
 	case l.orphan:
@@ -278,14 +284,15 @@ func (c *detectionChecker) deadline(l *life, b *Bounds) (deadline, string) {
 	case l.status == execution.Scheduled:
 		return c.scheduled(l, b)
 	case oracle.Claimed(l.status):
-		// Both clocks must have passed the deadline, the database's and one that was never set: a clock step alone
-		// ends no run.
+		// Both the database's clock and a clock that was never set must have passed the deadline: a
+		// clock step alone ends no run.
 		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered))
 		best, what := c.observing(l, deadline{over, b.Overrun, b.Warmup}, "running past its deadline")
 		if t := c.s.workers.Get(l.incarnation); t != nil {
 			since, more := c.s.fleet.held(t.renewed, b)
 			if t.superseded {
-				// Nobody has watched its last beats; the watch begins when somebody sees that it was superseded.
+				// No monitor has watched its last beats. The watch begins when a monitor sees that
+				// it was superseded.
 				since = max(since, t.supersededA)
 			}
 			if dead := (deadline{since, b.WorkerDead + more, more}); dead.since+dead.bound < best.since+best.bound {
@@ -327,7 +334,7 @@ func (c *detectionChecker) scheduled(l *life, b *Bounds) (best deadline, what st
 	return best, what
 }
 
-// end looks once more at everything that is left.
+// end checks every remaining execution once more.
 func (c *detectionChecker) end(bool) {
 	c.look(c.s.now.At)
 }

@@ -11,41 +11,42 @@ import (
 	"handoff/core/execution"
 )
 
-// Queues tells of the queues of the broker. A [Work] may implement it; only the simulated world does.
+// Queues reports on the broker's queues. A [Work] may implement it; only the simulated world does.
 type Queues interface {
 	// Idle says that a queue exists, is empty and has no consumer.
 	Idle(queue string) bool
 }
 
-// idleTick is how often the queues of workers that are gone are looked at, and idleSweep how often executors do so. Before
-// the dead letter path has worked for idlePatience, by the executor's own tests, it deletes none: a queue keeps what dies
-// in it for want of a route (docs/executor.md).
+// idleTick is the interval at which this check looks at the queues of departed workers, idleSweep
+// that of the executors. An executor deletes no queue until its own tests of the dead letter path
+// have succeeded for idlePatience, because a queue keeps dead messages that have no route
+// (docs/executor.md).
 const (
 	idleTick     = 15 * time.Second
 	idleSweep    = time.Minute
 	idlePatience = 5 * time.Minute
 )
 
-// idleQueues demands, as a part of invariant 12, that queues of workers that have been gone for the retention are deleted
-// once nobody uses them and they are empty (defect D28).
+// idleQueues is the part of invariant 12 about the queues of workers that have been gone for the
+// retention: they must be deleted once they are empty and unused (defect D28).
 type idleQueues struct {
 	i    *Invariant
 	s    *Suite
 	next time.Duration
-	// owners are the workers that have registered, by number.
+	// owners are the workers that have registered, in order of their numbers.
 	owners []*owner
-	// tested is when a test of the dead letter path last came to an executor. A message that can't die may stand in its
-	// way for as long as it is there: then nobody deletes a queue.
+	// tested is when a test of the dead letter path last reached an executor. A message that can't
+	// die may block such tests for as long as it exists, and then no executor deletes a queue.
 	tested time.Duration
 }
 
-// owner is a worker with its queues.
+// owner is a worker with its two queues.
 type owner struct {
 	worker execution.WorkerID
 	newest execution.Incarnation
 	gone   bool
 	beat   time.Duration
-	// idle is since when each of its queues is idle, 0 for one that is not.
+	// idle is the time since which each queue is idle, 0 for a queue in use.
 	idle [2]time.Duration
 }
 
@@ -87,7 +88,7 @@ func (c *idleQueues) look(now time.Duration) {
 	if !ok {
 		return
 	}
-	// An executor takes a batch of workers each time.
+	// An executor handles one batch of workers per sweep.
 	within := idleSweep * time.Duration(1+len(c.owners)/max(1, c.s.config.Executor.BatchSize))
 	if c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		within += idlePatience
@@ -105,7 +106,7 @@ func (c *idleQueues) look(now time.Duration) {
 				o.idle[n] = 0
 			case o.idle[n] == 0:
 				o.idle[n] = now
-			// Its age is judged by the database's clock.
+			// Executors judge the queue's age by the database's clock.
 			case now-o.idle[n] > within && c.s.skew == 0 && c.s.stepped == 0 && c.s.roads.attended(c.s.recovered(o.idle[n])):
 				c.s.judged(c.i)
 				c.s.violate(c.i, 0, "queue %s still exists at %v, empty and without a consumer since %v; its worker was heard of last at %v, and its queues are kept for %v",

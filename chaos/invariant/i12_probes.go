@@ -8,12 +8,13 @@ import (
 	"handoff/core/execution"
 )
 
-// unready is since when the heartbeats of workers have said that they receive no dispatches. Such a worker is up and not
-// ready, and its health endpoint answers so.
+// unready is the time since which a worker's heartbeats have said that it receives no dispatches.
+// Such a worker is up but not ready, and its health endpoint says so.
 type unready map[execution.Incarnation]time.Duration
 
-// unrecorded demands that probes which only observe record what they found within its bound. A prober that asks whether
-// the process is up finds nothing, and one that acts records nothing.
+// unrecorded demands that a prober that only observes records its findings within its bound. A
+// prober that asks only whether the process is up finds nothing, and a prober that acts records
+// nothing.
 func (c *detectionChecker) unrecorded(e *history.Event) {
 	t := c.s.workers.Get(e.Incarnation)
 	if c.s.config.Executor.HealthProbes != config.Observe || !c.s.config.Health.Enabled || t == nil {
@@ -36,8 +37,8 @@ func (c *detectionChecker) unrecorded(e *history.Event) {
 	}
 }
 
-// overRecorded demands that probes record the end of an outage, too: a worker that answers again is no last choice any
-// more. What may hinder a probe puts the question off.
+// overRecorded demands that probers also record the end of an outage: a worker that answers again
+// is no longer the last choice. Anything that may hinder a probe postpones the judgement.
 func (c *detectionChecker) overRecorded(e *history.Event, t *session) {
 	since, known := c.ready[e.Incarnation]
 	switch {

@@ -7,10 +7,11 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 13 about the reasons that a worker gives for ends, whether they are stored or refused
-// and kept: it gives a reason that it has had. Ends of runs that ended by themselves are judged by what the machine says.
+// This file is the part of invariant 13 about the reasons that a worker gives for the end of a run,
+// whether the end is stored or refused and kept. The worker must have had the reason that it gives.
+// For runs that ended by themselves, the machine's report counts.
 
-// Starts notes that an action is asked to start, and refused says that it could not.
+// Starts notes that the machine is asked to start an action.
 func (c *Calls) Starts(key execution.Key) {
 	if r := c.runs[key]; r != nil {
 		r.started = true
@@ -24,15 +25,16 @@ func (c *Calls) NotStarted(key execution.Key) {
 	}
 }
 
-// Exited notes that an action has ended by itself: what is told of it is its own.
+// Exited notes that an action has ended by itself; its reason is its own.
 func (c *Calls) Exited(now time.Duration, key execution.Key, to execution.Status, reason execution.Reason) {
 	if r := c.runs[key]; r != nil {
 		r.byItself, r.exited, r.to, r.reason = true, now, to, reason
 	}
 }
 
-// waited judges how long the end of a run that ended by itself has waited to be written for the first time: no longer than for
-// the others that are written with it, and not at all where the fence would come meanwhile.
+// waited judges how long the end of a run that ended by itself waited for its first write: no
+// longer than the results written with it may wait, and not at all if the fence would come
+// meanwhile.
 func (c *Calls) waited(now time.Duration, key execution.Key, r *callsOfRun) {
 	if c.result == nil || !r.byItself {
 		return
@@ -52,22 +54,23 @@ func (c *Calls) waited(now time.Duration, key execution.Key, r *callsOfRun) {
 	}
 }
 
-// clocksOfRuns is how far the clock of a machine and that of a worker on it may disagree about a moment of the near future.
+// clocksOfRuns is the greatest disagreement between a machine's clock and its worker's about a
+// moment in the near future.
 const clocksOfRuns = time.Second
 
-// tells judges what a worker is about to tell of the end of a run.
+// tells judges what a worker is about to report about the end of a run.
 func (c *Calls) tells(now time.Duration, e *End, r *callsOfRun) {
 	if c.result == nil {
 		return
 	}
 	c.s.judged(c.result.i)
 	if !c.had(now, e, r) {
-		c.s.violate(c.result.i, e.Key.ID, "%s tells that execution %d (epoch %d) ended as %v for %v, and that was not why",
+		c.s.violate(c.result.i, e.Key.ID, "%s reports that execution %d (epoch %d) ended as %v for %v, but that was not the reason",
 			c.process, e.Key.ID, e.Key.Epoch, e.To, e.Reason)
 	}
 }
 
-// had says that a worker had a reason to end a run, or that the run ended so.
+// had says that a worker had the reason to end a run, or that the run ended for it.
 func (c *Calls) had(now time.Duration, e *End, r *callsOfRun) bool {
 	if r.byItself {
 		return e.To == r.to && e.Reason == r.reason
@@ -84,7 +87,7 @@ func (c *Calls) had(now time.Duration, e *End, r *callsOfRun) bool {
 	case execution.RunTimeout:
 		return e.To == execution.Timeout && now >= r.limit-clocksOfRuns
 	case execution.HeartbeatStale:
-		// What was ended between its claim and its start has not run.
+		// An action that was ended between its claim and its start has not run.
 		return !r.started || c.lease.fenced || now >= c.fence()-clocksOfRuns
 	default:
 		return false

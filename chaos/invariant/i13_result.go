@@ -12,7 +12,7 @@ import (
 func ownResult() *Invariant {
 	i := &Invariant{
 		Number: 13, Name: "the run's own result",
-		Statement: "The stored result is the one that the owning run computed: nothing completes that did not, what still runs or ended by itself is not called lost by its own worker, what it ends has its kill grace and is told with the reason that it had, no result is refused while its row still waits for it or held back for longer than others may join it, none behind the fence, and a process registers anew only when its results are written.",
+		Statement: "The stored result is the one that the owning run computed: no execution is stored as completed whose run did not complete; a worker doesn't report as lost a run that goes on or ended by itself, gives an action that it ends the kill grace, and reports its true reason; no result is refused while its row waits for it, or held back for longer than other results may join it or beyond the fence; and a process registers again only when its results are written.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded},
 	}
 	i.make = func(s *Suite) checker {
@@ -21,7 +21,7 @@ func ownResult() *Invariant {
 	return i
 }
 
-// exit is how the latest run of an execution that is not finished has ended.
+// exit is how the latest run of an unfinished execution ended.
 type exit struct {
 	epoch  execution.Epoch
 	to     execution.Status
@@ -32,11 +32,11 @@ type exit struct {
 type resultChecker struct {
 	i *Invariant
 	s *Suite
-	// asked is how the runs that are to end were asked to the first time.
+	// asked is the first request to end each run that is to end.
 	asked map[execution.ID]asking
 }
 
-// asking is the request of a worker that an action ends.
+// asking is a worker's request that an action end.
 type asking struct {
 	epoch execution.Epoch
 	grace time.Duration
@@ -78,7 +78,7 @@ func (c *resultChecker) observe(e *history.Event, l *life) {
 	}
 }
 
-// refused judges that a result was refused because its row was not its any more.
+// refused judges a result that was refused because the row no longer belonged to its run.
 func (c *resultChecker) refused(e *history.Event, l *life) {
 	c.s.judged(c.i)
 	if oracle.Claimed(l.status) && l.epoch == e.Epoch && l.incarnation == e.Incarnation {
@@ -86,8 +86,8 @@ func (c *resultChecker) refused(e *history.Event, l *life) {
 	}
 }
 
-// again judges a process that registers a second time since it was started: doing so it gives up what its old incarnation
-// holds, so whatever has ended there must be written before.
+// again judges a process that registers again since its start. Registering gives up everything that
+// the old incarnation holds, so the results of all its ended runs must be written before.
 func (c *resultChecker) again(e *history.Event) {
 	var old execution.Incarnation
 	for n, t := range c.s.workers.All() {
@@ -111,8 +111,8 @@ func (c *resultChecker) again(e *history.Event) {
 	}
 }
 
-// grace judges that an action which ran out of time, was cancelled, or was ended for a stop had its kill grace. One that is
-// lost has none, and at the fence there is only what is left of the lease.
+// grace judges that an action which timed out, was cancelled or was ended for a stop had its kill
+// grace. A lost action has none, and at the fence only the rest of the lease is left.
 func (c *resultChecker) grace(e *history.Event) {
 	a, asked := c.asked[e.Execution]
 	if !asked || a.epoch != e.OldEpoch || e.Reason != execution.RunTimeout && e.Reason != execution.WorkerShutdown && e.Reason != execution.CancelRequested {

@@ -27,11 +27,11 @@ type drainedChecker struct {
 	s     *Suite
 	depth map[string]int
 	slots map[slot]execution.ID
-	// limited says that a slot was ever taken.
+	// limited says that a slot was taken at some time.
 	limited bool
 }
 
-// slot is a concurrency slot that is held.
+// slot is a held concurrency slot.
 type slot struct {
 	action string
 	number int64
@@ -57,7 +57,7 @@ func (c *drainedChecker) observe(e *history.Event, _ *life) {
 	}
 }
 
-// mostListed is how many queues a violation names.
+// mostListed is the greatest number of queues that a violation names.
 const mostListed = 20
 
 func (c *drainedChecker) end(bool) {

@@ -14,7 +14,7 @@ const AlertsNumber = 15
 func alerting() *Invariant {
 	i := &Invariant{
 		Number: AlertsNumber, Name: "alerts",
-		Statement: "The alerts that should fire fire and resolve, and those that should not stay silent; the figures that they read, and those of runs that workers send, are what the database, the broker and the history say.",
+		Statement: "The alerts that should fire fire and resolve, and those that should not stay silent; the figures behind them, and the figures of runs that workers send, agree with the database, the broker and the history.",
 		Needs:     []history.Kind{history.AlertFired, history.AlertResolved},
 	}
 	i.make = func(s *Suite) checker {
@@ -23,16 +23,17 @@ func alerting() *Invariant {
 	return i
 }
 
-// Alerts are what a scenario expects of the alerts, by name.
+// Alerts is what a scenario expects of alerts, by name.
 type Alerts struct {
 	Fires, Resolves, Never []string
 }
 
-// Any says that something is expected of an alert.
+// Any says whether anything is expected.
 func (a Alerts) Any() bool { return len(a.Fires)+len(a.Resolves)+len(a.Never) > 0 }
 
-// Reported adds what the simulated world found of the figures that processes report: the first that is wrong, empty for
-// none, and how many comparisons were made. Only there is it known what each process was answered.
+// Reported adds the simulated world's findings about the figures that processes report: the first
+// wrong figure, empty for none, and the number of comparisons. Only that world knows the answers
+// that each process got.
 func (s *Suite) Reported(wrong string, compared uint64) {
 	for _, c := range s.checkers {
 		if a, ok := c.(*alertChecker); ok {
@@ -42,14 +43,14 @@ func (s *Suite) Reported(wrong string, compared uint64) {
 	}
 }
 
-// ExpectAlerts says which alerts have to fire and resolve in the run. Without it, and where no event tells
-// of an alert, nothing is judged.
+// ExpectAlerts says which alerts must fire and resolve in the run. Without it, or without any alert
+// event, nothing is judged.
 func (s *Suite) ExpectAlerts(a Alerts) { s.alerts = a }
 
 type alertChecker struct {
 	i *Invariant
 	s *Suite
-	// fired and firing are by name.
+	// fired and firing hold the names of alerts.
 	fired, firing map[string]bool
 	// wrong is the first figure that was wrong.
 	wrong string
@@ -100,10 +101,10 @@ func (c *alertChecker) end(bool) {
 	}
 }
 
-// playbook names the page about an alert: what it means, and what to look at.
+// playbook names the page about an alert: its meaning, and what to check.
 func playbook(alert string) string { return "; see docs/playbooks/" + alert + ".md" }
 
-// others says which alerts did fire.
+// others says which alerts fired.
 func (c *alertChecker) others() string {
 	var names []string
 	for name := range c.fired { //detlint:ok sorted below

@@ -2,23 +2,26 @@ package invariant
 
 import "time"
 
-// This file is the part of invariant 15 about the figures of runs that a worker sends with its heartbeats: executors judge
-// its health by them, and people read them. They are what the runs of its incarnation were, over the window that the
-// configuration names.
+// This file is the part of invariant 15 about the figures of runs that a worker sends with its
+// heartbeats. Executors judge the worker's health by them, and people read them. They must match
+// the runs of its incarnation within the configured window.
 
-// windowParts is into how many parts a worker cuts the window: it forgets a part at a time (docs/worker.md).
+// windowParts is the number of parts into which a worker divides the window; it forgets one part at
+// a time (docs/worker.md).
 const windowParts = 60
 
-// endOf is one end that counts: the database has taken it.
+// endOf is the end of a run that counts, because the database has stored it.
 type endOf struct {
 	at, took time.Duration
 	blamed   bool
 }
 
-// endsOf are those of an incarnation, the oldest first, and those that are older than the window left out.
+// endsOf holds the ends of an incarnation's runs, the oldest first, without those older than the
+// window.
 type endsOf struct {
 	recent []endOf
-	// took and failed are the sums over recent: a busy worker has thousands of ends in a window, and reports often.
+	// took and failed are sums over recent, because a busy worker has thousands of ends in a window
+	// and reports often.
 	took        time.Duration
 	failed      int
 	consecutive int
@@ -37,7 +40,7 @@ func (e *endsOf) add(now, took time.Duration, blamed bool) {
 	e.lastFailure = now
 }
 
-// forget leaves out what is older than the window.
+// forget drops ends older than the window.
 func (e *endsOf) forget(now, window time.Duration) {
 	for len(e.recent) > 0 && now-e.recent[0].at > window+sameMoment {
 		e.took -= e.recent[0].took
@@ -54,7 +57,7 @@ type RunFigures struct {
 	LastFailure, Average       time.Duration
 }
 
-// Reports judges figures that are about to be sent.
+// Reports judges figures before they are sent.
 func (c *Calls) Reports(now time.Duration, f RunFigures) {
 	if c.alerts == nil {
 		return
@@ -65,7 +68,7 @@ func (c *Calls) Reports(now time.Duration, f RunFigures) {
 	e.forget(now, window)
 	most := RunFigures{Total: len(e.recent), Failed: e.failed}
 	least, took := most, e.took
-	// The worker may have forgotten the oldest part already.
+	// The worker may have forgotten its oldest part already.
 	for _, end := range e.recent {
 		if now-end.at < window-window/windowParts-sameMoment {
 			break

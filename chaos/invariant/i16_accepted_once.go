@@ -9,9 +9,9 @@ import (
 	"handoff/chaos/oracle"
 )
 
-// acceptedOnce is invariant 16 (defect D9): a client that got no answer must be able to send its request again. And
-// a key that is used again after 24 hours means a new execution: a client that is told of the old one has run
-// nothing.
+// acceptedOnce is invariant 16 (defect D9). A client that got no answer must be able to repeat its
+// request. A key that is used again after 24 hours must create a new execution: if the client gets
+// the old one, nothing runs for it.
 func acceptedOnce() *Invariant {
 	i := &Invariant{
 		Number: 16, Name: "accepted once",
@@ -24,11 +24,12 @@ func acceptedOnce() *Invariant {
 	return i
 }
 
-// keyGeneration is half of the time for which a key is kept: the checker remembers the keys of this generation
-// and of the one before, so each for half a day at least and for a day at most.
+// keyGeneration is half the lifetime of a key. The checker remembers the keys of this generation
+// and the previous one, so each for half a day at least and a day at most.
 const keyGeneration = oracle.KeyLifetime / 2
 
-// keyHash stands for a key, which may be long: there is one for every execution of the last day.
+// keyHash replaces a key, which may be long, because there is one for every execution of the last
+// day.
 type keyHash [8]byte
 
 type keyChecker struct {
@@ -73,8 +74,8 @@ func (c *keyChecker) observe(e *history.Event, _ *life) {
 	c.recent[key] = struct{}{}
 }
 
-// known judges the answer with an execution that there is already, which is a little older when the answer arrives than
-// when it was given.
+// known judges an answer that names an existing execution. On arrival, the execution is a little
+// older than when the answer was given.
 func (c *keyChecker) known(e *history.Event) {
 	c.s.judged(c.i)
 	if e.Due >= oracle.KeyLifetime+c.s.bounds.Slack {

@@ -12,8 +12,8 @@ import (
 	"handoff/core/execution"
 )
 
-// earned is invariant 17: every bad end has a cause in the run. A long queue, many executions or long runs are no
-// cause, because overload is not failure.
+// earned is invariant 17: every bad end has a cause in the run. A long queue, many executions or
+// long runs are no cause, because overload is not failure.
 func earned() *Invariant {
 	i := &Invariant{
 		Number: 17, Name: "earned",
@@ -35,19 +35,20 @@ type earnedChecker struct {
 	ledger *ledger
 	table  []earning
 	slots  dense.Table[execution.Incarnation, *slots]
-	// loss is the loss of a worker that the last event told of. Its Kind is NoKind if the last event told of none.
+	// loss is the loss of a worker, if the last event was one; otherwise its Kind is NoKind.
 	loss history.Event
-	// skipped holds the children that were skipped before the end of their parent's chain was handled.
+	// skipped holds the children that were skipped before the handling of their parent's end was
+	// recorded.
 	skipped []skippedChild
 }
 
-// skippedChild waits for the proof that its parent's chain has not completed.
+// skippedChild is a child that waits for the evidence that its parent's chain has not completed.
 type skippedChild struct {
 	id, parent execution.ID
 	at         time.Duration
 }
 
-// ending is one bad end with everything that the checker knows of it.
+// ending is one bad end with all that the checker knows about it.
 type ending struct {
 	*earnedChecker
 	row *earning
@@ -57,7 +58,8 @@ type ending struct {
 	at  *slots // nil where t is
 }
 
-// whole says that the history records faults, runs and heartbeats. Otherwise only a part of the rule is judged.
+// whole says that the history records faults, runs and heartbeats. Otherwise only part of the rule
+// is judged.
 func (c *earnedChecker) whole() bool { return !c.i.InPart(c.s.holds) }
 
 // hears implements selective.
@@ -71,7 +73,7 @@ func (c *earnedChecker) observe(e *history.Event, l *life) {
 	case history.WorkerLifecycle:
 		if e.Lifecycle == execution.Lost && c.whole() {
 			c.loss = *e
-			c.s.wake(e.At) // judged at the next event, whatever it is
+			c.s.wake(e.At) // judged at the next event of any kind
 		}
 	case history.Transition:
 		if l != nil && !oracle.Terminal(e.From) {
@@ -155,14 +157,14 @@ func (c *ending) worker() string {
 	return c.t.process
 }
 
-// unearned returns the complaint about an end without a cause, "" if the end has one.
+// unearned returns the complaint about an end without a cause, "" if it has one.
 func (c *ending) unearned() string {
 	row := c.row
 	if !c.whole() && c.e.Reason != execution.CancelRequested && c.e.Reason != execution.ParentFailed {
 		return ""
 	}
 	c.s.judged(c.i)
-	// An action may end with any reason of its own.
+	// An action may end for any reason of its own.
 	if c.e.By == execution.Worker && c.l.exited == execution.Failed && c.l.exit == c.e.Reason {
 		return ""
 	}
@@ -182,7 +184,7 @@ func (c *ending) unearned() string {
 	return c.innocent(row.causes)
 }
 
-// faulty says whether a fault explains it.
+// faulty says whether a fault explains the end.
 func (c *ending) faulty(of cause) bool {
 	if of&dispatchesFail != 0 && (!c.l.published || c.l.sentLate) {
 		of |= executorFails
@@ -194,7 +196,7 @@ func (c *ending) faulty(of cause) bool {
 	return c.ledger.struck(of, process, c.l.worker, c.row.from(c)-c.s.tolerance)
 }
 
-// innocent describes the state of the worker, and lists the causes that would explain the end.
+// innocent describes the worker's state and lists the causes that would explain the end.
 func (c *ending) innocent(of cause) string {
 	was := "is not known"
 	if c.t != nil && c.at != nil {
@@ -203,8 +205,9 @@ func (c *ending) innocent(of cause) string {
 	return fmt.Sprintf("its worker %s %s; a cause would be %s since %v", c.worker(), was, of.describe(c.worker()), max(0, c.row.from(c)))
 }
 
-// crowded says, in words, that the execution waited at a worker that had no room for it, and that the executor
-// could know it: the worker has told with a heartbeat since then that it was full. It returns "" otherwise.
+// crowded says, in words, that the execution waited at a worker without room and that the executor
+// could know it: since then, a heartbeat of the worker has reported that it was full. It returns ""
+// otherwise.
 func (c *ending) crowded(counted bool) string {
 	t, e := c.at, c.e
 	unclaimed := counted || e.To == execution.Failed && (e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout)
@@ -218,8 +221,8 @@ func (c *ending) crowded(counted bool) string {
 	if t.full() && t.fullSince <= c.l.entered {
 		return fmt.Sprintf("its worker %s has run %d of %d since %v, and it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
 	}
-	// The guard compares two moments of the database's clock, the last at which the worker was full and the
-	// dispatch, so a step between them misleads it.
+	// The guard compares two moments of the database's clock, the last at which the worker was full
+	// and the dispatch, so a step between them misleads it.
 	if !c.whole() || c.s.stepped > c.l.entered {
 		return ""
 	}
@@ -245,7 +248,7 @@ func (c *ending) ownEnd() string {
 	return fmt.Sprintf("its action failed as %v", c.l.exit)
 }
 
-// asked: somebody requested the cancellation of the chain.
+// asked: a client requested the cancellation of the chain.
 func (c *ending) asked() string {
 	if c.s.cancelled[c.l.chain] {
 		return ""
@@ -253,12 +256,12 @@ func (c *ending) asked() string {
 	return fmt.Sprintf("nobody has asked to cancel its chain, %d", c.l.chain)
 }
 
-// parentEnded: the parent's chain has ended and not completed. The handling of that end is written in the same
-// transaction as this end, and may follow it in the history.
+// parentEnded: the parent's chain has ended without completing. The handling of that end is written
+// in the same transaction as this end, and may follow it in the history.
 func (c *ending) parentEnded() string {
 	parent := c.l.parent
 	if parent == 0 {
-		// An audit tells the parent only with the end of the skipped child.
+		// An audit names the parent only at the end of the skipped child.
 		parent = c.e.Related
 	}
 	if parent == 0 {
@@ -289,7 +292,8 @@ func (c *earnedChecker) handled(e *history.Event) {
 		}
 		return true
 	})
-	// The children of this handling were written with it; older ones have waited too long for theirs.
+	// Children of this handling were written together with it. Older ones have waited too long for
+	// theirs.
 	if len(c.skipped) > 0 && e.At > c.skipped[0].at+c.s.bounds.Slack {
 		c.orphans()
 	}
@@ -301,11 +305,12 @@ func (c *earnedChecker) orphans() {
 	c.skipped = c.skipped[:0]
 }
 
-// ranItsTime: the action has run for its whole timeout. The worker counts from the moment at which it sent the
-// claim, up to one statement before the claim took effect.
+// ranItsTime: the action has run for its whole timeout. The worker counts from the moment at which
+// it sent the claim, up to one statement before the claim took effect.
 func (c *ending) ranItsTime() string {
 	now := c.s.database(c.e.At)
-	// The worker counts from the moment at which it sent the claim, which may have waited for a connection first.
+	// The worker counts from the moment at which it sent the claim, which may have waited for a
+	// connection first.
 	early := max(0, c.l.due-c.l.stamped) / 2
 	if c.l.delivered > 0 {
 		early = max(early, c.l.entered-c.l.delivered)
@@ -317,7 +322,8 @@ func (c *ending) ranItsTime() string {
 	return fmt.Sprintf("its run deadline is still %v away; it was claimed at %v", c.l.due-now, c.l.entered)
 }
 
-// noWorkers: no worker offers the runtime, or each worker that does has a cause of its own for not being fit.
+// noWorkers: no worker offers the runtime, or each worker that offers it has its own cause for
+// being unfit.
 func (c *ending) noWorkers() string {
 	from := c.row.from(c) - c.s.tolerance
 	if c.ledger.struck(c.row.causes&servers&^(dispatchesFail|makesNoQueue), "", 0, from) {
@@ -329,14 +335,14 @@ func (c *ending) noWorkers() string {
 		}
 		began := from
 		if m.lifecycle >= execution.Draining {
-			// The cause of its departure was present when it began to leave, which may be long ago.
+			// The cause of its departure was present when it began to leave, possibly long ago.
 			began = min(from, m.leaving-c.recovery())
 		}
 		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, began) || c.hasNoQueue(m, began) {
 			continue
 		}
 		if t := c.s.workers.Get(m.incarnation); t != nil && t.since >= from && t.lifecycle <= execution.Active {
-			// The worker has only just come, so it may not have been ready.
+			// The worker has only just arrived and may not have been ready.
 			continue
 		}
 		return fmt.Sprintf("worker %s offers %s, is %v and beat last at %v; a cause would be %s since %v",
@@ -345,14 +351,14 @@ func (c *ending) noWorkers() string {
 	return ""
 }
 
-// hasNoQueue says that a worker can't have got a queue since a moment: the broker made none, and the worker had either not
-// been in service yet or lost its queue since then.
+// hasNoQueue says that a worker can't have got a queue since a moment: the broker created none, and
+// the worker was not yet in service or has lost its queue since.
 func (c *ending) hasNoQueue(m *member, from time.Duration) bool {
 	return c.ledger.struck(makesNoQueue, "", 0, from) &&
 		(m.lifecycle < execution.Active || c.ledger.struck(losesQueue, m.process, m.worker, c.ledger.noQueueFrom-c.recovery()))
 }
 
-// lost judges the loss of a worker that an executor has marked lost.
+// lost judges the loss of a worker that an executor marked lost.
 func (c *earnedChecker) lost(e *history.Event) {
 	t := c.s.workers.Get(e.Incarnation)
 	if t == nil {
@@ -367,9 +373,9 @@ func (c *earnedChecker) lost(e *history.Event) {
 	}
 }
 
-// judgeLoss judges the last loss of a worker when the next event has come. If that event is the registration of a
-// successor, the old incarnation was superseded and not lost for want of a heartbeat: then only the executions that it
-// held are judged, when they end.
+// judgeLoss judges the last loss of a worker once the next event has come. If that event is the
+// registration of a successor, the old incarnation was superseded; it was not lost for want of a
+// heartbeat. Then only the executions that it held are judged, when they end.
 func (c *earnedChecker) judgeLoss(next *history.Event) {
 	if c.loss.Kind == history.NoKind {
 		return

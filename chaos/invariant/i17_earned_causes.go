@@ -7,58 +7,61 @@ import (
 	"handoff/core/execution"
 )
 
-// earning says what can lead to one kind of bad end: a reason, the part that writes it, and the possible causes. A
-// cause counts if it was there at some time since the moment that from returns.
+// earning lists what can lead to one kind of bad end: a reason, the part that writes it, and the
+// possible causes. A cause counts if it was present at any time since the moment that from returns.
 type earning struct {
 	reason execution.Reason
-	// by is the part that writes the reason; NoPart stands for every part without a row of its own.
+	// by is the part that writes the reason; NoPart stands for every part without an entry of its
+	// own.
 	by     execution.Part
 	causes cause
 	from   func(c *ending) time.Duration
-	// instead looks for an explanation in the history other than a fault. It returns the complaint, "" if it finds
-	// an explanation.
+	// instead looks for an explanation in the history other than a fault. It returns the complaint,
+	// "" if there is an explanation.
 	instead func(c *ending) string
 }
 
-// noRenewal can keep a worker from renewing its lease, or from hearing that it did. The database's clock is not
-// included: a step ends no lease, because a worker counts its lease on its own clock, and so does the executor
-// that watches it.
+// noRenewal can keep a worker from renewing its lease, or from learning that the renewal succeeded.
+// The database's clock is not included: a step ends no lease, because the worker and the executor
+// that watches it count the lease on their own clocks.
 const noRenewal = standsStill | itsClock | toDatabase | isMute | hasTwin | isWithdrawn | databaseFails
 
-// noClaim can keep a worker from claiming a dispatch. It includes noRenewal, because a worker whose lease is in
-// doubt claims nothing, and the database's clock, because the claim deadline is a moment of that clock.
+// noClaim can keep a worker from claiming a dispatch. It includes noRenewal, because a worker
+// claims nothing while its lease is in doubt. It includes the database's clock, because the claim
+// deadline is a time of that clock.
 const noClaim = noRenewal | toBroker | isDeaf | losesQueue | brokerFails | databaseClock | dispatchesFail
 
-// earnings is the table of causes. Where a reason has several rows, the first that fits is taken.
+// earnings is the table of causes. Of several entries for a reason, the first that fits is used.
 //
-// Indirect consequences of a fault have no row of their own. A retry, a brake or a requeue falls into the window
-// of the fault. A worker counts as unhealthy for counted dispatches and for failed runs, and each of those is
-// judged when it happens (invariant 9 compares the worker's figures with them).
+// Indirect consequences of a fault have no entry. A retry, a brake or a requeue falls within the
+// fault's window. A worker becomes unhealthy by counted dispatches and failed runs, and each of
+// these is judged when it happens (invariant 9 compares the worker's figures with them).
 func earnings() []earning {
 	return []earning{
 		// A dispatch that nobody claimed in time.
 		{reason: execution.QueueTimeout, causes: noClaim, from: sinceDispatch},
 		{reason: execution.DispatchTimeout, causes: noClaim, from: sinceDispatch},
 
-		// The worker's machine could not start the action. A machine is either sick at that very moment or not;
-		// the window only covers the time in which the worker writes the result.
+		// The worker's machine could not start the action. A machine is either sick at that very
+		// moment or not; the window only covers the time in which the worker writes the result.
 		{reason: execution.WorkerUnavailable, by: execution.Worker, causes: isSick, from: sinceAttempt},
-		// The worker went away before it had claimed the execution.
+		// The worker went away before it claimed the execution.
 		{reason: execution.WorkerUnavailable, by: execution.Reconciler, causes: noRenewal, from: sinceRenewal},
-		// The broker refused the message, the queue was full, or the message reached its delivery limit.
+		// The broker refused the message, the queue was full, or the message reached its delivery
+		// limit.
 		{reason: execution.WorkerUnavailable, causes: noClaim, from: sinceDispatch},
 
 		// No queue was bound: it was deleted or unbound, or its worker was not there to declare it.
 		{reason: execution.Unroutable, causes: losesQueue | brokerFails | standsStill | toBroker | hasTwin, from: sinceQueue},
 
-		// Every worker that could have taken it is judged by itself; see noWorkers. A step of the database's clock
-		// takes no worker away: an executor watches the leases on its own clock, too. A broker that makes no queue strikes
-		// only a worker that has none.
+		// Each worker that could have taken it is judged separately; see noWorkers. A step of the
+		// database's clock removes no worker, because executors watch the leases on their own
+		// clocks too. A broker that creates no queue affects only workers without a queue.
 		{reason: execution.NoWorkers, causes: noClaim&^databaseClock | makesNoQueue, from: sinceFit, instead: (*ending).noWorkers},
 
-		// The worker's lease is over, or the worker was superseded: by its own successor after it fenced itself or
-		// died, or by a twin. Or the reply to a claim was lost, so the database lists a run that the worker does
-		// not have.
+		// The worker's lease is over, or the worker was superseded: by its own successor after it
+		// fenced itself or died, or by a twin. Or the reply to a claim was lost, so the database
+		// lists a run that the worker doesn't have.
 		{reason: execution.WorkerLost, causes: noRenewal, from: sinceLoss},
 		{reason: execution.HeartbeatStale, causes: noRenewal, from: sinceFence},
 
@@ -83,23 +86,24 @@ func earnings() []earning {
 	}
 }
 
-// recovery is how long a worker may be away after a cause is over: it reconnects to the broker, its next heartbeat
-// reports that, and the statements of worker and executor take their time. A worker that has fenced itself ends
-// its actions first.
+// recovery is how long a worker may be away after a cause is over: it reconnects to the broker, its
+// next heartbeat reports that, and the statements of worker and executor take time. A worker that
+// has fenced itself ends its actions first.
 func (c *ending) recovery() time.Duration {
 	x := c.s.config
 	return x.MessageQueue.RabbitMQ.ReconnectMax + x.Worker.HeartbeatInterval + x.Worker.KillGrace + c.s.bounds.Slack
 }
 
-// sinceDispatch: a cause that kept the worker from claiming was there after the dispatch, or the worker was still
-// recovering from it at the claim deadline.
+// sinceDispatch: a cause that kept the worker from claiming was present after the dispatch, or the
+// worker was still recovering from it at the claim deadline.
 func sinceDispatch(c *ending) time.Duration {
 	return min(c.l.entered, c.l.due-c.s.skew-c.recovery())
 }
 
-// sinceQueue: a worker that lost its queue declares it anew when it recovers, and may get work before that. One that is
-// cut off from the database fences itself and can't come back as long as that lasts, while a renewal that was under way
-// may make it look alive: then whatever has struck its queue since it registered counts.
+// sinceQueue: a worker that lost its queue declares it again when it recovers, and may get work
+// before that. A worker cut off from the database fences itself and can't recover meanwhile,
+// although a renewal under way may make it look alive. Then everything that has struck its queue
+// since its registration counts.
 func sinceQueue(c *ending) time.Duration {
 	since := c.l.entered - c.recovery()
 	if c.t != nil && c.s.ledger.struck(toDatabase|databaseFails, c.t.process, c.t.worker, since) {
@@ -111,8 +115,9 @@ func sinceQueue(c *ending) time.Duration {
 // sinceAttempt: two statements lie between the failed start and its result.
 func sinceAttempt(c *ending) time.Duration { return c.e.At - c.s.bounds.Slack }
 
-// sinceRenewal: after the last renewal a cause kept the worker from the next one, or kept the reply to this one
-// from the worker. A request that takes longer than a lease is useless, so the window begins a lease before.
+// sinceRenewal: after the last renewal, a cause prevented the next one, or kept the reply to the
+// last one from the worker. A request that takes longer than a lease is useless, so the window
+// begins one lease earlier.
 func sinceRenewal(c *ending) time.Duration {
 	if c.t == nil {
 		return c.e.At - c.s.bounds.WorkerDead - c.s.bounds.Hold
@@ -120,8 +125,8 @@ func sinceRenewal(c *ending) time.Duration {
 	return c.t.renewed - oracle.Lease(&c.s.config.Worker)
 }
 
-// sinceLoss: for an execution whose action never began, the reply to its claim may have been lost; for any other
-// the worker must have lost its lease.
+// sinceLoss: for an execution whose action never began, the reply to its claim may have been lost.
+// For any other execution, the worker must have lost its lease.
 func sinceLoss(c *ending) time.Duration {
 	if c.e.By == execution.Worker && c.l.started == 0 {
 		return min(sinceClaim(c), sinceRenewal(c))
@@ -129,26 +134,26 @@ func sinceLoss(c *ending) time.Duration {
 	return sinceRenewal(c)
 }
 
-// sinceFence: a worker fences itself a margin before its lease ends, by its own clock, ends the action within the
-// kill grace and writes the result.
+// sinceFence: by its own clock, a worker fences itself a margin before its lease ends. It ends the
+// action within the kill grace and writes the result.
 func sinceFence(c *ending) time.Duration {
 	w := c.s.config.Worker
 	return c.e.At - oracle.Lease(&w) - w.KillGrace - c.s.bounds.Slack
 }
 
-// sinceClaim: the claim may have been sent twice before it was answered.
+// sinceClaim: the worker may have sent the claim twice before the answer came.
 func sinceClaim(c *ending) time.Duration {
 	return c.l.entered - 2*c.s.config.Worker.StatementTimeout
 }
 
-// sinceStop: a worker hears that it is drained with a heartbeat, which comes within a lease. It waits for the shutdown
-// timeout, ends the remaining actions within the kill grace, and writes their results.
+// sinceStop: a worker learns of its drain with a heartbeat, within a lease. It waits for the
+// shutdown timeout, ends the remaining actions within the kill grace and writes their results.
 func sinceStop(c *ending) time.Duration {
 	w := c.s.config.Worker
 	return c.e.At - oracle.Lease(&w) - w.ShutdownTimeout - w.KillGrace - c.s.bounds.Slack
 }
 
-// sinceFit: by the time the executor decides, the workers had time to recover.
+// sinceFit: the workers had time to recover before the executor decided.
 func sinceFit(c *ending) time.Duration {
 	return c.e.At - c.recovery()
 }

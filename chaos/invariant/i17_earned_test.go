@@ -24,7 +24,8 @@ func earnedOf(kinds []history.Kind, events []history.Event) string {
 	return ""
 }
 
-// Each cause of each row counts if it ended at the very beginning of the window, and not a moment before.
+// Each cause in each entry counts if it ended at the very beginning of the window, but not a moment
+// earlier.
 func TestACauseCountsFromTheEdgeOfItsWindowOn(t *testing.T) {
 	for _, row := range earnings() {
 		for i := range causes {
@@ -96,9 +97,9 @@ func TestALostWorkerHasACauseOfItsOwn(t *testing.T) {
 	}
 }
 
-// crowdedStory has one slot, which execution 1 holds, and execution 2, which waits for it and is counted against
-// the worker. Execution 1 ends at freed, the worker renews its lease at told, and execution 2 was dispatched at 30
-// s.
+// crowdedStory has one slot. Execution 1 holds it, and execution 2 waits for it and is counted
+// against the worker. Execution 1 ends at freed, the worker renews its lease at told, and execution
+// 2 was dispatched at 30 s.
 func crowdedStory(freed, told time.Duration, to execution.Status) []history.Event {
 	story := beginning()
 	sec, second := time.Second, func(e history.Event) history.Event {
@@ -118,7 +119,8 @@ func crowdedStory(freed, told time.Duration, to execution.Status) []history.Even
 	return append(story, back)
 }
 
-// Waiting behind others is no cause, even beside a fault, if the executor could know that the worker was full.
+// Waiting behind other executions is no cause, even with a fault, if the executor could know that
+// the worker was full.
 func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {
 	cases := []struct {
 		name        string
@@ -146,8 +148,8 @@ func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {
 	}
 }
 
-// After a step of the database's clock, the last moment at which the worker was full may seem to lie before the
-// dispatch.
+// After a step of the database's clock, the last moment at which the worker was full may seem to
+// precede the dispatch.
 func TestAClockStepHidesThatAWorkerWasFull(t *testing.T) {
 	step := history.Event{At: 100 * second, Kind: history.ClockStepped, Process: "database", Due: -90 * second}
 	for _, c := range []struct {
@@ -162,8 +164,8 @@ func TestAClockStepHidesThatAWorkerWasFull(t *testing.T) {
 	}
 }
 
-// A message with a hostile header that has died keeps the broker from making queues, until it is restarted without the
-// message. That explains the absence of a worker without a queue, and of no other.
+// The death of a message with a hostile header prevents the broker from creating queues, until it
+// restarts without the message. That explains only the absence of a worker without a queue.
 func TestAWorkerWithoutAQueueHasACause(t *testing.T) {
 	died := history.Event{At: 5 * second, Kind: history.Expired, Message: 3, Queue: "worker.1.executions", Count: 1}
 	harmless := died
@@ -203,7 +205,8 @@ func TestAWorkerWithoutAQueueHasACause(t *testing.T) {
 	}
 }
 
-// An audit holds no faults: ends that a fault could explain pass, and ends that the rows themselves refute do not.
+// An audit contains no faults: ends that a fault could explain pass, but ends that the rows
+// themselves refute don't.
 func TestAnAuditIsJudgedInPart(t *testing.T) {
 	held := []history.Kind{history.Created, history.Transition, history.Orchestrated}
 	if !ByNumber(17).InPart(held) || ByNumber(17).InPart(nil) {

@@ -2,24 +2,26 @@ package invariant
 
 import "time"
 
-// This file is the part of invariant 18 about a worker that looks behind messages that come to nothing (docs/queues.md,
-// "Messages that nobody should have sent"): once ten of them have, it asks the database what is dispatched to it, at most
-// once a second and no later than that. Where it may have had all its slots taken meanwhile, it need not ask.
+// This file is the part of invariant 18 about a worker with useless messages ahead of its
+// dispatches (docs/queues.md, "Messages that nobody should have sent"). After ten messages that led
+// to nothing, it must ask the database for its dispatches, within a second and at most once a
+// second. It need not ask if all its slots may have been taken meanwhile.
 
-// The numbers of the contract that no key changes.
+// Numbers of the contract that no configuration key changes.
 const (
 	fruitless  = 10
 	lookBehind = time.Second
 )
 
-// behindOf is what is known of a worker's looks.
+// behindOf is what is known of a worker's questions to the database.
 type behindOf struct {
-	// sure says that it has had a free slot since its last look, and nothing kept it from the next one.
+	// sure says that the worker has had a free slot since its last question, and that nothing kept
+	// it from the next one.
 	sure bool
-	// asked says that a look is under way; answered is when the last one was.
+	// asked says that a question is under way; answered is when the last one was answered.
 	asked    bool
 	answered time.Duration
-	// wasted counts messages since it looked last, and enough is when the tenth came.
+	// wasted counts the useless messages since the last question; enough is when the tenth came.
 	wasted int
 	enough time.Duration
 }
@@ -27,7 +29,7 @@ type behindOf struct {
 // holds notes that the worker holds another execution.
 func (b *behindOf) holds(c *Calls) { b.sure = b.sure && len(c.runs) < c.capacity }
 
-// Wastes notes a message that came to nothing.
+// Wastes notes a message that led to nothing.
 func (c *Calls) Wastes(now time.Duration) {
 	c.look(now)
 	c.behind.wastes(c, now)
@@ -39,15 +41,15 @@ func (b *behindOf) wastes(_ *Calls, now time.Duration) {
 	}
 }
 
-// Hindered notes that something may keep the worker from its next look.
+// Hindered notes that something may keep the worker from its next question.
 func (c *Calls) Hindered() { c.behind.sure = false }
 
-// due is when the next look is due at the latest; known says that one is.
+// due is the latest time for the next question. known says that one is due.
 func (b *behindOf) due() (at time.Duration, known bool) {
 	return max(b.enough, b.answered+lookBehind), b.sure && !b.asked && b.wasted >= fruitless
 }
 
-// look judges whether a look is overdue.
+// look judges whether the next question is overdue.
 func (c *Calls) look(now time.Duration) {
 	due, known := c.behind.due()
 	if c.work == nil || !known || c.gone || c.lease.fenced || now >= c.fence() || now <= due+callsTime {
@@ -58,20 +60,21 @@ func (c *Calls) look(now time.Duration) {
 		return
 	}
 	c.s.judged(c.work.i)
-	c.s.violate(c.work.i, 0, "%s had a free slot and %d messages that came to nothing, and %v after it was to ask what is dispatched to it it has not", c.process, c.behind.wasted, now-due)
+	c.s.violate(c.work.i, 0, "%s had a free slot and %d messages that led to no claim, and has not asked the database for its dispatches, which was due %v ago", c.process, c.behind.wasted, now-due)
 }
 
-// callsTime is how long it may take from a reason to call until the call is made where nothing is in between.
+// callsTime is the longest time from the reason for a call to the call, if nothing happens in
+// between.
 const callsTime = 100 * time.Millisecond
 
-// LooksBehind judges a look that is about to be sent.
+// LooksBehind judges a question before it is sent.
 func (c *Calls) LooksBehind(now time.Duration) {
 	c.look(now)
 	b := &c.behind
 	if c.work != nil && !c.gone && b.answered > 0 {
 		c.s.judged(c.work.i)
 		if pause := now - b.answered; pause < lookBehind-sameMoment {
-			c.s.violate(c.work.i, 0, "%s asked what is dispatched to it %v after it was told; it may once every %v", c.process, pause, lookBehind)
+			c.s.violate(c.work.i, 0, "%s asked the database for its dispatches %v after the last answer; it may ask once every %v", c.process, pause, lookBehind)
 		}
 	}
 	b.asked, b.wasted = true, 0

@@ -10,23 +10,26 @@ import (
 	"handoff/core/execution"
 )
 
-// This file judges the statements by which executors look for work, as a part of invariant 18. Each kind has its period,
-// which docs/contract.md names. An executor looks once a period, at once where the last look gave all that it asked for,
-// and in between only for a reason: a hint, an end that it has handled, something that it knew to be due. It asks for no
-// more than a batch, and does not look twice at what one pass has left.
+// This file is the part of invariant 18 about the statements with which executors look for work.
+// docs/contract.md gives each kind its period. An executor looks once a period; at once, if the
+// last look returned as many rows as it asked for; and in between only for a reason: a hint, an end
+// that it has handled, or something that it knew to be due. It asks for one batch at most, and
+// doesn't look again at rows that the same pass has left.
 //
-// Only the simulated world tells of statements, so a recorded history and real daemons are not judged by it.
+// Only the simulated world reports statements, so recorded histories and real daemons are not
+// judged by this.
 
 // Look is a kind of statement by which an executor looks for work.
 type Look uint8
 
 // The kinds of looks.
 const (
-	// LookSchedule claims what is due for scheduling.
+	// LookSchedule claims executions that are due for scheduling.
 	LookSchedule Look = iota
-	// LookSettle finds chains whose children wait.
+	// LookSettle finds chains with waiting children.
 	LookSettle
-	// LookOwners finds what is held by workers that are gone. It follows a worker that was marked lost, too.
+	// LookOwners finds executions held by workers that are gone. It also follows the loss of a
+	// worker.
 	LookOwners
 	LookClaims
 	LookUnpublishedLate
@@ -45,19 +48,19 @@ const (
 
 func (l Look) String() string {
 	return [...]string{
-		"executions to schedule", "children to settle", "what workers hold that are gone", "claims for scheduling that have expired", "late unpublished dispatches",
+		"executions to schedule", "children to settle", "what departed workers hold", "claims for scheduling that have expired", "late unpublished dispatches",
 		"unpublished dispatches", "ends that nobody handled", "cancellations without an answer", "dispatches that nobody claimed", "runs past their deadline",
 		"dead letters to purge", "observations to purge", "idempotency keys to forget", "slots to free",
 	}[l]
 }
 
-// sweepPeriod is the period of the purges and of the sweeps of slots and of idempotency keys.
+// sweepPeriod is the period of the purges and of the sweeps of slots and idempotency keys.
 const sweepPeriod = time.Minute
 
-// mostBatches is how many batches a pass may take.
+// mostBatches is the greatest number of batches in a pass.
 const mostBatches = 200
 
-// period is how often an executor looks.
+// period is the time from one look to the next.
 func (l Look) period(c *config.Config) time.Duration {
 	switch l {
 	case LookUnclaimed, LookOverrun:
@@ -69,46 +72,49 @@ func (l Look) period(c *config.Config) time.Duration {
 	}
 }
 
-// always says that the kind is due once a period whatever happens. A scheduler and who publishes do not look while they
-// have no connection to the broker, and a timeout monitor waits for a lease after an outage.
+// always says that the kind is due every period, whatever happens. The looks of the scheduler and
+// of the publishers pause without a connection to the broker, and the timeout monitor waits for a
+// lease after an outage.
 func (l Look) always() bool {
 	return l != LookSchedule && l != LookUnpublished && l != LookUnclaimed && l != LookOverrun
 }
 
-// drift is by how much a process's clock may go wrong, and what is over sooner for one that is fast.
+// drift is the greatest error of a process's clock over d: with a fast clock, d ends earlier by
+// this much.
 func drift(d time.Duration) time.Duration { return d / 8 }
 
-// Found is one row that a look gave.
+// Found is one row that a look returned.
 type Found struct {
 	Key    execution.Key
 	Status execution.Status
 }
 
-// Looker is one executor process, of one start, as its statements show it. It is told of each before it is sent and when
-// its answer is there.
+// Looker follows one executor process, from one start to its end, by its statements. It is told of
+// each statement before it is sent and when its answer has come.
 type Looker struct {
 	c       *workChecker
 	process string
 	since   time.Duration
 	kinds   [lookKinds]looked
 	told    map[execution.Incarnation]toldOf
-	// parked are the moments at which the scheduler has to look again at what it gave back.
+	// parked are the times at which the scheduler must look again at rows that it gave back.
 	parked []time.Duration
-	// woken and reasons are what the scheduler may look for before its period is over: what has come, the one that is over
-	// first in front, and what it remembers.
+	// woken and reasons allow the scheduler to look before its period is over. woken holds events
+	// that have come, those that lapse first in front; reasons holds what the scheduler remembers.
 	woken    queue[reason]
 	reasons  []reason
 	stumbled bool
-	// held is since when the process stands still, 0 if it does not.
+	// held is the time since which the process is halted, 0 if it isn't.
 	held time.Duration
-	// passes is when the last row of passes without a pause began at the latest, next when the next pass did at the earliest,
-	// 0 if it has not begun.
+	// passes is the latest time at which the last series of passes without a pause can have begun.
+	// next is the earliest time at which the next pass can have begun, 0 if it hasn't.
 	passes, next time.Duration
-	// settled are the moments of reasons to look for children that come from elsewhere than the looks. found are the chains
-	// that the last look has found, until their children are settled.
+	// settled are the times of reasons to look for children that don't come from the looks
+	// themselves. found holds the chains that the last look found, until their children are
+	// settled.
 	settled []time.Duration
 	found   []execution.ID
-	// lost are how many workers it has marked lost since it looked at what they hold.
+	// lost is the number of workers that it has marked lost since it last looked at what they hold.
 	lost int
 }
 
@@ -117,23 +123,25 @@ type looked struct {
 	began, timed time.Duration
 	answered     time.Duration
 	any          bool
-	// again says that the last look gave all that it asked for, due that the next one has to follow.
+	// again says that the last look returned as many rows as it asked for, due that the next look
+	// must follow.
 	again, due bool
 	failed     bool
 	batches    int
 	left       map[Found]bool
 }
 
-// reason is when something may wake the scheduler: from and to bound the moment.
+// reason is something that may wake the scheduler, at a time between from and to.
 type reason struct{ from, to time.Duration }
 
-// Looks has the looks of an executor process judged, which has just started; nil if this invariant is not judged.
+// Looks begins to judge the looks of an executor process that has just started; nil if this
+// invariant is not judged.
 func (s *Suite) Looks(process string, at time.Duration) *Looker {
 	for _, c := range s.checkers {
 		if w, ok := c.(*workChecker); ok {
 			k := &Looker{c: w, process: process, since: at, told: make(map[execution.Incarnation]toldOf)}
 			for i := range k.kinds {
-				// Its start, which hinders it, comes before what it does.
+				// Its start, which counts as a hindrance, precedes its first statement.
 				k.kinds[i].began, k.kinds[i].answered, k.kinds[i].timed = at, at+1, at
 			}
 			w.lookers = slices.DeleteFunc(w.lookers, func(o *Looker) bool { return o.process == process })
@@ -144,9 +152,9 @@ func (s *Suite) Looks(process string, at time.Duration) *Looker {
 	return nil
 }
 
-// Woken notes that something may make the scheduler look after a delay, and at once.
+// Woken notes that something may make the scheduler look at once, and again after a delay.
 func (k *Looker) Woken(at, delay time.Duration) {
-	// Nearly always it is over last.
+	// The new reason nearly always lapses last.
 	k.woken.add(reason{at, at + k.slack(at)})
 	for all := k.woken.all[k.woken.head:]; len(all) > 1 && all[len(all)-1].to < all[len(all)-2].to; all = all[:len(all)-1] {
 		all[len(all)-1], all[len(all)-2] = all[len(all)-2], all[len(all)-1]
@@ -161,7 +169,7 @@ func (k *Looker) Remembers(at, delay time.Duration) {
 	k.reasons = append(k.reasons, reason{at + delay - drift(delay), at + delay + drift(delay) + k.slack(at)})
 }
 
-// slack is how late what wakes a scheduler may come to it: a message is told of when the broker sends it.
+// slack is how late a scheduler may be woken: the history has a message when the broker sends it.
 func (k *Looker) slack(at time.Duration) time.Duration {
 	s := k.c.s
 	if from := s.recovered(at); !s.roads.clear(from) || !s.roads.byName[k.process].clear(from) {
@@ -176,17 +184,17 @@ func (k *Looker) Parks(at, delay time.Duration) {
 	k.parked = append(k.parked, at+delay)
 }
 
-// wakeGrain is how long after a call was answered the executor may be woken for what it said.
+// wakeGrain is the longest time after the answer to a call in which the call may wake the executor.
 const wakeGrain = 50 * time.Millisecond
 
-// parkGrain is how far apart the moments are at which rows that were given back are looked at again, and parkCalls how long
-// the calls before the look may take while nothing is wrong.
+// parkGrain is the interval at which rows that were given back are looked at again. parkCalls is
+// how long the calls before the look may take if nothing is wrong.
 const (
 	parkGrain = 500 * time.Millisecond
 	parkCalls = 200 * time.Millisecond
 )
 
-// putOff judges whether what was given back is looked at again in time.
+// putOff judges whether the scheduler looks in time at rows that it gave back.
 func (k *Looker) putOff(at time.Duration) {
 	s := k.c.s
 	for _, due := range k.parked {
@@ -195,7 +203,7 @@ func (k *Looker) putOff(at time.Duration) {
 			continue
 		}
 		s.judged(k.c.i)
-		s.violate(k.c.i, 0, "%s gave a row back that was due again at %v, and looked for it %v later; it may take %v, and the calls before it %v", k.process, due, at-due, parkGrain, parkCalls)
+		s.violate(k.c.i, 0, "%s gave a row back that was due again at %v, but looked for it only %v after that; %v is allowed, plus %v for the calls before", k.process, due, at-due, parkGrain, parkCalls)
 	}
 	k.parked = slices.DeleteFunc(k.parked, func(due time.Duration) bool { return due <= at })
 }
@@ -203,9 +211,10 @@ func (k *Looker) putOff(at time.Duration) {
 // Lost notes that the executor has marked a worker lost.
 func (k *Looker) Lost() { k.lost++ }
 
-// Settled notes how children of chains were settled: left says that some wait, more that others of a chain follow of which
-// some were settled. What a look has found goes on at once while there is more. What was settled beside the looks, when the
-// ends of its chains were handled, is a reason for a row of looks of its own, after the one that goes on.
+// Settled notes that children of chains were settled. left says that some still wait, more that
+// further chains or children follow. Chains that a look has found go on at once while there is
+// more. Children that were settled when the end of a chain was handled, not by a look, are a reason
+// for a series of looks of its own, after the current one.
 func (k *Looker) Settled(at time.Duration, chains []execution.ID, left, more bool) {
 	if !slices.Equal(chains, k.found) {
 		if left {
@@ -219,7 +228,8 @@ func (k *Looker) Settled(at time.Duration, chains []execution.ID, left, more boo
 	}
 }
 
-// Asks judges a look that is about to be sent, which asks for so many rows, of that age where the kind has a fixed one.
+// Asks judges a look before it is sent. most is the number of rows that it asks for, age their age
+// if the kind has a fixed one.
 func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	s, t := k.c.s, &k.kinds[l]
 	s.judged(k.c.i)
@@ -235,13 +245,14 @@ func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 		k.stumbled = false
 	}
 	if batch := s.config.Executor.BatchSize; most > batch {
-		s.violate(k.c.i, 0, "%s asked for %d rows in one statement, looking for %v; a batch has %d", k.process, most, l, batch)
+		s.violate(k.c.i, 0, "%s asked for %d rows in one statement when it looked for %v; a batch has %d", k.process, most, l, batch)
 	}
 	if kept := l.kept(&s.config); kept > 0 && age != kept {
 		s.violate(k.c.i, 0, "%s looked for %v that are older than %v; they are kept for %v", k.process, l, age, kept)
 	}
 	period := l.period(&s.config)
-	// The scheduler counts its period from the last look of any kind, the others from the last one that was due.
+	// The scheduler's period and that of settling count from the last look of any cause, the others
+	// from the last look that was due.
 	from := t.timed
 	if l == LookSchedule || l == LookSettle {
 		from = t.began
@@ -249,7 +260,7 @@ func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	timed := !t.any || at-from >= period-drift(period)
 	ok := timed || t.again || t.failed || k.reasoned(l, at)
 	if !ok {
-		s.violate(k.c.i, 0, "%s looked for %v at %v and again at %v, and the first look had not given all that it asked for; it looks every %v, and nothing is known that made it look before", k.process, l, t.began, at, period)
+		s.violate(k.c.i, 0, "%s looked for %v at %v and again at %v, although the first look returned fewer rows than it asked for; its period is %v, and no reason for an earlier look is known", k.process, l, t.began, at, period)
 	}
 	if timed && !t.again || !t.any {
 		t.timed = at
@@ -266,7 +277,7 @@ func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	t.began, t.answered, t.any, t.again, t.due, t.failed = at, at, true, false, false, true
 }
 
-// kept is how long what is purged is kept; 0 where nothing is.
+// kept is how long rows of the kind are kept before they are purged; 0 for other kinds.
 func (l Look) kept(c *config.Config) time.Duration {
 	switch l {
 	case LookDeadLetters, LookObservations:
@@ -278,11 +289,13 @@ func (l Look) kept(c *config.Config) time.Duration {
 	}
 }
 
-// reasoned says that something is known for which an executor looks before its period is over, and uses it up.
+// reasoned says that an executor has a reason to look before its period is over, and uses the
+// reason up.
 func (k *Looker) reasoned(l Look, at time.Duration) bool {
 	switch l {
 	case LookSchedule:
-		// A row of passes without a pause acts on everything that came before it. It begins with a look at the workers.
+		// A series of passes without a pause acts on everything that came before it. It begins with
+		// a look at the workers.
 		best, kept := -1, k.reasons[:0]
 		for _, r := range k.reasons {
 			if r.to < k.passes {
@@ -311,12 +324,13 @@ func (k *Looker) reasoned(l Look, at time.Duration) bool {
 		if k.kinds[l].due {
 			return true
 		}
-		// A look is for all that came before it. What came just now may wake the executor once more.
+		// A look covers everything that came before it. Something that came just now may wake the
+		// executor once more.
 		was := len(k.settled) > 0
 		if was {
 			k.settled = slices.DeleteFunc(k.settled[1:], func(noted time.Duration) bool { return noted < at-wakeGrain })
 		}
-		// Where calls fail, chains are settled one by one, and what is left is known to the executor alone.
+		// If calls fail, chains are settled one by one, and only the executor knows the rest.
 		from := k.c.s.recovered(k.kinds[l].began)
 		return was || !k.c.s.roads.clear(from) || !k.c.s.roads.byName[k.process].clear(from)
 	case LookOwners:
@@ -328,7 +342,8 @@ func (k *Looker) reasoned(l Look, at time.Duration) bool {
 	}
 }
 
-// Answered tells of an answer: full says that it gave all that was asked for, goesOn that a look has to follow at once.
+// Answered notes an answer. full says that it returned as many rows as asked for, goesOn that a
+// look must follow at once.
 func (k *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Found) {
 	t := &k.kinds[l]
 	t.answered, t.again, t.failed = at, full, false
@@ -336,7 +351,8 @@ func (k *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Fo
 		goesOn = false
 	}
 	t.due = goesOn
-	// Chains with many children come again and again, and two loops look for what workers hold that are gone.
+	// Chains with many children return repeatedly, and two loops look for executions held by
+	// workers that are gone.
 	if l == LookSettle {
 		k.found = k.found[:0]
 		for _, r := range rows {
@@ -348,7 +364,7 @@ func (k *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Fo
 	}
 	for _, r := range rows {
 		if t.left[r] {
-			k.c.s.violate(k.c.i, r.Key.ID, "%s looked for %v and found execution %d (epoch %d, %v) twice in one pass, as it had left it", k.process, l, r.Key.ID, r.Key.Epoch, r.Status)
+			k.c.s.violate(k.c.i, r.Key.ID, "%s looked for %v and found execution %d (epoch %d, %v) twice in one pass, unchanged", k.process, l, r.Key.ID, r.Key.Epoch, r.Status)
 		}
 		if full {
 			if t.left == nil {
@@ -359,18 +375,18 @@ func (k *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Fo
 	}
 }
 
-// Failed tells that a look was answered with an error.
+// Failed notes that a look was answered with an error.
 func (k *Looker) Failed(at time.Duration, l Look) { k.kinds[l].answered, k.kinds[l].failed = at, true }
 
-// Began notes that the executor has looked at the workers, which takes it since a moment.
+// Began notes that the executor has looked at the workers. The look began at since.
 func (k *Looker) Began(since time.Duration) {
 	if k.next == 0 || since < k.next {
 		k.next = since
 	}
 }
 
-// stands notes that the process stands still, and resumes that it does so no more. Its own clock may have stood still, too,
-// so what it had to look for comes later by as much.
+// stands notes that the process is halted, and resumes that it goes on. Its own clock may have
+// stood still too, so its reasons lapse later by that time.
 func (k *Looker) stands(at time.Duration) {
 	if k.held == 0 {
 		k.held = at
@@ -389,41 +405,41 @@ func (k *Looker) resumes(at time.Duration) {
 	k.held = 0
 }
 
-// Stumbled notes that another statement failed. If it was of a pass of the scheduler, the next pass comes after a pause, and
-// what wakes it meanwhile wakes it for one more.
+// Stumbled notes that another statement failed. If a pass of the scheduler made it, the next pass
+// comes after a pause, and a reason that comes meanwhile allows one pass more.
 func (k *Looker) Stumbled() { k.stumbled = true }
 
-// GoesOn notes that the last claim of the scheduler has to be followed by another one.
+// GoesOn notes that another claim must follow the last claim of the scheduler.
 func (k *Looker) GoesOn(at time.Duration) {
 	if t := &k.kinds[LookSchedule]; t.again && !t.due {
 		t.due, t.answered = true, at
 	}
 }
 
-// Tells judges what a prober that only observes is about to tell of a worker.
+// Tells judges a record about a worker before an observing prober writes it.
 func (k *Looker) Tells(at time.Duration, incarnation execution.Incarnation, ready bool, reason string) {
 	s := k.c.s
 	s.judged(k.c.i)
 	if told, known := k.told[incarnation]; known && told.ready == ready && at-told.at < 3*s.config.Executor.HealthCheckInterval/2+probeTimeout {
-		s.violate(k.c.i, 0, "%s told the database in two rounds that the health endpoint of incarnation %d answers: %v", k.process, incarnation, ready)
+		s.violate(k.c.i, 0, "%s recorded in two rounds that the readiness of the health endpoint of incarnation %d is: %v", k.process, incarnation, ready)
 	}
 	if ready && reason != "" {
-		s.violate(k.c.i, 0, "%s told the database that the health endpoint of incarnation %d answers that it is ready, although the probe failed: %s", k.process, incarnation, reason)
+		s.violate(k.c.i, 0, "%s recorded that the health endpoint of incarnation %d is ready, although the probe failed: %s", k.process, incarnation, reason)
 	}
 }
 
-// Told notes that the database knows it.
+// Told notes that the database has stored it.
 func (k *Looker) Told(at time.Duration, incarnation execution.Incarnation, ready bool) {
 	k.told[incarnation] = toldOf{ready, at}
 }
 
-// toldOf is what a prober has told of a worker, and when.
+// toldOf is the last record of a prober about a worker, with its time.
 type toldOf struct {
 	ready bool
 	at    time.Duration
 }
 
-// overdue judges whether looks have come in time.
+// overdue judges whether looks came in time.
 func (c *workChecker) overdue(now time.Duration) {
 	if now < c.nextOverdue {
 		return
@@ -451,19 +467,19 @@ func (c *workChecker) late(k *Looker, l Look, now, prompt time.Duration) {
 	if now-t.answered <= within || t.failed && t.any {
 		return
 	}
-	// An executor that was hindered may have begun its pause later.
+	// A hindered executor may have begun its pause later.
 	if p := c.s.roads.byName[k.process]; !p.clear(t.answered) || !c.s.roads.clear(t.answered) || now-p.wrong.last < c.s.bounds.Recovery || now-c.s.roads.servers.last < c.s.bounds.Recovery {
 		return
 	}
 	c.s.judged(c.i)
 	if t.due {
-		c.s.violate(c.i, 0, "%s looked for %v at %v and was given all that it asked for, and has not looked again for what is left within %v", k.process, l, t.began, within)
+		c.s.violate(c.i, 0, "%s looked for %v at %v and got as many rows as it asked for, but has not looked again for the rest within %v", k.process, l, t.began, within)
 		return
 	}
 	c.s.violate(c.i, 0, "%s has not looked for %v since %v; it looks every %v", k.process, l, t.began, l.period(&c.s.config))
 }
 
-// hinted notes a hint that comes to a scheduler.
+// hinted notes a hint that reaches a scheduler.
 func (c *workChecker) hinted(e *history.Event) {
 	for _, k := range c.lookers {
 		if k.process == e.Process {

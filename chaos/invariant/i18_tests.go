@@ -8,10 +8,11 @@ import (
 	"handoff/core/execution"
 )
 
-// This file judges, as a part of invariant 18, how often executors test the dead letter path, and that they write nothing of
-// which they know that it is refused.
+// This file is the part of invariant 18 about how often executors test the dead letter path, and
+// about writes of which the executor knows that they will be refused.
 
-// canaryPeriod is how often an executor tests the dead letter path, and canaryTakes how long one test may take.
+// canaryPeriod is the interval at which an executor tests the dead letter path. canaryTakes is the
+// longest duration of a test.
 const (
 	canaryPeriod = 5 * time.Minute
 	canaryTakes  = 10 * time.Second
@@ -23,8 +24,8 @@ type canaries struct {
 	began, latest time.Duration
 }
 
-// canary judges the tests of the dead letter path: one at the start, and one each period. Where messages came that nobody
-// can read, or something has been wrong, it may be tested sooner, and once for each look at idle queues.
+// canary judges the tests of the dead letter path: one at the start, and one each period. After an
+// unreadable message or any trouble, a test may come sooner, and one for each look at idle queues.
 func (c *workChecker) canary(e *history.Event) {
 	p := c.s.roads.byName[e.Process]
 	if p == nil || p.worker {
@@ -59,15 +60,15 @@ func (c *workChecker) untested(process string, now time.Duration) {
 	c.s.violate(c.i, 0, "%s tested the dead letter path at %v, and has not done so again at %v; it does so every %v", process, last.began, now, canaryPeriod)
 }
 
-// undisturbed says that nothing has struck anybody since a while before a moment: what a fault leaves behind in the broker
-// may hinder a test long after it.
+// undisturbed says that nothing has gone wrong anywhere since a while before a moment. The traces
+// of a fault in the broker may hinder a test long afterwards.
 func (c *workChecker) undisturbed(from time.Duration) bool {
 	from = c.s.recovered(from)
 	return c.faults == 0 && (c.faultOver == 0 || c.faultOver < from) && c.s.roads.clear(from)
 }
 
-// refused judges a write of an executor that matched no row. Who has just read a row may be overtaken, and that takes no
-// longer than a few calls.
+// refused judges a write of an executor that matched no row. Another process may change the row
+// after the executor has read it, but only within the time of a few calls.
 func (c *workChecker) refused(e *history.Event, l *life) {
 	switch e.By {
 	case execution.DeadLetterHandler, execution.TimeoutMonitor, execution.Reconciler, execution.Scheduler:
@@ -89,11 +90,11 @@ func (c *workChecker) refused(e *history.Event, l *life) {
 		over = c.handled.At(e.Execution) == nil
 	}
 	if over {
-		c.s.violate(c.i, e.Execution, "%s wrote to epoch %d of execution %d for the %v, and was refused: the execution is otherwise since %v, and who has read it knows that", e.Process, e.Epoch, e.Execution, e.By, since)
+		c.s.violate(c.i, e.Execution, "%s wrote to epoch %d of execution %d for the %v, and was refused: its row had changed by %v, and a process that read it after that would know", e.Process, e.Epoch, e.Execution, e.By, since)
 	}
 }
 
-// handles remembers for a moment whose end was handled.
+// handles remembers for a moment that an execution's end was handled.
 func (c *workChecker) handles(e *history.Event) {
 	c.handled.Set(e.Execution, true)
 	c.recent.add(watched{at: e.At + 2*c.s.prompt(), id: e.Execution})

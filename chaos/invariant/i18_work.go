@@ -11,12 +11,12 @@ import (
 	"handoff/core/execution"
 )
 
-// work is invariant 18: the effort for each execution, and at rest, has a bound computed from the configuration. A
-// system can keep every other rule and still wear its database out.
+// work is invariant 18: the effort for each execution, and the effort at rest, has a bound computed
+// from the configuration. A system can keep every other rule and still wear out its database.
 func work() *Invariant {
 	i := &Invariant{
 		Number: 18, Name: "work for work", Across: true,
-		Statement: "Effort stays in proportion to the work: fruitless claims, take-backs, messages and database statements stay under bounds computed from the configuration, executors look for work once a period or for a reason, workers behind messages that come to nothing once a second, no call names nothing, and no process spins without time moving.",
+		Statement: "Effort stays in proportion to the work: fruitless claims, take-backs, messages and database statements stay under bounds computed from the configuration, executors look for work once a period or for a reason, workers ask the database behind useless messages once a second, no call has an empty list, and no process spins without time moving.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.Published},
 	}
 	i.make = func(s *Suite) checker {
@@ -28,42 +28,46 @@ func work() *Invariant {
 	return i
 }
 
-// The formulas. T is the time since the first of the events that are counted, by the clock that runs faster.
+// The formulas. T is the time since the first of the counted events, by the faster clock.
 //
-// A fruitless claim (requested → scheduling → requested) is lawful while no worker could take the execution at
-// all, or a fault lasts. Then it comes once each reconcile interval: 2 + T / interval, and one more for each
-// executor, because claims of several executors may cross. While a fitting worker is only full, executors know
-// that and leave the execution alone, except for lost races, which all executions share: a dispatch can cost each
-// of the other executors one fruitless claim, and one for each other runtime that was offered the same room; a
-// change of the fleet can cost each executor one batch of the executions that were open then. The claim of a dead
-// executor is taken back once each claim expiry.
+// A fruitless claim (requested → scheduling → requested) is lawful while no worker could take the
+// execution, or while a fault lasts. Then there is one per reconcile interval: 2 + T / interval,
+// plus one for each executor, because claims of several executors may cross. While a fitting worker
+// is only full, executors know this and leave the execution alone. The exception is lost races,
+// whose cost all executions share: a dispatch can cost each other executor one fruitless claim,
+// plus one for each other runtime that was offered the same room. A change of the fleet can cost
+// each executor one batch of the executions that were open then. The claim of a dead executor is
+// taken back once each claim expiry.
 //
-// A dispatch that is taken back (scheduled → requested) waits a backoff, which doubles five times at most where
-// the dispatch does not count: 2 + as many of the shortest backoffs as fit into T, and one for each change of the
-// fleet, because executions that a stopping worker gives back are due at once.
+// A dispatch that is taken back (scheduled → requested) waits a backoff, which doubles at most five
+// times if the dispatch doesn't count. The bound is 2, plus as many of the shortest backoffs as fit
+// into T, plus one for each change of the fleet, because executions that a stopping worker gives
+// back are due at once.
 //
-// A dispatch is published once, and once each reconcile interval by each executor when it is older than the
-// confirm timeout.
+// A dispatch is published once. Once it is older than the confirm timeout, each executor publishes
+// it again every reconcile interval.
 //
-// These bounds limit the transitions of one execution: three for each dispatch, two for each fruitless claim, and
-// its end.
+// These bounds limit the transitions of one execution: three for each dispatch, two for each
+// fruitless claim, and its end.
 //
-// In a minute a process makes the statements of its loops, each with one pass more than fits, and
-// statementsAnEvent for each event of the run, because every message may wake it. A statement that failed is made
-// twice; held dead letters are tried again with a backoff of their own.
+// In a minute, a process makes the statements of its loops, one pass more of each than fits, and
+// statementsAnEvent for each event of the run, because every message may wake it. A failed
+// statement is repeated; held dead letters are retried with a backoff of their own.
 const (
-	// statementsAnEvent covers the passes that one event of the run can wake.
+	// statementsAnEvent is the number of statements of the passes that one event of the run can
+	// wake.
 	statementsAnEvent = 8
 	// workWindow is the time over which statements are counted and then judged.
 	workWindow = time.Minute
 )
 
-// budget counts the effort for one execution that is not terminal; it stands in its life.
+// budget counts the effort for one execution that is not terminal. It is part of the execution's
+// life.
 type budget struct {
 	looks, takeBacks, expired int64
 	firstLook, firstTakeBack  time.Duration
 	firstExpired              time.Duration
-	// changes is how often the fleet had changed when the execution was first dispatched.
+	// changes is the number of changes of the fleet before the first dispatch of the execution.
 	changes int64
 	// published counts the messages of the present dispatch.
 	published int64
@@ -73,47 +77,54 @@ type workChecker struct {
 	roster
 	i         *Invariant
 	executors map[string]bool // that schedule
-	// scheduled is the last of them that did.
+	// scheduled is the executor that last scheduled.
 	scheduled string
-	runtimes  int64 // the most that one worker offers
+	runtimes  int64 // the greatest number that one worker offers
 
 	dispatches, changes, races int64
-	// spoilt counts the executions that one executor may have claimed before it knew of changes of the fleet.
+	// spoilt counts the executions that one executor may have claimed before it knew of a change of
+	// the fleet.
 	spoilt int64
 	faults int
-	// faultOver is when the last fault was over, forwards how far the database's clock has been set forwards.
+	// faultOver is when the last fault ended; forwards is how far the database's clock has been set
+	// forwards.
 	faultOver time.Duration
 	forwards  time.Duration
 
-	// The present window: when it began, how many events came before it, and how many statements each process had made then.
+	// The present window: its start, the number of events before it, and each process's number of
+	// statements before it.
 	window     time.Duration
 	before     int64
 	struck     bool // a fault lasted in it
 	statements map[string]uint64
 
-	// lookers are the executors whose looks are judged; see i18_passes.go. nextOverdue is when they are judged next.
+	// lookers follow the executors' looks; see i18_passes.go. nextOverdue is when they are next
+	// checked.
 	lookers     []*Looker
 	nextOverdue time.Duration
 
-	// What i18_tests.go judges: the tests of the dead letter path by executor, when something came that nobody could read,
-	// and whose end was handled a moment ago, the earliest first.
+	// For i18_tests.go: the tests of the dead letter path by executor, the time of the last
+	// unreadable message, and the executions whose end was handled a moment ago, the earliest
+	// first.
 	tests   map[string]*canaries
 	unread  trouble
 	handled dense.Table[execution.ID, bool]
 	recent  queue[watched]
 }
 
-// Work tells how many statements each process has made since the start. Only the simulated world implements it.
+// Work counts the statements of each process since the start. Only the simulated world implements
+// it.
 type Work interface {
-	// Statements calls visit for each process in a fixed order; worker tells workers from executors.
+	// Statements calls visit for each process in a fixed order; worker tells workers from
+	// executors.
 	Statements(visit func(process string, worker bool, made uint64))
 }
 
-// SetWork tells the suite where to read statements. Without it they are not judged.
+// SetWork sets the source of statement counts. Without it they are not judged.
 func (s *Suite) SetWork(w Work) { s.work = w }
 
-// Spins records that a process took steps without time moving: the run made steps at one moment, where bound are
-// allowed. It returns false if this invariant is not judged.
+// Spins records that a process took steps without time moving: the run made steps at one moment,
+// but only bound are allowed. It returns false if this invariant is not judged.
 func (s *Suite) Spins(who string, steps, bound uint64) (judged bool) {
 	for _, c := range s.checkers {
 		if w, ok := c.(*workChecker); ok {
@@ -184,12 +195,12 @@ func (c *workChecker) observe(e *history.Event, l *life) {
 	case history.Transition:
 		c.transition(e, l)
 	case history.HeartbeatRenewed:
-		// The roster has heard it.
+		// The roster has handled it.
 	default:
 	}
 }
 
-// looker tells what judges the looks of a process, if anything does.
+// looker calls of with the Looker of a process, if there is one.
 func (c *workChecker) looker(process string, of func(*Looker, time.Duration), at time.Duration) {
 	if i := slices.IndexFunc(c.lookers, func(k *Looker) bool { return k.process == process }); i >= 0 {
 		of(c.lookers[i], at)
@@ -220,7 +231,7 @@ func (c *workChecker) transition(e *history.Event, l *life) {
 	}
 }
 
-// schedules notes that an executor does. Nearly always it is the one that did last.
+// schedules notes that an executor schedules. It is nearly always the same executor as last time.
 func (c *workChecker) schedules(executor string) {
 	if executor != c.scheduled {
 		c.scheduled = executor
@@ -228,8 +239,8 @@ func (c *workChecker) schedules(executor string) {
 	}
 }
 
-// changed notes a change of the fleet: every executor may have decided on its old view of it, for up to one batch
-// of the executions that are open at that moment.
+// changed notes a change of the fleet. Every executor may have decided on its old view, for up to
+// one batch of the executions open at that moment.
 func (c *workChecker) changed() {
 	c.changes++
 	c.spoilt += int64(min(c.s.config.Executor.BatchSize, c.s.lives.Len()))
@@ -240,7 +251,7 @@ func (c *workChecker) hindered(at time.Duration) bool {
 	return c.faults > 0 || c.faultOver > 0 && at-c.faultOver < c.s.bounds.Claim+oracle.Lease(&c.s.config.Worker)
 }
 
-// since is the time that has passed since a moment by the faster of the two clocks.
+// since is the time between two moments, by the faster of the two clocks.
 func (c *workChecker) since(from, at time.Duration) time.Duration { return at - from + c.forwards }
 
 // looked judges one fruitless claim.
@@ -295,7 +306,7 @@ func (c *workChecker) takenBack(e *history.Event, l *life) {
 	}
 }
 
-// backoffsWithin counts how many of the shortest backoffs fit into a time, one after the other.
+// backoffsWithin counts how many consecutive shortest backoffs fit into a time.
 func backoffsWithin(b *oracle.Backoffs, elapsed time.Duration) (n int64) {
 	for total := time.Duration(0); ; n++ {
 		lowest := b.After(min(int(n), oracle.MostGrowth)).Least
@@ -325,7 +336,7 @@ func (c *workChecker) published(e *history.Event, l *life) {
 	}
 }
 
-// count judges the statements of each process once a window.
+// count judges the statements of each process once per window.
 func (c *workChecker) count(e *history.Event) {
 	took := e.At - c.window
 	if took < workWindow {
@@ -348,31 +359,31 @@ func (c *workChecker) count(e *history.Event) {
 	c.window, c.before, c.struck = e.At, c.s.events, c.faults > 0
 }
 
-// statementBound is how many statements a process may make in a window of so many events.
+// statementBound is the greatest number of statements of a process in a window with so many events.
 func (c *workChecker) statementBound(worker bool, took time.Duration, events int64) (bound int64) {
 	x := c.s.config.Executor
 	loop := func(statements int64, interval time.Duration) {
 		bound += statements * (int64(took/interval) + 2)
 	}
 	if worker {
-		// A heartbeat that failed is repeated within its interval.
+		// A failed heartbeat is repeated within its interval.
 		loop(4, c.s.config.Worker.HeartbeatInterval)
 	} else {
-		// The scheduler; the monitors of leases, claims, owners and cancellations; dispatches; terminal
-		// executions.
+		// The scheduler; the monitors of leases, claims, owners and cancellations; dispatches;
+		// terminal executions.
 		loop(10, x.ReconcileInterval)
 		loop(4, x.TimeoutCheckInterval)
 		loop(4, x.FiguresInterval)
 		loop(2, x.HealthCheckInterval)
 		loop(6, time.Minute)
-		// While the brake lets one worker through at a time, the lease monitor looks once a second.
+		// While the brake lets one worker at a time through, the lease monitor looks every second.
 		if c.struck {
 			loop(2, time.Second)
 		}
 	}
 	if c.struck {
-		// After a fault every statement may be made twice; held messages are retried every 200 ms to 10 s, fifty
-		// at a time.
+		// After a fault, every statement may be repeated. Held messages are retried every 200 ms to
+		// 10 s, fifty at a time.
 		bound = 2*bound + 50*(6+int64(took/(10*time.Second)))
 	}
 	return bound + statementsAnEvent*events

@@ -8,8 +8,9 @@ import (
 	"handoff/core/execution"
 )
 
-// ownLimits is invariant 19 (defect D29): a request may set its own run timeout, dispatch timeout and number of retries.
-// The other invariants judge an execution by what its row says, so a row that lost them would pass there.
+// ownLimits is invariant 19 (defect D29): a request may set its own run timeout, dispatch timeout
+// and number of retries. The other invariants judge an execution by its row, so they would accept a
+// row that lost these limits.
 func ownLimits() *Invariant {
 	i := &Invariant{
 		Number: 19, Name: "own limits",
@@ -52,7 +53,8 @@ func (c *limitsChecker) observe(e *history.Event, l *life) {
 		}
 		switch e.To {
 		case execution.Scheduled:
-			// Without one of its own it has the configuration's, which is no limit of a request.
+			// An execution without its own dispatch timeout has the configuration's, which no
+			// request set.
 			if l.dispatchTimeout > 0 {
 				c.counted(e, "be claimed", l.dispatchTimeout)
 			}
@@ -95,7 +97,7 @@ func (c *limitsChecker) retried(l *life) {
 	}
 }
 
-// counted judges a deadline, which is counted from the moment of the change by the database's clock.
+// counted judges a deadline. It counts from the change, by the database's clock.
 func (c *limitsChecker) counted(e *history.Event, what string, timeout time.Duration) {
 	c.s.judged(c.i)
 	if has := e.Due - c.s.database(e.At); has < timeout-c.s.tolerance || has > timeout+c.s.tolerance {

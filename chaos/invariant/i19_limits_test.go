@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// limits19 says what invariant 19 finds in a history whose request asked for a run timeout of 5 s, a dispatch timeout of
-// 7 s and one retry.
+// limits19 returns the findings of invariant 19 for a history whose request set a run timeout of 5
+// s, a dispatch timeout of 7 s and one retry.
 func limits19(events ...history.Event) []string {
 	s := New(config.Default(config.Hardened), []int{19})
 	s.SetRequests(func(key string) (execution.Action, bool) {
@@ -27,7 +27,7 @@ func limits19(events ...history.Event) []string {
 	return found
 }
 
-// asked is the creation of the execution that was requested.
+// asked is the creation of the requested execution.
 func asked(change func(*history.Event)) history.Event {
 	e := created(second)
 	e.Key, e.RunTimeout, e.DispatchTimeout = "k", 5*second, 7*second
@@ -70,7 +70,7 @@ func TestDeadlinesAreCountedFromTheLimits(t *testing.T) {
 	if found := limits19(asked(nil), scheduling, scheduled, until(running, 4*second)); !slices.Equal(found, []string{"execution 1 may run for 4s at epoch 1, and its limit is 5s"}) {
 		t.Errorf("run by another timeout: %q", found)
 	}
-	// An audit tells no run timeout: nothing to judge.
+	// An audit has no run timeout, so there is nothing to judge.
 	if found := limits19(created(second), scheduling, until(scheduled, second), until(running, second)); len(found) > 0 {
 		t.Errorf("of limits that are not known: %q", found)
 	}

@@ -10,15 +10,16 @@ import (
 	"handoff/core/execution"
 )
 
-// faultOf begins a fault of the process of worker 1 with a server, which may be empty.
+// faultOf begins a fault between the process of worker 1 and a server, which may be empty.
 func faultOf(at time.Duration, kind, server string) history.Event {
 	return history.Event{At: at, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: "w", Queue: server}
 }
 
-// passes is an event that says nothing, at a moment.
+// passes is an event without meaning, at a moment.
 func passes(at time.Duration) history.Event { return history.Event{At: at, Kind: history.Logged} }
 
-// TestDutiesOfWorkers: what a worker has to do while nothing hinders it, each story lawful up to its last events.
+// TestDutiesOfWorkers tests the duties of an unhindered worker. Each story is lawful up to its last
+// events.
 func TestDutiesOfWorkers(t *testing.T) {
 	with := slices.Concat[[]history.Event]
 	one := func(es ...history.Event) []history.Event { return es }
@@ -119,7 +120,7 @@ func TestDutiesOfWorkers(t *testing.T) {
 }
 
 func TestTakeBacksWaitLongerEachTime(t *testing.T) {
-	// story is two take-backs, of which the second waits for a while.
+	// story has two take-backs, the second of which waits for a while.
 	story := func(wait time.Duration, counted int64) []history.Event {
 		back := func(at, wait time.Duration, old execution.Epoch, count int64) history.Event {
 			e := move(at, execution.Scheduled, execution.Requested, execution.Reconciler, old, old+1)
@@ -146,7 +147,7 @@ func TestTakeBacksWaitLongerEachTime(t *testing.T) {
 	}
 }
 
-// callers is the calls that a test says were made.
+// callers has the numbers of calls that a test sets.
 type callers struct{ statements, connections uint64 }
 
 func (c *callers) Statements(visit func(string, bool, uint64)) {

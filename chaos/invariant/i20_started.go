@@ -10,12 +10,13 @@ import (
 	"handoff/core/execution"
 )
 
-// started is invariant 20 (defects D9, D30): from its claim on nobody but the worker can move an execution on, so a claim
-// that the worker forgets waits for somebody to notice, and its end looks like a lost worker.
+// started is invariant 20 (defects D9, D30): from the claim on, only the worker can move an
+// execution on. A claim that the worker forgets waits until an executor notices, and then its end
+// looks like a lost worker.
 func started() *Invariant {
 	i := &Invariant{
 		Number: 20, Name: "claimed is started",
-		Statement: "A live worker that has its lease starts what it has claimed, or ends it, in less time than it takes to renew its lease, and does not call it lost.",
+		Statement: "A live worker that has its lease starts what it has claimed, or ends it, in less time than it takes to renew its lease, and does not report it as lost.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.HeartbeatRenewed, history.FaultBegan},
 	}
 	i.make = func(s *Suite) checker {
@@ -24,17 +25,17 @@ func started() *Invariant {
 	return i
 }
 
-// retryPause is the longest pause between two attempts of a worker to have a claim answered.
+// retryPause is the longest pause between two attempts of a worker to get a claim answered.
 const retryPause = 2 * time.Second
 
-// startBound is how long a start may take while nothing hinders the worker: an attempt whose answer was lost, the pause
-// after it, an attempt that tells how it stands, and the start itself.
+// startBound is the longest time for a start if nothing hinders the worker: an attempt whose answer
+// was lost, the pause after it, an attempt that returns the state, and the start itself.
 func startBound(s *Suite) time.Duration { return 3*s.config.Worker.StatementTimeout + retryPause }
 
-// noAnswer can keep a worker from hearing of its claim, or from starting what it has claimed.
+// noAnswer can keep a worker from learning of its claim, or from starting the claimed execution.
 const noAnswer = standsStill | itsClock | toDatabase | hasTwin | databaseFails
 
-// startedChecker keeps the claims whose actions have not started: at any moment a few.
+// startedChecker keeps the claims whose actions have not started: a few at any moment.
 type startedChecker struct {
 	i     *Invariant
 	s     *Suite
@@ -42,12 +43,13 @@ type startedChecker struct {
 	open  []claimed
 	// next is when the oldest of them may be overdue.
 	next time.Duration
-	// shut are the processes whose machine is frozen, also under a process that was started since, or whose way to the
-	// database is cut: the database may have renewals of which the worker has not heard.
+	// shut holds the processes on a frozen machine (also if the process started later) and those
+	// cut off from the database: the database may have stored renewals whose replies the worker
+	// never got.
 	shut map[string]*trouble
-	// slowed is since when processes are answered late.
+	// slowed is the time since which processes get late answers.
 	slowed map[string]time.Duration
-	// narrow are when the slow links began that have not ended, the oldest first.
+	// narrow are the start times of the slow links that still last, the oldest first.
 	narrow []time.Duration
 }
 
@@ -95,13 +97,13 @@ func (c *startedChecker) observe(e *history.Event, l *life) {
 	}
 }
 
-// fault notes what shuts processes off.
+// fault notes faults that cut processes off.
 func (c *startedChecker) fault(e *history.Event) {
 	switch e.Text {
 	case "freeze", "partition", "slow_link":
 	case "latency", "database_slow":
-		// One answer that comes too late ends a lease only where the fence leaves no room for another heartbeat, but all
-		// answers of a lease may come too late.
+		// A single late answer ends a lease only if the fence leaves no room for another heartbeat.
+		// But all answers within a lease may be late.
 		if w := &c.s.config.Worker; oracle.Lease(w)-w.FenceMargin >= 2*w.HeartbeatInterval {
 			c.slow(e)
 			return
@@ -114,7 +116,8 @@ func (c *startedChecker) fault(e *history.Event) {
 		if e.Kind == history.FaultBegan {
 			c.narrow = append(c.narrow, e.At)
 		} else if len(c.narrow) > 0 {
-			// What has queued up in a narrow link arrives after its end, at most as much later as the fault lasted.
+			// Messages that have queued up in a slow link arrive after its end, later by the
+			// fault's duration at most.
 			at += e.At - c.narrow[0]
 			if c.narrow = c.narrow[1:]; len(c.narrow) == 0 {
 				c.narrow = nil
@@ -135,7 +138,7 @@ func (c *startedChecker) fault(e *history.Event) {
 	}
 }
 
-// slow notes since when a process has been answered late.
+// slow notes the time since which a process gets late answers.
 func (c *startedChecker) slow(e *history.Event) {
 	for name := range strings.SplitSeq(e.Process, ",") {
 		switch _, is := c.slowed[name]; {
@@ -147,7 +150,8 @@ func (c *startedChecker) slow(e *history.Event) {
 	}
 }
 
-// isShut says whether a process was shut off at some time since a moment, or has been answered late for a lease.
+// isShut says whether a process was cut off at some time since a moment, or has got late answers
+// for a lease.
 func (c *startedChecker) isShut(process string, from time.Duration) bool {
 	for _, name := range [...]string{process, theDatabase} {
 		if since, is := c.slowed[name]; is && c.s.now.At-since > oracle.Lease(&c.s.config.Worker)-c.s.config.Worker.FenceMargin {
@@ -160,10 +164,10 @@ func (c *startedChecker) isShut(process string, from time.Duration) bool {
 	return false
 }
 
-// theDatabase is whom a fault of the database names.
+// theDatabase is the target that a fault of the database names.
 const theDatabase = "database"
 
-// settle forgets a claim that has come to something.
+// settle forgets a claim that has been started or ended.
 func (c *startedChecker) settle(e *history.Event) {
 	at := slices.IndexFunc(c.open, func(w claimed) bool { return w.id == e.Execution })
 	if at < 0 {
@@ -173,7 +177,7 @@ func (c *startedChecker) settle(e *history.Event) {
 	c.open = slices.Delete(c.open, at, at+1)
 }
 
-// has says that an incarnation has its lease, and has not fenced itself by a clock that is right.
+// has says that an incarnation has its lease and, by a correct clock, has not fenced itself.
 func (c *startedChecker) has(t *session, now time.Duration) bool {
 	if t == nil {
 		return false
@@ -185,13 +189,14 @@ func (c *startedChecker) has(t *session, now time.Duration) bool {
 	return now < t.renewed+(oracle.Lease(&w)-w.FenceMargin)*(driftTolerance-1)/driftTolerance && c.s.database(now) < t.leaseEnds
 }
 
-// heard is when the last renewal can have been asked for. A worker that was shut off since then may not have heard its
-// answer, and has fenced itself although the database counts its lease on.
+// heard is the latest time at which the last renewal can have been sent. A worker cut off since
+// then may not have got the answer and has fenced itself, although in the database its lease goes
+// on.
 func (c *startedChecker) heard(t *session) time.Duration {
 	return t.renewed - c.s.config.Worker.StatementTimeout
 }
 
-// look judges the claims that are old. One whose worker was hindered is looked at again.
+// look judges old claims. A claim whose worker was hindered is checked again later.
 func (c *startedChecker) look(now time.Duration) {
 	c.next = never
 	for _, w := range c.open {
@@ -209,8 +214,9 @@ func (c *startedChecker) look(now time.Duration) {
 	}
 }
 
-// ended judges that a worker does not end as lost what it has claimed and never began. It is asked at every heartbeat
-// what it holds, and a claim whose outcome it does not know yet is among that.
+// ended judges that a worker doesn't report as lost an execution that it claimed and never began.
+// Every heartbeat lists the executions that the worker holds, including claims whose outcome it
+// doesn't know yet.
 func (c *startedChecker) ended(e *history.Event, l *life) {
 	if e.By != execution.Worker || e.Reason != execution.WorkerLost || l == nil || l.started > 0 {
 		return

@@ -7,12 +7,13 @@ import (
 	"handoff/core/execution"
 )
 
-// inService is invariant 21 (defect D32): a worker becomes active once it consumes. One whose word of that was lost, and
-// that believes to have said it, is a machine that nobody uses and nobody misses.
+// inService is invariant 21 (defect D32): a worker becomes active once it consumes. If its report
+// of that is lost and the worker believes that it was received, the machine stays unused and nobody
+// notices.
 func inService() *Invariant {
 	i := &Invariant{
 		Number: 21, Name: "in service",
-		Statement: "A worker that has registered, renews its lease and consumes is active in the time of one heartbeat and two statements, counted from the last moment at which something kept it from saying so.",
+		Statement: "A worker that has registered, renews its lease and consumes is active within one heartbeat and two statements, counted from the last moment at which something kept it from reporting this.",
 		Needs:     []history.Kind{history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.FaultBegan},
 	}
 	i.make = func(s *Suite) checker {
@@ -22,14 +23,16 @@ func inService() *Invariant {
 	return i
 }
 
-// noActivation can keep a worker from saying that it is active, or from hearing that it was heard.
+// noActivation can keep a worker from reporting that it is active, or from learning that the report
+// was received.
 const noActivation = standsStill | itsClock | toDatabase | isMute | hasTwin | databaseFails
 
 type inServiceChecker struct {
 	i     *Invariant
 	s     *Suite
 	bound time.Duration
-	// ready is since when incarnations that are starting have said, with every heartbeat, that they consume.
+	// ready is the time since which starting incarnations have reported with every heartbeat that
+	// they consume.
 	ready map[execution.Incarnation]time.Duration
 }
 
@@ -41,7 +44,7 @@ func (c *inServiceChecker) hears() []history.Kind {
 func (c *inServiceChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.WorkerRegistered:
-		// Older incarnations of the worker become nothing any more.
+		// Older incarnations of the worker can no longer become active.
 		for n := range c.ready { //detlint:ok deletes those that match, in any order
 			if t := c.s.workers.Get(n); t != nil && t.worker == e.Worker {
 				delete(c.ready, n)
@@ -67,7 +70,7 @@ func (c *inServiceChecker) observe(e *history.Event, _ *life) {
 	}
 }
 
-// judge says whether an incarnation has been starting for too long.
+// judge judges whether an incarnation has been starting for too long.
 func (c *inServiceChecker) judge(e *history.Event, since time.Duration) {
 	t := c.s.workers.Get(e.Incarnation)
 	if t == nil || t.late {

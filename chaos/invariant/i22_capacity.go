@@ -7,7 +7,8 @@ import (
 	"handoff/core/execution"
 )
 
-// capacity is invariant 22 (defect D42): the capacity is what a machine can carry, and whoever places work relies on it.
+// capacity is invariant 22 (defect D42): the capacity is the load that a machine can carry, and the
+// scheduler relies on it.
 func capacity() *Invariant {
 	i := &Invariant{
 		Number: 22, Name: "within its capacity", Across: true,
@@ -22,12 +23,12 @@ func capacity() *Invariant {
 	return i
 }
 
-// carried is what an incarnation may run and runs.
+// carried is the capacity and the load of an incarnation.
 type carried struct {
 	worker           execution.WorkerID
 	capacity         int64
 	claimed, actions int64
-	// gone says that the worker has registered anew.
+	// gone says that the worker has registered again.
 	gone bool
 }
 
@@ -85,7 +86,7 @@ func (c *capacityChecker) count(e *history.Event, w *carried) {
 	}
 }
 
-// forget drops an incarnation that has a successor and nothing left.
+// forget drops an incarnation that has a successor and no load left.
 func (c *capacityChecker) forget(n execution.Incarnation, w *carried) {
 	if w.gone && w.claimed == 0 && w.actions == 0 {
 		c.of.Delete(n)

@@ -6,10 +6,10 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 23 about what a worker asks about one execution: after an error it waits before it
-// says the same again, and each time longer, whatever the error was.
+// This file is the part of invariant 23 about a worker's calls for one execution. After any error
+// it waits before it repeats the call, each time longer.
 
-// The calls that are made again.
+// The calls that a worker repeats.
 const (
 	callClaim = iota
 	callFinish
@@ -18,8 +18,8 @@ const (
 	lastCall = callKeep
 )
 
-// pauses are the shortest and the longest pause between two attempts (docs/contract.md, "Numbers that no key changes");
-// each is drawn from the upper half.
+// pauses are the shortest and the longest pause between two attempts (docs/contract.md, "Numbers
+// that no key changes"). Each pause is drawn from the upper half of its range.
 var pauses = [...]struct { //detlint:ok a constant table, never written
 	what        string
 	least, most time.Duration
@@ -29,7 +29,7 @@ var pauses = [...]struct { //detlint:ok a constant table, never written
 	callKeep:   {"keep the refused end", 200 * time.Millisecond, 2 * time.Second},
 }
 
-// attempt is the last one of a call about an execution.
+// attempt is the last attempt of a call about an execution.
 type attempt struct {
 	failed bool
 	at     time.Duration
@@ -39,7 +39,7 @@ type attempt struct {
 
 func (a *attempt) answered(now time.Duration, failed bool) { a.failed, a.at = failed, now }
 
-// repeats judges a call that may have been made before.
+// repeats judges a call that may be a repetition.
 func (c *Calls) repeats(now time.Duration, key execution.Key, r *callsOfRun, call int, words string) {
 	a, p := &r.again[call], &pauses[call]
 	same := a.failed && a.words == words

@@ -7,39 +7,44 @@ import (
 	"handoff/core/config"
 )
 
-// awayServers is invariant 23 (defect D57): a server that comes back must not find a crowd before its door, and a process
-// that hammers at a dead one burns its own machine and fills its log.
+// awayServers is invariant 23 (defect D57): a server that comes back must not meet a crowd of
+// clients, and a process that calls a dead server without pauses wastes its machine and fills its
+// log.
 func awayServers() *Invariant {
 	i := &Invariant{
 		Number: 23, Name: "left in peace",
-		Statement: "While a server is away each process calls it at a bounded rate: it connects with growing pauses, its loops try once a period, and each thing that waits for an answer asks with growing pauses; after any error a worker says the same of an execution again only after such a pause.",
+		Statement: "While a server is away each process calls it at a bounded rate: it connects with growing pauses, its loops try once a period, and every retry of a call waits a growing pause; after any error a worker repeats a call for an execution only after such a pause.",
 		Needs:     []history.Kind{history.DatabaseDown, history.DatabaseUp, history.BrokerDown, history.BrokerUp},
 	}
 	i.make = func(s *Suite) checker { return &awayChecker{i: i, s: s} }
 	return i
 }
 
-// The numbers of the contract that no key changes.
+// Numbers of the contract that no configuration key changes.
 const (
-	// awayWindow is the time over which calls are counted.
+	// awayWindow is the length of the windows in which calls are counted.
 	awayWindow = 10 * time.Second
-	// clients is how many connections to the broker a process keeps up: its work's, and that of its notifications or
-	// its test of the dead letter path. A worker that registers anew begins another one.
+	// clients is the number of broker connections that a process keeps up: one for its work, one
+	// for its notifications or its test of the dead letter path. A worker that registers again
+	// opens a third.
 	clients = 3
 	// heldLetters is the prefetch of the dead letter queue.
 	heldLetters = 50
-	// hintsASecond and looksASecond are how often a worker asks, at most, for cancellations and for what is dispatched
-	// to it.
+	// hintsASecond and looksASecond limit how often a worker asks for cancellations and for its
+	// dispatches.
 	hintsASecond, looksASecond = 5, 1
 )
 
-// Connections tells how often each process has tried to connect to the broker since the start. A [Work] may implement it.
+// Connections counts each process's attempts to connect to the broker since the start. A [Work] may
+// implement it.
 type Connections interface {
-	// Connections calls visit for each process in a fixed order; worker tells workers from executors.
+	// Connections calls visit for each process in a fixed order; worker tells workers from
+	// executors.
 	Connections(visit func(process string, worker bool, made uint64))
 }
 
-// away is a server that is down, and the calls that each process had made when the present window began.
+// away is a server that is down, with each process's number of calls at the start of the present
+// window.
 type away struct {
 	down  bool
 	since time.Duration
@@ -50,7 +55,7 @@ type awayChecker struct {
 	i                *Invariant
 	s                *Suite
 	database, broker away
-	// most is the largest capacity of a worker so far.
+	// most is the greatest capacity of a worker so far.
 	most int64
 }
 
@@ -69,7 +74,7 @@ func (c *awayChecker) observe(e *history.Event, _ *life) {
 	case history.WorkerRegistered:
 		c.most = max(c.most, e.Limit)
 	case history.ProcessStarted:
-		// Another process of that name begins with pauses of its own.
+		// A new process of that name begins with fresh pauses.
 		c.anew(&c.database, c.statements, "database statements", e)
 		c.anew(&c.broker, c.connections, "connections to the broker", e)
 	case history.DatabaseDown:
@@ -100,7 +105,8 @@ func (c *awayChecker) observe(e *history.Event, _ *life) {
 	}
 }
 
-// calls visits the calls of each process to one server, and says how many it may make within a time.
+// calls visits each process's calls to one server, with a function that bounds them for a given
+// time.
 type calls func(visit func(process string, made uint64, bound func(took time.Duration) int64))
 
 // begin begins a window.
@@ -127,7 +133,8 @@ func (c *awayChecker) judge(a *away, read calls, what string, at time.Duration) 
 	})
 }
 
-// anew judges a process that another one of its name follows, and begins its window anew.
+// anew judges a process that another process of its name succeeds, and starts a new window for the
+// name.
 func (c *awayChecker) anew(a *away, read calls, what string, e *history.Event) {
 	if !a.down || c.s.work == nil {
 		return
@@ -168,8 +175,9 @@ func (c *awayChecker) connections(visit func(string, uint64, func(time.Duration)
 	})
 }
 
-// workerStatements: heartbeats, which come ten times as often after a failure; an attempt to register, of two statements; the
-// steps of a stop; what each claim and each result asks; and the looks for cancellations and dispatches.
+// workerStatements: heartbeats, which are ten times as frequent after a failure; attempts to
+// register, two statements each; the steps of a stop; the calls of each claim and result; and the
+// questions for cancellations and dispatches.
 func (c *awayChecker) workerStatements(took time.Duration) int64 {
 	w := c.s.config.Worker
 	n := int64(took/max(w.HeartbeatInterval/10, 100*time.Millisecond)) + 2
@@ -179,8 +187,8 @@ func (c *awayChecker) workerStatements(took time.Duration) int64 {
 	return n + (hintsASecond+looksASecond)*(int64(took/time.Second)+1)
 }
 
-// executorStatements: each loop fails at its first statement, or at the second attempt of it, and tries again after its
-// period; each dead letter that is held asks on its own.
+// executorStatements: each loop fails at its first statement, or at that statement's second
+// attempt, and tries again after its period. Each held dead letter is retried by itself.
 func (c *awayChecker) executorStatements(took time.Duration) (n int64) {
 	loop := func(statements int64, period time.Duration) { n += statements * (int64(took/period) + 2) }
 	x := c.s.config.Executor
@@ -191,13 +199,13 @@ func (c *awayChecker) executorStatements(took time.Duration) (n int64) {
 		loop(2, x.HealthCheckInterval)
 	}
 	loop(6, time.Minute)
-	// While the brake lets one worker through at a time, the lease monitor looks once a second.
+	// While the brake lets one worker at a time through, the lease monitor looks every second.
 	loop(2, time.Second)
 	return n + heldLetters*attempts(took, 200*time.Millisecond, 10*time.Second)
 }
 
-// attempts is how many fit into a time where the pause between two grows from least to most, twofold each time, and each
-// is drawn from the upper half of that.
+// attempts is how many attempts fit into a time, if the pause between two attempts doubles from
+// least to most and each pause is drawn from the upper half of its range.
 func attempts(took, least, most time.Duration) (n int64) {
 	n = 1
 	for pause := least; took >= pause/2; pause = min(2*pause, most) {

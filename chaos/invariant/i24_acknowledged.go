@@ -6,19 +6,20 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 24 that judges acknowledgements (defects D20, D30): until a dispatch is claimed its message
-// is all that says where it is, so a worker keeps that until the dispatch is claimed or has come to nothing. A message of several
-// dispatches is told of as so many messages that are acknowledged together, so each of them is judged. Only the simulated world
-// tells of acknowledgements.
+// This file is the part of invariant 24 about acknowledgements (defects D20, D30). Until a dispatch
+// is claimed, only its message records where it is. So a worker keeps the message until it has
+// claimed the dispatch or the claim is refused. For a message with several dispatches, the history
+// has one event for each dispatch, and each is judged. Only the simulated world reports
+// acknowledgements.
 
-// copies are the deliveries of one dispatch to a worker that are not settled.
+// copies are the unsettled deliveries of one dispatch to a worker.
 type copies struct {
 	open int
-	// refused says that a claim of it was refused meanwhile: it has come to nothing.
+	// refused says that a claim of it was refused meanwhile, so it leads to nothing.
 	refused bool
 }
 
-// keptChecker follows the dispatches that were delivered and not settled: a few for each worker.
+// keptChecker tracks dispatches that were delivered but not settled: a few for each worker.
 type keptChecker struct {
 	i    *Invariant
 	s    *Suite
@@ -68,12 +69,13 @@ func (c *keptChecker) settled(key execution.Key) {
 	}
 }
 
-// acked judges the acknowledgement of the only delivery of a dispatch: while that waits to be claimed there, it is lost.
+// acked judges the acknowledgement of the only delivery of a dispatch: if the dispatch still waits
+// for its claim there, it is lost.
 func (c *keptChecker) acked(e *history.Event, l *life) {
 	if l == nil || l.status != execution.Scheduled || l.epoch != e.Epoch {
 		return
 	}
-	// Another incarnation can't claim it, and its claim was refused before.
+	// Another incarnation can't claim it; its claim would have been refused before.
 	t := c.s.workers.Get(l.incarnation)
 	if t == nil || t.process != e.Process || t.late {
 		return
@@ -81,6 +83,6 @@ func (c *keptChecker) acked(e *history.Event, l *life) {
 	if _, gone := t.gone(); gone {
 		return
 	}
-	c.s.violate(c.i, e.Execution, "%s acknowledged the only message of execution %d at epoch %d, and has not claimed it: until it does, nobody but the timeout monitor knows of it",
+	c.s.violate(c.i, e.Execution, "%s acknowledged the only message of execution %d at epoch %d, but has not claimed the execution: until it does, only the timeout monitor can find it",
 		e.Process, e.Execution, e.Epoch)
 }

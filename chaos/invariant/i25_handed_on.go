@@ -8,11 +8,12 @@ import (
 	"handoff/core/execution"
 )
 
-// handedOn is invariant 25 (defects D7, D8): what an executor has claimed does not wait for another one to find it.
+// handedOn is invariant 25 (defects D7, D8): an execution that an executor has claimed must not
+// wait until another executor finds it.
 func handedOn() *Invariant {
 	i := &Invariant{
 		Number: 25, Name: "handed on within the pass",
-		Statement: "An executor that runs, and whose database and broker answer, publishes or gives back within one pass what it has claimed for scheduling, and marks in time what the broker has confirmed and nobody has claimed; a claim marks what it takes.",
+		Statement: "An executor that runs, and whose database and broker answer, publishes or gives back its scheduling claims within one pass, and marks in time the dispatches that the broker has confirmed and no worker has claimed; a claim marks its dispatch.",
 		Needs:     []history.Kind{history.Transition, history.Published, history.ProcessStarted},
 		Whole:     []history.Kind{history.PublishedMarked},
 		Part:      "only that everything is published or given back; an audit does not record marks",
@@ -25,7 +26,7 @@ type handedOnChecker struct {
 	i      *Invariant
 	s      *Suite
 	agenda agenda
-	// unmarked are the dispatches that have to be marked by then, or claimed.
+	// unmarked are the dispatches that must be marked, or claimed, by a certain time.
 	unmarked agenda
 }
 
@@ -55,14 +56,15 @@ func (c *handedOnChecker) observe(e *history.Event, l *life) {
 	}
 }
 
-// clear says that nothing has been wrong since a moment for an executor that has claimed or dispatched something.
+// clear says that nothing has been wrong since a moment for an executor that has claimed or
+// dispatched an execution.
 func (c *handedOnChecker) clear(executor string, in execution.Status, from time.Duration) bool {
 	r := &c.s.roads
 	x := r.byName[executor]
 	return x.clear(from) && !x.worker && r.clear(from) && (in != execution.Scheduled || !r.dispatches.since(from))
 }
 
-// check judges an execution that was claimed, or dispatched, a while ago and still is.
+// check judges an execution that was claimed or dispatched a while ago and still has that status.
 func (c *handedOnChecker) check(l *life) {
 	switch {
 	case !c.clear(l.by, l.status, c.s.recovered(l.entered)):
@@ -73,8 +75,9 @@ func (c *handedOnChecker) check(l *life) {
 	}
 }
 
-// marked judges that a claim marks what it takes, and that nothing else is marked but what is scheduled: a mark that outlives
-// its dispatch keeps the next one from being published again.
+// marked judges that a claim marks its dispatch as published, and that only scheduled executions
+// are marked otherwise: a mark that outlives its dispatch prevents the next dispatch from being
+// published again.
 func (c *handedOnChecker) marked(e *history.Event, l *life) {
 	switch {
 	case e.Kind == history.PublishedMarked:
@@ -90,7 +93,7 @@ func (c *handedOnChecker) marked(e *history.Event, l *life) {
 	}
 }
 
-// mark judges a dispatch that nobody has claimed for longer than the executor that made it may take to mark it.
+// mark judges a dispatch that has been unclaimed for longer than its executor may take to mark it.
 func (c *handedOnChecker) mark(l *life) {
 	if l.published && !l.returned && !l.marked && !c.s.queueStuck(l) && c.clear(l.by, l.status, c.s.recovered(l.entered)) {
 		c.s.violate(c.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, and its message was published; nobody has claimed it, and %s has not marked it within %v", l.id, l.epoch, l.by, l.entered, l.by, c.s.prompt()+oracle.MarkedWithin(&c.s.config))

@@ -8,30 +8,32 @@ import (
 	"handoff/core/broker"
 )
 
-// This file judges hints where they are sent, as a part of invariant 26 (docs/queues.md, "Messages"). At the broker nobody
-// sees what its sender knew: which outcome it was told, and what else it had to tell. Only the simulated world shows it; see
-// Conduct.
+// This file is the part of invariant 26 that judges hints at their sender (docs/queues.md,
+// "Messages"). The broker doesn't see what the sender knew: the outcome that it was told, and the
+// other changes that it had to report. Only the simulated world shows this; see Conduct.
 
-// Open is a session of the broker, as far as a rule wants to know of it.
+// Open is a session of the broker, reduced to what a rule needs to know.
 type Open interface{ Closed() bool }
 
-// published is what is known of what processes have sent.
+// published is what is known of the messages that processes have sent.
 type published struct {
-	// untaken are the hints that the broker has not taken, and of which another attempt may come or is under way.
+	// untaken are the hints that the broker has not accepted. Another attempt may follow or is
+	// under way.
 	untaken []untaken
-	// last is the last message of hints of each process, type and worker.
+	// last is the last message of hints from each process, by type and worker.
 	last map[sentTo]lastSent
 }
 
-// untaken is a message of hints that the broker has not taken.
+// untaken is a message of hints that the broker has not accepted.
 type untaken struct {
 	id, process string
 	over        Open
 	at          time.Duration
 	attempts    int
-	// unseen says that it had an attempt over a session that has ended: others may have come without one.
+	// unseen says that an attempt was made over a session that has ended, so further attempts
+	// without a session may have gone unseen.
 	unseen bool
-	// waits says that another attempt has to come, and that nothing excuses that it does not.
+	// waits says that another attempt must follow and nothing excuses its absence.
 	waits bool
 }
 
@@ -39,26 +41,27 @@ type sentTo struct {
 	process, key string
 }
 
-// lastSent is when a message was sent first, and how many changes it told of.
+// lastSent is when a message was first sent, and its number of changes.
 type lastSent struct {
 	at   time.Duration
 	size int
 }
 
-// hintPause is more than the pause between two attempts of a hint, which grows from a tenth of a second, and heldBack more
-// than the time from a change to the moment at which its writer has its hint ready, and than all pauses together. A hint of
-// which no other attempt was seen for untakenFor is forgotten: its sender has given up without a session.
+// hintPause is longer than the pause between two attempts of a hint, which grows from 0.1 s.
+// heldBack is longer than the time from a change to its ready hint, and than all pauses together. A
+// hint without another attempt for untakenFor is forgotten: its sender has given up without a
+// session.
 const (
 	hintPause  = 500 * time.Millisecond
 	heldBack   = 2 * time.Second
 	untakenFor = time.Minute
 )
 
-// publishing judges a message of hints that a process is about to send.
+// publishing judges a message of hints before a process sends it.
 func (c *hintChecker) publishing(process string, m *broker.Message, now time.Duration) {
 	c.s.judged(c.i)
 	id := m.Envelope.MessageID
-	// A second process of one name has that name in front of its own.
+	// A twin's name begins with the name of the process that it doubles, which its ids use.
 	if source, _, named := strings.Cut(id, "/"); !named || source != process && !strings.HasPrefix(process, source+" ") {
 		c.s.violate(c.i, 0, "%s sends a hint with the id %q, which does not begin with its name: nobody can tell whose it is", process, id)
 	}
@@ -71,8 +74,9 @@ func (c *hintChecker) publishing(process string, m *broker.Message, now time.Dur
 	c.full(process, m, now)
 }
 
-// full judges that a message which is not full leaves nothing of its type, and for the same worker, that its sender has known
-// of for a while: a message for each change is work for the broker and for everybody who listens.
+// full judges that a message which is not full leaves out no change, of its type and for its
+// worker, that its sender has known for a while: one message per change is extra work for the
+// broker and every receiver.
 func (c *hintChecker) full(process string, m *broker.Message, now time.Duration) {
 	const hinders = standsStill | itsClock | toDatabase | databaseFails | hasTwin
 	to := sentTo{process, m.RoutingKey}
@@ -97,8 +101,8 @@ func (c *hintChecker) full(process string, m *broker.Message, now time.Duration)
 	c.last[to] = lastSent{now, len(m.Envelope.Changes)}
 }
 
-// outcome notes what the sender of hints was told. A hint that may have arrived is not sent again, and none after the last
-// attempt.
+// outcome notes the broker's answer to a message of hints. A hint that may have arrived is not sent
+// again, nor is one after its last attempt.
 func (c *hintChecker) outcome(process string, over Open, m *broker.Message, o broker.Outcome, now time.Duration) {
 	id := m.Envelope.MessageID
 	at := slices.IndexFunc(c.untaken, func(u untaken) bool { return u.id == id && u.process == process })
@@ -119,12 +123,12 @@ func (c *hintChecker) outcome(process string, over Open, m *broker.Message, o br
 	c.s.wake(now + c.s.untriedWithin() + time.Nanosecond)
 }
 
-// untriedWithin is within which time another attempt of a hint has to come.
+// untriedWithin is the time within which another attempt of a hint must follow.
 func (s *Suite) untriedWithin() time.Duration { return s.prompt() + hintPause }
 
-// untried judges hints that the broker did not take and that nobody has sent again in time. Without a session an attempt is
-// not seen. The attempts of a hint stay counted while one of them is under way, however late its answer comes, and where a
-// fault excuses that the next one is late.
+// untried judges hints that the broker did not accept and whose sender has not repeated them in
+// time. An attempt without a session is not seen. The attempts keep their count while one is under
+// way, however late its answer, and while a fault excuses a late next attempt.
 func (c *hintChecker) untried(now time.Duration) {
 	const hinders = standsStill | itsClock | hasTwin | toBroker | brokerFails
 	if len(c.untaken) == 0 {
@@ -141,7 +145,7 @@ func (c *hintChecker) untried(now time.Duration) {
 			continue
 		}
 		c.s.judged(c.i)
-		c.s.violate(c.i, 0, "%s was told at %v that the broker did not take its hint %s, attempt %d, and has not sent it again within %v; %d attempts are made",
+		c.s.violate(c.i, 0, "%s was told at %v that the broker did not take its hint %s, attempt %d, and has not sent it again within %v; a hint gets %d attempts",
 			u.process, u.at, u.id, u.attempts, within, hintAttempts)
 	}
 	c.untaken = slices.DeleteFunc(c.untaken, func(u untaken) bool {

@@ -17,7 +17,7 @@ type line bool
 
 func (l line) Closed() bool { return !bool(l) }
 
-// Each story is about the hints of shell-1, which has claimed execution 1 at 165 seconds.
+// Each story is about the hints of shell-1, which claimed execution 1 at 165 seconds.
 func TestHintsWhereTheyAreSent(t *testing.T) {
 	hint := func(id string, changes int) *broker.Message {
 		m := &broker.Message{RoutingKey: "execution.status_changed", Envelope: broker.Envelope{MessageID: id, Type: broker.ExecutionStatusChanged}}
@@ -92,7 +92,8 @@ func TestHintsWhereTheyAreSent(t *testing.T) {
 	}
 }
 
-// An answer may come long after its attempt, and a fault may put the next attempt off: the attempts before stay counted.
+// The answer to an attempt may come late, and a fault may delay the next attempt: earlier attempts
+// still count.
 func TestTheAttemptsOfAHintStayCounted(t *testing.T) {
 	const tenth = 100 * time.Millisecond
 	m := &broker.Message{RoutingKey: "execution.status_changed", Envelope: broker.Envelope{MessageID: "shell-1/1", Type: broker.ExecutionStatusChanged}}

@@ -10,9 +10,11 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 26 that judges hints themselves (docs/queues.md, "Messages"): whoever writes a change
-// that earns one tells of it at once, once, truly, and those whom it concerns. A hint that is missing costs time, and one too
-// many work; both are seldom seen otherwise, because somebody looks anyway. Only the simulated world tells what hints say.
+// This file is the part of invariant 26 about the hints themselves (docs/queues.md, "Messages").
+// The writer of a change that earns a hint must report it at once, once, correctly and to the right
+// receivers. A missing hint costs time, and a superfluous one costs work; other rules seldom notice
+// either, because periodic looks find the change anyway. Only the simulated world reports the
+// content of hints.
 
 // docs/contract.md, "Numbers that no key changes".
 const (
@@ -20,30 +22,33 @@ const (
 	hintAttempts = 4
 )
 
-// longestHint is for how long the ids of hints are remembered: every attempt of a hint is made within it.
+// longestHint is how long the ids of hints are remembered: every attempt of a hint falls within
+// this time.
 const longestHint = time.Minute
 
-// change is one change of an execution, as a hint tells of it.
+// change is one change of an execution, as a hint reports it.
 type change struct {
 	id    execution.ID
 	epoch execution.Epoch
 	to    execution.Status
 }
 
-// committed is a change that was committed: by whom and when, and of which of its hints the broker knows.
+// committed is a committed change: its writer and time, and which of its hints have reached the
+// broker.
 type committed struct {
 	change
 	from             execution.Status
 	process          string
 	at               time.Duration
 	changed, through bool
-	// told are the types of hints that its writer has sent of it.
+	// told are the types of hints that its writer has sent about it.
 	told uint8
-	// before is the one before of the same execution.
+	// before is the previous change of the same execution.
 	before *committed
 }
 
-// sent is a hint that has come to the broker: from whom, when first, in which message, and how often.
+// sent is a hint that has reached the broker: its sender, its first time, its message, and its
+// number of attempts.
 type sent struct {
 	id       string
 	process  string
@@ -53,28 +58,29 @@ type sent struct {
 	routed   bool
 }
 
-// hintChecker follows the changes that were committed in the last second, and the hints of the last minute.
+// hintChecker tracks the changes committed in the last second and the hints of the last minute.
 type hintChecker struct {
 	i *Invariant
 	s *Suite
-	// recent are the changes, the oldest first, kept those of the last minute that were judged; byChange has those of each
-	// execution, the last one of which leads to the others.
+	// recent holds the changes, the oldest first; kept holds those of the last minute that were
+	// judged. byChange holds the latest change of each execution, which links to the earlier ones.
 	recent, kept queue[*committed]
 	byChange     dense.Table[execution.ID, *committed]
-	// sent are the hints by their ids, and order the same, the oldest first.
+	// sent holds the hints by their ids, order the same hints, the oldest first.
 	sent  map[string]*sent
 	order queue[*sent]
-	// newest is the hint of the last event about one.
+	// newest is the hint of the last event about a hint.
 	newest *sent
-	// next is the moment after which there is something to look at.
+	// next is the time after which something must be checked.
 	next time.Duration
-	// spared and unsent are what was forgotten, for the next ones.
+	// spared and unsent hold forgotten entries to use again.
 	spared []*committed
 	unsent []*sent
-	// again are the processes that have started anew, and when:
-	// what they number may have been numbered before.
+	// again holds the processes that have restarted, and when. They number their hints from the
+	// start, so numbers repeat.
 	again map[string]time.Duration
-	// tells says that the history tells what hints say. Without that nobody can be found to have told nothing.
+	// tells says that the history reports the content of hints. Without that, a missing hint can't
+	// be found.
 	tells bool
 	// published is what processes have sent; see Conduct.
 	published
@@ -117,7 +123,7 @@ func (c *hintChecker) committed(of change) *committed {
 	return n
 }
 
-// forget forgets the oldest change of its execution.
+// forget removes the oldest change of its execution.
 func (c *hintChecker) forget(oldest *committed) {
 	at := c.byChange.At(oldest.id)
 	for *at != oldest {
@@ -128,7 +134,7 @@ func (c *hintChecker) forget(oldest *committed) {
 	}
 }
 
-// waitsFor is the moment from which on there is something to look at.
+// waitsFor is the time at which something must next be checked.
 func (c *hintChecker) waitsFor() time.Duration {
 	at := never
 	if c.next != never {
@@ -142,7 +148,8 @@ func (c *hintChecker) waitsFor() time.Duration {
 	return at
 }
 
-// earnsHint says that whoever writes a change tells of it: a claim, an end, and the word that a run is to end.
+// earnsHint says that the writer of a change must report it: a claim, an end, or a request to end a
+// run.
 func earnsHint(e *history.Event) bool {
 	return e.To == execution.Running || e.To == execution.Canceling || oracle.Terminal(e.To)
 }
@@ -152,16 +159,16 @@ func (c *hintChecker) hinted(e *history.Event, l *life) {
 	c.tells = true
 	c.s.judged(c.i)
 	if e.Limit > hintSize {
-		c.s.violate(c.i, e.Execution, "%s told of %d changes in one message, %s; %d are the most", e.Process, e.Limit, e.Key, hintSize)
+		c.s.violate(c.i, e.Execution, "%s reported %d changes in one message, %s; at most %d are allowed", e.Process, e.Limit, e.Key, hintSize)
 	}
 	c.once(e)
 	t := broker.Type(e.Type)
 	if n := c.committed(change{e.Execution, e.Epoch, e.To}); n != nil {
 		n.changed = n.changed || t == broker.ExecutionStatusChanged
 		n.through = n.through || t == broker.ExecutionCompleted
-		// After an answer that was lost its writer can't know it.
+		// If the answer was lost, the writer can't know the previous status.
 		if t != broker.ExecutionCancel && e.From != n.from && c.clear(n) {
-			c.s.violate(c.i, e.Execution, "%s told in %s that execution %d, epoch %d, went from %v to %v; it went from %v", e.Process, e.Key, e.Execution, e.Epoch, e.From, e.To, n.from)
+			c.s.violate(c.i, e.Execution, "%s reported in %s that execution %d, epoch %d, went from %v to %v, but it went from %v", e.Process, e.Key, e.Execution, e.Epoch, e.From, e.To, n.from)
 		}
 	}
 	switch {
@@ -169,12 +176,13 @@ func (c *hintChecker) hinted(e *history.Event, l *life) {
 	case t == broker.ExecutionCancel && l.epoch == e.Epoch && l.worker != e.Worker:
 		c.s.violate(c.i, e.Execution, "%s told worker %d in %s to end execution %d, epoch %d, which is worker %d's", e.Process, e.Worker, e.Key, e.Execution, e.Epoch, l.worker)
 	case l.epoch < e.Epoch || l.epoch == e.Epoch && e.To > l.status && e.To != execution.Requested:
-		c.s.violate(c.i, e.Execution, "%s told in %s that execution %d, epoch %d, is %v; it is %v at epoch %d", e.Process, e.Key, e.Execution, e.Epoch, e.To, l.status, l.epoch)
+		c.s.violate(c.i, e.Execution, "%s reported in %s that execution %d, epoch %d, is %v, but it is %v at epoch %d", e.Process, e.Key, e.Execution, e.Epoch, e.To, l.status, l.epoch)
 	}
 }
 
-// once judges that a hint which may have arrived is not sent again, and that no two have one id. A process that starts anew,
-// and one of two of one name, numbers its hints from the start.
+// once judges that a hint which may have arrived is not sent again, and that no two hints have the
+// same id. A restarted process numbers its hints from the start, and so does each of two processes
+// of one name.
 func (c *hintChecker) once(e *history.Event) {
 	h := c.newest
 	if h == nil || h.id != e.Key {
@@ -191,7 +199,7 @@ func (c *hintChecker) once(e *history.Event) {
 	}
 	c.newest = h
 	if h.message == e.Message && e.Message != 0 && h.process == e.Process {
-		return // another change of the same message
+		return // another change in the same message
 	}
 	for _, process := range [...]string{h.process, e.Process} {
 		if _, again := c.again[process]; again || c.s.ledger.struck(hasTwin, process, 0, 0) {
@@ -210,13 +218,14 @@ func (c *hintChecker) once(e *history.Event) {
 	h.message, h.attempts, h.routed = e.Message, h.attempts+1, e.Count > 0
 }
 
-// clear says that nothing has been wrong with who wrote a change, and the servers, since long enough before it.
+// clear says that nothing has been wrong with a change's writer and the servers since long enough
+// before the change.
 func (c *hintChecker) clear(n *committed) bool {
 	from := c.s.recovered(n.at)
 	return c.s.roads.byName[n.process].clear(from) && c.s.roads.clear(from)
 }
 
-// look judges the changes of which somebody should have heard by now, and forgets what is old.
+// look judges the changes that should have been reported by now, and forgets old entries.
 func (c *hintChecker) look(now time.Duration) {
 	c.untried(now)
 	if now <= c.next {
@@ -253,13 +262,13 @@ func (c *hintChecker) look(now time.Duration) {
 	}
 }
 
-// heard judges whether somebody has told of a change.
+// heard judges whether a change was reported.
 func (c *hintChecker) heard(n *committed) {
 	if !c.tells || !c.clear(n) {
 		return
 	}
 	c.s.judged(c.i)
 	if !n.changed || !n.through && oracle.Terminal(n.to) {
-		c.s.violate(c.i, n.id, "%s wrote at %v that execution %d, epoch %d, is %v, and has not told of it within %v", n.process, n.at, n.id, n.epoch, n.to, c.s.prompt())
+		c.s.violate(c.i, n.id, "%s wrote at %v that execution %d, epoch %d, is %v, and has not published a hint about it within %v", n.process, n.at, n.id, n.epoch, n.to, c.s.prompt())
 	}
 }

@@ -10,11 +10,12 @@ import (
 	"handoff/core/execution"
 )
 
-// wakes is invariant 26 (defects D22, D46): messages are hints, and a hint that came is acted on.
+// wakes is invariant 26 (defects D22, D46): messages are hints, and a hint that has arrived is
+// acted on.
 func wakes() *Invariant {
 	i := &Invariant{
 		Number: 26, Name: "wakes are acted on", Across: true,
-		Statement: "While nothing is wrong on the way, an end is handled, a child is started and an execution that is due goes to a worker that has room within the calls that it takes, and not when somebody would look anyway; and whoever writes a claim, an end or the word that a run is to end tells of it at once, once and truly.",
+		Statement: "While nothing is wrong on the way, an end is handled, a child is started and a due execution goes to a worker with room at once, not only at the next periodic look; and the writer of a claim, an end or a request to end a run publishes a hint about it at once, once and correctly.",
 		Needs:     []history.Kind{history.Transition, history.Orchestrated, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.ProcessStarted},
 	}
 	i.make = func(s *Suite) checker {
@@ -27,16 +28,17 @@ type wakeChecker struct {
 	roster
 	i      *Invariant
 	agenda agenda
-	// rooms are the moments at which workers that got room are looked at.
+	// rooms are the times at which workers that got room are checked.
 	rooms []roomy
-	// limited are the actions with a limit of concurrency: their executions may wait for a slot.
+	// limited are the actions with a concurrency limit; their executions may wait for a slot.
 	limited map[string]bool
-	// blamed is when something was last held against a worker: while that counts it may be the last choice.
+	// blamed is when something last counted against a worker: while that counts, the worker may be
+	// the last choice.
 	blamed map[execution.WorkerID]time.Duration
 	hints  *hintChecker
 }
 
-// roomy is a worker that has had room for a while at that moment, if it still has since.
+// roomy is a worker to check at a certain time, if it has had room since.
 type roomy struct {
 	at, since time.Duration
 	w         *candidate
@@ -80,7 +82,7 @@ func (c *wakeChecker) observe(e *history.Event, l *life) {
 	case history.Transition:
 		c.transition(e, l)
 	case history.WorkerRegistered, history.HeartbeatRenewed, history.WorkerCordoned, history.ProcessStarted, history.Hinted:
-		// The roster has heard it, and who judges hints.
+		// The roster and hintChecker have handled it.
 	default:
 	}
 }
@@ -107,21 +109,21 @@ func (c *wakeChecker) transition(e *history.Event, l *life) {
 	}
 }
 
-// written says that nothing has been wrong since a moment between a process that tells of what it has written and the
-// executors.
+// written says that nothing has been wrong since a moment between a process that reports its writes
+// and the executors.
 func (c *wakeChecker) written(process string, from time.Duration) bool {
 	p := c.s.roads.byName[process]
 	return c.s.roads.hinted(from) && (p == nil || p.clear(from))
 }
 
-// due has an execution looked at a while after it is due for a worker.
+// due schedules a check of an execution, a while after it is due for a worker.
 func (c *wakeChecker) due(e *history.Event, at time.Duration) {
 	if c.s.roads.hinted(c.s.recovered(at)) {
 		c.agenda.look(c.s, max(at, e.Due-c.s.skew)+c.s.prompt(), e.Execution, e.Epoch, execution.Requested)
 	}
 }
 
-// room has a worker looked at a while after it got room, and later by more.
+// room schedules a check of a worker a while after it got room, and later by more.
 func (c *wakeChecker) room(w *candidate, at, more time.Duration) {
 	if !c.s.roads.hinted(c.s.recovered(at)) {
 		return
@@ -132,7 +134,7 @@ func (c *wakeChecker) room(w *candidate, at, more time.Duration) {
 	c.s.wake(r.at)
 }
 
-// children has those looked at that are to be settled after the end of a chain.
+// children schedules checks of the children that must be settled after the end of a chain.
 func (c *wakeChecker) children(e *history.Event) {
 	for _, id := range c.s.orphans.waiting[e.Chain] {
 		c.agenda.look(c.s, e.At+c.s.prompt(), id, 0, execution.Requested)
@@ -154,7 +156,7 @@ func (c *wakeChecker) look(now time.Duration) {
 	}
 }
 
-// check judges an execution that has been as it is for as long as a reaction may take.
+// check judges an execution that has been unchanged for as long as a reaction may take.
 func (c *wakeChecker) check(l *life, now time.Duration) {
 	switch {
 	case oracle.Terminal(l.status):
@@ -193,11 +195,11 @@ func (c *wakeChecker) leftOut(w *candidate, now time.Duration) {
 	}
 }
 
-// passTime is more than one pass of the scheduler takes that hands out a batch.
+// passTime is longer than one pass of the scheduler that hands out a batch.
 const passTime = 100 * time.Millisecond
 
-// leave is told of an execution that waits beside a worker with room. Who waits behind more than a batch waits for as many
-// passes.
+// leave judges an execution that waits although a worker has room. An execution with more than a
+// batch ahead of it may wait for as many passes as there are batches.
 func (c *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
 	if more := c.since(l) + c.s.prompt() + c.batchesAhead(l)*passTime; now < more {
 		c.agenda.look(c.s, more, l.id, l.epoch, l.status)
@@ -207,7 +209,7 @@ func (c *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
 		l.id, c.since(l), now, w.worker, w.incarnation, w.roomSince, w.fitSince, w.load, w.capacity)
 }
 
-// since is when an execution that waits for a worker can have become known to the executors.
+// since is when executors can first have learned of an execution that waits for a worker.
 func (c *wakeChecker) since(l *life) time.Duration {
 	since := max(l.entered, l.due-c.s.skew)
 	if l.shown > 0 {
@@ -216,7 +218,8 @@ func (c *wakeChecker) since(l *life) time.Duration {
 	return since
 }
 
-// batchesAhead is how many full batches wait with an execution or have been handed out since it is due.
+// batchesAhead is the number of full batches that wait together with an execution or were handed
+// out since it is due.
 func (c *wakeChecker) batchesAhead(l *life) time.Duration {
 	since, n := c.since(l), 0
 	for _, o := range c.s.lives.All() {
@@ -227,20 +230,21 @@ func (c *wakeChecker) batchesAhead(l *life) time.Duration {
 	return time.Duration(n / max(1, c.s.config.Executor.BatchSize))
 }
 
-// waits says that an execution has been due for as long as a reaction may take, for a worker and for nothing else.
+// waits says that an execution has been due for as long as a reaction may take and waits only for a
+// worker.
 func (c *wakeChecker) waits(l *life, now time.Duration) bool {
 	since := c.since(l)
 	return l.status == execution.Requested && !l.hidden && l.parent == 0 && !c.limited[c.s.actions[l.action]] && now-since >= c.s.prompt() &&
 		c.s.roads.hinted(c.s.recovered(since)) && c.written(l.by, c.s.recovered(l.entered))
 }
 
-// takes says that a worker could have been given an execution for as long as that may take after it got room: it is well,
-// and nothing has been wrong with it.
+// takes says that a worker has been able to take an execution for as long as a reaction may take
+// after it got room: it is well, and nothing has been wrong with it.
 func (c *wakeChecker) takes(w *candidate, l *life, now time.Duration) bool {
 	prompt, s := c.s.prompt(), c.s
 	blamed, was := c.blamed[w.worker]
 	t := s.workers.Get(w.incarnation)
-	// Nobody tells the executors of a worker that has come: they look once each reconcile interval.
+	// No message announces a new worker: executors look once each reconcile interval.
 	return w.worker != l.avoid && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, s.database(now)) &&
 		w.roomSince != never && now-w.roomSince >= 2*prompt && now-w.fitSince > s.config.Executor.ReconcileInterval+prompt &&
 		(!was || now-blamed > 2*s.config.Health.Window) && t != nil && s.roads.byName[t.process].clear(max(s.recovered(w.roomSince), w.fitSince))

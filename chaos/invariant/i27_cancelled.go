@@ -8,12 +8,12 @@ import (
 	"handoff/core/execution"
 )
 
-// cancelled is invariant 27: a worker hears of a cancellation by a message, and the reply to its next heartbeat is only
-// for those that were lost.
+// cancelledAtOnce is invariant 27: a message tells a worker of a cancellation. The reply to its
+// next heartbeat repeats it only in case the message was lost.
 func cancelledAtOnce() *Invariant {
 	i := &Invariant{
 		Number: 27, Name: "cancelled at once",
-		Statement: "A worker that runs, and whose database and broker answer, ends an action that is to be cancelled within the kill grace and the calls that it takes, and not with its next heartbeat.",
+		Statement: "A worker that runs, and whose database and broker answer, ends a cancelled action within the kill grace and the time of the necessary calls, not only at its next heartbeat.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.ProcessStarted},
 	}
 	i.make = func(s *Suite) checker { return &cancelledChecker{i: i, s: s} }
@@ -41,7 +41,8 @@ func (c *cancelledChecker) observe(e *history.Event, _ *life) {
 	}
 }
 
-// clear says that nothing has been wrong since a moment between who asks for cancellations and a worker.
+// clear says that nothing has been wrong since a moment with a worker and the way of a cancellation
+// to it.
 func (c *cancelledChecker) clear(owner execution.Incarnation, from time.Duration) bool {
 	t := c.s.workers.Get(owner)
 	return t != nil && !t.superseded && !oracle.Gone(t.lifecycle) && c.s.roads.byName[t.process].clear(from) && c.s.roads.hinted(from)

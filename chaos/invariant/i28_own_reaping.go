@@ -8,11 +8,12 @@ import (
 	"handoff/core/execution"
 )
 
-// ownReaping is invariant 28 (defects D13, D14): who has declared a worker lost has no second opinion to wait for.
+// ownReaping is invariant 28 (defects D13, D14): an executor that has declared a worker lost needs
+// no second opinion.
 func ownReaping() *Invariant {
 	i := &Invariant{
 		Number: 28, Name: "own reaping counts",
-		Statement: "What a worker held is taken back at once by the executor that declares it lost, except that what ran there stays until its lease has been over for the grace.",
+		Statement: "An executor that declares a worker lost takes the worker's executions back at once, except that running ones stay until the lease has been over for the grace.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.ProcessStarted},
 	}
 	i.make = func(s *Suite) checker {
@@ -21,7 +22,8 @@ func ownReaping() *Invariant {
 	return i
 }
 
-// reaped is who declared an incarnation lost, when, and from when on what ran there may be taken.
+// reaped records which executor declared an incarnation lost, when, and from when on its running
+// executions may be taken back.
 type reaped struct {
 	by       string
 	at, over time.Duration
@@ -48,7 +50,7 @@ func (c *ownReapingChecker) observe(e *history.Event, _ *life) {
 	}
 }
 
-// lost notes what has to be taken back now.
+// lost notes the executions that must be taken back now.
 func (c *ownReapingChecker) lost(e *history.Event) {
 	t := c.s.workers.Get(e.Incarnation)
 	if t == nil || oracle.Gone(t.lifecycle) || !c.clear(e.Process, e.At) {
@@ -76,21 +78,21 @@ func (c *ownReapingChecker) lost(e *history.Event) {
 	}
 }
 
-// clear says that nothing is wrong with an executor that has declared a worker lost at that moment, nor was before. A
-// worker that registers anew ends its last incarnation too, and takes nothing back: that is left to the executors'
-// passes.
+// clear says that nothing was or is wrong with an executor that declared a worker lost at that
+// moment. A worker that registers again ends its last incarnation too, but takes nothing back; that
+// is left to the executors' passes.
 func (c *ownReapingChecker) clear(executor string, at time.Duration) bool {
 	from, p := c.s.recovered(at), c.s.roads.byName[executor]
 	return p.clear(from) && !p.worker && c.s.roads.clear(from)
 }
 
-// check judges an execution that is still at a worker that was declared lost.
+// check judges an execution that still belongs to a worker that was declared lost.
 func (c *ownReapingChecker) check(l *life) {
 	r, known := c.reaped[l.incarnation]
 	if !known || !c.clear(r.by, r.at) {
 		return
 	}
-	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %v at worker %d (incarnation %d), which %s declared lost at %v; what ran there may be taken since %v, and anything else at once",
+	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %v at worker %d (incarnation %d), which %s declared lost at %v; running executions may be taken back since %v, all others at once",
 		l.id, l.epoch, l.status, l.worker, l.incarnation, r.by, r.at, r.over)
 }
 

@@ -9,18 +9,18 @@ import (
 	"handoff/core/execution"
 )
 
-// toldChanges is the part of invariant 29 that judges what an operator reads of workers: probes of health endpoints are made
-// by each executor for itself, so its log is the only place that says what it found (docs/executor.md).
+// toldChanges is the part of invariant 29 about an operator's view of workers. Each executor probes
+// health endpoints for itself, so only its log shows what it found (docs/executor.md).
 type toldChanges struct {
 	i *Invariant
 	s *Suite
-	// probes are those of each process, by address.
+	// probes holds each process's probes, by address.
 	probes map[string]*probedBy
-	// registered counts registrations: a new incarnation has no failures, and stands at the address of the one before.
-	// registeredAt is when the last one was.
+	// registered counts registrations: a new incarnation has no failures and uses the address of
+	// the previous one. registeredAt is the time of the last one.
 	registered   uint64
 	registeredAt time.Duration
-	// claimed is when each executor claimed a row to place it last.
+	// claimed is when each executor last claimed an execution for placement.
 	claimed map[string]time.Duration
 }
 
@@ -29,12 +29,12 @@ type probedBy struct {
 	at      map[string]*probedURL
 }
 
-// probedURL is what the probes of one address have found.
+// probedURL is the result of the probes of one address.
 type probedURL struct {
 	last       time.Duration
 	registered uint64
-	// known says that failed, the failures in a row, is what the process has counted too, and wasKnown the same of was, those
-	// before the last probe.
+	// known says that failed, the number of failures in a row, equals the process's own count.
+	// wasKnown says the same of was, the number before the last probe.
 	known, wasKnown bool
 	failed, was     int
 	told            bool
@@ -55,7 +55,7 @@ func (c *toldChanges) observe(e *history.Event) {
 	}
 }
 
-// probeTakes is how long before a probe its round may have read which incarnations there are.
+// probeTakes is how long before a probe its round may have read the list of incarnations.
 const probeTakes = 5 * time.Second
 
 // changed says that the last probe has made the address unreachable, or reachable again.
@@ -63,10 +63,10 @@ func (u *probedURL) changed() bool {
 	return (u.was >= oracle.UnreachableAfter) != (u.failed >= oracle.UnreachableAfter)
 }
 
-// probed notes a probe, and judges whether what the one before has changed was told.
+// probed notes a probe, and judges whether a change found by the previous probe was reported.
 func (c *toldChanges) probed(by any, process, url string, now time.Duration, failed bool) {
 	if c.s.config.Executor.HealthProbes != config.Act {
-		return // what is only observed is in the database, and invariant 12 judges it
+		return // observations are in the database, and invariant 12 judges them
 	}
 	if c.probes == nil {
 		c.probes = make(map[string]*probedBy)
@@ -78,15 +78,16 @@ func (c *toldChanges) probed(by any, process, url string, now time.Duration, fai
 	}
 	u := of.at[url]
 	if u == nil {
-		// A worker that is seen first is taken for reachable.
+		// A new worker counts as reachable.
 		u = &probedURL{known: true}
 		of.at[url] = u
 	} else {
 		c.s.judged(c.i)
 		if u.known && u.wasKnown && u.changed() && !u.told {
-			c.s.violate(c.i, 0, "%s has found at %v that the health endpoint %s is %s, after it was not, and has not told so in its log before it probes it again", process, u.last, url, reachability(u.failed))
+			c.s.violate(c.i, 0, "%s found at %v that the health endpoint %s has become %s, and did not log this before it probed again", process, u.last, url, reachability(u.failed))
 		}
-		// A round that left the worker out forgets it, and an address that two workers have is counted for each.
+		// A round without the worker forgets it, and an address shared by two workers is counted
+		// for each.
 		gap, interval := now-u.last, c.s.config.Executor.HealthCheckInterval
 		if u.registered != c.registered || c.registeredAt > u.last-probeTakes || gap > interval+interval/2 || gap < interval/2 {
 			u.known = false
@@ -106,12 +107,12 @@ func reachability(failed int) string {
 	return "reachable"
 }
 
-// line judges a line that tells of a worker.
+// line judges a log line about a worker.
 func (c *toldChanges) line(p Part, l Line) {
 	if l.PassedOver {
 		c.s.judged(c.i)
 		if at, known := c.claimed[p.Process]; !known || at < l.Waited {
-			c.s.violate(c.i, 0, "%s: %s tells that a worker is passed over, but has claimed nothing to place since it waited last, at %v", p.Process, p.Name, l.Waited)
+			c.s.violate(c.i, 0, "%s: %s logs that it passes over a worker, but has claimed nothing to place since it last waited, at %v", p.Process, p.Name, l.Waited)
 		}
 	}
 	of := c.probes[p.Process]
@@ -125,9 +126,9 @@ func (c *toldChanges) line(p Part, l Line) {
 	c.s.judged(c.i)
 	switch {
 	case !u.changed() || u.told:
-		c.s.violate(c.i, 0, "%s: %s tells that the health endpoint %s has changed, but it was and is %s: %d probes in a row had failed before the last one, and %d after it", p.Process, p.Name, l.URL, reachability(u.failed), u.was, u.failed)
+		c.s.violate(c.i, 0, "%s: %s logs that the health endpoint %s has changed, but it was and is %s: %d probes in a row had failed before the last one, and %d after it", p.Process, p.Name, l.URL, reachability(u.failed), u.was, u.failed)
 	case l.Reachable != (u.failed < oracle.UnreachableAfter):
-		c.s.violate(c.i, 0, "%s: %s tells that reachable=%v of the health endpoint %s, which is %s", p.Process, p.Name, l.Reachable, l.URL, reachability(u.failed))
+		c.s.violate(c.i, 0, "%s: %s logs reachable=%v for the health endpoint %s, which is %s", p.Process, p.Name, l.Reachable, l.URL, reachability(u.failed))
 	}
 	u.told = true
 }

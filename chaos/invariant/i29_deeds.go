@@ -7,20 +7,22 @@ import (
 	"handoff/core/execution"
 )
 
-// This file judges, as a part of invariant 29, the lines by which an executor tells what it has done to an execution
-// (docs/executor.md): what somebody reads there, and searches for, is what the database has been made to say.
+// This file is the part of invariant 29 about the log lines in which an executor reports what it
+// did to an execution (docs/executor.md): a line must match what the database has stored, because
+// people search for it.
 
-// deed is what a part of an executor has done to an execution, or recorded that it would do.
+// deed is a change of an execution by a part of an executor, or the record of what it would have
+// done.
 type deed struct {
 	process string
 	by      execution.Part
 	epoch   execution.Epoch
 	to      execution.Status
-	// only says that it was recorded, and nothing was done.
+	// only says that it was only recorded.
 	only bool
 }
 
-// does notes a deed of which a line has to tell.
+// does notes a deed that a log line must match.
 func (c *toldChecker) does(e *history.Event) {
 	switch {
 	case e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler:
@@ -31,7 +33,7 @@ func (c *toldChecker) does(e *history.Event) {
 	}
 }
 
-// The ends of the lines that tell of deeds.
+// The ends of log lines about deeds.
 const (
 	wouldDispatch = ", would dispatch it again (observe only)"
 	wouldMark     = ", would mark it "
@@ -42,8 +44,8 @@ const (
 	outcomeOfDeed = "reclaimed"
 )
 
-// claimed is the deed of which a line tells; told is false where it tells of none. A dead letter whose execution was taken
-// back does not say what it has become.
+// claimed is the deed that a line reports; told is false if it reports none. The line about a dead
+// letter whose execution was taken back doesn't say what became of the execution.
 func (l *Line) claimed() (d deed, told bool) {
 	d.epoch = l.Epoch
 	if l.Text == deadLetter {
@@ -67,7 +69,8 @@ func (l *Line) claimed() (d deed, told bool) {
 		}
 	}
 	for status := execution.None; int(status) < execution.Statuses; status++ {
-		// Nobody is told that something is marked as waiting: it is dispatched again.
+		// No line says that an execution is marked as requested; it says that it is dispatched
+		// again.
 		if status.String() == what && status != execution.Requested {
 			d.to = status
 		}
@@ -75,7 +78,7 @@ func (l *Line) claimed() (d deed, told bool) {
 	return d, true
 }
 
-// says judges a line about an execution.
+// says judges a log line about an execution.
 func (c *toldChecker) says(p Part, l Line) {
 	told, tells := l.claimed()
 	if !tells {
@@ -87,12 +90,12 @@ func (c *toldChecker) says(p Part, l Line) {
 	case !known && c.s.lives.Get(l.Execution) == nil:
 		// Its end was handled before the line came.
 	case !known || is.process != p.Process || is.by != told.by || is.epoch != told.epoch:
-		c.s.violate(c.i, l.Execution, "%s: %s tells %q of execution %d at epoch %d, and nothing of the kind was done", p.Process, p.Name, l.Text, l.Execution, l.Epoch)
+		c.s.violate(c.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but nothing of the kind was done", p.Process, p.Name, l.Text, l.Execution, l.Epoch)
 	case told.by == execution.TimeoutMonitor && (is.to != told.to || is.only != told.only):
 		done := "was made"
 		if is.only {
 			done = "was recorded that it would become"
 		}
-		c.s.violate(c.i, l.Execution, "%s: %s tells %q of execution %d at epoch %d, and it %s %v", p.Process, p.Name, l.Text, l.Execution, l.Epoch, done, is.to)
+		c.s.violate(c.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but it %s %v", p.Process, p.Name, l.Text, l.Execution, l.Epoch, done, is.to)
 	}
 }

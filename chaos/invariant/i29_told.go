@@ -8,12 +8,13 @@ import (
 	"handoff/core/execution"
 )
 
-// told is invariant 29 (defects D22, D25): no part of the core goes on after a failed call as if nothing had happened.
-// Only the simulated world knows which task made a call, so only there is it judged; see Conduct.
+// told is invariant 29 (defects D22, D25): no part of the core continues after a failed call as if
+// nothing had happened. Only the simulated world knows which task made a call, so only its runs are
+// judged; see Conduct.
 func told() *Invariant {
 	i := &Invariant{
 		Number: 29, Name: "failures are told",
-		Statement: "A call of the database or the broker that failed is answered when it is made again at once, or told in the log with its error before its part waits for the next pass; one that may have written dispatches is made again once in any case; a failed pass is not counted as one that went well; who is told that its context has ended neither waits nor calls under it again; whose consumer the broker has cancelled declares what it needs before it consumes again; nothing is told to have failed where nothing has; a line that tells what was done to an execution, or would be, tells what was; of a worker's health endpoint each change is told, once and when it comes; and that a worker is passed over only by a pass that has something to place.",
+		Statement: "A failed call to the database or the broker is repeated at once with success, or logged with its error before its part waits for the next pass; a failed call that may have written dispatches is repeated once in any case; a failed pass is not counted as successful; a part that knows that its context is done neither waits nor calls under it again; a process whose consumer the broker has cancelled declares the queue before it consumes again; no failure is logged without one; a log line about what was or would be done to an execution is true; each change of a worker's health endpoint is logged once, when it happens; and only a pass with something to place logs that it passes over a worker.",
 		Needs:     []history.Kind{history.Logged},
 	}
 	i.make = func(s *Suite) checker {
@@ -25,59 +26,63 @@ func told() *Invariant {
 // Part is a task of a process of the core.
 type Part struct {
 	Process, Name string
-	// Task is a number that no other task of the run has.
+	// Task is unique within the run.
 	Task uint64
 }
 
-// Line is what the core has logged about an error or a worker.
+// Line is a log line of the core about an error or a worker.
 type Line struct {
 	Text string
-	// Warns says that somebody should look: its level is warn or error.
+	// Warns says that its level is warn or error, so that a person should look.
 	Warns bool
-	// Error is the error that the line carries, Empty that it claims to carry one and has none.
+	// Error is the error in the line. Empty says that the line has a field for an error but no
+	// error.
 	Error string
 	Empty bool
-	// Execution and Epoch are what the line is about, 0 for none; Outcome is what it says has become of a dead letter.
+	// Execution and Epoch are the subject of the line, 0 for none. Outcome is the reported outcome
+	// of a dead letter.
 	Execution execution.ID
 	Epoch     execution.Epoch
 	Outcome   string
-	// Probe says that it tells whether the health endpoint at URL is Reachable.
+	// Probe says that the line reports whether the health endpoint at URL is Reachable.
 	Probe, Reachable bool
 	URL              string
-	// PassedOver says that it tells of a worker that is passed over, by a task that went to wait last at Waited.
+	// PassedOver says that the line is about a worker that is passed over. Waited is when its task
+	// last began to wait.
 	PassedOver bool
 	Waited     time.Duration
 }
 
-// failure is a call that failed and was neither told nor made again.
+// failure is a failed call that was neither reported nor repeated.
 type failure struct {
 	call, text string
 	at         time.Duration
 }
 
-// failures are those of one part since it waited last.
+// failures are the failures of one part since it last waited.
 type failures struct {
 	open []failure
 	any  bool
-	// unsure is the call that has to be made again at once, empty for none.
+	// unsure is the call that must be repeated at once, empty for none.
 	unsure failure
 }
 
-// askedAgain are the calls that are made again once where their outcome is unknown: what they have written nobody else acts
-// on before a reconciler finds it.
+// askedAgain says that a call must be repeated once if its outcome is unknown: until a reconciler
+// finds what it has written, no other part acts on it.
 func askedAgain(call string) bool { return call == "Dispatch" }
 
 type toldChecker struct {
 	i *Invariant
 	s *Suite
-	// parts are those with failures since they waited last; failed the processes that ever had one.
+	// parts are the parts with failures since they last waited; failed are the processes that ever
+	// had one.
 	parts  map[uint64]*failures
 	failed map[string]bool
 	// struck says that a fault has begun.
 	struck  bool
 	changes toldChanges
-	// done is what the timeout monitor or the dead letter handler has done last to an execution, or recorded that it would
-	// do, until the end of that is handled.
+	// done holds the last change of each execution by the timeout monitor or the dead letter
+	// handler, made or only recorded, until the execution's end is handled.
 	done map[execution.ID]deed
 }
 
@@ -95,7 +100,7 @@ func (c *toldChecker) observe(e *history.Event, _ *life) {
 	case history.Orchestrated:
 		delete(c.done, e.Execution)
 	case history.WorkerRegistered:
-		// Changes of endpoints are followed beside.
+		// toldChanges handles changes of endpoints.
 	default:
 	}
 	c.changes.observe(e)
@@ -103,7 +108,7 @@ func (c *toldChecker) observe(e *history.Event, _ *life) {
 
 func (c *toldChecker) end(bool) {}
 
-// callFailed notes that the world has answered a call with an error.
+// callFailed notes a call that was answered with an error.
 func (c *toldChecker) callFailed(p Part, call, text string, again bool) {
 	c.s.judged(c.i)
 	c.failed[p.Process] = true
@@ -122,7 +127,7 @@ func (c *toldChecker) callFailed(p Part, call, text string, again bool) {
 	of.open = append(of.open, failure{call, text, c.s.now.At})
 }
 
-// answered forgets the failures of a call that was made again.
+// answered forgets the failures of a call that was repeated successfully.
 func (f *failures) answered(call string) {
 	kept := f.open[:0]
 	for _, one := range f.open {
@@ -133,14 +138,15 @@ func (f *failures) answered(call string) {
 	f.open = kept
 }
 
-// longestCompared is how much of an error's text a line must repeat: lines are cut, and one line has no second line.
+// longestCompared is how much of an error's text a log line must contain: long lines are cut, and
+// lines are not continued.
 const longestCompared = 200
 
 func (f *failures) told(text string) {
 	for _, one := range f.open {
 		want, _, _ := strings.Cut(one.text, "\n")
 		if strings.Contains(text, want[:min(len(want), longestCompared)]) {
-			// An error may be handed on with others that the same cause had: the first is enough.
+			// The error passed on may stand for others with the same cause: the first is enough.
 			f.open = f.open[:0]
 			return
 		}
@@ -156,14 +162,14 @@ func (c *toldChecker) line(p Part, l Line) {
 	switch {
 	case l.Empty:
 		c.s.judged(c.i)
-		c.s.violate(c.i, 0, "%s: %s tells of an error in its log and has none: %q", p.Process, p.Name, l.Text)
+		c.s.violate(c.i, 0, "%s: %s logs a line for an error without one: %q", p.Process, p.Name, l.Text)
 	case l.Warns && l.Error != "" && !c.struck && !c.failed[p.Process]:
 		c.s.judged(c.i)
-		c.s.violate(c.i, 0, "%s: %s tells %q with the error %q, but no call of that process has failed, and no fault has begun", p.Process, p.Name, l.Text, l.Error)
+		c.s.violate(c.i, 0, "%s: %s logs %q with the error %q, but no call of that process has failed, and no fault has begun", p.Process, p.Name, l.Text, l.Error)
 	}
 }
 
-// suppressed is a line that the limit of lines kept from the log, and that was counted instead.
+// suppressed notes a line that the rate limit kept out of the log and that was counted instead.
 func (c *toldChecker) suppressed(p Part) {
 	if of := c.parts[p.Task]; of != nil {
 		of.open = of.open[:0]
@@ -176,37 +182,37 @@ func (c *toldChecker) counted(p Part, loop string, failed bool) {
 	switch {
 	case !failed && of != nil && len(of.open) > 0:
 		f := of.open[0]
-		c.s.violate(c.i, 0, "%s: a pass of %s counts as one that went well, but its call %s failed at %v (%s), and was neither answered when it was made again nor told in the log", p.Process, loop, f.call, f.at, f.text)
+		c.s.violate(c.i, 0, "%s: a pass of %s counts as successful, but its call %s failed at %v (%s), and was neither repeated successfully nor logged", p.Process, loop, f.call, f.at, f.text)
 	case failed && !c.struck && !c.failed[p.Process]:
 		c.s.violate(c.i, 0, "%s: a pass of %s counts as failed, but no call of that process has failed, and no fault has begun", p.Process, loop)
 	}
 }
 
-// waits judges a part that goes to wait for its next pass.
+// waits judges a part that begins to wait for its next pass.
 func (c *toldChecker) waits(p Part) {
 	of := c.parts[p.Task]
 	if of == nil {
 		return
 	}
 	if f := of.unsure; f.call != "" {
-		c.s.violate(c.i, 0, "%s: %s waits for its next pass, and has not made its call %s again, whose outcome it does not know since %v (%s): what it may have written nobody else acts on soon", p.Process, p.Name, f.call, f.at, f.text)
+		c.s.violate(c.i, 0, "%s: %s waits for its next pass, and has not repeated its call %s, whose outcome is unknown since %v (%s): no other part acts soon on what it may have written", p.Process, p.Name, f.call, f.at, f.text)
 	}
 	if len(of.open) > 0 {
 		f := of.open[0]
-		c.s.violate(c.i, 0, "%s: %s waits for its next pass, but its call %s failed at %v (%s), and was neither answered when it was made again nor told in the log", p.Process, p.Name, f.call, f.at, f.text)
+		c.s.violate(c.i, 0, "%s: %s waits for its next pass, but its call %s failed at %v (%s), and was neither repeated successfully nor logged", p.Process, p.Name, f.call, f.at, f.text)
 	}
 	delete(c.parts, p.Task)
 }
 
-// goesOn judges a part that was told that a context has ended, and waits or calls under it once more: what it does then is
-// over before it began, and a loop that does so may spin.
+// goesOn judges a part that knows that a context is done and still waits or calls under it. The
+// wait or call ends before it begins, so a loop around it may spin.
 func (c *toldChecker) goesOn(p Part, what string, since time.Duration) {
 	c.s.judged(c.i)
-	c.s.violate(c.i, 0, "%s: %s %s under a context of which it was told at %v that it has ended", p.Process, p.Name, what, since)
+	c.s.violate(c.i, 0, "%s: %s %s under a context that it has known since %v to be done", p.Process, p.Name, what, since)
 }
 
-// undeclared judges who consumes without having declared: its queue may have been deleted, or have lost its bindings, when the
-// broker cancelled the consumer.
+// undeclared judges a process that consumes a queue without declaring it first. When the broker
+// cancelled the consumer, the queue may have been deleted or have lost its bindings.
 func (c *toldChecker) undeclared(process, queue string, taken bool) {
 	c.s.judged(c.i)
 	why := "since it was opened"

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// conduct29 says what invariants 29 and 30 find in how a part behaves.
+// conduct29 returns the findings of invariants 29 and 30 about the conduct of a part.
 func conduct29(behave func(c *Conduct, s *Suite)) string {
 	s := New(config.Default(config.Hardened), []int{29, 30})
 	behave(s.Conduct(), s)
@@ -63,18 +63,18 @@ func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 			c.CallFailed(scheduling, "Find", refused, false)
 			c.Counted(scheduling, "scheduler", false)
 			c.Waits(scheduling, 0, 0)
-		}, "executor-1: a pass of scheduler counts as one that went well, but its call Find failed"},
+		}, "executor-1: a pass of scheduler counts as successful, but its call Find failed"},
 		"counted as failed for nothing": {func(c *Conduct, _ *Suite) { c.Counted(scheduling, "scheduler", true) }, "counts as failed, but no call of that process has failed"},
 		"told for nothing": {func(c *Conduct, _ *Suite) {
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "no workers"})
-		}, `tells "scheduling pass failed" with the error "no workers"`},
+		}, `logs "scheduling pass failed" with the error "no workers"`},
 		"told while a fault lasts": {func(c *Conduct, s *Suite) {
 			s.Observe(&history.Event{Kind: history.FaultBegan})
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "no connection"})
 		}, ""},
 		"told without an error": {func(c *Conduct, _ *Suite) {
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Empty: true})
-		}, "tells of an error in its log and has none"},
+		}, "logs a line for an error without one"},
 		"what was done": {func(c *Conduct, s *Suite) {
 			s.Observe(&history.Event{Kind: history.Transition, Process: "executor-1", Execution: 7, OldEpoch: 1, Epoch: 2, From: execution.Scheduled, To: execution.Requested, By: execution.TimeoutMonitor})
 			c.Says(scheduling, Line{Text: "execution has been scheduled too long, dispatching again", Execution: 7, Epoch: 1})
@@ -83,16 +83,16 @@ func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 			s.Observe(&history.Event{Kind: history.Created, Execution: 7, To: execution.Requested})
 			s.Observe(&history.Event{Kind: history.Observed, Process: "executor-1", Execution: 7, Epoch: 1, To: execution.Requested, By: execution.TimeoutMonitor})
 			c.Says(scheduling, Line{Text: "execution has been scheduled too long, would mark it requested (observe only)", Execution: 7, Epoch: 1})
-		}, "and it was recorded that it would become requested"},
+		}, "but it was recorded that it would become requested"},
 		"an end that was only recorded": {func(c *Conduct, s *Suite) {
 			s.Observe(&history.Event{Kind: history.Created, Execution: 7, To: execution.Requested})
 			s.Observe(&history.Event{Kind: history.Observed, Process: "executor-1", Execution: 7, Epoch: 1, To: execution.Timeout, By: execution.TimeoutMonitor})
 			c.Says(scheduling, Line{Text: "execution has run past its deadline, marking timeout", Execution: 7, Epoch: 1})
-		}, "and it was recorded that it would become timeout"},
+		}, "but it was recorded that it would become timeout"},
 		"nothing was done": {func(c *Conduct, s *Suite) {
 			s.Observe(&history.Event{Kind: history.Created, Execution: 7, To: execution.Requested})
 			c.Says(scheduling, Line{Text: "received dead letter", Outcome: "reclaimed", Execution: 7, Epoch: 1})
-		}, "and nothing of the kind was done"},
+		}, "but nothing of the kind was done"},
 		"another outcome": {func(c *Conduct, _ *Suite) {
 			c.Says(scheduling, Line{Text: "received dead letter", Outcome: "running", Execution: 7, Epoch: 1})
 		}, ""},
@@ -143,7 +143,7 @@ func TestNobodyGoesOnAfterTheEnd(t *testing.T) {
 		behave func(c *Conduct, s *Suite)
 		want   string
 	}{
-		"waits again": {func(c *Conduct, _ *Suite) { c.GoesOn(scheduling, "waits", 7*second) }, "executor-1: scheduler waits under a context of which it was told at 7s that it has ended"},
+		"waits again": {func(c *Conduct, _ *Suite) { c.GoesOn(scheduling, "waits", 7*second) }, "executor-1: scheduler waits under a context that it has known since 7s to be done"},
 		"consumes without a queue": {
 			func(c *Conduct, _ *Suite) { c.Undeclared("shell-1", "worker.1.executions", false) },
 			"shell-1 consumes worker.1.executions over a session over which it has declared nothing since it was opened",

@@ -6,13 +6,13 @@ import (
 	"handoff/chaos/history"
 )
 
-// givenBack is invariant 30: what a process was handed out it gives back, so what it holds does not grow with the
-// number of passes that it has made. Only the simulated world counts what it hands out; see Conduct.
+// givenBack is invariant 30: a process releases what it was given, so what it holds doesn't grow
+// with the number of its passes. Only the simulated world counts what processes hold; see Conduct.
 func givenBack() *Invariant {
 	i := &Invariant{
 		Number: 30, Name: "what was taken is given back",
-		Statement: "A part that waits holds no deadline but those that it waits under, a part that ends holds no context, and a process has at most three sessions of the broker, one consumer of a queue on each, and as many tasks as it has parts and executions.",
-		// No other history has what is needed here either.
+		Statement: "A waiting part holds no deadlines except those under which it waits, a part that has ended holds no context, and a process has at most three broker sessions, one consumer of a queue on each, and as many tasks as it has parts and executions.",
+		// Logged stands for the simulated world: no other history has the evidence.
 		Needs: []history.Kind{history.Logged},
 	}
 	i.make = func(s *Suite) checker { return &heldChecker{i: i, s: s} }
@@ -20,13 +20,15 @@ func givenBack() *Invariant {
 }
 
 const (
-	// mostSessions: an executor works on one, sends canaries over another, and over a third before it deletes idle queues;
-	// a worker consumes on one and publishes over another.
+	// mostSessions: an executor works over one session, sends canaries over another, and uses a
+	// third before it deletes idle queues. A worker consumes over one and publishes over another.
 	mostSessions = 3
-	// mostPlainContexts is how many contexts without a deadline a part may hold while it waits. They live as long as what
-	// they end, so they can be a few, and no more with each pass.
+	// mostPlainContexts is the number of contexts without a deadline that a part may hold while it
+	// waits. They live as long as the work that they end, so there may be a few, but their number
+	// must not grow with each pass.
 	mostPlainContexts = 4
-	// mostParts is more than a process has parts, mostProbes how many workers an executor probes at once.
+	// mostParts is greater than the number of parts of a process. mostProbes is the number of
+	// workers that an executor probes at once.
 	mostParts, mostProbes = 40, 16
 )
 
@@ -44,7 +46,8 @@ func (c *heldChecker) observe(*history.Event, *life) {}
 
 func (c *heldChecker) end(bool) {}
 
-// waits judges what a part holds that waits: deadlines counts those that it does not wait under.
+// waits judges what a waiting part holds. deadlines counts the deadlines under which it does not
+// wait.
 func (c *heldChecker) waits(p Part, deadlines, plain int) {
 	if deadlines+plain == 0 {
 		return
@@ -54,7 +57,7 @@ func (c *heldChecker) waits(p Part, deadlines, plain int) {
 		c.s.violate(c.i, 0, "%s: %s waits, and holds %d deadlines for calls that are over: each keeps a timer until its time has passed", p.Process, p.Name, deadlines)
 	}
 	if plain > mostPlainContexts {
-		c.s.violate(c.i, 0, "%s: %s waits, and holds %d contexts that nobody has ended; the bound is %d", p.Process, p.Name, plain, mostPlainContexts)
+		c.s.violate(c.i, 0, "%s: %s waits, and holds %d contexts that it has not ended; the bound is %d", p.Process, p.Name, plain, mostPlainContexts)
 	}
 }
 
@@ -63,7 +66,7 @@ func (c *heldChecker) ends(p Part, contexts int) {
 		return
 	}
 	c.s.judged(c.i)
-	c.s.violate(c.i, 0, "%s: %s has ended, and left %d contexts that nobody will end", p.Process, p.Name, contexts)
+	c.s.violate(c.i, 0, "%s: %s has ended, and left %d contexts that it has not ended", p.Process, p.Name, contexts)
 }
 
 func (c *heldChecker) cancelled(p Part, call string, at time.Duration) {
@@ -75,7 +78,7 @@ func (c *heldChecker) tasks(p Part, worker bool, concurrency, tasks int) {
 	c.s.judged(c.i)
 	bound := mostParts + mostProbes
 	if worker {
-		// What an incarnation leaves may be written while the next one works.
+		// An incarnation's remaining results may be written while the next one works.
 		bound = mostParts + 2*concurrency
 	}
 	if tasks > bound {

@@ -6,8 +6,8 @@ import (
 	"handoff/chaos/history"
 )
 
-// contractInForce is invariant 31: a run meets a bound exactly by chance, if ever, so the core is asked beside it
-// (chaos/policies).
+// contractInForce is invariant 31: a run meets the exact value of a bound by chance at best, so the
+// core is asked outside the run (chaos/policies).
 func contractInForce() *Invariant {
 	i := &Invariant{
 		Number: 31, Name: "the contract in force",

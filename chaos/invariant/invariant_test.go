@@ -212,7 +212,7 @@ func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
 	}
 }
 
-// A key that is a day old is another one.
+// After a day, a key counts as a new one.
 func TestAnOldKeyCanBeUsedAgain(t *testing.T) {
 	for _, first := range []time.Duration{0, 11 * time.Hour, 13 * time.Hour} {
 		one, two := created(first), created(first+24*time.Hour)
@@ -224,8 +224,8 @@ func TestAnOldKeyCanBeUsedAgain(t *testing.T) {
 	}
 }
 
-// While a fault hinders the executors nobody can be expected to notice anything, and the clock of the
-// bounds starts again when it is over.
+// While a fault hinders the executors, nothing need be detected, and the bounds count from the
+// fault's end.
 func TestDetectionWaitsForCalm(t *testing.T) {
 	hindered := append(beginning(),
 		history.Event{At: 5 * second, Kind: history.FaultBegan, Fault: "restart database", Text: "database_restart", Count: 1},
@@ -236,8 +236,8 @@ func TestDetectionWaitsForCalm(t *testing.T) {
 	}
 }
 
-// Of one chain no two actions run at a time, except where a machine was frozen: its clocks stood still,
-// so its fences could not hold.
+// No two actions of one chain run at a time, except on a frozen machine: its clocks stood still, so
+// its fences could not work.
 func TestOverlapInAChainAndItsExemption(t *testing.T) {
 	overlap := func(frozen bool) []int {
 		story := beginning()
@@ -268,7 +268,7 @@ func TestOverlapInAChainAndItsExemption(t *testing.T) {
 	}
 }
 
-// Memory is bounded by what is alive.
+// Only unfinished executions take memory.
 func TestFinishedExecutionsAreForgotten(t *testing.T) {
 	s := New(config.Default(config.Hardened), nil)
 	for id := execution.ID(1); id <= 1000; id++ {

@@ -19,7 +19,7 @@ func TestInvariantsStandAtTheirNumbers(t *testing.T) {
 	}
 }
 
-// What is judged counts once for each condition, and what the suite was not asked to judge has none.
+// Each evaluated condition counts once, and an invariant that was not requested has none.
 func TestTheSuiteCountsWhatItJudges(t *testing.T) {
 	s := New(config.Default(config.Hardened), []int{1, 5})
 	for _, e := range []history.Event{

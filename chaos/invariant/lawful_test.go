@@ -10,13 +10,13 @@ import (
 	"handoff/core/execution"
 )
 
-// Each is a lawful story that looks like a broken one, beside the broken one.
+// Each is a lawful story that resembles a broken one, next to that one.
 func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 	with := slices.Concat[[]history.Event]
 	one := func(e ...history.Event) []history.Event { return e }
 	grace := config.Default(config.Hardened).Executor.ReapGrace
 
-	// The worker renews its lease, and does not end what it was asked to end.
+	// The worker renews its lease, but does not end the execution as requested.
 	asked := func(at time.Duration, by execution.Part) []history.Event {
 		canceling := move(3*second, execution.Running, execution.Canceling, execution.API, 1, 1)
 		canceling.Due = 302 * second
@@ -39,7 +39,7 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return append(parent, e)
 	}
 
-	// A cordoned worker comes back, and waits beside what is due.
+	// A cordoned worker comes back and is idle while executions are due.
 	cordon := history.Event{At: second, Kind: history.WorkerCordoned, Worker: 1, Count: 1}
 	again := func(cordoned bool) []history.Event {
 		story := pair()[:6]
@@ -60,7 +60,8 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return append(story, second, consuming, active, created(3*time.Second), history.Event{At: 80 * time.Second, Kind: history.Logged})
 	}
 
-	// A message is returned and its dispatch taken back, again and again, for longer than a worker may stand idle.
+	// A message is returned and its dispatch taken back, repeatedly, for longer than a worker may
+	// be idle.
 	returned := func(taken bool) []history.Event {
 		story := pair()
 		for at := second; at < 60*second; at += 10 * second {
@@ -70,7 +71,8 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 				back := move(at+second, execution.Scheduled, execution.Requested, execution.Scheduler, epoch+1, epoch+2)
 				back.Due = at + 9*second
 				there := move(at, execution.Scheduling, execution.Scheduled, execution.Scheduler, epoch, epoch+1)
-				// It goes to the two workers in turn, because it avoids the one that it comes back from.
+				// It alternates between the two workers, because it avoids the one from which it
+				// comes back.
 				n := epoch / 2 % 2
 				there.Worker, there.Incarnation = execution.WorkerID(n+1), execution.Incarnation(n+1)
 				back.Worker, back.Incarnation = there.Worker, there.Incarnation
@@ -80,7 +82,8 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return story
 	}
 
-	// The database has renewals of a worker that was asked to end something; a fault keeps the replies.
+	// The database has the renewals of a worker that was asked to end an execution, but a fault
+	// holds back the replies.
 	unheard := func(kind string) []history.Event {
 		canceling := move(3*second, execution.Running, execution.Canceling, execution.API, 1, 1)
 		canceling.Due = 302 * second
@@ -92,7 +95,7 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return story
 	}
 
-	// Evidence that does not tell who acknowledged what can't be read, and when.
+	// Evidence that doesn't say which process acknowledged an unreadable message, and when.
 	unread := func(kinds ...history.Kind) []history.Event {
 		story := handled()
 		for i, kind := range kinds {
@@ -108,7 +111,7 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return story
 	}
 
-	// Two messages of an attacker come to their ends one after another.
+	// Two messages of an attacker die one after the other.
 	forged := func(ends ...history.Kind) []history.Event {
 		story := handled()
 		tell := func(n uint64, kind history.Kind, queue string, count int64) {
@@ -153,7 +156,7 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 	}
 }
 
-// Who turns dead lettering off has asked for what dies to go nowhere.
+// Without dead lettering, dead messages go nowhere, as configured.
 func TestWithoutDeadLetteringWhatDiesIsGone(t *testing.T) {
 	for enabled, want := range map[bool]bool{true: true, false: false} {
 		c := config.Default(config.Hardened)

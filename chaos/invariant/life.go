@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"cmp"
 	"time"
 
 	"handoff/chaos/history"
@@ -8,8 +9,9 @@ import (
 	"handoff/core/execution"
 )
 
-// life is what the history has said of one execution that is not finished: terminal, handled, and
-// with no action alive. Checkers read it; learn writes it, after all of them have seen the event.
+// life is the state of one unfinished execution according to the history. An execution is finished
+// when it is terminal, handled and without a live action. Checkers read a life; learn updates it
+// after all of them have seen the event.
 type life struct {
 	id, chain  execution.ID
 	status     execution.Status
@@ -17,24 +19,30 @@ type life struct {
 	retry      int64
 	dispatches int64
 	maxRetries int64
-	// runTimeout and dispatchTimeout are the row's; a runTimeout of 0 is not known, a dispatchTimeout of 0 the configuration's.
+	// runTimeout and dispatchTimeout are the row's. A runTimeout of 0 is unknown; a dispatchTimeout
+	// of 0 means the configuration's.
 	runTimeout, dispatchTimeout time.Duration
 	notBefore                   time.Duration
 	reason                      execution.Reason
 	runtime                     string
 	pinned                      execution.WorkerID
-	// avoid is the worker that it was taken back from last, or on which its predecessor failed: it goes to another one
-	// if there is any, however well that is.
+	// left is the worker that had it before the last transition, 0 for none.
+	left execution.WorkerID
+	// avoid is the worker from which it was last taken back, or on which its predecessor failed. It
+	// goes to another worker if there is any, however unhealthy.
 	avoid execution.WorkerID
 
-	// entered is when the present status was entered, due what it waits for (see history.Event.Due).
+	// entered is when the present status began, due what the status waits for (see
+	// history.Event.Due).
 	entered time.Duration
 	due     time.Duration
-	// waits is since when it has been due for a worker: whoever looks and gives it back does not change it.
+	// waits is the time since which it has been due for a worker. A fruitless claim doesn't change
+	// it.
 	waits time.Duration
-	// claimLost is when the reconciler put it back whose claim trouble may have lost: until then nobody could look at it.
+	// claimLost is when the reconciler took back a scheduling claim that trouble may have lost.
+	// Until then no executor could look at it.
 	claimLost time.Duration
-	// stamped is entered as the database's clock showed it.
+	// stamped is entered by the database's clock.
 	stamped time.Duration
 
 	// of the present dispatch
@@ -44,37 +52,44 @@ type life struct {
 	marked      bool // the database knows that it was confirmed
 	dying       bool // its message has expired or was rejected
 	returned    bool
-	// sentLate says that the message reached the broker after half of the time for its claim had passed.
+	// sentLate says that the message reached the broker after half of the time for its claim had
+	// passed.
 	sentLate bool
-	// observed says that a timeout monitor that only observes has recorded what it would do.
+	// observed says that an observing timeout monitor has recorded what it would do.
 	observed bool
-	// observedAt is when it did so last, by the database's clock.
+	// observedAt is when it last did so, by the database's clock.
 	observedAt time.Duration
 	// by is the process that wrote the present status.
 	by string
-	// exit and exited are the reason and the status with which the action of the present epoch ended.
+	// exit and exited are the reason and the status with which the action of the present epoch
+	// ended.
 	exit   execution.Reason
 	exited execution.Status
-	// expired, rejected and tooOften are how copies of its message died: tooOften, for having come back so often.
+	// expired, rejected and tooOften say how copies of its message died. tooOften: they returned
+	// too often.
 	expired, rejected, tooOften bool
-	// scheduler is the process that wrote the dispatch. orphanSentLate says that it was started anew before the message
-	// was sent, and that the message came when nobody could claim it any more.
+	// scheduler is the process that wrote the dispatch. orphanSentLate says that this process
+	// restarted before the message was sent, and that the message came when it could no longer be
+	// claimed.
 	scheduler      string
 	orphanSentLate bool
-	// action is its place among the suite's actions, and slot the concurrency slot that it holds, 0 for none.
+	// action is the index of its action in Suite.actions, slot the concurrency slot that it holds,
+	// 0 for none.
 	action    uint16
 	slot      uint16
-	delivered time.Duration // when its message came to the worker that has it, 0 while none has
+	delivered time.Duration // when the message came to the worker that has it, 0 if none has
+	arrived   time.Duration // when the present dispatch first came to its worker, 0 if it has not
 	died      time.Duration // when its message reached the dead letter queue
-	behind    int32         // how many dead letters stood there before it
+	behind    int32         // number of dead letters ahead of it then
 	cameBack  time.Duration // when its message was returned
-	// givenUp says that the database did not take the dead letter for as long as it is held.
+	// givenUp says that the dead letter was given up, because the database didn't accept it within
+	// letterHeld.
 	givenUp bool
 
-	// parent is the first row of the parent's chain, 0 for no child or one that waits no more.
+	// parent is the first row of the parent's chain, 0 if it waits for no parent.
 	parent execution.ID
-	// orphan says that the end of the parent's chain was handled, parentEnded when. ahead bounds the batches until
-	// this child is settled, counting all children that waited then.
+	// orphan says that the end of the parent's chain was handled, parentEnded when. ahead bounds
+	// the number of batches until this child is settled, counting all children that waited then.
 	orphan      bool
 	parentEnded time.Duration
 	ahead       int32
@@ -85,42 +100,46 @@ type life struct {
 	orchestrated bool
 	nextRetry    execution.ID
 
-	// effort is what invariant 18 has counted, and ran how the last run ended, for invariant 13: each is that one's own.
+	// effort is the account of invariant 18, ran the end of the last run for invariant 13. No other
+	// rule uses them.
 	effort budget
 	ran    exit
-	// hidden says that nobody can read the row, and shown since when everybody can again. Nobody is told then: executors find
-	// it when they look the next time.
+	// hidden says that the row is unreadable; shown is when that last changed. No message announces
+	// that the row is readable again: executors find it at their next look.
 	hidden bool
 	shown  time.Duration
 }
 
-// session is what the history has said of one incarnation of a worker.
+// session is the state of one incarnation of a worker according to the history.
 type session struct {
 	worker      execution.WorkerID
 	process     string
 	lifecycle   execution.Lifecycle
 	since       time.Duration // of the lifecycle
-	leaving     time.Duration // when it began to drain or, without that, was over
+	leaving     time.Duration // when it began to drain or, without a drain, ended
 	leaseEnds   time.Duration
 	renewed     time.Duration
 	joined      time.Duration
 	superseded  bool
 	supersededA time.Duration
-	// late says that so much time has passed between two renewals that it may have fenced itself before the second, which
-	// was under way: what it does after that it does under another incarnation.
+	// late says that the time between two renewals was so long that the worker may have fenced
+	// itself before the second one, already under way, was stored. Its later calls belong to
+	// another incarnation.
 	late bool
-	// outage says that a prober which only observes has recorded that its health endpoint does not answer, outageAt when
-	// by the database's clock.
+	// outage says that an observing prober has recorded that the health endpoint doesn't answer,
+	// outageAt when, by the database's clock.
 	outage   bool
 	outageAt time.Duration
-	// looked is the moment at which invariant 12 looks again at what waited for this worker when it was lost.
+	// looked is when invariant 12 next checks the executions that waited for this worker when it
+	// was lost.
 	looked time.Duration
 }
 
-// letterHeld is how long a dead letter that can't be handled is held before it is given up (docs/executor.md).
+// letterHeld is how long an executor holds a dead letter that it can't handle before it gives it up
+// (docs/executor.md).
 const letterHeld = 30 * time.Second
 
-// gone says that the incarnation has lost its right, and since when.
+// gone says that the incarnation has ended or was superseded, and since when.
 func (t *session) gone() (since time.Duration, gone bool) {
 	switch {
 	case oracle.Gone(t.lifecycle):
@@ -131,17 +150,17 @@ func (t *session) gone() (since time.Duration, gone bool) {
 	return 0, false
 }
 
-// calm remembers the faults that could hinder an executor: while one lasts, nobody can be expected
-// to detect anything in time.
+// calm records the faults that could hinder an executor. While one lasts, nothing need be detected
+// in time.
 type calm struct {
 	hindering int
 	since     time.Duration
 }
 
-// troubled says that a fault could hinder an executor at some time since a moment.
+// troubled says whether a fault could hinder an executor at some time since a moment.
 func (c *calm) troubled(since time.Duration) bool { return c.hindering > 0 || c.since >= since }
 
-// learn updates what is known with an event that every checker has seen.
+// learn applies an event that every checker has seen.
 func (s *Suite) learn(e *history.Event, l *life) {
 	s.roads.learn(e)
 	switch e.Kind {
@@ -186,7 +205,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		if l != nil {
 			l.orchestrated, l.nextRetry = true, e.Related
 			if next := s.lives.Get(e.Related); next != nil {
-				next.avoid = l.worker
+				next.avoid = l.left
 			}
 			s.retire(l)
 		}
@@ -214,17 +233,20 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.Delivered:
 		if l != nil && e.Epoch == l.epoch {
 			l.delivered = max(e.At, 1)
+			l.arrived = cmp.Or(l.arrived, l.delivered)
 		}
 	case history.Requeued:
 		if l != nil && e.Epoch == l.epoch {
 			l.delivered = 0
 		}
 	case history.Acked:
-		// It could not be read. What the worker claims then it knows from the database, and there is no message to settle.
+		// The message was unreadable. The worker then learns of the dispatch from the database, and
+		// no message is left to settle.
 		if l != nil && e.Epoch == l.epoch && e.Fault != "" {
 			l.delivered = 0
 		}
-		// A dead letter that the database did not take for as long as it is held is given up, and tells nobody any more.
+		// A dead letter that the database didn't accept within letterHeld is given up; nothing acts
+		// on it any more.
 		if l != nil && e.Epoch == l.epoch && l.died != 0 && e.At-l.died > letterHeld-drift(letterHeld) && s.ledger.struck(databaseFails, e.Process, 0, l.died) {
 			l.givenUp = true
 		}
@@ -254,7 +276,8 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		s.skew += e.Due
 		s.fleet.skew = s.skew
 		for _, l := range s.lives.All() {
-			// It is due when the database's clock says so: a step forward brings that nearer, one back puts it off.
+			// It is due by the database's clock, so a step forward brings that time nearer and a
+			// step back delays it.
 			if l.waits > e.At {
 				l.waits = max(e.At, l.waits-e.Due)
 			}
@@ -264,7 +287,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		if l != nil && e.Epoch == l.epoch {
 			l.delivered = 0
 		}
-		// A dead letter that a fault has destroyed tells nobody anything.
+		// A dead letter destroyed by a fault has no effect.
 		if l != nil && e.Fault != "" && e.Epoch == l.epoch {
 			l.died = 0
 		}
@@ -272,7 +295,8 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	}
 }
 
-// shown is the latest moment that the database's clock may have shown since then: who decides has read it before.
+// shown is the latest time that the database's clock may have shown between since and now. The
+// writer of a decision has read the clock earlier.
 func (s *Suite) shown(since, now time.Duration) time.Duration {
 	if s.stepped >= since {
 		return max(s.latest, s.database(now))
@@ -309,11 +333,14 @@ func (l *life) transition(e *history.Event) {
 	case e.To == execution.Running:
 		l.claims++
 	case e.Epoch != e.OldEpoch:
-		l.claims, l.started, l.delivered = 0, 0, 0
+		l.claims, l.started, l.delivered, l.arrived = 0, 0, 0, 0
 		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
 		l.expired, l.rejected, l.tooOften, l.sentLate, l.observed = false, false, false, false, false
 		l.exit, l.exited = execution.NoReason, execution.None
 		l.scheduler, l.orphanSentLate, l.givenUp = e.Process, false, false
+	}
+	if l.left = 0; e.From == execution.Scheduled || oracle.Claimed(e.From) {
+		l.left = l.worker
 	}
 	if e.From == execution.Scheduled && e.To == execution.Requested {
 		l.avoid = l.worker
@@ -323,8 +350,8 @@ func (l *life) transition(e *history.Event) {
 	}
 }
 
-// message notes what became of the dispatch of the present epoch. The broker may be faster than the
-// reply to the one who committed it, never faster than the commit.
+// message notes what happened to the dispatch of the present epoch. The broker may be faster than
+// the reply to the process that committed the dispatch, but never faster than the commit.
 func (l *life) message(e *history.Event) {
 	if l == nil || e.Epoch != l.epoch {
 		return
@@ -341,14 +368,14 @@ func (l *life) message(e *history.Event) {
 			l.died = max(e.At, 1)
 		}
 	default:
-		// Nobody can act on a dead letter that can't be read; the monitor is there for those.
+		// No part can act on an unreadable dead letter; the timeout monitor covers these.
 		l.expired, l.rejected = l.expired || e.Kind == history.Expired, l.rejected || e.Kind == history.Rejected
 		l.tooOften = l.tooOften || e.Kind == history.ReturnedTooOften
 		l.dying = e.Fault == ""
 	}
 }
 
-// retire forgets an execution that nothing more is expected of.
+// retire forgets an execution once no more events about it are expected.
 func (s *Suite) retire(l *life) {
 	if oracle.Terminal(l.status) && l.orchestrated && l.running == 0 {
 		s.lives.Delete(l.id)
@@ -385,8 +412,8 @@ func (s *Suite) learnWorker(e *history.Event) {
 	}
 }
 
-// ends are how chains have ended, a byte for each, in pages: numbers of chains are dense where Handoff gave them, and
-// what a file says of one number must not cost memory for all before it.
+// ends holds the final status of chains, one byte each, in pages. Chain numbers are dense if
+// Handoff assigned them, but a large number in a file must not cost memory for all smaller ones.
 type ends map[execution.ID]*[endsPage]execution.Status
 
 const endsPage = 256
@@ -403,7 +430,7 @@ func (x ends) set(chain execution.ID, as execution.Status) {
 	page[chain%endsPage] = as
 }
 
-// of is None for a chain whose end was not handled.
+// of returns None for a chain whose end was not handled.
 func (x ends) of(chain execution.ID) execution.Status {
 	if page := x[chain/endsPage]; page != nil && chain >= 0 {
 		return page[chain%endsPage]
@@ -411,7 +438,7 @@ func (x ends) of(chain execution.ID) execution.Status {
 	return execution.None
 }
 
-// action is the place of an action's name among the suite's, so that a life need not keep the name.
+// action is the index of an action's name, so a life need not store the name.
 func (s *Suite) action(ref string) uint16 {
 	at, known := s.actionAt[ref]
 	if !known {

@@ -7,20 +7,20 @@ import (
 	"handoff/core/execution"
 )
 
-// orphans are the waiting workflow children, by the first row of their parent's chain. After the end of that chain
-// was handled they are settled in batches, some time later.
+// orphans are the waiting workflow children, by the first row of their parent's chain. They are
+// settled in batches, some time after the end of that chain was handled.
 type orphans struct {
-	// waiting holds the children of chains whose ends were not handled yet; children that end meanwhile stay in
-	// the list.
+	// waiting holds the children of chains whose end was not handled yet. Children that end
+	// meanwhile stay in the list.
 	waiting map[execution.ID][]execution.ID
-	// settling counts, for each handled chain, the children that are still to be started or skipped; all is their
-	// sum.
+	// settling counts, for each handled chain, the children that must still be started or skipped;
+	// all is their sum.
 	settling map[execution.ID]int
 	all      int
 }
 
-// learnChild files a new child. If the end of its parent's chain was already handled, the child is settled like
-// its siblings.
+// learnChild files a new child. If the end of its parent's chain was already handled, the child
+// counts as to be settled.
 func (s *Suite) learnChild(l *life, at time.Duration) {
 	o := &s.orphans
 	if s.ended.of(l.parent) == execution.None {
@@ -32,7 +32,7 @@ func (s *Suite) learnChild(l *life, at time.Duration) {
 	l.orphan, l.parentEnded, l.ahead = true, at, s.batches()
 }
 
-// learnOrphans notes that the end of a chain was handled: its waiting children are to be settled from now on.
+// learnOrphans notes that the end of a chain was handled: its waiting children must now be settled.
 func (s *Suite) learnOrphans(e *history.Event) {
 	o := &s.orphans
 	var left []*life
@@ -52,13 +52,14 @@ func (s *Suite) learnOrphans(e *history.Event) {
 	}
 }
 
-// batches bounds the number of batches in which all children that are to be settled now are settled: each batch
-// settles at least half of what it may, or is the last one of a chain.
+// batches is an upper bound of the number of batches in which all children that must be settled now
+// are settled: each batch settles at least half of its maximum, or is the last one of a chain.
 func (s *Suite) batches() int32 {
 	return int32(2*s.orphans.all/max(1, s.config.Executor.BatchSize) + len(s.orphans.settling)) //nolint:gosec // few
 }
 
-// settled notes that a child was started or has ended. It is called before the life itself is updated.
+// settled notes that a child was started or has ended. It is called before the life itself is
+// updated.
 func (s *Suite) settled(l *life) {
 	if !l.orphan {
 		return

@@ -6,34 +6,37 @@ import (
 	"handoff/core/execution"
 )
 
-// Prompt bounds. What somebody is told, or has decided itself, is acted on at once: the bound is made of the calls that it
-// takes, and not of the interval after which somebody would look anyway. It counts only where nothing has been wrong on
-// the way since Recovery ago; invariant 12 bounds the rest.
+// Prompt bounds. A process acts at once on what it was told or has decided itself. The bound
+// consists of the calls that this takes, not of the interval after which a periodic look would find
+// it anyway. It applies only if nothing has been wrong on the way for Recovery; invariant 12 bounds
+// the other cases.
 
-// callTime is how long the few statements and messages of one reaction may take between processes and servers to which
-// nothing happens, and lateness how many tolerances of a history's moments are added.
+// callTime is the longest time for the few statements and messages of one reaction between
+// undisturbed processes and servers. lateness is how many tolerances of a history's times are
+// added.
 const (
 	callTime = time.Second
 	lateness = 10
 )
 
-// prompt is how long a reaction may take.
+// prompt is the longest time for a reaction.
 func (s *Suite) prompt() time.Duration { return callTime + lateness*(s.tolerance-clockTolerance) }
 
-// agenda gives out executions that are to be looked at once, the earliest first.
+// agenda holds executions that must be checked once, the earliest first.
 type agenda struct {
 	due watchHeap
 	seq uint32
 }
 
-// look has an execution looked at after a moment, if it is still in the status and the epoch in which it is now.
+// look schedules a check of an execution after a moment, if it then still has its present status
+// and epoch.
 func (a *agenda) look(s *Suite, after time.Duration, id execution.ID, epoch execution.Epoch, in execution.Status) {
 	a.seq++
 	a.due.push(watched{at: after + time.Nanosecond, id: id, seq: a.seq, epoch: uint16(epoch), in: in})
 	s.wake(after + time.Nanosecond)
 }
 
-// next takes out what is to be looked at now: an execution that is still as it was.
+// next removes an execution that must be checked now and is still unchanged.
 func (a *agenda) next(s *Suite, now time.Duration) (*life, bool) {
 	for len(a.due) > 0 && a.due[0].at <= now {
 		w := a.due.pop()
@@ -47,5 +50,5 @@ func (a *agenda) next(s *Suite, now time.Duration) (*life, bool) {
 	return nil, false
 }
 
-// recovered is the moment since which nothing may have been wrong for a reaction that was due then.
+// recovered is the time since which nothing may have been wrong for a reaction that was due then.
 func (s *Suite) recovered(due time.Duration) time.Duration { return due - s.bounds.Recovery }

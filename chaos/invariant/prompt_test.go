@@ -24,7 +24,7 @@ func calmly(more ...history.Event) []history.Event {
 	}, more...)
 }
 
-// to is a step of execution 1.
+// to is a transition of execution 1.
 func to(at time.Duration, from, to execution.Status, process string) history.Event {
 	return history.Event{At: at, Kind: history.Transition, Execution: 1, Chain: 1, From: from, To: to, Process: process, Epoch: 1, OldEpoch: 1, Worker: 1, Incarnation: 1}
 }

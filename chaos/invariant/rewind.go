@@ -9,38 +9,40 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is what becomes of the rules when the database loses what was written last (history.DatabaseRewound).
+// This file adapts the rules to a database that loses its latest writes (history.DatabaseRewound).
 //
-// Up to that moment every rule judges as ever. From then on the suite is silent, and hands the history on to another one,
-// which has seen the processes, servers, faults and workers from the beginning and no execution. That one waits until the
-// contract holds again: until every incarnation that has lost a heartbeat is over, and nothing from before is left to do.
-// Then it judges everything that is accepted from that moment on, by every rule, and nothing else: a message or an end of
-// an execution from before is none of its business.
+// Until then every rule judges as usual. From then on this suite is silent and passes the history
+// on to another suite. That suite has seen the processes, servers, faults and workers from the
+// beginning, but no executions. It waits until the contract holds again: until every incarnation
+// that has lost a heartbeat is over, and nothing older is left to do. Then it judges everything
+// accepted from that moment on, by every rule, and ignores messages and ends of older executions.
 //
-// While it waits it judges one thing, as part of rule 12: that those incarnations come to their end in time.
+// While it waits it judges one thing, as part of rule 12: that those incarnations end in time.
 
-// rewinding is a suite's part in that.
+// rewinding is a suite's state for this.
 type rewinding struct {
 	only []int
-	// later judges what follows the next loss; nil where none is expected. over says that it has the word.
+	// later judges the history after the next loss; nil if none is expected. over says that it has
+	// taken over.
 	later *Suite
 	over  bool
 
-	// waits says that the suite judges nothing yet, and ready that the loss has happened that it follows.
+	// waits says that the suite judges nothing yet, and ready that the loss before it has happened.
 	waits, ready bool
 	// quiet asks the world whether nothing is left to do.
 	quiet func() bool
-	// stale are the incarnations that have lost a heartbeat, and due is when they have to be over.
+	// stale are the incarnations that have lost a heartbeat, and due is when they must be over.
 	stale []execution.Incarnation
 	due   time.Duration
-	// execution and message are the last from before; foreign are those from after that belong to one from before.
+	// execution and message are the last numbers from before; foreign are later executions that
+	// belong to earlier ones.
 	execution execution.ID
 	message   uint64
 	foreign   map[execution.ID]bool
 }
 
-// ExpectRewinds says how often the database may lose what was written last, and how to ask whether nothing is left to do.
-// It comes behind everything else that the suite is told before a run.
+// ExpectRewinds says how often the database may lose its latest writes, and how to ask whether
+// nothing is left to do. Call it after all other setters, before the run.
 func (s *Suite) ExpectRewinds(n int, quiet func() bool) {
 	if n == 0 {
 		return
@@ -52,7 +54,8 @@ func (s *Suite) ExpectRewinds(n int, quiet func() bool) {
 	s.later.ExpectRewinds(n-1, quiet)
 }
 
-// environment says that an event is about what executions run on.
+// environment says that a kind of event is about the environment of executions: processes, servers,
+// faults, workers.
 func environment(k history.Kind) bool {
 	switch k {
 	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopping, history.ProcessStopped, history.ProcessPaused,
@@ -66,7 +69,7 @@ func environment(k history.Kind) bool {
 	}
 }
 
-// passes hands an event on to who judges later, and says whether the suite itself looks at it.
+// passes hands an event to the later suite, and says whether this suite looks at it too.
 func (s *Suite) passes(e *history.Event) bool {
 	if s.waits && !s.awaits(e) || s.foreign != nil && s.before(e) {
 		return false
@@ -90,20 +93,21 @@ func (s *Suite) passes(e *history.Event) bool {
 func (s *Suite) lost(e *history.Event) {
 	s.ready, s.due = true, e.At+s.surrender()
 	for i, t := range s.workers.All() {
-		if _, gone := t.gone(); !gone && t.renewed >= e.Due {
+		// A heartbeat at the very moment of the loss may have been kept.
+		if _, gone := t.gone(); !gone && t.renewed > e.Due {
 			s.stale = append(s.stale, i)
 		}
 	}
 	slices.SortFunc(s.stale, cmp.Compare)
 }
 
-// surrender is how long an incarnation may take to be over that has lost a heartbeat: until it beats again, or until an
-// executor finds its lease over.
+// surrender is how long an incarnation that has lost a heartbeat may go on: until it beats again,
+// or until an executor finds its lease over.
 func (s *Suite) surrender() time.Duration {
 	return s.bounds.WorkerDead + s.bounds.Warmup + s.bounds.Recovery
 }
 
-// awaits sees an event while the suite waits, and says whether it learns from it.
+// awaits sees an event while the suite waits, and says whether the suite learns from it.
 func (s *Suite) awaits(e *history.Event) bool {
 	s.execution, s.message = max(s.execution, e.Execution), max(s.message, e.Message)
 	if !s.ready {
@@ -128,19 +132,20 @@ func (s *Suite) awaits(e *history.Event) bool {
 	return environment(e.Kind)
 }
 
-// overdue is a violation of the one rule that holds while the suite waits.
+// overdue records a violation of the one rule that holds while the suite waits.
 func (s *Suite) overdue(i execution.Incarnation) {
 	for _, c := range s.checkers {
 		if of, ok := c.(*detectionChecker); ok {
 			s.waits = false
-			s.violate(of.i, 0, "incarnation %d (%s) goes on although the database has lost a heartbeat of it: what else was lost of it nobody knows",
+			s.violate(of.i, 0, "incarnation %d (%s) goes on although the database has lost one of its heartbeats, and perhaps more of its writes",
 				i, s.workers.Get(i).process)
 			s.waits = true
 		}
 	}
 }
 
-// before says that an event is about what was there before the suite began to judge.
+// before says that an event is about something older than the moment at which the suite began to
+// judge.
 func (s *Suite) before(e *history.Event) bool {
 	if s.waits {
 		return false
@@ -152,10 +157,10 @@ func (s *Suite) before(e *history.Event) bool {
 	return old || e.Message != 0 && e.Message <= s.message
 }
 
-// silent says that what is found is nothing that the contract forbids.
+// silent says that findings don't count now.
 func (s *Suite) silent() bool { return s.over || s.waits }
 
-// laterFindings are those of whoever judges now.
+// laterFindings returns this suite's findings and those of the suite that took over.
 func (s *Suite) laterFindings() []Finding {
 	if !s.over {
 		return s.findings

@@ -11,8 +11,8 @@ import (
 	"handoff/core/execution"
 )
 
-// afterALoss says what the invariants 12 and 19 find in a history whose database loses, at 40 s, what was written since
-// 20 s. From a moment on nothing is left to do.
+// afterALoss returns the findings of invariants 12 and 19 for a history whose database loses, at 40
+// s, everything written since 20 s. From quiet on, nothing is left to do.
 func afterALoss(quiet time.Duration, events ...history.Event) []string {
 	s := New(config.Default(config.Hardened), []int{12, 19})
 	var now time.Duration
@@ -38,7 +38,7 @@ func wronglyLimited(at time.Duration, id execution.ID, parent execution.ID) hist
 	return asked(func(e *history.Event) { e.At, e.Execution, e.Chain, e.Related, e.Limit = at, id, id, parent, 9 })
 }
 
-// What is accepted when all that was there before has come to its end is judged, and nothing else after a loss.
+// After a loss, only executions are judged that were accepted once all earlier ones had ended.
 func TestAfterALossOnlyWhatIsNewIsJudged(t *testing.T) {
 	tick := func(at time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.FaultEnded, Fault: "x"}
@@ -62,7 +62,7 @@ func TestAfterALossOnlyWhatIsNewIsJudged(t *testing.T) {
 	}
 }
 
-// An incarnation that has lost a heartbeat comes to its end; one that has lost none may go on.
+// An incarnation that has lost a heartbeat must end; one that has lost none may go on.
 func TestAnIncarnationThatLostAHeartbeatMustEnd(t *testing.T) {
 	at := func(e history.Event, at time.Duration) history.Event {
 		e.At = at
@@ -77,7 +77,7 @@ func TestAnIncarnationThatLostAHeartbeatMustEnd(t *testing.T) {
 		"it is lost":              {[]history.Event{registered(1, 1, "shell"), beat(30*second, 1), at(worker(0, execution.Lost), 45*second), at(created(0), 300*second)}, false},
 		"it had not beaten since": {[]history.Event{registered(1, 1, "shell"), beat(15*second, 1), last}, false},
 	} {
-		found := slices.ContainsFunc(afterALoss(400*second, c.events...), func(f string) bool { return strings.Contains(f, "lost a heartbeat") })
+		found := slices.ContainsFunc(afterALoss(400*second, c.events...), func(f string) bool { return strings.Contains(f, "lost one of its heartbeats") })
 		if found != c.want {
 			t.Errorf("%s: found is %v, want %v", what, found, c.want)
 		}

@@ -10,30 +10,33 @@ import (
 	"handoff/core/execution"
 )
 
-// roads remember what was wrong, when, and with whom: one entry for each process, with its links, its clock and its
-// machine, and one for what all of them share. A bound that is about one process, or about one way from a process to the
-// executors, counts from the last trouble on just that way; what is wrong elsewhere does not loosen it.
+// roads records what was wrong, when and where: one entry for each process, with its links, its
+// clock and its machine, and one for what all processes share. A bound about one process, or about
+// one way from a process to the executors, counts from the last trouble on just that way. Trouble
+// elsewhere doesn't loosen it.
 //
-// Whatever is not known to concern one process concerns all.
+// Trouble that isn't known to concern one process concerns all.
 type roads struct {
 	byName map[string]*road
-	// executors are the processes that have started and are not known to be workers, in the order of their first start.
+	// executors are the processes that have started and are not known to be workers, in the order
+	// of their first start.
 	executors []*road
-	// servers are the database, the broker, their clocks and their queues.
+	// servers is the trouble of the database, the broker, their clocks and their queues.
 	servers trouble
-	// dispatches and hints are the messages of these kinds.
+	// dispatches and hints are the trouble of messages of these types.
 	dispatches, hints trouble
-	// ofWorker are the processes that have registered as a worker: a twin uses the queues of another process.
+	// ofWorker lists the processes that have registered as a worker: a twin uses the queues of
+	// another process.
 	ofWorker map[execution.WorkerID][]*road
-	// strangers counts the faults that strike what was no process when they began.
+	// strangers counts the faults whose target was no known process when they began.
 	strangers map[string]int
 }
 
-// road is one process and what has been wrong with it.
+// road is one process with its trouble.
 type road struct {
 	name   string
 	worker bool
-	// up says that it runs: it was started, and has neither stopped nor crashed since.
+	// up says that it runs: it has started, and has neither stopped nor crashed since.
 	up    bool
 	wrong trouble
 	// stuck is the time in which its queue hangs, if it is a worker.
@@ -47,7 +50,7 @@ func newRoads() roads {
 	return roads{byName: make(map[string]*road), ofWorker: make(map[execution.WorkerID][]*road), strangers: make(map[string]int)}
 }
 
-// of is the road of a process, which begins as one that is not up.
+// of returns the road of a process. A new one is not up.
 func (r *roads) of(name string) *road {
 	p := r.byName[name]
 	if p == nil {
@@ -57,7 +60,7 @@ func (r *roads) of(name string) *road {
 	return p
 }
 
-// learn notes what an event tells of processes, links, servers and messages.
+// learn notes what an event says about processes, links, servers and messages.
 func (r *roads) learn(e *history.Event) {
 	switch e.Kind {
 	case history.ProcessStarted:
@@ -106,7 +109,7 @@ func (r *roads) learn(e *history.Event) {
 	}
 }
 
-// announced notes the beginning or the end of a fault at whatever it strikes.
+// announced notes the beginning or end of a fault for each of its targets.
 func (r *roads) announced(e *history.Event, note func(*trouble, time.Duration)) {
 	kind := fault.Find(e.Text)
 	switch {
@@ -144,8 +147,8 @@ func (r *roads) announced(e *history.Event, note func(*trouble, time.Duration)) 
 	}
 }
 
-// queueStuck says that the queue of the worker to which an execution was dispatched has hung since then. What the broker
-// does not answer for, nobody has to send.
+// queueStuck says that the queue of the worker to which an execution was dispatched has hung since
+// its dispatch. Messages that the broker doesn't confirm need not arrive.
 func (s *Suite) queueStuck(l *life) bool {
 	t := s.workers.Get(l.incarnation)
 	if t == nil {
@@ -154,21 +157,23 @@ func (s *Suite) queueStuck(l *life) bool {
 	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.since(l.entered) })
 }
 
-// clear says that a process runs and that nothing has been wrong with it since a moment.
+// clear says that a process runs and has had no trouble since a moment.
 func (p *road) clear(from time.Duration) bool {
 	return p != nil && p.up && !p.stopping && p.held == 0 && !p.wrong.since(from)
 }
 
-// clear says that nothing has been wrong with the servers since a moment.
+// clear says that the servers have had no trouble since a moment.
 func (r *roads) clear(from time.Duration) bool { return !r.servers.since(from) }
 
-// attended says that the servers and at least one executor that runs have been well since a moment.
+// attended says that the servers and at least one running executor have had no trouble since a
+// moment.
 func (r *roads) attended(from time.Duration) bool {
 	return r.clear(from) && slices.ContainsFunc(r.executors, func(p *road) bool { return p.clear(from) })
 }
 
-// hinted says that a hint which somebody published at that moment or later has come to an executor that acts on it: every
-// executor that runs is well, because any of them may get it, at least one runs, and no hint was tampered with.
+// hinted says that a hint published at that moment or later reaches an executor that acts on it: at
+// least one executor runs, all running executors are well, because any of them may get the hint,
+// and no hint was tampered with.
 func (r *roads) hinted(from time.Duration) bool {
 	if !r.clear(from) || r.hints.since(from) {
 		return false

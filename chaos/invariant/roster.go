@@ -10,14 +10,14 @@ import (
 	"handoff/core/execution"
 )
 
-// roster holds every incarnation that may get work, as far as the history has told.
+// roster holds every incarnation that may get work, according to the history.
 type roster struct {
 	s             *Suite
 	byIncarnation dense.Table[execution.Incarnation, *candidate]
-	// candidates are the incarnations that may still get work, oldest first.
+	// candidates are the incarnations that may still get work, the oldest first.
 	candidates []*candidate
 	cordoned   map[execution.WorkerID]bool
-	// departed is when workers that are no candidates any more could be given work the last time, by runtime.
+	// departed is when each former candidate could last be given work, by runtime.
 	departed map[string]time.Duration
 }
 
@@ -70,8 +70,8 @@ func (r *roster) registered(e *history.Event) {
 	r.candidates = append(r.candidates, w)
 }
 
-// fits says that some worker could be given the execution, full or not, and could be for longer than forAWhile: an
-// executor that decided earlier could not know of it.
+// fits says that a worker, full or not, could be given the execution, and could be for longer than
+// forAWhile: an executor that decided earlier could not know of a shorter time.
 func (r *roster) fits(l *life, at, forAWhile time.Duration) bool {
 	now := r.s.database(at)
 	return slices.ContainsFunc(r.candidates, func(w *candidate) bool {
@@ -79,14 +79,15 @@ func (r *roster) fits(l *life, at, forAWhile time.Duration) bool {
 	})
 }
 
-// depart notes until when a worker that is forgotten could be given work.
+// depart notes until when a forgotten worker could be given work.
 func (r *roster) depart(w *candidate) {
 	for _, runtime := range w.runtimes {
 		r.departed[runtime] = max(r.departed[runtime], w.fitUntil)
 	}
 }
 
-// lastFit is when some worker could be given an execution the last time, not only briefly; negative if none ever could.
+// lastFit is when a worker could last be given an execution, not only briefly; negative if none
+// ever could.
 func (r *roster) lastFit(l *life, at time.Duration) time.Duration {
 	last := time.Duration(-1)
 	if gone, known := r.departed[l.runtime]; known && l.pinned == 0 {

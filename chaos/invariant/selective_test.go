@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestSelectiveCheckersHearWhatTheyObserve reads the code of every checker that names the kinds of events it hears: they are
-// the kinds that its observe names, all of them and no others. A kind that is forgotten would never come to it.
+// TestSelectiveCheckersHearWhatTheyObserve reads the code of every selective checker: its hears
+// must list exactly the kinds that its observe names. A forgotten kind would never reach it.
 func TestSelectiveCheckersHearWhatTheyObserve(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	if err != nil {
@@ -51,7 +51,7 @@ func TestSelectiveCheckersHearWhatTheyObserve(t *testing.T) {
 	}
 	for name, kinds := range heard {
 		if len(kinds) == 0 {
-			// It hears all but the common kinds of messages.
+			// It hears all kinds except the common ones of messages.
 			for _, k := range []string{"Published", "PublishedMarked", "Enqueued", "Delivered", "Acked", "Hinted"} {
 				if observed[name][k] {
 					t.Errorf("%s observes %s and does not hear it", name, k)
@@ -65,7 +65,7 @@ func TestSelectiveCheckersHearWhatTheyObserve(t *testing.T) {
 	}
 }
 
-// kindsIn are the kinds of events that a method names in its body.
+// kindsIn returns the kinds of events that a method's body names.
 func kindsIn(f *ast.FuncDecl) map[string]bool {
 	kinds := make(map[string]bool)
 	ast.Inspect(f.Body, func(n ast.Node) bool {

@@ -10,16 +10,17 @@ import (
 // slots are the run slots of one incarnation of a worker, and the runtimes that it offers.
 type slots struct {
 	runtimes string
-	// capacity is how many executions it may run, running how many it has claimed that have not ended. While it is
-	// full, it has been since fullSince; the last time before, it was full from fullFrom to fullUntil.
+	// capacity is how many executions it may run, running how many claimed ones have not ended. If
+	// it is full now, it has been since fullSince. The period before in which it was full lasted
+	// from fullFrom to fullUntil.
 	capacity, running              int64
 	fullSince, fullFrom, fullUntil time.Duration
-	// beats are the moments of its last three renewals, the latest first.
+	// beats are the times of its last three renewals, the latest first.
 	beats [3]time.Duration
 }
 
-// known is the latest moment for which an executor must know whether the worker was full: two heartbeats may
-// already have been on their way then, but the third one was sent after it.
+// known is the latest time for which an executor must know whether the worker was full: two
+// heartbeats may already have been on their way then, but the third was sent after it.
 func (t *slots) known() time.Duration { return t.beats[2] }
 
 // full says that it runs as many executions as it may.

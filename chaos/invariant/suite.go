@@ -1,12 +1,13 @@
-// Package invariant says what must be true of every run, whatever goes wrong: who may own an
-// execution, what may never be lost, what must happen once.
+// Package invariant holds the rules that every run must keep, whatever goes wrong: who may own an
+// execution, what must never be lost, what must happen exactly once.
 //
 // Each invariant is one file with one checker. Checkers are incremental: they see every event once,
-// in order, spend constant time on it, and keep only what is alive, so that a sweep can stream its
-// histories through them. They read evidence, not claims: rows, messages, runs.
+// in order, spend constant time on it, and keep state only for what is alive. So a sweep can stream
+// its histories through them. They read evidence rather than reports of the core: rows, messages,
+// runs.
 //
-// An invariant states which kinds of events it needs. Where a history lacks them it is not judged,
-// and says so, instead of passing.
+// An invariant lists the kinds of events that it needs. For a history without them it reports that
+// it was not judged, instead of passing.
 package invariant
 
 import (
@@ -31,42 +32,46 @@ type Invariant struct {
 	Statement string
 	// Needs are the kinds of events without which the rule can't be judged.
 	Needs []history.Kind
-	// Whole are the kinds of events without which only a part of the rule is judged; Part says which part.
+	// Whole are the kinds of events without which only a part of the rule is judged; Part describes
+	// that part.
 	Whole []history.Kind
 	Part  string
-	// Across says that the rule compares executions, or counts them: one of which something is not known makes it worthless.
+	// Across says that the rule compares or counts executions, so a single execution with unknown
+	// events makes it worthless.
 	Across bool
-	// Bounds says that the rule is about time and needs the configuration.
+	// make makes the rule's checker for a suite.
 	make func(*Suite) checker
 }
 
 // checker judges one rule over one run.
 type checker interface {
-	// observe sees one event. l is what is known of its execution before the event, nil where the
-	// event is about none or about one that is finished.
+	// observe sees one event. l is the state of its execution before the event, nil if the event is
+	// about no execution or about a finished one.
 	observe(e *history.Event, l *life)
 	// end is called once, after the last event. settled says that the run ended because nothing was
 	// left to do.
 	end(settled bool)
 }
 
-// selective is a checker that does nothing at events of other kinds than it hears: it counts no time between them. Most
-// events are of a few frequent kinds, so that a suite spends most of its time on handing them out.
+// selective is a checker that ignores all kinds of events but those that it hears; it measures no
+// time between them. Most events are of a few frequent kinds, and a suite spends most of its time
+// on passing them to checkers.
 type selective interface {
 	checker
-	// hears are the kinds of events that the checker observes.
+	// hears lists the kinds of events that the checker observes.
 	hears() []history.Kind
 }
 
-// timed is a selective checker that looks at things when their time has come, at whatever event is next then: before that
-// event it is called as if it heard it. It says when by Suite.wake, for each time anew. It is first called at the first event.
+// timed is a selective checker that also checks things at certain times. It sets each time by
+// Suite.wake. At the first event at or after that time, the suite calls it as if it heard that
+// event. It is first called at the first event of the run.
 type timed interface {
 	selective
 	timed()
 }
 
-// besidesMessages are all kinds of events but the most common ones of messages, which a rule about rows, processes and
-// actions has no use for.
+// besidesMessages lists all kinds of events except the most common ones of messages, for rules
+// about rows, processes and actions.
 var besidesMessages = sync.OnceValue(func() []history.Kind { //detlint:ok it is always the same
 	kinds := make([]history.Kind, 0, history.Kinds)
 	for k := range history.Kind(history.Kinds) {
@@ -79,8 +84,8 @@ var besidesMessages = sync.OnceValue(func() []history.Kind { //detlint:ok it is 
 	return kinds
 })
 
-// besidesRuns are those but the ones of single executions that are neither transitions nor handled ends, for rules about
-// processes and about how executions end.
+// besidesRuns lists the same without the kinds about single executions that are neither transitions
+// nor handled ends, for rules about processes and about the ends of executions.
 var besidesRuns = sync.OnceValue(func() []history.Kind { //detlint:ok it is always the same
 	return slices.DeleteFunc(slices.Clone(besidesMessages()), func(k history.Kind) bool {
 		return k == history.Created || k == history.ActionStarted || k == history.ActionEnded
@@ -99,7 +104,8 @@ type Finding struct {
 // Count is the number of invariants; they are numbered from 1 without gaps.
 const Count = 31
 
-// All lists every invariant, by number. They are the same at each call; the caller owns the slice.
+// All lists every invariant, by number. The elements are the same at each call; the caller owns the
+// slice.
 func All() []*Invariant {
 	list := every()
 	return list[:]
@@ -110,7 +116,7 @@ var (
 	law   = sync.OnceValue(oracle.NewLaw) //detlint:ok it is always the same
 )
 
-// all does not compile while Count is not the number of the last one.
+// all fails to compile unless Count is the number of invariants.
 func all() [Count]*Invariant {
 	return [...]*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
@@ -120,13 +126,13 @@ func all() [Count]*Invariant {
 	}
 }
 
-// InPart says whether only a part of the rule is judged on a history of only these kinds of events; nil stands for
-// all kinds.
+// InPart says whether only a part of the rule is judged on a history with only these kinds of
+// events; nil stands for all kinds.
 func (i *Invariant) InPart(kinds []history.Kind) bool {
 	return kinds != nil && slices.ContainsFunc(i.Whole, func(k history.Kind) bool { return !slices.Contains(kinds, k) })
 }
 
-// ByNumber returns an invariant, nil if there is none of that number.
+// ByNumber returns an invariant by its number, nil if there is none.
 func ByNumber(n int) *Invariant {
 	for _, i := range All() {
 		if i.Number == n {
@@ -140,65 +146,70 @@ func ByNumber(n int) *Invariant {
 type Suite struct {
 	config config.Config
 	bounds Bounds
-	// calmBounds are those for executors and servers with which nothing is wrong.
+	// calmBounds are the bounds for undisturbed executors and servers.
 	calmBounds  Bounds
 	transitions *oracle.Law
 	backoffs    *oracle.Backoffs
 	checkers    []checker
-	// heard are, for each kind of event, the checkers that observe it: one bit for each, by its place in checkers.
+	// heard has, for each kind of event, one bit for each checker that observes it, by its index in
+	// checkers.
 	heard [history.Kinds]uint64
-	// timed are those that wait for a moment, wakes these moments, by their places, and next the first of them.
+	// timed has a bit for each timed checker, wakes its next time by its index, and next the
+	// earliest of these.
 	timed uint64
 	wakes [64]time.Duration
 	next  time.Duration
-	// observing is the place of the checker that observes, negative for none.
+	// observing is the index of the checker that is observing, negative for none.
 	observing int
-	// events counts those that the checkers were shown.
+	// events counts the events that the checkers were shown.
 	events   int64
 	findings []Finding
-	// stopped is set at the first finding of each invariant: what follows a broken rule is noise.
+	// broken is set at the first finding of each invariant: later findings are noise.
 	broken map[*Invariant]bool
 	// occasions counts, for each invariant, how often it has judged something; see Judged.
 	occasions [Count]uint64
 
 	lives   dense.Table[execution.ID, *life]
 	workers dense.Table[execution.Incarnation, *session]
-	// started is when each process was started last.
+	// started is when each process last started.
 	started map[string]time.Duration
 	free    []*life
 	now     history.Event
 	created execution.ID
-	// cancelled are the chains that are not at their end and whose cancellation was requested; ended says how
-	// the others have ended.
+	// cancelled are the chains that have not ended and whose cancellation was requested; ended
+	// holds the final status of the others.
 	cancelled map[execution.ID]bool
 	ended     ends
-	// actions are the names of the actions so far, actionAt the place of each.
+	// actions are the names of the actions so far, actionAt the index of each.
 	actions  []string
 	actionAt map[string]uint16
 	orphans  orphans
-	// chains counts the rows of a chain that are alive.
+	// calm records the faults that could hinder an executor.
 	calm  calm
 	roads roads
 	fleet *fleet
-	// ledger is what has struck which process, for rules that demand something of whom nothing hinders.
+	// ledger records the causes that have struck each process, for rules that apply only to
+	// unhindered ones.
 	ledger *ledger
 	alerts Alerts
 	work   Work
-	// clock tells the present step and moment, if the world has one.
+	// clock returns the present step and time, if the world has a clock.
 	clock func() (step uint64, at time.Duration)
-	// retired is when a worker had been gone for the retention of its queues last.
+	// retired is when a worker was last found to have been gone for the retention of its queues.
 	retired time.Duration
 	// skew is how far the database's clock has been moved since the start.
 	skew time.Duration
-	// latest is the latest moment that clock has shown before it was moved, setBack when it shows that again: until then
-	// what it tells is late. Several steps back add up. stepped is when it was moved last.
+	// latest is the latest time that this clock had shown when it was moved. setBack is when it
+	// shows that time again; until then its times are too early. Several steps back add up. stepped
+	// is when it was last moved.
 	latest   time.Duration
 	setBack  time.Duration
 	stepped  time.Duration
 	patience time.Duration
 	// tolerance is how much earlier than its bound a decision may seem to come.
 	tolerance time.Duration
-	// requested says what counts for the execution that is created under an idempotency key; nil if nobody knows.
+	// requested returns the action with the limits that apply to the execution created under an
+	// idempotency key; nil if that is unknown.
 	requested func(key string) (execution.Action, bool)
 	// holds are the kinds of events that the history records whenever they happen; nil for all.
 	holds []history.Kind
@@ -206,7 +217,7 @@ type Suite struct {
 	rewinding
 }
 
-// New returns a suite of the invariants in only, or of all when it is nil.
+// New returns a suite of the invariants in only, or of all if it is nil.
 func New(c config.Config, only []int) *Suite {
 	s := &Suite{
 		config: c, bounds: BoundsOf(c), calmBounds: boundsOf(c, callTime), transitions: law(), backoffs: oracle.NewBackoffs(&c.Retry), broken: make(map[*Invariant]bool),
@@ -224,8 +235,8 @@ func New(c config.Config, only []int) *Suite {
 	return s
 }
 
-// wake has the timed checker that observes called at the first event from a moment on. What is said when none observes
-// concerns all timed checkers, because nobody knows whose it is.
+// wake makes the suite call the observing checker at the first event at or after a moment. Without
+// an observing checker it applies to all timed checkers, because the caller is unknown.
 func (s *Suite) wake(at time.Duration) {
 	s.next = min(s.next, at)
 	if s.observing >= 0 {
@@ -237,7 +248,7 @@ func (s *Suite) wake(at time.Duration) {
 	}
 }
 
-// woken are the timed checkers whose time has come. Whoever still waits then says so again.
+// woken returns the timed checkers whose time has come. Checkers that still wait set a new time.
 func (s *Suite) woken(at time.Duration) (due uint64) {
 	s.next = never
 	for of := s.timed; of != 0; of &= of - 1 {
@@ -280,43 +291,44 @@ func wanted(only []int, n int) bool {
 	return false
 }
 
-// SetClock says how to ask for the step and the moment of a finding. Without it a finding that a call or a line has shown
-// is dated by the event before. It must not be behind the last event.
+// SetClock sets the source of the step and time of a finding. Without it, a finding from a call or
+// a log line gets the time of the event before. The clock must not be behind the last event.
 func (s *Suite) SetClock(now func() (step uint64, at time.Duration)) { s.clock = now }
 
-// SetPatience says how old something unfinished must be to count as stuck, in a history that was cut off while
-// work was going on. Zero, the default, is for one that ended when nothing was left to do.
+// SetPatience says how old an unfinished execution must be to count as stuck, in a history that was
+// cut off while work was going on. Zero, the default, is for a history that ended because nothing
+// was left to do.
 func (s *Suite) SetPatience(d time.Duration) { s.patience = d }
 
-// database is what the database's clock shows at a moment of the run.
+// database is the time that the database's clock shows at a time of the run.
 func (s *Suite) database(at time.Duration) time.Duration { return at + s.skew }
 
-// SetTolerance says how far the moment of an event may lie from the one at which it was judged. The default is
-// for a history whose events carry just that moment; a real database's triggers fire a little later.
+// SetTolerance sets how far an event's time may lie from the time at which the core decided. The
+// default is for a history in which both are equal; a real database's triggers fire a little later.
 func (s *Suite) SetTolerance(d time.Duration) {
 	s.tolerance = d
 	s.calmBounds = boundsOf(s.config, s.prompt())
 }
 
-// SetEvidence says which kinds of events the history records whenever they happen; the default is all. Invariants
-// that can be judged in part (see Invariant.InPart) depend on it.
+// SetEvidence sets the kinds of events that the history records whenever they happen; the default
+// is all. Invariants that can be judged in part (see Invariant.InPart) depend on it.
 func (s *Suite) SetEvidence(kinds []history.Kind) { s.holds = kinds }
 
-// records says whether the history records that kind of event whenever it happens.
+// records says whether the history records a kind of event whenever it happens.
 func (s *Suite) records(kind history.Kind) bool {
 	return s.holds == nil || slices.Contains(s.holds, kind)
 }
 
-// SetRequests says how to look up what the request under an idempotency key asked for: the action as it counts for its
-// execution, and whether the key is known. By default nobody knows.
+// SetRequests sets the lookup of requests by idempotency key: it returns the action with the limits
+// that apply to the execution, and whether the key is known. By default no key is known.
 func (s *Suite) SetRequests(requested func(key string) (execution.Action, bool)) {
 	s.requested = requested
 }
 
-// Open is how many executions are not finished.
+// Open is the number of unfinished executions.
 func (s *Suite) Open() int { return s.lives.Len() }
 
-// stuck says whether something that has been as it is since then should have gone on.
+// stuck says whether something unchanged since a moment should have moved on.
 func (s *Suite) stuck(since time.Duration) bool {
 	return s.patience == 0 || s.now.At-since > s.patience
 }
@@ -324,14 +336,16 @@ func (s *Suite) stuck(since time.Duration) bool {
 // Findings are the violations so far, at most one of each invariant.
 func (s *Suite) Findings() []Finding { return s.laterFindings() }
 
-// Judged tells how much each invariant has judged so far; the one of number n is at index n-1. It counts the occasions on
-// which a condition of the rule was evaluated on something that could have broken it, kept or broken, and not the events
-// that were looked at: a start of an action, a bad end, a queue at the end of the run. Where an event has to meet several
-// conditions that do not always apply, each that does counts. What a checker excuses does not count, and an invariant that
-// the suite was not asked to judge has 0. Call it after End, because some rules judge only then. The caller owns the slice.
+// Judged returns how often each invariant has judged something so far; invariant n is at index n-1.
+// It counts the occasions on which a condition of the rule was evaluated on something that could
+// have broken it, whether kept or broken: a start of an action, a bad end, a queue at the end of
+// the run. It does not count the events that a checker only saw. If an event has to meet several
+// conditions that don't always apply, each that applies counts. Excused occasions don't count, and
+// an invariant that the suite was not asked to judge has 0. Call it after End, because some rules
+// judge only then. The caller owns the slice.
 //
-// A verdict does not depend on it. Two runs of one scenario with one seed have the same counts, so a smaller count after a
-// change to a checker means that something is no longer judged.
+// Verdicts don't depend on it. Two runs of one scenario with one seed have the same counts, so a
+// smaller count after a change to a checker means that something is no longer judged.
 func (s *Suite) Judged() []uint64 {
 	n := slices.Clone(s.occasions[:])
 	if s.over {
@@ -377,7 +391,7 @@ func (s *Suite) Observe(e *history.Event) {
 	s.learn(e, l)
 }
 
-// End judges what can only be judged when nothing more will come.
+// End judges what can be judged only when no more events follow.
 func (s *Suite) End(settled bool) []Finding {
 	switch {
 	case s.over:

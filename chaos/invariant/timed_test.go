@@ -10,8 +10,9 @@ import (
 	"handoff/core/execution"
 )
 
-// What waits for a moment is judged at the first event from that moment on, whatever it is about: what comes later may excuse
-// it. A message that is stored is an event that none of these rules hears.
+// A check that waits for a time happens at the first event at or after that time, whatever the
+// event is about, because later events may excuse the finding. None of these rules hears that a
+// message was stored.
 func TestWhatHasItsMomentIsJudgedThen(t *testing.T) {
 	stored := func(at time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.Enqueued, Message: 9, Queue: "q"}
@@ -53,7 +54,8 @@ func TestWhatHasItsMomentIsJudgedThen(t *testing.T) {
 	}
 }
 
-// A database that has lost what was written last says itself how incarnations stand: nobody has taken a lease away.
+// A database that has lost its latest writes reports the state of incarnations itself: no executor
+// has taken a lease away.
 func TestALossOfTheDatabaseReapsNobody(t *testing.T) {
 	for process, breaks := range map[string]bool{"executor-1": true, "database": false} {
 		s := New(config.Default(config.Hardened), []int{2})

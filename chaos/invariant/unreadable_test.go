@@ -10,7 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// A row that nobody can read is left alone, costs nobody else anything, and runs like any other when it can be read again.
+// An unreadable row is left alone, costs other executions nothing, and runs like any other once it
+// is readable again.
 func TestARowThatNobodyCanReadIsLeftAlone(t *testing.T) {
 	submitted := func(at time.Duration, id execution.ID) history.Event {
 		return history.Event{At: at, Kind: history.Created, Execution: id, Chain: id, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}

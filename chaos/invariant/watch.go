@@ -7,7 +7,8 @@ import (
 	"handoff/core/execution"
 )
 
-// watched is an execution to look at again. It is kept small: there may be two for every one that is alive. Of the epoch the last 16 bits tell two of one execution apart.
+// watched is an execution to check again. It is small, because there may be two for every live
+// execution. The low 16 bits of the epoch distinguish two entries of one execution.
 type watched struct {
 	at    time.Duration
 	id    execution.ID
@@ -27,14 +28,14 @@ func (w *watched) before(o *watched) bool {
 	return w.seq < o.seq
 }
 
-// watch gives out what is to be looked at, the earliest first. What has just changed is looked at before the
-// next event; it stands apart from the many that are looked at in minutes, so that it need not pass through
-// all of them.
+// watch returns the executions to check, the earliest first. Executions that have just changed are
+// checked before the next event. They have a heap of their own, so that they need not pass through
+// the many that are checked in minutes.
 type watch struct {
 	soon, later watchHeap
 }
 
-// at is the moment of the earliest.
+// at is the time of the earliest entry.
 func (w *watch) at() time.Duration {
 	at := never
 	if len(w.soon) > 0 {
@@ -46,7 +47,7 @@ func (w *watch) at() time.Duration {
 	return at
 }
 
-// next takes the earliest out if it is due.
+// next removes and returns the earliest entry if it is due.
 func (w *watch) next(now time.Duration) (watched, bool) {
 	from := &w.later
 	if len(w.later) == 0 || len(w.soon) > 0 && w.soon[0].before(&w.later[0]) {
@@ -58,7 +59,8 @@ func (w *watch) next(now time.Duration) (watched, bool) {
 	return from.pop(), true
 }
 
-// watchHeap is a binary heap, typed because one of interfaces allocates at every push and pop.
+// watchHeap is a binary heap. It is typed, because a heap of interfaces allocates at every push and
+// pop.
 type watchHeap []watched
 
 func (h *watchHeap) push(w watched) {
@@ -76,8 +78,8 @@ func (h *watchHeap) push(w watched) {
 	all[i] = w
 }
 
-// prune forgets what is stale, before the heap grows for it: it stays as large as what is alive. If little can
-// go the heap may double, so that the next look comes late enough to be worth its time.
+// prune removes stale entries before the heap grows, so that the heap stays as large as the number
+// of live ones. If few are stale the heap may double, so that the next pruning is worth its time.
 func (h *watchHeap) prune(stale func(watched) bool) {
 	if len(*h) < cap(*h) {
 		return

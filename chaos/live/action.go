@@ -13,15 +13,16 @@ import (
 	"handoff/core/worker/subprocess"
 )
 
-// The harness's own actions last as long as they draw, and fail as often. Each run draws for itself, from
-// the seed, the execution and its epoch, so that a retry draws anew and a replay draws the same.
+// The harness's own actions draw how long they run and whether they fail. Each run draws
+// separately, from the seed, the execution and its epoch, so a retry draws anew and a replay draws
+// the same.
 
-// drawInShell is a draw from 0 to 999,999 in the arithmetic of any POSIX shell, which has 64 bits: a linear
-// congruential generator that is run a few times.
+// drawInShell draws from 0 to 999,999 in the 64-bit arithmetic of any POSIX shell, with several
+// steps of a linear congruential generator.
 const drawInShell = `x=$((HANDOFF_EXECUTION_ID*2654435761+HANDOFF_EPOCH*40503+SEED*97)); ` +
 	`d() { for i in 1 2 3; do x=$(((x*6364136223846793005+1442695040888963407)&9223372036854775807)); done; r=$(((x>>20)%1000000)); }; `
 
-// shellAction is the command line of an action.
+// shellAction is the command line of an action for the runtime shell.
 func shellAction(a *scenario.Action, seed uint64) string {
 	text := strings.ReplaceAll(drawInShell, "SEED", fmt.Sprint(seed%1_000_000)) + "d; " + takesInShell(a) +
 		`sleep "$((us/1000000)).$(printf %06d $((us%1000000)))"; `
@@ -31,7 +32,7 @@ func shellAction(a *scenario.Action, seed uint64) string {
 	return text + `echo '{"ok":true}'`
 }
 
-// failInShell fails for a reason: by the exit code that stands for it, or in words where there is none.
+// failInShell fails for a reason: by its exit code or, if it has none, by an error object.
 func failInShell(r execution.Reason) string {
 	if code, ok := subprocess.CodeFor(r); ok {
 		return fmt.Sprintf("echo drawn to fail >&2; exit %d", code)
@@ -39,8 +40,8 @@ func failInShell(r execution.Reason) string {
 	return fmt.Sprintf(`echo '{"error":{"type":"%v","message":"drawn to fail"}}'; exit 1`, r)
 }
 
-// logPieces is the number of pieces into which the shell, which has no logarithm, divides a log-uniform draw: each
-// is equally likely, and uniform within.
+// logPieces is the number of pieces into which the shell, which has no logarithm, divides a
+// log-uniform draw. Each piece is equally likely, and the draw is uniform within it.
 const logPieces = 32
 
 // takesInShell sets the variable us to the duration of the run in microseconds.
@@ -89,7 +90,7 @@ setTimeout(() => {
 `, seed%1_000_000, float64(a.TakesMin.Microseconds())/1000, float64(a.TakesMax.Microseconds())/1000, a.TakesLog, a.FailPerMillion, a.FailReason)
 }
 
-// actions are a scenario's actions with something to run, whose scripts are written into a folder.
+// actions returns a scenario's actions with their programs, and writes scripts into a folder.
 func actions(s *scenario.Scenario, seed uint64, folder string) ([]execution.Action, error) {
 	var all []execution.Action
 	for i := range s.Actions {

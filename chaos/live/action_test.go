@@ -11,7 +11,8 @@ import (
 	"handoff/chaos/scenario"
 )
 
-// The shell itself computes how long its action takes, from one draw: this test tries every hundredth.
+// The shell itself computes its action's duration from one draw; this test tries every hundredth
+// draw.
 func TestShellActionsTakeLogUniformTimes(t *testing.T) {
 	a := &scenario.Action{TakesMin: 10 * time.Millisecond, TakesMax: 100 * time.Second, TakesLog: true}
 	script := "i=0; while [ $i -le 100 ]; do r=$((i*10000-i/100)); " + takesInShell(a) + "echo $us; i=$((i+1)); done"
@@ -30,8 +31,8 @@ func TestShellActionsTakeLogUniformTimes(t *testing.T) {
 	if len(takes) != 101 || !slices.IsSorted(takes) || takes[0] != a.TakesMin {
 		t.Fatalf("a greater draw must take longer, from %v on: %v", a.TakesMin, takes)
 	}
-	// The draw is one part in a million before the end of the last piece, which is a third longer than its
-	// beginning.
+	// The draw is one part in a million before the end of the last piece, which is a third longer
+	// than its beginning.
 	if last := takes[100]; last > a.TakesMax || last < a.TakesMax*999/1000 {
 		t.Errorf("the last draw takes %v, want just under %v", last, a.TakesMax)
 	}

@@ -17,11 +17,11 @@ import (
 	"handoff/core/telemetry"
 )
 
-// monitoring is the name of whoever scrapes the daemons, in the record of a run.
+// monitoring is the name of the scraper in the record of a run.
 const monitoring = "monitoring"
 
-// scraper asks the daemons for their figures at /metrics. They are asked directly and not through their links: who watches a
-// system is no part of what is broken.
+// scraper asks the daemons for their figures at /metrics. It asks directly, not through the
+// daemons' links: the monitoring of a system is not part of what is broken.
 type scraper struct {
 	w        *world
 	interval time.Duration
@@ -29,18 +29,20 @@ type scraper struct {
 	ctx      context.Context //nolint:containedctx // of the scrapes
 	end      context.CancelFunc
 
-	// The alerts take one sample at a time. missed counts the failed scrapes of processes that were up.
+	// The alerts take one sample at a time. missed counts the failed scrapes of processes that were
+	// up.
 	reader *scrape.Reader
 	missed int
 }
 
-// expectAlerts has the alert rules judged if the scenario expects something of them. In all other runs nobody asks.
+// expectAlerts judges the alert rules if the scenario expects something of them. In all other runs
+// nothing scrapes.
 func (w *world) expectAlerts(expected scenario.Alerts) {
 	interval := time.Duration(float64(telemetry.SampleInterval) * w.options.Scale)
 	s := &scraper{
 		w: w, interval: interval,
-		// Prometheus gives up after two thirds of its interval by default. A connection that is kept would be
-		// one more thing that a process which stands still has to lose.
+		// Prometheus gives up after two thirds of its interval by default. A kept connection would
+		// be one more thing that a paused process can lose.
 		client: &http.Client{Timeout: interval * 2 / 3, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	s.ctx, s.end = context.WithCancel(w.ctx)
@@ -53,23 +55,23 @@ func (w *world) expectAlerts(expected scenario.Alerts) {
 	}
 }
 
-// stopAlerts ends the watch, and returns how many scrapes of processes that were up have failed.
+// stopAlerts ends the watch, and returns the number of failed scrapes of processes that were up.
 func (w *world) stopAlerts() (missed int) {
 	w.scraper.end()
 	w.alerts.Stop()
 	return w.scraper.missed
 }
 
-// answer is what a process said, or why it did not.
+// answer is the answer of a process, or the reason why there was none.
 type answer struct {
 	process string
 	page    []byte
 	err     error
-	// due says that the process should have answered: it has run for an interval and stood still at no time.
+	// due says that the process should have answered: it has run for an interval without a pause.
 	due bool
 }
 
-// collect asks every process.
+// collect asks every process and returns a function that passes the answers on.
 func (s *scraper) collect() (hand func()) {
 	processes := s.w.all()
 	answers := make([]answer, len(processes))
@@ -119,7 +121,8 @@ func (s *scraper) get(url string) ([]byte, error) {
 	return page, err
 }
 
-// take hands an answer to the evaluator. That none came from a process that was up is noted in the run's record.
+// take passes an answer to the evaluator. It notes in the run's record if a process that was up
+// gave none.
 func (s *scraper) take(from answer) {
 	if from.err == nil {
 		from.err = s.reader.Take(from.process, bytes.NewReader(from.page))

@@ -15,7 +15,7 @@ import (
 	"handoff/core/telemetry/exporter"
 )
 
-// standing is a process that runs, or does not.
+// standing is a process that runs or doesn't.
 type standing struct {
 	cluster.Instance
 	running bool
@@ -23,7 +23,7 @@ type standing struct {
 
 func (s standing) Running() bool { return s.running }
 
-// watched is a world of one executor that answers at a server of the test, at real time.
+// watched is a world of one executor that answers at a server of the test, in real time.
 func watched(t *testing.T, running bool, h http.Handler) (*world, *process) {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -40,7 +40,7 @@ func watched(t *testing.T, running bool, h http.Handler) (*world, *process) {
 	return w, p
 }
 
-// told are the events and the lines of the run so far, without their moments.
+// told returns the events and log lines of the run so far, without their times.
 func told(w *world) (story string) {
 	for _, item := range w.own() {
 		switch e := item.Event; e.Kind {

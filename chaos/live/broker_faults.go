@@ -9,9 +9,9 @@ import (
 	"handoff/chaos/fault"
 )
 
-// This file is what the live world does inside RabbitMQ, by rabbitmqctl eval.
+// This file holds the live world's faults inside RabbitMQ, which use rabbitmqctl eval.
 
-// evaluate runs Erlang in the broker, which has to come to ok.
+// evaluate runs Erlang in the broker; its result must be ok.
 func (w *world) evaluate(what, expression string) error {
 	ctx, cancel := w.within()
 	defer cancel()
@@ -25,13 +25,14 @@ func (w *world) evaluate(what, expression string) error {
 	return nil
 }
 
-// ofQueue is Erlang that does something to the process of a queue, if there is such a queue.
+// ofQueue is Erlang that does something to the process of a queue, if the queue exists.
 func (w *world) ofQueue(queue, do string) string {
 	return fmt.Sprintf(`case rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)) of {ok, Q} -> %s; _ -> ok end.`, w.mq.Vhost, queue, do)
 }
 
-// SuspendQueue implements fault.StuckQueues: the process of the queue's leader is suspended. A fault that finds its queue
-// can't tell what it keeps back, so it counts as touched.
+// SuspendQueue implements fault.StuckQueues: it suspends the process of the queue's leader. The
+// world can't tell what a suspended queue holds back, so a fault counts as touched if its queue
+// exists.
 func (w *world) SuspendQueue(x *fault.Injection, queue string) (func(), error) {
 	if err := w.evaluate("suspending queue "+queue, w.ofQueue(queue, "sys:suspend(amqqueue:get_pid(Q))")); err != nil {
 		return nil, err
@@ -39,13 +40,13 @@ func (w *world) SuspendQueue(x *fault.Injection, queue string) (func(), error) {
 	w.suspended(queue, true)
 	x.Touch(fault.Touched{Queue: queue})
 	return func() {
-		// Suspended twice or gone meanwhile: a process that goes on is not asked anything else.
+		// The process may have been resumed or may be gone already: the result is always ok.
 		x.Fail(w.evaluate("resuming queue "+queue, w.ofQueue(queue, "sys:resume(amqqueue:get_pid(Q))")))
 		w.suspended(queue, false)
 	}, nil
 }
 
-// suspendedQueues are those whose processes are suspended: they answer no questions.
+// suspendedQueues are the queues whose processes are suspended; they answer no questions.
 type suspendedQueues struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -65,27 +66,29 @@ func (w *world) suspended(queue string, on bool) {
 	}
 }
 
-// hanging says that some queue is suspended.
+// hanging says that a queue is suspended.
 func (w *world) hanging() bool {
 	w.stuck.mu.Lock()
 	defer w.stuck.mu.Unlock()
 	return len(w.stuck.n) > 0
 }
 
-// timesOut is Erlang for whether a consumer of a type of queues has a timeout: from 4.3 on the queues have it, which then
-// take an argument for it. Classic queues of 4.3 have none.
+// timesOut is Erlang that says whether consumers of a type of queues have a timeout. From 4.3 on
+// the queues implement it, and a queue type declares an argument for it. Classic queues of 4.3 have
+// none.
 const timesOut = `rabbit_misc:version_compare(rabbit_misc:version(), "4.3.0", lt) orelse
 	lists:member(<<"x-consumer-timeout">>, maps:get(consumer_arguments, rabbit_%s_queue:capabilities(), []))`
 
-// hasConsumerTimeout returns an error where the broker has no consumer timeout for a type of queues.
+// hasConsumerTimeout returns an error if the broker has no consumer timeout for a type of queues.
 func (w *world) hasConsumerTimeout(queueType string) error {
 	const without = "the broker has no consumer timeout for %s queues (RabbitMQ 4.3 gave it to quorum queues alone), so that it can't be set"
 	return w.evaluate("setting the broker's consumer timeout",
 		fmt.Sprintf("case "+timesOut+" of true -> ok; false -> %q end.", queueType, fmt.Sprintf(without, queueType)))
 }
 
-// SetConsumerTimeout implements fault.ConsumerTimeouts. A channel reads both settings when it is opened, and from 4.3 on a
-// quorum queue reads the first when a consumer begins, so all connections end once, now and when the settings are as before.
+// SetConsumerTimeout implements fault.ConsumerTimeouts. A channel reads both settings when it is
+// opened, and from 4.3 on a quorum queue reads the first when a consumer begins. So all connections
+// are closed once at the beginning and once when the settings are restored.
 func (w *world) SetConsumerTimeout(x *fault.Injection, after time.Duration) (func(), error) {
 	if err := w.hasConsumerTimeout(w.config.MessageQueue.RabbitMQ.QueueType); err != nil {
 		return nil, err
@@ -120,19 +123,22 @@ func (w *world) SetConsumerTimeout(x *fault.Injection, after time.Duration) (fun
 	}, nil
 }
 
-// deadLetterWorkers is Erlang for the processes that move dead letters, one for each quorum queue.
+// deadLetterWorkers is Erlang that lists the processes that move dead letters, one for each quorum
+// queue.
 const deadLetterWorkers = `[P || {_, P, _, _} <- supervisor:which_children(rabbit_fifo_dlx_sup), is_pid(P)]`
 
-// deadLetterPrefetch is the setting by which such a process takes nothing, if it is 0, and RabbitMQ's own value. It has to
-// be set at all times: without it each process that is started dies, and soon RabbitMQ starts none any more.
+// deadLetterPrefetch is the setting that makes such a process take nothing if it is 0; the constant
+// after it is RabbitMQ's own value. The setting must never be removed: without it each new process
+// dies, and RabbitMQ soon stops starting them.
 const (
 	deadLetterPrefetch  = `application:set_env(rabbit, dead_letter_worker_consumer_prefetch, %d)`
 	usualDeadLetterTake = 32
 )
 
-// StopDeadLettering implements fault.DeadLettering: the processes that move dead letters are suspended, and those that are
-// started meanwhile, for new queues, take nothing. At the end the latter are started anew, one after the other, while the
-// run goes on: RabbitMQ ends dead lettering for good if two of them die within five seconds.
+// StopDeadLettering implements fault.DeadLettering. It suspends the processes that move dead
+// letters. Processes that start meanwhile, for new queues, take nothing. At the end these are
+// restarted one after the other while the run goes on, because RabbitMQ ends dead lettering
+// permanently if two of them die within five seconds.
 func (w *world) StopDeadLettering(x *fault.Injection) (func(), error) {
 	err := w.evaluate("stopping dead lettering",
 		fmt.Sprintf(deadLetterPrefetch, 0)+", persistent_term:put(handoff_dead_letters, Suspended = "+deadLetterWorkers+"), "+

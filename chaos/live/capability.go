@@ -10,7 +10,8 @@ import (
 	"handoff/core/config"
 )
 
-// Unable says why the live world can't run a scenario under a profile at a time scale; empty if it can.
+// Unable says why the live world can't run a scenario under a profile at a time scale; empty if it
+// can.
 func Unable(s *scenario.Scenario, p config.Profile, scale float64) string {
 	var why []string
 	for i := range s.Faults {
@@ -36,8 +37,8 @@ func Unable(s *scenario.Scenario, p config.Profile, scale float64) string {
 	return strings.Join(why, "; ")
 }
 
-// UnableInCompose says why the containers of a compose file can't run a scenario under a profile at a time scale;
-// empty if they can.
+// UnableInCompose says why the containers of a compose file can't run a scenario under a profile at
+// a time scale; empty if they can.
 func UnableInCompose(s *scenario.Scenario, p config.Profile, scale float64) string {
 	var why []string
 	add := func(text string) {

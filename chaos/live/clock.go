@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// clock is the real time as the runner uses it: its moment 0 is when the cluster was up.
+// clock is real time for the runner: its time 0 is when the cluster was up.
 type clock struct{ w *world }
 
 func (w *world) clock() clock { return clock{w} }
@@ -19,7 +19,7 @@ func (c clock) Now() time.Duration { return c.w.now() - c.w.ready }
 // After implements run.Clock. It calls f in a goroutine of its own.
 func (c clock) After(d time.Duration, f func()) { c.w.after(d, f) }
 
-// stream is a source of draws of its own, so that adding a fault does not shift another's.
+// stream is an independent source of draws, so adding a fault doesn't change the draws of others.
 type stream struct {
 	mu sync.Mutex
 	r  *rand.Rand

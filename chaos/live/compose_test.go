@@ -41,8 +41,8 @@ expect:
   executions: {completed: ">= 50%", stuck: 0}
 `
 
-// TestContainersRunAScenario: the same faults, evidence and judges as with processes of this machine, and nothing is
-// left of it.
+// TestContainersRunAScenario: faults, evidence and judges are the same as for processes of this
+// machine, and nothing is left behind.
 func TestContainersRunAScenario(t *testing.T) {
 	engine := prepared(t)
 	sandbox := opened(t)
@@ -68,7 +68,7 @@ func TestContainersRunAScenario(t *testing.T) {
 	nothingLeft(t, engine, sandbox)
 }
 
-// TestContainersAreGoneAfterAnInterrupt: a run that is interrupted in the middle leaves nothing, and the next one
+// TestContainersAreGoneAfterAnInterrupt: an interrupted run leaves nothing behind, and the next one
 // runs at once.
 func TestContainersAreGoneAfterAnInterrupt(t *testing.T) {
 	engine := prepared(t)
@@ -91,7 +91,8 @@ func TestContainersAreGoneAfterAnInterrupt(t *testing.T) {
 	}
 }
 
-// prepared finds the machine's engine and builds the daemons' image, or ends the test where there is none.
+// prepared finds the machine's engine and builds the daemons' image, or skips or fails the test
+// without an engine.
 func prepared(t *testing.T) *containers.Engine {
 	t.Helper()
 	if testing.Short() {

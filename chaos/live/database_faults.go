@@ -14,14 +14,14 @@ import (
 	"handoff/chaos/fault"
 )
 
-// The daemons of a run log in with a role of their own. It has every right on the run's database but is no superuser, so
-// limits that PostgreSQL sets for applications bind the daemons and not the harness. Roles belong to the whole server, so
-// each run has its own.
+// The daemons of a run log in with a role of their own. It has every right on the run's database
+// but is no superuser, so PostgreSQL's limits for applications apply to the daemons and not to the
+// harness. Roles belong to the whole server, so each run has its own.
 
 // role is the name of the daemons' role.
 func (w *world) role() string { return w.db.Name + "_daemons" }
 
-// daemonsURL is the database's address for daemons, still without their links.
+// daemonsURL is the database's address for daemons, without their links.
 func (w *world) daemonsURL() (string, error) {
 	u, err := url.Parse(w.db.URL)
 	if err != nil {
@@ -35,8 +35,8 @@ func (w *world) daemonsURL() (string, error) {
 	return u.String(), nil
 }
 
-// makeRole makes the daemons' role, a member of the harness's role. It inherits the rights on tables, but not the
-// superuser attribute.
+// makeRole makes the daemons' role, a member of the harness's role. It inherits the rights on
+// tables, but not the superuser attribute.
 func (w *world) makeRole(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, w.db.URL)
 	if err != nil {
@@ -54,7 +54,7 @@ func (w *world) makeRole(ctx context.Context) error {
 	return nil
 }
 
-// dropRole takes the daemons' role away, once their database is gone.
+// dropRole drops the daemons' role, once their database is gone.
 func (w *world) dropRole(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, w.db.Server.URL)
 	if err != nil {
@@ -71,13 +71,13 @@ func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
 
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// fullTables names the tables that have no room: all of the run's but the harness's own.
+// fullTables lists the tables whose disk is full: all of the run's tables but the harness's own.
 const fullTables = `select c.oid::regclass as name from pg_class c
     where c.relkind in ('r', 'p') and c.relnamespace = current_schema()::regnamespace and not starts_with(c.relname, 'chaos_')
     order by 1`
 
-// eachFullTable executes a statement for every table that has no room. Each is a transaction of its own: one that
-// locked several tables would be in a deadlock with the daemons before long.
+// eachFullTable executes a statement for every table of fullTables. Each is a transaction of its
+// own: one transaction that locks several tables would soon deadlock with the daemons.
 func eachFullTable(statement string) string {
 	return fmt.Sprintf(`do $do$
 declare t record;
@@ -90,13 +90,15 @@ end
 $do$`, fullTables, literal(statement))
 }
 
-// FillDatabase implements fault.DatabaseFull: the database refuses every writing statement as PostgreSQL does when its
-// disk is full (SQLSTATE 53100). Reads go on. It strikes connections with an application_name: those of
-// the daemons and of the workload. The harness's own connections have none. A sequence counts the refused statements,
-// because a rollback does not undo it; when the fault ends, the count says whether it touched something.
+// FillDatabase implements fault.DatabaseFull: the database refuses every writing statement as
+// PostgreSQL does when its disk is full (SQLSTATE 53100). Reads go on. It affects connections with
+// an application_name: those of the daemons and of the workload; the harness's own connections have
+// none. A sequence counts the refused statements, because a rollback doesn't undo it. When the
+// fault ends, the count says whether it touched something.
 //
-// It uses triggers and no real full disk: a tablespace of a few pages needs a file system of its own, which only root can make.
-// A disk on which the write-ahead log finds no room is another fault: that server ends.
+// It uses triggers instead of a full disk: a tablespace of a few pages needs a file system of its
+// own, which only root can create. A disk without room for the write-ahead log is a different
+// fault: it ends the server.
 func (w *world) FillDatabase(x *fault.Injection) (end func(), err error) {
 	err = w.sql("create sequence chaos_full_refusals", `create function chaos_full() returns trigger language plpgsql as $$
 begin
@@ -123,10 +125,11 @@ $$`, eachFullTable("create trigger chaos_full before insert or update or delete 
 	}, nil
 }
 
-// DemoteDatabase implements fault.DatabaseDemotion: every session that there is becomes read-only (25006), and new ones
-// are not, because the database's own setting, which a session reads when it begins, goes before the server's. So the
-// one server is both: the old primary for connections from before and the new one for those that come. At the end the
-// connections from before are closed. The harness only reads over sessions that it keeps.
+// DemoteDatabase implements fault.DatabaseDemotion. Every existing session becomes read-only
+// (25006). New sessions don't, because the database's own setting, which a session reads when it
+// begins, has priority over the server's. So the one server plays both the old primary, for
+// existing connections, and the new primary, for later ones. At the end the existing connections
+// are closed. The harness only reads over sessions that it keeps.
 func (w *world) DemoteDatabase(x *fault.Injection) (end func(), err error) {
 	on := "alter database " + identifier(w.db.Name)
 	before, err := w.demote(on)
@@ -141,10 +144,10 @@ func (w *world) DemoteDatabase(x *fault.Injection) (end func(), err error) {
 	}, nil
 }
 
-// demote makes the sessions that there are read-only, and waits until they know. It returns the database's time at the
-// beginning.
+// demote makes existing sessions read-only, and waits until they have read the setting. It returns
+// the database's time at the beginning.
 func (w *world) demote(alterDatabase string) (before time.Time, err error) {
-	w.down.database.Lock() // a server that is down is waited for
+	w.down.database.Lock() // wait for a server that is down
 	defer w.down.database.Unlock()
 	ctx, cancel := w.within()
 	defer cancel()
@@ -163,7 +166,7 @@ func (w *world) demote(alterDatabase string) (before time.Time, err error) {
 	if err := conn.QueryRow(ctx, "select clock_timestamp() from pg_reload_conf()").Scan(&before); err != nil {
 		return before, fmt.Errorf("reloading the server's settings: %w", err)
 	}
-	for readOnly := ""; readOnly != "on"; { // the server tells all its sessions at once, but not at this moment
+	for readOnly := ""; readOnly != "on"; { // the server informs all its sessions, but they take a moment to react
 		if err := conn.QueryRow(ctx, "select current_setting('default_transaction_read_only') from pg_sleep(0.01)").Scan(&readOnly); err != nil {
 			return before, fmt.Errorf("waiting for sessions to be read-only: %w", err)
 		}
@@ -171,9 +174,9 @@ func (w *world) demote(alterDatabase string) (before time.Time, err error) {
 	return before, nil
 }
 
-// counted says whether a sequence has ever been asked for a value.
+// counted says whether a sequence has ever given out a value.
 func (w *world) counted(sequence string) (called bool, err error) {
-	w.down.database.Lock() // a server that is down is waited for
+	w.down.database.Lock() // wait for a server that is down
 	defer w.down.database.Unlock()
 	ctx, cancel := w.within()
 	defer cancel()
@@ -181,10 +184,11 @@ func (w *world) counted(sequence string) (called bool, err error) {
 	return called, err
 }
 
-// RefuseConnections implements fault.DatabaseConnections: the server refuses every new connection of the daemons
-// (FATAL, SQLSTATE 53300). Connections that exist go on. It is the server's own limit on the daemons' role, so it
-// outlasts a restart of the server. The harness and the workload have another role. When the
-// fault ends, the server's log says whether it refused a connection, and so whether the fault touched something.
+// RefuseConnections implements fault.DatabaseConnections: the server refuses every new connection
+// of the daemons (FATAL, SQLSTATE 53300). Existing connections go on. It uses the server's own
+// limit on the daemons' role, so it outlasts a restart of the server. The harness and the workload
+// have another role. When the fault ends, the server's log says whether it refused a connection,
+// and so whether the fault touched something.
 func (w *world) RefuseConnections(x *fault.Injection) (end func(), err error) {
 	before, err := w.refusedConnections()
 	if err != nil {
@@ -203,8 +207,8 @@ func (w *world) RefuseConnections(x *fault.Injection) (end func(), err error) {
 	}, nil
 }
 
-// refusedConnections counts in the server's log how many connections of the daemons it has refused so far. Nothing else
-// records that.
+// refusedConnections counts, in the server's log, the refused connections of the daemons so far.
+// Nothing else records them.
 func (w *world) refusedConnections() (int, error) {
 	path := w.db.Server.Log()
 	log, err := os.ReadFile(path)

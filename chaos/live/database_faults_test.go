@@ -16,7 +16,7 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// databaseWorld is a world that has a database, prepared as for a run, and nothing else.
+// databaseWorld is a world with only a database, prepared as for a run.
 func databaseWorld(t *testing.T) *world {
 	t.Helper()
 	set := servers.Own(t, servers.Options{Postgres: true})
@@ -59,7 +59,7 @@ func (w *world) daemonStore(t *testing.T, name string) (*postgres.Store, error) 
 	return s, err
 }
 
-// register writes as a worker does that starts.
+// register makes the first writes of a worker.
 func register(t *testing.T, s *postgres.Store, name string) error {
 	t.Helper()
 	_, err := s.Register(t.Context(), store.Registration{
@@ -68,7 +68,8 @@ func register(t *testing.T, s *postgres.Store, name string) error {
 	return err
 }
 
-// refusedWith checks that the server has refused something for the time being, with that SQLSTATE.
+// refusedWith checks that the server has refused something with this SQLSTATE, as a transient
+// error.
 func refusedWith(t *testing.T, what string, err error, code string) {
 	t.Helper()
 	var said *pgconn.PgError
@@ -77,7 +78,7 @@ func refusedWith(t *testing.T, what string, err error, code string) {
 	}
 }
 
-// touches counts what a fault touches, and fails the test where the fault fails.
+// touches counts a fault's touches, and fails the test if the fault fails.
 type touches struct {
 	fault.Runner
 	t     *testing.T
@@ -92,14 +93,14 @@ func (r *touches) Fail(err error) {
 	}
 }
 
-// injection is a fault that is brought about by hand, and how often it has touched something so far.
+// injection is a fault injected by hand, with a function that returns its number of touches so far.
 func injection(t *testing.T) (x *fault.Injection, touched func() int) {
 	r := &touches{t: t}
 	return &fault.Injection{Name: "database", Runner: r}, func() int { return r.count }
 }
 
-// Who has a connection from before and who connects meanwhile read and can't write, and can again when there is room.
-// The harness writes throughout.
+// On old and on new connections, clients can read but not write, and can write again when there is
+// room. The harness can write all the time.
 func TestAFullDatabaseIsReadAndNotWritten(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
@@ -143,8 +144,8 @@ func TestAFullDatabaseIsReadAndNotWritten(t *testing.T) {
 	}
 }
 
-// A daemon that has a connection works on, and its evidence is written; one that starts is refused until the end.
-// A fault that has refused nobody has touched nothing.
+// A daemon with a connection works on, and its evidence is written. A daemon that starts is refused
+// until the end. A fault that has refused no connection has touched nothing.
 func TestRefusedConnectionsLeaveThoseThatExist(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
@@ -190,7 +191,7 @@ func TestRefusedConnectionsLeaveThoseThatExist(t *testing.T) {
 	}
 }
 
-// The database knows a process by the name that the harness gives it, also one with spaces, as a twin's has.
+// The database knows a process by the harness's name, even a name with spaces, such as a twin's.
 func TestADaemonsNameReachesTheDatabase(t *testing.T) {
 	address, err := through("postgres://a@127.0.0.1:1/x?sslmode=disable", "127.0.0.1:2", "shell-2 twin + 1")
 	if err != nil {

@@ -2,8 +2,8 @@ package live
 
 import "testing"
 
-// Who was connected before a demotion is refused its first write and then reaches the new primary; who connects
-// meanwhile writes. At the end no session of the old primary is left.
+// A client connected before a demotion is refused its first write and then reaches the new primary.
+// A client that connects meanwhile can write. At the end no session of the old primary is left.
 func TestADemotedDatabaseIsLeft(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")

@@ -12,45 +12,46 @@ import (
 	"handoff/chaos/servers"
 )
 
-// environment is where the cluster of one run stands: it runs the processes and carries their links. Everything else of
-// a run is the same wherever that is.
+// environment runs the processes of one run's cluster and carries their links. Everything else of a
+// run is the same in all environments.
 type environment interface {
-	// endpoints finds an endpoint for each of the processes, in their order.
+	// endpoints returns an endpoint for each of the processes, in their order.
 	endpoints(all ...*process) ([]endpoint, error)
-	// link makes a process's way to a server, and returns the address at which the process finds it. A way to
-	// the executors leads to where the process itself listens.
+	// link makes a process's path to a server, and returns the address at which the process finds
+	// the server. A link to the executors leads to the process itself, which listens there.
 	link(p *process, server string, at endpoint) (link, string, error)
-	// daemon makes the daemon of a process, from a program's arguments and variables.
+	// daemon makes the daemon of a process, with a program's arguments and variables.
 	daemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error)
-	// ready is called when daemons were made, before they are launched.
+	// ready is called after daemons were made, before they are launched.
 	ready() error
-	// contained says that the end of a process is the end of all that it has started.
+	// contained says that everything that a process has started ends with it.
 	contained() bool
 	close()
 }
 
-// endpoint is where a process answers HTTP.
+// endpoint is the address at which a process answers HTTP.
 type endpoint struct {
-	// listen is the address that the process listens on, upstream the one that links lead to, and reached the
-	// one at which the harness finds it.
+	// listen is the address on which the process listens, upstream the address to which links lead,
+	// and reached the address at which the harness reaches the process.
 	listen, upstream, reached string
 	port                      int
 }
 
-// link is the way between one process and one server.
+// link is the path between one process and one server.
 type link interface {
-	// Begin begins an effect on what goes one way; end ends it.
+	// Begin begins an effect on one direction; end ends it.
 	Begin(way netproxy.Direction, e netproxy.Effect) (end func())
-	// Down closes the link with its connections, as if the server were not there. Downs are counted.
+	// Down closes the link and its connections, as if the server were down. As many calls of Up open
+	// it again.
 	Down()
-	// Up opens a link that was down.
+	// Up reverses one call of Down.
 	Up() error
 }
 
-// file is a process's name as files and containers may be called.
+// file is a process's name in a form for files and containers.
 func (p *process) file() string { return strings.ReplaceAll(p.name, " ", "-") }
 
-// program is what the process runs.
+// program is the name of the process's program.
 func (p *process) program() string {
 	if p.spec == nil {
 		return "executor"
@@ -58,7 +59,7 @@ func (p *process) program() string {
 	return "worker"
 }
 
-// machine is an environment of processes of this machine, behind proxies in this process.
+// machine is the environment of processes on this machine, behind proxies in this process.
 type machine struct{ w *world }
 
 func (m machine) endpoints(processes ...*process) ([]endpoint, error) {
@@ -92,8 +93,8 @@ func (m machine) link(p *process, server string, at endpoint) (link, string, err
 	return l, l.Address, nil
 }
 
-// brokerLink makes a process's way to the broker, which knows messages, and listens on one of this machine's
-// addresses.
+// brokerLink makes a process's link to the broker, which understands messages and listens on one of
+// this machine's addresses.
 func (w *world) brokerLink(p *process, ip string) (*netproxy.Link, error) {
 	l, err := w.proxies.LinkOn(ip, w.label+"/"+p.name+"/"+fault.Broker, mustHost(w.mq.URL))
 	if err == nil {

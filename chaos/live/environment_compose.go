@@ -15,17 +15,17 @@ import (
 	"handoff/chaos/servers"
 )
 
-// project is an environment of containers that docker compose makes, behind the proxies of its toxiproxy.
+// project is the environment of containers that docker compose creates, behind its toxiproxy.
 type project struct {
 	w     *world
 	stack *compose.Stack
 	links []*compose.Link
-	// made are all processes, the last of which are still waiting for their containers.
+	// made holds all processes; the last ones still wait for their containers.
 	made    []*compose.Service
 	waiting int
 }
 
-// The ports on which daemons listen in their containers, and the folder in which the image has them.
+// The ports on which daemons listen in their containers, and the daemons' folder in the image.
 const (
 	executorPort = 8080
 	workerPort   = 8081
@@ -80,8 +80,9 @@ func (j *project) link(p *process, server string, at endpoint) (link, string, er
 	return l, l.Address, nil
 }
 
-// broker is where a process's link to the broker leads: there, or, where the scenario does something to messages, to
-// a proxy of this process on the way. Toxiproxy's container passes bytes and knows no messages.
+// broker is the target of a process's link to the broker: the broker itself or, if a fault of the
+// scenario concerns messages, a proxy of this process on the way. Toxiproxy's container passes
+// bytes and doesn't understand messages.
 func (j *project) broker(p *process) (string, error) {
 	w := j.w
 	if !slices.ContainsFunc(w.scenario.Faults, func(f scenario.Fault) bool { return looksAtMessages(f.Kind) }) {
@@ -99,7 +100,7 @@ func (j *project) broker(p *process) (string, error) {
 	return net.JoinHostPort(host, port), err
 }
 
-// looksAtMessages says that a kind of fault looks at what goes to the broker or comes from it.
+// looksAtMessages says that a kind of fault examines messages to or from the broker.
 func looksAtMessages(k *fault.Kind) bool {
 	return k.Needs(reflect.TypeFor[fault.Messages]()) || k.Needs(reflect.TypeFor[fault.Deafness]()) ||
 		k.Needs(reflect.TypeFor[fault.Queues]()) || k.Needs(reflect.TypeFor[fault.BrokerAlarm]())
@@ -124,10 +125,10 @@ func (j *project) ready() error {
 	return j.stack.Create(j.w.ctx, waiting)
 }
 
-// contained is true: where the first process of a container ends, the kernel ends all others.
+// contained is true: when the first process of a container ends, the kernel ends all others.
 func (*project) contained() bool { return true }
 
-// close takes away what the run has made. What can't be taken away goes with the stack.
+// close removes what the run has made. Anything that can't be removed goes with the stack.
 func (j *project) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

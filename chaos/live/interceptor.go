@@ -15,23 +15,24 @@ import (
 	"handoff/core/broker"
 )
 
-// interceptor stands where messages enter the broker and does to them what message faults say. A message that
-// is lost is sent to a queue that keeps nothing: so it is routed and confirmed, as the publisher expects.
-// One that is late is sent there too, and published by the harness when its time has come.
+// interceptor applies message faults to messages on their way into the broker. It sends a lost
+// message to a queue that keeps nothing, so it is routed and confirmed, as the publisher expects.
+// It sends a delayed message there too, and the harness publishes the message when the delay is
+// over.
 type interceptor struct {
 	w *world
 
 	mu     sync.Mutex
 	active []*interception
-	// held back until the next one of its kind has passed.
+	// overtaken are held back until the next message for the same queue has passed.
 	overtaken []*delayed
-	// late counts what has still to be published.
+	// late counts the messages that must still be published.
 	late int
 	conn *amqp.Connection
 	ch   *amqp.Channel
 }
 
-// interception is a fault that decides what becomes of each message.
+// interception is a fault that decides the fate of each message.
 type interception struct {
 	x    *fault.Injection
 	fate func(messageType string) fault.Fate
@@ -43,7 +44,7 @@ type delayed struct {
 	release chan struct{}
 }
 
-// prepare makes the queue that keeps nothing.
+// prepare declares the queue that keeps nothing.
 func (t *interceptor) prepare() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,8 +82,8 @@ func (t *interceptor) close() {
 	}
 }
 
-// with runs do on the harness's channel. It waits for a broker that is down until the harness listens to it again: nobody
-// would see what is published before.
+// with runs do on the harness's channel. If the broker is down, it waits until the harness listens
+// to it again, because nothing would record an earlier publish.
 func (t *interceptor) with(do func(*amqp.Channel) error) error {
 	t.w.down.broker.Lock()
 	defer t.w.down.broker.Unlock()
@@ -94,7 +95,7 @@ func (t *interceptor) with(do func(*amqp.Channel) error) error {
 	return do(t.ch)
 }
 
-// busy says that messages have still to be published.
+// busy says that messages must still be published.
 func (t *interceptor) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,13 +123,13 @@ func (t *interceptor) watch(l *netproxy.Link, p *process) {
 	})
 }
 
-// fate is what becomes of one message.
+// fate is what happens to one message.
 type fate struct {
 	drop, corrupt, duplicate, delay, reorder string
 	by                                       time.Duration
 }
 
-// change is given every message on its way to the broker.
+// change gets every message on its way to the broker.
 func (t *interceptor) change(m *netproxy.Publish) {
 	if m.Exchange != broker.ExchangeExecutions {
 		return
@@ -144,7 +145,7 @@ func (t *interceptor) change(m *netproxy.Publish) {
 	t.pass(m)
 }
 
-// decide adds to a message's fate what one fault does to messages of this type.
+// decide adds the effect of one fault on messages of this type to a message's fate.
 func (f *fate) decide(i *interception, kind string) {
 	its := i.fate(kind)
 	if !its.Touches() {
@@ -192,13 +193,13 @@ func (t *interceptor) apply(f *fate, m *netproxy.Publish) {
 	}
 }
 
-// note tells the firehose what it can't see in a message any more.
+// note tells the firehose what it can no longer see in a message.
 func (t *interceptor) note(m *netproxy.Publish, what evidence.Interception, fault string) {
 	t.w.firehose.Intercepted(m.ID, m.Body, what, fault)
 }
 
-// postpone has the harness publish a message later: after a time or, if it is to be overtaken, when the
-// next one for the same queue has passed.
+// postpone makes the harness publish a message later: after a time or, if it is to be overtaken,
+// when the next message for the same queue has passed.
 func (t *interceptor) postpone(m netproxy.Publish, by time.Duration, overtaken bool) {
 	d := &delayed{m, make(chan struct{})}
 	t.mu.Lock()
@@ -215,7 +216,7 @@ func (t *interceptor) postpone(m netproxy.Publish, by time.Duration, overtaken b
 		}()
 		select {
 		case <-d.release:
-			time.Sleep(20 * time.Millisecond) // so that the one that overtakes is stored first
+			time.Sleep(20 * time.Millisecond) // let the overtaking message be stored first
 		case <-time.After(by):
 		case <-t.w.ctx.Done():
 			return
@@ -224,7 +225,7 @@ func (t *interceptor) postpone(m netproxy.Publish, by time.Duration, overtaken b
 	})
 }
 
-// publish publishes a copy, as soon as the broker takes it.
+// publish publishes a copy, as soon as the broker accepts it.
 func (t *interceptor) publish(m *netproxy.Publish) {
 	for t.w.ctx.Err() == nil {
 		err := t.with(func(ch *amqp.Channel) error {
@@ -243,7 +244,7 @@ func (t *interceptor) publish(m *netproxy.Publish) {
 	}
 }
 
-// pass releases what waits to be overtaken by a message like this one.
+// pass releases messages that wait to be overtaken by a message like m.
 func (t *interceptor) pass(m *netproxy.Publish) {
 	if m.Exchange == "" {
 		return
@@ -259,7 +260,7 @@ func (t *interceptor) pass(m *netproxy.Publish) {
 	}
 }
 
-// releaseAll lets everything go; t.mu is held.
+// releaseAll releases all messages; t.mu is held.
 func (t *interceptor) releaseAll() {
 	for _, d := range t.overtaken {
 		close(d.release)
@@ -272,7 +273,7 @@ func (w *world) Intercept(x *fault.Injection, fate func(string) fault.Fate) (fun
 	return w.interceptor.begin(&interception{x, fate}), nil
 }
 
-// RaiseAlarm implements fault.BrokerAlarm. Whatever is published meanwhile is held back.
+// RaiseAlarm implements fault.BrokerAlarm. The broker holds back all messages published meanwhile.
 func (w *world) RaiseAlarm(x *fault.Injection) (func(), error) {
 	end := w.interceptor.begin(&interception{x, func(string) fault.Fate {
 		x.Touch(fault.Touched{})

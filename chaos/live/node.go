@@ -9,7 +9,7 @@ import (
 	"handoff/chaos/live/evidence"
 )
 
-// trace turns the broker's firehose on and listens to it. The broker forgets it when it restarts.
+// trace turns on the broker's firehose and listens to it. The broker turns it off when it restarts.
 func (w *world) trace(ctx context.Context) error {
 	if w.untraced {
 		return nil
@@ -21,9 +21,10 @@ func (w *world) trace(ctx context.Context) error {
 	return w.firehose.Listen(w.ctx, w.observe)
 }
 
-// askDepths asks the queues themselves: what RabbitMQ's lists say of quorum queues is some seconds old. It
-// counts what is ready and what is not acknowledged. Module, function and arguments are named: the library under the quorum
-// queues of RabbitMQ 4.3 takes no function, and that of 3.10 takes either.
+// askDepths asks the queues themselves, because RabbitMQ's lists of quorum queues are some seconds
+// old. It counts ready and unacknowledged messages. It gives module, function and arguments by
+// name: the library under the quorum queues of RabbitMQ 4.3 accepts no function value, and that of
+// 3.10 accepts both.
 const askDepths = `[begin
 	{resource, _, _, N} = amqqueue:get_name(Q),
 	{N, case amqqueue:get_type(Q) of
@@ -34,7 +35,8 @@ end || Q <- rabbit_amqqueue:list(<<%q>>), amqqueue:is_durable(Q)].`
 
 var depthEntry = regexp.MustCompile(`\{<<"([^"]+)">>,\s*(\d+)\}`)
 
-// depths are the messages in each queue of the run. What is not answered within serverWithin is an error.
+// depths counts the messages in each queue of the run. A queue that doesn't answer within
+// serverWithin is an error.
 func (w *world) depths(ctx context.Context) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverWithin)
 	defer cancel()

@@ -16,9 +16,10 @@ import (
 
 func TestMain(m *testing.M) { servers.Main(m) }
 
-// The harness knows that a run is over by asking the queues themselves, in the words of the library under them, which differ
-// by release. A broker that answers is believed; one that does not ends the run, with what it said.
-// `.ci/newer suites forky chaos/live -test.run TestTheBrokerAnswersTheHarness` asks a newer one.
+// The harness learns that a run is over by asking the queues themselves, through the library under
+// them, which differs between releases. It believes a broker that answers. A broker that doesn't
+// ends the run, with its message. `.ci/newer suites forky chaos/live -test.run
+// TestTheBrokerAnswersTheHarness` asks a newer one.
 func TestTheBrokerAnswersTheHarness(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a node of its own takes a while")
@@ -53,7 +54,8 @@ func TestTheBrokerAnswersTheHarness(t *testing.T) {
 	}
 }
 
-// timeoutsTold: where the broker has no consumer timeout for the queues of a run, the fault says so instead of doing nothing.
+// timeoutsTold: if the broker has no consumer timeout for the queues of a run, the fault returns an
+// error instead of doing nothing.
 func timeoutsTold(t *testing.T, w *world) {
 	conn, err := amqp.Dial(w.mq.URL)
 	if err != nil {
@@ -71,7 +73,7 @@ func timeoutsTold(t *testing.T, w *world) {
 	}
 }
 
-// fill declares queues that are called as their types, and publishes messages to them.
+// fill declares queues named after their types, and publishes messages to them.
 func fill(t *testing.T, url string, queues map[string]int) {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -99,8 +101,8 @@ func fill(t *testing.T, url string, queues map[string]int) {
 	}
 }
 
-// deadLettersGoOn: a queue that is made while dead lettering stands still has a process that takes nothing, and is
-// started anew. The next run on the same node must not meet a broker that moves nothing any more.
+// deadLettersGoOn: a queue created while dead lettering hangs has a process that takes nothing,
+// which is restarted. The next run on the same node must not find a broker without dead lettering.
 func deadLettersGoOn(t *testing.T, w *world) {
 	conn, err := amqp.Dial(w.mq.URL)
 	if err != nil {
@@ -169,7 +171,7 @@ func deadLettersGoOn(t *testing.T, w *world) {
 	}
 }
 
-// strain is an injector that counts what a fault touched, and fails the test with what they could not undo.
+// strain is an injector that counts a fault's touches, and fails the test if an undo fails.
 type strain struct {
 	fault.Runner
 	t *testing.T

@@ -15,18 +15,18 @@ import (
 	"handoff/core/config"
 )
 
-// Stall is a time in which the machine did not do its work.
+// Stall is a time in which the machine didn't do its work.
 type Stall struct {
-	// What stood still.
+	// What describes what failed to happen.
 	What string
-	// At is when it began, counted from the start of the run, and For how long it took.
+	// At is its beginning, counted from the start of the run, and For its duration.
 	At, For time.Duration
 }
 
-// noise watches the machine while a run is going on: whether this process is woken in time, whether the
-// disk takes a write in time, whether a process starts and ends in time, as actions and their shims have to, and whether
-// a new connection through a proxy that no fault touches is answered in time. A lease can't be kept on a machine that
-// stands still.
+// noise watches the machine during a run: whether this process wakes in time, the disk accepts a
+// write in time, a process starts and ends in time, as actions and their shims must, and a new
+// connection through a proxy without faults is answered in time. A lease can't be kept on a machine
+// that stands still.
 type noise struct {
 	began time.Time
 	ctx   context.Context //nolint:containedctx // of the probes
@@ -38,23 +38,24 @@ type noise struct {
 }
 
 const (
-	// These are the periods of the probes. A new connection costs the server a process.
+	// The periods of the probes. Each new connection costs the server a process.
 	wakeEvery  = 10 * time.Millisecond
 	syncEvery  = 250 * time.Millisecond
 	spawnEvery = 500 * time.Millisecond
 	askEvery   = time.Second
-	// leastStall is what is recorded at all.
+	// leastStall is the shortest stall that is recorded.
 	leastStall = 100 * time.Millisecond
 )
 
-// newNoise counts from when the run began, as the events of its history do.
+// newNoise makes a watch that, like the events of the history, counts from the beginning of the
+// run.
 func newNoise(began time.Time) *noise {
 	n := &noise{began: began}
 	n.ctx, n.end = context.WithCancel(context.Background())
 	return n
 }
 
-// watchNoise begins the watch. ask goes the way of a process that connects anew.
+// watchNoise begins the watch. ask takes the way of a process that connects anew.
 func watchNoise(began time.Time, folder string, ask func(ctx context.Context) error) *noise {
 	n := newNoise(began)
 	n.tasks.Go(func() {
@@ -66,7 +67,7 @@ func watchNoise(began time.Time, folder string, ask func(ctx context.Context) er
 	})
 	n.tasks.Go(func() {
 		n.probe(spawnEvery, "a process did not start and end", func(ctx context.Context) error {
-			return exec.CommandContext(ctx, "sh", "-c", "sleep 0").Run() // two, one the other's parent, as under a shim
+			return exec.CommandContext(ctx, "sh", "-c", "sleep 0").Run() // two processes, one the parent of the other, like an action under its shim
 		})
 	})
 	n.tasks.Go(func() {
@@ -90,8 +91,8 @@ func syncFile(path string) error {
 	return err
 }
 
-// probe does something every so often, and records when it took too long. What fails says nothing of the machine:
-// a fault may have taken away what was asked for.
+// probe does something periodically and records when it took too long. It ignores errors: a fault
+// may have made the request fail.
 func (n *noise) probe(every time.Duration, what string, do func(ctx context.Context) error) {
 	for {
 		began := time.Now()
@@ -109,7 +110,7 @@ func (n *noise) probe(every time.Duration, what string, do func(ctx context.Cont
 	}
 }
 
-// stop ends the watch and returns what it saw.
+// stop ends the watch and returns the stalls.
 func (n *noise) stop() []Stall {
 	n.end()
 	n.tasks.Wait()
@@ -118,15 +119,16 @@ func (n *noise) stop() []Stall {
 	return n.stalls
 }
 
-// tolerableStall is how long the machine may stand still without making a verdict worthless. Heartbeats lose at most
-// a quarter of a lease; a worker or a shim that ends actions, what the fence's margin holds beside the kill grace.
+// tolerableStall is how long the machine may stand still without making a verdict worthless.
+// Heartbeats can lose a quarter of a lease; a worker or a shim that ends actions can lose the fence
+// margin minus the kill grace.
 func tolerableStall(c config.Worker) time.Duration {
 	return min(oracle.Lease(&c)/4, c.FenceMargin-c.KillGrace)
 }
 
-// noisy says why violations are not to be trusted: a longer stall that ended less than a lease before one of them, or
-// anywhere in the run if it is an expectation that was not met, or an alert, both of which count the whole of it.
-// Empty if they are.
+// noisy says why violations can't be trusted: a longer stall that ended less than a lease before
+// one of them. For an unmet expectation or an alert, a stall anywhere counts, because these concern
+// the whole run. Empty if the violations can be trusted.
 func noisy(violations []verdict.Violation, stalls []Stall, c config.Worker) string {
 	lease, most := oracle.Lease(&c), tolerableStall(c)
 	for _, s := range stalls {

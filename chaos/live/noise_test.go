@@ -11,11 +11,12 @@ import (
 	"handoff/core/config"
 )
 
-// A violation counts for nothing if the machine stood still shortly before for longer than the worker's margin allows.
+// A violation doesn't count if the machine stood still shortly before, for longer than the worker's
+// margin allows.
 func TestNoiseIsNoVerdict(t *testing.T) {
 	const second = time.Second
 	c := config.Worker{HeartbeatInterval: 2 * second, HeartbeatStalenessMultiplier: 3, FenceMargin: second, KillGrace: 400 * time.Millisecond}
-	const most = 600 * time.Millisecond // of a lease of six seconds a quarter would be longer
+	const most = 600 * time.Millisecond // a quarter of the lease of six seconds would be longer
 	violation, unmet := []verdict.Violation{{Invariant: 2, At: 20 * second}}, []verdict.Violation{{At: 90 * second}}
 	alert := []verdict.Violation{{Invariant: invariant.AlertsNumber, At: 90 * second}}
 	for _, x := range []struct {
@@ -42,8 +43,8 @@ func TestNoiseIsNoVerdict(t *testing.T) {
 	}
 }
 
-// An answer that comes late is a stall; none at all may be a fault's work. A stall is dated as the events of the run
-// are: it began a minute before anybody watched.
+// A late answer is a stall; a missing answer may be a fault's work. A stall is dated like the
+// events of the run, which began a minute before the watch.
 func TestLateAnswersAreStalls(t *testing.T) {
 	n := newNoise(time.Now().Add(-time.Minute))
 	calls := 0
@@ -53,7 +54,7 @@ func TestLateAnswersAreStalls(t *testing.T) {
 			n.end()
 			return nil
 		}
-		time.Sleep(leastStall + 10*time.Millisecond) // what is measured
+		time.Sleep(leastStall + 10*time.Millisecond) // the measured stall
 		if calls == 1 {
 			return errors.New("refused")
 		}

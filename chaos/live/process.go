@@ -25,34 +25,34 @@ type process struct {
 	name   string
 	spec   *scenario.Worker // nil for executors
 	daemon *cluster.Daemon
-	// witness is what the shims of a worker's machine write.
+	// witness reads what the shims of a worker's machine write.
 	witness *evidence.Witness
-	// links are the ways to the servers, by the names that scenarios use.
+	// links are the links to the servers, by the names that scenarios use.
 	links map[string]link
 
 	mu       sync.Mutex
 	stopping bool
 	killing  bool
-	// since is when it was last started.
+	// since is when it last started.
 	since time.Time
-	// deaf is the fault that keeps back what the broker delivers to it, nil for none.
+	// deaf is the fault that holds back the broker's deliveries to it, nil for none.
 	deaf atomic.Pointer[fault.Injection]
-	// blocked are the queues that it can't consume just now, each with the fault.
+	// blocked are the queues that it can't consume now, each with the fault.
 	blocked blockedQueues
-	// binary is its own copy of the program, empty where no fault takes that from it.
+	// binary is its own copy of the program, empty unless a fault makes the copy unusable.
 	binary string
 	sick   bool
-	// still counts the faults that have it stand still.
+	// still counts the faults that have paused it.
 	still atomic.Int32
-	// superseded says that another process has taken its name: it ends by itself.
+	// superseded says that another process has taken its name, so it ends by itself.
 	superseded bool
-	// gone is the instance whose end was noted last.
+	// gone is the instance whose end was last noted.
 	gone cluster.Instance
 	// ended is called at the next end of the process.
 	ended func()
 }
 
-// makeProcesses makes what the scenario's cluster consists of.
+// makeProcesses makes the processes of the scenario's cluster.
 func (w *world) makeProcesses() error {
 	var all []*process
 	for _, name := range w.scenario.Cluster.ExecutorNames() {
@@ -65,8 +65,8 @@ func (w *world) makeProcesses() error {
 	return w.addProcesses(all...)
 }
 
-// addProcesses adds processes to the run and gives them their endpoints, links and daemons. A worker's name in the cluster is its spec's; the
-// process may be called otherwise, as a twin is.
+// addProcesses adds processes to the run and makes their endpoints, links and daemons. A worker's
+// name in the cluster is that of its spec; the process may have another name, as a twin has.
 func (w *world) addProcesses(all ...*process) error {
 	endpoints, err := w.environment.endpoints(all...)
 	if err != nil {
@@ -83,7 +83,7 @@ func (w *world) addProcesses(all ...*process) error {
 	return w.environment.ready()
 }
 
-// make makes what the process consists of, at an endpoint.
+// make makes the parts of the process, at an endpoint.
 func (p *process) make(at endpoint) error {
 	w := p.w
 	p.links = make(map[string]link)
@@ -112,21 +112,21 @@ func (p *process) make(at endpoint) error {
 	return err
 }
 
-// all are the processes so far.
+// all returns the processes so far.
 func (w *world) all() []*process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.processes
 }
 
-// followWitness hands over what the shims write, as they write it.
+// followWitness passes on the shims' lines as they are written.
 func (p *process) followWitness() {
 	if p.witness != nil {
 		go p.witness.Follow(p.w.ctx, p.w.observe)
 	}
 }
 
-// alive is how many actions are alive.
+// alive is the number of live actions.
 func (w *world) alive() (n int) {
 	for _, p := range w.all() {
 		if p.witness != nil {
@@ -136,7 +136,7 @@ func (w *world) alive() (n int) {
 	return n
 }
 
-// variables is what the daemon is started with: its configuration, and servers behind its own links.
+// variables is the daemon's environment: its configuration, and the servers behind its own links.
 func (p *process) variables(at endpoint) ([]string, error) {
 	w := p.w
 	env := []string{"TMPDIR=" + w.folder, "HANDOFF_LOG_FORMAT=json"}
@@ -159,7 +159,8 @@ func (p *process) variables(at endpoint) ([]string, error) {
 		env = append(env, server.variable+"="+url)
 	}
 	if p.spec == nil && !config.Loopback(at.listen) {
-		// In its container it listens on every address; only 127.0.0.1 of this machine leads to its port.
+		// In its container it listens on every address; only 127.0.0.1 on this machine leads to its
+		// port.
 		env = append(env, config.EnvName("api.insecure")+"=true")
 	}
 	c := w.config
@@ -173,7 +174,8 @@ func (p *process) variables(at endpoint) ([]string, error) {
 	return env, nil
 }
 
-// link makes the process's way to a server, known by the name that scenarios use, and returns its address.
+// link makes the process's link to a server, by the name that scenarios use, and returns the
+// address.
 func (p *process) link(server string, at endpoint) (string, error) {
 	l, address, err := p.w.environment.link(p, server, at)
 	if err == nil {
@@ -197,10 +199,10 @@ func (p *process) alive() bool {
 	return r != nil && r.Running()
 }
 
-// moves says that the process is alive and does not stand still.
+// moves says that the process is alive and not paused.
 func (p *process) moves() bool { return p.alive() && p.still.Load() == 0 }
 
-// movesSince says that the process has been alive for so long, and does not stand still.
+// movesSince says that the process has been alive for this long and is not paused.
 func (p *process) movesSince(d time.Duration) bool {
 	p.mu.Lock()
 	since := p.since
@@ -208,7 +210,7 @@ func (p *process) movesSince(d time.Duration) bool {
 	return p.moves() && time.Since(since) >= d
 }
 
-// start starts the process, or starts it again, and returns without waiting for it to be ready.
+// start starts or restarts the process, and returns without waiting until it is ready.
 func (p *process) start() error {
 	if p.alive() {
 		return nil
@@ -251,14 +253,16 @@ func (p *process) over(running cluster.Instance) {
 	}
 }
 
-// buried notes that all that the process had started has ended with it, where that is so.
+// buried notes that everything that the process had started ended with it, if the environment is
+// contained.
 func (p *process) buried() {
 	if p.witness != nil && p.w.environment.contained() {
 		p.witness.Over(time.Now(), p.w.observe)
 	}
 }
 
-// lastWords is the last line of a log, which mostly is the reason, and then the end of the log.
+// lastWords returns the last line of a log, which is usually the reason, followed by the end of the
+// log.
 func lastWords(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -269,7 +273,7 @@ func lastWords(path string) string {
 	return end[strings.LastIndexByte(end, '\n')+1:] + "\nits log ends with:\n" + end
 }
 
-// crash ends the process at once.
+// crash kills the process at once.
 func (p *process) crash() {
 	if !p.alive() {
 		return
@@ -292,7 +296,7 @@ func (p *process) terminate() {
 	p.daemon.Instance().Terminate()
 }
 
-// stopDaemons ends every process without asking: the run is over and its evidence complete.
+// stopDaemons kills every process: the run is over and its evidence complete.
 func (w *world) stopDaemons() {
 	w.cancel()
 	for _, p := range w.all() {
@@ -302,7 +306,7 @@ func (w *world) stopDaemons() {
 			p.buried()
 		}
 	}
-	// Their shims end the actions that were left.
+	// Shims end the remaining actions.
 	deadline := time.Now().Add(5 * time.Second)
 	for _, p := range w.all() {
 		for p.witness != nil && time.Now().Before(deadline) {
@@ -314,7 +318,7 @@ func (w *world) stopDaemons() {
 	}
 }
 
-// daemonLogs is what the daemons logged.
+// daemonLogs returns what the daemons logged.
 func (w *world) daemonLogs() []evidence.Item {
 	var all []evidence.Item
 	for _, p := range w.all() {

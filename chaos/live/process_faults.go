@@ -14,7 +14,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file is what the live world can do to processes, their links and their machines (fault.Live).
+// This file holds the live world's faults of processes, their links and their machines
+// (fault.Live).
 
 var _ fault.Live = (*world)(nil)
 
@@ -54,7 +55,7 @@ func (p *process) OnEnd(f func()) {
 	}
 }
 
-// instance is a process as it runs now.
+// instance is the current instance of a process.
 type instance struct {
 	p       *process
 	running cluster.Instance
@@ -96,7 +97,7 @@ func (w *world) launch(p *process) {
 	}
 }
 
-// Twin implements fault.Twins. The worker whose name is taken ends by itself.
+// Twin implements fault.Twins. The worker whose name it takes ends by itself.
 func (w *world) Twin(name, worker string) (fault.Process, error) {
 	original := w.process(worker)
 	original.mu.Lock()
@@ -118,7 +119,7 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 	}
 	out, in := netproxy.Out, netproxy.In
 	if end == fault.Executors {
-		out, in = in, out // there it is the worker that listens
+		out, in = in, out // on that link the worker is the listener
 	}
 	effect := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: process}) }}
 	switch {
@@ -143,13 +144,13 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 	return fault.InOrder(heal), nil
 }
 
-// drawn draws a delay for each thing that passes.
+// drawn draws a delay for everything that passes.
 func drawn(x *fault.Injection, s fault.Span) func() time.Duration {
 	return func() time.Duration { return x.Duration(s.Least, s.Most) }
 }
 
-// SlowDatabase implements fault.DatabaseSlow. It makes every way to the database longer: who waits can't tell a slow
-// statement from a slow network.
+// SlowDatabase implements fault.DatabaseSlow. It slows every link to the database, because a client
+// can't distinguish a slow statement from a slow network.
 func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error) {
 	var ends []func()
 	for _, p := range w.all() {
@@ -159,8 +160,9 @@ func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error
 	return fault.InOrder(ends), nil
 }
 
-// HangDatabase implements fault.DatabaseHanging. The proxies accept connections and take statements, and pass nothing on
-// in either direction until the end. What a daemon has given up by then arrives all the same, late.
+// HangDatabase implements fault.DatabaseHanging. Until the end, the proxies accept connections and
+// statements but pass nothing on in either direction. Statements that a daemon has given up by then
+// still arrive, late.
 func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
 	var ends []func()
 	for _, p := range w.all() {
@@ -171,8 +173,8 @@ func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
 	return fault.InOrder(ends), nil
 }
 
-// Deafen implements fault.Deafness: it keeps back what the broker delivers. Heartbeats of both kinds go on, and so does
-// everything that the worker sends, so the worker can't notice.
+// Deafen implements fault.Deafness: it holds back the broker's deliveries. Heartbeats of both kinds
+// go on, and so does everything that the worker sends, so the worker can't notice.
 func (w *world) Deafen(x *fault.Injection) (func(), error) {
 	for _, name := range x.Targets {
 		w.process(name).deaf.Store(x)
@@ -184,7 +186,7 @@ func (w *world) Deafen(x *fault.Injection) (func(), error) {
 	}, nil
 }
 
-// keepsBack says whether the process is deaf just now.
+// keepsBack says whether the process is deaf now.
 func (p *process) keepsBack() bool {
 	x := p.deaf.Load()
 	if x != nil {
@@ -193,8 +195,8 @@ func (p *process) keepsBack() bool {
 	return x != nil
 }
 
-// Mute implements fault.Muteness: the database refuses the heartbeats of the workers and takes everything else that they
-// say. A sequence counts the refusals, because it is not rolled back with them.
+// Mute implements fault.Muteness: the database refuses the workers' heartbeats but accepts all
+// their other statements. A sequence counts the refusals, because a rollback doesn't undo it.
 func (w *world) Mute(x *fault.Injection) (func(), error) {
 	var names []string
 	for _, name := range x.Targets {
@@ -231,8 +233,8 @@ $$`, mute, strings.Join(names, ", ")),
 	}, nil
 }
 
-// Sicken implements fault.Sickness: it takes from each worker the right to run its own program, with which it starts
-// every action.
+// Sicken implements fault.Sickness: it makes each worker's own program, with which the worker
+// starts every action, not executable.
 func (w *world) Sicken(x *fault.Injection) (func(), error) {
 	set := func(sick bool) error {
 		for _, name := range x.Targets {
@@ -248,7 +250,7 @@ func (w *world) Sicken(x *fault.Injection) (func(), error) {
 	return func() { x.Fail(set(false)) }, nil
 }
 
-// copyProgram makes a copy that is run in place of the original.
+// copyProgram copies a program; the copy runs in place of the original.
 func copyProgram(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -266,7 +268,7 @@ func copyProgram(from, to string) error {
 	return err
 }
 
-// The modes of a program that can be run, and of one that can't, not even by root.
+// The modes of an executable program, and of one that not even root can execute.
 const (
 	runnable    = 0o755
 	notRunnable = 0o644
@@ -299,11 +301,12 @@ func (p *process) launched() error {
 	return err
 }
 
-// Cordon implements fault.Fleet, as the API makes it. A worker that has never registered can't be operated on.
+// Cordon implements fault.Fleet, with the effect of the API. It can't operate on a worker that has
+// never registered.
 func (w *world) Cordon(x *fault.Injection, worker string, on, drain bool) bool {
 	if p := w.process(worker); drain {
 		p.mu.Lock()
-		p.stopping = true // it stops because of this, and not for a failure
+		p.stopping = true // it stops because of the drain, not because of a failure
 		p.mu.Unlock()
 	}
 	c := store.Cordon{Worker: w.database.WorkerID(worker), On: on, Drain: drain}

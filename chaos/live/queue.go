@@ -16,9 +16,9 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is what the live world can do to the broker's queues.
+// This file holds the live world's faults of the broker's queues.
 
-// blockedQueues are the queues that a process can't consume, by name. The zero value is none.
+// blockedQueues are the queues that a process can't consume, by name. The zero value holds none.
 type blockedQueues struct {
 	mu sync.Mutex
 	by map[string]*fault.Injection
@@ -41,7 +41,7 @@ func (b *blockedQueues) clear(queue string, x *fault.Injection) {
 	}
 }
 
-// holds says whether a subscription to a queue waits just now.
+// holds says whether a subscription to a queue is held back now.
 func (b *blockedQueues) holds(queue string) bool {
 	b.mu.Lock()
 	x := b.by[queue]
@@ -90,15 +90,15 @@ func (w *world) UnbindQueue(x *fault.Injection, b broker.Binding) (func(), error
 			x.Fail(fmt.Errorf("binding %s again: %w", b.Queue, err))
 		}
 		if b.Queue == broker.DeadLetterQueue(w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange) {
-			// What died meanwhile, in whatever queue, had nowhere to go.
+			// Messages that died meanwhile, in any queue, had no route.
 			w.firehose.Deaf(evidence.Gap{From: began.Add(-evidence.Lag), To: time.Now(), Fault: x.Name})
 		}
 	}, nil
 }
 
-// BlockConsumers implements fault.Queues. RabbitMQ can't be asked to cancel a consumer, so the connections of the
-// processes that consume the queues end once; when they come back, their subscriptions to these queues wait in the proxy,
-// and everything else goes on.
+// BlockConsumers implements fault.Queues. RabbitMQ can't be asked to cancel a consumer, so the
+// connections of the queues' consumers are closed once. When they come back, their subscriptions to
+// these queues wait in the proxy, and everything else goes on.
 func (w *world) BlockConsumers(x *fault.Injection, bindings []broker.Binding) (func(), error) {
 	each := func(f func(blocked *blockedQueues, queue string)) {
 		for _, b := range bindings {
@@ -121,8 +121,8 @@ func (w *world) BlockConsumers(x *fault.Injection, bindings []broker.Binding) (f
 	return func() { each(func(blocked *blockedQueues, queue string) { blocked.clear(queue, x) }) }, nil
 }
 
-// Publish implements fault.Publisher, over AMQP. The firehose is told that a message is about no execution, whatever it
-// says, and whether it can be read.
+// Publish implements fault.Publisher, over AMQP. It tells the firehose that a message is about no
+// execution, whatever its content, and whether it is readable.
 func (w *world) Publish(x *fault.Injection, messages []fault.Forged) error {
 	err := w.interceptor.with(func(ch *amqp.Channel) error {
 		for i := range messages {
@@ -160,7 +160,7 @@ func (w *world) publishForged(x *fault.Injection, ch *amqp.Channel, f *fault.For
 		m.Body = body
 	}
 	if f.HostileHeaders {
-		// None of it is of a type that RabbitMQ writes.
+		// RabbitMQ writes none of these values with these types.
 		m.Headers = amqp.Table{"x-death": []any{amqp.Table{"queue": f.Queue, "reason": int32(5), "count": "x", "time": "y"}, int32(3), nil}}
 	}
 	unreadable := ""
@@ -171,9 +171,9 @@ func (w *world) publishForged(x *fault.Injection, ch *amqp.Channel, f *fault.For
 	return ch.PublishWithContext(w.ctx, "", f.Queue, false, false, m)
 }
 
-// Running implements fault.Publisher: it reads past every link and every fault.
+// Running implements fault.Publisher. It bypasses every link and every fault.
 func (w *world) Running() (rows []execution.Execution, err error) {
-	w.down.database.Lock() // a server that is down is waited for
+	w.down.database.Lock() // wait for a server that is down
 	defer w.down.database.Unlock()
 	ctx, cancel := w.within()
 	defer cancel()

@@ -16,30 +16,32 @@ import (
 	"handoff/core/execution"
 )
 
-// Options say how a scenario is run.
+// Options configures a run.
 type Options struct {
 	Seed uint64
 	// Scale multiplies every duration of the scenario and its configuration.
 	Scale float64
-	// Mutant is planted into the daemons, which must be built for it; empty for none.
+	// Mutant is planted into the daemons, which must have been built for it; empty for none.
 	Mutant string
 }
 
-// Result is a run and its whole story.
+// Result is a run with its full record.
 type Result struct {
 	verdict.Record
-	// Stalls are when the machine stood still, for as long as counts.
+	// Stalls are the times when the machine stood still for long enough to be recorded.
 	Stalls []Stall
-	// Noise says why the run is no verdict on the product: the variables was too noisy; empty if not.
+	// Noise says why the run gives no verdict on the product: the environment was too noisy; empty
+	// if it wasn't.
 	Noise string
-	// Unscraped counts the scrapes that failed of processes that were up; the record says which, and why.
+	// Unscraped counts the failed scrapes of processes that were up; the record has each with its
+	// reason.
 	Unscraped int
-	// Wall is how long it took, servers not counted.
+	// Wall is the duration, without the start of the servers.
 	Wall time.Duration
 }
 
-// Run runs a scenario once, under one profile. An error means that the variables did not come up or that
-// the evidence could not be read, and says nothing about the product.
+// Run runs a scenario once, under one profile. An error means that the environment failed to start
+// or that the evidence could not be read. It says nothing about the product.
 func (l *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profile, o Options) (*Result, error) {
 	began := time.Now()
 	scaled, err := s.Scaled(o.Scale, p)
@@ -63,7 +65,7 @@ func (l *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profil
 	return r, nil
 }
 
-// await waits until nothing is left to be done, and returns whether it came to that.
+// await waits until nothing is left to do, and returns whether that happened in time.
 func (w *world) await(ctx context.Context) bool {
 	rest := &run.Rest{
 		Clock: w.clock(), Linger: time.Duration(float64(run.Linger) * w.options.Scale), Workload: w.workload, Alerts: w.alerts,
@@ -79,8 +81,8 @@ func (w *world) await(ctx context.Context) bool {
 	return false
 }
 
-// unscaled is what takes as long at any time scale, in the worst case of a run: a broker's start, several
-// times, and the return of everybody to it.
+// unscaled is the time for everything that takes equally long at any time scale, in the worst case
+// of a run: several starts of a broker, and the return of all processes to it.
 const unscaled = 60 * time.Second
 
 // state implements run.State.
@@ -101,11 +103,11 @@ func (s state) Unfinished() bool {
 	return err != nil || open > 0
 }
 
-// Drained asks the broker whether every queue is empty. Nothing is wrong with it any more when it is asked, so that errors
-// one after the other end the run.
+// Drained asks the broker whether every queue is empty. No fault affects the broker any more when
+// this is called, so several errors in a row end the run.
 func (s state) Drained() bool {
 	if s.w.hanging() {
-		return false // such a queue does not answer
+		return false // a hanging queue does not answer
 	}
 	depths, err := s.w.depths(s.ctx)
 	if s.w.unanswered.ends(err) {
@@ -123,14 +125,14 @@ func (s state) Drained() bool {
 	return true
 }
 
-// unanswered counts the questions in a row that failed.
+// unanswered counts failed questions in a row.
 type unanswered int
 
-// mostUnanswered is how many questions may fail in a row: a queue whose leader has just moved, or a node that has just
-// started, answers one of the next ones.
+// mostUnanswered is the number of questions in a row that may fail. A queue whose leader has just
+// moved, or a node that has just started, answers one of the next questions.
 const mostUnanswered = 3
 
-// ends notes what came of a question, and says whether asking again is pointless.
+// ends notes the result of a question, and says whether asking again is pointless.
 func (u *unanswered) ends(err error) bool {
 	if err == nil {
 		*u = 0
@@ -140,7 +142,7 @@ func (u *unanswered) ends(err error) bool {
 	return *u >= mostUnanswered
 }
 
-// finish collects the evidence and judges it.
+// finish collects and judges the evidence.
 func (w *world) finish(settled bool) (*Result, error) {
 	missed := w.stopAlerts()
 	if settled {
@@ -184,9 +186,9 @@ func (w *world) finish(settled bool) (*Result, error) {
 	return r, nil
 }
 
-// JudgedWithin is how long after the moment at which a statement judged a row its trigger may fire, on a machine
-// that is busy with other sandboxes: 72 ms were seen. A take-back is dated by its trigger, and its delay was counted
-// from that moment.
+// JudgedWithin is the longest time between a statement's decision about a row and its trigger, on a
+// machine that is busy with other sandboxes; 72 ms have been seen. A take-back is dated by its
+// trigger, but its delay counts from the decision.
 const JudgedWithin = 200 * time.Millisecond
 
 // collect reads all evidence and orders it.
@@ -226,7 +228,7 @@ func (w *world) collect() ([]history.Event, []execution.Execution, error) {
 	return evidence.Order(src), rows, bad
 }
 
-// rows are the executions as the run left them.
+// rows returns the executions at the end of the run.
 func (w *world) rows(ctx context.Context, database []evidence.Item) ([]execution.Execution, error) {
 	var ids []execution.ID
 	for i := range database {
@@ -241,5 +243,6 @@ func (w *world) rows(ctx context.Context, database []evidence.Item) ([]execution
 	return rows, nil
 }
 
-// label tells the processes and files of one run from those of others on the same sandbox.
+// label distinguishes the processes and files of one run from those of other runs on the same
+// sandbox.
 func label(run int) string { return "run-" + strconv.Itoa(run) }

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A broker that doesn't answer the harness ends the run soon, with its reason; one that was busy for a moment does not.
+// A broker that doesn't answer the harness soon ends the run, with the reason; one that was busy
+// for a moment doesn't.
 func TestARunEndsWhenTheBrokerCantBeAsked(t *testing.T) {
 	wrong := errors.New("function_clause")
 	var u unanswered

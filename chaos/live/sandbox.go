@@ -1,9 +1,9 @@
-// Package live runs a scenario in the real world: a private PostgreSQL and RabbitMQ, real executors and
-// workers, every connection through a proxy of its own, real faults, and a history from evidence that the
-// daemons can't embellish, judged by the same invariants as a simulated run.
+// Package live runs a scenario in the real world: a private PostgreSQL and RabbitMQ, real executors
+// and workers, every connection through its own proxy, real faults, and a history from evidence
+// that the daemons can't embellish, judged by the same invariants as a simulated run.
 //
-// A run is not deterministic. What the harness itself decides, the moments of faults, whom they strike and
-// how long actions take, follows from the seed; what the machine makes of it does not.
+// A run is not deterministic. The seed determines the harness's own decisions: when faults begin,
+// what they strike and how long actions take. It doesn't determine what the machine makes of them.
 package live
 
 import (
@@ -20,31 +20,32 @@ import (
 	"handoff/chaos/servers"
 )
 
-// Sandbox is a pair of servers on which one run follows another.
+// Sandbox is a pair of servers for consecutive runs.
 type Sandbox struct {
 	servers *servers.Set
-	// stack is the project of containers that everything stands in; nil for processes of this machine.
+	// stack is the project of containers for everything; nil for processes of this machine.
 	stack *compose.Stack
-	// bin is the folder of the daemons, where they are not in containers.
+	// bin is the folder of the daemons, unless they run in containers.
 	bin string
-	// folder holds what the runs need on disk.
+	// folder holds the runs' files.
 	folder string
 	runs   int
 }
 
-// Mutated is the folder, below that of the binaries, of daemons that were built with the tag mutant.
+// Mutated is the folder, below that of the binaries, for daemons built with the tag mutant.
 const Mutated = "mutated"
 
-// ErrNoDaemons means that the daemons are not where they should be.
+// ErrNoDaemons means that the daemons' binaries are missing.
 var ErrNoDaemons = errors.New("the daemons are not built")
 
-// Open starts the servers. bin is the folder of the binaries executor and worker; log receives a line for
-// each thing done, nil for silence.
+// Open starts the servers. bin is the folder of the binaries executor and worker; log receives a
+// line for each step, and may be nil.
 func Open(ctx context.Context, bin string, log io.Writer) (*Sandbox, error) {
 	return open(ctx, bin, false, log)
 }
 
-// OpenManaged is Open with the broker's management API, which tells what its queues and connections cost.
+// OpenManaged is Open with the broker's management API, which reports the costs of queues and
+// connections.
 func OpenManaged(ctx context.Context, bin string, log io.Writer) (*Sandbox, error) {
 	return open(ctx, bin, true, log)
 }
@@ -63,7 +64,8 @@ func open(ctx context.Context, bin string, management bool, log io.Writer) (*San
 	return l, nil
 }
 
-// OpenCompose starts the servers of a compose file, and runs the daemons in containers of their own.
+// OpenCompose starts the servers of a compose file, and runs the daemons in containers of their
+// own.
 func OpenCompose(ctx context.Context, file string, log io.Writer) (*Sandbox, error) {
 	stack, err := compose.Open(ctx, file, log)
 	if err != nil {
@@ -72,10 +74,11 @@ func OpenCompose(ctx context.Context, file string, log io.Writer) (*Sandbox, err
 	return &Sandbox{servers: stack.Servers, stack: stack, folder: stack.Servers.Dir()}, nil
 }
 
-// Close takes everything down.
+// Close ends everything.
 func (l *Sandbox) Close() error { return l.servers.Down() }
 
-// through is an address with another host and port, and, for a database, the name of whoever uses it.
+// through returns an address with another host and port and, for a database, the application's
+// name.
 func through(address, hostPort, application string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -85,7 +88,7 @@ func through(address, hostPort, application string) (string, error) {
 	if application != "" {
 		q := u.Query()
 		q.Set("application_name", application)
-		u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // PostgreSQL takes a plus sign for itself
+		u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // PostgreSQL does not decode a plus sign
 	}
 	return u.String(), nil
 }

@@ -17,32 +17,33 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is a soak: the same daemons, links and faults as of any live run, a load at the rate that the machine
-// holds, and evidence that is judged as it comes and then forgotten, so that the soak may last as long as anybody
-// likes.
+// This file is the soak: the daemons, links and faults of any live run, a load at the rate that the
+// machine sustains, and evidence that is judged as it comes and then discarded, so that a soak may
+// last for any time.
 
-// SoakOptions say how to soak.
+// SoakOptions configures a soak.
 type SoakOptions struct {
 	Plan *soak.Plan
 	// Scenario is the plan as a scenario.
 	Scenario *scenario.Scenario
 	// Scale is the time scale of the scenario and its configuration.
 	Scale float64
-	// Rate is what is submitted at, in executions a second; 0 finds the rate that the machine holds.
+	// Rate is the rate of submissions, in executions per second; 0 finds the rate that the machine
+	// sustains.
 	Rate   float64
 	Mutant string
-	// Progress is told how far it is, every few seconds, by one goroutine at a time.
+	// Progress is called every few seconds, by one goroutine at a time.
 	Progress func(soak.Progress)
 }
 
 const (
-	// windowEvery is how often the evidence is judged.
+	// windowEvery is the interval between judgements of the evidence.
 	windowEvery   = 500 * time.Millisecond
 	progressEvery = 5 * time.Second
 	rampStep      = 5 * time.Second
 )
 
-// soaking is a soak under way.
+// soaking is a soak in progress.
 type soaking struct {
 	w       *world
 	o       SoakOptions
@@ -53,26 +54,27 @@ type soaking struct {
 	sampler *sampler
 	plan    *planClock
 
-	// The rest is of the one task that judges.
+	// Only the judging task uses the rest.
 	events     uint64
 	mostBehind time.Duration
-	// struck are the faults that have begun.
+	// struck holds the faults that have begun.
 	struck map[string]*struck
 
-	// phase is what goes on, for readers of the progress; open and done are what the ledger knows, for the load.
+	// phase is the present phase, for the progress; open and done are the ledger's figures, for the
+	// load.
 	phase      atomic.Pointer[string]
 	open, done atomic.Int64
 }
 
-// struck is what is known of a fault that has begun.
+// struck is a fault that has begun.
 type struck struct {
 	from, to time.Duration
-	// ended is how many executions had ended by then.
+	// ended is the number of executions that had ended by then.
 	ended int
 }
 
-// Soak runs a soak and judges it. When ctx ends it submits nothing more, ends in order and judges what there is. An
-// error means that it did not come up or that the evidence could not be read.
+// Soak runs and judges a soak. When ctx ends it stops submitting, ends gracefully and judges what
+// there is. An error means that it failed to start or that the evidence could not be read.
 func (l *Sandbox) Soak(ctx context.Context, o SoakOptions) (*soak.Result, error) {
 	scaled, err := o.Scenario.Scaled(o.Scale, config.Hardened)
 	if err != nil {
@@ -152,8 +154,9 @@ func newSoaking(w *world, o SoakOptions) *soaking {
 
 func (x *soaking) say(phase string) { x.phase.Store(&phase) }
 
-// soakEvidence are the kinds of events that a soak records whenever they happen. Messages are not among them: the
-// broker's trace of every message costs more than the load. Neither is what only daemons or models tell.
+// soakEvidence lists the kinds of events that a soak records whenever they happen. Messages are not
+// among them, because the broker's trace of every message costs more than the load. Neither are
+// events that only daemons or models report.
 func soakEvidence() []history.Kind {
 	without := []history.Kind{
 		history.Published, history.PublishReturned, history.Enqueued, history.Delivered, history.Acked, history.Requeued, history.Expired,
@@ -170,7 +173,8 @@ func soakEvidence() []history.Kind {
 	return kinds
 }
 
-// soakRules are the numbers of the invariants that a soak judges, and why it does not judge the others.
+// soakRules returns the numbers of the invariants that a soak judges, and for the others why it
+// doesn't.
 func soakRules() (judged []int, not map[int]string) {
 	kinds := soakEvidence()
 	not = make(map[int]string)
@@ -185,7 +189,7 @@ func soakRules() (judged []int, not map[int]string) {
 	return judged, not
 }
 
-// judge judges window after window, until ctx ends, and tells how far the soak is.
+// judge judges one window after another until ctx ends, and reports the progress.
 func (x *soaking) judge(ctx context.Context) {
 	tick := time.NewTicker(windowEvery)
 	defer tick.Stop()
@@ -196,7 +200,7 @@ func (x *soaking) judge(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		_ = x.window(ctx, false) // the database may be down; what is there waits for the next window
+		_ = x.window(ctx, false) // the database may be down; its evidence waits for the next window
 		if time.Since(said) >= progressEvery {
 			said = time.Now()
 			x.progress()
@@ -252,8 +256,8 @@ func (x *soaking) progress() {
 	x.o.Progress(p)
 }
 
-// findRate sets the rate of the load: the one that was asked for, or a safe share of the highest that the machine
-// holds, which it returns.
+// findRate sets the rate of the load: the requested rate, or a safe share of the highest rate that
+// the machine sustains, which it returns.
 func (x *soaking) findRate(ctx context.Context) (held float64) {
 	if x.o.Rate > 0 {
 		x.load.target = x.o.Rate
@@ -283,7 +287,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// lasts waits for the end of the plan, and says whether it came early.
+// lasts waits for the end of the plan, and says whether it was interrupted.
 func (x *soaking) lasts(ctx context.Context) (interrupted bool) {
 	for x.plan.Now() < x.o.Plan.For && x.w.broken() == "" {
 		if ctx.Err() != nil {
@@ -300,7 +304,8 @@ func (x *soaking) settles() time.Duration {
 	return invariant.Settle(x.w.config, a.TakesMax, a.MaxRetries)
 }
 
-// drain submits nothing more and waits until everything has ended. It returns whether it came to that.
+// drain stops submitting and waits until every execution has ended. It returns whether that
+// happened in time.
 func (x *soaking) drain() bool {
 	x.say("drain")
 	x.load.rate(0)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// planClock is the time of a soak's plan. It stands still while a server is being started, which on a busy machine
-// takes longer than the plan knows of: otherwise the next strikes would come before the system can have recovered. It
-// implements run.Clock.
+// planClock is the time of a soak's plan. It stops while a server is starting, which on a busy
+// machine takes longer than the plan assumes: otherwise the next strikes would come before the
+// system can have recovered. It implements run.Clock.
 type planClock struct {
 	w *world
 
@@ -18,13 +18,13 @@ type planClock struct {
 	waiting []appointment
 }
 
-// appointment is something that is called at a moment of the plan.
+// appointment is a call that is due at a time of the plan.
 type appointment struct {
 	at time.Duration
 	f  func()
 }
 
-// planTick is how exact the plan's moments are.
+// planTick is the resolution of the plan's times.
 const planTick = 20 * time.Millisecond
 
 // Now implements run.Clock.
@@ -41,7 +41,7 @@ func (c *planClock) After(d time.Duration, f func()) {
 	c.waiting = append(c.waiting, appointment{c.now + max(0, d), f})
 }
 
-// run lets time pass until ctx ends.
+// run advances the time until ctx ends.
 func (c *planClock) run(ctx context.Context) {
 	tick := time.NewTicker(planTick)
 	defer tick.Stop()
@@ -58,7 +58,7 @@ func (c *planClock) run(ctx context.Context) {
 	}
 }
 
-// pass lets some time pass, unless it stands still, and calls what is due.
+// pass advances the time, unless still is set, and makes the calls that are due.
 func (c *planClock) pass(passed time.Duration, still bool) {
 	c.mu.Lock()
 	if !still {

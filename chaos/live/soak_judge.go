@@ -13,16 +13,16 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// This file makes a verdict of a soak.
+// This file turns a soak into a verdict.
 
-// The invariants that answer each question of a soak, by number.
+// For each question about a soak, the numbers of the invariants that answer it.
 var (
 	lostRules     = []int{5, 7, 16}           //nolint:gochecknoglobals // a constant list
 	twiceRules    = []int{1, 3, 4, 8, 11, 13} //nolint:gochecknoglobals // a constant list
 	unearnedRules = []int{17}                 //nolint:gochecknoglobals // a constant list
 )
 
-// result is what the judges found.
+// result returns the judges' results.
 func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Result {
 	w, p := x.w, x.o.Plan
 	r := &soak.Result{
@@ -38,7 +38,7 @@ func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Res
 		r.LongestStall = max(r.LongestStall, s.For)
 	}
 	if !settled && (w.unable != nil || crashed != "") {
-		// It was broken off: what is young may be open.
+		// It was interrupted: young executions may still be open.
 		x.suite.SetPatience(x.settles())
 	}
 	for _, f := range x.suite.End(settled) {
@@ -72,10 +72,10 @@ func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Res
 		add("journals", "a line of a journal could not be read: "+x.stream.Unread.Error())
 	}
 	if !settled {
-		r.Notes = append(r.Notes, fmt.Sprintf("it had not come to rest when the time for that was over: %d executions had not ended", x.ledger.Open()))
+		r.Notes = append(r.Notes, fmt.Sprintf("it had not come to rest in time: %d executions had not ended", x.ledger.Open()))
 	}
 	if r.Late > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d events came after the window that they belong to, and were judged at the begin of the next one", r.Late))
+		r.Notes = append(r.Notes, fmt.Sprintf("%d events came after their window, and were judged at the beginning of the next one", r.Late))
 	}
 	x.strikes(r)
 	x.rules(r)
@@ -85,13 +85,13 @@ func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Res
 	return r
 }
 
-// firstLine is the first line of a text: what follows is the end of a log.
+// firstLine is the first line of a text, whose rest is the end of a log.
 func firstLine(text string) string {
 	first, _, _ := strings.Cut(text, "\n")
 	return first
 }
 
-// strikes tells what became of each strike.
+// strikes reports the result of each strike.
 func (x *soaking) strikes(r *soak.Result) {
 	counts := x.w.injector.Counts()
 	n := 0
@@ -121,7 +121,7 @@ func (x *soaking) strikes(r *soak.Result) {
 	}
 }
 
-// rules tells what became of each invariant.
+// rules reports the result of each invariant.
 func (x *soaking) rules(r *soak.Result) {
 	_, not := soakRules()
 	occasions := x.suite.Judged()
@@ -159,9 +159,9 @@ func (x *soaking) audit(ctx context.Context, r *soak.Result) {
 	}
 }
 
-// conclude makes the verdict of everything else.
+// conclude sets the verdict for everything else.
 func (x *soaking) conclude(r *soak.Result) {
-	// The load has come up by then, and the drain is no load.
+	// By this time the load has reached its rate; the drain doesn't count as load.
 	from, to := min(10*time.Second, r.Ran/4), r.Ran
 	executions := x.sampler.by["executions so far/"+ofLoad]
 	outages := r.Outages()
@@ -217,7 +217,7 @@ func (x *soaking) conclude(r *soak.Result) {
 		inconclusive(r.Unread)
 	}
 	for i := range r.Excused {
-		inconclusive(fmt.Sprintf("%s was broken at a moment that is no verdict: %s", r.Excused[i].Name, r.Excused[i].Message))
+		inconclusive(fmt.Sprintf("%s was broken while the machine was too noisy for a verdict: %s", r.Excused[i].Name, r.Excused[i].Message))
 	}
 	for _, missed := range r.Missed() {
 		if !r.Interrupted && x.w.broken() == "" {
@@ -229,7 +229,7 @@ func (x *soaking) conclude(r *soak.Result) {
 	}
 }
 
-// answer answers a question by the invariants that it rests on.
+// answer answers a question with the invariants on which it rests.
 func (x *soaking) answer(r *soak.Result, question string, rules []int, name string) soak.Answer {
 	a := soak.Answer{Question: question}
 	for i := range r.Violations {
@@ -279,7 +279,7 @@ func flatness(r *soak.Result, grows []string) soak.Answer {
 	case judged == 0:
 		a.Verdict, a.Text = verdict.Inconclusive, "the soak was too short to judge a curve"
 	default:
-		a.Text = fmt.Sprintf("%d of %d curves judged, the others are told", judged, len(r.Curves))
+		a.Text = fmt.Sprintf("%d of %d curves judged; the others are only shown", judged, len(r.Curves))
 	}
 	return a
 }

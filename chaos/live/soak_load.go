@@ -16,8 +16,8 @@ import (
 	"handoff/chaos/soak"
 )
 
-// load submits executions through the executors' API, in batches, at a rate. A request that was not answered is sent
-// again under its idempotency key, to the next executor, until it is.
+// load submits executions through the executors' API, in batches, at a rate. It repeats an
+// unanswered request with its idempotency key at the next executor until there is an answer.
 type load struct {
 	x         *soaking
 	executors []string
@@ -26,11 +26,11 @@ type load struct {
 	end       context.CancelFunc
 	tasks     sync.WaitGroup
 	batches   chan []int
-	// target is the rate of the soak; the ramp sets it.
+	// target is the rate of the soak; findRate sets it.
 	target float64
 
 	accepted atomic.Int64
-	// sent counts the requests whose number was given out.
+	// sent counts the requests that have a number.
 	sent atomic.Int64
 
 	mu      sync.Mutex
@@ -41,10 +41,10 @@ type load struct {
 }
 
 const (
-	// loadTick is how often a batch is made; senders is how many are under way at once.
+	// loadTick is the interval between batches; senders is the number of batches sent at once.
 	loadTick = 200 * time.Millisecond
 	senders  = 4
-	// answeredWithin bounds one request.
+	// answeredWithin limits one request.
 	answeredWithin = 5 * time.Second
 	largestBatch   = 200
 )
@@ -64,24 +64,24 @@ func newLoad(x *soaking) *load {
 	return l
 }
 
-// rate sets the rate, 0 for nothing.
+// rate sets the rate, 0 for no load.
 func (l *load) rate(perSecond float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current = perSecond
 }
 
-// now is the rate just now, and whether the backlog holds it back.
+// now returns the present rate, and whether the backlog holds the load back.
 func (l *load) now() (float64, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current, l.held
 }
 
-// open is how many executions were accepted and have not ended, as far as is known.
+// open is the number of accepted executions that have not ended, as far as is known.
 func (l *load) open() int { return int(l.accepted.Load() - l.x.done.Load()) }
 
-// unanswered is how many requests wait for an answer.
+// unanswered is the number of requests that wait for an answer.
 func (l *load) unanswered() int { return int(l.sent.Load() - l.accepted.Load()) }
 
 // stop ends all tasks.
@@ -90,7 +90,7 @@ func (l *load) stop() {
 	l.tasks.Wait()
 }
 
-// pace makes a batch every tick, unless too much is open.
+// pace makes a batch every tick, unless too many executions are open.
 func (l *load) pace() {
 	tick := time.NewTicker(loadTick)
 	defer tick.Stop()
@@ -111,7 +111,7 @@ func (l *load) pace() {
 		}
 		l.mu.Unlock()
 		if held || rate == 0 {
-			owed = 0 // what was not submitted in time is not submitted at once later
+			owed = 0 // requests that were not sent in time are dropped, not sent all at once later
 			continue
 		}
 		owed += min(passed, time.Second).Seconds() * rate
@@ -133,7 +133,7 @@ func (l *load) pace() {
 	}
 }
 
-// send sends batches until each of their requests is answered.
+// send sends a batch until each of its requests is answered.
 func (l *load) send(n int) {
 	for at := n; ; {
 		var batch []int
@@ -159,7 +159,7 @@ type item struct {
 	Key    string `json:"idempotency_key"`
 }
 
-// post sends a batch to one executor, and returns what has to be sent again.
+// post sends a batch to one executor, and returns the requests that must be sent again.
 func (l *load) post(executor string, batch []int) (left []int, err error) {
 	items := make([]item, len(batch))
 	for i, n := range batch {
@@ -216,7 +216,8 @@ func (l *load) post(executor string, batch []int) (left []int, err error) {
 	return left, nil
 }
 
-// refuse notes an answer that sending again does not mend: the request itself is wrong.
+// refuse notes an answer after which a repetition is pointless, because the request itself is
+// wrong.
 func (l *load) refuse(status int, why string) {
 	if status < 400 || status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout {
 		return

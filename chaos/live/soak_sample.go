@@ -21,8 +21,8 @@ import (
 	"handoff/chaos/soak"
 )
 
-// sampler draws the curves of a soak. Nobody is asked through a link: who watches a system is no part of what is
-// broken.
+// sampler records the curves of a soak. It bypasses the links: the monitoring of a system is not
+// part of what is broken.
 type sampler struct {
 	x      *soaking
 	client *http.Client
@@ -42,11 +42,11 @@ type sampler struct {
 const (
 	sampleEvery  = time.Second
 	serversEvery = 5 * time.Second
-	// sampledWithin bounds one question.
+	// sampledWithin limits one question.
 	sampledWithin = 3 * time.Second
 )
 
-// The slacks of the curves: what a figure may grow by in any case, in its unit.
+// The slacks of the curves: by how much a figure may always grow, in its unit.
 const (
 	slackRSS      = 16 << 20
 	slackHeap     = 8 << 20
@@ -66,7 +66,7 @@ func newSampler(x *soaking) *sampler {
 	return s
 }
 
-// add adds a sample to the curve of that name, which the first one makes.
+// add adds a sample to the curve of that name, creating the curve if necessary.
 func (s *sampler) add(name, of, unit string, rule soak.Rule, slack, value float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// process samples a daemon. One that stands still has what it had, and answers nothing.
+// process samples a daemon. A paused daemon keeps its figures and answers nothing.
 func (s *sampler) process(ctx context.Context, p *process) {
 	running, ok := p.daemon.Instance().(interface{ PID() int })
 	if !ok || !p.alive() {
@@ -136,7 +136,7 @@ func (s *sampler) process(ctx context.Context, p *process) {
 	s.add("heap", p.name, "bytes", soak.Flat, slackHeap, figures["go_memstats_heap_inuse_bytes"])
 }
 
-// started notes that a process was started anew in its curves.
+// started notes a restart of a process in its curves.
 func (s *sampler) started(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *sampler) started(name string) {
 	}
 }
 
-// ofProcess reads what a process holds.
+// ofProcess reads the resources that a process holds.
 func ofProcess(pid int) (rss, files, sockets float64, ok bool) {
 	proc := "/proc/" + strconv.Itoa(pid)
 	statm, err := os.ReadFile(filepath.Join(proc, "statm"))
@@ -199,7 +199,7 @@ func (s *sampler) figures(ctx context.Context, address string, names ...string) 
 	return found, nil
 }
 
-// harness samples this process: the judge keeps no history.
+// harness samples this process, to show that the judge keeps no history.
 func (s *sampler) harness() {
 	if rss, files, _, ok := ofProcess(os.Getpid()); ok {
 		s.add("memory (RSS)", "the harness", "bytes", soak.Flat, slackHarness, rss)
@@ -207,15 +207,14 @@ func (s *sampler) harness() {
 	}
 }
 
-// openCurve is the curve whose slack depends on the rate. What it counts, and what is queued, waits while a server is
-// away.
+// openCurve and queuedCurve are the curves whose figures grow with the load while a server is away.
 const (
 	openCurve   = "open executions"
 	queuedCurve = "messages in queues"
 	ofLoad      = "the load"
 )
 
-// evidenceTable is the harness's own.
+// evidenceTable is the harness's own table.
 const evidenceTable = "chaos_evidence"
 
 // database samples sizes and rows of tables, and connections.
@@ -251,13 +250,13 @@ func (s *sampler) askDatabase(ctx context.Context) (err error) {
 	_, err = pgx.ForEachRow(rows, []any{&name, &live, &dead, &size}, func() error {
 		rule, slack := soak.PerExecution, float64(1<<10)
 		if name == evidenceTable {
-			rule = soak.Told // the harness's own: it is emptied as it is read
+			rule = soak.Told // the harness's own table: it is emptied as it is read
 		}
 		if size > 64<<10 {
 			s.add("table size", name, "bytes", rule, slack, size)
 		}
 		if live+dead > 100 {
-			// The server counts them, and begins anew when it is killed.
+			// The server counts them, and restarts at zero after a kill.
 			s.add("live rows", name, "", soak.Told, 0, live)
 			s.add("dead rows", name, "", soak.Told, 0, dead)
 		}
@@ -266,7 +265,7 @@ func (s *sampler) askDatabase(ctx context.Context) (err error) {
 	return err
 }
 
-// queues samples the broker, by its management API.
+// queues samples the broker through its management API.
 func (s *sampler) queues(ctx context.Context) {
 	var queues []struct {
 		Name     string
@@ -318,7 +317,7 @@ func (s *sampler) askBroker(ctx context.Context, address string, answer any) err
 	return json.NewDecoder(response.Body).Decode(answer)
 }
 
-// files samples the journals of the shims, the logs of the daemons, and what workers leave on disk.
+// files samples the shims' journals, the daemons' logs, and workers' files.
 func (s *sampler) files() {
 	var journals, logs float64
 	for _, p := range s.x.w.all() {
@@ -338,7 +337,7 @@ func (s *sampler) files() {
 	}
 }
 
-// judged samples what the judge knows, every second.
+// judged samples the judge's figures, every second.
 func (s *sampler) judged(l *soak.Ledger, stream *evidence.Stream) {
 	passed := time.Since(s.last.at)
 	if passed < sampleEvery {

@@ -19,7 +19,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// What a soak promises in its answers it judges, and of what it does not judge it knows why.
+// A soak judges everything that its answers promise, and knows why it doesn't judge the rest.
 func TestASoakJudgesWhatItAnswersFor(t *testing.T) {
 	judged, not := soakRules()
 	for _, n := range slices.Concat(lostRules, twiceRules, unearnedRules) {
@@ -37,7 +37,7 @@ func TestASoakJudgesWhatItAnswersFor(t *testing.T) {
 	}
 }
 
-// A request that gets no execution is sent again under its key, and counts once.
+// A request that creates no execution is repeated with its key, and counts once.
 func TestTheLoadInsists(t *testing.T) {
 	asked := 0
 	executor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -89,8 +89,8 @@ func TestTheLoadInsists(t *testing.T) {
 	}
 }
 
-// The plan's time stands still while a server is being started, so that no strike comes before the system can have
-// recovered from the one before.
+// The plan's time stops while a server starts, so that no strike comes before the system can have
+// recovered from the previous one.
 func TestThePlanWaitsForAServerThatIsBeingStarted(t *testing.T) {
 	w := &world{}
 	w.ctx, w.cancel = context.WithCancel(t.Context())
@@ -111,8 +111,8 @@ func TestThePlanWaitsForAServerThatIsBeingStarted(t *testing.T) {
 	w.working.Wait()
 }
 
-// A short soak of real daemons in which every part is killed: nothing is lost, nothing runs twice, nothing fails
-// without a cause, and the journals tell of each process.
+// A short soak of real daemons in which every part is killed: nothing is lost, nothing runs twice,
+// nothing fails without a cause, and the journals cover every process.
 func TestAShortSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("soaks the whole system for 20 s")

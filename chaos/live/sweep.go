@@ -23,40 +23,41 @@ type Target struct {
 	Mutant string
 }
 
-// String is the target as messages name it.
+// String is the target's name in messages.
 func (t Target) String() string { return fmt.Sprintf("%s (%s)", t.Scenario.Name, t.Profile) }
 
-// Plan says what is run.
+// Plan says what to run.
 type Plan struct {
 	Targets []Target
-	// First is the first seed, Seeds how many there are for each target.
+	// First is the first seed, Seeds the number of seeds for each target.
 	First uint64
 	Seeds int
 	Scale float64
-	// More is how many runs are added, with the seeds that follow, to a target of which a fault has made no
-	// difference yet: one run proves nothing of a fault that happened to strike at a quiet moment.
+	// More is the number of runs that are added, with the following seeds, to a target if one of
+	// its faults has made no difference yet: one run proves nothing about a fault that happened to
+	// strike at a quiet moment.
 	More int
-	// Parallel is how many runs go on at a time, each on servers of its own.
+	// Parallel is the number of simultaneous runs, each on its own servers.
 	Parallel int
-	// Bin is the folder of the daemons; those that can be given a mutant stand in its folder mutated.
+	// Bin is the folder of the daemons; those for mutants are in its folder mutated.
 	Bin string
-	// Compose is the compose file that everything runs in; empty for processes of this machine.
+	// Compose is the compose file for everything; empty for processes of this machine.
 	Compose string
-	// Log receives a line for each thing that is done, nil for silence.
+	// Log receives a line for each step; may be nil.
 	Log io.Writer
-	// Done is told after every run, by one goroutine at a time.
+	// Done is called after every run, by one goroutine at a time.
 	Done func(Target, *Result)
 }
 
-// Outcome is what a plan comes to.
+// Outcome is the result of a plan.
 type Outcome struct {
 	// Scenarios are in the order of the targets.
 	Scenarios []*verdict.Scenario
-	// Records are the stories of the first failing run of every target that failed.
+	// Records are the records of the first failing run of every target that failed.
 	Records []*verdict.Record
-	// Repeated counts runs that were done again because the variables was too noisy.
+	// Repeated counts the runs that were repeated because the environment was too noisy.
 	Repeated int
-	// Interrupted says that not everything was run.
+	// Interrupted says that the plan was not completed.
 	Interrupted bool
 	Wall        time.Duration
 }
@@ -67,8 +68,8 @@ type job struct {
 	seed   uint64
 }
 
-// Execute runs a plan. An error means that the variables did not come up, or broke down; what was done
-// until then is returned with it.
+// Execute runs a plan. An error means that the environment failed to start or broke down; the
+// results until then are returned with it.
 func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	began := time.Now()
 	out := &Outcome{}
@@ -111,8 +112,8 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	return out, x.err
 }
 
-// longestFirst is the order in which targets are run: the long ones first, so that at the end no sandbox waits for
-// the last of them.
+// longestFirst returns the order in which targets run: the longest first, so that at the end no
+// sandbox waits long for the last one.
 func longestFirst(targets []Target) []int {
 	order := make([]int, len(targets))
 	for i := range order {
@@ -124,7 +125,7 @@ func longestFirst(targets []Target) []int {
 	return order
 }
 
-// planned is a plan under way.
+// planned is a plan in progress.
 type planned struct {
 	plan Plan
 
@@ -143,7 +144,7 @@ func (x *planned) broke(err error) {
 	}
 }
 
-// strategy is what the report says of how it runs.
+// strategy is how the plan runs, for the report.
 func (p *Plan) strategy() string {
 	if p.Compose != "" {
 		return "containers"
@@ -159,7 +160,7 @@ func (p *Plan) open(ctx context.Context) (*Sandbox, error) {
 	return Open(ctx, p.Bin, p.Log)
 }
 
-// sandbox takes jobs until there is none.
+// sandbox takes jobs until none is left.
 func (x *planned) sandbox(ctx context.Context, jobs <-chan job) (err error) {
 	if ctx.Err() != nil {
 		return nil
@@ -197,7 +198,7 @@ func (x *planned) sandbox(ctx context.Context, jobs <-chan job) (err error) {
 	return nil
 }
 
-// once runs a target, and runs it a second time where the variables was too noisy for a verdict. A
+// once runs a target, and runs it a second time if the environment was too noisy for a verdict. A
 // second noisy run proves nothing, and is never a pass.
 func (l *Sandbox) once(ctx context.Context, t Target, o Options, again func()) (*Result, error) {
 	r, err := l.Run(ctx, t.Scenario, t.Profile, o)
@@ -218,7 +219,7 @@ func (x *planned) again() {
 	x.out.Repeated++
 }
 
-// add counts a run, and says whether another one is to follow.
+// add counts a run, and says whether another one must follow.
 func (x *planned) add(j job, r *Result) (more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

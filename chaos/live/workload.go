@@ -19,7 +19,7 @@ import (
 	"handoff/core/host/daemon"
 )
 
-// client is the name of the process that submits the workload: this one.
+// client is the name of the process that submits the workload, which is this process.
 const client = "client"
 
 // submit starts the workload, in a process that no fault strikes.
@@ -54,7 +54,7 @@ func (w *world) submit() error {
 	return nil
 }
 
-// counted is a host of which the end of a run can wait for all tasks.
+// counted is a host that lets the end of a run wait for all its tasks.
 type counted struct {
 	*daemon.Host
 	tasks *sync.WaitGroup
@@ -69,8 +69,9 @@ func (c counted) Go(name string, run func()) host.Task {
 	})
 }
 
-// aged completes the answers with known executions from their rows: which chain they belong to and how old they were. The
-// database may have been away when the answer came, so nobody asked it then. Its clock is this machine's.
+// aged completes the answers with known executions from the rows: their chains and their ages. It
+// runs afterwards because the database may have been away when the answer came. The database's
+// clock is this machine's.
 func aged(items []evidence.Item, rows []execution.Execution) []evidence.Item {
 	byID := make(map[execution.ID]*execution.Execution, len(rows))
 	for i := range rows {

@@ -36,7 +36,7 @@ type world struct {
 	label    string
 	folder   string
 	began    time.Time
-	// ready is when the cluster was up: the moment 0 of the scenario.
+	// ready is when the cluster was up: time 0 of the scenario.
 	ready time.Duration
 
 	ctx    context.Context //nolint:containedctx // of everything that the run starts
@@ -53,36 +53,40 @@ type world struct {
 	firehose   *evidence.Firehose
 	noise      *noise
 	lastDepths map[string]int
-	// silent is why the broker could not be asked what is in its queues; it ends the run. Both are await's.
+	// silent is why the broker could not be asked for the content of its queues; it ends the run.
+	// Only await uses these two fields.
 	silent     error
 	unanswered unanswered
 
-	processes   []*process // executors, then workers; a twin comes last
+	processes   []*process // executors, then workers, then twins
 	injector    *run.Injector
 	interceptor *interceptor
 	stuck       suspendedQueues
 	alerts      *run.Alerts // nil when the scenario expects none
 	scraper     *scraper
-	// starting counts the servers that are being started again.
+	// starting counts the servers that are restarting.
 	starting atomic.Int32
-	// untraced says that nobody listens to the broker's firehose: a soak judges no messages.
+	// untraced says that nothing listens to the broker's firehose, because a soak judges no
+	// messages.
 	untraced bool
 	client   *netproxy.Link
 	workload *run.Workload
-	// clients are the tasks of the process that submits.
+	// clients are the tasks of the submitting process.
 	clients sync.WaitGroup
 
-	// down is held by the fault that has taken a server down, so that the next one waits for its return.
+	// down is held by the fault that has taken a server down, so that the next one waits until the
+	// server is back.
 	down struct{ broker, database sync.Mutex }
 
-	// working counts what Clock.After has called and what has not returned; it grows no more when stopping is set.
+	// working counts the calls made for Clock.After that have not returned; it does not grow once
+	// stopping is set.
 	working sync.WaitGroup
 
 	mu       sync.Mutex
 	stopping bool
 	happened []evidence.Item
 	why      string
-	// unable is what the harness could not do, where that is why; nil where it is not.
+	// unable is the harness's failure that ended the run, nil if there was none.
 	unable error
 }
 
@@ -127,7 +131,8 @@ func (l *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.P
 	return w, w.makeProcesses()
 }
 
-// prepareDatabase migrates the schema, installs the evidence, makes the daemons' role, and stores the actions.
+// prepareDatabase migrates the schema, installs the evidence triggers, makes the daemons' role, and
+// stores the actions.
 func (w *world) prepareDatabase(ctx context.Context) (err error) {
 	url, err := through(w.db.URL, mustHost(w.db.URL), client)
 	if err != nil {
@@ -155,11 +160,11 @@ func (w *world) prepareDatabase(ctx context.Context) (err error) {
 	return nil
 }
 
-// mustHost is where a server's address leads.
+// mustHost is the host and port of a server's address.
 func mustHost(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
-		return "" // it is the provision package's own
+		return "" // package servers made the address
 	}
 	return u.Host
 }
@@ -167,7 +172,7 @@ func mustHost(address string) string {
 // now is the time since the run began.
 func (w *world) now() time.Duration { return time.Since(w.began) }
 
-// emit writes what the harness itself did or saw, now.
+// emit records, at the present time, what the harness itself did or saw.
 func (w *world) emit(e history.Event) {
 	wall := time.Now().Round(0)
 	e.At = wall.Sub(w.began)
@@ -177,10 +182,10 @@ func (w *world) emit(e history.Event) {
 	w.observe(&e)
 }
 
-// observe is told of everything as it is seen, to find the triggers of faults.
+// observe sees every event as it happens, to find the triggers of faults.
 func (w *world) observe(e *history.Event) { w.injector.Observe(e) }
 
-// took takes what the harness itself did or saw, and keeps none of it.
+// took returns the events of the harness itself so far, and forgets them.
 func (w *world) took() []evidence.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -195,7 +200,7 @@ func (w *world) own() []evidence.Item {
 	return w.happened
 }
 
-// fail notes that a process ended that nobody had ended: the first one is the run's end.
+// fail notes that a process ended by itself; the first such end ends the run.
 func (w *world) fail(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,8 +209,8 @@ func (w *world) fail(why string) {
 	}
 }
 
-// failed notes that the harness itself could not do what it had to: that is the run's end too, and says nothing about the
-// product.
+// failed notes that the harness itself could not do something. That ends the run too, and says
+// nothing about the product.
 func (w *world) failed(err error) {
 	w.mu.Lock()
 	if w.why == "" {
@@ -221,7 +226,7 @@ func (w *world) broken() string {
 	return w.why
 }
 
-// watch begins to look for what is no verdict. Its way to the database is a proxy of its own, which nothing cuts.
+// watch begins to look for noise. Its way to the database is a separate proxy, without faults.
 func (w *world) watch() error {
 	link, err := w.proxies.Link(w.label+"/watchdog/"+fault.Database, mustHost(w.db.URL))
 	if err != nil {
@@ -239,7 +244,8 @@ func (w *world) watch() error {
 		err = conn.Ping(ctx)
 		return errors.Join(err, conn.Close(ctx))
 	}
-	// What fails later may be a fault's work; a watch that never gets an answer sees nothing, and says so here.
+	// Later errors may be a fault's work. A watch that never gets an answer sees nothing, so it
+	// fails here.
 	if err := ask(w.ctx); err != nil {
 		return fmt.Errorf("watching the database through a proxy: %w", err)
 	}
@@ -273,7 +279,7 @@ func (w *world) start() error {
 	return w.submit()
 }
 
-// startCluster starts what is there from the start, and waits for it to be ready.
+// startCluster starts the processes that start with the cluster, and waits until they are ready.
 func (w *world) startCluster() error {
 	if err := w.watch(); err != nil {
 		return err
@@ -301,7 +307,7 @@ func (w *world) startCluster() error {
 	return nil
 }
 
-// readyWithin bounds the start of a cluster, on a machine that is busy with much else.
+// readyWithin limits the start of a cluster, on a machine that is busy with other things.
 const readyWithin = 3 * time.Minute
 
 // after calls f later, unless the run is over by then.
@@ -329,10 +335,10 @@ func (w *world) newInjector(clock run.Clock) *run.Injector {
 	})
 }
 
-// stopFaults lets no fault begin any more, and undoes whatever lasts.
+// stopFaults prevents further faults, and undoes those that last.
 func (w *world) stopFaults() {
 	undo := w.injector.Stop()
-	// One may wait for another: what ends by a statement, for the database's return.
+	// One undo may wait for another: one that needs a statement waits for the database's return.
 	finish := func() {
 		var all sync.WaitGroup
 		for _, f := range undo {
@@ -340,7 +346,7 @@ func (w *world) stopFaults() {
 		}
 		all.Wait()
 	}
-	finish() // one that is about to begin may wait for the end of another
+	finish() // a fault that is about to begin may wait for the end of another
 	w.mu.Lock()
 	w.stopping = true
 	w.mu.Unlock()
@@ -349,7 +355,7 @@ func (w *world) stopFaults() {
 	w.serversUp()
 }
 
-// close ends whatever the run has started.
+// close ends everything that the run has started.
 func (w *world) close() {
 	w.cancel()
 	w.stopDaemons()

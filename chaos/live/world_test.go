@@ -9,7 +9,7 @@ import (
 	"handoff/core/config"
 )
 
-// A world that can't be made says why, and takes back what there is of it already.
+// A world that can't be made says why, and removes its finished parts.
 func TestAWorldThatCantBeMadeSaysWhy(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

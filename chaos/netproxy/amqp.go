@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// Publish is one message on its way to a broker, as AMQP 0-9-1 carries it.
+// Publish is one message on its way to a broker, in AMQP 0-9-1.
 type Publish struct {
 	Exchange, Key string
 	// ID, Type and CorrelationID are properties of the message.
@@ -13,21 +13,23 @@ type Publish struct {
 	Body                    []byte
 }
 
-// Publishes rewrites the publishes of one connection to a broker, and passes on everything else as it is.
-// change may set another exchange or key, and change bytes of the body, whose length stays.
+// Publishes rewrites the publishes of one connection to a broker and passes everything else
+// unchanged. change may set another exchange or key, and change bytes of the body, but not its
+// length.
 func Publishes(change func(*Publish)) Rewriter {
 	return newMessages(basicPublish, greeting, func(c *content) []byte { return rewritten(c, change) })
 }
 
-// Deliveries keeps back the messages that a broker delivers over one connection while hold says so; all else
-// passes. What was kept back goes on with the next bytes: the broker's next heartbeat, at the latest.
+// Deliveries holds back the messages that a broker delivers over one connection while hold returns
+// true; everything else passes. Held messages go on with the next bytes after that: with the
+// broker's next heartbeat at the latest.
 func Deliveries(hold func() bool) Rewriter {
 	d := &deliveries{hold: hold}
 	d.messages = newMessages(basicDeliver, 0, d.deliver)
 	return d
 }
 
-// Chain has one rewriter rewrite what the one before it passes on.
+// Chain applies the rewriters in order, each to the output of the previous one.
 func Chain(all ...Rewriter) Rewriter { return chain(all) }
 
 type chain []Rewriter
@@ -40,9 +42,10 @@ func (c chain) Rewrite(b []byte) []byte {
 	return b
 }
 
-// Subscriptions keeps back the subscriptions to queues that a client makes over one connection while hold says so of the
-// queue; all else passes. What follows a subscription on its channel is kept back with it, in order. It all goes on with
-// the next bytes that the client sends: its next heartbeat, at the latest.
+// Subscriptions holds back a client's subscriptions to queues over one connection while hold
+// returns true for the queue; everything else passes. Frames that follow a held subscription on its
+// channel are held too, in order. They all go on with the next bytes from the client after that:
+// with its next heartbeat at the latest.
 func Subscriptions(hold func(queue string) bool) Rewriter {
 	s := &subscriptions{hold: hold}
 	s.frames = frames{greet: greeting, each: s.frame}
@@ -55,14 +58,14 @@ type subscriptions struct {
 	kept []keptChannel
 }
 
-// keptChannel is a channel on which a subscription to a queue waits.
+// keptChannel is a channel with a held subscription.
 type keptChannel struct {
 	channel uint16
 	queue   string
 	frames  []byte
 }
 
-// frame returns a frame, or nothing while it is kept back.
+// frame returns the frame, or nothing while it is held.
 func (s *subscriptions) frame(f []byte) []byte {
 	channel, payload := binary.BigEndian.Uint16(f[1:3]), f[frameHeader:len(f)-1]
 	for i := range s.kept {
@@ -74,7 +77,7 @@ func (s *subscriptions) frame(f []byte) []byte {
 	if f[0] != frameMethod || !bytes.HasPrefix(payload, basicConsume) || len(payload) < 6 {
 		return f
 	}
-	// After class and method comes a reserved short.
+	// A reserved short follows class and method.
 	if queue, _ := shortString(payload[6:]); s.hold(queue) {
 		s.kept = append(s.kept, keptChannel{channel, queue, f})
 		return nil
@@ -122,14 +125,15 @@ func (d *deliveries) Rewrite(b []byte) []byte {
 	return out
 }
 
-// messages reads frames. An AMQP connection begins with eight bytes of greeting from the client; then every
-// frame is its type, a channel, a length, so many bytes, and an end mark. A message is a method frame, a header
-// frame and as many body frames as it takes, which no other frame of its channel interrupts.
+// messages parses frames. An AMQP connection begins with a greeting of eight bytes from the client.
+// Each frame after that consists of a type, a channel, a length, as many bytes, and an end mark. A
+// message is a method frame, a header frame and any number of body frames; no other frame of its
+// channel comes between these.
 type messages struct {
 	frames
-	// begins is how the method frames of the messages begin that are meant.
+	// begins is the beginning of the method frames of the selected messages.
 	begins []byte
-	// pass returns what goes on in place of a whole message.
+	// pass returns the replacement for a whole message.
 	pass func(*content) []byte
 	open map[uint16]*content
 }
@@ -140,15 +144,15 @@ func newMessages(begins []byte, greet int, pass func(*content) []byte) *messages
 	return p
 }
 
-// frames cuts the bytes of a connection into frames, after so many bytes of greeting.
+// frames cuts the bytes of a connection into frames, after the greeting.
 type frames struct {
 	greet int
 	rest  []byte
-	// each returns what goes on in place of a frame.
+	// each returns the replacement for a frame.
 	each func(frame []byte) []byte
 }
 
-// content is a message of which not everything has come.
+// content is an incomplete message.
 type content struct {
 	frames [][]byte
 	left   uint64
@@ -163,8 +167,8 @@ const (
 	frameBody   = 3
 )
 
-// The payload of a publish begins with class 60 and method 40, that of a delivery with class 60 and method 60, that of a
-// subscription with class 60 and method 20.
+// The payload of a publish begins with class 60 and method 40, that of a delivery with 60 and 60,
+// that of a subscription with 60 and 20.
 var basicPublish, basicDeliver, basicConsume = []byte{0, 60, 0, 40}, []byte{0, 60, 0, 60}, []byte{0, 60, 0, 20}
 
 // Rewrite implements Rewriter.
@@ -191,7 +195,7 @@ func (p *frames) Rewrite(b []byte) []byte {
 	}
 }
 
-// frame returns what goes on after a frame: itself, nothing yet, or a whole message.
+// frame returns what to pass on after a frame: the frame, nothing yet, or a whole message.
 func (p *messages) frame(f []byte) []byte {
 	kind, channel, payload := f[0], binary.BigEndian.Uint16(f[1:3]), f[frameHeader:len(f)-1]
 	c := p.open[channel]
@@ -214,10 +218,10 @@ func (p *messages) frame(f []byte) []byte {
 	return p.pass(c)
 }
 
-// rewritten gives a whole publish to whoever wants to change it.
+// rewritten lets change edit a whole publish.
 func rewritten(c *content, change func(*Publish)) []byte {
 	method := c.frames[0][frameHeader : len(c.frames[0])-1]
-	// After class and method comes a reserved short.
+	// A reserved short follows class and method.
 	exchange, rest := shortString(method[6:])
 	key, flags := shortString(rest)
 	m := &Publish{Exchange: exchange, Key: key}
@@ -240,7 +244,7 @@ func rewritten(c *content, change func(*Publish)) []byte {
 	return out
 }
 
-// method is the method frame with the message's exchange and key.
+// method builds the method frame with the message's exchange and key.
 func (m *Publish) method(was, flags []byte) []byte {
 	payload := append(bytes.Clone(basicPublish), 0, 0)
 	for _, s := range []string{m.Exchange, m.Key} {
@@ -254,7 +258,7 @@ func (m *Publish) method(was, flags []byte) []byte {
 	return append(out, was[len(was)-1])
 }
 
-// The property flags, in the order in which their values follow.
+// The property flags, in the order of their values.
 const (
 	hasContentType     = 1 << 15
 	hasContentEncoding = 1 << 14
@@ -304,7 +308,7 @@ func (m *Publish) properties(frame []byte) {
 	text(hasType, &m.Type)
 }
 
-// shortString reads a string that begins with its length, and returns what follows it.
+// shortString reads a string after its length byte, and returns the rest.
 func shortString(b []byte) (text string, rest []byte) {
 	if len(b) == 0 || len(b) < 1+int(b[0]) {
 		return "", nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// whole keeps bytes back until there are as many as a large message has.
+// whole holds bytes back until it has as many as a large message.
 type whole struct{ kept []byte }
 
 const wholeSize = 262_300
@@ -20,8 +20,9 @@ func (w *whole) Rewrite(b []byte) (out []byte) {
 	return out
 }
 
-// Found by a scenario whose large messages a broker had delivered and no process had got: toxiproxy forgets the end of a
-// chunk that is a little longer than its buffer when the next one is there already.
+// A scenario found this: a broker delivered large messages that no process received. Toxiproxy
+// loses the end of a chunk that is slightly longer than its buffer if the next chunk is already
+// there.
 func TestLargeMessagesThatWereKeptBackArriveWhole(t *testing.T) {
 	sent := make([]byte, 200*wholeSize)
 	for i := range sent {

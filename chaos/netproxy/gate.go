@@ -11,16 +11,16 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
-// Rewriter is given the bytes of one connection that go one way, in their order and cut anywhere, and
-// returns what goes on in their place. It may keep some back until it has more.
+// Rewriter gets the bytes of one direction of a connection, in order and cut anywhere, and returns
+// their replacement. It may hold bytes back until it has more.
 type Rewriter interface {
 	Rewrite(b []byte) []byte
 }
 
-// gate is what stands on one way of a link, for all its connections.
+// gate controls one direction of a link, for all its connections.
 type gate struct {
 	key string
-	// rewriter makes what rewrites the bytes of one connection; nil for none.
+	// rewriter makes the rewriter of one connection; nil for none.
 	rewriter atomic.Pointer[func() Rewriter]
 
 	mu      sync.Mutex
@@ -32,21 +32,23 @@ type gate struct {
 	broken int
 }
 
-// gateToxic is the gate as toxiproxy knows it: a toxic is made from JSON, so it finds its gate by key.
+// gateToxic is the gate in the form of a toxic. Toxiproxy makes toxics from JSON, so it finds its
+// gate by key.
 type gateToxic struct {
 	Key string `json:"key"`
 }
 
-// breakEvery is how many bytes one draw of a break stands for.
+// breakEvery is the number of bytes for each draw of a break.
 const breakEvery = 64
 
-// longestChunk is what toxiproxy reads at once. What a rewriter kept back makes longer chunks, and toxiproxy forgets the
-// end of one that is a little longer than its buffer when the next one is there already (stream.ChanReader.Read).
+// longestChunk is the size of toxiproxy's reads. Bytes that a rewriter held back make longer
+// chunks, and toxiproxy loses the end of a chunk that is slightly longer than its buffer if the
+// next chunk is already there (stream.ChanReader.Read).
 const longestChunk = 32 << 10
 
 const gateType = "handoff_gate"
 
-// gates are all that are in use.
+// gates holds all gates in use.
 var gates struct {
 	sync.Mutex
 	last  int
@@ -70,7 +72,7 @@ func newGate() *gate {
 	return g
 }
 
-// open ends every effect for good.
+// open ends every effect permanently.
 func (g *gate) open() {
 	gates.Lock()
 	delete(gates.byKey, g.key)
@@ -101,20 +103,21 @@ func (g *gate) begin(e *Effect) (end func()) {
 	}
 }
 
-// wake lets those that wait look again; g.mu is held.
+// wake makes waiting connections check again; g.mu is held.
 func (g *gate) wake() {
 	close(g.changed)
 	g.changed = make(chan struct{})
 }
 
-// snapshot is what is in force, the last connection that is broken, and a channel that is closed when less is in force.
+// snapshot returns the effects in force, the last broken connection, and a channel that is closed
+// when an effect ends.
 func (g *gate) snapshot() ([]*Effect, int, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.effects), g.broken, g.changed
 }
 
-// connection is the state of a gate in one connection.
+// connection is the state of a gate for one connection.
 type connection struct {
 	number   int
 	rewriter Rewriter
@@ -129,8 +132,8 @@ func (x *gateToxic) NewState() any {
 	return &connection{number: gates.connections}
 }
 
-// Pipe implements toxics.Toxic. No toxic is ever added behind it, so it is not interrupted while it
-// holds something back.
+// Pipe implements toxics.Toxic. No toxic is ever added behind it, so nothing interrupts it while it
+// holds bytes back.
 func (x *gateToxic) Pipe(stub *toxics.ToxicStub) {
 	gates.Lock()
 	g := gates.byKey[x.Key]
@@ -156,8 +159,8 @@ func (x *gateToxic) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// pass does to a chunk what is in force; nil stands for the end of the stream. It returns false if the
-// connection ends here.
+// pass applies the effects in force to a chunk; nil stands for the end of the stream. It returns
+// false if the connection ends here.
 func (g *gate) pass(state *connection, chunk *stream.StreamChunk) bool {
 	effects, broken := g.await(state, chunk != nil)
 	if chunk == nil || broken {
@@ -170,7 +173,7 @@ func (g *gate) pass(state *connection, chunk *stream.StreamChunk) bool {
 			due = due.Add(e.Delay())
 			e.touch()
 		case e.Break != nil:
-			// About once for each frame or call that the bytes may hold.
+			// Roughly once for each frame or call that the bytes may contain.
 			for range 1 + len(chunk.Data)/breakEvery {
 				if e.Break() {
 					e.touch()
@@ -202,8 +205,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// await returns what is in force once nothing holds back what passes over a connection, and whether the connection is
-// broken by then. The end of a silent connection does not pass either, but it is no evidence that the silence was noticed.
+// await returns the effects in force once no effect holds the connection's bytes back, and whether
+// the connection is broken by then. It also holds back the end of a silent connection, but that is
+// no evidence that the silence was noticed.
 func (g *gate) await(state *connection, bytes bool) (effects []*Effect, broken bool) {
 	for {
 		effects, last, changed := g.snapshot()

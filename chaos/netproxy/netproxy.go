@@ -1,27 +1,35 @@
-// Package netproxy is the network of a live cluster: every connection between a process and a server goes
-// through a proxy of its own, so that any single link can be cut, slowed down or broken off.
+// Package netproxy is the network of a live cluster: every connection between a process and a
+// server goes through its own proxy, so that each link can be cut, slowed down or broken
+// separately.
 //
-// The proxies are toxiproxy's, in this process. A server that is not there is a proxy that toxiproxy has stopped. All else
-// that happens to a link is done by one toxic of ours a way, the gate, and drawn by the caller.
+// The proxies are toxiproxy's, in this process. For a server that is down, toxiproxy stops the
+// proxy. Every other effect on a link comes from one toxic of our own for each direction, the gate;
+// the caller draws the random values.
 //
 // # Toxiproxy's own toxics
 //
-// They break the links where toxiproxy is a process of its own: in the containers of the compose file (package compose:
-// latency, slicer, timeout, and proxies that are disabled), and by hand (package manual: latency with jitter, reset_peer,
-// timeout). Not here, because each lacks something that a run needs:
+// They affect the links where toxiproxy runs as a separate process: in the containers of the
+// compose file (package compose: latency, slicer, timeout, and disabled proxies), and by hand
+// (package manual: latency with jitter, reset_peer, timeout). This package doesn't use them,
+// because each lacks something that a run needs:
 //
-//   - latency draws its jitter from a source that can't be seeded, one draw for 32 KiB; here a delay is drawn from the
-//     run's seed for everything that passes.
-//   - bandwidth limits bytes in a second; a slow link of a scenario is busy for a drawn time with each message, however
-//     short. slicer comes close, with one time for all.
-//   - timeout drops what it stops. A network that is cut keeps it: TCP sends it again until it arrives, late, if the
-//     connection lives as long. A timeout would end every connection of a partition at its end.
-//   - reset_peer ends every connection of the link at its next bytes. Here it is drawn for each frame or call whether its
-//     connection breaks off, and the others live. Its end is an EOF, where reset_peer's is a reset; clients of both
-//     servers take either for a lost connection.
-//   - None of them knows where a message begins; those that are lost, late or doubled need AMQP.
-//   - Taking one away can take minutes: for each piece that it holds of a connection whose other end is gone it waits five
-//     seconds, and new connections wait for it. A gate is never taken away. A test shows both.
+//   - latency draws its jitter from a source that can't be seeded, once for 32 KiB. Here the run's
+//     seed determines a delay for everything that passes.
+//   - bandwidth limits bytes per second, but a slow link of a scenario is busy with each message
+//     for a drawn time, however short the message is. slicer comes close, but uses one time for
+//     all.
+//   - timeout drops the bytes that it stops. In a cut network, TCP retransmits them until they
+//     arrive, late, if the connection lives that long. A timeout would end every connection of a
+//     partition at its end.
+//   - reset_peer ends every connection of the link at its next bytes. Here a draw for each frame or
+//     call decides whether its connection breaks, and the others live. A connection ends with EOF
+//     here and with a reset under reset_peer; clients of both servers treat either as a lost
+//     connection.
+//   - None of them knows where a message begins; losing, delaying or duplicating messages requires
+//     AMQP.
+//   - Removing one can take minutes: for each piece that it holds of a connection whose other end
+//     is gone it waits five seconds, and new connections wait for it. A gate is never removed. A
+//     test shows both.
 package netproxy
 
 import (
@@ -38,7 +46,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Direction is which way bytes go, seen from the process.
+// Direction is the direction of bytes, seen from the process.
 type Direction string
 
 // The directions, as toxiproxy calls them.
@@ -49,7 +57,7 @@ const (
 	In Direction = "downstream"
 )
 
-// Link is the way between one process and one server.
+// Link is the connection path between one process and one server.
 type Link struct {
 	// Address is where the process finds the server.
 	Address string
@@ -62,7 +70,7 @@ type Link struct {
 	down int
 }
 
-// Proxies is all links of a cluster.
+// Proxies holds all links of a cluster.
 type Proxies struct {
 	server *toxiproxy.ApiServer
 	links  []*Link
@@ -73,7 +81,7 @@ func New() *Proxies {
 	return &Proxies{server: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())}
 }
 
-// Link makes a link to a server's address, HOST:PORT, for processes of this machine.
+// Link makes a link to a server at HOST:PORT, for processes of this machine.
 func (w *Proxies) Link(name, server string) (*Link, error) {
 	return w.LinkOn("127.0.0.1", name, server)
 }
@@ -105,7 +113,7 @@ func (w *Proxies) Close() {
 	}
 }
 
-// addGate puts our toxic on one way of the link.
+// addGate puts a gate on one direction of the link.
 func (l *Link) addGate(way Direction) (*gate, error) {
 	g := newGate()
 	body, err := json.Marshal(map[string]any{
@@ -120,36 +128,39 @@ func (l *Link) addGate(way Direction) (*gate, error) {
 	return g, nil
 }
 
-// Effect is something that is done to what passes one way of a link.
+// Effect changes what passes one direction of a link.
 type Effect struct {
-	// Touch is called whenever the effect makes a difference to something; nil for nobody.
+	// Touch is called whenever the effect makes a difference; may be nil.
 	Touch func()
-	// Hold keeps everything until the effect ends: then it arrives, late, if the connection still lives.
-	// That is what a cut network does to TCP, whose segments are sent again until they arrive.
+	// Hold holds everything back until the effect ends; then it arrives, late, if the connection
+	// still lives. So does TCP in a cut network, because it retransmits segments until they arrive.
 	Hold bool
-	// Silence loses what passes over the connections that there are when the effect begins, as when the machine at the
-	// other end is gone and another one has its address: nobody ends them, and new ones work. When the effect ends, they break.
+	// Silence loses everything on the connections that exist when the effect begins, as when the
+	// machine at the other end dies and another machine takes over its address. Nothing ends these
+	// connections, and new ones work. When the effect ends, the old ones break.
 	Silence bool
-	// Delay draws how much later the next bytes arrive; nil for no delay.
+	// Delay draws the extra delay of the next bytes; nil for none.
 	Delay func() time.Duration
-	// Break draws whether the connection breaks off over the next bytes, which are lost; nil for never.
+	// Break draws whether the connection breaks at the next bytes, which are then lost; nil for
+	// never.
 	Break func() bool
-	// Each draws how long the link is busy with the next bytes, one after the other; nil for no time.
+	// Each draws how long the next bytes occupy the link, one after the other; nil for no time.
 	Each func() time.Duration
 
-	// last is the number of the last connection that was there when the effect began.
+	// last is the number of the last connection that existed when the effect began.
 	last int
 }
 
 // Begin begins an effect; end ends it.
 func (l *Link) Begin(way Direction, e Effect) (end func()) { return l.gate(way).begin(&e) }
 
-// Rewrite has every connection from now on rewritten, one way.
+// Rewrite rewrites one direction of every new connection.
 func (l *Link) Rewrite(way Direction, rewriter func() Rewriter) {
 	l.gate(way).rewriter.Store(&rewriter)
 }
 
-// Down closes the link with its connections: the server is not there. Downs are counted.
+// Down closes the link and its connections, as if the server were down. Calls are counted; as many
+// calls of Up open the link again.
 func (l *Link) Down() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +169,7 @@ func (l *Link) Down() {
 	}
 }
 
-// Up opens a link that was down.
+// Up reverses one call of Down.
 func (l *Link) Up() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,8 +23,8 @@ func frame(kind byte, channel uint16, payload []byte) []byte {
 
 func short(s string) []byte { return append([]byte{byte(len(s))}, s...) }
 
-// published is a publish as a client writes it: method, header with headers, id and type, and a body in two
-// frames.
+// published is a publish as a client writes it: method, header frame with headers, id and type, and
+// a body in two frames.
 func published(channel uint16, exchange, key, id, kind, body string) []byte {
 	method := slices.Concat(basicPublish, []byte{0, 0}, short(exchange), short(key), []byte{1})
 	head := append([]byte{0, 60, 0, 0}, binary.BigEndian.AppendUint64(nil, uint64(len(body)))...)
@@ -35,7 +35,7 @@ func published(channel uint16, exchange, key, id, kind, body string) []byte {
 		frame(frameBody, channel, []byte(body[:half])), frame(frameBody, channel, []byte(body[half:])))
 }
 
-// Whatever the pieces in which bytes arrive, the same comes out; and only what was changed is changed.
+// The output doesn't depend on how the bytes are cut, and only the intended parts change.
 func TestPublishesAreRewrittenAndNothingElse(t *testing.T) {
 	greet := []byte("AMQP\x00\x00\x09\x01")
 	other := frame(frameMethod, 1, []byte{0, 10, 0, 11, 1, 2, 3})
@@ -68,7 +68,7 @@ func TestPublishesAreRewrittenAndNothingElse(t *testing.T) {
 	}
 }
 
-// echo is a server that answers with what it gets.
+// echo is a server that echoes.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -107,7 +107,7 @@ func connect(t *testing.T) (*Link, net.Conn) {
 	return l, c
 }
 
-// say sends a byte and returns how long its echo takes, or why there is none within a time.
+// say sends a byte and returns the time until its echo, or why there was none in time.
 func say(t *testing.T, c net.Conn, within time.Duration) (time.Duration, error) {
 	t.Helper()
 	began := time.Now()
@@ -119,8 +119,8 @@ func say(t *testing.T, c net.Conn, within time.Duration) (time.Duration, error) 
 	return time.Since(began), err
 }
 
-// A delivery that is kept back goes on when it may, with the bytes that come next, in its place before later
-// ones; what is no delivery passes all the while.
+// A held delivery goes on once allowed, together with the next bytes and before later deliveries.
+// Everything else passes all the time.
 func TestDeliveriesAreKeptBack(t *testing.T) {
 	delivered := func(n byte) []byte {
 		head := append([]byte{0, 60, 0, 0}, binary.BigEndian.AppendUint64(nil, 1)...)
@@ -147,8 +147,8 @@ func TestDeliveriesAreKeptBack(t *testing.T) {
 	}
 }
 
-// A subscription that is kept back goes on when it may, and what its channel says in between goes on behind it; other
-// channels and other queues go on all the while.
+// A held subscription goes on once allowed, and later frames of its channel follow it. Other
+// channels and queues are not affected.
 func TestSubscriptionsAreKeptBack(t *testing.T) {
 	subscribe := func(channel byte, queue string) []byte {
 		return frame(frameMethod, uint16(channel), append([]byte{0, 60, 0, 20, 0, 0, byte(len(queue))}, queue+"\x00\x00\x00\x00\x00\x00"...))
@@ -224,7 +224,8 @@ func TestDelayBreakAndDown(t *testing.T) {
 	}
 }
 
-// pour is a server that sends each client more than all buffers on the way hold, and says when it has begun to be read.
+// pour is a server that sends each client more than all buffers on the way hold, and signals when a
+// client has begun to read.
 func pour(t *testing.T) (address string, poured chan struct{}) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -254,7 +255,7 @@ func pour(t *testing.T) (address string, poured chan struct{}) {
 	return l.Addr().String(), poured
 }
 
-// abandoned opens a connection to an address, and breaks it off while what came for it is held.
+// abandoned opens a connection to an address, and breaks it while bytes for it are held.
 func abandoned(t *testing.T, address string, held func()) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -280,8 +281,8 @@ func answers(t *testing.T, address string, within time.Duration) bool {
 	return err == nil
 }
 
-// A client that goes away while bytes for it are late costs the link nothing: the delay ends at once, and others are
-// served.
+// A client that disconnects while its bytes are delayed costs the link nothing: the delay ends at
+// once, and other clients are served.
 func TestADelayEndsAlthoughItsConnectionIsGone(t *testing.T) {
 	server, poured := pour(t)
 	w := New()
@@ -300,8 +301,9 @@ func TestADelayEndsAlthoughItsConnectionIsGone(t *testing.T) {
 	<-poured
 }
 
-// Why this package does not use toxiproxy's own latency: taken away, it holds up the proxy for as long as it still has
-// pieces for a client that is gone. Where this test fails, toxiproxy has mended that: see the package's comment.
+// The reason why this package does not use toxiproxy's own latency: its removal blocks the proxy
+// while it has pieces for a client that is gone. If this test fails, toxiproxy has fixed that: see
+// the package's comment.
 func TestToxiproxysOwnLatencyHoldsUpItsProxyWhenItsConnectionIsGone(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		proxy, poured := late(t)
@@ -332,7 +334,8 @@ func TestToxiproxysOwnLatencyHoldsUpItsProxyWhenItsConnectionIsGone(t *testing.T
 	}
 }
 
-// late is a proxy of toxiproxy with its own latency, ten minutes, and when its server has sent everything.
+// late is a toxiproxy proxy with a latency of ten minutes; the channel is closed when its server
+// has sent everything.
 func late(t *testing.T) (*toxiproxy.Proxy, chan struct{}) {
 	t.Helper()
 	server, poured := pour(t)

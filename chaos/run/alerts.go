@@ -16,28 +16,31 @@ import (
 // AlertsOptions configures Alerts. Emit is required.
 type AlertsOptions struct {
 	Clock Clock
-	// Every is how much of the clock's time lies between two samples: telemetry.SampleInterval, scaled as the scenario is.
+	// Every is the time between two samples on the clock: telemetry.SampleInterval, scaled like the
+	// scenario.
 	Every time.Duration
-	// Patience is how long an alert that has to resolve may outlive everything else of a run; see Patience. 0 stands for as
-	// long as the run may last.
+	// Patience is how long an alert that must resolve may outlive everything else of a run; see the
+	// function Patience. 0 means as long as the run may last.
 	Patience time.Duration
-	// Collect asks for the figures of all processes, before each sample, and returns what hands them to the evaluator; nil
-	// if there is to be no sample any more. It may take its time. A nil Collect stands for processes that report to the
-	// evaluator themselves.
+	// Collect asks all processes for their figures before each sample and returns a function that
+	// passes them to the evaluator; nil means that no more samples are wanted. It may take its
+	// time. A nil Collect is for processes that report to the evaluator themselves.
 	Collect func() (hand func())
 	// Emit writes an event of kind AlertFired or AlertResolved.
 	Emit func(history.Event)
 }
 
-// Alerts judges the alert rules over a run whose scenario expects something of them, as Prometheus would: it takes a sample
-// after every sample interval. In all other runs it is nil, all of whose methods do nothing.
+// Alerts judges the alert rules over a run whose scenario expects something of alerts. Like
+// Prometheus, it takes a sample every sample interval. In all other runs it is nil, and all methods
+// of a nil Alerts do nothing.
 type Alerts struct {
 	o    AlertsOptions
 	wait []string
-	// rested is since when the run waits for nothing but alerts, -1 if it does not. Only Pending uses it.
+	// rested is the time since which the run waits only for alerts, -1 if it doesn't. Only Pending
+	// uses it.
 	rested time.Duration
 
-	// sampling is held while a sample is taken. next is the number of the next one, from 0.
+	// sampling is held during a sample. next is the number of the next sample, from 0.
 	sampling sync.Mutex
 	next     time.Duration
 	stopped  bool
@@ -47,7 +50,7 @@ type Alerts struct {
 	evaluator *alert.Evaluator
 }
 
-// NewAlerts returns alerts that have taken no sample, nil if nothing is expected of any.
+// NewAlerts returns alerts without samples, nil if the scenario expects nothing of alerts.
 func NewAlerts(expected scenario.Alerts, o AlertsOptions) *Alerts {
 	if !expected.Any() {
 		return nil
@@ -55,7 +58,8 @@ func NewAlerts(expected scenario.Alerts, o AlertsOptions) *Alerts {
 	return &Alerts{o: o, wait: expected.Resolves, rested: -1, evaluator: alert.NewEvaluator()}
 }
 
-// Evaluator is what processes report to that are not asked, nil if nobody listens. It is for one task at a time.
+// Evaluator is the receiver of the figures of processes that report by themselves; nil for nil
+// alerts. Only one task at a time may use it.
 func (a *Alerts) Evaluator() *alert.Evaluator {
 	if a == nil {
 		return nil
@@ -63,8 +67,8 @@ func (a *Alerts) Evaluator() *alert.Evaluator {
 	return a.evaluator
 }
 
-// Sample takes a sample now, and sees to it that one is taken after every interval from then on. If a sample takes longer
-// than the interval, the next ones are skipped.
+// Sample takes a sample now and schedules one after every interval. If a sample takes longer than
+// the interval, the samples due meanwhile are skipped.
 func (a *Alerts) Sample() {
 	if a == nil {
 		return
@@ -74,7 +78,7 @@ func (a *Alerts) Sample() {
 	if a.stopped {
 		return
 	}
-	// A real clock may show a little less than what a timer waited for.
+	// A real clock may show slightly less than the time for which a timer waited.
 	n := max(a.next, a.o.Clock.Now()/a.o.Every)
 	var hand func()
 	if a.o.Collect != nil {
@@ -88,8 +92,8 @@ func (a *Alerts) Sample() {
 	a.o.Clock.After(a.next*a.o.Every-now, a.Sample)
 }
 
-// look judges the rules on the n-th sample, from 0. Windows are those of the rules, however much of a clock's time lies
-// between two samples.
+// look judges the rules on the n-th sample, from 0. The rules' windows are not scaled, whatever the
+// clock time between two samples.
 func (a *Alerts) look(n time.Duration, hand func()) {
 	a.mu.Lock()
 	if hand != nil {
@@ -106,15 +110,16 @@ func (a *Alerts) look(n time.Duration, hand func()) {
 	}
 }
 
-// Awake is told that the run waits for something else than alerts. It is for the task that asks Pending.
+// Awake says that the run waits for something other than alerts. Call it in the task that calls
+// Pending.
 func (a *Alerts) Awake() {
 	if a != nil {
 		a.rested = -1
 	}
 }
 
-// Pending says that an alert fires which has to resolve, and that the run has to wait for it. It is asked by one task, when
-// the run waits for nothing else.
+// Pending says that the run must wait, because an alert that must resolve still fires. One task
+// calls it, when the run waits for nothing else.
 func (a *Alerts) Pending() bool {
 	if a == nil {
 		return false
@@ -130,7 +135,7 @@ func (a *Alerts) Pending() bool {
 	return a.o.Patience == 0 || a.o.Clock.Now()-a.rested < a.o.Patience
 }
 
-// Stop waits for the sample that is being taken, and lets no other follow.
+// Stop waits for a sample in progress and prevents further ones.
 func (a *Alerts) Stop() {
 	if a == nil {
 		return
@@ -140,9 +145,9 @@ func (a *Alerts) Stop() {
 	a.stopped = true
 }
 
-// Patience is how long an alert may outlive everything else of a run: until the last worker that is over is marked as lost,
-// the brake's hold included, and the longest window of a rule has passed, and then what it takes to see it. every is the
-// sample interval as in AlertsOptions.
+// Patience is how long an alert may outlive everything else of a run: until the last dead worker is
+// marked lost, including the brake's hold, until the longest window of a rule has passed, and a few
+// samples more. every is the sample interval as in AlertsOptions.
 func Patience(c config.Config, workers int, every time.Duration) time.Duration {
 	longest := time.Duration(0)
 	for _, r := range telemetry.Rules() {

@@ -14,7 +14,7 @@ import (
 
 const brake = "reaper_brake"
 
-// watched are alerts that expect the brake to be resolved, under a bubble's clock, at half its speed.
+// watched returns alerts that expect the brake to resolve, on a bubble's clock, at half its speed.
 func watched(collect func(a *Alerts), patience time.Duration) (a *Alerts, told *[]string) {
 	clock := wall{time.Now()}
 	told = new([]string)
@@ -43,7 +43,7 @@ func TestASampleIsTakenAfterEveryInterval(t *testing.T) {
 			at = append(at, time.Since(began))
 			a.brake(int64(len(at) % 2))
 			if len(at) == 3 {
-				time.Sleep(every + every/2) // makes one fall out
+				time.Sleep(every + every/2) // skips one sample
 			}
 		}, 0)
 		a.Sample()
@@ -74,7 +74,7 @@ func TestARunWaitsUntilItsAlertIsOver(t *testing.T) {
 	})
 }
 
-// One that never resolves holds a run up for as long as something may still change, and no longer.
+// An alert that never resolves delays the end of a run only as long as something may still change.
 func TestARunDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := watched(nil, time.Hour)

@@ -15,34 +15,34 @@ import (
 	"handoff/core/config"
 )
 
-// Injector injects the faults of a scenario, and keeps the evidence: when each really began and ended, and whether it made
-// a difference to anything. It is the same for every world.
+// Injector injects the faults of a scenario and keeps the evidence: when each began and ended, and
+// whether it made a difference. All worlds use the same injector.
 //
-// It may be used by several tasks. It never calls the world or Emit while it holds its lock, because both come back: an
-// event may be the trigger of the next fault.
+// It is safe for several tasks. It never calls the world or Emit while it holds its lock, because
+// both call back: an event may trigger the next fault.
 type Injector struct {
 	o InjectorOptions
 
 	mu  sync.Mutex
 	all []*injection
-	// watching counts the faults that wait for an event: for their trigger, or for one that shows that they touched. Observe
-	// has nothing to do while it is 0.
+	// watching counts the faults that wait for an event: their trigger, or evidence that they
+	// touched something. While it is 0, Observe does nothing.
 	watching atomic.Int32
-	// waiting are the faults whose trigger has not come. pending counts what must end before the run can: faults whose
-	// moment is known, and holds.
+	// waiting are the faults whose trigger has not come. pending counts what must end before the
+	// run can end: faults whose time is known, and holds.
 	waiting []*injection
 	pending int
 	stopped bool
 }
 
-// InjectorOptions is what an injector works with.
+// InjectorOptions configures an Injector.
 type InjectorOptions struct {
 	Scenario *scenario.Scenario
 	Config   config.Config
 	// World implements the interfaces of package fault that the scenario's faults need.
 	World any
 	Clock Clock
-	// Draws makes the source of random numbers with that label.
+	// Draws makes the source of random numbers for a label.
 	Draws func(label string) Draws
 	// Emit writes an event into the history, now.
 	Emit func(history.Event)
@@ -50,7 +50,7 @@ type InjectorOptions struct {
 	Workers fault.Names
 	// Fail is called when the world itself failed.
 	Fail func(error)
-	// Without names kinds that are left out, so that a test can show that they are missed.
+	// Without lists kinds of faults to leave out, so that a test can show that they are missed.
 	Without []string
 }
 
@@ -59,7 +59,8 @@ type injection struct {
 	fault.Injection
 	in   *Injector
 	spec *scenario.Fault
-	// trigger is what it waits for, nil for a time; shown is set for a fault whose effect shows in events.
+	// trigger is the event that it waits for, nil for a time. shown is set for a fault whose effect
+	// shows only in events.
 	trigger *scenario.Trigger
 	shown   fault.Shown
 
@@ -67,14 +68,14 @@ type injection struct {
 	seen    int // of its trigger
 	fired   bool
 	touched bool
-	// over says that it is not pending any more.
+	// over says that it is no longer pending.
 	over  bool
 	began time.Duration
-	ended time.Duration // 0 while it lasts, and for ever if it has no end
+	ended time.Duration // 0 while it lasts, and always if it has no end
 	undo  func()
 }
 
-// NewInjector makes the injector of a run, and draws how long its faults last.
+// NewInjector makes the injector of a run and draws the durations of its faults.
 func NewInjector(o InjectorOptions) *Injector {
 	in := &Injector{o: o}
 	for i := range o.Scenario.Faults {
@@ -92,7 +93,8 @@ func NewInjector(o InjectorOptions) *Injector {
 	return in
 }
 
-// Arm schedules the faults that begin at a time, and starts to look for the triggers of the others. Call it once.
+// Arm schedules the faults that begin at a time, and starts to wait for the triggers of the others.
+// Call it once.
 func (in *Injector) Arm() {
 	for _, x := range in.all {
 		when := &x.spec.When
@@ -110,7 +112,7 @@ func (in *Injector) Arm() {
 	}
 }
 
-// begins begins a fault later.
+// begins schedules the beginning of a fault.
 func (in *Injector) begins(x *injection, after time.Duration) {
 	in.mu.Lock()
 	in.pending++
@@ -118,8 +120,9 @@ func (in *Injector) begins(x *injection, after time.Duration) {
 	in.o.Clock.After(after, x.begin)
 }
 
-// Observe looks whether an event is a trigger that a fault waits for, or shows that a fault touched. The fault begins
-// after the step in which the event happened, because whoever writes an event is in the middle of something.
+// Observe checks whether an event is the trigger of a waiting fault or shows that a fault touched
+// something. The fault begins after the step in which the event happened, because the event's
+// writer is in the middle of that step.
 func (in *Injector) Observe(e *history.Event) {
 	if in.watching.Load() == 0 || e.Kind.ForReaders() {
 		return
@@ -132,7 +135,7 @@ func (in *Injector) Observe(e *history.Event) {
 	}
 }
 
-// triggered takes the faults whose trigger has come out of those that wait.
+// triggered removes the faults whose trigger has come from the waiting ones and returns them.
 func (in *Injector) triggered(e *history.Event) (come []*injection) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -152,7 +155,7 @@ func (in *Injector) triggered(e *history.Event) (come []*injection) {
 	return come
 }
 
-// shownBy lists the faults of which an event is the first sign.
+// shownBy returns the faults of which an event is the first evidence.
 func (in *Injector) shownBy(e *history.Event) (all []*injection) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -164,15 +167,15 @@ func (in *Injector) shownBy(e *history.Event) (all []*injection) {
 	return all
 }
 
-// Busy says that a fault has not ended yet, or that somebody holds the run. A fault whose trigger has not come does not
-// count: the trigger may never come.
+// Busy says that a fault has not ended yet or that the run is held. A fault whose trigger has not
+// come doesn't count, because the trigger may never come.
 func (in *Injector) Busy() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.pending > 0
 }
 
-// begin begins a fault now, and arms its end.
+// begin begins a fault now and schedules its end.
 func (x *injection) begin() {
 	in := x.in
 	in.mu.Lock()
@@ -214,7 +217,7 @@ func (x *injection) finish() {
 	}
 }
 
-// choose draws the processes that the target means; none for a server.
+// choose draws the processes that the target stands for; none for a server.
 func (x *injection) choose() (chosen []string) {
 	names, count := x.in.o.Scenario.Cluster.Names().Select(x.spec.Spec.Strikes().Target)
 	for range count {
@@ -225,7 +228,8 @@ func (x *injection) choose() (chosen []string) {
 	return chosen
 }
 
-// announced is the event of its beginning or its end: its kind, whom it strikes and, for links, their other ends.
+// announced is the event of its beginning or end, with its kind, its targets and, for links, their
+// other ends.
 func (x *injection) announced(kind history.Kind) history.Event {
 	to := x.spec.Spec.Strikes()
 	e := history.Event{Kind: kind, Fault: x.Name, Text: x.Kind.Name, Process: to.Target, Queue: to.Messages}
@@ -298,7 +302,7 @@ func (x *injection) Endless() {
 	}
 }
 
-// Touch records what a fault touched, for models that know a fault by its name only.
+// Touch records that a fault touched something, for models that know a fault only by its name.
 func (in *Injector) Touch(name string, on fault.Touched) {
 	for _, x := range in.all {
 		if x.Name == name {
@@ -307,7 +311,8 @@ func (in *Injector) Touch(name string, on fault.Touched) {
 	}
 }
 
-// Hold keeps Busy true until release is called, for disturbances that are no faults of the scenario. Call release once.
+// Hold keeps Busy true until release is called, for disturbances outside the scenario. Call release
+// once.
 func (in *Injector) Hold() (release func()) {
 	add := func(n int) {
 		in.mu.Lock()
@@ -318,8 +323,9 @@ func (in *Injector) Hold() (release func()) {
 	return func() { add(-1) }
 }
 
-// Stop lets no fault begin any more, and returns what undoes each of those that last. A second call of an undo does
-// nothing, unless its fault was just beginning during the first one: then the second one undoes it.
+// Stop prevents further faults from beginning, and returns functions that undo those that last. A
+// second call of such a function does nothing, unless its fault was just beginning during the first
+// call: then the second call undoes it.
 func (in *Injector) Stop() (undo []func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -330,7 +336,7 @@ func (in *Injector) Stop() (undo []func()) {
 	return undo
 }
 
-// Counts are the results for each fault, in the order of the scenario.
+// Counts returns the results of each fault, in the order of the scenario.
 func (in *Injector) Counts() []verdict.FaultCount {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -347,7 +353,8 @@ func (in *Injector) Counts() []verdict.FaultCount {
 	return counts
 }
 
-// FaultIntervals returns when each fault lasted, in the order of the scenario. One without an end lasts until end.
+// FaultIntervals returns when each fault lasted, in the order of the scenario. A fault without an
+// end lasts until end.
 func (in *Injector) FaultIntervals(end time.Duration) (intervals []verdict.FaultInterval) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

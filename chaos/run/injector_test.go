@@ -31,7 +31,7 @@ type call struct {
 func (m *manual) Now() time.Duration              { return m.now }
 func (m *manual) After(d time.Duration, f func()) { m.due = append(m.due, call{m.now + max(0, d), f}) }
 
-// pass moves the clock and calls what is due.
+// pass moves the clock and makes the calls that are due.
 func (m *manual) pass(d time.Duration) {
 	until := m.now + d
 	for {
@@ -52,17 +52,17 @@ func (m *manual) pass(d time.Duration) {
 	m.now = until
 }
 
-// first draws the least, and nothing by chance.
+// first draws the least value, and Chance is always false.
 type first struct{ middle }
 
 func (first) Uint64N(uint64) uint64 { return 0 }
 func (first) Chance(uint64) bool    { return false }
 
-// deafWorld is a world that can deafen and sicken workers and cancel consumers, and nothing else.
+// deafWorld is a world that can only deafen and sicken workers and cancel consumers.
 type deafWorld struct {
 	in    *injected
 	err   error
-	after func(x *fault.Injection) // called at the beginning, nil for nothing
+	after func(x *fault.Injection) // called at the beginning; may be nil
 }
 
 func (w *deafWorld) Deafen(x *fault.Injection) (func(), error) {
@@ -97,7 +97,7 @@ var _ interface {
 	fault.ConsumerCancelling
 } = (*deafWorld)(nil)
 
-// injected is an injector of a scenario's faults, and what it has told and done.
+// injected is an injector of a scenario's faults, with the events and calls so far.
 type injected struct {
 	*Injector
 	manual
@@ -199,16 +199,17 @@ func TestAFaultBeginsAfterItsTrigger(t *testing.T) {
 		t.Error("a run waits for a trigger that may never come")
 	}
 	in.beat("shell-2")
-	in.expect(t) // not in the step of the event
+	in.expect(t) // not within the step of the event
 	if !in.Busy() {
 		t.Error("its trigger has come, and nobody waits for the fault")
 	}
-	in.beat("shell-2") // it begins once
+	in.beat("shell-2") // it begins only once
 	in.pass(time.Minute)
 	in.expect(t, "14s fault_began deaf of shell-1", "14s deafened shell-1", "15s healed", "15s fault_ended deaf of shell-1")
 }
 
-// The trigger `scheduled` is about the worker that an execution goes to, and not about the executor that has scheduled it.
+// For the trigger `scheduled`, `of` names the worker that gets the execution, not the executor that
+// scheduled it.
 func TestOfIsTheWorkerThatATriggerIsAbout(t *testing.T) {
 	in := inject(t, "{when: {after: scheduled, of: shell-2}, deaf: shell-1, for: 1s}")
 	in.Observe(&history.Event{Kind: history.Transition, To: execution.Scheduled, Process: "executor-1", Worker: 1})
@@ -219,7 +220,8 @@ func TestOfIsTheWorkerThatATriggerIsAbout(t *testing.T) {
 	in.expect(t, "1s fault_began deaf of shell-1", "1s deafened shell-1")
 }
 
-// The event of a fault may be what another one waits for, and of two that wait for one event each has its own count.
+// The event of one fault may trigger another, and two faults that wait for the same event count it
+// separately.
 func TestTriggersDoNotTakeEachOthersEvents(t *testing.T) {
 	in := inject(t, "{when: {after: heartbeat, nth: 1}, deaf: shell-1, for: 1s}", "{when: {after: heartbeat, nth: 2}, deaf: shell-2, for: 1s}",
 		"{when: {after: heartbeat, nth: 1}, sick: shell-2, for: 1s}")
@@ -256,7 +258,8 @@ func TestOnlyTheFirstTouchIsEvidence(t *testing.T) {
 	in.expect(t, "1m0s fault_touched deaf of shell-2")
 }
 
-// The effect of some faults shows in the history only: the first event that shows it touches, while the fault lasts.
+// The effect of some faults shows only in the history: the first event that shows it, while the
+// fault lasts, counts as touched.
 func TestAnEventShowsThatAFaultTouched(t *testing.T) {
 	in := inject(t, "{when: {at: 5s}, sick: shell-1, for: 10s}")
 	back := func(id execution.WorkerID) *history.Event {
@@ -314,7 +317,7 @@ func TestAfterAStopNothingBeginsAndWhatLastsIsUndoneOnce(t *testing.T) {
 	in.expect(t, "5s healed", "5s fault_ended deaf of shell-2")
 }
 
-// A stop may come while a fault begins. What it began is undone by the second call of the undo.
+// A stop may come while a fault begins. The second call of undo then undoes it.
 func TestAFaultThatBeginsDuringAStopIsUndone(t *testing.T) {
 	in := inject(t, "{when: {at: 1s}, deaf: shell-1, for: 1h}")
 	var undo []func()
@@ -347,7 +350,7 @@ func TestAKindThatIsLeftOutDoesNotBegin(t *testing.T) {
 	in.expect(t, "2s fault_began sick of shell-1", "2s sickened shell-1", "3s recovered", "3s fault_ended sick of shell-1")
 }
 
-// What an executor may not detect in time is excused by a fault that strikes an executor or what it needs.
+// A fault that strikes an executor, or something that an executor needs, excuses late detection.
 func TestAnAnnouncementSaysWhetherAnExecutorIsHindered(t *testing.T) {
 	for entry, want := range map[string]int64{
 		"deaf: shell-1, for: 1s": 0, "pause: any executor, for: 1s": 1, "pause: every worker, for: 1s": 0, "pause: every process, for: 1s": 1,

@@ -14,15 +14,16 @@ import (
 	"handoff/core/execution"
 )
 
-// Judges see the history of a run, and make a verdict of it. They implement history.Sink.
+// Judges turn the history of a run into a verdict. They implement history.Sink.
 type Judges struct {
-	// Suite judges the invariants. A world sets on it what only it knows.
+	// Suite judges the invariants. A world adds to it the facts that only the world knows.
 	Suite *invariant.Suite
 
 	scenario *scenario.Scenario
 	profile  config.Profile
-	// waiting are the last events, which only the suite has seen: nobody asks the others before the end. Each is shown
-	// many at once, because an event that all see in turn has the code of each fetched anew, and that of the run after it.
+	// waiting are the last events, which only the suite has seen; the other sinks are needed only
+	// at the end. They see many events at once, because that keeps the code of the suite and of the
+	// run in the processor's cache.
 	waiting  [eventsAtOnce]history.Event
 	waits    int
 	hash     *history.Hasher
@@ -32,11 +33,12 @@ type Judges struct {
 	accepted accepted
 }
 
-// eventsAtOnce is how many events wait: eight kilobytes of them, a quarter of the fastest cache of a processor.
+// eventsAtOnce is the number of events that wait: eight kilobytes, a quarter of a processor's
+// fastest cache.
 const eventsAtOnce = 32
 
-// NewJudges returns judges that have seen nothing. c is the configuration of the run, as scaled as the scenario is. only are
-// the numbers of the invariants to judge, nil for all.
+// NewJudges returns judges that have seen no event. c is the configuration of the run, scaled like
+// the scenario. only lists the numbers of the invariants to judge, nil for all.
 func NewJudges(s *scenario.Scenario, p config.Profile, c config.Config, only []int) *Judges {
 	expected := s.Expect(p)
 	j := &Judges{
@@ -49,7 +51,7 @@ func NewJudges(s *scenario.Scenario, p config.Profile, c config.Config, only []i
 	return j
 }
 
-// Observe implements history.Sink. What the core logs is no evidence.
+// Observe implements history.Sink. Log lines of the core are no evidence.
 func (j *Judges) Observe(e *history.Event) {
 	if e.Kind == history.Logged {
 		return
@@ -61,7 +63,7 @@ func (j *Judges) Observe(e *history.Event) {
 	}
 }
 
-// show shows those that only the suite has seen to the others.
+// show passes the waiting events to the other sinks.
 func (j *Judges) show() {
 	events := j.waiting[:j.waits]
 	j.waits = 0
@@ -82,7 +84,7 @@ func (j *Judges) show() {
 	}
 }
 
-// Events is how many events have been seen.
+// Events is the number of events seen.
 func (j *Judges) Events() uint64 {
 	j.show()
 	return j.hash.Events()
@@ -93,18 +95,18 @@ type Ending uint8
 
 // The ways in which a run ends.
 const (
-	// Settled: nothing was left to be done.
+	// Settled: nothing was left to do.
 	Settled Ending = iota
-	// Unsettled: its time was over before.
+	// Unsettled: its time ran out before that.
 	Unsettled
-	// Cut: it was broken off, because an invariant was violated or because it took more steps than it was granted. What was
-	// found by then counts, and what is asked of the end is not judged.
+	// Cut: it was broken off, because an invariant was violated or the run took more steps than
+	// allowed. Findings so far count, but conditions for the end of a run are not judged.
 	Cut
 	// Unjudged: it proves nothing about the invariants.
 	Unjudged
 )
 
-// Outcome is what a world knows of a run that has ended.
+// Outcome is what a world knows about a run that has ended.
 type Outcome struct {
 	Seed   uint64
 	Mutant string
@@ -114,15 +116,17 @@ type Outcome struct {
 	Faults        []verdict.FaultCount
 	Steps         uint64
 	At            time.Duration
-	// Rows are the executions as the run left them.
+	// Rows are the executions at the end of the run.
 	Rows []execution.Execution
-	// Cut says that the run was broken off because it took more steps than it was granted; its Ending is Cut.
+	// Cut says that the run was broken off because it took more steps than allowed; its Ending is
+	// Cut.
 	Cut bool
-	// Abandoned says that the process that submits was killed, so that not everything need have been accepted.
+	// Abandoned says that the submitting process was killed, so not everything need have been
+	// accepted.
 	Abandoned bool
 }
 
-// Verdict judges the run that the judges have seen. It is called once, after the last event.
+// Verdict judges the run that the judges have seen. Call it once, after the last event.
 func (j *Judges) Verdict(o Outcome) verdict.Run {
 	j.show()
 	r := verdict.Run{
@@ -145,8 +149,8 @@ func (j *Judges) Verdict(o Outcome) verdict.Run {
 	return r
 }
 
-// judge adds the findings of the invariants to a run, and what its rows, each as the run left it, say of
-// the scenario's expectations.
+// judge adds to a run the findings of the invariants, and the results of the scenario's
+// expectations on the rows at the end of the run.
 func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, rows []execution.Execution, accepted bool) {
 	for _, f := range findings {
 		r.Violations = append(r.Violations, verdict.Violation{
@@ -154,29 +158,45 @@ func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, rows []exec
 			Execution: f.Execution, Step: f.Step, At: f.At, Message: f.Message,
 		})
 	}
-	count(r, rows)
+	all := make([]*execution.Execution, len(rows))
+	for i := range rows {
+		all[i] = &rows[i]
+	}
+	last := lastRows(all)
+	r.Rows, r.Chains = counts(all), counts(last)
 	if accepted {
 		acceptance(r, j.scenario, j.accepted.lost)
 	}
-	expectations(r, j.scenario.Expect(r.Profile))
+	e := j.scenario.Expect(r.Profile)
+	j.tally.expect(r, "executions", e.Executions, r.Chains, last)
+	j.tally.expect(r, "rows", e.Rows, r.Rows, all)
 }
 
-// count counts rows by status and chains by their last status.
-func count(r *verdict.Run, rows []execution.Execution) {
-	last := make(map[execution.ID]*execution.Execution)
-	for i := range rows {
-		row := &rows[i]
-		r.Rows[ended(row.Status)]++
-		if best := last[row.Chain()]; best == nil || row.RetryCount > best.RetryCount {
-			last[row.Chain()] = row
+// counts counts rows by status.
+func counts(rows []*execution.Execution) (n [execution.Statuses]int64) {
+	for _, row := range rows {
+		n[ended(row.Status)]++
+	}
+	return n
+}
+
+// lastRows are the last rows of the chains, in the order of the chains' first rows.
+func lastRows(rows []*execution.Execution) (list []*execution.Execution) {
+	last := make(map[execution.ID]int)
+	for _, row := range rows {
+		at, known := last[row.Chain()]
+		switch {
+		case !known:
+			last[row.Chain()] = len(list)
+			list = append(list, row)
+		case row.RetryCount > list[at].RetryCount:
+			list[at] = row
 		}
 	}
-	for _, row := range last { //detlint:ok counting is the same in any order
-		r.Chains[ended(row.Status)]++
-	}
+	return list
 }
 
-// ended is the status itself where it is terminal, else None: stuck.
+// ended returns a terminal status as it is, and None for any other: stuck.
 func ended(s execution.Status) execution.Status {
 	if oracle.Terminal(s) {
 		return s
@@ -184,15 +204,15 @@ func ended(s execution.Status) execution.Status {
 	return execution.None
 }
 
-// accepted counts what was accepted and then lost with the database's last writes.
+// accepted counts executions that were accepted and then lost with the database's latest writes.
 type accepted struct {
-	// at is when each was accepted that a standby lacks which has stopped following.
+	// at is when each execution was accepted that a standby lacks because it has stopped following.
 	at    []time.Duration
 	fails int
 	lost  int64
 }
 
-// expect says that so many faults may lose what was accepted.
+// expect sets how many faults may lose accepted executions.
 func (a *accepted) expect(s *scenario.Scenario) {
 	for i := range s.Faults {
 		if s.Faults[i].Kind.Rewinds() {
@@ -218,8 +238,8 @@ func (a *accepted) observe(e *history.Event) {
 	}
 }
 
-// acceptance demands that everything that was submitted was accepted in the end: a client tries until it
-// is told so. So many may be missing because the database has lost them after that.
+// acceptance demands that everything submitted was accepted in the end, because a client tries
+// until it is. lost is the number of executions that the database may have lost after that.
 func acceptance(r *verdict.Run, s *scenario.Scenario, lost int64) {
 	var originals int64
 	for _, n := range r.Chains {
@@ -231,26 +251,18 @@ func acceptance(r *verdict.Run, s *scenario.Scenario, lost int64) {
 	}
 }
 
-// expectations judges what the scenario expects of every run.
-func expectations(r *verdict.Run, e scenario.Expect) {
-	judge := func(what string, bounds []scenario.Bound, counts [execution.Statuses]int64) {
-		var total int64
-		for _, n := range counts {
-			total += n
+// expect judges the scenario's expectations of every run on the counted rows.
+func (t *tally) expect(r *verdict.Run, what string, bounds []scenario.Bound, counts [execution.Statuses]int64, rows []*execution.Execution) {
+	total := int64(len(rows))
+	for _, b := range bounds {
+		of := execution.None
+		if b.Of != scenario.Stuck {
+			of, _ = execution.ParseStatus(b.Of)
 		}
-		for _, b := range bounds {
-			status := execution.None
-			if b.Of != scenario.Stuck {
-				status, _ = execution.ParseStatus(b.Of)
-			}
-			if n := counts[status]; !b.Holds(n, total) {
-				violate(r, "expectation", "The scenario's own expectations hold.",
-					fmt.Sprintf("%d of %d %s ended as %s; the scenario expects %s", n, total, what, b.Of, b.Source))
-			}
+		if n := counts[of]; !b.Holds(n, total) {
+			t.unmet(r, what, b, of, n, total, rows)
 		}
 	}
-	judge("executions", e.Executions, r.Chains)
-	judge("rows", e.Rows, r.Rows)
 }
 
 func violate(r *verdict.Run, name, statement, message string) {

@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// judged is the verdict on a run that was asked for one execution and left these rows.
+// judged is the verdict on a run with one requested execution and these rows at the end.
 func judged(o Outcome, rows ...execution.Execution) (violations string, gaveUp string) {
 	s := &scenario.Scenario{Actions: actions("a"), Workload: []scenario.Load{{Action: "a", Count: 1, Copies: 1}}}
 	j := NewJudges(s, config.Hardened, config.Default(config.Hardened), nil)
@@ -52,8 +52,8 @@ func TestWhatIsNotFinishedIsAViolationAtTheEndOnly(t *testing.T) {
 	}
 }
 
-// The suite sees an event at once, the others many together: in the same order, and all of them before anybody is told
-// what they have seen.
+// The suite sees each event at once. The other sinks see many together, in the same order, and all
+// of them before their results are read.
 func TestJudgesSeeEveryEventOnceAndInOrder(t *testing.T) {
 	for _, n := range []int{0, 1, eventsAtOnce - 1, eventsAtOnce, 3*eventsAtOnce + 7} {
 		j := NewJudges(&scenario.Scenario{}, config.Hardened, config.Default(config.Hardened), nil)
@@ -74,7 +74,7 @@ func TestJudgesSeeEveryEventOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// Nothing shows that a system recovers which has not come to rest.
+// A run that has not come to rest does not show that the system recovers.
 func TestARunThatDoesNotComeToRestIsNoPass(t *testing.T) {
 	done := Outcome{Ending: Unsettled, At: time.Hour, Abandoned: true}
 	if got, gaveUp := judged(done); got != "" || gaveUp != "after 1h0m0s it had not come to rest" {

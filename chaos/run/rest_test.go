@@ -10,7 +10,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// left is what is left to be done in a test.
+// left is what a test leaves to do.
 type left struct{ faults, actions, unfinished, messages, queued bool }
 
 func (l *left) Faults() bool     { return l.faults }
@@ -19,7 +19,7 @@ func (l *left) Unfinished() bool { return l.unfinished }
 func (l *left) Messages() bool   { return l.messages }
 func (l *left) Drained() bool    { return !l.queued }
 
-// resting is a run in which nothing is left to be done.
+// resting runs check in a run in which nothing is left to do.
 func resting(t *testing.T, alerts *Alerts, submits int, check func(r *Rest, l *left)) {
 	t.Helper()
 	s := &scenario.Scenario{Workload: make([]scenario.Load, submits)}
@@ -29,7 +29,7 @@ func resting(t *testing.T, alerts *Alerts, submits int, check func(r *Rest, l *l
 	}, l)
 }
 
-// after looks whether a run is over now, and again after a while.
+// after checks whether a run is over now, and again after a while.
 func after(r *Rest, d time.Duration) bool {
 	r.Over()
 	time.Sleep(d)
@@ -59,7 +59,7 @@ func TestWhateverIsLeftToBeDoneKeepsARunGoing(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			resting(t, nil, 0, func(r *Rest, l *left) {
-				// It comes when the run was almost over.
+				// The work appears when the run is almost over.
 				after(r, time.Minute-1)
 				*keep(l) = true
 				if after(r, time.Hour) {
@@ -91,7 +91,7 @@ func TestAWorkloadKeepsARunGoingUntilItsProcessHasDied(t *testing.T) {
 	})
 }
 
-// An alert that does not resolve holds a run up from when it rests otherwise, and not for ever.
+// A firing alert delays the end of a run, but not for ever.
 func TestAnAlertKeepsARunGoingForAsLongAsItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewAlerts(scenario.Alerts{Resolves: []string{brake}}, AlertsOptions{

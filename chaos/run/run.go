@@ -1,10 +1,11 @@
-// Package run is the runner: what a run of a scenario does that does not depend on the world in which it happens. It
-// submits the workload, injects the faults, takes samples for the alerts, knows when nothing is left to be done, and makes
-// a verdict of the history.
+// Package run is the runner: the parts of a run that don't depend on the world. It submits the
+// workload, injects the faults, takes samples for the alerts, knows when nothing is left to do, and
+// turns the history into a verdict.
 //
-// A world provides the time (Clock), random numbers (Draws), tasks (host.Host), the system under test (Client), what is left
-// to be done (State), what faults need (package fault) and the evidence. The simulator's clock is the kernel's, so this package
-// starts no goroutine and waits for nothing itself; a mutex is never held while a task waits.
+// A world provides the time (Clock), random numbers (Draws), tasks (host.Host), the system under
+// test (Client), what is left to do (State), the interfaces of faults (package fault) and the
+// evidence. The simulator's clock is the kernel's, so this package starts no goroutines and never
+// waits by itself, and a mutex is never held while a task waits.
 package run
 
 import (
@@ -16,8 +17,8 @@ import (
 	"handoff/core/config"
 )
 
-// Horizon is when a run ends at the latest: the last moment at which something new can happen, and
-// the time that the configuration implies for what is then still open.
+// Horizon is the latest end of a run: the last moment at which something new can happen, plus the
+// time that the configuration implies for what is open then.
 func Horizon(s *scenario.Scenario, c config.Config) time.Duration {
 	last := s.LastSubmission()
 	longest, retries := time.Duration(0), 0
@@ -36,7 +37,7 @@ func Horizon(s *scenario.Scenario, c config.Config) time.Duration {
 		f := &s.Faults[i]
 		begin := f.When.Max
 		if f.When.After != "" {
-			// A trigger comes while there is work, at the latest when the workload is over.
+			// A trigger comes while there is work, so at the end of the workload at the latest.
 			begin = s.LastSubmission() + settle/2 + f.When.Plus
 		}
 		last = max(last, begin+lasts(s, f, c))
@@ -44,7 +45,7 @@ func Horizon(s *scenario.Scenario, c config.Config) time.Duration {
 	return last + settle + Linger
 }
 
-// lasts bounds how long after its beginning a fault can still change something.
+// lasts is an upper bound of the time from a fault's beginning to its last effect.
 func lasts(s *scenario.Scenario, f *scenario.Fault, c config.Config) time.Duration {
 	_, targets := s.Cluster.Names().Select(f.Spec.Strikes().Target)
 	return f.Kind.Lasts(f.Spec, fault.Bounds{
@@ -52,7 +53,8 @@ func lasts(s *scenario.Scenario, f *scenario.Fault, c config.Config) time.Durati
 	})
 }
 
-// AtLeast is how long a run of a scenario takes at least, if its faults strike when they are expected to.
+// AtLeast is the least duration of a run of a scenario, if its faults strike when they are expected
+// to.
 func AtLeast(s *scenario.Scenario) time.Duration {
 	last := s.LastSubmission()
 	for i := range s.Faults {

@@ -10,24 +10,28 @@ import (
 	"handoff/core/execution"
 )
 
-// tally counts what a scenario's expectations ask for. It implements history.Sink.
+// tally collects the figures for a scenario's expectations. It implements history.Sink.
 type tally struct {
 	wanted []string
 	texts  map[string]int
-	// completions before the first fault began, and since the last one began or ended.
+	// Completions before the first fault began, and since the last fault began or ended.
 	struck        bool
 	before, after int
-	// detection is how long the slowest detections took; renewed and scheduled are what they count from.
+	// detection is the duration of the slowest detection of each kind; renewed and scheduled are
+	// their starting points.
 	detection map[string]time.Duration
 	renewed   map[execution.Incarnation]time.Duration
 	scheduled dense.Table[execution.ID, time.Duration]
+	// last is the moment of each execution's last transition; names are the workers' names.
+	last  dense.Table[execution.ID, moment]
+	names map[execution.WorkerID]string
 }
 
 // newTally returns a tally that looks for these error texts.
 func newTally(texts []string) *tally {
 	return &tally{
 		wanted: texts, texts: make(map[string]int), detection: make(map[string]time.Duration),
-		renewed: make(map[execution.Incarnation]time.Duration),
+		renewed: make(map[execution.Incarnation]time.Duration), names: make(map[execution.WorkerID]string),
 	}
 }
 
@@ -36,7 +40,10 @@ func (t *tally) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded:
 		t.struck, t.after = true, 0
-	case history.HeartbeatRenewed, history.WorkerRegistered:
+	case history.WorkerRegistered:
+		t.renewed[e.Incarnation] = e.At
+		t.names[e.Worker] = e.Process
+	case history.HeartbeatRenewed:
 		t.renewed[e.Incarnation] = e.At
 	case history.WorkerLifecycle:
 		if at, known := t.renewed[e.Incarnation]; known && e.Lifecycle == execution.Lost {
@@ -45,6 +52,7 @@ func (t *tally) Observe(e *history.Event) {
 	case history.Orchestrated:
 		t.detected(Ended, e.Due)
 	case history.Transition:
+		t.last.Set(e.Execution, moment{e.At, e.Step})
 		t.dispatch(e)
 		if e.To == execution.Completed {
 			if t.struck {
@@ -64,8 +72,8 @@ func (t *tally) Observe(e *history.Event) {
 	}
 }
 
-// The kinds of detection that are timed: from a worker's last heartbeat to the moment at which it is marked lost,
-// from a dispatch to its take-back, and from the end of an execution to the handling of it.
+// The kinds of detection that are timed: from a worker's last heartbeat to its loss, from a
+// dispatch to its take-back, and from the end of an execution to the handling of that end.
 const (
 	LostWorker = "lost worker"
 	Unclaimed  = "unclaimed"
@@ -76,7 +84,7 @@ func (t *tally) detected(what string, took time.Duration) {
 	t.detection[what] = max(t.detection[what], took)
 }
 
-// dispatch times what is scheduled and not claimed.
+// dispatch times dispatches that are not claimed.
 func (t *tally) dispatch(e *history.Event) {
 	if e.To == execution.Scheduled {
 		t.scheduled.Set(e.Execution, e.At)
@@ -91,7 +99,7 @@ func (t *tally) dispatch(e *history.Event) {
 	t.scheduled.Delete(e.Execution)
 }
 
-// fill writes what was counted into a run.
+// fill writes the figures into a run.
 func (t *tally) fill(r *verdict.Run) {
 	r.Texts, r.CompletedBefore, r.CompletedAfter, r.Detection = t.texts, t.before, t.after, t.detection
 }

@@ -12,34 +12,36 @@ import (
 	"handoff/core/host"
 )
 
-// Client is what the workload asks of the system under test. Its methods try again until they have an answer or ctx ends;
-// an error is final. They are safe for concurrent use.
+// Client is the workload's access to the system under test. Its methods retry until they get an
+// answer or ctx ends; a returned error is final. They are safe for concurrent use.
 type Client interface {
-	// Submit asks for executions in one request, and answers in the order of requests.
+	// Submit submits executions in one request. The answers have the order of requests.
 	Submit(ctx context.Context, requests []Request) ([]Answer, error)
-	// Cancel asks for the end of an execution. That it has ended already is an answer and no error.
+	// Cancel requests the cancellation of an execution. If it has already ended, Cancel returns no
+	// error.
 	Cancel(ctx context.Context, id execution.ID) error
-	// Registered says whether a worker has ever registered under this name, so that an execution can be pinned to it.
+	// Registered says whether a worker has ever registered under this name, so that an execution
+	// can be pinned to it.
 	Registered(worker string) bool
 }
 
 // Request asks for one execution.
 type Request struct {
 	Action string
-	// Key is the idempotency key: of all requests under one, one creates an execution.
+	// Key is the idempotency key: of all requests with the same key, one creates an execution.
 	Key string
-	// Parent is the execution of which this is a workflow child, 0 for none.
+	// Parent is the execution whose workflow child this is, 0 for none.
 	Parent execution.ID
 	// Pin is the name of the only worker that may run it, empty for any.
 	Pin    string
 	Limits execution.Limits
 }
 
-// Answer is what a request came to.
+// Answer is the result of a request.
 type Answer struct {
 	// ID is the execution, 0 if there is none.
 	ID execution.ID
-	// Existed says that an earlier request under the same key had created it.
+	// Existed says that an earlier request with the same key had created the execution.
 	Existed bool
 	// Refused says why there is no execution; empty if there is one.
 	Refused string
@@ -49,37 +51,42 @@ type Answer struct {
 type WorkloadOptions struct {
 	Scenario *scenario.Scenario
 	Clock    Clock
-	// Host is the machine of the process that submits. It starts the tasks; Clock is asked for moments of the scenario.
+	// Host is the machine of the submitting process. It starts the tasks; Clock gives the time of
+	// the scenario.
 	Host   host.Host
 	Client Client
-	// Draws returns the source of the delays of a cancel step, by its place among them. The simulator returns the same one
-	// for all: the seed decides in which order its tasks draw. Where it does not, each step has its own.
+	// Draws returns the source of the delays of a cancel step, by its index among the cancel steps.
+	// The simulator returns the same source for all, because the seed determines the order in which
+	// its tasks draw. In other worlds each step has its own.
 	Draws func(cancel int) scenario.Drawer
-	// Batch is how many requests go to the client at once, at most.
+	// Batch is the greatest number of requests that go to the client at once.
 	Batch int
-	// Known is told of each answer with the execution of an earlier request under the same key, in a task; nil for nobody.
+	// Known is called, in a task, for each answer with the execution of an earlier request with the
+	// same key; may be nil.
 	Known func(r *Request, id execution.ID)
-	// Refused is told of a request that came to nothing, in a task: nobody asks for it again. nil for nobody. In both
-	// cases Judge finds that not everything was accepted.
+	// Refused is called, in a task, for a request that created no execution; the request is not
+	// repeated. May be nil. In both cases, Known and Refused, Judge finds that not everything was
+	// accepted.
 	Refused func(why string)
 }
 
-// Workload submits what a scenario submits and cancels what it cancels, as users of the API do: with idempotency keys,
-// from many tasks, and knowing of an execution only what the answer to a request says.
+// Workload submits and cancels what the scenario says, as users of the API would: with idempotency
+// keys, from many tasks, and knowing an execution only from the answer to a request.
 type Workload struct {
 	o WorkloadOptions
 
 	mu sync.Mutex
-	// left counts the steps that are not over.
+	// left counts the steps that are not finished.
 	left atomic.Int64
-	// accepted are the executions of each action by their number from 0; 0 for those that were not accepted yet.
+	// accepted holds the executions of each action by their number from 0; 0 for those that are not
+	// accepted yet.
 	accepted map[string][]execution.ID
 	// waiting wakes the tasks that wait for an execution to be accepted.
 	waiting []host.Signal
 }
 
-// NewWorkload returns a workload that has not begun. Until Start it counts as submitting, unless the scenario submits
-// nothing.
+// NewWorkload returns a workload that has not begun. Until Start it counts as submitting, unless
+// the scenario submits nothing.
 func NewWorkload(o WorkloadOptions) *Workload {
 	w := &Workload{o: o, accepted: make(map[string][]execution.ID)}
 	w.left.Store(int64(len(o.Scenario.Workload) + len(o.Scenario.Cancels)))
@@ -102,23 +109,24 @@ func (w *Workload) Start(ctx context.Context) {
 	}
 }
 
-// Submitting says whether a step is not over.
+// Submitting says whether a step is unfinished.
 func (w *Workload) Submitting() bool {
 	return w.left.Load() > 0
 }
 
-// Abandon is called when the process that submits has died: what it had not submitted was never asked for.
+// Abandon says that the submitting process has died: nothing more was requested.
 func (w *Workload) Abandon() {
 	w.left.Store(0)
 }
 
 func (w *Workload) over() { w.left.Add(-1) }
 
-// pinPoll is how often a load looks whether the worker that it is pinned to has registered. A real user would get an
-// error for each attempt before.
+// pinPoll is how often a load checks whether the worker to which it is pinned has registered.
+// Before that, a real user would get an error for each attempt.
 const pinPoll = 100 * time.Millisecond
 
-// load submits one load, whose executions are numbered from first on: items that fall on one moment go as one request.
+// load submits one load; first is the number of its first execution. Items due at the same time go
+// in one request.
 func (w *Workload) load(ctx context.Context, index, first int, l scenario.Load) {
 	for n := 0; n < l.Count; {
 		if w.o.Host.Sleep(ctx, due(l, n)-w.o.Clock.Now()) != nil {
@@ -147,11 +155,12 @@ func (w *Workload) load(ctx context.Context, index, first int, l scenario.Load) 
 	w.over()
 }
 
-// submit sends one request, and its copies beside it. from is the number of its first execution.
+// submit sends one request and its copies. from is the number of its first execution.
 func (w *Workload) submit(ctx context.Context, l scenario.Load, from int, requests []Request) {
 	var copies []host.Task
 	for range l.Copies - 1 {
-		// Nobody reads the answers to copies: a user who sends a request twice has lost the first answer.
+		// Nothing reads the answers to copies: a user who sends a request twice has lost the first
+		// answer.
 		copies = append(copies, w.o.Host.Go("copy", func() { _, _ = w.o.Client.Submit(ctx, slices.Clone(requests)) }))
 	}
 	var answers []Answer
@@ -173,16 +182,17 @@ func (w *Workload) submit(ctx context.Context, l scenario.Load, from int, reques
 	}
 }
 
-// A user who is told of an error, and not that the request is wrong, sends it again: after userPause, from the sixtieth
-// time on after ten times that, and userAttempts times in all. That is longer than any outage lasts in a scenario or a
-// varied run, so what is never accepted is the system's doing.
+// A user who gets an error, but not that the request is wrong, repeats the request: after
+// userPause, from the sixtieth time on after ten times that, and userAttempts times in all. That is
+// longer than any outage in a scenario or a varied run, so the system is to blame if a request is
+// never accepted.
 const (
 	userPause    = time.Second
 	userHurries  = 60
 	userAttempts = 300
 )
 
-// insist repeats what a user asks for until there is an answer.
+// insist repeats a user's request until there is an answer.
 func (w *Workload) insist(ctx context.Context, ask func() error) {
 	for attempt := 1; ; attempt++ {
 		err := ask()
@@ -221,7 +231,7 @@ func (w *Workload) accept(action string, from int, answers []Answer) {
 	}
 }
 
-// await waits until the execution of that number, from 0, is accepted; 0 if ctx ends before.
+// await waits until the n-th execution of an action, from 0, is accepted; 0 if ctx ends before.
 func (w *Workload) await(ctx context.Context, action string, number int) execution.ID {
 	var accepted host.Signal
 	for {
@@ -244,7 +254,7 @@ func (w *Workload) await(ctx context.Context, action string, number int) executi
 	}
 }
 
-// cancel cancels what one step of the workload names, each in its own time.
+// cancel performs one cancel step of the workload, each cancellation in its own time.
 func (w *Workload) cancel(ctx context.Context, index int, c scenario.Cancel) {
 	draws := w.o.Draws(index)
 	left := c.Count

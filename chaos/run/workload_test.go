@@ -15,22 +15,22 @@ import (
 	"handoff/core/host/daemon"
 )
 
-// wall is the time of a synctest bubble as a scenario's.
+// wall is the time of a synctest bubble as the time of a scenario.
 type wall struct{ began time.Time }
 
 func (c wall) Now() time.Duration              { return time.Since(c.began) }
 func (c wall) After(d time.Duration, f func()) { time.AfterFunc(d, f) }
 
-// system is a system under test that accepts everything at once, unless it is told otherwise.
+// system is a system under test that accepts everything at once, unless configured otherwise.
 type system struct {
 	clock      Clock
-	registered time.Duration // when the worker registers that executions are pinned to
+	registered time.Duration // when the worker registers to which executions are pinned
 
 	mu   sync.Mutex
 	told []string
 	keys map[string]execution.ID
 	err  error
-	// none is refused by its key.
+	// none is the key whose request is refused.
 	none string
 }
 
@@ -70,7 +70,7 @@ func (s *system) Cancel(_ context.Context, id execution.ID) error {
 
 func (s *system) Registered(string) bool { return s.clock.Now() >= s.registered }
 
-// middle draws the middle.
+// middle draws the middle of a range.
 type middle struct{}
 
 func (middle) Duration(least, most time.Duration) time.Duration    { return (least + most) / 2 }
@@ -153,7 +153,7 @@ func TestARepeatedKeyIsKnown(t *testing.T) {
 	_, over := submitted(t, s, func(_ *system, o *WorkloadOptions) {
 		o.Known = func(r *Request, id execution.ID) { known = append(known, fmt.Sprint(r.Key, " is ", id)) }
 	})
-	// The answers to its two copies are nobody's.
+	// Nothing reads the answers to its two copies.
 	expect(t, known, s.Workload[0].Key(0, 0)+" is 1")
 	if !over {
 		t.Error("it is not over")

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// A world says how something is disturbed. When, whom and for how long is the injector's business, and what a load or a
-// fault says is its own. So no world reads a trigger, a fault's fields or a load, and none says that a fault touched.
+// A world only knows how to disturb things. The injector decides when, what and for how long; a
+// load or a fault describes itself. So no world reads a trigger, a fault's fields or a load, and
+// none reports that a fault touched something.
 func TestNoWorldInjectsFaultsOrSubmitsLoadsItself(t *testing.T) {
 	runners := map[string]string{
 		"FindTrigger": "finds triggers", "Triggers": "finds triggers", "Nth": "counts triggers", "Plus": "waits after triggers",

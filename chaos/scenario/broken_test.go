@@ -12,8 +12,8 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// expectation is a line such as "# 6:3: unknown key …" at the head of a broken file: the position
-// and text of a problem, with what is allowed and what was meant.
+// expectation matches a line such as "# 6:3: unknown key …" at the head of a broken file: the
+// position and text of a problem, with the allowed values and a suggestion.
 var expectation = regexp.MustCompile(`^# (\d+:\d+: .*)$`)
 
 func TestBrokenCorpus(t *testing.T) {
@@ -56,7 +56,8 @@ func TestBrokenCorpus(t *testing.T) {
 	}
 }
 
-// rewrite puts what the loader says at the head of a broken file, which must keep its number of lines.
+// rewrite writes the loader's problems at the head of a broken file, which must keep its number of
+// lines.
 func rewrite(t *testing.T, file, data string, got []string, had int) {
 	t.Helper()
 	if had != len(got) {
@@ -68,8 +69,8 @@ func rewrite(t *testing.T, file, data string, got []string, had int) {
 	}
 }
 
-// checkFrame checks that a rendered problem can be clicked and that its caret stands under the
-// character that it names.
+// checkFrame checks that the position of a rendered problem can be clicked and that its caret is
+// under the right character.
 func checkFrame(t *testing.T, p yamlfile.Problem, data string) {
 	t.Helper()
 	lines := strings.Split(p.Error(), "\n")
@@ -124,8 +125,7 @@ func TestUnreadableBytes(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, the loader answers: with a scenario, or with problems that stand in the
-// file.
+// For any bytes, the loader returns a scenario, or problems with positions in the file.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"../../scenarios/*.yaml", "testdata/broken/*.yaml"} {
 		files, err := filepath.Glob(pattern)

@@ -4,17 +4,18 @@ import (
 	"time"
 )
 
-// This file fixes for a run what its seed draws.
+// This file replaces the durations that a scenario gives as ranges with those that a run's seed
+// draws.
 
-// Drawer draws durations from least to most, both included. Duration draws uniformly, LogDuration log-uniformly:
-// every factor is as likely as every other, so from 1 s to 100 s half of the draws lie under 10 s. Each world
-// brings its own drawer.
+// Drawer draws durations from least to most, both included. Duration draws uniformly. LogDuration
+// draws log-uniformly: every order of magnitude is equally likely, so from 1 s to 100 s half of the
+// draws lie below 10 s. Each world has its own drawer.
 type Drawer interface {
 	Duration(least, most time.Duration) time.Duration
 	LogDuration(least, most time.Duration) time.Duration
 }
 
-// Draw draws a duration from least to most, log-uniformly if log says so.
+// Draw draws a duration from least to most, log-uniformly if log is set.
 func Draw(d Drawer, least, most time.Duration, log bool) time.Duration {
 	if log {
 		return d.LogDuration(least, most)
@@ -22,7 +23,8 @@ func Draw(d Drawer, least, most time.Duration, log bool) time.Duration {
 	return d.Duration(least, most)
 }
 
-// Drawn returns the fault for one run, with For and RestartAfter fixed. Fixed durations take nothing from d.
+// Drawn returns a copy of the fault for one run, with For and RestartAfter fixed. Fixed durations
+// draw nothing from d.
 func (f *Fault) Drawn(d Drawer) *Fault {
 	out := *f
 	if f.ForMin > 0 {

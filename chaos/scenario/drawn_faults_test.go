@@ -9,13 +9,14 @@ import (
 	"handoff/chaos/scenario"
 )
 
-// Every kind knows how it is drawn, and what it draws is an entry of faults.
+// Every kind that can be drawn draws a valid entry of faults.
 func TestWhatEveryKindDrawsIsAnEntryOfIt(t *testing.T) {
 	source := rand.New(rand.NewPCG(1, 2))
 	dice := &fault.Dice{Choose: source.IntN, Cluster: fault.Cluster{Executors: []string{"executor-1"}, Workers: []string{"w-1", "w-2"}}}
 	for _, k := range fault.Kinds() {
 		if k.Draw == nil && (k.Edits || k.Rewinds()) {
-			// Few scenarios have what it edits; in others it would strike nothing. After a loss little is judged of a run.
+			// Few scenarios have the rows that it edits; in others it would strike nothing. After a
+			// loss, little of a run is judged.
 			continue
 		}
 		if k.Draw == nil {

@@ -17,7 +17,7 @@ faults:
   - { when: {at: 6s}, pause: shell-2, for: {log_uniform: [5s, 5s]} }
 `
 
-// end is a drawer that always returns one end of the range, and lists how it was asked.
+// end is a drawer that always returns one end of the range, and lists its calls.
 type end struct {
 	most  bool
 	draws []string
@@ -77,7 +77,7 @@ func TestBothEndsOfADrawAreScaled(t *testing.T) {
 	}
 }
 
-// An edit replaces a drawn duration by a fixed one, inside a kind's mapping and beside it.
+// An edit replaces a drawn duration with a fixed one, inside a kind's mapping and beside it.
 func TestAnEditFixesWhatIsDrawn(t *testing.T) {
 	s := parse(t, drawnFile)
 	d, err := Edit(s)

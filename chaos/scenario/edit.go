@@ -12,11 +12,11 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Document is a scenario's file as it can be edited: parts are taken out or made smaller, and what is left is
-// written and read again, so that an edit that makes no sense is refused like any other file.
+// Document is a scenario's file that can be edited: parts are removed or made smaller. The result
+// is then loaded like any other file, so an edit that makes no sense is refused.
 type Document struct{ root *yaml.Node }
 
-// Edit opens a scenario that was read. The anchors of its file are resolved.
+// Edit opens a loaded scenario for editing. The anchors of its file are resolved.
 func Edit(s *Scenario) (*Document, error) {
 	if s.root != nil {
 		return &Document{root: cloneNode(s.root)}, nil
@@ -29,7 +29,7 @@ func Edit(s *Scenario) (*Document, error) {
 	return d, nil
 }
 
-// Clone returns a copy that can be edited apart.
+// Clone returns an independent copy.
 func (d *Document) Clone() *Document { return &Document{root: cloneNode(d.root)} }
 
 func cloneNode(n *yaml.Node) *yaml.Node {
@@ -46,10 +46,10 @@ func cloneNode(n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// Bytes is the file, under a comment of one line.
-func (d *Document) Bytes(comment string) []byte {
+// Bytes is the document as YAML, for a file at path, below a comment of one line.
+func (d *Document) Bytes(path, comment string) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# yaml-language-server: $schema=../schema.json\n# %s\n", comment)
+	fmt.Fprintf(&out, "%s# %s\n", SchemaLine(path), comment)
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
 	if err := enc.Encode(d.root); err != nil {
@@ -58,18 +58,18 @@ func (d *Document) Bytes(comment string) []byte {
 	return out.Bytes()
 }
 
-// Parse reads the document as it stands.
-func (d *Document) Parse(file string) (*Scenario, error) { return Parse(file, d.Bytes("shrunk")) }
+// Parse writes the document as YAML and loads it.
+func (d *Document) Parse(file string) (*Scenario, error) { return Parse(file, d.Bytes(file, "shrunk")) }
 
-// Read reads the document as it stands, as Parse does, without writing it before. The scenario has no digest, and places in
-// errors mean nothing. The document must not be edited afterwards.
+// Read loads the document without writing it as YAML first. The scenario has no digest, and line
+// numbers in errors mean nothing. Don't edit the document afterwards.
 func (d *Document) Read(file string) (*Scenario, error) {
 	l := &loader{Reader: yamlfile.NewReader(file, "scenario", nil)}
 	l.s.File, l.s.root = file, d.root
 	return l.loaded(d.root)
 }
 
-// Keep sets the head of the file: how it is called, what it is about, and the one profile under which it runs.
+// Keep sets the head of the file: its name, its purpose, the only profile and the simulated world.
 func (d *Document) Keep(name, about, profile string) {
 	set(d.root, "name", textNode(name))
 	set(d.root, "about", textNode(about))
@@ -77,7 +77,8 @@ func (d *Document) Keep(name, about, profile string) {
 	set(d.root, "worlds", listNode(textNode(string(Sim))))
 }
 
-// Judge leaves one invariant to be judged, and nothing to be expected but alerts, which are an invariant's matter.
+// Judge expects only the given invariant. Alert expectations stay, because an invariant judges
+// them.
 func (d *Document) Judge(invariant int) {
 	judged := pair("invariants", listNode(numberNode(invariant)))
 	expected := get(d.root, "expect")
@@ -90,8 +91,8 @@ func (d *Document) Judge(invariant int) {
 	set(d.root, "expect", judged)
 }
 
-// Regress says how the failure is shown again: the seed, the mutant that was planted (empty for none) and the
-// invariant that it breaks (0 for an expectation).
+// Regress records how to reproduce the failure: the seed, the planted mutant (empty for none) and
+// the invariant that breaks (0 for an expectation).
 func (d *Document) Regress(r Regression) {
 	m := pair("seed", numberNode(int(r.Seed)))
 	if r.Mutant != "" {
@@ -103,10 +104,10 @@ func (d *Document) Regress(r Regression) {
 	set(d.root, "regression", m)
 }
 
-// DropFaults takes n faults out, from the i-th on.
+// DropFaults removes n faults, starting with the i-th.
 func (d *Document) DropFaults(i, n int) { drop(get(d.root, "faults"), i, n) }
 
-// steps are the places of the workload's loads, or of its cancellations.
+// steps returns the indices of the workload's loads, or of its cancellations.
 func (d *Document) steps(cancels bool) (places []int) {
 	for i, step := range get(d.root, "workload").Content {
 		if (get(step, "cancel") != nil) == cancels {
@@ -116,15 +117,15 @@ func (d *Document) steps(cancels bool) (places []int) {
 	return places
 }
 
-// load is the i-th step of the workload that submits.
+// load is the i-th step that submits executions.
 func (d *Document) load(i int) *yaml.Node {
 	return get(d.root, "workload").Content[d.steps(false)[i]]
 }
 
-// DropLoad takes one load out.
+// DropLoad removes one load.
 func (d *Document) DropLoad(i int) { drop(get(d.root, "workload"), d.steps(false)[i], 1) }
 
-// DropCancel takes out one step of the workload that cancels.
+// DropCancel removes one cancellation from the workload.
 func (d *Document) DropCancel(i int) { drop(get(d.root, "workload"), d.steps(true)[i], 1) }
 
 // SetCount sets how many executions a load submits.
@@ -142,13 +143,13 @@ func (d *Document) SetTakes(ref string, takes time.Duration) {
 	set(get(get(d.root, "actions"), ref), "takes", textNode(yamlfile.Short(takes)))
 }
 
-// DropWorker takes a worker out.
+// DropWorker removes a worker.
 func (d *Document) DropWorker(name string) { unset(get(get(d.root, "cluster"), "workers"), name) }
 
-// SetExecutors sets how many executors there are.
+// SetExecutors sets the number of executors.
 func (d *Document) SetExecutors(n int) { set(get(d.root, "cluster"), "executors", numberNode(n)) }
 
-// DropUnusedActions takes out the actions that no load submits.
+// DropUnusedActions removes the actions that no load submits.
 func (d *Document) DropUnusedActions() {
 	var used []string
 	for i := range d.steps(false) {
@@ -162,7 +163,7 @@ func (d *Document) DropUnusedActions() {
 	}
 }
 
-// SetAt pins the beginning of a fault.
+// SetAt sets a fixed time at which a fault begins.
 func (d *Document) SetAt(i int, at time.Duration) {
 	set(get(d.root, "faults").Content[i], "when", pair("at", textNode(yamlfile.Short(at))))
 }

@@ -12,8 +12,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// settle reads how long the end may take, and refuses faults that begin after it: everything would
-// be over, and the fault would touch nothing.
+// settle reads how long the run may take to settle. It refuses faults that begin later: they would
+// find nothing left to disturb.
 func (l *loader) settle(n *yaml.Node, hasFaults bool) {
 	m, ok := l.Mapping(n, settleShape())
 	if !ok || !m.Has("within") {
@@ -101,8 +101,8 @@ func (l *loader) oneExpect(n *yaml.Node) Expect {
 	return e
 }
 
-// alerts reads which alerts are expected. One that is to resolve has to fire, so it need not be named twice;
-// one that never may can't do either.
+// alerts reads which alerts are expected. An alert under resolves also has to fire, so fires need
+// not name it. An alert under never must not be under the other two.
 func (l *loader) alerts(n *yaml.Node) (a Alerts) {
 	m, ok := l.Mapping(n, alertsShape())
 	if !ok {
@@ -118,7 +118,7 @@ func (l *loader) alerts(n *yaml.Node) (a Alerts) {
 	}
 	for _, name := range a.Never {
 		if slices.Contains(a.Fires, name) || slices.Contains(a.Resolves, name) {
-			l.Refuse(m.Keys["never"], "the alert %s is expected to fire, and never to", name)
+			l.Refuse(m.Keys["never"], "the alert %s is listed under never, and under fires or resolves too", name)
 		}
 	}
 	return a
@@ -148,13 +148,13 @@ func (l *loader) invariants(n *yaml.Node) []int {
 	return list
 }
 
-// bounds reads a mapping of status to bound. total is how many there are at most, 0 for unknown.
+// bounds reads a mapping of status to bound. total is the greatest possible count, 0 if unknown.
 func (l *loader) bounds(n *yaml.Node, where string, total int64) []Bound {
 	list := l.Entries(n, where)
 	var out []Bound
 	for _, e := range list {
 		if !slices.Contains(endNames(), e.Name) {
-			l.Unknown(e.Key, fmt.Sprintf("%q under %s is no status in which an execution ends", e.Name, where), e.Name, endNames())
+			l.Unknown(e.Key, fmt.Sprintf("%q under %s isn't a final status", e.Name, where), e.Name, endNames())
 			continue
 		}
 		b, ok := l.bound(e.Value, e.Name)
@@ -170,7 +170,7 @@ func (l *loader) bounds(n *yaml.Node, where string, total int64) []Bound {
 	return out
 }
 
-// possible says that some count out of total satisfies b.
+// possible says whether any count from 0 to total satisfies b.
 func (b Bound) possible(total int64) bool {
 	for count := int64(0); count <= total; count++ {
 		if b.Holds(count, total) {

@@ -11,18 +11,20 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// loader reads a scenario: a Reader with what the parts of a file have to know of each other.
+// loader reads a scenario. Beside the Reader it keeps what one part of a file needs from another.
 type loader struct {
 	*yamlfile.Reader
 	s Scenario
-	// clusterOK says that targets can be judged.
+	// clusterOK says that the cluster was read without errors, so the targets of faults can be
+	// checked.
 	clusterOK bool
-	// expectsNoWorkers says that an action without a worker is meant.
+	// expectsNoWorkers says that the scenario expects actions that no worker can run.
 	expectsNoWorkers bool
 	whenNodes        []*yaml.Node
 }
 
-// faults reads the list; names are given at the end, when it is known which would be alike.
+// faults reads the list. It names the faults at the end, when all of them are known and similar
+// names can be told apart.
 func (l *loader) faults(n *yaml.Node) {
 	items, ok := l.Items(n, "faults")
 	if !ok {
@@ -63,7 +65,7 @@ func (l *loader) fault(n *yaml.Node, f *Fault) (when *yaml.Node, ok bool) {
 	return m.At("when"), l.Count() == before
 }
 
-// lasting reads how long a fault lasts or when its process comes back, and refuses the other one.
+// lasting reads `for` or `restart_after`, whichever the kind of fault takes, and refuses the other.
 func (l *loader) lasting(m yamlfile.Mapping, e fault.Entry, into *Fault) {
 	lasts, restart, key := m.At("for"), m.At("restart_after"), e.Key.Value
 	switch e.Kind.Ends {
@@ -89,7 +91,7 @@ func (l *loader) lasting(m yamlfile.Mapping, e fault.Entry, into *Fault) {
 	}
 	switch {
 	case e.For != nil && lasts != nil:
-		l.Refuse(m.Keys["for"], "`for` stands both beside %s and in it", key)
+		l.Refuse(m.Keys["for"], "`for` is given twice: beside %s and inside it", key)
 	case e.For != nil:
 		into.setFor(fault.ReadDrawn(l.Reader, e.For, "for", time.Millisecond))
 	case lasts != nil:
@@ -105,7 +107,7 @@ func (f *Fault) setRestart(d fault.Drawn) {
 	f.RestartAfter, f.RestartMin, f.RestartLog = d.Most, leastDrawn(d), d.Log
 }
 
-// leastDrawn is the lower bound of a drawn duration, 0 if it is fixed.
+// leastDrawn is the lower bound of a drawn duration, 0 for a fixed one.
 func leastDrawn(d fault.Drawn) time.Duration {
 	if d.Least == d.Most {
 		return 0
@@ -121,8 +123,8 @@ func (l *loader) inWorlds(n *yaml.Node, k *fault.Kind) {
 	}
 }
 
-// Lacks says why a world can't bring a kind of fault about; empty if it can. It follows from the interfaces that the
-// world offers (package fault).
+// Lacks says why a world can't inject a kind of fault; empty if it can. The answer follows from the
+// interfaces that the world offers (package fault).
 func Lacks(k *fault.Kind, w World) string {
 	if w == Sim {
 		return k.Lacks(reflect.TypeFor[fault.Simulated]())
@@ -178,7 +180,7 @@ func (l *loader) after(m yamlfile.Mapping, w *When) {
 	}
 }
 
-// nameFaults gives each a name that is readable and its own: those that would be alike carry their
+// nameFaults gives each fault a readable, unique name. Faults whose names would be equal get their
 // index.
 func nameFaults(faults []Fault) {
 	alike := map[string]int{}
@@ -202,7 +204,8 @@ func faultShape() yamlfile.Shape {
 	return s
 }
 
-// faultSchema says in JSON Schema what a shape can't: exactly one kind, and what belongs to it.
+// faultSchema adds to the schema what a shape can't express: exactly one kind, and the keys that
+// belong to it.
 func faultSchema() yamlfile.Schema {
 	out := faultShape().Object()
 	out["oneOf"] = fault.Schemas()

@@ -57,7 +57,7 @@ func TestLimitsOfRequestsAreScaled(t *testing.T) {
 	}
 }
 
-// The parts of a scenario multiply, so the whole has limits of its own.
+// The costs of a scenario's parts multiply, so the whole has limits too.
 func TestAScenarioAsAWholeHasLimits(t *testing.T) {
 	many := func(n int, format string) string {
 		var b strings.Builder
@@ -77,7 +77,7 @@ func TestAScenarioAsAWholeHasLimits(t *testing.T) {
 	}
 }
 
-// What never ends is read no further than a scenario may be long.
+// The loader reads an endless file only up to the size limit of a scenario.
 func TestAnEndlessFileIsRefused(t *testing.T) {
 	if _, err := os.Stat("/dev/zero"); err != nil {
 		t.Skip("no /dev/zero here")

@@ -20,15 +20,15 @@ import (
 	"handoff/core/execution"
 )
 
-// LoadFile reads a scenario from a file. A file that can be read and is wrong is refused with
-// yamlfile.Errors that names every mistake.
+// LoadFile reads a scenario from a file. A readable file with mistakes gives yamlfile.Errors, which
+// lists every mistake.
 func LoadFile(path string) (*Scenario, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading a scenario: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	// One byte more than is allowed, so that Parse refuses what is longer, endless devices among it.
+	// One byte more than allowed, so that Parse refuses longer files, and endless devices too.
 	data, err := io.ReadAll(io.LimitReader(file, yamlfile.MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading a scenario: %w", err)
@@ -36,7 +36,8 @@ func LoadFile(path string) (*Scenario, error) {
 	return Parse(path, data)
 }
 
-// Parse reads a scenario from the bytes of a file; file is only what messages call it.
+// Parse reads a scenario from the bytes of a file. Error messages call the file by the name in
+// file.
 func Parse(file string, data []byte) (*Scenario, error) {
 	l := &loader{Reader: yamlfile.NewReader(file, "scenario", data)}
 	sum := sha256.Sum256(data)
@@ -44,7 +45,7 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	return l.loaded(l.Root(data))
 }
 
-// loaded reads the root of the document, nil for a file that can't be read or that is empty.
+// loaded reads the root of the document. root is nil if the file is unreadable or empty.
 func (l *loader) loaded(root *yaml.Node) (*Scenario, error) {
 	switch {
 	case root != nil:
@@ -59,15 +60,15 @@ func (l *loader) loaded(root *yaml.Node) (*Scenario, error) {
 	return &l.s, nil
 }
 
-// knownTop and knownFault are topShape and faultShape, computed once: their schemas are long, and a sweep reads a varied
-// scenario for every run.
+// knownTop and knownFault are topShape and faultShape, computed once: their schemas are long, and a
+// sweep loads a varied scenario for every run.
 var (
 	knownTop   = sync.OnceValue(topShape)   //nolint:gochecknoglobals // a constant
 	knownFault = sync.OnceValue(faultShape) //nolint:gochecknoglobals // a constant
 )
 
-// scenario reads the parts in the order in which they depend on each other, whatever their order
-// in the file: profiles, then the configuration under them, then what is judged against it.
+// scenario reads the parts in the order of their dependencies, whatever their order in the file:
+// profiles, the configuration under them, then the parts that are checked against it.
 func (l *loader) scenario(root *yaml.Node) {
 	m, ok := l.Mapping(root, knownTop())
 	if !ok {
@@ -103,7 +104,7 @@ func (l *loader) scenario(root *yaml.Node) {
 	read("regression", l.regression)
 }
 
-// regression reads what a shrunk failure was written with.
+// regression reads the seed, mutant and invariant of a shrunk failure.
 func (l *loader) regression(n *yaml.Node) {
 	m, ok := l.Mapping(n, regressionShape())
 	if !ok || !m.Has("seed") {
@@ -153,7 +154,7 @@ func (l *loader) profiles(n *yaml.Node) {
 		names = []string{name}
 	}
 	if len(names) == 0 || !ok {
-		return // refused above; the rest is judged under every profile
+		return // refused above; the other parts are checked under every profile
 	}
 	l.s.Profiles = nil
 	for _, p := range names {
@@ -234,7 +235,7 @@ func (l *loader) config(n *yaml.Node) bool {
 	return l.Count() == before
 }
 
-// actions reads the list and says whether all of it could be read.
+// actions reads the list and says whether it was read without errors.
 func (l *loader) actions(n *yaml.Node, configOK bool) bool {
 	before := l.Count()
 	list := l.Entries(n, "actions")
@@ -269,7 +270,7 @@ func (l *loader) action(ref string, m yamlfile.Mapping, configOK bool) Action {
 	return a
 }
 
-// limits reads what an action and a step of the workload may both set.
+// limits reads the keys that an action and a step of the workload have in common.
 func (l *loader) limits(m yamlfile.Mapping, configOK bool) (limits execution.Limits) {
 	if n := m.At("timeout"); n != nil {
 		limits.Timeout, _ = l.Duration(n, "timeout", time.Millisecond)
@@ -310,8 +311,8 @@ func (l *loader) fails(n *yaml.Node, a *Action) {
 	}
 }
 
-// runtimes refuses an action that no worker can run, which would fail whatever is tested, unless
-// the scenario says that this is what it is about.
+// runtimes refuses an action that no worker can run: it would fail whatever the scenario tests. A
+// scenario that expects no_workers_failed may have such actions.
 func (l *loader) runtimes(n *yaml.Node) {
 	if !l.clusterOK || l.expectsNoWorkers || n.Kind != yaml.MappingNode {
 		return
@@ -333,7 +334,7 @@ func (l *loader) runtimes(n *yaml.Node) {
 	}
 }
 
-// valueOf is the value of a key of a mapping that is known to have it.
+// valueOf returns the value of a key that the mapping is known to have.
 func valueOf(n *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {

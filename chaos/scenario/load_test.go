@@ -231,7 +231,7 @@ faults:
 	}
 }
 
-// Every kind's example in the registry is what lists and error texts show, so it must be accepted.
+// Lists and error texts show every kind's example, so it must be accepted.
 func TestExamplesOfKinds(t *testing.T) {
 	for _, f := range fault.Kinds() {
 		s, err := Parse("example.yaml", []byte(head+"worlds: [sim]\nfaults: [{when: {at: 10s}, "+f.Example+"}]\n"))
@@ -273,7 +273,7 @@ func TestReasonsHaveFriendlyNames(t *testing.T) {
 			t.Errorf("reason(%q) = %v, %v", name, got, ok)
 		}
 	}
-	// A worker never lets an action say what became of the worker.
+	// An action may not report a worker's fate as its reason.
 	for _, name := range []string{"", "bad luck", "worker_lost", "run_timeout", "cancelled"} {
 		if got, ok := reason(name); ok {
 			t.Errorf("reason(%q) = %v", name, got)

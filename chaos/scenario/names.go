@@ -10,10 +10,10 @@ import (
 	"handoff/core/execution"
 )
 
-// Stuck is the name, in a Bound, of what never ends.
+// Stuck is the name, in a Bound, of executions that never end.
 const Stuck = "stuck"
 
-// Invariants is how many there are; they are numbered from 1.
+// Invariants is the number of invariants; they are numbered from 1.
 const Invariants = invariant.Count
 
 // ExecutorNames lists executor-1 … executor-n.
@@ -39,7 +39,7 @@ func (c Cluster) Names() fault.Cluster {
 	return fault.Cluster{Executors: c.ExecutorNames(), Workers: c.WorkerNames()}
 }
 
-// Strikes says whether a fault of the kind of that name may strike a process.
+// Strikes says whether the scenario has a fault of the named kind that may strike the process.
 func (s *Scenario) Strikes(kind, process string) bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
 		names, _ := s.Cluster.Names().Select(f.Spec.Strikes().Target)
@@ -47,7 +47,7 @@ func (s *Scenario) Strikes(kind, process string) bool {
 	})
 }
 
-// reasonAliases are the words in which people say why an action failed.
+// reasonAliases maps friendly names to reasons for which an action fails.
 func reasonAliases() map[string]execution.Reason {
 	return map[string]execution.Reason{
 		"connection reset":   execution.Connection,
@@ -62,7 +62,8 @@ func reasonAliases() map[string]execution.Reason {
 	}
 }
 
-// reasonNames lists the reasons that an action may give for its failure: the contract's names, then the friendly ones.
+// reasonNames lists the reasons that an action may report: the contract's names, then the friendly
+// names.
 func reasonNames() []string {
 	var names, friendly []string
 	for _, name := range execution.Reasons() {
@@ -77,8 +78,8 @@ func reasonNames() []string {
 	return append(names, friendly...)
 }
 
-// reason finds a reason that an action may give, by either name. What became of a worker or a message is not an
-// action's to say: a real worker takes such a word for unknown.
+// reason finds a reason that an action may report, by either name. Reasons about a worker's or a
+// message's fate are excluded: a real worker treats them as unknown when an action reports them.
 func reason(name string) (execution.Reason, bool) {
 	if r, ok := reasonAliases()[strings.ToLower(name)]; ok {
 		return r, true

@@ -25,8 +25,9 @@ type leaf struct {
 	kind  reflect.Type
 }
 
-// ruleLeaves is what a scenario can set: what core/config says, but the profile, which stands at
-// the top of a scenario. A key added there can be overridden here at once.
+// ruleLeaves lists the keys that a scenario can set: all keys of core/config except the profile,
+// which a scenario sets at its top level. A key added to core/config can be overridden here at
+// once.
 func ruleLeaves() []config.Leaf {
 	return slices.DeleteFunc(config.Leaves(), func(l config.Leaf) bool { return l.Path == "profile" })
 }
@@ -63,8 +64,8 @@ func effective(profiles []config.Profile, settings []setting) map[config.Profile
 	return out
 }
 
-// validate reports settings that make no sense together, under each profile, at the key that is to
-// blame or, where that one is a default, at `config:` itself.
+// validate reports settings that contradict each other, under each profile. The error stands at the
+// key to blame or, if that key has its default, at `config:` itself.
 func (l *loader) validate(n *yaml.Node, s *Scenario, settings []setting) {
 	said := map[config.Problem][]string{}
 	var order []config.Problem

@@ -7,11 +7,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// This file edits any place of a document. A path leads there: names of keys and places in lists, such as
+// This file edits a document at any path. A path is a list of keys and list indices, such as
 // "cluster", "executors" or "faults", 2, "for".
 
-// Put sets the value at a path, written as YAML; mappings that are missing on the way are added. It panics on a value that is no YAML
-// and on a path through what is no mapping or list, which are mistakes of the caller.
+// Put sets the value at a path, given as YAML. It adds missing mappings on the way. It panics if
+// the value isn't YAML or the path runs through a scalar: both are mistakes of the caller.
 func (d *Document) Put(value string, path ...any) {
 	at := d.root
 	for _, step := range path[:len(path)-1] {
@@ -33,7 +33,8 @@ func (d *Document) Put(value string, path ...any) {
 // PutConfig sets a key of the configuration, such as executor.batch_size.
 func (d *Document) PutConfig(key, value string) { d.Put(value, configPath(key)...) }
 
-// TakeConfig takes a key of the configuration out, so that the default holds. Sections that are left without keys go, too.
+// TakeConfig removes a key of the configuration, so that the default holds. It also removes
+// sections that become empty.
 func (d *Document) TakeConfig(key string) {
 	for path := configPath(key); len(path) > 0; path = path[:len(path)-1] {
 		if n := d.at(path...); n != nil && len(path) < len(configPath(key)) && len(n.Content) > 0 {
@@ -70,7 +71,7 @@ func (d *Document) ConfigKeys() (keys []string) {
 	return keys
 }
 
-// Append adds an item to the list at a path, which is made where there is none.
+// Append adds an item to the list at a path; it creates the list if it is missing.
 func (d *Document) Append(value string, path ...any) {
 	if d.at(path...) == nil {
 		d.Put("[]", path...)
@@ -80,7 +81,7 @@ func (d *Document) Append(value string, path ...any) {
 	list.Content = append(list.Content, parsed(value))
 }
 
-// Take takes out what is at a path, if there is anything.
+// Take removes the value at a path, if there is one.
 func (d *Document) Take(path ...any) {
 	at := d.at(path[:len(path)-1]...)
 	if at == nil {
@@ -94,13 +95,13 @@ func (d *Document) Take(path ...any) {
 	}
 }
 
-// Has says whether there is anything at a path.
+// Has says whether a path has a value.
 func (d *Document) Has(path ...any) bool { return d.at(path...) != nil }
 
-// Load is the path to the load of that number, from 0, and CancelStep to that step that cancels.
+// Load returns the path to a load by its number, from 0.
 func (d *Document) Load(i int) []any { return []any{"workload", d.steps(false)[i]} }
 
-// CancelStep returns the path to a step of the workload that cancels, by its number from 0.
+// CancelStep returns the path to a cancellation in the workload by its number, from 0.
 func (d *Document) CancelStep(i int) []any { return []any{"workload", d.steps(true)[i]} }
 
 func (d *Document) at(path ...any) *yaml.Node {
@@ -125,11 +126,11 @@ func child(n *yaml.Node, step any) *yaml.Node {
 	return nil
 }
 
-// parsed is the node that a text stands for.
+// parsed is the YAML node of a value.
 func parsed(value string) *yaml.Node {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(value), &doc); err != nil || len(doc.Content) != 1 {
-		panic("scenarios: this is no value of a scenario: " + value)
+		panic("scenarios: this isn't a YAML value: " + value)
 	}
 	return cloneNode(doc.Content[0])
 }

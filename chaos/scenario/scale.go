@@ -12,28 +12,29 @@ import (
 	"handoff/core/config"
 )
 
-// The floors of a scaled configuration: what real machines can keep. A heartbeat that comes faster measures
-// the scheduler of the operating system, a shorter lease its hiccups, and AMQP knows whole seconds only.
+// The lower limits of a scaled configuration, set by what real machines can keep. A shorter
+// heartbeat interval would measure the operating system's scheduler, a shorter lease its hiccups.
+// AMQP counts whole seconds only.
 const (
 	LeastHeartbeat     = 500 * time.Millisecond
 	LeastLease         = 2 * time.Second
 	LeastAMQPHeartbeat = time.Second
 )
 
-// Scaled is the same scenario with every duration multiplied: of its configuration, its actions, its
-// workload and its faults. It refuses, for one of its profiles, what then falls under a floor or makes no
-// sense any more.
+// Scaled returns the scenario with every duration of its configuration, actions, workload and
+// faults multiplied by factor. It returns an error if a duration falls below its lower limit or the
+// scaled configuration is invalid under profile p.
 //
-// What is counted in whole seconds is rounded up: the backoff of retries does not fall under a second.
+// Durations in whole seconds are rounded up, so the backoff of retries stays at least one second.
 func (s *Scenario) Scaled(factor float64, p config.Profile) (*Scenario, error) {
-	if !(factor > 0 && factor <= 1) { // not a number is none of them
+	if !(factor > 0 && factor <= 1) { // also false for NaN
 		return nil, fmt.Errorf("a time scale is a factor above 0 and up to 1, not %v", factor)
 	}
 	out := *s
 	out.Profiles = []config.Profile{p}
 	out.Actions = slices.Clone(s.Actions)
 	for i := range out.Actions {
-		// What is left to its default is not scaled by leaving it out.
+		// Set the default explicitly: otherwise the execution would get it unscaled.
 		out.Actions[i].Timeout = out.Actions[i].RunTimeout()
 	}
 	out.Cluster.Workers, out.Workload, out.Faults = slices.Clone(s.Cluster.Workers), slices.Clone(s.Workload), slices.Clone(s.Faults)
@@ -48,7 +49,7 @@ func (s *Scenario) Scaled(factor float64, p config.Profile) (*Scenario, error) {
 	return &out, floors(c, factor)
 }
 
-// scaleDurations multiplies every duration in a value, whatever it is called.
+// scaleDurations multiplies every duration in a value, whatever its field is called.
 func scaleDurations(v reflect.Value, factor float64) {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():
@@ -62,7 +63,7 @@ func scaleDurations(v reflect.Value, factor float64) {
 			scaleDurations(v.Index(i), factor)
 		}
 	case v.Kind() == reflect.Interface && v.Type() == reflect.TypeFor[fault.Fault]():
-		// The fields of a fault are shared with the scenario that is scaled.
+		// The fault's fields are shared with the original scenario; copy them before scaling.
 		own := reflect.New(v.Elem().Type().Elem())
 		own.Elem().Set(v.Elem().Elem())
 		scaleDurations(own.Elem(), factor)
@@ -70,7 +71,7 @@ func scaleDurations(v reflect.Value, factor float64) {
 	}
 }
 
-// scaleConfig multiplies what is a time, whatever its type.
+// scaleConfig multiplies every duration, whatever its type.
 func scaleConfig(c *config.Config, factor float64) {
 	root := reflect.ValueOf(c).Elem()
 	for _, l := range config.Leaves() {
@@ -91,7 +92,7 @@ func scaleConfig(c *config.Config, factor float64) {
 	}
 }
 
-// floors refuses a configuration that real processes can't keep.
+// floors refuses a configuration below the lower limits.
 func floors(c config.Config, factor float64) error {
 	var problems []string
 	least := func(what string, is, floor time.Duration) {

@@ -1,8 +1,8 @@
-// Package scenario is the language of scenarios: what a YAML file may say, how it is read, and what is
-// wrong with it when it can't be. The library is in the folder scenarios.
+// Package scenario is the language of scenarios: its types, its loader with the error messages, and
+// its JSON Schema. The scenarios themselves are in the folder scenarios.
 //
 // A scenario names a cluster, a workload, the faults that strike it and what must be true
-// afterwards. It knows no world: simulated and live runs both start from it.
+// afterwards. It doesn't depend on a world: simulated and live runs use the same files.
 package scenario
 
 import (
@@ -42,24 +42,27 @@ type Scenario struct {
 	// the last execution; zero means that it is computed from the configuration.
 	Settle time.Duration
 
-	// Regression is what the file was written for, nil for most.
+	// Regression is the failure that the file reproduces, nil for most files.
 	Regression *Regression
 
-	// File is where it was read from, and Digest a hash of its bytes.
+	// File is the path or name of the file, and Digest the SHA-256 of its bytes, in hexadecimal.
 	File   string
 	Digest string
-	// Warnings are what was read and should be written otherwise, such as a key by its old name.
+	// Warnings lists what is accepted but should be written in another way, such as a key's old
+	// name, or a share without an operator.
 	Warnings yamlfile.Errors
 
-	// source is the file; root is what was read instead, of a document that was edited and never written.
+	// source is the file's bytes. root replaces it for a document that was edited and never
+	// written.
 	source  []byte
 	root    *yaml.Node
 	configs map[config.Profile]config.Config
 	expects map[config.Profile]Expect
 }
 
-// Regression says that a file reproduces one failure: in this seed, with this mutant planted (empty for none),
-// this invariant is broken (0 for an expectation); without the mutant nothing is.
+// Regression says that the file reproduces one failure: in this seed, with this mutant planted
+// (empty for none), this invariant breaks (0 for an expectation). Without the mutant nothing
+// breaks.
 type Regression struct {
 	Seed      uint64
 	Mutant    string
@@ -72,16 +75,17 @@ func (s *Scenario) Config(p config.Profile) config.Config { return s.configs[p] 
 // Expect is what the scenario expects under a profile.
 func (s *Scenario) Expect(p config.Profile) Expect { return s.expects[p] }
 
-// Cluster is what runs. Executors are named executor-1 … executor-n.
+// Cluster lists the processes. Executors are named executor-1 … executor-n.
 type Cluster struct {
 	Executors int
-	// RabbitMQ is the release that the broker behaves like, one of BrokerVersions; empty for the oldest.
+	// RabbitMQ is the release whose behaviour the broker follows, one of BrokerVersions; empty for
+	// the oldest.
 	RabbitMQ string
 	Workers  []Worker
 }
 
-// BrokerVersions lists the releases of RabbitMQ that a scenario may name. Only the simulated world can choose; a live one
-// has the broker of its machine.
+// BrokerVersions lists the releases of RabbitMQ that a scenario may name. Only the simulated world
+// has a choice; a live run uses the broker of its machine.
 func BrokerVersions() []string { return []string{"3.10", "4.0", "4.3"} }
 
 // Worker is one worker process on a machine of its own.
@@ -90,12 +94,12 @@ type Worker struct {
 	Runtimes []string
 	// Concurrency overrides the configuration's; zero keeps it.
 	Concurrency int
-	// Starts is when the process is started; zero means with the cluster. Never is expressed by
-	// leaving the worker out.
+	// Starts is when the process starts; zero means with the cluster. A worker that never starts is
+	// left out of the file.
 	Starts time.Duration
 }
 
-// Action is an action and, because a simulated run has no real program, how it behaves.
+// Action is an action with its behaviour, because a simulated run has no real program.
 type Action struct {
 	execution.Action
 	// A run lasts from TakesMin to TakesMax, drawn uniformly, or log-uniformly with TakesLog.
@@ -106,30 +110,31 @@ type Action struct {
 	FailReason     execution.Reason
 }
 
-// Load submits Count executions of an action, one every Every, from From on.
+// Load submits Count executions of an action, with Every between two of them, starting at From.
 type Load struct {
 	Action string
 	Count  int
 	Every  time.Duration
 	From   time.Duration
-	// Parent is the action whose executions are the parents of this load: its first execution gets the first
-	// Siblings executions as workflow children, and so on. Empty for none.
+	// Parent is the action whose executions are the parents of this load. The first parent gets the
+	// first Siblings executions as workflow children, and so on. Empty for none.
 	Parent string
 	// Siblings is how many children each parent gets; 0 stands for one.
 	Siblings int
-	// Again is the number, from 1, of the earlier load whose idempotency keys this one uses again when they are
-	// free; 0 for keys of its own.
+	// Again is the number, from 1, of the earlier load whose expired idempotency keys this load
+	// uses again; 0 for keys of its own.
 	Again int
-	// Copies is how often every request is sent, at the same time and with the same idempotency key; 0 for
-	// once.
+	// Copies is how often every request is sent at the same time with the same idempotency key; 0
+	// for once.
 	Copies int
 	// Pin is the name of the only worker that may run them, empty for any.
 	Pin string
-	// Limits are what every request of the step sets in place of what the action says.
+	// Limits are the limits that every request of the step carries; they replace the action's.
 	Limits execution.Limits
 }
 
-// Key returns the idempotency key of the n-th execution, from 0, of the load at index place.
+// Key returns the idempotency key of the n-th execution, from 0, of the load at index place of the
+// workload.
 func (l *Load) Key(place, n int) string {
 	if l.Again > 0 {
 		place = l.Again - 1
@@ -137,8 +142,8 @@ func (l *Load) Key(place, n int) string {
 	return strconv.Itoa(place) + "/" + strconv.Itoa(n)
 }
 
-// Requested returns the action as it counts for the execution that is created under an idempotency key of the workload:
-// with the limits of its request. It returns false for a key of somebody else.
+// Requested returns the action with the limits that the request with this idempotency key carries.
+// It returns false for a key that isn't from this workload.
 func (s *Scenario) Requested(key string) (execution.Action, bool) {
 	place, _, _ := strings.Cut(key, "/")
 	n, err := strconv.Atoi(place)
@@ -162,7 +167,8 @@ type Cancel struct {
 	Action string
 	Nth    int
 	Count  int
-	// Of each, AfterMin to AfterMax after it was accepted, drawn (log-uniformly with AfterLog); or, if Timed, At.
+	// Each is cancelled AfterMin to AfterMax after its acceptance, drawn (log-uniformly with
+	// AfterLog). If Timed, all are cancelled at At instead.
 	AfterMin, AfterMax time.Duration
 	AfterLog           bool
 	Timed              bool
@@ -171,17 +177,18 @@ type Cancel struct {
 
 // Fault is something that goes wrong: when, what, to whom, for how long.
 type Fault struct {
-	// Index is the position in the file, from 0, and Name how reports call it: the kind, its target
-	// and, where two would be alike, the index.
+	// Index is the position in the file, from 0. Name is for reports: the kind, its target and,
+	// where two would be equal, the index.
 	Index int
 	Name  string
 	When  When
-	// Kind is what goes wrong, and Spec the fields that faults of this kind have.
+	// Kind is what goes wrong, and Spec holds the fields of this kind.
 	Kind *fault.Kind
 	Spec fault.Fault
-	// For is how long it lasts; RestartAfter when a crashed or stopped process comes back (zero:
-	// never). Where they are drawn these are the longest, ForMin and RestartMin the shortest, else zero; Log says
-	// that they are drawn log-uniformly. Drawn fixes them for a run.
+	// For is how long the fault lasts; RestartAfter when a crashed or stopped process comes back
+	// (zero: never). For drawn durations these are the longest, and ForMin and RestartMin the
+	// shortest; for fixed ones ForMin and RestartMin are zero. Log says that they are drawn
+	// log-uniformly. Drawn fixes them for a run.
 	For, ForMin              time.Duration
 	RestartAfter, RestartMin time.Duration
 	ForLog, RestartLog       bool
@@ -191,22 +198,23 @@ type Fault struct {
 type When struct {
 	// Min and Max bound a drawn time; equal for a fixed one. Unused with After.
 	Min, Max time.Duration
-	// After is the trigger's name, empty for a time; Of the process that it is about (empty: any);
-	// Nth which one (from 1); Plus a delay after it.
+	// After is the trigger's name, empty for a time. Of is the process that the event concerns
+	// (empty: any), Nth which occurrence (from 1), Plus a delay after it.
 	After string
 	Of    string
 	Nth   int
 	Plus  time.Duration
 }
 
-// Expect is what must hold at the end of every run, beside the invariants, and, over a sweep, what
-// must have been seen.
+// Expect is what must hold at the end of every run, beside the invariants, and what at least one
+// run of a sweep must have reached.
 type Expect struct {
 	// Invariants lists numbers; nil means all.
 	Invariants []int
-	// Executions bounds how chains end: by last status, and "stuck" for those that never do.
+	// Executions bounds the number of chains by their last status, and "stuck" for chains that
+	// never end.
 	Executions []Bound
-	// Rows bounds how rows end.
+	// Rows bounds the number of rows by their last status.
 	Rows []Bound
 	// Sometimes lists situations that at least one run of a sweep must reach.
 	Sometimes []string
@@ -216,13 +224,13 @@ type Expect struct {
 	Texts []string
 }
 
-// Alerts says which alerts must have fired in every run, which of them must be over at its end, and which
-// must not fire.
+// Alerts says which alerts must fire in every run, which must be over at its end, and which must
+// not fire.
 type Alerts struct {
 	Fires, Resolves, Never []string
 }
 
-// Any says that alerts are expected, or expected not to be.
+// Any says whether the scenario expects anything of alerts.
 func (a Alerts) Any() bool { return len(a.Fires)+len(a.Resolves)+len(a.Never) > 0 }
 
 // Bound compares a count, or a share of all, with a number.
@@ -234,11 +242,11 @@ type Bound struct {
 	// Value is a count, or a percentage when Percent.
 	Value   int64
 	Percent bool
-	// Source is the bound as it was written.
+	// Source is the bound as the file has it.
 	Source string
 }
 
-// Holds says whether count of total satisfies b. A percentage of nothing holds.
+// Holds says whether count out of total satisfies b. Every percentage of a total of 0 holds.
 func (b Bound) Holds(count, total int64) bool {
 	left, right := count, b.Value
 	if b.Percent {

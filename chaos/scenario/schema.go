@@ -11,16 +11,16 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Schema is the JSON Schema of a scenario file, for completion and checks in editors. It is made
-// of the shapes that the loader reads by and of the registries, and accepts everything that the
-// loader accepts; what takes knowledge of the whole file (targets, times) only the loader refuses.
+// Schema is the JSON Schema of a scenario file, for completion and checks in editors. It is made of
+// the loader's shapes and the registries, and accepts every file that the loader accepts. Only the
+// loader checks what needs knowledge of the whole file, such as targets and times.
 func Schema() []byte {
 	s := topShape().Object()
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["$id"] = "https://handoff.invalid/scenario.schema.json"
 	s["title"] = "Handoff scenario"
 	s["description"] = "A cluster, a workload, the faults that strike it, and what must be true afterwards."
-	// Maps are written in the order of their keys, so equal shapes give equal bytes.
+	// encoding/json sorts the keys of maps, so equal shapes give equal bytes.
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		panic("scenarios: the schema is plain maps, lists and texts: " + err.Error())
@@ -28,7 +28,7 @@ func Schema() []byte {
 	return append(out, '\n')
 }
 
-// configSchema is every key of the configuration with its default under each profile.
+// configSchema lists every key of the configuration with its default under each profile.
 func configSchema() yamlfile.Schema {
 	root := yamlfile.Schema{"type": "object", "additionalProperties": false, "properties": yamlfile.Schema{}}
 	for _, l := range configLeaves() {
@@ -69,7 +69,7 @@ func (l leaf) schema() yamlfile.Schema {
 	return yamlfile.TextSchema()
 }
 
-// defaults says what holds where the key is left out.
+// defaults describes the default under each profile.
 func (l leaf) defaults() string {
 	var texts []string
 	for _, p := range config.Profiles() {

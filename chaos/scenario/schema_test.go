@@ -47,7 +47,7 @@ func compiled(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// document is a YAML file as the validator wants it; ok is false if it is no YAML.
+// document parses a YAML file for the validator; ok is false if it isn't YAML.
 func document(t *testing.T, data []byte) (doc any, ok bool) {
 	t.Helper()
 	var v any
@@ -65,7 +65,7 @@ func document(t *testing.T, data []byte) (doc any, ok bool) {
 	return doc, true
 }
 
-// What the loader accepts the schema accepts: an editor must not mark a file that runs.
+// The schema accepts everything that the loader accepts: an editor must not mark a valid file.
 func TestSchemaAcceptsWhatTheLoaderAccepts(t *testing.T) {
 	s := compiled(t)
 	accept := func(name string, data []byte) {
@@ -112,8 +112,8 @@ func TestSchemaAcceptsWhatTheLoaderAccepts(t *testing.T) {
 	}
 }
 
-// The schema sees one value at a time, so it can't refuse everything that the loader refuses; but
-// an editor that showed nothing would be no help.
+// The schema sees one value at a time, so it can't refuse everything that the loader refuses. It
+// must still find most mistakes, or it would be no help in an editor.
 func TestSchemaRefusesMostOfTheBrokenCorpus(t *testing.T) {
 	s := compiled(t)
 	files, err := filepath.Glob("testdata/broken/*.yaml")

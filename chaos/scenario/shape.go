@@ -69,7 +69,8 @@ func actionShape(ref string) yamlfile.Shape {
 	)
 }
 
-// The limits that an action and a step of the workload may set; otherwise is what holds where they are left out.
+// The limits that an action and a step of the workload may set. otherwise describes what holds if
+// the key is left out.
 
 func timeoutKey(otherwise string) yamlfile.Key {
 	return yamlfile.Optional("timeout", "ends a run; left out: "+otherwise, yamlfile.DurationSchema())
@@ -108,7 +109,7 @@ func loadShape() yamlfile.Shape {
 	)
 }
 
-// cancelStepShape is the other kind of step in a workload.
+// cancelStepShape is the shape of a step that cancels.
 func cancelStepShape() yamlfile.Shape {
 	cancel := cancelShape().Object()
 	cancel["not"] = yamlfile.Schema{"required": []string{"at", "after"}}
@@ -158,7 +159,7 @@ func alertsShape() yamlfile.Shape {
 	)
 }
 
-// expectSchema is one expectation, or one for each profile.
+// expectSchema accepts one expectation, or one for each profile.
 func expectSchema() yamlfile.Schema {
 	each := yamlfile.NewShape("expect")
 	for _, p := range profileNames() {
@@ -184,10 +185,11 @@ const (
 	maxCopies      = 9
 )
 
-// Bounds on a scenario as a whole, because its parts multiply. A row of an execution costs a run about 8 KB of memory, and
-// every worker and every fault makes each step dearer; a run ends after sim.DefaultMaxSteps steps.
+// Limits on a scenario as a whole, because the costs of its parts multiply. Each row of an
+// execution costs a run about 8 KB of memory, and every worker and fault makes each step more
+// expensive. A run ends after sim.DefaultMaxSteps steps.
 const (
-	// maxRows is how many executions there may be with their copies and all retries that they may have.
+	// maxRows limits the number of executions, counted with their copies and all possible retries.
 	maxRows    = 100_000
 	maxWorkers = 500
 	maxFaults  = 200
@@ -210,7 +212,7 @@ func profileNames() []string {
 	return names
 }
 
-// endNames are the ways in which an execution can end, and "stuck" for not at all.
+// endNames lists the final statuses of an execution, and "stuck" for executions that never end.
 func endNames() []string {
 	var names []string
 	for s := execution.Requested; s <= execution.Abandoned; s++ {

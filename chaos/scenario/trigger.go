@@ -11,13 +11,14 @@ import (
 type Trigger struct {
 	Name  string
 	About string
-	// Matches says whether an event of a history is one.
+	// Matches says whether an event of a history is an occurrence of the trigger.
 	Matches func(e *history.Event) bool
-	// ofWorker says that `of` means the worker to which the event is about, and not the process that it happened to.
+	// ofWorker says that `of` names the worker that the event concerns, not the process in which it
+	// happened.
 	ofWorker bool
 }
 
-// Whose names the process that an event happened to, for `of`. workers names the workers by id.
+// Whose names the process that `of` is compared with. workers returns a worker's name by its id.
 func (t *Trigger) Whose(e *history.Event, workers func(execution.WorkerID) string) string {
 	if t.ofWorker {
 		return workers(e.Worker)
@@ -25,7 +26,7 @@ func (t *Trigger) Whose(e *history.Event, workers func(execution.WorkerID) strin
 	return e.Process
 }
 
-// triggers is what Triggers lists.
+// triggers is the table that Triggers lists.
 var triggers = []Trigger{ //detlint:ok a constant table, never written
 	{"heartbeat", "a worker's lease was renewed", is(history.HeartbeatRenewed), false},
 	{"registered", "a worker has registered", is(history.WorkerRegistered), false},

@@ -10,7 +10,7 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// The forms of names and values. The schema carries the same patterns.
+// The patterns of names and values; the schema has the same.
 const (
 	namePattern  = `^[a-z0-9]+(-[a-z0-9]+)*$`
 	boundPattern = `^(<=|>=|=|<|>)? ?[0-9]{1,9} ?%?$`
@@ -38,6 +38,10 @@ func (l *loader) bound(n *yaml.Node, of string) (Bound, bool) {
 	if percent && b.Value > 100 {
 		l.Refuse(n, "%s is bounded by %d%%; a share is at most 100%%", of, b.Value)
 		return b, false
+	}
+	// Few who write 99% mean that 100% is a failure. None and all of them are meant.
+	if percent && digits == 0 && b.Value > 0 && b.Value < 100 {
+		l.Warn(n, `%s: %s means exactly that share, and more is a failure; write ">= %d%%" for at least, or "= %d%%" for exactly`, of, n.Value, b.Value, b.Value)
 	}
 	return b, true
 }

@@ -11,8 +11,8 @@ import (
 	"handoff/core/execution"
 )
 
-// workload reads what is submitted and cancelled. A step that names others by number names those of the
-// steps above it, so a workflow can't be a circle.
+// workload reads the submissions and cancellations. A step can refer only to steps above it, so a
+// workflow can't contain a cycle.
 func (l *loader) workload(n *yaml.Node, actionsOK, configOK bool) {
 	items, ok := l.Items(n, "workload")
 	if ok && len(items) == 0 {
@@ -90,7 +90,7 @@ func (l *loader) load(item *yaml.Node, m yamlfile.Mapping, actionsOK, configOK b
 	}
 }
 
-// rows is how many executions the workload may make, with copies and retries.
+// rows is the greatest number of executions that the workload can create, with copies and retries.
 func (s *Scenario) rows() (rows int) {
 	for i := range s.Workload {
 		load := &s.Workload[i]
@@ -105,8 +105,8 @@ func (s *Scenario) rows() (rows int) {
 	return rows
 }
 
-// again reads which load's keys are used again. Before 24 hours have passed a request would get the old execution;
-// the five extra minutes are for requests that were accepted late.
+// again reads which earlier load's idempotency keys this load uses again. Within 24 hours a request
+// would get the old execution; the extra five minutes cover requests that were accepted late.
 func (l *loader) again(n *yaml.Node, load *Load) {
 	const after = execution.KeyLifetime + 5*time.Minute
 	v, ok := l.Integer(n, "again", 1, maxCount)
@@ -134,7 +134,7 @@ func (l *loader) again(n *yaml.Node, load *Load) {
 	}
 }
 
-// submitted are the actions of the steps so far.
+// submitted lists the actions of the steps read so far.
 func (l *loader) submitted() []string {
 	var refs []string
 	for _, load := range l.s.Workload {
@@ -168,7 +168,7 @@ func (l *loader) cancelStep(item *yaml.Node) {
 	}
 	if n := m.At("after"); n != nil {
 		if c.Timed {
-			l.Refuse(n, "after stands beside at: a cancellation comes at a time or after a submission")
+			l.Refuse(n, "give either after or at: a cancellation comes at a time or after a submission")
 		}
 		d := fault.ReadDrawn(l.Reader, n, "after", 0)
 		c.AfterMin, c.AfterMax, c.AfterLog = d.Least, d.Most, d.Log
@@ -181,7 +181,7 @@ func (l *loader) cancelStep(item *yaml.Node) {
 	l.s.Cancels = append(l.s.Cancels, c)
 }
 
-// Submissions is how many executions the workload submits.
+// Submissions is the number of executions that the workload submits.
 func (s *Scenario) Submissions() int {
 	total := 0
 	for _, load := range s.Workload {
@@ -190,7 +190,7 @@ func (s *Scenario) Submissions() int {
 	return total
 }
 
-// SubmissionsOf is how many of them are of one action.
+// SubmissionsOf is the number of executions of one action that the workload submits.
 func (s *Scenario) SubmissionsOf(action string) int {
 	total := 0
 	for _, load := range s.Workload {
@@ -201,7 +201,8 @@ func (s *Scenario) SubmissionsOf(action string) int {
 	return total
 }
 
-// Generations is how many chains follow each other at most: 1 without workflow children.
+// Generations is the greatest number of consecutive chains in a workflow: 1 without workflow
+// children.
 func (s *Scenario) Generations() int {
 	depth, most := map[string]int{}, 1
 	for _, load := range s.Workload {
@@ -215,7 +216,8 @@ func (s *Scenario) Generations() int {
 	return most
 }
 
-// LastSubmission is when the last execution is submitted or cancelled, if the API takes it at once.
+// LastSubmission is when the last execution is submitted or cancelled, if the API accepts each
+// request at once.
 func (s *Scenario) LastSubmission() time.Duration {
 	var last time.Duration
 	for _, load := range s.Workload {

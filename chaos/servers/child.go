@@ -13,7 +13,7 @@ import (
 )
 
 // spawner runs functions on one operating-system thread that lives as long as the process. The
-// kernel's "kill this child when its parent dies" (Pdeathsig) means the parent thread, and an
+// kernel's "kill this child when its parent dies" (Pdeathsig) refers to the parent thread, and an
 // ordinary goroutine's thread may end while the program goes on.
 var spawner = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
@@ -32,7 +32,7 @@ func startOnSpawner(cmd *exec.Cmd) error {
 	return <-done
 }
 
-// program is how a server is started, the first time and every later one.
+// program is how to start a server, for the first and for later starts.
 type program struct {
 	name string // for errors
 	path string
@@ -45,7 +45,7 @@ type program struct {
 
 func (p *program) logPath() string { return p.log }
 
-// launching returns what runs the program as a child, each time it is called.
+// launching returns a function that runs the program as a child.
 func launching(p *program, g *guard) func(context.Context) (server, error) {
 	return func(context.Context) (server, error) {
 		c, err := startChild(p, g)
@@ -62,7 +62,7 @@ func (p *program) command() *exec.Cmd {
 	return cmd
 }
 
-// server is what a Postgres or a RabbitMQ runs in: a child process or a container.
+// server is the process of a PostgreSQL or RabbitMQ: a child process or a container.
 type server interface {
 	running() bool
 	stop(sig signal, within time.Duration) error
@@ -72,16 +72,17 @@ type server interface {
 	ready(ctx context.Context, every time.Duration, probe func(context.Context) error) error
 }
 
-// child is a running server. Its own goroutine waits for it, so it never stays a zombie: PostgreSQL
-// refuses to start over the lock file of a process that, reaped or not, still has its number.
+// child is a running server. A goroutine of its own waits for it, so it never stays a zombie:
+// PostgreSQL refuses to start if the process number in its lock file still exists, even as a
+// zombie's.
 type child struct {
 	program *program
 	pid     int
-	done    chan struct{} // closed when it has ended and was waited for
+	done    chan struct{} // closed when it has ended and was reaped
 	guard   *guard
 
 	mu     sync.Mutex
-	paused []int // what Pause stopped besides the process group
+	paused []int // processes that Pause stopped, besides the process group
 	stuck  bool  // paused
 }
 
@@ -100,14 +101,14 @@ func startChild(p *program, g *guard) (*child, error) {
 	c := &child{program: p, pid: cmd.Process.Pid, done: make(chan struct{}), guard: g}
 	g.watch(-c.pid)
 	go func() {
-		_ = cmd.Wait() // how it ended is in its log
+		_ = cmd.Wait() // its log says how it ended
 		g.forget(-c.pid)
 		close(c.done)
 	}()
 	return c, nil
 }
 
-// running reports whether the process has not ended; nil never ran.
+// running reports whether the process runs. A nil child never ran.
 func (c *child) running() bool {
 	if c == nil {
 		return false
@@ -120,8 +121,8 @@ func (c *child) running() bool {
 	}
 }
 
-// stop asks the process to end and kills it if it has not after the given time. It reports an
-// error if it had to.
+// stop asks the process to end and kills it if it has not ended within the given time. It then
+// returns an error.
 func (c *child) stop(sig signal, within time.Duration) error {
 	if !c.running() {
 		return nil
@@ -137,8 +138,8 @@ func (c *child) stop(sig signal, within time.Duration) error {
 	}
 }
 
-// kill ends the process and everything below it at once, and returns when all of it is gone, so
-// that a restart meets neither its locks nor its shared memory.
+// kill ends the process and all its descendants at once, and returns when all are gone, so that a
+// restart finds neither their locks nor their shared memory.
 func (c *child) kill() {
 	if !c.running() {
 		return
@@ -160,8 +161,8 @@ func (c *child) kill() {
 	c.unpaused()
 }
 
-// pause stops the process group and everything below it (PostgreSQL's backends have groups of
-// their own). The parent comes first, so that it starts nothing more meanwhile.
+// pause stops the process group and all descendants (PostgreSQL's backends have groups of their
+// own). The parent comes first, so that it starts nothing meanwhile.
 func (c *child) pause() error {
 	if !c.running() {
 		return fmt.Errorf("%s does not run", c.program.name)
@@ -173,7 +174,7 @@ func (c *child) pause() error {
 	}
 	c.stuck = true
 	signalProcess(-c.pid, sigStop)
-	// Twice: the first signal takes effect a moment later than the call returns.
+	// Twice, because the first signal takes effect slightly after the call returns.
 	for range 2 {
 		c.paused = descendants(c.pid)
 		for _, pid := range c.paused {
@@ -181,12 +182,12 @@ func (c *child) pause() error {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	// A stopped process does not notice that its parent died: the guard has to kill these too.
+	// A stopped process doesn't notice that its parent died, so the guard has to kill these too.
 	c.guard.watch(c.paused...)
 	return nil
 }
 
-// resume lets a paused process go on; on any other it does nothing.
+// resume lets a paused process continue; it does nothing to others.
 func (c *child) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +206,7 @@ func (c *child) unpaused() {
 	c.paused, c.stuck = nil, false
 }
 
-// ready polls until the server answers, it has ended, or the context is over.
+// ready polls until the server answers, the process has ended, or ctx is done.
 func (c *child) ready(ctx context.Context, every time.Duration, probe func(context.Context) error) error {
 	return answers(ctx, every, probe, c.running)
 }
@@ -234,8 +235,8 @@ var (
 	errStranger = errors.New("another server answers at its port")
 )
 
-// run executes a command to its end and returns what it printed. A context that ends kills the
-// command with all it started.
+// run executes a command to its end and returns its output. When ctx ends, it kills the command and
+// all its descendants.
 func run(ctx context.Context, p *program) (string, error) {
 	cmd := exec.CommandContext(ctx, p.path, p.args...)
 	cmd.Env, cmd.Dir = p.env, p.dir

@@ -14,44 +14,44 @@ import (
 	"handoff/chaos/servers/containers"
 )
 
-// How long an engine may take. An image may come from a registry far away.
+// The longest times for a container engine. It may have to pull an image from a remote registry.
 const (
 	imageWithin  = 5 * time.Minute
 	engineWithin = 30 * time.Second
 )
 
-// The images that containers are made from where no variable names others: the versions that the
-// models are held against.
+// The images of containers, unless variables name others: the versions against which the models are
+// tested.
 const (
 	defaultPostgresImage = "postgres:15"
 	defaultRabbitImage   = "rabbitmq:3.10-management"
 )
 
-// boxes are the containers of a set.
+// boxes holds the containers of a set.
 type boxes struct {
 	engine *containers.Engine
-	run    string // the set's directory: while its lock is held, nobody sweeps them
+	run    string // the set's directory: while its lock is held, no other process sweeps them
 	guard  *guard
 
 	mu   sync.Mutex
 	made []*containers.Container
 }
 
-// openBoxes removes containers of runs that are over.
+// openBoxes removes containers of runs that are over, and returns a set's empty boxes.
 func openBoxes(ctx context.Context, engine *containers.Engine, run string, g *guard, log *lineLog) *boxes {
 	removed, err := engine.Sweep(ctx, runIsOver)
 	for _, name := range removed {
 		log.printf("removed %s, left behind by a process that is gone", name)
 	}
 	if err != nil {
-		// Somebody else's rubbish is no reason not to start.
+		// Leftovers of others are no reason to fail.
 		log.printf("removing what earlier runs left in the engine: %v", err)
 	}
 	return &boxes{engine: engine, run: run, guard: g}
 }
 
-// runIsOver reports whether nobody holds the lock of a run's directory. What can't be looked at
-// belongs to another user, who sweeps it.
+// runIsOver reports whether no process holds the lock of a run's directory. A directory that can't
+// be examined belongs to another user, who sweeps it.
 func runIsOver(directory string) bool {
 	lock, err := lockFile(filepath.Join(directory, lockName), false)
 	if err == nil {
@@ -91,8 +91,8 @@ func (b *boxes) remove(ctx context.Context, c *containers.Container) error {
 	return nil
 }
 
-// close removes every container, and whatever else carries the run's label: what docker compose had made when
-// it was interrupted, and networks. It takes its own time limit.
+// close removes every container and everything else with the run's label: networks, and containers
+// that docker compose created before it was interrupted. It sets its own time limit.
 func (b *boxes) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWithin)
 	defer cancel()
@@ -119,7 +119,7 @@ type boxed struct {
 	name      string // for errors
 }
 
-// launchingBox returns what runs the container, each time it is called.
+// launchingBox returns a function that runs the container.
 func launchingBox(c *containers.Container, name string) func(context.Context) (server, error) {
 	return func(ctx context.Context) (server, error) {
 		if err := c.Start(ctx); err != nil {
@@ -136,7 +136,7 @@ func (b *boxed) running() bool {
 	return err == nil && running
 }
 
-// stop lets the image say which signal ends its server in order.
+// stop leaves the choice of the signal to the image.
 func (b *boxed) stop(_ signal, within time.Duration) error {
 	if !b.running() {
 		return nil
@@ -151,7 +151,7 @@ func (b *boxed) kill() {
 	b.resume()
 	ctx, cancel := engineContext()
 	defer cancel()
-	// One that does not run is as good as killed.
+	// A container that doesn't run is as good as killed.
 	_ = b.container.Kill(ctx)
 }
 
@@ -174,7 +174,7 @@ func (b *boxed) resume() {
 	ctx, cancel := engineContext()
 	defer cancel()
 	if _, paused, err := b.container.State(ctx); err == nil && paused {
-		// If the engine refuses, the server answers nobody, and whoever waits for it says so.
+		// If the engine refuses, the server doesn't answer, and whatever waits for it reports that.
 		_ = b.container.Resume(ctx)
 	}
 }
@@ -183,7 +183,7 @@ func (b *boxed) ready(ctx context.Context, every time.Duration, probe func(conte
 	return answers(ctx, every, probe, b.running)
 }
 
-// boxLog returns what writes a container's log to a file and names it.
+// boxLog returns a function that writes a container's log to a file and returns the file's name.
 func boxLog(c *containers.Container, path string) func() string {
 	return func() string {
 		ctx, cancel := engineContext()
@@ -192,7 +192,7 @@ func boxLog(c *containers.Container, path string) func() string {
 		if err != nil {
 			text = "the engine does not tell: " + err.Error()
 		}
-		_ = os.WriteFile(path, []byte(text), 0o600) // for errors and tests, which then find it missing
+		_ = os.WriteFile(path, []byte(text), 0o600) // for errors and tests, which report a missing file
 		return path
 	}
 }
@@ -201,8 +201,8 @@ func engineContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), engineWithin)
 }
 
-// containedPostgres starts PostgreSQL in a container. Whoever knows its password, which differs each
-// time, is a superuser.
+// containedPostgres starts PostgreSQL in a container. Its password, which is new each time, gives
+// superuser rights.
 func containedPostgres(ctx context.Context, image string, b *boxes, log *lineLog) (*Postgres, error) {
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
@@ -246,7 +246,7 @@ func preparePostgresBox(ctx context.Context, image string, b *boxes) (*Postgres,
 	}, loopback(ports[0]), nil
 }
 
-// containedRabbit starts RabbitMQ in a container. Its user has a password that differs each time.
+// containedRabbit starts RabbitMQ in a container. Its user has a new password each time.
 func containedRabbit(ctx context.Context, image string, management bool, b *boxes, log *lineLog) (*RabbitMQ, error) {
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
@@ -269,7 +269,7 @@ func containedRabbit(ctx context.Context, image string, management bool, b *boxe
 	}
 }
 
-// ctlScript finds rabbitmqctl also where Debian puts a wrapper before it that changes the user.
+// ctlScript finds rabbitmqctl even where Debian puts a wrapper before it that changes the user.
 const ctlScript = `PATH=/usr/lib/rabbitmq/bin:$PATH; exec rabbitmqctl "$@"`
 
 func prepareRabbitBox(ctx context.Context, image string, management bool, b *boxes) (*RabbitMQ, string, error) {
@@ -291,7 +291,7 @@ func prepareRabbitBox(ctx context.Context, image string, management bool, b *box
 		return nil, "", err
 	}
 	return &RabbitMQ{
-		node:       "rabbit@" + name, // what the node calls itself: by its host, and that is called as the container
+		node:       "rabbit@" + name, // the node's own name: it contains its host's name, which is the container's
 		user:       "handoff",
 		Management: api,
 
@@ -302,7 +302,7 @@ func prepareRabbitBox(ctx context.Context, image string, management bool, b *box
 	}, loopback(ports[0]), nil
 }
 
-// boxName is a unique name that is a host's, too.
+// boxName is a unique name that is also valid for a host.
 func boxName() string { return strings.ReplaceAll(uniqueName(), "_", "-") }
 
 func imageError(component, variable string, err error) error {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// However a process that started containers ends, they end with it: at once where there is a docker
-// client for the guard, otherwise with the next start.
+// However a process ends, the containers that it started end too: at once if the guard has a docker
+// client, otherwise at the next start.
 func TestContainersEndWithTheirProcess(t *testing.T) {
 	e := engine(t)
 	if _, err := exec.LookPath("docker"); err != nil {
@@ -24,7 +24,7 @@ func TestContainersEndWithTheirProcess(t *testing.T) {
 		} else {
 			check(t, c.Process.Kill())
 		}
-		_ = c.Wait() // it was ended
+		_ = c.Wait() // it was killed
 		for deadline := time.Now().Add(30 * time.Second); count(t, e, dirs[0]) != 0; time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: its container outlives it", mode)

@@ -25,14 +25,14 @@ func engine(t *testing.T) *containers.Engine {
 	return e
 }
 
-// inContainers is where nothing is installed, so that containers are what is left.
+// inContainers returns places where nothing is installed, so only containers are left.
 func inContainers(t *testing.T) *places {
 	where := nowhere(t)
 	where.engine = containers.Find
 	return where
 }
 
-// Servers in containers live as installed ones do, and are gone afterwards.
+// Servers in containers behave like installed ones, and are gone afterwards.
 func TestContainers(t *testing.T) {
 	e := engine(t)
 	var log strings.Builder
@@ -55,7 +55,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// A container whose run's lock is free is removed by the next start, one whose run lives is not.
+// The next start removes a container whose run's lock is free, but not one whose run is alive.
 func TestContainersLeftBehind(t *testing.T) {
 	e := engine(t)
 	base := t.TempDir()
@@ -117,7 +117,7 @@ func postgresImage() string {
 	return defaultPostgresImage
 }
 
-// count is how many containers carry a run's label, without removing any.
+// count returns the number of containers with a run's label, and removes none.
 func count(t *testing.T, e *containers.Engine, run string) int {
 	t.Helper()
 	n := 0

@@ -8,18 +8,18 @@ import (
 	"handoff/core/host/without"
 )
 
-// The components, as HANDOFF_WITHOUT spells them.
+// The components as they are spelled in HANDOFF_WITHOUT.
 const (
 	ComponentPostgres = without.Postgres
 	ComponentRabbitMQ = without.RabbitMQ
 )
 
-// ErrEnvironment is matched by every error that says the machine could not provide what was asked
-// for: nothing installed, a server that does not come up. A command answers it with exit code 4.
+// ErrEnvironment matches every error that says that the machine could not provide something:
+// nothing is installed, or a server doesn't start. A command exits with code 4 after it.
 var ErrEnvironment = errors.New("the environment did not come up")
 
-// ErrNotOurs is returned by everything that would stop, pause or kill a server which this process
-// did not start.
+// ErrNotOurs is the error of every attempt to stop, pause or kill a server that this process did
+// not start.
 var ErrNotOurs = errors.New("the server was given by its address, not started here: it is not ours to stop")
 
 var errNoPrivate = errors.New("private instances need Unix process control; on this system give addresses in " +
@@ -27,15 +27,15 @@ var errNoPrivate = errors.New("private instances need Unix process control; on t
 
 const installHint = "apt-get install -y postgresql rabbitmq-server"
 
-// Missing is a component that could not be found, and where it was looked for.
+// Missing is a component that was not found, and the places that were searched.
 type Missing struct {
 	Component   string
 	Looked      []string
-	Without     bool // HANDOFF_WITHOUT names it: nobody looked
+	Without     bool // HANDOFF_WITHOUT names it, so it was not searched for
 	PrivateOnly bool // an address would not have been used
 }
 
-// UnavailableError lists every component that was asked for and is not to be had.
+// UnavailableError lists every requested component that is unavailable.
 type UnavailableError struct {
 	Missing []Missing
 }
@@ -74,8 +74,8 @@ func (e *UnavailableError) Error() string {
 // Is makes the error match ErrEnvironment.
 func (e *UnavailableError) Is(target error) bool { return target == ErrEnvironment }
 
-// OnlyWithout reports whether everything that is missing was declared as not offered, as opposed
-// to looked for and not found.
+// OnlyWithout reports whether HANDOFF_WITHOUT excludes every missing component, as opposed to
+// components that were searched for and not found.
 func (e *UnavailableError) OnlyWithout() bool {
 	for _, m := range e.Missing {
 		if !m.Without {
@@ -85,8 +85,8 @@ func (e *UnavailableError) OnlyWithout() bool {
 	return true
 }
 
-// StartError is a component that was found and did not come up, with the end of its log, since the
-// log itself is removed together with the rest.
+// StartError is a component that was found but did not start, with the end of its log, because the
+// log itself is removed.
 type StartError struct {
 	Component string
 	Err       error
@@ -106,7 +106,7 @@ func (e *StartError) Unwrap() error { return e.Err }
 // Is makes the error match ErrEnvironment.
 func (e *StartError) Is(target error) bool { return target == ErrEnvironment }
 
-// RemoteError refuses an address on another machine: faults belong on one's own.
+// RemoteError refuses an address on another machine: inject faults only on your own.
 type RemoteError struct {
 	Variable, Host string
 }
@@ -116,8 +116,8 @@ func (e *RemoteError) Error() string {
 		e.Variable, e.Host)
 }
 
-// AddressError is an address, or another variable, that can't be used as it stands. It never
-// repeats the address, which may hold a password.
+// AddressError is an address, or another variable, that is unusable. It never repeats the address,
+// which may contain a password.
 type AddressError struct {
 	Variable, Reason string
 }

@@ -10,8 +10,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// checkPostgresAddress refuses what does not name its host, and hosts that are other machines.
-// pgx's own reading of the URL counts, with everything that parameters and PG* variables add.
+// checkPostgresAddress refuses an address without a host, and hosts on other machines. It parses
+// the URL as pgx does, with all that parameters and PG* variables add.
 func checkPostgresAddress(address string, allowRemote bool) error {
 	u, err := url.Parse(address)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
@@ -22,7 +22,7 @@ func checkPostgresAddress(address string, allowRemote bool) error {
 	}
 	cfg, err := pgx.ParseConfig(address)
 	if err != nil {
-		return &AddressError{AddressPostgres, "not a usable PostgreSQL URL"} // err may quote it
+		return &AddressError{AddressPostgres, "not a usable PostgreSQL URL"} // err may quote the address
 	}
 	if allowRemote {
 		return nil
@@ -43,7 +43,7 @@ func checkPostgresAddress(address string, allowRemote bool) error {
 func checkRabbitAddress(address, management string, allowRemote bool) error {
 	uri, err := amqp.ParseURI(address)
 	if err != nil {
-		return &AddressError{AddressRabbitMQ, "not an amqp://user:password@host:port URL"} // err may quote it
+		return &AddressError{AddressRabbitMQ, "not an amqp://user:password@host:port URL"} // err may quote the address
 	}
 	if !allowRemote && !isLoopback(uri.Host) {
 		return &RemoteError{AddressRabbitMQ, uri.Host}
@@ -61,7 +61,7 @@ func checkRabbitAddress(address, management string, allowRemote bool) error {
 	return nil
 }
 
-// givenPostgres makes a database of our own on a given server.
+// givenPostgres creates its own database on a given server.
 func givenPostgres(ctx context.Context, address string, log *lineLog) (*Postgres, error) {
 	p := &Postgres{admin: address}
 	db, err := p.CreateDatabase(ctx)
@@ -73,7 +73,7 @@ func givenPostgres(ctx context.Context, address string, log *lineLog) (*Postgres
 	return p, nil
 }
 
-// withDatabase is the same URL with another database.
+// withDatabase returns the URL with another database.
 func withDatabase(address, name string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -87,7 +87,7 @@ func withDatabase(address, name string) (string, error) {
 	return u.String(), nil
 }
 
-// withVhost is the same URL with another virtual host.
+// withVhost returns the URL with another virtual host.
 func withVhost(address, vhost string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -97,9 +97,9 @@ func withVhost(address, vhost string) (string, error) {
 	return u.String(), nil
 }
 
-// givenRabbit connects to a given node and makes a virtual host there through the management API.
-// Where that does not answer, names have to be told apart by a prefix instead: AMQP itself can't
-// make virtual hosts.
+// givenRabbit connects to a given node and creates a virtual host through the management API. If
+// the API doesn't answer, a prefix has to distinguish names instead, because AMQP itself can't
+// create virtual hosts.
 func givenRabbit(ctx context.Context, address, management string, log *lineLog) (*RabbitMQ, error) {
 	m := &RabbitMQ{admin: address}
 	fail := func(err error) (*RabbitMQ, error) {

@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// guardScript keeps the newest list it was told, of process numbers, containers and networks. When its
-// input ends, because this process closed it or is gone, it ends what is on that list. The engine's
-// address is its first argument; without a docker client containers wait for the next sweep.
+// guardScript keeps the latest list that it was sent, of process numbers, containers and networks.
+// When its input ends, because this process has closed it or has died, it ends everything on the
+// list. Its first argument is the engine's address; without a docker client, containers wait for
+// the next sweep.
 const guardScript = `l=; while read -r n; do l=$n; done; n=
 for p in $l; do case $p in
 	container:*) docker -H "$1" rm -f -v "${p#container:}" >/dev/null 2>&1;;
@@ -23,8 +24,8 @@ for p in $l; do case $p in
 esac; done
 for p in $n; do docker -H "$1" network rm "$p" >/dev/null 2>&1; done; exit 0`
 
-// guard is a shell that outlives this process for a moment. It covers what Pdeathsig does not:
-// systems other than Linux, containers, and PostgreSQL's backends while they are paused, which would
+// guard is a shell that outlives this process briefly. It covers cases that Pdeathsig doesn't:
+// systems other than Linux, containers, and PostgreSQL's backends while they are paused and would
 // not notice that their postmaster died.
 type guard struct {
 	mu    sync.Mutex
@@ -36,7 +37,7 @@ type guard struct {
 func startGuard(engine string) (*guard, error) {
 	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard", engine)
 	cmd.Env, cmd.Dir = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/snap/bin"}, "/"
-	ownGroup(cmd) // Ctrl-C must not reach it
+	ownGroup(cmd) // keep Ctrl-C from it
 	// Not StdinPipe: Wait would close it.
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -46,7 +47,7 @@ func startGuard(engine string) (*guard, error) {
 	err = cmd.Start()
 	_ = r.Close() // the child has its own descriptor
 	if err != nil {
-		_ = w.Close() // nobody reads
+		_ = w.Close() // nothing reads it
 		return nil, fmt.Errorf("starting the guard: %w", err)
 	}
 	g := &guard{input: w, done: make(chan struct{})}
@@ -70,7 +71,7 @@ func (g *guard) watchContainer(id string) {
 	g.change(func() { g.items = append(g.items, "container:"+id) })
 }
 
-// watchNetwork has a network removed after the containers.
+// watchNetwork has the guard remove a network after the containers.
 func (g *guard) watchNetwork(name string) {
 	g.change(func() { g.items = append(g.items, "network:"+name) })
 }
@@ -85,7 +86,7 @@ func (g *guard) change(items func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	items()
-	// A guard that somebody killed guards nothing; the servers go on.
+	// If somebody killed the guard, nothing is guarded, but the servers go on.
 	_, _ = io.WriteString(g.input, strings.Join(g.items, " ")+"\n")
 }
 

@@ -13,12 +13,13 @@ import (
 	"time"
 )
 
-// EnsureInstalled installs what is missing of PostgreSQL and RabbitMQ on Debian and its kin, as
-// root, after saying what it is about to do. Nothing is installed that HANDOFF_WITHOUT declares or
-// that an address or an image is given for, nor where containers do (they need no root). With HANDOFF_INSTALL=no, on other systems, and for other users it
-// returns an UnavailableError that says what is missing.
+// EnsureInstalled installs missing packages of PostgreSQL and RabbitMQ on Debian and its
+// derivatives, as root, and logs this first. It installs nothing that HANDOFF_WITHOUT excludes,
+// that an address or an image replaces, or that can run in containers (which need no root). With
+// HANDOFF_INSTALL=no, on other systems, and for other users it returns an UnavailableError that
+// names what is missing.
 //
-// The packages may start services of their own on the usual ports; nothing here uses those.
+// The packages may start services of their own on the usual ports; this package uses none of those.
 func EnsureInstalled(ctx context.Context, log io.Writer) error {
 	out := &lineLog{w: log}
 	packages, missing, err := missingPackages(usualPlaces())
@@ -43,7 +44,7 @@ func EnsureInstalled(ctx context.Context, log io.Writer) error {
 		return &StartError{Component: "the installation", Err: err}
 	}
 	defer unlock()
-	// Another process may have done it while this one waited.
+	// Another process may have installed them while this one waited for the lock.
 	if packages, _, err = missingPackages(usualPlaces()); err != nil || len(packages) == 0 {
 		return err
 	}
@@ -66,7 +67,7 @@ func EnsureInstalled(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
-// namedAvailable asks for the engine of images that variables name.
+// namedAvailable checks the engine for images that variables name.
 func namedAvailable(ctx context.Context) error {
 	declared, err := WithoutList()
 	if err != nil {
@@ -75,7 +76,7 @@ func namedAvailable(ctx context.Context) error {
 	return Available(ctx, Options{Postgres: !declared[ComponentPostgres], RabbitMQ: !declared[ComponentRabbitMQ], AllowRemote: true})
 }
 
-// containersInstead returns nil if everything that is missing can run in containers.
+// containersInstead returns nil if every missing component can run in a container.
 func containersInstead(ctx context.Context, missing []Missing, out *lineLog) error {
 	o := Options{}
 	for _, m := range missing {
@@ -110,7 +111,7 @@ func missingPackages(where *places) (packages []string, missing []Missing, err e
 	return packages, missing, nil
 }
 
-// aptGet is asked to end, not killed, when the context is over: dpkg must not stop half-way.
+// aptGet is asked to end, not killed, when the context ends: dpkg must not stop half-way.
 func aptGet(ctx context.Context, path string, args []string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")

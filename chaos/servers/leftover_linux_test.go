@@ -27,7 +27,7 @@ func init() {
 	}
 }
 
-// victim is what the test binary does instead of testing when a test starts it to see it end.
+// victim is the main program of a test binary that a test starts in order to see it end.
 func victim(mode string) {
 	die := func(err error) {
 		fmt.Println("error:", err)
@@ -59,7 +59,7 @@ func victim(mode string) {
 
 func report(dirs ...string) { fmt.Println("up", strings.Join(dirs, " ")) }
 
-// waiting stands for a package's tests which use both components and then hang.
+// waiting stands for a package's tests that use both components and then hang.
 type waiting struct{}
 
 func (waiting) Run() int {
@@ -93,7 +93,7 @@ func startVictim(t *testing.T, mode string) (*exec.Cmd, []string, func()) {
 	return cmd, words[1:], func() { _ = in.Close() }
 }
 
-// alive lists the processes in the directories that are not only zombies, with their names.
+// alive lists the processes in the directories, with their names, except zombies.
 func alive(dirs []string) []string {
 	var out []string
 	for _, dir := range dirs {
@@ -114,7 +114,7 @@ func TestNothingSurvives(t *testing.T) {
 		names  []string // must run before
 		end    func(cmd *exec.Cmd, closeInput func())
 		within time.Duration
-		swept  bool // its directory stays for the next start
+		swept  bool // its directory stays until the next start
 	}{
 		{"killed", []string{"beam", "epmd", "postgres"}, func(cmd *exec.Cmd, _ func()) { _ = cmd.Process.Kill() }, time.Second, true},
 		{"paused", []string{"postgres"}, func(cmd *exec.Cmd, _ func()) { _ = cmd.Process.Kill() }, time.Second, true},
@@ -155,7 +155,8 @@ func TestNothingSurvives(t *testing.T) {
 	}
 }
 
-// sweepAndSee starts a PostgreSQL, which must remove the directories of the dead and not its own.
+// sweepAndSee starts a PostgreSQL, which must remove the directories of dead processes but not its
+// own.
 func sweepAndSee(t *testing.T, dirs []string) error {
 	t.Helper()
 	for _, dir := range dirs {
@@ -188,7 +189,7 @@ func TestSweepKillsWhatStillRuns(t *testing.T) {
 	check(t, cmd.Start())
 	living, err := makeWorkDir(base)
 	check(t, err)
-	// Same name, no lock file: not ours.
+	// It has the same name but no lock file, so it isn't ours.
 	foreign := filepath.Join(base, dirPrefix+"foreign")
 	check(t, os.Mkdir(foreign, 0o755))
 

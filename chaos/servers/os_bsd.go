@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// setProcess puts the command into its own process group and under the given user. Nothing here
-// kills a child when its parent dies; the guard does.
+// setProcess puts the command into its own process group and under the given user. This system
+// can't kill a child when its parent dies; the guard does.
 func setProcess(cmd *exec.Cmd, user *account) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: user.credential()}
 }
@@ -39,5 +39,5 @@ func anyAlive(pids []int) bool {
 	return false
 }
 
-// processesUnder finds nothing: current directories of processes are not to be had here.
+// processesUnder finds nothing: this system doesn't tell the current directories of processes.
 func processesUnder(string) []int { return nil }

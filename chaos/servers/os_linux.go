@@ -10,20 +10,20 @@ import (
 	"syscall"
 )
 
-// setProcess puts the command into its own process group, under the given user, and has the kernel
-// kill it when the thread that starts it dies: always startOnSpawner's. SIGKILL, because a paused
-// process would not act on anything else.
+// setProcess puts the command into its own process group, under the given user, and makes the
+// kernel kill it when its parent thread dies, which is always the spawner's. SIGKILL, because a
+// paused process would not act on any other signal.
 func setProcess(cmd *exec.Cmd, user *account) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: user.credential()}
 }
 
-// stat is a process's parent and whether it is only a zombie.
+// stat returns a process's parent, and whether it is a zombie.
 func stat(pid int) (parent int, zombie, ok bool) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0, false, false
 	}
-	// The name, in parentheses, may hold anything; the fields after it may not.
+	// The name, in parentheses, may contain any character; the fields after it can't.
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 	if len(fields) < 2 {
 		return 0, false, false
@@ -46,7 +46,7 @@ func processes() []int {
 	return out
 }
 
-// descendants returns the processes below pid.
+// descendants returns all processes below pid.
 func descendants(pid int) []int {
 	children := map[int][]int{}
 	for _, p := range processes() {
@@ -61,7 +61,7 @@ func descendants(pid int) []int {
 	return out
 }
 
-// anyAlive reports whether one of them still runs; a zombie holds nothing any more.
+// anyAlive reports whether one of them still runs; a zombie holds no resources.
 func anyAlive(pids []int) bool {
 	for _, pid := range pids {
 		if _, zombie, ok := stat(pid); ok && !zombie {
@@ -71,7 +71,8 @@ func anyAlive(pids []int) bool {
 	return false
 }
 
-// processesUnder returns what has its current directory in dir: nothing but servers started there.
+// processesUnder returns the processes whose current directory is in dir: only servers started
+// there.
 func processesUnder(dir string) []int {
 	var out []int
 	for _, pid := range processes() {

@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// There is no process control here that could keep the promise of leaving nothing behind, so
-// nothing is started: makePlan refuses before any of these is called.
+// Without process control this system can't keep the promise to leave nothing behind, so nothing is
+// started: makePlan refuses before it calls any of these.
 
 const privateSupported = false
 

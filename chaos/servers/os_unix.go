@@ -23,14 +23,14 @@ const (
 	sigCont = syscall.SIGCONT
 )
 
-// signalProcess sends to a process, or with a negative number to a process group. One that is gone
-// meanwhile needs no signal.
+// signalProcess sends a signal to a process, or with a negative number to a process group. It
+// ignores a process that is gone.
 func signalProcess(pid int, sig signal) { _ = syscall.Kill(pid, sig) }
 
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// lockFile opens, or also makes, a file and takes its lock without waiting. Children don't inherit
-// the descriptor, so the lock ends with this process.
+// lockFile opens a file, creating it if asked, and takes its lock without waiting. Children don't
+// inherit the descriptor, so the lock ends with this process.
 func lockFile(path string, create bool) (*os.File, error) {
 	flags := os.O_RDWR
 	if create {
@@ -47,7 +47,8 @@ func lockFile(path string, create bool) (*os.File, error) {
 	return f, nil
 }
 
-// ownDir reports whether path is a directory, not a link to one, of this process's user.
+// ownDir reports whether path is a directory, not a link to one, that belongs to this process's
+// user.
 func ownDir(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() {
@@ -57,7 +58,7 @@ func ownDir(path string) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// account is a user that a server runs as; nil is this process's own.
+// account is the user under which a server runs; nil for this process's own.
 type account struct {
 	name     string
 	uid, gid uint32
@@ -70,7 +71,7 @@ func (a *account) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: a.uid, Gid: a.gid}
 }
 
-// own hands a file or directory to the account.
+// own gives a file or directory to the account.
 func (a *account) own(path string) error {
 	if a == nil {
 		return nil
@@ -78,8 +79,8 @@ func (a *account) own(path string) error {
 	return os.Chown(path, int(a.uid), int(a.gid))
 }
 
-// serverAccount chooses whom a server runs as: root hands it to the first of these users that
-// exists (PostgreSQL refuses to run as root), everybody else runs it as themselves.
+// serverAccount chooses the user under which a server runs. Root uses the first existing one of
+// these users (PostgreSQL refuses to run as root); any other user runs the server as itself.
 func serverAccount(names ...string) (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

@@ -9,15 +9,15 @@ import (
 	"handoff/core/host/without"
 )
 
-// plan is where each wanted component comes from: an address, binaries or an image, never two of
-// them.
+// plan says where each wanted component comes from: an address, binaries or an image, exactly one
+// of these.
 type plan struct {
 	pgAddress, mqAddress string
 	management           string
 	pgBinaries           *postgresBinaries
 	mqBinaries           *rabbitBinaries
 	pgImage, mqImage     string
-	engine               *containers.Engine // what the images run on
+	engine               *containers.Engine // the engine for the images
 }
 
 func (p *plan) private() bool { return p.pgBinaries != nil || p.mqBinaries != nil || p.engine != nil }
@@ -54,7 +54,7 @@ func makePlan(ctx context.Context, o Options) (*plan, error) {
 	return p, nil
 }
 
-// Available returns what Up would say of what is not to be had here, and starts nothing.
+// Available returns the error that Up would return for missing components. It starts nothing.
 func Available(ctx context.Context, o Options) error {
 	p, err := makePlan(ctx, o)
 	if err != nil {
@@ -63,15 +63,15 @@ func Available(ctx context.Context, o Options) error {
 	return p.drop(nil)
 }
 
-// drop closes what a plan that comes to nothing has opened.
+// drop closes everything that an abandoned plan has opened.
 func (p *plan) drop(err error) error {
 	if p.engine != nil {
-		_ = p.engine.Close() // nothing was made on it
+		_ = p.engine.Close() // nothing was created on it
 	}
 	return err
 }
 
-// wanted is a component, and how each way of getting it is tried and taken down in the plan.
+// wanted is a component, with a function for each way to get it.
 type wanted struct {
 	component     string
 	address       *string
@@ -113,8 +113,8 @@ func (p *plan) wanted(o Options, where *places) []wanted {
 	return out
 }
 
-// decide returns what is missing, if the component is not to be had. An image that a variable names
-// was asked for and comes before whatever is installed.
+// decide returns the component if it is unavailable. An image that a variable names was requested
+// explicitly, so it has priority over installed binaries.
 func (w wanted) decide(ctx context.Context, p *plan, declared map[string]bool, where *places) (*Missing, error) {
 	if declared[w.component] {
 		return &Missing{Component: w.component, Without: true}, nil

@@ -11,18 +11,20 @@ import (
 	"sync"
 )
 
-// Ports come from below the range that the kernel takes outgoing connections' ports from (32768 on
-// Linux, 49152 elsewhere): a stopped server must find its port free again.
+// Ports come from below the kernel's range for outgoing connections (from 32768 on Linux, 49152
+// elsewhere): a stopped server must find its port free again.
 const (
 	firstPort = 20000
 	lastPort  = 31999
 )
 
-// mostGiven is how many ports this process keeps from being chosen again: more than all its sandboxes use at a time.
+// mostGiven is the number of ports that this process avoids choosing again: more than all its
+// sandboxes use at a time.
 const mostGiven = 1000
 
-// given are the ports that were chosen last. Between the choice of a port and the start of what listens there lie
-// seconds, in which another sandbox, or another harness on this machine, would find it free.
+// given are the most recently chosen ports. Seconds pass between the choice of a port and the start
+// of its server, and another sandbox, or another harness on this machine, would find the port free
+// meanwhile.
 var given struct {
 	sync.Mutex
 	ports []int
@@ -31,14 +33,14 @@ var given struct {
 // pickPorts is freePorts except in tests.
 var pickPorts = freePorts
 
-// freePorts returns that many different ports that nobody listens on at this moment, and that nobody else who asks here,
-// or in another process of the same user, has got lately.
+// freePorts returns n different ports on which nothing listens now, and which neither this process
+// nor another process of the same user has chosen recently.
 func freePorts(n int) ([]int, error) {
 	given.Lock()
 	defer given.Unlock()
 	var out []int
 	var last error
-	// All are held until the last is chosen, so that they differ.
+	// Hold all until the last is chosen, so that they differ.
 	var held []net.Listener
 	defer func() {
 		for _, l := range held {
@@ -71,15 +73,15 @@ func freePorts(n int) ([]int, error) {
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// portTaken reports whether a server's log, or an engine, says that somebody else got its port first.
+// portTaken reports whether a server's log, or an engine, says that the port was already taken.
 func portTaken(log string) bool {
 	log = strings.ToLower(log)
 	return strings.Contains(log, "eaddrinuse") || strings.Contains(log, "address already in use") ||
 		strings.Contains(log, "port is already allocated") // Docker's words
 }
 
-// isLoopback reports whether a host is this machine and nothing else. A name must resolve, and to
-// loopback addresses only. An absolute path is a Unix socket.
+// isLoopback reports whether a host is this machine. A name must resolve to loopback addresses
+// only. An absolute path is a Unix socket.
 func isLoopback(host string) bool {
 	if strings.HasPrefix(host, "/") {
 		return true

@@ -34,7 +34,7 @@ func TestChosenPortsAreNobodyElses(t *testing.T) {
 		t.Helper()
 		self := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
 		self.Env = append(os.Environ(), asked+"="+strconv.Itoa(port))
-		_ = self.Run() // its exit code is what counts
+		_ = self.Run() // only its exit code counts
 		return self.ProcessState.ExitCode()
 	}
 	if code := elsewhere(last); code != 4 {

@@ -9,11 +9,12 @@ import (
 	"syscall"
 )
 
-// claims is a file of which every byte stands for a port. Whoever has chosen a port locks its byte, so that no
-// other harness of the same user chooses it between the choice and the start of what listens there. The kernel drops the
-// locks of a process with its last breath; the file, which has no content, stays.
+// claims is a file in which every byte stands for a port. A process that has chosen a port locks
+// its byte, so that no other harness of the same user chooses the port before its server has
+// started. The kernel drops the locks when the process ends; the file, which is empty, stays.
 var claims = sync.OnceValue(func() *os.File {
-	// Ports are the machine's, whatever TMPDIR says. A file that can't be had costs the protection and nothing else.
+	// Ports belong to the machine, whatever TMPDIR says. Without the file, only the protection is
+	// missing.
 	f, err := os.OpenFile(fmt.Sprintf("/tmp/handoff-ports-%d", os.Getuid()), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil
@@ -21,7 +22,7 @@ var claims = sync.OnceValue(func() *os.File {
 	return f
 })
 
-// claim says whether a port could be had; nobody else of this user has it then, until release.
+// claim reserves a port against other processes of this user, until release, if it is free.
 func claim(port int) bool { return lock(port, syscall.F_WRLCK) }
 
 func release(port int) { lock(port, syscall.F_UNLCK) }

@@ -13,32 +13,32 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// How long a server may take. Generous: they are limits for a machine that is busy with other
-// things, not expectations.
+// Time limits for a server. They are generous, for a machine that is busy with other things; they
+// are no expectations.
 const (
 	postgresStartWithin = 60 * time.Second
 	postgresStopWithin  = 15 * time.Second
 	cleanupWithin       = 15 * time.Second
 )
 
-// Postgres is a PostgreSQL server: a private instance, or a given one with a database of our own.
-// Stop, Kill, Start, Pause and Resume are for private ones; they may be called from several
-// goroutines, one after the other takes effect.
+// Postgres is a PostgreSQL server: a private instance, or a given server on which we have a
+// database. Stop, Kill, Start, Pause and Resume are for private instances; several goroutines may
+// call them, and they take effect one at a time.
 type Postgres struct {
-	// URL is that of an empty database. On a private instance its user is a superuser.
+	// URL is the URL of an empty database. On a private instance its user is a superuser.
 	URL string
 
-	admin string // a database that is not ours, to make and drop ours from
-	name  string // ours, when the server was given
+	admin string // another database, from which to create and drop ours
+	name  string // our database on a given server
 
 	mu     sync.Mutex
-	server server                                // nil before it was started first
-	launch func(context.Context) (server, error) // runs it; nil on a given server
+	server server                                // nil before the first start
+	launch func(context.Context) (server, error) // runs it; nil for a given server
 	log    func() string                         // the path of its log
 	data   string                                // directory; empty in a container
 }
 
-// DB is a database of its own on a server.
+// DB is one database on a server.
 type DB struct {
 	URL    string
 	Name   string
@@ -48,8 +48,8 @@ type DB struct {
 // Private reports whether the server was started here and may be stopped, killed and paused.
 func (p *Postgres) Private() bool { return p.launch != nil }
 
-// Log is the path of the server's log, empty for a given server. A container's is written there at
-// this moment.
+// Log is the path of the server's log, empty for a given server. A container's log is written there
+// at the call.
 func (p *Postgres) Log() string {
 	if !p.Private() {
 		return ""
@@ -57,7 +57,7 @@ func (p *Postgres) Log() string {
 	return p.log()
 }
 
-// CreateDatabase makes an empty database with a unique name. About 0.1 s.
+// CreateDatabase creates an empty database with a unique name. It takes about 0.1 s.
 func (p *Postgres) CreateDatabase(ctx context.Context) (*DB, error) {
 	db := &DB{Name: uniqueName(), Server: p}
 	var err error
@@ -67,7 +67,7 @@ func (p *Postgres) CreateDatabase(ctx context.Context) (*DB, error) {
 	return db, p.exec(ctx, "CREATE DATABASE "+pgx.Identifier{db.Name}.Sanitize())
 }
 
-// Drop removes the database, whoever is still connected to it.
+// Drop removes the database, even if clients are still connected.
 func (db *DB) Drop(ctx context.Context) error {
 	return db.Server.exec(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{db.Name}.Sanitize()+" WITH (FORCE)")
 }
@@ -81,7 +81,7 @@ func (p *Postgres) exec(ctx context.Context, sql string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// Start runs a stopped or killed server again, on the same data and port, and returns when it
+// Start runs a stopped or killed server again, with the same data and port, and returns when it
 // answers (after recovery, if it was killed).
 func (p *Postgres) Start(ctx context.Context) error {
 	if !p.Private() {
@@ -107,7 +107,7 @@ func (p *Postgres) Start(ctx context.Context) error {
 	return nil
 }
 
-// probe succeeds when our own server answers: if somebody else got the port first, theirs might.
+// probe succeeds if our own server answers: another process may have got the port first.
 func (p *Postgres) probe(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, p.admin)
 	if err != nil {
@@ -121,7 +121,8 @@ func (p *Postgres) probe(ctx context.Context) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// Stop is a fast shutdown: connections are closed, transactions rolled back, nothing to recover.
+// Stop is a fast shutdown: it closes connections and rolls transactions back, so no recovery is
+// needed.
 func (p *Postgres) Stop() error {
 	return p.withServer(func(s server) error { return s.stop(sigInt, postgresStopWithin) })
 }
@@ -132,13 +133,12 @@ func (p *Postgres) Kill() error { return p.withServer(func(s server) error { s.k
 // Pause freezes the postmaster and all backends: connections stay open and nothing answers.
 func (p *Postgres) Pause() error { return p.withServer(server.pause) }
 
-// Resume lets a paused server go on.
+// Resume lets a paused server continue.
 func (p *Postgres) Resume() error {
 	return p.withServer(func(s server) error { s.resume(); return nil })
 }
 
-// Running reports whether the process lives, paused or not. For a given server it is true: nobody
-// here knows better.
+// Running reports whether the process lives, paused or not. It is always true for a given server.
 func (p *Postgres) Running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,8 +163,8 @@ func (p *Postgres) close() error {
 	return (&DB{Name: p.name, Server: p}).Drop(ctx)
 }
 
-// startPostgres makes a cluster and starts it. Everybody on this machine may connect to it as its
-// superuser (it listens on loopback only): nothing but test data belongs there.
+// startPostgres creates a cluster and starts it. Every user of this machine may connect as its
+// superuser (it listens on loopback only), so use it only for test data.
 func startPostgres(ctx context.Context, b *postgresBinaries, base string, g *guard, log *lineLog) (*Postgres, error) {
 	began := time.Now()
 	fail := func(err error) (*Postgres, error) { return nil, &StartError{Component: "PostgreSQL", Err: err} }
@@ -180,7 +180,7 @@ func startPostgres(ctx context.Context, b *postgresBinaries, base string, g *gua
 	env := serverEnv(home)
 	initCtx, cancel := context.WithTimeout(ctx, postgresStartWithin)
 	defer cancel()
-	// --no-sync leaves out one flush of an empty cluster; the server itself runs with fsync on.
+	// --no-sync skips one flush of an empty cluster; the server itself runs with fsync on.
 	_, err = run(initCtx, &program{
 		path: b.initdb, env: env, dir: home, user: who,
 		args: []string{"-D", data, "-U", "handoff", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"},
@@ -220,13 +220,14 @@ func startPostgres(ctx context.Context, b *postgresBinaries, base string, g *gua
 	}
 }
 
-// postgresSettings are those in which every server started here differs from PostgreSQL's defaults.
+// postgresSettings are the settings in which every server started here differs from PostgreSQL's
+// defaults.
 func postgresSettings() []string {
 	return []string{"-c", "max_connections=200", "-c", "log_line_prefix=%m [%p] %d "}
 }
 
-// serverEnv is all that servers and their commands get of the environment: variables like PGPORT
-// or RABBITMQ_NODENAME, meant for other servers, must not reach them.
+// serverEnv is the whole environment of servers and their commands: variables such as PGPORT or
+// RABBITMQ_NODENAME, meant for other servers, must not reach them.
 func serverEnv(home string, more ...string) []string {
 	path := os.Getenv("PATH")
 	if path == "" {

@@ -10,19 +10,20 @@ import (
 
 // Program is a program to run beside the servers of a set.
 type Program struct {
-	// Name tells it from others; its log file is called after it.
+	// Name identifies it; its log file has this name.
 	Name string
 	Path string
 	Args []string
 	Env  []string
 }
 
-// Supervised is a supervised program. Signals go to it alone and not to what it has started: a worker's
-// actions live on when it is killed, until their shims notice, and that is what a test is after.
+// Supervised is a supervised program. Signals go to it alone, not to its children: when a worker is
+// killed, its actions live on until their shims notice, and tests rely on that.
 type Supervised struct{ c *child }
 
-// Spawn starts a program. Like the servers it does not outlive this process, and its standard output and
-// error go to a log file in the set's directory, which Down removes. The set must have something private.
+// Spawn starts a program. Like the servers it does not outlive this process. Its standard output
+// and error go to a log file in the set's directory, which Down removes. The set must have a
+// private component.
 func (s *Set) Spawn(p Program) (*Supervised, error) {
 	if s.dir == nil {
 		return nil, errors.New("nothing private runs in this set, so there is no directory for logs")
@@ -50,10 +51,10 @@ func (p *Supervised) Log() string { return p.c.program.log }
 // PID is its process number.
 func (p *Supervised) PID() int { return p.c.pid }
 
-// Running says that it has not ended.
+// Running says whether it still runs.
 func (p *Supervised) Running() bool { return p.c.running() }
 
-// Kill ends it at once, as SIGKILL does, and returns when it is gone.
+// Kill ends it at once, with SIGKILL, and returns when it is gone.
 func (p *Supervised) Kill() {
 	if p.c.running() {
 		signalProcess(p.c.pid, sigKill)
@@ -61,16 +62,16 @@ func (p *Supervised) Kill() {
 	}
 }
 
-// Terminate asks it to stop (SIGTERM) and returns at once; Wait tells when it has.
+// Terminate asks it to stop (SIGTERM) and returns at once; Wait waits for the end.
 func (p *Supervised) Terminate() { signalProcess(p.c.pid, sigTerm) }
 
-// Pause makes it stand still (SIGSTOP); Resume lets it go on.
+// Pause suspends it (SIGSTOP); Resume lets it continue.
 func (p *Supervised) Pause() { signalProcess(p.c.pid, sigStop) }
 
-// Resume lets a paused process go on.
+// Resume lets a paused process continue.
 func (p *Supervised) Resume() { signalProcess(p.c.pid, sigCont) }
 
-// Wait returns nil when it has ended, or ctx's error.
+// Wait returns nil once it has ended, or ctx's error.
 func (p *Supervised) Wait(ctx context.Context) error {
 	select {
 	case <-p.c.done:
@@ -80,7 +81,7 @@ func (p *Supervised) Wait(ctx context.Context) error {
 	}
 }
 
-// Ready polls until probe succeeds, and fails with the end of its log if it ends before.
+// Ready polls until probe succeeds. If the program ends first, the error has the end of its log.
 func (p *Supervised) Ready(ctx context.Context, probe func(context.Context) error) error {
 	if err := p.c.ready(ctx, 20*time.Millisecond, probe); err != nil {
 		return &StartError{Component: p.c.program.name, Err: err, LogTail: tail(p.c.program.log)}
@@ -88,5 +89,5 @@ func (p *Supervised) Ready(ctx context.Context, probe func(context.Context) erro
 	return nil
 }
 
-// FreePorts returns that many different loopback ports that nobody listens on at this moment.
+// FreePorts returns n different loopback ports on which nothing listens now.
 func FreePorts(n int) ([]int, error) { return freePorts(n) }

@@ -9,8 +9,8 @@ import (
 	"handoff/chaos/servers/containers"
 )
 
-// OpenProject returns a set without servers, for containers that docker compose makes: what carries Labels is
-// removed by Down, and ends when this process does. The set closes the engine.
+// OpenProject returns a set without servers, for containers that docker compose creates. Everything
+// with its Labels is removed by Down, or when this process ends. The set closes the engine.
 func OpenProject(ctx context.Context, engine *containers.Engine, log io.Writer) (*Set, error) {
 	lines := &lineLog{w: log}
 	dir, g, err := openPrivate(engine.Address(), lines)
@@ -22,25 +22,25 @@ func OpenProject(ctx context.Context, engine *containers.Engine, log io.Writer) 
 	return s, nil
 }
 
-// Project is a name for the project of docker compose that nobody else has.
+// Project is a unique name for a docker compose project.
 func (s *Set) Project() string { return filepath.Base(s.dir.path) }
 
-// Network is what docker compose calls the network of that project.
+// Network is docker compose's name for the network of that project.
 func (s *Set) Network() string { return s.Project() + "_default" }
 
-// Labels are what every container and network of the set has to carry.
+// Labels are the labels that every container and network of the set must have.
 func (s *Set) Labels() map[string]string { return s.boxes.engine.Labels(s.dir.path) }
 
-// Adopt takes a container into the set.
+// Adopt adds a container to the set.
 func (s *Set) Adopt(c *containers.Container) { s.boxes.adopt(c) }
 
-// Remove removes a container of the set before its time.
+// Remove removes a container of the set before Down.
 func (s *Set) Remove(ctx context.Context, c *containers.Container) error {
 	return s.boxes.remove(ctx, c)
 }
 
-// AdoptPostgres takes a container into the set as its PostgreSQL, starts it, and returns when it answers.
-// address is a database of its superuser.
+// AdoptPostgres adds a container to the set as its PostgreSQL, starts it, and returns when it
+// answers. address is a database URL of its superuser.
 func (s *Set) AdoptPostgres(ctx context.Context, c *containers.Container, address string) error {
 	s.Adopt(c)
 	p := &Postgres{admin: address, launch: launchingBox(c, "PostgreSQL"), log: boxLog(c, filepath.Join(s.dir.path, "postgres.log"))}
@@ -51,8 +51,8 @@ func (s *Set) AdoptPostgres(ctx context.Context, c *containers.Container, addres
 	return nil
 }
 
-// AdoptRabbitMQ takes a container into the set as its RabbitMQ, starts it, and returns when it answers. user is
-// who is in the address, and administers the node.
+// AdoptRabbitMQ adds a container to the set as its RabbitMQ, starts it, and returns when it
+// answers. user is the user in the address, who administers the node.
 func (s *Set) AdoptRabbitMQ(ctx context.Context, c *containers.Container, address, user string) error {
 	s.Adopt(c)
 	m := &RabbitMQ{
@@ -72,15 +72,15 @@ func ctlIn(c *containers.Container) func(context.Context, ...string) (string, er
 	}
 }
 
-// Contained is a program in a container, from one start to the end of it. Signals go to the program alone and
-// not to what it has started; but that ends with it, as everything in its container does.
+// Contained is a program in a container, from one start to its end. Signals go to the program
+// alone, not to its children; but these end with it, because its container does.
 type Contained struct {
 	container *containers.Container
 	log       func() string
 	done      chan struct{}
 }
 
-// StartContained starts a container's program, the first time or again.
+// StartContained starts a container's program, for the first time or again.
 func (s *Set) StartContained(ctx context.Context, c *containers.Container, name string) (*Contained, error) {
 	if err := c.Start(ctx); err != nil {
 		return nil, &StartError{Component: name, Err: err}
@@ -100,11 +100,11 @@ func (p *Contained) await() {
 		if err == nil && !running || containers.Gone(err) {
 			return
 		}
-		time.Sleep(100 * time.Millisecond) // the engine does not answer just now
+		time.Sleep(100 * time.Millisecond) // the engine does not answer now
 	}
 }
 
-// Running says that it has not ended.
+// Running says whether it still runs.
 func (p *Contained) Running() bool {
 	select {
 	case <-p.done:
@@ -114,7 +114,7 @@ func (p *Contained) Running() bool {
 	}
 }
 
-// Kill ends it at once, with everything in its container, and returns when it is gone.
+// Kill ends it and everything else in its container at once, and returns when it is gone.
 func (p *Contained) Kill() {
 	for p.Running() {
 		p.signal("KILL")
@@ -125,24 +125,24 @@ func (p *Contained) Kill() {
 	}
 }
 
-// Terminate asks it to stop (SIGTERM) and returns at once; Wait tells when it has.
+// Terminate asks it to stop (SIGTERM) and returns at once; Wait waits for the end.
 func (p *Contained) Terminate() { p.signal("TERM") }
 
-// Pause makes it stand still (SIGSTOP). What it has started goes on, which it would not if the engine froze the
-// whole container: a process that stands still is what is meant, not a machine.
+// Pause suspends it (SIGSTOP). Its children go on. They would be suspended too if the engine froze
+// the whole container, but the fault is a suspended process, not a suspended machine.
 func (p *Contained) Pause() { p.signal("STOP") }
 
-// Resume lets a paused program go on.
+// Resume lets a paused program continue.
 func (p *Contained) Resume() { p.signal("CONT") }
 
-// signal has the engine send one; a program that is gone meanwhile needs none.
+// signal sends a signal through the engine; it ignores a program that is gone.
 func (p *Contained) signal(name string) {
 	ctx, cancel := engineContext()
 	defer cancel()
 	_ = p.container.Signal(ctx, name)
 }
 
-// Wait returns nil when it has ended, or ctx's error.
+// Wait returns nil once it has ended, or ctx's error.
 func (p *Contained) Wait(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -152,10 +152,10 @@ func (p *Contained) Wait(ctx context.Context) error {
 	}
 }
 
-// Log is the path of its log file, which is written at this moment.
+// Log is the path of its log file, which is written at the call.
 func (p *Contained) Log() string { return p.log() }
 
-// Ready polls until probe succeeds, and fails with the end of its log if it ends before.
+// Ready polls until probe succeeds. If the program ends first, the error has the end of its log.
 func (p *Contained) Ready(ctx context.Context, probe func(context.Context) error) error {
 	if err := answers(ctx, 20*time.Millisecond, probe, p.Running); err != nil {
 		return &StartError{Component: filepath.Base(p.log()), Err: err, LogTail: tail(p.log())}

@@ -1,17 +1,17 @@
-// Package servers gives a command or a test a real PostgreSQL and a real RabbitMQ.
+// Package servers provides a real PostgreSQL and a real RabbitMQ to a command or a test.
 //
-// It looks, in this order, at addresses in the harness's own variables (AddressPostgres and
-// AddressRabbitMQ, never DATABASE_URL or the daemons' variables, which may point at production), at
-// installed server binaries, which it starts as private instances on free loopback ports in a
-// temporary directory, and at a container engine on this machine. An image that ImagePostgres or
-// ImageRabbitMQ names comes before installed binaries. On a server it was given it works in a database and a virtual host of its
-// own, and never stops, pauses or kills that server.
+// It looks, in this order, for addresses in the harness's own variables (AddressPostgres and
+// AddressRabbitMQ, never DATABASE_URL or the daemons' variables, which may point at production),
+// for installed server binaries, which it starts as private instances on free loopback ports in a
+// temporary directory, and for a container engine on this machine. An image that ImagePostgres or
+// ImageRabbitMQ names has priority over installed binaries. On a given server it uses its own
+// database and virtual host, and never stops, pauses or kills that server.
 //
-// Private instances, containers among them, do not outlive the process that started them: Set.Down
-// ends them, and when the process dies without calling it (kill -9, a panic, Ctrl-C), the kernel
-// kills them (Linux) or a small guard process does (every Unix; containers where there is a docker
-// client). Their directory then stays behind; the next Up on this machine removes it, and containers
-// that are still there.
+// Private instances, including containers, do not outlive the process that started them: Set.Down
+// ends them. If the process dies without calling it (kill -9, a panic, Ctrl-C), the kernel kills
+// them (Linux) or a small guard process does (every Unix; containers if there is a docker client).
+// Their directory then stays behind; the next Up on this machine removes it, and any containers
+// that are left.
 //
 // On Windows only given addresses work.
 package servers
@@ -35,47 +35,47 @@ const (
 	AddressPostgres = "HANDOFF_CHAOS_DATABASE_URL"
 	// AddressRabbitMQ holds an amqp:// URL of a node to work on.
 	AddressRabbitMQ = "HANDOFF_CHAOS_AMQP_URL"
-	// AddressManagement holds the http:// URL of that node's management API, where it is not at
-	// port 15672 of the same host.
+	// AddressManagement holds the http:// URL of that node's management API, unless it is at port
+	// 15672 of the same host.
 	AddressManagement = "HANDOFF_CHAOS_AMQP_MANAGEMENT_URL"
-	// ImagePostgres and ImageRabbitMQ name images to make containers from, for other versions than
-	// the installed or the usual ones. They take POSTGRES_USER, POSTGRES_PASSWORD,
-	// RABBITMQ_DEFAULT_USER and RABBITMQ_DEFAULT_PASS as the official ones do.
+	// ImagePostgres and ImageRabbitMQ name images for containers, for versions other than the
+	// installed or the usual ones. They must accept POSTGRES_USER, POSTGRES_PASSWORD,
+	// RABBITMQ_DEFAULT_USER and RABBITMQ_DEFAULT_PASS like the official images.
 	ImagePostgres = "HANDOFF_CHAOS_POSTGRES_IMAGE"
 	ImageRabbitMQ = "HANDOFF_CHAOS_RABBITMQ_IMAGE"
-	// Without lists what this machine does not offer: see package without.
+	// Without lists the components that this machine does not offer: see package without.
 	Without = without.Variable
 	// Install set to "no" keeps EnsureInstalled from installing anything.
 	Install = "HANDOFF_INSTALL"
 )
 
-// Options says what Up shall provide.
+// Options says what Up provides.
 type Options struct {
 	// Postgres and RabbitMQ say which of the two are wanted.
 	Postgres, RabbitMQ bool
 
-	// PrivateOnly passes over given addresses: for tests that stop and kill servers.
+	// PrivateOnly ignores given addresses: for tests that stop and kill servers.
 	PrivateOnly bool
 
 	// AllowRemote permits given addresses on other machines.
 	AllowRemote bool
 
 	// Management enables the management plugin on a private RabbitMQ, which otherwise runs without
-	// any plugin; it takes a second more to start, and memory.
+	// plugins. It costs memory and another second at the start.
 	Management bool
 
-	// Log receives a line for each thing done; nil for silence.
+	// Log receives a line for each step; may be nil.
 	Log io.Writer
 
-	places *places // where to look for binaries; nil for the usual places
+	places *places // where to search for binaries; nil for the usual places
 }
 
-// Set is what Up provided. A component that was not asked for is nil.
+// Set is the result of Up. A component that was not requested is nil.
 type Set struct {
 	Postgres *Postgres
 	RabbitMQ *RabbitMQ
 
-	dir   *workDir // nil while nothing private runs
+	dir   *workDir // nil without private components
 	guard *guard
 	boxes *boxes // nil without containers
 	down  sync.Once
@@ -83,8 +83,8 @@ type Set struct {
 }
 
 // Up provides what the options ask for, both components at the same time, and returns when they
-// answer. Whatever it started is ended again when it returns an error. Errors which say something
-// about the machine rather than about the caller match ErrEnvironment.
+// answer. If it fails, it ends everything that it started. Errors about the machine, as opposed to
+// the caller, match ErrEnvironment.
 func Up(ctx context.Context, o Options) (*Set, error) {
 	plan, err := makePlan(ctx, o)
 	if err != nil {
@@ -119,9 +119,9 @@ func Up(ctx context.Context, o Options) (*Set, error) {
 	return set, nil
 }
 
-// Down ends private instances and removes their directory, and drops what was made on given
-// servers. It may be called more than once and takes its own time limits, so that it still works
-// when the caller's context is over.
+// Down ends private instances and removes their directory, and drops everything created on given
+// servers. It may be called repeatedly. It sets its own time limits, so it also works when the
+// caller's context has ended.
 func (s *Set) Down() error {
 	s.down.Do(func() {
 		var wg sync.WaitGroup
@@ -147,14 +147,14 @@ func (s *Set) Down() error {
 	return s.err
 }
 
-// openPrivate sweeps what earlier processes left behind and makes this process's directory.
+// openPrivate removes leftovers of earlier processes and creates this process's directory.
 func openPrivate(engine string, log *lineLog) (*workDir, *guard, error) {
 	base, err := baseDir()
 	if err != nil {
 		return nil, nil, &StartError{Component: "private instances", Err: err}
 	}
 	if err := sweep(base, log); err != nil {
-		// Somebody else's rubbish is no reason not to start.
+		// Leftovers of others are no reason to fail.
 		log.printf("cleaning up after earlier runs: %v", err)
 	}
 	dir, err := makeWorkDir(base)
@@ -180,11 +180,11 @@ func (l *lineLog) printf(format string, args ...any) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// A log that can't be written is the log's problem.
+	// An unwritable log is no reason to fail.
 	_, _ = io.WriteString(l.w, strings.TrimRight(fmt.Sprintf(format, args...), "\n")+"\n")
 }
 
-// uniqueName makes names of databases, virtual hosts and nodes that differ between processes.
+// uniqueName returns names of databases, virtual hosts and nodes that differ between processes.
 func uniqueName() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)

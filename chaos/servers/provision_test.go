@@ -14,7 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// instead, where set, makes this process something else than a run of the tests.
+// instead, if set, runs in this process in place of the tests.
 var instead = func() {}
 
 func TestMain(m *testing.M) {
@@ -57,8 +57,8 @@ func execute(t *testing.T, address, sql string) {
 	check(t, err)
 }
 
-// ownTemp gives the test a temporary directory of its own, so that other processes' sweeps and
-// ours don't meet; one that servers' users can pass through, which t.TempDir's is not.
+// ownTemp gives the test its own temporary directory, so that its sweeps and those of other
+// processes don't meet. The servers' users can traverse it, unlike t.TempDir's.
 func ownTemp(t *testing.T) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "provision-test-*")
@@ -87,7 +87,7 @@ func publish(t *testing.T, address, queue, text string) {
 	}
 }
 
-// take returns the first message, and an error if queue or message is not there.
+// take returns the first message, and an error if the queue or the message is missing.
 func take(address, queue string) (string, error) {
 	conn, err := amqp.Dial(address)
 	if err != nil {
@@ -177,7 +177,7 @@ func TestDisposedVhostsAreDeletedWithTheNextRefill(t *testing.T) {
 	}
 }
 
-// One environment for all that stops and kills servers: a start takes seconds.
+// One environment for all tests that stop and kill servers, because a start takes seconds.
 func TestLife(t *testing.T) {
 	ownTemp(t)
 	set := Own(t, Options{Postgres: true, RabbitMQ: true, Management: true})
@@ -230,7 +230,7 @@ func postgresLife(t *testing.T, p *Postgres) {
 	check(t, err)
 	defer conn.Close(ctx)
 	check(t, p.Pause())
-	// An open connection's backend is a process group of its own: it must be frozen, too.
+	// An open connection's backend has its own process group, which must be frozen too.
 	answered := make(chan error, 1)
 	go func() { answered <- conn.Ping(ctx) }()
 	select {
@@ -241,7 +241,7 @@ func postgresLife(t *testing.T, p *Postgres) {
 	check(t, p.Resume())
 	check(t, <-answered)
 	check(t, p.Pause())
-	check(t, p.Stop()) // also of a paused one
+	check(t, p.Stop()) // also while it is paused
 	check(t, p.Start(ctx))
 }
 
@@ -287,7 +287,7 @@ func rabbitLife(t *testing.T, m *RabbitMQ) {
 	}
 }
 
-// givenServers treats the private servers as if somebody had given their addresses.
+// givenServers uses the private servers as if their addresses had been given.
 func givenServers(t *testing.T, private *Set) {
 	ctx := within(t, time.Minute)
 	t.Setenv(AddressPostgres, private.Postgres.URL)
@@ -346,7 +346,7 @@ func givenServers(t *testing.T, private *Set) {
 	}
 }
 
-// Somebody else takes the port between its choice and its use, and, worse, answers there.
+// Another process takes the port between its choice and its use and even answers there.
 func TestTakenPortIsReplaced(t *testing.T) {
 	ownTemp(t)
 	other := Own(t, Options{Postgres: true}).Postgres

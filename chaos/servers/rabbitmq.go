@@ -17,48 +17,50 @@ import (
 )
 
 const (
-	// A node takes seconds to start on an idle machine, and minutes on one where much else is built.
+	// A node starts within seconds on an idle machine, and within minutes on one that is busy with
+	// builds.
 	rabbitStartWithin = 5 * time.Minute
 	rabbitStopWithin  = 30 * time.Second
 )
 
-// RabbitMQ is a node: a private one, or a given one with a virtual host of our own. Stop, Kill,
-// Start, Pause, Resume and Ctl are for private ones.
+// RabbitMQ is a node: a private one, or a given node on which we have a virtual host. Stop, Kill,
+// Start, Pause, Resume and Ctl are for private nodes.
 type RabbitMQ struct {
-	// URL is that of an empty virtual host, or, where Prefix is set, of a shared one.
+	// URL is the URL of an empty virtual host or, if Prefix is set, of a shared one.
 	URL string
 
-	// Prefix is what every exchange's and queue's name has to begin with. It is empty except on a
-	// given node without a management API.
+	// Prefix must begin the names of all exchanges and queues. It is empty except on a given node
+	// without a management API.
 	Prefix string
 
-	// Management is the http:// URL of the management API, empty where there is none.
+	// Management is the http:// URL of the management API, empty if there is none.
 	Management string
 
-	// Control is a script that runs rabbitmqctl against a private node, for people; empty for any other node.
+	// Control is a script that runs rabbitmqctl against a private node, for people; empty for any
+	// other node.
 	Control string
 
 	admin string // a URL of the node
 	api   *managementAPI
-	own   *MQ // ours on a given node
+	own   *MQ // our virtual host on a given node
 
 	mu       sync.Mutex
-	server   server                                           // nil before it was started first
-	launch   func(context.Context) (server, error)            // runs it; nil on a given node
+	server   server                                           // nil before the first start
+	launch   func(context.Context) (server, error)            // runs it; nil for a given node
 	log      func() string                                    // the path of its log
 	ctl      func(context.Context, ...string) (string, error) // runs rabbitmqctl
-	node     string                                           // how its Erlang name begins
-	user     string                                           // who gets virtual hosts
+	node     string                                           // the beginning of its Erlang name
+	user     string                                           // the user who gets virtual hosts
 	epmd     *portMapper                                      // nil in a container, which has its own
 	spare    []string                                         // virtual hosts that wait for their first user
-	disposed []string                                         // virtual hosts that nobody uses any more
+	disposed []string                                         // virtual hosts that are no longer used
 }
 
 // Private reports whether the node was started here and may be stopped, killed and paused.
 func (m *RabbitMQ) Private() bool { return m.launch != nil }
 
-// Log is the path of the node's log, empty for a given node. A container's is written there at this
-// moment.
+// Log is the path of the node's log, empty for a given node. A container's log is written there at
+// the call.
 func (m *RabbitMQ) Log() string {
 	if !m.Private() {
 		return ""
@@ -66,8 +68,8 @@ func (m *RabbitMQ) Log() string {
 	return m.log()
 }
 
-// Start runs a stopped or killed node again, on the same data and port, and returns when it accepts
-// AMQP connections, which it does once all queues are recovered. About 4 s.
+// Start runs a stopped or killed node again, with the same data and port, and returns when it
+// accepts AMQP connections, which it does once all queues are recovered. It takes about 4 s.
 func (m *RabbitMQ) Start(ctx context.Context) error {
 	if !m.Private() {
 		return ErrNotOurs
@@ -79,7 +81,7 @@ func (m *RabbitMQ) Start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, rabbitStartWithin)
 	defer cancel()
-	// RabbitMQ starts a port mapper itself if it finds none, and that one would outlive it.
+	// Without a port mapper RabbitMQ starts one itself, which would outlive the node.
 	if m.epmd != nil {
 		if err := m.epmd.start(ctx); err != nil {
 			return &StartError{Component: "epmd, RabbitMQ's port mapper,", Err: err, LogTail: tail(m.epmd.program.log)}
@@ -123,7 +125,7 @@ func (e *portMapper) start(ctx context.Context) error {
 	})
 }
 
-// Stop ends the node in order: connections are closed, everything is on disk.
+// Stop ends the node gracefully: it closes connections and writes everything to disk.
 func (m *RabbitMQ) Stop() error {
 	return m.withServer(func(s server) error { return s.stop(sigTerm, rabbitStopWithin) })
 }
@@ -134,13 +136,12 @@ func (m *RabbitMQ) Kill() error { return m.withServer(func(s server) error { s.k
 // Pause freezes the node: connections stay open and nothing answers.
 func (m *RabbitMQ) Pause() error { return m.withServer(server.pause) }
 
-// Resume lets a paused node go on.
+// Resume lets a paused node continue.
 func (m *RabbitMQ) Resume() error {
 	return m.withServer(func(s server) error { s.resume(); return nil })
 }
 
-// Running reports whether the process lives, paused or not. For a given node it is true: nobody
-// here knows better.
+// Running reports whether the process lives, paused or not. It is always true for a given node.
 func (m *RabbitMQ) Running() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -156,8 +157,8 @@ func (m *RabbitMQ) withServer(f func(server) error) error {
 	return f(m.server)
 }
 
-// Ctl runs rabbitmqctl against the private node and returns what it printed. Each call boots an
-// Erlang machine: about 0.4 s.
+// Ctl runs rabbitmqctl against the private node and returns its output. Each call boots an Erlang
+// machine: about 0.4 s.
 func (m *RabbitMQ) Ctl(ctx context.Context, args ...string) (string, error) {
 	if !m.Private() {
 		return "", ErrNotOurs
@@ -167,7 +168,7 @@ func (m *RabbitMQ) Ctl(ctx context.Context, args ...string) (string, error) {
 
 func (m *RabbitMQ) close() error {
 	if m.Private() {
-		// Killed, since its data goes next and an orderly stop takes up to 6 s.
+		// Kill it: its data is deleted next, and a graceful stop takes up to 6 s.
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.server != nil {
@@ -186,8 +187,8 @@ func (m *RabbitMQ) close() error {
 	return m.own.Drop(ctx)
 }
 
-// probeAMQP logs in and out again. With a node's name it insists on that node: if somebody else got
-// the port first, theirs might answer.
+// probeAMQP logs in and out. Given a node's name it insists on that node, because another process
+// may have got the port first.
 func probeAMQP(ctx context.Context, address, node string) error {
 	conn, err := amqp.DialConfig(address, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 		d := net.Dialer{Timeout: 5 * time.Second}
@@ -195,7 +196,8 @@ func probeAMQP(ctx context.Context, address, node string) error {
 		if err != nil {
 			return nil, err
 		}
-		// Covers the handshake, too: a frozen node accepts connections and says nothing.
+		// The deadline also covers the handshake: a frozen node accepts connections and says
+		// nothing.
 		return c, c.SetDeadline(time.Now().Add(5 * time.Second))
 	}})
 	if err != nil {
@@ -208,7 +210,8 @@ func probeAMQP(ctx context.Context, address, node string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// startRabbit starts a node whose every file is below base. Login is guest/guest, from loopback only.
+// startRabbit starts a node with all its files below base. The login is guest/guest, from loopback
+// only.
 func startRabbit(ctx context.Context, b *rabbitBinaries, base string, management bool, g *guard, log *lineLog) (*RabbitMQ, error) {
 	began := time.Now()
 	who, err := serverAccount("rabbitmq", "nobody")
@@ -237,11 +240,12 @@ func startRabbit(ctx context.Context, b *rabbitBinaries, base string, management
 	}
 }
 
-// logBytes bounds the write-ahead log of a node's quorum queues. Quorum queues keep in memory what stands in the log, so with
-// RabbitMQ's default of 512 MiB a node's memory would grow for hours before it is seen to be bounded.
+// logBytes limits the write-ahead log of a node's quorum queues. Quorum queues keep the content of
+// the log in memory, so with RabbitMQ's default of 512 MiB a node's memory would grow for hours
+// before it levels off.
 const logBytes = 64_000_000
 
-// prepareRabbit writes the node's files and works out how it is started.
+// prepareRabbit writes the node's files and determines how it is started.
 func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool, who *account, g *guard) (*RabbitMQ, error) {
 	ports, err := pickPorts(4)
 	if err != nil {
@@ -273,9 +277,9 @@ func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool,
 		}
 	}
 	node := uniqueName()
-	// Every place where Debian's and RabbitMQ's own defaults would look is named, so that nothing
-	// of an installed service is read or written. "Under systemd" makes the start script become
-	// the Erlang machine, so that signals reach it and its process number is the child's.
+	// Every path that Debian's and RabbitMQ's own defaults would use is set explicitly, so that
+	// nothing of an installed service is read or written. "Under systemd" makes the start script
+	// become the Erlang machine, so that signals reach it and its process number is the child's.
 	env := serverEnv(home,
 		"RABBITMQ_NODENAME="+node+"@localhost",
 		"RABBITMQ_CONF_ENV_FILE="+in("env.conf"),
@@ -292,7 +296,8 @@ func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool,
 		"ERL_EPMD_PORT="+strconv.Itoa(ports[2]),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 		"ERL_CRASH_DUMP="+in("erl_crash.dump"),
-		// Schedulers that have nothing to do sleep: by default they spin for a while, and a sandbox has its own node.
+		// Idle schedulers sleep. By default they spin for a while, and every sandbox has its own
+		// node.
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
 		"RUNNING_UNDER_SYSTEMD=true",
 	)
@@ -319,7 +324,7 @@ func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool,
 	}, nil
 }
 
-// controlScript is a shell script that runs a program in just this environment.
+// controlScript is a shell script that runs a program in exactly this environment.
 func controlScript(path string, env []string) []byte {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\nexec env -i")

@@ -81,8 +81,8 @@ func TestUnusableAddresses(t *testing.T) {
 	}
 }
 
-// A given server that does not answer is an environment that did not come up, not a reason to
-// quietly start a private one.
+// A given server that does not answer is an environment error; it is no reason to start a private
+// server silently.
 func TestGivenServerThatDoesNotAnswer(t *testing.T) {
 	t.Setenv(AddressPostgres, "postgres://u:secret@127.0.0.1:1/x")
 	t.Setenv(AddressRabbitMQ, "amqp://u:secret@127.0.0.1:1/")
@@ -97,7 +97,7 @@ func TestGivenServerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// noImages is for tests of what is installed, whatever images this run was told to use.
+// noImages is for tests of installed servers, whatever images the environment names.
 func noImages(t *testing.T) {
 	t.Helper()
 	t.Setenv(ImagePostgres, "")
@@ -214,7 +214,7 @@ func TestNewestVersionFirst(t *testing.T) {
 func TestNothingIsInstalledAgainstTheUsersWill(t *testing.T) {
 	noImages(t)
 	t.Setenv(Without, "postgres,rabbitmq")
-	t.Setenv("PATH", "") // there is no apt-get to be run
+	t.Setenv("PATH", "") // there is no apt-get to run
 	if err := EnsureInstalled(t.Context(), nil); err != nil {
 		t.Errorf("nothing is wanted, yet: %v", err)
 	}

@@ -26,7 +26,7 @@ type postgresBinaries struct{ initdb, postgres string }
 type rabbitBinaries struct{ server, ctl, epmd string }
 
 // places are directories, or patterns of directories, that are searched before PATH. Debian keeps
-// the servers out of PATH, and what it has there in their place are wrappers that change the user.
+// the servers out of PATH, and the programs that it has there are wrappers that change the user.
 type places struct {
 	postgres []string
 	rabbit   []string
@@ -45,7 +45,7 @@ func usualPlaces() *places {
 	}
 }
 
-// findPostgres returns the newest PostgreSQL with both programs, or where it looked.
+// findPostgres returns the newest PostgreSQL with both programs, or where it searched.
 func (p *places) findPostgres() (*postgresBinaries, []string) {
 	for _, dir := range p.dirs(p.postgres) {
 		b := &postgresBinaries{initdb: filepath.Join(dir, "initdb"), postgres: filepath.Join(dir, "postgres")}
@@ -56,7 +56,7 @@ func (p *places) findPostgres() (*postgresBinaries, []string) {
 	return nil, p.looked("initdb and postgres", p.postgres)
 }
 
-// findRabbit returns RabbitMQ's server, its command and Erlang's port mapper, or where it looked.
+// findRabbit returns RabbitMQ's server, its command and Erlang's port mapper, or where it searched.
 func (p *places) findRabbit() (*rabbitBinaries, []string) {
 	for _, dir := range p.dirs(p.rabbit) {
 		b := &rabbitBinaries{server: filepath.Join(dir, "rabbitmq-server"), ctl: filepath.Join(dir, "rabbitmqctl")}
@@ -73,7 +73,7 @@ func (p *places) findRabbit() (*rabbitBinaries, []string) {
 	return nil, p.looked("rabbitmq-server and rabbitmqctl", p.rabbit)
 }
 
-// dirs expands patterns, newest version first, and adds PATH.
+// dirs expands patterns, newest version first, and appends PATH.
 func (p *places) dirs(patterns []string) []string {
 	var out []string
 	for _, pattern := range patterns {
@@ -82,7 +82,7 @@ func (p *places) dirs(patterns []string) []string {
 		out = append(out, found...)
 	}
 	for _, dir := range filepath.SplitList(p.path) {
-		if filepath.IsAbs(dir) { // a relative one would run whatever lies in the current directory
+		if filepath.IsAbs(dir) { // a relative directory would run programs from the current directory
 			out = append(out, dir)
 		}
 	}
@@ -101,7 +101,7 @@ func (p *places) looked(what string, patterns []string) []string {
 	return append(out, what+" in PATH ("+path+")")
 }
 
-// versionIn reads the last number in a path, with a fraction: 9.6 comes before 15.
+// versionIn returns the last number in a path, with a fraction: 9.6 is older than 15.
 func versionIn(path string) float64 {
 	best := 0.0
 	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return (r < '0' || r > '9') && r != '.' }) {

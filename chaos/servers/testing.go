@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// TB is what Database and Broker need of a *testing.T or *testing.B. Naming it here keeps the
+// TB is the part of *testing.T and *testing.B that Database and Broker need. This interface keeps
 // package testing out of binaries.
 type TB interface {
 	Helper()
@@ -22,8 +22,8 @@ type TB interface {
 	Skipf(format string, args ...any)
 }
 
-// shared is what a test process started for all its tests: each component when the first test
-// asks for it.
+// shared holds the servers that a test process started for all its tests, each component when the
+// first test asks for it.
 var shared struct {
 	inMain   bool
 	ctx      context.Context //nolint:containedctx // ends with the process
@@ -43,7 +43,7 @@ func (s *sharedSet) up(o Options) (*Set, error) {
 	return s.set, s.err
 }
 
-// down also keeps a set from being started from then on.
+// down also prevents a later start of the set.
 func (s *sharedSet) down() error {
 	s.once.Do(func() { s.err = errors.New("the tests are over") })
 	if s.set == nil {
@@ -52,8 +52,8 @@ func (s *sharedSet) down() error {
 	return s.set.Down()
 }
 
-// Main runs a package's tests and then ends what Database and Broker started, also on Ctrl-C. It
-// exits the process:
+// Main runs a package's tests and then ends the servers that Database and Broker started, also
+// after Ctrl-C. It exits the process:
 //
 //	func TestMain(m *testing.M) { servers.Main(m) }
 func Main(m interface{ Run() int }) {
@@ -63,8 +63,8 @@ func Main(m interface{ Run() int }) {
 	ossignal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-interrupted
-		shared.cancel()  // something may be starting right now
-		_ = downShared() // it ends anyway
+		shared.cancel()  // a server may be starting right now
+		_ = downShared() // the process exits anyway
 		os.Exit(130)
 	}()
 	code := m.Run()
@@ -84,12 +84,12 @@ func downShared() error {
 	return errors.Join(pgErr, mqErr)
 }
 
-// Database returns an empty database on the PostgreSQL that this test process shares, dropped when
-// the test ends. A test that stops or kills the server has to start it again; better, it takes its
-// own from Up.
+// Database returns an empty database on the PostgreSQL that this test process shares; it is dropped
+// when the test ends. A test that stops or kills the server has to start it again; better, it takes
+// its own from Up.
 //
-// Where there is no PostgreSQL the test is skipped with the reason; with CI=true it fails instead,
-// unless HANDOFF_WITHOUT declares that this machine has none.
+// Without PostgreSQL the test is skipped with the reason. With CI=true it fails instead, unless
+// HANDOFF_WITHOUT says that this machine has none.
 func Database(t TB) *DB {
 	t.Helper()
 	requireMain(t)
@@ -103,8 +103,8 @@ func Database(t TB) *DB {
 	return db
 }
 
-// Broker returns an empty virtual host on the RabbitMQ that this test process shares, given up when
-// the test ends; see Database. Where Prefix is set, names have to begin with it.
+// Broker returns an empty virtual host on the RabbitMQ that this test process shares; it is dropped
+// when the test ends. See Database. If Prefix is set, names have to begin with it.
 func Broker(t TB) *MQ {
 	t.Helper()
 	requireMain(t)
@@ -118,8 +118,8 @@ func Broker(t TB) *MQ {
 	return mq
 }
 
-// Own provides servers for one test alone, ended with it: for tests that stop, kill or pause them.
-// Given addresses are passed over. Skipping and failing is as in Database.
+// Own provides servers for one test alone, for tests that stop, kill or pause them; they end with
+// the test. Given addresses are ignored. It skips or fails the test as Database does.
 func Own(t TB, o Options) *Set {
 	t.Helper()
 	o.PrivateOnly = true
@@ -133,8 +133,8 @@ func Own(t TB, o Options) *Set {
 	return set
 }
 
-// Require ends a test whose servers are not to be had, given what Up or EnsureInstalled returned, as
-// Database does: skipped or failed.
+// Require skips or fails a test whose servers are unavailable, as Database does. err is the result
+// of Up or EnsureInstalled.
 func Require(t TB, err error) {
 	t.Helper()
 	var unavailable *UnavailableError
@@ -144,7 +144,7 @@ func Require(t TB, err error) {
 	case err != nil && errors.As(err, &unavailable) && os.Getenv("CI") != "true":
 		t.Skipf("not run: %v", err)
 	case err != nil:
-		// Found and broken is a failure everywhere.
+		// A server that was found but is broken is a failure everywhere.
 		t.Fatalf("%v", err)
 	}
 }

@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// MQ is a virtual host of its own on a node; on a given node without a management API it is a
-// prefix for names instead.
+// MQ is a virtual host on a node. On a given node without a management API it is a prefix for names
+// instead.
 type MQ struct {
 	URL    string
-	Vhost  string // empty where Prefix is set
-	Prefix string // what names have to begin with; normally empty
+	Vhost  string // empty if Prefix is set
+	Prefix string // must begin every name; normally empty
 	Server *RabbitMQ
 }
 
-// pool is how many virtual hosts one call of rabbitmqctl makes. The call costs 0.4 s, each virtual
-// host about 0.03 s.
+// pool is the number of virtual hosts that one call of rabbitmqctl creates. The call costs 0.4 s,
+// each virtual host about 0.03 s.
 const pool = 4
 
-// CreateVhost makes an empty virtual host with a unique name that the URL's user may do everything
-// in. On a private node every fourth call takes 0.5 s and the others nothing.
+// CreateVhost creates an empty virtual host with a unique name, in which the URL's user has all
+// permissions. On a private node every fourth call takes 0.5 s and the others no time.
 func (m *RabbitMQ) CreateVhost(ctx context.Context) (*MQ, error) {
 	if !m.Private() && m.api == nil {
 		return &MQ{URL: m.admin, Prefix: uniqueName() + ".", Server: m}, nil
@@ -60,7 +60,7 @@ func (m *RabbitMQ) newVhost(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// refill makes new virtual hosts and deletes those no longer used, all in one call.
+// refill creates new virtual hosts and deletes unused ones, all in one call.
 func (m *RabbitMQ) refill(ctx context.Context) error {
 	var names []string
 	var b strings.Builder
@@ -71,7 +71,7 @@ func (m *RabbitMQ) refill(ctx context.Context) error {
 		fmt.Fprintf(&b, "ok = rabbit_auth_backend_internal:set_permissions(<<%q>>, <<%q>>, <<\".*\">>, <<\".*\">>, <<\".*\">>, <<\"handoff\">>), ", m.user, name)
 	}
 	for _, name := range m.disposed {
-		// Already gone, because a test deleted it itself, is as good.
+		// A test may have deleted it already.
 		fmt.Fprintf(&b, "catch rabbit_vhost:delete(<<%q>>, <<\"handoff\">>), ", name)
 	}
 	b.WriteString("made.")
@@ -86,10 +86,9 @@ func (m *RabbitMQ) refill(ctx context.Context) error {
 	return nil
 }
 
-// Drop gives the virtual host up. On a given node it is deleted; on a private one that is put off
-// until virtual hosts are made the next time, because connections left open in it are harmless
-// there and every deletion would cost 0.4 s. Where there is only a prefix, queues and exchanges are
-// left to whoever declared them.
+// Drop gives the virtual host up. On a given node it is deleted. On a private node it is deleted
+// when the next virtual hosts are created, because connections left open in it are harmless there,
+// and every deletion would cost 0.4 s. If there is only a prefix, the queues and exchanges stay.
 func (q *MQ) Drop(ctx context.Context) error {
 	m := q.Server
 	if q.Vhost == "" {
@@ -106,7 +105,7 @@ func (q *MQ) Drop(ctx context.Context) error {
 	return nil
 }
 
-// managementAPI is the little that is needed of the management plugin's HTTP interface.
+// managementAPI is the needed part of the management plugin's HTTP interface.
 type managementAPI struct {
 	base, user, password string
 }
@@ -132,7 +131,7 @@ func (a *managementAPI) call(ctx context.Context, method, path, body string) err
 	}
 	req.SetBasicAuth(a.user, a.password)
 	req.Header.Set("Content-Type", "application/json")
-	// A client of its own: no proxy from the environment, no connection left open.
+	// A separate client: no proxy from the environment, no connection left open.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {

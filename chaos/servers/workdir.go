@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Directories are made under the pending name and renamed once their lock is held, so that a
-// sweep never meets one of a living process whose lock seems free.
+// Directories are created under the pending name and renamed once their lock is held, so that a
+// sweep never finds a living process's directory with a free lock.
 const (
 	dirPrefix     = "handoff-chaos-"
 	pendingPrefix = "." + dirPrefix
 	lockName      = "lock"
 
-	// A directory that is still pending after this long belongs to a process that died in between.
+	// A directory that is still pending after this time belongs to a process that died in between.
 	pendingFor = time.Minute
 )
 
-// workDir is a process's directory of private instances. The lock is held as long as the process
-// lives: the kernel frees it however the process ends.
+// workDir is a process's directory of private instances. The process holds the lock for its
+// lifetime; the kernel frees it however the process ends.
 type workDir struct {
 	path string
 	lock *os.File
@@ -36,7 +36,7 @@ func makeWorkDir(base string) (*workDir, error) {
 	if d.lock, err = lockFile(filepath.Join(pending, lockName), true); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(pending))
 	}
-	// The servers run as other users and must be able to pass through.
+	// The servers run as other users, which must be able to traverse the directory.
 	if err := os.Chmod(pending, 0o711); err != nil { //nolint:gosec // pass through, not list
 		return nil, errors.Join(err, d.lock.Close(), os.RemoveAll(pending))
 	}
@@ -46,8 +46,8 @@ func makeWorkDir(base string) (*workDir, error) {
 	return d, nil
 }
 
-// remove deletes the directory and only then frees its lock. Erlang may write a last file while it
-// goes down, hence the second attempt.
+// remove deletes the directory and only then frees its lock. It tries twice, because Erlang may
+// write a last file while it ends.
 func (d *workDir) remove() error {
 	err := os.RemoveAll(d.path)
 	for i := 0; err != nil && i < 10; i++ {
@@ -57,8 +57,8 @@ func (d *workDir) remove() error {
 	return errors.Join(err, d.lock.Close())
 }
 
-// sweep removes the directories of processes that no longer live, after killing whatever still
-// runs in them (normally nothing does). Directories of other users are left to them.
+// sweep removes the directories of processes that no longer live, after killing the processes that
+// still run in them (normally none). It leaves directories of other users alone.
 func sweep(base string, log *lineLog) error {
 	var errs []error
 	found, err := filepath.Glob(filepath.Join(base, dirPrefix+"*"))
@@ -69,7 +69,7 @@ func sweep(base string, log *lineLog) error {
 		if !ownDir(dir) {
 			continue
 		}
-		// Without a lock file it is not one of these directories, whatever its name.
+		// Without a lock file it is none of these directories, whatever its name.
 		lock, err := lockFile(filepath.Join(dir, lockName), false)
 		if err != nil {
 			continue
@@ -97,10 +97,10 @@ func sweep(base string, log *lineLog) error {
 	return errors.Join(errs...)
 }
 
-// baseDir is where the directories are made: os.TempDir, absolute, since servers run in other
-// directories, and free of symbolic links, since that is how the kernel names a process's
-// directory. Root's may be closed to the users that servers run as (pam_tmpdir makes such ones);
-// then it is /tmp.
+// baseDir is the directory for these directories: os.TempDir, as an absolute path, because servers
+// run in other directories, and without symbolic links, because the kernel names a process's
+// directory so. If it is root's and closed to the users of the servers (pam_tmpdir makes such
+// ones), it is /tmp instead.
 func baseDir() (string, error) {
 	path, err := filepath.Abs(os.TempDir())
 	if err != nil {
@@ -115,7 +115,7 @@ func baseDir() (string, error) {
 	return path, nil
 }
 
-// passable reports whether every user can reach what is in the directory.
+// passable reports whether every user can reach the directory's content.
 func passable(dir string) bool {
 	for {
 		info, err := os.Stat(dir)
@@ -137,7 +137,7 @@ func killedText(n int) string {
 	return fmt.Sprintf(" (%d processes still ran in it)", n)
 }
 
-// tail returns the end of a log file, for errors that outlive it.
+// tail returns the end of a log file, for errors that outlive the file.
 func tail(path string) string {
 	const most = 2000
 	data, err := os.ReadFile(path)

@@ -9,28 +9,29 @@ import (
 	"handoff/core/execution"
 )
 
-// Side is what one world has to say of a scenario under a profile.
+// Side is the result of one world for a scenario under a profile.
 type Side struct {
 	Verdict  Verdict
 	Runs     int
 	Outcomes [execution.Statuses]int64
-	// Sometimes are the situations that were reached, sorted.
+	// Sometimes lists the situations that were reached, sorted.
 	Sometimes []string
-	// Detection is how long the slowest detection of each kind took, in the scenario's own time.
+	// Detection is the duration of the slowest detection of each kind, on the scenario's own time
+	// scale.
 	Detection map[string]time.Duration
 }
 
-// Agreement puts the two worlds side by side.
+// Agreement compares the results of the two worlds.
 type Agreement struct {
 	Scenario  string
 	Profile   config.Profile
 	Sim, Live Side
-	// Differs says in what they disagree; empty if in nothing. A disagreement is a failure of the harness
-	// until it is explained.
+	// Differs describes the disagreement; empty if there is none. A disagreement counts as a
+	// failure of the harness until it is explained.
 	Differs string
 }
 
-// Agree compares what the two worlds made of one scenario; scale is the live one's time scale.
+// Agree compares the two worlds' results of one scenario; scale is the live run's time scale.
 func Agree(sim, live *Scenario, scale float64) Agreement {
 	a := Agreement{Scenario: live.Name, Profile: live.Profile, Sim: side(sim, 1), Live: side(live, scale)}
 	if a.Sim.Verdict != a.Live.Verdict {
@@ -59,10 +60,10 @@ func (s Side) Completed() int {
 	return int((s.Outcomes[execution.Completed]*100 + all/2) / all)
 }
 
-// OnlySim are the situations that only the simulated world has reached.
+// OnlySim lists the situations that only the simulated world reached.
 func (a Agreement) OnlySim() []string { return without(a.Sim.Sometimes, a.Live.Sometimes) }
 
-// OnlyLive are those that only the live one has.
+// OnlyLive lists the situations that only the live world reached.
 func (a Agreement) OnlyLive() []string { return without(a.Live.Sometimes, a.Sim.Sometimes) }
 
 func without(all, others []string) []string {

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// What chaos commands exit with. Scripts and CI depend on these numbers.
+// The exit codes of chaos commands. Scripts and CI depend on these numbers.
 const (
 	ExitPass         = 0
 	ExitFail         = 1
 	ExitUsage        = 2 // bad usage or a bad scenario: nothing was run
 	ExitInconclusive = 3
-	ExitBroken       = 4 // the harness or its environment did not come up, or hung
+	ExitBroken       = 4 // the harness or its environment failed to start, or hung
 )
 
-// ExitCode is what a command exits with that came to this verdict.
+// ExitCode is the exit code of a command with this verdict.
 func (v Verdict) ExitCode() int {
 	switch v {
 	case Fail:
@@ -29,36 +29,37 @@ func (v Verdict) ExitCode() int {
 	}
 }
 
-// SweepSeeds is how many seeds make a sweep. What only some runs reach can be demanded of a sweep;
-// fewer runs may miss it by chance.
+// SweepSeeds is the number of seeds that make a sweep. Situations that only some runs reach can be
+// demanded of a sweep; fewer runs may miss them by chance.
 const SweepSeeds = 50
 
-// keptViolations bounds the violations that are kept of one invariant: a broken one fails in
-// thousands of seeds, and the first few tell the story.
+// keptViolations limits the number of violations kept for each invariant. A broken invariant may
+// fail in thousands of seeds, and the first few are enough to understand it.
 const keptViolations = 5
 
-// Want is what a scenario demands beside its invariants and expectations.
+// Want is what a scenario demands in addition to its invariants and expectations.
 type Want struct {
-	// Seeds is how many runs were asked for.
+	// Seeds is the number of runs that were requested.
 	Seeds int
-	// Sometimes and Texts must be seen in a run of a sweep.
+	// Sometimes and Texts must be seen in at least one run of a sweep.
 	Sometimes []string
 	Texts     []string
-	// Faults says that the scenario has any, so that there is a before and an after.
+	// Faults says that the scenario has faults, so that a run has a time before and after them.
 	Faults bool
-	// Share says that these are some of the sweep's runs. What only all of them show, such as a fault that never struck,
-	// is then not judged.
+	// Share says that the runs are only a part of the sweep. Conditions on the whole sweep, such as
+	// a fault that must strike, are then not judged.
 	Share bool
 }
 
-// tally is what a Scenario keeps to be judged, beside what it reports. Its fields have names for files: see Stored.
+// tally holds the state of a Scenario that Judge needs but reports don't. Its fields have names for
+// files: see Stored.
 type tally struct {
 	Want   Want
 	Broken map[string]*breach
-	// GaveUp is the first run that could not be judged.
+	// GaveUp is the reason of the first run that could not be judged.
 	GaveUp     string
 	GaveUpSeed uint64
-	// Unrecorded says why the story of UnrecordedSeed is missing.
+	// Unrecorded says why the record of UnrecordedSeed is missing.
 	Unrecorded     string
 	UnrecordedSeed uint64
 }
@@ -69,8 +70,8 @@ type breach struct {
 	First uint64
 }
 
-// NewScenario returns a result without runs. Of about it takes what describes the scenario; the
-// counts are Add's.
+// NewScenario returns a result without runs. It takes the description of the scenario from about;
+// Add fills in the counts.
 func NewScenario(about Scenario, want Want) *Scenario {
 	s := about
 	s.Sometimes, s.Texts, s.Detection = make(map[string]int), make(map[string]int), make(map[string]time.Duration)
@@ -78,7 +79,7 @@ func NewScenario(about Scenario, want Want) *Scenario {
 	return &s
 }
 
-// Failures are the run's violations; a panic of the product is one too.
+// Failures lists the run's violations; a panic of the product is one too.
 func (r *Run) Failures() []Violation {
 	if r.Panic == "" {
 		return r.Violations
@@ -89,8 +90,8 @@ func (r *Run) Failures() []Violation {
 	})
 }
 
-// Add adds a run. Runs come from parallel goroutines in any order (the caller sees to it that they
-// come one at a time), so nothing here may depend on the order.
+// Add adds a run. Runs come from parallel goroutines in any order, one call at a time (the caller
+// ensures that), so the result must not depend on the order.
 func (s *Scenario) Add(r *Run) {
 	if s.Seeds == 0 || r.Seed < s.FirstSeed {
 		s.FirstSeed = r.Seed
@@ -126,7 +127,7 @@ func (s *Scenario) Add(r *Run) {
 	s.Discovery.Add(r.Seed, r.Situations)
 	s.Steps += r.Steps
 	s.Virtual += r.Virtual
-	// A sum has no order, and shards can be added up.
+	// A sum doesn't depend on the order, and the sums of shards can be added.
 	s.Hash += mix(r.Seed, r.Hash)
 }
 
@@ -161,8 +162,8 @@ func (s *Scenario) addFailures(r *Run) {
 	}
 }
 
-// keep inserts a violation in its place, and drops the last one of its invariant if there are
-// enough.
+// keep inserts a violation in its position, and drops the last one of its invariant if there are
+// too many.
 func (s *Scenario) keep(v *Violation) {
 	at, _ := slices.BinarySearchFunc(s.Violations, v, func(a Violation, b *Violation) int { return compare(&a, b) })
 	s.Violations = slices.Insert(s.Violations, at, *v)
@@ -177,7 +178,7 @@ func (s *Scenario) keep(v *Violation) {
 	}
 }
 
-// compare orders violations as they are reported, and leaves no two different ones equal.
+// compare orders violations for reports. It returns 0 only for equal ones.
 func compare(a, b *Violation) int {
 	return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Invariant, b.Invariant),
 		cmp.Compare(a.Execution, b.Execution), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Message, b.Message))
@@ -187,7 +188,7 @@ func (s *Scenario) addFaults(counts []FaultCount) {
 	for _, f := range counts {
 		i := slices.IndexFunc(s.Faults, func(known FaultCount) bool { return known.Fault == f.Fault })
 		if i < 0 {
-			// By name, because the first run to arrive may be any.
+			// Search by name, because the first run to arrive may be any.
 			i, _ = slices.BinarySearchFunc(s.Faults, f, func(a, b FaultCount) int { return cmp.Compare(a.Fault, b.Fault) })
 			s.Faults = slices.Insert(s.Faults, i, FaultCount{Fault: f.Fault})
 		}
@@ -197,8 +198,8 @@ func (s *Scenario) addFaults(counts []FaultCount) {
 	}
 }
 
-// mix makes one number of a seed and its run's hash, so that a sum of them depends on which seed
-// had which history.
+// mix combines a seed and its run's hash into one number, so that a sum of these numbers depends on
+// which seed had which history.
 func mix(seed, hash uint64) uint64 {
 	x := hash ^ (seed * 0x9e3779b97f4a7c15)
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -226,7 +227,7 @@ func (s *Scenario) Judge() {
 	if s.GaveUp > 0 {
 		because(Inconclusive, "%s could not be judged, first seed %d: %s", count(s.GaveUp, "run"), s.tally.GaveUpSeed, s.tally.GaveUp)
 	}
-	if s.Strategy != Varied && !s.tally.Want.Share { // what the scenario promises of its own situation is no promise of others
+	if s.Strategy != Varied && !s.tally.Want.Share { // varied runs need not reach the scenario's situations
 		s.judgeFaults(because)
 		if s.Seeds >= SweepSeeds {
 			s.judgeReach(because)
@@ -237,7 +238,7 @@ func (s *Scenario) Judge() {
 	}
 }
 
-// NotRecorded says why the story of the smallest failing seed is missing.
+// NotRecorded says why the record of the smallest failing seed is missing.
 func (s *Scenario) NotRecorded(why string) {
 	s.tally.Unrecorded, s.tally.UnrecordedSeed = why, s.FirstFailing
 	s.Why = append(s.Why, why)
@@ -252,15 +253,16 @@ func (s *Scenario) judgeFailures(because func(Verdict, string, ...any)) {
 			continue
 		}
 		told[v.Rule()] = true
+		what, _, _ := strings.Cut(v.Message, "\n") // the rest explains it, and stands beside the violation
 		if s.Seeds == 1 {
-			because(Fail, "%s: %s", v.Rule(), v.Message)
+			because(Fail, "%s: %s", v.Rule(), what)
 			continue
 		}
-		because(Fail, "%s: in %d of %d seeds, first in seed %d: %s", v.Rule(), b.Seeds, s.Seeds, b.First, v.Message)
+		because(Fail, "%s: in %d of %d seeds, first in seed %d: %s", v.Rule(), b.Seeds, s.Seeds, b.First, what)
 	}
 }
 
-// Rule names what was violated.
+// Rule names the violated rule.
 func (v *Violation) Rule() string {
 	if v.Invariant == 0 {
 		return v.Name
@@ -268,7 +270,7 @@ func (v *Violation) Rule() string {
 	return fmt.Sprintf("invariant %d, %s", v.Invariant, v.Name)
 }
 
-// judgeFaults asks every planned fault for its evidence, in at least one of the runs.
+// judgeFaults demands evidence of every planned fault in at least one run.
 func (s *Scenario) judgeFaults(because func(Verdict, string, ...any)) {
 	in := fmt.Sprintf("in any of %d runs", s.Seeds)
 	if s.Seeds == 1 {
@@ -285,7 +287,7 @@ func (s *Scenario) judgeFaults(because func(Verdict, string, ...any)) {
 	}
 }
 
-// judgeReach asks whether the sweep reached what the scenario is about.
+// judgeReach judges whether the sweep reached the situations that the scenario is about.
 func (s *Scenario) judgeReach(because func(Verdict, string, ...any)) {
 	for _, name := range s.tally.Want.Sometimes {
 		if s.Sometimes[name] == 0 {
@@ -308,7 +310,7 @@ func (s *Scenario) judgeReach(because func(Verdict, string, ...any)) {
 	}
 }
 
-// Judge judges every scenario; the sweep's verdict is the worst of theirs.
+// Judge judges every scenario; the sweep's verdict is the worst of these.
 func (s *Sweep) Judge() {
 	s.Verdict = Pass
 	for _, sc := range s.Scenarios {

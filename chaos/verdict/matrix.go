@@ -1,15 +1,15 @@
 package verdict
 
-// Matrix says which scenario kills which mutant. It tells what a library is worth: a scenario that kills nothing
-// guards against nothing that is known, and a mutant that only one scenario kills hangs by a thread.
+// Matrix says which scenario kills which mutant. It measures a library: a scenario that kills no
+// mutant guards against no known bug, and a mutant that only one scenario kills is easily missed.
 type Matrix struct {
 	Mutants []MatrixMutant
-	// Scenarios are their names.
+	// Scenarios holds their names.
 	Scenarios []string
-	// Seeds is how many seeds each pair got under each profile.
+	// Seeds is the number of seeds for each pair under each profile.
 	Seeds int
-	// Runs is by mutant and scenario: after how many runs, over both profiles in turn, the invariant that is
-	// named for the mutant was broken; 0 for never.
+	// Runs is indexed by mutant and scenario: the number of runs, over both profiles in turn, until
+	// the mutant's expected invariant was broken; 0 for never.
 	Runs [][]int
 }
 
@@ -18,11 +18,12 @@ type MatrixMutant struct {
 	Name, Source, About string
 	// Expected is the number of the invariant that must find it.
 	Expected int
-	// Own is the scenario that is there for it.
+	// Own is the name of the scenario that was written for it.
 	Own string
 }
 
-// Kills is how many mutants each scenario kills, and Killers how many scenarios kill each mutant.
+// Kills returns the number of mutants that each scenario kills, and the number of scenarios that
+// kill each mutant.
 func (m *Matrix) Kills() (kills, killers []int) {
 	kills, killers = make([]int, len(m.Scenarios)), make([]int, len(m.Mutants))
 	for i := range m.Mutants {

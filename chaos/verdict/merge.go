@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Merge adds what another share of the same sweep came to, so that Judge says what it would say of one result with the runs
-// of both. The order in which shares are merged does not matter. The error says in what the two differ that they must have
-// in common; s is then unchanged.
+// Merge adds the result of another share of the same sweep. Judge then says the same as for one
+// result with the runs of both. Shares may be merged in any order. The error names a setting that
+// both must share and in which they differ; s is then unchanged.
 func (s *Scenario) Merge(o *Scenario) error {
 	if err := s.same(o); err != nil {
 		return err
 	}
-	// These compare with what there was before, so they come before the counts that say whether there was any.
+	// This compares with the counts before the merge, so it comes first.
 	s.mergeFailures(o)
 	s.mergeGaveUp(o)
 	if o.Seeds > 0 && (s.Seeds == 0 || o.FirstSeed < s.FirstSeed) {
@@ -46,7 +46,7 @@ func (s *Scenario) Merge(o *Scenario) error {
 	return nil
 }
 
-// same says in what two results differ that can't be added up.
+// same says why two results can't be added; nil if they can.
 func (s *Scenario) same(o *Scenario) error {
 	a, b := s.tally.Want, o.tally.Want
 	for _, f := range []struct {
@@ -111,8 +111,8 @@ func add(into, other map[string]int) map[string]int {
 	return into
 }
 
-// Merge adds another share: its scenarios, which are the same in the same order, and what it says beside them. Whole judges
-// the result. After an error s is of no use.
+// Merge adds another share: its scenarios, which must be the same in the same order, and its other
+// results. Whole judges the sum. After an error s is unusable.
 func (s *Sweep) Merge(o *Sweep) error {
 	switch {
 	case len(s.Scenarios) != len(o.Scenarios):
@@ -122,7 +122,7 @@ func (s *Sweep) Merge(o *Sweep) error {
 	case s.Commit != o.Commit:
 		return fmt.Errorf("one share is of commit %s, the other one of %s", s.Commit, o.Commit)
 	case len(s.Agreement)+len(o.Agreement) > 0:
-		return fmt.Errorf("what is compared with the live world can't be added up")
+		return fmt.Errorf("comparisons with the live world can't be merged")
 	}
 	for i, sc := range s.Scenarios {
 		if err := sc.Merge(o.Scenarios[i]); err != nil {
@@ -140,8 +140,9 @@ func (s *Sweep) Merge(o *Sweep) error {
 	return err
 }
 
-// Whole judges a sweep that was put together of its shares, as one for which seeds seeds of each scenario were asked, and
-// varied ones of each that is varied. missing names the shares that are not there; empty for none.
+// Whole judges a sweep that was put together from its shares. seeds is the requested number of
+// seeds of each scenario, varied that of each varied scenario. missing names the missing shares;
+// empty for none.
 func (s *Sweep) Whole(seeds, varied int, missing string) {
 	for _, sc := range s.Scenarios {
 		sc.tally.Want.Seeds, sc.tally.Want.Share = seeds, false
@@ -156,7 +157,8 @@ func (s *Sweep) Whole(seeds, varied int, missing string) {
 	s.Judge()
 }
 
-// merge adds the pairs of another share. A share without a matrix was interrupted before it had one, and then there is none.
+// merge adds the pairs of another share. A share that was interrupted early has no matrix, and then
+// the sum has none.
 func (m *Matrix) merge(o *Matrix) (*Matrix, error) {
 	if m == nil || o == nil {
 		return nil, nil
@@ -169,22 +171,23 @@ func (m *Matrix) merge(o *Matrix) (*Matrix, error) {
 			return nil, fmt.Errorf("the tables of mutants have different scenarios")
 		}
 		for j := range m.Runs[i] {
-			m.Runs[i][j] = max(m.Runs[i][j], o.Runs[i][j]) // a pair was run in one share
+			m.Runs[i][j] = max(m.Runs[i][j], o.Runs[i][j]) // each pair was run in one share only
 		}
 	}
 	return m, nil
 }
 
-// Stored is a Scenario as files keep it: with what it is judged by, and without Wall, Causes, and the judgement.
+// Stored is a Scenario as it is stored in files: with the tally for Judge, but without Wall, Causes
+// and the verdict.
 type Stored struct {
 	Scenario Scenario `json:"result"`
 	Tally    tally    `json:"tally"`
 }
 
-// Store returns what a file keeps of a result.
+// Store returns the form of a result for files.
 func (s *Scenario) Store() Stored { return Stored{*s, s.tally} }
 
-// Restore is the inverse of Store. It refuses what no run leads to.
+// Restore is the inverse of Store. It refuses values that no run can produce.
 func (st Stored) Restore() (*Scenario, error) {
 	s := st.Scenario
 	s.tally = st.Tally
@@ -194,7 +197,7 @@ func (st Stored) Restore() (*Scenario, error) {
 	}
 	for _, n := range counts {
 		if n < 0 {
-			return nil, fmt.Errorf("%s: a count is %d, below nothing", s.Name, n)
+			return nil, fmt.Errorf("%s: a count is %d, below zero", s.Name, n)
 		}
 	}
 	switch {

@@ -10,7 +10,7 @@ import (
 	"handoff/chaos/verdict/discovery"
 )
 
-// fill sets everything that can be set to something that n decides.
+// fill sets every settable field to a value that depends on n.
 func fill(v reflect.Value, n int) {
 	switch v.Kind() {
 	case reflect.Bool:
@@ -55,10 +55,11 @@ func fill(v reflect.Value, n int) {
 	}
 }
 
-// judgedOnly are the fields that Judge sets from all the others.
+// judgedOnly are the fields that Judge sets from all others.
 var judgedOnly = []string{"Verdict", "Why"} //nolint:gochecknoglobals // a constant list
 
-// filled is a result in which nothing is zero. What two shares have in common is the same for every n.
+// filled is a result without zero fields. The fields that two shares must have in common are the
+// same for every n.
 func filled(n int) *Scenario {
 	s := new(Scenario)
 	fill(reflect.ValueOf(s).Elem(), n)
@@ -74,13 +75,13 @@ func filled(n int) *Scenario {
 	return s
 }
 
-// outcome is what a merge comes to, as something to compare.
+// outcome is the result of a merge in a comparable form.
 func outcome(s *Scenario, err error) string {
 	text, bad := json.Marshal(s.Store())
 	return fmt.Sprint(string(text), s.Wall, err, bad)
 }
 
-// A field that is added and forgotten in Merge would be that of the first share, in silence.
+// If Merge ignored a new field, the result would silently have the first share's value.
 func TestEveryFieldOfAResultIsMerged(t *testing.T) {
 	parts := map[string]func(*Scenario) reflect.Value{
 		"Scenario":       func(s *Scenario) reflect.Value { return reflect.ValueOf(s).Elem() },
@@ -144,7 +145,8 @@ func TestEveryFieldOfASweepIsMerged(t *testing.T) {
 	}
 }
 
-// hidden lists the fields that a file would not keep: unexported ones of types that don't write themselves.
+// hidden lists the fields that a file would not contain: unexported ones of types that don't
+// marshal themselves.
 func hidden(of reflect.Type, path string) (list []string) {
 	switch of.Kind() {
 	case reflect.Slice, reflect.Array, reflect.Pointer:

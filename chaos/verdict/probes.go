@@ -10,31 +10,32 @@ import (
 	"handoff/core/execution"
 )
 
-// Probes counts the situations that a scenario may ask for under `sometimes`: a sweep that never
-// reaches what it is about proves nothing. It implements history.Sink.
+// Probes counts the situations that a scenario may name under `sometimes`, because a sweep that
+// never reaches its situation proves nothing. It implements history.Sink.
 type Probes struct {
 	hits  [probeCount]int
 	names map[execution.WorkerID]bool
-	// seen are the queues from which each message was delivered that is still in them; spared are lists for the next ones.
+	// seen holds, for each message, the queues in which it still is and from which it was
+	// delivered; spared holds empty lists to use again.
 	seen    dense.Table[uint64, []string]
 	spared  [][]string
 	drained map[execution.Incarnation]bool
-	// failing are the incarnations whose last runs failed by their own fault.
+	// failing are the incarnations whose last runs failed and blame the worker.
 	failing map[execution.Incarnation]bool
-	// fed are the dispatches of each execution.
+	// fed counts deliveries and publishes of each execution's dispatches.
 	fed   dense.Table[execution.ID, []fed]
 	slots slotProbes
-	// patience is the age from which on only a reconciler handles the end of an execution.
+	// patience is the age from which only a reconciler handles the end of an execution.
 	patience time.Duration
 }
 
-// fed is how often a dispatch was delivered, and published.
+// fed is how often a dispatch was delivered and published.
 type fed struct {
 	epoch                execution.Epoch
 	delivered, published int32
 }
 
-// dispatch is what is known of one dispatch. It is valid until the next call.
+// dispatch returns the counts of one dispatch. It is valid until the next call.
 func (p *Probes) dispatch(e *history.Event) *fed {
 	all := p.fed.Make(e.Execution)
 	for i := range *all {
@@ -46,13 +47,14 @@ func (p *Probes) dispatch(e *history.Event) *fed {
 	return &(*all)[len(*all)-1]
 }
 
-// Situation is something that a sweep should reach, so that a scenario can ask for it under `sometimes`.
+// Situation is a state that a sweep should reach; a scenario names it under `sometimes`.
 type Situation struct {
 	Name  string
 	About string
 }
 
-// Situations lists everything that Probes count. It is the only list: a scenario may name what stands here.
+// Situations lists everything that Probes counts. It is the only list: `sometimes` accepts exactly
+// these names.
 func Situations() []Situation {
 	all := situations()
 	return all[:]
@@ -161,7 +163,7 @@ func situations() [probeCount]Situation {
 	}
 }
 
-// NewProbes returns probes that have seen nothing. patience is executor.reconcile_interval.
+// NewProbes returns probes that have seen no event. patience is executor.reconcile_interval.
 func NewProbes(patience time.Duration) *Probes {
 	return &Probes{
 		names: make(map[execution.WorkerID]bool), drained: make(map[execution.Incarnation]bool),
@@ -170,7 +172,7 @@ func NewProbes(patience time.Duration) *Probes {
 	}
 }
 
-// Hits returns how often each situation was reached, those never reached left out.
+// Hits returns how often each situation was reached, without those never reached.
 func (p *Probes) Hits() map[string]int {
 	hits := make(map[string]int)
 	for i, s := range situations() {
@@ -332,21 +334,22 @@ func (p *Probes) cancelled(e *history.Event) {
 	p.hit(cancelCameTooLate, e.From == execution.Canceling && e.To != execution.Cancelled)
 }
 
-// slotProbes knows who waits for a concurrency slot.
+// slotProbes knows which executions may be waiting for a concurrency slot.
 type slotProbes struct {
 	// newest is the execution that was created last.
 	newest execution.ID
 	uses   map[string]*slotUse
 }
 
-// slotUse is the slots of one action.
+// slotUse counts the slots of one action.
 type slotUse struct {
 	limit, held int64
-	// waiting is the newest execution when a slot came free last: older ones may have waited for it.
+	// waiting is the newest execution at the time when a slot last became free: older ones may have
+	// waited for it.
 	waiting execution.ID
 }
 
-// observe says whether a slot was given to an execution that was there before it came free.
+// observe says whether a slot was given to an execution that existed before the slot became free.
 func (s *slotProbes) observe(e *history.Event) (passedOn bool) {
 	if s.uses == nil {
 		s.uses = make(map[string]*slotUse)
@@ -369,7 +372,7 @@ func (s *slotProbes) observe(e *history.Event) (passedOn bool) {
 	return passedOn
 }
 
-// full says that every slot of an action is held.
+// full says that all slots of an action are held.
 func (s *slotProbes) full(action string) bool {
 	u := s.uses[action]
 	return u != nil && u.limit > 0 && u.held >= u.limit

@@ -1,9 +1,9 @@
-// Package verdict says what a run of a scenario, and a sweep of many, amounts to.
+// Package verdict judges a run of a scenario, and a sweep of many runs.
 //
-// There are three verdicts. A fail is a violated invariant, an unmet expectation, or a panic of the
-// product. An inconclusive one means that the run proves nothing: a fault did not strike, a
-// situation that the scenario is about was never reached, nothing completed before the faults or
-// nothing after them, or a checker gave up. Only what is neither is a pass.
+// There are three verdicts. Fail: an invariant was violated, an expectation was not met, or the
+// product panicked. Inconclusive: the run proves nothing, because a fault did not strike, a
+// situation of the scenario was never reached, nothing completed before or after the faults, or a
+// checker gave up. Everything else is a pass.
 package verdict
 
 import (
@@ -15,7 +15,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Verdict is what a run or a sweep amounts to; the larger value is the worse one to have hidden.
+// Verdict is the result of a run or a sweep. A larger value is worse to overlook.
 type Verdict uint8
 
 // The verdicts.
@@ -31,7 +31,7 @@ func (v Verdict) String() string { return [...]string{"pass", "inconclusive", "f
 // MarshalText implements encoding.TextMarshaler.
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// Violation is one broken invariant or expectation.
+// Violation is a broken invariant or expectation.
 type Violation struct {
 	// Invariant is its number; 0 for an unmet expectation of the scenario.
 	Invariant int
@@ -39,22 +39,23 @@ type Violation struct {
 	Name      string
 	Statement string
 	Seed      uint64
-	// Execution is 0 where the violation is about none in particular.
+	// Execution is 0 if the violation is about no particular execution.
 	Execution execution.ID
 	Step      uint64
 	At        time.Duration
-	// Message says what happened, to whom, by whom.
+	// Message says what happened, to whom, and which process did it.
 	Message string
-	// Causes are the last events that led to it, oldest first. They are not stored: they are found again in the history.
+	// Causes are the last events that led to it, the oldest first. They are not stored, because
+	// they can be found again in the history.
 	Causes []history.Event `json:"-"`
-	// Varied says what was drawn around the scenario in the run; nil for a plain one.
+	// Varied lists what was drawn to vary the scenario; nil for an unvaried run.
 	Varied []string
-	// Reproduce is the command that shows it again.
+	// Reproduce is the command that reproduces it.
 	Reproduce string
 }
 
-// FaultCount is what became of one fault of the scenario over the runs: in how many it was planned,
-// fired, and touched something.
+// FaultCount counts, for one fault of the scenario, the runs in which it was planned, fired, and
+// touched something.
 type FaultCount struct {
 	Fault   string
 	Planned int
@@ -75,30 +76,31 @@ type Run struct {
 	// GaveUp says why a checker or the harness could not judge the run; empty if it could.
 	GaveUp string
 
-	// Varied says what was drawn around the scenario, a sentence each; nil for a plain run. Cut says that the run was broken
-	// off because it took more steps than a varied run is granted.
+	// Varied lists what was drawn to vary the scenario, a sentence each; nil for an unvaried run.
+	// Cut says that the run was broken off because it took more steps than a varied run may take.
 	Varied []string
 	Cut    bool
 
 	Faults    []FaultCount
 	Sometimes map[string]int
-	// Texts are the error texts of failed executions that the scenario asks for.
+	// Texts counts the error texts of failed executions that the scenario asks for.
 	Texts map[string]int
 
-	// Chains counts how chains of executions ended, by last status; index None counts the stuck.
+	// Chains counts chains of executions by their last status; index None counts the stuck ones.
 	Chains [execution.Statuses]int64
-	// Rows counts rows the same way.
+	// Rows counts rows in the same way.
 	Rows [execution.Statuses]int64
-	// CompletedBefore and CompletedAfter count completions before the first fault fired and after
-	// the last one ended.
+	// CompletedBefore counts completions before the first fault fired, CompletedAfter those after
+	// the last fault ended.
 	CompletedBefore int
 	CompletedAfter  int
-	// Judged is how often each invariant has judged something, by number less one; see invariant.Suite.Judged. It is nil
-	// where the harness broke off before anything was judged.
+	// Judged is how often each invariant has judged something, at its number minus one; see
+	// invariant.Suite.Judged. It is nil if the harness broke off before any judgement.
 	Judged []uint64
-	// Detection is how long the slowest detection of each kind took.
+	// Detection is the duration of the slowest detection of each kind.
 	Detection map[string]time.Duration
-	// Situations are the fingerprints of the distinct situations that it showed, ascending; see discovery.Collector.
+	// Situations are the fingerprints of the run's distinct situations, ascending; see
+	// discovery.Collector.
 	Situations []uint64
 
 	Steps   uint64
@@ -106,13 +108,14 @@ type Run struct {
 	Hash    uint64
 }
 
-// The strategies by which a scenario's runs come about: as it stands, or varied around it.
+// The strategies that produce the runs of a scenario: unchanged, or varied.
 const (
 	Random = "random"
 	Varied = "varied"
 )
 
-// Scenario is the result of a scenario under one profile and one strategy, over its seeds. Merge knows every field of it.
+// Scenario is the result of a scenario under one profile and one strategy, over its seeds. Merge
+// must handle every field.
 type Scenario struct {
 	Name     string
 	About    string
@@ -122,11 +125,12 @@ type Scenario struct {
 	Mutant   string
 	Digest   string
 	Seeds    int
-	// FirstSeed is the smallest seed of the sweep, LastSeed the largest. A share has gaps between them.
+	// FirstSeed is the smallest seed of the sweep, LastSeed the largest. A share has gaps between
+	// them.
 	FirstSeed uint64
 	LastSeed  uint64
 
-	// Verdict and Why are Judge's, from all the others.
+	// Judge sets Verdict and Why from all other fields.
 	Verdict    Verdict  `json:"-"`
 	Why        []string `json:"-"`
 	Violations []Violation
@@ -147,45 +151,46 @@ type Scenario struct {
 	Cut       int
 	Panics    int
 	Detection map[string]time.Duration
-	// Discovery says in how many runs each distinct situation was seen.
+	// Discovery counts the runs in which each distinct situation was seen.
 	Discovery discovery.Counts
 
 	Steps   uint64
 	Virtual time.Duration
 	Hash    uint64
-	// Wall is how long it took; it stands in a file of its own, because results are compared.
+	// Wall is the elapsed time. It is stored in a separate file, because results are compared.
 	Wall time.Duration `json:"-"`
 
 	tally tally
 }
 
-// Sweep is everything that one invocation ran. Merge knows every field of it.
+// Sweep is the result of one invocation. Merge must handle every field.
 type Sweep struct {
 	Scenarios []*Scenario
 	Verdict   Verdict
 	Go        string
 	Commit    string
-	// Agreement puts the live results beside simulated ones; nil where nobody asked.
+	// Agreement compares live with simulated results; nil unless requested.
 	Agreement []Agreement
-	// Matrix says which scenario kills which mutant; nil where nobody asked.
+	// Matrix says which scenario kills which mutant; nil unless requested.
 	Matrix *Matrix
-	// Notes say what was not run, and what was run again, each in a sentence.
+	// Notes say what was not run, and what was repeated, a sentence each.
 	Notes []string
-	// Interrupted says that it was stopped before every seed had run.
+	// Interrupted says that the sweep was stopped before every seed had run.
 	Interrupted bool
 }
 
-// Record is the full story of one run, for replays and reports.
+// Record is everything about one run, for replays and reports.
 type Record struct {
 	Run
 	Events []history.Event
 	// Workers names the workers by id.
 	Workers map[execution.WorkerID]string
-	// FaultIntervals are the faults as they happened.
+	// FaultIntervals are the times during which the faults lasted.
 	FaultIntervals []FaultInterval
-	// Kinds are the kinds of events that it would hold if they had happened; nil for all.
+	// Kinds are the kinds of events that the history records whenever they happen; nil for all.
 	Kinds []history.Kind
-	// TimeScale is what every duration of the scenario was multiplied by, on real daemons; 0 for a simulated run.
+	// TimeScale is the factor by which every duration of the scenario was multiplied, on real
+	// daemons; 0 for a simulated run.
 	TimeScale float64
 }
 
@@ -193,6 +198,6 @@ type Record struct {
 type FaultInterval struct {
 	Fault string
 	Begin time.Duration
-	// End is the end of the run where the fault never ended.
+	// End is the end of the run if the fault never ended.
 	End time.Duration
 }

@@ -13,14 +13,14 @@ import (
 	"handoff/sim/explore"
 )
 
-// agreeSeeds is how many simulated runs stand beside a live one: a sweep, so that what only some runs reach is
-// reached. Where it is not, manySeeds are tried.
+// agreeSeeds is the number of simulated runs that are compared with a live run: a sweep, so that it
+// also reaches situations that only some runs reach. If it doesn't, manySeeds are tried.
 const (
 	agreeSeeds = 50
 	manySeeds  = 400
 )
 
-// agree runs the same scenarios in the simulated world and puts both beside each other.
+// agree runs the same scenarios in the simulated world and compares the results.
 func (a *app) agree(ctx context.Context, targets []explore.Target, live *verdict.Sweep, scale float64) error {
 	out, err := explore.Sweep(ctx, targets, explore.Options{First: 1, Seeds: agreeSeeds})
 	if err != nil {
@@ -39,7 +39,7 @@ func (a *app) agree(ctx context.Context, targets []explore.Target, live *verdict
 	return nil
 }
 
-// agreement prints the table, and what the worlds disagree in.
+// agreement prints the table, and how the worlds differ.
 func (a *app) agreement(rows []verdict.Agreement) {
 	if len(rows) == 0 {
 		return
@@ -63,7 +63,7 @@ func (a *app) agreement(rows []verdict.Agreement) {
 	fmt.Fprintf(a.out, "the two worlds agree in %d of %s\n", len(rows)-differ, plural(len(rows), "result"))
 }
 
-// detections are the slowest detections of both sides.
+// detections lists the slowest detections of both sides.
 func detections(r *verdict.Agreement) string {
 	names := slices.Sorted(maps.Keys(r.Sim.Detection))
 	for name := range r.Live.Detection {

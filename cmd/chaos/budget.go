@@ -13,26 +13,27 @@ import (
 	"handoff/chaos/history"
 )
 
-// What judging a history may need beside the length of its file: judgeMemory in all that Go's runtime holds, judgeLive of
-// it in what is still in use. The program itself takes about 29 MB more.
+// The memory that judging a history may need in addition to the length of its file: judgeMemory of
+// all memory that Go's runtime holds, judgeLive of memory in use. The program itself takes about 29
+// MB more.
 const (
 	judgeMemory = 31 << 20
 	judgeLive   = 25 << 20
 )
 
-// errBudget says that a history needs more memory than it is granted.
+// errBudget says that a history needs more memory than allowed.
 var errBudget = errors.New("judging it needs too much memory")
 
-// budget bounds the memory of a judgement by the length of the file: what invariants remember follows what a history
-// says, and a history can say that much is open at once.
+// budget limits the memory of a judgement by the length of the file. The memory of invariants
+// depends on the content of a history, and a history can claim that many things are open at once.
 type budget struct {
 	live   uint64
 	events int
 	sample []metrics.Sample
 }
 
-// newBudget sets the runtime's limit of memory, so that it collects before it grows beyond; done takes it back. A pipe has
-// no length, so it is granted the fixed part.
+// newBudget sets the runtime's memory limit, so that Go collects garbage before the limit is
+// reached; done restores the old limit. A pipe has no length, so it gets the fixed part.
 func newBudget(file *os.File) (b *budget, done func()) {
 	size := int64(0)
 	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
@@ -46,7 +47,7 @@ func newBudget(file *os.File) (b *budget, done func()) {
 	}
 }
 
-// watch reads events as next does, and stops when what is in use exceeds the budget.
+// watch reads events with next, and stops when the memory in use exceeds the budget.
 func (b *budget) watch(next func(*history.Event) error) func(*history.Event) error {
 	return func(e *history.Event) error {
 		b.events++
@@ -54,18 +55,18 @@ func (b *budget) watch(next func(*history.Event) error) func(*history.Event) err
 			metrics.Read(b.sample)
 			if used := b.sample[0].Value.Uint64(); used > b.live {
 				return fmt.Errorf("%w: %d MB for the first %d events, %d MB are allowed for a file of this length; "+
-					"it tells of too much that is open at the same time, so cut it into runs", errBudget, used>>20, b.events, b.live>>20)
+					"too much in it is open at the same time, so split it into runs", errBudget, used>>20, b.events, b.live>>20)
 			}
 		}
 		return next(e)
 	}
 }
 
-// grace is how long a command that was interrupted may take to end by itself.
+// grace is how long an interrupted command may take to end by itself.
 const grace = 300 * time.Millisecond
 
-// atOnce runs a command that reads, and that leaves nothing behind when it is cut off anywhere: soon after ctx has ended it
-// returns, whatever the command is doing, such as waiting for a pipe that nobody writes to.
+// atOnce runs a command that only reads and can be cut off anywhere. It returns soon after ctx has
+// ended, whatever the command is doing, such as waiting for a pipe to which nothing writes.
 func (a *app) atOnce(ctx context.Context, command func(context.Context) error) error {
 	over := make(chan error, 1)
 	go func() { over <- command(ctx) }()

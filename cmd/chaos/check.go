@@ -32,15 +32,15 @@ one of the library; --scenario also takes a file.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
-				return usage("check judges one history, and got %d", len(args))
+				return usage("check takes one history, not %d", len(args))
 			case len(args) == 1 && url != "":
-				return usage("a history and --database-url: one of them at a time")
+				return usage("give either a history or --database-url, not both")
 			case len(args) == 0 && url == "":
 				return usage("nothing to judge: name a history, or with --database-url the database whose audit table is to be judged")
 			}
-			// The parser's own words may show the password.
+			// The parser's own message may contain the password.
 			if _, err := pgx.ParseConfig(url); url != "" && err != nil {
-				return usage("--database-url is no address of a database: write it as postgres://USER:PASSWORD@HOST:5432/NAME")
+				return usage("--database-url is not the URL of a database: write it as postgres://USER:PASSWORD@HOST:5432/NAME")
 			}
 			return nil
 		},
@@ -60,7 +60,7 @@ one of the library; --scenario also takes a file.`,
 			return a.check(cmd.Context(), url, config.Profile(profile))
 		},
 	}
-	cmd.Flags().StringVar(&scenario, "scenario", "", "of a history: the `NAME` or file of the scenario that it is of")
+	cmd.Flags().StringVar(&scenario, "scenario", "", "for a history: the `NAME` or file of its scenario")
 	cmd.Flags().StringVar(&url, "database-url", "", "a postgres:// URL; a role that may only read is enough")
 	cmd.Flags().StringVar(&profile, "profile", string(config.Hardened), "the profile that the daemons run with: hardened or documented")
 	return cmd
@@ -78,8 +78,8 @@ func (a *app) check(ctx context.Context, url string, profile config.Profile) err
 	return nil
 }
 
-// checkHistory judges a file as a report writes it. The file may be anybody's, so it is judged line by line and within
-// a budget of memory.
+// checkHistory judges a file in the format of a report. The file may come from anywhere, so it is
+// judged line by line and within a memory budget.
 func (a *app) checkHistory(ctx context.Context, path, scenario, profile string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -114,8 +114,8 @@ func (a *app) checkHistory(ctx context.Context, path, scenario, profile string) 
 	return nil
 }
 
-// recorded is what a history was written under: its scenario's configuration and expectations, under its profile, at
-// its time scale.
+// recorded returns the settings under which a history was written: its scenario's configuration and
+// expectations, under its profile, at its time scale.
 func recorded(rec *verdict.Record, scenario, profile string) (audit.History, error) {
 	h := audit.History{Kinds: rec.Kinds}
 	if profile == "" {
@@ -126,7 +126,8 @@ func recorded(rec *verdict.Record, scenario, profile string) (audit.History, err
 	}
 	if scenario == "" {
 		scenario = rec.Scenario
-		// Only the library: the name is from the file, and a path would open whatever the file's author wants to see.
+		// Only names of the library are accepted: the name comes from the file, and a path would
+		// open any file that the history's author chose.
 		if scenario != "" && !slices.Contains(scenarios.Names(), scenario) {
 			return h, usage("the history is of the scenario %q, which the library does not have, and its configuration sets the bounds: name its file with --scenario", scenario)
 		}
@@ -184,7 +185,7 @@ func (a *app) judged(r *audit.Result) {
 	}
 }
 
-// unread tells of events that could not be read.
+// unread prints the events that could not be read.
 func (a *app) unread(r *audit.Result) {
 	if r.Unread == 0 {
 		return

@@ -12,7 +12,7 @@ import (
 	"handoff/core/config"
 )
 
-// A history that a report wrote is judged like the run that it is of: it fails by the same invariant.
+// A history that a report wrote is judged like its run: it fails by the same invariant.
 func TestCheckJudgesAWrittenHistory(t *testing.T) {
 	dir := t.TempDir()
 	chaos(t, "run", "network-partition", "--profile", "hardened", "--mutant", "unguarded-finish", "--seeds", "40", "--quiet", "--out", dir)
@@ -22,7 +22,7 @@ func TestCheckJudgesAWrittenHistory(t *testing.T) {
 	}
 	chaos(t, "check", files[0]).wants(t, 1, "network-partition (hardened)", "FAIL invariant 1", "BROKEN")
 
-	// What would need evidence that a history does not hold is not judged, and does not pass.
+	// A rule whose evidence the history lacks is reported as not judged; it does not pass.
 	data, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)
@@ -34,14 +34,14 @@ func TestCheckJudgesAWrittenHistory(t *testing.T) {
 	chaos(t, "check", cut).wants(t, 2, "cut.jsonl:", "unexpected end of JSON input")
 	chaos(t, "check", "nowhere.jsonl").wants(t, 2, "no such history")
 	chaos(t, "check").wants(t, 2, "nothing to judge")
-	chaos(t, "check", "--database-url", "nonsense").wants(t, 2, "no address of a database")
+	chaos(t, "check", "--database-url", "nonsense").wants(t, 2, "is not the URL of a database")
 	other := write(t, "other.jsonl", strings.Replace(string(data), `"scenario":"network-partition"`, `"scenario":"of-somebody-else"`, 1))
 	chaos(t, "check", other).wants(t, 2, "name its file with --scenario")
 	chaos(t, "check", other, "--scenario", "network-partition").wants(t, 1, "FAIL invariant 1")
 }
 
-// A word that this program does not know costs what it is about, and nothing else: the check says where it stands, does not
-// judge those executions, and finds what is wrong with the others.
+// An unknown word affects only its own subject: check says where it is, does not judge those
+// executions, and finds the mistakes of others.
 func TestCheckGoesOnBehindWordsThatItDoesNotKnow(t *testing.T) {
 	const (
 		waits    = `{"at_ns":%[2]d,"kind":"created","execution":%[1]d,"chain":%[1]d,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n"
@@ -59,7 +59,7 @@ func TestCheckGoesOnBehindWordsThatItDoesNotKnow(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// Of execution 1 all that follows is as wrong as can be; nobody knows what has become of it.
+			// All later events of execution 1 are wrong, but its state is unknown.
 			text := header + sound + c.line + "\n" + fmt.Sprintf(skipped, 1, 2)
 			if strings.Contains(name, "worker") {
 				text = header + c.line + "\n"
@@ -77,7 +77,7 @@ func TestCheckGoesOnBehindWordsThatItDoesNotKnow(t *testing.T) {
 	chaos(t, "check", write(t, "h.jsonl", kinds+sound+finished)).wants(t, 1, `kinds: unknown kind of event "snoozed"`, "FAIL invariant 5")
 }
 
-// What was expected of the alerts is judged again; where nothing was, it is said that nothing is judged.
+// Expectations of alerts are judged again; without any, check says that they are not judged.
 func TestCheckJudgesAlerts(t *testing.T) {
 	dir := t.TempDir()
 	chaos(t, "run", "alerts-fire-and-resolve", "--profile", "hardened", "--mutant", "gone-workers-count", "--seeds", "1", "--quiet", "--out", dir)
@@ -89,7 +89,7 @@ func TestCheckJudgesAlerts(t *testing.T) {
 	chaos(t, "check", files[0], "--scenario", "two-executors").wants(t, 0, "not judged  15 alerts: its scenario expects nothing of them")
 }
 
-// The history of a run at a time scale is judged by the bounds of that scale.
+// The history of a run with a time scale is judged by the bounds of that scale.
 func TestCheckScalesItsBounds(t *testing.T) {
 	h, err := recorded(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 0.2}, "", "")
 	if err != nil || h.Config.Worker.Lease() != 8*time.Second || h.Tolerance == 0 {
@@ -103,7 +103,7 @@ func TestCheckScalesItsBounds(t *testing.T) {
 func TestNewWritesAScenarioThatRuns(t *testing.T) {
 	t.Chdir(t.TempDir())
 	chaos(t, "new", "my-incident").wants(t, 0, "my-incident.yaml is written")
-	chaos(t, "lint", "my-incident.yaml").wants(t, 0, "my-incident.yaml: ok")
+	chaos(t, "lint", "my-incident.yaml").wants(t, 0, "my-incident.yaml: ok", "live world: can run it")
 	chaos(t, "run", "my-incident.yaml", "--seeds", "50", "--quiet", "--out", t.TempDir()).wants(t, 0, "pass")
 	chaos(t, "new", "my-incident").wants(t, 2, "my-incident.yaml")
 	chaos(t, "new", "My Incident").wants(t, 2, "is no name of a scenario")

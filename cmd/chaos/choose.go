@@ -16,8 +16,8 @@ import (
 	"handoff/sim/explore"
 )
 
-// load reads the scenarios that arguments name: of the library, files, or folders of files. All of
-// them are read before anything is refused, so that every mistake is shown at once.
+// load reads the scenarios that arguments name: scenarios of the library, files, or folders of
+// files. It reads all of them before it refuses any, so that every mistake is shown at once.
 func load(args []string) ([]*scenario.Scenario, error) {
 	var list []*scenario.Scenario
 	var problems []string
@@ -43,8 +43,8 @@ func load(args []string) ([]*scenario.Scenario, error) {
 	return list, nil
 }
 
-// loadOne reads what one argument names. A name of the library is never a file, so that a folder of
-// that name in the way changes nothing.
+// loadOne reads what one argument names. A name of the library is never taken for a file, even if a
+// folder of that name exists.
 func loadOne(arg string) ([]*scenario.Scenario, error) {
 	if slices.Contains(scenarios.Names(), arg) {
 		s, err := scenarios.Find(arg)
@@ -104,7 +104,7 @@ func isYAML(name string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// reason is an error of the file system without the name of the system call.
+// reason is a file system error without the name of the system call.
 func reason(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -113,8 +113,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// choose makes the targets of a command: the named scenarios, or the library, under the wanted
-// profile, or under all of theirs. notes say what of the library was left out.
+// choose returns the targets of a command: the named scenarios, or the library, under the wanted
+// profile or under all of theirs. notes say what was left out of the library.
 func choose(args []string, profile string, world scenario.World) (targets []explore.Target, notes []string, err error) {
 	named := len(args) > 0
 	var list []*scenario.Scenario
@@ -168,7 +168,7 @@ func choose(args []string, profile string, world scenario.World) (targets []expl
 	return targets, notes, nil
 }
 
-// lacking says what of a scenario's faults a world can't do; empty for nothing.
+// lacking says which of a scenario's faults a world can't inject; empty for none.
 func lacking(s *scenario.Scenario, w scenario.World) string {
 	var all []string
 	for i := range s.Faults {
@@ -189,7 +189,7 @@ func worldName(w scenario.World) string {
 	return "simulated"
 }
 
-// asUsage gives an error that is about what the user named its exit code.
+// asUsage gives an error about the user's input its exit code.
 func asUsage(err error) error {
 	var f *failure
 	if errors.As(err, &f) {
@@ -209,7 +209,7 @@ func checkProfile(name string) error {
 	return unknown("profile", name, allowed)
 }
 
-// findMutant finds a mutant by its name; nil for none.
+// findMutant returns a mutant by its name; nil for an empty name.
 func findMutant(name string) (*mutant.Mutant, error) {
 	if name == "" {
 		return nil, nil

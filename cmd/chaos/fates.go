@@ -18,23 +18,25 @@ import (
 	"handoff/sim/explore"
 )
 
-// mutantShares is the kind of a share of a hunt for mutants.
+// mutantShares is the kind of a share of mutants.
 const mutantShares = "mutants"
 
-// fate is what became of one mutant, as mutants.json has it. It depends on the commit only.
+// fate is the result of one mutant in mutants.json. It depends only on the commit.
 type fate struct {
 	Mutant   string `json:"mutant"`
 	Source   string `json:"source"`
 	Expected int    `json:"expected"`
-	// Result is killed, MISSED, survived (another scenario has to find it) or stopped.
+	// Result is killed, MISSED, survived (another scenario must find it) or stopped.
 	Result string `json:"result"`
-	// Scenario, Profile, Seed and Rule say where and what was broken; empty for a mutant that nothing found.
+	// Scenario, Profile, Seed and Rule say where it was found and what was broken; empty if nothing
+	// found it.
 	Scenario  string `json:"scenario,omitempty"`
 	Profile   string `json:"profile,omitempty"`
 	Seed      uint64 `json:"seed,omitempty"`
 	Rule      string `json:"rule,omitempty"`
 	Reproduce string `json:"reproduce,omitempty"`
-	// Runs is how many it took, or how many the mutant survived; GaveUp how many of them could not be judged.
+	// Runs is the number of runs until the kill, or of all runs that the mutant survived; GaveUp
+	// counts those that could not be judged.
 	Runs   int `json:"runs"`
 	GaveUp int `json:"gave_up"`
 
@@ -49,8 +51,8 @@ const (
 	fateStopped  = "stopped"
 )
 
-// fates is what became of mutants. Where one scenario was asked for, home is its name, and other scenarios' mutants may
-// survive it.
+// fates returns the results of mutants. If only one scenario was requested, home is its name, and
+// mutants of other scenarios may survive it.
 func fates(kills []*explore.Kill, home string) []fate {
 	var list []fate
 	for _, k := range kills {
@@ -113,7 +115,7 @@ func (a *app) fates(list []fate) {
 	fmt.Fprintf(a.out, "%d runs, %s of work\n", runs, human(work))
 }
 
-// shareOfMutants refuses what does not go together.
+// shareOfMutants refuses flags that contradict each other.
 func shareOfMutants(s shard.Share, out, matrix string) error {
 	switch {
 	case s.Whole():
@@ -147,7 +149,7 @@ func writeFates(h hunt, list []fate, header shard.Header, all []*mutant.Mutant) 
 	return reports.WriteFile(filepath.Join(h.out, shard.FileName), func(w io.Writer) error { return shard.Write(w, header, items, walls) })
 }
 
-// fateItem is a line of a share: the names of all mutants in their order, or what became of one.
+// fateItem is a line of a share: the names of all mutants in order, or the result of one.
 type fateItem struct {
 	Order []string `json:"order,omitempty"`
 	Fate  *fate    `json:"fate,omitempty"`
@@ -162,7 +164,7 @@ func fatesJSON(out string, list []fate) error {
 	})
 }
 
-// mergeMutants puts the shares of a hunt together.
+// mergeMutants merges the shares of mutants.
 func (a *app) mergeMutants(set shard.Set, f mergeFlags) error {
 	var order []string
 	var list []fate
@@ -191,7 +193,7 @@ func (a *app) mergeMutants(set shard.Set, f mergeFlags) error {
 		if err := r.Aside(&walls); err != nil {
 			return usage("%v", err)
 		}
-		// A share that hung says nothing of the rest of its mutants.
+		// A share that hung has no results for the rest of its mutants.
 		for i, name := range order {
 			if file.Header.Share.Has(i) && !slices.ContainsFunc(list[first:], func(f fate) bool { return f.Mutant == name }) {
 				list = append(list, fate{Mutant: name, Result: fateStopped})
@@ -212,7 +214,7 @@ func (a *app) mergeMutants(set shard.Set, f mergeFlags) error {
 		}
 	}
 	if err := fatesJSON(f.out, list); err != nil {
-		return broken("the shares are merged, but mutants.json is not written: %v", err)
+		return broken("the shares are merged, but writing mutants.json failed: %v", err)
 	}
 	fmt.Fprintf(a.out, "mutants: %s\n", filepath.Join(f.out, "mutants.json"))
 	return nil

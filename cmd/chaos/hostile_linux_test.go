@@ -22,7 +22,7 @@ workload:
   - {action: a, count: 100, every: 7h}
 `
 
-// Whoever runs scenarios obeys a signal in the middle of a run too.
+// A command that runs scenarios also obeys a signal in the middle of a run.
 func TestARunObeysASignal(t *testing.T) {
 	file := write(t, "endlessly.yaml", endlessly)
 	for _, args := range [][]string{
@@ -52,7 +52,8 @@ func TestARunObeysASignal(t *testing.T) {
 	}
 }
 
-// computes waits until a process has used half a second of processor time: it is in the middle of a run then.
+// computes waits until a process has used half a second of processor time: then it is in the middle
+// of a run.
 func computes(t *testing.T, pid int) {
 	t.Helper()
 	const enough = 50 // hundredths of a second

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// asProgram makes the test binary run the program instead of the tests, and tell at its end what memory it took.
+// asProgram makes the test binary run the program instead of the tests, and print its memory use at
+// the end.
 const asProgram = "HANDOFF_TEST_RUNS_CHAOS"
 
 func TestMain(m *testing.M) {
@@ -22,7 +23,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	code := program()
-	// The figures of a parent are worthless: they begin with those of the process that it was forked from.
+	// The figures that a parent gets are useless: they begin with those of the process from which
+	// the child was forked.
 	if status, err := os.ReadFile("/proc/self/status"); err == nil {
 		fmt.Fprintf(os.Stderr, "%s\n", regexp.MustCompile(`VmHWM:.*`).Find(status))
 	}
@@ -46,7 +48,8 @@ const (
 	header = `{"schema":1,"scenario":"two-executors","profile":"hardened","seed":1,"mutant":"","workers":{"1":"w"}}` + "\n"
 )
 
-// lines is a line for each number from first to last; every %d is the number, and every %s its moment, every apart.
+// lines returns a line for each number from first to last; each %d is the number, and each %s its
+// time, every apart.
 func lines(first, last int, every time.Duration, line string) string {
 	var b strings.Builder
 	for i := first; i <= last; i++ {
@@ -62,7 +65,8 @@ const (
 	tick       = `{"at_ns":%s,"kind":"process_started","process":"a"}`
 )
 
-// Whatever a history says, judging it costs no more than its length: 64 MB beyond it, and a few seconds of one processor.
+// Whatever its content, judging a history costs no more than its length allows: 64 MB more than the
+// file, and a few seconds of one processor.
 func TestCheckOfHostileHistories(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -116,7 +120,7 @@ func TestCheckOfHostileHistories(t *testing.T) {
 	}
 }
 
-// memory is what a process said it took at most, in bytes; 0 where the system does not tell.
+// memory is the greatest memory use that a process printed, in bytes; 0 if the system doesn't tell.
 func memory(said string) int {
 	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(said)
 	if m == nil {
@@ -126,7 +130,7 @@ func memory(said string) int {
 	return kb << 10
 }
 
-// A pipe is judged too, and one that nobody writes to does not keep the program.
+// A pipe is judged too, and a pipe without a writer does not block the program.
 func TestCheckEndsWhenItIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -17,7 +17,8 @@ import (
 // The threshold of docs/attacks.md.
 const obeys = time.Second
 
-// A history without an end is judged until a signal comes; so is a pipe waited for that nobody opens.
+// An endless history is judged until a signal comes; so is the wait for a pipe that no process
+// opens.
 func TestCheckObeysASignal(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -44,7 +45,8 @@ func TestCheckObeysASignal(t *testing.T) {
 					t.Fatal(err)
 				}
 				if c.path == fifo {
-					// Opened for writing once the program waits in open, so its handlers of signals are there.
+					// Open it for writing once the program waits in open, because its signal
+					// handlers are installed by then.
 					f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 					if err != nil {
 						t.Fatal(err)
@@ -63,7 +65,7 @@ func TestCheckObeysASignal(t *testing.T) {
 	}
 }
 
-// interrupt sends a signal to a process and says how long it then took to end.
+// interrupt sends a signal to a process and returns the time until its end.
 func interrupt(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -74,7 +76,8 @@ func interrupt(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) time.Duration
 	return time.Since(begin)
 }
 
-// inTime tries up to three times, because a machine that is busy with other tests may keep a process that obeys waiting.
+// inTime tries up to three times, because other tests on a busy machine may delay a process that
+// obeys.
 func inTime(t *testing.T, try func() (took time.Duration, said string)) {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -88,7 +91,8 @@ func inTime(t *testing.T, try func() (took time.Duration, said string)) {
 	}
 }
 
-// endless writes a history until far more than a pipe holds has been read, so that it is being judged, and goes on.
+// endless writes a history and goes on after far more than the content of a pipe has been read,
+// when it is being judged.
 func endless(t *testing.T, in io.WriteCloser) {
 	t.Helper()
 	text := header + lines(1, 500, 0, registered)

@@ -14,7 +14,7 @@ import (
 // composeFile is the system in containers that can be broken by hand.
 const composeFile = "docker-compose.chaos.yaml"
 
-// injectFlags say which running system is broken.
+// injectFlags select the running system.
 type injectFlags struct {
 	at, target, file, toxiproxy string
 }
@@ -65,7 +65,7 @@ func (a *app) inject(ctx context.Context, text string, f injectFlags) error {
 	return nil
 }
 
-// system is what the flags name.
+// system returns the system that the flags select.
 func (f injectFlags) system() (*manual.System, error) {
 	switch f.target {
 	case "up":

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,7 @@ func (a *app) listCommand() *cobra.Command {
 		flag, about string
 		rows        func() ([][]string, error)
 	}{
-		{"faults", "what a scenario can break", faultRows},
+		{"faults", "what a scenario can break, and how it says so", nil},
 		{"triggers", "what a fault can wait for", triggerRows},
 		{"sometimes", "what a sweep can be asked to reach", sometimesRows},
 		{"invariants", "what must be true of every run", invariantRows},
@@ -40,6 +41,10 @@ func (a *app) listCommand() *cobra.Command {
 					return usage("--%s and --%s: one list at a time", before, l.flag)
 				}
 				rows, before = l.rows, l.flag
+			}
+			if before == "faults" {
+				a.faults()
+				return nil
 			}
 			table, err := rows()
 			if err != nil {
@@ -76,16 +81,35 @@ func scenarioRows() ([][]string, error) {
 	return rows, nil
 }
 
-func faultRows() ([][]string, error) {
-	var rows [][]string
+// listWidth is the most columns that the list of faults takes.
+const listWidth = 100
+
+// faults prints each fault as a scenario writes it, and below that what it does.
+func (a *app) faults() {
 	for _, f := range fault.Kinds() {
-		about := f.About
+		about := f.Name + ": " + f.About
 		if why := scenario.Lacks(f, scenario.Live); why != "" {
 			about += " (simulated world only: " + why + ")"
 		}
-		rows = append(rows, []string{f.Name, about, f.Example})
+		fmt.Fprintf(a.out, "%s\n    %s\n", f.Example, strings.Join(wrapped(about, listWidth-4), "\n    "))
 	}
-	return rows, nil
+}
+
+// wrapped cuts a text into lines of at most so many columns, where it has spaces.
+func wrapped(text string, columns int) (lines []string) {
+	line := ""
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= columns:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
 }
 
 func triggerRows() ([][]string, error) {

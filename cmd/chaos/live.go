@@ -21,8 +21,8 @@ import (
 	"handoff/sim/explore"
 )
 
-// defaultScale is the smallest time scale that the default configuration allows: AMQP heartbeats of 5 s
-// become the second that is their least.
+// defaultScale is the smallest time scale that the default configuration allows: it turns AMQP
+// heartbeats of 5 s into their minimum of one second.
 const defaultScale = 0.2
 
 // runLive runs scenarios on real servers and real daemons.
@@ -78,7 +78,7 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	}
 	out.Sweep.Notes = slices.Concat(counts, notes)
 	if failed := f.write(out.Sweep, func() error { return reports.Write(f.out, out.Sweep, out.Records) }); failed != nil {
-		return broken("the runs are done, but their report is not: %v", failed)
+		return broken("the runs are done, but writing their report failed: %v", failed)
 	}
 	if err != nil {
 		if errors.Is(err, live.ErrNoDaemons) {
@@ -90,7 +90,7 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	return nil
 }
 
-// liveGround finds what the plan runs on: this machine, or the compose file.
+// liveGround chooses where the plan runs: on this machine, or from the compose file.
 func (a *app) liveGround(ctx context.Context, plan *live.Plan, f runFlags) error {
 	if f.target == targetCompose {
 		if _, err := os.Stat(f.file); err != nil {
@@ -113,7 +113,7 @@ func (a *app) liveGround(ctx context.Context, plan *live.Plan, f runFlags) error
 	return nil
 }
 
-// liveCounts says how much was not run and how much was run again, where there is any of it.
+// liveCounts says how much was not run and how much was repeated, if anything.
 func liveCounts(notes []string, repeated int, target string) (counts []string) {
 	where := "in the live world"
 	if target == targetCompose {
@@ -134,10 +134,11 @@ func liveCounts(notes []string, repeated int, target string) (counts []string) {
 	return counts
 }
 
-// moreRuns is how often a live scenario is tried again whose fault has struck nothing.
+// moreRuns is the number of further runs of a live scenario whose fault has struck nothing.
 const moreRuns = 4
 
-// plantable finds a mutant that can be planted into a daemon, and sees to it that there are daemons for it.
+// plantable returns a mutant that can be planted into a daemon, and checks that there are daemons
+// for it.
 func plantable(name string) (*mutant.Mutant, error) {
 	f, err := findMutant(name)
 	if f == nil || err != nil {
@@ -149,7 +150,7 @@ func plantable(name string) (*mutant.Mutant, error) {
 	return f, mutatedDaemons()
 }
 
-// mutatedDaemons says whether daemons that can be given a mutant stand beside this binary.
+// mutatedDaemons checks that daemons for mutants stand beside this binary.
 func mutatedDaemons() error {
 	self, err := os.Executable()
 	if err != nil {
@@ -167,7 +168,7 @@ func mutatedDaemons() error {
 // notExpressible begins the line about a scenario that the live world can't run.
 const notExpressible = "not expressible: "
 
-// expressible leaves out what the live world can't do; what was named is refused.
+// expressible leaves out scenarios that the live world can't run; it refuses those that were named.
 func (a *app) expressible(targets []explore.Target, named bool, f runFlags) (able []explore.Target, notes []string, err error) {
 	unable, where := live.Unable, "in the live world"
 	if f.target == targetCompose {
@@ -190,7 +191,7 @@ func (a *app) expressible(targets []explore.Target, named bool, f runFlags) (abl
 	return able, notes, nil
 }
 
-// liveRun says how one run went.
+// liveRun prints the result of one run.
 func (a *app) liveRun(t live.Target, r *live.Result) {
 	word := verdict.Pass
 	why := ""
@@ -206,7 +207,7 @@ func (a *app) liveRun(t live.Target, r *live.Result) {
 	}
 }
 
-// liveOutcome makes of a live plan's outcome what every sweep ends in.
+// liveOutcome converts a live plan's outcome to that of a sweep.
 func (a *app) liveOutcome(done *live.Outcome, targets []explore.Target, f runFlags) *explore.Outcome {
 	out := &explore.Outcome{Wall: done.Wall, Records: done.Records}
 	out.Sweep = &verdict.Sweep{Scenarios: done.Scenarios, Go: runtime.Version(), Commit: explore.Commit(), Interrupted: done.Interrupted}

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// pausedForLong is a run that is in the middle of a fault, with an action that runs, for as long as a test
-// needs to end it.
+// pausedForLong is a run that stays in the middle of a fault, with a running action, until a test
+// ends it.
 const pausedForLong = `name: paused-for-long
 about: A worker stands still for longer than anybody waits.
 cluster:
@@ -32,8 +32,8 @@ expect:
   invariants: all
 `
 
-// However a live run ends in the middle of a fault, no daemon, no action, no server and no port is left; and its
-// directory is gone at once or, where it could not clean up, with the next start.
+// However a live run ends in the middle of a fault, it leaves no daemon, action, server or port
+// behind. Its directory is gone at once or, if it could not clean up, after the next start.
 func TestALiveRunLeavesNothingBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system twice")
@@ -58,7 +58,7 @@ func TestALiveRunLeavesNothingBehind(t *testing.T) {
 		if err := r.cmd.Process.Signal(end.signal); err != nil {
 			t.Fatal(err)
 		}
-		_ = r.cmd.Wait() // how it ended was asked for
+		_ = r.cmd.Wait() // the test asked for its end
 		r.gone(t, end.how)
 		_, err := os.Stat(r.dir)
 		if end.cleans && !os.IsNotExist(err) {
@@ -92,7 +92,7 @@ func startLive(t *testing.T, bin, file string) *running {
 		}
 	}
 	go func() {
-		_, _ = io.Copy(io.Discard, said) // or it would wait for somebody to read
+		_, _ = io.Copy(io.Discard, said) // otherwise it would block on output
 	}()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if r.dir = pausedWorker(r.cmd.Process.Pid); r.dir != "" {
@@ -103,7 +103,8 @@ func startLive(t *testing.T, bin, file string) *running {
 	return nil
 }
 
-// pausedWorker is the directory of the servers beside which a child of a process stands still; empty for none.
+// pausedWorker is the directory of the servers that belong to a paused child of a process; empty
+// for none.
 func pausedWorker(parent int) string {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {

@@ -24,13 +24,14 @@ import (
 
 func main() { os.Exit(program()) }
 
-// program is run with the signals and the settings of a process.
+// program runs with the signals and the settings of a process.
 func program() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first Ctrl-C ends the sweep and writes its report; a second one ends the program.
 	context.AfterFunc(ctx, stop)
-	// A sweep makes short-lived worlds of a few megabytes each; collected at Go's default of twice
-	// the live heap, it spends a sixth of its time on garbage. (Four times as seldom saves nothing more.)
+	// A sweep makes short-lived worlds of a few megabytes each. With Go's default, which collects
+	// at twice the live heap, it spends a sixth of its time on garbage. (A value four times higher
+	// gains nothing more.)
 	debug.SetGCPercent(400)
 	return run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
@@ -48,18 +49,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	var f *failure
 	if !errors.As(err, &f) {
-		// What cobra itself refuses is bad usage.
+		// Errors of cobra itself are usage errors.
 		f = &failure{code: verdict.ExitUsage, text: err.Error()}
 	}
-	// What is refused may be quoted from a file.
+	// The text may quote a file.
 	fmt.Fprintln(stderr, a.err.red("chaos: ")+reports.Printable(f.text, "\n\t"))
 	return f.code
 }
 
-// app is what all commands share.
+// app is the state that all commands share.
 type app struct {
 	out, err *terminal
-	// code is what the program exits with when a command has said all it has to say.
+	// code is the program's exit code after a command that returned no error.
 	code int
 }
 
@@ -72,7 +73,7 @@ type failure struct {
 // Error implements error.
 func (f *failure) Error() string { return f.text }
 
-// usage refuses what was asked for.
+// usage refuses the user's request.
 func usage(format string, args ...any) error {
 	return &failure{verdict.ExitUsage, fmt.Sprintf(format, args...)}
 }
@@ -98,11 +99,11 @@ func unknownText(what, got string, allowed []string) string {
 	return text + "\nallowed: " + shown(got, allowed)
 }
 
-// mostShown is how many names a message lists: more than a screen of them helps nobody.
+// mostShown is the greatest number of names in a message: a longer list helps nobody.
 const mostShown = 30
 
-// shown are the allowed names, or, where they are many, those that share a word with what was given and how many others
-// there are.
+// shown lists the allowed names. If there are many, it lists those that share a word with the given
+// name and says how many others there are.
 func shown(got string, allowed []string) string {
 	if len(allowed) <= mostShown {
 		return strings.Join(allowed, ", ")
@@ -123,7 +124,7 @@ func shown(got string, allowed []string) string {
 	return fmt.Sprintf("%s, and %d others; chaos list shows them", strings.Join(like, ", "), len(allowed)-len(like))
 }
 
-// meant is the entry of allowed that was probably meant: misspelt, or cut short.
+// meant is the allowed name that was probably meant: misspelt, or cut short.
 func meant(got string, allowed []string) string {
 	if near := yamlfile.Nearest(got, allowed); near != "" || got == "" {
 		return near
@@ -177,7 +178,7 @@ func commandNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// helpCommand is cobra's, but refuses what it has no help for.
+// helpCommand is cobra's, but returns an error for an unknown topic.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",
@@ -192,7 +193,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// flagError refuses a flag, with the one that was probably meant, or a flag's value.
+// flagError refuses an unknown flag and suggests a similar one, or refuses a flag's value.
 func flagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
@@ -219,7 +220,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usage("%s: %s", cmd.Name(), unknownText("flag", got, known))
 }
 
-// noArgs refuses arguments of a command that takes none.
+// noArgs refuses arguments of a command without arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage("%s takes no argument, and got %q", cmd.Name(), args[0])

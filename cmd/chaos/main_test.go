@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"handoff/chaos/fault"
 	"handoff/chaos/invariant"
@@ -31,17 +34,17 @@ workload:
   - {action: core.echo, count: 5, every: 1s}
 `
 
-// idle is one whose fault never comes.
+// idle is a scenario whose fault never begins.
 const idle = calm + `faults:
   - {when: {after: expired, nth: 99}, crash: shell-1}
 `
 
-// hopeless is one whose expectation no run meets.
+// hopeless is a scenario whose expectation no run meets.
 const hopeless = calm + `expect:
   executions: {failed: ">= 1"}
 `
 
-// said is what a command printed.
+// said is the output of a command.
 type said struct {
 	code     int
 	out, err string
@@ -58,7 +61,7 @@ func chaosContext(ctx context.Context, args ...string) said {
 	return said{code, out.String(), err.String()}
 }
 
-// wants checks an exit code and what must have been printed.
+// wants checks an exit code and parts of the output.
 func (s said) wants(t *testing.T, code int, parts ...string) {
 	t.Helper()
 	if s.code != code {
@@ -84,11 +87,43 @@ func write(t *testing.T, name, text string) string {
 func TestRunPasses(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "report")
 	s := chaos(t, "run", write(t, "calm.yaml", calm), "--seeds", "60", "--out", out)
-	s.wants(t, 0, "calm      hardened    1-60", "pass: 128 runs", "varied: 8 runs around 2 of these, 0 failing", "HISTORY HASH", filepath.Join(out, "index.html"))
+	s.wants(t, 0, "calm      hardened    60", "pass: 128 runs", "varied: 8 runs around 2 of these, 0 failing", "HISTORY HASH", filepath.Join(out, "index.html"))
 	for _, file := range []string{"index.html", "result.json", "junit.xml", "summary.md"} {
 		if _, err := os.Stat(filepath.Join(out, file)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// After the first failure no run begins. Those in progress end, at most one for each processor.
+func TestRunFailsFast(t *testing.T) {
+	path := write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
+	s := chaos(t, "run", path, "--profile", "hardened", "--varied=never", "--seeds", "500", "--fail-fast", "--out", t.TempDir())
+	s.wants(t, 1, "FAIL hopeless (hardened)", "Stopped at the first failure, after ", " of 500 runs: this is what was done until then", "fail: ")
+	var runs int
+	if _, after, found := strings.Cut(s.out, "Stopped at the first failure, after "); !found {
+		t.Error(s.out)
+	} else if _, err := fmt.Sscan(after, &runs); err != nil || runs < 1 || runs > runtime.GOMAXPROCS(0) {
+		t.Errorf("%d runs, %v:\n%s", runs, err, s.out)
+	}
+	calmly := chaos(t, "run", write(t, "calm.yaml", calm), "--seeds", "3", "--fail-fast", "--out", t.TempDir())
+	calmly.wants(t, 0, "pass: ")
+	chaos(t, "run", path, "--fail-fast", "--shard", "1/2").wants(t, 2, "a share that stops early can't be merged")
+	chaos(t, "run", path, "--fail-fast", "--world", "live").wants(t, 2, "--fail-fast is for the simulated world")
+}
+
+// With - standard output holds the result and nothing else, so that it can be piped.
+func TestRunWritesTheResultToStandardOutput(t *testing.T) {
+	path := write(t, "calm.yaml", calm)
+	for flag, begins := range map[string]string{"--json": "{", "--junit": "<?xml"} {
+		s := chaos(t, "run", path, "--seed", "1", "--out", t.TempDir(), flag, "-")
+		if !strings.HasPrefix(s.out, begins) || strings.Contains(s.out, "report:") || !strings.Contains(s.err, "report:") || s.code != 0 {
+			t.Errorf("%s - exits with %d and prints\n%.300s\nand beside it\n%s", flag, s.code, s.out, s.err)
+		}
+	}
+	chaos(t, "run", path, "--json", "-", "--junit", "-").wants(t, 2, "--json and --junit are both -")
+	if _, err := os.Stat("-"); err == nil {
+		t.Error("a file is called -")
 	}
 }
 
@@ -114,10 +149,10 @@ func TestRunFails(t *testing.T) {
 
 func TestRunIsInconclusive(t *testing.T) {
 	s := chaos(t, "run", write(t, "idle.yaml", idle), "--seed", "4", "--out", t.TempDir())
-	s.wants(t, 3, "INCONCLUSIVE calm (hardened)", "the fault “crash shell-1” did not fire in this run", "calm      documented  4 ")
+	s.wants(t, 3, "INCONCLUSIVE calm (hardened)", "the fault “crash shell-1” did not fire in this run", "calm      documented  1 ")
 }
 
-// Every reproduction line works as pasted, mutant and profile included.
+// Every command of a reproduction line works when pasted, with mutant and profile.
 func TestAFailureIsReproducedByItsLine(t *testing.T) {
 	s := chaos(t, "run", "ttl-race", "--mutant", "unguarded-monitor", "--out", t.TempDir(), "--quiet")
 	s.wants(t, 1, "FAIL ttl-race")
@@ -258,13 +293,21 @@ func TestLint(t *testing.T) {
 	good, bad := write(t, "calm.yaml", calm), write(t, "bad.yaml", calm+"fault: []\n")
 	chaos(t, "lint", good).wants(t, 0, good+": ok (calm, ")
 	chaos(t, "lint", "../../scenarios").wants(t, 0, "scenarios/ttl-race.yaml: ok")
+	exact := write(t, "exact.yaml", calm+"expect:\n  executions: {completed: 80%, failed: \"= 20%\", stuck: 0%}\n")
+	said := chaos(t, "lint", exact)
+	said.wants(t, 0, exact+": ok", exact+`:13:27: completed: 80% means exactly that share, and more is a failure; write ">= 80%" for at least, or "= 80%" for exactly`)
+	if n := strings.Count(said.out, "means exactly"); n != 1 {
+		t.Errorf("%d warnings, want one:\n%s", n, said.out)
+	}
 	chaos(t, "lint", good, bad).wants(t, 2, good+": ok", bad+":12:1: ", `did you mean "faults"?`, "1 of 2 arguments with mistakes")
 }
 
 func TestLists(t *testing.T) {
 	chaos(t, "list").wants(t, 0, scenarios.Names()...)
 	for _, f := range fault.Kinds() {
-		chaos(t, "list", "--faults").wants(t, 0, f.Name, f.About)
+		if said := chaos(t, "list", "--faults"); !strings.Contains(strings.Join(strings.Fields(said.out), " "), f.Example+" "+f.Name+": "+f.About) {
+			t.Errorf("%s does not stand in its list as a scenario writes it:\n%s", f.Name, said.out)
+		}
 	}
 	for _, x := range scenario.Triggers() {
 		chaos(t, "list", "--triggers").wants(t, 0, x.Name, x.About)
@@ -280,14 +323,29 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// The list of faults fits a terminal.
+func TestTheListOfFaultsIsNarrow(t *testing.T) {
+	for line := range strings.Lines(chaos(t, "list", "--faults").out) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 100 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
 func TestMutants(t *testing.T) {
 	chaos(t, "mutants", "--only", "unguarded-monitor").wants(t, 0, "killed by invariant ", "1 of 1 mutants killed")
-	// A scenario without faults finds nothing, and need not: no mutant has it for its own.
+	// A scenario without faults finds nothing, and need not: it is no mutant's own scenario.
 	chaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", write(t, "calm.yaml", calm), "--seeds", "2").
 		wants(t, 0, "survived 4 runs", "0 of 1 mutants killed")
-	// Its own scenario has to find it, and in two seconds of its life nothing happens.
+	// The mutant's own scenario must find it, but in two seconds nothing happens in it.
 	own := write(t, "own.yaml", strings.Replace(calm, "name: calm", "name: "+mutant.Find("unguarded-monitor").Scenario, 1))
 	chaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", own, "--seeds", "2").wants(t, 1, "MISSED", "0 of 1 mutants killed")
+	// A scenario that fails by itself says so, and finds nothing by what it breaks anyway.
+	broken := write(t, "hopeless.yaml", strings.Replace(hopeless, "name: calm", "name: hopeless", 1))
+	said := chaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", broken, "--seeds", "2")
+	said.wants(t, 0, "hopeless (hardened) fails without a mutant, in 2 of 2 seeds: expectation: 0 of 5 executions ended as failed",
+		"hopeless (documented) fails without a mutant", "bin/chaos replay "+broken+" --profile hardened --seed 1", "Mend the scenario first",
+		"none, should be 2", "survived", "0 of 1 mutants killed")
 }
 
 func TestDeterminismIsChecked(t *testing.T) {
@@ -298,7 +356,7 @@ func TestCtrlCStillWritesTheReport(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	out := t.TempDir()
-	chaosContext(ctx, "run", "ttl-race", "--out", out).wants(t, 3, "Interrupted", "none")
+	chaosContext(ctx, "run", "ttl-race", "--out", out).wants(t, 3, "Interrupted", ": 0 runs")
 	if _, err := os.Stat(filepath.Join(out, "index.html")); err != nil {
 		t.Error(err)
 	}

@@ -15,10 +15,11 @@ import (
 	"handoff/sim/explore"
 )
 
-// matrixSeeds is how many seeds each mutant gets in each scenario and profile when a matrix is asked for.
+// matrixSeeds is the number of seeds for each mutant in each scenario and profile of a matrix.
 const matrixSeeds = 10
 
-// matrix writes the table of which scenario kills which mutant as Markdown, and prints what is weak in it.
+// matrix writes the table of scenarios and the mutants that they kill as Markdown, and prints its
+// weak points.
 func (a *app) matrix(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.Scenario, seeds int, path string) error {
 	m := explore.Cross(ctx, mutants, library, seeds, shard.Share{})
 	if err := ctx.Err(); err != nil {
@@ -45,7 +46,8 @@ func (a *app) matrix(ctx context.Context, mutants []*mutant.Mutant, library []*s
 	return nil
 }
 
-// cross is the matrix of the scenarios that were run, for the report; nil if it was interrupted.
+// cross returns the matrix of the scenarios that were run, for the report; nil if it was
+// interrupted.
 func (a *app) cross(ctx context.Context, targets []explore.Target, seeds int, share shard.Share) *verdict.Matrix {
 	var chosen []*scenario.Scenario
 	for _, t := range targets {
@@ -63,7 +65,8 @@ func (a *app) cross(ctx context.Context, targets []explore.Target, seeds int, sh
 	return m
 }
 
-// matrixTable has a line for each scenario and a column for each mutant: after how many runs it was killed.
+// matrixTable has a row for each scenario and a column for each mutant: the number of runs until it
+// was killed.
 func matrixTable(m *verdict.Matrix) []byte {
 	var b bytes.Buffer
 	kills, killers := m.Kills()

@@ -88,7 +88,7 @@ func (a *app) merge(ctx context.Context, args []string, f mergeFlags) error {
 	case sourceShares:
 		return a.mergeSource(set, f)
 	}
-	return usage("%s: shares of %q are nothing that this program puts together", set.Files[0].Path, reports.Printable(h.Kind, ""))
+	return usage("%s: this program can't merge shares of kind %q", set.Files[0].Path, reports.Printable(h.Kind, ""))
 }
 
 func (a *app) mergeRuns(set shard.Set, f mergeFlags, begin time.Time) error {
@@ -110,19 +110,19 @@ func (a *app) mergeRuns(set shard.Set, f mergeFlags, begin time.Time) error {
 		}
 	}
 	if err := f.write(sweep, func() error { return reports.Write(f.out, sweep, records) }); err != nil {
-		return broken("the shares are merged, but their report is not written: %v", err)
+		return broken("the shares are merged, but writing their report failed: %v", err)
 	}
-	planted, _ := findMutant(set.Files[0].Header.Asked["--mutant"]) // only to be named
+	planted, _ := findMutant(set.Files[0].Header.Asked["--mutant"]) // used only for its name
 	a.sweepResult(&explore.Outcome{Sweep: sweep, Records: records, Wall: time.Since(begin)}, nil, planted, f.out)
 	a.code = sweep.Verdict.ExitCode()
 	return nil
 }
 
-// lookEvery is how often --wait looks for shares at most.
+// lookEvery is the interval at which --wait looks for shares.
 const lookEvery = 2 * time.Second
 
-// gather finds and verifies the shares. With a patience it waits until all are there, and while it does, a file that can't
-// be read counts as one that is still copied.
+// gather finds and verifies the shares. With a patience it waits until all are there. Meanwhile it
+// assumes that an unreadable file is still being copied.
 func (a *app) gather(ctx context.Context, args []string, patience time.Duration) (set shard.Set, err error) {
 	until := time.Now().Add(patience)
 	known := make(map[string]shard.File)

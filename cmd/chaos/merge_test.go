@@ -36,7 +36,7 @@ func into(args []string) string {
 	return "--out"
 }
 
-// sameFiles compares two reports, but for how long they took.
+// sameFiles compares two reports except for durations.
 func sameFiles(t *testing.T, want, got string) {
 	t.Helper()
 	files := 0
@@ -69,7 +69,8 @@ func sameFiles(t *testing.T, want, got string) {
 	}
 }
 
-// Three scenarios of which one fails, so that stories are merged too. make shards does it with the whole library.
+// Three scenarios, one of which fails, so that records are merged too. make shards does this with
+// the whole library.
 func TestFourSharesMergeToTheBytesOfOneRun(t *testing.T) {
 	args := []string{"run", "ttl-race", "worker-stops-mid-execution", "network-partition", "--mutant", "unguarded-monitor", "--seeds", "8"}
 	one := filepath.Join(t.TempDir(), "one")
@@ -81,7 +82,8 @@ func TestFourSharesMergeToTheBytesOfOneRun(t *testing.T) {
 	s.wants(t, 1, "FAIL ttl-race (hardened)", "fail: 54 runs", "with the mutant unguarded-monitor planted", "share 4/4: ")
 	sameFiles(t, one, merged)
 
-	// The second share is run again, and all are given in another order; the third one twice.
+	// The second share is run again, and the shares are given in another order, the third one
+	// twice.
 	again := filepath.Join(t.TempDir(), "again")
 	chaos(t, append(args, "--shard", "2/4", "--out", again)...).wants(t, 1)
 	merged = filepath.Join(t.TempDir(), "merged")
@@ -89,7 +91,7 @@ func TestFourSharesMergeToTheBytesOfOneRun(t *testing.T) {
 	sameFiles(t, one, merged)
 }
 
-// Of three shares of two runs one has none, which is nothing to complain of.
+// Of three shares of two runs, one is empty, which is no error.
 func TestAShareMayHaveNothingToDo(t *testing.T) {
 	path := write(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1))
 	for i, runs := range []string{"pass: 1 run,", "pass: 1 run,", "pass: 0 runs,"} {
@@ -100,7 +102,7 @@ func TestAShareMayHaveNothingToDo(t *testing.T) {
 func TestMissingSharesAreNamed(t *testing.T) {
 	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "8", "--varied=never", "--quiet")
 	out := filepath.Join(t.TempDir(), "merged")
-	chaos(t, "merge", dir, "--out", out).wants(t, 0, "calm      hardened    1-8", "pass: 16 runs")
+	chaos(t, "merge", dir, "--out", out).wants(t, 0, "calm      hardened    8 ", "pass: 16 runs")
 	for _, folder := range []string{folders[1], folders[3]} {
 		if err := os.RemoveAll(folder); err != nil {
 			t.Fatal(err)
@@ -122,7 +124,7 @@ func TestMissingSharesAreNamed(t *testing.T) {
 	chaos(t, "merge", filepath.Join(dir, "7")).wants(t, 2, "no such share: ")
 }
 
-// told is a writer that does something once, when it is told a text.
+// told is a writer that does something once, when a given text is written.
 type told struct {
 	bytes.Buffer
 	text string
@@ -145,7 +147,7 @@ func TestMergeWaitsForTheLastShare(t *testing.T) {
 	if err := os.Rename(folders[2], late); err != nil {
 		t.Fatal(err)
 	}
-	// It comes after the others were found, half copied at first.
+	// The last share appears after the others were found, at first only half copied.
 	half := filepath.Join(folders[2], shard.FileName)
 	stderr := &told{text: "share 4/4: ", do: func() {
 		if err := os.MkdirAll(folders[2], 0o755); err != nil {
@@ -207,7 +209,7 @@ func TestWhatAShareRefuses(t *testing.T) {
 	chaos(t, "mutants", "--shard", "1/4", "--matrix", "m.md", "--report", out).wants(t, 2, "bin/chaos run --mutants N --shard 1/4 divides it")
 }
 
-// A share does not judge what only all of them show.
+// A share does not judge conditions on the whole sweep.
 func TestAShareLeavesReachToTheMerge(t *testing.T) {
 	dir, folders := shared(t, "run", write(t, "idle.yaml", idle), "--seeds", "4", "--varied=never", "--quiet")
 	chaos(t, "merge", dir, "--out", filepath.Join(t.TempDir(), "merged")).wants(t, 3, "did not fire in any of 4 runs")
@@ -217,7 +219,7 @@ func TestAShareLeavesReachToTheMerge(t *testing.T) {
 	}
 }
 
-// Whoever reads the log can begin with the first failure while the rest goes on.
+// A reader of the log can begin with the first failure while the sweep goes on.
 func TestAFailureIsToldAtOnce(t *testing.T) {
 	path := write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
 	args := []string{"run", path, "--profile", "hardened", "--seeds", "2", "--varied=never", "--shard", "2/2", "--out", t.TempDir()}
@@ -234,7 +236,7 @@ func TestAFailureIsToldAtOnce(t *testing.T) {
 }
 
 func TestSharesOfMutantsMerge(t *testing.T) {
-	// Some mutants break something even where nothing goes wrong.
+	// Some mutants break something even in a calm run.
 	args := []string{"mutants", "--scenario", write(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1)), "--seeds", "1"}
 	one := filepath.Join(t.TempDir(), "one")
 	code := chaos(t, append(args, "--report", one)...).code
@@ -258,7 +260,7 @@ func TestSharesOfMutantsMerge(t *testing.T) {
 	chaos(t, "merge", dir, "--out", merged).wants(t, 2, "1 share is missing of 4: give what 3/4 wrote too")
 }
 
-// rewritten writes shares anew, as if another program had run them.
+// rewritten rewrites shares as if another program had written them.
 func rewritten(t *testing.T, folders []string, change func(*shard.Header)) {
 	t.Helper()
 	for _, folder := range folders {
@@ -288,10 +290,10 @@ func TestSharesOfAnotherProgramAreRefused(t *testing.T) {
 	rewritten(t, folders, func(h *shard.Header) { h.Go, h.Commit = "go9", "0123abc" })
 	chaos(t, "merge", dir, "--out", out).wants(t, 2, "is of commit 0123abc, and this program of ", "merge with the program that ran the shares")
 	rewritten(t, folders, func(h *shard.Header) { h.Commit, h.Kind = explore.Commit(), "dance" })
-	chaos(t, "merge", dir, "--out", out).wants(t, 2, `shares of "dance" are nothing that this program puts together`)
+	chaos(t, "merge", dir, "--out", out).wants(t, 2, `this program can't merge shares of kind "dance"`)
 }
 
-// It is interrupted when the first failure is told, which is after the first run.
+// It is interrupted when the first failure is printed, which is after the first run.
 func TestAnInterruptedShareMakesTheMergeIncomplete(t *testing.T) {
 	args := []string{"run", write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1)), "--seeds", "40", "--varied=never"}
 	dir, folders := shared(t, args...)

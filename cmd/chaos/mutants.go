@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,8 +15,8 @@ import (
 	"handoff/sim/explore"
 )
 
-// mutantSeeds is how many seeds of each scenario and profile a mutant may survive before it counts as
-// one that the suite does not see.
+// mutantSeeds is the number of seeds of each scenario and profile after which a surviving mutant
+// counts as missed.
 const mutantSeeds = 500
 
 func (a *app) mutantsCommand() *cobra.Command {
@@ -31,7 +32,8 @@ harness, and so is one that is found by another invariant than the named one:
 then the exit code is 1.
 
 With --scenario it shows what that scenario alone catches; only the mutants whose
-own scenario it is have to be found.
+own scenario it is have to be found. A rule that the scenario breaks without any
+mutant is named first, and counts for none.
 
 --shard 2/4 hunts the second of four equal parts of the mutants; each machine can
 do one. Give what all of them write into --report to chaos merge.
@@ -102,7 +104,7 @@ is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 	return cmd
 }
 
-// hunt is what mutants are to be hunted, and how.
+// hunt says which mutants to run, and how.
 type hunt struct {
 	only, one string
 	seeds     int
@@ -140,18 +142,23 @@ func (a *app) mutants(cmd *cobra.Command, h hunt) error {
 			return err
 		}
 	}
-	kills, err := explore.Mutants(ctx, shard.Part(h.share, mutants), library, explore.MutantOptions{Seeds: h.seeds, Progress: a.hunted})
+	var own []explore.OwnFailure
+	if h.one != "" {
+		own = explore.FailsAnyway(ctx, library, min(h.seeds, defaultSeeds))
+		a.ownFailures(own, min(h.seeds, defaultSeeds))
+	}
+	kills, err := explore.Mutants(ctx, shard.Part(h.share, mutants), library, explore.MutantOptions{Seeds: h.seeds, Progress: a.hunted, Own: own})
 	if a.err.live {
 		fmt.Fprint(a.err, clearLine)
 	}
-	home := "" // the scenario that has to find its own mutants, or all of them
+	home := "" // the scenario that must find its own mutants; empty for the whole library
 	if h.one != "" {
 		home = library[0].Name
 	}
 	became := fates(kills, home)
 	a.fates(became)
 	if failed := writeFates(h, became, shareHeader(cmd, h.share, 0, explore.Targets(library)), mutants); failed != nil {
-		return broken("the mutants are hunted, but what became of them is not written: %v", failed)
+		return broken("the mutants were run, but writing their results failed: %v", failed)
 	}
 	var hung *explore.Hung
 	if errors.As(err, &hung) {
@@ -161,11 +168,23 @@ func (a *app) mutants(cmd *cobra.Command, h hunt) error {
 	return nil
 }
 
-// clearLine makes room for another text on a terminal's last line.
+// ownFailures prints the rules that a scenario breaks without a mutant.
+func (a *app) ownFailures(own []explore.OwnFailure, seeds int) {
+	for i := range own {
+		f := &own[i]
+		what, _, _ := strings.Cut(f.Violation.Message, "\n")
+		fmt.Fprintf(a.out, "%s fails without a mutant, in %d of %s: %s: %s\n  to see it: %s\n",
+			f.Target, f.Seeds, plural(seeds, "seed"), f.Violation.Rule(), what, f.Target.Reproduce(f.Violation.Seed, nil))
+	}
+	if len(own) > 0 {
+		fmt.Fprintln(a.out, a.out.yellow("No mutant is counted as found by these rules. Mend the scenario first."))
+	}
+}
+
+// clearLine clears a terminal's last line.
 const clearLine = "\r\x1b[K"
 
-// hunted shows how far the hunt is: one line that changes on a terminal, a line for each mutant
-// elsewhere.
+// hunted shows the progress: one changing line on a terminal, otherwise a line for each mutant.
 func (a *app) hunted(k *explore.Kill, done, total int) {
 	before, after := "", "\n"
 	if a.err.live {

@@ -15,10 +15,11 @@ import (
 	"handoff/scenarios"
 )
 
-// liveMutantSeeds is how many runs a mutant may survive in its own scenario, each of which takes its time.
+// liveMutantSeeds is the number of runs, each in real time, after which a mutant has survived its
+// own scenario.
 const liveMutantSeeds = 3
 
-// liveKill is what became of one mutant in the live world.
+// liveKill is the result of one mutant in the live world.
 type liveKill struct {
 	mutant *mutant.Mutant
 	target live.Target
@@ -30,8 +31,8 @@ type liveKill struct {
 
 func (k *liveKill) killed() bool { return k.found != nil && k.found.Invariant == k.mutant.Expected }
 
-// liveMutants plants every mutant that a real daemon can have, in the scenario in which it is known to show, and
-// looks whether the invariant that is named for it finds it there too.
+// liveMutants plants every mutant that a real daemon can have, in the scenario in which it is known
+// to show, and checks whether its expected invariant finds it there too.
 func (a *app) liveMutants(ctx context.Context, only string, seeds, parallel int) error {
 	if err := mutatedDaemons(); err != nil {
 		return err
@@ -79,7 +80,7 @@ func (a *app) liveMutants(ctx context.Context, only string, seeds, parallel int)
 	return nil
 }
 
-// aim finds the scenario and the profile in which a mutant is known to show.
+// aim chooses the scenario and the profile in which a mutant is known to show.
 func (k *liveKill) aim() {
 	s, err := scenarios.Find(k.mutant.Scenario)
 	if err != nil {
@@ -90,7 +91,8 @@ func (k *liveKill) aim() {
 	k.lacks = live.Unable(s, k.target.Profile, defaultScale)
 }
 
-// liveHunted notes what a run has found: the invariant that is named for the mutant, or else the first one.
+// liveHunted notes the finding of a run: that of the mutant's expected invariant, otherwise the
+// first one.
 func (a *app) liveHunted(k *liveKill, r *live.Result) {
 	k.runs++
 	for _, v := range r.Failures() {

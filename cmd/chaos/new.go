@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"handoff/chaos/scenario"
 	"handoff/scenarios"
 )
 
@@ -35,7 +36,7 @@ func (a *app) newCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			name := strings.TrimSuffix(args[0], ".yaml")
 			if !scenarioForm.MatchString(name) {
-				return usage("%q is no name of a scenario: small letters and digits, with hyphens between them", name)
+				return usage("%q is no name of a scenario: use small letters and digits, with hyphens between them", name)
 			}
 			if slices.Contains(scenarios.Names(), name) {
 				return usage("the library has a scenario %q already", name)
@@ -52,7 +53,7 @@ func (a *app) write(name string) error {
 	if err != nil {
 		return usage("%s can't be written: %s", path, reason(err))
 	}
-	_, err = file.WriteString(strings.Replace(template, "name: NAME", "name: "+name, 1))
+	_, err = file.WriteString(scenario.SchemaLine(path) + strings.Replace(template, "name: NAME", "name: "+name, 1))
 	if err := cmp.Or(err, file.Close()); err != nil {
 		return broken("%s can't be written: %s", path, reason(err))
 	}

@@ -36,7 +36,7 @@ func TestANightIsAMillionRuns(t *testing.T) {
 	}
 }
 
-// What the files of docs/deploy and the targets of a night call is taken by this program.
+// This program accepts the commands in the files of docs/deploy and in the nightly targets.
 func TestTheCommandsOfANightAreTaken(t *testing.T) {
 	text := read(t, "docs", "deploy", "kubernetes-chaos.yaml") + read(t, "Makefile")
 	text = strings.NewReplacer("[chaos, ", "chaos ", ", ", " ", "]", " ").Replace(text)

@@ -12,12 +12,12 @@ import (
 	"handoff/sim/explore"
 )
 
-// every is how often a pipe gets a line: often enough for whoever watches a CI log, seldom enough
-// for whoever reads it afterwards.
+// every is the interval of progress lines in a pipe: often enough to follow a CI log, seldom enough
+// to read it afterwards.
 const every = 5 * time.Second
 
-// progress shows how far a sweep is: one live line on a terminal, plain lines elsewhere, nothing
-// with --quiet.
+// progress shows the progress of a sweep: one changing line on a terminal, plain lines elsewhere,
+// nothing with --quiet.
 type progress struct {
 	out   *terminal
 	bars  *mpb.Progress
@@ -48,7 +48,7 @@ func (p *progress) update(at explore.Progress) {
 	}
 	p.at.Store(&at)
 	if at.Failed != nil {
-		// While the rest goes on: whoever reads can begin with this one.
+		// Print failures while the sweep goes on, so that a reader can begin with the first.
 		said := fmt.Sprintf("%s in seed %d: %s", at.Failed, at.Seed, at.Broken)
 		again := at.Failed.Reproduce(at.Seed, p.mutant)
 		p.line(p.out.red("FAIL") + " " + said + "; reproduce: " + again)
@@ -66,7 +66,7 @@ func (p *progress) update(at explore.Progress) {
 	}
 }
 
-// line writes a line that stays.
+// line prints a line that stays.
 func (p *progress) line(text string) {
 	if p.bars != nil {
 		_, _ = p.bars.Write([]byte(text + "\n"))
@@ -75,7 +75,7 @@ func (p *progress) line(text string) {
 	fmt.Fprintln(p.out, text)
 }
 
-// close takes the live line away.
+// close clears the changing line.
 func (p *progress) close() {
 	if p.bars != nil {
 		p.bar.Abort(true)
@@ -91,7 +91,7 @@ func progressLine(p explore.Progress) string {
 	return line
 }
 
-// human is a duration as people say it: two units are enough.
+// human formats a duration with two units.
 func human(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:

@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Words of the command line that are called otherwise now. The old ones go on working in this release, are in no
-// help, and each says on stderr what it is called now. Those of scenario files stand in chaos/scenario (Key.Was),
-// those of histories in reports, those of daemons with mutants in chaos/mutant/planted, and those of make in the
-// Makefile. The tests of renamed_test.go and renamed_linux_test.go walk them.
+// Renamed words of the command line. The old ones still work in this release, are in no help text,
+// and print their new name on stderr. Renamed keys of scenario files are in chaos/scenario
+// (Key.Was), of histories in reports, of daemons with mutants in chaos/mutant/planted, and of make
+// in the Makefile. renamed_test.go and renamed_linux_test.go test all of them.
 var (
 	//nolint:gochecknoglobals // a constant table
 	renamedFlags = []renamedWord{{"flaw", "mutant"}, {"flaws", "mutants"}, {"lanes", "parallel"}}
@@ -25,12 +25,12 @@ type renamedCommand struct {
 	build func(*app) *cobra.Command
 }
 
-// notice is the line that an old word is worth.
+// notice is the warning about an old word.
 func (r renamedWord) notice(prefix string) string {
 	return fmt.Sprintf("%s%s is called %s%s now", prefix, r.old, prefix, r.now)
 }
 
-// keepOldWords gives every command that has a flag of the table its old name too, hidden, and adds the old commands.
+// keepOldWords gives every renamed flag its old name too, hidden, and adds the old commands.
 func (a *app) keepOldWords(root *cobra.Command) {
 	for _, r := range renamedCommands {
 		old := r.build(a)
@@ -53,7 +53,7 @@ func keepOldFlags(cmd *cobra.Command) {
 	}
 }
 
-// oldFlag keeps what was given to a flag by its old name until takeOldWords hands it on.
+// oldFlag keeps the value of a flag with its old name until takeOldWords passes it on.
 type oldFlag struct{ text, kind string }
 
 // String implements pflag.Value.
@@ -65,8 +65,8 @@ func (o *oldFlag) Set(text string) error { o.text = text; return nil }
 // Type implements pflag.Value.
 func (o *oldFlag) Type() string { return o.kind }
 
-// takeOldWords says what the old words on a command line are called now, and sets the flags that they stand for, so
-// that a command looks at the new names only.
+// takeOldWords prints the new names of the old words on a command line, and sets the flags for
+// which they stand, so that commands use the new names only.
 func (a *app) takeOldWords(cmd *cobra.Command) error {
 	for _, r := range renamedCommands {
 		if cmd.CalledAs() == r.old {

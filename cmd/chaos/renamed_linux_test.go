@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// dryMake is what `make -n` would run and what it says, in the folder of the Makefile.
+// dryMake returns the commands that `make -n` would run, and its messages, in the folder of the
+// Makefile.
 func dryMake(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("make", append([]string{"-C", "../..", "--no-print-directory", "-n"}, args...)...)
-	// The tests may run under a make of their own.
+	// The tests may run under make themselves.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool {
 		return strings.HasPrefix(pair, "MAKE") || strings.HasPrefix(pair, "MFLAGS")
 	})

@@ -20,7 +20,7 @@ func commandsWith(flag string) (with []*cobra.Command) {
 	return with
 }
 
-// A value that every flag of its kind takes, and that is none of its defaults.
+// valueFor returns a value that every flag of a kind accepts, and that is no flag's default.
 func valueFor(kind string) string {
 	switch kind {
 	case "bool":
@@ -31,7 +31,7 @@ func valueFor(kind string) string {
 	return "seven"
 }
 
-// given runs a command that does nothing but note the value of a flag, and returns it with what was said.
+// given runs a command that only notes the value of a flag, and returns the value and the output.
 func given(t *testing.T, flag, command string, args ...string) (value, text string, err error) {
 	t.Helper()
 	var said bytes.Buffer
@@ -78,7 +78,7 @@ func TestOldFlagsSetTheNewOnes(t *testing.T) {
 	}
 	chaos(t, "list", "--flaws", "--mutants").wants(t, 2, "--flaws and --mutants are the same: --flaws is called --mutants now; give that one only")
 	chaos(t, "mutants", "--lanes", "many", "--world", "live").wants(t, 2, "a whole number is needed")
-	// What looks at the flags that were given sees the new ones.
+	// Code that checks which flags were given sees the new ones.
 	chaos(t, "run", "ttl-race", "--lanes", "2").wants(t, 2, "--parallel is for the live world")
 }
 

@@ -33,7 +33,7 @@ func (a *app) replayCommand() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay SCENARIO|FILE --seed N",
-		Short: "Run one seed again and tell what happens in it, event by event",
+		Short: "Run one seed again and show what happens in it, event by event",
 		Long: `Runs one seed and prints its history: every event with its step and virtual
 time, the core's own log lines and each act of a planted mutant among them, and
 every violation at the step at which it happened. With --execution it keeps to one execution, its retries, and
@@ -48,7 +48,7 @@ the workers that had it, and ends with the state of its rows.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("seed") {
-				return usage("%s needs --seed: the seed of the run to tell", cmd.Name())
+				return usage("%s needs --seed: the seed of the run to show", cmd.Name())
 			}
 			if f.from > f.to {
 				return usage("--from %d is after --to %d", f.from, f.to)
@@ -61,7 +61,7 @@ the workers that had it, and ends with the state of its rows.`,
 	flags.StringVar(&f.profile, "profile", "", "the profile to run under; the scenario's first one when left out")
 	flags.StringVar(&f.mutant, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
 	flags.BoolVar(&f.varied, "varied", false, "the varied run of the seed")
-	flags.Int64Var(&f.execution, "execution", 0, "tell only about this execution and its retries")
+	flags.Int64Var(&f.execution, "execution", 0, "show only this execution and its retries")
 	flags.Uint64Var(&f.from, "from", 0, "begin at this `STEP`")
 	flags.Uint64Var(&f.to, "to", math.MaxUint64, "end with this `STEP`, and show the state there")
 	flags.Lookup("to").DefValue = "0"
@@ -80,7 +80,7 @@ func (a *app) replay(ctx context.Context, file string, f replayFlags) error {
 	t.Varied = f.varied
 	rec, result := explore.Record(ctx, t, f.seed, planted)
 	if result.Interrupted {
-		return broken("interrupted after %s of virtual time: nothing is told", human(rec.Virtual))
+		return broken("interrupted after %s of virtual time: nothing is shown", human(rec.Virtual))
 	}
 	id := execution.ID(f.execution)
 	if _, known := result.Execution(id); id != 0 && !known {
@@ -104,14 +104,14 @@ func (a *app) replay(ctx context.Context, file string, f replayFlags) error {
 	return nil
 }
 
-// replayTarget is the one scenario, under the one profile.
+// replayTarget returns the one scenario, under the one profile.
 func replayTarget(file, profile string) (explore.Target, error) {
 	list, err := load([]string{file})
 	if err != nil {
 		return explore.Target{}, err
 	}
 	if len(list) != 1 {
-		return explore.Target{}, usage("%s holds %d scenarios, and a replay is of one", file, len(list))
+		return explore.Target{}, usage("%s holds %d scenarios, but replay takes one", file, len(list))
 	}
 	if profile == "" {
 		profile = string(list[0].Profiles[0])
@@ -171,7 +171,7 @@ func (s *story) tell() {
 }
 
 // mark prints the violations of the steps before one. They are in the order in which they were
-// found, which is that of their steps but for those found at the end.
+// found, which is that of their steps, except for those found at the end.
 func (s *story) mark(before uint64) {
 	for ; s.marked < len(s.rec.Violations) && s.rec.Violations[s.marked].Step < before; s.marked++ {
 		v := &s.rec.Violations[s.marked]
@@ -188,7 +188,7 @@ func (a *app) state(out *bufio.Writer, t explore.Target, rec *verdict.Record, r 
 	at := "at the end of the run"
 	if f.to < r.Steps {
 		at = fmt.Sprintf("after step %d", f.to)
-		plain, _, _ := t.Plain(f.seed) // it was drawn for the record before
+		plain, _, _ := t.Plain(f.seed) // it was drawn for the record already
 		r = sim.Run(plain.Scenario, t.Profile, sim.Options{Seed: f.seed, Mutant: planted, MaxSteps: max(f.to, 1)})
 	}
 	row, known := r.Execution(execution.ID(f.execution))
@@ -238,8 +238,8 @@ func stateLine(e *execution.Execution, workers map[execution.WorkerID]string) st
 	return b.String()
 }
 
-// replayEnd prints the verdict, and, where there is nothing to see, how to find a seed that shows
-// something.
+// replayEnd prints the verdict. If nothing was violated, it says how to find a seed with a
+// violation.
 func (a *app) replayEnd(out *bufio.Writer, t explore.Target, rec *verdict.Record, sc *verdict.Scenario, planted *mutant.Mutant) {
 	for i := range rec.Violations {
 		v := &rec.Violations[i]

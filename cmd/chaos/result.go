@@ -15,8 +15,8 @@ import (
 	"handoff/sim/explore"
 )
 
-// sweepResult prints what a sweep came to: what failed and how to see it again, what proves
-// nothing and why, and a line for everything.
+// sweepResult prints the result of a sweep: the failures and how to reproduce them, the
+// inconclusive results with their reasons, and a line for each scenario.
 func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *mutant.Mutant, folder string) {
 	index := filepath.Join(folder, "index.html")
 	for i, sc := range out.Sweep.Scenarios {
@@ -24,9 +24,9 @@ func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *mut
 		case verdict.Fail:
 			a.failed(sc, index)
 		case verdict.Inconclusive:
-			// Of an interrupted sweep everything is inconclusive; the table says so once.
+			// In an interrupted sweep everything is inconclusive; the table says so once.
 			if !out.Sweep.Interrupted || len(sc.Why) > 1 {
-				argument := sc.Name // merged: where a file of one's own was is not known here
+				argument := sc.Name // for merged shares, the path of the user's own file is not known here
 				if i < len(targets) {
 					argument = targets[i].Argument()
 				}
@@ -46,7 +46,11 @@ func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *mut
 		planted = fmt.Sprintf(", with the mutant %s planted", f.Name)
 	}
 	if out.Sweep.Interrupted {
-		fmt.Fprintln(a.out, a.out.yellow("Interrupted: this is what was done until then, and it proves less than was asked for."))
+		why := "Interrupted"
+		if len(out.Sweep.Notes) > 0 {
+			why = strings.ToUpper(out.Sweep.Notes[0][:1]) + out.Sweep.Notes[0][1:]
+		}
+		fmt.Fprintln(a.out, a.out.yellow(why+": this is what was done until then, and it proves less than was asked for."))
 	}
 	fmt.Fprintf(a.out, "%s: %s, %s of virtual time in %s%s\n", a.out.verdict(out.Sweep.Verdict.String()), plural(runs, "run"), human(virtual), human(out.Wall), planted)
 	if text := reports.Sure(out.Sweep); text != "" {
@@ -55,7 +59,7 @@ func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *mut
 	fmt.Fprintf(a.out, "report: %s\n", index)
 }
 
-// failed tells a failure: what was broken, where, and how to see it again.
+// failed prints a failure: what was broken, where, and how to reproduce it.
 func (a *app) failed(sc *verdict.Scenario, index string) {
 	v := &sc.Violations[0]
 	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.red("FAIL"), a.out.bold(sc.Name), profileOf(sc))
@@ -88,7 +92,7 @@ func (a *app) failed(sc *verdict.Scenario, index string) {
 	fmt.Fprintln(a.out)
 }
 
-// inconclusive tells why nothing was proven.
+// inconclusive prints why nothing was proven.
 func (a *app) inconclusive(sc *verdict.Scenario, argument string) {
 	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.yellow("INCONCLUSIVE"), a.out.bold(sc.Name), profileOf(sc))
 	for _, why := range sc.Why {
@@ -117,7 +121,7 @@ func (a *app) table(s *verdict.Sweep) {
 		profile := string(sc.Profile)
 		if sc.Strategy == verdict.Varied {
 			if plain && sc.Verdict == verdict.Pass {
-				continue // one line says it of all of them
+				continue // one line covers all of them
 			}
 			profile += "/varied"
 		}
@@ -125,16 +129,16 @@ func (a *app) table(s *verdict.Sweep) {
 		for _, n := range sc.Chains {
 			executions += n
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%016x\t%s\n",
-			sc.Name, profile, seedRange(sc), sc.Failing, executions, sc.Steps, sc.Hash, sc.Verdict)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%016x\t%s\n",
+			sc.Name, profile, sc.Seeds, sc.Failing, executions, sc.Steps, sc.Hash, sc.Verdict)
 	}
 	_ = w.Flush()
 	a.lastColumn(b.String())
 	a.variedLine(s)
 }
 
-// lastColumn prints a table whose last column is a verdict, in its colour: the last one, because
-// what is invisible would push the next.
+// lastColumn prints a table whose last column is a coloured verdict. It must be last, because
+// invisible characters would shift the next column.
 func (a *app) lastColumn(table string) {
 	heading := true
 	for line := range strings.Lines(table) {
@@ -147,20 +151,7 @@ func (a *app) lastColumn(table string) {
 	}
 }
 
-func seedRange(sc *verdict.Scenario) string {
-	switch uint64(sc.Seeds) {
-	case 0:
-		return "none"
-	case 1:
-		return fmt.Sprint(sc.FirstSeed)
-	case sc.LastSeed - sc.FirstSeed + 1:
-		return fmt.Sprintf("%d-%d", sc.FirstSeed, sc.LastSeed)
-	default: // a share
-		return fmt.Sprintf("%d of %d-%d", sc.Seeds, sc.FirstSeed, sc.LastSeed)
-	}
-}
-
-// indent puts what follows the first line of a text under it.
+// indent moves all lines but the first under the first.
 func indent(text, under string) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+under)
 }

@@ -18,7 +18,7 @@ import (
 	"handoff/sim/explore"
 )
 
-// defaultSeeds is how many seeds a scenario gets when nobody says.
+// defaultSeeds is the number of seeds of a scenario, unless --seeds says otherwise.
 const defaultSeeds = 60
 
 // runFlags are the flags of run.
@@ -28,19 +28,21 @@ type runFlags struct {
 	seeds, double, mutants int
 	varied                 string
 	out, json, junit       string
-	quiet                  bool
+	quiet, failFast        bool
 	oneSeed                bool
 	scale                  float64
 	parallel               int
 	agree                  bool
 	target, file           string
 	shard                  string
-	// share is shard, read; header says what it is a share of, once the targets are known.
+	// share is shard, parsed; header describes the share, once the targets are known.
 	share  shard.Share
 	header func(shard.Share, []explore.Target, int) shard.Header
+	// stdout is where a result goes whose file is standardOutput. Messages go elsewhere then.
+	stdout io.Writer
 }
 
-// What a live run can run in: processes of this machine, or the containers of a compose file.
+// The environments of a live run: processes of this machine, or the containers of a compose file.
 const (
 	targetProcesses = "processes"
 	targetCompose   = "compose"
@@ -81,12 +83,12 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 			if err := foreign(cmd, f.world, scenario.Live, "target", "file", "time-scale", "parallel", "agree"); err != nil {
 				return err
 			}
-			if err := foreign(cmd, f.world, scenario.Sim, "shard", "varied"); err != nil {
+			if err := foreign(cmd, f.world, scenario.Sim, "shard", "varied", "fail-fast"); err != nil {
 				return err
 			}
 			f.oneSeed = cmd.Flags().Changed("seed")
 			if f.world == string(scenario.Live) && !cmd.Flags().Changed("seeds") {
-				f.seeds = 1 // a run takes its time here
+				f.seeds = 1 // a live run takes its time
 			}
 			if f.oneSeed && cmd.Flags().Changed("seeds") {
 				return usage("--seed is one seed and --seeds is how many: only one of them can be given")
@@ -99,11 +101,11 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.world, "world", "sim", "the world to run in: sim, or live (real servers and daemons)")
-	flags.StringVar(&f.target, "target", targetProcesses, "live: what it runs in: processes of this machine, or compose (containers)")
+	flags.StringVar(&f.target, "target", targetProcesses, "live: where it runs: processes of this machine, or compose (containers)")
 	flags.StringVar(&f.file, "file", composeFile, "live: the compose `FILE` of --target compose")
 	flags.Float64Var(&f.scale, "time-scale", defaultScale, "live: multiply every duration by this")
 	flags.IntVar(&f.parallel, "parallel", 1, "live: how many runs go on at a time, each on servers of its own")
-	flags.BoolVar(&f.agree, "agree", false, "live: run the same in the simulated world, and put both side by side")
+	flags.BoolVar(&f.agree, "agree", false, "live: run the same in the simulated world, and compare both")
 	flags.StringVar(&f.profile, "profile", "", "run under this profile only: hardened or documented")
 	flags.Uint64Var(&f.seed, "seed", 1, "run this seed only")
 	flags.IntVar(&f.seeds, "seeds", defaultSeeds, "run seeds 1 to this")
@@ -112,16 +114,17 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	flags.Lookup("varied").NoOptDefVal = variedOnly
 	flags.StringVar(&f.mutant, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
 	flags.StringVar(&f.out, "out", filepath.Join("reports", "out"), "the folder of the report")
-	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too")
-	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too")
+	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too; - is standard output")
+	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too; - is standard output")
 	flags.IntVar(&f.double, "check-determinism", 0, "run this many seeds of everything twice, and fail where the histories differ")
 	flags.IntVar(&f.mutants, "mutants", 0, "also plant every mutant into every scenario for this many seeds, and show in the report which kills which")
+	flags.BoolVar(&f.failFast, "fail-fast", false, "begin no further run after the first failure")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress, only the result")
 	return cmd
 }
 
-// foreign refuses a flag that means something in one world only and was given for the other one, which would do without it
-// in silence.
+// foreign refuses a flag that was given for a world in which it means nothing, so that it isn't
+// silently ignored.
 func foreign(cmd *cobra.Command, world string, only scenario.World, flags ...string) error {
 	if world == string(only) || world != string(scenario.Sim) && world != string(scenario.Live) {
 		return nil
@@ -153,7 +156,7 @@ func (f *runFlags) check() error {
 		return usage("--mutants %d: a number of seeds is needed", f.mutants)
 	case f.mutants > 0 && f.world == string(scenario.Live):
 		return usage("--mutants is for the simulated world; chaos mutants --world live plants them into real daemons")
-	case !(f.scale > 0 && f.scale <= 1): // not a number is none of them
+	case !(f.scale > 0 && f.scale <= 1): // also false for NaN
 		return usage("--time-scale %v: a factor above 0 and up to 1 is needed", f.scale)
 	case f.parallel < 1 || f.parallel > 8:
 		return usage("--parallel %d: must be from 1 to 8", f.parallel)
@@ -165,6 +168,10 @@ func (f *runFlags) check() error {
 		return usage("--check-determinism is for the simulated world: a live run is not deterministic")
 	case f.out == "":
 		return usage("--out is empty: the report needs a folder")
+	case f.json == standardOutput && f.junit == standardOutput:
+		return usage("--json and --junit are both -: only one of them can be written to standard output")
+	case f.failFast && f.shard != "":
+		return usage("--fail-fast and --shard: a share that stops early can't be merged with the others")
 	}
 	return nil
 }
@@ -176,6 +183,10 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	var err error
 	if f.share, err = share(f.shard); err != nil {
 		return err
+	}
+	f.stdout = a.out.Writer
+	if f.json == standardOutput || f.junit == standardOutput {
+		a.out = a.err // so that standard output holds nothing else
 	}
 	if f.world == string(scenario.Live) {
 		return a.runLive(ctx, args, f)
@@ -200,12 +211,12 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 		fmt.Fprintln(a.err, note)
 	}
 	plain := targets
-	o := explore.Options{First: 1, Seeds: f.seeds, Share: f.share, Mutant: planted, Double: f.double, Describe: reports.Describe}
+	o := explore.Options{First: 1, Seeds: f.seeds, Share: f.share, Mutant: planted, Double: f.double, Describe: reports.Describe, FailFast: f.failFast}
 	if f.oneSeed {
 		o.First, o.Seeds = f.seed, 1
 	}
 	targets = f.vary(targets, &o)
-	// One seed is over before there is anything to show but its result.
+	// A single seed ends before there is any progress to show.
 	p := newProgress(a.err, explore.Runs(targets, o), f.quiet || f.oneSeed)
 	p.mutant = planted
 	o.Progress = p.update
@@ -223,7 +234,7 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 		}
 	}
 	if failed := f.write(out.Sweep, write); failed != nil {
-		return broken("the runs are done, but their report is not: %v", failed)
+		return broken("the runs are done, but writing their report failed: %v", failed)
 	}
 	var hung *explore.Hung
 	if errors.As(err, &hung) {
@@ -234,7 +245,7 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	return nil
 }
 
-// prepare makes the folders, so that a mistake in them is found before the runs and not after.
+// prepare makes the folders, so that a mistake in them is found before the runs.
 func (f *runFlags) prepare() error {
 	folders := map[string]string{"--out": f.out, "--json": filepath.Dir(f.json), "--junit": filepath.Dir(f.junit)}
 	for _, flag := range []string{"--out", "--json", "--junit"} {
@@ -243,27 +254,36 @@ func (f *runFlags) prepare() error {
 		}
 	}
 	for flag, file := range map[string]string{"--json": f.json, "--junit": f.junit} {
+		if file == standardOutput {
+			continue
+		}
 		if info, err := os.Stat(file); file != "" && err == nil && info.IsDir() {
-			return usage("%s %s: this is a folder, and a file is needed", flag, file)
+			return usage("%s %s: this is a folder; name a file", flag, file)
 		}
 	}
 	return freshShare(f.out)
 }
 
-// write writes the report and the copies that were asked for.
+// write writes the report and the requested copies.
 func (f *runFlags) write(s *verdict.Sweep, report func() error) error {
 	if err := report(); err != nil {
 		return err
 	}
-	if err := writeCopy(f.json, s, reports.WriteJSON); err != nil {
+	if err := f.writeCopy(f.json, s, reports.WriteJSON); err != nil {
 		return err
 	}
-	return writeCopy(f.junit, s, reports.WriteJUnit)
+	return f.writeCopy(f.junit, s, reports.WriteJUnit)
 }
 
-func writeCopy(path string, s *verdict.Sweep, write func(io.Writer, *verdict.Sweep) error) error {
-	if path == "" {
+// standardOutput is the file name that stands for it, as in other programs.
+const standardOutput = "-"
+
+func (f *runFlags) writeCopy(path string, s *verdict.Sweep, write func(io.Writer, *verdict.Sweep) error) error {
+	switch path {
+	case "":
 		return nil
+	case standardOutput:
+		return write(f.stdout, s)
 	}
 	file, err := os.Create(path)
 	if err != nil {

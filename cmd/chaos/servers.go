@@ -18,11 +18,11 @@ func (a *app) serversCommand() *cobra.Command {
 	}
 }
 
-// servers makes sure that private instances can be started here, or says what is missing.
+// servers checks that private instances can be started here, or reports what is missing.
 func (a *app) servers(ctx context.Context) error {
 	if err := servers.EnsureInstalled(ctx, a.err); err != nil {
 		return broken("%v", err)
 	}
-	fmt.Fprintln(a.out, "PostgreSQL and RabbitMQ are to be had, or this machine was said to be without them")
+	fmt.Fprintln(a.out, "PostgreSQL and RabbitMQ: found, or excluded by HANDOFF_WITHOUT")
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"handoff/chaos/servers"
 )
 
-// Where none of the ways leads to servers, one statement says what was looked for and what to do.
+// If no way leads to servers, one message says where it searched and what to do.
 func TestNoServersToBeHad(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
 	t.Setenv(servers.AddressPostgres, "")

@@ -15,10 +15,10 @@ import (
 	"handoff/sim/explore"
 )
 
-// shareUsage is what --shard says of itself.
+// shareUsage is the help text of --shard.
 const shareUsage = "do share `I/N` only, as in 2/4; chaos merge puts the shares together"
 
-// share reads --shard.
+// share parses --shard.
 func share(text string) (shard.Share, error) {
 	s, err := shard.Parse(text)
 	if err != nil {
@@ -27,8 +27,8 @@ func share(text string) (shard.Share, error) {
 	return s, nil
 }
 
-// shareHeader says which share this is, and of what. Every flag that decides what comes out is part of it, so that a new one
-// is not forgotten.
+// shareHeader describes the share and the whole to which it belongs. It contains every flag that
+// influences the results, so no new flag is forgotten.
 func shareHeader(cmd *cobra.Command, s shard.Share, seeds int, targets []explore.Target) shard.Header {
 	h := shard.Header{Share: s, Commit: explore.Commit(), Go: runtime.Version(), Seeds: seeds, Asked: make(map[string]string)}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -48,7 +48,7 @@ func shareHeader(cmd *cobra.Command, s shard.Share, seeds int, targets []explore
 	return h
 }
 
-// freshShare takes an older share away, so that nobody merges it while this one is made.
+// freshShare removes an older share, so that nothing merges it while this one is made.
 func freshShare(out string) error {
 	if err := os.Remove(filepath.Join(out, shard.FileName)); err != nil && !os.IsNotExist(err) {
 		return usage("--out: removing the share of an earlier run: %s", reason(err))
@@ -56,7 +56,7 @@ func freshShare(out string) error {
 	return nil
 }
 
-// annotation is a line by which GitHub shows an error beside a job that still runs; empty elsewhere.
+// annotation is a line with which GitHub shows an error beside a running job; empty elsewhere.
 func annotation(title, text string) string {
 	if os.Getenv("GITHUB_ACTIONS") != "true" {
 		return ""

@@ -17,7 +17,7 @@ func (a *app) shrinkCommand() *cobra.Command {
 	var varied bool
 	cmd := &cobra.Command{
 		Use:   "shrink SCENARIO|FILE --seed N -o FILE.yaml",
-		Short: "Take everything out of a failing run that its failure does not need",
+		Short: "Reduce a failing run to what its failure needs",
 		Long: `Takes faults, settings, executions, workers and executors out of a run that fails, and
 narrows what is left, as long as the same invariant fails, and writes what
 remains as a scenario with the seed that shows it. The same run gives the same

@@ -48,7 +48,7 @@ func (a *app) lint(args []string) error {
 		}
 		if err != nil {
 			bad++
-			// A mistake is quoted from the file.
+			// The message quotes the file.
 			fmt.Fprintln(a.out, reports.Printable(err.Error(), "\n\t"))
 		}
 	}
@@ -58,8 +58,8 @@ func (a *app) lint(args []string) error {
 	return nil
 }
 
-// liveWorld says whether the live world can run a scenario at the time scale that it uses by default; unable says
-// what the world or a part of it can't do.
+// liveWorld says whether the live world can run a scenario at its default time scale. unable says
+// what the world, or a part of it, can't do.
 func liveWorld(s *scenario.Scenario, unable func(*scenario.Scenario, config.Profile, float64) string) string {
 	var problems []string
 	for _, p := range s.Profiles {
@@ -98,7 +98,7 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// firstSentence is as much of a description as fits a list.
+// firstSentence is the part of a description that fits a list.
 func firstSentence(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if at := strings.Index(text, ". "); at >= 0 {

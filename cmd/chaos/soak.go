@@ -30,7 +30,7 @@ type soakFlags struct {
 	quiet       bool
 }
 
-// The bounds of what soak can be told.
+// The limits of soak's flags.
 const (
 	highestRate   = 1000
 	soakFor       = 10 * time.Minute
@@ -84,7 +84,7 @@ func (f *soakFlags) check(rated bool) error {
 	switch {
 	case f.lasts < soak.LeastFor || f.lasts > soak.MostFor:
 		return usage("--for %v: from %v to %v are allowed, as in --for 60m", f.lasts, soak.LeastFor, soak.MostFor)
-	case rated && !(f.rate > 0 && f.rate <= highestRate): // not a number is none of them
+	case rated && !(f.rate > 0 && f.rate <= highestRate): // also false for NaN
 		return usage("--rate %v: above 0 and up to %d executions a second are allowed; leave it out, and the rate is found", f.rate, highestRate)
 	case f.out == "":
 		return usage("--out is empty: the report needs a folder")
@@ -101,7 +101,7 @@ func (a *app) soak(ctx context.Context, f soakFlags) error {
 	}
 	s, err := scenario.Parse(soakPlanFile, text)
 	if err != nil {
-		return broken("the plan is no scenario: %v", err)
+		return broken("the plan is not a valid scenario: %v", err)
 	}
 	if _, err := plantable(f.mutant); err != nil {
 		return err
@@ -128,14 +128,14 @@ func (a *app) soak(ctx context.Context, f soakFlags) error {
 		soakPageFile:  func(w io.Writer) error { return reports.WriteSoak(w, r) },
 	} {
 		if err := write(name, do); err != nil {
-			return broken("the soak is done, but its report is not: %v", err)
+			return broken("the soak is done, but writing its report failed: %v", err)
 		}
 	}
 	a.code = r.Verdict.ExitCode()
 	return nil
 }
 
-// soaked starts what is needed and soaks it.
+// soaked starts the environment and runs the soak.
 func (a *app) soaked(ctx context.Context, f soakFlags, plan *soak.Plan, s *scenario.Scenario) (*soak.Result, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -173,7 +173,7 @@ func (a *app) soaked(ctx context.Context, f soakFlags, plan *soak.Plan, s *scena
 	return r, nil
 }
 
-// soakResult says what a soak came to.
+// soakResult prints the result of a soak.
 func (a *app) soakResult(r *soak.Result, f soakFlags) {
 	how := "given"
 	if r.Held > 0 {

@@ -25,14 +25,15 @@ import (
 	"handoff/sim/guard/weave"
 )
 
-// How many seeds of each scenario and profile a source mutant gets by default, plain and varied. One that
-// survives takes about fifteen seconds of one processor; more seeds find little (docs/score.md).
+// The default numbers of seeds of each scenario and profile for a source mutant, unvaried and
+// varied. A surviving mutant takes about fifteen seconds of one processor; more seeds find little
+// (docs/score.md).
 const (
 	sourceSeeds       = 2
 	sourceVariedSeeds = 2
 )
 
-// sourceMutants measures the harness on a sample of mutants of the core's source.
+// sourceMutants measures the harness with a sample of mutants of the core's source.
 func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
 	if o.pageOnly {
 		return a.sourcePage(o)
@@ -58,8 +59,8 @@ func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
 	return nil
 }
 
-// sourcePage makes the page of a measurement that is over. Proofs are written when its survivors are known, so that they are of
-// a later commit.
+// sourcePage makes the page of a finished measurement. Proofs about survivors are written once the
+// survivors are known, so they come from a later commit.
 func (a *app) sourcePage(o *sourceOptions) error {
 	results, there, err := score.Read(o.file)
 	if err != nil || !there {
@@ -69,7 +70,7 @@ func (a *app) sourcePage(o *sourceOptions) error {
 	return (&measurement{app: a, sourceOptions: o, results: results}).page()
 }
 
-// folder is where the build goes.
+// folder is the folder of the build.
 func (o *sourceOptions) folder() (string, error) {
 	work, err := o.keep, error(nil)
 	if work == "" {
@@ -109,14 +110,14 @@ func (m *measurement) measure(ctx context.Context) error {
 	return m.writeShare()
 }
 
-// measurement is a sample under way.
+// measurement is a running measurement.
 type measurement struct {
 	*app
 	*sourceOptions
 	root, work, bin string
 	overlay, truth  string
-	// full is the sample of 300, by number: the build knows the first as 1. order are those of it that run,
-	// in this order; whole is what order is a share of.
+	// full is the sample of 300; in the build, its first mutant has the number 1. order holds the
+	// mutants that run, in this order; whole is the list of which order is a share.
 	full, order, whole []*source.Candidate
 	numbers            map[*source.Candidate]int
 	tests              unitBinaries
@@ -140,7 +141,7 @@ func moduleRoot() (string, error) {
 	return dir, nil
 }
 
-// open lists the candidates, and reads the results that there are.
+// open lists the candidates, and reads existing results.
 func (m *measurement) open() (*source.Catalog, error) {
 	fmt.Fprintln(m.err, "listing candidates")
 	catalog, err := source.Load(m.root, false)
@@ -167,7 +168,7 @@ func (m *measurement) open() (*source.Catalog, error) {
 	return catalog, nil
 }
 
-// choose draws the sample, and of it what was asked for.
+// choose draws the sample, and selects the requested part of it.
 func (m *measurement) choose(catalog *source.Catalog) error {
 	m.full = source.Draw(catalog.Candidates, source.Seed, false)
 	m.numbers = map[*source.Candidate]int{}
@@ -191,18 +192,18 @@ func (m *measurement) choose(catalog *source.Catalog) error {
 	return nil
 }
 
-// named are the mutants that --only asks for, or all.
+// named returns the mutants that --only selects, or all.
 func (m *measurement) named(order []*source.Candidate) []*source.Candidate {
 	return slices.DeleteFunc(order, func(c *source.Candidate) bool { return !strings.Contains(c.ID, m.only) })
 }
 
-// prepare builds the mutants, and runs the true core.
+// prepare builds the mutants, and runs the original core.
 func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err error) {
 	fmt.Fprintf(m.err, "building %d mutants\n", len(m.full))
 	if m.overlay, err = catalog.Overlay(m.work, m.full); err != nil {
 		return broken("%v", err)
 	}
-	// Guarded like the program of make chaos, so that the score is that of its runs.
+	// Guarded like the program of make chaos, so that the score is valid for its runs.
 	guarded, _, err := weave.Add(m.root, m.overlay, filepath.Join(m.work, "guarded"))
 	if err != nil {
 		return broken("%v", err)
@@ -232,14 +233,14 @@ func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err
 	return nil
 }
 
-// sourceRun is the process of one core, true or not.
+// sourceRun is the process of one core, mutated or original.
 func (m *measurement) sourceRun(ctx context.Context, args ...string) *exec.Cmd {
 	all := append([]string{"source-run", "--seeds", fmt.Sprint(m.size.Seeds), "--varied-seeds", fmt.Sprint(m.size.Varied)}, args...)
 	return exec.CommandContext(ctx, m.bin, all...) //nolint:gosec // the program that was built for this
 }
 
-// revision is the commit that the harness and the core are built from, with "-dirty" after it if files
-// were changed since.
+// revision is the commit of the harness and the core, with "-dirty" appended if files have changed
+// since.
 func revision(root string) string {
 	git := func(args ...string) string {
 		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output() //nolint:gosec // fixed commands
@@ -312,13 +313,13 @@ func (m *measurement) all(ctx context.Context, order []*source.Candidate, one fu
 	return nil
 }
 
-// undone says that a mutant has to run, or its unit tests.
+// undone says that a mutant, or its unit tests, must still run.
 func (m *measurement) undone(c *source.Candidate) bool {
 	r := m.results.Results[c.ID]
 	return r == nil || m.unit && !r.Killed() && r.Unit == ""
 }
 
-// one brings one mutant up to date: its runs, and the unit tests if they are wanted.
+// one completes the results of one mutant: its runs and, if requested, its unit tests.
 func (m *measurement) one(ctx context.Context, c *source.Candidate) error {
 	m.mu.Lock()
 	old := m.results.Results[c.ID]
@@ -356,11 +357,12 @@ func (m *measurement) one(ctx context.Context, c *source.Candidate) error {
 
 // judge runs the library with one mutant.
 func (m *measurement) judge(ctx context.Context, c *source.Candidate) (*score.Result, error) {
-	// The process itself ends a run that hangs; this is for one that hangs outside of any run.
+	// The process itself ends a hanging run; this limit is for a process that hangs outside of a
+	// run.
 	limit, cancel := context.WithTimeout(ctx, 10*time.Minute+time.Duration(m.size.Seeds+m.size.Varied)*2*time.Minute)
 	defer cancel()
 	out := filepath.Join(m.work, fmt.Sprintf("result%d.json", m.numbers[c]))
-	if err := os.Remove(out); err != nil && !os.IsNotExist(err) { // of an earlier run with the same --keep
+	if err := os.Remove(out); err != nil && !os.IsNotExist(err) { // left by an earlier run with the same --keep
 		return nil, broken("removing an old result: %v", err)
 	}
 	cmd := m.sourceRun(limit, "--truth", m.truth, "--out", out)
@@ -381,7 +383,7 @@ func (m *measurement) judge(ctx context.Context, c *source.Candidate) (*score.Re
 		*r = score.Result{By: score.Hang, Reached: true}
 	case unread == nil:
 	case cmd.ProcessState == nil || cmd.ProcessState.ExitCode() < 0 || strings.HasPrefix(first, "chaos: "):
-		// It did not end by itself, or could not be run: that says nothing of the mutant.
+		// It did not end by itself, or could not be run: that says nothing about the mutant.
 		return nil, broken("running %s: %v: %s", c.ID, err, first)
 	default:
 		*r = score.Result{By: score.Crash, Reached: true, Message: fmt.Sprintf("%v: %s", err, first)}
@@ -392,12 +394,12 @@ func (m *measurement) judge(ctx context.Context, c *source.Candidate) (*score.Re
 	return r, nil
 }
 
-// processorTime is what a process that has ended took, in seconds.
+// processorTime is the processor time of an ended process, in seconds.
 func processorTime(cmd *exec.Cmd) float64 {
 	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 }
 
-// page writes the score where people read it.
+// page writes the page of the score.
 func (m *measurement) page() error {
 	equivalents, err := source.Equivalents()
 	if err != nil {

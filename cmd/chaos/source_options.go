@@ -20,7 +20,7 @@ type sourceOptions struct {
 	size                           score.Size
 	file, into, before             string
 	keep, only                     string
-	// report is the folder of a share, header what its file says of what was asked for.
+	// report is the folder of a share, header the request as its file records it.
 	report string
 	share  shard.Share
 	header func() (shard.Header, error)
@@ -40,7 +40,8 @@ func (o *sourceOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.before, "before", "", "--source: show on that page the earlier results of this `FILE`, such as docs/score-before.json, too")
 }
 
-// asked fills in what the flags of all hunts say, and refuses what does not go with --source.
+// asked copies the flags that all kinds of mutants share, and refuses flags that don't go with
+// --source.
 func (o *sourceOptions) asked(cmd *cobra.Command, part string) error {
 	for _, name := range []string{"world", "scenario", "matrix"} {
 		if cmd.Flags().Changed(name) {
@@ -88,7 +89,7 @@ func (o *sourceOptions) asked(cmd *cobra.Command, part string) error {
 	return shareOfMutants(o.share, o.report, "")
 }
 
-// withoutSource refuses flags that only mean something with --source.
+// withoutSource refuses flags that mean something only with --source.
 func withoutSource(cmd *cobra.Command) error {
 	for _, name := range []string{"sql", "sample", "varied-seeds", "unit", "again", "out", "keep", "table", "page-only", "before"} {
 		if cmd.Flags().Changed(name) {

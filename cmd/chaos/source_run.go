@@ -22,22 +22,23 @@ import (
 )
 
 const (
-	// sourceMemory is far above what one run needs; a mutant that needs more collects without end.
+	// sourceMemory is far above the need of one run; a mutant that needs more would collect garbage
+	// endlessly.
 	sourceMemory = 1 << 30
-	// sourceGarbage is how much garbage there may be, in percent of what is alive.
+	// sourceGarbage is the allowed garbage, in percent of the live memory.
 	sourceGarbage = 1600
-	// sourcePatience is how long a run may take, in real time, on a busy machine; most take 20 ms.
+	// sourcePatience is the longest real time of a run, on a busy machine; most take 20 ms.
 	sourcePatience = 2 * time.Minute
 )
 
-// sourceRun is what the process of one source mutant is told: a build with the mutants' overlay is
-// started by `mutants --source`, with the mutant's number in its environment.
+// sourceRun is the configuration of the process of one source mutant: `mutants --source` starts a
+// build with the mutants' overlay, with the mutant's number in its environment.
 type sourceRun struct {
 	size       score.Size
 	truth, out string
 }
 
-// sourceRunCommand is the other side of `mutants --source`, and no command for people.
+// sourceRunCommand is the internal counterpart of `mutants --source`.
 func (a *app) sourceRunCommand() *cobra.Command {
 	var o sourceRun
 	cmd := &cobra.Command{
@@ -53,7 +54,8 @@ func (a *app) sourceRunCommand() *cobra.Command {
 }
 
 func (o *sourceRun) run() error {
-	// The collector is a tenth of a run's time, and one run holds little: it may wait, up to half of what is allowed.
+	// Garbage collection takes a tenth of a run's time, and one run holds little memory, so it may
+	// wait until half of the limit is used.
 	debug.SetGCPercent(sourceGarbage)
 	debug.SetMemoryLimit(sourceMemory / 2)
 	library, err := scenarios.Library()
@@ -97,12 +99,12 @@ func (o *sourceRun) run() error {
 	return o.write(own)
 }
 
-// notTrue says that there is nothing to compare mutants with.
+// notTrue says that the original core fails, so there is nothing to compare mutants with.
 func notTrue(r *score.Result) error {
 	return broken("the true core does not pass: %s in %s, seed %d: %s", r.By, r.Target, r.Seed, r.Message)
 }
 
-// readTruth reads what the true core does.
+// readTruth reads the results of the original core.
 func readTruth(path string) (truth *score.Truth, err error) {
 	text, err := os.ReadFile(path)
 	if err == nil {
@@ -114,8 +116,9 @@ func readTruth(path string) (truth *score.Truth, err error) {
 	return truth, nil
 }
 
-// eventful has the scenarios first that most planted mutants call their own: much happens in them, so they
-// are likely to kill others too. The order decides how soon a mutant is killed, and not whether.
+// eventful sorts the scenarios by the number of planted mutants that call them their own, the most
+// first: much happens in these, so they are likely to kill others too. The order affects how soon a
+// mutant is killed, but not whether.
 func eventful(library []*scenario.Scenario) []*scenario.Scenario {
 	own := map[string]int{}
 	for _, m := range mutant.All() {
@@ -135,7 +138,7 @@ func (o *sourceRun) write(v any) error {
 	return nil
 }
 
-// watchMemory calls full when the process holds more than a run may.
+// watchMemory calls full when the process holds more memory than a run may.
 func watchMemory(full func()) {
 	for {
 		time.Sleep(200 * time.Millisecond)
@@ -147,7 +150,7 @@ func watchMemory(full func()) {
 	}
 }
 
-// firstLine is what a program that broke off said first of its end.
+// firstLine is the first line that a crashed program printed about its end.
 func firstLine(stderr string) string {
 	for line := range strings.Lines(stderr) {
 		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.HasPrefix(line, "runtime:") {

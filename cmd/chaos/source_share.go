@@ -15,19 +15,19 @@ import (
 const (
 	// sourceShares is the kind of a share of a measurement on source mutants.
 	sourceShares = "source mutants"
-	// sourceFile is what the results are called in the folder of a report.
+	// sourceFile is the name of the results' file in the folder of a report.
 	sourceFile = "source.json"
 )
 
-// sourceItem is a line of a share: the IDs of all mutants in their order with what all results have in
-// common, or what became of one mutant.
+// sourceItem is a line of a share: the IDs of all mutants in order with the data that all results
+// share, or the result of one mutant.
 type sourceItem struct {
 	Order  []string       `json:"order,omitempty"`
 	Head   *score.Results `json:"head,omitempty"`
 	Result *score.Result  `json:"result,omitempty"`
 }
 
-// writeShare writes the share beside its results, if this is one.
+// writeShare writes the share beside its results, if this is a share.
 func (m *measurement) writeShare() error {
 	if m.share.Whole() {
 		return nil
@@ -49,13 +49,13 @@ func (m *measurement) writeShare() error {
 	}
 	err = reports.WriteFile(filepath.Join(m.report, shard.FileName), func(w io.Writer) error { return shard.Write(w, header, items, m.cpu) })
 	if err != nil {
-		return broken("the mutants are judged, but the share is not written: %v", err)
+		return broken("the mutants are judged, but writing the share failed: %v", err)
 	}
 	return nil
 }
 
-// mergeSource puts the shares of a measurement together, and writes the results that one machine would
-// have written.
+// mergeSource merges the shares of a measurement, and writes the results that a single machine
+// would have written.
 func (a *app) mergeSource(set shard.Set, f mergeFlags) error {
 	var all *score.Results
 	for _, file := range set.Files {
@@ -78,13 +78,14 @@ func (a *app) mergeSource(set shard.Set, f mergeFlags) error {
 	}
 	path := filepath.Join(f.out, sourceFile)
 	if err := all.Write(path); err != nil {
-		return broken("the shares are merged, but not written: %v", err)
+		return broken("the shares are merged, but writing the results failed: %v", err)
 	}
 	fmt.Fprintf(a.out, "results: %s; the page: bin/chaos mutants --source --page-only --out %[1]s --table FILE\n", path)
 	return nil
 }
 
-// readSourceShare reads the results of one share. What people are shown of it has to be printable.
+// readSourceShare reads the results of one share. Everything in it that people see must be
+// printable.
 func readSourceShare(file shard.File) (*score.Results, error) {
 	var order []string
 	var part *score.Results
@@ -96,7 +97,7 @@ func readSourceShare(file shard.File) (*score.Results, error) {
 			part.Results = map[string]*score.Result{}
 			return nil
 		case m == nil || part == nil:
-			return r.Refuse(1, "a line is what became of one mutant, after a first line that says what all have in common")
+			return r.Refuse(1, "the first line has what all results have in common, and each further line the result of one mutant")
 		}
 		if i := slices.Index(order, m.ID); i < 0 || !file.Header.Share.Has(i) {
 			return r.Refuse(1, "result: the mutant %q is not in share %s", reports.Printable(m.ID, ""), file.Header.Share)

@@ -22,7 +22,7 @@ import (
 // contractTests is the package whose tests judge the mutants of SQL.
 const contractTests = "chaos/conformance/postgrestest"
 
-// sqlStage is some of those tests. A mutant goes from one stage to the next until one fails.
+// sqlStage is a part of those tests. A mutant goes through the stages until one fails.
 type sqlStage struct{ flags, env []string }
 
 // sqlStages has the tests first that kill the most for the least time.
@@ -36,8 +36,9 @@ var sqlStages = []sqlStage{
 	{flags: []string{"-test.short", "-test.skip", "^Test(" + strings.Join(aboutOtherThings, "|") + ")"}},
 }
 
-// aboutOtherThings begin the names of tests that are in a stage before, or that say nothing about the statements of
-// the store: the schema, the server's faults, the queries of the pages, what a statement costs, and controls.
+// aboutOtherThings begin the names of tests that are in a stage before, or that say nothing about
+// the statements of the store: the schema, the server's faults, the queries of the pages, what a
+// statement costs, and controls.
 //
 //nolint:gochecknoglobals // a table
 var aboutOtherThings = []string{
@@ -47,14 +48,14 @@ var aboutOtherThings = []string{
 	"PairsFind", "LinearizableFinds",
 }
 
-// notTaken is in the output of a test whose statement PostgreSQL could not prepare: class 42, syntax
-// errors and what does not fit the schema.
+// notTaken occurs in the output of a test whose statement PostgreSQL could not prepare: class 42,
+// syntax errors and statements that don't fit the schema.
 var notTaken = regexp.MustCompile(`SQLSTATE 42[0-9A-Z]{3}`) //nolint:gochecknoglobals // a constant expression
 
 // contracts judges mutants of SQL.
 type contracts struct {
 	*measurement
-	// free are the servers that nobody uses just now.
+	// free are the idle servers.
 	free chan string
 }
 
@@ -106,7 +107,7 @@ func (m *measurement) measureSQL(ctx context.Context) error {
 	return nil
 }
 
-// oneStatement judges one candidate, unless it has been.
+// oneStatement judges one candidate, unless it already was.
 func (m *contracts) oneStatement(ctx context.Context, c *source.Candidate) error {
 	of := m.results.SQL
 	m.mu.Lock()
@@ -137,9 +138,9 @@ func (m *contracts) oneStatement(ctx context.Context, c *source.Candidate) error
 	return m.results.Write(m.file)
 }
 
-// startServers starts a server for each mutant that is judged at a time; every test makes databases of its own
-// there. Two at once on one server would see each other: a snapshot's horizon is that of all databases.
-// They need no durability.
+// startServers starts a server for each mutant that is judged at the same time; every test creates
+// its own databases there. Two mutants on one server would influence each other, because a
+// snapshot's horizon is that of all databases. The servers need no durability.
 func (m *contracts) startServers(ctx context.Context) (down func(), err error) {
 	m.free = make(chan string, m.procs)
 	var sets []*servers.Set
@@ -178,7 +179,8 @@ func withoutSync(ctx context.Context, url string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// contract runs the contract with a mutant, or nil for the true statements, up to the first failure.
+// contract runs the contract with a mutant, or with the original statements for nil, up to the
+// first failure.
 func (m *contracts) contract(ctx context.Context, c *source.Candidate) (*score.Result, string, error) {
 	server := <-m.free
 	defer func() { m.free <- server }()
@@ -197,14 +199,14 @@ func (m *contracts) contract(ctx context.Context, c *source.Candidate) (*score.R
 	return r, "", nil
 }
 
-// stage runs some of the tests, and notes what they took and whether one failed.
+// stage runs a part of the tests, and notes their time and whether one failed.
 func (m *contracts) stage(ctx context.Context, stage sqlStage, env []string, r *score.Result) (string, error) {
 	limit, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	//nolint:gosec // the program that was built for this
 	cmd := exec.CommandContext(limit, filepath.Join(m.work, filepath.Base(contractTests)+".test"), append([]string{"-test.failfast", "-test.v"}, stage.flags...)...)
 	cmd.Dir = filepath.Join(m.root, contractTests)
-	// A test that is interrupted drops its database; one that is killed can't.
+	// An interrupted test drops its database; a killed test can't.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
 	cmd.Env = slices.Concat(env, stage.env)
@@ -228,7 +230,7 @@ func (m *contracts) stage(ctx context.Context, stage sqlStage, env []string, r *
 	return out, nil
 }
 
-// firstFailure is the name of the case that failed.
+// firstFailure is the name of the failed case.
 func firstFailure(out string) string {
 	name := ""
 	for line := range strings.Lines(out) {

@@ -33,7 +33,7 @@ func TestWhatDoesNotGoWithSourceMutantsIsRefused(t *testing.T) {
 	}
 }
 
-// measured are the results of some mutants, or of a share of them, as a measurement leaves them.
+// measured are the results of some mutants, or of a share of them, in the form of a measurement.
 func measured(t *testing.T, text string) string {
 	t.Helper()
 	part, err := share(text)
@@ -46,7 +46,7 @@ func measured(t *testing.T, text string) string {
 		}},
 		results: &score.Results{
 			Seed: "seed", Core: "core", Commit: "commit", Size: score.Size{Seeds: 2, Varied: 1}, Unjudged: []string{"calm (hardened, varied), seed 1"},
-			// More than is measured: the proofs are of the true sample.
+			// More than is measured here, because the proofs are about the real sample.
 			Quotas: []score.Quota{{Operator: "guards", Quota: 6}}, LeftOut: map[string]int{"an init function": 2}, Results: map[string]*score.Result{},
 		},
 	}
@@ -70,7 +70,7 @@ func measured(t *testing.T, text string) string {
 	return m.report
 }
 
-// make shards does it with mutants that are built and run.
+// make shards does this with mutants that are built and run.
 func TestSharesOfSourceMutantsMergeToTheBytesOfOneRun(t *testing.T) {
 	one, first, second := measured(t, ""), measured(t, "1/2"), measured(t, "2/2")
 	out := filepath.Join(t.TempDir(), "merged")

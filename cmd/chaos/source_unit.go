@@ -17,19 +17,20 @@ import (
 )
 
 const (
-	// unitPatience is how long the short tests of a package may take with a mutant; they take a second.
+	// unitPatience is the longest time for the short tests of a package with a mutant; they
+	// normally take a second.
 	unitPatience = 60 * time.Second
-	// goldenTests compare with what was written down of the true core: to differ is no mistake.
+	// goldenTests compare with recorded results of the original core: a difference is no mistake.
 	goldenTests = "^TestHistories$"
 )
 
-// unitBinaries are the packages' tests, built with all mutants, each once.
+// unitBinaries are the packages' test binaries, each built once with all mutants.
 type unitBinaries struct {
 	mu sync.Mutex
 	by map[string]func() (string, error)
 }
 
-// unitTests runs the tests of a mutant's package with the mutant, and notes what they did with it.
+// unitTests runs the tests of a mutant's package with the mutant, and notes the result.
 func (m *measurement) unitTests(ctx context.Context, c *source.Candidate, r *score.Result) error {
 	bin, err := m.checkedUnitBinary(ctx, c.Package)
 	if err != nil {
@@ -46,7 +47,8 @@ func (m *measurement) unitTests(ctx context.Context, c *source.Candidate, r *sco
 	return nil
 }
 
-// checkedUnitBinary is the tests of a package, which pass with the true core.
+// checkedUnitBinary returns the test binary of a package, after checking that it passes with the
+// original core.
 func (m *measurement) checkedUnitBinary(ctx context.Context, dir string) (string, error) {
 	m.tests.mu.Lock()
 	if m.tests.by == nil {
@@ -70,8 +72,8 @@ func (m *measurement) checkedUnitBinary(ctx context.Context, dir string) (string
 	return get()
 }
 
-// runUnitTests runs a package's short tests up to the first failure. What needs servers or anything else
-// beside the package is left out.
+// runUnitTests runs a package's short tests up to the first failure. It leaves out tests that need
+// servers or anything else outside the package.
 func (m *measurement) runUnitTests(ctx context.Context, bin, dir string, number int) (failed bool, out string, cpu float64, err error) {
 	limit, cancel := context.WithTimeout(ctx, unitPatience+15*time.Second)
 	defer cancel()
@@ -90,7 +92,7 @@ func (m *measurement) runUnitTests(ctx context.Context, bin, dir string, number 
 	return err != nil, string(text), processorTime(cmd), nil
 }
 
-// unitBinary builds the tests of a package.
+// unitBinary builds the test binary of a package.
 func (m *measurement) unitBinary(ctx context.Context, dir string) (string, error) {
 	bin := filepath.Join(m.work, filepath.Base(dir)+".test")
 	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", m.overlay, "-o", bin, "./"+dir)

@@ -11,7 +11,8 @@ import (
 	"handoff/chaos/mutant/source/score"
 )
 
-// unitMeasurement has a package that panics at its start if condition holds, a Go expression over mutant.
+// unitMeasurement has a package that panics at its start if condition holds, a Go expression over
+// mutant.
 func unitMeasurement(t *testing.T, condition string) *measurement {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))

@@ -7,10 +7,10 @@ import (
 	"github.com/vbauerster/mpb/v8/cwriter"
 )
 
-// terminal is where a command writes. Colour is for people: a pipe, a file and NO_COLOR get none.
+// terminal is the output of a command. Pipes, files and NO_COLOR get no colours.
 type terminal struct {
 	io.Writer
-	live   bool // it can show a line that changes
+	live   bool // it can show a changing line
 	colour bool
 }
 
@@ -36,7 +36,7 @@ func (t *terminal) green(s string) string  { return t.paint("32", s) }
 func (t *terminal) bold(s string) string   { return t.paint("1", s) }
 func (t *terminal) dim(s string) string    { return t.paint("2", s) }
 
-// verdict colours a verdict, or whatever stands for one.
+// verdict colours a verdict, or a word that stands for one.
 func (t *terminal) verdict(v string) string {
 	switch v {
 	case "pass", "killed", "ok":

@@ -15,7 +15,7 @@ import (
 	"handoff/chaos/servers"
 )
 
-// upFlags say what runs.
+// upFlags configure the system.
 type upFlags struct {
 	executors, workers int
 	config             string
@@ -35,7 +35,7 @@ func (a *app) upCommand() *cobra.Command {
 	return cmd
 }
 
-// echoAction is what a first execution runs.
+// echoAction is the action of a first execution.
 const echoAction = `name: core.echo
 runtime: shell
 entrypoint: cat
@@ -86,7 +86,7 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	return nil
 }
 
-// describe says where everything is and what can be done with it.
+// describe prints all addresses and the possible next steps.
 func (a *app) describe(c *cluster.Cluster, env string, took time.Duration) {
 	api := c.Executors[0].URL
 	fmt.Fprintf(a.out, "ready after %v: %s, %s\n\n", took.Round(100*time.Millisecond), number(len(c.Executors), "executor"), number(len(c.Workers), "worker"))
@@ -115,8 +115,8 @@ func number(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// environment is a file for a POSIX shell to read, after which the commands of the pages in docs work as they stand
-// there.
+// environment is a file for a POSIX shell; after reading it, the commands in the pages of docs work
+// unchanged.
 func environment(c *cluster.Cluster) []byte {
 	var b strings.Builder
 	b.WriteString("# Where the system is that `chaos up` started. It goes away with it.\n")
@@ -148,5 +148,5 @@ func environment(c *cluster.Cluster) []byte {
 	return []byte(b.String())
 }
 
-// quoted is a word as a shell reads it.
+// quoted quotes a word for a shell.
 func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

@@ -16,8 +16,8 @@ import (
 	"handoff/chaos/servers"
 )
 
-// However `chaos up` ends, no process and no port is left behind, and its directory is gone at once or, where
-// it could not clean up, with the next start. SIGQUIT ends a Go program as a panic does.
+// However `chaos up` ends, it leaves no process and no port behind. Its directory is gone at once
+// or, if it could not clean up, after the next start. SIGQUIT ends a Go program like a panic.
 func TestUpLeavesNothingBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system three times")
@@ -41,7 +41,7 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 		if err := up.cmd.Process.Signal(end.signal); err != nil {
 			t.Fatal(err)
 		}
-		_ = up.cmd.Wait() // how it ended was asked for
+		_ = up.cmd.Wait() // the test asked for its end
 		up.gone(t, end.how)
 		_, err := os.Stat(up.dir)
 		if end.cleans && !os.IsNotExist(err) {
@@ -51,7 +51,8 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// buildAll builds all three binaries, on a machine that has what they need, and returns their folder.
+// buildAll builds all three binaries, on a machine that has the prerequisites, and returns their
+// folder.
 func buildAll(t *testing.T) string {
 	t.Helper()
 	servers.Require(t, servers.EnsureInstalled(t.Context(), os.Stderr))
@@ -108,7 +109,7 @@ func startUp(t *testing.T, bin string) *running {
 	return nil
 }
 
-// breaks does by hand what can be done by hand.
+// breaks injects by hand every fault that can be injected by hand.
 func (r *running) breaks(t *testing.T, bin string) {
 	t.Helper()
 	for _, c := range []struct {
@@ -129,7 +130,7 @@ func (r *running) breaks(t *testing.T, bin string) {
 	}
 }
 
-// gone waits until no process mentions the directory and nobody listens any more.
+// gone waits until no process mentions the directory and nothing listens any more.
 func (r *running) gone(t *testing.T, how string) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
@@ -151,7 +152,8 @@ func (r *running) gone(t *testing.T, how string) {
 	}
 }
 
-// processes are those that were started with the directory in their arguments, environment or as their own.
+// processes returns the processes that have the directory in their arguments or environment, or as
+// their current directory.
 func (r *running) processes() (found []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {

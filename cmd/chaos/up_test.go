@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// What can't be run is refused before any server starts.
+// Impossible requests are refused before any server starts.
 func TestUpRefusesWhatItCantRun(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--workers=17":          "--workers 17: must be from 1 to 16",

@@ -17,8 +17,8 @@ const (
 
 func variedWords() []string { return []string{variedBeside, variedOnly, variedNever} }
 
-// vary adds the varied targets, or puts them in the place of the others, and says how many seeds they get. One seed that
-// was asked for is plain if nobody says otherwise.
+// vary adds the varied targets, or replaces the others with them, and sets their number of seeds. A
+// single requested seed is run unvaried by default.
 func (f *runFlags) vary(targets []explore.Target, o *explore.Options) []explore.Target {
 	switch {
 	case f.varied == variedOnly:
@@ -31,7 +31,7 @@ func (f *runFlags) vary(targets []explore.Target, o *explore.Options) []explore.
 	return append(targets[:len(targets):len(targets)], explore.Varied(targets)...)
 }
 
-// tellChanges says what was drawn around the scenario in a varied run.
+// tellChanges prints what was drawn to vary the scenario.
 func tellChanges(out io.Writer, changes []string) {
 	if len(changes) == 0 {
 		return
@@ -43,7 +43,7 @@ func tellChanges(out io.Writer, changes []string) {
 	fmt.Fprintln(out)
 }
 
-// profileOf is a result's profile, and that it is varied.
+// profileOf is a result's profile, and whether it is varied.
 func profileOf(sc *verdict.Scenario) string {
 	if sc.Strategy == verdict.Varied {
 		return string(sc.Profile) + ", varied"
@@ -51,7 +51,7 @@ func profileOf(sc *verdict.Scenario) string {
 	return string(sc.Profile)
 }
 
-// variedLine says in one line what the varied runs came to.
+// variedLine summarizes the varied runs in one line.
 func (a *app) variedLine(s *verdict.Sweep) {
 	around, runs, failing, cut := 0, 0, 0, 0
 	for _, sc := range s.Scenarios {

@@ -13,33 +13,37 @@ import (
 	"handoff/core/config"
 )
 
-// Who may ask for what:
+// Access rules:
 //
-//   - With tokens, every request under /api needs one, and each endpoint one of the rights (see endpoint). The token
-//     decides; Host is not looked at, and Origin as net/http's CrossOriginProtection does.
-//   - Without, whoever reaches the server may do everything, and hostguard keeps pages of other sites away.
-//   - /healthz, /readyz, /metrics and /playbooks need no token. They change nothing, and show states, figures with the
-//     names of actions and workers, and pages. On a loopback address without tokens hostguard stands before them, too.
+//   - With tokens, every request under /api needs one, and each endpoint needs one of the rights
+//     (see endpoint). The token decides. Host is not checked; Origin is checked only by net/http's
+//     CrossOriginProtection.
+//   - Without tokens, every client that reaches the server may do everything, and hostguard keeps
+//     pages of other sites away.
+//   - /healthz, /readyz, /metrics and /playbooks need no token. They change nothing. They show
+//     states, figures with the names of actions and workers, and pages. On a loopback address
+//     without tokens, hostguard protects them, too.
 
-// access is who may ask for what.
+// access decides which requests are answered.
 type access struct {
 	tokens []knownToken
 	guard  hostguard.Guard
-	// guardsOpen says that hostguard also stands before what needs no token.
+	// guardsOpen says that hostguard also protects the paths that need no token.
 	guardsOpen bool
 }
 
-// knownToken is a token by its hash, so that neither content nor length shows in the time that a comparison takes.
+// knownToken holds a token as a hash, so that the time of a comparison reveals neither its content
+// nor its length.
 type knownToken struct {
 	hash [sha256.Size]byte
 	caller
 }
 
-// caller is who sent a request.
+// caller is the sender of a request.
 type caller struct {
 	// name is the name of the token, empty without tokens.
 	name string
-	// scope stands for the caller in idempotency keys, so that two callers never meet in one key.
+	// scope represents the caller in idempotency keys, so that two callers never share a key.
 	scope  string
 	rights config.Right
 }
@@ -59,10 +63,11 @@ func newAccess(o *Options) access {
 	return a
 }
 
-// callerScope is what stands for a token in the keys of its caller: its name, so that keys outlive a rotation. The token
-// of api.token is an exception, because executors that knew no names have stored keys under a hash of it, and in a rolling
-// upgrade old and new ones answer the same client. The hash is short, because it tells callers apart and proves nothing;
-// no name has a colon, so no two scopes are the same.
+// callerScope represents a token in the idempotency keys of its caller. It is the token's name, so
+// that keys survive a rotation. The token of api.token is an exception. Executors that knew no
+// names stored keys under a hash of it, and during a rolling upgrade old and new executors answer
+// the same client. The hash is short, because it only distinguishes callers and proves nothing. No
+// name has a colon, so no two scopes are equal.
 func callerScope(t config.Token) string {
 	if t.Name == config.DefaultToken {
 		sum := sha256.Sum256([]byte("idempotency scope " + t.Token))
@@ -71,8 +76,8 @@ func callerScope(t config.Token) string {
 	return " name:" + t.Name
 }
 
-// identify returns who sent a request, nil for nobody who is known. Every token is compared, so that the time does not say
-// which one was near.
+// identify returns the sender of a request, nil if it is unknown. It compares every token, so that
+// the time does not reveal which one was close.
 func (a *access) identify(r *http.Request) *caller {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	sent := sha256.Sum256([]byte(strings.TrimSpace(token)))
@@ -88,7 +93,7 @@ func (a *access) identify(r *http.Request) *caller {
 	return found
 }
 
-// admit returns who sent a request, or why it is not answered.
+// admit returns the sender of a request, or the reason for refusing it.
 func (a *access) admit(r *http.Request) (*caller, *Problem) {
 	if len(a.tokens) == 0 {
 		return &caller{rights: config.RightOperate}, a.guarded(r)
@@ -103,7 +108,7 @@ func (a *access) admit(r *http.Request) (*caller, *Problem) {
 	return c, nil
 }
 
-// guarded says why hostguard refuses a request.
+// guarded returns the reason why hostguard refuses a request.
 func (a *access) guarded(r *http.Request) *Problem {
 	refusal := a.guard.Check(r)
 	switch {
@@ -119,7 +124,7 @@ func crossOrigin(detail string) *Problem {
 	return &Problem{Type: typeCrossOrigin, Title: "Requests from other sites are refused", Status: http.StatusForbidden, Detail: detail}
 }
 
-// authorized lets requests through that the access admits, and notes who sent them.
+// authorized passes on requests that admit accepts, and notes their sender.
 func (a *access) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, problem := a.admit(r)
@@ -134,7 +139,7 @@ func (a *access) authorized(next http.Handler) http.Handler {
 	})
 }
 
-// open lets requests through that need no token.
+// open passes on requests that need no token.
 func (a *access) open(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a.guardsOpen {
@@ -150,14 +155,15 @@ func (a *access) open(next http.Handler) http.Handler {
 type (
 	// callerKey finds the *caller in the context of a request.
 	callerKey struct{}
-	// lineKey finds the *requestLine there.
+	// lineKey finds the *requestLine in that context.
 	lineKey struct{}
 )
 
-// requestLine is what the log line of a request says that only its handlers know.
+// requestLine holds the parts of a request's log line that only its handlers know.
 type requestLine struct{ token string }
 
-// callerOf is who sent a request; without a way through authorized, somebody without rights.
+// callerOf is the sender of a request; a request that did not pass authorized has a sender without
+// rights.
 func callerOf(r *http.Request) *caller {
 	if c, ok := r.Context().Value(callerKey{}).(*caller); ok {
 		return c
@@ -165,13 +171,14 @@ func callerOf(r *http.Request) *caller {
 	return &caller{}
 }
 
-// actor is the name under which the database keeps who asked, empty without tokens.
+// actor is the name of the sender that the database stores, empty without tokens.
 func actor(r *http.Request) string { return callerOf(r).name }
 
-// noRight is what an endpoint needs that everybody may ask. The zero value of a right is in no token.
+// noRight is the need of an endpoint that every client may use. The zero value of a right is in no
+// token.
 const noRight config.Right = "none"
 
-// endpoint is what one method of one path does, and the right that it needs.
+// endpoint is the handler of one method of one path, and the right that it needs.
 type endpoint struct {
 	needs  config.Right
 	handle http.HandlerFunc

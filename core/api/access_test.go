@@ -17,21 +17,22 @@ import (
 	"handoff/core/store"
 )
 
-// defaultToken is what api.token makes of a token.
+// defaultToken are the tokens that a token in api.token stands for.
 func defaultToken(token string) []config.Token {
 	var d config.Deployment
 	d.API.Token = token
 	return d.Tokens()
 }
 
-// threeTokens has one of each right, called as their rights, with tokens that end in -token.
+// threeTokens sets one token for each right. Its name is the right's, and the token ends in -token.
 func threeTokens(o *Options) {
 	for _, r := range config.Rights() {
 		o.Tokens = append(o.Tokens, config.Token{Name: "the-" + string(r), Token: string(r) + "-token", OldToken: "old-" + string(r) + "-token", Rights: r})
 	}
 }
 
-// needs is what each endpoint needs, written down a second time: whoever moves one has to say so here.
+// needs is the right of each endpoint, written down a second time: a change of an endpoint's right
+// has to be made here, too.
 var needs = map[config.Right][]string{
 	config.RightSubmit: {
 		"POST /api/v1/executions", "POST /api/v1/executions/batch", "POST /api/v1/executions/{id}/cancel", "POST /api/v1/executions/{id}/retry",
@@ -89,7 +90,8 @@ func TestOpenAPINamesTheRightOfEveryOperation(t *testing.T) {
 	}
 }
 
-// Every token at every endpoint: those with less than the right are refused and change nothing, the others are not.
+// Every token at every endpoint: tokens without the right are refused and change nothing; the
+// others are accepted.
 func TestEachTokenMayDoWhatItsRightIncludes(t *testing.T) {
 	for _, has := range append(config.Rights(), "") {
 		b := setup(t, threeTokens)
@@ -100,7 +102,7 @@ func TestEachTokenMayDoWhatItsRightIncludes(t *testing.T) {
 		for _, path := range slices.Sorted(maps.Keys(new(Server).routes())) {
 			for method, e := range new(Server).routes()[path] {
 				if strings.HasSuffix(path, "/changes") {
-					continue // it has no end; its right is that of the other reads
+					continue // it has no end, and needs the same right as the other reads
 				}
 				target := strings.NewReplacer("{id}", "1", "{ref}", "core.echo").Replace(path)
 				body := ""
@@ -139,7 +141,7 @@ func TestEachTokenMayDoWhatItsRightIncludes(t *testing.T) {
 	}
 }
 
-// While a token is rotated both are accepted, under one name and with the same idempotency keys.
+// During a rotation both tokens are accepted, under one name and with the same idempotency keys.
 func TestATokenIsRotatedUnderItsName(t *testing.T) {
 	b := setup(t, threeTokens)
 	first := b.do("POST", executionsPath, echo, "Idempotency-Key", "k", "Authorization", "Bearer old-submit-token")
@@ -153,7 +155,8 @@ func TestATokenIsRotatedUnderItsName(t *testing.T) {
 	if key := b.store.rows[0].IdempotencyKey; key != "core.echo name:the-submit k" {
 		t.Errorf("the key is stored as %q", key)
 	}
-	// api.token keeps the scope that executors without names gave it, and so do callers without a token.
+	// api.token keeps the scope that executors without names gave it, and so do callers without a
+	// token.
 	old := setup(t, func(o *Options) { o.Tokens = defaultToken("secret") })
 	old.do("POST", executionsPath, echo, "Idempotency-Key", "k", "Authorization", "Bearer secret")
 	if key := old.store.rows[0].IdempotencyKey; key != "core.echo 23f012270f59 k" {
@@ -177,8 +180,8 @@ func TestTheLogNamesTheTokenAndNeverShowsIt(t *testing.T) {
 	}
 }
 
-// Without a token, whoever reaches the server may do everything; so pages of other sites must not reach it, by whichever
-// name their site has.
+// Without a token, every client that reaches the server may do everything. So pages of other sites
+// must not reach it, whatever name their site has.
 func TestWithoutATokenForeignHostsAndOriginsAreRefused(t *testing.T) {
 	const rebound, page = "evil.example:8080", "http://evil.example:8080"
 	for name, c := range map[string]struct {
@@ -210,7 +213,7 @@ func TestWithoutATokenForeignHostsAndOriginsAreRefused(t *testing.T) {
 			}
 		}
 	}
-	// The attack: an action and an execution of it.
+	// The attack creates an action and an execution of it.
 	b := setup(t, func(o *Options) { o.Loopback = true })
 	attack := []string{"Host", rebound, "Origin", page, "Sec-Fetch-Site", "same-origin"}
 	one := b.do("POST", "/api/v1/actions", `{"ref":"pwn.rebind","runtime":"shell","entrypoint":"id","max_retries":0}`, attack...)
@@ -218,14 +221,14 @@ func TestWithoutATokenForeignHostsAndOriginsAreRefused(t *testing.T) {
 	if one.status != 403 || two.status != 403 || b.store.calls > 0 {
 		t.Errorf("the attack: %d %s, %d %s, %d calls of the database", one.status, one.text, two.status, two.text, b.store.calls)
 	}
-	// With a token a page of another site is refused though it should know the token.
+	// With a token, a page of another site is refused even if it knows the token.
 	b = setup(t, threeTokens)
 	if a := b.do("POST", executionsPath, echo, "Authorization", "Bearer operate-token", "Origin", "http://evil.example", "Sec-Fetch-Site", "cross-site"); a.status != 403 || a.json["type"] != typeCrossOrigin {
 		t.Errorf("across origins with a token: %d %s", a.status, a.text)
 	}
 }
 
-// Whoever asks is named in everything that the request changes, and in what the API shows of it.
+// The sender is named in everything that a request changes, and in the API's view of it.
 func TestRequestsLeaveTheNameOfTheirToken(t *testing.T) {
 	b := setup(t, threeTokens)
 	b.store.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 1}, Name: "w"}}
@@ -273,7 +276,7 @@ func TestRequestsLeaveTheNameOfTheirToken(t *testing.T) {
 	if a := b.do("GET", executionsPath+"/1/transitions", "", submit...); !strings.Contains(a.text, `"actor":"the-submit"`) || !strings.Contains(a.text, `"actor":null`) {
 		t.Errorf("transitions: %s", a.text)
 	}
-	// Without tokens nobody is named.
+	// Without tokens no sender is named.
 	b = setup(t, nil)
 	b.do("POST", executionsPath, echo)
 	if a := b.do("GET", executionsPath+"/1", ""); a.json["submitted_by"] != nil {

@@ -12,10 +12,10 @@ import (
 	"handoff/core/store"
 )
 
-// actionView is an action in answers.
+// actionView is an action in responses.
 type actionView struct {
 	newActionView
-	// PutBy is the name of the token with which it was put last.
+	// PutBy is the name of the token with which the action was last put.
 	PutBy *string `json:"put_by"`
 }
 
@@ -27,12 +27,12 @@ type newActionView struct {
 	TimeoutSeconds         *int64 `json:"timeout_seconds"`
 	DispatchTimeoutSeconds *int64 `json:"dispatch_timeout_seconds"`
 	MaxRetries             int    `json:"max_retries"`
-	// Concurrency is how many executions may go on at a time, null for any number.
+	// Concurrency is how many executions may be in flight at once, null for no limit.
 	Concurrency *int64 `json:"concurrency"`
 }
 
-// putAction is POST /api/v1/actions: it creates an action, or replaces the one of that name.
-// Executions that exist keep the action as it was when they were created.
+// putAction is POST /api/v1/actions: it creates an action, or replaces the action of that name.
+// Existing executions keep the action as it was when they were created.
 func (s *Server) putAction(w http.ResponseWriter, r *http.Request) {
 	data, problem := read(w, r, maxBody)
 	if problem != nil {

@@ -19,7 +19,7 @@ import (
 
 // gate lets a bounded number of requests of one class through at a time.
 type gate struct {
-	// what names the class for who is refused.
+	// what names the class in refusals.
 	what    string
 	places  chan struct{}
 	waiting atomic.Int64
@@ -31,7 +31,8 @@ func newGate(what string, places int) *gate {
 	return &gate{what: what, places: make(chan struct{}, places), patience: placeWait}
 }
 
-// enter waits for a place, in the order of arrival. It returns what gives the place back, or the refusal.
+// enter waits for a place, in the order of arrival. It returns a function that gives the place
+// back, or the refusal.
 func (g *gate) enter(ctx context.Context) (leave func(), problem *Problem) {
 	leave = func() { <-g.places }
 	select {
@@ -68,7 +69,8 @@ func newGates() gates {
 	}
 }
 
-// The endpoints that read lists; that of changes has places of its own.
+// isList says that an endpoint reads a list. The stream of changes is not among them: it has its
+// own places.
 func isList(path string) bool {
 	switch path {
 	case "/api/v1/executions", "/api/v1/executions/{id}/transitions", "/api/v1/executions/{id}/chain", "/api/v1/actions", "/api/v1/dead-letters",
@@ -96,8 +98,8 @@ func (g *gates) class(path string, r *http.Request) *gate {
 	return g.writes
 }
 
-// admitted lets a request through when its text can be read and a place of its class is free. A small body is read
-// before that: a client that sends it slowly holds no place.
+// admitted passes a request on when its text can be read and a place of its class is free. It reads
+// a small body before taking the place, so that a client that sends slowly holds no place.
 func (s *Server) admitted(path string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if problem := legible(r); problem != nil {
@@ -110,7 +112,7 @@ func (s *Server) admitted(path string, next http.Handler) http.Handler {
 			return
 		}
 		if g == s.gates.large {
-			// Who holds one of these places sends at a reasonable pace.
+			// A client that holds one of these places has to send at a reasonable pace.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(largeBodyWait))
 		} else if r.ContentLength > 0 {
 			data := make([]byte, r.ContentLength)
@@ -130,7 +132,7 @@ func (s *Server) admitted(path string, next http.Handler) http.Handler {
 	})
 }
 
-// legible refuses what could not be read as text, so that no handler and no database meets it.
+// legible refuses texts that could not be read, so that no handler and no database gets them.
 func legible(r *http.Request) *Problem {
 	if why := badText(r.URL.Path); why != "" {
 		return badRequest("The path can't be used.", FieldError{Field: "path", Detail: why})
@@ -158,7 +160,7 @@ func legible(r *http.Request) *Problem {
 	return nil
 }
 
-// badPair says why a parameter of a query can't be read.
+// badPair returns the reason why a parameter of a query can't be read.
 func badPair(pair string) string {
 	values, err := url.ParseQuery(pair)
 	if err != nil {
@@ -174,7 +176,8 @@ func badPair(pair string) string {
 	return ""
 }
 
-// badText says why a text can't be used, with the position from 1 of the byte that is to blame.
+// badText returns the reason why a text can't be used, with the position, from 1, of the first bad
+// byte.
 func badText(text string) string {
 	if at := strings.IndexByte(text, 0); at >= 0 {
 		return fmt.Sprintf("has a NUL as byte %d, which no text of the database has", at+1)
@@ -185,13 +188,14 @@ func badText(text string) string {
 	return ""
 }
 
-// shares counts what each client address holds of something, so that no client holds all of it.
+// shares counts how much of something each client address holds, so that no client holds all of it.
 type shares struct {
 	mu   sync.Mutex
 	held map[string]int
 }
 
-// take takes a share for the client of a request. It returns what gives it back, or false when the client has `most`.
+// take takes a share for the client of a request. It returns a function that gives it back, or
+// false if the client already has `most`.
 func (s *shares) take(r *http.Request, most int) (leave func(), ok bool) {
 	client, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -78,7 +78,8 @@ func TestListsWaitForAPlaceAndLeaveSubmissionsTheirs(t *testing.T) {
 	}
 }
 
-// A request that found no place in time has read nothing from the database, and so has one whose client left.
+// A request that got no place in time has read nothing from the database. Nor has a request whose
+// client left.
 func TestWhoWaitsForAPlaceLeavesTheQueueWithItsClient(t *testing.T) {
 	g := newGate("lists", 1)
 	g.patience = time.Hour
@@ -141,7 +142,7 @@ func TestBatchesAtOnceWaitForAPlaceBeforeTheyAreRead(t *testing.T) {
 	}
 }
 
-// thirtyTwo answers requests at once and returns by how much the live heap grew at most.
+// thirtyTwo answers requests at once, and returns the largest growth of the live heap.
 func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request, look func()) (grown int64) {
 	t.Helper()
 	size := func() int64 {

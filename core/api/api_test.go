@@ -243,7 +243,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// A piece of a batch that the database did not take leaves the other pieces as they are.
+// If the database did not accept one piece of a batch, the other pieces stay as they are.
 func TestBatchHalfAccepted(t *testing.T) {
 	b := setup(t, func(o *Options) { o.Config.Executor.BatchSize = 1 })
 	b.store.fails = []error{nil, store.ErrUnavailable}
@@ -268,7 +268,7 @@ func TestDatabaseAway(t *testing.T) {
 	}{
 		{store.ErrUnavailable, nil, 503, typeUnavailable, 0},
 		{fmt.Errorf("commit: %w", store.ErrUnknownOutcome), nil, 503, typeOutcomeUnknown, 1},
-		// With a key the submitter repeats it, and finds its own row.
+		// With a key the submitter repeats the attempt, and finds its own row.
 		{store.ErrUnknownOutcome, []string{"Idempotency-Key", "k"}, 200, "", 2},
 		{store.ErrUnavailable, []string{"Idempotency-Key", "l"}, 201, "", 3},
 		{fmt.Errorf("no such column"), nil, 500, typeInternal, 3},
@@ -327,7 +327,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 	}
 }
 
-// A stop lets a request under way come to its end, and takes no new one.
+// A stop lets a request in progress finish, and accepts no new one.
 func TestServeDrains(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// batchResult is what became of one item of a batch.
+// batchResult is the result of one item of a batch.
 type batchResult struct {
-	// Status is what the item alone would have been answered with.
+	// Status is the status that the item would have got alone.
 	Status    int      `json:"status"`
 	Execution *created `json:"execution,omitempty"`
 	Problem   *Problem `json:"problem,omitempty"`
 }
 
-// createBatch is POST /api/v1/executions/batch: 200 with a result for each item, in their order. A
-// batch that can't be read is refused as a whole.
+// createBatch is POST /api/v1/executions/batch. It answers 200 with a result for each item, in
+// order. It refuses a batch that can't be read as a whole.
 func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) {
 	data, problem := read(w, r, maxBatchBody)
 	if problem != nil {
@@ -41,15 +41,15 @@ func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) {
 	locate(data, refused...)
 	results, ok := s.submitBatch(r, submissions)
 	if !ok {
-		return // nobody waits for the answer
+		return // the client has gone
 	}
 	writeJSON(w, "application/json", http.StatusOK, struct {
 		Results []batchResult `json:"results"`
 	}{results})
 }
 
-// readBatch reads at most maxBatchItems submissions, and returns how many there are; one more stands for any greater
-// number, and reading ends there.
+// readBatch reads at most maxBatchItems submissions, and returns their number; one more means more
+// than that, and reading ends there.
 func (s *Server) readBatch(ctx context.Context, data []byte) (b *body, submissions []submission, n int) {
 	b, ok := parseBody(ctx, data)
 	if !ok {
@@ -76,10 +76,10 @@ func (s *Server) readBatch(ctx context.Context, data []byte) (b *body, submissio
 	return b, submissions, n
 }
 
-// submitBatch submits in pieces that the database likes. An item that repeats the key of an earlier
-// one is that one again: no statement is asked to create one key twice.
+// submitBatch submits in pieces that suit the database. An item that repeats the key of an earlier
+// one gets that one's result: no statement has to create one key twice.
 //
-// It returns false when the client has gone: pieces that were not sent by then are not sent any more.
+// It returns false when the client has gone, without sending the remaining pieces.
 func (s *Server) submitBatch(r *http.Request, submissions []submission) ([]batchResult, bool) {
 	compared := newComparison()
 	outcomes := make([]outcome, len(submissions))
@@ -132,7 +132,7 @@ func (s *Server) submitBatch(r *http.Request, submissions []submission) ([]batch
 	return results, true
 }
 
-// piece is how many of the next submissions one statement takes.
+// piece is how many of the next submissions go into one statement.
 func (s *Server) piece(next []submission) int {
 	bytes := 0
 	for n := range next {

@@ -18,20 +18,21 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// body reads a request's JSON once, from its beginning to its end, and gathers mistakes with their positions. Reading
-// ends at a syntax error, at maxMistakes, and when the client has gone.
+// body reads a request's JSON once, from beginning to end, and collects mistakes with their
+// positions. Reading ends at a syntax error, at maxMistakes, and when the client has gone.
 type body struct {
 	ctx      context.Context
 	data     []byte
 	dec      *jsontext.Decoder
 	mistakes []FieldError
-	// ended says that nothing more is read.
+	// ended says that reading has ended.
 	ended bool
 }
 
-// parseBody begins to read one JSON object of text; what is in it is for the caller to read, and close ends it.
+// parseBody begins to read one JSON object. The caller reads its content and then calls close.
 func parseBody(ctx context.Context, data []byte) (*body, bool) {
-	// Every byte of the body is valid UTF-8 then; what is still allowed is an escape of half a character, as in "\ud800".
+	// Then every byte of the body is valid UTF-8. The option only allows an escape of half a
+	// character, as in "\ud800".
 	b := &body{ctx: ctx, data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))}
 	if !utf8.Valid(data) {
 		return b, b.end(invalidUTF8(data), "is not UTF-8 text")
@@ -49,7 +50,7 @@ func parseBody(ctx context.Context, data []byte) (*body, bool) {
 	return b, true
 }
 
-// part reads a value again, by its parts; offsets in it count from its beginning.
+// part reads a value again, piece by piece; offsets count from its beginning.
 func (b *body) part(v value) *body {
 	p := *b
 	p.data, p.mistakes = v.raw, nil
@@ -57,7 +58,7 @@ func (b *body) part(v value) *body {
 	return &p
 }
 
-// end notes a mistake that makes all others meaningless. It returns false.
+// end notes a mistake that makes all others meaningless, and ends reading. It returns false.
 func (b *body) end(at int, detail string) bool {
 	b.mistakes = b.mistakes[:0]
 	b.refuse("", at, detail)
@@ -78,7 +79,7 @@ func (b *body) broken(err error) bool {
 	return b.end(at, "is not JSON: "+why)
 }
 
-// close says whether the body was good. It reads to the end of a body that was.
+// close reads the rest of the body, and says whether the body had no mistakes.
 func (b *body) close() bool {
 	if !b.ended {
 		rest := b.data[b.dec.InputOffset():]
@@ -124,7 +125,7 @@ func kindNamed(first byte) string {
 	return "a number"
 }
 
-// value reads the next value whole.
+// value reads the next value as a whole.
 func (b *body) value(pointer string) (value, bool) {
 	raw, err := b.dec.ReadValue()
 	if err != nil {
@@ -133,7 +134,7 @@ func (b *body) value(pointer string) (value, bool) {
 	return value{pointer: pointer, at: int(b.dec.InputOffset()) - len(raw), raw: raw}, true
 }
 
-// enter goes into the object or list that comes next, and says where it begins.
+// enter enters the object or list that comes next, and returns its position.
 func (b *body) enter(pointer string, kind jsontext.Kind) (at int, ok bool) {
 	if next := b.dec.PeekKind(); next != kind && next != jsontext.KindInvalid {
 		v, ok := b.value(pointer)
@@ -148,7 +149,8 @@ func (b *body) enter(pointer string, kind jsontext.Kind) (at int, ok bool) {
 	return int(b.dec.InputOffset()) - 1, true
 }
 
-// more says that the object or list that was entered has another member; if not, it leaves it.
+// more says that the current object or list has another member; if not, it leaves the object or
+// list.
 func (b *body) more(end jsontext.Kind) bool {
 	if !b.goesOn() {
 		return false
@@ -175,7 +177,7 @@ func (b *body) note(e FieldError) {
 	b.ended = len(b.mistakes) >= maxMistakes
 }
 
-// problem is the answer to a body with mistakes.
+// problem is the response to a body with mistakes.
 func (b *body) problem(detail string) *Problem {
 	if len(b.mistakes) >= maxMistakes {
 		detail += fmt.Sprintf(" It was read up to its mistake number %d; there may be more.", maxMistakes)
@@ -184,7 +186,8 @@ func (b *body) problem(detail string) *Problem {
 	return badRequest(detail, b.mistakes...)
 }
 
-// locate turns the offsets of mistakes into lines and columns, in characters from 1, in one pass over the body.
+// locate turns the offsets of mistakes into lines and columns, counted in characters from 1, in one
+// pass over the body.
 func locate(data []byte, mistakes ...[]FieldError) {
 	var all []*FieldError
 	for _, list := range mistakes {
@@ -209,8 +212,8 @@ func locate(data []byte, mistakes ...[]FieldError) {
 	}
 }
 
-// object reads the object that comes next and lists its fields by name; unknown and doubled ones are refused. The
-// field that stream names is handed over unread.
+// object reads the object that comes next and lists its fields by name. It refuses unknown and
+// duplicate ones. It calls stream for the field named streamed, whose value is then still unread.
 func (b *body) object(pointer string, allowed []string, streamed string, stream func(pointer string)) (root value, fields map[string]value) {
 	root.pointer = pointer
 	var ok bool
@@ -252,7 +255,8 @@ func (b *body) object(pointer string, allowed []string, streamed string, stream 
 	return root, fields
 }
 
-// fieldName is the name of a field. Of one that is longer than any that is allowed, the beginning as it is written.
+// fieldName is the name of a field. If it is longer than every allowed name, only its beginning, as
+// written.
 func fieldName(raw []byte) (name string) {
 	if len(raw) > maxFieldName {
 		return strings.ToValidUTF8(string(raw[1:maxFieldName]), "")
@@ -266,8 +270,9 @@ var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 // escape writes a name as a part of a JSON pointer.
 func escape(name string) string { return pointerEscapes.Replace(name) }
 
-// items reads the list that comes next, at most `most` elements of it, and hands each over unread. It returns how many
-// it has, one more than `most` for any greater number.
+// items reads the list that comes next, at most `most` elements of it, and calls each for every
+// element, which is then still unread. It returns the number of elements; one more than `most`
+// means more than that.
 func (b *body) items(pointer string, most int, each func(pointer string)) (at, n int, ok bool) {
 	if at, ok = b.enter(pointer, '['); !ok {
 		return at, 0, false
@@ -291,7 +296,7 @@ func (b *body) text(v value) (string, bool) {
 	return s, true
 }
 
-// integer reads a whole number within bounds; null is 0 where that is allowed.
+// integer reads a whole number within bounds; null, if allowed, is 0.
 func (b *body) integer(v value, least, most int64, null bool) (int64, bool) {
 	if null && v.raw[0] == 'n' {
 		return 0, true
@@ -316,7 +321,7 @@ func invalidUTF8(data []byte) (at int) {
 	return at
 }
 
-// tooDeep is where valid JSON becomes nested deeper than `most`, or -1.
+// tooDeep returns the offset at which valid JSON is nested deeper than `most`, or -1.
 func tooDeep(raw []byte, most int) int {
 	if bytes.Count(raw, []byte("{"))+bytes.Count(raw, []byte("[")) <= most {
 		return -1
@@ -340,7 +345,8 @@ func tooDeep(raw []byte, most int) int {
 	return -1
 }
 
-// sameJSON says that two pieces of JSON mean the same: neither spaces nor the order of fields count.
+// sameJSON says that two pieces of JSON mean the same, whatever their spaces and the order of their
+// fields.
 func sameJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -358,7 +364,7 @@ func sameJSON(a, b []byte) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// optionalBody reads the body of a request that may do without one.
+// optionalBody reads the body of a request, which may have none.
 func optionalBody(w http.ResponseWriter, r *http.Request, allowed []string, use func(b *body, fields map[string]value)) *Problem {
 	if r.ContentLength == 0 {
 		return nil
@@ -377,7 +383,7 @@ func optionalBody(w http.ResponseWriter, r *http.Request, allowed []string, use 
 	return b.problem("The body can't be used.")
 }
 
-// noBody refuses a body that says something.
+// noBody refuses a request that has a body with content.
 func noBody(w http.ResponseWriter, r *http.Request) *Problem {
 	return optionalBody(w, r, []string{}, func(*body, map[string]value) {})
 }

@@ -14,18 +14,19 @@ import (
 	"handoff/core/store"
 )
 
-// streams is how the streams of changes go on.
+// streams configures and counts the streams of changes.
 type streams struct {
-	// poll is how long a stream that has told everything waits before it looks again. The database is asked, and
-	// not a notification, because PostgreSQL makes writers that notify commit one after the other.
+	// poll is how long a stream without news waits before it asks the database again. It does not
+	// use notifications, because PostgreSQL makes transactions that notify commit one after the
+	// other.
 	poll time.Duration
-	// keepAlive is the longest silence; proxies close what is silent for a minute.
+	// keepAlive is the longest silence; proxies close a connection that is silent for a minute.
 	keepAlive time.Duration
 	// write is how long a client may take to accept a write.
 	write time.Duration
-	// page is how many changes are looked at in one go.
+	// page is how many changes one query reads.
 	page int
-	// open has a place for each stream that may be open, and of counts those of each client.
+	// open has a place for each possible stream. of counts those of each client.
 	open chan struct{}
 	of   *shares
 }
@@ -34,16 +35,17 @@ func newStreams() streams {
 	return streams{poll: 500 * time.Millisecond, keepAlive: 15 * time.Second, write: streamWrite, page: streamPage, open: make(chan struct{}, maxStreams), of: new(shares)}
 }
 
-// changeView is an event of the stream: a line of the audit, and whose it is.
+// changeView is an event of the stream: a line of the audit trail, and its execution.
 type changeView struct {
 	Execution execution.ID `json:"execution"`
 	ActionRef *string      `json:"action_ref"`
 	transitionView
 }
 
-// streamChanges is GET /api/v1/changes?after=POSITION&execution=ID&action_ref=R&to=STATUS: the changes of all
-// executions, as they are committed, as server-sent events. The id of an event is its position; a client that sends
-// the last one it has seen, as header Last-Event-ID or as after, to this or to another executor, goes on behind it.
+// streamChanges is GET /api/v1/changes?after=POSITION&execution=ID&action_ref=R&to=STATUS: the
+// changes of all executions as server-sent events, as they are committed. The id of an event is its
+// position. A client sends the last id that it has seen, in the header Last-Event-ID or as after,
+// to this or another executor, and the stream continues behind it.
 func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) {
 	var q store.ChangeQuery
 	given := false
@@ -54,7 +56,7 @@ func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) {
 		{"action_ref", actionName(&q.ActionRef)},
 		{"to", func(text string) (err error) { q.To, err = execution.ParseStatus(text); return err }},
 	})
-	// A browser repeats the address that it began with, and says in the header how far it came.
+	// When a browser reconnects, it repeats its first address, and the header says how far it got.
 	if last := r.Header.Get("Last-Event-ID"); problem == nil && last != "" {
 		if err := after(last); err != nil {
 			problem = badRequest("The header Last-Event-ID can't be used.", FieldError{Field: "Last-Event-ID", Detail: err.Error()})
@@ -87,7 +89,8 @@ func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) {
 	s.stream(w, r, q)
 }
 
-// place takes a place for a stream, for its client too. It returns what gives both back, or the refusal.
+// place takes a place for a stream, and one of its client's. It returns a function that gives both
+// back, or the refusal.
 func (s *Server) place(r *http.Request) (leave func(), problem *Problem) {
 	refuse := func(format string, args ...any) *Problem {
 		return &Problem{
@@ -108,15 +111,15 @@ func (s *Server) place(r *http.Request) (leave func(), problem *Problem) {
 	}
 }
 
-// connectionKey finds, in the context of a request, the connection that it came on.
+// connectionKey finds the connection of a request in its context.
 type connectionKey struct{}
 
 func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// narrow bounds what the kernel takes for a client that does not read: without it that is several megabytes, and the
-// client is only noticed when they are full.
+// narrow bounds the kernel's buffer for a client that does not read. Without this the buffer is
+// several megabytes, and a client that stopped reading is noticed only when it is full.
 func narrow(ctx context.Context) {
 	c, _ := ctx.Value(connectionKey{}).(net.Conn)
 	if under, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
@@ -127,14 +130,14 @@ func narrow(ctx context.Context) {
 	}
 }
 
-// changes asks the database, bounded like every call.
+// changes asks the database, with the bound of every call.
 func (s *Server) changes(ctx context.Context, q store.ChangeQuery) (store.ChangePage, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Config.Executor.StatementTimeout)
 	defer cancel()
 	return s.Store.Changes(ctx, q)
 }
 
-// stream tells changes until the client goes or the server is told to stop.
+// stream sends changes until the client goes or the server is told to stop.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQuery) {
 	out := &events{w: w, connection: http.NewResponseController(w), write: s.streams.write}
 	if err := out.extend(); err != nil {
@@ -154,7 +157,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQu
 	}
 	stopping, _ := r.Context().Value(stoppingKey{}).(<-chan struct{})
 	q.Limit = s.streams.page
-	// Where it begins is told at once: the client can go on from there though nothing has happened yet.
+	// Send the beginning at once: then the client can resume from there even if nothing has
+	// happened yet.
 	out.position(q.After)
 	for {
 		page, err := s.changes(r.Context(), q)
@@ -198,14 +202,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQu
 type events struct {
 	w          io.Writer
 	connection *http.ResponseController
-	// write is how long the client may take for what is sent between two flushes.
+	// write is how long the client may take for the data between two flushes.
 	write time.Duration
-	// told is when the last thing was written, failed what ended the writing.
+	// told is when data was last written. failed is the error that ended writing.
 	told   time.Time
 	failed error
 }
 
-// extend gives what is sent next its time, in place of the server's limit for a whole answer.
+// extend gives the next data its own time, in place of the server's limit for a whole response.
 func (e *events) extend() error { return e.connection.SetWriteDeadline(time.Now().Add(e.write)) }
 
 func (e *events) print(format string, args ...any) {
@@ -215,7 +219,7 @@ func (e *events) print(format string, args ...any) {
 	}
 }
 
-// position moves the client's last event id, and is no event.
+// position moves the client's last event id without an event.
 func (e *events) position(p store.Position) { e.print("id: %v\n\n", p) }
 
 func (e *events) comment(text string) { e.print(": %s\n\n", text) }
@@ -228,7 +232,7 @@ func (e *events) change(c *store.Change) {
 	e.print("id: %v\nevent: transition\ndata: %s\n\n", c.Position, data)
 }
 
-// flush sends what was written.
+// flush sends the written data.
 func (e *events) flush() error {
 	if e.failed == nil {
 		e.failed = e.connection.Flush()

@@ -166,7 +166,8 @@ func TestChangesBeginNowAndAreSelected(t *testing.T) {
 	ended.expect("4 completed", "3 completed")
 }
 
-// A client that selects little has to come on, too, or it would look at everything again after a new connection.
+// A client that selects few changes has to advance, too, or it would look at all of them again
+// after a reconnect.
 func TestSilentStreamShowsLifeAndMoves(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.keepAlive = time.Millisecond })
 	f := s.follow("?execution=9&after=0", "")
@@ -217,7 +218,7 @@ func TestStreamWaitsForTheDatabase(t *testing.T) {
 	s.mu.Lock()
 	s.fails = []error{fmt.Errorf("no such column")}
 	s.mu.Unlock()
-	if _, err := f.block(); err != io.EOF { //nolint:errorlint // a clean end is this very error
+	if _, err := f.block(); err != io.EOF { //nolint:errorlint // a clean end is exactly this error
 		t.Errorf("after an error that stays the stream goes on: %v", err)
 	}
 }
@@ -250,7 +251,7 @@ func TestStreamsThatAreRefused(t *testing.T) {
 	s.server.streams.open <- struct{}{} // the place is free again
 }
 
-// Who does not read holds his place for so long and no longer.
+// A client that does not read keeps its place for a limited time.
 func TestClientThatDoesNotReadIsLeft(t *testing.T) {
 	s := newStreaming(t, func(s *streams) {
 		s.open, s.write, s.page = make(chan struct{}, 1), 50*time.Millisecond, 1000
@@ -285,7 +286,7 @@ func TestStopEndsStreams(t *testing.T) {
 	for err == nil {
 		_, err = f.block()
 	}
-	if err != io.EOF { //nolint:errorlint // a clean end is this very error
+	if err != io.EOF { //nolint:errorlint // a clean end is exactly this error
 		t.Errorf("the stream ended with %v", err)
 	}
 }
@@ -301,7 +302,7 @@ func TestNoClientAddressHoldsAllStreams(t *testing.T) {
 	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" || !strings.Contains(string(text), "Your address has 25 streams open") {
 		t.Errorf("one stream more of one address: %d %s", answer.StatusCode, text)
 	}
-	// Another address has places still.
+	// Another address still gets places.
 	r := httptest.NewRequest(http.MethodGet, changesPath, http.NoBody)
 	r.RemoteAddr = "192.0.2.7:1"
 	leave, problem := s.server.place(r)

@@ -18,23 +18,25 @@ import (
 	"handoff/docs"
 )
 
-// The bounds of any single request, from docs/attacks.md. Memory is all that was allocated, freed or not, so it is
-// above what the process grows by.
+// The bounds of any single request, from docs/attacks.md. Memory is everything that was allocated,
+// freed or not, so it is more than the growth of the process.
 const (
 	mostProcessorTime = 100 * time.Millisecond
 	mostMemory        = 32 << 20
-	// mostProblem bounds the answer to a request that was refused: a hundred mistakes of less than a kilobyte.
+	// mostProblem bounds the response to a refused request: a hundred mistakes of less than a
+	// kilobyte each.
 	mostProblem = 100 << 10
-	// mostAnswer bounds any other answer: a page, or one row with parameters of 256 KB and a result of 1.5 MB.
+	// mostAnswer bounds every other response: a page, or one row with parameters of 256 KB and a
+	// result of 1.5 MB.
 	mostAnswer = maxPage + 64<<10
 )
 
-// counting is a response that nobody keeps.
+// counting is a response that counts its bytes and keeps only their beginning.
 type counting struct {
 	header http.Header
 	status int
 	bytes  int
-	// text is the beginning.
+	// text is the beginning of the response.
 	text []byte
 }
 
@@ -111,7 +113,8 @@ func measure(h http.Handler, asked string, a *attempt, body []byte) cost {
 	return cost{ended - began, after.TotalAlloc - before.TotalAlloc, w}
 }
 
-// TestNoRequestCostsMoreThanItsBounds sends everything that worst lists to a server over a store that is full.
+// TestNoRequestCostsMoreThanItsBounds sends every request that worst lists to a server whose store
+// is full.
 func TestNoRequestCostsMoreThanItsBounds(t *testing.T) {
 	worstTime, worstMemory := cost{}, cost{}
 	var slowest, largest string
@@ -128,7 +131,7 @@ func TestNoRequestCostsMoreThanItsBounds(t *testing.T) {
 			}
 			h := whole(t, db)
 			c := measure(h, asked, a, body)
-			for range 3 { // whoever else uses the processor makes it slower, and never faster
+			for range 3 { // other load makes it slower, but never faster
 				if c.processor > mostProcessorTime*3/4 && a.prepare == nil {
 					again := measure(h, asked, a, body)
 					again.processor = min(c.processor, again.processor)

@@ -14,7 +14,7 @@ import (
 	"handoff/core/store"
 )
 
-// deadLetterView is a dead letter as the API shows it. A body that is no text is shown in base64.
+// deadLetterView is a dead letter as the API shows it. A body that is not text is shown in base64.
 type deadLetterView struct {
 	listedLetterView
 	XDeath     json.RawMessage `json:"x_death"`
@@ -22,7 +22,7 @@ type deadLetterView struct {
 	BodyBase64 []byte          `json:"body_base64,omitempty"`
 }
 
-// listedLetterView is a dead letter as lists show it: without what may be large.
+// listedLetterView is a dead letter as lists show it: without the fields that may be large.
 type listedLetterView struct {
 	ID         int64   `json:"id"`
 	Execution  *int64  `json:"execution"`
@@ -73,7 +73,7 @@ func (s *Server) statement(r *http.Request) (context.Context, context.CancelFunc
 	return context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
 }
 
-// deadLetter reads the one that the path names, or answers that there is none.
+// deadLetter reads the dead letter that the path names, or answers that there is none.
 func (s *Server) deadLetter(w http.ResponseWriter, r *http.Request) (d store.StoredDeadLetter, ok bool) {
 	text := r.PathValue("id")
 	id, err := strconv.ParseInt(text, 10, 64)
@@ -102,11 +102,11 @@ func (s *Server) getDeadLetter(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// outcomeDiscarded is what a discarded dead letter says became of it.
+// outcomeDiscarded is the outcome of a discarded dead letter.
 const outcomeDiscarded = "discarded"
 
-// discardDeadLetter is POST /api/v1/dead-letters/{id}/discard: somebody has looked at it and wants
-// nothing done. Repeating it is harmless.
+// discardDeadLetter is POST /api/v1/dead-letters/{id}/discard: an operator has looked at it and
+// wants nothing done. Repeating it is harmless.
 func (s *Server) discardDeadLetter(w http.ResponseWriter, r *http.Request) {
 	d, ok := s.deadLetter(w, r)
 	if !ok {
@@ -135,16 +135,16 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, id int64, outcom
 	return true
 }
 
-// replayed is what is answered for a replay.
+// replayed is the response to a replay.
 type replayed struct {
 	Outcome   string       `json:"outcome"`
 	Execution execution.ID `json:"execution"`
 	Location  string       `json:"location"`
 }
 
-// replayDeadLetter is POST /api/v1/dead-letters/{id}/replay: a new dispatch of what still waits, or a
-// new execution of what has ended. Repeating it is harmless: the dispatch is guarded by its epoch, and
-// the new execution has a key that belongs to the dead letter.
+// replayDeadLetter is POST /api/v1/dead-letters/{id}/replay. It dispatches a waiting execution
+// anew, or creates a new execution for one that has ended. Repeating it is harmless: the epoch
+// guards the dispatch, and the new execution has a key that belongs to the dead letter.
 func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
 	d, ok := s.deadLetter(w, r)
 	if !ok {
@@ -183,7 +183,7 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
 		}
 		out.Outcome = "replayed: it is dispatched again"
 	case row.Status.Claimed():
-		refuse(fmt.Sprintf("Execution %d is %v: somebody is at it.", row.ID, row.Status))
+		refuse(fmt.Sprintf("Execution %d is %v: a worker runs it, so there is nothing to replay.", row.ID, row.Status))
 		return
 	default:
 		out.Outcome = fmt.Sprintf("nothing to replay: execution %d has been dispatched anew or waits to be", row.ID)
@@ -197,7 +197,7 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
 // again creates the execution that replays a dead letter, once.
 func (s *Server) again(r *http.Request, item store.NewExecution, letter int64) (execution.ID, *Problem) {
 	item.Actor = actor(r)
-	// Two spaces: no key of a client can be the same.
+	// The two spaces keep the key apart from every key of a client.
 	item.IdempotencyKey = fmt.Sprintf("%s  dead-letter/%d", item.ActionRef, letter)
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
 	defer cancel()
@@ -214,7 +214,8 @@ func (s *Server) again(r *http.Request, item store.NewExecution, letter int64) (
 	return made[0].ID, nil
 }
 
-// dispatchAgain takes back the epoch whose message died. Who took it back meanwhile did the same.
+// dispatchAgain takes back the epoch whose message died. If another part took it back meanwhile,
+// the effect is the same.
 func (s *Server) dispatchAgain(r *http.Request, row *execution.Execution) *Problem {
 	ctx, cancel := s.statement(r)
 	defer cancel()

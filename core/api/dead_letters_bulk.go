@@ -31,7 +31,8 @@ type deadLetterSummaryView struct {
 	More   bool                  `json:"more"`
 }
 
-// summarizeDeadLetters is GET /api/v1/dead-letters/summary?window=24h&every=1h&by=reason,action,worker&limit=N.
+// summarizeDeadLetters is GET
+// /api/v1/dead-letters/summary?window=24h&every=1h&by=reason,action,worker&limit=N.
 func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) {
 	q := store.DeadLetterSummaryQuery{Window: defaultWindow, ByReason: true, ByAction: true, ByWorker: true, Limit: defaultPage}
 	problem := readQuery(r, []parameter{
@@ -77,7 +78,7 @@ func span(into *time.Duration, least, most time.Duration) func(string) error {
 	}
 }
 
-// groupedBy reads what tells the groups of a summary apart.
+// groupedBy reads the fields that a summary groups by.
 func groupedBy(q *store.DeadLetterSummaryQuery) func(string) error {
 	return func(text string) error {
 		q.ByReason, q.ByAction, q.ByWorker = false, false, false
@@ -97,15 +98,15 @@ func groupedBy(q *store.DeadLetterSummaryQuery) func(string) error {
 	}
 }
 
-// discarded is what is answered for a bulk discard.
+// discarded is the response to a bulk discard.
 type discarded struct {
 	Discarded int   `json:"discarded"`
 	More      bool  `json:"more"`
 	Next      int64 `json:"next"`
 }
 
-// discardDeadLetters is POST /api/v1/dead-letters/discard: closes what a filter selects among the next open dead letters.
-// Repeating it is harmless.
+// discardDeadLetters is POST /api/v1/dead-letters/discard: it closes the dead letters that a filter
+// selects among the next open ones. Repeating it is harmless.
 func (s *Server) discardDeadLetters(w http.ResponseWriter, r *http.Request) {
 	d, problem := readDiscard(w, r)
 	if problem != nil {
@@ -123,7 +124,8 @@ func (s *Server) discardDeadLetters(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, "application/json", http.StatusOK, discarded{Discarded: done.Closed, More: done.More, Next: done.Next})
 }
 
-// filters of a bulk discard: at least one has to be given, so that an empty body does not close everything.
+// filters are the filters of a bulk discard. At least one has to be given, so that an empty body
+// does not close everything.
 func filters() []string {
 	return []string{"ids", "reason", "queue", "action_ref", "worker", "older_than_seconds"}
 }
@@ -169,7 +171,7 @@ func readDiscard(w http.ResponseWriter, r *http.Request) (d store.DeadLetterDisc
 	return d, problem
 }
 
-// readIDs reads the ids of a list that stands in the body; reading it ends behind the largest number of them.
+// readIDs reads a list of ids in the body; it stops after the largest allowed number of them.
 func readIDs(b *body, f value) []int64 {
 	part := b.part(f)
 	ids := []int64{}

@@ -10,7 +10,8 @@ import (
 
 const lettersPath = "/api/v1/dead-letters"
 
-// letters is a server with three executions and a dead letter of each, and one that nobody can read.
+// letters is a server with three executions, a dead letter of each, and one dead letter that nobody
+// can read.
 func letters(t *testing.T) *bundle {
 	b := setup(t, nil)
 	b.store.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 7}}}

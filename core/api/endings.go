@@ -9,8 +9,8 @@ import (
 	"handoff/core/store"
 )
 
-// cancelExecution is POST /api/v1/executions/{id}/cancel. It is of the whole chain: 202 with its last row, 409
-// when that chain has ended. Repeating it is harmless.
+// cancelExecution is POST /api/v1/executions/{id}/cancel. It cancels the whole chain. It answers
+// 202 with the chain's last row, or 409 if the chain has ended. Repeating it is harmless.
 func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) {
 	id, problem := named(r)
 	if problem == nil {
@@ -39,9 +39,11 @@ func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// retryExecution is POST /api/v1/executions/{id}/retry: what has ended without completing runs again, with the
-// same parameters, the same pin and the limits that the request had set. The retries of a chain are counted and bounded, and workflow children
-// follow its end, so this is an execution of its own: 201. An Idempotency-Key makes repeating it harmless.
+// retryExecution is POST /api/v1/executions/{id}/retry. It runs an execution again that has ended
+// without completing, with the same parameters, the same pin and the limits that the request had
+// set. It answers 201 with a new execution outside the chain, because a chain's retries are counted
+// and bounded, and workflow children follow its end. With an Idempotency-Key, repeating it is
+// harmless.
 func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) {
 	problem := noBody(w, r)
 	key := ""
@@ -56,7 +58,7 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	// The chain's rows are without their parameters.
+	// The rows of the chain were read without their parameters.
 	rows, err := s.executions(r, []execution.ID{chain[len(chain)-1].ID})
 	if err == nil && len(rows) == 0 {
 		err = errNoExecution
@@ -81,13 +83,13 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, "application/json", result.status(), result.created)
 }
 
-// sameAgain asks for what an execution was: its action as it is now, its parameters, its pin and the limits that its
-// request had set.
+// sameAgain is the request for a repetition of an execution: its action as it is now, its
+// parameters, its pin and the limits that its request had set.
 func sameAgain(e *execution.Execution) store.NewExecution {
 	return store.NewExecution{ActionRef: e.Action.Ref, Parameters: e.Parameters, Pinned: e.Pinned, Limits: e.Limits}
 }
 
-// notRetriable says why the last row of a chain is not run again.
+// notRetriable returns the reason why the last row of a chain can't be run again.
 func notRetriable(last *execution.Execution) string {
 	switch {
 	case last.Status == execution.Completed:

@@ -132,7 +132,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// Two callers never meet in one key.
+// Two callers never share a key.
 func TestKeysBelongToTheirCaller(t *testing.T) {
 	stored := func(token string) string {
 		b := setup(t, func(o *Options) { o.Tokens = defaultToken(token) })

@@ -16,23 +16,24 @@ import (
 	"handoff/core/store"
 )
 
-// submission is one execution that a client asks for.
+// submission is one execution that a client requests.
 type submission struct {
 	item store.NewExecution
 	// key is the idempotency key as the client wrote it.
 	key string
-	// position is where a batch has it.
+	// position is its index in a batch.
 	position int
-	// refused says what is wrong with its limits under the configuration; nil for nothing.
+	// refused is the problem of its limits under the configuration; nil for none.
 	refused *Problem
 }
 
-// submissionFields are the fields of an execution that a client asks for.
+// submissionFields are the fields of a requested execution.
 var submissionFields = []string{
 	"action_ref", "parameters", "worker_id", "parent", execution.LimitTimeout, execution.LimitDispatchTimeout, execution.LimitRetries,
 }
 
-// keyScope is a key with what it is unique in: the action and the caller. Neither an action's name nor a key has a space.
+// keyScope is a key prefixed with the action and the caller, within which it is unique. Neither an
+// action's name nor a key has a space.
 func (c *caller) keyScope(ref, key string) string {
 	if key == "" {
 		return ""
@@ -43,7 +44,7 @@ func (c *caller) keyScope(ref, key string) string {
 // clientKey is the key as the client wrote it.
 func clientKey(stored string) string { return stored[strings.LastIndexByte(stored, ' ')+1:] }
 
-// readSubmission reads the execution that comes next.
+// readSubmission reads the execution that comes next in the body.
 func (s *Server) readSubmission(b *body, pointer string, allowed []string) submission {
 	before := len(b.mistakes)
 	var sub submission
@@ -91,7 +92,7 @@ func (s *Server) readSubmission(b *body, pointer string, allowed []string) submi
 	return sub
 }
 
-// readLimits reads what the request sets in place of what the action says; null is the action's.
+// readLimits reads the limits that replace the action's; null keeps the action's.
 func (s *Server) readLimits(b *body, fields map[string]value, sub *submission) {
 	before := len(b.mistakes)
 	l := &sub.item.Limits
@@ -124,7 +125,7 @@ func (s *Server) readLimits(b *body, fields map[string]value, sub *submission) {
 	}
 }
 
-// badKey says what is wrong with an idempotency key.
+// badKey returns the reason why an idempotency key can't be used.
 func badKey(key string) string {
 	if key == "" || len(key) > maxIdempotencyKey || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return fmt.Sprintf("must be 1 to %d letters, digits and punctuation marks of ASCII, without spaces", maxIdempotencyKey)
@@ -132,7 +133,7 @@ func badKey(key string) string {
 	return ""
 }
 
-// headerKey reads the header Idempotency-Key; a problem if it can't be one.
+// headerKey reads the header Idempotency-Key. It returns a problem if the key can't be used.
 func headerKey(r *http.Request) (string, *Problem) {
 	const header = "Idempotency-Key"
 	keys := r.Header.Values(header)
@@ -193,7 +194,7 @@ func (s *Server) getExecution(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named is the number of the execution that a path names.
+// named is the id of the execution that a path names.
 func named(r *http.Request) (execution.ID, *Problem) {
 	text := r.PathValue("id")
 	id, err := strconv.ParseInt(text, 10, 64)
@@ -203,14 +204,14 @@ func named(r *http.Request) (execution.ID, *Problem) {
 	return execution.ID(id), nil
 }
 
-// errNoExecution is found out where a list was asked for.
+// errNoExecution is for an unknown execution when a list was requested.
 var errNoExecution = errors.New("there is no such execution")
 
 func noExecution(id execution.ID) *Problem {
 	return notFound(fmt.Sprintf("There is no execution %d.", id))
 }
 
-// execution reads the one that the path names, or answers that there is none.
+// execution reads the execution that the path names, or answers that there is none.
 func (s *Server) execution(w http.ResponseWriter, r *http.Request) (row execution.Execution, ok bool) {
 	id, problem := named(r)
 	if problem != nil {
@@ -229,7 +230,7 @@ func (s *Server) execution(w http.ResponseWriter, r *http.Request) (row executio
 	return rows[0], true
 }
 
-// executions reads rows, bounded like every database call.
+// executions reads rows, with the bound of every database call.
 func (s *Server) executions(r *http.Request, ids []execution.ID) ([]execution.Execution, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
 	defer cancel()

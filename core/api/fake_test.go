@@ -24,7 +24,7 @@ import (
 	"handoff/core/store"
 )
 
-// fakeStore is a store.Client in memory, and a database that can be away.
+// fakeStore is a store.Client in memory, as a database that can be away.
 type fakeStore struct {
 	mu      sync.Mutex
 	actions map[string]execution.Action
@@ -39,10 +39,10 @@ type fakeStore struct {
 	reclaims     []store.Reclaim
 	audit        map[execution.ID][]store.Transition
 	changes      []store.Change
-	// fails are the errors of the next calls; a call under an unknown outcome is applied.
+	// fails are the errors of the next calls; a call with an unknown outcome takes effect.
 	fails []error
 	calls int
-	// unreadable are the rows that can't be read, and why.
+	// unreadable are the rows that can't be read, with the reason.
 	unreadable map[execution.ID]string
 }
 
@@ -146,7 +146,7 @@ func (f *fakeStore) Create(_ context.Context, items []store.NewExecution) ([]sto
 	return out, nil
 }
 
-// adopt makes a child of a row: one that waits, or, when the parent has failed, one that is skipped.
+// adopt makes a child of a row: one that waits, or a skipped one if the parent has failed.
 func (f *fakeStore) adopt(child, parent *execution.Execution) {
 	child.Parent, child.AwaitsParent = parent.Chain(), parent.Status != execution.Failed
 	if parent.Status == execution.Failed {
@@ -175,7 +175,7 @@ func (f *fakeStore) List(_ context.Context, q store.ExecutionQuery) ([]store.Lis
 	return page, f.fail()
 }
 
-// listed is a row as lists have it; the words of a status that nobody knows can't be read.
+// listed is a row as lists have it; an unknown status can't be read.
 func (f *fakeStore) listed(r execution.Execution) store.Listed {
 	if why := f.unreadable[r.ID]; why != "" {
 		return store.Listed{Execution: execution.Execution{ID: r.ID}, Unreadable: why}
@@ -205,7 +205,7 @@ func (f *fakeStore) Transitions(_ context.Context, q store.TransitionQuery) (pag
 	return page, nil
 }
 
-// Changes has a transaction for each change.
+// Changes has one transaction for each change.
 func (f *fakeStore) Changes(_ context.Context, q store.ChangeQuery) (page store.ChangePage, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,7 +234,7 @@ func (f *fakeStore) Changes(_ context.Context, q store.ChangeQuery) (page store.
 	return page, nil
 }
 
-// changed files a change.
+// changed records a change.
 func (f *fakeStore) changed(id execution.ID, ref string, to execution.Status) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -327,7 +327,7 @@ func setup(t testing.TB, change func(*Options)) *bundle {
 	return &bundle{t, db, NewServer(o).Handler()}
 }
 
-// answer is a response whose body was read.
+// answer is a response whose body has been read.
 type answer struct {
 	status int
 	header http.Header

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// fuzzTargets are the endpoints by the place that FuzzEndpoints takes.
+// fuzzTargets are the endpoints; FuzzEndpoints takes an index into them.
 var fuzzTargets = []string{
 	"GET /api/v1/executions", "POST /api/v1/executions", "POST /api/v1/executions/batch", "GET /api/v1/executions/1", "GET /api/v1/executions/1/transitions",
 	"GET /api/v1/executions/1/chain", "POST /api/v1/executions/1/cancel", "POST /api/v1/executions/1/retry", "GET /api/v1/actions", "POST /api/v1/actions",
@@ -21,8 +21,8 @@ var fuzzTargets = []string{
 	"POST /api/v1/workers/1/drain", "GET /healthz", "GET /readyz", "GET /metrics", "GET /playbooks/dlq_rate",
 }
 
-// FuzzEndpoints sends anything to any endpoint: the answer is never a failure of the server, always bounded and, where
-// it refuses, a problem.
+// FuzzEndpoints sends anything to any endpoint. The response is never a failure of the server, is
+// always bounded and, for a refusal, is a problem.
 func FuzzEndpoints(f *testing.F) {
 	for i := range fuzzTargets {
 		for _, seed := range []struct{ tail, header, body string }{
@@ -43,12 +43,13 @@ func FuzzEndpoints(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What a server would have parsed of it; what it can't parse reaches no handler.
+		// The path and query as a server would have parsed them; a URL that it can't parse reaches
+		// no handler.
 		u, err := r.URL.Parse(path + tail)
 		if err != nil || !strings.HasPrefix(u.Path, path) {
 			return
 		}
-		// Streams have no end of their own, but for a server that stops.
+		// Streams end only when the server stops.
 		stop := make(chan struct{})
 		close(stop)
 		r = r.WithContext(context.WithValue(t.Context(), stoppingKey{}, (<-chan struct{})(stop)))

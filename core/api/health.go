@@ -11,26 +11,28 @@ import (
 	"handoff/core/store"
 )
 
-// checkTimeout bounds one check of /readyz: whoever asks has a timeout of its own.
+// checkTimeout bounds one check of /readyz: clients have a timeout of their own.
 const checkTimeout = 2 * time.Second
 
-// healthz says that the process is up, and nothing of its surroundings: restarting it would not
-// bring a database back.
+// healthz says that the process is up, and nothing of its surroundings: a restart would not bring a
+// database back.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, "application/json", http.StatusOK, map[string]string{"status": "up"})
 }
 
-// readyz says whether the process can do its work, and what is missing if it can't.
+// readyz says whether the process can do its work, and lists the failing checks if it can't.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) { ReadyHandler(s.Checks)(w, r) }
 
-// Remark is what a check returns that found something to be told, and nothing that keeps the process from its work.
+// Remark is an error of a check that found something to report, but nothing that keeps the process
+// from its work.
 type Remark string
 
 // Error is the text of the remark.
 func (r Remark) Error() string { return string(r) }
 
-// ReadyHandler answers 200 when all checks pass, else 503 with what is missing. What is only remarked is told. The
-// isolation of actions, if it is not nil, is told beside them: what it lacks is no reason to send no work.
+// ReadyHandler answers 200 if all checks pass, else 503 with the failing ones. It shows remarks,
+// too, and the isolation of actions unless that is nil: missing isolation is no reason to send no
+// work.
 func ReadyHandler(checks []Check, isolation ...any) http.HandlerFunc {
 	type answer struct {
 		Status    string            `json:"status"`
@@ -58,9 +60,9 @@ func ReadyHandler(checks []Check, isolation ...any) http.HandlerFunc {
 	}
 }
 
-// HealthHandler is /healthz, /readyz and /metrics alone, for a worker, whose /readyz tells the isolation of its actions. It
-// answers everybody under every name: there is nothing here that a request could change, and executors and Prometheus ask
-// by whichever name they have.
+// HealthHandler serves only /healthz, /readyz and /metrics, for a worker, whose /readyz shows the
+// isolation of its actions. It answers every client under every name: no request can change
+// anything here, and executors and Prometheus use whichever name they have.
 func HealthHandler(checks []Check, metrics http.Handler, isolation ...any) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", methods{http.MethodGet: everybody(healthz)})
@@ -76,14 +78,14 @@ func HealthHandler(checks []Check, metrics http.Handler, isolation ...any) http.
 func DatabaseCheck(s store.Reader) Check {
 	return Check{"database", func(ctx context.Context) error {
 		if _, err := s.Executions(ctx, []execution.ID{-1}); err != nil {
-			// The text may name addresses; who has to know finds them in the log.
+			// The error may contain addresses; operators find it in the log.
 			return errors.New("not reachable")
 		}
 		return nil
 	}}
 }
 
-// BrokerCheck asks whether a publish would be taken.
+// BrokerCheck asks whether a publish would go out.
 func BrokerCheck(ready func() bool) Check {
 	return Check{"broker", func(context.Context) error {
 		if !ready() {
@@ -93,7 +95,7 @@ func BrokerCheck(ready func() bool) Check {
 	}}
 }
 
-// LimitCheck remarks on queues that have a delivery limit and should have none.
+// LimitCheck remarks on queues that have a delivery limit although they should not.
 func LimitCheck(limited func() []string) Check {
 	return Check{"delivery_limit", func(context.Context) error {
 		queues := limited()
@@ -105,7 +107,8 @@ func LimitCheck(limited func() []string) Check {
 	}}
 }
 
-// UnreadableCheck remarks on rows that this program can't read, in the words of unreadable; empty for none.
+// UnreadableCheck remarks on rows that this program can't read, as unreadable describes them; empty
+// for none.
 func UnreadableCheck(unreadable func() string) Check {
 	return Check{"unreadable_rows", func(context.Context) error {
 		if why := unreadable(); why != "" {
@@ -115,21 +118,21 @@ func UnreadableCheck(unreadable func() string) Check {
 	}}
 }
 
-// SchemaCheck asks whether the schema of the database is still one that this program can work with: a newer one may have
-// migrated it meanwhile.
+// SchemaCheck asks whether this program can still work with the database's schema: a newer program
+// may have migrated it meanwhile.
 func SchemaCheck(ready func(ctx context.Context) error) Check {
 	return Check{"schema", func(ctx context.Context) error {
 		err := ready(ctx)
 		if store.Retriable(err) {
-			// The check of the database tells.
+			// DatabaseCheck reports this.
 			return nil
 		}
 		return err
 	}}
 }
 
-// StartingHandler answers while a process is not ready for requests yet. It serves the playbooks: whoever was woken
-// may need them just because the executor can't reach its database.
+// StartingHandler answers while a process is not ready for requests yet. It serves the playbooks,
+// because operators may need them exactly when the executor can't reach its database.
 func StartingHandler(playbooks http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/playbooks/", playbooks)

@@ -15,14 +15,14 @@ import (
 	"handoff/core/store"
 )
 
-// parameter is one that a query may have, and how it is read.
+// parameter is a parameter that a query may have, and how to read it.
 type parameter struct {
 	name string
 	read func(text string) error
 }
 
-// readQuery reads the query of a list. Unknown and doubled parameters are refused, as everywhere; that the query can be
-// decoded was checked before.
+// readQuery reads the query of a list. It refuses unknown and duplicate parameters, as everywhere.
+// legible has already checked that the query can be decoded.
 func readQuery(r *http.Request, known []parameter) *Problem {
 	values := r.URL.Query()
 	var mistakes []FieldError
@@ -48,7 +48,7 @@ func readQuery(r *http.Request, known []parameter) *Problem {
 	return nil
 }
 
-// number64 reads the number of something.
+// number64 reads an id.
 func number64[T ~int64](into *T) func(string) error {
 	return func(text string) error {
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -82,20 +82,21 @@ func pageSize(into *int) func(string) error {
 	}
 }
 
-// list is an answer with a page of something.
+// list describes a response with a page of rows.
 type list struct {
-	// name is the field of the rows, cursor that of what the next page begins behind.
+	// name is the field of the rows. cursor is the field of the position after which the next page
+	// begins.
 	name, cursor string
-	// known are the parameters beside limit, whose default is size.
+	// known are the parameters beside limit. size is the default of limit.
 	known []parameter
 	size  int
-	// onward is the cursor of a page that is not full although it is not the last, nil for the last; nil where every page
-	// but the last is full.
+	// onward returns the cursor of a page that is not full, although it is not the last; nil for
+	// the last page. It is nil if only the last page may be short.
 	onward func() any
 }
 
-// servePage answers a list: it reads the query, takes a page from the store and shows as much of it as maxPage allows.
-// The cursor is null on the last page.
+// servePage answers a list: it reads the query, gets a page from the store and shows as much of it
+// as maxPage allows. The cursor is null on the last page.
 func servePage[Row any](s *Server, w http.ResponseWriter, r *http.Request, l list,
 	find func(ctx context.Context, limit int) ([]Row, error), view func(*Row) any, cursor func(*Row) any,
 ) {
@@ -133,8 +134,8 @@ func servePage[Row any](s *Server, w http.ResponseWriter, r *http.Request, l lis
 	writeBody(w, "application/json", http.StatusOK, fmt.Appendf(page, ",%q:%s}", l.cursor, next))
 }
 
-// encodePage writes rows as they are shown, the first of them in any case and then as many as maxPage has room for. It
-// returns an object without its end, and how many rows are in it.
+// encodePage writes rows: always the first, and then as many as fit in maxPage. It returns an
+// object without its closing brace, and the number of its rows.
 func encodePage[Row any](name string, rows []Row, view func(*Row) any) (page []byte, shown int, err error) {
 	page = fmt.Appendf(nil, "{%q:[", name)
 	for i := range rows {
@@ -153,10 +154,12 @@ func encodePage[Row any](name string, rows []Row, view func(*Row) any) (page []b
 	return append(page, ']'), shown, nil
 }
 
-// listExecutions is GET /api/v1/executions?status=S&action_ref=R&worker_id=N&parent=N&before=ID&limit=N, newest first.
+// listExecutions is GET
+// /api/v1/executions?status=S&action_ref=R&worker_id=N&parent=N&before=ID&limit=N, newest first.
 //
-// Statuses in which somebody holds the executions have short indexes. Any other filter looks through listWindow ids at most,
-// so a page may have fewer rows than its limit, or none, and still lead on.
+// Statuses in which some part holds the executions have short indexes. Any other filter looks
+// through at most listWindow ids. So a page may have fewer rows than its limit, or none, and still
+// have a next page.
 func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) {
 	var q store.ExecutionQuery
 	onward := func() any {
@@ -212,8 +215,8 @@ func (s *Server) chain(w http.ResponseWriter, r *http.Request) ([]store.Listed, 
 	return chain, true
 }
 
-// getChain is GET /api/v1/executions/{id}/chain: the first row of the chain, then its retries. It is one page:
-// store.MaxChain rows without parameters and results.
+// getChain is GET /api/v1/executions/{id}/chain: the first row of the chain, then its retries. It
+// is one page: store.MaxChain rows without parameters and results.
 func (s *Server) getChain(w http.ResponseWriter, r *http.Request) {
 	chain, ok := s.chain(w, r)
 	if !ok {
@@ -227,7 +230,7 @@ func (s *Server) getChain(w http.ResponseWriter, r *http.Request) {
 	writeBody(w, "application/json", http.StatusOK, append(page, '}'))
 }
 
-// transitionView is a line of the audit as the API shows it.
+// transitionView is a line of the audit trail as the API shows it.
 type transitionView struct {
 	Line        int64   `json:"line"`
 	From        *string `json:"from"`
@@ -240,11 +243,13 @@ type transitionView struct {
 	Reason      *string `json:"reason"`
 	Actor       *string `json:"actor"`
 	At          *string `json:"at"`
-	// Unreadable says which words of the line this program does not know; they are left out above.
+	// Unreadable lists the words of the line that this program does not know; the other fields
+	// leave them out.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
-// getTransitions is GET /api/v1/executions/{id}/transitions?after=LINE&limit=N: who has changed its status, oldest first.
+// getTransitions is GET /api/v1/executions/{id}/transitions?after=LINE&limit=N: the changes of its
+// status and who made them, oldest first.
 func (s *Server) getTransitions(w http.ResponseWriter, r *http.Request) {
 	id, problem := named(r)
 	if problem != nil {

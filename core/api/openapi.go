@@ -5,7 +5,8 @@ import (
 	"net/http"
 )
 
-// openAPI describes what this package answers. It is written by hand, and a test holds it to the code.
+// openAPI describes the API of this package. It is written by hand, and a test compares it with the
+// code.
 //
 //go:embed openapi.yaml
 var openAPI []byte

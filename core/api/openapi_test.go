@@ -14,7 +14,7 @@ import (
 	"handoff/core/execution"
 )
 
-// document is as much of the OpenAPI document as can be held to the code.
+// document is the part of the OpenAPI document that can be compared with the code.
 type document struct {
 	Paths      map[string]map[string]yaml.Node `yaml:"paths"`
 	Components struct {
@@ -71,7 +71,7 @@ func TestOpenAPIHasEveryPath(t *testing.T) {
 	same(t, "paths", documented, real)
 }
 
-// Every reference leads somewhere, and every component is referred to.
+// Every reference leads to a component, and every component is used.
 func TestOpenAPIReferences(t *testing.T) {
 	var all struct {
 		Components map[string]map[string]yaml.Node `yaml:"components"`
@@ -133,7 +133,7 @@ func TestOpenAPIHasEveryField(t *testing.T) {
 	same(t, "statuses", schemas["Status"].Enum, statuses)
 }
 
-// What a request may say is what the refusal of a field that nobody knows lists.
+// The fields that a request may have are those that the refusal of an unknown field lists.
 func TestOpenAPIHasWhatRequestsMaySay(t *testing.T) {
 	b := setup(t, nil)
 	d := readDocument(t)

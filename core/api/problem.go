@@ -10,12 +10,12 @@ import (
 
 // Problem is every error of the API: RFC 9457, application/problem+json.
 type Problem struct {
-	// Type tells kinds of problems apart for programs; it never changes, the texts may.
+	// Type identifies the kind of a problem for programs. It never changes; the texts may.
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
-	// Errors are the single mistakes of a request, all of them.
+	// Errors are all the single mistakes of a request.
 	Errors []FieldError `json:"errors,omitempty"`
 
 	retryAfter int
@@ -26,15 +26,15 @@ type Problem struct {
 type FieldError struct {
 	// Field is a JSON pointer into the body, or the name of a header.
 	Field string `json:"field"`
-	// Line and Column, from 1, are where it stands in the body; 0 for a header.
+	// Line and Column, from 1, are its position in the body; 0 for a header.
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
 	Detail string `json:"detail"`
-	// Allowed lists what may stand there, Nearest what was probably meant.
+	// Allowed lists the allowed values. Nearest is the value that was probably meant.
 	Allowed []string `json:"allowed,omitempty"`
 	Nearest string   `json:"nearest,omitempty"`
 
-	// at is the offset in the body, and placed says that line and column follow from it.
+	// at is the offset in the body. placed says that line and column have to be computed from it.
 	at     int
 	placed bool
 }
@@ -79,7 +79,7 @@ func notFound(detail string) *Problem {
 	return &Problem{Type: typeNotFound, Title: "There is no such thing", Status: http.StatusNotFound, Detail: detail}
 }
 
-// tooLong says that a list was not there in time.
+// tooLong says that a list was not ready in time.
 func tooLong(within time.Duration) *Problem {
 	return &Problem{
 		Type: typeUnavailable, Title: "The list took too long", Status: http.StatusServiceUnavailable,
@@ -88,7 +88,7 @@ func tooLong(within time.Duration) *Problem {
 	}
 }
 
-// unreadable says that something in the database can't be read, and what is wrong with it.
+// unreadable says that a row in the database can't be read, and why.
 func unreadable(detail string) *Problem {
 	return &Problem{Type: typeUnreadable, Title: "The row can't be read", Status: http.StatusInternalServerError, Detail: detail}
 }
@@ -96,7 +96,7 @@ func unreadable(detail string) *Problem {
 func internal() *Problem {
 	return &Problem{
 		Type: typeInternal, Title: "The server failed", Status: http.StatusInternalServerError,
-		Detail: "The request failed for a reason that stands in the server's log.",
+		Detail: "The request failed. The server's log has the reason.",
 	}
 }
 
@@ -118,7 +118,7 @@ func (p *Problem) write(w http.ResponseWriter) {
 func writeJSON(w http.ResponseWriter, contentType string, status int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
-		// Everything that is sent is plain data, or JSON that was checked when it came in.
+		// All responses are plain data, or JSON that was checked when it came in.
 		status, body = http.StatusInternalServerError, []byte(`{"type":"`+typeInternal+`","title":"The server failed","status":500}`)
 		contentType = "application/problem+json"
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// read takes the body of a request that must be JSON, and nothing beyond the limit.
+// read reads the body of a request, which must be JSON, up to a limit.
 func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem) {
 	if problem := isJSON(r); problem != nil {
 		return nil, problem
@@ -28,13 +28,13 @@ func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem
 	case err != nil:
 		return nil, incomplete()
 	}
-	// The body is there; a deadline for it would end the request itself.
+	// The body is complete; a deadline for reading would now end the request itself.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return data, nil
 }
 
-// readAll reads to the end. It allocates what the request says that it sends, and for one that does not say, twice what
-// comes.
+// readAll reads to the end. It allocates the length that the request states. If it states none, it
+// allocates twice what arrives.
 func readAll(from io.Reader, size int64) ([]byte, error) {
 	if size >= 0 {
 		data := make([]byte, size)
@@ -56,12 +56,12 @@ func readAll(from io.Reader, size int64) ([]byte, error) {
 
 func incomplete() *Problem { return badRequest("The body ended before it was complete.") }
 
-// isJSON refuses what would be read as something that it is not.
+// isJSON refuses a body that is not declared as plain JSON, so that nothing else is read as JSON.
 func isJSON(r *http.Request) *Problem {
 	refuse := func(detail string) *Problem {
 		return &Problem{Type: typeMediaType, Title: "The body must be JSON", Status: http.StatusUnsupportedMediaType, Detail: detail}
 	}
-	// A page in a browser can send other types to other sites without asking.
+	// A page in a browser may send other types to other sites without asking first.
 	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
 		return refuse("Send the header Content-Type: application/json.")

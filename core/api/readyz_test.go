@@ -40,7 +40,8 @@ func TestWhatIsolationLacksIsToldAndMakesNoWorkerUnready(t *testing.T) {
 	}
 }
 
-// Rows that a newer program wrote are told, and cost nobody readiness; a schema that this program can't work with does.
+// Rows that a newer program wrote are reported, and the process stays ready. A schema that this
+// program can't work with makes it unready.
 func TestRowsAndSchemasOfANewerProgramAreTold(t *testing.T) {
 	skew := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
 	for _, c := range []struct {

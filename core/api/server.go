@@ -17,18 +17,18 @@ import (
 	"handoff/core/store"
 )
 
-// Options are what a Server is made of.
+// Options configure a Server.
 type Options struct {
 	Submitter *Submitter
 	Store     Store
 	Config    config.Config
-	// Tokens are those of which requests under /api must carry one; none for no check.
+	// Tokens are the tokens of which requests under /api must carry one; none for no check.
 	Tokens []config.Token
 	// AllowedHosts are further names of the server, for requests without a token; see hostguard.
 	AllowedHosts []string
 	// Loopback says that only this machine reaches the server.
 	Loopback bool
-	// Checks are what /readyz asks.
+	// Checks are the checks of /readyz.
 	Checks []Check
 	// Metrics answers /metrics; nil for none.
 	Metrics http.Handler
@@ -37,7 +37,7 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// Store is what the API asks of the database. Reclaim serves the replay of a dead letter.
+// Store is the part of the database that the API uses. Reclaim serves the replay of a dead letter.
 type Store interface {
 	store.Client
 	store.Audit
@@ -47,7 +47,7 @@ type Store interface {
 // Check is one thing that a ready process needs.
 type Check struct {
 	Name string
-	// Run returns why it is not there.
+	// Run returns the reason why it is missing, nil if it is there.
 	Run func(ctx context.Context) error
 }
 
@@ -60,7 +60,7 @@ type Server struct {
 	handler http.Handler
 }
 
-// NewServer returns a server; Handler and Serve put it to work.
+// NewServer returns a server; use it by Handler and Serve.
 func NewServer(o Options) *Server {
 	s := &Server{Options: o, access: newAccess(&o), streams: newStreams(), gates: newGates()}
 	mux := http.NewServeMux()
@@ -87,8 +87,8 @@ func NewServer(o Options) *Server {
 	return s
 }
 
-// routes are the paths of the API, and the right that each method needs. Each path has one handler, because ServeMux
-// answers a wrong method with a text of its own.
+// routes are the paths of the API, and the right that each method needs. Each path has one handler,
+// because ServeMux answers a wrong method with its own text.
 func (s *Server) routes() map[string]methods {
 	return map[string]methods{
 		"/api/v1/executions":                  {http.MethodPost: submits(s.createExecution), http.MethodGet: reads(s.listExecutions)},
@@ -121,7 +121,7 @@ func (s *Server) routes() map[string]methods {
 // Handler is the whole API.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// methods is what a path answers.
+// methods are the endpoints of a path, by method.
 type methods map[string]endpoint
 
 // ServeHTTP implements http.Handler.
@@ -146,20 +146,20 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.write(w)
 }
 
-// keyed says what repeating a request would do.
+// keyed says what a repetition of a request would do.
 type keyed uint8
 
 const (
-	// harmless: it reads, or replaces something by itself.
+	// harmless: the request reads, or replaces a value by itself.
 	harmless keyed = iota
-	// allKeyed: everything in it has an idempotency key.
+	// allKeyed: everything that it creates has an idempotency key.
 	allKeyed
-	// someUnkeyed: something in it would be created twice.
+	// someUnkeyed: a repetition would create something twice.
 	someUnkeyed
 )
 
-// storeProblem says what a failed database call means for the client. What the client can't act on
-// stands in the log only.
+// storeProblem translates the error of a database call for the client. Errors that the client can't
+// act on are only in the log.
 func (s *Server) storeProblem(r *http.Request, err error, keys keyed) *Problem {
 	if errors.Is(err, errNoExecution) {
 		return notFound("There is no such execution.")
@@ -193,12 +193,12 @@ func passing(err error) bool {
 	return store.Retriable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// stoppingKey finds, in the context of a request, the channel that is closed when the server is told to stop. Requests
-// that have an end don't look at it.
+// stoppingKey finds, in the context of a request, the channel that is closed when the server is
+// told to stop. Only requests without an end of their own use it.
 type stoppingKey struct{}
 
-// Serve answers requests on a listener until ctx ends, then lets those under way come to their end,
-// at most for drain. It returns nil after a stop.
+// Serve answers requests on a listener until ctx ends. Then it lets requests in progress finish,
+// for at most drain. It returns nil after a stop.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger, drain time.Duration) error {
 	server := &http.Server{
 		Handler: h,
@@ -264,7 +264,7 @@ func Logged(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// recorded notes what was answered.
+// recorded notes the status and size of a response.
 type recorded struct {
 	http.ResponseWriter
 	status int

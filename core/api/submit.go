@@ -14,13 +14,13 @@ import (
 	"handoff/core/store"
 )
 
-// created is what is answered for an accepted execution.
+// created is the response for an accepted execution.
 type created struct {
 	ID        execution.ID `json:"id"`
 	ActionRef string       `json:"action_ref"`
 	Status    string       `json:"status"`
 	Epoch     int64        `json:"epoch"`
-	// Existed says that the idempotency key had created it before.
+	// Existed says that an earlier request with the idempotency key had created the execution.
 	Existed  bool   `json:"existed"`
 	Location string `json:"location"`
 }
@@ -29,7 +29,7 @@ func location(id execution.ID) string {
 	return "/api/v1/executions/" + strconv.FormatInt(int64(id), 10)
 }
 
-// outcome is what became of one submission.
+// outcome is the result of one submission.
 type outcome struct {
 	created *created
 	problem *Problem
@@ -45,7 +45,7 @@ func (o outcome) status() int {
 	return http.StatusCreated
 }
 
-// submit creates executions, and returns what became of each. Accepted means committed.
+// submit creates executions, and returns the result of each. Accepted means committed.
 func (s *Server) submit(r *http.Request, submissions []submission, c *comparison) []outcome {
 	out := make([]outcome, len(submissions))
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
@@ -81,8 +81,8 @@ func (s *Server) submit(r *http.Request, submissions []submission, c *comparison
 	return out
 }
 
-// comparison compares the parameters of requests that have one key. What has the same bytes is the same; the rest is
-// compared by meaning, as far as left goes.
+// comparison compares the parameters of requests that have the same key. Equal bytes are equal
+// parameters. It compares others by meaning, as long as left is large enough.
 type comparison struct {
 	// left is how many bytes may still be compared by meaning.
 	left int
@@ -118,9 +118,9 @@ type known struct {
 	parameters sameness
 }
 
-// repeated reads what existed, to tell a repetition from another request under a used key; and children, which may
-// have been skipped at once, with their parents. Of the parameters it reads only those that differ in their bytes, and
-// only as many as are compared.
+// repeated reads the executions that already existed, to distinguish a repetition from another
+// request under a used key. It also reads children, which may have been skipped at once, and their
+// parents. It reads parameters only if their bytes differ, and only those that are compared.
 func (s *Server) repeated(r *http.Request, items []store.NewExecution, made []store.Created, c *comparison) (map[execution.ID]*known, error) {
 	var wanted []execution.ID
 	for i, m := range made {
@@ -164,7 +164,7 @@ func (s *Server) repeated(r *http.Request, items []store.NewExecution, made []st
 	return rows, nil
 }
 
-// listed reads rows without what may be large, bounded like every database call.
+// listed reads rows without the fields that may be large, with the bound of every database call.
 func (s *Server) listed(r *http.Request, q store.ExecutionQuery) ([]store.Listed, error) {
 	ctx, cancel := s.statement(r)
 	defer cancel()
@@ -225,7 +225,7 @@ func keyReused(key string, by execution.ID) *Problem {
 	}
 }
 
-// repeats is what is answered for a used key whose limits are the same, nil where the parameters are the same, too.
+// repeats is the response for a used key with equal limits; nil if the parameters are equal, too.
 func repeats(parameters sameness, key string, by execution.ID) *Problem {
 	switch parameters {
 	case alike:

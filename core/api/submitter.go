@@ -1,4 +1,4 @@
-// Package api is how executions come into being: what the REST handlers stand on, without HTTP.
+// Package api creates, cancels and shows executions, and serves the HTTP API over them.
 package api
 
 import (
@@ -12,22 +12,22 @@ import (
 	"handoff/core/store"
 )
 
-// Submitter creates executions and hints that they exist.
+// Submitter creates executions and publishes hints about them.
 type Submitter struct {
 	Host     host.Host
 	Store    store.Client
 	Notifier *broker.Notifier
-	// Wake tells the scheduler of the same process of work that is due, before the hint has gone round by the broker; nil
-	// where there is none. It must not block.
+	// Wake tells the scheduler of the same process that work is due, before the hint has come back
+	// from the broker; nil if there is no scheduler. It must not block.
 	Wake func()
 	// Timeout bounds one attempt to write.
 	Timeout time.Duration
 }
 
-// Submit creates the executions. Accepted means committed. While the database is away, or when the
-// outcome of an attempt is unknown, it tries again until ctx ends; items without an idempotency key
-// could be created twice then, so it refuses to repeat those after an unknown outcome and returns
-// the error.
+// Submit creates the executions. Accepted means committed. It tries again until ctx ends while the
+// database is away, or when the outcome of an attempt is unknown. An item without an idempotency
+// key could then be created twice, so after an unknown outcome it does not repeat such items and
+// returns the error.
 func (s *Submitter) Submit(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	repeatable := true
 	for _, item := range items {
@@ -49,8 +49,8 @@ func (s *Submitter) Submit(ctx context.Context, items []store.NewExecution) ([]s
 	}
 }
 
-// announce hints at what was created: at work, and at the end of a child that was skipped because its parent's chain had
-// ended before.
+// announce publishes hints about created executions: that work is due, or that a child has ended
+// because its parent's chain had ended before and it was skipped.
 func (s *Submitter) announce(created []store.Created) {
 	var keys []execution.Key
 	var ends []broker.Change
@@ -67,7 +67,7 @@ func (s *Submitter) announce(created []store.Created) {
 	s.Notifier.Changed(ends...)
 }
 
-// requested tells of work: the scheduler of this process at once, and everybody by a hint.
+// requested announces work: to the scheduler of this process at once, and to all others by a hint.
 func (s *Submitter) requested(keys ...execution.Key) {
 	if s.Wake != nil && len(keys) > 0 {
 		s.Wake()
@@ -81,15 +81,16 @@ func (s *Submitter) create(items []store.NewExecution) ([]store.Created, error) 
 	return s.Store.Create(ctx, items)
 }
 
-// Cancel asks for the end of a chain, named by any of its rows, and tells whoever is concerned. Actor is who asks. Accepted
-// means committed. While the database is away it tries again until ctx ends: asking twice is harmless.
+// Cancel requests the end of a chain, named by any of its rows, and publishes hints about it. actor
+// is the sender of the request. Accepted means committed. While the database is away it tries again
+// until ctx ends: asking twice is harmless.
 func (s *Submitter) Cancel(ctx context.Context, id execution.ID, actor string) (store.Cancellation, error) {
 	backoff := broker.NewBackoff(s.Host, 100*time.Millisecond, 5*time.Second)
 	uncertain := false
 	for {
 		answer, err := s.cancel(id, actor)
 		if err == nil {
-			// The first attempt may have been the one that cancelled it.
+			// An earlier attempt with unknown outcome may have cancelled it.
 			answer.Applied = answer.Applied || uncertain && answer.Row.Status == execution.Cancelled
 			s.tell(&answer)
 			return answer, nil

@@ -12,7 +12,7 @@ import (
 	"handoff/core/store"
 )
 
-// The scheduler of this process is woken by new work, and only by that.
+// New work wakes the scheduler of this process; nothing else does.
 func TestOwnWorkWakesTheScheduler(t *testing.T) {
 	woken := 0
 	h, log := daemon.New(daemon.Options{}), slog.New(slog.DiscardHandler)

@@ -9,33 +9,35 @@ import (
 	"time"
 )
 
-// certificateCheck is how often the files of a certificate are looked at: a renewal is in force that soon, and handshakes
-// cost no more than one look in this time.
+// certificateCheck is how often the files of a certificate are checked. A renewal takes effect
+// within this time, and handshakes cost at most one check in it.
 const certificateCheck = 10 * time.Second
 
 // Certificate is a certificate and its key in files, which may be renewed while the server runs.
 type Certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
-	// now is the clock, every how often the files are looked at.
+	// now is the clock. every is how often the files are checked.
 	now   func() time.Time
 	every time.Duration
 
 	mu      sync.Mutex
 	current *tls.Certificate
-	// seen is what the files looked like when they were last read, whether or not that succeeded, looked when that was.
+	// seen is the state of the files when they were last read, whether or not that succeeded.
+	// looked is when they were last checked.
 	seen   [2]fileState
 	looked time.Time
 }
 
-// fileState tells a renewed file from the one before: a file that was replaced differs in time or size.
+// fileState distinguishes a renewed file from the one before: a replaced file differs in time or
+// size.
 type fileState struct {
 	changed time.Time
 	size    int64
 }
 
-// LoadCertificate reads a certificate, with its chain, and its key from PEM files. It returns an error that names the file
-// to blame.
+// LoadCertificate reads a certificate, with its chain, and its key from PEM files. It returns an
+// error that names the file to blame.
 func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
 	c := &Certificate{certFile: certFile, keyFile: keyFile, log: log, now: time.Now, every: certificateCheck}
 	seen, err := c.look()
@@ -49,13 +51,14 @@ func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, 
 	return c, nil
 }
 
-// Config is how a listener with the certificate speaks TLS: from version 1.2 on, and HTTP/1.1 in it, whose limits the
-// server's are.
+// Config is the TLS configuration of a listener: version 1.2 or later, and only HTTP/1.1, because
+// the server's limits are for HTTP/1.1.
 func (c *Certificate) Config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: c.get}
 }
 
-// get is the certificate for a handshake. A renewal that can't be read is logged, and the one before stays in force.
+// get is the certificate for a handshake. If a renewal can't be read, it logs that and keeps the
+// one before.
 func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +87,7 @@ func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.current, nil
 }
 
-// look says what the files look like; one that is missing has the zero state.
+// look returns the state of the files; a missing one has the zero state.
 func (c *Certificate) look() (seen [2]fileState, err error) {
 	for i, file := range []struct{ key, name string }{{"api.tls.cert_file", c.certFile}, {"api.tls.key_file", c.keyFile}} {
 		info, failed := os.Stat(file.name)

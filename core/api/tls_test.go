@@ -22,7 +22,8 @@ import (
 	"time"
 )
 
-// certificate writes a pair of files for localhost with a serial number, and returns the certificate.
+// certificate writes a pair of files for localhost with a serial number, and returns the
+// certificate.
 func certificate(t *testing.T, dir string, serial int64) *x509.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -51,7 +52,7 @@ func certificate(t *testing.T, dir string, serial int64) *x509.Certificate {
 	return parsed
 }
 
-// put writes a file that was changed at a time of its own, as renewals are.
+// put writes a file with a modification time of its own, as renewals have.
 func put(t *testing.T, path, text string, changed int64) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -84,7 +85,7 @@ func TestTheAPIServesTLSAndTakesRenewedCertificates(t *testing.T) {
 		served <- Serve(ctx, tls.NewListener(l, c.Config()), setup(t, nil).Handler, slog.New(slog.NewTextHandler(&errors, nil)), time.Second)
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	// serial is the number of the certificate that a new connection gets.
+	// serial is the serial number of the certificate that a new connection gets.
 	serial := func(trusted *x509.Certificate, least uint16) int64 {
 		t.Helper()
 		pool := x509.NewCertPool()
@@ -113,7 +114,8 @@ func TestTheAPIServesTLSAndTakesRenewedCertificates(t *testing.T) {
 	now = now.Add(1)
 	expect("after a renewal", serial(second, tls.VersionTLS12), 2)
 
-	// A renewal that was broken off keeps what there is: a key of another certificate, a file that is none, a missing one.
+	// A broken renewal keeps the certificate in force: a key of another certificate, a file that is
+	// not a certificate, a missing one.
 	for what, broken := range map[string]func(){
 		"with half a renewal": func() {
 			other := t.TempDir()
@@ -138,7 +140,7 @@ func TestTheAPIServesTLSAndTakesRenewedCertificates(t *testing.T) {
 	now = now.Add(certificateCheck)
 	expect("after it was mended", serial(third, tls.VersionTLS13), 6)
 
-	// Older versions get no connection, and plain HTTP gets a plain answer.
+	// Older versions get no connection, and plain HTTP gets a plain response.
 	pool := x509.NewCertPool()
 	pool.AddCert(third)
 	old := tls.Dialer{Config: &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}}

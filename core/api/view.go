@@ -10,15 +10,15 @@ import (
 	"handoff/core/store"
 )
 
-// executionView is an execution as the API shows it, named as the columns of the contract. What is
-// not set is null, so that a reader sees every field that there is.
+// executionView is an execution as the API shows it, with the field names of the contract. Unset
+// fields are null, so that a reader sees every field that exists.
 type executionView struct {
 	listedView
 	Parameters json.RawMessage `json:"parameters"`
 	Result     *resultView     `json:"result"`
 }
 
-// listedView is an execution as lists show it: without what may be large.
+// listedView is an execution as lists show it: without the fields that may be large.
 type listedView struct {
 	ID        execution.ID `json:"id"`
 	ActionRef string       `json:"action_ref"`
@@ -29,8 +29,9 @@ type listedView struct {
 	Incarnation *int64 `json:"incarnation"`
 	Epoch       int64  `json:"epoch"`
 	Dispatches  int    `json:"dispatches"`
-	// TimeoutSeconds and DispatchTimeoutSeconds are those that count for this execution, null for the defaults. OwnLimits
-	// names those of them, and max_retries, that the request set itself; the rest came from the action.
+	// TimeoutSeconds and DispatchTimeoutSeconds are the values that apply to this execution, null
+	// for the defaults. OwnLimits names those of them, and max_retries, that the request set
+	// itself; the rest came from the action.
 	TimeoutSeconds         *int64   `json:"timeout_seconds"`
 	DispatchTimeoutSeconds *int64   `json:"dispatch_timeout_seconds"`
 	OwnLimits              []string `json:"own_limits"`
@@ -39,11 +40,11 @@ type listedView struct {
 
 	FailureReason *string `json:"failure_reason"`
 
-	// Parent is the first row of the chain that this one is a workflow child of; while awaits_parent, it waits
-	// for the end of that chain.
+	// Parent is the first row of the parent's chain if this is a workflow child. While
+	// awaits_parent is true, the child waits for the end of that chain.
 	Parent       *int64 `json:"parent"`
 	AwaitsParent bool   `json:"awaits_parent"`
-	// Concurrency is how many executions of the action may go on at a time.
+	// Concurrency is how many executions of the action may be in flight at once.
 	Concurrency *int64 `json:"concurrency"`
 
 	OriginalExecution *int64  `json:"original_execution"`
@@ -70,7 +71,7 @@ type listedView struct {
 	OrchestratedAt      *string `json:"orchestrated_at"`
 }
 
-// resultView is a result; a failure has error, message and failed_by, a success its output.
+// resultView is a result: error, message and failed_by of a failure, the output of a success.
 type resultView struct {
 	Error    string          `json:"error,omitempty"`
 	Message  string          `json:"message,omitempty"`
@@ -96,13 +97,13 @@ func viewSmall(e *execution.Execution) listedView {
 	}
 }
 
-// unreadableView stands in a list for what can't be read.
+// unreadableView replaces a row of a list that can't be read.
 type unreadableView struct {
 	ID         int64  `json:"id"`
 	Unreadable string `json:"unreadable"`
 }
 
-// viewListed shows a row of a list. One that can't be read is shown as such and logged.
+// viewListed shows a row of a list. It logs a row that can't be read and shows it as such.
 func (s *Server) viewListed(r *http.Request) func(*store.Listed) any {
 	return func(row *store.Listed) any {
 		if row.Unreadable != "" {
@@ -127,7 +128,7 @@ func view(e *execution.Execution) executionView {
 	return v
 }
 
-// number, name and moment are nil for what is not set.
+// number, name and moment are nil for values that are not set.
 func number(n int64) *int64 {
 	if n == 0 {
 		return nil

@@ -32,7 +32,7 @@ type workerView struct {
 	CordonChanged *string          `json:"cordon_changed_by"`
 	HealthURL     *string          `json:"health_url"`
 	Capabilities  capabilitiesView `json:"capabilities"`
-	// Unreadable says what of the row can't be read; it is left at zero above.
+	// Unreadable says which part of the row can't be read; that part is zero in the other fields.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
@@ -40,11 +40,12 @@ type capabilitiesView struct {
 	Health healthView `json:"health"`
 }
 
-// healthView has the fields of the contract. What is derived is derived now, from this executor's
+// healthView has the fields of the contract. Derived values are derived now, from this executor's
 // configuration.
 type healthView struct {
 	Status string `json:"status"`
-	// LastCheck is when the worker reported what its health is derived from; null before its first heartbeat.
+	// LastCheck is when the worker reported the figures that its health is derived from; null
+	// before its first heartbeat.
 	LastCheck           *string `json:"last_check"`
 	ConsecutiveFailures int     `json:"consecutive_failures"`
 	TotalExecutions     int     `json:"total_executions"`
@@ -71,7 +72,8 @@ func viewWorker(w *store.WorkerRow, c config.Config) workerView {
 	}
 }
 
-// listWorkers is GET /api/v1/workers?after=ID&limit=N: all of them, those that have stopped too.
+// listWorkers is GET /api/v1/workers?after=ID&limit=N: all workers, including those that have
+// stopped.
 func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) {
 	var q store.WorkerQuery
 	servePage(s, w, r, list{"workers", "after", []parameter{{"after", number64(&q.After)}}, largestPage, nil}, func(ctx context.Context, limit int) ([]store.WorkerRow, error) {
@@ -95,8 +97,8 @@ func (s *Server) getWorker(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, "application/json", http.StatusOK, viewWorker(row, s.Config))
 }
 
-// cordonWorker is POST /api/v1/workers/{id}/cordon, uncordonWorker …/uncordon and drainWorker …/drain. Each
-// answers with the worker as it is then; repeating one is harmless.
+// cordonWorker is POST /api/v1/workers/{id}/cordon, uncordonWorker …/uncordon and drainWorker
+// …/drain. Each answers with the new state of the worker; repeating one is harmless.
 func (s *Server) cordonWorker(w http.ResponseWriter, r *http.Request) {
 	s.steer(w, r, store.Cordon{On: true})
 }
@@ -105,7 +107,8 @@ func (s *Server) uncordonWorker(w http.ResponseWriter, r *http.Request) {
 	s.steer(w, r, store.Cordon{})
 }
 
-// drainWorker cordons too: the process that takes the name next must not get what this one gives back.
+// drainWorker also cordons: the next process with this name must not get the work that this one
+// gives back.
 func (s *Server) drainWorker(w http.ResponseWriter, r *http.Request) {
 	s.steer(w, r, store.Cordon{On: true, Drain: true})
 }
@@ -131,7 +134,8 @@ func (s *Server) steer(w http.ResponseWriter, r *http.Request, c store.Cordon) {
 	s.getWorker(w, r)
 }
 
-// cordonReason reads the body, which may be left out: {"reason": "why"}. Lifting a cordon takes none.
+// cordonReason reads the body, which may be left out: {"reason": "why"}. Lifting a cordon takes no
+// reason.
 func cordonReason(w http.ResponseWriter, r *http.Request, takes bool) (string, *Problem) {
 	if !takes {
 		return "", noBody(w, r)
@@ -153,8 +157,8 @@ func cordonReason(w http.ResponseWriter, r *http.Request, takes bool) (string, *
 // byName is the prefix by which a path names a worker whose name could be taken for a number.
 const byName = "name:"
 
-// worker finds the worker of a path. Digits are always its number, even if another worker is called so; anything
-// else is its name, with or without the prefix "name:".
+// worker finds the worker of a path. Digits are always a worker's id, even if another worker has
+// that name. Anything else is a name, with or without the prefix "name:".
 func (s *Server) worker(r *http.Request) (*store.WorkerRow, *Problem) {
 	text := r.PathValue("id")
 	q, possible := store.WorkerQuery{Name: text, Limit: 1}, true

@@ -16,12 +16,12 @@ import (
 	"handoff/core/store"
 )
 
-// attempt is one request of those that cost the most.
+// attempt is one of the most expensive requests.
 type attempt struct {
 	name, query string
 	body        func() []byte
 	headers     []string
-	// unsized says that the request does not tell how long its body is.
+	// unsized says that the request does not state the length of its body.
 	unsized bool
 	// prepare changes the store before the request.
 	prepare func(*fakeStore)
@@ -34,7 +34,7 @@ func (a *attempt) bytes() []byte {
 	return a.body()
 }
 
-// fill repeats a text until it has about n bytes, between what begins and what ends it.
+// fill repeats a text until it has about n bytes, between a beginning and an end.
 func fill(begin, text string, n int, end string) func() []byte {
 	return func() []byte {
 		var b bytes.Buffer
@@ -59,7 +59,7 @@ func numbered(begin, format string, n int, end string) func() []byte {
 	}
 }
 
-// worstBodies are bodies of at most n bytes that are no good for anything.
+// worstBodies are useless bodies of at most n bytes.
 func worstBodies(n int) []attempt {
 	return []attempt{
 		{name: "unknown fields", body: fill(`{`, `"x":1,`, n, `}`)},
@@ -85,12 +85,12 @@ func worstBodies(n int) []attempt {
 	}
 }
 
-// dense is an object of n bytes with as many values as fit in.
+// dense is an object of n bytes with as many values as possible.
 func dense(n int) string {
 	return string(fill(`{"a":[`, `1,`, n, `]}`)())
 }
 
-// members is an object of about n bytes with many fields, in an order or in its reverse.
+// members is an object of about n bytes with many fields, in an order or its reverse.
 func members(n int, reverse bool) string {
 	var all []string
 	for i := range n / 13 {
@@ -116,7 +116,7 @@ func batchOf(n int, one func(i int) string) func() []byte {
 	}
 }
 
-// stored puts rows into the store that keys "k0", "k1", … have created.
+// stored puts rows into the store that the keys "k0", "k1", … have created.
 func stored(n int, parameters string) func(*fakeStore) {
 	return func(db *fakeStore) {
 		for i := range n {
@@ -127,7 +127,7 @@ func stored(n int, parameters string) func(*fakeStore) {
 	}
 }
 
-// worstBatches are as long as a batch may be.
+// worstBatches are batches of the largest allowed length.
 func worstBatches() []attempt {
 	big, small := dense(maxParameters), dense(4000)
 	all := append(worstBodies(maxBatchBody), []attempt{
@@ -151,7 +151,7 @@ func worstBatches() []attempt {
 	return all
 }
 
-// worstQueries are of every list.
+// worstQueries are the most expensive queries of every list.
 func worstQueries(limit int) []attempt {
 	return []attempt{
 		{name: "a full page", query: fmt.Sprintf("?limit=%d", limit)},
@@ -164,7 +164,7 @@ func worstQueries(limit int) []attempt {
 	}
 }
 
-// worst has what every endpoint can be asked at the greatest cost.
+// worst has the most expensive requests of every endpoint.
 func worst() map[string][]attempt {
 	key := []string{"Idempotency-Key", "k0"}
 	again := func(parameters string) func() []byte {
@@ -210,7 +210,7 @@ func worst() map[string][]attempt {
 	return all
 }
 
-// crowded fills the store with as much as its rows may hold.
+// crowded fills the store with the largest possible rows.
 func crowded(db *fakeStore) {
 	const n = 500
 	parameters := json.RawMessage(members(255<<10, false))
@@ -241,7 +241,7 @@ func crowded(db *fakeStore) {
 	db.audit = map[execution.ID][]store.Transition{1: slices.Repeat([]store.Transition{{From: execution.Requested, To: execution.Scheduling, By: execution.Scheduler, At: time.Unix(1e9, 0)}}, 10000)}
 }
 
-// endpoints finds the pattern that a request goes to.
+// endpoints finds the pattern that serves a request.
 func endpoints() *http.ServeMux {
 	mux := http.NewServeMux()
 	for path := range new(Server).routes() {
@@ -253,7 +253,7 @@ func endpoints() *http.ServeMux {
 	return mux
 }
 
-// Whoever adds an endpoint says in worst what it may be asked at the greatest cost, and fuzzes it.
+// Every endpoint needs its most expensive requests in worst, and a fuzz target.
 func TestEveryEndpointHasItsWorstRequests(t *testing.T) {
 	missing := map[string]bool{"GET /healthz": true, "GET /readyz": true, "GET /metrics": true, "GET /playbooks/": true}
 	for path, m := range new(Server).routes() {

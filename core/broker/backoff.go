@@ -7,8 +7,8 @@ import (
 	"handoff/core/host"
 )
 
-// Backoff spaces attempts out: doubling from min to max, with full jitter in the upper half, so
-// that a fleet that lost its broker at one moment does not return at one moment.
+// Backoff spaces out attempts: the delay doubles from min to max, with full jitter in the upper
+// half, so that a fleet that lost its broker at one moment does not return at one moment.
 type Backoff struct {
 	host     host.Host
 	min, max time.Duration
@@ -20,7 +20,7 @@ func NewBackoff(h host.Host, minimum, maximum time.Duration) *Backoff {
 	return &Backoff{host: h, min: minimum, max: maximum, next: minimum}
 }
 
-// Reset starts again at min: call it after a success.
+// Reset starts again at min. Call it after a success.
 func (b *Backoff) Reset() { b.next = b.min }
 
 // Wait sleeps for the next delay, or returns ctx's error.

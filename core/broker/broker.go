@@ -1,13 +1,13 @@
-// Package broker declares what the core needs of a message broker, and the one place where its
-// exchanges, queues and messages are described.
+// Package broker declares what the core needs of a message broker. It is the only place that
+// describes its exchanges, queues and messages.
 //
-// The model is AMQP 0-9-1 as RabbitMQ implements it, reduced to what is used: sessions that end,
-// mandatory publishes with confirms, and consumers that acknowledge by delivery. A session is one
-// connection; when it ends, everything that was received over it belongs to the broker again, and
-// acknowledging it over another session is impossible by construction (delivery tags are not
-// versioned: acknowledging across generations settles somebody else's message).
+// The model is AMQP 0-9-1 as RabbitMQ implements it, reduced to the parts in use: sessions that
+// end, mandatory publishes with confirms, and consumers that acknowledge by delivery. A session is
+// one connection. When it ends, everything received over it belongs to the broker again. By
+// construction no other session can acknowledge it. This matters because delivery tags have no
+// generation: a late acknowledgement would settle a message of somebody else.
 //
-// Messages are hints. Nothing here promises that one arrives once, in order, or at all.
+// Messages are hints. Nothing here promises that a message arrives once, in order, or at all.
 package broker
 
 import (
@@ -26,15 +26,17 @@ type Broker interface {
 	Connect(ctx context.Context) (Session, error)
 }
 
-// Errors of sessions and consumers. Others are wrapped and mean that the request itself was wrong.
+// Errors of sessions and consumers. Other errors are wrapped and mean that the request itself was
+// wrong.
 var (
 	// ErrUnavailable: no connection could be opened; nothing was sent.
 	ErrUnavailable = errors.New("broker unavailable")
-	// ErrClosed: the session has ended; what was received over it is requeued.
+	// ErrClosed: the session has ended; everything received over it is requeued.
 	ErrClosed = errors.New("broker session closed")
-	// ErrCancelled: the broker cancelled the consumer, because its queue was deleted or moved (RabbitMQ rule 32), or because
-	// it kept a delivery for too long (rule 31, from 4.3 on). The session lives on, but the broker may still give out over it
-	// to the consumer that is gone: who wants those messages closes it.
+	// ErrCancelled: the broker cancelled the consumer, because its queue was deleted or moved
+	// (RabbitMQ rule 32), or because the consumer kept a delivery for too long (rule 31, from 4.3
+	// on). The session lives on, but the broker may still assign messages to the cancelled
+	// consumer. Closing the session returns those messages to the queue.
 	ErrCancelled = errors.New("consumer cancelled by the broker")
 	// ErrPrecondition: a queue or exchange exists with other settings (406, defect D27).
 	ErrPrecondition = errors.New("queue or exchange exists with other settings")
@@ -42,11 +44,12 @@ var (
 	ErrUnanswered = errors.New("the broker does not answer for a queue or exchange")
 )
 
-// DeclareWait is how long all declarations of one call may take: a classic queue whose process hangs answers none.
+// DeclareWait is how long all declarations of one call may take. A classic queue whose process
+// hangs never answers.
 const DeclareWait = 10 * time.Second
 
-// Unanswered is the error of a declaration that was given up. what is the queue, exchange or binding, empty where that is
-// not known.
+// Unanswered is the error of a declaration that was given up. what names the queue, exchange or
+// binding; empty if that is not known.
 func Unanswered(what string) error {
 	return fmt.Errorf("declare %s: %w within %v, although it takes connections. A process of the broker may hang: see "+
 		"`rabbitmqctl list_unresponsive_queues`, with -p where the virtual host is not /; if it stays so, restart that node of the broker",
@@ -56,34 +59,37 @@ func Unanswered(what string) error {
 // Session is one connection to the broker. Its methods may be used by several tasks.
 type Session interface {
 	// Declare declares exchanges, queues and bindings; repeating it is harmless. A queue that
-	// exists with other settings is ErrPrecondition. What the broker has not answered within DeclareWait is ErrUnanswered:
-	// it may still come to be, and the session stays open.
+	// exists with other settings is ErrPrecondition. A declaration that the broker does not answer
+	// within DeclareWait is ErrUnanswered: it may still take effect, and the session stays open.
 	Declare(ctx context.Context, t Topology) error
-	// Limited names, sorted, the queues declared over this connection that should keep what comes back
-	// (Queue.KeepsReturned) but exist with the broker's delivery limit. A client can't see a policy that lifts the limit.
+	// Limited names, sorted, the queues declared over this connection that have the broker's
+	// delivery limit although they should keep returned messages (Queue.KeepsReturned). A client
+	// can't see a policy that lifts the limit.
 	Limited() []string
-	// DeleteIdle deletes a queue that nobody consumes and in which no message waits. RabbitMQ judges both in the same
-	// step for a classic queue. For a quorum queue it knows no condition (540), so there one request looks and the next
-	// one deletes: who begins to use the queue between the two finds it gone, and a message that came in between is lost
-	// with it.
+	// DeleteIdle deletes a queue without consumers and without waiting messages. For a classic
+	// queue RabbitMQ checks and deletes in one step. For a quorum queue it offers no such condition
+	// (540), so one request checks and the next deletes. A consumer that arrives between the two
+	// finds the queue gone, and a message that arrives between them is lost.
 	DeleteIdle(ctx context.Context, q Queue) (QueueFate, error)
-	// QueueState looks at a queue and changes nothing (a passive declaration). What consumers hold unacknowledged is not
-	// ready. That the queue does not exist is no error: Exists says so.
+	// QueueState looks at a queue and changes nothing (a passive declaration). Ready does not count
+	// messages that consumers hold unacknowledged. A missing queue is not an error: Exists is
+	// false.
 	QueueState(ctx context.Context, queue string) (QueueState, error)
 	// Publish sends messages mandatory, persistent and confirmed, pipelined, and returns one
-	// outcome for each, in order. It returns when all are known, or unknown because the session or
-	// the context ended. It never returns fewer outcomes than messages.
+	// outcome for each, in order. It returns when all outcomes are known, or when the session or
+	// the context ends; the missing outcomes are then Unknown or NotSent. It never returns fewer
+	// outcomes than messages.
 	Publish(ctx context.Context, ms []Message) []Outcome
-	// Consume subscribes to a queue. At most prefetch deliveries are unsettled at a time.
+	// Consume subscribes to a queue. It holds at most prefetch unsettled deliveries at a time.
 	Consume(ctx context.Context, queue string, prefetch int) (Consumer, error)
-	// Blocked says that the broker holds publishers back (memory or disk alarm): publishes stall.
+	// Blocked says that the broker holds publishers back (memory or disk alarm): publishes wait.
 	Blocked() bool
 	// Closed says that the session has ended.
 	Closed() bool
-	// Wait returns nil as soon as the session has ended, by whomever, or the context's error when that ends first. A
-	// session that nobody uses ends too: then its heartbeats tell.
+	// Wait returns nil as soon as the session has ended, for whatever reason, or the context's
+	// error if that ends first. It also notices the end of an idle session, by the heartbeats.
 	Wait(ctx context.Context) error
-	// Close ends the session. What was received and not settled goes back to its queues.
+	// Close ends the session. Unsettled deliveries go back to their queues.
 	Close()
 }
 
@@ -92,56 +98,58 @@ type Consumer interface {
 	// Receive waits for the next delivery. It returns ErrClosed, ErrCancelled or the context's
 	// error.
 	Receive(ctx context.Context) (Delivery, error)
-	// Ack settles a delivery. It is sent, not confirmed: it may be lost with the session, so an
+	// Ack settles a delivery. It is sent but not confirmed: it may be lost with the session, so an
 	// acknowledgement is never a proof.
 	Ack(d Delivery)
-	// Reject settles a delivery negatively: back into the queue at its old place, or, without
-	// requeue, to the dead letter exchange.
+	// Reject settles a delivery negatively. With requeue it returns to its old place in the queue;
+	// without, it goes to the dead letter exchange.
 	Reject(d Delivery, requeue bool)
-	// Cancel ends new deliveries; those received before can still be settled.
+	// Cancel stops new deliveries; the consumer can still settle earlier ones.
 	Cancel(ctx context.Context) error
 }
 
-// QueueFate is what became of a queue that was to be deleted.
+// QueueFate is the result of an attempt to delete a queue.
 type QueueFate uint8
 
-// The fates. The zero value is the careful one.
+// The fates. The zero value is the safe one.
 const (
-	// QueueInUse: it is consumed, or messages wait in it; it stays.
+	// QueueInUse: it has a consumer or waiting messages, and stays.
 	QueueInUse QueueFate = iota
 	QueueDeleted
-	// QueueAbsent: there is none of that name.
+	// QueueAbsent: no queue has that name.
 	QueueAbsent
 )
 
 // String names the fate for logs.
 func (f QueueFate) String() string { return [...]string{"in use", "deleted", "absent"}[f] }
 
-// QueueState is what a broker says of a queue.
+// QueueState is what a broker reports of a queue.
 type QueueState struct {
-	// Exists is false if there is no queue of that name; everything else is 0 then.
+	// Exists is false if no queue has that name; everything else is then 0.
 	Exists bool
-	// Ready is how many messages wait to be delivered. Messages that were delivered and not acknowledged are not
-	// among them, nor are dead letters that a quorum queue keeps for want of a route.
+	// Ready is the number of messages that wait to be delivered. It excludes delivered,
+	// unacknowledged messages, and dead letters that a quorum queue keeps because they have no
+	// route.
 	Ready int
-	// Consumers is how many subscriptions the queue has, whether they take anything or not.
+	// Consumers is the number of the queue's subscriptions, whether they take messages or not.
 	Consumers int
 }
 
-// Outcome is what became of one publish.
+// Outcome is the result of one publish.
 type Outcome uint8
 
 // The outcomes.
 const (
 	// Unknown: the session ended first; the message may have been stored, once or not at all.
 	Unknown Outcome = iota
-	// Confirmed: every queue that it was routed to has stored it.
+	// Confirmed: every queue that the message was routed to has stored it.
 	Confirmed
 	// Returned: no queue was bound to its key (312 NO_ROUTE); nothing was stored.
 	Returned
 	// Nacked: the broker refused it (queue length limit, internal error); nothing was stored.
 	Nacked
-	// NotSent: nothing was sent, because no session was open, or because the queue behind that key confirms nothing.
+	// NotSent: nothing was sent, because no session was open, or because the queue behind that key
+	// does not confirm.
 	NotSent
 )
 
@@ -150,7 +158,7 @@ func (o Outcome) String() string {
 	return [...]string{"unknown", "confirmed", "returned", "nacked", "not sent"}[o]
 }
 
-// Message is something to publish.
+// Message is a message to publish.
 type Message struct {
 	Exchange   string
 	RoutingKey string
@@ -164,7 +172,7 @@ type Delivery struct {
 	RoutingKey  string
 	Redelivered bool
 	Envelope    Envelope
-	// Malformed is why the body could not be read, nil if it could. Body is kept then.
+	// Malformed is the reason why the body could not be read, nil if it could. Body is then kept.
 	Malformed error
 	Body      []byte
 	// Deaths is the x-death header, newest first; empty if the message never died.
@@ -180,7 +188,7 @@ type Death struct {
 	Time time.Time
 }
 
-// DeathReason is x-death's reason (RabbitMQ rule 15).
+// DeathReason is the reason in x-death (RabbitMQ rule 15).
 type DeathReason uint8
 
 // The reasons for which a message is dead-lettered.
@@ -192,7 +200,7 @@ const (
 	DeathDeliveryLimit
 )
 
-// String is the header's value.
+// String is the reason as in the header.
 func (r DeathReason) String() string {
 	return [...]string{"unknown", "expired", "rejected", "maxlen", "delivery_limit"}[r]
 }
@@ -208,39 +216,42 @@ const (
 	ExecutionStatusChanged
 	ExecutionCompleted
 	ExecutionCancel
-	// DeadLetterCanary is a test message that an executor sends to its death; it is about no execution.
+	// DeadLetterCanary is a test message that an executor lets die; it concerns no execution.
 	DeadLetterCanary
 )
 
 // Types is how many values Type has, NoType included.
 const Types = int(DeadLetterCanary) + 1
 
-// String is the name on the wire.
+// String is the type's name in a message.
 func (t Type) String() string {
 	return [...]string{"", "execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel", "dead_letter.canary"}[t]
 }
 
-// Envelope wraps every payload. Exactly the payload that Type names is set.
+// Envelope wraps every payload. Only the payload that Type names is set.
 type Envelope struct {
 	MessageID     string
 	Type          Type
 	CorrelationID string
-	// Timestamp is the publisher's wall clock; for readers, never for decisions.
+	// Timestamp is the publisher's wall clock. It is for readers, never for decisions.
 	Timestamp time.Time
-	// Version is VersionBlock for a message of several dispatches, WireVersion for any other.
+	// Version is VersionBlock for a message of several dispatches, WireVersion for every other.
 	Version int
 
-	// Dispatches belong to ExecutionScheduled: at least one, all for the same incarnation of a worker. Several are called a
-	// block. A block is stored, delivered and settled as one message, and each of its dispatches is claimed and judged alone.
+	// Dispatches belong to ExecutionScheduled: at least one, all for the same incarnation of a
+	// worker. Several are called a block. A block is stored, delivered and settled as one message,
+	// but each of its dispatches is claimed and judged separately.
 	Dispatches []Dispatch
-	// Unread are those dispatches of a block that could not be read. Only Decode sets it: they cost none of the others.
+	// Unread are the dispatches of a block that could not be read. Only Decode sets it. The other
+	// dispatches of the block stay valid.
 	Unread []UnreadDispatch
-	// Changes belongs to ExecutionRequested and ExecutionCancel (only the keys), ExecutionStatusChanged
-	// and ExecutionCompleted: hints that may carry many executions. A DeadLetterCanary has none.
+	// Changes belongs to ExecutionRequested and ExecutionCancel (which have only the keys),
+	// ExecutionStatusChanged and ExecutionCompleted: hints that may cover many executions. A
+	// DeadLetterCanary has none.
 	Changes []Change
 }
 
-// Dispatch hands one epoch of one execution to one incarnation of one worker.
+// Dispatch hands off one epoch of one execution to one incarnation of one worker.
 type Dispatch struct {
 	Key         execution.Key
 	Worker      execution.WorkerID
@@ -249,7 +260,8 @@ type Dispatch struct {
 	Parameters  []byte
 }
 
-// UnreadDispatch is a dispatch of a block that could not be read: why, and its part of the body.
+// UnreadDispatch is a dispatch of a block that could not be read: the reason, and its part of the
+// body.
 type UnreadDispatch struct {
 	Why  string
 	Body []byte
@@ -259,6 +271,7 @@ type UnreadDispatch struct {
 type Change struct {
 	Key      execution.Key
 	From, To execution.Status
-	// Handled says of an end that it was handled in the same step: nothing follows but that a worker has room.
+	// Handled says that the end of the execution was handled in the same step. Nothing is left to
+	// do, except that its worker has a free slot.
 	Handled bool
 }

@@ -13,27 +13,29 @@ import (
 const (
 	// canaryTTL is how long a canary lives.
 	canaryTTL = 50 * time.Millisecond
-	// CanaryWait is how long a canary may take to come round.
+	// CanaryWait is how long a canary may take to arrive.
 	CanaryWait = 10 * time.Second
-	// canaryExpiry removes a canary's queues if nobody did.
+	// canaryExpiry removes a canary's queues if nothing else did.
 	canaryExpiry = time.Minute
-	// canaryPrefix begins the names of its queues, and its message id.
+	// canaryPrefix begins the names of a canary's queues, and its message id.
 	canaryPrefix = "handoff.canary."
 	// canaryRoute is a key that only the dead letter queue's own binding matches.
 	canaryRoute = "handoff.route"
 )
 
-// Canary sends a message to its death, over a session that is used for nothing else, and waits for it behind the dead letter exchange. Wrong settings there have no
-// symptom of their own: dead letters vanish, and work that no worker picked up is only found by the timeout monitor
-// (defect D17). The canary dies in a queue made like a worker's and arrives in a queue that is bound like the dead letter
-// queue, with a wildcard. It keeps its routing key when it dies, so the key selects it.
+// Canary tests the dead letter path: it lets a message die and waits for it behind the dead letter
+// exchange. Nothing else may use the session. Wrong settings there have no other symptom: dead
+// letters vanish, and only the timeout monitor finds work that no worker picked up (defect D17).
+// The canary dies in a queue made like a worker's and arrives in a queue bound like the dead letter
+// queue, with a wildcard. A dead message keeps its routing key, so the key identifies the canary.
 //
-// A second message goes to the exchange itself, with a key that only the dead letter queue's binding matches: the broker
-// returns it where that binding is gone.
+// A second message goes to the exchange itself, with a key that only the dead letter queue's
+// binding matches: the broker returns it if that binding is missing.
 //
-// The dead letter queue receives both. Their type says what they are: the dead letter handler acknowledges them and
-// stores nothing. With dead lettering disabled there is nothing to test. It returns ErrPrecondition if the exchange is
-// of another kind, ErrClosed if the session ended, ctx's error if that ended, and otherwise what is wrong with the path.
+// The dead letter queue receives both. Their type tells the dead letter handler to acknowledge them
+// and store nothing. With dead lettering disabled there is nothing to test. Canary returns
+// ErrPrecondition if the exchange is of another kind, ErrClosed if the session ended, ctx's error
+// if that ended, and otherwise a description of the fault in the path.
 func Canary(ctx context.Context, h host.Host, s Session, c config.RabbitMQ) error {
 	if !c.DeadLetter.Enabled {
 		return nil
@@ -67,12 +69,13 @@ func (c *canary) fly(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !state.Exists:
-		return fmt.Errorf("the dead letter queue %s does not exist; whoever declares the topology again makes it", queue)
+		return fmt.Errorf("the dead letter queue %s does not exist; restart an executor, which declares it", queue)
 	}
 	died := Queue{Name: c.name, Type: c.config.QueueType, TTL: canaryTTL, DeadLetterExchange: exchange, Expires: canaryExpiry}
 	arrived := Queue{Name: c.name + ".arrival", Type: c.config.QueueType, Expires: canaryExpiry}
-	// The binding comes first: it fails where the exchange is missing, which a declaration would make, without the
-	// binding of the dead letter queue. The declaration then fails where the exchange is of another kind.
+	// The binding comes first and fails if the exchange is missing. A declaration would instead
+	// create the exchange, without the binding of the dead letter queue. The declaration comes
+	// second and fails if the exchange is of another kind.
 	for _, t := range []Topology{
 		{Queues: []Queue{died, arrived}, Bindings: []Binding{{exchange, c.name + ".#", arrived.Name}}},
 		{Exchanges: []Exchange{{exchange, Topic}}},
@@ -88,7 +91,7 @@ func (c *canary) fly(ctx context.Context) error {
 	err = c.roundTrip(ctx, arrivals)
 	_ = arrivals.Cancel(ctx)
 	for _, q := range []Queue{died, arrived} {
-		// What can't be deleted now expires.
+		// A queue that can't be deleted now expires.
 		_, _ = c.session.DeleteIdle(ctx, q)
 	}
 	return err

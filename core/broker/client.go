@@ -12,11 +12,11 @@ import (
 	"handoff/core/host"
 )
 
-// Client keeps one session open for a process: it connects, declares the topology, and does both
-// again for ever, with backoff and jitter, whenever the session ends (defect D32: a consumer whose
-// connection died in silence is a deaf worker that looks healthy). It watches its session also while
-// nobody uses it: who publishes seldom finds a session that works, and no hint is lost to one that
-// ended long ago.
+// Client keeps one session open for a process. Whenever the session ends, it connects and declares
+// the topology again, for ever, with backoff and jitter (defect D32: a consumer whose connection
+// died in silence is a deaf worker that looks healthy). It also watches an idle session: a process
+// that publishes seldom then finds a working session, and loses no hint to a session that ended
+// long ago.
 type Client struct {
 	host     host.Host
 	broker   Broker
@@ -30,7 +30,7 @@ type Client struct {
 	waiting []host.Signal
 }
 
-// NewClient returns a client that is not connected; Run connects it.
+// NewClient returns a client that is not connected yet; Run connects it.
 func NewClient(h host.Host, b Broker, t Topology, c config.RabbitMQ, log *slog.Logger) *Client {
 	return &Client{host: h, broker: b, topology: t, min: c.ReconnectMin, max: c.ReconnectMax, log: log}
 }
@@ -55,8 +55,9 @@ func (c *Client) Run(ctx context.Context) {
 		if err != nil {
 			break
 		}
-		// After a session that has lasted there is nothing to wait for: if the broker is away, the next attempt fails.
-		// A broker that takes connections and drops them at once is not asked in a hot loop.
+		// After a session that lasted, the client tries again at once: if the broker is gone, that
+		// attempt fails. After a short session it waits, so that it does not connect in a hot loop
+		// to a broker that accepts connections and drops them.
 		if c.host.Monotonic()-began > c.max {
 			backoff.Reset()
 			continue
@@ -95,7 +96,7 @@ func (c *Client) publishSession(s Session) {
 	}
 }
 
-// Session waits for an open session, or for ctx to end.
+// Session waits for an open session, or until ctx ends.
 func (c *Client) Session(ctx context.Context) (Session, error) {
 	arrived := c.host.NewSignal()
 	for {
@@ -118,14 +119,15 @@ func (c *Client) Session(ctx context.Context) (Session, error) {
 	}
 }
 
-// Ready says that a publish would be taken: a session is open and the broker holds nobody back.
+// Ready says that a publish would go out: a session is open and the broker holds no publishers
+// back.
 func (c *Client) Ready() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session != nil && !c.session.Closed() && !c.session.Blocked()
 }
 
-// ConnectedFor is how long the present session has been open; zero without one.
+// ConnectedFor is how long the current session has been open; zero without a session.
 func (c *Client) ConnectedFor() time.Duration {
 	now := c.host.Monotonic()
 	c.mu.Lock()
@@ -136,7 +138,8 @@ func (c *Client) ConnectedFor() time.Duration {
 	return now - c.since
 }
 
-// Limited names the queues of the open session that have a delivery limit and should have none; see Session.
+// Limited names the queues of the open session that have a delivery limit although they should not;
+// see Session.
 func (c *Client) Limited() []string {
 	s := c.open()
 	if s == nil {
@@ -145,7 +148,7 @@ func (c *Client) Limited() []string {
 	return s.Limited()
 }
 
-// Publish publishes over the open session. Without one every outcome is NotSent.
+// Publish publishes over the open session. Without a session every outcome is NotSent.
 func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
 	s := c.open()
 	if s == nil {
@@ -158,7 +161,8 @@ func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
 	return s.Publish(ctx, ms)
 }
 
-// DeleteIdle deletes an idle queue over the open session. Without one it is ErrUnavailable.
+// DeleteIdle deletes an idle queue over the open session. Without a session it returns
+// ErrUnavailable.
 func (c *Client) DeleteIdle(ctx context.Context, q Queue) (QueueFate, error) {
 	s := c.open()
 	if s == nil {
@@ -167,7 +171,7 @@ func (c *Client) DeleteIdle(ctx context.Context, q Queue) (QueueFate, error) {
 	return s.DeleteIdle(ctx, q)
 }
 
-// QueueState looks at a queue over the open session. Without one it is ErrUnavailable.
+// QueueState looks at a queue over the open session. Without a session it returns ErrUnavailable.
 func (c *Client) QueueState(ctx context.Context, queue string) (QueueState, error) {
 	s := c.open()
 	if s == nil {
@@ -176,7 +180,7 @@ func (c *Client) QueueState(ctx context.Context, queue string) (QueueState, erro
 	return s.QueueState(ctx, queue)
 }
 
-// open returns the open session, nil without one.
+// open returns the open session, or nil.
 func (c *Client) open() Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,21 +190,22 @@ func (c *Client) open() Session {
 	return c.session
 }
 
-// Subscription is what Consume keeps up.
+// Subscription is the subscription that Consume maintains.
 type Subscription struct {
 	Queue    string
 	Prefetch int
-	// Alive is handed the consumer when the subscription begins, and nil when it ends; nil if nobody
-	// wants to know.
+	// Alive is called with the consumer when the subscription begins, and with nil when it ends. It
+	// may be nil.
 	Alive func(Consumer)
-	// Handle takes every delivery, one after the other. When it returns false the subscription ends.
+	// Handle gets every delivery, one after the other. If it returns false, the subscription ends.
 	Handle func(Consumer, Delivery) bool
-	// Cancelled says that the process itself has cancelled its consumer; then the end of deliveries
-	// is the end, and the session stays open for what is still to be settled. Nil: never.
+	// Cancelled says that the process itself has cancelled its consumer. The end of deliveries then
+	// ends the subscription, and the session stays open for the deliveries that are still to be
+	// settled. Nil means never.
 	Cancelled func() bool
 }
 
-// Consume keeps a subscription up until ctx ends, over every new session and after every
+// Consume maintains a subscription until ctx ends: over every new session, and after every
 // cancellation by the broker.
 func (c *Client) Consume(ctx context.Context, sub Subscription) {
 	backoff := NewBackoff(c.host, c.min, c.max)
@@ -235,8 +240,8 @@ func (c *Client) Consume(ctx context.Context, sub Subscription) {
 	}
 }
 
-// deliver hands deliveries over until the consumer ends. It returns false when the caller wants no
-// more.
+// deliver passes deliveries to Handle until the consumer ends. It returns false if the subscription
+// is to end.
 func (c *Client) deliver(ctx context.Context, s Session, consumer Consumer, sub Subscription) bool {
 	for {
 		d, err := consumer.Receive(ctx)

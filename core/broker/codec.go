@@ -13,18 +13,18 @@ import (
 	"handoff/core/execution"
 )
 
-// The wire format: a JSON object of message_id, message_type, correlation_id, timestamp, version and
-// payload. It is the same on every broker that stores bytes.
+// The wire format: a JSON object of message_id, message_type, correlation_id, timestamp, version
+// and payload. It is the same on every broker that stores bytes.
 const (
-	// WireVersion is the version of all messages but blocks. A reader refuses a version that it does not know, because
-	// guessing at a field's meaning is worse than a dead letter. Fields that an old reader may
-	// safely ignore can be added without a new version: unknown ones are skipped.
+	// WireVersion is the version of all messages except blocks. A reader refuses a version that it
+	// does not know: guessing the meaning of a field is worse than a dead letter. Readers skip
+	// unknown fields, so a field that an old reader may safely ignore needs no new version.
 	WireVersion = 1
-	// MaxBody bounds a body, both ways; more is refused before it is parsed.
+	// MaxBody bounds a body in both directions; a larger one is refused before it is parsed.
 	MaxBody = 1 << 20
 	// ContentType is the media type of a body.
 	ContentType = "application/json"
-	// maxName bounds ids, which travel as AMQP short strings as well.
+	// maxName bounds ids, because AMQP short strings also carry them.
 	maxName = 255
 )
 
@@ -37,16 +37,18 @@ type wireEnvelope struct {
 	Payload       *wirePayload `json:"payload"`
 }
 
-// wirePayload is the payload of any type, so that a body is read in one pass.
+// wirePayload is the payload of any type, so that one pass reads a body.
 type wirePayload struct {
-	// Of execution.scheduled: of a block the worker and its incarnation, and the dispatches without them.
+	// For execution.scheduled. In a block this holds the worker and its incarnation, and Dispatches
+	// holds the dispatches without them.
 	wireDispatch
 	Dispatches *[]json.RawMessage `json:"dispatches,omitempty"`
-	// Of the hints.
+	// For hints.
 	Executions *[]wireChange `json:"executions,omitempty"`
 }
 
-// wireDispatch is one dispatch. Durations are whole milliseconds, 0 or absent where the action names none.
+// wireDispatch is one dispatch. Durations are whole milliseconds, 0 or absent if the action sets
+// none.
 type wireDispatch struct {
 	ExecutionID       *int64          `json:"execution_id,omitempty"`
 	Epoch             *int64          `json:"epoch,omitempty"`
@@ -61,25 +63,25 @@ type wireDispatch struct {
 	Parameters        json.RawMessage `json:"parameters,omitempty"`
 }
 
-// wireChange is one entry of a hint. A status that is not named is execution.None.
+// wireChange is one entry of a hint. A missing status is execution.None.
 type wireChange struct {
 	ID    *int64 `json:"id"`
 	Epoch *int64 `json:"epoch"`
 	From  string `json:"from,omitempty"`
 	To    string `json:"to,omitempty"`
-	// Handled came later than the rest: a reader that does not know it looks at the row.
+	// Handled was added later. A reader that does not know it looks at the row.
 	Handled bool `json:"handled,omitempty"`
 }
 
-// fieldError says what is wrong with which field.
+// fieldError names a field and says what is wrong with it.
 func fieldError(field, format string, args ...any) error {
 	return fmt.Errorf("message field %s "+format, append([]any{field}, args...)...)
 }
 
 func missing(field string) error { return fieldError(field, "is missing") }
 
-// Encode returns the body of a message. What Decode would refuse is an error here already: a
-// message that nobody can read must not be sent. Durations are rounded up to milliseconds.
+// Encode returns the body of a message. It refuses what Decode would refuse: a message that nobody
+// can read must not be sent. It rounds durations up to milliseconds.
 func Encode(e *Envelope) ([]byte, error) {
 	if err := checkEnvelope(e); err != nil {
 		return nil, err
@@ -119,7 +121,7 @@ func Encode(e *Envelope) ([]byte, error) {
 func writeJSON(value any) ([]byte, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
-	// Parameters belong to the user: "<" stays "<".
+	// Parameters belong to the user and are not altered: "<" stays "<".
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(value); err != nil {
 		return nil, fmt.Errorf("message field payload.parameters can't be written: %w", err)
@@ -129,7 +131,7 @@ func writeJSON(value any) ([]byte, error) {
 
 func tooLong(n int) error { return fmt.Errorf("message of %d bytes is longer than %d", n, MaxBody) }
 
-// EncodeDeaths is the x-death header as JSON, for the record.
+// EncodeDeaths returns the x-death header as JSON, for the record.
 func EncodeDeaths(deaths []Death) []byte {
 	type entry struct {
 		Queue  string    `json:"queue"`
@@ -141,7 +143,7 @@ func EncodeDeaths(deaths []Death) []byte {
 	for i, d := range deaths {
 		entries[i] = entry{d.Queue, d.Reason.String(), d.Count, d.Time.UTC()}
 	}
-	// It can't fail: texts, numbers and a time within the calendar.
+	// It can't fail: it has only strings, numbers and a time within the calendar.
 	text, err := json.Marshal(entries)
 	if err != nil {
 		return nil
@@ -149,7 +151,7 @@ func EncodeDeaths(deaths []Death) []byte {
 	return text
 }
 
-// checkEnvelope finds what has no place on the wire.
+// checkEnvelope refuses an envelope that can't be written.
 func checkEnvelope(e *Envelope) error {
 	switch {
 	case e.Version != WireVersion && (e.Version != VersionBlock || e.Type != ExecutionScheduled):
@@ -170,7 +172,7 @@ func checkEnvelope(e *Envelope) error {
 	return checkName("correlation_id", e.CorrelationID)
 }
 
-// checkName refuses what would not come back as it was sent.
+// checkName refuses a name that would not come back unchanged.
 func checkName(field, name string) error {
 	if len(name) > maxName {
 		return fieldError(field, "is longer than %d bytes", maxName)
@@ -206,7 +208,7 @@ func encodeDispatch(d *Dispatch) (wireDispatch, error) {
 	return w, w.check()
 }
 
-// milliseconds rounds up: a short timeout must not become "none".
+// milliseconds rounds up: a short timeout must not become 0, which means none.
 func milliseconds(d time.Duration) int64 {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
@@ -235,8 +237,8 @@ func statusName(s execution.Status) string {
 	return s.String()
 }
 
-// Decode reads a body. It never panics, and what it refuses it names: the first field that is
-// missing, of another type, or of a value that can't be.
+// Decode reads a body. It never panics. Its error names the first field that is missing, of another
+// type, or out of range.
 func Decode(body []byte) (Envelope, error) {
 	if len(body) > MaxBody {
 		return Envelope{}, tooLong(len(body))
@@ -247,9 +249,9 @@ func Decode(body []byte) (Envelope, error) {
 	return decode(body)
 }
 
-// decode reads any body.
+// decode reads a body of any type.
 func decode(body []byte) (Envelope, error) {
-	// The JSON package would replace what is not UTF-8 without a word.
+	// The JSON package would silently replace bytes that are not UTF-8.
 	if !utf8.Valid(body) {
 		return Envelope{}, errors.New("message is not UTF-8")
 	}
@@ -276,7 +278,7 @@ func decode(body []byte) (Envelope, error) {
 	return e, nil
 }
 
-// inWords says of an error of the JSON package which field it is about.
+// inWords translates an error of the JSON package into one that names the field.
 func inWords(err error) error {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
@@ -285,11 +287,11 @@ func inWords(err error) error {
 	case wrong.Field == "":
 		return fmt.Errorf("message is a JSON %s, not an object", wrong.Value)
 	}
-	// The package names embedded structs, too, which are no fields of the message.
+	// The JSON package also names embedded structs, which are not fields of the message.
 	return fieldError(strings.Replace(wrong.Field, "wireDispatch.", "", 1), "is a JSON %s, which is no %s", wrong.Value, kindName(wrong.Type.String()))
 }
 
-// kindName says in words what a Go type wants.
+// kindName translates a Go type into words.
 func kindName(goType string) string {
 	switch strings.TrimLeft(goType, "*") {
 	case "int64":
@@ -304,8 +306,8 @@ func kindName(goType string) string {
 	return "object"
 }
 
-// envelope is everything but the payload. The version comes first: of another version nothing else
-// can be said.
+// envelope reads everything but the payload. It checks the version first: the other fields of an
+// unknown version have no known meaning.
 func (w *wireEnvelope) envelope() (Envelope, error) {
 	switch {
 	case w.Version == nil:
@@ -370,7 +372,7 @@ func (w *wireDispatch) dispatch(d *Dispatch) error {
 	return nil
 }
 
-// check is what a dispatch has to be, both ways.
+// check holds the rules for a dispatch, for writing and for reading.
 func (w *wireDispatch) check() error {
 	for _, number := range []struct {
 		field   string

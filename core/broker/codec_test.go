@@ -51,7 +51,7 @@ func sampleHint() Envelope {
 	}
 }
 
-// TestWireFormat pins the bytes: another release, or another language, reads them.
+// TestWireFormat pins the bytes, because other releases and other languages read them.
 func TestWireFormat(t *testing.T) {
 	for want, e := range map[string]Envelope{
 		`{"message_id":"7.3","message_type":"execution.scheduled","correlation_id":"7","timestamp":"2026-01-02T03:04:05.6789Z","version":1,` +
@@ -68,7 +68,7 @@ func TestWireFormat(t *testing.T) {
 	}
 }
 
-// TestForeignFieldsAreSkipped: a publisher may say more than is read, such as the deadline.
+// TestForeignFieldsAreSkipped: a publisher may send fields that are not read, such as the deadline.
 func TestForeignFieldsAreSkipped(t *testing.T) {
 	e := sampleDispatch()
 	body, err := Encode(&e)
@@ -151,7 +151,8 @@ func TestDecodeNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A part that is spoilt costs the others nothing; where nothing can be read the block is like any other bad message.
+// A dispatch that can't be read does not affect the others. If none can be read, the block is
+// treated like any other bad message.
 func TestABadDispatchOfABlockCostsTheOthersNothing(t *testing.T) {
 	e := sampleBlock()
 	body, err := Encode(&e)
@@ -252,7 +253,7 @@ func TestShortDurationsDoNotVanish(t *testing.T) {
 	}
 }
 
-// anyEnvelope draws what the core may publish.
+// anyEnvelope draws an envelope that the core may publish.
 func anyEnvelope() *rapid.Generator[Envelope] {
 	number := rapid.Int64Range(0, 1<<62)
 	id := rapid.Int64Range(1, 1<<62)
@@ -315,7 +316,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// What Encode writes is read as a hint, if it is one, and as nothing else.
+// The output of Encode is read as a hint if and only if it is a hint.
 func TestHintsAreReadWithoutTheJSONPackage(t *testing.T) {
 	e := sampleHint()
 	body, err := Encode(&e)
@@ -347,7 +348,7 @@ func TestHintsAreReadWithoutTheJSONPackage(t *testing.T) {
 	}
 }
 
-// FuzzDecode: nothing panics, and what is accepted can be written and read again to the same.
+// FuzzDecode: nothing panics, and every accepted message can be written and read again unchanged.
 func FuzzDecode(f *testing.F) {
 	for _, e := range []Envelope{sampleDispatch(), sampleHint(), sampleBlock()} {
 		body, err := Encode(&e)
@@ -382,11 +383,11 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		// What of a block could not be read is not written again.
+		// The unreadable part of a block is not written again.
 		e.Unread = nil
 		again, err := Encode(&e)
 		if len(body) > MaxBody/2 && err != nil {
-			// Escapes and defaults may make it longer than it was.
+			// Escapes and defaults may make it longer than before.
 			return
 		}
 		if err != nil {

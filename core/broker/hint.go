@@ -9,14 +9,15 @@ import (
 	"handoff/core/execution"
 )
 
-// Hints are the most numerous messages, and all that most of them say is which executions have become what. This file reads the
-// body of a hint as Encode writes it, to the byte, several times as fast as the JSON package does. It never refuses one: what
-// looks different, by a space or another order, is read by the JSON package, which says what is wrong.
+// Hints are the most numerous messages, and most say only which executions reached which status.
+// This file reads the body of a hint exactly as Encode writes it, several times as fast as the JSON
+// package. It refuses nothing: a body that differs, by a space or another order, goes to the JSON
+// package, which reports errors.
 
-// hintReader reads what is left of a body.
+// hintReader reads the rest of a body.
 type hintReader struct{ left []byte }
 
-// skip takes a text that has to come next.
+// skip consumes a text that has to come next.
 func (r *hintReader) skip(text string) bool {
 	if len(r.left) < len(text) || string(r.left[:len(text)]) != text {
 		return false
@@ -25,7 +26,7 @@ func (r *hintReader) skip(text string) bool {
 	return true
 }
 
-// text takes a string that holds neither an escape nor a control character, and its closing quote.
+// text reads a string without escapes and control characters, and its closing quote.
 func (r *hintReader) text() ([]byte, bool) {
 	end := bytes.IndexByte(r.left, '"')
 	if end < 0 {
@@ -41,7 +42,7 @@ func (r *hintReader) text() ([]byte, bool) {
 	return text, true
 }
 
-// number takes a number from 0 on that is written as briefly as it can be.
+// number reads a number from 0 on, written without leading zeros.
 func (r *hintReader) number() (n int64, ok bool) {
 	end := 0
 	for end < len(r.left) && r.left[end] >= '0' && r.left[end] <= '9' {
@@ -56,7 +57,7 @@ func (r *hintReader) number() (n int64, ok bool) {
 	return n, true
 }
 
-// status takes the status of a field, if it is there: None without it.
+// status reads the status in a field; None if the field is missing.
 func (r *hintReader) status(field string) (execution.Status, bool) {
 	if !r.skip(field) {
 		return execution.None, true
@@ -73,7 +74,7 @@ func (r *hintReader) status(field string) (execution.Status, bool) {
 	return execution.None, false
 }
 
-// change takes one entry of a hint.
+// change reads one entry of a hint.
 func (r *hintReader) change() (c Change, ok bool) {
 	if !r.skip(`{"id":`) {
 		return Change{}, false
@@ -97,7 +98,8 @@ func (r *hintReader) change() (c Change, ok bool) {
 	return c, r.skip(`}`)
 }
 
-// hint reads the body of a hint; ok is false if it is no hint, or written differently from how Encode writes it.
+// hint reads the body of a hint; ok is false if the body is not a hint or differs from Encode's
+// format.
 func hint(body []byte) (e Envelope, ok bool) {
 	r := hintReader{body}
 	if !r.skip(`{"message_id":"`) {

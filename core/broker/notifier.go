@@ -11,9 +11,9 @@ import (
 	"handoff/core/host"
 )
 
-// Notifier publishes hints: many changes in one message, a few attempts with backoff, and then no
-// more. A hint that is lost costs time and nothing else, because reconcilers find in the database
-// whatever it would have said.
+// Notifier publishes hints. It puts many changes into one message, makes a few attempts with
+// backoff, and then gives up. A lost hint only costs time, because reconcilers find the same facts
+// in the database.
 type Notifier struct {
 	host   host.Host
 	client *Client
@@ -33,16 +33,16 @@ type cancellation struct {
 	key    execution.Key
 }
 
-// notifyBatch bounds the changes of one message, notifyAttempts the attempts for one message, and
-// notifyPending the hints that wait: in a long outage the oldest are dropped.
+// notifyBatch bounds the changes of one message. notifyAttempts bounds the attempts for one
+// message. notifyPending bounds the waiting hints: in a long outage the oldest are dropped.
 const (
 	notifyBatch    = 100
 	notifyAttempts = 4
 	notifyPending  = 10_000
 )
 
-// notifyTimeout bounds one attempt. A queue that never confirms would keep all later hints from everybody, for as long as
-// the session lasts.
+// notifyTimeout bounds one attempt. Otherwise a queue that never confirms would block all later
+// hints, for everybody, as long as the session lasts.
 const notifyTimeout = 5 * time.Second
 
 // NewNotifier returns a notifier whose message ids begin with source.
@@ -50,7 +50,7 @@ func NewNotifier(h host.Host, c *Client, source string, log *slog.Logger) *Notif
 	return &Notifier{host: h, client: c, source: source, log: log, wake: h.NewSignal()}
 }
 
-// Requested hints that executions wait for a scheduler.
+// Requested announces that executions wait for a scheduler.
 func (n *Notifier) Requested(keys ...execution.Key) {
 	if len(keys) == 0 {
 		return
@@ -63,8 +63,7 @@ func (n *Notifier) Requested(keys ...execution.Key) {
 	n.wake.Set()
 }
 
-// Changed hints that statuses were written; those that became terminal are announced as completed
-// as well.
+// Changed announces new statuses. It announces terminal ones as completed, too.
 func (n *Notifier) Changed(changes ...Change) {
 	if len(changes) == 0 {
 		return
@@ -80,8 +79,8 @@ func (n *Notifier) Changed(changes ...Change) {
 	n.wake.Set()
 }
 
-// Cancel hints to a worker that it should end an execution. A worker that does not hear of it learns it
-// from the reply to its next heartbeat.
+// Cancel asks a worker to end an execution. If the hint is lost, the worker learns of the
+// cancellation from the reply to its next heartbeat.
 func (n *Notifier) Cancel(worker execution.WorkerID, key execution.Key) {
 	n.mu.Lock()
 	if len(n.cancels) >= notifyPending {
@@ -99,9 +98,9 @@ func (n *Notifier) add(t Type, c Change) {
 	n.pending[t] = append(n.pending[t], c)
 }
 
-// Run publishes what is pending until ctx ends.
+// Run publishes pending hints until ctx ends.
 func (n *Notifier) Run(ctx context.Context) {
-	// Flush may have been told of the end of ctx: then there is nothing to wait for.
+	// Flush may have returned because ctx ended; then there is nothing to wait for.
 	for n.Flush(ctx); ctx.Err() == nil; n.Flush(ctx) {
 		if _, err := n.wake.Wait(ctx, host.Forever); err != nil {
 			return
@@ -109,16 +108,16 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 }
 
-// Flush publishes what is pending before it returns, or until ctx ends; a stopping process calls it last,
-// so that nobody has to wait for a reconciler.
+// Flush publishes all pending hints, or returns when ctx ends. A stopping process calls it last, so
+// that nothing has to wait for a reconciler.
 func (n *Notifier) Flush(ctx context.Context) {
 	for ms := n.take(); len(ms) > 0 && ctx.Err() == nil; ms = n.take() {
 		n.send(ctx, ms)
 	}
 }
 
-// take removes at most one message of each type, and one of cancellations to one worker, from what is
-// pending.
+// take removes at most one message of each type from the pending hints, and one message of
+// cancellations to one worker.
 func (n *Notifier) take() []Message {
 	now := n.host.Now()
 	n.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// Names of exchanges, queues and keys. They stand here and nowhere else: two services that declare
-// different topologies crash nowhere and receive nothing (defect D31).
+// Names of exchanges, queues and keys. They are defined only here: two services that declare
+// different topologies do not crash, but receive nothing (defect D31).
 const (
 	ExchangeExecutions = "attune.executions"
 
@@ -27,8 +27,8 @@ const (
 	cancelQueueSuffix = ".cancels"
 )
 
-// cancelTTL is how long a hint to cancel is worth keeping: a worker that was away for longer has lost
-// its lease, and its work is not its own any more (defect D60).
+// cancelTTL is how long a hint to cancel stays useful. A worker that was away for longer has lost
+// its lease, and no longer owns its work (defect D60).
 const cancelTTL = time.Minute
 
 // WorkerQueue is the queue of one worker; it survives the worker's restarts.
@@ -36,8 +36,8 @@ func WorkerQueue(id execution.WorkerID) string {
 	return workerQueuePrefix + strconv.FormatInt(int64(id), 10) + workerQueueSuffix
 }
 
-// IsWorkerQueue says that a queue belongs to some worker: only their messages mean a dispatch that
-// died (defect D18).
+// IsWorkerQueue says that a queue belongs to a worker. Only messages of such queues stand for a
+// dispatch that died (defect D18).
 func IsWorkerQueue(queue string) bool {
 	return strings.HasPrefix(queue, workerQueuePrefix) && strings.HasSuffix(queue, workerQueueSuffix)
 }
@@ -47,9 +47,9 @@ func DispatchKey(id execution.WorkerID) string {
 	return "execution.dispatch.worker." + strconv.FormatInt(int64(id), 10)
 }
 
-// CancelQueue is where one worker hears of cancellations. They have a queue of their own because that of
-// the dispatches stands still while the worker is full, which is when they matter. It has no dead letter
-// exchange: whatever a hint would have said, the heartbeat's reply says too.
+// CancelQueue is the queue of one worker's cancellations. They have their own queue because the
+// dispatch queue stands still while the worker is full, which is when cancellations matter. It has
+// no dead letter exchange: the heartbeat's reply also carries the cancellation.
 func CancelQueue(id execution.WorkerID) string {
 	return workerQueuePrefix + strconv.FormatInt(int64(id), 10) + cancelQueueSuffix
 }
@@ -59,14 +59,14 @@ func CancelKey(id execution.WorkerID) string {
 	return "execution.cancel.worker." + strconv.FormatInt(int64(id), 10)
 }
 
-// DeadLetterQueue is the queue behind the dead letter exchange.
+// DeadLetterQueue is the queue bound to the dead letter exchange.
 func DeadLetterQueue(exchange string) string { return exchange + ".queue" }
 
 // ExchangeKind is how an exchange routes.
 type ExchangeKind string
 
-// The kinds that are used. On a direct exchange "#" is an ordinary character, which is why the
-// dead letter exchange is a topic (defect D17).
+// The kinds in use. On a direct exchange "#" is an ordinary character; that is why the dead letter
+// exchange is a topic (defect D17).
 const (
 	Topic  ExchangeKind = "topic"
 	Direct ExchangeKind = "direct"
@@ -92,22 +92,25 @@ type Queue struct {
 	Type string
 	// TTL is x-message-ttl; zero means messages do not expire.
 	TTL time.Duration
-	// DeadLetterExchange is x-dead-letter-exchange; empty means that dead messages are gone. A
-	// quorum queue with one dead-letters at least once and overflows by refusing publishes.
+	// DeadLetterExchange is x-dead-letter-exchange; if it is empty, dead messages are lost. A
+	// quorum queue with a dead letter exchange dead-letters at least once, and refuses publishes
+	// when it overflows.
 	DeadLetterExchange string
-	// Expires is x-expires: the broker deletes the queue, with whatever is in it, once nobody has consumed it for so long,
-	// a quorum queue a few seconds later. Declaring a classic queue anew renews it. Zero means never.
+	// Expires is x-expires: the broker deletes the queue with its content when nobody has consumed
+	// it for this time; a quorum queue a few seconds later. A new declaration of a classic queue
+	// renews the time. Zero means never.
 	Expires time.Duration
-	// KeepsReturned says that a message stays in the queue however often it comes back unacknowledged. A quorum queue of
-	// RabbitMQ 4 that is not told so takes it for a poison message at the 21st return: it goes to the dead letter exchange,
-	// and without one it is gone. A queue that exists is left as it is; see Session.Limited.
+	// KeepsReturned says that a message stays in the queue however often it comes back
+	// unacknowledged. Without this, a quorum queue of RabbitMQ 4 treats it as a poison message at
+	// the 21st return: the message goes to the dead letter exchange, or is lost if there is none.
+	// An existing queue is not changed; see Session.Limited.
 	KeepsReturned bool
 }
 
 // Binding routes a key pattern of an exchange to a queue.
 type Binding struct{ Exchange, Pattern, Queue string }
 
-// ExecutorTopology is what every executor declares at start.
+// ExecutorTopology is the topology that every executor declares at start.
 func ExecutorTopology(c config.RabbitMQ) Topology {
 	t := Topology{
 		Exchanges: []Exchange{{ExchangeExecutions, Topic}},
@@ -125,15 +128,15 @@ func ExecutorTopology(c config.RabbitMQ) Topology {
 	return t.withDeadLetters(c)
 }
 
-// hints is a queue of executors. It has no dead letter exchange.
+// hints is a queue of the executors. It has no dead letter exchange.
 func hints(c config.RabbitMQ, name string) Queue {
 	return Queue{Name: name, Type: c.QueueType, KeepsReturned: true}
 }
 
-// WorkerQueues are the queues that belong to one worker alone.
+// WorkerQueues are the queues of one worker.
 func WorkerQueues(c config.RabbitMQ, id execution.WorkerID) []Queue {
-	// What comes back to it too often is a dead letter, and its execution is taken back without a blame. Without dead
-	// lettering it would be gone.
+	// A message that returns too often becomes a dead letter, and its execution is taken back
+	// without blaming the worker. Without dead lettering it would be lost.
 	q := Queue{Name: WorkerQueue(id), Type: c.QueueType, KeepsReturned: !c.DeadLetter.Enabled}
 	if c.DeadLetter.Enabled {
 		q.TTL = c.WorkerQueueTTL()
@@ -142,7 +145,7 @@ func WorkerQueues(c config.RabbitMQ, id execution.WorkerID) []Queue {
 	return []Queue{q, {Name: CancelQueue(id), Type: c.QueueType, TTL: cancelTTL, KeepsReturned: true}}
 }
 
-// WorkerTopology is what a worker declares before it becomes active.
+// WorkerTopology is the topology that a worker declares before it becomes active.
 func WorkerTopology(c config.RabbitMQ, id execution.WorkerID) Topology {
 	t := Topology{
 		Exchanges: []Exchange{{ExchangeExecutions, Topic}},
@@ -155,8 +158,8 @@ func WorkerTopology(c config.RabbitMQ, id execution.WorkerID) Topology {
 	return t.withDeadLetters(c)
 }
 
-// withDeadLetters adds the dead letter path. Both sides declare it, because a message that dies
-// before anybody has declared it is gone.
+// withDeadLetters adds the dead letter path. Executors and workers declare it, because a message
+// that dies before anybody has declared it is lost.
 func (t Topology) withDeadLetters(c config.RabbitMQ) Topology {
 	if !c.DeadLetter.Enabled {
 		return t

@@ -6,8 +6,8 @@ import (
 	"handoff/core/config"
 )
 
-// What waits in the dead letter queue is stored nowhere else yet: dead_letter.ttl_ms bounds the table, and a TTL on the
-// queue would throw away what no executor has seen.
+// Messages in the dead letter queue are stored nowhere else yet. dead_letter.ttl_ms applies to the
+// table; a TTL on the queue would drop messages that no executor has seen.
 func TestOnlyTheQueuesOfWorkersLetDispatchesExpire(t *testing.T) {
 	c := config.Default(config.Hardened).MessageQueue.RabbitMQ
 	c.DeadLetter.TTLMS = 1000

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// access refuses what makes no sense in who may reach the API.
+// access refuses contradictory settings of who may reach the API.
 func (v *validation) access(d Deployment) {
 	if unsendable(d.API.Token) {
 		v.refuse("api.token", "has a character that an HTTP header can't carry; use letters, digits and punctuation, without spaces")
@@ -36,8 +36,9 @@ func isHost(text string) bool {
 	return err == nil || hostName.MatchString(text)
 }
 
-// ValidateServing returns what keeps an executor from serving its API. Workers read the same file and serve none: a token
-// that only executors are given must not stop them.
+// ValidateServing returns the problems that keep an executor from serving its API. Validate leaves
+// them out: workers read the same file and serve no API, so a token that only executors get must
+// not stop them.
 func (d Deployment) ValidateServing() []Problem {
 	v := validation{}
 	if d.Exposed() {
@@ -54,14 +55,16 @@ func (d Deployment) ValidateServing() []Problem {
 	return v.problems
 }
 
-// Exposed says that the API would answer requests of other machines without a token, and nobody has said that it may.
+// Exposed says that the API would answer requests from other machines without a token, and that the
+// configuration does not allow this.
 func (d Deployment) Exposed() bool {
 	_, _, err := net.SplitHostPort(d.API.Listen)
 	return err == nil && !Loopback(d.API.Listen) && len(d.Tokens()) == 0 && !d.API.Insecure
 }
 
-// Loopback says that an address is reached from this machine only. Of names it knows localhost alone: where another one
-// leads is up to a resolver. No host, 0.0.0.0 and :: are every address of the machine.
+// Loopback says that an address is reachable from this machine only. The only name that it accepts
+// is localhost, because a resolver decides where other names lead. No host, 0.0.0.0 and :: mean
+// every address of the machine.
 func Loopback(listen string) bool {
 	name, _, err := net.SplitHostPort(listen)
 	if err != nil {

@@ -43,7 +43,8 @@ func TestTokensAreReadFromTheFileAndFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// Every mistake is told at its place, and no message and no frame repeats what may be a token.
+// Every mistake is reported at its place, and no message or frame repeats a value that may be a
+// token.
 func TestMistakesInTokensAreToldWithoutTheTokens(t *testing.T) {
 	const secret = "s3cr3t-s3cr3t-s3cr3t"
 	for file, want := range map[string][]string{

@@ -21,21 +21,22 @@ const (
 	maxEntrypoint = 4096
 )
 
-// MaxActionRetries and MaxActionConcurrency bound what an action may ask for: every unit of concurrency is a row.
+// MaxActionRetries and MaxActionConcurrency bound an action's settings: every unit of concurrency
+// is a row.
 const (
 	MaxActionRetries     = 100
 	MaxActionConcurrency = 10_000
 )
 
-// ActionKeys are the keys of an action, in a file and in the API. A file says `name` where the API
-// says `ref`, as the source documents do.
+// ActionKeys are the keys of an action in a file. The API has the same keys, but calls `name`
+// `ref`, as the source documents do.
 func ActionKeys() []string {
 	return []string{"name", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "concurrency"}
 }
 
 var actionRef = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
-// ValidateAction returns what is wrong with an action under a configuration; the Key of a problem is
+// ValidateAction returns the problems of an action under a configuration; the Key of a problem is
 // one of ActionKeys.
 func (c Config) ValidateAction(a execution.Action) []Problem {
 	v := validation{}
@@ -67,18 +68,20 @@ func (c Config) ValidateAction(a execution.Action) []Problem {
 	return v.problems
 }
 
-// ValidateLimits returns what is wrong with the limits that a request sets for its execution; the Key of a problem is
-// the name of the limit.
+// ValidateLimits returns the problems of the limits that a request sets for its execution; the Key
+// of a problem is the name of the limit.
 //
-// They have the bounds of an action's limits, and may exceed what their own action says: whoever may submit may also
-// replace the action, so a tighter bound would protect nothing.
+// The limits have the same bounds as those of an action. They may exceed the limits of the
+// execution's own action: a client that may submit may also replace the action, so a tighter bound
+// would protect nothing.
 func (c Config) ValidateLimits(l execution.Limits) []Problem {
 	v := validation{}
 	v.limits(c, l.Timeout, l.DispatchTimeout, l.MaxRetries)
 	return v.problems
 }
 
-// limits judges what an action and a request may both say; 0 leaves a timeout to its default.
+// limits checks the settings that both an action and a request may have; 0 leaves a timeout to its
+// default.
 func (v *validation) limits(c Config, timeout, dispatchTimeout time.Duration, retries int) {
 	seconds := func(key string, d time.Duration) {
 		if d < 0 || d > yamlfile.MaxDuration {
@@ -97,7 +100,7 @@ func (v *validation) limits(c Config, timeout, dispatchTimeout time.Duration, re
 }
 
 // LoadActions reads every .yaml and .yml file of a directory. A file holds one action, or a list of
-// them. All mistakes of all files are reported at once.
+// them. It reports all mistakes of all files at once.
 func LoadActions(dir string, c Config) ([]execution.Action, yamlfile.Errors) {
 	names, err := os.ReadDir(dir)
 	if err != nil {
@@ -120,7 +123,7 @@ func LoadActions(dir string, c Config) ([]execution.Action, yamlfile.Errors) {
 	return l.actions, l.problems
 }
 
-// ParseActions reads the bytes of one action file; file is only how messages call it.
+// ParseActions reads the bytes of one action file. Messages call it file.
 func ParseActions(file string, data []byte, c Config) ([]execution.Action, yamlfile.Errors) {
 	l := actionLoader{config: c, first: map[string]string{}}
 	l.file(file, data)
@@ -131,7 +134,7 @@ type actionLoader struct {
 	config   Config
 	actions  []execution.Action
 	problems yamlfile.Errors
-	// first is where each name stood first.
+	// first is where each action name appeared first.
 	first map[string]string
 }
 
@@ -189,7 +192,7 @@ func (l *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
 		unread = unread || !ok
 	}
 	if unread {
-		return // what is missing may be what could not be read
+		return // the missing key may be one that could not be read
 	}
 	problems := l.config.ValidateAction(a)
 	for _, p := range problems {
@@ -210,7 +213,7 @@ func (l *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
 	l.actions = append(l.actions, a)
 }
 
-// seconds reads a number of seconds; null is the default, as in the API.
+// seconds reads a number of seconds; null means the default, as in the API.
 func (l *actionLoader) seconds(r *yamlfile.Reader, e yamlfile.Entry) (int64, bool) {
 	if yamlfile.IsNull(e.Value) {
 		return 0, true

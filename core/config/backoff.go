@@ -6,14 +6,15 @@ import (
 )
 
 // Backoff is the delay before attempt n + 1: base × multiplierⁿ, jitter, then the cap, in
-// milliseconds and in integers, so that it is the same on every machine. Whole seconds would make
-// about half of the first delays zero, and jitter after the cap would exceed it (defect D52).
-// The draw returns a number in [0, n).
+// milliseconds and in integers, so that the result is the same on every machine. Whole seconds
+// would make about half of the first delays zero, and jitter after the cap would exceed it (defect
+// D52). The draw returns a number in [0, n).
 func (r Retry) Backoff(n int, draw func(n uint64) uint64) time.Duration {
 	ceiling := r.MaxBackoffSecs * 1000
 	multiplier, jitter := permille(r.BackoffMultiplier), permille(r.JitterFactor)
-	// It grows in microseconds: milliseconds that are rounded down at every step would fall behind a small multiplier.
-	// Beyond the cap and its jitter more growth changes nothing, and could overflow.
+	// The delay grows in microseconds: with a small multiplier, milliseconds rounded down at every
+	// step would fall behind. Growth beyond the cap and its jitter changes nothing and could
+	// overflow.
 	us := r.BaseBackoffSecs * 1_000_000
 	for i := 0; i < n && (us < 2000*ceiling || us/1000*(1000-jitter) < 1000*ceiling) && us < math.MaxInt64/multiplier; i++ {
 		us = us * multiplier / 1000
@@ -33,6 +34,5 @@ func (r Retry) BackoffBounds(n int) (lowest, highest time.Duration) {
 	return lowest, highest
 }
 
-// permille turns a configured factor into an integer, once and rounded, before anything is computed
-// with it.
+// permille rounds a configured factor to an integer, once, before any computation uses it.
 func permille(f float64) int64 { return int64(math.Round(f * 1000)) } //detlint:ok one rounding, the same everywhere

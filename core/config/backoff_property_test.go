@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is configured and drawn, a backoff stays under its cap, inside its bounds, and never gets shorter at
-// its lower end as attempts go by (defect D52).
+// For any configuration and any draw, a backoff stays below its cap and inside its bounds, and its
+// lower bound never falls from one attempt to the next (defect D52).
 func TestBackoffKeepsItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := Retry{

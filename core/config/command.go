@@ -12,13 +12,14 @@ import (
 )
 
 // Command is the command line of a daemon: a configuration file, a few settings that people type,
-// and a look at what is in force.
+// and a way to print the configuration in force.
 type Command struct {
-	// Name is the program's, About what it does, in a sentence.
+	// Name is the name of the program. About says in one sentence what it does.
 	Name, About string
-	// Flags are the settings that it takes beside those that every daemon has.
+	// Flags are the settings of this daemon beside those that every daemon has.
 	Flags []FlagSpec
-	// Notes are paragraphs of the help about keys that are easily misread, each with an empty line behind it.
+	// Notes are paragraphs of the help about keys that are easily misread; an empty line follows
+	// each.
 	Notes string
 }
 
@@ -26,22 +27,22 @@ type Command struct {
 type FlagSpec struct {
 	// Name is without dashes; Path is the key that it sets.
 	Name, Path string
-	// Value is how the help calls what follows, Usage what it is for.
+	// Value is the placeholder that the help shows for the value. Usage is its description.
 	Value, Usage string
 }
 
-// ConfigVariable is the environment variable that names the configuration file where --config
-// does not.
+// ConfigVariable is the environment variable that names the configuration file if --config is not
+// given.
 const ConfigVariable = envPrefix + "CONFIG"
 
-// Parsed is a command line that was read.
+// Parsed is the result of reading a command line.
 type Parsed struct {
 	*Effective
-	// Problems are all that were found; a daemon with any must not run.
+	// Problems are all problems found; a daemon with any must not run.
 	Problems yamlfile.Errors
-	// PrintConfig says that the configuration was asked for, and nothing else.
+	// PrintConfig says that the daemon is only to print its configuration.
 	PrintConfig bool
-	// Help is the text that was asked for, empty for none.
+	// Help is the help text if it was asked for, else empty.
 	Help string
 }
 
@@ -55,7 +56,7 @@ func (c Command) Parse(args, environ []string) Parsed {
 	values := map[string]*string{}
 	specs := append([]FlagSpec{{"profile", "profile", "NAME", "the set of defaults and policies: hardened or documented"}}, c.Flags...)
 	for _, f := range specs {
-		values[f.Name] = set.String(f.Name, "", f.Usage+": `"+f.Value+"`") // how pflag is told what to call the value
+		values[f.Name] = set.String(f.Name, "", f.Usage+": `"+f.Value+"`") // pflag takes the placeholder from the backticks
 	}
 	err := set.Parse(args)
 	switch {
@@ -85,7 +86,7 @@ func (c Command) Parse(args, environ []string) Parsed {
 	return p
 }
 
-// flagProblem says what was probably meant by a flag that does not exist.
+// flagProblem reports an unknown flag and suggests the one that was probably meant.
 func flagProblem(name string, set *pflag.FlagSet, err error) yamlfile.Problem {
 	p := yamlfile.Problem{File: name, Message: err.Error()}
 	var missing *pflag.NotExistError
@@ -112,8 +113,8 @@ the file, the file over the defaults of the profile.
 `, c.Name, c.About, c.Name, set.FlagUsages(), EnvName("executor.dispatch_timeout"), c.Notes)
 }
 
-// Answer writes what a command line asked for instead of a run, or why it can't be run. It returns
-// the exit code, and whether the program is to end with it.
+// Answer writes the output that a command line asked for in place of a run, or the problems that
+// prevent a run. It returns the exit code, and whether the program is to end with it.
 func (p Parsed) Answer(name string, stdout, stderr io.Writer) (code int, done bool) {
 	if p.Help != "" {
 		fmt.Fprint(stdout, p.Help)

@@ -17,7 +17,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-// As they come, gauges are set as often as the alert rules count them.
+// The alert rules count samples, so both profiles set gauges at the interval that the rules assume.
 func TestFiguresAreSetAsOftenAsTheyAreRead(t *testing.T) {
 	for _, p := range Profiles() {
 		if is := Default(p).Executor.FiguresInterval; is != telemetry.SampleInterval {
@@ -93,7 +93,7 @@ func TestSettingsThatMakeNoSenseTogetherAreRefused(t *testing.T) {
 	}
 }
 
-// A worker whose margin begins before its next heartbeat is answered would fence itself although nothing is wrong.
+// If the margin began before the reply to the next heartbeat, a healthy worker would fence itself.
 func TestTheFenceMarginLeavesRoomForAHeartbeat(t *testing.T) {
 	c := Default(Hardened)
 	most := c.Worker.Lease() - c.Worker.HeartbeatInterval - c.Worker.StatementTimeout
@@ -105,7 +105,7 @@ func TestTheFenceMarginLeavesRoomForAHeartbeat(t *testing.T) {
 	}
 }
 
-// While the timeout monitor observes, only the dead letter handler takes unclaimed work back.
+// While the timeout monitor observes, only the dead letter handler takes back unclaimed work.
 func TestMonitorThatObservesNeedsDeadLettering(t *testing.T) {
 	for _, c := range []struct {
 		mode    Mode
@@ -124,7 +124,8 @@ func TestMonitorThatObservesNeedsDeadLettering(t *testing.T) {
 	}
 }
 
-// Jitter stays within ±20 %, the cap is last, and no delay is truncated to whole seconds (defect D52).
+// Jitter stays within ±20 %, the cap is last, and no delay is truncated to whole seconds (defect
+// D52).
 func TestBackoffStaysInItsWindow(t *testing.T) {
 	r := Default(Hardened).Retry
 	inWindow := func(n uint8, draw uint64) bool {

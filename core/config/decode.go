@@ -11,16 +11,17 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Setting is one key that was set, with the place where it was.
+// Setting is one key that was set, with its position.
 type Setting struct {
 	Leaf
 	Value reflect.Value
 	Node  *yaml.Node
 }
 
-// Decode reads a mapping whose keys are among all. What it can't read it refuses at its position;
-// the keys of such values are unread. A key that the source documents call otherwise is refused with
-// its name here. Where is how messages call the mapping, empty for a whole file.
+// Decode reads a mapping whose keys are among all. It refuses what it can't read at its position,
+// and returns the keys of such values in unread. For a key that has another name in the source
+// documents, the refusal gives today's name. Messages call the mapping where; it is empty for a
+// whole file.
 func Decode(r *yamlfile.Reader, n *yaml.Node, where string, all []Leaf) (settings []Setting, unread []string) {
 	d := decoder{reader: r, top: where, all: all}
 	if where == "" {
@@ -61,7 +62,8 @@ func (d *decoder) section(n *yaml.Node, where, prefix string) {
 	}
 }
 
-// unknown says where a key belongs: under another name, in another section, or nowhere.
+// unknown refuses an unknown key and says where it belongs: under another name, in another section,
+// or nowhere.
 func (d *decoder) unknown(e yamlfile.Entry, where, prefix string) {
 	if e.Name == "profile" {
 		whose := "file"
@@ -94,7 +96,7 @@ func nearestKey(name string, allowed []string, all []Leaf) string {
 	return yamlfile.Nearest(name, allowed)
 }
 
-// renamed tells readers of the source documents where a key of theirs has gone.
+// renamed tells readers of the source documents what became of a key.
 func renamed(path string) string {
 	switch path[strings.LastIndex(path, ".")+1:] {
 	case "heartbeat_max_age_secs":

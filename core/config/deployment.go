@@ -6,49 +6,54 @@ import (
 	"strings"
 )
 
-// Deployment is where a daemon finds its surroundings, and who it is. It stands apart from Config,
-// which says how executor and worker behave: a simulated cluster has rules and no addresses.
+// Deployment is what a daemon needs to know of its surroundings: addresses, credentials and its own
+// name. It is separate from Config, which says how executor and worker behave, because a simulated
+// cluster has rules and no addresses.
 //
 // In the file both share their sections: executor.name is a Deployment's, executor.dispatch_timeout
 // a Config's.
 type Deployment struct {
 	Database struct {
-		// URL is the database's; it may carry a password.
+		// URL is the database's URL; it may contain a password.
 		URL string `yaml:"url" secret:"url"`
-		// Migrate says that an executor brings the schema up to date when it starts. Without it the start fails if the
-		// schema is behind, and somebody else runs `executor migrate up`: where the daemons' role may not alter tables.
+		// Migrate says that an executor brings the schema up to date when it starts. Without it, an
+		// executor does not start on an older schema, and an operator runs `executor migrate up`:
+		// for daemons whose database role may not alter tables.
 		Migrate bool `yaml:"migrate"`
 	} `yaml:"database"`
 	MessageQueue struct {
 		RabbitMQ struct {
-			// URL is the broker's; its path is the virtual host, and it may carry a password.
+			// URL is the broker's URL; its path is the virtual host, and it may contain a password.
 			URL string `yaml:"url" secret:"url"`
 		} `yaml:"rabbitmq"`
 	} `yaml:"message_queue"`
 	API struct {
 		// Listen is the address of the executor's HTTP API; empty for none.
 		Listen string `yaml:"listen"`
-		// Token is what requests must carry as bearer token; empty for none. It is called "default" and may do everything.
+		// Token is the bearer token that requests must carry; empty for none. Its name is
+		// "default", and it may do everything.
 		Token string `yaml:"token" secret:"all"`
-		// Tokens are further ones: a list of {name, token, rights}. Rights is read, submit (also creates, cancels and retries
-		// executions) or operate (also defines actions, settles dead letters and steers workers). Each may have an old_token
-		// that is accepted, too, while clients change over. With any token set, every request needs one.
+		// Tokens are further tokens: a list of {name, token, rights}. Rights is read, submit (also
+		// creates, cancels and retries executions) or operate (also defines actions, settles dead
+		// letters and steers workers). An entry may have an old_token, which is accepted too while
+		// clients change over. With any token set, every request needs one.
 		Tokens []Token `yaml:"tokens" secret:"all"`
-		// Insecure lets the API listen beyond this machine without any token. Whoever reaches it can then run commands on
-		// the workers.
+		// Insecure lets the API listen beyond this machine without any token. Every client that
+		// reaches it can then run commands on the workers.
 		Insecure bool `yaml:"insecure"`
-		// AllowedHosts are names and addresses, without ports, under which clients reach the API beside localhost and the
-		// address that it listens on: those of a proxy. They count only where no token is set; other hosts are refused then.
+		// AllowedHosts are further names and addresses, without ports, under which clients reach
+		// the API, such as those of a proxy. Localhost and the address that the API listens on are
+		// always allowed. The API refuses other hosts, but only if no token is set.
 		AllowedHosts []string `yaml:"allowed_hosts"`
 		TLS          struct {
-			// CertFile and KeyFile are PEM files of the certificate, with its chain, and of its key; both empty for plain
-			// HTTP. They are read again when they change.
+			// CertFile and KeyFile are PEM files of the certificate, with its chain, and of its
+			// key; both empty for plain HTTP. They are read again when they change.
 			CertFile string `yaml:"cert_file"`
 			KeyFile  string `yaml:"key_file"`
 		} `yaml:"tls"`
 	} `yaml:"api"`
 	Executor struct {
-		// Name is the process's name in logs and claims; empty for the host's name.
+		// Name is the process's name in logs and claims; empty for the name of the host.
 		Name string `yaml:"name"`
 		// Actions is a directory of action files that are put into the database at start; empty for
 		// none.
@@ -56,28 +61,32 @@ type Deployment struct {
 	} `yaml:"executor"`
 	Worker struct {
 		// Name identifies the worker across restarts; no two live processes may share it. Empty for
-		// the host's name.
+		// the name of the host.
 		Name string `yaml:"name"`
-		// Runtimes are what the worker offers to run; empty for what its machine can.
+		// Runtimes are the runtimes that the worker offers; empty for all that its machine can run.
 		Runtimes []string `yaml:"runtimes"`
-		// ActionsDir is where scripts are looked for; actions find it in HANDOFF_ACTIONS_DIR. Empty: only commands run.
+		// ActionsDir is the directory of scripts; actions find its path in HANDOFF_ACTIONS_DIR. If
+		// it is empty, only commands run.
 		ActionsDir string `yaml:"actions_dir"`
-		// HealthListen is the address of the worker's endpoints /healthz (the process is up), /readyz (it has its lease
-		// and receives dispatches) and /metrics; empty for none. The default is a free port of 127.0.0.1, which the log
-		// names. Executors on the same machine, in the same network namespace, ask it; all others know that they can't
-		// and do not take its worker for unreachable. For them to ask it, too, listen on an address that they reach.
+		// HealthListen is the address of the worker's endpoints /healthz (the process is up),
+		// /readyz (it has its lease and receives dispatches) and /metrics; empty for none. The
+		// default is a free port of 127.0.0.1, which the log names. Only executors on the same
+		// machine, in the same network namespace, can probe that; others know this and do not take
+		// the worker for unreachable. To let them probe it too, listen on an address that they
+		// reach.
 		HealthListen string `yaml:"health_listen"`
-		// HealthURL is what executors ask if that is not /readyz at the address on which the worker listens: behind a
-		// proxy, or in another network. It should end in /readyz: with /healthz they learn only that the process is
-		// up. Empty for the address, whose host is the machine's name if the worker listens everywhere (0.0.0.0).
+		// HealthURL is the URL that executors probe, if it is not /readyz at the address on which
+		// the worker listens: behind a proxy, or in another network. It should end in /readyz:
+		// /healthz only says that the process is up. If it is empty, executors use the address; its
+		// host is the machine's name if the worker listens everywhere (0.0.0.0).
 		HealthURL string `yaml:"health_url"`
 		// Isolation says how far actions are kept apart.
 		Isolation Isolation `yaml:"isolation"`
 	} `yaml:"worker"`
 	Log struct {
-		// Level is the least that is logged.
+		// Level is the lowest level that is logged.
 		Level string `yaml:"level"`
-		// Format is how: auto, text or json.
+		// Format is the format of log lines: auto, text or json.
 		Format string `yaml:"format"`
 	} `yaml:"log"`
 }
@@ -93,7 +102,7 @@ const (
 // Runtimes lists every runtime that a worker can have.
 func Runtimes() []string { return []string{RuntimeShell, RuntimePython, RuntimeNode, RuntimeNoop} }
 
-// DefaultDeployment is what holds where nothing is said.
+// DefaultDeployment returns the defaults.
 func DefaultDeployment() Deployment {
 	var d Deployment
 	d.Database.Migrate = true
@@ -104,7 +113,7 @@ func DefaultDeployment() Deployment {
 	return d
 }
 
-// Validate returns every problem at once. A message never repeats a value that may hold a secret.
+// Validate returns every problem at once. No message repeats a value that may hold a secret.
 func (d Deployment) Validate() []Problem {
 	v := validation{}
 	v.address("database.url", d.Database.URL, "postgres", "postgresql")
@@ -124,7 +133,7 @@ func (d Deployment) Validate() []Problem {
 	return v.problems
 }
 
-// address refuses what is no URL of one of the schemes.
+// address refuses a value that is not a URL of one of the schemes.
 func (v *validation) address(key, text string, schemes ...string) {
 	if text == "" {
 		v.refuse(key, "is not set; set it in the file or by the environment variable %s", EnvName(key))
@@ -161,7 +170,7 @@ func (v *validation) listen(key, text string) {
 	}
 }
 
-// MaskURL replaces the password of a URL; what can't be read as one is masked whole.
+// MaskURL replaces the password of a URL. It masks a text that is not a URL as a whole.
 func MaskURL(text string) string {
 	if text == "" {
 		return ""
@@ -176,7 +185,7 @@ func MaskURL(text string) string {
 			query.Set(key, masked)
 		}
 	}
-	// The mask is put in afterwards: a URL would escape it.
+	// The mask is inserted afterwards, because a URL would escape it.
 	const mark = "HANDOFFMASK"
 	if _, has := u.User.Password(); has {
 		u.User = url.UserPassword(u.User.Username(), mark)
@@ -187,5 +196,5 @@ func MaskURL(text string) string {
 	return strings.ReplaceAll(u.String(), mark, masked)
 }
 
-// masked stands where a secret is.
+// masked is shown in place of a secret.
 const masked = "***"

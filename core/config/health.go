@@ -7,20 +7,22 @@ import (
 	"handoff/core/execution"
 )
 
-// Health configures what a worker's figures say of it. The thresholds are those of source document
-// 003; its heartbeat_max_age_secs is not among them, because freshness is the lease and nothing else
+// Health sets the thresholds at which a worker's figures make it degraded or unhealthy. They are
+// those of source document 003, except its heartbeat_max_age_secs: only the lease decides freshness
 // (defect D33).
 type Health struct {
-	// Enabled turns quarantine off where it is false: every worker is healthy then.
+	// Enabled turns on quarantine; without it every worker is healthy.
 	Enabled bool `yaml:"enabled"`
-	// DegradedThreshold and UnhealthyThreshold are consecutive failures of the worker.
+	// DegradedThreshold and UnhealthyThreshold are numbers of consecutive failures that blame the
+	// worker.
 	DegradedThreshold  int `yaml:"degraded_threshold"`
 	UnhealthyThreshold int `yaml:"unhealthy_threshold"`
-	// QueueDepthDegraded and QueueDepthUnhealthy are dispatches that wait at the worker.
+	// QueueDepthDegraded and QueueDepthUnhealthy are numbers of dispatches that wait at the worker.
 	QueueDepthDegraded  int `yaml:"queue_depth_degraded"`
 	QueueDepthUnhealthy int `yaml:"queue_depth_unhealthy"`
-	// FailureRateDegraded and FailureRateUnhealthy are shares, from 0 to 1, of the runs within Window,
-	// judged from MinSamples runs on: one failure of one run says nothing (defect D43).
+	// FailureRateDegraded and FailureRateUnhealthy are shares, from 0 to 1, of the runs within
+	// Window. They apply from MinSamples runs on: one failure of one run proves nothing (defect
+	// D43).
 	FailureRateDegraded  float64       `yaml:"failure_rate_degraded"`
 	FailureRateUnhealthy float64       `yaml:"failure_rate_unhealthy"`
 	Window               time.Duration `yaml:"window"`
@@ -34,8 +36,8 @@ func defaultHealth() Health {
 	}
 }
 
-// Of derives a worker's health from its figures and from how many dispatches wait at it. From a
-// threshold on the worse state applies.
+// Of derives a worker's health from its figures and from the number of dispatches that wait at it.
+// A value equal to a threshold already gives the worse state.
 func (h Health) Of(f execution.Figures, queued int) execution.Health {
 	switch {
 	case !h.Enabled:
@@ -48,7 +50,7 @@ func (h Health) Of(f execution.Figures, queued int) execution.Health {
 	return execution.Healthy
 }
 
-// Failing says that the worker's failures alone make it unhealthy.
+// Failing says that the worker's failures make it unhealthy, whatever its queue.
 func (h Health) Failing(f execution.Figures) bool {
 	return h.Enabled && (f.Consecutive >= h.UnhealthyThreshold || h.rate(f, h.FailureRateUnhealthy))
 }
@@ -57,11 +59,12 @@ func (h Health) rate(f execution.Figures, share float64) bool {
 	return f.Total >= h.MinSamples && int64(f.Failed)*whole >= millionths(share)*int64(f.Total)
 }
 
-// whole is what shares are counted in, so that a comparison with one comes out the same on every machine, and right where
-// the share is met exactly: 29 of 100 are not more than 0.29, which no float64 is.
+// whole is the unit in which shares are compared. Integers give the same result on every machine,
+// and the right one if a worker reaches the share exactly: 29 of 100 reach 0.29, but no float64 is
+// exactly 0.29.
 const whole = 1_000_000
 
-// millionths are a configured share, rounded once.
+// millionths turns a configured share into an integer, rounded once.
 func millionths(share float64) int64 { return int64(math.Round(share * whole)) }
 
 func (v *validation) health(h Health) {
@@ -84,7 +87,8 @@ func (v *validation) health(h Health) {
 	}
 }
 
-// order refuses thresholds that are not positive, or of which the worse one comes first.
+// order refuses thresholds that are not positive, and an unhealthy threshold below the degraded
+// one.
 func (v *validation) order(degraded, unhealthy string, a, b int) {
 	if a < 1 {
 		v.refuse(degraded, "is %d, must be at least 1", a)

@@ -5,70 +5,75 @@ import (
 	"strings"
 )
 
-// Isolation says how far a worker keeps actions from itself, from each other and from the machine. What can't be had on
-// a machine is said at start and in /readyz.
+// Isolation says how far a worker separates actions from itself, from each other and from the
+// machine. The worker reports at start and in /readyz what its machine can't provide.
 type Isolation struct {
-	// User is whom actions run as: a name or number, with :GROUP behind it for another group than the user's own. It
-	// needs a worker that runs as root. Empty for the worker's user, who may do to the worker whatever it may do itself.
+	// User is the user that actions run as: a name or number, with :GROUP behind it for a group
+	// other than the user's own. It needs a worker that runs as root. If it is empty, actions run
+	// as the worker's user and can do to the worker whatever that user can.
 	User string `yaml:"user"`
-	// Privileges is drop or keep. Dropped, an action can't gain rights by programs like sudo, and under a worker that
-	// runs as root it can't trace processes, mount, load modules or change the network. With keep it can, and reads the
-	// worker's secrets if that runs as root.
+	// Privileges is drop or keep. With drop, an action can't gain rights by programs like sudo, and
+	// under a worker that runs as root it can't trace processes, mount, load modules or change the
+	// network. With keep it can, and it can read the worker's secrets if the worker runs as root.
 	Privileges string `yaml:"privileges"`
-	// PrivateTmp is auto or off. With auto each run has a /tmp, /var/tmp and /dev/shm of its own, like systemd's PrivateTmp,
-	// where the worker may mount (CAP_SYS_ADMIN): they count into disk_bytes, and are removed after the run. With off, or
-	// without the right, runs share the machine's.
+	// PrivateTmp is auto or off. With auto, each run has its own /tmp, /var/tmp and /dev/shm, like
+	// systemd's PrivateTmp, if the worker may mount (CAP_SYS_ADMIN). They count towards disk_bytes
+	// and are removed after the run. With off, or without that right, runs share those of the
+	// machine.
 	PrivateTmp string `yaml:"private_tmp"`
-	// Cgroup says whether each run gets a control group: auto where the kernel lets the worker make them, require to
-	// refuse the start without them or without a limit that is set here, off for none.
+	// Cgroup says whether each run gets a control group. auto makes one where the kernel lets the
+	// worker. require refuses to start without control groups, or without one of the limits set
+	// here. off makes none.
 	Cgroup string `yaml:"cgroup"`
-	// MemoryBytes bounds the memory of each run, in bytes; 0 for no limit. A run that needs more is ended. Without control
-	// groups each process is bounded instead.
+	// MemoryBytes bounds the memory of each run, in bytes; 0 for no limit. A run that needs more is
+	// ended. Without control groups the limit applies to each process.
 	MemoryBytes int64 `yaml:"memory_bytes"`
-	// CPUs is how much processor time each run may take, in processors: 0.5 for half of one; 0 for no limit. It needs
-	// control groups.
+	// CPUs is how much processor time each run may take, in processors: 0.5 is half a processor; 0
+	// is no limit. It needs control groups.
 	CPUs float64 `yaml:"cpus"`
-	// Processes bounds the processes and threads of each run; 0 for no limit. Without control groups it bounds those of the
-	// configured user in all runs together, and without such a user nothing.
+	// Processes bounds the processes and threads of each run; 0 for no limit. Without control
+	// groups it bounds those of User in all runs together; without User, too, nothing is bounded.
 	Processes int64 `yaml:"processes"`
-	// DiskBytes bounds what the directory of a run holds, in bytes, and 1 KiB for each name; 0 for no limit. It is
-	// measured every second, and a run that exceeds it is ended.
+	// DiskBytes bounds the content of a run's directory, in bytes, with 1 KiB added for each name;
+	// 0 for no limit. It is measured every second, and a run that exceeds it is ended.
 	DiskBytes int64 `yaml:"disk_bytes"`
-	// OutputBytes bounds what a run writes to each of standard output and standard error, in bytes; 0 for no limit. Of
-	// that the end is kept.
+	// OutputBytes bounds the output of a run, in bytes, separately for standard output and standard
+	// error; 0 for no limit. The end of the output is kept.
 	OutputBytes int64 `yaml:"output_bytes"`
-	// RunDir is the directory below which each run gets its working directory. It must belong to the worker's user, and
-	// nobody else may write to it. Empty for handoff-UID in the directory for temporary files.
+	// RunDir is the directory below which each run gets its working directory. It must belong to
+	// the worker's user, and nobody else may write to it. Empty for handoff-UID in the directory
+	// for temporary files.
 	RunDir string `yaml:"run_dir"`
 }
 
-// What Isolation.Privileges may be.
+// The values of Isolation.Privileges.
 const (
 	DropPrivileges = "drop"
 	KeepPrivileges = "keep"
 )
 
-// What Isolation.PrivateTmp may be.
+// The values of Isolation.PrivateTmp.
 const (
 	PrivateTmpAuto = "auto"
 	PrivateTmpOff  = "off"
 )
 
-// What Isolation.Cgroup may be.
+// The values of Isolation.Cgroup.
 const (
 	CgroupAuto    = "auto"
 	CgroupRequire = "require"
 	CgroupOff     = "off"
 )
 
-// mostBytes bounds keys that end in _bytes: 1 PiB.
+// mostBytes is the maximum of keys that end in _bytes: 1 PiB.
 const mostBytes = int64(1) << 50
 
 func defaultIsolation() Isolation {
 	return Isolation{Privileges: DropPrivileges, PrivateTmp: PrivateTmpAuto, Cgroup: CgroupAuto, DiskBytes: 1 << 30, OutputBytes: 1 << 30}
 }
 
-// most is the largest whole number that a key takes before Validate looks at it.
+// most is the maximum of a whole number that the key accepts while it is read; Validate may set a
+// lower one.
 func (l Leaf) most() int64 {
 	if strings.HasSuffix(l.Path, "_bytes") {
 		return mostBytes

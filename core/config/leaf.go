@@ -12,18 +12,19 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Leaf is one key of the configuration: found by reflection, so that a key is declared once, as a
-// field, and can be set in a file, by the environment and in a scenario from then on.
+// Leaf is one key of the configuration. Reflection finds it, so a key is declared once, as a field,
+// and can then be set in a file, by the environment and in a scenario.
 type Leaf struct {
-	// Path is the key with its sections, dotted.
+	// Path is the dotted name of the key, with its sections.
 	Path string
 	// Index leads to the field from its root, as in reflect.Value.FieldByIndex.
 	Index []int
-	// Type is the field's.
+	// Type is the type of the field.
 	Type reflect.Type
 
 	deployment bool
-	// secret is "" for none, "url" for a URL that may hold a password, "all" for a value that is one.
+	// secret is "" for none, "url" for a URL that may contain a password, "all" if the whole value
+	// is secret.
 	secret string
 }
 
@@ -38,8 +39,8 @@ func daemonLeaves() []Leaf {
 		l.deployment = true
 		all = append(all, l)
 	}
-	// Keys of one section stand together in lists and in print, in the order in which the sections
-	// are first met.
+	// Keys of one section stay together in lists and in print. Sections have the order in which
+	// they first appear.
 	var order []string
 	section := func(path string) string { return path[:strings.LastIndex(path, ".")+1] }
 	for _, l := range all {
@@ -90,16 +91,16 @@ func Sections(all []Leaf, prefix string) []string {
 	return names
 }
 
-// optional says that an empty string is a value: it switches off what has a default.
+// optional says that an empty string is a valid value, which switches off a default.
 func (l Leaf) optional() bool {
 	return l.deployment && l.Type.Kind() == reflect.String && l.choices() == nil
 }
 
-// closed says that a text which is none of the choices is refused as it is read; those of Config
-// are Validate's business, except the profile, on which all defaults depend.
+// closed says that read refuses a text that is not one of the choices. For keys of Config, Validate
+// does that, except for the profile, on which all defaults depend.
 func (l Leaf) closed() bool { return l.choices() != nil && (l.deployment || l.Path == "profile") }
 
-// choices lists the names that a key may have; nil where it is not one of a few.
+// choices lists the names that a key may have; nil if any text is allowed.
 func (l Leaf) choices() []string {
 	switch l.Path {
 	case "profile":
@@ -128,10 +129,10 @@ func (l Leaf) choices() []string {
 	return nil
 }
 
-// largest bounds whole numbers, so that no sum of a few can overflow as milliseconds.
+// largest bounds whole numbers, so that sums of a few can't overflow as milliseconds.
 const largest = int64(yamlfile.MaxDuration / time.Millisecond)
 
-// read reads a value of the key's type from a file. Ranges are Validate's business.
+// read reads a value of the key's type from a file. Validate checks ranges.
 func (l Leaf) read(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
 	v := reflect.New(l.Type).Elem()
 	if l.Type == tokensType {
@@ -140,7 +141,7 @@ func (l Leaf) read(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
 		return v, ok
 	}
 	if l.secret != "" && (n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str") {
-		// The message of Text would repeat the value.
+		// The message of Text would repeat the secret.
 		r.Refuse(n, "%s must be a string; put it in quotes", l.Path)
 		return v, false
 	}
@@ -204,8 +205,8 @@ func (l Leaf) readList(r *yamlfile.Reader, n *yaml.Node) ([]string, bool) {
 	return list, ok
 }
 
-// parse reads a value of the key's type from a text that is not YAML: an environment variable or a
-// flag. Where it can't, the problem says why, without a position.
+// parse reads a value of the key's type from an environment variable or a flag, which are not YAML.
+// If it can't, the problem says why, without a position.
 func (l Leaf) parse(text string) (v reflect.Value, p yamlfile.Problem, ok bool) {
 	if l.Type == tokensType {
 		return l.parseTokens(text)

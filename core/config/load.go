@@ -11,16 +11,16 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Input is where the configuration of a daemon comes from. Later sources win: the profile's
-// defaults, the file, the environment, the flags.
+// Input holds the sources of a daemon's configuration. Later sources win: the profile's defaults,
+// the file, the environment, the flags.
 type Input struct {
-	// File is the name of the YAML file, empty for none, and Data what it holds.
+	// File is the name of the YAML file, empty for none. Data is its content.
 	File string
 	Data []byte
 	// Environ is the environment as in os.Environ; variables that do not begin with HANDOFF_ are
-	// not looked at.
+	// ignored.
 	Environ []string
-	// Flags are the settings of the command line, in its order.
+	// Flags are the settings of the command line, in order.
 	Flags []Flag
 }
 
@@ -31,27 +31,27 @@ type Flag struct {
 	Value      string
 }
 
-// Effective is a configuration together with where each value came from.
+// Effective is a configuration together with the origin of each value.
 type Effective struct {
 	Config     Config
 	Deployment Deployment
 	origins    map[string]origin
-	// lines are those of the file.
+	// lines are the lines of the file.
 	lines []string
 }
 
-// origin is what set a value.
+// origin is where a value was set.
 type origin struct {
-	// name is the file, environment variable or flag.
+	// name is the name of the file, environment variable or flag.
 	name string
-	// line and column are of a file, else 0.
+	// line and column are set for a file only, else 0.
 	line, column int
-	// found says that nobody set it: name tells where it was found.
+	// found says that the process found the value itself; name then says where.
 	found bool
 }
 
-// Load merges the sources. The problems are all that were found, those of the file first; where
-// there are any, the Effective shows what could be read and must not be run.
+// Load merges the sources. It returns all problems, those of the file first. If there are any, the
+// Effective holds the values that could be read, and must not be run.
 func Load(in Input) (*Effective, yamlfile.Errors) {
 	l := loader{all: daemonLeaves(), unread: map[string]bool{}}
 	l.file(in)
@@ -62,7 +62,7 @@ func Load(in Input) (*Effective, yamlfile.Errors) {
 	return e, l.problems
 }
 
-// LoadFile is Load with the file read from disk, if it is named.
+// LoadFile is Load, but reads the file from disk if one is named.
 func LoadFile(in Input) (*Effective, yamlfile.Errors) {
 	if in.File == "" {
 		return Load(in)
@@ -81,8 +81,8 @@ type loader struct {
 	all      []Leaf
 	assigned []assignment
 	problems yamlfile.Errors
-	// unread are the keys whose value was refused: what Validate says of the default that stands in
-	// their place would mislead.
+	// unread are the keys whose value was refused. Problems that Validate finds in the default that
+	// replaces it would mislead.
 	unread map[string]bool
 }
 
@@ -114,7 +114,7 @@ func (l *loader) file(in Input) {
 	}
 }
 
-// secretLine finds lines that a message must not repeat: a misspelt token is as secret as a token.
+// secretLine finds lines that a message must not repeat: a misspelt token is still a secret.
 var secretLine = regexp.MustCompile(`(?i)tok|pass|secret|key|auth|cred|://[^/\s]*@`)
 
 func mayHoldSecret(line string) bool { return secretLine.MatchString(line) }
@@ -127,8 +127,9 @@ func EnvName(path string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
-// foreignVariable finds variables that begin like ours and set no key: the name of the file, those
-// of the harness, those that an action sees, and those that Kubernetes sets for every service whose name begins with "handoff".
+// foreignVariable finds variables that begin like ours but set no key: the name of the file, those
+// of the harness, those that an action sees, and those that Kubernetes sets for every service whose
+// name begins with "handoff".
 var foreignVariable = regexp.MustCompile(`^HANDOFF_(CONFIG|CHAOS_.*|CONFORMANCE_.*|WITHOUT|INSTALL|WITNESS|ACTIONS_DIR|EXECUTION_ID|EPOCH|PARAMETERS|(.*_)?SERVICE_(HOST|PORT(_.*)?)|(.*_)?PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 func (l *loader) environment(environ []string) {
@@ -149,7 +150,7 @@ func (l *loader) environment(environ []string) {
 		leaf, ok := byName[name]
 		switch {
 		case ok && value == "" && !leaf.optional():
-			// Compose files pass on what is not set as an empty string.
+			// Compose files pass unset variables on as empty strings.
 		case ok:
 			l.assign(leaf, value, name)
 		case !foreignVariable.MatchString(name):
@@ -160,8 +161,8 @@ func (l *loader) environment(environ []string) {
 	}
 }
 
-// nearestVariable is the variable that was probably meant: another section's, or one that is spelt
-// nearly so.
+// nearestVariable is the variable that was probably meant: the same name in another section, or a
+// similar spelling.
 func nearestVariable(name string, names []string) string {
 	for _, n := range names {
 		if strings.HasSuffix(n, strings.TrimPrefix(name, "HANDOFF")) {
@@ -213,8 +214,8 @@ func (e *Effective) field(l Leaf) reflect.Value {
 	return root.FieldByIndex(l.Index)
 }
 
-// validate reports settings that make no sense, alone or together, at the place that set the key
-// which is to blame.
+// validate reports settings that make no sense, alone or together. Each problem points at the place
+// that set the key to blame.
 func (l *loader) validate(e *Effective, in Input) {
 	e.lines = strings.Split(string(in.Data), "\n")
 	for _, p := range append(e.Config.Validate(), e.Deployment.Validate()...) {
@@ -222,7 +223,8 @@ func (l *loader) validate(e *Effective, in Input) {
 			l.problems = append(l.problems, e.Locate(p))
 		}
 	}
-	// Those of the file in its order, then the others as they were found.
+	// Problems of the file are sorted by position; the others follow in the order in which they
+	// were found.
 	slices.SortStableFunc(l.problems, func(a, b yamlfile.Problem) int {
 		switch {
 		case a.Line > 0 && b.Line > 0 && a.Line != b.Line:
@@ -250,7 +252,8 @@ func (e *Effective) Locate(p Problem) yamlfile.Problem {
 	return out
 }
 
-// Found fills in what was left empty and the process found out by itself, and says where.
+// Found sets a value that was left empty and that the process found itself. where becomes its
+// origin.
 func (e *Effective) Found(path string, value any, where string) {
 	all := daemonLeaves()
 	field := e.field(all[slices.IndexFunc(all, func(l Leaf) bool { return l.Path == path })])
@@ -261,7 +264,7 @@ func (e *Effective) Found(path string, value any, where string) {
 	e.origins[path] = origin{name: where, found: true}
 }
 
-// misleading says that a problem rests on the default of a key whose own value was refused.
+// misleading says that a problem is about the default of a key whose own value was refused.
 func (l *loader) misleading(p Problem) bool {
 	for path := range l.unread {
 		name := path[strings.LastIndex(path, ".")+1:]

@@ -2,7 +2,8 @@ package config
 
 import "strings"
 
-// SecretFile is the configuration file if a password or token in force comes from there; empty if none does.
+// SecretFile is the name of the configuration file if it set a password or token that is in force;
+// else empty.
 func (e *Effective) SecretFile() string {
 	for _, l := range daemonLeaves() {
 		o := e.origins[l.Path]

@@ -12,49 +12,54 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Right is what a token of the API may do. Each includes the ones before it.
+// Right is what a token of the API allows. Each right includes the ones before it.
 type Right string
 
-// The rights: to look; also to create, cancel and retry executions; also to define actions, which are commands on the
-// workers' machines, to settle dead letters and to steer workers.
+// The rights. read allows queries. submit also allows to create, cancel and retry executions.
+// operate also allows to define actions, which are commands on the workers' machines, to settle
+// dead letters and to steer workers.
 const (
 	RightRead    Right = "read"
 	RightSubmit  Right = "submit"
 	RightOperate Right = "operate"
 )
 
-// Rights lists the rights, the least first.
+// Rights lists the rights, the weakest first.
 func Rights() []Right { return []Right{RightRead, RightSubmit, RightOperate} }
 
-// Includes says that whoever has r may do what needs the right need. An unknown right includes none and is in none.
+// Includes says that a token with r may do what needs the right need. An unknown right includes
+// none, and none includes it.
 func (r Right) Includes(need Right) bool {
 	at := slices.Index(Rights(), need)
 	return at >= 0 && slices.Index(Rights(), r) >= at
 }
 
-// Token is one of those that requests to the API may carry, and what it allows.
+// Token is one of the tokens that API requests may carry, and its rights.
 type Token struct {
-	// Name stands for the token wherever it must not be shown itself: in the audit, in the log, in refusals.
+	// Name stands for the token wherever the token itself must not appear: in the audit trail, the
+	// log and refusals.
 	Name string
-	// Token is what requests carry as bearer token.
+	// Token is the bearer token of the requests.
 	Token string
-	// OldToken is accepted as well, under the same name; empty for none. Who rotates a token has both in force until
-	// every client has the new one.
+	// OldToken is accepted as well, under the same name; empty for none. During a rotation both are
+	// valid until every client has the new token.
 	OldToken string
-	// Rights is the greatest right that the token has.
+	// Rights is the strongest right of the token.
 	Rights Right
 }
 
 // DefaultToken is the name of the token in api.token.
 const DefaultToken = "default"
 
-// leastToken is how many characters a token in api.tokens has at least: guessing 16 random ones takes for ever.
+// leastToken is how many characters a token in api.tokens has at least: 16 random ones can't be
+// guessed.
 const leastToken = 16
 
-// tokenName is what a token may be called: it stands in log lines and in idempotency scopes.
+// tokenName is the pattern of a token's name, which appears in log lines and in idempotency scopes.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Tokens are all tokens of the API: those of api.tokens and, as "default" with every right, that of api.token.
+// Tokens returns all tokens of the API: those of api.tokens and, named "default" with every right,
+// that of api.token.
 func (d Deployment) Tokens() []Token {
 	all := slices.Clone(d.API.Tokens)
 	if d.API.Token != "" {
@@ -65,7 +70,8 @@ func (d Deployment) Tokens() []Token {
 
 var tokensType = reflect.TypeFor[[]Token]()
 
-// readTokens reads a list of tokens. No message repeats a value, because any of them may be a token in the wrong place.
+// readTokens reads a list of tokens. No message repeats a value, because any of them may be a token
+// in the wrong place.
 func (l Leaf) readTokens(r *yamlfile.Reader, n *yaml.Node) ([]Token, bool) {
 	r.Hide(n)
 	if n.Kind != yaml.SequenceNode {
@@ -129,7 +135,7 @@ func (l Leaf) readToken(r *yamlfile.Reader, n *yaml.Node) (t Token, ok bool) {
 	return t, ok
 }
 
-// badTokenField says what is wrong with a value of an entry, without repeating it.
+// badTokenField says why the value of a field is refused, without repeating it.
 func badTokenField(field, value string) string {
 	switch field {
 	case "name":
@@ -151,7 +157,7 @@ func badTokenField(field, value string) string {
 	return ""
 }
 
-// distinct refuses an entry whose name or tokens an earlier one has.
+// distinct refuses an entry that has the name or a token of an earlier one.
 func (l Leaf) distinct(r *yamlfile.Reader, n *yaml.Node, earlier []Token, t Token) bool {
 	for i, e := range earlier {
 		switch {
@@ -176,7 +182,7 @@ func (t Token) shares(o Token) bool {
 	return false
 }
 
-// parseTokens reads the list from a variable, in which it is written as in the file or as JSON.
+// parseTokens reads the list from an environment variable, in the file's notation or in JSON.
 func (l Leaf) parseTokens(text string) (reflect.Value, yamlfile.Problem, bool) {
 	r := yamlfile.NewReader("", "list of tokens", []byte(text))
 	root := r.Root([]byte(text))
@@ -193,7 +199,7 @@ func (l Leaf) parseTokens(text string) (reflect.Value, yamlfile.Problem, bool) {
 	return reflect.ValueOf(list), yamlfile.Problem{}, true
 }
 
-// showTokens writes the list as YAML, tokens masked.
+// showTokens writes the list as YAML, with masked tokens.
 func showTokens(list []Token) string {
 	texts := make([]string, len(list))
 	for i, t := range list {
@@ -206,7 +212,7 @@ func showTokens(list []Token) string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-// unsendable says that a token has a character that a header can't carry.
+// unsendable says that a token has a character that an HTTP header can't carry.
 func unsendable(token string) bool {
 	return strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' })
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Problem is one setting that makes no sense, alone or beside another.
+// Problem is one setting that makes no sense, alone or together with another.
 type Problem struct {
-	// Key is the dotted path of the setting to change.
+	// Key is the dotted path of the key to change.
 	Key string
 	// Why says what is wrong and what would be right.
 	Why string
@@ -16,8 +16,8 @@ type Problem struct {
 // Error is Key and Why in one line.
 func (p Problem) Error() string { return p.Key + ": " + p.Why }
 
-// Validate returns every problem at once, in the order of the keys; none means the configuration
-// can be run.
+// Validate returns every problem at once, in the order of the keys; none means that the
+// configuration can be run.
 func (c Config) Validate() []Problem {
 	v := validation{}
 	if c.Profile != Hardened && c.Profile != Documented {
@@ -98,7 +98,8 @@ func (v *validation) executor(c Config) {
 	}
 }
 
-// modes refuses unknown modes, and a monitor that only observes where nothing else takes unclaimed work back.
+// modes refuses unknown modes. It also refuses a timeout monitor that only observes if nothing else
+// takes back unclaimed work.
 func (v *validation) modes(c Config) {
 	if m := c.Executor.TimeoutMonitor; m != Act && m != Observe {
 		v.refuse("executor.timeout_monitor", "%q is not a mode; allowed: act, observe", m)
@@ -130,8 +131,8 @@ func (v *validation) worker(w Worker) {
 	if least := w.KillGrace + w.Lease()/100 + w.StatementTimeout + ResultWindow; w.FenceMargin < least {
 		v.refuse("worker.fence_margin", "is %v, must be at least %v: kill_grace + 1 %% of the lease + statement_timeout + %v, for which a result waits for others", w.FenceMargin, least, ResultWindow)
 	}
-	// A heartbeat renews the lease when its reply is there. A worker that fences itself before that ends actions although
-	// nothing is wrong.
+	// A heartbeat renews the lease when its reply arrives. A worker that fences itself before that
+	// ends its actions although nothing is wrong.
 	if most := w.Lease() - w.HeartbeatInterval - w.StatementTimeout; w.FenceMargin > most {
 		v.refuse("worker.fence_margin", "is %v, must be at most %v, the lease (%v) - heartbeat_interval - statement_timeout: the worker would fence itself before the next heartbeat is answered",
 			w.FenceMargin, most, w.Lease())

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// ID identifies one row: one attempt of a chain.
+// ID identifies one row. A row is one attempt of a retry chain.
 type ID int64
 
 // WorkerID identifies a worker by its name. It survives restarts; the Incarnation does not.
 type WorkerID int64
 
 // Incarnation identifies one registration of one worker. It grows with every registration of any
-// worker, so it can be compared for "newer", and no two processes ever share one (defect D14).
+// worker: the larger of two is the newer, and no two processes ever share one (defect D14).
 type Incarnation int64
 
 // Epoch is the fencing token of an execution: 0 at creation, one more at every dispatch and every
 // take-back.
 type Epoch int64
 
-// Key names one epoch of one execution: what a message, a claim or a result is about.
+// Key names one epoch of one execution: the subject of a message, a claim or a result.
 type Key struct {
 	ID    ID
 	Epoch Epoch
@@ -34,13 +34,14 @@ type Action struct {
 	Timeout time.Duration
 	// DispatchTimeout is how long a dispatch may wait for its claim; 0 means the configuration's.
 	DispatchTimeout time.Duration
-	// MaxRetries is how many new rows may follow a claimed run that failed for a retriable reason.
+	// MaxRetries is how many retries may follow a claimed run that failed for a retriable reason.
+	// Each retry is a new row.
 	MaxRetries int
-	// Concurrency is how many executions of the action may be between their scheduling and the handling
-	// of their end at a time; 0 for no limit.
+	// Concurrency is how many executions of the action may be in flight, from their scheduling
+	// until their end was handled; 0 for no limit.
 	Concurrency int
-	// PutBy is who put it into the database: the name of the token that the request carried, empty without one and for
-	// action files. The copy in an execution has none.
+	// PutBy is the name of the API token with which the action was stored. It is empty without
+	// tokens, for action files, and in the copy that an execution holds.
 	PutBy string
 }
 
@@ -55,7 +56,7 @@ func (a Action) RunTimeout() time.Duration {
 	return DefaultTimeout
 }
 
-// Result is what a terminal execution leaves behind.
+// Result is the outcome that a terminal execution keeps.
 type Result struct {
 	// Error is the short text of a failure, empty for success; Message is its detail.
 	Error   string `json:"error,omitempty"`
@@ -66,28 +67,29 @@ type Result struct {
 	Output json.RawMessage `json:"output,omitempty"`
 }
 
-// Execution is one row. A zero time is null. Every step has a timestamp of its own, because one
-// that several writes share restarts every timeout that is measured on it (defect D55). All
-// timestamps are the database's clock.
+// Execution is one row. A zero time is null in the database. Every step has its own timestamp: a
+// timestamp that several writes share would restart every timeout measured on it (defect D55). All
+// timestamps are from the database's clock.
 type Execution struct {
 	ID ID
-	// Action is the action as it counts for this execution: as it was at the creation, under Limits.
+	// Action is the action as it applies to this execution: as it was at creation, with Limits
+	// applied.
 	Action     Action
 	Limits     Limits
 	Parameters json.RawMessage
 	Status     Status
 
-	// Worker and Incarnation name the owner from the dispatch on; zero before it and after a
-	// take-back.
+	// Worker and Incarnation name the owner from the dispatch on. They are zero before it and after
+	// a take-back.
 	Worker      WorkerID
 	Incarnation Incarnation
 	Epoch       Epoch
 
-	// Dispatches counts the dispatches that stayed unclaimed past their deadline at a worker that
-	// stayed active; only those count against max_dispatches.
+	// Dispatches counts the dispatches that were not claimed by their deadline although their
+	// worker stayed active. Only those count against max_dispatches.
 	Dispatches int
-	// Avoid is the worker that failed this execution or its predecessor last; another one is
-	// preferred while one fits.
+	// Avoid is the worker that last failed this execution or its predecessor. The scheduler prefers
+	// another worker as long as one fits.
 	Avoid WorkerID
 	// Pinned is the only worker that may run the execution and its retries, 0 for any.
 	Pinned WorkerID
@@ -102,20 +104,22 @@ type Execution struct {
 	Original    ID
 	RetryCount  int
 	RetryReason Reason
-	// NotBefore is when a requested row is due, null for at once: the backoff of a retry
+	// NotBefore is when a requested row is due, null for at once. It holds the backoff of a retry
 	// (`retry_at`) or of a take-back.
 	NotBefore time.Time
 
-	// Parent is the first row of the chain that this one is a workflow child of, 0 for none.
+	// Parent is the first row of the parent's chain if this is a workflow child, else 0.
 	Parent ID
-	// AwaitsParent says that the row is requested and becomes due when its parent's chain completes.
+	// AwaitsParent says that the row is requested and becomes due when its parent's chain
+	// completes.
 	AwaitsParent bool
 
-	// CancelRequestedAt is when the chain's cancellation was asked for; it stands on the chain's first row,
-	// because a cancellation is of the whole chain (defect D54).
+	// CancelRequestedAt is when the cancellation of the chain was requested. Only the chain's first
+	// row has it, because a cancellation applies to the whole chain (defect D54).
 	CancelRequestedAt time.Time
-	// CancelRequestedBy and SubmittedBy are the names of the tokens of the requests that asked for the cancellation and
-	// for the execution, empty without tokens. Retries have the SubmittedBy of the first row.
+	// CancelRequestedBy and SubmittedBy are the names of the API tokens that requested the
+	// cancellation and the execution; empty without tokens. Retries have the SubmittedBy of the
+	// first row.
 	CancelRequestedBy string
 	SubmittedBy       string
 
@@ -127,34 +131,36 @@ type Execution struct {
 	SchedulingBy        string
 	SchedulingExpiresAt time.Time
 	ScheduledAt         time.Time
-	// PublishedAt is when the present dispatch is known to have reached the broker: its claim, or the mark of a confirmed
-	// dispatch that nobody had claimed by then. Zero says that nobody knows.
+	// PublishedAt is when the current dispatch is known to have reached the broker: the time of its
+	// claim, or of the mark that a confirmed dispatch gets when nobody had claimed it by then. Zero
+	// means unknown.
 	PublishedAt time.Time
 	StartedAt   time.Time
-	// ClaimBeat is the number of the worker's latest heartbeat when it asked for the claim; a
-	// later heartbeat that does not list the row proves that the worker does not run it.
+	// ClaimBeat is the number of the worker's latest heartbeat when it asked for the claim. A later
+	// heartbeat that does not list the row proves that the worker does not run it.
 	ClaimBeat uint64
-	// CancelingAt is when the worker that runs it was asked to end it.
+	// CancelingAt is when the worker that runs the execution was asked to end it.
 	CancelingAt    time.Time
 	Ended          time.Time
 	OrchestratedAt time.Time
-	// SettlingAt is set on the first row of a chain whose end was handled while children may still wait to be
-	// started or skipped: the moment at which some of them were last settled, or else at which the end was
-	// handled. The zero time says that none waits.
+	// SettlingAt is set on the first row of a chain whose end was handled while children may still
+	// wait to be started or skipped. It is the time at which some of them were last settled, or
+	// else at which the end was handled. Zero means that none waits.
 	SettlingAt time.Time
 }
 
-// KeyLifetime is how long an idempotency key belongs to the execution that it created, by the database's clock. At
-// an age of exactly KeyLifetime the key is free, whether or not it was forgotten: the next execution that is
-// created under it takes it over in the same step. Forgetting old keys only keeps the index of keys small.
+// KeyLifetime is how long an idempotency key belongs to the execution that it created, by the
+// database's clock. At an age of exactly KeyLifetime the key is free, even if it was not forgotten
+// yet: the next execution created with the key takes it over in the same step. Forgetting old keys
+// only keeps the index of keys small.
 const KeyLifetime = 24 * time.Hour
 
 // Key names the execution's present epoch.
 func (e *Execution) Key() Key { return Key{e.ID, e.Epoch} }
 
-// Retriable says that another row may follow e in its chain: it ended for a reason that may pass, and has attempts left.
-// The database's is_execution_retriable says the same. Whether one does follow, also depends on retry.enabled and on
-// whether the chain is being cancelled.
+// Retriable reports whether another row may follow e in its chain: e ended for a reason that may
+// pass, and has attempts left. The database's is_execution_retriable decides alike. Whether a row
+// does follow also depends on retry.enabled and on whether the chain is being cancelled.
 func (e *Execution) Retriable() bool {
 	switch e.Status {
 	case Failed, Timeout, Abandoned:

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// Health is what a worker's own failures and its queue say of it. It is derived wherever it is needed
-// and never decides a lifecycle: an unhealthy worker is alive, and keeps what it has.
+// Health is a worker's health, derived from its own failures and its queue. It is computed wherever
+// it is needed and never changes a lifecycle: an unhealthy worker is alive and keeps its
+// executions.
 type Health uint8
 
-// The states of source document 003. A healthy worker is chosen before a degraded one; an unhealthy
-// one gets nothing but a half-open probe, one execution at a time.
+// The states of source document 003. The scheduler prefers a healthy worker to a degraded one. An
+// unhealthy worker gets only a half-open probe: one execution at a time.
 const (
 	Healthy Health = iota
 	Degraded
@@ -30,9 +31,9 @@ func (h Health) String() string {
 	return fmt.Sprintf("health(%d)", uint8(h))
 }
 
-// BlamesWorker says that a failure for this reason is the worker's and not the action's. An action that
-// fails everywhere must not take every worker down with it (defect D44), so a reason that an action can
-// give, or earn by running too long, is never among them.
+// BlamesWorker says that a failure for this reason is the worker's fault and not the action's. An
+// action that fails everywhere must not make every worker unhealthy (defect D44). So no reason is
+// listed that an action can give itself, or cause by running too long.
 func (r Reason) BlamesWorker() bool {
 	switch r {
 	case WorkerUnavailable, QueueTimeout, WorkerLost, HeartbeatStale:
@@ -43,15 +44,17 @@ func (r Reason) BlamesWorker() bool {
 }
 
 // Figures are the evidence for a worker's health: how the runs of one incarnation ended within the
-// sliding window, as the worker reports them with its heartbeats.
+// sliding window. The worker reports them with its heartbeats.
 type Figures struct {
-	// Total and Failed count the runs that ended within the window, and those of them that failed for
-	// a reason that blames the worker.
+	// Total counts the runs that ended within the window. Failed counts those of them that failed
+	// for a reason that blames the worker.
 	Total, Failed int
-	// Consecutive counts those failures since the last run that was not one of them, however long ago.
+	// Consecutive counts the latest failures that blame the worker, without another outcome in
+	// between, however old they are.
 	Consecutive int
-	// LastFailure is how long ago the last of them was; meaningless where there is none.
+	// LastFailure is how long ago the latest failure that blames the worker was; meaningless if
+	// there was none.
 	LastFailure time.Duration
-	// Average is how long the runs within the window took.
+	// Average is the average duration of the runs within the window.
 	Average time.Duration
 }

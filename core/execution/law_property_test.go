@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Any walk over lawful changes respects who owns the execution: nothing leaves a terminal status, only a worker
-// claims, and only the claimed one is ended by a worker.
+// Any walk over lawful changes respects ownership: nothing leaves a terminal status, only a worker
+// claims, and only the worker that claimed ends the execution.
 func TestWalksOverTheLaw(t *testing.T) {
 	transitions, all := NewTransitionTable(), Transitions()
 	rapid.Check(t, func(t *rapid.T) {
@@ -41,7 +41,7 @@ func TestWalksOverTheLaw(t *testing.T) {
 	})
 }
 
-// What the table does not list nobody may do.
+// Nobody may make a change that the table does not list.
 func TestTheLawAllowsNothingElse(t *testing.T) {
 	transitions := NewTransitionTable()
 	listed := make(map[Transition]bool)

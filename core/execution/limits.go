@@ -2,20 +2,21 @@ package execution
 
 import "time"
 
-// Limits are what a request sets for its execution in place of what the action says. They hold for the whole chain
-// of retries, and not for its workflow children. The zero value leaves everything to the action.
+// Limits are the values that a request sets for its execution in place of the action's. They apply
+// to the whole chain of retries, but not to its workflow children. The zero value leaves everything
+// to the action.
 type Limits struct {
 	// Timeout ends a run; 0 leaves it to the action.
 	Timeout time.Duration
 	// DispatchTimeout is how long a dispatch may wait for its claim; 0 leaves it to the action.
 	DispatchTimeout time.Duration
-	// MaxRetries is how many retries may follow, if OwnRetries says that the request sets it: 0 is a number of
-	// retries, too.
+	// MaxRetries is how many retries may follow. It counts only if OwnRetries is true, because 0 is
+	// a valid number of retries.
 	MaxRetries int
 	OwnRetries bool
 }
 
-// On returns the action as it counts for an execution with these limits.
+// On returns the action with these limits applied.
 func (l Limits) On(a Action) Action {
 	if l.Timeout != 0 {
 		a.Timeout = l.Timeout
@@ -36,7 +37,7 @@ const (
 	LimitRetries         = "max_retries"
 )
 
-// Names lists the limits that the request sets itself, in a fixed order; none is an empty list.
+// Names lists the limits that the request sets, in a fixed order; empty, not nil, if it sets none.
 func (l Limits) Names() []string {
 	names := []string{}
 	if l.Timeout != 0 {
@@ -51,8 +52,8 @@ func (l Limits) Names() []string {
 	return names
 }
 
-// LimitsNamed takes the limits of these names from an action that counts for an execution: the reverse of On and
-// Names. An unknown name is passed over.
+// LimitsNamed extracts the named limits from an action to which they were applied: the reverse of
+// On and Names. It ignores unknown names.
 func LimitsNamed(names []string, a Action) (l Limits) {
 	for _, name := range names {
 		switch name {

@@ -2,8 +2,8 @@ package execution
 
 import "fmt"
 
-// Part is a part of the system that writes statuses. It stands in the audit trail and in a failed
-// execution's result (`failed_by`), so that a reader sees who decided.
+// Part is a part of the system that writes statuses. The audit trail and a failed execution's
+// result (`failed_by`) name it, so that a reader sees which part decided.
 type Part uint8
 
 // The parts that may write a status.
@@ -22,7 +22,7 @@ const (
 // Parts is how many values Part has, NoPart included.
 const Parts = int(Worker) + 1
 
-// String is the name in results and logs, as the contract spells it.
+// String is the part's name in results and logs, as in the contract.
 func (p Part) String() string {
 	switch p {
 	case NoPart:

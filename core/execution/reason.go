@@ -2,8 +2,8 @@ package execution
 
 import "fmt"
 
-// Reason says why an execution failed, was taken back or is retried. It is decided where the
-// failure is seen and never searched for in an error text (defect D48).
+// Reason says why an execution failed, was taken back or is retried. The code that sees the failure
+// chooses it; nothing derives it from an error text (defect D48).
 type Reason uint8
 
 // The reasons of the contract. Those up to Connection can be retried.
@@ -74,8 +74,8 @@ func ParseReason(name string) (Reason, error) {
 	return NoReason, fmt.Errorf("unknown failure reason %q", name)
 }
 
-// OfAction says that an action may give this reason for its own failure. The others say what became of its worker, its
-// message or its request, and are not its to give.
+// OfAction says that an action may give this reason for its own failure. The other reasons tell of
+// its worker, its message or its request, so an action may not give them.
 func (r Reason) OfAction() bool {
 	return r >= Transient && r <= Rejected || r == Unknown
 }

@@ -2,8 +2,7 @@ package execution
 
 import "fmt"
 
-// Status is where an execution stands. The zero value is no status at all: the "from" of a
-// creation.
+// Status is where an execution stands. The zero value is no status: it is the "from" of a creation.
 type Status uint8
 
 // The ten statuses. From Completed on they are terminal: no row ever leaves them (defect D16).
@@ -59,7 +58,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
 
-// ParseStatus is the inverse of String. Unknown names are an error that names them.
+// ParseStatus is the inverse of String. An unknown name is an error that quotes it.
 func ParseStatus(name string) (Status, error) {
 	for s := Requested; s <= Abandoned; s++ {
 		if s.String() == name {

@@ -6,8 +6,8 @@ type Transition struct {
 	By       Part
 }
 
-// Transitions lists every lawful change: the table of the domain, row by row. What is not here is
-// a violation whoever does it, and the checkers and the database's trigger read the same list.
+// Transitions lists every lawful change. A change that is not listed is a violation, whichever part
+// makes it. The checkers and the database's trigger use the same list.
 func Transitions() []Transition {
 	return []Transition{
 		{None, Requested, API},
@@ -35,7 +35,7 @@ func Transitions() []Transition {
 		{Scheduled, Failed, Reconciler},
 		{Scheduled, Requested, Worker}, // release while draining
 
-		// The worker owns it from its claim on.
+		// The worker owns it from the claim on.
 		{Scheduled, Running, Worker},
 		{Running, Completed, Worker},
 		{Running, Failed, Worker},
@@ -46,7 +46,8 @@ func Transitions() []Transition {
 		{Canceling, Cancelled, Worker},
 		{Running, Canceling, API},
 
-		// The worker's right to it is over: lease and grace, incarnation, or run deadline and grace.
+		// The worker has lost its right to it: its lease and grace have run out, its incarnation
+		// has ended, or the run deadline and grace have passed.
 		{Running, Abandoned, Reconciler},
 		{Running, Failed, Reconciler},
 		{Running, Abandoned, TimeoutMonitor},
@@ -71,7 +72,8 @@ func NewTransitionTable() *TransitionTable {
 	return l
 }
 
-// Legal says that some part may make this change. Staying in a status is no change and not legal.
+// Legal says that some part may make this change. Staying in a status is not a change, so it is not
+// legal.
 func (l *TransitionTable) Legal(from, to Status) bool {
 	for _, ok := range l.by[from][to] {
 		if ok {

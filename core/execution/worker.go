@@ -2,12 +2,12 @@ package execution
 
 import "fmt"
 
-// Lifecycle is what a worker says of itself. Whether it is alive is another question, answered by
-// its lease and never by this (defects D36, D37).
+// Lifecycle is the state that a worker reports of itself. It does not say whether the worker is
+// alive: only the lease decides that (defects D36, D37).
 type Lifecycle uint8
 
-// The lifecycle of one incarnation. Only the worker writes it, except Active → Lost and Draining →
-// Lost, which the executor writes and which are final for that incarnation.
+// The lifecycle of one incarnation. Only the worker writes it, with two exceptions: the executor
+// writes Active → Lost and Draining → Lost, and both are final for that incarnation.
 const (
 	NoLifecycle Lifecycle = iota
 	Starting

@@ -6,29 +6,31 @@ import (
 	"handoff/core/execution"
 )
 
-// absences remembers, of everything that executions ask for, when this executor saw a worker that fitted, and since when
-// it has seen none, pass after pass. An execution that nobody has looked at for a while starts its grace anew, because
-// nobody knows whether a worker fitted meanwhile. But one that only waited for a concurrency slot has been passed over by
-// executors that did look: of many that wait for one slot, each would start its grace anew for ever. And one that waited
-// while the workers that fit were full has not been looked at either, and the executors know that they were there.
+// absences remembers, for each need of the executions, when this executor last saw a fitting worker
+// and since when it has seen none, pass after pass. After a long pause between passes the grace of
+// an execution starts anew, because a worker may have fitted meanwhile. But the grace does not
+// depend on when the execution itself was looked at. Executors pass over an execution that waits
+// for a concurrency slot: if many waited for one slot, each would start its grace anew for ever.
+// Nor do they look at an execution while its fitting workers are full, but they know that those
+// workers are there.
 type absences struct {
-	// patience is the longest pause between two passes that leaves no doubt about what was between them.
+	// patience is the longest pause between two passes after which the memory still counts.
 	patience time.Duration
-	// began is the first look after the last doubt, looked the last one.
+	// began is the first pass after the last long pause. looked is the latest pass.
 	began, looked time.Duration
 	fitted        map[need]presence
 }
 
-// need is what an execution asks of a worker.
+// need is what an execution requires of a worker.
 type need struct {
 	runtime string
 	pinned  execution.WorkerID
 }
 
-// presence is the last look at which a worker fitted, and the first one after it.
+// presence is the last pass at which a worker fitted, and the first one after it at which none did.
 type presence struct{ last, gone time.Duration }
 
-// look notes what a pass sees at a moment of the monotonic clock.
+// look notes which workers a pass sees at a moment of the monotonic clock.
 func (a *absences) look(now time.Duration, f *roster) {
 	if a.fitted == nil || now-a.looked > a.patience {
 		a.began, a.fitted = now, make(map[need]presence)
@@ -49,8 +51,8 @@ func (a *absences) look(now time.Duration, f *roster) {
 	}
 }
 
-// of is for how long no worker has fitted a row, which the present pass has found none for: at least, and at most where
-// this executor has seen one, 0 where it has not.
+// of returns for how long no worker has fitted a row, if the current pass has found none. least is
+// a lower bound. most is an upper bound, or 0 if this executor has never seen a fitting worker.
 func (a *absences) of(row *execution.Execution) (least, most time.Duration) {
 	p, seen := a.fitted[need{row.Action.Runtime, row.Pinned}]
 	if !seen {
@@ -59,7 +61,7 @@ func (a *absences) of(row *execution.Execution) (least, most time.Duration) {
 	return a.looked - p.gone, a.looked - p.last
 }
 
-// since is when the absence began that the present pass has found for a row, as the same moment in each pass.
+// since is when a row's current absence began. It is the same moment in each pass.
 func (a *absences) since(row *execution.Execution) time.Duration {
 	least, _ := a.of(row)
 	return a.looked - least

@@ -9,15 +9,18 @@ import (
 	"handoff/core/execution"
 )
 
-// A message costs the broker, its publisher and its consumer much more than what is in it. So a pass sends what it gives to
-// one worker in blocks: messages of several dispatches, each with its own id and epoch. What is true of the dispatch of one
-// row stays true of each row of a block, because the broker stores, delivers, returns and kills a message as a whole:
+// A message costs the broker, its publisher and its consumer much more than its content. So a pass
+// sends the rows for one worker in blocks: messages of several dispatches, each with its own id and
+// epoch. Each row of a block has the same guarantees as a single dispatch, because the broker
+// stores, delivers, returns and kills a message as a whole:
 //
-//   - A confirm, a return, a refusal or the lack of an answer holds for every row in it.
-//   - The worker acknowledges it when all its rows are claimed. If it can't, the dead letter handler judges each row.
-//   - Nobody is given more rows than without blocks: the dispatch of each row is committed under the limit of its worker.
+//   - A confirm, a return, a refusal or a missing answer applies to every row in it.
+//   - The worker acknowledges it when all its rows are claimed. If it can't, the dead letter
+//     handler judges each row.
+//   - No worker gets more rows than without blocks: the dispatch of each row is committed under the
+//     limit of its worker.
 
-// block is the rows that one message carries, by their places in a list.
+// block is the rows that one message carries, as indexes into a list.
 type block struct {
 	incarnation execution.Incarnation
 	timeout     time.Duration
@@ -25,8 +28,8 @@ type block struct {
 	bytes       int
 }
 
-// send publishes dispatches and returns what the broker said of the message of each. blocks says which incarnations read
-// messages of several dispatches; nil for none.
+// send publishes dispatches and returns the broker's answer for the message of each. blocks says
+// which incarnations read messages of several dispatches; nil means none.
 func (s *Service) send(rows []execution.Execution, blocks func(execution.Incarnation) bool) []broker.Outcome {
 	packed := pack(rows, s.config.Executor.DispatchesPerMessage, blocks)
 	messages := make([]broker.Message, len(packed))
@@ -45,9 +48,9 @@ func (s *Service) send(rows []execution.Execution, blocks func(execution.Incarna
 	return outcomes
 }
 
-// pack puts rows into messages of at most so many dispatches. Those of a message go to the same incarnation, and may wait as
-// long for their claims: then none of them is too late while another one may still wait. Where large parameters fill a
-// message, the next one begins.
+// pack puts rows into messages of at most most dispatches. The rows of a message go to the same
+// incarnation and have the same dispatch timeout, so they become too late at the same time. When
+// large parameters fill a message, the next one begins.
 func pack(rows []execution.Execution, most int, blocks func(execution.Incarnation) bool) []*block {
 	var packed, open []*block
 	for i := range rows {
@@ -80,8 +83,9 @@ func dispatchOf(row *execution.Execution) broker.Dispatch {
 	}
 }
 
-// dispatchMessage is the message of some of the rows, at least one, in the oldest version that can carry them. A block has
-// the name of its first dispatch, and how many others it carries.
+// dispatchMessage is the message of the rows at the indexes these, at least one, in the oldest
+// version that can carry them. The id of a block is that of its first dispatch and the number of
+// the others.
 func (s *Service) dispatchMessage(rows []execution.Execution, these []int) broker.Message {
 	first := &rows[these[0]]
 	id := strconv.FormatInt(int64(first.ID), 10)

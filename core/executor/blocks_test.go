@@ -11,7 +11,7 @@ import (
 	"handoff/core/store"
 )
 
-// A message carries what goes to one incarnation and may wait as long, up to a number and a length.
+// A message carries rows of one incarnation and one dispatch timeout, up to a number and a length.
 func TestRowsArePackedByIncarnationAndTimeout(t *testing.T) {
 	row := func(id execution.ID, to execution.Incarnation, timeout time.Duration, length int) execution.Execution {
 		return execution.Execution{
@@ -46,7 +46,8 @@ func TestRowsArePackedByIncarnationAndTimeout(t *testing.T) {
 	}
 }
 
-// A message of one dispatch is what it always was, so that a worker of before can read it; a block has another version.
+// A message of one dispatch has the old version, so that an old worker can read it; a block has
+// another version.
 func TestOnlyABlockHasAnotherVersion(t *testing.T) {
 	s := &Service{host: &dated{day: time.Unix(2e9, 0)}}
 	rows := []execution.Execution{{ID: 7, Epoch: 3, Worker: 4, Incarnation: 5}, {ID: 8, Epoch: 1, Worker: 4, Incarnation: 5}}
@@ -64,8 +65,8 @@ func TestOnlyABlockHasAnotherVersion(t *testing.T) {
 	}
 }
 
-// Under load each worker is given rows in a row, as many as may share a message and no more than half of its capacity; else
-// they are dealt out.
+// Under load, each worker gets several rows in a row: as many as may share a message, and no more
+// than half of its capacity. Otherwise the rows are dealt out one by one.
 func TestUnderLoadWorkersAreGivenBlocks(t *testing.T) {
 	given := func(load bool, most int, rows []execution.Execution, workers ...store.WorkerRow) string {
 		f := rosterOf(workers...)

@@ -11,17 +11,17 @@ import (
 // brakeStep is the time between two reaps while the brake lets one worker through at a time.
 const brakeStep = time.Second
 
-// brake stands between the lease monitor and a mass failure. When more than a fraction of the workers
-// that were alive a lease ago are over, it is likelier that something between them and the database
-// broke than that all of them died: it holds for two leases, in which they can come back, and then
-// lets one a second through, so that whoever looks can still stop it (defect D47; Kubernetes' node
-// lifecycle controller does the same with a zone).
+// brake stands between the lease monitor and a mass failure. If the leases of more than a fraction
+// of the workers that were alive a lease ago are over, probably something between them and the
+// database broke, and they did not all die. So the brake holds for two leases, in which they can
+// come back. Then it lets one reap a second through, so that an operator can still stop it (defect
+// D47; Kubernetes' node lifecycle controller does the same with a zone).
 //
-// Each executor has its own, and it lives in memory: an executor that starts anew watches for a full
-// lease before it can reap at all, and then holds by itself.
+// Each executor has its own brake, in memory. A restarted executor watches for a full lease before
+// it reaps at all, and then its own brake holds.
 type brake struct {
 	config config.Config
-	// departed are workers that this executor had seen alive and then found gone.
+	// departed are workers that this executor saw alive and then found gone.
 	departed map[execution.WorkerID]departure
 
 	engaged bool
@@ -30,8 +30,8 @@ type brake struct {
 	trickles bool
 }
 
-// departure is when a worker was found gone, and whether it was marked lost or had stopped by itself. Both were alive
-// a lease ago; only the lost are over.
+// departure is when a worker was found gone, and whether it was marked lost or had stopped by
+// itself. Both kinds were alive a lease ago, but only the lost count as over.
 type departure struct {
 	at   time.Duration
 	lost bool
@@ -39,8 +39,8 @@ type departure struct {
 
 func (b *brake) hold() time.Duration { return 2 * b.config.Worker.Lease() }
 
-// admit returns which of those that are over may be reaped now. alive is how many are not gone, those
-// that are over among them.
+// admit returns the reaps of over that may be done now. alive is how many workers are not gone,
+// including those of over.
 func (b *brake) admit(now time.Duration, over []store.Reap, alive int) []store.Reap {
 	b.trickles = false
 	b.forget(now)
@@ -68,8 +68,9 @@ func (b *brake) admit(now time.Duration, over []store.Reap, alive int) []store.R
 	return over[:1]
 }
 
-// forget drops who departed more than a lease ago, counted from the beginning of a hold while there is
-// one: who was lost just before it belongs to the same failure, and who stops meanwhile does not end it.
+// forget drops workers that departed more than a lease ago. During a hold this is counted from its
+// beginning: a worker that was lost just before belongs to the same failure, and a worker that
+// stops meanwhile does not end the hold.
 func (b *brake) forget(now time.Duration) {
 	if b.engaged {
 		now = b.since

@@ -42,9 +42,9 @@ func TestBrakeAtItsBoundaries(t *testing.T) {
 		{4, 2, 0, 0, 2}, // exactly half
 		{4, 3, 0, 0, 0},
 		{3, 3, 0, 0, 3}, // too few to tell
-		{2, 1, 2, 0, 0}, // of four, two were lost just now
+		{2, 1, 2, 0, 0}, // of four workers, two were lost just now
 		{5, 1, 2, 0, 1},
-		{3, 3, 0, 1, 0}, // of four, one has stopped just now
+		{3, 3, 0, 1, 0}, // of four workers, one has stopped just now
 		{3, 3, 0, 3, 3}, // of six, half has stopped
 		{1, 1, 0, 5, 1}, // a fleet that is scaled down is not over
 	} {
@@ -77,7 +77,8 @@ func TestBrakeHoldsAlthoughSomebodyStops(t *testing.T) {
 		t.Fatalf("three of four are over: %d reaped", got)
 	}
 	b.departed[4] = departure{at + 5*time.Second, false}
-	// Longer than a lease after the stop, the hold still goes by the fleet that it began with.
+	// Even longer than a lease after the stop, the hold counts the workers that were there at its
+	// beginning.
 	for _, after := range []time.Duration{5 * time.Second, lease + 6*time.Second, 2*lease - 1} {
 		if got := len(b.admit(at+after, reaps(3), 3)); got != 0 {
 			t.Errorf("%v after most were over: %d reaped, because the fourth has stopped", after, got)

@@ -12,38 +12,40 @@ import (
 	"handoff/core/telemetry"
 )
 
-// canaryInterval is how often an executor tests the dead letter path after a test that went well. A test costs the
-// broker two queues for a moment and two messages. A path that breaks in between loses no execution, because the timeout
-// monitor is behind it, so minutes are soon enough.
+// canaryInterval is how often an executor tests the dead letter path after a successful test. A
+// test costs the broker two short-lived queues and two messages. If the path breaks in between, the
+// timeout monitor still finds the executions, so a few minutes are short enough.
 const canaryInterval = 5 * time.Minute
 
-// suspectInterval is the least time between two tests where messages come that nobody can read: who sends garbage may also
-// have sent what ends dead lettering.
+// suspectInterval is the least time between two tests while unreadable messages arrive: whoever
+// sends garbage may also have sent a message that ends dead lettering.
 const suspectInterval = 30 * time.Second
 
-// endedTests is how many tests in a row may end with their session, while the executor's own session stands, before the
-// path counts as broken. RabbitMQ closes the connection that makes a queue while its dead lettering stands still (S5).
+// endedTests is how many tests in a row may end with their session, while the executor's own
+// session stays open, before the path counts as broken. While its dead lettering stands still,
+// RabbitMQ closes the connection that declares a queue (S5).
 const endedTests = 3
 
-// deadLetterPath sends canaries: at start, and again and again, because a binding or an exchange that somebody takes away
-// later shows itself by nothing else.
+// deadLetterPath sends canaries at start and then regularly, because nothing else reveals that
+// somebody has removed a binding or an exchange.
 type deadLetterPath struct {
 	*Service
 	suspicious host.Signal
-	// watched is since when settled has tested the path at least every watchGap, last when it did so last. One task reads
-	// and writes them.
+	// watched is since when settled has tested the path at least every watchGap. last is its latest
+	// test. Only one task reads and writes them.
 	watched, last time.Duration
 
 	mu     sync.Mutex
 	tested bool
 	broken error
-	// good is since when every test went well, if the last one did.
+	// good is since when every test succeeded, if the last one did.
 	good time.Duration
 }
 
-// The broker tries a dead letter without a route again every three minutes. Somebody may take the binding away between two
-// tests and somebody else put it back, so before a queue goes the path is tested at every pass for longer than that: what
-// the queue kept is then tried again while the path is known to work.
+// Every three minutes the broker tries again to route a dead letter that had no route. Between two
+// tests somebody may remove the binding and put it back. So before a queue is deleted, the path is
+// tested at every pass for longer than three minutes. By then the broker has tried the dead letters
+// of the queue again while the path was known to work.
 const (
 	watchedFor = 200 * time.Second
 	watchGap   = 2 * idleQueueSweep
@@ -74,8 +76,8 @@ func (p *deadLetterPath) run(ctx context.Context) {
 			}
 			continue
 		case errors.Is(err, broker.ErrClosed) || errors.Is(err, broker.ErrUnavailable):
-			// A session that ended says nothing about the path, and the client says so in the log; unless it is the
-			// test that ends it each time.
+			// A session that ended says nothing about the path, and the client logs it. But it may
+			// be the test that ends the session each time.
 			p.limited.LogAttrs(ctx, slog.LevelInfo, "the session of a test of the dead letter path has ended, testing it again", slog.Any("error", err))
 			if ended++; p.client.ConnectedFor() < p.host.Monotonic()-began {
 				ended = 0
@@ -94,10 +96,11 @@ func (p *deadLetterPath) run(ctx context.Context) {
 	}
 }
 
-// errTestEnds is how a path counts as broken whose test can't even begin.
+// errTestEnds is the error of a path whose test can't even begin.
 var errTestEnds = errors.New("the broker ends the connection of each test")
 
-// waitForNext waits for the next test after one that went well. Where messages come that nobody can read, it comes sooner.
+// waitForNext waits for the next test after a successful one. It comes sooner if unreadable
+// messages arrive.
 func (p *deadLetterPath) waitForNext(ctx context.Context) error {
 	if err := p.host.Sleep(ctx, suspectInterval); err != nil {
 		return err
@@ -106,8 +109,9 @@ func (p *deadLetterPath) waitForNext(ctx context.Context) error {
 	return err
 }
 
-// test sends one canary, once the service's own session has declared the topology. The canary has a session of its own:
-// whatever goes wrong with it must not end the one on which the executor works, and nothing of it outlives its session.
+// test sends one canary, after the service's own session has declared the topology. The canary has
+// its own session: a failure must not end the session on which the executor works, and nothing of
+// the canary outlives its session.
 func (p *deadLetterPath) test(ctx context.Context) error {
 	if _, err := p.client.Session(ctx); err != nil {
 		return err
@@ -124,7 +128,7 @@ func (p *deadLetterPath) test(ctx context.Context) error {
 	return err
 }
 
-// found notes how a test went.
+// found notes the result of a test.
 func (p *deadLetterPath) found(broken error) {
 	now := p.host.Monotonic()
 	p.mu.Lock()
@@ -140,8 +144,9 @@ func (p *deadLetterPath) found(broken error) {
 	p.recorder.Set(telemetry.DeadLetterPathBroken, value, telemetry.Labels{})
 }
 
-// settled says that the path works now, and has for a while by all tests: what a queue kept for want of a route has come
-// round since. It is asked at every pass while a queue is due to go, and tests the path each time.
+// settled says that the path works now, and that all tests succeeded for long enough for the broker
+// to have routed the dead letters that a queue kept. It is called at every pass while a queue is
+// due for deletion, and tests the path each time.
 func (p *deadLetterPath) settled(ctx context.Context) bool {
 	p.mu.Lock()
 	good := p.tested && p.broken == nil
@@ -150,7 +155,7 @@ func (p *deadLetterPath) settled(ctx context.Context) bool {
 		p.last = 0
 		return false
 	}
-	// The last test may be minutes old, and what has broken the path since is told by the next one.
+	// The last test may be minutes old; a new one shows whether the path has broken since.
 	if err := p.test(ctx); err != nil {
 		p.limited.LogAttrs(ctx, slog.LevelInfo, "the dead letter path could not be tested, so no queue is deleted before the next pass", slog.Any("error", err))
 		p.suspect()
@@ -168,8 +173,8 @@ func (p *deadLetterPath) settled(ctx context.Context) bool {
 	return now-p.watched >= watchedFor && now-since >= canaryInterval
 }
 
-// DeadLetterPath says how the last test of the dead letter path went: nil if its message came round, or if dead
-// lettering is disabled.
+// DeadLetterPath returns the result of the last test of the dead letter path: nil if its message
+// arrived, or if dead lettering is disabled.
 func (s *Service) DeadLetterPath() error {
 	if !s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		return nil

@@ -9,14 +9,15 @@ import (
 	"handoff/core/store"
 )
 
-// The workflow children of a chain that has ended are started or skipped in bounded batches, after the transaction
-// that handles the end. A chain may have any number of children: one statement for all would exceed the statement
-// timeout, hold the lock of the parent's row all that time, and fail again at every attempt. The database notes
-// which chains still have children to settle (store.Executor.SettleChildren), so this executor may stop after any
-// batch.
+// The workflow children of an ended chain are started or skipped in bounded batches, after the
+// transaction that handles the end. A chain may have any number of children. One statement for all
+// of them would exceed the statement timeout, hold the lock of the parent's row all that time, and
+// fail again at every attempt. The database notes which chains still have children to settle
+// (store.Executor.SettleChildren), so this executor may stop after any batch.
 
-// beginChildren settles a first batch of children of chains whose ends were just handled, so that the few children
-// of a typical chain start at once. It leaves the rest, and what an error stopped, to the loop.
+// beginChildren settles a first batch of children of chains whose ends were just handled, so that
+// the few children of a typical chain start at once. It leaves the rest to settleWhatIsLeft, also
+// after an error.
 func (l *completionListener) beginChildren(chains []execution.ID) {
 	if len(chains) == 0 {
 		return
@@ -30,8 +31,8 @@ func (l *completionListener) beginChildren(chains []execution.ID) {
 	}
 }
 
-// settleWhatIsLeft settles children until ctx ends: at once when beginChildren has left some, and every reconcile
-// interval those that a dead executor has left.
+// settleWhatIsLeft settles children until ctx ends: at once those that beginChildren has left, and
+// every reconcile interval those that a dead executor has left.
 func (l *completionListener) settleWhatIsLeft(ctx context.Context) {
 	interval := l.config.Executor.ReconcileInterval
 	loop := l.loop("reconciler of children")
@@ -51,8 +52,9 @@ func (l *completionListener) settleWhatIsLeft(ctx context.Context) {
 	}
 }
 
-// settleChildren visits the chains that Find returns, a batch at a time, until none has waiting children. A chain
-// with children left goes to the end of the line, so a chain with very many does not hold up the others.
+// settleChildren visits the chains that Find returns, a batch at a time, until none has waiting
+// children. A chain with children left goes to the end of the line, so a chain with very many does
+// not hold up the others.
 func (l *completionListener) settleChildren(ctx context.Context, f store.Finding) error {
 	f.Limit = l.config.Executor.BatchSize
 	for range passBatches {
@@ -67,16 +69,17 @@ func (l *completionListener) settleChildren(ctx context.Context, f store.Finding
 		if err != nil || !more && len(rows) < f.Limit || ctx.Err() != nil {
 			return err
 		}
-		// Once a pass has found work it takes all of it, also what became due a moment ago.
+		// Once a pass has found work, it takes all of it, including work that became due a moment
+		// ago.
 		f.Age, f.Skip = 0, append(f.Skip, left...)
 	}
 	l.unsettled.Set()
 	return nil
 }
 
-// settleBatch settles one batch of children, an equal share for each chain, and announces the changes. left are
-// the chains of which no child could be settled; more says that another chain has children left. It returns an
-// error only when the database is away.
+// settleBatch settles one batch of children, an equal share for each chain, and announces the
+// changes. left are the chains of which no child could be settled. more says that another chain
+// still has waiting children. It returns an error only when the database is away.
 func (l *completionListener) settleBatch(chains []execution.ID) (left []execution.ID, more bool, err error) {
 	share := max(1, l.config.Executor.BatchSize/len(chains))
 	settled, err := l.commitChildren(chains, share)
@@ -96,13 +99,14 @@ func (l *completionListener) settleBatch(chains []execution.ID) (left []executio
 	return left, more, nil
 }
 
-// settledChain is the answer for one chain; failed says that there is none.
+// settledChain is the answer for one chain; failed says that there was none.
 type settledChain struct {
 	store.Settled
 	failed bool
 }
 
-// commitChildren settles all chains in one call, and each by itself if that call fails, like commit.
+// commitChildren settles all chains in one call. If that call fails, it settles each chain alone,
+// like commit.
 func (l *completionListener) commitChildren(chains []execution.ID, most int) ([]settledChain, error) {
 	var answers []store.Settled
 	err := l.db(func(ctx context.Context) (err error) {
@@ -137,8 +141,8 @@ func (l *completionListener) commitChildren(chains []execution.ID, most int) ([]
 	return settled, nil
 }
 
-// announceChildren sends hints about settled children. No child is announced twice: a second call finds none
-// waiting.
+// announceChildren sends hints about settled children. It announces no child twice, because a
+// second call finds none waiting.
 func (l *completionListener) announceChildren(c *store.Settled) {
 	var changes []broker.Change
 	for _, id := range c.Skipped {

@@ -11,19 +11,19 @@ import (
 	"handoff/core/telemetry"
 )
 
-// completionListener does what follows the end of an execution: once, in one transaction with the
-// mark that says so. Hints of completion start it early; the reconciler starts it in any case. The children of
-// a chain that has ended are settled after that, in batches: see children.go.
+// completionListener handles the end of an execution, once, in one transaction with the mark that
+// it was handled. Hints of completion start it early; the reconciler starts it in any case.
+// Afterwards it settles the children of the ended chain in batches: see children.go.
 //
-// Where nothing follows an end, the step that writes the end handles it, too (store.Worker.Finish), and the hint says so. Then
-// all that is left is to wake the scheduler, as a worker has room. That takes no statement, and a hint that lies costs time
-// alone: the reconciler finds the end.
+// If nothing follows an end, the step that writes the end also handles it (store.Worker.Finish),
+// and the hint says so. Then only the scheduler has to be woken, because the worker has room. That
+// takes no statement. A hint that lies only costs time, because the reconciler finds the end.
 type completionListener struct {
 	*Service
 	hints *hints
-	// unsettled wakes the loop that settles the children that beginChildren left.
+	// unsettled wakes the loop that settles the remaining children.
 	unsettled host.Signal
-	// freed are the ends that have woken the scheduler and were handled by their workers.
+	// freed are the ends that were handled by their workers and have woken the scheduler.
 	freed twins
 }
 
@@ -55,10 +55,11 @@ func (l *completionListener) run(ctx context.Context) {
 	}
 }
 
-// handle orchestrates the executions that hints named, in batches. The rows decide: a hint has no effect if its
-// execution is not terminal or was handled. It returns an error only when the database is away. An end that can't
-// be handled for another reason is left to the reconciler, and its hint is acknowledged. So is one that can't be read: it
-// waits for a program that can, and survey tells of it.
+// handle orchestrates the executions that hints named, in batches. The rows decide: a hint has no
+// effect if its execution is not terminal or was already handled. handle returns an error only when
+// the database is away. An end that can't be handled for another reason is left to the reconciler,
+// and its hint is acknowledged. The same applies to an execution that this program can't read: it
+// waits for a program that can, and survey reports it.
 func (l *completionListener) handle(ids []execution.ID) error {
 	for len(ids) > 0 {
 		n := min(len(ids), l.config.Executor.BatchSize)
@@ -77,8 +78,8 @@ func (l *completionListener) handle(ids []execution.ID) error {
 	return nil
 }
 
-// orchestrate commits the terminal handling of those rows that are terminal and not handled, and returns those
-// that it could not handle. It returns an error only when the database is away.
+// orchestrate commits the terminal handling of the rows that are terminal and not handled yet, and
+// returns those that it could not handle. It returns an error only when the database is away.
 func (l *completionListener) orchestrate(rows []execution.Execution) (left []execution.ID, err error) {
 	var os []store.Orchestration
 	var chains []execution.ID
@@ -100,7 +101,7 @@ func (l *completionListener) orchestrate(rows []execution.Execution) (left []exe
 			left = append(left, os[i].ID)
 			continue
 		}
-		// At debug, as the line of the scheduler: each execution of the fleet ends here.
+		// At debug, like the scheduler's line: there is one for each execution of the fleet.
 		l.log.LogAttrs(context.Background(), slog.LevelDebug, "terminal state, handling orchestration",
 			slog.Int64("execution", int64(os[i].ID)), slog.String("status", statuses[i].String()))
 		if o.Retry != 0 {
@@ -112,16 +113,16 @@ func (l *completionListener) orchestrate(rows []execution.Execution) (left []exe
 		}
 	}
 	if len(left) < len(outcomes) {
-		// A run slot came free, and perhaps a concurrency slot: waiting executions may fit now.
+		// A run slot became free, and perhaps a concurrency slot: waiting executions may fit now.
 		l.scheduler.wakeIn(0)
 	}
 	l.beginChildren(parents)
 	return left, err
 }
 
-// commit handles all ends in one call. If that fails while the database answers, it handles each end by itself, so
-// that one that can't be handled, or takes too long, does not hold up the others. It returns an error only when
-// the database is away; the outcomes that came before it are returned, too.
+// commit handles all ends in one call. If that fails while the database answers, it handles each
+// end alone, so that one that can't be handled, or takes too long, does not hold up the others. It
+// returns an error only when the database is away, together with the outcomes before that.
 func (l *completionListener) commit(os []store.Orchestration) ([]store.Orchestrated, error) {
 	var outcomes []store.Orchestrated
 	err := l.db(func(ctx context.Context) (err error) {

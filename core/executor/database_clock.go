@@ -9,38 +9,47 @@ import (
 	"handoff/core/host"
 )
 
-// databaseClock compares the database's clock with this executor's, which nobody sets. Run deadlines are
-// kept in the database's time; a step of its clock makes runs look longer than they are, and a run that ends as
-// timed out while its action is alive is run a second time by its retry (defects D15, D35).
+// databaseClock compares the database's clock, which somebody may set, with this executor's
+// monotonic clock, which nobody sets. Run deadlines are in the database's time. A step of its clock
+// makes runs look longer than they are. If a run is then ended as timed out while its action is
+// alive, its retry runs the action a second time (defects D15, D35).
 //
-// It is a list of spans in which the two clocks went alike. A row's start lies in one of them, which tells when
-// that was on this executor's clock. A start from before the first look is nobody's knowledge here: then
-// the database's clock is taken at its word, and a step while no executor ran goes unnoticed. So does one that
-// another one takes back before the next look.
+// It is a list of spans in which both clocks advanced alike. The span that contains a row's start
+// tells when that was on this executor's clock. For a start before the first reading, this executor
+// knows nothing and trusts the database's clock: it does not notice a step while no executor ran.
+// Nor does it notice a step that another step undoes before the next reading.
 type databaseClock struct {
 	host host.Host
 
 	mu    sync.Mutex
 	spans []span
+	// read is when the latest reading without doubt began, on this executor's clock.
+	read time.Duration
 }
 
-// span is a time in which the offset between the clocks stayed the same: from and to by both.
+// span is a time in which the offset between the clocks stayed the same. from and to are on the
+// database's clock.
 type span struct {
 	from, to time.Time
-	// began is when from was read, at the latest; doubt is how much earlier it can have been.
+	// began is the latest moment, on this executor's clock, at which from was read. doubt is how
+	// much earlier it may have been.
 	began, doubt time.Duration
+	// before is how far before from the clock may already have been in this span: after a step
+	// backwards, as long as there was no reading. It is 0 after a step forwards.
+	before time.Duration
 }
 
 const (
-	// clockTolerance is how much the offset may change within a span. It is more than a reading errs, and less
-	// than the grace that every take-back has.
+	// clockTolerance is how much the offset may change within a span. It is larger than the error
+	// of a reading, and smaller than the grace of every take-back.
 	clockTolerance = 500 * time.Millisecond
-	// clockSpans bounds the list: a clock that drifts by a tenth of a percent begins a span every eight minutes.
+	// clockSpans bounds the list: a clock that drifts by a tenth of a percent begins a span every
+	// eight minutes.
 	clockSpans = 500
 )
 
-// observe adds one reading, which was made between two moments of this executor's clock. One that took long
-// says only that the clock was set, where it was set by more.
+// observe adds one reading, made between two moments of this executor's clock. A slow reading only
+// reveals steps that are larger than the time it took.
 func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
 	doubt := after - before
 	if doubt <= clockTolerance {
@@ -48,9 +57,18 @@ func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	begins := span{from: now, to: now, began: after, doubt: doubt}
+	unread := after - d.read
+	if doubt == 0 {
+		d.read = before
+	}
 	if n := len(d.spans); n > 0 {
 		last := &d.spans[n-1]
-		if offset := now.Sub(last.from) - (after - last.began); offset <= clockTolerance+last.doubt && offset >= -clockTolerance-doubt {
+		offset := now.Sub(last.from) - (after - last.began)
+		if offset < 0 {
+			begins.before = unread + clockTolerance
+		}
+		if offset <= clockTolerance+last.doubt && offset >= -clockTolerance-doubt {
 			if doubt == 0 {
 				last.to = now
 			}
@@ -60,25 +78,28 @@ func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
 			d.spans = append(d.spans[:0], d.spans[1:]...)
 		}
 	}
-	d.spans = append(d.spans, span{now, now, after, doubt})
+	d.spans = append(d.spans, begins)
 }
 
-// since returns the least time that can have passed, by this executor's clock, since the database's clock showed
-// moment, and whether this executor has known the database's clock since then.
+// since returns the least time that can have passed, by this executor's clock, since the database's
+// clock showed moment, and whether this executor has observed the database's clock since then.
 func (d *databaseClock) since(moment time.Time) (least time.Duration, known bool) {
 	now := d.host.Monotonic()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// The clock may have shown that time more than once: the last one is the safe one.
+	// If the clock has shown that time more than once, the latest time is the safe choice.
 	for i := len(d.spans) - 1; i >= 0; i-- {
 		s := &d.spans[i]
 		switch {
-		case moment.Before(s.from):
+		case moment.Before(s.from.Add(-s.before)):
 			continue
+		case moment.Before(s.from):
+			// Between a step backwards and the reading that found it: at the latest when that was.
+			return now - s.began, true
 		case !moment.After(s.to):
 			return now - s.began - moment.Sub(s.from), true
 		case i+1 < len(d.spans):
-			// Between two spans: at the latest when the next one began.
+			// Between two spans: at the latest when the second one began.
 			return now - d.spans[i+1].began, true
 		default:
 			return 0, true
@@ -87,7 +108,7 @@ func (d *databaseClock) since(moment time.Time) (least time.Duration, known bool
 	return 0, false
 }
 
-// readDatabaseClock takes a reading.
+// readDatabaseClock makes a reading.
 func (s *Service) readDatabaseClock() error {
 	var now time.Time
 	before := s.host.Monotonic()
@@ -101,16 +122,18 @@ func (s *Service) readDatabaseClock() error {
 	return nil
 }
 
-// overrun says whether a row that the database calls overrun has run for its time and grace on this executor's
-// clock too. The grace belongs to it: until it is over, the worker may still be ending the action.
+// overrun says whether a row that is overrun by the database's clock has also used up its time and
+// grace on this executor's clock. The grace is included because until it is over, the worker may
+// still be ending the action.
 func (s *Service) overrun(row *execution.Execution, grace time.Duration) bool {
 	ran, known := s.databaseClock.since(row.StartedAt)
 	return !known || ran >= row.RunDeadline.Sub(row.StartedAt)+grace
 }
 
-// lay says whether a dispatch has waited unclaimed for atLeast on this executor's clock too. If not, only a step
-// of the database's clock made it late: its worker could no longer claim it, and nobody is to blame. Clocks may
-// drift by a tenth of the time. The caller has read the database's clock since the dispatch.
+// lay says whether a dispatch has also waited unclaimed for atLeast on this executor's clock. If
+// not, only a step of the database's clock made it late: its worker could no longer claim it, and
+// is not to blame. Clocks may drift by a tenth of the time. The caller has read the database's
+// clock since the dispatch.
 func (s *Service) lay(row *execution.Execution, atLeast time.Duration) bool {
 	lay, known := s.databaseClock.since(row.ScheduledAt)
 	return !known || lay >= atLeast-atLeast/10

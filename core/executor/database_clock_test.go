@@ -10,7 +10,7 @@ func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
 	zero := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	h := &still{now: time.Hour}
 	d := &databaseClock{host: h}
-	// look lets time pass on both clocks, sets the database's, and takes a reading.
+	// look lets time pass on both clocks, sets the database's clock, and makes a reading.
 	offset := time.Duration(0)
 	look := func(pass, step time.Duration) {
 		h.now += pass
@@ -38,10 +38,19 @@ func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
 	look(10*second, 0)
 	expect("after it", 7*minute+10*second+300*time.Millisecond, 10*second, true)
 	expect("after the last look", 9*minute, 0, true)
-	// The clock shows a second time what it has shown: the later moment counts.
+	// The clock shows an earlier time again: the later moment counts.
 	look(10*second, -15*second)
 	h.now += 5 * second
 	expect("after a step backwards", 7*minute+15*second+300*time.Millisecond, 5*second, true)
+	expect("between a step backwards and the next look", 7*minute+10*second+300*time.Millisecond, 5*second, true)
+	// A far step backwards shows times from before the first look. What began between the step and
+	// the look that finds it is known all the same, and what began earlier is not.
+	look(10*second, -time.Hour)
+	h.now += 3 * second
+	from := h.now - time.Hour + offset - 3*second
+	expect("between a far step backwards and the next look", from-9*second, 3*second, true)
+	expect("long before a far step backwards", from-20*second, 0, false)
+	look(0, time.Hour) // as if it had not been
 
 	before := len(d.spans)
 	slow := func(step time.Duration) {

@@ -20,13 +20,14 @@ import (
 const deadLetterPrefetch = 50
 
 // handleDeadLetters consumes the dead letter queue until ctx ends. A dead letter says that a
-// message died, not that its execution is unclaimed: a prefetched message that is requeued past its
-// expiry dies while its execution runs (defect D20). So the row decides.
+// message died, not that its execution is unclaimed: a prefetched message that is requeued after
+// its expiry dies while its execution runs (defect D20). So the row decides.
 func (s *Service) handleDeadLetters(ctx context.Context) {
 	queue := broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	s.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: deadLetterPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
 		if d.Malformed == nil && d.Envelope.Type == broker.DeadLetterCanary {
-			// It has done what it was for (broker.Canary): nothing died, and nobody has to look at it.
+			// It has served its purpose (broker.Canary): no dispatch died, and nobody has to look
+			// at it.
 			s.recorder.Add(telemetry.Canaries, 1, telemetry.Labels{})
 			c.Ack(d)
 			return true
@@ -42,8 +43,9 @@ func (s *Service) handleDeadLetters(ctx context.Context) {
 	}})
 }
 
-// died is when a message died, on the monotonic clock. The broker notes it in whole seconds of its own clock; where it
-// noted nothing, or that clock is ahead of this machine's, the message counts as dead from its delivery on.
+// died is when a message died, on the monotonic clock. The broker notes this in whole seconds of
+// its own clock. If it noted nothing, or its clock is ahead of this machine's, the message counts
+// as dead from its delivery on.
 func (s *Service) died(d *broker.Delivery) time.Duration {
 	now := s.host.Monotonic()
 	if len(d.Deaths) == 0 || d.Deaths[0].Time.IsZero() {
@@ -52,9 +54,9 @@ func (s *Service) died(d *broker.Delivery) time.Duration {
 	return now - max(0, s.host.Now().Sub(d.Deaths[0].Time))
 }
 
-// keepTrying repeats act with backoff while the database is away, then settles. The message is held
-// meanwhile: neither lost, nor sent round in a hot loop (defect D25). It returns false when ctx ended
-// first.
+// keepTrying repeats act with backoff while the database is away, then calls settle. Meanwhile it
+// holds the message, so that the message is neither lost nor sent round in a hot loop (defect D25).
+// It returns false if ctx ended first.
 func (s *Service) keepTrying(ctx context.Context, act func() error, settle func()) bool {
 	backoff := broker.NewBackoff(s.host, 200*time.Millisecond, 10*time.Second)
 	for {
@@ -70,19 +72,19 @@ func (s *Service) keepTrying(ctx context.Context, act func() error, settle func(
 	}
 }
 
-// deadLetter is what died with a message: the message itself, or a dispatch of it.
+// deadLetter is one part of a dead message: the message itself, or one of its dispatches.
 type deadLetter struct {
 	store.DeadLetter
-	// dispatch is nil for what is about no handoff.
+	// dispatch is nil if the letter is not about a handoff.
 	dispatch *broker.Dispatch
 	death    broker.DeathReason
-	// done says that it is handled or given up.
+	// done says that the letter was handled or given up.
 	done bool
 }
 
-// lettersOf is what died with a message. A block died with all its dispatches, and each is a letter of its own, as if it had
-// been a message of its own. Only the death of a dispatch in a worker's queue is about a handoff (defect D18); anything else
-// waits for an operator.
+// lettersOf are the dead letters of a message. A block died with all its dispatches, and each is a
+// letter, as if it had been a message of its own. Only the death of a dispatch in a worker's queue
+// is about a handoff (defect D18); every other letter waits for an operator.
 func lettersOf(d *broker.Delivery) []*deadLetter {
 	whole := describeDeath(d)
 	e := &d.Envelope
@@ -104,11 +106,12 @@ func lettersOf(d *broker.Delivery) []*deadLetter {
 	return letters
 }
 
-// handleOrKeep handles dead letters, together at first. Where the database refuses that, each is handled alone: one bad row
-// costs the other dispatches of a block nothing. One that the database refuses alone is tried again for unread.Patience:
-// without its letter an execution waits for its scheduled timeout. One that it still refuses at the given moment, on the
-// monotonic clock, is kept without its body, and if even that is refused it is only logged: it must not stand in the way of
-// all others.
+// handleOrKeep handles dead letters, first all in one call. If the database refuses that, it
+// handles each alone, so that one bad row does not affect the other dispatches of a block. A letter
+// that the database refuses alone is tried again for unread.Patience: without its letter an
+// execution waits for its scheduled timeout. If the database still refuses it after patience, a
+// moment on the monotonic clock, the letter is stored without its body. If even that is refused, it
+// is only logged, so that it does not block all others.
 func (s *Service) handleOrKeep(letters []*deadLetter, died, patience time.Duration) error {
 	letters = slices.DeleteFunc(slices.Clone(letters), func(l *deadLetter) bool { return l.done })
 	err := s.handleTogether(letters)
@@ -145,16 +148,17 @@ func (s *Service) handleOrKeep(letters []*deadLetter, died, patience time.Durati
 		return kept
 	}
 	s.limited.LogAttrs(context.Background(), slog.LevelError, "dead letter can't be handled", slog.Any("error", errors.Join(err, kept)))
-	// It is given up once, however often it had to be tried.
+	// It is given up once, after however many attempts.
 	l.done = true
 	s.announce(&l.DeadLetter)
 	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{l.Reason, "unhandled"})
 	return nil
 }
 
-// announce logs and counts a dead letter, once its handling no longer waits for the database. A warning for each: a
-// message died, and what it was to hand over did not reach its worker. Only what is about an execution that exists counts
-// by action and worker, so that nobody who can publish makes new series.
+// announce logs and counts a dead letter, once its handling no longer waits for the database. It
+// logs a warning for each: a message died, and its content did not reach its worker. Only a letter
+// about an existing execution counts by action and worker, so that a client that can publish can't
+// create new series.
 func (s *Service) announce(letter *store.DeadLetter) {
 	s.limited.LogAttrs(context.Background(), slog.LevelWarn, "received dead letter",
 		slog.Int64("execution", int64(letter.Key.ID)), slog.Int64("epoch", int64(letter.Key.Epoch)), slog.String("queue", letter.Queue),
@@ -172,7 +176,8 @@ func (s *Service) keep(letters ...store.DeadLetter) error {
 	return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetters(ctx, letters...) })
 }
 
-// describeDeath is what a dead letter says of itself. Whoever stores it cuts its body.
+// describeDeath fills in a dead letter from its message. The code that stores the letter shortens
+// the body.
 func describeDeath(d *broker.Delivery) store.DeadLetter {
 	letter := store.DeadLetter{Body: d.Body, Reason: broker.DeathUnknown.String()}
 	if len(d.Deaths) > 0 {
@@ -182,7 +187,7 @@ func describeDeath(d *broker.Delivery) store.DeadLetter {
 	return letter
 }
 
-// handleTogether acts on dead letters, says in each what came of that, and stores them.
+// handleTogether acts on dead letters, notes the outcome in each, and stores them.
 func (s *Service) handleTogether(letters []*deadLetter) error {
 	if err := s.reclaimDeadLettered(letters); err != nil {
 		return err
@@ -194,8 +199,9 @@ func (s *Service) handleTogether(letters []*deadLetter) error {
 	return s.keep(all...)
 }
 
-// reclaimDeadLettered takes back each execution that still waits at the epoch of its dead dispatch, and says in a word in each
-// letter what it found. It notes in the letter what the dispatch was about, if there is such an execution.
+// reclaimDeadLettered takes back each execution that still waits at the epoch of its dead dispatch,
+// and notes in each letter, in a word, what it found. If the execution exists, the letter also gets
+// the action and worker of the dispatch.
 func (s *Service) reclaimDeadLettered(letters []*deadLetter) error {
 	var ids []execution.ID
 	for _, l := range letters {
@@ -229,7 +235,7 @@ func (s *Service) reclaimDeadLettered(letters []*deadLetter) error {
 			waiting = append(waiting, l)
 		}
 	}
-	// All letters of a message have the same death.
+	// All letters of a message died the same death.
 	if len(waiting) > 0 && waiting[0].late() {
 		if err := s.readDatabaseClock(); err != nil {
 			return err
@@ -252,8 +258,8 @@ func (s *Service) reclaimDeadLettered(letters []*deadLetter) error {
 	return nil
 }
 
-// found says why there is nothing to do about a dead dispatch of a row, nil for one that does not exist; empty if it still
-// waits. It notes in the letter what the dispatch was about.
+// found says why nothing has to be done about a dead dispatch of a row; empty if the row still
+// waits. row is nil if it does not exist. It notes in the letter what the dispatch was about.
 func (l *deadLetter) found(row *execution.Execution) string {
 	if row == nil {
 		return "unknown execution"
@@ -268,12 +274,13 @@ func (l *deadLetter) found(row *execution.Execution) string {
 	return ""
 }
 
-// late says that the message died because its time was over, by the broker's clock or the database's.
+// late says that the message died because its time was over, by the broker's clock or the
+// database's.
 func (l *deadLetter) late() bool {
 	return l.death == broker.DeathRejected || l.death == broker.DeathExpired
 }
 
-// deadLettered is the reclaim of a row whose dispatch died while it waited.
+// deadLettered is the reclaim of a row whose dispatch died while the row waited.
 func (s *Service) deadLettered(row *execution.Execution, l *deadLetter) store.Reclaim {
 	reason, text, counts := causeOfDeath(l.death)
 	r := s.unclaimed(row, execution.DeadLetterHandler, reason, text)
@@ -284,10 +291,10 @@ func (s *Service) deadLettered(row *execution.Execution, l *deadLetter) store.Re
 	return r
 }
 
-// causeOfDeath translates the reason in x-death (defect D19), and says whether the dispatch counts against the
-// worker, provided that the worker could have taken it. A worker rejects a dispatch that comes too late to be
-// claimed. A full queue says nothing about the worker, and neither does the delivery limit: a message is delivered
-// again whenever its connection ends before the claim.
+// causeOfDeath translates the reason in x-death (defect D19), and says whether the dispatch counts
+// against the worker, if the worker could have taken it. A worker rejects a dispatch that it can't
+// claim any more in time. A full queue says nothing about the worker. Neither does the delivery
+// limit: a message is delivered again whenever its connection ends before the claim.
 func causeOfDeath(death broker.DeathReason) (reason execution.Reason, text string, counts bool) {
 	switch death {
 	case broker.DeathRejected:

@@ -17,7 +17,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// dated is a host that knows the time of day, and whose sleeps pass at once.
+// dated is a host with a time of day, whose sleeps end at once.
 type dated struct {
 	still
 	day time.Time
@@ -40,7 +40,7 @@ func (*dated) WithTimeout(ctx context.Context, _ time.Duration) (context.Context
 	return ctx, func() {}
 }
 
-// awayFor is a database that is away for so many attempts to keep a dead letter.
+// awayFor is a database that is away for so many attempts to store a dead letter.
 type awayFor struct {
 	store.Executor
 	attempts int
@@ -94,7 +94,7 @@ func TestADeadLettersLatencyCountsFromItsDeath(t *testing.T) {
 	}
 }
 
-// archive is a database with one execution, which keeps dead letters.
+// archive is a database with one execution, which stores dead letters.
 type archive struct {
 	store.Executor
 	row  execution.Execution
@@ -129,7 +129,7 @@ func (d *deaths) Add(f telemetry.Figure, _ int64, l telemetry.Labels) {
 func TestADispatchThatDiedIsCountedByItsActionAndWorkerIfItsExecutionExists(t *testing.T) {
 	row := execution.Execution{ID: 7, Epoch: 5, Status: execution.Running, Action: execution.Action{Ref: "core.echo"}}
 	dispatch := func(id execution.ID) broker.Envelope {
-		// The message says another action than the row does, as only a forged one would.
+		// The message names another action than the row, as only a forged one would.
 		return broker.Envelope{Type: broker.ExecutionScheduled, Dispatches: []broker.Dispatch{{
 			Key: execution.Key{ID: id, Epoch: 3}, Worker: 4, Action: execution.Action{Ref: "forged"},
 		}}}
@@ -174,7 +174,8 @@ func TestAFullQueueAndTheDeliveryLimitBlameNoWorker(t *testing.T) {
 	}
 }
 
-// fussy is a database of executions that wait, which refuses to take some back, and everything with them.
+// fussy is a database of waiting executions. It refuses to take some of them back, and every call
+// that contains one.
 type fussy struct {
 	archive
 	refuses  execution.ID
@@ -198,8 +199,8 @@ func (f *fussy) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome,
 	return make([]store.Outcome, len(rs)), nil
 }
 
-// A dead message of several dispatches is handled in one go. Where the database refuses that, each is handled alone, once, and
-// the one that it refuses alone is tried again, for a while.
+// A dead message of several dispatches is handled in one call. If the database refuses that, each
+// dispatch is handled alone, once, and the one that it refuses alone is tried again for a while.
 func TestEachDispatchOfADeadBlockIsHandledOnce(t *testing.T) {
 	e := broker.Envelope{
 		Type: broker.ExecutionScheduled, Version: broker.VersionBlock,

@@ -15,8 +15,8 @@ func rosterOf(workers ...store.WorkerRow) *roster {
 	return newRoster(workers, config.Default(config.Hardened), new(probes), func(uint64) uint64 { return 1 })
 }
 
-// Each worker's room is demanded for the rows pinned to it, and the room of all workers for unpinned rows; the
-// pool keeps both together within the room that there is.
+// Each worker's room is demanded for the rows pinned to it, and the room of all workers for
+// unpinned rows. The pool keeps both together within the available room.
 func TestDemands(t *testing.T) {
 	cordoned := func(w *store.WorkerRow) { w.Cordoned = true }
 	python := func(load int) func(w *store.WorkerRow) {
@@ -103,8 +103,8 @@ func TestFilled(t *testing.T) {
 	}
 }
 
-// If all workers have the same runtimes, every claim within the demands can be placed: nothing is claimed only to
-// be parked.
+// If all workers have the same runtimes, every claim within the demands can be placed: no row is
+// claimed only to be parked.
 func TestWhatIsDemandedCanBePlaced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runtimes := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"shell", "python", "node"}), 1, 3, rapid.ID[string]).Draw(t, "runtimes")
@@ -116,7 +116,8 @@ func TestWhatIsDemandedCanBePlaced(t *testing.T) {
 		f := rosterOf(workers...)
 		f.draw = func(n uint64) uint64 { return rapid.Uint64Range(0, n-1).Draw(t, "lot") }
 		demands, pools := f.demands(rapid.IntRange(1, 20).Draw(t, "batch"))
-		// A claim as the contract allows it: within the limits of each lane, each worker and each pool.
+		// A claim as the contract allows it: within the limits of each lane, each worker and each
+		// pool.
 		var rows []execution.Execution
 		of := make(map[execution.WorkerID]int)
 		for _, d := range demands {

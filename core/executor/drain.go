@@ -8,16 +8,18 @@ import (
 	"handoff/core/store"
 )
 
-// passBatches bounds the batches of one pass, so that every pass ends and its loop is seen to be alive. The next
-// pass finds the rows that are left.
+// passBatches bounds the batches of one pass, so that every pass ends and its loop shows that it is
+// alive. The next pass finds the remaining rows.
 const passBatches = 200
 
-// drain handles the rows of a finding, batch by batch, until a batch is not full or ctx ends. With one batch a
-// pass, a loop would fall behind for good wherever more than a batch of rows becomes due between two passes.
+// drain handles the rows of a finding, batch by batch, until a batch is not full or ctx ends. With
+// only one batch a pass, a loop would fall behind for good as soon as more than a batch of rows
+// becomes due between two passes.
 //
-// handle returns the rows that it leaves unchanged: it skipped them, failed to handle them, or only sent a hint.
-// The rest of the pass excludes them, so a batch full of such rows does not block all others; the next pass tries
-// them again. An error ends the pass; handle returns one only when the database is away.
+// handle returns the rows that it leaves unchanged, because it skipped them, failed to handle them,
+// or only sent a hint. The rest of the pass excludes them, so a batch full of such rows does not
+// block all others; the next pass tries them again. An error ends the pass; handle returns one only
+// when the database is away.
 func (s *Service) drain(ctx context.Context, f store.Finding, handle func(rows []execution.Execution) (left []execution.ID, err error)) error {
 	f.Limit = s.config.Executor.BatchSize
 	for range passBatches {
@@ -38,8 +40,8 @@ func (s *Service) drain(ctx context.Context, f store.Finding, handle func(rows [
 	return nil
 }
 
-// repeat calls a step that handles at most limit rows and returns how many it handled, until a batch is not full,
-// ctx ends, or the pass has made passBatches calls.
+// repeat calls a step that handles at most limit rows and returns how many it handled, until a
+// batch is not full, ctx ends, or the pass has made passBatches calls.
 func (s *Service) repeat(ctx context.Context, batch func(ctx context.Context, limit int) (done int, err error)) error {
 	limit := s.config.Executor.BatchSize
 	for range passBatches {
@@ -54,8 +56,8 @@ func (s *Service) repeat(ctx context.Context, batch func(ctx context.Context, li
 	return nil
 }
 
-// reachable says whether the database answers. A caller asks after a batch failed with a retriable error: if the
-// database is away, the pass ends; if it answers, only this statement fails.
+// reachable says whether the database answers. Callers use it after a batch failed with a retriable
+// error: if the database is away, the pass ends; if it answers, only this statement fails.
 func (s *Service) reachable() bool {
 	return s.db(func(ctx context.Context) error {
 		_, err := s.store.Clock(ctx)

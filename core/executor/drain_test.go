@@ -19,16 +19,18 @@ import (
 // table is a database in which only the terminal handling and the sweeps work.
 type table struct {
 	store.Executor
-	// rows are found on any cause, in their order, until they are handled.
+	// rows are found for every cause, in their order, until they are handled.
 	rows    []execution.Execution
 	handled map[execution.ID]int
-	// children counts the waiting children of each row; settled lists those that no longer wait.
+	// children counts the waiting children of each row. settled lists the children that no longer
+	// wait.
 	children map[execution.ID]int
 	settled  map[execution.ID]int
-	// bad are rows that can't be handled, each with its error; away says that the database does not answer at all.
+	// bad are rows that can't be handled, each with its error. away says that the database does not
+	// answer at all.
 	bad  map[execution.ID]error
 	away bool
-	// offered are the rows that Find returned, on any cause, and found how many it returned on each.
+	// offered are the rows that Find returned for any cause. found counts them by cause.
 	offered map[execution.ID]bool
 	found   map[store.ReclaimCause]int
 	freed   int
@@ -160,7 +162,7 @@ func (t *table) PurgeDeadLetters(ctx context.Context, age time.Duration, limit i
 	return t.ForgetKeys(ctx, age, limit)
 }
 
-// desk is a machine without other tasks.
+// desk is a host without other tasks.
 type desk struct{ host.Host }
 
 func (desk) Monotonic() time.Duration { return time.Hour }
@@ -311,7 +313,7 @@ func TestSweepsGoOnUntilNothingIsLeft(t *testing.T) {
 	}
 }
 
-// A row that a pass skips, or only sends a hint about, stays in place: the pass goes on behind it.
+// A row that a pass skips, or only sends a hint about, stays in place; the pass goes on behind it.
 func TestSweepsGoOnBehindWhatStays(t *testing.T) {
 	s, db := sweeping(3*batch + 5)
 	seen := make(map[execution.ID]int)
@@ -357,7 +359,7 @@ func TestAStopEndsAPassAfterItsBatch(t *testing.T) {
 	}
 }
 
-// A cancellation that no worker has answered gets its hint again, however many there are.
+// Every cancellation that no worker has answered gets its hint again, however many there are.
 func TestEveryUnansweredCancellationGetsAHint(t *testing.T) {
 	s, db := sweeping(4*batch + 1)
 	if err := s.reconcileCancellations(t.Context()); err != nil {
@@ -368,8 +370,8 @@ func TestEveryUnansweredCancellationGetsAHint(t *testing.T) {
 	}
 }
 
-// Every cause that rows are found on is worked off in one pass, however many batches that takes. The passes are those
-// that the executor runs; a new cause is missed here until some pass asks for it.
+// One pass handles all rows of every cause, however many batches that takes. The passes are those
+// that the executor runs. If a new cause is added, this test fails until a pass asks for it.
 func TestEveryGroundIsWorkedOffInOnePass(t *testing.T) {
 	const rows = 3*batch + 1
 	asked := make(map[store.ReclaimCause]bool)
@@ -389,7 +391,7 @@ func TestEveryGroundIsWorkedOffInOnePass(t *testing.T) {
 		},
 	} {
 		s, db := sweeping(rows)
-		// The database has answered for long enough that nobody waits for workers to come back.
+		// The database has answered for long enough that no pass waits for workers to come back.
 		s.outage = &outage{gap: 24 * time.Hour}
 		if err := pass(s, t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -404,9 +406,9 @@ func TestEveryGroundIsWorkedOffInOnePass(t *testing.T) {
 	for cause := store.NoCause + 1; cause <= store.Unsettled; cause++ {
 		switch cause {
 		case store.DeadLettered, store.Undeliverable:
-			// A message tells of these, one by one.
+			// These are announced one by one.
 		case store.Unpublished:
-			// Only with a broker; it goes on behind what stays, like Unanswered.
+			// These need a broker. Like Unanswered, the pass goes on behind the rows that stay.
 		default:
 			if !asked[cause] {
 				t.Errorf("no pass has asked for rows on the ground %v", cause)

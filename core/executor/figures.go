@@ -13,14 +13,16 @@ import (
 	"handoff/core/telemetry"
 )
 
-// sampler sets the gauges that only the database and the broker know, as often as the alert rules expect. Every
-// replica on which somebody listens does; whoever reads them takes the largest. While one of the two can't be asked, its
-// last figures stand, and those of the other are set.
+// sampler sets the gauges that only the database and the broker know, as often as the alert rules
+// expect. Every replica with a metrics listener does so; readers take the largest value. While the
+// database or the broker can't be asked, its gauges keep their last values, and those of the other
+// are set.
 type sampler struct {
 	*Service
-	// shown are the workers whose own gauges this process has set: they show nothing any more when the worker is gone.
+	// shown are the workers whose own gauges this process has set; when a worker is gone, its
+	// gauges are reset.
 	shown map[execution.WorkerID]bool
-	// open is how many dead letters nobody had dealt with at the last look.
+	// open is how many dead letters were still open at the last pass.
 	open int
 }
 
@@ -42,18 +44,19 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// meetBroker waits for the first session of the broker, for as long as a statement may take: a pass that comes before it
-// would count as failed at every start.
+// meetBroker waits for the first session of the broker, for at most a statement timeout: otherwise
+// the first pass after every start would count as failed.
 func (s *sampler) meetBroker(ctx context.Context) {
 	within, cancel := s.host.WithTimeout(ctx, s.config.Executor.StatementTimeout)
 	defer cancel()
 	_, _ = s.client.Session(within)
 }
 
-// sampleQueue sets what the broker says of the dead letter queue. One that does not exist is one that nobody consumes.
-// An executor that can't ask reports no consumer: it does not consume either, and alerts take the largest number of all
-// executors. If the last number stood, a broker that is away or refuses the question would look well attended.
-// Without dead lettering there is none, and no figure.
+// sampleQueue sets the broker's figures of the dead letter queue. A missing queue counts as one
+// without consumers. An executor that can't ask reports no consumer: it does not consume either,
+// and alerts take the largest number of all executors. If it kept the last number, a queue would
+// look attended while the broker is away or refuses the question. Without dead lettering there is
+// no queue and no figure.
 func (s *sampler) sampleQueue() error {
 	if !s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		return nil
@@ -94,7 +97,7 @@ func (s *sampler) sample() error {
 	s.recorder.Set(telemetry.OrchestrationLag, int64(survey.OrchestrationLag), telemetry.Labels{})
 	s.recorder.Set(telemetry.DeadLettersOpen, int64(survey.DeadLettersOpen), telemetry.Labels{})
 	if survey.DeadLettersOpen > s.open {
-		// Workers store what they can't read.
+		// Unreadable messages that workers have stored are a reason to test the path.
 		s.path.suspect()
 	}
 	s.open = survey.DeadLettersOpen
@@ -115,7 +118,8 @@ const (
 	conditions
 )
 
-// condition of a worker, and its health: who is stale or deaf is of no more use than one that fails.
+// condition returns a worker's condition and health. A stale or deaf worker counts as unhealthy,
+// because it is no more use than one that fails.
 func (s *sampler) condition(w *store.WorkerRow) (condition int, health execution.Health) {
 	switch {
 	case !w.LeaseValid():
@@ -126,7 +130,7 @@ func (s *sampler) condition(w *store.WorkerRow) (condition int, health execution
 	return live, judge(w, s.config, s.probes.avoided(w.Incarnation)).health
 }
 
-// countWorkers sets how many workers are in which state, those in which nobody is among them.
+// countWorkers sets how many workers are in each state, including states without workers.
 func (s *sampler) countWorkers(workers []store.WorkerRow) {
 	var counts [execution.Lost + 1][conditions][execution.Unhealthy + 1]int64
 	for i := range workers {
@@ -142,7 +146,8 @@ func (s *sampler) countWorkers(workers []store.WorkerRow) {
 	}
 }
 
-// measureWorkers sets what is known of the leases, heartbeats and queues of the workers that are not gone.
+// measureWorkers sets the figures of the leases, heartbeats and queues of the workers that are not
+// gone.
 func (s *sampler) measureWorkers(workers []store.WorkerRow) {
 	var overdue time.Duration
 	var beat [execution.Lost + 1]time.Duration

@@ -6,18 +6,19 @@ import (
 	"handoff/core/store"
 )
 
-// assessment is what an executor makes of a worker's evidence at one moment. It is derived anew at every
-// pass and stored nowhere.
+// assessment is an executor's judgement of a worker's evidence at one moment. Every pass derives it
+// anew, and nothing stores it.
 type assessment struct {
 	health execution.Health
-	// halfOpen says that an unhealthy worker has been left alone for long enough: one execution may try
-	// whether it has recovered. This is the way back (defect D43); without it a quarantine would feed on
-	// itself, because a worker that gets nothing can't show that it is well.
+	// halfOpen says that an unhealthy worker has been left alone for long enough: one execution may
+	// test whether it has recovered. This is the way out of quarantine (defect D43). Without it,
+	// quarantine would never end, because a worker without work can't show that it is well.
 	halfOpen bool
 }
 
-// judge derives a worker's assessment. unreachable says that the last probes found nobody: that alone
-// makes nobody unhealthy, because work travels by the broker and not by the probe's way.
+// judge derives a worker's assessment. unreachable says that the last probes failed. That alone
+// makes no worker unhealthy, because work reaches it through the broker and not over the probe's
+// path.
 func judge(w *store.WorkerRow, c config.Config, unreachable bool) assessment {
 	f := w.Evidence(c.Health.Window)
 	s := assessment{health: c.Health.Of(f, w.Queued)}

@@ -13,8 +13,8 @@ import (
 // hintPrefetch bounds the hint messages that wait for a pass.
 const hintPrefetch = 200
 
-// hints collects what messages say has happened, until a pass has acted on it. A message is
-// acknowledged after that and not before: a process that dies in between gets it again.
+// hints collects the hints of messages until a pass has acted on them. A message is acknowledged
+// only after that: if the process dies before, the message is delivered again.
 type hints struct {
 	service *Service
 	wake    host.Signal
@@ -23,7 +23,7 @@ type hints struct {
 	held []heldHint
 	// latest is the consumer through which each queue delivered most recently.
 	latest map[string]broker.Consumer
-	// spare is an empty list to hold the next ones in.
+	// spare is an empty list for the next hints.
 	spare []heldHint
 }
 
@@ -61,12 +61,12 @@ func (h *hints) keep(queue string, c broker.Consumer, d broker.Delivery) {
 	h.wake.Set()
 }
 
-// returned says that the broker has taken a hint back, because its connection has ended, and delivers it again. If
-// such hints stayed, every reconnect while the database is away would add a prefetch to what is held. The lock is
-// held.
+// returned says that the broker has taken a hint back, because its connection has ended, and
+// delivers it again. If such hints stayed, every reconnect while the database is away would add one
+// prefetch to the held hints. The lock is held.
 func (h *hints) returned(x heldHint) bool { return x.consumer != h.latest[x.queue] }
 
-// take removes everything that is held.
+// take removes all held hints.
 func (h *hints) take() []heldHint {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,7 +75,7 @@ func (h *hints) take() []heldHint {
 	return held
 }
 
-// settle acknowledges what a pass has acted on, or gives it back to be acted on again.
+// settle acknowledges hints that a pass has acted on, or holds them again for another pass.
 func (h *hints) settle(held []heldHint, done bool) {
 	if !done {
 		h.mu.Lock()
@@ -92,8 +92,8 @@ func (h *hints) settle(held []heldHint, done bool) {
 	h.mu.Unlock()
 }
 
-// terminals are the executions that the hints call terminal, each once, in order of arrival; handled are those whose ends
-// were handled already.
+// terminals are the executions that the hints call terminal, each once, in order of arrival.
+// handled are those whose ends were handled already.
 func terminals(held []heldHint) (ids, handled []execution.ID) {
 	seen := make(map[execution.ID]bool, len(held))
 	for _, x := range held {
@@ -112,17 +112,18 @@ func terminals(held []heldHint) (ids, handled []execution.ID) {
 	return ids, handled
 }
 
-// twins recognises the second of the two hints that tell of each end (broker.Notifier.Changed): it need not be acted on again.
-// Either may be lost, so either may be the first one. What it remembers is bounded: who is forgotten is taken for new.
+// twins recognises the second of the two hints about each end (broker.Notifier.Changed), which
+// needs no further action. Either may be lost, so either may come first. Its memory is bounded; an
+// end that it has forgotten counts as new.
 type twins struct {
-	// young are those that were told of once, old those that were young when there were too many.
+	// young are the ends announced once. When they become too many, they replace old.
 	young, old map[execution.ID]bool
 }
 
 // mostTwins bounds each of the two lists.
 const mostTwins = 10_000
 
-// anew says whether any of the ends is told of for the first time.
+// anew says whether any of the ends is announced for the first time.
 func (t *twins) anew(ids []execution.ID) (any bool) {
 	for _, id := range ids {
 		if t.young[id] || t.old[id] {

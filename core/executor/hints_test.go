@@ -18,8 +18,8 @@ type channel struct {
 // Ack implements broker.Consumer.
 func (c *channel) Ack(broker.Delivery) { c.acked++ }
 
-// While the database is away, passes fail and their hints are kept; every reconnect of the broker delivers the
-// same ones again. The number of held hints stays that of one consumer.
+// While the database is away, passes fail and their hints are held; after every reconnect the
+// broker delivers the same ones again. The number of held hints stays that of one consumer.
 func TestHeldHintsDoNotPileUpOverReconnects(t *testing.T) {
 	h := &hints{wake: new(set), latest: make(map[string]broker.Consumer)}
 	requested := broker.Delivery{Envelope: broker.Envelope{Changes: []broker.Change{{Key: execution.Key{ID: 1}}}}}
@@ -44,7 +44,8 @@ func TestHeldHintsDoNotPileUpOverReconnects(t *testing.T) {
 	}
 }
 
-// A pass that began before a reconnect and fails after it gives back no hint that the broker delivers again.
+// A pass that began before a reconnect and fails after it holds no hint again that the broker
+// delivers again.
 func TestAFailedPassKeepsNothingOfAnOlderConnection(t *testing.T) {
 	h := &hints{wake: new(set), latest: make(map[string]broker.Consumer)}
 	h.keep("q", new(channel), broker.Delivery{})
@@ -56,7 +57,7 @@ func TestAFailedPassKeepsNothingOfAnOlderConnection(t *testing.T) {
 	}
 }
 
-// A hint that calls an end handled names nobody whose row is to be read.
+// An end that a hint calls handled needs no row to be read.
 func TestHintsTellWhichEndsAreHandled(t *testing.T) {
 	told := func(id execution.ID, to execution.Status, handled bool) broker.Change {
 		return broker.Change{Key: execution.Key{ID: id, Epoch: 1}, From: execution.Running, To: to, Handled: handled}
@@ -73,7 +74,8 @@ func TestHintsTellWhichEndsAreHandled(t *testing.T) {
 	}
 }
 
-// Of the two hints of an end the first one is news, in whichever order they come, and no more are remembered than the bound.
+// Of the two hints of an end the first is new, in whichever order they come. The memory stays
+// within its bound.
 func TestTheSecondHintOfAnEndIsNoNews(t *testing.T) {
 	var known twins
 	if known.anew(nil) || !known.anew([]execution.ID{1, 2}) || known.anew([]execution.ID{2, 1}) {
@@ -93,7 +95,7 @@ func TestTheSecondHintOfAnEndIsNoNews(t *testing.T) {
 	}
 }
 
-// set is a signal that has no waiter.
+// set is a signal that nobody waits for.
 type set struct{ host.Signal }
 
 // Set implements host.Signal.

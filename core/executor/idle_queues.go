@@ -11,34 +11,37 @@ import (
 	"handoff/core/store"
 )
 
-// idleQueues deletes the queues of workers that have been gone for the retention; without it they stay in the broker
-// for ever (defect D28). RabbitMQ's own x-expires is no answer: a queue that expires takes what is in it along, and
-// nothing of that is dead-lettered. Here a queue goes only when it is empty, so what was in it has died first. A quorum
-// queue keeps dead letters that have no route, and tells nobody: none goes before the dead letter path has worked for
-// long enough that they have come round.
+// idleQueues deletes the queues of workers that have been gone for the retention; otherwise they
+// would stay in the broker for ever (defect D28). RabbitMQ's own x-expires does not help: an
+// expiring queue takes its messages along, without dead-lettering them. Here a queue is deleted
+// only when it is empty, so its messages have died before. A quorum queue keeps dead letters that
+// have no route, and does not report them. So no queue is deleted before the dead letter path has
+// worked for long enough that these have been routed.
 //
-// It is harmless if the worker comes back at the same moment. Nothing is dispatched to a worker before it is active,
-// which it becomes after it has registered, declared its queues and begun to consume. If it registers before the look
-// at the database, it is not gone. If it registers later, its queues are deleted before it declares them, or while
-// nobody consumes them yet, or, where the broker can't judge that in the same step, below its consumer: then the
-// declaration or the subscription fails or ends, and the worker's client opens a new session, which declares them
-// again. A dispatch that finds no queue meanwhile is returned and taken back at once; one that was lost with a queue is
-// found by the timeout monitor.
+// This is harmless even if the worker comes back at the same moment. Nothing is dispatched to a
+// worker before it is active, which it becomes after it has registered, declared its queues and
+// begun to consume. If it registers before the executor looks at the database, it is not gone. If
+// it registers later, its queues are deleted before it declares them, or before it consumes them,
+// or, where the broker can't check this in the same step, although it already consumes them. Then
+// the declaration or the subscription fails or ends, and the worker's client opens a new session,
+// which declares the queues again. A dispatch that finds no queue meanwhile is returned and taken
+// back at once; the timeout monitor finds a dispatch that was lost with a queue.
 type idleQueues struct {
 	*Service
-	// done are the incarnations whose queues this executor knows to be deleted, by worker, so that it does not ask again
-	// at every pass. It is read and written by one task only.
+	// done are the incarnations whose queues are deleted, as this executor knows, by worker, so
+	// that it does not ask again at every pass. Only one task reads and writes it.
 	done map[execution.WorkerID]execution.Incarnation
 }
 
-// idleQueueSweep is how often idle queues are looked for. Retentions are hours.
+// idleQueueSweep is the interval of the passes. Retentions are hours.
 const idleQueueSweep = time.Minute
 
 func newIdleQueues(s *Service) *idleQueues {
 	return &idleQueues{Service: s, done: make(map[execution.WorkerID]execution.Incarnation)}
 }
 
-// pass looks at a bounded number of workers. What can't be deleted yet is looked at again by the next pass.
+// pass looks at a bounded number of workers. The next pass looks again at queues that can't be
+// deleted yet.
 func (q *idleQueues) pass(ctx context.Context) error {
 	if !q.client.Ready() {
 		return nil
@@ -76,7 +79,7 @@ func (q *idleQueues) pass(ctx context.Context) error {
 	return failed
 }
 
-// delete deletes the queues of one worker, and says whether none of them is left.
+// delete deletes the queues of one worker, and says whether all of them are gone.
 func (q *idleQueues) delete(w *store.WorkerRow) (over bool, err error) {
 	over = true
 	for _, queue := range broker.WorkerQueues(q.config.MessageQueue.RabbitMQ, w.ID) {

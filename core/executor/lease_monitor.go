@@ -10,17 +10,17 @@ import (
 	"handoff/core/telemetry"
 )
 
-// leaseMonitor marks workers lost. A lease is over when two clocks agree: the database's says that
-// it has expired, and this executor has seen one and the same heartbeat number for a full lease on
-// its own monotonic clock. So a step of the database's clock kills nobody, and neither does an
-// executor, or a database, that was away for longer than a lease (defects D35, D47). When most workers
-// are over at once, its brake holds it back.
+// leaseMonitor marks workers lost. A lease is over when two clocks agree: the database's clock says
+// that it has expired, and this executor has seen the same heartbeat number for a full lease on its
+// own monotonic clock. So no worker is lost because the database's clock was set, or because an
+// executor or the database was away for longer than a lease (defects D35, D47). When most workers
+// are over at once, the brake holds it back.
 type leaseMonitor struct {
 	*Service
-	// What follows is read and written by one task only.
+	// Only one task reads and writes the following fields.
 	watched map[execution.WorkerID]watch
 	brake   brake
-	// outageEnded is the outage after which the watch began.
+	// outageEnded is the end of the outage after which the watch began.
 	outageEnded time.Duration
 }
 
@@ -37,8 +37,8 @@ func newLeaseMonitor(s *Service) *leaseMonitor {
 	}
 }
 
-// run makes a pass every reconcile interval until ctx ends, and one every second while the brake lets
-// one worker through at a time.
+// run makes a pass every reconcile interval until ctx ends, and one every second while the brake
+// lets one worker through at a time.
 func (m *leaseMonitor) run(ctx context.Context) {
 	m.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
 	loop := m.loop("lease monitor")
@@ -63,8 +63,9 @@ func (m *leaseMonitor) pass(ctx context.Context) error {
 		workers, err = m.store.Workers(ctx)
 		return err
 	}); err != nil {
-		// A monitor that could not look has not seen a beat stand still: it watches anew, and workers
-		// that were cut off by the same outage have a full lease to come back (defect D47).
+		// While it could not look, the monitor has not seen a heartbeat stand still. So it watches
+		// anew, and workers that the same outage cut off have a full lease to come back (defect
+		// D47).
 		clear(m.watched)
 		return err
 	}
@@ -97,7 +98,7 @@ func (m *leaseMonitor) pass(ctx context.Context) error {
 	return m.reconcileOwners(ctx)
 }
 
-// sinceBeat is how long ago an incarnation beat last.
+// sinceBeat is how long ago an incarnation sent its last heartbeat.
 func sinceBeat(workers []store.WorkerRow, incarnation execution.Incarnation) time.Duration {
 	for i := range workers {
 		if workers[i].Incarnation == incarnation {
@@ -107,8 +108,8 @@ func sinceBeat(workers []store.WorkerRow, incarnation execution.Incarnation) tim
 	return 0
 }
 
-// survey brings the watch up to date, and tells the brake who has departed. It returns whose lease is over, and how
-// many workers are not gone.
+// survey updates the watch, and tells the brake which workers departed. It returns the workers
+// whose lease is over, and how many workers are not gone.
 func (m *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, alive int) {
 	now := m.host.Monotonic()
 	for i := range workers {
@@ -124,7 +125,8 @@ func (m *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, ali
 		alive++
 		delete(m.brake.departed, w.ID)
 		if w.Lifecycle == execution.NoLifecycle {
-			// A newer program's word: nobody here knows whether its lease counts.
+			// This lifecycle is a newer program's value, so this program does not know whether the
+			// lease counts.
 			delete(m.watched, w.ID)
 			continue
 		}
@@ -139,7 +141,7 @@ func (m *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, ali
 	return over, alive
 }
 
-// restrain asks the brake which of those that are over may be reaped now, and alarms.
+// restrain asks the brake which of over may be reaped now, and raises an alarm.
 func (m *leaseMonitor) restrain(ctx context.Context, over []store.Reap, alive int) []store.Reap {
 	was := m.brake.engaged
 	reaps := m.brake.admit(m.host.Monotonic(), over, alive)

@@ -7,16 +7,17 @@ import (
 	"handoff/core/store"
 )
 
-// leaseWatch is the scheduler's second clock for leases. When the database's clock is set forwards, every lease is
-// over by that clock until its worker's next heartbeat. A scheduler that trusted it would find no workers and fail
-// waiting executions. So a worker whose lease is over counts as gone only after this executor has seen the same
-// beat for a whole lease on its own clock. Only the scheduling task uses it.
+// leaseWatch is the scheduler's second clock for leases. When the database's clock is set forwards,
+// every lease is over by that clock until its worker's next heartbeat. If the scheduler trusted
+// that, it would find no workers and fail waiting executions. So a worker whose lease is over
+// counts as gone only after this executor has seen the same heartbeat for a whole lease on its own
+// clock. Only the scheduling task uses it.
 type leaseWatch struct {
 	lease time.Duration
 	seen  map[execution.WorkerID]watch
 }
 
-// look notes which beat each worker has reached at a moment of the monotonic clock.
+// look notes the latest heartbeat of each worker at a moment of the monotonic clock.
 func (l *leaseWatch) look(now time.Duration, workers []store.WorkerRow) {
 	if l.seen == nil {
 		l.seen = make(map[execution.WorkerID]watch, len(workers))
@@ -29,8 +30,8 @@ func (l *leaseWatch) look(now time.Duration, workers []store.WorkerRow) {
 	}
 }
 
-// expected says that a worker fits the row except for its lease, which is over by the database's clock alone, or except for
-// what this program can't read of it: another executor may.
+// expected says that a worker would fit the row, except that its lease is over by the database's
+// clock alone, or that this program can't read its row, which another executor may.
 func (l *leaseWatch) expected(now time.Duration, workers []store.WorkerRow, row *execution.Execution) bool {
 	for i := range workers {
 		w := &workers[i]

@@ -10,19 +10,21 @@ import (
 	"handoff/core/host"
 )
 
-// longestUnmarked is how long a confirmed dispatch may wait to be marked, where nothing below makes it less.
+// longestUnmarked is the longest time that a confirmed dispatch may wait for its mark, unless the
+// configuration makes it shorter.
 const longestUnmarked = time.Second
 
-// marker notes in the database what the broker has confirmed and nobody has claimed. Most dispatches are claimed long before
-// it looks, and a claim marks what it takes: so it waits a while, asks about all that has gathered, and changes few rows. It
-// is a task of its own because the scheduler must not stand still behind a row that is being claimed.
+// marker marks in the database the dispatches that the broker has confirmed and nobody has claimed.
+// Most dispatches are claimed long before it asks, and a claim sets the mark too. So it waits a
+// while, asks about all confirmed dispatches at once, and changes few rows. It is a separate task
+// because the scheduler must not wait for a row that is being claimed.
 //
-// What it holds is lost with the process. Each such dispatch is published again at the same epoch, and that message dies at
-// the claim, as it does where the confirm itself was lost.
+// Its memory is lost with the process. Each such dispatch is published again at the same epoch, and
+// that message dies at the claim, as it does when the confirm itself was lost.
 type marker struct {
 	*Service
-	// period is how long what was confirmed gathers. It is well below the age at which an unmarked dispatch is published
-	// again, taken back, or found to have been left lying.
+	// period is how long confirmed dispatches are collected. It is well below the age at which an
+	// unmarked dispatch is published again, taken back, or counted against its worker.
 	period time.Duration
 	// most is how many dispatches are held: as many as one pass marks.
 	most int
@@ -40,17 +42,19 @@ func newMarker(s *Service) *marker {
 	}
 }
 
-// keep takes over dispatches that the broker has confirmed. What it has no room for it marks at once, in the task of its
-// caller: that slows the caller down where the database can't keep up, and forgets nothing.
+// keep takes over dispatches that the broker has confirmed. Those that it has no room for it marks
+// at once, in the caller's task. That slows the caller down when the database can't keep up, and
+// forgets nothing.
 func (m *marker) keep(confirmed []execution.Key) error {
 	beyond := m.hold(confirmed)
 	left, err := m.mark(context.Background(), beyond)
-	// Of these, what there is still no room for is being claimed by somebody, or published again in a while.
+	// If there is still no room for one of these, it is being claimed, or will be published again
+	// later.
 	m.hold(left)
 	return err
 }
 
-// hold takes what there is room for and returns the rest.
+// hold holds as many as there is room for, and returns the rest.
 func (m *marker) hold(confirmed []execution.Key) (beyond []execution.Key) {
 	if len(confirmed) == 0 {
 		return nil
@@ -63,8 +67,8 @@ func (m *marker) hold(confirmed []execution.Key) (beyond []execution.Key) {
 	return confirmed[n:]
 }
 
-// run marks until ctx ends: a period after the first of what has gathered was confirmed. While nothing is confirmed it does
-// nothing.
+// run marks until ctx ends: one period after the first new confirm. While nothing is confirmed it
+// does nothing.
 func (m *marker) run(ctx context.Context) {
 	loop := m.loop("marker of dispatches")
 	for began := time.Duration(0); ; {
@@ -76,7 +80,8 @@ func (m *marker) run(ctx context.Context) {
 			return
 		}
 		if began > 0 {
-			// It is late by what came between, not by how long there was nothing to mark.
+			// A pass is late only by the work in between, not by the time in which there was
+			// nothing to mark.
 			loop.Interval(due - began)
 		}
 		began = m.host.Monotonic()
@@ -90,15 +95,16 @@ func (m *marker) tell(err error) {
 	m.log.LogAttrs(context.Background(), slog.LevelWarn, "marker of dispatches pass failed, the next one starts anew", slog.Any("error", err))
 }
 
-// flush marks what is left when nobody publishes any more: a stop should not cost a second message of each dispatch.
+// flush marks the remaining dispatches when nothing publishes any more, so that a stop does not
+// cause a second message for each.
 func (m *marker) flush() {
 	if err := m.pass(context.Background()); err != nil {
 		m.tell(err)
 	}
 }
 
-// pass marks what has gathered. What an error or the end of ctx has stopped, and what others have locked, stays for the next
-// one: marking twice is harmless.
+// pass marks the collected dispatches. Those that remain after an error or the end of ctx, and
+// those whose rows are locked, stay for the next pass: marking twice is harmless.
 func (m *marker) pass(ctx context.Context) error {
 	m.mu.Lock()
 	confirmed := m.confirmed
@@ -109,7 +115,7 @@ func (m *marker) pass(ctx context.Context) error {
 	return err
 }
 
-// mark marks dispatches, batch by batch, and returns those that are to be asked about again.
+// mark marks dispatches, batch by batch, and returns those to ask about again.
 func (m *marker) mark(ctx context.Context, confirmed []execution.Key) (left []execution.Key, err error) {
 	for len(confirmed) > 0 {
 		if ctx.Err() != nil {

@@ -17,7 +17,8 @@ import (
 // marks is a database in which only the marks of confirmed dispatches work.
 type marks struct {
 	store.Executor
-	// marked are the marks of each row, held the rows that somebody has locked, largest the rows of the longest call.
+	// marked counts the marks of each row. held are the rows that somebody has locked. largest is
+	// the number of rows of the largest call.
 	marked  map[execution.ID]int
 	held    map[execution.ID]bool
 	away    bool
@@ -87,7 +88,7 @@ func TestWhatIsConfirmedIsMarkedByTheNextPass(t *testing.T) {
 	}
 }
 
-// What there is no room for is marked at once and by nobody's leave forgotten.
+// Dispatches without room are marked at once, and none is forgotten.
 func TestABufferThatIsFullForgetsNothing(t *testing.T) {
 	m, db := newMarking()
 	most := passBatches * batch

@@ -7,12 +7,13 @@ import (
 	"handoff/core/host"
 )
 
-// mostMoments bounds how many moments are remembered. Beyond that the latest are forgotten, and a poll finds what is due
-// then.
+// mostMoments bounds the remembered moments. Beyond it the latest are forgotten; a poll then finds
+// the rows that are due.
 const mostMoments = 1000
 
-// moments are the moments, on the monotonic clock, at which rows are known to be due, the earliest first. All of them
-// count, not only the first: after a pass at the first one the second one is still to come.
+// moments are the moments, on the monotonic clock, at which rows are known to become due, the
+// earliest first. All of them count, not only the first: after a pass at the first moment the
+// second one is still to come.
 type moments []time.Duration
 
 // add remembers a moment.
@@ -26,7 +27,7 @@ func (m *moments) add(at time.Duration) {
 	}
 }
 
-// pass forgets the moments that have come.
+// pass forgets the moments that have passed.
 func (m *moments) pass(now time.Duration) {
 	i, known := slices.BinarySearch(*m, now)
 	if known {
@@ -35,7 +36,7 @@ func (m *moments) pass(now time.Duration) {
 	*m = slices.Delete(*m, 0, i)
 }
 
-// next is the earliest moment, host.Forever for none.
+// next is the earliest moment, host.Forever if there is none.
 func (m moments) next() time.Duration {
 	if len(m) == 0 {
 		return host.Forever

@@ -11,12 +11,14 @@ import (
 	"handoff/core/telemetry"
 )
 
-// A part that only observes finds what it would act on, has the database judge it under the guard of the act itself, and
-// says so: in a log line, in the figure handoff_observed_total and in the table observation. It changes nothing else. The
-// database records each dispatch, and each outage of a worker, once, so neither the next pass nor another executor nor one
-// that was started again says it a second time. One whose answer was lost stands in the table and in no log.
+// A part that only observes finds the rows that it would act on and lets the database check them
+// under the guard of the act itself. It reports the result in a log line, in the figure
+// handoff_observed_total and in the table observation. It changes nothing else. The database
+// records each dispatch, and each outage of a worker, once. So neither the next pass nor another or
+// restarted executor reports it a second time. If the answer of such a call is lost, the
+// observation is in the table but in no log.
 
-// timeoutSweep is what the timeout monitor does with what it finds: sweep, or observe.
+// timeoutSweep is the timeout monitor's action on its findings: sweep, or observe.
 func (s *Service) timeoutSweep() func(context.Context, store.Finding, func(*execution.Execution) store.Reclaim) error {
 	if s.config.Executor.TimeoutMonitor == config.Observe {
 		return s.observe
@@ -24,7 +26,7 @@ func (s *Service) timeoutSweep() func(context.Context, store.Finding, func(*exec
 	return s.sweep
 }
 
-// observe is sweep without a take-back: it records what the reclaims would do.
+// observe is sweep without a take-back: it records the effect that the reclaims would have.
 func (s *Service) observe(ctx context.Context, f store.Finding, decide func(*execution.Execution) store.Reclaim) error {
 	var refused error
 	err := s.drain(ctx, f, func(rows []execution.Execution) (left []execution.ID, err error) {
@@ -58,7 +60,7 @@ func (s *Service) observe(ctx context.Context, f store.Finding, decide func(*exe
 	return errors.Join(err, refused)
 }
 
-// observed says what the timeout monitor would do.
+// observed reports the act that the timeout monitor would take.
 func (s *Service) observed(ctx context.Context, r *store.Reclaim, row *execution.Execution, would execution.Status) {
 	s.recorder.Add(telemetry.Observed, 1, telemetry.Labels{r.By.String(), would.String()})
 	since, what, then := row.ScheduledAt, "execution has been scheduled too long", "mark it "+would.String()
@@ -74,14 +76,15 @@ func (s *Service) observed(ctx context.Context, r *store.Reclaim, row *execution
 		slog.Duration("age", max(age, r.Age)), slog.String("reason", r.Reason.String()))
 }
 
-// purgeObservations deletes observations that are older than dead_letter.ttl_ms, whether or not anything still observes.
+// purgeObservations deletes observations that are older than dead_letter.ttl_ms, whether or not
+// anything still observes.
 func (s *Service) purgeObservations(ctx context.Context) error {
 	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
 		return s.store.PurgeObservations(ctx, s.config.MessageQueue.RabbitMQ.DeadLetter.Kept(), limit)
 	})
 }
 
-// sayWhoObserves tells at the start which parts only observe, and what nobody does meanwhile.
+// sayWhoObserves logs at start which parts only observe, and which work nobody does meanwhile.
 func (s *Service) sayWhoObserves(ctx context.Context) {
 	if s.config.Executor.TimeoutMonitor == config.Observe {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "the timeout monitor only observes: unclaimed work is taken back by the dead letter handler alone, "+

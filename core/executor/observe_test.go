@@ -70,7 +70,7 @@ type done struct{}
 
 func (done) Wait(context.Context) error { return nil }
 
-// counting counts what was added to a figure, by its labels.
+// counting counts additions to a figure, by its labels.
 type counting struct {
 	telemetry.Discard
 	of map[string]int64
@@ -82,7 +82,7 @@ func (c counting) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	}
 }
 
-// answers is what each endpoint answers.
+// answers are the answers of the endpoints.
 type answers map[string]error
 
 func (a answers) Probe(_ context.Context, url string) error { return a[url] }
@@ -166,7 +166,7 @@ func TestProberThatObservesSaysWhomItWouldAvoidAndSelectionIsNotTold(t *testing.
 	}
 }
 
-// What the mode of the probes makes of the same findings.
+// The modes of the probes use the same findings in different ways.
 func TestProbesDecideOnlyWhereTheyAct(t *testing.T) {
 	failed := map[execution.Incarnation]int{1: unreachableAfter}
 	for observing, want := range map[bool]bool{false: true, true: false} {

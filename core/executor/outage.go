@@ -7,20 +7,21 @@ import (
 	"handoff/core/config"
 )
 
-// outage knows when the database last answered again after so long a silence that workers may have
-// missed a heartbeat. Whoever was cut off comes back within a lease, and until that is over nobody is
-// to be judged by how long ago something happened (defects D47, D58). It makes no difference whether the
-// database was away, the link was cut, or this process slept; and a start is the end of one.
+// outage knows when the database last answered again after a silence so long that workers may have
+// missed a heartbeat. A worker that was cut off comes back within a lease. Until that is over, no
+// part may judge by how long ago something happened (defects D47, D58). It makes no difference
+// whether the database was away, the link was cut, or this process slept. A start counts as the end
+// of an outage.
 type outage struct {
 	gap time.Duration
 
 	mu sync.Mutex
-	// answered is when the database answered last, over when it answered again.
+	// answered is when the database last answered. over is when the last outage ended.
 	answered, over time.Duration
 }
 
 func newOutage(c config.Config, now time.Duration) *outage {
-	// Every reconcile interval some loop asks something.
+	// Some loop asks the database at least once every reconcile interval.
 	gap := c.Worker.HeartbeatInterval + c.Executor.ReconcileInterval
 	return &outage{gap: gap, answered: now - gap - 1, over: now}
 }
@@ -42,7 +43,7 @@ func (o *outage) ended() time.Duration {
 	return o.over
 }
 
-// recent says that an outage lasts, or that the last one was over less than d ago.
+// recent says that an outage goes on, or that the last one ended less than d ago.
 func (o *outage) recent(now, d time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

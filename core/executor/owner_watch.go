@@ -9,21 +9,22 @@ import (
 	"handoff/core/store"
 )
 
-// ownerWatch is the second clock for what ran at an incarnation that another process of its name has superseded.
-// The database calls its lease over by its own clock, which somebody may have set; the superseded process may
-// live on and fences itself a lease after its last renewal, which was before it was superseded. So what it ran
-// is only taken once this executor has known it superseded for a full lease on its own clock (defects D14, D35).
-// An incarnation that was marked lost needs no second watch: its reaper has watched a beat for a lease. Nor does
-// one that has stopped by itself.
+// ownerWatch is the second clock for executions that run at an incarnation that another process of
+// the same name has superseded. The database says by its own clock, which somebody may have set,
+// that the old lease is over. But the superseded process may live on. It fences itself a lease
+// after its last renewal, which was before it was superseded. So this executor takes back the
+// executions of a superseded incarnation only after it has known of that for a full lease on its
+// own clock (defects D14, D35). An incarnation that was marked lost needs no second watch: its
+// reaper has watched its heartbeat for a lease. Nor does one that has stopped by itself.
 type ownerWatch struct {
 	host  host.Host
 	lease time.Duration
 
 	mu         sync.Mutex
 	current    map[execution.WorkerID]execution.Incarnation
-	since      map[execution.WorkerID]time.Duration    // when the current one was seen first
+	since      map[execution.WorkerID]time.Duration    // when the current incarnation was first seen
 	superseded map[execution.Incarnation]time.Duration // since when, as seen by this executor
-	lost       map[execution.Incarnation]time.Duration // when it was seen lost or stopped last
+	lost       map[execution.Incarnation]time.Duration // when it was last seen lost or stopped
 }
 
 func newOwnerWatch(h host.Host, lease time.Duration) *ownerWatch {
@@ -34,7 +35,7 @@ func newOwnerWatch(h host.Host, lease time.Duration) *ownerWatch {
 	}
 }
 
-// survey looks for incarnations that have given way to another one since the last look.
+// survey finds incarnations that have been superseded since the last look.
 func (o *ownerWatch) survey(workers []store.WorkerRow) {
 	now := o.host.Monotonic()
 	o.mu.Lock()
@@ -63,7 +64,8 @@ func (o *ownerWatch) reaped(incarnation execution.Incarnation) {
 	o.lost[incarnation] = now
 }
 
-// forget drops what nothing can depend on any more; whoever is asked after all is watched anew.
+// forget drops entries that can't matter any more. An incarnation that is asked about after all is
+// watched anew.
 func (o *ownerWatch) forget(now time.Duration) {
 	for _, seen := range []map[execution.Incarnation]time.Duration{o.superseded, o.lost} {
 		for incarnation, at := range seen { //detlint:ok entries are judged one by one
@@ -74,8 +76,8 @@ func (o *ownerWatch) forget(now time.Duration) {
 	}
 }
 
-// over says whether the actions of a row's incarnation, which the database calls gone, have ended by this
-// executor's clock too.
+// over says whether the actions of a row's incarnation, which is gone by the database's clock, have
+// ended by this executor's clock too.
 func (o *ownerWatch) over(row *execution.Execution) bool {
 	if !row.Status.Claimed() {
 		return true
@@ -87,12 +89,14 @@ func (o *ownerWatch) over(row *execution.Execution) bool {
 		return true
 	}
 	if o.current[row.Worker] == row.Incarnation {
-		// The database knows more than the last look: the next one says whether it is lost or superseded.
+		// The database knows more than the last survey: the next one says whether the incarnation
+		// is lost or superseded.
 		return false
 	}
 	since, known := o.superseded[row.Incarnation]
 	if !known {
-		// It was gone before this executor looked first, so at the latest when its successor was seen.
+		// It was gone before this executor's first survey, so it was superseded at the latest when
+		// its successor was seen.
 		if since, known = o.since[row.Worker]; !known {
 			since = now
 		}

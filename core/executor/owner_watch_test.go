@@ -44,7 +44,8 @@ func TestWhatASupersededWorkerRanIsTakenAfterALeaseOnTheExecutorsClock(t *testin
 		t.Error("it is not over after a lease")
 	}
 
-	// What a reaper has watched needs no second watch, whoever has registered since.
+	// An incarnation that a reaper has watched needs no second watch, whatever has registered
+	// since.
 	o.survey(at(2, execution.Lost))
 	o.survey(at(3, execution.Active))
 	if !o.over(&execution.Execution{Worker: 1, Incarnation: 2, Status: execution.Running}) {

@@ -10,16 +10,16 @@ import (
 	"handoff/core/store"
 )
 
-// passedOver remembers what the scheduler has warned of, so that each outage makes one line and not one a pass. Only the
-// scheduling task uses it. It holds an entry for each worker and each need at most.
+// passedOver remembers the scheduler's warnings, so that each outage gives one line and not one a
+// pass. Only the scheduling task uses it. It holds at most one entry for each worker and each need.
 type passedOver struct {
-	// stale is the last beat of each worker that was warned of.
+	// stale is the last heartbeat of each worker that was warned of.
 	stale map[execution.WorkerID]lastBeat
-	// absent is since when nothing has fitted each need that was warned of.
+	// absent is since when no worker has fitted each need that was warned of.
 	absent map[need]time.Duration
 }
 
-// lastBeat names an outage of a worker: the beat that no other has followed.
+// lastBeat identifies an outage of a worker by the last heartbeat before it.
 type lastBeat struct {
 	incarnation execution.Incarnation
 	beat        uint64
@@ -29,7 +29,7 @@ func newPassedOver() passedOver {
 	return passedOver{stale: make(map[execution.WorkerID]lastBeat), absent: make(map[need]time.Duration)}
 }
 
-// warnOfStale logs each worker that would be given work if its lease were valid, once for each outage.
+// warnOfStale logs each worker that would get work if its lease were valid, once for each outage.
 func (s *scheduler) warnOfStale(workers []store.WorkerRow) {
 	for i := range workers {
 		w := &workers[i]
@@ -47,7 +47,8 @@ func (s *scheduler) warnOfStale(workers []store.WorkerRow) {
 	}
 }
 
-// warnOfAbsence logs that no worker fits a row, once for all rows that need the same and for as long as that lasts.
+// warnOfAbsence logs that no worker fits a row, once for all rows with the same need and for each
+// absence.
 func (s *scheduler) warnOfAbsence(row *execution.Execution, since time.Duration, why string) {
 	n := need{row.Action.Runtime, row.Pinned}
 	if told, known := s.told.absent[n]; known && told == since {

@@ -14,45 +14,47 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Prober asks a worker's health endpoint. An error means that it did not answer that it is ready before ctx ended;
-// ErrElsewhere that it can't be asked from here.
+// Prober asks a worker's health endpoint. An error means that it did not answer before ctx ended
+// that it is ready; ErrElsewhere means that it can't be asked from here.
 type Prober interface {
 	Probe(ctx context.Context, url string) error
 }
 
-// ErrElsewhere says that a health endpoint answers only on another machine: nothing is known of its worker.
+// ErrElsewhere says that a health endpoint only answers on another machine, so nothing is known of
+// its worker.
 var ErrElsewhere = errors.New("the health endpoint is only reached on its own machine")
 
 const (
 	// probeTimeout bounds one probe.
 	probeTimeout = 2 * time.Second
-	// unreachableAfter is how many probes in a row must fail before a worker counts as unreachable: a
-	// single one may be lost.
+	// unreachableAfter is how many probes in a row must fail before a worker counts as unreachable:
+	// a single probe may be lost.
 	unreachableAfter = 3
-	// probesAtOnce bounds the probes under way, so that a dead network costs one timeout and not one
-	// for each worker.
+	// probesAtOnce bounds the concurrent probes. With several at once, a dead network costs one
+	// timeout and not one for each worker.
 	probesAtOnce = 16
-	// longestReason bounds what is recorded of why a probe failed.
+	// longestReason bounds the recorded reason of a failed probe.
 	longestReason = 300
 )
 
-// probes is what this executor's probes found. It is a memory of this process alone: how a worker is
-// reached from elsewhere is another question. A probe can only make an executor choose a worker later;
-// it changes no worker, so it can't bring back one that drains, has stopped or is cordoned (defect D46).
+// probes holds the results of this executor's probes, in the memory of this process only: other
+// machines may reach a worker differently. A probe can only make an executor prefer other workers.
+// It changes no worker, so it can't bring back one that drains, has stopped or is cordoned (defect
+// D46).
 type probes struct {
-	// observing says that selection does not use what was found.
+	// observing says that selection ignores the results.
 	observing bool
 
 	mu sync.Mutex
-	// failed counts failures in a row, by incarnation, of workers that are probed.
+	// failed counts consecutive failures of probed workers, by incarnation.
 	failed map[execution.Incarnation]int
 
-	// told is what the database was last told of an incarnation while the probes only observe: whether it is ready. Only
-	// the probing task uses it.
+	// told is whether an incarnation is ready, as the database was last told while the probes only
+	// observe. Only the probing task uses it.
 	told map[execution.Incarnation]bool
 }
 
-// avoided says that selection takes a worker last because of its probes.
+// avoided says that selection prefers other workers because of the probes.
 func (p *probes) avoided(i execution.Incarnation) bool { return !p.observing && p.unreachable(i) }
 
 func (p *probes) unreachable(i execution.Incarnation) bool {
@@ -61,7 +63,8 @@ func (p *probes) unreachable(i execution.Incarnation) bool {
 	return p.failed[i] >= unreachableAfter
 }
 
-// probeWorkers probes every active worker that has an endpoint, and forgets all others.
+// probeWorkers probes every active worker that has an endpoint, and forgets the results of all
+// others.
 func (s *Service) probeWorkers(context.Context) error {
 	var workers []store.WorkerRow
 	if err := s.db(func(ctx context.Context) (err error) {
@@ -102,8 +105,9 @@ func (s *Service) probeWorkers(context.Context) error {
 	return nil
 }
 
-// observeProbes records which workers the probes would let selection avoid, and which no longer. A worker that answers
-// the first probe of this process is told of, too: its outage may have begun before this process did.
+// observeProbes records which workers selection would avoid because of the probes, and which no
+// longer. It also reports a worker that answers this process's first probe: its outage may have
+// begun before this process did.
 func (s *Service) observeProbes(probed []store.WorkerRow, errs []error) error {
 	var ws []store.ProbedWorker
 	var of []int
@@ -147,7 +151,7 @@ func (s *Service) observeProbes(probed []store.WorkerRow, errs []error) error {
 	return nil
 }
 
-// whyUnreachable is what a line says of a probe that failed; nothing of one that did not.
+// whyUnreachable are the log attributes of a failed probe; none for a successful one.
 func whyUnreachable(err error) []slog.Attr {
 	if err == nil {
 		return nil
@@ -155,7 +159,8 @@ func whyUnreachable(err error) []slog.Attr {
 	return []slog.Attr{slog.String("error", reasonOf(err))}
 }
 
-// reasonOf is an error as a text that the database takes: it may have come from a server that is none of ours.
+// reasonOf is an error as a text that the database accepts, because the text may come from a
+// foreign server.
 func reasonOf(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\x00", "")
 	return strings.ToValidUTF8(text[:min(len(text), longestReason)], "")
@@ -174,8 +179,8 @@ func (s *Service) probeSome(workers []store.WorkerRow, errs []error) {
 	}
 }
 
-// replace notes the outcome of a round, in which errs[i] is of workers[i], and returns how often each had
-// failed in a row before it.
+// replace notes the results of a round, in which errs[i] belongs to workers[i], and returns each
+// worker's number of consecutive failures before it.
 func (p *probes) replace(workers []store.WorkerRow, errs []error) (before []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

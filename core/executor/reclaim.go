@@ -13,13 +13,14 @@ import (
 	"handoff/core/telemetry"
 )
 
-// reclaim takes rows back, announces what that changed, and returns how many it took.
+// reclaim takes rows back, announces the changes, and returns how many rows it took.
 func (s *Service) reclaim(rs []store.Reclaim) (taken int, err error) {
 	ids, err := s.take(rs, nil)
 	return len(ids), err
 }
 
-// take takes rows back and returns the ids of those that it took. It tells of each that it took, if tell is not nil.
+// take takes rows back and returns the ids of those that it took. It calls tell for each of them,
+// unless tell is nil.
 func (s *Service) take(rs []store.Reclaim, tell func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
 	taken, err = s.takeTogether(rs, tell)
 	if err != nil && len(rs) > 1 && !store.Retriable(err) {
@@ -28,7 +29,8 @@ func (s *Service) take(rs []store.Reclaim, tell func(*store.Reclaim, *store.Outc
 	return taken, err
 }
 
-// takeTogether is take for whoever tells which row it is that the database refuses.
+// takeTogether is take for callers that themselves find the row that the database refuses: it
+// returns the error of the batch.
 func (s *Service) takeTogether(rs []store.Reclaim, tell func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
 	if len(rs) == 0 {
 		return nil, nil
@@ -63,8 +65,8 @@ func (s *Service) takeTogether(rs []store.Reclaim, tell func(*store.Reclaim, *st
 	return taken, nil
 }
 
-// takeOneByOne takes rows back after their batch was refused: one bad row must not stop the others. It
-// returns the error of the batch only if no row could be taken.
+// takeOneByOne takes rows back after the database has refused their batch: one bad row must not
+// stop the others. It returns the error of the batch only if no row could be taken.
 func (s *Service) takeOneByOne(rs []store.Reclaim, refusal error, tell func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
 	for i := range rs {
 		ids, err := s.take(rs[i:i+1], tell)
@@ -80,9 +82,9 @@ func (s *Service) takeOneByOne(rs []store.Reclaim, refusal error, tell func(*sto
 	return taken, nil
 }
 
-// sweep reclaims the rows that are found on a cause, batch by batch, until a batch is not full or ctx ends.
-// decide skips a row by returning the zero Reclaim. Rows that can't be reclaimed do not stop the others: the pass
-// goes on and returns their errors at its end.
+// sweep reclaims the rows of a finding, batch by batch, until a batch is not full or ctx ends.
+// decide skips a row by returning the zero Reclaim. Rows that can't be reclaimed do not stop the
+// others: the pass goes on and returns their errors at its end.
 func (s *Service) sweep(ctx context.Context, cause store.Finding, decide func(*execution.Execution) store.Reclaim) error {
 	var refused error
 	err := s.drain(ctx, cause, func(rows []execution.Execution) (left []execution.ID, err error) {
@@ -113,8 +115,8 @@ func (s *Service) sweep(ctx context.Context, cause store.Finding, decide func(*e
 	return errors.Join(err, refused)
 }
 
-// unclaimed is the reclaim of a row that no worker ever claimed: failed or dispatched again, as
-// the configuration says.
+// unclaimed is the reclaim of a row that no worker has claimed: the row is failed or dispatched
+// again, as configured.
 func (s *Service) unclaimed(row *execution.Execution, by execution.Part, reason execution.Reason, text string) store.Reclaim {
 	return store.Reclaim{
 		Key: row.Key(), By: by, Reason: reason,
@@ -125,15 +127,15 @@ func (s *Service) unclaimed(row *execution.Execution, by execution.Part, reason 
 	}
 }
 
-// takeBacks is how often a dispatch of a row was taken back before this one, whether it counted or not: each dispatch
-// and each take-back has raised the epoch. Without those that do not count, a row that can't be delivered would be
-// dispatched again every second for as long as that lasts.
+// takeBacks is how often a dispatch of a row was taken back before this one, whether it counted or
+// not: each dispatch and each take-back has raised the epoch. It includes those that do not count,
+// because a row that can't be delivered would otherwise be dispatched again every second.
 func takeBacks(row *execution.Execution) int {
 	return max(row.Dispatches, min(int(row.Epoch-1)/2, mostDoublings))
 }
 
-// mostDoublings bounds what take-backs that do not count add to the backoff: they are nobody's fault, and when their
-// cause is gone the row shall not wait for minutes.
+// mostDoublings bounds the backoff from take-backs that do not count: they are nobody's fault, and
+// when their cause is gone the row should not wait for minutes.
 const mostDoublings = 5
 
 // undeliverable is the reclaim of a row whose message the broker returned or refused.

@@ -13,11 +13,13 @@ import (
 	"handoff/core/telemetry"
 )
 
-// The reconciler finds whatever a lost message or a dead executor left behind, one loop a kind. It
-// is what makes messages hints: each loop's question is about rows, and its answer is a guarded
-// write that is safe on every replica. Requested rows that are due are the scheduler's own poll.
+// The reconciler finds everything that a lost message or a dead executor left behind, with one loop
+// for each kind. It is the reason why messages can be hints. Each loop asks about rows and answers
+// with a guarded write, which is safe on every replica. The scheduler's own poll finds requested
+// rows that are due.
 
-// reconcileClaims takes back what an executor claimed for scheduling and then died (defect D8).
+// reconcileClaims takes back the rows that an executor claimed for scheduling before it died
+// (defect D8).
 func (s *Service) reconcileClaims(ctx context.Context) error {
 	return s.sweep(ctx, store.Finding{Cause: store.ClaimExpired}, func(row *execution.Execution) store.Reclaim {
 		return store.Reclaim{
@@ -26,7 +28,7 @@ func (s *Service) reconcileClaims(ctx context.Context) error {
 	})
 }
 
-// reconcileOwners takes back what is scheduled at, or runs on, an incarnation that is gone.
+// reconcileOwners takes back rows that are scheduled at, or run on, an incarnation that is gone.
 func (s *Service) reconcileOwners(ctx context.Context) error {
 	return s.sweep(ctx, store.Finding{Cause: store.OwnerGone, Age: s.config.Executor.ReapGrace}, func(row *execution.Execution) store.Reclaim {
 		if !s.owners.over(row) {
@@ -36,10 +38,11 @@ func (s *Service) reconcileOwners(ctx context.Context) error {
 	})
 }
 
-// reconcileUnpublished publishes again, at the same epoch, what the broker never confirmed: the
-// executor died between commit and publish, or the confirm was lost (defects D7, D9). What is past
-// half of its own dispatch timeout is dispatched anew instead, and never failed for a message that nobody
-// sent: its worker would refuse what comes after the deadline, and that would count as left lying.
+// reconcileUnpublished publishes dispatches again, at the same epoch, that the broker never
+// confirmed: the executor died between commit and publish, or the confirm was lost (defects D7,
+// D9). A dispatch older than half of its own dispatch timeout is dispatched anew instead: its
+// worker would refuse it after the deadline, which would count as an unclaimed dispatch. It is
+// never failed for a message that nobody sent.
 func (s *Service) reconcileUnpublished(ctx context.Context) error {
 	c := s.config.Executor
 	err := s.sweep(ctx, store.Finding{Cause: store.UnpublishedLate, Age: c.ConfirmTimeout}, func(row *execution.Execution) store.Reclaim {
@@ -67,7 +70,7 @@ func (s *Service) reconcileUnpublished(ctx context.Context) error {
 // errDisconnected ends a republishing pass.
 var errDisconnected = errors.New("the connection to the broker has ended or is blocked")
 
-// reconcileTerminal finds terminal executions that nobody has handled, because no message came.
+// reconcileTerminal finds terminal executions that nobody has handled because no message came.
 func (s *Service) reconcileTerminal(ctx context.Context) error {
 	f := store.Finding{Cause: store.Unorchestrated, Age: s.config.Executor.ReconcileInterval}
 	return s.drain(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
@@ -76,8 +79,8 @@ func (s *Service) reconcileTerminal(ctx context.Context) error {
 	})
 }
 
-// reconcileCancellations hints again at cancellations that no worker has answered. The heartbeat's reply
-// says the same; this is for a worker whose heartbeats take long.
+// reconcileCancellations repeats the hint of cancellations that no worker has answered. The reply
+// to a heartbeat says the same; this is for a worker whose heartbeats take long.
 func (s *Service) reconcileCancellations(ctx context.Context) error {
 	f := store.Finding{Cause: store.Unanswered, Age: s.config.Executor.ConfirmTimeout}
 	return s.drain(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
@@ -88,17 +91,17 @@ func (s *Service) reconcileCancellations(ctx context.Context) error {
 	})
 }
 
-// slotSweep is how often the reconciler looks for concurrency slots that ended executions still hold; no code path
-// leaves one, but a manual edit can. keySweep is how often it forgets old idempotency keys, purgeInterval how
-// often it purges dead letters.
+// slotSweep is how often the reconciler looks for concurrency slots that ended executions still
+// hold; no code path leaves one, but a manual edit can. keySweep is how often it forgets old
+// idempotency keys. purgeInterval is how often it purges dead letters.
 const (
 	slotSweep     = time.Minute
 	keySweep      = time.Minute
 	purgeInterval = time.Minute
 )
 
-// reconcileSlots frees the slots of executions that may hold none, and wakes the scheduler for those that wait for
-// them.
+// reconcileSlots frees the slots of executions that may hold none, and wakes the scheduler for
+// executions that wait for them.
 func (s *Service) reconcileSlots(ctx context.Context) error {
 	var freed []execution.ID
 	err := s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
@@ -113,8 +116,9 @@ func (s *Service) reconcileSlots(ctx context.Context) error {
 	return err
 }
 
-// reconcileKeys forgets idempotency keys whose time is over, up to 20,000 a minute with the default batch size. A
-// key of that age is free whether or not it was forgotten; forgetting only keeps the index of keys small.
+// reconcileKeys forgets expired idempotency keys, up to 20,000 a minute with the default batch
+// size. An expired key is free whether or not it was forgotten; forgetting only keeps the index of
+// keys small.
 func (s *Service) reconcileKeys(ctx context.Context) error {
 	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
 		return s.store.ForgetKeys(ctx, execution.KeyLifetime, limit)

@@ -5,8 +5,8 @@ import (
 	"handoff/core/store"
 )
 
-// retry decides on the failure reason whether a terminal row is followed by another one; never by
-// its status alone and never by an error text (defects D48, D49). It returns nil where it is not.
+// retry decides by the failure reason whether another row follows a terminal one, never by the
+// status alone and never by an error text (defects D48, D49). It returns nil if none follows.
 func (s *Service) retry(row *execution.Execution) *store.Retry {
 	if !s.config.Retry.Enabled || !row.Retriable() {
 		return nil

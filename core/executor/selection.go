@@ -12,15 +12,15 @@ import (
 	"handoff/core/store"
 )
 
-// roster is the workers as the database counted them, less what this pass has placed since, and what
-// their evidence says of them.
+// roster is the workers as the database counted them, with the rows that this pass has placed
+// since, and each worker's assessment.
 type roster struct {
 	workers     []store.WorkerRow
 	assessments []assessment
-	// runtimes are those that some worker fits. They are few, so they are searched for.
+	// runtimes are the runtimes that some worker fits. They are few, so a linear search is enough.
 	runtimes []runtimeHealth
 	ahead    int
-	// most is how many rows a worker is given in one go, 1 for dealing them out.
+	// most is how many consecutive rows a worker may get, 1 for dealing them out one by one.
 	most int
 	// turnover is how long a worker may be full before nothing more is dispatched ahead of it.
 	turnover time.Duration
@@ -33,7 +33,7 @@ type runtimeHealth struct {
 	best    execution.Health
 }
 
-// best is the best health among the workers that fit a runtime; healthy where none does.
+// best is the best health among the workers that fit a runtime; healthy if none fits.
 func (f *roster) best(runtime string) execution.Health {
 	for i := range f.runtimes {
 		if f.runtimes[i].runtime == runtime {
@@ -70,17 +70,17 @@ func newRoster(workers []store.WorkerRow, c config.Config, found *probes, draw f
 	return f
 }
 
-// quarantined says that a worker is left alone but for a halfOpen. The last ones never are: where every
-// worker that fits the runtime is unhealthy, waiting for a better one would turn bad workers into none
-// at all (defect D44).
+// quarantined says that a worker gets nothing but a half-open probe. This never applies to the last
+// workers: if every worker that fits the runtime is unhealthy, waiting for a better one would turn
+// bad workers into none at all (defect D44).
 func (f *roster) quarantined(i int, runtime string, pinned execution.WorkerID) bool {
 	return f.assessments[i].health == execution.Unhealthy && f.best(runtime) != execution.Unhealthy && pinned != f.workers[i].ID
 }
 
-// limit is how many rows a worker may hold: its capacity plus the dispatch-ahead, or one for a halfOpen. Dispatching
-// ahead saves the latency of a message where slots come free all the time. Where none has come free for a quarter
-// of the dispatch timeout, most of what is dispatched ahead would come back unclaimed, so the limit is the
-// capacity alone.
+// limit is how many rows a worker may hold: its capacity plus the dispatch-ahead, or one for a
+// half-open probe. While slots become free all the time, dispatching ahead saves the latency of a
+// message. If no slot has become free for a quarter of the dispatch timeout, most rows dispatched
+// ahead would come back unclaimed, so the limit is the capacity alone.
 func (f *roster) limit(i int, runtime string, pinned execution.WorkerID) int {
 	w := &f.workers[i]
 	if !f.quarantined(i, runtime, pinned) {
@@ -95,12 +95,13 @@ func (f *roster) limit(i int, runtime string, pinned execution.WorkerID) int {
 	return 0
 }
 
-// room is how much more a worker may be given.
+// room is how many more rows a worker may get.
 func (f *roster) room(i int, runtime string, pinned execution.WorkerID) int {
 	return max(0, f.limit(i, runtime, pinned)-f.workers[i].Load)
 }
 
-// rank orders by health. A halfOpen comes with the healthy, or it would never come while others have room.
+// rank orders by health. A half-open probe ranks as healthy, or it would never come while other
+// workers have room.
 func (f *roster) rank(i int, runtime string) execution.Health {
 	if f.assessments[i].halfOpen && f.best(runtime) != execution.Unhealthy {
 		return execution.Healthy
@@ -108,10 +109,11 @@ func (f *roster) rank(i int, runtime string) execution.Health {
 	return f.assessments[i].health
 }
 
-// demands asks for as many rows of each lane as its fitting workers have room for. A lane is a runtime, or a
-// runtime and the worker that its rows are pinned to. A lane whose workers are full is named with a limit of 0, so
-// that nothing of it is claimed. Workers that share a runtime, directly or through others, form one pool: all its
-// lanes together get at most the room of these workers, or rows would be claimed only to be parked.
+// demands asks for as many rows of each lane as its fitting workers have room for. A lane is a
+// runtime, or a runtime and the worker that its rows are pinned to. A lane whose workers are full
+// has a limit of 0, so that none of its rows is claimed. Workers that share a runtime, directly or
+// through others, form one pool. All lanes of a pool together get at most the room of its workers,
+// or rows would be claimed only to be parked.
 func (f *roster) demands(most int) (demands []store.Demand, pools []int) {
 	var pinned []store.Demand
 	var part joined
@@ -183,9 +185,9 @@ func (j joined) join(a, b int) int {
 	return min(a, b)
 }
 
-// filled says whether a lane, a worker or a pool gave as many rows as it was asked for, so that more may be due
-// there. A claim that got fewer everywhere saw all rows that were due; a hint or the next poll tells of later
-// ones. others counts the rows of lanes that the demands do not name.
+// filled says whether a lane, a worker or a pool gave as many rows as it was asked for, so that
+// more may be due there. A claim that got fewer everywhere saw all rows that were due; a hint or
+// the next poll reports later ones. others counts the rows of lanes that the demands do not name.
 func filled(demands []store.Demand, pools []int, rows []execution.Execution) (full bool, others int) {
 	type lane struct {
 		runtime string
@@ -216,12 +218,13 @@ func filled(demands []store.Demand, pools []int, rows []execution.Execution) (fu
 	return full, others
 }
 
-// place chooses a worker for each row. It begins with the rows that the fewest workers fit, so that no row takes
-// the only place of another one; among equals the order of the rows decides.
+// place chooses a worker for each row. It begins with the rows that the fewest workers fit, so that
+// no row takes the only place of another; among equals the order of the rows decides.
 //
-// Rows are dealt out one by one, so that the workers carry equal loads. Under load, when more rows may wait than were claimed,
-// the workers fill up anyhow, and each is given a block of rows instead: what one statement claims and one message carries is
-// then not less with more workers.
+// Rows are dealt out one by one, so that the workers carry equal loads. Under load, when more rows
+// may be waiting than were claimed, the workers fill up anyway. Then each gets a block of rows
+// instead, so that the number of rows in one statement and in one message does not shrink as
+// workers are added.
 func (f *roster) place(rows []execution.Execution, load bool) []placing {
 	order := make([]int, len(rows))
 	fitting := make([]int, len(rows))
@@ -230,7 +233,7 @@ func (f *roster) place(rows []execution.Execution, load bool) []placing {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return fitting[a] - fitting[b] })
 	placed := make([]placing, len(rows))
-	// given is the row that began a block, left how many more rows go to its worker.
+	// given is the row that began a block. left is how many more rows go to its worker.
 	var given *execution.Execution
 	var to placing
 	left := 0
@@ -252,14 +255,14 @@ func (f *roster) place(rows []execution.Execution, load bool) []placing {
 	return placed
 }
 
-// block is how many rows a worker is given in one go: no more than half of its capacity, so that the next pass finds the
-// loads of the workers no further apart than that.
+// block is how many rows a worker gets in one go: no more than half of its capacity, so that at the
+// next pass the loads of the workers differ by no more than that.
 func (f *roster) block(i int) int {
 	return max(1, min(f.most, (f.workers[i].Capacity+1)/2))
 }
 
-// follows says that the worker that was chosen for the first row of a block is as good a choice for another row, with room
-// for it. A pin or a worker to avoid makes a row one of its own.
+// follows says that the worker chosen for the first row of a block is as good a choice for another
+// row, and has room for it. A row with another pin, or another worker to avoid, does not follow.
 func (f *roster) follows(row, first *execution.Execution, worker int) bool {
 	return row.Action.Runtime == first.Action.Runtime && row.Pinned == first.Pinned && row.Avoid == first.Avoid &&
 		f.room(worker, row.Action.Runtime, row.Pinned) > 0
@@ -275,17 +278,17 @@ func (f *roster) readsBlocks(n execution.Incarnation) bool {
 	return false
 }
 
-// placing is the worker that was chosen for a row, by its index in the roster, and how many rows it may hold. A
-// worker of -1 means that none has room.
+// placing is the index of the worker that was chosen for a row, and how many rows that worker may
+// hold. -1 means that no worker has room.
 type placing struct{ worker, limit int }
 
-// fits says that a worker may be given a row, full or not.
+// fits says that a worker may get a row, full or not.
 func (f *roster) fits(i int, row *execution.Execution) bool {
 	w := &f.workers[i]
 	return w.Fits(row.Action.Runtime) && (row.Pinned == 0 || row.Pinned == w.ID)
 }
 
-// fitting counts the workers that may be given a row, full or not.
+// fitting counts the workers that may get a row, full or not.
 func (f *roster) fitting(row *execution.Execution) (n int) {
 	for i := range f.workers {
 		if f.fits(i, row) {
@@ -295,14 +298,15 @@ func (f *roster) fitting(row *execution.Execution) (n int) {
 	return n
 }
 
-// choose takes, among the fitting workers that have room, a healthy one before a degraded one, then the
-// one with the smallest load by the database's own count (defect D42), one of several by lot, and counts
-// the row as placed. The worker that the row should avoid is only taken when no other fits. limit is
-// how many rows the chosen one may hold; -1 for the worker says that nobody has room.
+// choose chooses among the fitting workers that have room. It prefers a healthy one to a degraded
+// one, then the one with the smallest load by the database's own count (defect D42), then draws one
+// at random. It takes the worker that the row should avoid only if no other fits. It counts the row
+// as placed. limit is how many rows the chosen worker may hold; a worker of -1 says that none has
+// room.
 func (f *roster) choose(row *execution.Execution) (worker, limit int) {
 	runtime := row.Action.Runtime
 	best, ties := -1, uint64(0)
-	// order is negative if a is to be preferred to b.
+	// order is negative if a is preferred to b.
 	order := func(a, b int) int {
 		wa, wb := &f.workers[a], &f.workers[b]
 		if avoid := wa.ID == row.Avoid; avoid != (wb.ID == row.Avoid) {
@@ -337,8 +341,8 @@ func (f *roster) choose(row *execution.Execution) (worker, limit int) {
 	return best, f.limit(best, runtime, row.Pinned)
 }
 
-// textNoWorkers is the error of an execution that no worker fits, and textNoFreshHeartbeats what the explanation begins
-// with when stale heartbeats were the last filter.
+// textNoWorkers is the error of an execution that no worker fits. textNoFreshHeartbeats begins the
+// explanation when stale heartbeats were the last filter.
 const (
 	textNoWorkers         = "No workers available"
 	textNoFreshHeartbeats = "No workers with fresh heartbeats available"

@@ -30,7 +30,7 @@ func failing(n int, ago time.Duration) func(*store.WorkerRow) {
 
 func loaded(n int) func(*store.WorkerRow) { return func(w *store.WorkerRow) { w.Load = n } }
 
-// Who gets the next execution, and up to how many the worker may hold. Ties go to the first.
+// Which worker gets the next execution, and how many it may hold. Ties go to the first worker.
 func TestChoose(t *testing.T) {
 	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	pinned, avoiding := row, row
@@ -89,7 +89,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// The text says how many each filter removed, and names staleness where it was the last one.
+// The text says how many workers each filter removed, and names staleness if it was the last
+// filter.
 func TestExplain(t *testing.T) {
 	gone := func(w *store.WorkerRow) { w.Lifecycle = execution.Stopped }
 	stale := func(w *store.WorkerRow) { w.LeaseOverFor = time.Second }

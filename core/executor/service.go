@@ -1,14 +1,14 @@
 // Package executor is the executor: it finds workers for executions, hands them off, takes them
-// back when their worker is gone, and does what follows their end.
+// back when their worker is gone, and handles their ends.
 //
-// Every part is safe on every replica, because no part trusts what it read: it proposes a guarded
-// step, and the database lets one of several proposers win. No part depends on a message. Each
-// listens to hints to be fast, and polls to be right.
+// Every part is safe on every replica, because no part trusts what it has read: it proposes a
+// guarded step, and of several proposals the database lets one win. No part depends on a message.
+// Each listens to hints to be fast, and polls to be right.
 //
-// An unknown outcome is treated as a crash at that point would be: whatever the step may have left
-// behind, some reconciler loop finds by its status and age. So no part carries a memory that
-// matters beyond one pass, and an executor can die anywhere. (The marker remembers for a second what was confirmed; if it
-// dies, that is published once more.)
+// An unknown outcome is treated like a crash at that point: a reconciler loop finds every possible
+// leftover by its status and age. So no part has a memory that matters beyond one pass, and an
+// executor may die anywhere. (The marker remembers for a second which dispatches were confirmed; if
+// it dies, they are published once more.)
 package executor
 
 import (
@@ -35,7 +35,7 @@ type Service struct {
 	client   *broker.Client
 	notifier *broker.Notifier
 	log      *slog.Logger
-	// limited is for lines that anybody can cause who can publish to the broker.
+	// limited is the logger for lines that every client that can publish to the broker can cause.
 	limited  *slog.Logger
 	recorder telemetry.Recorder
 	unread   *unread.Keeper
@@ -53,10 +53,10 @@ type Service struct {
 	unreadable    unreadable
 }
 
-// Options are what a Service is made of.
+// Options configure a Service.
 type Options struct {
-	// Name is the process's name; its claims carry the name and a drawn number, so that a restarted
-	// process never takes its predecessor's claims for its own.
+	// Name is the process's name. Its claims carry the name and a random number, so that a
+	// restarted process never takes its predecessor's claims for its own.
 	Name     string
 	Host     host.Host
 	Store    store.Executor
@@ -66,11 +66,12 @@ type Options struct {
 	Recorder telemetry.Recorder
 	// Prober asks workers' health endpoints; nil for no probes.
 	Prober Prober
-	// Topology overrides what the configuration implies; nil for that. Planted mutants use it.
+	// Topology overrides the topology of the configuration; nil for no override. Planted mutants
+	// use it.
 	Topology *broker.Topology
 }
 
-// New returns a service that Run starts.
+// New returns a service; Run starts it.
 func New(o Options) *Service {
 	topology := broker.ExecutorTopology(o.Config.MessageQueue.RabbitMQ)
 	if o.Topology != nil {
@@ -103,22 +104,22 @@ func New(o Options) *Service {
 	return s
 }
 
-// Notifier publishes hints over the service's own connection, while Run runs. What creates executions
-// in the same process hints through it.
+// Notifier publishes hints over the service's own connection, while Run runs. Code that creates
+// executions in the same process uses it for its hints.
 func (s *Service) Notifier() *broker.Notifier { return s.notifier }
 
-// Wake has the scheduler look for work now, and not when the hint comes back from the broker. What creates executions in the
-// same process calls it; it never blocks.
+// Wake makes the scheduler look for work now, without waiting for the hint to come back from the
+// broker. Code that creates executions in the same process calls it. It never blocks.
 func (s *Service) Wake() { s.scheduler.wakeIn(0) }
 
-// Connected says that a publish would be taken now: a session is open and not blocked.
+// Connected says that a publish would go out now: a session is open and not blocked.
 func (s *Service) Connected() bool { return s.client.Ready() }
 
-// Limited names the queues that have a delivery limit and should have none; see broker.Session.
+// Limited names the queues that have a delivery limit although they should not; see broker.Session.
 func (s *Service) Limited() []string { return s.client.Limited() }
 
-// Run runs every part until ctx ends, lets passes that have begun come to their end, marks the last dispatches, publishes
-// the last hints and returns.
+// Run runs every part until ctx ends. Then it lets passes in progress finish, marks the last
+// dispatches, publishes the last hints and returns.
 func (s *Service) Run(ctx context.Context) {
 	if !s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "dead lettering is disabled: unclaimed work is only found by the timeout monitor",
@@ -177,8 +178,8 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// db makes one database call, bounded by the statement timeout. A call that has begun is not
-// broken off by a stop: its outcome would be unknown for nothing.
+// db makes one database call, bounded by the statement timeout. A stop does not interrupt a call in
+// progress, which would only make its outcome unknown.
 func (s *Service) db(f func(ctx context.Context) error) error {
 	ctx, cancel := s.host.WithTimeout(context.Background(), s.config.Executor.StatementTimeout)
 	defer cancel()
@@ -194,8 +195,9 @@ func (s *Service) loop(name string) *telemetry.Loop {
 	return telemetry.NewLoop(s.recorder, s.host.Monotonic, name)
 }
 
-// every runs pass at once and then every interval, until ctx ends; a pass of several batches checks ctx between
-// two. Errors are logged: the next pass starts from the state of the database at that time.
+// every runs pass at once and then every interval, until ctx ends. A pass of several batches checks
+// ctx between two of them. Errors are logged: the next pass starts from the state of the database
+// at that time.
 func (s *Service) every(ctx context.Context, name string, interval time.Duration, pass func(ctx context.Context) error) host.Task {
 	return s.host.Go(name, func() {
 		loop := s.loop(name)

@@ -21,13 +21,14 @@ const (
 )
 
 // monitorTimeouts is the backstop behind the dead letter handler and the workers' own timeouts. It
-// finds by the age of one step's own timestamp, and its writes repeat the cause in their guard, so
-// a claim that comes between is never overwritten (defect D1). After this executor's start and after
-// an outage of the database it waits for a lease: what workers could not write meanwhile comes first
-// (defect D58).
+// finds rows by the age of one step's own timestamp, and its writes repeat that condition in their
+// guard, so a claim that comes in between is never overwritten (defect D1). After a start of this
+// executor and after an outage of the database it waits for a lease: workers first write the
+// results that they could not write meanwhile (defect D58).
 //
-// Nothing runs while a row is unclaimed, and a dispatch that is made a second time is fenced. A run that is
-// ended has to be over, so its deadline and the grace after it must have passed on two clocks.
+// Nothing runs while a row is unclaimed, and a second dispatch is fenced. A claimed run must really
+// be over before it is ended, so its deadline and the grace after it must have passed on two
+// clocks.
 func (s *Service) monitorTimeouts(ctx context.Context) error {
 	c := s.config.Executor
 	if err := s.readDatabaseClock(); err != nil {
@@ -41,8 +42,8 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 		r := s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 		r.Counts = true
 		if row.PublishedAt.IsZero() || !s.lay(row, c.ScheduledTimeout) {
-			// No worker could claim a dispatch that may never have been sent, or that only the database's clock
-			// made late. Neither is a reason to fail.
+			// The dispatch may never have been sent, or only the database's clock made it late.
+			// Then no worker could claim it, and it must not fail.
 			r.Policy, r.Counts = config.Reschedule, false
 		}
 		return r
@@ -58,8 +59,8 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 	}))
 }
 
-// announceTimeout logs that the monitor has taken a row back, with the worker that had it before. A warning: a worker did
-// not do in time what it was given, and the faster parts did not find that out.
+// announceTimeout logs that the monitor has taken a row back, and names its former worker. It is a
+// warning: a worker did not do its work in time, and the faster parts did not notice.
 func (s *Service) announceTimeout(rows []execution.Execution, r *store.Reclaim, o *store.Outcome) {
 	message := "execution has been scheduled too long, marking failed"
 	switch {

@@ -10,16 +10,17 @@ import (
 	"handoff/core/telemetry"
 )
 
-// unreadable remembers what the last look at the figures found of rows that this program can't read. Every part passes
-// over them: they wait for a program that can, and cost nobody else anything.
+// unreadable remembers the rows that this program can't read, as the last look at the figures found
+// them. Every part passes over them: they wait for a program that can read them, and do not affect
+// others.
 type unreadable struct {
 	mu                  sync.Mutex
 	executions, workers int
-	// example is one of them, and what is wrong with it.
+	// example is one of them, with the reason.
 	example string
 }
 
-// Unreadable tells of the rows that this program can't read; empty for none.
+// Unreadable describes the rows that this program can't read; empty if there are none.
 func (s *Service) Unreadable() string {
 	u := &s.unreadable
 	u.mu.Lock()

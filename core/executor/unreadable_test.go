@@ -9,8 +9,8 @@ import (
 	"handoff/core/store"
 )
 
-// A worker that can't be read gets no work, and its executions wait for a program that can read it: nothing fails for lack
-// of a worker while there is one.
+// A worker that can't be read gets no work, and its executions wait for a program that can read it:
+// while the worker exists, nothing fails for lack of a worker.
 func TestAWorkerThatCantBeReadGetsNoWorkAndIsNotMissing(t *testing.T) {
 	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	strange := fit(1, func(w *store.WorkerRow) { w.Unreadable = "capabilities is a JSON string, must be an object" })
@@ -35,7 +35,8 @@ func TestAWorkerThatCantBeReadGetsNoWorkAndIsNotMissing(t *testing.T) {
 	}
 }
 
-// Nobody knows whether the lease of a worker counts whose lifecycle is a newer program's word.
+// If a worker's lifecycle is a newer program's value, this program does not know whether its lease
+// counts.
 func TestAWorkerOfAnUnknownLifecycleIsNotReaped(t *testing.T) {
 	c := config.Default(config.Hardened)
 	m := &leaseMonitor{Service: &Service{config: c, host: &still{}}, watched: make(map[execution.WorkerID]watch), brake: *newBrake()}

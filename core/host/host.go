@@ -1,11 +1,11 @@
 // Package host declares the machine that an executor or a worker runs on: its two clocks, its
 // tasks, cancellation and randomness.
 //
-// The core reaches time and concurrency through nothing else. In production the daemon host runs
-// tasks as goroutines; in simulation the kernel runs them as coroutines, one at a time, and every
-// blocking call below is a point where it may run something else, move time, or crash the process.
-// That is why cancellation, deadlines and waiting live here and not in package context, channels
-// or sync: what the kernel can't see it can't order, and what it can't order it can't replay.
+// The core reaches time and concurrency only through this package. In production the daemon host
+// runs tasks as goroutines. In simulation the kernel runs them as coroutines, one at a time, and at
+// every blocking call below it may run another task, move time, or crash the process. That is why
+// cancellation, deadlines and waiting are here and not in package context, channels or sync: the
+// kernel can't order what it can't see, and it can't replay what it can't order.
 package host
 
 import (
@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// Forever is the duration of a wait that only its signal or its context ends.
+// Forever is the duration of a wait that only a signal or the end of a context ends.
 const Forever = time.Duration(1<<63 - 1)
 
-// Host is what a process may ask of its machine. All methods are safe for concurrent use by the
+// Host is the interface of a process to its machine. All methods are safe for concurrent use by the
 // tasks of one process.
 type Host interface {
-	// Now reads the wall clock. It may step and drift; it is for logs and envelopes, never for a
-	// decision about a lease or a deadline (defect D35).
+	// Now reads the wall clock, which may step and drift. Use it for logs and envelopes, never to
+	// decide about a lease or a deadline (defect D35).
 	Now() time.Time
 
-	// Monotonic reads the monotonic clock: time since an arbitrary origin that does not change
+	// Monotonic reads the monotonic clock: the time since an arbitrary origin that does not change
 	// while the process lives. It may drift against other machines but never steps.
 	Monotonic() time.Duration
 
-	// Sleep returns nil after d, or ctx.Err() as soon as ctx ends. A d of zero or less only gives
-	// other tasks a turn.
+	// Sleep returns nil after d, or ctx.Err() as soon as ctx ends. A d of zero or less only lets
+	// other tasks run.
 	Sleep(ctx context.Context, d time.Duration) error
 
-	// Go starts a task. The name stands in stacks, logs and schedules.
+	// Go starts a task. Stacks, logs and schedules show the name.
 	Go(name string, run func()) Task
 
 	// WithCancel is context.WithCancel in a form that the kernel sees.
@@ -49,18 +49,19 @@ type Host interface {
 	Uint64N(n uint64) uint64
 }
 
-// Task is something that was started with Host.Go.
+// Task is a task that Host.Go has started.
 type Task interface {
 	// Wait returns nil when the task has ended, or ctx.Err() when ctx ends first.
 	Wait(ctx context.Context) error
 }
 
 // Signal is a binary wake-up: any number of Sets before a Wait wake it once. It carries no data,
-// because what is to be done stands in the database.
+// because the database says what is to be done.
 type Signal interface {
 	// Set wakes one Wait, now or later. It never blocks.
 	Set()
 
-	// Wait returns true and clears the signal as soon as it is set; false after d; or ctx.Err().
+	// Wait returns true and clears the signal as soon as it is set. It returns false after d, and
+	// ctx.Err() when ctx ends.
 	Wait(ctx context.Context, d time.Duration) (bool, error)
 }

@@ -2,14 +2,14 @@ package telemetry
 
 import "time"
 
-// SampleInterval is how often figures are to be read; windows of rules are counted in it. An executor sets its
-// gauges as often unless executor.figures_interval says otherwise.
+// SampleInterval is how often figures should be read; windows of rules count such samples. An
+// executor sets its gauges as often, unless executor.figures_interval says otherwise.
 const SampleInterval = 15 * time.Second
 
-// Figure names something that the core counts or measures.
+// Figure identifies a quantity that the core counts or measures.
 type Figure uint8
 
-// The figures. Table says how each is called, what it means and which labels it has.
+// The figures. Table gives their names, meanings and labels.
 const (
 	Transitions Figure = iota
 	StaleWrites
@@ -53,10 +53,11 @@ const (
 	DeadLetterPathBroken
 )
 
-// StageHandoff is the stage of StageSeconds from a dispatch to its claim, of executions that did not wait for a slot.
+// StageHandoff is the stage of StageSeconds from a dispatch to its claim, for executions that did
+// not wait for a slot.
 const StageHandoff = "handoff"
 
-// Kind is what a figure is to Prometheus.
+// Kind is the Prometheus type of a figure.
 type Kind uint8
 
 // The kinds.

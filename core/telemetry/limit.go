@@ -10,24 +10,27 @@ import (
 )
 
 const (
-	// limitWindow is how long lines of one message are counted together, and limitBurst how many of them are written.
+	// limitWindow is how long lines with one text are counted together. limitBurst is how many of
+	// them are written.
 	limitWindow = time.Minute
 	limitBurst  = 10
 	// longestValue bounds a value of a limited line, in bytes.
 	longestValue = 500
 )
 
-// Limited returns a logger for lines that somebody from outside can cause as often as they like, by messages or by
-// connections. Of the lines with one text it writes the first ten of each minute and counts the rest. The first line
-// after that minute, whichever it is, is preceded by one that tells the count. LogLinesSuppressed counts as well. Values
-// may come from a message, so they are cut, and characters that a terminal would obey are replaced.
+// Limited returns a logger for lines that somebody outside can cause as often as they like, by
+// messages or by connections. Of the lines with one text it writes the first ten of each minute and
+// counts the rest. The first line after that minute, whichever it is, is preceded by a line with
+// the count. LogLinesSuppressed counts them as well. Values may come from a message, so they are
+// shortened, and characters that control a terminal are replaced.
 //
-// The texts of lines are constants of the code, so what is remembered is bounded. monotonic is the process's clock.
+// The texts of lines are constants of the code, so the memory is bounded. monotonic is the
+// process's clock.
 func Limited(log *slog.Logger, monotonic func() time.Duration, r Recorder) *slog.Logger {
 	return slog.New(&limiter{inner: log.Handler(), shared: &limits{monotonic: monotonic, recorder: r, lines: make(map[string]*limited)}})
 }
 
-// limits is what a limited logger and those that are made from it share.
+// limits is the state that a limited logger shares with the loggers made from it.
 type limits struct {
 	monotonic func() time.Duration
 	recorder  Recorder
@@ -87,8 +90,8 @@ func (l *limiter) Handle(ctx context.Context, r slog.Record) error {
 	return l.inner.Handle(ctx, safe)
 }
 
-// take counts a line. It returns the texts whose minute is over and of which lines were left out, and whether this line
-// is to be written.
+// take counts a line. It returns the texts whose minute is over and that have suppressed lines, and
+// whether to write this line.
 func (l *limits) take(text string, level slog.Level) (over []limited, write bool) {
 	now := l.monotonic()
 	l.mu.Lock()
@@ -116,7 +119,7 @@ func (l *limits) take(text string, level slog.Level) (over []limited, write bool
 	return over, write
 }
 
-// harmless cuts a value and replaces what a terminal would obey, the line's end among it.
+// harmless shortens a value and replaces characters that control a terminal, including line ends.
 func harmless(a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
 	var text string

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// counted counts what a figure was told.
+// counted counts the calls for a figure.
 type counted struct {
 	Discard
 	lines map[string]int64

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Loop reports the passes of one periodic loop: how they ended, how long they took, and how late they came. It is for
-// one task at a time. A nil Loop makes passes and reports nothing.
+// Loop reports the passes of one periodic loop: how they ended, how long they took, and how late
+// they came. One task at a time may use it. A nil Loop makes passes and reports nothing.
 type Loop struct {
 	recorder Recorder
 	now      func() time.Duration
 	label    Labels
 	began    time.Duration
-	// due is when the next pass has to begin for the loop to keep its interval; 0 before the first one.
+	// due is when the next pass has to begin to keep the loop's interval; 0 before the first one.
 	due time.Duration
 }
 
-// NewLoop returns the reporter of the loop of that name, whose blanks become underscores in the label. now is a
-// monotonic clock. It is nil when nobody listens.
+// NewLoop returns the reporter of the loop with that name; spaces in the name become underscores in
+// the label. now is a monotonic clock. It returns nil if nobody reads the figures.
 func NewLoop(r Recorder, now func() time.Duration, name string) *Loop {
 	if !r.Listens() {
 		return nil
@@ -44,8 +44,8 @@ func (l *Loop) Pass(pass func() error) error {
 	return err
 }
 
-// Interval says how long after the beginning of the last pass the next one is due. One that a hint brings sooner is
-// in time.
+// Interval sets how long after the beginning of the last pass the next one is due. A pass that a
+// hint starts sooner is in time.
 func (l *Loop) Interval(d time.Duration) {
 	if l != nil {
 		l.due = l.began + d

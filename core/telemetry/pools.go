@@ -2,18 +2,22 @@ package telemetry
 
 import "time"
 
-// PoolUse is what a pool of connections looks like at a moment, for figures that are read when they are asked for.
+// PoolUse is the state of a pool of connections at one moment, for figures that are read on
+// request.
 type PoolUse struct {
-	// Most is how many connections the pool may have; InUse and Idle are those that it has. Those that are being made are in neither.
+	// Most is the largest allowed number of connections. InUse and Idle count the existing ones;
+	// connections that are being opened are in neither.
 	Most, InUse, Idle int64
-	// Waits counts the calls that found no idle connection, and Waited is how long they have waited for one, together.
+	// Waits counts the calls that found no idle connection. Waited is their total waiting time.
 	Waits  int64
 	Waited time.Duration
-	// Resets counts how often all connections were thrown away because they had gone silent or refused writes.
+	// Resets counts how often all connections were thrown away because they had gone silent or
+	// refused writes.
 	Resets int64
 }
 
-// The figures of pools, beside those of Table: they are read when somebody scrapes, so nobody reports them.
+// The figures of pools, in addition to those of Table. They are read at each scrape, so the core
+// does not report them.
 const (
 	PoolConnections = "handoff_database_connections"
 	PoolWaits       = "handoff_database_connection_waits_total"

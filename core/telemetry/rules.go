@@ -7,34 +7,36 @@ import (
 	"time"
 )
 
-// Rule is an alert. The same rule becomes an entry of the Prometheus rule file (RuleFile) and is judged
-// by the harness over a run (chaos/alert).
+// Rule is an alert. The same rule becomes an entry of the Prometheus rule file (RuleFile), and the
+// harness evaluates it over a run (chaos/alert).
 type Rule struct {
 	Name     string
 	Severity string
 	Summary  string
 
-	// Of is what is looked at, Per what it is a percentage of; nil for Of itself.
+	// Of is the value, or a percentage of Per if that is not nil.
 	Of  Query
 	Per *Query
-	// The rule holds while the value is above Above, with Zero while it is 0, or with Absent while no process reports
-	// the figure. Above is a count, a number of seconds, or a percentage.
+	// The rule holds while the value is above Above; with Zero, while it is 0; with Absent, while
+	// no process reports the figure. Above is a count, a number of seconds, or a percentage.
 	Above  int64
 	Zero   bool
 	Absent bool
-	// Samples is the least that Per must have counted in its window, how many samples a window of gauges must have, or
-	// how many measurements a histogram: percentages and means of little say nothing.
+	// Samples is the least that Per must have counted in its window, or how many samples a window
+	// of gauges or measurements a histogram must have: percentages and means of few samples prove
+	// nothing.
 	Samples int64
 	// For is how long the rule has to hold before the alert fires.
 	For time.Duration
 }
 
-// Query selects series of a figure. Without a window it is the value of a gauge now, summed over the
-// labels, of replicas the largest; with one, how much a counter has grown in it, or the mean of a gauge or of what a
-// histogram measured in it.
+// Query selects series of a figure. Without a window it is the current value of a gauge, summed
+// over the labels; of replicas it takes the largest. With a window it is the increase of a counter,
+// or the mean of a gauge or of a histogram's measurements.
 type Query struct {
 	Figure Figure
-	// Match allows so many values of a label, by its place; a place without any allows all.
+	// Match lists the allowed values of each label, in the order of the labels; an empty list
+	// allows all.
 	Match  [4][]string
 	Window time.Duration
 }
@@ -49,7 +51,7 @@ func (q *Query) Matches(l Labels) bool {
 	return true
 }
 
-// percentWindow and percentSamples belong to every alert about a percentage.
+// percentWindow and percentSamples apply to every alert about a percentage.
 const (
 	percentWindow  = 5 * time.Minute
 	percentSamples = 20
@@ -77,7 +79,8 @@ func Rules() []Rule {
 			Of:      now(Workers, []string{"active"}, []string{"live"}),
 		},
 		{
-			// A working handler takes each message within milliseconds, and holds up to 50 that are not counted here.
+			// A working handler takes each message within milliseconds, and holds up to 50 that are
+			// not counted here.
 			Name: "dlq_buildup", Severity: "warning", Above: 100,
 			Summary: "More than 100 messages wait in the broker's dead letter queue: its handler is slow or stands still.",
 			Of:      now(DeadLetterQueueMessages),
@@ -89,7 +92,7 @@ func Rules() []Rule {
 			Of:      now(DeadLetterQueueConsumers),
 		},
 		{
-			// A canary is sent again within seconds, so one that was only late does not fire.
+			// A late canary is sent again within seconds, so it does not make the alert fire.
 			Name: "dead_letter_path_broken", Severity: "critical", Above: 0, For: 30 * time.Second,
 			Summary: "Messages that die don't reach the dead letter queue: look at the exchange and its binding.",
 			Of:      now(DeadLetterPathBroken),
@@ -105,7 +108,8 @@ func Rules() []Rule {
 			Of:      minute(DeadLetters),
 		},
 		{
-			// The monitor's own interval comes on top of the five minutes, so it does not fire at once (defect D59).
+			// The monitor's own interval adds to the five minutes, so the alert does not fire at
+			// once (defect D59).
 			Name: "stale_executions", Severity: "warning", Above: 300, For: 90 * time.Second,
 			Summary: "An execution has waited on a worker's queue for more than 5 minutes: nobody takes it back.",
 			Of:      now(OldestExecution, []string{"scheduled"}),
@@ -121,15 +125,16 @@ func Rules() []Rule {
 			Of:      retried, Per: &ends,
 		},
 		{
-			// One worker that dies with a few executions stays below a tenth of 20 and more ends; a tenth lost is a
-			// platform that fails its users, whatever their actions do.
+			// When one worker dies with a few executions, they are less than a tenth of 20 or more
+			// ends. If a tenth is lost, the platform fails its users, whatever their actions do.
 			Name: "high_failure_rate", Severity: "warning", Above: 10, Samples: percentSamples,
 			Summary: "More than 10 % of what ends fails for a reason of the platform: workers that are lost, away or don't pick up their work.",
 			Of:      lost, Per: &ends,
 		},
 		{
-			// A handoff takes milliseconds. A message that is lost is published again after the confirm timeout (10 s):
-			// a mean of half of that is a broker, a database or links that are slow for everybody.
+			// A handoff takes milliseconds. A lost message is published again after the confirm
+			// timeout (10 s). A mean of half of that means that the broker, the database or links
+			// are slow for everybody.
 			Name: "slow_handoff", Severity: "warning", Above: 5, Samples: percentSamples,
 			Summary: "From dispatch to claim it takes more than 5 seconds on average although the workers have free slots: messages or claims are slow.",
 			Of:      handoff,
@@ -145,7 +150,8 @@ func Rules() []Rule {
 			Of:      unfit, Per: &all,
 		},
 		{
-			// An executor sets this figure once it has reached the database; a restart takes seconds.
+			// An executor sets this figure once it has reached the database; a restart takes
+			// seconds.
 			Name: "no_executors", Severity: "critical", Absent: true, For: time.Minute,
 			Summary: "No executor reports its figures: none runs, or none has reached the database since it started.",
 			Of:      now(OrchestrationLag),
@@ -163,8 +169,8 @@ func Rules() []Rule {
 	}
 }
 
-// platformReasons are those for which the platform and no action is to blame. Of a worker that was asked to stop
-// (worker_shutdown) somebody knows.
+// platformReasons are the reasons that blame the platform and not the action. worker_shutdown is
+// not among them, because an operator knows of it.
 func platformReasons() []string {
 	return []string{
 		"worker_unavailable", "no_workers", "queue_timeout", "dispatch_timeout", "unroutable", "worker_lost", "heartbeat_stale",
@@ -186,10 +192,10 @@ func RuleNames() []string {
 	return names
 }
 
-// runbook is what comes before an alert's name in its runbook_url, as a template of Prometheus'.
+// runbook is the part of runbook_url before an alert's name, as a Prometheus template.
 const runbook = "{{ with $externalLabels.handoff }}{{ . }}{{ else }}http://127.0.0.1:8080{{ end }}/playbooks/"
 
-// RuleFile is the rules as a Prometheus rule file.
+// RuleFile returns the rules as a Prometheus rule file.
 func RuleFile() []byte {
 	var b strings.Builder
 	b.WriteString("# Generated from core/telemetry/rules.go: go test ./core/telemetry -run TestRuleFile -update\n")
@@ -229,12 +235,12 @@ func (r *Rule) expression() string {
 	return fmt.Sprintf("100 * %s / %s > %d and %s >= %d", r.Of.expression(), per, r.Above, r.Per.samples(), r.Samples)
 }
 
-// histogram says that the rule is about the mean of what a histogram measured.
+// histogram says that the rule is about the mean of a histogram's measurements.
 func (r *Rule) histogram() bool { return Table()[r.Of.Figure].Kind == Histogram }
 
 func (q *Query) selector() string { return q.selectorOf("") }
 
-// selectorOf selects the series whose names end with a suffix: those of which a histogram consists.
+// selectorOf selects the series whose names end with a suffix: a histogram consists of several.
 func (q *Query) selectorOf(suffix string) string {
 	info := Table()[q.Figure]
 	var matchers []string
@@ -262,7 +268,7 @@ func (q *Query) expression() string {
 		return q.increase("_sum") + " / " + q.increase("_count")
 	default:
 	}
-	// Each executor exports the gauges: of replicas the largest.
+	// Each executor exports the gauges, so the largest value of the replicas counts.
 	series := q.selector()
 	if q.Window > 0 {
 		series = fmt.Sprintf("avg_over_time(%s[%s])", series, duration(q.Window))
@@ -278,7 +284,7 @@ func (q *Query) increase(suffix string) string {
 	return fmt.Sprintf("sum(increase(%s[%s]))", q.selectorOf(suffix), duration(q.Window))
 }
 
-// samples is what a minimum of samples is asked of.
+// samples is the expression that a minimum of samples applies to.
 func (q *Query) samples() string {
 	switch Table()[q.Figure].Kind {
 	case Counter:

@@ -1,9 +1,10 @@
-// Package telemetry is the narrow seam through which the core reports figures: what is counted and
-// measured, under which name and labels, and which alerts follow from it.
+// Package telemetry is the narrow interface through which the core reports figures. It defines what
+// is counted and measured, under which names and labels, and which alerts follow.
 //
-// A daemon exports the figures to Prometheus, and a live run reads them there; a simulated run discards them and
-// pays one interface call each. Where a scenario expects alerts, both listen. Figures and rules are tables, so that
-// the exporter, the rule file and the harness cannot disagree.
+// A daemon exports the figures to Prometheus, and a live run reads them there. A simulated run
+// discards them and pays one interface call each. If a scenario expects alerts, both record them.
+// Figures and rules are tables, so that the exporter, the rule file and the harness cannot
+// disagree.
 package telemetry
 
 import "time"
@@ -11,14 +12,14 @@ import "time"
 // Labels are the values of a figure's labels, in the order in which Info lists them.
 type Labels [4]string
 
-// Recorder takes figures. Its methods are safe for concurrent use and never block.
+// Recorder records figures. Its methods are safe for concurrent use and never block.
 type Recorder interface {
-	// Listens says that somebody reads the figures; what costs a statement to find out is only asked
-	// for then.
+	// Listens says that somebody reads the figures. Figures that cost a statement are only
+	// collected then.
 	Listens() bool
 	// Add counts n more of a counter.
 	Add(f Figure, n int64, l Labels)
-	// Set sets a gauge: a number, or nanoseconds where the figure's unit is time.
+	// Set sets a gauge: a number, or nanoseconds if the figure's unit is time.
 	Set(f Figure, v int64, l Labels)
 	// Observe adds one measurement to a histogram.
 	Observe(f Figure, d time.Duration, l Labels)

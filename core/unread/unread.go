@@ -1,7 +1,8 @@
-// Package unread keeps the messages that nobody can read. Anybody who can publish to the broker can send as many as they
-// like, as long as they like, so they are stored several at a time and cut, and cost few lines of log. Each is held until
-// it is stored and acknowledged then: neither lost, nor sent round in a hot loop (defect D25). None is ever rejected: a
-// rejected message goes to the broker's dead lettering, which a hostile header ends for the whole node (S5).
+// Package unread stores the messages that nobody can read. Every client that can publish to the
+// broker can send any number of them, so they are stored several at a time, shortened, and with few
+// log lines. Each is held until it is stored, and then acknowledged: it is neither lost nor sent
+// round in a hot loop (defect D25). None is ever rejected: a rejected message goes to the broker's
+// dead lettering, which a hostile header ends for the whole node (S5).
 package unread
 
 import (
@@ -19,33 +20,34 @@ import (
 )
 
 const (
-	// mostRows and mostBytes bound what is stored in one statement.
+	// mostRows and mostBytes bound the messages that one statement stores.
 	mostRows  = 256
 	mostBytes = 2 << 20
 )
 
-// Patience is how long what the database refuses with an error that says that the statement is wrong is tried again as it
-// is. Such an error may pass, as one of a failed migration does. It is not long, because the messages behind wait meanwhile.
+// Patience is how long a message is tried again unchanged after the database has refused it with an
+// error that says that the statement is wrong. Such an error may pass, for example after a failed
+// migration. The time is short, because the messages behind it wait.
 const Patience = 30 * time.Second
 
-// Store is what a keeper needs of the database.
+// Store is the part of the database that a keeper needs.
 type Store interface {
 	StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error
 }
 
-// Options are what a keeper is made of.
+// Options configure a keeper.
 type Options struct {
 	Host  host.Host
 	Store Store
-	// Log must be a limited one: how many lines there are is up to whoever publishes.
+	// Log must be a limited logger: publishers decide how many lines there are.
 	Log      *slog.Logger
 	Recorder telemetry.Recorder
 	// Timeout bounds one statement.
 	Timeout time.Duration
-	// Stored is called after messages were stored; nil if nobody wants to know.
+	// Stored is called after messages were stored; it may be nil.
 	Stored func()
-	// Refused is called whenever the database has refused messages, which take their places of the prefetch meanwhile; nil
-	// if nobody wants to know.
+	// Refused is called whenever the database has refused messages, which then go on taking up the
+	// prefetch; it may be nil.
 	Refused func()
 }
 
@@ -56,41 +58,42 @@ type Keeper struct {
 
 	mu   sync.Mutex
 	held []message
-	// latest is the consumer through which each queue delivered last. What an earlier one has delivered is the broker's
-	// again and comes anew, so it is not held any longer.
+	// latest is the consumer through which each queue last delivered. Deliveries of an earlier one
+	// belong to the broker again and come anew, so they are no longer held.
 	latest map[string]broker.Consumer
 }
 
 type message struct {
 	queue    string
 	consumer broker.Consumer
-	// settle is called when it is stored.
+	// settle is called when the message is stored.
 	settle func()
 	letter store.DeadLetter
-	// patience is until when it is tried as it is, on the monotonic clock; 0 while the database has not refused it.
+	// patience is until when the message is tried unchanged, on the monotonic clock; 0 until the
+	// database refuses it.
 	patience time.Duration
 }
 
-// New returns a keeper that Run runs.
+// New returns a keeper; Run runs it.
 func New(o Options) *Keeper {
 	return &Keeper{options: o, come: o.Host.NewSignal(), latest: make(map[string]broker.Consumer)}
 }
 
-// Keep holds a message of a queue until Run has stored and acknowledged it. It returns at once; the queue's prefetch
-// bounds what is held.
+// Keep holds a message of a queue until Run has stored and acknowledged it. It returns at once; the
+// queue's prefetch bounds the number of held messages.
 func (k *Keeper) Keep(c broker.Consumer, d broker.Delivery, queue, why string) {
 	k.KeepAs(c, d, queue, store.DeadLetter{Queue: queue, Reason: "malformed", Body: d.Body, Outcome: why})
 }
 
-// KeepAs is Keep for a message of which more is known. Its dead letter is stored as open.
+// KeepAs is Keep for a message with a known dead letter, which is stored as open.
 func (k *Keeper) KeepAs(c broker.Consumer, d broker.Delivery, queue string, letter store.DeadLetter) {
-	// Nothing of it but its letter is kept while it waits.
+	// While the message waits, only its letter is kept.
 	d.Body, d.Envelope = nil, broker.Envelope{}
 	k.hold(c, queue, letter, func() { c.Ack(d) })
 }
 
-// KeepPart holds a dispatch of a block that can't be read, as Keep holds a message. settle is called when it is stored: the
-// message is acknowledged with all that it carries.
+// KeepPart holds a dispatch of a block that can't be read, as Keep holds a message. settle is
+// called when it is stored; the message is acknowledged when all its parts are done.
 func (k *Keeper) KeepPart(c broker.Consumer, queue string, part broker.UnreadDispatch, settle func()) {
 	k.hold(c, queue, store.DeadLetter{Queue: queue, Reason: "malformed", Body: part.Body, Outcome: part.Why}, settle)
 }
@@ -109,12 +112,13 @@ func (k *Keeper) hold(c broker.Consumer, queue string, letter store.DeadLetter, 
 	k.come.Set()
 }
 
-// kind is a queue's name for figures: those of workers count together.
+// kind is the name of a queue in figures: the queues of workers count together.
 func kind(queue string) string {
 	return queue[strings.LastIndexByte(queue, '.')+1:]
 }
 
-// Run stores what is kept, until ctx ends. What is held then goes back to its queue with the session.
+// Run stores the held messages until ctx ends. Messages that are still held then go back to their
+// queues with the session.
 func (k *Keeper) Run(ctx context.Context) {
 	backoff := broker.NewBackoff(k.options.Host, 200*time.Millisecond, 10*time.Second)
 	for {
@@ -163,7 +167,8 @@ func (k *Keeper) take() []message {
 	return batch
 }
 
-// giveBack puts messages before everything else again, without what the broker has taken back meanwhile.
+// giveBack puts messages at the front again, without those that the broker has taken back
+// meanwhile.
 func (k *Keeper) giveBack(batch []message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -181,8 +186,8 @@ func (k *Keeper) store(batch []message) error {
 	return k.options.Store.StoreDeadLetters(ctx, letters...)
 }
 
-// settle acknowledges a batch that was stored. If the database has refused it, each is tried alone, and settle returns those
-// that are to be tried again.
+// settle acknowledges a stored batch. If the database has refused the batch, it tries each message
+// alone, and returns those to try again.
 func (k *Keeper) settle(ctx context.Context, batch []message, err error) (again []message) {
 	first := &batch[0]
 	switch {
@@ -217,8 +222,9 @@ func (k *Keeper) settle(ctx context.Context, batch []message, err error) (again 
 	return nil
 }
 
-// refuse notes that the database has refused a message alone. Once it did for Patience, all is left out of the dead letter
-// that came with the message: what is left is wrong only for a database that takes no dead letter at all.
+// refuse notes that the database has refused a message alone. If it has done so for Patience,
+// everything that came with the message is removed from its dead letter. Only a database that
+// accepts no dead letters at all refuses the rest.
 func (k *Keeper) refuse(m *message, err error) {
 	now := k.options.Host.Monotonic()
 	switch {

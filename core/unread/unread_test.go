@@ -17,7 +17,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// archive keeps what it is given, once it is back. The outcome that it refuses it takes after the given moment.
+// archive stores messages, once it is back. It accepts the outcome that it refuses only after the
+// given moment.
 type archive struct {
 	away    int
 	refuses string
@@ -27,7 +28,7 @@ type archive struct {
 	kept    []store.DeadLetter
 }
 
-// hurried is a host whose sleeps pass at once.
+// hurried is a host whose sleeps end at once.
 type hurried struct {
 	host.Host
 	now time.Duration
@@ -54,7 +55,7 @@ func (a *archive) StoreDeadLetters(_ context.Context, ds ...store.DeadLetter) er
 	return nil
 }
 
-// consumer remembers what was acknowledged, and what was stored by then.
+// consumer notes which messages were acknowledged, and how many were stored by then.
 type consumer struct {
 	broker.Consumer
 	archive *archive
@@ -71,7 +72,8 @@ func (c *consumer) Ack(d broker.Delivery) {
 	}
 }
 
-// world is a keeper over a database and a consumer. run runs it until as many are acknowledged as asked for.
+// world is a keeper over a database and a consumer. run runs it until enough messages are
+// acknowledged.
 func world(t *testing.T, a *archive) (k *Keeper, c *consumer, out *bytes.Buffer, run func(enough int)) {
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(stop)

@@ -10,24 +10,25 @@ import (
 	"handoff/core/host"
 )
 
-// A worker's queue may hold any number of messages that come to nothing: garbage, or dispatches that nobody has made.
-// Each has to be looked at, and what was dispatched here stands behind them (S12). But messages are hints, and the
-// database knows what is dispatched to this incarnation. So for as long as messages come to nothing, the worker asks it,
-// once a second.
+// A worker's queue may hold any number of futile messages: garbage, or dispatches that no executor
+// made. The worker has to look at each, and its real dispatches wait behind them (S12). But
+// messages are hints, and the database knows what is dispatched to this incarnation. So while
+// futile messages arrive, the worker asks the database, once a second.
 
 const (
-	// mostWasted is how many messages may come to nothing before the worker asks. Duplicates and late dispatches come to
-	// nothing as well: a few say nothing.
+	// mostWasted is how many futile messages may arrive before the worker asks. Duplicates and late
+	// dispatches are futile too, so a few prove nothing.
 	mostWasted = 10
 	// behindInterval is the least time between two questions.
 	behindInterval = time.Second
-	// mostAhead is how many dispatches beyond its slots the worker takes from one answer. An executor gives a worker
-	// executor.dispatch_ahead more than it can run, which is 2 and which the worker does not know. If it took only as many
-	// as it has slots, one slot would begin one execution a second, however short they are.
+	// mostAhead is how many dispatches beyond its slots the worker takes from one answer. An
+	// executor gives a worker executor.dispatch_ahead more than it can run; the worker does not
+	// know that number, which is 2. If the worker took only as many as it has slots, each slot
+	// would begin one execution a second, however short they are.
 	mostAhead = 100
 )
 
-// waste counts a message of the worker's queue that came to nothing.
+// waste counts a futile message of the worker's queue.
 func (t *session) waste() {
 	t.mu.Lock()
 	t.wasted++
@@ -38,9 +39,10 @@ func (t *session) waste() {
 	}
 }
 
-// lookBehind asks the database what is dispatched to this incarnation whenever enough messages have come to nothing,
-// until ctx ends. What it finds is claimed like what a message tells of; when its message comes, it is acknowledged as a
-// duplicate. What has no slot yet waits for one, like a message.
+// lookBehind asks the database what is dispatched to this incarnation whenever enough futile
+// messages have arrived, until ctx ends. The worker claims the dispatches that it finds as if a
+// message had brought them; the message itself is later acknowledged as a duplicate. A dispatch
+// without a free slot waits for one.
 func (t *session) lookBehind(ctx context.Context) {
 	for {
 		if _, err := t.futile.Wait(ctx, host.Forever); err != nil {
@@ -53,7 +55,7 @@ func (t *session) lookBehind(ctx context.Context) {
 				return err
 			})
 			if err != nil {
-				t.limited.LogAttrs(ctx, slog.LevelWarn, "could not ask what is dispatched to this worker, behind messages that come to nothing", slog.Any("error", err))
+				t.limited.LogAttrs(ctx, slog.LevelWarn, "could not ask the database what is dispatched to this worker; many messages in its queue come to nothing", slog.Any("error", err))
 			}
 			for i := range rows {
 				t.receiveRow(&rows[i])
@@ -65,8 +67,8 @@ func (t *session) lookBehind(ctx context.Context) {
 	}
 }
 
-// wants begins a new count, and says whether the worker could begin something: a slot is free, nothing waits for one, and
-// the worker neither drains nor is at its end.
+// wants begins a new count, and says whether the worker could begin an execution: a slot is free,
+// nothing waits for one, and the worker is neither draining nor ending.
 func (t *session) wants() bool {
 	held, _ := t.held.counts()
 	t.mu.Lock()
@@ -75,13 +77,13 @@ func (t *session) wants() bool {
 	return held < t.config.Worker.Concurrency && len(t.waiting) == 0 && !t.draining && t.over == endNone
 }
 
-// receiveRow takes a dispatch of which a row tells.
+// receiveRow takes a dispatch that was found as a row.
 func (t *session) receiveRow(row *execution.Execution) {
 	key := row.Key()
 	d := delivery{&broker.Dispatch{Key: key, Worker: t.key.ID, Incarnation: t.key.Incarnation, Action: row.Action}, nil}
 	now := t.host.Monotonic()
 	t.mu.Lock()
-	// What waits already has a message, which has to be settled.
+	// A dispatch that already waits has a message, which has to be settled.
 	if !t.held.holds(key) && t.waitsFor(key) == nil {
 		t.waiting = append(t.waiting, waiting{d, now})
 	}

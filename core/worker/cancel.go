@@ -10,15 +10,17 @@ import (
 	"handoff/core/host"
 )
 
-// cancelPrefetch bounds the hints that wait to be looked at.
+// cancelPrefetch bounds the hints that wait for listenForCancel.
 const cancelPrefetch = 20
 
-// hintInterval is the least time between two questions that hints cause: a flood of hints makes no flood of statements.
+// hintInterval is the least time between two questions that hints cause, so that a flood of hints
+// does not make a flood of statements.
 const hintInterval = 200 * time.Millisecond
 
-// listenForCancel takes hints that an execution is to end, until ctx ends. Anybody who can publish can send one, so a hint
-// only makes the worker ask the database (S11). One about what the worker does not hold, or holds at another epoch, has no
-// effect: nothing is remembered of it (defect D60). Whatever is lost here, the reply to the next heartbeat says again.
+// listenForCancel takes hints that an execution is to end, until ctx ends. Every client that can
+// publish can send such a hint, so a hint only makes the worker ask the database (S11). A hint
+// about an execution or epoch that the worker does not hold has no effect and leaves no trace
+// (defect D60). If a hint is lost, the reply to the next heartbeat carries the cancellation.
 func (t *session) listenForCancel(ctx context.Context) {
 	queue := broker.CancelQueue(t.key.ID)
 	t.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: cancelPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
@@ -38,8 +40,8 @@ func (t *session) listenForCancel(ctx context.Context) {
 	}})
 }
 
-// checkHints asks the database about the executions that hints have named, all of them at once, until ctx ends. If it
-// does not answer, the next heartbeat's reply tells.
+// checkHints asks the database about the executions that hints have named, all in one statement,
+// until ctx ends. If the database does not answer, the reply to the next heartbeat tells.
 func (t *session) checkHints(ctx context.Context) {
 	for {
 		if _, err := t.hinted.Wait(ctx, host.Forever); err != nil {
@@ -66,8 +68,8 @@ func (t *session) checkHints(ctx context.Context) {
 	}
 }
 
-// cancel ends the action of an execution that was asked to end. Who asked has written so in the database
-// before: the worker only answers with how it ended.
+// cancel ends the action of an execution that is being cancelled. The request is already in the
+// database; the worker only writes how the execution ended.
 func (t *session) cancel(key execution.Key) {
 	if !t.held.holds(key) {
 		return

@@ -27,12 +27,12 @@ func (t *session) isDraining() bool {
 	return t.draining
 }
 
-// receive takes one message: each of its dispatches gets a free run slot at once, or waits for one, and the message stays
-// unacknowledged. Nothing expires it meanwhile, which is why a claim has a deadline of its own (defect D20). It returns false
-// when the session is over.
+// receive takes one message. Each of its dispatches gets a free run slot at once or waits for one,
+// and the message stays unacknowledged. Nothing expires it meanwhile, which is why a claim has its
+// own deadline (defect D20). receive returns false when the session is over.
 //
-// What is no dispatch is stored and acknowledged, never rejected: it may carry a header that ends the broker's dead
-// lettering (S5).
+// A message that is not a dispatch is stored and acknowledged, never rejected: it may have a header
+// that ends the broker's dead lettering (S5).
 func (t *session) receive(c broker.Consumer, d broker.Delivery) bool {
 	queue := broker.WorkerQueue(t.key.ID)
 	if why := unreadable(&d); why != "" {
@@ -51,13 +51,13 @@ func (t *session) receive(c broker.Consumer, d broker.Delivery) bool {
 		double.ack()
 	}
 	if t.admit() < host.Forever {
-		// Wakes admitAll, so that it also waits for the end of this delivery's time.
+		// Wakes admitAll, so that it also waits for the deadline of this delivery.
 		t.held.freed.Set()
 	}
 	return true
 }
 
-// unreadable says why a delivery is no dispatch; empty if it is one.
+// unreadable says why a delivery is not a dispatch; empty if it is one.
 func unreadable(d *broker.Delivery) string {
 	switch {
 	case d.Malformed != nil:
@@ -68,24 +68,25 @@ func unreadable(d *broker.Delivery) string {
 	return ""
 }
 
-// admitted is a delivery that has a run slot, from its claim on.
+// admitted is a delivery that has a run slot.
 type admitted struct {
 	waiting
 	e *entry
-	// uncertain says that a claim of it had an unknown outcome, first when the first such claim was sent.
+	// uncertain says that one of its claims had an unknown outcome. first is when the first such
+	// claim was sent.
 	uncertain bool
 	first     time.Duration
 }
 
-// run is an execution that was claimed: what the claim answered, and when that claim was sent.
+// run is a claimed execution: the answer to the claim, and when that claim was sent.
 type run struct {
 	e    *entry
 	row  *execution.Execution
 	sent time.Duration
 }
 
-// execute takes deliveries from their claim to the end of their executions. They are claimed together, and each runs in a
-// task of its own.
+// execute takes deliveries from their claim to the end of their executions. One statement claims
+// them; each runs in its own task.
 func (t *session) execute(all []*admitted) {
 	if runs := t.claim(all); len(runs) > 0 {
 		t.tell(runs)
@@ -96,7 +97,7 @@ func (t *session) execute(all []*admitted) {
 	}
 }
 
-// begin lets claimed executions run, each in a task of its own.
+// begin starts claimed executions, each in its own task.
 func (t *session) begin(runs []run) {
 	t.tell(runs)
 	for _, r := range runs {
@@ -104,7 +105,7 @@ func (t *session) begin(runs []run) {
 	}
 }
 
-// tell reports claims, in one hint.
+// tell publishes claims, in one hint.
 func (t *session) tell(runs []run) {
 	changes := make([]broker.Change, len(runs))
 	for i, r := range runs {
@@ -114,9 +115,9 @@ func (t *session) tell(runs []run) {
 	t.notifier.Changed(changes...)
 }
 
-// perform runs what was claimed, and writes its end.
+// perform runs a claimed execution, and writes its end.
 func (t *session) perform(r run) {
-	// At info: a worker runs few at a time, and these two lines are what its operator looks for.
+	// At info: a worker runs few executions at a time, and operators look for these two lines.
 	t.log.LogAttrs(context.Background(), slog.LevelInfo, "starting execution",
 		slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)), slog.String("action", r.row.Action.Ref))
 	f := t.run(r.e, r.row, r.sent)
@@ -126,7 +127,7 @@ func (t *session) perform(r run) {
 	t.finish(r.e, f, took)
 }
 
-// leave gives the slot of an entry back.
+// leave releases the slot of an entry.
 func (t *session) leave(e *entry) {
 	t.held.remove(t.host.Monotonic(), e)
 	if e.cancelled {
@@ -134,9 +135,10 @@ func (t *session) leave(e *entry) {
 	}
 }
 
-// measureHandoff reports how long the handoff of an execution took, from its dispatch to its claim, both by the
-// database's clock. If every slot was taken at any time since the dispatch, the execution may have waited for that and
-// not for its message, so nothing is reported. sent is when the claim was sent, on the monotonic clock.
+// measureHandoff reports how long the handoff of an execution took, from its dispatch to its claim,
+// both by the database's clock. If every slot was taken at any time since the dispatch, the
+// execution may have waited for a slot and not for its message, so nothing is reported. sent is
+// when the claim was sent, on the monotonic clock.
 func (t *session) measureHandoff(e *entry, row *execution.Execution, sent time.Duration) {
 	if row.ScheduledAt.IsZero() || row.StartedAt.IsZero() {
 		return
@@ -148,12 +150,14 @@ func (t *session) measureHandoff(e *entry, row *execution.Execution, sent time.D
 	t.recorder.Observe(telemetry.StageSeconds, took, telemetry.Labels{telemetry.StageHandoff})
 }
 
-// claim makes the worker the owner of what was admitted, in one statement, or settles the messages for what it found instead.
-// It returns what is to be run, and gives back the slots of the rest. After an unknown outcome it asks again, and recognises
-// its own claims by epoch and incarnation.
+// claim makes the worker the owner of the admitted executions, in one statement. If the database
+// refuses a claim, it settles the message as the answer demands. It returns the executions to run,
+// and releases the slots of the rest. After an unknown outcome it asks again, and recognises its
+// own claims by epoch and incarnation.
 //
-// The claim of a run counts from when it was sent that took effect; or the first one that may have, if nobody knows which did.
-// What could not have taken effect costs the run none of its time, however long the database was away.
+// The time of a run counts from when the effective claim was sent. If nobody knows which claim took
+// effect, it counts from the first that may have. A claim that can't have taken effect costs the
+// run no time, however long the database was away.
 func (t *session) claim(all []*admitted) (runs []run) {
 	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, 2*time.Second)
 	for !t.lease.fence() && t.ended() == endNone {
@@ -174,16 +178,16 @@ func (t *session) claim(all []*admitted) (runs []run) {
 			break
 		}
 		if errors.Is(err, store.ErrLeaseOver) {
-			// The database's clock may have been set forwards: the next beat renews the lease, or the fence ends
-			// the wait.
+			// The database's clock may have been set forwards. Then the next heartbeat renews the
+			// lease, or the fence ends this loop.
 			t.beatNow.Set()
 			_ = backoff.Wait(context.Background())
 			continue
 		}
 		if !store.Retriable(err) {
 			if len(all) > 1 {
-				// One of them may be what the database refuses, and costs the others nothing: what was answered beside it is done,
-				// and each of the rest goes on alone.
+				// The database may refuse only one of them, and the others must not suffer. Claims
+				// that it answered beside the refusal are done; each of the rest goes on alone.
 				var done []run
 				if done, all = t.answeredBeside(all, results, sent); len(done) > 0 {
 					t.begin(done)
@@ -198,8 +202,10 @@ func (t *session) claim(all []*admitted) (runs []run) {
 				continue
 			}
 			if !all[0].uncertain {
-				// Another worker's claims may be taken, as in a migration, so the dead letter handler shall act at once. What
-				// an earlier claim may have made this worker's is nobody else's: then it asks until it knows.
+				// The database may accept the claims of other workers, as during a migration, so
+				// the dead letter handler should act at once. But if an earlier claim may have
+				// taken effect, only this worker can run the execution: then it asks until it
+				// knows.
 				t.limited.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
 				for _, d := range append([]delivery{all[0].delivery}, t.held.answer(all[0].e)...) {
 					d.reject()
@@ -218,15 +224,15 @@ func (t *session) claim(all []*admitted) (runs []run) {
 			slog.Int("executions", len(all)), slog.Any("error", err))
 		_ = backoff.Wait(context.Background())
 	}
-	// A message that is not settled goes back to the queue with the session.
+	// Unsettled messages go back to the queue when the session ends.
 	for _, a := range all {
 		t.leave(a.e)
 	}
 	return nil
 }
 
-// answeredBeside settles those claims that were answered although the database has refused the statement as a whole. It returns
-// those that were made, and those that were not answered.
+// answeredBeside settles the claims that the database answered although it refused the statement as
+// a whole. It returns the granted ones and the unanswered ones.
 func (t *session) answeredBeside(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run, left []*admitted) {
 	if len(results) != len(all) {
 		return nil, all
@@ -246,8 +252,8 @@ func (t *session) answeredBeside(all []*admitted, results []store.ClaimResult, s
 	return t.answered(done, answers, sent), left
 }
 
-// answered settles claims that were answered, and returns those that were made. What was refused must not hold those up: to
-// settle it may take a heartbeat.
+// answered settles claims that the database answered, and returns the granted ones. Refused claims
+// must not hold up granted ones: settling them may take a heartbeat.
 func (t *session) answered(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run) {
 	type refusal struct {
 		a *admitted
@@ -287,21 +293,22 @@ func (t *session) answered(all []*admitted, results []store.ClaimResult, sent ti
 	return runs
 }
 
-// refused settles the message of a claim that was refused.
+// refused settles the message of a refused claim.
 func (t *session) refused(a *admitted, r *store.ClaimResult) {
 	row, key, e := &r.Row, a.Key, a.e
 	all := append([]delivery{a.delivery}, t.held.answer(e)...)
 	switch {
 	case r.DeadlinePassed:
-		// Too late: the dead letter handler shall act at once. It is too late for what waits of the same message, too.
+		// The claim came too late, so the dead letter handler should act at once. It is also too
+		// late for the waiting dispatches of the same message.
 		t.tellFull(a.since)
 		for _, d := range all {
 			d.reject()
 			t.giveUp(d.message)
 		}
 	default:
-		// A claim whose answer was lost, and a cancellation since: nothing runs here, and the next beat says so. That
-		// beat is sent when this entry is gone.
+		// The claim's answer was lost and the execution was cancelled since. Nothing runs here, and
+		// the next heartbeat says so. It is sent when this entry is gone.
 		e.cancelled = a.uncertain && row.Key() == key && row.Status == execution.Canceling && row.Incarnation == t.key.Incarnation
 		t.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})
 		for _, d := range all {

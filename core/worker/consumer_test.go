@@ -11,11 +11,12 @@ import (
 	"handoff/core/store"
 )
 
-// grudging is a database that answers claims with errors, one after another, and then says that the row runs here.
+// grudging is a database that answers claims with errors, one after another, and then says that the
+// row runs here.
 type grudging struct {
 	store.Worker
 	errs []error
-	// applied says that it is the last claim that has taken effect, and none before it.
+	// applied says that the last claim took effect, and none before it.
 	applied bool
 	now     func() time.Duration
 	asked   []time.Duration
@@ -35,7 +36,7 @@ func (g *grudging) Claim(_ context.Context, w store.WorkerKey, cs []store.Claim)
 	return []store.ClaimResult{{Outcome: store.Outcome{Row: row, Applied: g.applied}}}, nil
 }
 
-// settling is a consumer that counts what it settles.
+// settling is a consumer that counts its settlements.
 type settling struct {
 	broker.Consumer
 	acked, rejected int
@@ -47,8 +48,8 @@ func (c *settling) Ack(broker.Delivery) { c.acked++ }
 // Reject implements broker.Consumer.
 func (c *settling) Reject(broker.Delivery, bool) { c.rejected++ }
 
-// A claim that the database refuses goes back to the executor, unless it may have taken effect before: then its row runs
-// here, and nobody else would begin it.
+// A claim that the database refuses goes back to the executor, unless an earlier claim may have
+// taken effect: then the row runs here, and no other worker would begin it.
 func TestAClaimThatMayHaveTakenEffectIsNotGivenUp(t *testing.T) {
 	wrong := errors.New("internal error (XX000)")
 	for _, c := range []struct {
@@ -73,8 +74,9 @@ func TestAClaimThatMayHaveTakenEffectIsNotGivenUp(t *testing.T) {
 	}
 }
 
-// A run has all its time from the claim that has taken effect, and none of it goes by while the database is away. Where an
-// earlier claim may be the one, it counts from that: the database's deadline may do so, too.
+// A run has all its time from the effective claim on; time during which the database is away does
+// not count. If an earlier claim may be the effective one, the time counts from that claim, because
+// the database's deadline may do so.
 func TestARunHasItsTimeFromTheClaimThatTookEffect(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -112,7 +114,7 @@ func alone(c broker.Consumer, key execution.Key) delivery {
 	return delivery{&m.delivery.Envelope.Dispatches[0], m}
 }
 
-// late is a database that says that a claim came too late; meanwhile happens while it is asked.
+// late is a database that says that a claim came too late. It calls meanwhile while it is asked.
 type late struct {
 	store.Worker
 	meanwhile func()
@@ -129,7 +131,8 @@ func (*late) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
 	return store.BeatReply{}, store.ErrUnavailable
 }
 
-// What a worker claims it may know from its row, and the message comes while it claims: nobody else settles that one.
+// The worker may know from a row what it claims, and the message may arrive during the claim. Then
+// nobody else settles that message.
 func TestAMessageThatComesDuringItsClaimDiesIfTheClaimIsTooLate(t *testing.T) {
 	s := finishing(nil)
 	s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())

@@ -12,13 +12,13 @@ import (
 	"handoff/core/telemetry"
 )
 
-// run runs a claimed execution's action and returns what to write about its end. Its time counts from
-// sent, when the claim was sent: the database's run deadline counts from the claim's effect,
-// which is later, so that nobody takes the execution away while its action is still within its time.
+// run runs a claimed execution's action and returns the result to write. The action's time counts
+// from sent, when the claim was sent. The database's run deadline counts from the claim's effect,
+// which is later, so nobody takes the execution away while its action is still within its time.
 func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) store.Finish {
 	f := store.Finish{Key: e.key, To: execution.Failed, Result: execution.Result{FailedBy: execution.Worker}}
 	if t.lease.fence() || !t.held.begin(e) {
-		// The right ended between claim and start: nothing has run.
+		// The worker lost its right between claim and start: nothing has run.
 		if t.held.stopped(e) == execution.CancelRequested {
 			return cancelled(f)
 		}
@@ -31,7 +31,7 @@ func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 	limit := deadline + grace
 	_, fence := t.lease.deadline()
 	if t.host.Monotonic() >= deadline {
-		// The worker stood still since its claim: there is no time left to run in.
+		// The worker was stalled since its claim: there is no time left to run.
 		t.held.stopped(e)
 		f.To, f.Reason = execution.Timeout, execution.RunTimeout
 		f.Result.Error = "Action could not begin before its run deadline"
@@ -46,7 +46,7 @@ func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 	if ended, grace := t.held.started(e, action); ended {
 		action.Kill(grace)
 	}
-	// A renewal may have come while the action was started.
+	// A renewal may have arrived while the action was started.
 	_, fence = t.lease.deadline()
 	action.Extend(fence)
 
@@ -63,9 +63,10 @@ func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 	return t.verdict(f, exit, why, timedOut)
 }
 
-// notStarted is the end of a run whose action the machine has not started. The machine is only at fault if there was
-// time left: a worker that stood still meanwhile, or a slow start, may have met the fence or the run deadline, after
-// which nothing is started (see Runner.Start). Health counts a machine at fault against its worker.
+// notStarted is the end of a run whose action the machine did not start. The machine is at fault
+// only if there was time left. A stalled worker or a slow start may have reached the fence or the
+// run deadline, after which nothing is started (see Runner.Start). A fault of the machine counts
+// against its worker's health.
 func (t *session) notStarted(f store.Finish, why execution.Reason, deadline time.Duration, err error) store.Finish {
 	f.Result.Message = err.Error()
 	switch {
@@ -78,15 +79,15 @@ func (t *session) notStarted(f store.Finish, why execution.Reason, deadline time
 		f.To, f.Reason = execution.Timeout, execution.RunTimeout
 		f.Result.Error = "Action could not begin before its run deadline"
 	default:
-		// No reason that an action can give.
+		// An action can't give this reason.
 		f.Reason = execution.WorkerUnavailable
 		f.Result.Error = "Action could not be started"
 	}
 	return f
 }
 
-// verdict turns an exit into a terminal status. An action that ended by itself counts as it ended,
-// whatever was asked of it meanwhile.
+// verdict turns an exit into a terminal status. If an action ended by itself, its own exit counts,
+// even if it was asked to end meanwhile.
 func (t *session) verdict(f store.Finish, exit Exit, why execution.Reason, timedOut bool) store.Finish {
 	switch {
 	case !exit.Killed && exit.Reason == execution.NoReason:
@@ -106,7 +107,7 @@ func (t *session) verdict(f store.Finish, exit Exit, why execution.Reason, timed
 		f.Reason = why
 		f.Result.Error = "Action was ended: " + why.String()
 	default:
-		// The shim killed it at the last fence it knew.
+		// The shim killed it at the last fence that it knew.
 		f.Reason = execution.HeartbeatStale
 		f.Result.Error = "Action was ended at the worker's fence"
 	}
@@ -119,8 +120,9 @@ func cancelled(f store.Finish) store.Finish {
 	return f
 }
 
-// storable makes a result that the database accepts from one that it will never take: the end stays, and the
-// refusal replaces the action's output. A finished run must not be lost, and run again, because of its output.
+// storable replaces a result that the database refuses for ever by one that it accepts: the status
+// stays, and the refusal replaces the action's output. Otherwise a finished run would be lost and
+// run again because of its output.
 func storable(f store.Finish, refusal error) store.Finish {
 	f.Result = execution.Result{
 		Error: strings.ToValidUTF8(f.Result.Error, "?"), FailedBy: f.Result.FailedBy,
@@ -129,8 +131,8 @@ func storable(f store.Finish, refusal error) store.Finish {
 	return f
 }
 
-// keepRefused keeps the result of an execution that was lost, for whoever wants to know what it
-// did. It is best effort: a few attempts.
+// keepRefused stores the result of a lost execution, for readers who want to know what it did. It
+// makes only a few attempts.
 func (t *session) keepRefused(f store.Finish, row *execution.Execution) {
 	t.recorder.Add(telemetry.RefusedResults, 1, telemetry.Labels{})
 	t.log.LogAttrs(context.Background(), slog.LevelWarn, "stale write rejected: result of a lost execution",

@@ -44,7 +44,8 @@ func finishing(p *picky) *session {
 	}, store.WorkerKey{ID: 1, Incarnation: 1}, 0)
 }
 
-// A completed run stays completed when the database refuses its output for good: it is neither lost nor run again.
+// A completed run stays completed when the database refuses its output for good. It is neither lost
+// nor run again.
 func TestACompletedRunKeepsItsEndWhenItsOutputIsRefused(t *testing.T) {
 	p := &picky{refuses: func(f store.Finish) bool { return f.Result.Output != nil }}
 	finishing(p).finishes(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Result: execution.Result{Output: []byte(`"\u0000"`)}})
@@ -54,8 +55,8 @@ func TestACompletedRunKeepsItsEndWhenItsOutputIsRefused(t *testing.T) {
 	}
 }
 
-// What refuses a result as a whole may pass, whatever its error says: nobody else has the end, so it is tried until it is
-// taken.
+// A refusal of the result as a whole may pass, whatever the error says. Nobody else has the result,
+// so the worker tries until the database accepts it.
 func TestAResultThatIsRefusedAsAWholeIsTriedUntilItIsTaken(t *testing.T) {
 	p := &picky{}
 	p.refuses = func(store.Finish) bool { return len(p.asked) < 4 }
@@ -65,8 +66,9 @@ func TestAResultThatIsRefusedAsAWholeIsTriedUntilItIsTaken(t *testing.T) {
 	}
 }
 
-// A start that fails is the machine's fault only while there is time left to run in: a worker that stood still during the
-// start meets its fence or the run deadline, and that is no reason to count its machine as broken.
+// A failed start is the machine's fault only while there is time left to run. A worker that was
+// stalled during the start reaches its fence or the run deadline, which does not prove its machine
+// broken.
 func TestAFailedStartBlamesTheMachineOnlyInTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		fenced, late bool
@@ -100,5 +102,5 @@ func TestAFailedStartBlamesTheMachineOnlyInTime(t *testing.T) {
 	}
 }
 
-// finishes has the end of a run written that holds a slot.
+// finishes writes the end of a run that holds a slot.
 func (t *session) finishes(f store.Finish) { t.finish(t.held.add(f.Key), f, 0) }

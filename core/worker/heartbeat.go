@@ -11,9 +11,10 @@ import (
 	"handoff/core/telemetry"
 )
 
-// beat renews the lease until ctx ends or the incarnation is gone. The interval counts from one request to the
-// next: the lease does, too. It is up to a tenth shorter each time, or a fleet that was started together would beat
-// together for ever. After a failure the next one comes sooner.
+// beat renews the lease until ctx ends or the incarnation is gone. The interval counts from one
+// request to the next, as the lease does. It is shortened at random by up to a tenth; otherwise
+// workers started together would send heartbeats together for ever. After a failure the next one
+// comes sooner.
 func (t *session) beat(ctx context.Context) {
 	interval := t.config.Worker.HeartbeatInterval
 	active := false
@@ -25,7 +26,7 @@ func (t *session) beat(ctx context.Context) {
 			if err := t.beatOnce(ctx, consuming); err != nil || !consuming || active {
 				return err
 			}
-			// Only a worker that would receive a dispatch asks for one.
+			// Only a worker that would receive a dispatch becomes active.
 			err := t.setLifecycle(execution.Active)
 			active = err == nil
 			return err
@@ -54,9 +55,10 @@ func (t *session) beatOnce(ctx context.Context, consuming bool) error {
 	figures := t.record.figures()
 	acknowledged := t.acknowledged(0)
 	var reply store.BeatReply
-	// A third of what is left: a lease has room for an answer that is late, and for another attempt, on another
-	// connection, if this one's is dead. With the statement timeout alone a path that is a little slower would cost
-	// every lease: each attempt closes its connection, and the next has to make one first.
+	// A third of the remaining time: so a lease has room for a late answer, and for another attempt
+	// on another connection if the first one is dead. With the statement timeout alone, a slightly
+	// slower network path would cost every lease: each failed attempt closes its connection, and
+	// the next has to open one first.
 	fence, _ := t.lease.deadline()
 	err := t.within(ctx, max(t.config.Worker.StatementTimeout, (fence-sent)/3), func(ctx context.Context) (err error) {
 		reply, err = t.store.Heartbeat(ctx, store.Beat{
@@ -92,9 +94,10 @@ func (t *session) beatOnce(ctx context.Context, consuming bool) error {
 	return nil
 }
 
-// acknowledged notes that a heartbeat was answered, and returns the largest that was. A database that does not know it any
-// more was replaced by one that lacks what was written last. What else that lacks nobody can tell: it refuses the
-// heartbeat, and the incarnation gives up all that it has.
+// acknowledged notes that a heartbeat was answered, and returns the largest answered number. If a
+// database does not know that heartbeat, it was replaced by a copy that lacks the latest writes.
+// Nobody can tell what else is missing, so that database refuses the heartbeat, and the incarnation
+// gives up all its work.
 func (t *session) acknowledged(number uint64) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +105,7 @@ func (t *session) acknowledged(number uint64) uint64 {
 	return t.beaten
 }
 
-// toldFull notes the latest moment at which the database knows the worker to have been full.
+// toldFull notes the latest moment at which, as the database knows, the worker was full.
 func (t *session) toldFull(at time.Duration, was bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,9 +114,10 @@ func (t *session) toldFull(at time.Duration, was bool) {
 	}
 }
 
-// tellFull tells the database, before a waiting delivery is rejected, that every slot was taken at some time since
-// that delivery came: the guard of the take-back asks for it. One extra heartbeat tells it for all waiting
-// deliveries. It is tried once: if the database does not answer, the dispatch counts once at worst.
+// tellFull tells the database, before a waiting delivery is rejected, that every slot was taken at
+// some time since that delivery came: the take-back checks this. One extra heartbeat is enough for
+// all waiting deliveries. There is one attempt: if the database does not answer, at worst the
+// dispatch counts once.
 func (t *session) tellFull(since time.Duration) {
 	t.mu.Lock()
 	known := t.told >= since
@@ -126,7 +130,7 @@ func (t *session) tellFull(since time.Duration) {
 	}
 }
 
-// askToStop begins the drain that an operator wants. The word comes again with every heartbeat until
+// askToStop begins the drain that an operator requested. Every heartbeat repeats the request until
 // the worker drains; only the first counts.
 func (t *session) askToStop() {
 	t.mu.Lock()
@@ -149,8 +153,8 @@ func (t *session) consuming() bool {
 	return t.consumer != nil
 }
 
-// setConsuming tells the database, with a heartbeat out of turn, that dispatches would be received
-// or would not.
+// setConsuming tells the database, with an extra heartbeat, whether the worker would receive
+// dispatches.
 func (t *session) setConsuming(c broker.Consumer) {
 	t.mu.Lock()
 	t.consumer = c

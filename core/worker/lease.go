@@ -10,13 +10,13 @@ import (
 
 // lease is the worker's own view of its right to run, on its own monotonic clock.
 //
-// The argument: the database grants [applied, applied + lease]. The worker doesn't know when its
-// request was applied, but it was after the request was sent, so a lease counted from the start of
-// the last successful renewal ends, on any clock that keeps its drift within the margin's 1 %, no
-// later than the database's. At that moment less the margin the worker stops claiming and ends its
-// actions; the margin covers the kill grace, the drift, and one statement that is under way. So when
-// the database says that the lease is over, no action of the incarnation is alive, and whoever
-// takes its work away can be sure of that (defect D15).
+// The database grants [applied, applied + lease]. The worker doesn't know when its request was
+// applied, but that was after it was sent. So a lease counted from the start of the last successful
+// renewal ends no later than the database's, on any clock whose drift stays within the margin's 1
+// %. At that moment less the margin, the worker stops claiming and ends its actions. The margin
+// covers the kill grace, the drift, and one statement in progress. So when the database says that
+// the lease is over, no action of the incarnation is alive, and other parts may safely take its
+// work away (defect D15).
 type lease struct {
 	host   host.Host
 	length time.Duration
@@ -34,7 +34,7 @@ func newLease(h host.Host, c config.Worker, granted time.Duration) *lease {
 }
 
 // renew counts a renewal whose request was sent at sent. It returns false if the worker has fenced
-// itself meanwhile: a right that was given up does not come back.
+// itself meanwhile: a lost right does not come back.
 func (l *lease) renew(sent time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,8 @@ func (l *lease) renew(sent time.Duration) bool {
 	return true
 }
 
-// deadline is when the worker has to fence itself, and when its shims kill what is left.
+// deadline returns when the worker has to fence itself, and when its shims kill the actions that
+// are left.
 func (l *lease) deadline() (fence, kill time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +54,7 @@ func (l *lease) deadline() (fence, kill time.Duration) {
 	return fence, fence + l.grace
 }
 
-// fence ends the right if its time has come, and says whether it is ended.
+// fence ends the right if its time has come, and says whether the right is over.
 func (l *lease) fence() bool {
 	now := l.host.Monotonic()
 	l.mu.Lock()
@@ -64,7 +65,7 @@ func (l *lease) fence() bool {
 	return l.fenced
 }
 
-// room says that the lease, as it was renewed last, is not fenced for longer than d from now on.
+// room says that the lease, at its last renewal, reaches its fence later than d from now.
 func (l *lease) room(now, d time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

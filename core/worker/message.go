@@ -6,19 +6,21 @@ import (
 	"handoff/core/broker"
 )
 
-// message is one message of the worker's queue. It may be a block, which carries many dispatches. The broker knows only the
-// message, so it is settled once, when it is known what becomes of all that it carries:
+// message is one message of the worker's queue. It may be a block, which carries many dispatches.
+// The broker knows only the message, so it is settled once, when the fate of all its dispatches is
+// known:
 //
-//   - It is acknowledged after each of its dispatches is claimed, or has come to nothing in a way that needs nobody.
-//   - It is rejected as soon as one of its dispatches needs the dead letter handler, which judges each dispatch of it and
-//     passes over those that run. All of a block have the same dispatch timeout and were dispatched by one statement, so
-//     where one comes too late, those that wait beside it do too.
+//   - It is acknowledged after each of its dispatches is claimed, or has proved futile without
+//     needing the dead letter handler.
+//   - It is rejected as soon as one of its dispatches needs the dead letter handler. The handler
+//     judges each dispatch and passes over those that run. All dispatches of a block have the same
+//     timeout and come from one statement, so if one is too late, the waiting ones are too.
 type message struct {
 	consumer broker.Consumer
 	delivery broker.Delivery
 
 	mu sync.Mutex
-	// open counts what it carries that nobody has answered for yet.
+	// open counts the parts whose fate is not known yet.
 	open    int
 	settled bool
 }
@@ -27,7 +29,8 @@ func newMessage(c broker.Consumer, d broker.Delivery) *message {
 	return &message{consumer: c, delivery: d, open: len(d.Envelope.Dispatches) + len(d.Envelope.Unread)}
 }
 
-// ack answers for one of the things that the message carries, and acknowledges the message with the last of them.
+// ack says that one part of the message is done with. After the last part it acknowledges the
+// message.
 func (m *message) ack() {
 	m.mu.Lock()
 	m.open--
@@ -50,13 +53,14 @@ func (m *message) reject() {
 	}
 }
 
-// delivery is one dispatch, and the message that brought it: nil for one that came without, of which a row has told.
+// delivery is one dispatch and the message that brought it; the message is nil if the dispatch was
+// found as a row.
 type delivery struct {
 	*broker.Dispatch
 	message *message
 }
 
-// ack says that the dispatch needs its message no longer.
+// ack says that the dispatch no longer needs its message.
 func (d delivery) ack() {
 	if d.message != nil {
 		d.message.ack()

@@ -13,13 +13,14 @@ import (
 	"handoff/core/store"
 )
 
-// judging is a database that answers each claim by its execution, and notes which were asked for together.
+// judging is a database that answers each claim by its execution, and notes which claims came
+// together.
 type judging struct {
 	store.Worker
 	of  func(execution.ID) store.ClaimResult
 	err func(cs []store.Claim) error
 
-	mu    sync.Mutex // claims that go alone have tasks of their own
+	mu    sync.Mutex // claims that go alone run in their own tasks
 	asked []string
 }
 
@@ -47,7 +48,8 @@ func (*judging) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) 
 	return store.BeatReply{}, store.ErrUnavailable
 }
 
-// granted is a claim that was made, tooLate one whose deadline has passed, and stale one of another epoch.
+// granted is a claim that succeeds, tooLate one whose deadline has passed, and stale one of another
+// epoch.
 func granted(id execution.ID) store.ClaimResult {
 	return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: execution.Execution{ID: id, Epoch: 1, Status: execution.Running, Incarnation: 1}}}
 }
@@ -75,7 +77,8 @@ func many(n, slots int, j *judging) (*session, *settling, *message) {
 	return s, c, m
 }
 
-// claims claims what gets a slot, and says what is run then and whether the message was acknowledged or rejected.
+// claims claims the dispatches that get a slot. It says which run and whether the message was
+// acknowledged or rejected.
 func (t *session) claims(c *settling) string {
 	taken, _, _ := t.nextWaiting()
 	var ids []execution.ID
@@ -86,7 +89,7 @@ func (t *session) claims(c *settling) string {
 	return fmt.Sprintf("runs %v, %d acknowledged, %d rejected, %d wait", ids, c.acked, c.rejected, len(t.waiting))
 }
 
-// A message is acknowledged when all that it carries is claimed, and not before; a claim that came to nothing counts as well.
+// A message is acknowledged only when all its dispatches are claimed; futile claims count as well.
 func TestAMessageIsAcknowledgedWithTheLastOfItsClaims(t *testing.T) {
 	j := &judging{of: granted}
 	s, c, _ := many(5, 2, j)
@@ -108,7 +111,7 @@ func TestAMessageIsAcknowledgedWithTheLastOfItsClaims(t *testing.T) {
 		}
 		return granted(id)
 	}})
-	// What was refused is settled beside what runs.
+	// Refused claims are settled beside running executions.
 	taken, _, _ := s.nextWaiting()
 	if runs := s.claim(taken); len(runs) != 2 {
 		t.Errorf("%d run", len(runs))
@@ -121,8 +124,8 @@ func TestAMessageIsAcknowledgedWithTheLastOfItsClaims(t *testing.T) {
 	}
 }
 
-// What comes too late dies at once with all that waits beside it, which comes too late as well: the dead letter handler passes
-// over what runs.
+// A dispatch that is too late dies at once, with the dispatches of its message that wait, which are
+// too late as well. The dead letter handler passes over the running ones.
 func TestAMessageThatComesTooLateIsRejectedOnce(t *testing.T) {
 	j := &judging{of: granted}
 	s, c, _ := many(6, 2, j)
@@ -138,7 +141,7 @@ func TestAMessageThatComesTooLateIsRejectedOnce(t *testing.T) {
 	}
 }
 
-// What waits for a slot until its time is over goes back as one message, too.
+// Dispatches that wait for a slot until their deadline go back as one message, too.
 func TestAMessageThatWaitsTooLongIsRejectedOnce(t *testing.T) {
 	s, c, m := many(4, 1, &judging{of: granted})
 	s.held.add(execution.Key{ID: 99, Epoch: 1})
@@ -153,7 +156,8 @@ func TestAMessageThatWaitsTooLongIsRejectedOnce(t *testing.T) {
 	}
 }
 
-// One execution that the database refuses costs the others of its message nothing: each is claimed alone then.
+// If the database refuses one execution, the others of its message do not suffer: each is then
+// claimed alone.
 func TestOneClaimThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
 	wrong := errors.New("internal error (XX000)")
 	began := make(chan execution.ID, 2)
@@ -175,7 +179,7 @@ func TestOneClaimThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
 	}
 }
 
-// A dispatch that can't be read is kept, and the message is acknowledged only with it.
+// A dispatch that can't be read is stored, and the message is acknowledged only after that.
 func TestADispatchThatCantBeReadIsKeptBesideTheOthers(t *testing.T) {
 	j := &judging{of: granted}
 	s, c, m := many(2, 2, j)

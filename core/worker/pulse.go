@@ -10,8 +10,9 @@ import (
 	"handoff/core/store"
 )
 
-// Pulse watches the heartbeats that a worker sends: executors go by what they say, and so does the worker's health
-// endpoint, in both worlds. It is safe for concurrent use.
+// Pulse watches the heartbeats that a worker sends. Executors rely on the content of heartbeats, so
+// the worker's health endpoint does too, in simulation and in real daemons. It is safe for
+// concurrent use.
 type Pulse struct {
 	host  host.Host
 	lease time.Duration
@@ -23,7 +24,8 @@ type Pulse struct {
 	consumer bool
 }
 
-// NewPulse returns a pulse that has seen no heartbeat. lease is how long one keeps the worker alive.
+// NewPulse returns a pulse that has seen no heartbeat. lease is how long one heartbeat keeps the
+// worker alive.
 func NewPulse(h host.Host, lease time.Duration) *Pulse { return &Pulse{host: h, lease: lease} }
 
 // Watch puts the pulse between a worker and its database.
@@ -46,7 +48,7 @@ func (w watched) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 	return reply, err
 }
 
-// Lease is an error while the worker has no lease, or none any more as far as it knows.
+// Lease returns an error if, as far as the worker knows, it has no lease.
 func (p *Pulse) Lease() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,8 +61,8 @@ func (p *Pulse) Lease() error {
 	return nil
 }
 
-// Consumer is an error while the worker receives no dispatches: a deaf worker that heartbeats is the worst kind (defect
-// D32).
+// Consumer returns an error while the worker receives no dispatches: a deaf worker that sends
+// heartbeats is the worst kind (defect D32).
 func (p *Pulse) Consumer() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,5 +72,5 @@ func (p *Pulse) Consumer() error {
 	return nil
 }
 
-// Ready is an error unless the worker could do work now.
+// Ready returns an error unless the worker could work now.
 func (p *Pulse) Ready() error { return errors.Join(p.Lease(), p.Consumer()) }

@@ -8,27 +8,27 @@ import (
 	"handoff/core/host"
 )
 
-// slots is into how many parts the window is cut: what is older than the window is forgotten a part
-// at a time, so the memory is the same at any rate of runs.
+// slots is the number of parts of the window. Old runs are forgotten one part at a time, so the
+// memory does not depend on the rate of runs.
 const slots = 60
 
 // record is how the runs of one incarnation ended, over a sliding window on the worker's monotonic
-// clock. It forgets by itself, so no worker carries a failure for ever (defect D43).
+// clock. It forgets old runs, so no worker carries a failure for ever (defect D43).
 type record struct {
 	host host.Host
 	slot time.Duration
 
 	mu    sync.Mutex
 	parts [slots]part
-	// consecutive counts failures of the worker since the last run that was none; lastFailure is when
-	// the latest of them was.
+	// consecutive counts the failures that blame the worker since the last other run. lastFailure
+	// is when the latest of them was.
 	consecutive int
 	lastFailure time.Duration
 }
 
 // part is one slot of the window.
 type part struct {
-	// number is which slot since the start of the clock it stands for.
+	// number is the index of the slot, counted from the start of the clock.
 	number        int64
 	total, failed int
 	took          time.Duration
@@ -38,7 +38,8 @@ func newRecord(h host.Host, window time.Duration) *record {
 	return &record{host: h, slot: max(1, window/slots)}
 }
 
-// ended notes the end of a run. What a stop of the worker ended says nothing of it.
+// ended notes the end of a run. It ignores runs that a stop of the worker ended: they say nothing
+// of its health.
 func (r *record) ended(reason execution.Reason, took time.Duration) {
 	if reason == execution.WorkerShutdown {
 		return
@@ -62,7 +63,7 @@ func (r *record) ended(reason execution.Reason, took time.Duration) {
 	r.lastFailure = now
 }
 
-// figures sums up the window as it is now.
+// figures sums up the current window.
 func (r *record) figures() execution.Figures {
 	now := r.host.Monotonic()
 	r.mu.Lock()

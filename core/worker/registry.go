@@ -11,10 +11,10 @@ import (
 )
 
 // registry is everything that one incarnation holds, from before the claim to after the end. It
-// answers four questions: is this delivery a duplicate, is a run slot free, what do I tell the
-// database that I run, and whom do I have to kill.
+// answers four questions: is this delivery a duplicate, is a run slot free, which epochs does the
+// heartbeat report, and which actions have to be killed.
 type registry struct {
-	// changed wakes whoever waits for the end of work, freed whoever waits for a run slot.
+	// changed wakes the tasks that wait for the end of work, freed those that wait for a run slot.
 	changed host.Signal
 	freed   host.Signal
 
@@ -22,16 +22,16 @@ type registry struct {
 	capacity int
 
 	mu sync.Mutex
-	// entries have their keys beside them, so that a look for one of them need not touch every entry.
+	// entries have their keys beside them, so that a search for one need not touch every entry.
 	entries []heldEntry
-	// refused is how many of them were refused: they are the slots that are not taken.
+	// refused counts the entries whose claim was refused: they do not take a slot.
 	refused int
 	beat    uint64
-	// full says that every slot was taken at some time, and fullUntil when that last ended. Whether all are taken
-	// now, the entries say.
+	// full says that every slot was taken at some time. fullUntil is when that last ended. Whether
+	// all are taken now follows from the entries.
 	full      bool
 	fullUntil time.Duration
-	// closed is why nothing may start any more.
+	// closed is the reason why nothing may start any more.
 	closed execution.Reason
 }
 
@@ -46,26 +46,29 @@ type entry struct {
 	key execution.Key
 	// beat is the number of the latest heartbeat begun when the entry was made.
 	beat uint64
-	// wasFull says that every slot was taken at some time before the entry was made, and fullUntil when that ended last.
+	// wasFull says that every slot was taken at some time before the entry was made. fullUntil is
+	// when that last ended.
 	wasFull   bool
 	fullUntil time.Duration
-	// refused says that the claim was refused: the entry takes a slot for a moment longer, and nothing runs in it.
+	// refused says that the claim was refused: the entry stays for a moment longer, and nothing
+	// runs in it.
 	refused bool
-	// answered says that the database has answered the claim. doubles are the deliveries of the same epoch that came
-	// before: what becomes of them is what becomes of the claim.
+	// answered says that the database has answered the claim. doubles are the deliveries of the
+	// same epoch that came before; they share the fate of the claim.
 	answered bool
 	doubles  []delivery
 	// alive says that an action is running, or being started.
 	alive bool
 	run   Run
-	// why is set when the worker ends the run: the reason that the result will carry.
+	// why is set when the worker ends the run: the reason that the result will have.
 	why execution.Reason
 	// grace is how long the action may take to end, when the worker ends it.
 	grace time.Duration
-	// doubted says that a hint has told of a cancellation, and nobody has asked the database since.
+	// doubted says that a hint announced a cancellation, and that the worker has not asked the
+	// database since.
 	doubted bool
-	// cancelled says that the claim was made, its answer lost, and the execution cancelled before the worker knew.
-	// Only the task that claims reads and writes it.
+	// cancelled says that the claim took effect, its answer was lost, and the execution was
+	// cancelled before the worker knew. Only the task that claims reads and writes it.
 	cancelled bool
 }
 
@@ -80,8 +83,9 @@ func (r *registry) holds(key execution.Key) bool {
 	return r.find(key) != nil
 }
 
-// double takes a delivery of a key that is held and whose claim is not answered yet; it is settled with the claim. held is
-// whether the key is held at all, which makes the delivery a duplicate.
+// double takes a delivery of a key that is held. If its claim is not answered yet, the delivery is
+// settled with the claim, and taken is true. held says whether the key is held at all, which makes
+// the delivery a duplicate.
 func (r *registry) double(d delivery) (held, taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +109,7 @@ func (r *registry) find(key execution.Key) *entry {
 	return nil
 }
 
-// answer notes that a claim is answered, and returns the deliveries that came meanwhile.
+// answer notes that a claim is answered, and returns the duplicates that came meanwhile.
 func (r *registry) answer(e *entry) []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +119,8 @@ func (r *registry) answer(e *entry) []delivery {
 	return doubles
 }
 
-// add holds a key, which is not held yet, if a slot is free and the registry is open; otherwise the entry is nil.
+// add holds a key that is not held yet, if a slot is free and the registry is open. Otherwise it
+// returns nil.
 func (r *registry) add(key execution.Key) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,8 +133,8 @@ func (r *registry) add(key execution.Key) *entry {
 	return e
 }
 
-// lastFull returns the latest moment at which every slot was taken, now if they are; ever is false if they never
-// were.
+// lastFull returns the latest moment at which every slot was taken, which may be now. ever is false
+// if they never were.
 func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,8 +151,9 @@ func (r *registry) fullSince(then time.Duration) bool {
 	return r.taken() >= r.capacity || r.full && r.fullUntil >= then
 }
 
-// taken counts the slots that are taken. One whose claim was refused is none of them: with a capacity of 1 each claim
-// that comes too late would say of itself that the worker was full, and its dispatch would never count.
+// taken counts the slots that are taken. An entry whose claim was refused takes none: with a
+// capacity of 1, each claim that comes too late would make the worker look full, and its dispatch
+// would never count.
 func (r *registry) taken() int { return len(r.entries) - r.refused }
 
 // refuse notes that the claim of an entry was refused.
@@ -181,7 +187,8 @@ func (r *registry) remove(now time.Duration, gone ...*entry) {
 	r.freed.Set()
 }
 
-// doubt notes that a hint tells of a cancellation, and returns whether it is about a key that is held and not ended yet.
+// doubt notes that a hint announces a cancellation, and returns whether one of its keys is held and
+// not ended yet.
 func (r *registry) doubt(changes []broker.Change) (any bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,7 +202,7 @@ func (r *registry) doubt(changes []broker.Change) (any bool) {
 	return any
 }
 
-// doubted returns the executions that hints have told of since it was called last.
+// doubted returns the executions that hints have named since the last call.
 func (r *registry) doubted() (ids []execution.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,8 +227,8 @@ func (r *registry) counts() (held, alive int) {
 	return len(r.entries), alive
 }
 
-// nextBeat numbers a heartbeat and takes the snapshot that it reports, in one step: every entry
-// made before has a smaller number, every entry made after has this one.
+// nextBeat numbers a heartbeat and takes the snapshot that it reports, in one step: every earlier
+// entry has a smaller number, every later entry has this one.
 func (r *registry) nextBeat() (number uint64, held []execution.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +251,8 @@ func (r *registry) begin(e *entry) bool {
 	return e.alive
 }
 
-// started connects an entry with its run, and says whether the run was ended meanwhile, and with what grace.
+// started connects an entry with its run. It says whether the run was ended meanwhile, and with
+// what grace.
 func (r *registry) started(e *entry, run Run) (ended bool, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,8 +260,8 @@ func (r *registry) started(e *entry, run Run) (ended bool, grace time.Duration) 
 	return e.why != execution.NoReason, e.grace
 }
 
-// stopped says that the action of e is not alive any more, and returns why the worker ended it:
-// NoReason if it did not.
+// stopped says that the action of e is no longer alive, and returns why the worker ended it:
+// NoReason if the worker did not.
 func (r *registry) stopped(e *entry) execution.Reason {
 	r.mu.Lock()
 	e.alive, e.run = false, nil
@@ -275,7 +283,7 @@ func (r *registry) close(why execution.Reason, grace time.Duration) {
 	r.freed.Set()
 }
 
-// end kills those entries that match, for a reason; the first reason stays.
+// end kills the entries that match, for a reason; the first reason stays.
 func (r *registry) end(why execution.Reason, grace time.Duration, match func(execution.Key) bool) {
 	r.mu.Lock()
 	var runs []Run

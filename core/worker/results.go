@@ -14,65 +14,71 @@ import (
 	"handoff/core/store"
 )
 
-// A statement costs the database far more than a row of it. So results that come while others are written go together into the
-// next statement, for which they wait for config.ResultWindow at most. Who waits gives up time of its lease, so that:
+// A statement costs the database far more than one of its rows. So results that come while others
+// are being written go into the next statement together; they wait at most config.ResultWindow for
+// it. Waiting costs time of the lease, so:
 //
 //   - A result that finds the worker idle is written at once, alone.
-//   - A result waits only while the lease has room for it: what ends within a window of the fence is written at once. The fence
-//     margin has room for the window of one that ends just before (config.Worker).
-//   - A batch is bounded in rows and in bytes, and leaves when it is full.
+//   - A result waits only while the lease has room: a result that comes within a window of the
+//     fence is written at once. The fence margin has room for the window of a result that comes
+//     just before (config.Worker).
+//   - A batch is bounded in rows and in bytes, and is written when it is full.
 //
-// The slots of a batch come free together, and what is claimed for them then is one statement as well.
+// The slots of a batch become free together, so one statement also makes the next claims for them.
 
 const (
-	// mostResults is how many results are written in one statement: as many rows as the database takes in one.
+	// mostResults is how many results one statement writes: as many rows as the database accepts in
+	// one.
 	mostResults = 100
-	// mostResultBytes is how long their outputs may be together: the result that reaches it is the last of its batch.
+	// mostResultBytes bounds the length of their outputs together: the result that reaches it is
+	// the last of its batch.
 	mostResultBytes = 1 << 20
 )
 
-// result is how a run has ended, until that is written.
+// result is how a run has ended, until it is written.
 type result struct {
 	store.Finish
 	e    *entry
 	took time.Duration
-	// uncertain says that a statement with it had an unknown outcome, refused that the database has refused it once.
+	// uncertain says that a statement with it had an unknown outcome. refused says that the
+	// database has refused it once.
 	uncertain, refused bool
 }
 
-// batch is the results that one statement writes. The task whose result was the first one writes it.
+// batch is the results that one statement writes. The task of its first result writes it.
 type batch struct {
 	all   []*result
 	bytes int
-	// leaves wakes the task that waits for the batch's time to be over.
+	// leaves wakes the task that waits until the batch is to be written.
 	leaves host.Signal
 }
 
-// add takes a result into the batch, and says whether it is full then.
+// add puts a result into the batch, and says whether the batch is now full.
 func (b *batch) add(r *result) (full bool) {
 	b.all, b.bytes = append(b.all, r), b.bytes+len(r.Result.Output)+len(r.Result.Message)
 	return len(b.all) >= mostResults || b.bytes >= mostResultBytes
 }
 
-// results puts results that come at the same time together.
+// results collects results that come at the same time into batches.
 type results struct {
 	host  host.Host
 	lease *lease
 
 	mu sync.Mutex
-	// gathers is the batch that waits, nil if there is none.
+	// gathers is the batch that waits for more results, nil if there is none.
 	gathers *batch
 	// writing is how many batches are being written.
 	writing int
-	// crowded is the moment until which a result waits for others although none is being written: a window from the end of a
-	// batch of several.
+	// crowded is the moment until which a result waits for others although none is being written:
+	// one window after the end of a batch of several.
 	crowded time.Duration
 }
 
-// add takes a result. Unless another task writes it, it returns the batch that the caller has to write, after waiting for it.
+// add takes a result. It returns the batch that the caller has to write, and how long the caller
+// waits before that. The batch is nil if another task writes the result.
 func (r *results) add(one *result) (lead *batch, wait time.Duration) {
 	now := r.host.Monotonic()
-	leaves := r.host.NewSignal() // made here, because nothing of the host is called under the lock
+	leaves := r.host.NewSignal() // made here, because no code calls the host under the lock
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lead = r.gathers
@@ -100,14 +106,15 @@ func (r *results) add(one *result) (lead *batch, wait time.Duration) {
 	return lead, wait
 }
 
-// leave ends the gathering of a batch that its task has waited for.
+// leave closes a batch after its task has waited.
 func (r *results) leave(b *batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seal(b)
 }
 
-// seal takes no more results into a batch, which is being written from now on. The lock is held.
+// seal closes a batch to further results, because it is being written from now on. The lock is
+// held.
 func (r *results) seal(b *batch) {
 	if r.gathers == b {
 		r.gathers = nil
@@ -115,7 +122,7 @@ func (r *results) seal(b *batch) {
 	}
 }
 
-// back notes that so many results were written together.
+// back notes that a batch of n results was written.
 func (r *results) back(n int) {
 	now := r.host.Monotonic()
 	r.mu.Lock()
@@ -126,8 +133,8 @@ func (r *results) back(n int) {
 	}
 }
 
-// finish has the end of a run written, together with others that end now. Until then the run keeps its slot. The task of a run
-// whose result another one writes is over.
+// finish writes the end of a run, together with others that end now. The run keeps its slot until
+// then. If another task writes the result, this one ends.
 func (t *session) finish(e *entry, f store.Finish, took time.Duration) {
 	b, wait := t.results.add(&result{Finish: f, e: e, took: took})
 	if b == nil {
@@ -142,14 +149,16 @@ func (t *session) finish(e *entry, f store.Finish, took time.Duration) {
 	t.keepAll(refused)
 }
 
-// write writes results, as often as it takes to get an answer: until then they are nowhere else. It goes on after the session has
-// ended, because a row may still be this incarnation's; if not, the write is refused. It gives the slots back, except those of
-// what was refused, which it returns.
+// write writes results, as often as it takes to get an answer: until then they exist nowhere else.
+// It goes on after the session has ended, because a row may still belong to this incarnation; if
+// not, the database refuses the write. It releases the slots, except those of refused results,
+// which it returns.
 func (t *session) write(all []*result) (refused []refusal) {
 	return t.writeAfter(broker.NewBackoff(t.host, 100*time.Millisecond, 5*time.Second), all)
 }
 
-// writeAfter writes results as write does, some of which may have been tried before: the pauses go on growing.
+// writeAfter writes results as write does, but some may have been tried before: the pauses of
+// backoff go on growing.
 func (t *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []refusal) {
 	for {
 		fs := make([]store.Finish, len(all))
@@ -166,8 +175,8 @@ func (t *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []
 		}
 		switch {
 		case !store.Retriable(err) && len(all) > 1:
-			// One of them may be what the database refuses, and costs the others nothing: what was answered beside it is done,
-			// and each of the rest goes on alone.
+			// The database may refuse only one of them, and the others must not suffer. Results
+			// that it answered beside the refusal are done; each of the rest goes on alone.
 			var answered []refusal
 			answered, all = t.writtenBeside(all, outcomes)
 			refused = append(refused, answered...)
@@ -188,7 +197,8 @@ func (t *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []
 				r.Finish, r.refused = storable(r.Finish, err), true
 				continue
 			}
-			// Not the output, then. What the database says of the statement may pass all the same, and nobody else has the end.
+			// So the output is not the cause. The cause of the refusal may still pass, and nobody
+			// else has the result.
 		case errors.Is(err, store.ErrUnknownOutcome):
 			for _, r := range all {
 				r.uncertain = true
@@ -203,8 +213,8 @@ func (t *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []
 	}
 }
 
-// writtenBeside notes those results that were answered although the database has refused the statement as a whole, and returns
-// those that were not.
+// writtenBeside notes the results that the database answered although it refused the statement as a
+// whole, and returns the others in left.
 func (t *session) writtenBeside(all []*result, outcomes []store.Outcome) (refused []refusal, left []*result) {
 	if len(outcomes) != len(all) {
 		return nil, all
@@ -221,15 +231,18 @@ func (t *session) writtenBeside(all []*result, outcomes []store.Outcome) (refuse
 	return t.written(done, answers), left
 }
 
-// refusal is a result that was refused because its row is somebody else's, and the row.
+// refusal is a result that the database refused because the row belongs to another owner, and the
+// row.
 type refusal struct {
 	*result
 	row *execution.Execution
 }
 
-// written notes results that were answered, tells of those that were taken, in one hint, and gives their slots back.
+// written notes results that the database answered, announces the accepted ones in one hint, and
+// releases their slots.
 //
-// What was written counts for the worker's health: a refused result is somebody else's verdict.
+// Accepted results count for the worker's health. A refused result does not: another part has
+// decided on that execution.
 func (t *session) written(all []*result, outcomes []store.Outcome) (refused []refusal) {
 	changes := make([]broker.Change, 0, len(all))
 	taken := make([]*result, 0, len(all))
@@ -253,7 +266,7 @@ func (t *session) written(all []*result, outcomes []store.Outcome) (refused []re
 	return refused
 }
 
-// keepAll keeps refused results, each in a task of its own, and gives their slots back.
+// keepAll stores refused results, each in its own task, and releases their slots.
 func (t *session) keepAll(refused []refusal) {
 	for i, r := range refused {
 		keep := func() {
@@ -268,7 +281,8 @@ func (t *session) keepAll(refused []refusal) {
 	}
 }
 
-// leaveAll gives the slots of results back, all at once: what is claimed for them goes together, too.
+// leaveAll releases the slots of results, all at once, so that the next claims for them go
+// together, too.
 func (t *session) leaveAll(all []*result) {
 	if len(all) == 0 {
 		return

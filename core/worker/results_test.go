@@ -16,14 +16,14 @@ import (
 	"handoff/core/store"
 )
 
-// gathering is what waits to be written at a worker whose lease was renewed at 0, on a clock that stands still.
+// gathering is the results of a worker whose lease was renewed at 0, on a clock that stands still.
 func gathering() (*results, *clock.Mock) {
 	at := clock.NewMock()
 	h := daemon.New(daemon.Options{Clock: at})
 	return &results{host: h, lease: newLease(h, config.Default(config.Hardened).Worker, h.Monotonic())}, at
 }
 
-// put adds a result with an output of so many bytes, and says what becomes of it.
+// put adds a result with an output of so many bytes, and says what happens to it.
 func (r *results) put(bytes int) (*batch, string) {
 	one := new(result)
 	one.Result.Output = make([]byte, bytes)
@@ -43,7 +43,8 @@ func wantResult(t *testing.T, r *results, want string) *batch {
 	return b
 }
 
-// A result is written at once unless others are being written, or were a moment ago together.
+// A result is written at once, unless others are being written or were written together a moment
+// ago.
 func TestAResultThatFindsTheWorkerIdleIsWrittenAtOnce(t *testing.T) {
 	r, _ := gathering()
 	wantResult(t, r, "leads 1, waits 0s")
@@ -63,7 +64,7 @@ func TestAResultThatFindsTheWorkerIdleIsWrittenAtOnce(t *testing.T) {
 	wantResult(t, r, "leads 1, waits 0s")
 }
 
-// A batch leaves when it is full, in rows or in bytes, and the next one begins.
+// A batch is written when it is full, in rows or in bytes, and the next one begins.
 func TestAFullBatchLeaves(t *testing.T) {
 	for _, size := range []struct{ bytes, most int }{{10, mostResults}, {mostResultBytes / 4, 4}, {2 * mostResultBytes, 1}} {
 		r, _ := gathering()
@@ -87,7 +88,8 @@ func TestAFullBatchLeaves(t *testing.T) {
 	}
 }
 
-// Nothing waits behind the fence, and what gathers leaves with the first result that might.
+// No result waits beyond the fence, and a waiting batch is written with the first result that would
+// have to.
 func TestNoResultWaitsBehindTheFence(t *testing.T) {
 	r, at := gathering()
 	fence, _ := r.lease.deadline()
@@ -104,7 +106,7 @@ func TestNoResultWaitsBehindTheFence(t *testing.T) {
 	wantResult(t, r, "leads 1, waits 0s")
 }
 
-// taking is a database that takes results when it is let, and notes which came together.
+// taking is a database that accepts results when it is allowed to, and notes which came together.
 type taking struct {
 	store.Worker
 	let     chan struct{}
@@ -142,7 +144,8 @@ func (s *taking) KeepRefusedResult(_ context.Context, _ store.WorkerKey, f store
 	return nil
 }
 
-// ends lets runs 1 to n end while the first one's result is being written, and waits until all slots are free.
+// ends ends runs 1 to n while the first one's result is being written, and waits until all slots
+// are free.
 func (s *taking) ends(t *testing.T, n int) *session {
 	t.Helper()
 	w := finishing(nil)
@@ -157,7 +160,7 @@ func (s *taking) ends(t *testing.T, n int) *session {
 	for i, e := range held {
 		w.host.Go("execution", func() { w.finish(e, store.Finish{Key: e.key, To: execution.Completed}, 0) })
 		if i == 0 {
-			// The others find it under way.
+			// The others come while it is being written.
 			<-s.let
 		}
 	}

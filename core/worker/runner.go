@@ -9,36 +9,36 @@ import (
 	"handoff/core/store"
 )
 
-// Runner runs actions on the worker's machine: a subprocess under a shim in production, a duration
-// and an outcome in simulation.
+// Runner runs actions on the worker's machine. In production an action is a subprocess under a
+// shim; in simulation it is a duration and an outcome.
 type Runner interface {
-	// Start starts an action. An error means that nothing was started: the machine could not, or it came to it only
-	// after the fence or the limit, when it must not.
+	// Start starts an action. An error means that nothing was started: the machine could not, or
+	// the fence or the limit had already passed.
 	Start(ctx context.Context, s Spec) (Run, error)
 }
 
-// Spec is what to run and until when. The shim enforces both limits by itself, also when its worker
-// stands still, and it ends the action when its worker is gone: no action outlives its worker's
-// right to run it.
+// Spec says which execution to run and until when. The shim enforces both limits by itself, even
+// when its worker stands still, and it ends the action when its worker is gone. So no action
+// outlives its worker's right to run it.
 type Spec struct {
 	Key        execution.Key
 	Worker     store.WorkerKey
 	Action     execution.Action
 	Parameters json.RawMessage
 	// Fence is the moment, on the worker's monotonic clock, at which the shim kills the action
-	// unless it was given a later one.
+	// unless Extend has set a later one.
 	Fence time.Duration
-	// Limit is the moment at which the shim kills the action in any case: the end of its run
-	// timeout and kill grace.
+	// Limit is the moment at which the shim kills the action in any case: when its run timeout and
+	// kill grace are over.
 	Limit time.Duration
 }
 
-// Run is an action that was started.
+// Run is a started action.
 type Run interface {
 	// Wait returns how the action ended, or ctx's error if that comes first.
 	Wait(ctx context.Context) (Exit, error)
 	// Kill asks the action's process group to end (SIGTERM) and kills it (SIGKILL) after grace. It
-	// returns at once; Wait tells when it has ended.
+	// returns at once; Wait returns when the action has ended.
 	Kill(grace time.Duration)
 	// Extend gives the shim a later fence.
 	Extend(fence time.Duration)
@@ -46,8 +46,8 @@ type Run interface {
 
 // Exit is how an action ended.
 type Exit struct {
-	// Killed says that it was ended from outside; otherwise it ended by itself, with success or
-	// with a Reason that it classified itself, by exit code or by the error type in its output.
+	// Killed says that it was ended from outside. Otherwise it ended by itself, with success or
+	// with a Reason that it gave itself, by exit code or by the error type in its output.
 	Killed  bool
 	Reason  execution.Reason
 	Message string

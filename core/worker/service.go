@@ -1,14 +1,15 @@
-// Package worker is the worker: it registers, keeps its lease, claims what is dispatched to it, runs
-// it, and writes how it ended.
+// Package worker is the worker: it registers, keeps its lease, claims the executions dispatched to
+// it, runs them, and writes how they ended.
 //
 // A worker process lives through sessions, one for each incarnation that it registers. Within a
-// session it owns what it has claimed; when the session ends, because the worker could not renew its
-// lease or was marked lost, every action is ended before anything else happens, and the process
-// registers anew. A worker that was superseded by another process of its name exits.
+// session it owns what it has claimed. A session ends because the worker could not renew its lease
+// or was marked lost. Then the worker first ends every action, and the process registers anew. A
+// worker whose name another process has registered exits.
 //
-// The order around one execution is: registry, claim, acknowledge, run, finish. From the claim on
-// the lease is the recovery record and not the message: an acknowledgement that waits for the end of
-// the run trips the broker's delivery timeout, and one before the claim loses work (defect D30).
+// The order for one execution is: registry, claim, acknowledge, run, finish. From the claim on,
+// recovery depends on the lease and not on the message. An acknowledgement after the run would trip
+// the broker's delivery timeout, and an acknowledgement before the claim would lose work (defect
+// D30).
 package worker
 
 import (
@@ -36,27 +37,27 @@ type Service struct {
 	runner   Runner
 	config   config.Config
 	log      *slog.Logger
-	// limited is for lines that anybody can cause who can publish to the broker.
+	// limited is the logger for lines that every client that can publish to the broker can cause.
 	limited  *slog.Logger
 	recorder telemetry.Recorder
 	topology func(execution.WorkerID) broker.Topology
 
 	// process and attempt number the registrations.
 	process, attempt uint64
-	// notifier publishes over a connection of its own, which outlives the sessions. It is made with
-	// the first registration, because the topology is the worker's.
+	// notifier publishes over its own connection, which outlives the sessions. It is made after the
+	// first registration, because the topology contains the worker's id.
 	notifier *broker.Notifier
-	// closing ends what must not outlive the process: its publishing, and results that no database
-	// takes.
+	// closing ends the activities that must not outlive the process: its publishing, and results
+	// that no database accepts.
 	closing context.Context
 }
 
-// Options are what a Service is made of.
+// Options configure a Service.
 type Options struct {
 	// Name identifies the worker across restarts; no two live processes may share it.
 	Name     string
 	Runtimes []string
-	// HealthURL is where executors find the worker's health endpoint; empty for none.
+	// HealthURL is the URL at which executors find the worker's health endpoint; empty for none.
 	HealthURL string
 	Host      host.Host
 	Store     store.Worker
@@ -65,11 +66,12 @@ type Options struct {
 	Config    config.Config
 	Log       *slog.Logger
 	Recorder  telemetry.Recorder
-	// Topology overrides what the configuration implies; nil for that. Planted mutants use it.
+	// Topology overrides the topology of the configuration; nil for no override. Planted mutants
+	// use it.
 	Topology func(execution.WorkerID) broker.Topology
 }
 
-// New returns a service that Run starts.
+// New returns a service; Run starts it.
 func New(o Options) *Service {
 	topology := o.Topology
 	if topology == nil {
@@ -86,12 +88,13 @@ func New(o Options) *Service {
 	return s
 }
 
-// ErrSuperseded is returned by Run when another process registered the same name.
+// ErrSuperseded is Run's error when another process has registered the same name.
 var ErrSuperseded = store.ErrSuperseded
 
-// Run works until ctx ends, or an operator asks for a drain, and everything that was claimed has been finished or ended:
-// nil then. It returns ErrSuperseded, after ending its actions, when another process took its name; it never registers
-// again after that, because two processes that do would take the name from each other for ever.
+// Run works until ctx ends or an operator asks for a drain, and every claimed execution is finished
+// or ended; then it returns nil. When another process takes its name, it ends its actions and
+// returns ErrSuperseded. It does not register again after that: two such processes would take the
+// name from each other for ever.
 func (s *Service) Run(ctx context.Context) error {
 	closing, closed := s.host.WithCancel(context.Background())
 	defer closed()
@@ -111,7 +114,8 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil
 		}
 		s.log.LogAttrs(ctx, slog.LevelWarn, "session ended, registering anew", slog.String("why", why.String()))
-		// Registering gives up what the old incarnation holds, so its results are written first.
+		// Registering gives up the executions of the old incarnation, so its results are written
+		// first.
 		if !t.awaitResults(ctx) {
 			return nil
 		}
@@ -129,16 +133,17 @@ func (s *Service) startPublishing(id execution.WorkerID) {
 	s.host.Go("notifier", func() { s.notifier.Run(s.closing) })
 }
 
-// register makes a new incarnation, as often as it takes, and returns it with the moment at which
-// the request was sent: the lease counts from there.
+// register makes a new incarnation, with as many attempts as it takes. It returns the incarnation
+// and the moment at which the request was sent: the lease counts from then.
 func (s *Service) register(ctx context.Context) (key store.WorkerKey, sent time.Duration, err error) {
 	backoff := broker.NewBackoff(s.host, 200*time.Millisecond, 5*time.Second)
 	for failures := 0; ; failures++ {
 		sent = s.host.Monotonic()
 		s.attempt++
 		var registered store.Registered
-		// Each attempt may take twice as long as the one before: with the same bound for ever no worker would ever be
-		// there over a path that is slower. Half a lease is the most that may be gone when the answer comes.
+		// Each attempt may take twice as long as the one before: with a fixed bound, a worker on a
+		// slower network path would never register. At most half a lease may be over when the
+		// answer arrives.
 		patience := min(s.config.Worker.StatementTimeout<<min(failures, 10), s.config.Worker.Lease()/2)
 		err := s.within(ctx, max(s.config.Worker.StatementTimeout, patience), func(ctx context.Context) (err error) {
 			newest, err := s.store.Newest(ctx, s.name)
@@ -168,14 +173,14 @@ func (s *Service) db(f func(ctx context.Context) error) error {
 	return f(ctx)
 }
 
-// within makes one database call that is worth nothing once ctx has ended.
+// within makes one database call that is useless once ctx has ended.
 func (s *Service) within(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
 	ctx, cancel := s.host.WithTimeout(ctx, patience)
 	defer cancel()
 	return f(ctx)
 }
 
-// gone translates a store error that ends the session; endNone for any other.
+// gone translates a store error that ends the session; it returns endNone for any other.
 func gone(err error) end {
 	switch {
 	case errors.Is(err, store.ErrSuperseded):

@@ -14,7 +14,7 @@ import (
 	"handoff/core/unread"
 )
 
-// end is why a session ended.
+// end is the reason why a session ended.
 type end uint8
 
 const (
@@ -25,7 +25,7 @@ const (
 	endFenced
 )
 
-// String names it for logs.
+// String is the name of the reason in logs.
 func (e end) String() string {
 	return [...]string{"not ended", "stopped", "superseded", "marked lost", "lease not renewed"}[e]
 }
@@ -37,14 +37,15 @@ type session struct {
 	lease  *lease
 	held   *registry
 	record *record
-	// results are what waits to be written.
+	// results are the results that wait to be written.
 	results *results
 	client  *broker.Client
-	// ending wakes serve when the session ends early or a stop is asked for, beatNow the heartbeat
-	// when it has something to tell.
+	// ending wakes serve when the session ends early or a stop is requested. beatNow wakes the
+	// heartbeat when it has something to report.
 	ending  host.Signal
 	beatNow host.Signal
-	// hinted wakes whoever asks about cancellations, futile whoever asks what is dispatched here.
+	// hinted wakes the task that asks about cancellations. futile wakes the task that asks what is
+	// dispatched here.
 	hinted host.Signal
 	futile host.Signal
 	unread *unread.Keeper
@@ -58,13 +59,14 @@ type session struct {
 	consumer broker.Consumer
 	// waiting holds the deliveries that found every run slot taken, the oldest first.
 	waiting []waiting
-	// told is the latest moment, on the monotonic clock, at which the database knows the worker to have been full.
+	// told is the latest moment, on the monotonic clock, at which, as the database knows, the
+	// worker was full.
 	told time.Duration
-	// beaten is the largest number of a heartbeat that was answered.
+	// beaten is the largest number of an answered heartbeat.
 	beaten uint64
-	// leftover was received while draining: its epochs are given back before it is acknowledged.
+	// leftover was received while draining: its epochs are given back, then it is acknowledged.
 	leftover []delivery
-	// wasted counts the messages of the worker's queue that came to nothing since lookBehind asked the database last.
+	// wasted counts the futile messages since lookBehind last asked the database.
 	wasted int
 }
 
@@ -78,13 +80,13 @@ func newSession(s *Service, key store.WorkerKey, sent time.Duration) *session {
 	t.results = &results{host: s.host, lease: t.lease}
 	t.unread = unread.New(unread.Options{
 		Host: s.host, Store: s.store, Log: s.limited, Recorder: s.recorder, Timeout: s.config.Worker.StatementTimeout,
-		// What stands behind messages that are held does not come before them.
+		// A message that is held keeps the messages behind it from coming.
 		Refused: t.futile.Set,
 	})
 	return t
 }
 
-// serve runs the session to its end. When it returns, no action of this incarnation is alive.
+// serve runs the session until its end. When it returns, no action of this incarnation is alive.
 func (t *session) serve(ctx context.Context) end {
 	work, stopWork := t.host.WithCancel(context.Background())
 	watching, stopWatching := t.host.WithCancel(ctx)
@@ -99,7 +101,7 @@ func (t *session) serve(ctx context.Context) end {
 		t.host.Go("unreadable messages", func() { t.unread.Run(work) }),
 		t.host.Go("work behind futile messages", func() { t.lookBehind(work) }),
 		t.host.Go("stop watcher", func() {
-			// A signal that nobody sets: this waits for the context alone.
+			// Nobody sets this signal: it waits for the context alone.
 			_, _ = t.host.NewSignal().Wait(watching, host.Forever)
 			t.ending.Set()
 		}),
@@ -119,8 +121,8 @@ func (t *session) serve(ctx context.Context) end {
 	return why
 }
 
-// endEarly ends the session for a reason, and with it every action; the first reason stays. Past the
-// fence there is only as much grace as the margin has left.
+// endEarly ends the session for a reason, and every action with it; the first reason stays. Past
+// the fence, the grace is only what is left of the margin.
 func (t *session) endEarly(why end) {
 	t.mu.Lock()
 	first := t.over == endNone
@@ -140,17 +142,17 @@ func (t *session) endEarly(why end) {
 	t.ending.Set()
 }
 
-// db makes one database call. Whichever call tells that the incarnation is over, the session ends with it.
+// db makes one database call. If the answer says that the incarnation is over, it ends the session.
 func (t *session) db(f func(ctx context.Context) error) error {
 	return t.heed(t.Service.db(f))
 }
 
-// within is db for a call that is worth nothing once ctx has ended.
+// within is db for a call that is useless once ctx has ended.
 func (t *session) within(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
 	return t.heed(t.Service.within(ctx, patience, f))
 }
 
-// heed ends the session if an error says so, and returns the error.
+// heed ends the session if the error says that the incarnation is over, and returns the error.
 func (t *session) heed(err error) error {
 	if why := gone(err); why != endNone {
 		t.endEarly(why)
@@ -158,7 +160,7 @@ func (t *session) heed(err error) error {
 	return err
 }
 
-// askedToStop says that an operator asked for the drain with which the session ended.
+// askedToStop says that the session ended with a drain that an operator requested.
 func (t *session) askedToStop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +173,7 @@ func (t *session) ended() end {
 	return t.over
 }
 
-// guard fences the worker: when its lease can't be trusted any longer, the session ends.
+// guard fences the worker: it ends the session when the worker can no longer rely on its lease.
 func (t *session) guard(ctx context.Context) {
 	for !t.lease.fence() {
 		at, _ := t.lease.deadline()
@@ -184,7 +186,8 @@ func (t *session) guard(ctx context.Context) {
 	t.endEarly(endFenced)
 }
 
-// awaitResults waits until every result of the session was taken or refused by the database. It returns false if ctx ended.
+// awaitResults waits until the database has accepted or refused every result of the session. It
+// returns false if ctx ended.
 func (t *session) awaitResults(ctx context.Context) bool {
 	for {
 		if held, _ := t.held.counts(); held == 0 {
@@ -196,8 +199,8 @@ func (t *session) awaitResults(ctx context.Context) bool {
 	}
 }
 
-// await waits until done, looked at whenever the registry changes, or until d has passed. It returns
-// whether it was done.
+// await waits until done returns true or d has passed; it calls done whenever the registry changes.
+// It returns whether done returned true.
 func (t *session) await(d time.Duration, done func(held, alive int) bool) bool {
 	deadline := t.host.Monotonic() + min(d, host.Forever/2)
 	for !done(t.held.counts()) {

@@ -10,10 +10,11 @@ import (
 	"handoff/core/store"
 )
 
-// drain is the graceful stop: the database hears of it first, so that nothing new is dispatched
-// here; then the consumer ends; then what was dispatched and not claimed is given back, so that it
-// runs elsewhere at once. What runs may finish within the shutdown timeout, while the heartbeat goes
-// on: a worker that drains is alive (defects D36 to D40). The rest is ended as worker_shutdown.
+// drain is the graceful stop. First the worker tells the database, so that nothing new is
+// dispatched to it. Then it ends the consumer. Then it gives unclaimed dispatches back, so that
+// they run elsewhere at once. Running executions may finish within the shutdown timeout, while the
+// heartbeat goes on: a draining worker is alive (defects D36 to D40). The rest is ended as
+// worker_shutdown.
 func (t *session) drain() {
 	c := t.config.Worker
 	deadline := t.host.Monotonic() + c.ShutdownTimeout
@@ -34,7 +35,7 @@ func (t *session) drain() {
 	if told {
 		t.release(deadline)
 	}
-	// One deadline for all of it, and none of it matters once the incarnation is gone.
+	// One deadline covers all of it. If the incarnation is gone, nothing of it matters.
 	idle := func(held, _ int) bool { return held == 0 || t.ended() != endNone }
 	if !t.await(deadline-t.host.Monotonic(), idle) {
 		held, _ := t.held.counts()
@@ -48,8 +49,8 @@ func (t *session) drain() {
 	cancel()
 }
 
-// release gives unclaimed epochs back and then settles their messages; in this order, because a
-// message that is settled first would leave an epoch that nobody works on.
+// release gives unclaimed epochs back and then settles their messages. In the other order a crash
+// in between would leave an epoch that no message and no worker holds.
 func (t *session) release(deadline time.Duration) {
 	var keys []execution.Key
 	released := t.persist(deadline, func() error {
@@ -68,7 +69,7 @@ func (t *session) release(deadline time.Duration) {
 }
 
 // persist repeats a write until it is answered or the deadline, on the monotonic clock, has passed.
-// The first attempt is always made.
+// It always makes the first attempt.
 func (t *session) persist(deadline time.Duration, write func() error) bool {
 	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, time.Second)
 	for {

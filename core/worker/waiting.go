@@ -10,18 +10,19 @@ import (
 	"handoff/core/host"
 )
 
-// waiting is a delivery that found every run slot taken, and when it came. Its message is not acknowledged: it stays the
-// broker's until its execution is claimed.
+// waiting is a delivery that found every run slot taken, and when it came. Its message is not
+// acknowledged: it belongs to the broker until its execution is claimed.
 type waiting struct {
 	delivery
 	since time.Duration
 }
 
-// queue makes what a message dispatches wait for run slots, and returns what there is to acknowledge. A second delivery of
-// an epoch that already waits replaces the first one: after a reconnect only the new one can be settled, and within one
-// session the old one is a duplicate. One of an epoch that is held is a duplicate, too.
+// queue makes a message's dispatches wait for run slots, and returns the deliveries to acknowledge.
+// A second delivery of an epoch that already waits replaces the first one: after a reconnect only
+// the new one can be settled, and within one session the old one is a duplicate. A delivery of an
+// epoch that is held is a duplicate, too.
 //
-// Under one lock an epoch waits, or is held, or neither: nothing that waits is held.
+// Both checks are under one lock, so no epoch both waits and is held.
 func (t *session) queue(m *message) (doubles []delivery) {
 	now := t.host.Monotonic()
 	t.mu.Lock()
@@ -47,7 +48,7 @@ func (t *session) queue(m *message) (doubles []delivery) {
 	return doubles
 }
 
-// waitsFor returns the delivery of an epoch that waits, nil if there is none. The caller holds t.mu.
+// waitsFor returns the delivery of an epoch that waits, nil if none waits. The caller holds t.mu.
 func (t *session) waitsFor(key execution.Key) *waiting {
 	for i := range t.waiting {
 		if w := &t.waiting[i]; w.Key == key {
@@ -57,13 +58,15 @@ func (t *session) waitsFor(key execution.Key) *waiting {
 	return nil
 }
 
-// admitAll calls admit whenever a slot comes free or a delivery has waited for its time, until ctx ends.
+// admitAll calls admit whenever a slot becomes free or a delivery has waited for its full time,
+// until ctx ends.
 //
-// No delivery waits longer than its dispatch timeout: after that a claim would be refused. Nor longer than longestHeld:
-// RabbitMQ closes the channel of a consumer that keeps a delivery unacknowledged for 30 minutes (by default), or cancels the
-// consumer, which takes back all other waiting deliveries. So the worker rejects the delivery, like one whose claim came too late, and the
-// executor dispatches the execution anew. Before that the worker tells the database that it was full, so the
-// dispatch counts for nobody.
+// No delivery waits longer than its dispatch timeout, because the database would refuse the claim.
+// Nor does it wait longer than longestHeld: if a consumer keeps a delivery unacknowledged for 30
+// minutes (by default), RabbitMQ closes its channel or cancels the consumer, which takes back all
+// other waiting deliveries. So the worker rejects the delivery, like one whose claim came too late,
+// and the executor dispatches the execution anew. Before that the worker tells the database that it
+// was full, so the dispatch does not count against max_dispatches.
 func (t *session) admitAll(ctx context.Context) {
 	for {
 		if _, err := t.held.freed.Wait(ctx, t.admit()); err != nil {
@@ -72,8 +75,8 @@ func (t *session) admitAll(ctx context.Context) {
 	}
 }
 
-// admit gives free run slots to waiting deliveries, oldest first, and rejects those that have waited too long. It
-// returns how long there is nothing to do unless a slot comes free.
+// admit gives free run slots to waiting deliveries, oldest first, and rejects those that have
+// waited too long. It returns how long it has nothing to do unless a slot becomes free.
 func (t *session) admit() time.Duration {
 	for {
 		taken, late, left := t.nextWaiting()
@@ -96,11 +99,13 @@ func (t *session) admit() time.Duration {
 	}
 }
 
-// mostClaims is how many dispatches are claimed in one call: as many rows as the database takes in one statement.
+// mostClaims is how many dispatches one call claims: as many rows as the database accepts in one
+// statement.
 const mostClaims = 100
 
-// nextWaiting removes the first waiting deliveries: those that get a slot, or, if there is none, the first one and what
-// waits of its message, if its time is over. Otherwise it removes nothing, and left is how long the first one may still wait.
+// nextWaiting removes the first waiting deliveries: those that get a slot; or, if no slot is free
+// and the time of the first one is over, that one and those of its message. Otherwise it removes
+// nothing, and left is how long the first one may still wait.
 func (t *session) nextWaiting() (taken []*admitted, late []waiting, left time.Duration) {
 	now := t.host.Monotonic()
 	t.mu.Lock()
@@ -124,7 +129,8 @@ func (t *session) nextWaiting() (taken []*admitted, late []waiting, left time.Du
 	return nil, late, 0
 }
 
-// takeSlots holds as many of the first waiting deliveries as there are free slots. The caller holds t.mu.
+// takeSlots holds as many of the first waiting deliveries as there are free slots. The caller holds
+// t.mu.
 func (t *session) takeSlots() (all []*admitted) {
 	for i := range t.waiting[:min(len(t.waiting), mostClaims)] {
 		e := t.held.add(t.waiting[i].Key)
@@ -136,7 +142,7 @@ func (t *session) takeSlots() (all []*admitted) {
 	return all
 }
 
-// withdraw removes what waits of a message. The caller holds t.mu.
+// withdraw removes the waiting deliveries of a message. The caller holds t.mu.
 func (t *session) withdraw(m *message) (removed []waiting) {
 	t.waiting = slices.DeleteFunc(t.waiting, func(w waiting) bool {
 		if w.message == m {
@@ -147,7 +153,8 @@ func (t *session) withdraw(m *message) (removed []waiting) {
 	return removed
 }
 
-// giveUp forgets what waits of a message that was rejected: the dead letter handler dispatches it anew.
+// giveUp forgets the waiting deliveries of a rejected message: the dead letter handler dispatches
+// them anew.
 func (t *session) giveUp(m *message) {
 	if m == nil {
 		return
@@ -157,13 +164,14 @@ func (t *session) giveUp(m *message) {
 	t.withdraw(m)
 }
 
-// longestHeld is how long a delivery may wait unacknowledged, a minute of RabbitMQ's ticks and some time to claim it away
-// from the 30 minutes after which it closes the channel.
+// longestHeld is how long a delivery may wait unacknowledged. It is below the 30 minutes after
+// which RabbitMQ closes the channel, by a minute of RabbitMQ's ticks and some time for the claim.
 const longestHeld = 25 * time.Minute
 
-// patience is how long a delivery waits for a run slot: its dispatch timeout, the action's own or the configured
-// one, but not until the broker closes the channel. Where nothing is dead-lettered a rejected dispatch is found only when
-// its timeout is over, so there it stays.
+// patience is how long a delivery waits for a run slot: its dispatch timeout, the action's own or
+// the configured one, but less than the time after which the broker closes the channel. Without
+// dead lettering a rejected dispatch would be found only when its timeout is over, so the delivery
+// waits that long.
 func (t *session) patience(action execution.Action) time.Duration {
 	timeout := t.config.Executor.DispatchTimeout
 	if action.DispatchTimeout > 0 {
@@ -175,8 +183,8 @@ func (t *session) patience(action execution.Action) time.Duration {
 	return timeout
 }
 
-// unclaimed removes every delivery that was received and not claimed: those that came while the worker drains, and
-// those that wait.
+// unclaimed removes every received delivery that is not claimed: those that came while the worker
+// drains, and those that wait.
 func (t *session) unclaimed() []delivery {
 	t.mu.Lock()
 	defer t.mu.Unlock()

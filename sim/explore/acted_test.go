@@ -9,15 +9,16 @@ import (
 	"handoff/sim"
 )
 
-// withoutAMutant is how many runs are repeated without their mutant, to see that nothing says then that one acted.
+// withoutAMutant is how many runs are repeated without their mutant, to check that no mutant is
+// then reported to have acted.
 const withoutAMutant = 5
 
-// A mutant says when it acted: the record of the run that kills it holds at least one such moment before the
-// violation. To say it changes nothing of the run, and nobody says it without a mutant.
+// A mutant reports when it acts: the record of the run that kills it has at least one such moment
+// before the violation. The report does not change the run, and without a mutant there is none.
 func TestEveryKilledMutantHasActedBefore(t *testing.T) {
 	for n, k := range kills(t) {
 		if !k.Killed() {
-			continue // which TestEveryMutantIsKilled reports
+			continue // TestEveryMutantIsKilled reports this
 		}
 		t.Run(k.Mutant.Name, func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +39,7 @@ func TestEveryKilledMutantHasActedBefore(t *testing.T) {
 	}
 }
 
-// recorded runs what kills a mutant again, and demands that the record leaves the run as it is.
+// recorded runs the kill of a mutant again, and requires that recording leaves the run unchanged.
 func recorded(t *testing.T, k *Kill, o sim.Options) *verdict.Record {
 	t.Helper()
 	rec, _ := record(k.Target, o)
@@ -48,7 +49,7 @@ func recorded(t *testing.T, k *Kill, o sim.Options) *verdict.Record {
 	return rec
 }
 
-// firstAct is the first moment at which a mutant said that it acted, nil for none.
+// firstAct is the first moment at which a mutant acted, nil if it never did.
 func firstAct(rec *verdict.Record) *history.Event {
 	at := slices.IndexFunc(rec.Events, func(e history.Event) bool { return e.Kind == history.MutantActed })
 	if at < 0 {

@@ -10,24 +10,24 @@ import (
 	"handoff/sim"
 )
 
-// Mismatch is a seed that had two histories.
+// Mismatch is a seed with two different histories.
 type Mismatch struct {
 	Hashes [2]uint64
-	// Index is the position of the first event that differs, -1 where the repetitions that were
-	// recorded to find it agreed. Events are the two there; nil for a history that was over.
+	// Index is the position of the first event that differs, -1 if the two recorded repetitions
+	// agreed. Events are the two events there; nil for a history that had ended.
 	Index  int
 	Events [2]*history.Event
 	// Records are the two repetitions.
 	Records [2]*verdict.Record
 }
 
-// Double runs a seed twice and compares the histories; nil if they are the same.
+// Double runs a seed twice and compares the histories. It returns nil if they are equal.
 func Double(t Target, seed uint64, f *mutant.Mutant) *Mismatch {
 	o := sim.Options{Seed: seed, Mutant: f}
 	return compareRuns(once, t, once(t, o), o)
 }
 
-// compareRuns runs a seed again and looks for the difference.
+// compareRuns runs a seed again and finds the difference.
 func compareRuns(run func(Target, sim.Options) *sim.Result, t Target, first *sim.Result, o sim.Options) *Mismatch {
 	second := run(t, o)
 	if second.Interrupted {
@@ -56,7 +56,8 @@ func compareRuns(run func(Target, sim.Options) *sim.Result, t Target, first *sim
 	return m
 }
 
-// firstDifference compares what a hash reads. Of the events that are only for readers it compares the kind.
+// firstDifference compares the hashed fields. Of events that are only for readers it compares the
+// kind.
 func firstDifference(a, b []history.Event) int {
 	for i := range max(len(a), len(b)) {
 		if i >= len(a) || i >= len(b) {
@@ -72,8 +73,8 @@ func firstDifference(a, b []history.Event) int {
 	return -1
 }
 
-// again repeats a run, and makes a violation of a difference: whatever else was found in a run that
-// is not a function of its seed means nothing.
+// again repeats a run, and reports a difference as a violation: if a run is not a function of its
+// seed, its other findings mean nothing.
 func (s *sweep) again(t Target, r *sim.Result, o sim.Options) {
 	m := compareRuns(s.o.run, t, r, o)
 	if m == nil {

@@ -21,13 +21,14 @@ type badEnd struct {
 	by      execution.Part   // NoPart for any
 	to      execution.Status // None for failed
 	profile config.Profile   // hardened if empty
-	// The parts of its scenario: two workers with four slots each and four executions.
+	// The parts of its scenario. The rest is two workers with four slots each and four executions.
 	action, config, more string
 	faults               []string
 	strip                func([]history.Event) []history.Event // withoutFaults if nil
 }
 
-// withoutFaults removes all events that strike processes, links, servers and clocks, and every announcement.
+// withoutFaults removes all events that disturb processes, links, servers and clocks, and every
+// announcement.
 func withoutFaults(events []history.Event) []history.Event {
 	return slices.DeleteFunc(events, func(e history.Event) bool {
 		switch e.Kind {
@@ -96,8 +97,8 @@ func badEnds() []badEnd {
 	return ends
 }
 
-// scenario writes a run that leads to this end. Faults strike at 1 s, those marked # at 8 s; the work comes at 2
-// s.
+// scenario writes a run that leads to this end. Faults begin at 1 s, those marked # at 8 s; the
+// work comes at 2 s.
 func (b *badEnd) scenario(t *testing.T) *scenario.Scenario {
 	t.Helper()
 	var text strings.Builder
@@ -157,7 +158,7 @@ func unearned(events []history.Event, c config.Config) string {
 	return ""
 }
 
-// Each bad end of a real run is earned, and no longer is when its cause is removed from the history.
+// Each bad end of a real run is earned. It no longer is when its cause is removed from the history.
 func TestWithoutItsCauseABadEndIsNotEarned(t *testing.T) {
 	tested := make(map[execution.Reason]bool)
 	for _, b := range badEnds() {
@@ -177,7 +178,7 @@ func TestWithoutItsCauseABadEndIsNotEarned(t *testing.T) {
 			if why := unearned(rec.Events, s.Config(b.of())); why != "" {
 				t.Fatalf("the end is earned, but the invariant says: %s", why)
 			}
-			// Only the end under test may stay bad, so that the invariant finds nothing else first.
+			// Only the end under test may be bad, so that the invariant finds nothing else first.
 			strip := b.strip
 			if strip == nil {
 				strip = withoutFaults
@@ -195,7 +196,7 @@ func TestWithoutItsCauseABadEndIsNotEarned(t *testing.T) {
 	}
 }
 
-// alone removes the losses of workers, and the other executions that end badly.
+// alone removes the losses of workers, and the other executions with bad ends.
 func (b *badEnd) alone(events []history.Event) []history.Event {
 	other := make(map[execution.ID]bool)
 	for i := range events {

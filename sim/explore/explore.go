@@ -1,6 +1,6 @@
-// Package explore runs scenarios under many seeds, on all processors: one kernel per goroutine,
-// nothing shared. It is outside of the deterministic world, so it may use clocks and goroutines;
-// what it returns depends on neither.
+// Package explore runs scenarios under many seeds, on all processors, with one kernel per goroutine
+// and nothing shared. It is outside the deterministic world, so it may use clocks and goroutines;
+// its results depend on neither.
 package explore
 
 import (
@@ -17,15 +17,15 @@ import (
 	"handoff/sim/preempt"
 )
 
-// Target is one scenario under one profile, as it stands or varied.
+// Target is one scenario under one profile, as written or varied.
 type Target struct {
 	Scenario *scenario.Scenario
 	Profile  config.Profile
-	// Varied says that each seed draws a scenario around this one (package vary) and runs that.
+	// Varied says that each seed draws a variant of the scenario (package vary) and runs that.
 	Varied bool
 }
 
-// String is the target as messages name it.
+// String is the target's name in messages.
 func (t Target) String() string {
 	if t.Varied {
 		return fmt.Sprintf("%s (%s, varied)", t.Scenario.Name, t.Profile)
@@ -44,8 +44,8 @@ func Targets(list []*scenario.Scenario) []Target {
 	return targets
 }
 
-// Reproduce is the command that shows a run again, as it can be pasted into a shell. A scenario of
-// the library is known by its name, any other by its file.
+// Reproduce is the shell command that shows a run again. It uses the name of a scenario of the
+// library, and the file of any other.
 func (t Target) Reproduce(seed uint64, f *mutant.Mutant) string {
 	command := fmt.Sprintf("bin/%s replay %s --profile %s --seed %d", preempt.Program, t.Argument(), t.Profile, seed)
 	if t.Varied {
@@ -57,8 +57,8 @@ func (t Target) Reproduce(seed uint64, f *mutant.Mutant) string {
 	return command
 }
 
-// Argument is how a command line names the scenario. A file that only shares its name with one of
-// the library is still named by its path.
+// Argument is the scenario's name on a command line. A file that only has the same name as a
+// scenario of the library is still named by its path.
 func (t Target) Argument() string {
 	if known, err := scenarios.Find(t.Scenario.Name); err == nil && known.Digest == t.Scenario.Digest {
 		return t.Scenario.Name
@@ -66,7 +66,7 @@ func (t Target) Argument() string {
 	return quote(t.Scenario.File)
 }
 
-// quote makes one word of a path, as a shell reads it.
+// quote makes a path one shell word.
 func quote(path string) string {
 	plain := strings.IndexFunc(path, func(r rune) bool {
 		return !strings.ContainsRune("/._-+=:@%", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
@@ -77,7 +77,7 @@ func quote(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// once runs one seed. What breaks in the harness itself is no verdict on the product: the run then
+// once runs one seed. A fault of the harness itself is not a verdict on the product: such a run
 // counts as one that could not be judged.
 func once(t Target, o sim.Options) (r *sim.Result) {
 	defer func() {
@@ -98,15 +98,16 @@ func once(t Target, o sim.Options) (r *sim.Result) {
 	return r
 }
 
-// harness says whether a panic began in a checker or in a model, and not in the product. The models
-// call the product and are called by it, so what counts is the frame that panicked: the first one
-// of this module under the runtime's. Package guard panics for the product that calls it without a lock.
+// harness says whether a panic began in a checker or a model, and not in the product. Models call
+// the product and the product calls models, so the frame that panicked decides: the first frame of
+// this module below the runtime's. Package guard panics on behalf of the product that calls it
+// without a lock.
 func harness(stack string) bool {
 	lines := strings.Split(stack, "\n")
 	from := 0
 	for i, line := range lines {
 		if strings.HasPrefix(line, "panic(") {
-			from = i // the last one: a deferred function may have panicked again
+			from = i // the last panic: a deferred function may have panicked again
 		}
 	}
 	for _, line := range lines[from:] {

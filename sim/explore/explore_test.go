@@ -32,7 +32,7 @@ func find(t *testing.T, name string) []Target {
 	return Targets([]*scenario.Scenario{s})
 }
 
-// deaf is a mutant that is found in the first seed: nobody notices a lost worker in time.
+// deaf is a mutant that the first seed finds: no part notices a lost worker in time.
 func deaf() *mutant.Mutant {
 	return &mutant.Mutant{
 		Name: "deaf", Expected: 12, Scenario: "worker-stops-mid-execution",
@@ -44,7 +44,7 @@ func TestTheResultDoesNotDependOnTheProcessors(t *testing.T) {
 	targets := append(find(t, "ttl-race"), find(t, "worker-stops-mid-execution")...)
 	seeds := 6
 	if testing.Short() {
-		seeds = 2 // under the race detector, where every run is ten times as dear; 8 runs go on side by side
+		seeds = 2 // under the race detector, which makes every run ten times as slow; 8 runs at once
 	}
 	result := func(processors int) string {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
@@ -170,7 +170,7 @@ func TestAHangIsFoundAndNamed(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	stuck := &mutant.Mutant{Name: "stuck", Store: func(p mutant.Process, c store.Store) store.Store {
-		if !p.Client { // whose store is made before the run begins
+		if !p.Client { // the client's store is made before the run begins
 			<-release
 		}
 		return c
@@ -189,7 +189,7 @@ func TestAHangIsFoundAndNamed(t *testing.T) {
 	}
 }
 
-// tooMany is a store whose answer is longer than the question, which the core can't live with.
+// tooMany is a store whose answer is longer than the request, which makes the core panic.
 type tooMany struct{ store.Store }
 
 func (s tooMany) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {

@@ -10,7 +10,8 @@ import (
 	"handoff/scenarios"
 )
 
-// endsAfter is a ctx that ends when it has been asked so many times: in the middle of a run, and always at the same step.
+// endsAfter is a context that ends after a number of calls: in the middle of a run, and always at
+// the same step.
 type endsAfter struct {
 	context.Context
 	left int
@@ -23,7 +24,7 @@ func (c *endsAfter) Err() error {
 	return nil
 }
 
-// A run is broken off within a few steps, and counts for nothing.
+// An interrupted run stops within a few steps, and counts for nothing.
 func TestARunThatIsInterruptedCountsForNothing(t *testing.T) {
 	s, err := scenarios.Find("ttl-race")
 	if err != nil {

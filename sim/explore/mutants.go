@@ -14,33 +14,33 @@ import (
 	"handoff/sim"
 )
 
-// Kill is what became of one mutant.
+// Kill is the result for one mutant.
 type Kill struct {
 	Mutant *mutant.Mutant
-	// Violations are those of the first failing seed, none for a mutant that survived.
+	// Violations are those of the first failing seed; none if the mutant survived.
 	Violations []verdict.Violation
 	Target     Target
 	Seed       uint64
-	// Runs is how many runs it took, or how many it survived; GaveUp how many of them could not be
-	// judged.
+	// Runs is how many runs it took to kill the mutant, or how many it survived. GaveUp is how many
+	// of them could not be judged.
 	Runs   int
 	GaveUp int
 	Wall   time.Duration
-	// Stopped says that the search was cut short.
+	// Stopped says that the search was interrupted.
 	Stopped bool
 }
 
-// Found says that something was violated.
+// Found says that a rule was violated.
 func (k *Kill) Found() bool { return len(k.Violations) > 0 }
 
-// Killed says that the named invariant was among what the first failing seed violated. Another one
-// is no kill: it shows that the mutant does harm, not that the suite knows it.
+// Killed says that the first failing seed violated the named invariant. A violation of another one
+// is not a kill: it shows that the mutant does harm, but not that the suite recognises it.
 func (k *Kill) Killed() bool {
 	return slices.ContainsFunc(k.Violations, func(v verdict.Violation) bool { return v.Invariant == k.Mutant.Expected && v.Invariant != 0 })
 }
 
-// Violation is the one that counts: of the named invariant if there is one, else the first; nil
-// for a survivor.
+// Violation is the violation that counts: of the named invariant if there is one, else the first;
+// nil for a survivor.
 func (k *Kill) Violation() *verdict.Violation {
 	for i := range k.Violations {
 		if k.Violations[i].Invariant == k.Mutant.Expected {
@@ -53,22 +53,24 @@ func (k *Kill) Violation() *verdict.Violation {
 	return nil
 }
 
-// MutantOptions say how mutants are hunted.
+// MutantOptions configure the search.
 type MutantOptions struct {
 	// Seeds is how many seeds each scenario and profile gets.
 	Seeds int
 	// Workers is how many goroutines run; 0 means GOMAXPROCS.
 	Workers int
-	// Progress is told of every mutant that is done, by one goroutine at a time, and of how many there
-	// are; nil for nobody.
+	// Progress is called after each mutant, by one goroutine at a time, with the number of mutants
+	// done and their total; nil for none.
 	Progress func(k *Kill, done, total int)
 	Patience time.Duration
-	// Without leaves one invariant out, to see that its mutants survive.
+	// Without leaves out one invariant, to test that its mutants then survive.
 	Without int
+	// Flaws are the rules that the scenarios break without a mutant; see FailsAnyway.
+	Own []OwnFailure
 }
 
-// Mutants hunts every mutant through the scenarios, its own first, seed by seed and both profiles in
-// turn, up to the first failing seed. The results are in the order of the mutants.
+// Mutants runs every mutant through the scenarios, its own first, seed by seed and with both
+// profiles in turn, up to the first failing seed. The results are in the order of the mutants.
 func Mutants(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.Scenario, o MutantOptions) ([]*Kill, error) {
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
@@ -121,7 +123,7 @@ func Mutants(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.
 	}
 }
 
-// hunt runs one mutant until something is violated.
+// hunt runs one mutant until a rule is violated.
 func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o MutantOptions, w *watch) *Kill {
 	begin := time.Now()
 	k := &Kill{Mutant: f}
@@ -146,7 +148,7 @@ func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o
 				if r.GaveUp != "" {
 					k.GaveUp++
 				}
-				if k.Violations = r.Failures(); k.Found() {
+				if k.Violations = besides(o.Own, t, r.Failures()); k.Found() {
 					k.Target, k.Seed = t, seed
 					return k
 				}
@@ -166,7 +168,7 @@ func order(f *mutant.Mutant, library []*scenario.Scenario) []*scenario.Scenario 
 	return first
 }
 
-// Summary is the kill in one line.
+// Summary is the result in one line.
 func (k *Kill) Summary() string {
 	v := k.Violation()
 	switch {

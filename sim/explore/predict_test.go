@@ -12,13 +12,15 @@ import (
 	"handoff/scenarios"
 )
 
-// every is which scenarios are asked: every eleventh of the sorted library makes ten, or eleven when it has grown.
+// every chooses the scenarios: every eleventh of the sorted library, which makes ten of them, or
+// eleven when the library has grown.
 const every = 11
 
-// TestTwiceTheSeedsShowWhatWasPredicted predicts from n seeds what n more show, for scenarios that a rule has chosen, and
-// runs them. At least nine of ten predictions must hold. By itself it asks every third of the chosen scenarios, with ten
-// seeds in one profile; HANDOFF_PREDICT=50,100 asks all of them in both profiles, from 50 seeds to 100 and from 100 to 200
-// (make sure).
+// TestTwiceTheSeedsShowWhatWasPredicted predicts from n seeds what n more will show, for scenarios
+// chosen by a rule, and then runs those. At least nine of ten predictions must be right. By default
+// it takes every third of the chosen scenarios, with ten seeds in one profile.
+// HANDOFF_PREDICT=50,100 takes all of them in both profiles, from 50 seeds to 100 and from 100 to
+// 200 (make sure).
 func TestTwiceTheSeedsShowWhatWasPredicted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it runs sixty runs, which prove nothing more under the race detector")

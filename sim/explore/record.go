@@ -18,13 +18,13 @@ type events []history.Event
 // Observe implements history.Sink.
 func (l *events) Observe(e *history.Event) { *l = append(*l, *e) }
 
-// Record runs one seed and keeps everything that happened, with the causes of its violations and
-// the command that repeats it. When ctx ends it breaks the run off, and the result says so.
+// Record runs one seed and keeps every event, the causes of its violations and the command that
+// repeats it. When ctx ends, it stops the run, and the result says so.
 func Record(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*verdict.Record, *sim.Result) {
 	return record(t, sim.Options{Seed: seed, Mutant: f, Interrupted: ended(ctx)})
 }
 
-// ended is sim.Options.Interrupted of a ctx.
+// ended makes a sim.Options.Interrupted of a context.
 func ended(ctx context.Context) func() bool { return func() bool { return ctx.Err() != nil } }
 
 func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
@@ -41,10 +41,10 @@ func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	return rec, r
 }
 
-// causes is how many events before a violation are shown as what led to it.
+// causes is how many events before a violation are shown as its causes.
 const causes = 12
 
-// Causes are the last events before a violation that are about its execution, its chain or a worker
+// Causes are the last events before a violation that concern its execution, its chain or a worker
 // that had it, oldest first.
 func Causes(r *verdict.Record, v *verdict.Violation) []history.Event {
 	about := Story(r, v.Execution)
@@ -59,9 +59,9 @@ func Causes(r *verdict.Record, v *verdict.Violation) []history.Event {
 	return found
 }
 
-// Story returns what tells whether an event is about an execution: about the rows of its chain,
-// about the processes that had them, or about a fault of one of these. For execution 0, every
-// event is, but for the heartbeats that fill a history.
+// Story returns a function that says whether an event concerns an execution: the rows of its chain,
+// the processes that had them, or a fault of one of these. For execution 0, every event does,
+// except heartbeats, which would fill the history.
 func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
 	if id == 0 {
 		return func(e *history.Event) bool { return e.Kind != history.HeartbeatRenewed }
@@ -103,7 +103,7 @@ func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
 	}
 }
 
-// mentions says whether a log line is about one of the executions.
+// mentions says whether a log line names one of the executions.
 func mentions(line string, rows map[execution.ID]bool) bool {
 	for _, field := range strings.Fields(line) {
 		key, value, found := strings.Cut(field, "=")
@@ -125,7 +125,7 @@ func parseID(digits string) execution.ID {
 	return id
 }
 
-// names says whether a fault strikes one of the processes, or may.
+// names says whether a fault affects one of the processes, or may.
 func names(fault string, involved map[string]bool) bool {
 	words := strings.FieldsFunc(fault, func(r rune) bool { return r == ' ' || r == ',' })
 	return slices.ContainsFunc(words, func(w string) bool {

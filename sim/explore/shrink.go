@@ -16,31 +16,32 @@ import (
 	"handoff/sim"
 )
 
-// Shrunk is the smallest scenario that was found to fail as the original does.
+// Shrunk is the smallest scenario found that fails like the original.
 type Shrunk struct {
-	// Target is the small scenario, Seed one that fails in it.
+	// Target is the small scenario. Seed is a seed that fails in it.
 	Target Target
 	Seed   uint64
 	// File is the small scenario as a file.
 	File []byte
-	// Invariant is what it breaks; 0 for an expectation of the scenario or a panic.
+	// Invariant is the one that it violates; 0 for an expectation of the scenario or a panic.
 	Invariant int
-	// Faults, Executions and Workers are what is left; Runs and Steps what it took.
+	// Faults, Executions and Workers count what is left. Runs and Steps are the work that the
+	// search took.
 	Faults, Executions, Workers int
 	Runs                        int
 	Steps                       uint64
 }
 
-// The search is bounded by work and not by time, so that it ends at the same file on any machine.
+// The search is bounded by work and not by time, so that it ends with the same file on any machine.
 const (
 	// shrinkSteps bounds the kernel's steps of all runs: some five seconds.
 	shrinkSteps = 12_000_000
-	// shrinkSeeds is how many seeds a candidate gets beside the one that failed before: taking something out
-	// shifts the moments of everything else.
+	// shrinkSeeds is how many seeds a candidate gets in addition to the one that failed before:
+	// removing something shifts the moments of everything else.
 	shrinkSeeds = 40
 )
 
-// ErrNothingToShrink means that the run that was to be shrunk does not fail.
+// ErrNothingToShrink means that the run to shrink does not fail.
 var ErrNothingToShrink = errors.New("the run does not fail, so there is nothing to shrink")
 
 // shrinker looks for smaller scenarios that fail in the same way.
@@ -48,9 +49,9 @@ type shrinker struct {
 	ctx       context.Context
 	mutant    *mutant.Mutant
 	invariant int
-	name      string // of the violation, where it is no invariant
+	name      string // of the violation, if it is not of an invariant
 	target    Target
-	// from is the target as it was asked for, which may be varied.
+	// from is the requested target, which may be varied.
 	from Target
 	file string
 
@@ -58,10 +59,11 @@ type shrinker struct {
 	best *Shrunk
 }
 
-// Shrink takes faults, settings, executions, workers and executors out of a failing run, and narrows what is left, as long
-// as the same invariant fails with the mutant and nothing fails without it. Of a varied target it shrinks what was drawn
-// for the seed. file is where the result will stand, and what it is called after. The result depends on the arguments
-// only; a ctx that ends gives the smallest one so far.
+// Shrink removes faults, settings, executions, workers and executors from a failing run, and
+// narrows the rest, as long as the same invariant fails with the mutant and nothing fails without
+// it. Of a varied target it shrinks the variant that the seed draws. file is the path of the
+// result, which gives the result its name. The result depends only on the arguments; if ctx ends,
+// it is the smallest one so far.
 func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file string) (*Shrunk, error) {
 	from := t
 	t, _, err := t.Plain(seed)
@@ -108,10 +110,10 @@ func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file s
 	return s.best, nil
 }
 
-// notInNames is what a file may be called and a scenario may not.
+// notInNames matches characters that a file name may have and a scenario name may not.
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`) //nolint:gochecknoglobals // a constant form
 
-// fileScenario is the name that the scenario in a file of that name has.
+// fileScenario is the name of the scenario in a file.
 func fileScenario(file string) string {
 	base := strings.ToLower(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
 	if name := strings.Trim(notInNames.ReplaceAllString(base, "-"), "-"); name != "" {
@@ -120,7 +122,7 @@ func fileScenario(file string) string {
 	return "shrunk"
 }
 
-// over says that the work is done, for lack of leave or of budget.
+// over says that the search has to end: it was interrupted, or the budget is spent.
 func (s *shrinker) over() bool { return s.ctx.Err() != nil || s.best.Steps > shrinkSteps }
 
 // search makes passes, each from the coarsest change to the finest, until one changes nothing.
@@ -133,8 +135,8 @@ func (s *shrinker) search() {
 	}
 }
 
-// try keeps a document if it fails as the original does, in the seed of the best one so far or in one of the
-// first few.
+// try keeps a document if it fails like the original, in the seed of the best one so far or in one
+// of the first few.
 func (s *shrinker) try(d *scenario.Document) bool {
 	candidate, err := d.Parse(s.target.Scenario.Name + ".yaml")
 	if err != nil {
@@ -157,7 +159,7 @@ func (s *shrinker) keep(d *scenario.Document, t Target, seed uint64) bool {
 	return true
 }
 
-// fails says that the same thing is broken, and that it is the mutant that breaks it.
+// fails says that the same rule is violated, and that the mutant causes it.
 func (s *shrinker) fails(t Target, seed uint64) bool {
 	if !s.broken(t, seed, s.mutant) {
 		return false
@@ -192,7 +194,7 @@ func (s *shrinker) edited(change func(d *scenario.Document)) *scenario.Document 
 	return d
 }
 
-// dropFaults takes out halves, quarters and so on down to single faults.
+// dropFaults removes halves, quarters and so on down to single faults.
 func (s *shrinker) dropFaults() (changed bool) {
 	for size := len(s.scenario().Faults); size >= 1; size /= 2 {
 		for i := 0; i < len(s.scenario().Faults) && !s.over(); {
@@ -220,7 +222,8 @@ func (s *shrinker) dropLoads() (changed bool) {
 	return changed
 }
 
-// evenRuns lets every run of an action last as long as the longest: what is to be met by a fault then is there.
+// evenRuns makes every run of an action as long as the longest, so that a fault finds a run to
+// affect.
 func (s *shrinker) evenRuns() (changed bool) {
 	for i := range s.scenario().Actions {
 		if a := &s.scenario().Actions[i]; a.TakesMin != a.TakesMax && !s.over() {
@@ -230,8 +233,8 @@ func (s *shrinker) evenRuns() (changed bool) {
 	return changed
 }
 
-// lessWork finds, for each load, a small number of executions that is enough: from one upwards, and halves for
-// what takes many.
+// lessWork finds, for each load, a small number of executions that is enough. It tries numbers from
+// one upwards, and halves for loads that need many.
 func (s *shrinker) lessWork() (changed bool) {
 	for i := range s.scenario().Workload {
 		count := s.scenario().Workload[i].Count
@@ -245,7 +248,7 @@ func (s *shrinker) lessWork() (changed bool) {
 	return changed
 }
 
-// next is the number of executions that is tried after n did not do.
+// next is the number of executions to try after n were not enough.
 func next(n int) int {
 	if n < 4 {
 		return n + 1
@@ -253,8 +256,8 @@ func next(n int) int {
 	return n * 3 / 2
 }
 
-// fewer keeps n executions of a load: the first ones, or later ones, or such as meet one of the faults, because
-// what strikes late has to strike work.
+// fewer keeps n executions of a load: the first ones, or later ones, or those that meet one of the
+// faults, because a late fault needs work that it can affect.
 func (s *shrinker) fewer(i, n int) bool {
 	load := s.scenario().Workload[i]
 	if s.try(s.edited(func(d *scenario.Document) { d.SetCount(i, n) })) {
@@ -274,8 +277,8 @@ func (s *shrinker) fewer(i, n int) bool {
 	return false
 }
 
-// moments are when n executions of a load could begin: with the last of them at the end of the load or in its
-// middle, right before a fault or after it has begun.
+// moments are the moments at which n executions of a load could begin: so that the last of them is
+// at the end of the load or in its middle, right before a fault or after it has begun.
 func (s *shrinker) moments(load scenario.Load, n int) []time.Duration {
 	rest := time.Duration(load.Count - n)
 	moments := []time.Duration{load.From + rest*load.Every, load.From + rest/2*load.Every}
@@ -302,7 +305,7 @@ func (s *shrinker) dropProcesses() (changed bool) {
 	return changed
 }
 
-// narrow pins each fault to the moment at which it struck, and makes it shorter.
+// narrow pins each fault to the moment at which it began, and makes it shorter.
 func (s *shrinker) narrow() (changed bool) {
 	for i := range s.scenario().Faults {
 		if f := s.scenario().Faults[i]; f.When.After == "" && f.When.Min != f.When.Max && !s.over() {
@@ -349,7 +352,7 @@ func (s *shrinker) finish() {
 	s.doc.Regress(regression)
 	s.scenario().File = s.file
 	comment := fmt.Sprintf("Shrunk from %s. Reproduce: %s", s.from, b.Target.Reproduce(b.Seed, s.mutant))
-	b.File = s.doc.Bytes(comment)
+	b.File = s.doc.Bytes(s.file, comment)
 	b.Faults, b.Workers = len(s.scenario().Faults), len(s.scenario().Cluster.Workers)
 	b.Executions = s.scenario().Submissions()
 }

@@ -6,10 +6,11 @@ import (
 	"handoff/chaos/scenario"
 )
 
-// This file takes out what is set and need not be: keys of the configuration, and what steps of the workload, actions and
-// workers say beside what they must.
+// This file removes unnecessary settings: keys of the configuration, and optional fields of the
+// workload's steps, of actions and of workers.
 
-// dropSettings takes keys of the configuration out, all of them at once if it can: what is left out has its default.
+// dropSettings removes keys of the configuration, all at once if possible; a removed key has its
+// default.
 func (s *shrinker) dropSettings() (changed bool) {
 	keys := s.doc.ConfigKeys()
 	if len(keys) > 1 && s.try(s.edited(func(d *scenario.Document) { d.Take("config") })) {
@@ -32,7 +33,7 @@ func (s *shrinker) dropSettings() (changed bool) {
 	return changed
 }
 
-// plainWork takes out what may be left out of steps, actions and workers, one by one.
+// plainWork removes optional fields of steps, actions and workers, one by one.
 func (s *shrinker) plainWork() (changed bool) {
 	drop := func(path func(d *scenario.Document) []any) {
 		if s.over() || !s.doc.Has(path(s.doc)...) {

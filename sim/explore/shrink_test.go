@@ -14,8 +14,8 @@ import (
 	"handoff/sim"
 )
 
-// sampled are the mutants that are shrunk on every run of the tests; all of them are when MUTANTS_FULL is set, which
-// takes some minutes.
+// sampled are the mutants that are shrunk on every run of the tests. With MUTANTS_FULL all of them
+// are, which takes some minutes.
 func sampled() []string {
 	if os.Getenv("MUTANTS_FULL") == "" {
 		return []string{"refused-letter-dropped", "returned-is-confirmed", "one-clock-lease"}
@@ -27,8 +27,8 @@ func sampled() []string {
 	return all
 }
 
-// A shrunk file fails with the mutant, by the invariant that is named for it, and passes without; over all mutants
-// it is small, and small soon.
+// A shrunk file fails with the mutant, by the invariant that the mutant names, and passes without
+// it. On the whole, the files are small and are found quickly.
 func TestShrunkFilesReproduceTheirMutant(t *testing.T) {
 	var faults, executions []int
 	chosen := sampled()
@@ -79,7 +79,7 @@ func median(list []int) int {
 	return list[len(list)/2]
 }
 
-// checkRegression demands that a file fails with its mutant and passes without.
+// checkRegression requires that a file fails with its mutant and passes without it.
 func checkRegression(t *testing.T, s *scenario.Scenario) {
 	t.Helper()
 	if s.Regression == nil {
@@ -107,7 +107,7 @@ func checkRegression(t *testing.T, s *scenario.Scenario) {
 	t.Errorf("%s does not break invariant %d in seed %d with %s planted; it breaks %v", s.File, s.Regression.Invariant, s.Regression.Seed, s.Regression.Mutant, r.Failures())
 }
 
-// Every file of scenarios/regressions stays what it was written for.
+// Every file of scenarios/regressions still serves its purpose.
 func TestRegressions(t *testing.T) {
 	list, err := scenarios.Regressions()
 	if err != nil {
@@ -121,7 +121,7 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
-// The same run is shrunk to the same file.
+// The same run is always shrunk to the same file.
 func TestShrinkingIsDeterministic(t *testing.T) {
 	skipShort(t)
 	s, err := scenarios.Find("queue-unbound")

@@ -11,19 +11,19 @@ import (
 	"handoff/sim"
 )
 
-// sourceSteps bounds a run of a source mutant. The longest of the library has a tenth of it; a mutant
-// whose run is longer spins or works without end.
+// sourceSteps bounds a run of a source mutant. The longest run of the library has a tenth of it; a
+// mutant whose run is longer spins or works without end.
 const sourceSteps = 3_000_000
 
-// SourceMutant runs the targets with the core that this process was built with, plain and varied, until
-// something fails, and says in out by what: all plain runs of seed 1, all varied ones of seed 1, then seed
-// 2. The true core's runs tell whether the mutant makes a difference at all; with truth nil this is the
-// true core, whose runs are returned and whose plain ones have to pass. A varied run that the true core
-// fails is left out: it judges no mutant.
+// SourceMutant runs the targets with the core that this process was built with, plain and varied,
+// until something fails. The order is: all plain runs of seed 1, all varied ones of seed 1, then
+// seed 2. The true core's runs show whether the mutant makes a difference at all. If truth is nil,
+// this is the true core: its runs are returned, and the plain ones have to pass. A varied run that
+// the true core fails is left out, because it can't judge a mutant.
 //
-// What broke is reported by done, once and from any goroutine: a run that takes longer than patience in
-// real time can't be stopped, only left behind. That includes the end of the run, when every task that is
-// still there has to leave.
+// It passes the result to done, once and from any goroutine. A run that takes longer than patience
+// in real time can't be stopped, only abandoned. That includes the end of the run, when every
+// remaining task has to leave.
 func SourceMutant(targets []Target, size score.Size, truth *score.Truth, patience time.Duration, done func(*score.Result)) *score.Truth {
 	return sourceMutant(once, targets, size, truth, patience, done)
 }
@@ -60,10 +60,10 @@ func sourceMutant(run runOne, targets []Target, size score.Size, truth *score.Tr
 	return s.own
 }
 
-// runOne runs one seed; tests have another one than once.
+// runOne runs one seed; tests replace it.
 type runOne func(Target, sim.Options) *sim.Result
 
-// sourced is a source mutant under way.
+// sourced is a source mutant in progress.
 type sourced struct {
 	run     runOne
 	targets []Target
@@ -73,11 +73,11 @@ type sourced struct {
 	out     score.Result
 }
 
-// kills runs one seed of a target, and says that it kills the mutant.
+// kills runs one seed of a target, and says whether it kills the mutant.
 func (s *sourced) kills(i int, seed uint64) bool {
 	t := s.targets[i]
 	o := sim.Options{Seed: seed}
-	if !t.Varied { // a varied run is broken off much earlier
+	if !t.Varied { // a varied run is stopped much earlier
 		o.MaxSteps = sourceSteps
 	}
 	r := s.run(t, o)
@@ -101,7 +101,7 @@ func (s *sourced) kills(i int, seed uint64) bool {
 	return true
 }
 
-// failure names what is wrong with a run, by the first of its violations.
+// failure describes a failed run by the first of its violations.
 func failure(r *verdict.Run) (by, message string) {
 	switch failures := r.Failures(); {
 	case r.Panic != "":
@@ -118,9 +118,9 @@ func failure(r *verdict.Run) (by, message string) {
 	return "", ""
 }
 
-// lost asks, at the size of a sweep, for what the true core reaches and the mutant does not: situations,
-// faults that make a difference, work that completes before and after the faults. A varied scenario
-// promises none of these.
+// lost looks, at the size of a sweep, for things that the true core reaches and the mutant does
+// not: situations, faults that make a difference, work that completes before and after the faults.
+// A varied scenario promises none of these.
 func (s *sourced) lost() {
 	for i, t := range s.targets {
 		if t.Varied {

@@ -12,7 +12,7 @@ import (
 	"handoff/sim"
 )
 
-// judgeSource runs a source mutant that is none: the core of this process.
+// judgeSource runs a source mutant without a mutation: the core of this process.
 func judgeSource(t *testing.T, size score.Size, truth *score.Truth) (*score.Truth, *score.Result) {
 	t.Helper()
 	var result *score.Result
@@ -38,11 +38,12 @@ func TestAMutantWhoseHistoriesAreTheTrueCoresIsNotReached(t *testing.T) {
 	}
 }
 
-// What fails varied runs of the true core can't be said to be a mutant's doing, and doesn't hide what it does elsewhere.
+// A varied run that the true core fails can't be blamed on a mutant, and doesn't hide the mutant's
+// effect elsewhere.
 func TestAVariedRunThatTheTrueCoreFailsJudgesNoMutant(t *testing.T) {
 	size := score.Size{Seeds: 1, Varied: 2}
 	var order []string
-	// core fails seed 1 of everything that is varied, and a mutant the second one of one profile, too.
+	// core fails seed 1 of every varied target; a mutant also fails seed 2 under one profile.
 	core := func(mutant bool) runOne {
 		order = nil
 		return func(target Target, o sim.Options) *sim.Result {

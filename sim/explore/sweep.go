@@ -17,34 +17,38 @@ import (
 	"handoff/sim/kernel"
 )
 
-// Options say how targets are swept.
+// Options configure a sweep.
 type Options struct {
-	// First is the first seed, Seeds how many there are for each target, and Varied for each varied target.
+	// First is the first seed. Seeds is the number of seeds for each plain target, Varied for each
+	// varied target.
 	First         uint64
 	Seeds, Varied int
-	// Share leaves runs to other machines: of each target as many as of any other, give or take one.
+	// Share leaves runs to other machines: equally many of each target, give or take one.
 	Share shard.Share
 	// Mutant is planted into every run; nil for none.
 	Mutant *mutant.Mutant
+	// FailFast begins no run after one has failed. Runs in progress end and count.
+	FailFast bool
 	// Workers is how many goroutines run; 0 means GOMAXPROCS.
 	Workers int
 	// Double is how many seeds of each target are run a second time, to compare the histories.
 	Double int
-	// Progress is told after every run, by one goroutine at a time; nil for nobody.
+	// Progress is called after every run, by one goroutine at a time; nil for none.
 	Progress func(Progress)
 	// Patience is how long a run may make no progress in real time; 0 means DefaultPatience.
 	Patience time.Duration
-	// Describe puts an event into words, for what differs between two runs of a seed; nil for none.
+	// Describe puts an event into words, to show the difference between two runs of a seed; nil for
+	// none.
 	Describe func(*history.Event, map[execution.WorkerID]string) string
 
-	// run stands in for the simulator in tests.
+	// run replaces the simulator in tests.
 	run func(Target, sim.Options) *sim.Result
 }
 
-// DefaultPatience is far more than any run needs in all.
+// DefaultPatience is far more than any run takes as a whole.
 const DefaultPatience = time.Minute
 
-// Progress is how far a sweep is.
+// Progress is the state of a sweep.
 type Progress struct {
 	Done, Total int
 	Steps       uint64
@@ -52,8 +56,8 @@ type Progress struct {
 	Elapsed     time.Duration
 	// Failing is how many runs failed.
 	Failing int
-	// Failed is the target of this run if it is the first of its target that failed, else nil;
-	// Seed is its seed, and Broken the first rule that it broke.
+	// Failed is the target of this run if it is the first failure of its target, else nil. Seed is
+	// its seed, and Broken the first rule that it broke.
 	Failed *Target
 	Seed   uint64
 	Broken string
@@ -67,7 +71,7 @@ func (p Progress) Rate() float64 {
 	return float64(p.Done) / p.Elapsed.Seconds()
 }
 
-// Left is how long the rest will take at the rate so far.
+// Left is how long the rest will take at that rate.
 func (p Progress) Left() time.Duration {
 	if p.Done == 0 {
 		return 0
@@ -75,7 +79,7 @@ func (p Progress) Left() time.Duration {
 	return time.Duration(float64(p.Elapsed) / float64(p.Done) * float64(p.Total-p.Done))
 }
 
-// Hung says that a run made no progress in real time. It cannot be stopped, only left behind.
+// Hung says that a run made no progress in real time. It can't be stopped, only abandoned.
 type Hung struct {
 	Target Target
 	Seed   uint64
@@ -90,25 +94,29 @@ func (h *Hung) Error() string {
 		h.Target, h.Seed, h.limit, h.Target.Reproduce(h.Seed, h.Mutant))
 }
 
-// Outcome is what a sweep comes to.
+// Outcome is the result of a sweep.
 type Outcome struct {
 	Sweep *verdict.Sweep
-	// Records are the full stories of the smallest failing seed of every target that failed.
+	// Records are the full stories of the smallest failing seed of every failed target.
 	Records []*verdict.Record
 	Wall    time.Duration
 }
 
-// Sweep runs every target under every seed. When ctx ends, it breaks off the runs that are under way, as if they had
-// not begun, and returns what was done. The error is a *Hung; what was done is returned with it.
+// Sweep runs every target under every seed. When ctx ends, it stops the runs in progress as if they
+// had not begun, and returns the results so far. The error is a *Hung; the results so far are
+// returned with it.
 func Sweep(ctx context.Context, targets []Target, o Options) (*Outcome, error) {
 	s := newSweep(targets, o)
 	s.interrupted = ended(ctx)
 	err := s.pool(ctx)
 	s.mu.Lock()
-	s.closed = true // a run that hangs may come back, and finds nobody
+	s.closed = true // a run that hung may still come back; its result is ignored
 	s.mu.Unlock()
 	out := &Outcome{Sweep: s.out}
 	s.out.Interrupted = s.done < s.total
+	if s.out.Interrupted && s.enough() {
+		s.out.Notes = append(s.out.Notes, fmt.Sprintf("stopped at the first failure, after %d of %d runs", s.done, s.total))
+	}
 	s.out.Judge()
 	if err == nil {
 		out.Records = s.records(ctx)
@@ -126,14 +134,14 @@ func Sweep(ctx context.Context, targets []Target, o Options) (*Outcome, error) {
 	return out, err
 }
 
-// sweep is a sweep under way.
+// sweep is a sweep in progress.
 type sweep struct {
 	o       Options
 	targets []Target
 	total   int
 	start   time.Time
 	watch   *watch
-	// interrupted says that the runs that are under way are to be broken off.
+	// interrupted says that the runs in progress should stop.
 	interrupted func() bool
 
 	mu     sync.Mutex
@@ -161,7 +169,7 @@ func newSweep(targets []Target, o Options) *sweep {
 	return s
 }
 
-// newScenario is the result of the i-th target, without runs.
+// newScenario is the result of the i-th target, still without runs.
 func newScenario(t Target, i int, o Options) *verdict.Scenario {
 	about := verdict.Scenario{
 		Name: t.Scenario.Name, About: t.Scenario.About, World: "sim", Strategy: t.strategy(), Profile: t.Profile, Digest: t.Scenario.Digest,
@@ -175,7 +183,7 @@ func newScenario(t Target, i int, o Options) *verdict.Scenario {
 	})
 }
 
-// Judge is the result of one run alone, as a sweep of one seed has it.
+// Judge is the result of one run alone, in the form of a sweep of one seed.
 func Judge(t Target, r *verdict.Run, f *mutant.Mutant) *verdict.Scenario {
 	s := newScenario(t, 0, Options{Seeds: 1, Varied: 1, Mutant: f})
 	s.Add(r)
@@ -183,7 +191,7 @@ func Judge(t Target, r *verdict.Run, f *mutant.Mutant) *verdict.Scenario {
 	return s
 }
 
-// pool runs the jobs and waits for them, or for one that hangs.
+// pool runs the jobs and waits until they are done, or until one hangs.
 func (s *sweep) pool(ctx context.Context) error {
 	hung := make(chan *Hung, s.o.Workers)
 	s.watch = newWatch(s.o.Patience, func(h *Hung) { hung <- h })
@@ -228,12 +236,12 @@ func (s *sweep) job() bool {
 	return true
 }
 
-// claim is the next run that is in the share: a target, and which of its seeds, counted from 0. Both together decide, so that each
-// target and each seed is spread over all shares.
+// claim returns the next run of this share: a target, and the index of its seed, from 0. Target and
+// index together decide the share, so that each target and each seed is spread over all shares.
 func (s *sweep) claim() (target, n int, there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed {
+	for !s.closed && !s.enough() {
 		target, n, there = s.next.take(s.targets, s.o)
 		if !there || s.o.Share.Has(target+n) {
 			return target, n, there
@@ -241,6 +249,9 @@ func (s *sweep) claim() (target, n int, there bool) {
 	}
 	return 0, 0, false
 }
+
+// enough says that a failure ended the sweep.
+func (s *sweep) enough() bool { return s.o.FailFast && s.at.Failing > 0 }
 
 func (s *sweep) add(target int, r *sim.Result, wall time.Duration) {
 	s.mu.Lock()
@@ -268,11 +279,11 @@ func (s *sweep) add(target int, r *sim.Result, wall time.Duration) {
 	}
 }
 
-// forRecords is how long the records may take after an interruption.
+// forRecords is how long making the records may take after an interruption.
 const forRecords = 500 * time.Millisecond
 
-// records runs the smallest failing seed of every failed target again, in full. When ctx has ended it does so only for as
-// long as somebody who interrupts a program waits for it.
+// records runs the smallest failing seed of every failed target again, with a record. When ctx has
+// ended, it takes only as long as a user who interrupts a program will wait.
 func (s *sweep) records(ctx context.Context) []*verdict.Record {
 	var records []*verdict.Record
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -297,7 +308,7 @@ func (s *sweep) records(ctx context.Context) []*verdict.Record {
 	return records
 }
 
-// unrecorded says of everything that failed that its story is missing, because a run hung.
+// unrecorded notes for everything that failed that its story is missing, because a run hung.
 func (s *sweep) unrecorded() {
 	for _, sc := range s.out.Scenarios {
 		if sc.Failing > 0 {
@@ -306,7 +317,7 @@ func (s *sweep) unrecorded() {
 	}
 }
 
-// Tell finds what led to the violations of a recorded run in its story.
+// Tell finds the causes of a recorded run's violations in its story.
 func Tell(sc *verdict.Scenario, rec *verdict.Record) {
 	for i := range sc.Violations {
 		if v := &sc.Violations[i]; v.Seed == rec.Seed {
@@ -318,7 +329,7 @@ func Tell(sc *verdict.Scenario, rec *verdict.Record) {
 	}
 }
 
-// watch is the watchdog of a sweep, and which run each kernel belongs to.
+// watch is the watchdog of a sweep, and knows the run of each kernel.
 type watch struct {
 	dog  *kernel.Watchdog
 	mu   sync.Mutex
@@ -356,7 +367,7 @@ func (w *watch) of(t Target, seed uint64, f *mutant.Mutant) func(*kernel.Kernel)
 	}
 }
 
-// Commit is the revision that the program was built from, empty if it does not know.
+// Commit is the revision that the program was built from, empty if unknown.
 func Commit() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

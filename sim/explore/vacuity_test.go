@@ -18,11 +18,11 @@ import (
 	"handoff/sim"
 )
 
-// A harness that can't go red proves nothing. These tests take one part of it away at a time, and
-// demand that it is missed.
+// A harness that can't fail proves nothing. These tests remove one part of it at a time, and
+// require that something notices.
 
-// skipShort keeps thousands of runs out of the race detector's pass, where they take minutes and show
-// nothing that a few runs do not.
+// skipShort keeps thousands of runs out of the race detector's pass, where they take minutes and
+// show no more than a few runs do.
 func skipShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -39,7 +39,7 @@ func library(t *testing.T) []*scenario.Scenario {
 	return all
 }
 
-// hunted are all mutants and what became of them in the library, hunted once for all tests that need it.
+// hunted are the results of all mutants in the library, computed once for all tests that need them.
 var hunted = sync.OnceValues(func() ([]*Kill, error) { //nolint:gochecknoglobals // what is hunted once is shared
 	all, err := scenarios.Library()
 	if err != nil {
@@ -75,8 +75,9 @@ func TestEveryMutantIsKilled(t *testing.T) {
 	}
 }
 
-// Without its injector, a fault does not strike, and no scenario that has one may pass. What an injector is
-// missed by does not depend on the seed, so one run stands for the sweep, except when MUTANTS_FULL is set.
+// Without its injector, a fault has no effect, and no scenario that has the fault may pass. Which
+// check notices this does not depend on the seed, so one run is enough, except when MUTANTS_FULL is
+// set.
 func TestEveryInjectorIsMissed(t *testing.T) {
 	skipShort(t)
 	all := library(t)
@@ -101,7 +102,7 @@ func TestEveryInjectorIsMissed(t *testing.T) {
 	}
 }
 
-// without runs scenarios without one injector; the first seed of each stands for all.
+// without runs scenarios without one injector, each with its first seed only.
 func without(kind *fault.Kind) func(Target, sim.Options) *sim.Result {
 	var mu sync.Mutex
 	first := make(map[Target]*sim.Result)
@@ -134,13 +135,13 @@ func checkMissed(t *testing.T, kind *fault.Kind, s *scenario.Scenario, result *v
 	}
 }
 
-// Without one invariant, every mutant that names it loses its killer, in the very run in which it was killed; and
-// each invariant has such a mutant.
+// Without one invariant, every mutant that names it survives, in the very run that killed it. Each
+// invariant has such a mutant.
 func TestEveryInvariantIsMissed(t *testing.T) {
 	named := make(map[int]int)
 	for _, k := range kills(t) {
 		if !k.Killed() {
-			continue // which TestEveryMutantIsKilled reports
+			continue // TestEveryMutantIsKilled reports this
 		}
 		named[k.Mutant.Expected]++
 		r := once(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant, WithoutInvariant: k.Mutant.Expected})
@@ -159,8 +160,9 @@ func TestEveryInvariantIsMissed(t *testing.T) {
 // vacuitySeeds is how many seeds a scenario gets to kill a mutant that it guards against.
 const vacuitySeeds = 25
 
-// Every scenario kills a mutant that it guards against: one that names it, or whose number its `about` names. A
-// scenario that kills none of those proves nothing of what it says.
+// Every scenario kills a mutant that it guards against: one that names the scenario, or whose
+// defect number is in its `about`. A scenario that kills none of them proves nothing of what its
+// `about` says.
 func TestNoScenarioIsVacuous(t *testing.T) {
 	done := make(map[string]bool)
 	for _, k := range kills(t) {
@@ -180,7 +182,7 @@ func TestNoScenarioIsVacuous(t *testing.T) {
 	}
 }
 
-// guarded are the mutants that a scenario is there for.
+// guarded are the mutants that a scenario guards against.
 func guarded(s *scenario.Scenario) []*mutant.Mutant {
 	var list []*mutant.Mutant
 	for _, f := range mutant.All() {
@@ -191,12 +193,13 @@ func guarded(s *scenario.Scenario) []*mutant.Mutant {
 	return list
 }
 
-// sources are the numbers of mutants that a scenario's `about` names.
+// sources are the defect numbers in a scenario's `about`.
 func sources(s *scenario.Scenario) []string {
 	return regexp.MustCompile(`\bD\d+\b`).FindAllString(s.About, -1)
 }
 
-// killsOne goes through the mutants seed by seed, so that the one that dies soonest is found soonest.
+// killsOne tries all mutants with one seed before the next seed, so that it finds the easiest one
+// soonest.
 func killsOne(s *scenario.Scenario, mutants []*mutant.Mutant, seeds int) bool {
 	for seed := uint64(1); seed <= uint64(seeds); seed++ {
 		for _, f := range mutants {

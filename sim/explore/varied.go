@@ -8,8 +8,8 @@ import (
 	"handoff/sim"
 )
 
-// Beside is how many varied seeds a target gets beside so many plain ones: one for every fifteen. `chaos run --varied` runs as
-// many as there are seeds.
+// Beside is how many varied seeds a target gets for a number of plain ones: one for every fifteen.
+// `chaos run --varied` runs as many varied seeds as plain ones.
 func Beside(seeds int) int { return (seeds + 14) / 15 }
 
 // Varied returns the same targets, varied.
@@ -38,11 +38,12 @@ func Runs(targets []Target, o Options) (runs int) {
 	return runs
 }
 
-// turn is how far a sweep is in the order of its runs: round by round, a run of each target in each. A target with fewer
-// seeds than others has one only in some of the rounds, so that all of them advance together.
+// turn is the position of a sweep in the order of its runs. In each round every target has one run.
+// A target with fewer seeds has a run only in some rounds, so that all targets advance together.
 type turn struct{ round, target int }
 
-// take returns the next run: the n-th of a target, from 0. left is false if there is none.
+// take returns the next run: the index of its target, and of its seed among that target's, from 0.
+// left is false if there is none.
 func (at *turn) take(targets []Target, o Options) (target, n int, left bool) {
 	rounds := max(o.Seeds, o.Varied)
 	for ; at.round < rounds; at.round, at.target = at.round+1, 0 {
@@ -57,8 +58,8 @@ func (at *turn) take(targets []Target, o Options) (target, n int, left bool) {
 	return 0, 0, false
 }
 
-// Plain returns the target that runs as it stands what a varied target draws for a seed, and what was changed. A plain
-// target is returned as it is.
+// Plain returns a plain target with the scenario that a varied target draws for a seed, and the
+// changes. It returns a plain target unchanged.
 func (t Target) Plain(seed uint64) (Target, []string, error) {
 	if !t.Varied {
 		return t, nil, nil
@@ -81,12 +82,12 @@ func (t Target) run(o sim.Options) *sim.Result {
 	}
 	r := sim.Run(plain.Scenario, t.Profile, o)
 	if t.Varied {
-		r.Varied = append([]string{}, changes...) // not nil, whatever was drawn
+		r.Varied = append([]string{}, changes...) // not nil, even without changes
 	}
 	return r
 }
 
-// strategy is how results name the way in which the target's runs come about.
+// strategy is the name, in results, of the way in which the target's runs are made.
 func (t Target) strategy() string {
 	if t.Varied {
 		return verdict.Varied

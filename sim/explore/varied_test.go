@@ -9,7 +9,8 @@ import (
 	"handoff/sim"
 )
 
-// A varied run is the same every time, says what was drawn, and is bounded; the plain seeds beside it stay what they are.
+// A varied run is the same every time, says what was drawn, and is bounded. It does not change the
+// plain seeds.
 func TestVariedRunsStandBesideThePlainOnes(t *testing.T) {
 	plain := find(t, "ttl-race")[:1]
 	o := Options{First: 1, Seeds: 4, Varied: Beside(4)}
@@ -52,7 +53,7 @@ func TestEveryTargetGetsItsSeedsInTurn(t *testing.T) {
 	}
 }
 
-// What a varied run is shrunk to fails as it did, with the settings that it needs and few others.
+// A shrunk varied run fails as before, with the settings that it needs and few others.
 func TestAVariedRunIsShrunkToItsSettings(t *testing.T) {
 	skipShort(t)
 	f := mutant.Find("backoff-by-habit")

@@ -2,24 +2,28 @@ package kernel
 
 import "sync"
 
-// arena holds the contexts of a run. Nearly every call has one of its own, and its holder may ask it for its error at any
-// time, so that a run can't use one twice. The next run can: when a kernel is closed, nothing that it ran is left that could
-// ask. Its first contexts are therefore handed on to a later kernel, together with the functions that end them, which saves
-// two allocations a call; a run that makes more allocates the others in blocks, which the collector frees.
+// arena holds the contexts of a run. Nearly every call has its own context, whose holder may ask
+// for its error at any time, so a run can't use a context twice. But the next run can: when a
+// kernel is closed, nothing of its run is left that could ask. So a run's first contexts, and the
+// functions that end them, pass to a later kernel, which saves two allocations a call. A run that
+// makes more allocates the others in blocks, which the collector frees.
 type arena struct {
 	kept []kernelContext
-	used int             // of kept
+	used int             // how many of kept are in use
 	more []kernelContext // the block that follows, not used yet
 }
 
 const (
-	// keptContexts is how many a run hands on: as many as most scenarios of the library need, a third of a megabyte.
+	// keptContexts is how many contexts a run passes on: as many as most scenarios of the library
+	// need, a third of a megabyte.
 	keptContexts = 2048
-	// contextBlock is how many of the others are allocated together: nearly all live for one call.
+	// contextBlock is how many further contexts are allocated together: nearly all live for one
+	// call.
 	contextBlock = 16
 )
 
-// arenas are those that no kernel has. Which one a kernel gets makes no difference: all it finds in one are zero values.
+// arenas are the arenas that no kernel uses. It makes no difference which of them a kernel gets,
+// because all its values are zero.
 var arenas sync.Pool //detlint:ok no task sees it
 
 func takeArena() *arena {
@@ -29,7 +33,7 @@ func takeArena() *arena {
 	return &arena{kept: make([]kernelContext, keptContexts)}
 }
 
-// context returns a zero context, but for the function that ends it.
+// context returns a context that is zero except for the function that ends it.
 func (a *arena) context() *kernelContext {
 	if a.used < len(a.kept) {
 		a.used++
@@ -43,13 +47,13 @@ func (a *arena) context() *kernelContext {
 	return c
 }
 
-// giveBack hands the arena on to another kernel. Nothing may use its contexts any more.
+// giveBack passes the arena on to another kernel. Nothing may use its contexts any more.
 func (a *arena) giveBack() {
 	a.empty()
 	arenas.Put(a)
 }
 
-// empty leaves nothing of the run in the arena, but the functions that end its contexts.
+// empty removes everything of the run from the arena, except the functions that end its contexts.
 func (a *arena) empty() {
 	for i := range a.kept[:a.used] {
 		c := &a.kept[i]

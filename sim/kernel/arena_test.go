@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Whoever gets an arena finds nothing in it of the run before but the functions that end its contexts.
+// A new user of an arena finds nothing of the run before except the functions that end its
+// contexts.
 func TestAnArenaIsHandedOnEmpty(t *testing.T) {
 	a := &arena{kept: make([]kernelContext, 2)}
 	ends := 0

@@ -110,7 +110,7 @@ func BenchmarkCrash(b *testing.B) {
 	}
 }
 
-// A whole run that comes to nothing: what a sweep pays for each seed.
+// A whole run without content: the fixed cost of each seed of a sweep.
 func BenchmarkEmptyRun(b *testing.B) {
 	b.ReportAllocs()
 	for range b.N {

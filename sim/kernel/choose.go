@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Chooser is asked whenever something could go another way. Choose returns a number in [0, n); n is
-// at least 2, because what can go only one way is not asked.
+// Chooser decides whenever something could go another way. Choose returns a number in [0, n). n is
+// at least 2, because a single alternative needs no decision.
 //
-// The numbers have a meaning that search and shrinking may rely on: 0 is the plain way (the task that
-// waits longest, the shortest delay, no fault), n-1 the other extreme (the longest delay, the fault).
-// A search that can't try all of a large n tries these two first.
+// Search and shrinking may rely on the meaning of the numbers. 0 is the plain way (the task that
+// has waited longest, the shortest delay, no fault) and n-1 the other extreme (the longest delay,
+// the fault). A search that can't try all of a large n tries these two first.
 type Chooser interface {
 	Choose(s *Stream, n uint64) uint64
 }
@@ -24,21 +24,21 @@ type Stream struct {
 	label   string
 	id      uint64
 
-	// The random chooser keeps its generator here, to find it without a map.
+	// The random chooser keeps its generator here, so that it needs no map to find it.
 	owner *random
 	pcg   rand.PCG
 }
 
-// NewStream returns a stream outside of any kernel, to try a chooser with.
+// NewStream returns a stream outside any kernel, for testing a chooser.
 func NewStream(c Chooser, label string) *Stream { return &Stream{chooser: c, label: label} }
 
 // Label returns the label of the stream.
 func (s *Stream) Label() string { return s.label }
 
-// ID returns the stream's place in the order in which the run's streams were first asked for.
+// ID returns the position of the stream in the order in which the run first asked for its streams.
 func (s *Stream) ID() uint64 { return s.id }
 
-// Uint64N returns a number in [0, n). It panics when n is 0 and does not draw when n is 1.
+// Uint64N returns a number in [0, n). It panics if n is 0, and does not draw if n is 1.
 func (s *Stream) Uint64N(n uint64) uint64 {
 	if n <= 1 {
 		if n == 0 {
@@ -53,8 +53,8 @@ func (s *Stream) Uint64N(n uint64) uint64 {
 	return v
 }
 
-// Duration returns a duration in [lo, hi], in microseconds from lo. If hi is not above lo it returns
-// lo and does not draw.
+// Duration returns a duration in [lo, hi], in microseconds from lo. If hi is not above lo it
+// returns lo and does not draw.
 func (s *Stream) Duration(lo, hi time.Duration) time.Duration {
 	if hi <= lo {
 		return lo
@@ -63,18 +63,20 @@ func (s *Stream) Duration(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(s.Uint64N(n))*time.Microsecond
 }
 
-// logParts is the number of values of a log-uniform draw: enough that the share of any decade, up to 31 days, is
-// off by at most a millionth, and few enough that no product of two parts overflows.
+// logParts is the number of values of a log-uniform draw: enough that the share of any decade, up
+// to 31 days, is off by at most a millionth, and few enough that no product of two parts overflows.
 const logParts = 1 << 24
 
-// LogDuration returns a duration in [lo, hi], a whole number of microseconds above lo, drawn log-uniformly: every
-// factor is as likely as every other, so from 1 s to 100 s half of the draws lie under 10 s. A lo below a
-// microsecond counts as one. If hi is not above lo it returns lo and does not draw.
+// LogDuration returns a duration in [lo, hi], a whole number of microseconds above lo, drawn
+// log-uniformly: every factor is as likely as every other, so from 1 s to 100 s half of the draws
+// lie under 10 s. A lo below a microsecond counts as one. If hi is not above lo it returns lo and
+// does not draw.
 //
-// It computes with integers only, so the same draw gives the same duration on every machine. The duration is the
-// longest d for which log2(d) - log2(lo) does not exceed the drawn part of log2(hi) - log2(lo). Logarithms are cut
-// off after 32 binary digits, which is an error of less than one part in 10^9, besides the rounding to
-// microseconds. Draws are monotonic: 0 gives lo and the last one hi.
+// It computes with integers only, so the same draw gives the same duration on every machine. The
+// duration is the longest d for which log2(d) - log2(lo) does not exceed the drawn part of log2(hi)
+// - log2(lo). Logarithms are cut off after 32 binary digits, which is an error of less than one
+// part in 10^9, besides the rounding to microseconds. Draws are monotonic: 0 gives lo and the last
+// one hi.
 func (s *Stream) LogDuration(lo, hi time.Duration) time.Duration {
 	lo = max(lo, time.Microsecond)
 	if hi <= lo {
@@ -92,8 +94,9 @@ func (s *Stream) LogDuration(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(most)*time.Microsecond
 }
 
-// log2 returns the binary logarithm of x, which must be above 0, with 32 binary digits after the point, truncated.
-// It squares the mantissa once for each digit: where the square reaches 2, the digit is 1.
+// log2 returns the binary logarithm of x, which must be above 0, with 32 binary digits after the
+// point, truncated. It squares the mantissa once for each digit: where the square reaches 2, the
+// digit is 1.
 func log2(x uint64) uint64 {
 	const digits = 32
 	whole := uint64(bits.Len64(x) - 1)

@@ -9,8 +9,8 @@ import (
 
 const maxDrift = 500_000 // parts per million
 
-// machine is the oscillator behind the clocks of the processes of one name. Its reading follows true
-// virtual time, but for drift and freezes.
+// machine is the oscillator behind the clocks of all processes with one name. Its reading follows
+// true virtual time, except for drift and freezes.
 type machine struct {
 	k         *Kernel
 	base      time.Duration // reading at since
@@ -30,8 +30,9 @@ func (m *machine) reading() time.Duration {
 	return m.base + m.scaled(m.k.now-m.since)
 }
 
-// scaled is how far the reading moves in d of true time, rounded down, so that it never goes backwards
-// and never shows a moment before it has come. The parts are multiplied apart for fear of overflow.
+// scaled is how far the reading moves in d of true time. It rounds down, so that the reading never
+// goes backwards and never shows a moment before it has come. It multiplies the parts separately to
+// avoid an overflow.
 func (m *machine) scaled(d time.Duration) time.Duration {
 	if m.drift == 0 {
 		return d
@@ -70,14 +71,14 @@ func (m *machine) due(target time.Duration) time.Duration {
 	return addSaturated(m.since, d)
 }
 
-// settle makes now the point that the reading is counted from, so that a change of the rate does not
-// make it jump.
+// settle makes now the point from which the reading is counted, so that a change of the rate does
+// not make it jump.
 func (m *machine) settle() {
 	m.base = m.reading()
 	m.since = m.k.now
 }
 
-// rearm moves the timers to where they are due at the present rate.
+// rearm moves the timers to the times at which they are due at the current rate.
 func (m *machine) rearm() {
 	if len(m.processes) == 0 {
 		return
@@ -123,16 +124,16 @@ func (m *machine) unfreeze() {
 	}
 }
 
-// Clock is a wall clock and a monotonic clock over one oscillator. Setting either is a fault or the
-// end of one; the program under test only reads.
+// Clock is a wall clock and a monotonic clock over one oscillator. A fault sets them, or the end of
+// one; the program under test only reads them.
 type Clock struct {
 	m      *machine
 	origin time.Duration
 }
 
-// NewClock returns clocks of something that is not a process, such as a database server. They stand
-// for no machine that could be frozen. The same name gives clocks that share their faults only with
-// each other, never with a process of that name.
+// NewClock returns clocks for something that is not a process, such as a database server. They
+// belong to no machine that could be frozen. Clocks of the same name share their faults with each
+// other, but never with a process of that name.
 func (k *Kernel) NewClock(name string) *Clock {
 	key := "clock\x00" + name
 	m := k.machines[key]
@@ -144,12 +145,12 @@ func (k *Kernel) NewClock(name string) *Clock {
 }
 
 // Monotonic returns the time since an arbitrary origin. The origin differs from process to process
-// and from start to start, so that whoever compares readings of two processes is found out. It never
-// goes backwards; it drifts, and stands while the machine is frozen.
+// and from start to start, so that code that compares readings of two processes fails visibly. The
+// reading never goes backwards. It drifts, and it stands still while the machine is frozen.
 func (c *Clock) Monotonic() time.Duration { return c.origin + c.m.reading() }
 
-// Wall returns what the wall clock shows, in UTC: true time, plus drift, offset and steps, minus the
-// time that the machine was frozen.
+// Wall returns the reading of the wall clock, in UTC: true time, plus drift, offset and steps,
+// minus the time for which the machine was frozen.
 func (c *Clock) Wall() time.Time { return c.m.k.start.Add(c.wall()) }
 
 // wall is Wall, counted from the kernel's start.
@@ -160,22 +161,23 @@ func (c *Clock) wall() time.Duration {
 	return c.m.reading() + c.m.offset
 }
 
-// OnWall sets what is called whenever somebody reads the wall clock, nil for nothing: a fault of the clock
-// has touched nothing before that.
+// OnWall sets a function that is called at each reading of the wall clock; nil for none. A fault of
+// the clock has no effect before such a reading.
 func (c *Clock) OnWall(fn func()) { c.m.onWall = fn }
 
-// SetOffset sets how far the wall clock is off, beside its drift. The monotonic clock is not touched.
+// SetOffset sets how far the wall clock is off, in addition to its drift. It does not touch the
+// monotonic clock.
 func (c *Clock) SetOffset(d time.Duration) { c.m.offset = d }
 
-// Offset returns what SetOffset and Step have made of the offset.
+// Offset returns the offset that SetOffset and Step have produced.
 func (c *Clock) Offset() time.Duration { return c.m.offset }
 
 // Step moves the wall clock by d, backwards when d is negative. The monotonic clock is not touched.
 func (c *Clock) Step(d time.Duration) { c.m.offset += d }
 
 // SetDrift sets how much faster than true time both clocks run, in parts per million; negative is
-// slower. Readings stay continuous, and timers on this clock move to where they are now due. More
-// than 500,000 either way panics: no clock does that.
+// slower. Readings stay continuous, and timers on this clock move to their new times. It panics
+// beyond 500,000 in either direction: no clock drifts that much.
 func (c *Clock) SetDrift(ppm int64) {
 	if ppm < -maxDrift || ppm > maxDrift {
 		panic(fmt.Sprintf("kernel: a drift of %d ppm is out of range (±%d)", ppm, maxDrift))

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// kernelContext is a context that the kernel sees: ending it wakes the tasks that are parked under
-// it. It has no channel, because a task that waits on a channel is out of the kernel's sight.
+// kernelContext is a context that the kernel sees: its end wakes the tasks that are parked under
+// it. It has no channel, because the kernel does not see a task that waits on a channel.
 type kernelContext struct {
 	k           *Kernel
 	parent      context.Context
@@ -17,15 +17,15 @@ type kernelContext struct {
 	timer       Timer
 	limited     bool
 	maker       *Task              // see Watch; nil when nobody wants to know
-	end         context.CancelFunc // made the first time that somebody asks for it
+	end         context.CancelFunc // made when it is first asked for
 
 	firstChild, lastChild *kernelContext // by creation
 	prev, next            *kernelContext
 	firstWait, lastWait   *wait // by parking
 }
 
-// Deadline returns the deadline on the wall clock of the process as it was when the context was made;
-// the context itself goes by the monotonic clock.
+// Deadline returns the deadline on the process's wall clock, as that clock was when the context was
+// made. The context itself uses the monotonic clock.
 func (c *kernelContext) Deadline() (time.Time, bool) {
 	if !c.hasDeadline {
 		return time.Time{}, false
@@ -43,18 +43,18 @@ func (c *kernelContext) Done() <-chan struct{} {
 		"use the waits, timeouts and cancellation of host.Host")
 }
 
-// Err returns nil, or why the context has ended.
+// Err returns nil, or the reason why the context has ended.
 func (c *kernelContext) Err() error { return c.err }
 
 // Value asks the parent.
 func (c *kernelContext) Value(key any) any { return c.parent.Value(key) }
 
-// Fire is the timeout.
+// Fire ends the context when its timeout is over.
 func (c *kernelContext) Fire() { c.cancel(context.DeadlineExceeded) }
 
-// contextOf returns the kernel context that ends ctx, or nil when nothing ends it. A wrapper passes
-// Done on to the context that it wraps, and one that shields from cancellation does not; so asking
-// for Done finds the right one in either case.
+// contextOf returns the kernel context that ends ctx, or nil if nothing ends it. It calls Done,
+// because a wrapper passes Done on to the context that it wraps, and a wrapper that shields from
+// cancellation does not. So Done finds the right context in either case.
 func (k *Kernel) contextOf(ctx context.Context) *kernelContext {
 	if c, ok := ctx.(*kernelContext); ok && c.k == k {
 		return c
@@ -78,9 +78,9 @@ func (k *Kernel) WithCancel(parent context.Context) (context.Context, context.Ca
 	return c, c.cancelFunc()
 }
 
-// WithTimeout returns a child of parent that ends also after d, with DeadlineExceeded. d is measured
-// on the monotonic clock of the current process, in kernel context on true time. The longest
-// Duration means no timeout.
+// WithTimeout returns a child of parent that ends also after d, with DeadlineExceeded. d is
+// measured on the monotonic clock of the current process, in kernel context on true time. The
+// longest Duration means no timeout.
 func (k *Kernel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	var p *Process
 	if k.current != nil {
@@ -89,7 +89,7 @@ func (k *Kernel) WithTimeout(parent context.Context, d time.Duration) (context.C
 	return k.withTimeout(parent, p, d)
 }
 
-// WithTimeout is the kernel's WithTimeout, on the clock of this process whoever calls it.
+// WithTimeout is the kernel's WithTimeout, always on the clock of this process.
 func (p *Process) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return p.k.withTimeout(parent, p, d)
 }
@@ -143,8 +143,9 @@ func (k *Kernel) newContext(parent context.Context) *kernelContext {
 	return c
 }
 
-// Watch counts a context that the current task has just made among what it holds, until somebody ends it by hand. Without a
-// task it does nothing. limited says that the context has a time limit of its own.
+// Watch adds a context that the current task has just made to those that the task holds, until it
+// is ended explicitly. Outside a task it does nothing. limited says that the context has its own
+// time limit.
 func (k *Kernel) Watch(ctx context.Context, limited bool) {
 	t := k.current
 	if t == nil {
@@ -178,8 +179,8 @@ func (c *kernelContext) endByHand() {
 	c.cancel(context.Canceled)
 }
 
-// cancel ends the context: first those who wait under it are woken, in the order in which they
-// parked, then its children end, in the order of their creation.
+// cancel ends the context. First it wakes the tasks that wait under it, in the order in which they
+// parked, then it ends its children, in the order of their creation.
 func (c *kernelContext) cancel(err error) {
 	if c.err != nil {
 		return

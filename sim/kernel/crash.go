@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Crash ends the process at the yield points where its tasks stand. Their deferred functions run
-// inside this call, oldest task first, with every effect suppressed. It may be called in kernel
-// context and by any task; a task of this very process does not return from it. Crashing a frozen
-// process thaws its machine, as a reset does. Crashing an ended one does nothing.
+// Crash ends the process at the yield points at which its tasks are. Their deferred functions run
+// inside this call, oldest task first, with every effect suppressed. Crash may be called in kernel
+// context and by any task; a task of this process does not return from it. The crash of a frozen
+// process thaws its machine, as a reset does. The crash of an ended process does nothing.
 func (p *Process) Crash() {
 	k := p.k
 	k.CheckAlive()
@@ -35,7 +35,7 @@ func (p *Process) Crash() {
 	k.CheckAlive()
 }
 
-// kill ends a task that stands at a yield point or has not run yet.
+// kill ends a task that is at a yield point or has not run yet.
 func (k *Kernel) kill(t *Task) {
 	if t.ended {
 		return
@@ -49,7 +49,7 @@ func (k *Kernel) kill(t *Task) {
 		k.current = t
 		t.killing = true
 		go func() { //detlint:ok the throw-away goroutine that an ending task needs; the kernel waits for it
-			// stop ends this goroutine with the Goexit that ended the task.
+			// stop ends this goroutine with the same Goexit that ended the task.
 			defer func() { k.stopped <- struct{}{} }() //detlint:ok the throw-away goroutine that an ending task needs; the kernel waits for it
 			c.stop()
 		}()
@@ -65,8 +65,8 @@ func (k *Kernel) Dying() bool {
 	return k.current != nil && k.current.process.state == processCrashed
 }
 
-// CheckAlive stands at the entry of everything that has an effect outside of the calling task: if
-// that task is dying it does not return, and the task's next deferred function runs.
+// CheckAlive begins every function that has an effect outside the calling task. If that task is
+// dying, it does not return, and the task's next deferred function runs.
 func (k *Kernel) CheckAlive() {
 	if k.current != nil && k.current.process.state == processCrashed {
 		k.endCurrent()
@@ -76,27 +76,28 @@ func (k *Kernel) CheckAlive() {
 func (k *Kernel) endCurrent() {
 	t := k.current
 	if !t.killing {
-		// Goexit would go on to the caller of Run. The kernel must stop the coroutine from outside.
+		// Goexit would continue into the caller of Run, so the kernel must stop the coroutine from
+		// outside.
 		t.park()
 	}
 	runtime.Goexit()
 }
 
-// CrashPoint names a yield point of a process: its N-th (from 1), counted by process name, over
-// restarts.
+// CrashPoint identifies a yield point of a process: its N-th (from 1), counted by process name,
+// across restarts.
 type CrashPoint struct {
 	Process string
 	N       uint64
 
-	// After chooses the phase. False: the process dies inside Point, before the call has had any
-	// effect. True: it dies when the wait that follows this Point would be resumed with its
-	// outcome: the effect has happened and the caller never learns it. A call that does not wait,
-	// or whose context ends first, has no such moment, and nothing is crashed.
+	// After chooses the phase. False: the process dies inside Point, before the call has any
+	// effect. True: it dies when the wait after this Point would resume with its outcome. Then the
+	// effect has happened, and the caller never learns of it. A call that does not wait, or whose
+	// context ends first, has no such moment, and nothing crashes.
 	After bool
 }
 
-// PausePoint pauses a process at one of its yield points, before the call has any effect: it is what a CrashPoint
-// is for a process that comes back as if nothing had happened.
+// PausePoint pauses a process at one of its yield points, before the call has any effect. It is
+// like a CrashPoint for a process that later continues as if nothing had happened.
 type PausePoint struct {
 	Process string
 	N       uint64
@@ -118,8 +119,9 @@ func (k *Kernel) counter(process string) *pointCounter {
 	return c
 }
 
-// Point counts a yield point of the current process and crashes it there when that is what
-// Options.CrashAt says. Models call it at the very start of every blocking call, before any effect.
+// Point counts a yield point of the current process, and crashes or pauses the process there if
+// Options.CrashAt or Options.PauseAt says so. Models call it at the very start of every blocking
+// call, before any effect.
 func (k *Kernel) Point() {
 	k.CheckAlive()
 	t := k.mustCurrent("Point")
@@ -144,7 +146,7 @@ func (k *Kernel) Point() {
 // CrashFired reports whether the crash of Options.CrashAt has happened.
 func (k *Kernel) CrashFired() bool { return k.crashFired }
 
-// PointCount says how many yield points a process has passed, over all its restarts.
+// PointCount says how many yield points a process has passed, across its restarts.
 type PointCount struct {
 	Process string
 	N       uint64

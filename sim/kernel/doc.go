@@ -1,31 +1,31 @@
-// Package kernel runs simulated processes: virtual time, coroutines instead of goroutines, and one
-// source for everything that could go another way.
+// Package kernel runs simulated processes: with virtual time, coroutines instead of goroutines, and
+// one source for every choice.
 //
 // # Words
 //
 // A process is a set of tasks. A task is a coroutine (iter.Pull) that runs ordinary blocking Go
 // code. A model (of a database, a broker, a network) offers calls that park the calling task on a
-// [Wait]. A timer runs a function in kernel context, which means: no task is running, nothing may
-// block, and the function is the server's or the machine's own doing. A step is one switch into a
-// task or one timer fired.
+// [Wait]. A timer runs a function in kernel context: no task is running, nothing may block, and the
+// function is an act of the server or the machine itself. A step is one switch into a task or one
+// fired timer.
 //
 // # Why a run is deterministic
 //
 // A run is a function of the program and of the answers of its [Chooser], for these reasons.
 //
-//   - One task runs at a time. It gives up control only inside a kernel call, so what happens
-//     between two kernel calls can't be interleaved with anything.
-//   - The next task is taken from a queue that is ordered by when its members became runnable. If it
-//     holds more than one, the chooser says which. With [Options.TimeIsChoice] letting time pass is
+//   - One task runs at a time. It gives up control only inside a kernel call, so nothing can be
+//     interleaved between two kernel calls.
+//   - The next task comes from a queue ordered by the time at which tasks became runnable. If it
+//     holds more than one, the chooser decides. With [Options.TimeIsChoice], letting time pass is
 //     one more alternative.
 //   - Time moves only when a timer fires. Timers fire in the order of (time, creation).
-//   - Random numbers come from labelled streams over the same chooser. A stream's numbers depend on
-//     nothing but its label and how many were drawn from it before, so a further fault does not shift
-//     the draws of the workload.
-//   - The kernel reads no real clock and no global random source, and where it ranges over a map it
-//     sorts. The watchdog does use real time, but a run never sees it.
-//   - Pools recycle timers, waits and coroutines. No identity or address of a pooled thing reaches
-//     the program; generations make stale handles inert.
+//   - Random numbers come from labelled streams over the same chooser. A stream's numbers depend
+//     only on its label and on how many were drawn from it before, so an additional fault does not
+//     shift the draws of the workload.
+//   - The kernel reads no real clock and no global random source, and it sorts before it ranges
+//     over a map. The watchdog does use real time, but a run never sees it.
+//   - Pools recycle timers, waits and coroutines. The program never sees the identity or address of
+//     a pooled object; generations make stale handles inert.
 //
 // The kernel can't see a channel, a mutex held across a kernel call, or a bare goroutine. Code that
 // uses them hangs the run (the [Watchdog] says where) or makes it irreproducible (a linter forbids
@@ -34,22 +34,23 @@
 // # Why a crash is a crash
 //
 // A crash must look to the rest of the world as if the process had stopped between two
-// instructions. Its tasks stand at yield points, and each must leave its stack without being able to
-// do anything more.
+// instructions. Its tasks are at yield points, and each must leave its stack without any further
+// effect.
 //
-//   - The end signal is runtime.Goexit: deferred functions run, and recover can't swallow it (a panic
-//     it could).
-//   - Every kernel call of a dying task ends it again. So a deferred function that wants to write, to
-//     publish or to sleep is cut off at that call, and the next deferred function runs. Whatever has
-//     an effect must therefore be a kernel call or begin with [Kernel.CheckAlive].
-//   - stop of iter.Pull hands Goexit on to its caller. So the kernel calls it on a goroutine made for
-//     that and waits for it; everything stays sequential.
+//   - The end signal is runtime.Goexit: deferred functions run, and recover can't swallow it, as it
+//     could a panic.
+//   - Every kernel call of a dying task ends it again. So a deferred function that wants to write,
+//     to publish or to sleep is cut off at that call, and the next deferred function runs.
+//     Therefore every function with an effect must be a kernel call or begin with
+//     [Kernel.CheckAlive].
+//   - stop of iter.Pull passes Goexit on to its caller. So the kernel calls it on a goroutine made
+//     for that purpose and waits for it; everything stays sequential.
 //   - A task that crashes its own process can't be stopped from its own stack. It parks, and the
 //     kernel ends it as soon as it has control again, before anything else happens.
-//   - Waits, timers and queue entries of a dead process are void: a reply that is still under way
-//     finds its Wait of an older generation and is dropped.
+//   - Waits, timers and queue entries of a dead process are void: a late reply finds its Wait in a
+//     later generation and is dropped.
 //
 // A run must be closed ([Kernel.Close]); then no goroutine is left. A kernel belongs to one
-// goroutine at a time, which must not be locked to its thread. Kernels share nothing, so as many as
-// there are cores can run side by side.
+// goroutine at a time, which must not be locked to its thread. Kernels share nothing, so one can
+// run on each core.
 package kernel

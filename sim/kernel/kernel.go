@@ -8,25 +8,26 @@ import (
 
 const maxDuration = time.Duration(math.MaxInt64)
 
-// Options say how a run goes. The zero value is a run with the random chooser of seed 0, without
+// Options configure a run. The zero value is a run with the random chooser of seed 0, without
 // limits and faults.
 type Options struct {
-	// Chooser decides everything that could go another way. Nil means NewRandom(0).
+	// Chooser makes every choice. Nil means NewRandom(0).
 	Chooser Chooser
 
-	// MaxSteps ends Run after that many steps of the kernel's life; 0 means no limit. A program that
-	// sleeps for no time over and over never lets time move, so a search should set a limit.
+	// MaxSteps ends Run after that many steps of the kernel's life; 0 means no limit. A program
+	// that keeps sleeping for no time never lets time move, so a search should set a limit.
 	MaxSteps uint64
 
-	// StepsAtOnce returns the limit of steps at one moment of virtual time; nil means no limit. The kernel asks it
-	// repeatedly, so the limit may depend on how much work there is.
+	// StepsAtOnce returns the limit of steps at one moment of virtual time; nil means no limit. The
+	// kernel asks it repeatedly, so the limit may depend on how much work there is.
 	StepsAtOnce func() uint64
 
-	// Interrupted is asked every few steps; if it is true, Run ends, and what it did until then depends on when that was.
-	// Nil means never. It may be called only by Run's goroutine, but may read what others write.
+	// Interrupted is called every few steps. If it returns true, Run ends; how far the run got then
+	// depends on real time. Nil means never. Only Run's goroutine calls it, but it may read what
+	// others write.
 	Interrupted func() bool
 
-	// Start is what a wall clock without faults shows at virtual time 0. The zero time means
+	// Start is the reading of a wall clock without faults at virtual time 0. The zero time means
 	// 2026-01-01 00:00 UTC.
 	Start time.Time
 
@@ -34,14 +35,13 @@ type Options struct {
 	// the runnable tasks. Without it time moves only when no task is runnable.
 	TimeIsChoice bool
 
-	// CrashAt crashes one process at one of its yield points; nil means nowhere.
+	// CrashAt crashes one process at one of its yield points; nil for no crash.
 	CrashAt *CrashPoint
-	// PauseAt pauses one process at one of its yield points; nil means nowhere.
+	// PauseAt pauses one process at one of its yield points; nil for no pause.
 	PauseAt *PausePoint
 
-	// OnStep is called at every step, after it was chosen and before it happens: with the task that
-	// is switched to, or with nil when a timer fires. It must not call back into the kernel, except
-	// to read.
+	// OnStep is called at every step, after the choice and before the step: with the task that is
+	// switched to, or with nil when a timer fires. It may only read from the kernel.
 	OnStep func(t *Task)
 
 	// OnPanic is called with the first panic of product code, on the panicking stack.
@@ -68,8 +68,8 @@ type Kernel struct {
 	arena     *arena
 	taskSeq   uint64
 
-	current *Task // whose code runs, nil in kernel context
-	running *Task // whose coroutine the loop has switched into; under current on the stack
+	current *Task // the task whose code runs, nil in kernel context
+	running *Task // the task whose coroutine the loop has switched into; below current on the stack
 
 	processes []*Process // those that have not ended, by creation
 	machines  map[string]*machine
@@ -95,7 +95,7 @@ type Kernel struct {
 	active   atomic.Bool   // for the watchdog
 }
 
-// New returns a kernel at virtual time 0 without processes. It must be closed.
+// New returns a kernel at virtual time 0 without processes. The caller must close it.
 func New(opts Options) *Kernel {
 	if opts.Chooser == nil {
 		opts.Chooser = NewRandom(0)
@@ -131,11 +131,11 @@ func New(opts Options) *Kernel {
 // their faults.
 func (k *Kernel) Now() time.Duration { return k.now }
 
-// Step returns how many steps have been made, the one under way included.
+// Step returns the number of steps so far, including the current one.
 func (k *Kernel) Step() uint64 { return k.step }
 
-// Current returns the task whose code runs, or nil in kernel context. While a task dies it is that
-// task.
+// Current returns the task whose code runs, or nil in kernel context. While a task dies, it returns
+// that task.
 func (k *Kernel) Current() *Task { return k.current }
 
 // Failure returns the first panic of product code, or nil.
@@ -153,17 +153,17 @@ func (k *Kernel) Stream(label string) *Stream {
 	return s
 }
 
-// Stop says why Run returned.
+// Stop is the reason why Run returned.
 type Stop uint8
 
-// The reasons. After every one but StopPanic, Run may be called again, to go on.
+// The reasons. Run may be called again to continue, except after StopPanic.
 const (
 	StopDone        Stop = iota + 1 // done returned true
-	StopHorizon                     // the next thing to do lies beyond the horizon; Now is the horizon
+	StopHorizon                     // the next event is beyond the horizon; Now is the horizon
 	StopMaxSteps                    // Options.MaxSteps steps were made
-	StopIdle                        // no task is runnable and no timer is armed: nothing can ever happen
+	StopIdle                        // no task is runnable and no timer is armed: nothing can happen any more
 	StopPanic                       // product code panicked; Failure says where
-	StopSpin                        // Options.StepsAtOnce was exceeded; Spun says who
+	StopSpin                        // Options.StepsAtOnce was exceeded; Spun says by which task
 	StopInterrupted                 // Options.Interrupted was true
 )
 
@@ -188,10 +188,10 @@ func (s Stop) String() string {
 	return "unknown"
 }
 
-// Run makes steps until done returns true (asked before every step; nil means never), until virtual
-// time would pass the horizon (counted from the kernel's start, not from now), until MaxSteps,
-// until nothing is left to do, or until product code panics. Tasks of paused and frozen processes
-// and timers of frozen machines are not something to do.
+// Run makes steps until done returns true (called before every step; nil means never), until
+// virtual time would pass the horizon (counted from the kernel's start, not from now), until
+// MaxSteps, until nothing is left to do, or until product code panics. Tasks of paused and frozen
+// processes, and timers of frozen machines, do not count as something to do.
 func (k *Kernel) Run(done func() bool, horizon time.Duration) Stop {
 	if k.closed {
 		panic("kernel: Run after Close")
@@ -226,7 +226,7 @@ func (k *Kernel) Run(done func() bool, horizon time.Duration) Stop {
 	}
 }
 
-// next makes one step, or says why there is none.
+// next makes one step, or returns the reason why there is none.
 func (k *Kernel) next() Stop {
 	n := uint64(k.queue.len())
 	timer := k.timers.len() > 0 && k.timers.first().at <= k.horizon
@@ -292,7 +292,7 @@ func (k *Kernel) Runnable(i uint64) *Task {
 	return k.queue.at(int(i))
 }
 
-// NextTimer returns when the next timer is due; false when there is none.
+// NextTimer returns when the next timer is due; false if none is armed.
 func (k *Kernel) NextTimer() (time.Duration, bool) {
 	if k.timers.len() == 0 {
 		return 0, false
@@ -301,13 +301,13 @@ func (k *Kernel) NextTimer() (time.Duration, bool) {
 }
 
 // Close ends every task, with all effects suppressed and without OnEnd callbacks. Afterwards no
-// goroutine of the kernel is left, but for the one that ended the last task, which may still be on its
-// last instruction. A second call does nothing.
+// goroutine of the kernel is left, except perhaps the one that ended the last task, on its last
+// instruction. A second call does nothing.
 func (k *Kernel) Close() {
 	if k.closed {
 		return
 	}
-	// running is stale when product code left Run by runtime.Goexit (as t.FailNow does).
+	// running is stale if product code left Run by runtime.Goexit (as t.FailNow does).
 	if k.running != nil && !k.running.ended {
 		panic("kernel: Close inside a task")
 	}

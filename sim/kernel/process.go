@@ -10,7 +10,7 @@ const (
 	processEnded
 )
 
-// EndReason says how a process ended.
+// EndReason is the reason why a process ended.
 type EndReason uint8
 
 // The reasons.
@@ -30,9 +30,9 @@ func (r EndReason) String() string {
 	return "unknown"
 }
 
-// Process is a set of tasks that live and die together, on a machine with clocks. The machine is
-// known by the process's name: a process that is started under the name of an earlier one runs on
-// the same machine, so faults of its clock outlive a restart.
+// Process is a set of tasks that live and die together, on a machine with clocks. The process's
+// name identifies the machine: a process started under the name of an earlier one runs on the same
+// machine, so faults of its clock survive a restart.
 type Process struct {
 	k       *Kernel
 	name    string
@@ -47,8 +47,8 @@ type Process struct {
 	onEnd       []func(EndReason)
 }
 
-// NewProcess starts a process without tasks. It exits when the last of its tasks has returned; until
-// the first one is started it just stands there. If its machine is frozen it starts on it frozen.
+// NewProcess starts a process without tasks. It exits when the last of its tasks has returned;
+// before the first task starts, it does nothing. If its machine is frozen, it starts frozen.
 func (k *Kernel) NewProcess(name string) *Process {
 	k.CheckAlive()
 	if k.closed {
@@ -73,7 +73,8 @@ func (p *Process) Name() string { return p.name }
 // Kernel returns the kernel that the process runs in.
 func (p *Process) Kernel() *Kernel { return p.k }
 
-// Alive reports whether the process has neither crashed nor exited. Paused and frozen ones are alive.
+// Alive reports whether the process has neither crashed nor exited. Paused and frozen ones are
+// alive.
 func (p *Process) Alive() bool { return p.state == processAlive }
 
 // Paused reports whether the process is between Pause and Resume.
@@ -82,15 +83,15 @@ func (p *Process) Paused() bool { return p.paused }
 // Frozen reports whether the process's machine is between Freeze and Thaw.
 func (p *Process) Frozen() bool { return p.machine.frozen }
 
-// Clock returns the process's clocks.
+// Clock returns the clocks of the process.
 func (p *Process) Clock() *Clock { return &p.clock }
 
 // OnEnd registers a callback for the end of the process. Callbacks run in kernel context, in the
 // order of registration, after the last task has ended; they may start a successor.
 func (p *Process) OnEnd(fn func(EndReason)) { p.onEnd = append(p.onEnd, fn) }
 
-// Go starts a task, which runs when the scheduler picks it. In a process that has ended nothing is
-// started and the task returned has ended already.
+// Go starts a task, which runs when the scheduler picks it. In an ended process it starts nothing
+// and returns a task that has ended already.
 func (p *Process) Go(name string, fn func()) *Task {
 	k := p.k
 	k.CheckAlive()
@@ -111,9 +112,9 @@ func (p *Process) Go(name string, fn func()) *Task {
 	return t
 }
 
-// Pause is SIGSTOP: the tasks of the process are not picked any more. Both its clocks run on, its
-// timers fire and replies reach it, so that everything that became due is found at Resume, at once
-// and in order. A task that pauses its own process stops inside the call.
+// Pause is SIGSTOP: the scheduler no longer picks the process's tasks. Both its clocks run on, its
+// timers fire and replies reach it. So at Resume it finds everything that became due meanwhile, at
+// once and in order. A task that pauses its own process stops inside the call.
 func (p *Process) Pause() {
 	p.k.CheckAlive()
 	if p.paused || p.state != processAlive {
@@ -131,10 +132,11 @@ func (p *Process) Resume() {
 	p.unstall()
 }
 
-// Freeze stops the machine of the process, as when a virtual machine is suspended: its tasks are not
-// picked, its monotonic clock stands and its timers with it. The wall clock stands too, and is
-// behind by the time of the freeze after Thaw, as on a guest that nobody sets right. Whatever runs
-// under the same name is on that machine. A task that freezes its own machine stops inside the call.
+// Freeze stops the machine of the process, as when a virtual machine is suspended. The scheduler
+// does not pick its tasks, and its monotonic clock and its timers stand still. The wall clock
+// stands still too, and after Thaw it lags by the length of the freeze, as on a guest whose clock
+// nobody corrects. Every process of the same name is on that machine. A task that freezes its own
+// machine stops inside the call.
 func (p *Process) Freeze() {
 	p.k.CheckAlive()
 	if p.machine.frozen || p.state != processAlive {
@@ -147,7 +149,7 @@ func (p *Process) Freeze() {
 	p.k.yieldIfStalled()
 }
 
-// Thaw lets the machine go on. A timer that had d to go at Freeze has d to go now.
+// Thaw lets the machine continue. A timer that had d left at Freeze still has d left.
 func (p *Process) Thaw() {
 	p.k.CheckAlive()
 	if !p.machine.frozen {
@@ -156,9 +158,9 @@ func (p *Process) Thaw() {
 	p.machine.unfreeze()
 }
 
-// AfterMonotonic runs fn in kernel context when the process's monotonic clock has moved on by d. It
-// follows drift and freezes exactly, fires while the process is paused, and never after the process
-// has ended.
+// AfterMonotonic runs fn in kernel context when the process's monotonic clock has advanced by d. It
+// follows drift and freezes exactly, fires while the process is paused, and never fires after the
+// process has ended.
 func (p *Process) AfterMonotonic(d time.Duration, fn func()) Timer {
 	p.k.CheckAlive()
 	return p.k.arm(p, d, funcEvent(fn), Wait{})
@@ -178,7 +180,7 @@ func (p *Process) unstall() {
 	p.stalled = nil
 }
 
-// finish is the end of the process, when no task is left.
+// finish ends the process when no task is left.
 func (p *Process) finish() {
 	if p.state == processEnded {
 		return

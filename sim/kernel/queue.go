@@ -1,8 +1,8 @@
 package kernel
 
-// runQueue holds the runnable tasks in the order in which they became runnable. The order is kept
-// when one is taken out of the middle, so that index 0 always means "the one that waits longest" and
-// a schedule stays readable when it is shrunk.
+// runQueue holds the runnable tasks in the order in which they became runnable. Taking one from the
+// middle keeps the order, so that index 0 always means "the task that has waited longest" and a
+// shrunk schedule stays readable.
 type runQueue struct {
 	items []*Task
 	head  int
@@ -22,7 +22,7 @@ func (q *runQueue) push(t *Task) {
 	q.items = append(q.items, t)
 }
 
-// take removes the i-th task, moving the shorter side.
+// take removes the i-th task; it moves the shorter side.
 func (q *runQueue) take(i int) *Task {
 	at := q.head + i
 	t := q.items[at]

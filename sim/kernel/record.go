@@ -9,7 +9,7 @@ type Choice struct {
 	Value  uint64
 }
 
-// Recorder is a chooser that notes what another one answers.
+// Recorder is a chooser that notes another chooser's answers.
 type Recorder struct {
 	inner   Chooser
 	choices []Choice
@@ -25,10 +25,10 @@ func (r *Recorder) Choose(s *Stream, n uint64) uint64 {
 	return v
 }
 
-// Choices returns what was answered so far, in order. The slice is the recorder's own.
+// Choices returns the answers so far, in order. The slice belongs to the recorder.
 func (r *Recorder) Choices() []Choice { return r.choices }
 
-// Replay is a chooser that gives recorded answers. When the list is exhausted, or from the first
+// Replay is a chooser that repeats recorded answers. When the list is exhausted, or from the first
 // question on that differs from the recorded one, it answers 0, the plain way.
 type Replay struct {
 	choices  []Choice
@@ -67,8 +67,9 @@ func (r *Replay) diverge(text string) {
 	r.diverged, r.at, r.text = true, r.next, text
 }
 
-// Diverged returns the index of the first recorded choice whose question differed, and how; false
-// when there was none. That the list ended early is no divergence; see Used and Asked.
+// Diverged returns the index of the first recorded choice whose question differed, and the
+// difference; false if there was none. An early end of the list is not a divergence; see Used and
+// Asked.
 func (r *Replay) Diverged() (index int, description string, diverged bool) {
 	return r.at, r.text, r.diverged
 }
@@ -76,5 +77,5 @@ func (r *Replay) Diverged() (index int, description string, diverged bool) {
 // Used returns how many recorded answers were given.
 func (r *Replay) Used() int { return r.next }
 
-// Asked returns how many questions came, answered from the list or not.
+// Asked returns the number of questions, whether answered from the list or not.
 func (r *Replay) Asked() int { return r.asked }

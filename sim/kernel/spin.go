@@ -6,13 +6,15 @@ import (
 	"time"
 )
 
-// A task that loops without waiting for anything stops virtual time, so nothing else that needs time ever happens.
-// The kernel counts the steps at one moment; when there are too many, it samples which task makes them.
+// A task that loops without waiting stops virtual time, so nothing that needs time ever happens.
+// The kernel counts the steps at one moment. When there are too many, it samples which task makes
+// them.
 
 const (
-	// spinLook is the number of steps at one moment from which on the kernel asks for the limit.
+	// spinLook is the number of steps at one moment at which the kernel begins to ask for the
+	// limit.
 	spinLook = 1 << 14
-	// spinSample is how many steps the kernel samples to find the task that spins.
+	// spinSample is how many steps the kernel samples to find the spinning task.
 	spinSample = 4096
 )
 
@@ -20,7 +22,8 @@ const (
 type spin struct {
 	at    time.Duration
 	steps uint64
-	// bound is the limit that was exceeded; tasks counts the steps of each task since then, nil before.
+	// bound is the limit that was exceeded. tasks counts the steps of each task since then; nil
+	// before.
 	bound uint64
 	tasks map[string]int
 }
@@ -40,8 +43,8 @@ func (k *Kernel) spinning() bool {
 	return false
 }
 
-// Spun tells, after StopSpin, who made most of the sampled steps: the process and the name of its task. steps is
-// the number of steps at this moment, and bound the limit.
+// Spun returns, after StopSpin, the task that made most of the sampled steps, as its process and
+// its name. steps is the number of steps at this moment, and bound the limit.
 func (k *Kernel) Spun() (who string, steps, bound uint64) {
 	s := &k.spin
 	names := slices.Sorted(maps.Keys(s.tasks))

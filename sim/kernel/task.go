@@ -17,45 +17,47 @@ type Task struct {
 	name       string
 	fn         func()
 	ended      bool
-	killing    bool // stop is under way: the next yield returns false
+	killing    bool // stop is in progress: the next yield returns false
 	crashNext  bool // see Point
 	coro       *coroutine
-	wait       *wait // which it is parked on
+	wait       *wait // the wait that it is parked on
 	joiners    []Wait
 	prev, next *Task
 	held       Held
-	// Noted is for who watches the task; the kernel does not look at it.
+	// Noted is for a watcher of the task; the kernel does not use it.
 	Noted Noted
 }
 
-// Held is what a task has made under Watch and not ended.
+// Held is what a task has made under Watch and not ended yet.
 type Held struct {
-	// Limited and Plain are how many contexts with and without a time limit.
+	// Limited and Plain count the contexts with and without a time limit.
 	Limited, Plain int
-	// Ended is the limited one that was ended by hand last, nil if none was, and EndedAt when.
+	// Ended is the last limited context that was ended explicitly, nil if none was. EndedAt is
+	// when.
 	Ended   context.Context
 	EndedAt time.Duration
 }
 
-// Noted is what a watcher knows of a task.
+// Noted is a watcher's knowledge of a task.
 type Noted struct {
-	// Over is the context of whose end the task was told last, and OverAt when.
+	// Over is the context whose end the task was last told of. OverAt is when.
 	Over   context.Context
 	OverAt time.Duration
-	// Waited is when it went to wait last.
+	// Waited is when the task last began to wait.
 	Waited time.Duration
 }
 
-// Held returns what the task holds.
+// Held returns the contexts that the task holds.
 func (t *Task) Held() Held { return t.held }
 
-// Holds says that the task has made a context with a time limit under Watch and that nobody has ended it by hand.
+// Holds says that the task has made a context with a time limit under Watch and that it was not
+// ended explicitly.
 func (t *Task) Holds(ctx context.Context) bool {
 	c, ours := ctx.(*kernelContext)
 	return ours && c.maker == t && c.limited
 }
 
-// ID returns a number that no other task of the run has; it counts in the order of Go.
+// ID returns a number that is unique among the tasks of the run; it counts in the order of Go.
 func (t *Task) ID() uint64 { return t.id }
 
 // Name returns the name that the task was started under.
@@ -87,7 +89,7 @@ func (t *Task) Join(ctx context.Context) error {
 	return err
 }
 
-// Panic is a panic in product code: a named failure of the run.
+// Panic is a panic in product code: a failure of the run, with its place.
 type Panic struct {
 	Process string
 	Task    string
@@ -97,13 +99,13 @@ type Panic struct {
 	Time    time.Duration // true virtual time
 }
 
-// Error returns where and when it happened and the value, without the stack.
+// Error returns the place and time of the panic and its value, without the stack.
 func (p *Panic) Error() string {
 	return fmt.Sprintf("panic in %s/%s at step %d, time %s: %v", p.Process, p.Task, p.Step, p.Time, p.Value)
 }
 
-// coroutine runs tasks, one after the other: after a task has returned it is kept for the next one,
-// which saves the price of a new one and of growing its stack.
+// coroutine runs tasks, one after the other. When a task has returned, the coroutine is kept for
+// the next one, which saves making a new one and growing its stack.
 type coroutine struct {
 	next  func() (struct{}, bool)
 	stop  func()
@@ -132,17 +134,17 @@ func (k *Kernel) takeCoroutine() *coroutine {
 	return c
 }
 
-// stackReserve is about as much stack as the tasks of the core come to use. A coroutine that takes it at once, while nothing
-// is on it, grows its stack once; taken little by little it is copied several times, each time with all that is on it, which
-// was an eighth of a short run.
+// stackReserve is about as much stack as the tasks of the core need. A coroutine that takes it at
+// once, while its stack is empty, grows its stack once. Otherwise the stack is copied several times
+// with its content, which took an eighth of a short run.
 const stackReserve = 7 << 10
 
-// reserve makes the stack of a coroutine as large as it will be.
+// reserve grows the stack of a coroutine to its final size.
 //
 //go:noinline
 func reserve(i int) byte {
 	if i == 0 {
-		return 0 // the stack has grown on the way in, and nothing need be cleared
+		return 0 // the stack has grown at the call, and nothing needs clearing
 	}
 	var place [stackReserve]byte
 	place[i] = 1
@@ -155,7 +157,7 @@ func (t *Task) run() {
 	t.fn()
 }
 
-// over is the last deferred function of a task; it sees every way out.
+// over is the last deferred function of a task; it runs on every way out.
 func (t *Task) over() {
 	k := t.k
 	value := recover()
@@ -164,8 +166,8 @@ func (t *Task) over() {
 		return
 	}
 	if k.current != t {
-		// A kernel-context function that ran on top of this task: not the product's fault. The
-		// panic goes on to the caller of Run.
+		// A function in kernel context, which ran on top of this task, has panicked: that is not
+		// the product's fault. The panic goes on to the caller of Run.
 		panic(value)
 	}
 	if k.failure == nil {
@@ -200,7 +202,7 @@ func (k *Kernel) switchTo(t *Task) {
 	}
 }
 
-// park gives up control until the kernel switches back; when the task is ended instead, it does not
+// park gives up control until the kernel switches back. If the task is ended instead, park does not
 // return.
 func (t *Task) park() {
 	if !t.coro.yield(struct{}{}) {
@@ -208,7 +210,7 @@ func (t *Task) park() {
 	}
 }
 
-// makeRunnable puts t in line, or aside while its process is stalled.
+// makeRunnable puts t into the queue, or aside while its process is stalled.
 func (k *Kernel) makeRunnable(t *Task) {
 	if t.process.isStalled() {
 		t.process.stalled = append(t.process.stalled, t)
@@ -217,7 +219,7 @@ func (k *Kernel) makeRunnable(t *Task) {
 	k.queue.push(t)
 }
 
-// mustCurrent returns the current task; calls that block make no sense without one.
+// mustCurrent returns the current task. It panics without one, because only a task may block.
 func (k *Kernel) mustCurrent(call string) *Task {
 	if k.current == nil {
 		panic("kernel: " + call + " outside of a task: kernel context must not block")
@@ -233,14 +235,14 @@ func (k *Kernel) Yield() {
 	t.park()
 }
 
-// yieldIfStalled stops a task inside the very call by which it stalled its own process.
+// yieldIfStalled stops a task inside the call by which it stalled its own process.
 func (k *Kernel) yieldIfStalled() {
 	if k.current != nil && k.current.process.isStalled() {
 		k.Yield()
 	}
 }
 
-// taskEnded does what follows from the end of a task, however it ended.
+// taskEnded handles the end of a task, however it ended.
 func (k *Kernel) taskEnded(t *Task) {
 	t.ended = true
 	t.fn = nil

@@ -2,7 +2,7 @@ package kernel
 
 import "time"
 
-// Event is what a timer fires, in kernel context: it must not block. A model that pools its own
+// Event is the action of a timer, in kernel context: it must not block. A model that pools its own
 // events arms timers without garbage.
 type Event interface{ Fire() }
 
@@ -16,7 +16,7 @@ const (
 	timerFar  = -3 // and below: in timers.far, the first at -3, the second at -4
 )
 
-// timer is pooled. Its generation moves on whenever it is freed, which makes old handles inert.
+// timer is pooled. Its generation increases whenever it is freed, which makes old handles inert.
 type timer struct {
 	k       *Kernel
 	gen     uint64
@@ -29,14 +29,15 @@ type timer struct {
 	wait    Wait // used when event is nil
 }
 
-// Timer is a handle of a timer. It is a value and may be copied; the zero Timer is one that is over.
+// Timer is a handle of a timer. It is a value and may be copied; the zero Timer stands for a timer
+// that is over.
 type Timer struct {
 	t   *timer
 	gen uint64
 }
 
-// Stop disarms the timer and reports whether it did: false when it has fired, was stopped before, or
-// its process has ended.
+// Stop disarms the timer and reports whether it did: false when it has fired, was stopped before,
+// or its process has ended.
 func (h Timer) Stop() bool {
 	if h.t == nil || h.t.gen != h.gen {
 		return false
@@ -47,7 +48,7 @@ func (h Timer) Stop() bool {
 	return true
 }
 
-// After runs fn in kernel context after d of true virtual time; at the earliest opportunity when d is
+// After runs fn in kernel context after d of true virtual time; at the earliest opportunity if d is
 // zero or less.
 func (k *Kernel) After(d time.Duration, fn func()) Timer {
 	k.CheckAlive()
@@ -120,8 +121,8 @@ func (k *Kernel) free(t *timer) {
 	k.timerPool = append(k.timerPool, t)
 }
 
-// fireTimer moves time to the earliest timer and fires it. The timer is free by then, so that its
-// own event may arm the next one in its place.
+// fireTimer moves time to the earliest timer and fires it. It frees the timer first, so that the
+// event may arm the next one in its place.
 func (k *Kernel) fireTimer() {
 	t := k.timers.first().t
 	k.timers.remove(t)
@@ -167,19 +168,20 @@ func addSaturated(a, b time.Duration) time.Duration {
 	return maxDuration
 }
 
-// timers are those that are armed, ordered by (at, seq). Most are the limits of calls, which are stopped long before they are
-// due; so only those that are due before a certain moment are kept in order, the near ones. The others lie in no order until
-// the near ones have run out, which makes arming and stopping them cheap.
+// timers are the armed timers, ordered by (at, seq). Most are the limits of calls, which are
+// stopped long before they are due. So only the near ones, due before a certain moment, are kept in
+// order. The others are unordered until the near ones have run out, which makes arming and stopping
+// them cheap.
 type timers struct {
 	near  timerHeap
 	far   []timerSlot
-	until time.Duration // the near ones are due before it, the far ones not
-	reach time.Duration // from the first of the far ones to the next until
+	until time.Duration // near timers are due before it, far ones are not
+	reach time.Duration // the distance from the first far timer to the next until
 }
 
 func (ts *timers) len() int { return len(ts.near) + len(ts.far) }
 
-// first is the timer that fires next. There must be one.
+// first is the timer that fires next. At least one must be armed.
 func (ts *timers) first() *timerSlot {
 	if len(ts.near) == 0 {
 		ts.approach()
@@ -187,14 +189,14 @@ func (ts *timers) first() *timerSlot {
 	return &ts.near[0]
 }
 
-// approach moves the far timers that are due next to the near ones, of which there are none. It moves a share of them at once,
-// so that the look at all of them costs little for each.
+// approach makes the far timers that are due next near ones, when no near one is left. It moves
+// many at once, so that the scan of all of them costs little for each.
 func (ts *timers) approach() {
 	all, least := len(ts.far), ts.far[0].at
 	for _, slot := range ts.far[1:] {
 		least = min(least, slot.at)
 	}
-	// One more, so that it is after the first itself.
+	// One more, so that it is after the first timer itself.
 	ts.until = addSaturated(addSaturated(least, ts.reach), 1)
 	for i := 0; i < len(ts.far); {
 		if t := ts.far[i].t; ts.far[i].at < ts.until || ts.until == maxDuration {
@@ -229,7 +231,7 @@ func (ts *timers) remove(t *timer) {
 	ts.drop(timerFar - t.pos)
 }
 
-// drop takes out a far timer.
+// drop removes a far timer.
 func (ts *timers) drop(i int) {
 	last := len(ts.far) - 1
 	if i != last {
@@ -240,7 +242,8 @@ func (ts *timers) drop(i int) {
 	ts.far = ts.far[:last]
 }
 
-// filter drops the timers for which keep returns false, and orders the rest anew: keep may have changed when they are due.
+// filter drops the timers for which keep returns false, and orders the rest anew, because keep may
+// have changed their times.
 func (ts *timers) filter(keep func(t *timer) bool) {
 	ts.far = append(ts.far, ts.near...)
 	all, kept := ts.far, ts.far[:0]
@@ -255,8 +258,8 @@ func (ts *timers) filter(keep func(t *timer) bool) {
 	ts.near, ts.far, ts.until = ts.near[:0], kept, 0
 }
 
-// timerHeap is a heap with four children a node, ordered by (at, seq). The keys stand in the slots so
-// that comparing does not follow pointers.
+// timerHeap is a heap with four children a node, ordered by (at, seq). The keys are in the slots,
+// so that comparing does not follow pointers.
 type timerHeap []timerSlot
 
 type timerSlot struct {

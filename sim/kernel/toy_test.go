@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// trace hashes what happens in a run.
+// trace hashes the events of a run.
 type trace struct {
 	hash  hash.Hash64
 	count int
@@ -53,7 +53,7 @@ func newToy(opts Options) *toy {
 	return x
 }
 
-// call is a request to the server: it travels, is applied, and the reply travels.
+// call is a request to the server: it travels, takes effect, and the reply travels back.
 func (x *toy) call(ctx context.Context, what uint64) error {
 	k := x.k
 	k.Point()
@@ -141,7 +141,7 @@ func b2u(b bool) uint64 {
 	return 0
 }
 
-// inTask runs fn as the only task of a process until nothing is left to do, and fails on a panic.
+// inTask runs fn as the only task of a process until nothing is left to do. It fails on a panic.
 func inTask(t *testing.T, opts Options, fn func(k *Kernel, p *Process)) *Kernel {
 	t.Helper()
 	k := New(opts)

@@ -14,21 +14,21 @@ const (
 	waitContext // the context ended first
 )
 
-// wait is pooled. Its generation moves on whenever it is released, so that a Done that comes late
-// finds nothing.
+// wait is pooled. Its generation increases whenever it is released, so that a late Done finds
+// nothing.
 type wait struct {
 	gen    uint64
 	task   *Task
 	state  waitState
 	parked bool
 
-	// While it is parked it is a member of the list of its context.
+	// While the wait is parked, it is in the list of its context.
 	ctx        *kernelContext
 	prev, next *wait
 }
 
-// Wait is the handle of a one-shot wait of one task. It is a value; whoever holds a copy may call
-// Done. The zero Wait is one that is over.
+// Wait is the handle of a one-shot wait of one task. It is a value; every holder of a copy may call
+// Done. The zero Wait stands for a wait that is over.
 type Wait struct {
 	w   *wait
 	gen uint64
@@ -50,7 +50,7 @@ func (k *Kernel) NewWait() Wait {
 	return Wait{w: w, gen: w.gen}
 }
 
-// Done ends the wait and wakes its task if it is parked. It returns false when there is nothing to
+// Done ends the wait and wakes its task if it is parked. It returns false if there is nothing to
 // wake any more: the wait was ended or abandoned, or its task is dead.
 func (h Wait) Done() bool {
 	if h.w == nil || h.w.gen != h.gen {
@@ -60,7 +60,7 @@ func (h Wait) Done() bool {
 	return h.resolve(waitDone)
 }
 
-// Pending reports whether Done would wake somebody, now or at Await.
+// Pending reports whether Done would wake a task, now or at Await.
 func (h Wait) Pending() bool {
 	return h.w != nil && h.w.gen == h.gen && h.w.state == waitPending && h.w.task.alive()
 }
@@ -83,7 +83,7 @@ func (h Wait) resolve(outcome waitState) bool {
 	return true
 }
 
-// release returns the wait to the pool and voids its handles.
+// release returns the wait to the pool and invalidates its handles.
 func (w *wait) release() {
 	k := w.task.k
 	if w.ctx != nil {
@@ -95,22 +95,22 @@ func (w *wait) release() {
 	k.waitPool = append(k.waitPool, w)
 }
 
-// Abandon gives the wait up without awaiting it. A later Done returns false.
+// Abandon ends the wait without awaiting it. A later Done returns false.
 func (h Wait) Abandon() {
 	if h.w != nil && h.w.gen == h.gen && !h.w.parked {
 		h.w.release()
 	}
 }
 
-// Await parks the current task, whose wait it must be, until Done or until ctx ends. It returns nil
-// when Done came first, also when it came before Await, else ctx.Err(). Either way the wait is over.
+// Await parks the current task, which must own the wait, until Done or until ctx ends. It returns
+// nil if Done came first, even before Await, else ctx.Err(). Either way the wait is over.
 func (h Wait) Await(ctx context.Context) error {
 	_, err := h.AwaitFor(ctx, maxDuration)
 	return err
 }
 
-// AwaitFor is Await with a limit on the process's monotonic clock: true when Done came first, false
-// when d was over first. The longest Duration means no limit.
+// AwaitFor is Await with a limit on the process's monotonic clock: true if Done came first, false
+// if d was over first. The longest Duration means no limit.
 func (h Wait) AwaitFor(ctx context.Context, d time.Duration) (bool, error) {
 	w := h.w
 	if w == nil || w.gen != h.gen {
@@ -138,7 +138,7 @@ func (h Wait) AwaitFor(ctx context.Context, d time.Duration) (bool, error) {
 	outcome := w.state
 	w.release()
 	if outcome == waitContext {
-		t.crashNext = false // the outcome that this call was to be cut off from never comes
+		t.crashNext = false // the outcome that the crash was to hide from this call never comes
 		return false, ctx.Err()
 	}
 	return outcome == waitDone, nil
@@ -160,6 +160,6 @@ func (t *Task) parkOn(h Wait, kc *kernelContext, d time.Duration) {
 	limit.Stop()
 }
 
-// resumedDone reports whether the task is about to be resumed with the outcome of what it waited for
-// (a Yield counts), and not because its context ended.
+// resumedDone reports whether the task is about to resume with the outcome that it waited for (a
+// Yield counts), and not because its context ended.
 func (t *Task) resumedDone() bool { return t.wait == nil || t.wait.state != waitContext }

@@ -7,8 +7,9 @@ import (
 )
 
 // Watchdog finds runs that hang in real time: a task that blocks on something the kernel can't see,
-// or loops without a kernel call. One serves any number of kernels on any number of goroutines. It
-// only reports; who made it decides what to do, usually to print the stacks with the seed and exit.
+// or loops without a kernel call. One watchdog serves any number of kernels on any number of
+// goroutines. It only reports; its owner decides what to do, usually to print the stacks with the
+// seed and exit.
 type Watchdog struct {
 	limit   time.Duration
 	onStuck func(k *Kernel, stacks []byte)
@@ -40,7 +41,7 @@ func NewWatchdog(limit time.Duration, onStuck func(k *Kernel, stacks []byte)) *W
 	return wd
 }
 
-// Watch starts watching k and returns what stops it.
+// Watch starts watching k and returns a function that stops it.
 func (wd *Watchdog) Watch(k *Kernel) (stop func()) {
 	wd.mu.Lock()
 	defer wd.mu.Unlock()
@@ -52,7 +53,7 @@ func (wd *Watchdog) Watch(k *Kernel) (stop func()) {
 	}
 }
 
-// Close ends the watchdog, after a report that is under way. It must not be called from onStuck.
+// Close ends the watchdog, after any report in progress. It must not be called from onStuck.
 func (wd *Watchdog) Close() {
 	close(wd.quit)
 	<-wd.over //detlint:ok the watchdog lives in real time, outside of every run

@@ -31,7 +31,7 @@ func TestWatchdogFindsATaskThatBlocks(t *testing.T) {
 
 func blockOutside(release chan struct{}) { <-release }
 
-// On given instants instead of real ones, so that a busy machine can't make it fail.
+// With given instants instead of real ones, so that a busy machine can't make it fail.
 func TestWatchdogTellsProgressFromNone(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()

@@ -1,4 +1,5 @@
-// Package outside holds a test of its own binary: the kinds of faults that it registers are known to no other test.
+// Package outside has a test in its own binary: no other test knows the kinds of faults that it
+// registers.
 package outside
 
 import (
@@ -14,8 +15,8 @@ import (
 	"handoff/sim"
 )
 
-// These kinds come from outside, as a package that imports this module would register them. It can use exported names
-// only, so this test says that they suffice.
+// These kinds come from outside, as a package that imports this module would register them. Such a
+// package can only use exported names; this test shows that they suffice.
 func init() {
 	fault.Register(fault.Kind{
 		Name: "stutter", Ends: fault.ByItself,
@@ -38,7 +39,7 @@ func init() {
 	}, (*standstill).inject)
 }
 
-// stutter needs what every world offers.
+// stutter needs only things that every world offers.
 type stutter struct {
 	Worker string
 	Times  int
@@ -67,7 +68,7 @@ func (f *stutter) inject(x *fault.Injection, w fault.Processes) (func(), error) 
 	return nil, nil
 }
 
-// seismic is an interface of its own, which no world implements.
+// seismic is a new interface, which no world implements.
 type seismic interface {
 	fault.Processes
 	Shake(x *fault.Injection) (end func(), err error)

@@ -10,17 +10,18 @@ import (
 	"handoff/sim/kernel"
 )
 
-// Mutex stands for sync.Mutex in the woven core. Who finds it locked waits in the kernel, the longest waiter first, so it
-// may be held across a switch, and a deadlock is seen as tasks that wait for ever.
+// Mutex replaces sync.Mutex in the woven core. A task that finds it locked waits in the kernel, the
+// longest waiter first. So it may be held across a switch, and a deadlock shows as tasks that wait
+// for ever.
 //
-// What is not a task can't wait: a timer's function passes through a locked mutex. So does a task of another process than
-// the owner's, because it stands for a handler that would run there; two processes share no lock, and an owner that has
-// crashed never unlocks.
+// Code outside a task can't wait: a timer's function passes through a locked mutex. So does a task
+// of another process than the owner's, because it stands for a handler that would run there: two
+// processes share no lock, and an owner that has crashed never unlocks.
 type Mutex struct {
 	owner   *kernel.Task
 	waiters []kernel.Wait
 	guests  []*kernel.Task // tasks of other processes that have passed through
-	real    sync.Mutex     // used where no run is under way: by a woven program on the real host
+	real    sync.Mutex     // used outside a run: by a woven program on the real host
 }
 
 // Lock implements sync.Locker.

@@ -4,10 +4,10 @@ package preempt
 
 import "handoff/sim/kernel"
 
-// Built says that this program's core is woven: runs are preempted.
+// Built says that this program's core is woven, so that runs are preempted.
 const Built = false
 
-// Program is what this program is called in commands.
+// Program is the program's name in commands.
 const Program = "chaos"
 
 // Begin does nothing in a build without the tag preempt.

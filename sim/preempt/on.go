@@ -12,41 +12,44 @@ import (
 	"handoff/sim/kernel"
 )
 
-// Built says that this program's core is woven: runs are preempted.
+// Built says that this program's core is woven, so that runs are preempted.
 const Built = true
 
-// Program is what this program is called in commands: make preempt builds it.
+// Program is the program's name in commands; make preempt builds it.
 const Program = "chaos-preempt"
 
 const (
 	million = 1_000_000
-	// fewHot and manyHot are how many points of a million are hot, one of them in a run; interrupt is how many of a million
-	// visits of a hot one are interrupted, and mostInterrupts how many are in one run.
+	// fewHot and manyHot are how many points of a million are hot; a run uses one of the two.
+	// interrupt is how many of a million visits of a hot point are interrupted. mostInterrupts
+	// bounds the interruptions of one run.
 	fewHot         = million / 16
 	manyHot        = million / 4
 	interrupt      = million / 4
 	mostInterrupts = 20
-	// longest is the longest interruption: long enough for an answer of a server to come meanwhile, and far below every
-	// timeout of the core. One of four interruptions only lets the tasks that are runnable go first.
+	// longest is the longest interruption: long enough for a server's answer to arrive meanwhile,
+	// and far below every timeout of the core. One of four interruptions only lets the runnable
+	// tasks go first.
 	longest   = 200 * time.Millisecond
 	onlyYield = million / 4
-	// enough is how many of a million other tasks that come there end an interruption, in every other run.
+	// enough is how many of a million other tasks that come to the point end an interruption, in
+	// every other run.
 	enough = million / 8
 )
 
-// run is what a run has drawn so far.
+// run is the state of a run's draws.
 type run struct {
 	k      *kernel.Kernel
-	hot    uint64 // how many points of a million are
+	hot    uint64 // how many points of a million are hot
 	enough uint64 // how many of a million other tasks that come to a point end an interruption there
 	points []point
 	held   []heldUp
-	sites  *kernel.Stream // is a point hot
-	visits *kernel.Stream // is a visit of it interrupted
+	sites  *kernel.Stream // whether a point is hot
+	visits *kernel.Stream // whether a visit of it is interrupted
 	lasts  *kernel.Stream // and for how long
 }
 
-// point is one place of the woven source.
+// point is one point of the woven source.
 type point struct {
 	drawn, hot bool
 	interrupts int
@@ -57,17 +60,18 @@ type heldUp struct {
 	task  *kernel.Task
 	group int
 	wait  kernel.Wait
-	met   []*kernel.Task // who came here meanwhile and did not end it
+	met   []*kernel.Task // tasks that came here meanwhile and did not end it
 }
 
-// current is the run under way. The woven core knows no kernel, and a goroutine of a coroutine no run, so there is one run
-// at a time: others wait in Begin.
+// current is the run in progress. The woven core knows no kernel, and the goroutine of a coroutine
+// knows no run. So there is one run at a time, and others wait in Begin.
 var (
 	one     sync.Mutex //detlint:ok outside of every run: it orders runs
 	current *run
 )
 
-// Begin makes k the kernel whose tasks are preempted, until end is called. It waits until no other run is under way.
+// Begin makes k the kernel whose tasks are preempted, until end is called. It first waits until no
+// other run is in progress.
 func Begin(k *kernel.Kernel) (end func()) {
 	one.Lock()
 	current = &run{
@@ -87,8 +91,8 @@ func Begin(k *kernel.Kernel) (end func()) {
 	}
 }
 
-// Point stands before a statement that touches what tasks share. n numbers the points from 0, and group the source files:
-// what touches the same memory mostly stands in one.
+// Point is called before a statement that touches fields that tasks share. n numbers the points
+// from 0, and group the source files: statements that touch the same memory are mostly in one file.
 func Point(n, group int) {
 	r := current
 	if still || r == nil || r.k.Current() == nil || r.k.Dying() {
@@ -118,8 +122,8 @@ func Point(n, group int) {
 	r.held = slices.DeleteFunc(r.held, func(h heldUp) bool { return h.wait == w })
 }
 
-// meet lets some tasks go on, after this one, that were held up where this one comes now: an interruption has done what it
-// can when another task of the process has touched the same things.
+// meet releases, after this task, some of the tasks that were held up at the same points. An
+// interruption has had its effect when another task of the process has touched the same fields.
 func (r *run) meet(t *kernel.Task, group int) {
 	for i := 0; i < len(r.held); i++ {
 		h := r.held[i]
@@ -137,10 +141,11 @@ func (r *run) meet(t *kernel.Task, group int) {
 	}
 }
 
-// planted is the mutant of the woven source that this process runs with; empty for none.
+// planted is the mutant of the woven source in this process; empty for none.
 var planted = os.Getenv(MutantVariable)
 
-// still says that nothing is preempted: a woven program then does what an ordinary one does, its mutants too.
+// still says that nothing is preempted: a woven program then behaves like an ordinary one, even
+// with a mutant.
 var still = os.Getenv(StillVariable) != ""
 
 // StillVariable is the environment variable that, if it is not empty, switches preemption off.
@@ -149,5 +154,5 @@ const StillVariable = "HANDOFF_PREEMPT_STILL"
 // MutantVariable is the environment variable that names a mutant of the woven source.
 const MutantVariable = "HANDOFF_PREEMPT_MUTANT"
 
-// Planted says whether this process runs with that mutant of the woven source.
+// Planted says whether this process runs with the mutant of that name.
 func Planted(name string) bool { return planted == name }

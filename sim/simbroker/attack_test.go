@@ -10,8 +10,8 @@ import (
 	"handoff/sim/kernel"
 )
 
-// RabbitMQ 3.10 reads an x-death that somebody else has written when its message dies, and moves no dead letter from then
-// on. Later releases replace it unread.
+// RabbitMQ 3.10 reads a foreign x-death when its message dies, and moves no dead letter after that.
+// Later releases replace it unread.
 func TestAHostileHeaderEndsDeadLetteringOnOldReleases(t *testing.T) {
 	for _, version := range Versions() {
 		t.Run(version, func(t *testing.T) {
@@ -39,7 +39,8 @@ func TestAHostileHeaderEndsDeadLetteringOnOldReleases(t *testing.T) {
 					told = append(told, e.Count)
 				}
 			}
-			// The second message finds dead lettering ended, and so does the broker that comes up with both.
+			// The second message finds dead lettering ended. So does the broker that restarts with
+			// both.
 			want := []int64{int64(either(old, 1, 0)), 0, int64(either(old, 1, 0)), 0}
 			for i := range want {
 				if len(told) != len(want) || told[i] != want[i] {
@@ -50,7 +51,7 @@ func TestAHostileHeaderEndsDeadLetteringOnOldReleases(t *testing.T) {
 	}
 }
 
-// declares says whether a process gets a new queue over a session of its own. One that does not loses the session.
+// declares says whether a process gets a new queue over its own session. If not, the session ends.
 func declares(w *world, p *kernel.Process, queue string, want bool) {
 	s, err := w.b.Client(p, heartbeat).Connect(background)
 	if err != nil {

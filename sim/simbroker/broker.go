@@ -11,39 +11,41 @@ import (
 	"handoff/sim/simnet"
 )
 
-// Names of the faults that the broker's own methods are, as Dropped events and simnet's OnTouch name
-// them.
+// Names of the faults that the broker's own methods cause, as in Dropped events and simnet's
+// OnTouch.
 const (
-	// FaultStop: the broker was shut down in order while it had sessions.
+	// FaultStop: the broker was shut down in an orderly way while it had sessions.
 	FaultStop = "broker-stop"
-	// FaultKill: the broker was killed while it had sessions; what it had not stored may be lost.
+	// FaultKill: the broker was killed while it had sessions; messages that were not stored yet may
+	// be lost.
 	FaultKill = "broker-kill"
 	// FaultAlarm: a publish was held back.
 	FaultAlarm = "broker-alarm"
-	// FaultQueueDeleted: a queue was deleted with what it held.
+	// FaultQueueDeleted: a queue was deleted with its messages.
 	FaultQueueDeleted = "queue-deleted"
-	// FaultUnbound: a dead letter had no route since a queue lost its bindings or was deleted.
+	// FaultUnbound: a dead letter has no route because a queue lost its bindings or was deleted.
 	FaultUnbound = "queue-unbound"
 )
 
-// Options are the broker's settings. The zero value is the broker that was measured.
+// Options are the broker's settings. The zero value is the broker as measured.
 type Options struct {
-	// Name is the server's node in the network; empty means "broker".
+	// Name is the server's node in the network; empty for "broker".
 	Name string
-	// Version is one of Versions; empty means the oldest.
+	// Version is one of Versions; empty for the oldest.
 	Version string
-	// ConnectTimeout is how long Connect waits for an answer at most; 0 means 30 s.
+	// ConnectTimeout is the longest time that Connect waits for an answer; 0 means 30 s.
 	ConnectTimeout time.Duration
-	// DiskLow and DiskHigh bound how long a message takes to be stored, before it is confirmed; both
-	// 0 means 200 µs to 3 ms.
+	// DiskLow and DiskHigh bound how long storing a message takes before it is confirmed; both 0
+	// means 200 µs to 3 ms.
 	DiskLow, DiskHigh time.Duration
 	// Lateness bounds how late an expired message is removed; 0 means 22 ms, negative means never
 	// late.
 	Lateness time.Duration
-	// DeadLetterRetry is after what time a quorum queue tries a dead letter again that had no route;
-	// 0 means 180 s.
+	// DeadLetterRetry is how long a quorum queue waits before it tries a dead letter without a
+	// route again; 0 means 180 s.
 	DeadLetterRetry time.Duration
-	// ConsumerTimeout is how long a delivery may stay unacknowledged before the session ends; 0 means 30 min.
+	// ConsumerTimeout is how long a delivery may stay unacknowledged before the session ends; 0
+	// means 30 min.
 	ConsumerTimeout time.Duration
 }
 
@@ -69,8 +71,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Broker is the server. Its methods are for the harness: they run in kernel context or between runs,
-// and must not be called from inside a history sink.
+// Broker is the server. Its methods are for the harness. They run in kernel context or between
+// runs, and a history sink must not call them.
 type Broker struct {
 	k     *kernel.Kernel
 	net   *simnet.Network
@@ -99,13 +101,13 @@ type Broker struct {
 	delayed   []*delayed // held back by a filter, oldest first
 	filters   []filter   // sorted by id
 
-	lastMessage uint64 // a block has a number for each dispatch
+	lastMessage uint64 // a block uses a number for each dispatch
 	lastPeer    uint64
-	// connects counts the attempts of each process to connect, across its restarts.
+	// connects counts each process's attempts to connect, across its restarts.
 	connects map[string]uint64
 
-	// Events are reused; a sink that makes the broker report something while it is being told
-	// something gets the next one.
+	// Events are reused. If a sink makes the broker report another event while it handles one, that
+	// event gets the next slot.
 	events []*history.Event
 	depth  int
 }
@@ -132,15 +134,15 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink, opts Options)
 	}
 }
 
-// Clock is the broker's own clock; x-death shows its wall time. Expiry goes by true time.
+// Clock is the broker's own clock; x-death shows its wall time. Expiry uses true time.
 func (b *Broker) Clock() *kernel.Clock { return b.clock }
 
 // Up says whether the broker is up.
 func (b *Broker) Up() bool { return b.up }
 
-// Stop takes the broker down: its sessions end, what they had not settled is requeued, and nothing
-// happens until Start but the passing of time, in which messages expire. With kill, each message
-// that was not stored yet is kept or lost by a draw. Stopping twice does nothing.
+// Stop takes the broker down. Its sessions end, and their unsettled messages are requeued. Until
+// Start only time passes, and messages expire. With kill, a draw decides for each message that was
+// not stored yet whether it is lost. A second Stop does nothing.
 func (b *Broker) Stop(kill bool) {
 	if !b.up {
 		return
@@ -164,8 +166,8 @@ func (b *Broker) Stop(kill bool) {
 	b.net.SetServer(b.opts.Name, false)
 }
 
-// Start brings the broker up again with what its queues hold. What expired in the meantime dies at
-// once (rule 13). Starting a broker that is up does nothing.
+// Start brings the broker up again with the content of its queues. Messages that expired in the
+// meantime die at once (rule 13). It does nothing if the broker is up.
 func (b *Broker) Start() {
 	if b.up {
 		return
@@ -186,8 +188,8 @@ func (b *Broker) Start() {
 	b.flushDelayed()
 }
 
-// SetAlarm raises or clears the memory alarm: while it is on, publishes are taken but neither stored
-// nor confirmed, and the clients are told (rule 35). It outlasts a restart.
+// SetAlarm raises or clears the memory alarm: while it is on, publishes are accepted but neither
+// stored nor confirmed, and the clients are told (rule 35). It survives a restart.
 func (b *Broker) SetAlarm(on bool) {
 	if b.alarm == on {
 		return
@@ -206,21 +208,21 @@ func (b *Broker) SetAlarm(on bool) {
 	}
 }
 
-// DeleteQueue deletes a queue: its messages are dropped, not dead-lettered, its bindings are gone and
-// its consumers are cancelled (rules 15 and 32). It returns false when there is none of that name.
+// DeleteQueue deletes a queue: its messages are dropped, not dead-lettered, its bindings are gone
+// and its consumers are cancelled (rules 15 and 32). It returns false if no queue has that name.
 func (b *Broker) DeleteQueue(name string) bool {
 	q := b.queue(name)
 	if q == nil {
 		return false
 	}
 	b.net.Touch(simnet.Touched{Fault: FaultQueueDeleted, Queue: name})
-	// Deleting a queue that hangs takes its process away, and what waited for it.
+	// The deletion of a queue that hangs also ends its process and everything that waited for it.
 	b.removeQueue(q, FaultQueueDeleted)
 	return true
 }
 
-// removeQueue deletes a queue because of a fault, or because somebody asked for it. What is lost with it then has no
-// fault for an excuse.
+// removeQueue deletes a queue because of a fault, or because a client asked for it. In the second
+// case no fault excuses the loss of its messages.
 func (b *Broker) removeQueue(q *queue, fault string) {
 	b.queues = slices.DeleteFunc(b.queues, func(other *queue) bool { return other == q })
 	for _, e := range b.exchanges {
@@ -229,8 +231,9 @@ func (b *Broker) removeQueue(q *queue, fault string) {
 	q.delete(fault)
 }
 
-// CancelConsumers cancels every consumer of a queue, as the broker does when a queue's leader moves: what is
-// unsettled stays with its session, which stays open (rule 32). It returns how many there were.
+// CancelConsumers cancels every consumer of a queue, as the broker does when a queue's leader
+// moves. Unsettled deliveries stay with their session, which stays open (rule 32). It returns the
+// number of consumers.
 func (b *Broker) CancelConsumers(name string) int {
 	q := b.queue(name)
 	if q == nil {
@@ -249,12 +252,13 @@ func (b *Broker) CancelConsumers(name string) int {
 type block struct {
 	queue string
 	touch func()
-	// waiting are the subscriptions that wait for its end, oldest first.
+	// waiting are the subscriptions that wait for the end of the block, oldest first.
 	waiting []func()
 }
 
-// BlockConsumers cancels every consumer of a queue and lets nobody subscribe to it until the returned function is called:
-// subscriptions wait without an answer. touch is called whenever that makes a difference.
+// BlockConsumers cancels every consumer of a queue and lets nobody subscribe to it until the
+// returned function is called: subscriptions wait without an answer. It calls touch whenever that
+// makes a difference.
 func (b *Broker) BlockConsumers(name string, touch func()) (unblock func()) {
 	if b.CancelConsumers(name) > 0 {
 		touch()
@@ -269,7 +273,7 @@ func (b *Broker) BlockConsumers(name string, touch func()) (unblock func()) {
 	}
 }
 
-// subscribing runs a subscription to a queue, now or when nothing blocks it any more.
+// subscribing runs a subscription to a queue, now or when the queue is no longer blocked.
 func (b *Broker) subscribing(queue string, subscribe func()) {
 	for _, x := range b.blocks {
 		if x.queue == queue {
@@ -281,8 +285,9 @@ func (b *Broker) subscribing(queue string, subscribe func()) {
 	b.queue(queue).attend(subscribe, nil)
 }
 
-// Unbind takes a queue's bindings away and returns what restores them; a client that declares its
-// topology again restores them too. What is published meanwhile has no route (rule 4).
+// Unbind removes a queue's bindings and returns a function that restores them; a client that
+// declares its topology again restores them too. Messages published meanwhile have no route (rule
+// 4).
 func (b *Broker) Unbind(name string) (restore func()) {
 	q := b.queue(name)
 	var lost []broker.Binding
@@ -296,13 +301,13 @@ func (b *Broker) Unbind(name string) (restore func()) {
 	}
 	return func() {
 		for _, binding := range lost {
-			// A queue that was deleted meanwhile is bound by whoever declares it.
+			// If the queue was deleted meanwhile, the next declaration binds it.
 			_ = b.bind(binding)
 		}
 	}
 }
 
-// queue returns the queue of that name, or nil.
+// queue returns the queue with that name, or nil.
 func (b *Broker) queue(name string) *queue {
 	i, ok := slices.BinarySearchFunc(b.queues, name, func(q *queue, name string) int {
 		return strings.Compare(q.decl.Name, name)
@@ -313,7 +318,7 @@ func (b *Broker) queue(name string) *queue {
 	return b.queues[i]
 }
 
-// exchange returns the exchange of that name, or nil. The default exchange is not among them.
+// exchange returns the exchange with that name, or nil. The default exchange is not among them.
 func (b *Broker) exchange(name string) *exchange {
 	i, ok := slices.BinarySearchFunc(b.exchanges, name, func(e *exchange, name string) int {
 		return strings.Compare(e.name, name)
@@ -324,7 +329,7 @@ func (b *Broker) exchange(name string) *exchange {
 	return b.exchanges[i]
 }
 
-// observe reports an event, with time and step filled in.
+// observe reports an event, and fills in time and step.
 func (b *Broker) observe(e history.Event) {
 	if b.sink == nil {
 		return
@@ -341,13 +346,14 @@ func (b *Broker) observe(e history.Event) {
 	b.depth--
 }
 
-// tell reports what happened to one message.
+// tell reports an event of one message.
 func (b *Broker) tell(kind history.Kind, m *message, queue, process, fault string, count int) {
 	b.tellOf(m, history.Event{Kind: kind, Queue: queue, Process: process, Fault: fault, Count: int64(count)})
 }
 
-// tellOf reports an event about a message. A block is as many messages to the history as it has dispatches, with a number
-// each, that go every way together: so every rule about the message of a dispatch judges each of them.
+// tellOf reports an event of a message. In the history a block counts as as many messages as it has
+// dispatches, each with its own number, which always move together. So every rule about the message
+// of a dispatch judges each of them.
 func (b *Broker) tellOf(m *message, e history.Event) {
 	if b.sink == nil {
 		return

@@ -12,7 +12,7 @@ import (
 	"handoff/sim/simnet"
 )
 
-// errMalformed is what a consumer is told of a corrupted body.
+// errMalformed is the error that a consumer gets for a corrupted body.
 var errMalformed = errors.New("the body is not an envelope: invalid character '\\xff'")
 
 // client is the broker as one process sees it.
@@ -22,8 +22,8 @@ type client struct {
 	heartbeat time.Duration
 }
 
-// Client returns the broker for one process. Its sessions send heartbeats; 0 means none, so that a
-// silent peer is never found out.
+// Client returns the broker for one process. Its sessions send heartbeats; 0 means none, and then a
+// silent peer is never noticed.
 func (b *Broker) Client(p *kernel.Process, heartbeat time.Duration) broker.Broker {
 	return &client{b: b, p: p, heartbeat: heartbeat}
 }
@@ -36,7 +36,7 @@ type session struct {
 	peer      *peer
 	heartbeat time.Duration
 
-	late      []*publish // those that a queue that hangs has kept waiting, oldest first
+	late      []*publish // publishes that wait for a queue that hangs, oldest first
 	batches   []*batch   // publishes without an outcome, oldest first
 	requests  []*request // without a reply, oldest first
 	subs      []*subscription
@@ -46,22 +46,23 @@ type session struct {
 	blocked   bool
 	closed    bool
 	limited   []string // see Limited
-	// readOn: what lay in the buffers when the session was lost can still be received, as when the
-	// connection's last frames are read at once.
+	// readOn: the program may still receive deliveries that were in the buffers when the session
+	// was lost, as if the connection's last frames were read at once.
 	readOn bool
 }
 
-// request is one question to the broker.
+// request is one request to the broker.
 type request struct {
 	wait kernel.Wait
 	err  error
 }
 
-// Connects is how often the processes of a name have tried to connect, failed attempts included.
+// Connects is how often the processes of this name have tried to connect, including failed
+// attempts.
 func (b *Broker) Connects(process string) uint64 { return b.connects[process] }
 
-// Connect implements broker.Broker. A broker that accepted a connection whose client gave up learns
-// so by its end.
+// Connect implements broker.Broker. If the client gave up, the broker that accepted the connection
+// learns so by the connection's end.
 func (c *client) Connect(ctx context.Context) (broker.Session, error) {
 	b := c.b
 	within, cancel := b.k.WithTimeout(ctx, b.opts.ConnectTimeout)
@@ -120,7 +121,8 @@ func (s *session) Close() {
 	s.over()
 }
 
-// end is the client's learning that the session is over: from the broker, or from its silence.
+// end is the moment at which the client learns that the session is over: from the broker, or from
+// its silence.
 func (s *session) end() {
 	if s.closed {
 		return
@@ -129,7 +131,7 @@ func (s *session) end() {
 	s.over()
 }
 
-// over wakes everybody who waits for something of the session.
+// over wakes everything that waits for the session.
 func (s *session) over() {
 	s.closed = true
 	s.conn.CloseClient()
@@ -152,13 +154,13 @@ func (s *session) over() {
 	s.requests, s.batches, s.subs, s.watchers = nil, nil, nil, nil
 }
 
-// ask makes one request of the broker: do runs there and its error comes back.
+// ask makes one request to the broker: do runs there, and its error comes back.
 func (s *session) ask(ctx context.Context, do func() error) error {
 	return s.askWhen(ctx, func(answer func()) { answer() }, do, nil)
 }
 
-// askWhen makes a request that the broker answers when it likes: it is handed the answer. then runs there after the
-// reply was sent.
+// askWhen makes a request that the broker answers at a time of its choice, by calling answer. then
+// runs at the broker after the reply was sent.
 func (s *session) askWhen(ctx context.Context, when func(answer func()), do func() error, then func()) error {
 	k := s.b.k
 	k.CheckAlive()
@@ -191,12 +193,13 @@ func (s *session) askWhen(ctx context.Context, when func(answer func()), do func
 	return r.err
 }
 
-// askOf makes a request that concerns queues: a classic one among them that hangs keeps the answer back.
+// askOf makes a request about queues. If a classic queue among them hangs, the answer waits.
 func (s *session) askOf(ctx context.Context, queues func(yield func(string) bool), do func() error) error {
 	return s.askWhen(ctx, func(answer func()) { s.b.stalledClassic(queues).attend(answer, nil) }, do, nil)
 }
 
-// Declare implements broker.Session. A refusal leaves the session open, as with a channel of its own.
+// Declare implements broker.Session. A refusal leaves the session open, as if it had its own
+// channel.
 func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	within, cancel := s.b.k.WithTimeout(ctx, broker.DeclareWait)
 	defer cancel()
@@ -223,7 +226,7 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	return err
 }
 
-// unanswering names the queue of a topology that keeps its declaration waiting.
+// unanswering names the queue of a topology that delays the declaration's answer.
 func (s *session) unanswering(t broker.Topology) string {
 	for _, decl := range t.Queues {
 		if q := s.b.queue(decl.Name); q != nil && q.stall != nil && q.decl.Type == typeClassic {
@@ -233,7 +236,8 @@ func (s *session) unanswering(t broker.Topology) string {
 	return ""
 }
 
-// noteLimits notes which queues of a topology exist with a delivery limit and were to have none.
+// noteLimits notes the queues of a topology that exist with a delivery limit although they should
+// have none.
 func (s *session) noteLimits(t broker.Topology) {
 	for _, decl := range t.Queues {
 		s.limited = slices.DeleteFunc(s.limited, func(name string) bool { return name == decl.Name })
@@ -253,7 +257,8 @@ func (b *Broker) QueueIdle(name string) bool {
 	return q != nil && q.length() == 0 && len(q.consumers) == 0
 }
 
-// DeleteIdle implements broker.Session: a look, and then a deletion on conditions that only a classic queue knows.
+// DeleteIdle implements broker.Session: it first looks, and then deletes with conditions that only
+// a classic queue knows.
 func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broker.QueueFate, err error) {
 	idle := func() bool {
 		q := s.b.queue(decl.Name)
@@ -264,7 +269,7 @@ func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broke
 		return q != nil && q.length() == 0 && len(q.consumers) == 0
 	}
 	found := false
-	// Of an idle queue a message is asked for: who hangs answers nothing.
+	// The idle queue is asked for a message: if it hangs, it does not answer.
 	when := func(answer func()) { s.b.queue(decl.Name).attend(answer, nil) }
 	if err := s.askWhen(ctx, when, func() error { found = idle(); return nil }, nil); err != nil || !found {
 		return fate, err
@@ -302,8 +307,8 @@ type batch struct {
 	outcomes []broker.Outcome
 	left     int
 	wait     kernel.Wait
-	known    []bool // those that are given up; nil for none
-	over     bool   // the caller has its outcomes and they are its own
+	known    []bool // the outcomes that were given up; nil for none
+	over     bool   // the caller has the outcomes, which now belong to it
 }
 
 // settle notes an outcome.
@@ -312,7 +317,7 @@ func (t *batch) settle(i int, o broker.Outcome) {
 		return
 	}
 	if o == broker.Unknown {
-		// It may be answered later, when nobody waits for it any more.
+		// The publish may be answered later, when its caller no longer waits.
 		if t.known == nil {
 			t.known = make([]bool, len(t.outcomes))
 		}
@@ -325,8 +330,8 @@ func (t *batch) settle(i int, o broker.Outcome) {
 	}
 }
 
-// Publish implements broker.Session. Between any two messages of a batch the process can crash. What a
-// session or a context that is over kept from being sent is NotSent.
+// Publish implements broker.Session. The process can crash between any two messages of a batch. A
+// message that was not sent because the session or the context had ended is NotSent.
 func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	k := s.b.k
 	t := &batch{outcomes: make([]broker.Outcome, len(ms)), left: len(ms)}
@@ -358,21 +363,21 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 	}
 	t.wait = k.NewWait()
 	s.batches = append(s.batches, t)
-	// Whatever ended the wait, what is not known now stays unknown.
+	// However the wait ended, missing outcomes stay unknown.
 	_ = t.wait.Await(ctx)
 	t.over = true
 	s.batches = slices.DeleteFunc(s.batches, func(other *batch) bool { return other == t })
 	return t.outcomes
 }
 
-// Consume implements broker.Session. When ctx ends before the broker has answered, the subscription is
-// cancelled and what arrives for it goes back.
+// Consume implements broker.Session. If ctx ends before the broker has answered, it cancels the
+// subscription, and deliveries that arrive for it go back.
 func (s *session) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
 	sub := &subscription{s: s, queue: queue}
 	s.subs = append(s.subs, sub)
 	when := func(answer func()) {
 		s.b.subscribing(queue, func() {
-			// Who has waited for long may be gone.
+			// After a long wait, the subscriber may be gone.
 			if !s.peer.closed && !sub.abandoned {
 				answer()
 			}

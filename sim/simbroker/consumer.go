@@ -18,7 +18,7 @@ type subscription struct {
 	buffer    []*arrival // received from the network, not yet by the program; oldest first
 	waiters   []kernel.Wait
 	cancelled bool
-	abandoned bool // nobody will ever read it
+	abandoned bool // the program will never read from it
 }
 
 // arrival is a delivery on its way to the client, and then in its buffer.
@@ -27,8 +27,8 @@ type arrival struct {
 	sub *subscription
 }
 
-// Arrive implements simnet.Frame. A consumer that was cancelled is unknown to the client: what still comes for it is
-// dropped, and stays unsettled.
+// Arrive implements simnet.Frame. The client no longer knows a cancelled consumer: it drops
+// deliveries that still arrive for it, which stay unsettled.
 func (d *arrival) Arrive() {
 	sub := d.sub
 	switch {
@@ -42,7 +42,7 @@ func (d *arrival) Arrive() {
 	sub.wake()
 }
 
-// wake lets all that wait look again; who finds nothing goes on waiting.
+// wake lets all waiting tasks look again; those that find nothing go on waiting.
 func (sub *subscription) wake() {
 	for _, w := range sub.waiters {
 		w.Done()
@@ -50,14 +50,14 @@ func (sub *subscription) wake() {
 	sub.waiters = sub.waiters[:0]
 }
 
-// cancelledByServer is basic.cancel's arrival at the client.
+// cancelledByServer is the arrival of basic.cancel at the client.
 func (sub *subscription) cancelledByServer() {
 	sub.cancelled = true
 	sub.wake()
 }
 
-// Receive implements broker.Consumer. What is in the buffer comes before ErrCancelled, and, by a draw
-// for each session that was lost, before ErrClosed.
+// Receive implements broker.Consumer. Deliveries in the buffer come before ErrCancelled, and,
+// depending on a draw for each lost session, before ErrClosed.
 func (sub *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	k := sub.s.b.k
 	k.CheckAlive()
@@ -82,8 +82,8 @@ func (sub *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	}
 }
 
-// owns says whether a delivery can be settled: its session is this one and open. Another's belongs to
-// the broker again.
+// owns says whether a delivery can be settled: it belongs to this session, which is open. A
+// delivery of another session belongs to the broker again.
 func (s *session) owns(d broker.Delivery) bool {
 	return !s.closed && d.Tag>>tagBits == s.peer.number
 }
@@ -98,7 +98,7 @@ type settlement struct {
 // Arrive implements simnet.Frame.
 func (s *settlement) Arrive() { s.peer.settle(s.tag, s.how) }
 
-// Ack implements broker.Consumer. A delivery of a session that has ended is left alone.
+// Ack implements broker.Consumer. It ignores a delivery of a session that has ended.
 func (sub *subscription) Ack(d broker.Delivery) {
 	s := sub.s
 	s.b.k.CheckAlive()
@@ -107,7 +107,7 @@ func (sub *subscription) Ack(d broker.Delivery) {
 	}
 }
 
-// Reject implements broker.Consumer. A delivery of a session that has ended is left alone.
+// Reject implements broker.Consumer. It ignores a delivery of a session that has ended.
 func (sub *subscription) Reject(d broker.Delivery, requeue bool) {
 	s := sub.s
 	s.b.k.CheckAlive()
@@ -120,7 +120,7 @@ func (sub *subscription) Reject(d broker.Delivery, requeue bool) {
 	}
 }
 
-// giveBack requeues what nobody will read.
+// giveBack requeues a delivery that nobody will read.
 func (sub *subscription) giveBack(d *arrival) {
 	s := sub.s
 	s.conn.SendToServer(&settlement{peer: s.peer, tag: d.Tag, how: byRequeue})

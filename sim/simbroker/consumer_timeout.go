@@ -8,13 +8,15 @@ import (
 	"handoff/sim/simnet"
 )
 
-// consumerTick is how often a channel of RabbitMQ looks whether its oldest delivery has waited for too long.
+// consumerTick is how often a channel of RabbitMQ checks whether its oldest delivery has waited for
+// too long.
 const consumerTick = time.Minute
 
-// SetConsumerTimeout changes how long a delivery may stay unacknowledged, in all sessions; 0 means as in the options.
-// touch is called whenever a delivery stayed for too long, and may be nil. RabbitMQ reads its setting when a channel is
-// opened, and from 4.3 on when a consumer begins: who changes it there ends the connections. tick is how late a channel
-// looks at most; a queue is never late.
+// SetConsumerTimeout changes how long a delivery may stay unacknowledged, in all sessions; 0 means
+// as in the options. It calls touch, which may be nil, whenever a delivery stayed for too long.
+// RabbitMQ reads the setting when a channel is opened, and from 4.3 on when a consumer begins, so a
+// change there ends the connections. tick is the longest delay until a channel looks; a queue is
+// never late.
 func (b *Broker) SetConsumerTimeout(d, tick time.Duration, touch func()) {
 	if d == 0 {
 		d, tick = b.opts.ConsumerTimeout, consumerTick
@@ -23,7 +25,7 @@ func (b *Broker) SetConsumerTimeout(d, tick time.Duration, touch func()) {
 	b.watchAll()
 }
 
-// watchAll has all sessions look anew which delivery is overdue next.
+// watchAll makes all sessions determine anew which delivery is overdue next.
 func (b *Broker) watchAll() {
 	for _, p := range b.peers {
 		p.watching.Stop()
@@ -32,9 +34,10 @@ func (b *Broker) watchAll() {
 	}
 }
 
-// watchUnacked sees to it that something becomes of a delivery that stays unacknowledged. Before 4.3 RabbitMQ closes the
-// channel with 406 at the first of its ticks after the timeout, and the client ends the session with it. From then on a
-// quorum queue takes the delivery back and cancels the consumer (overdueByQueue), and a classic queue waits for ever.
+// watchUnacked arms the timeout of a delivery that stays unacknowledged. Before 4.3 RabbitMQ closes
+// the channel with 406 at the first of its ticks after the timeout, and the client ends the
+// session. From 4.3 on a quorum queue takes the delivery back and cancels the consumer
+// (overdueByQueue), and a classic queue waits for ever.
 func (p *peer) watchUnacked() {
 	if p.watches {
 		return
@@ -52,14 +55,14 @@ func (p *peer) watchUnacked() {
 	p.watching = b.k.After(max(0, p.unacked[i].at+b.consumerTimeout-b.k.Now()), look)
 }
 
-// watched says that something becomes of a delivery that stays unacknowledged. A quorum queue that hangs looks when it goes
-// on.
+// watched says that a delivery that stays unacknowledged times out. A quorum queue that hangs
+// checks when it resumes.
 func (b *Broker) watched(u unsettled) bool {
 	q := u.m.queue
 	return !b.like.queuesTimeOut || q.decl.Type == typeQuorum && !q.deleted && q.stall == nil
 }
 
-// overdue looks whether the oldest delivery has waited for too long.
+// overdue checks whether the oldest delivery has waited for too long.
 func (p *peer) overdue() {
 	p.watches = false
 	if p.closed || len(p.unacked) == 0 {
@@ -84,14 +87,14 @@ func (p *peer) overdue() {
 	})
 }
 
-// endOverdue ends the session over a delivery.
+// endOverdue ends the session because of a delivery.
 func (p *peer) endOverdue(u unsettled) {
 	p.tellOverdue(u, false)
 	p.close()
 }
 
-// tellOverdue reports a delivery that stayed unacknowledged for too long. cancels says that its consumer is cancelled,
-// and not its session ended.
+// tellOverdue reports a delivery that stayed unacknowledged for too long. cancels says that its
+// consumer is cancelled, instead of its session ended.
 func (p *peer) tellOverdue(u unsettled, cancels bool) {
 	b := p.b
 	if b.timedOut != nil {
@@ -104,9 +107,10 @@ func (p *peer) tellOverdue(u unsettled, cancels bool) {
 	b.tellOf(u.m, e)
 }
 
-// overdueByQueue is what quorum queues do from 4.3 on: each takes back what is overdue, cancels the consumers that held it,
-// and gives them no more until they have settled all of that. What they hold besides stays theirs. A consumer that was
-// cancelled before can't be: its channel is closed instead, and the session ends.
+// overdueByQueue is the behaviour of quorum queues from 4.3 on. Each takes back its overdue
+// deliveries and cancels the consumers that held them. It gives those consumers nothing more until
+// they have settled all overdue deliveries. Their other deliveries stay theirs. A consumer that was
+// cancelled before can't be cancelled again: its channel is closed instead, and the session ends.
 func (p *peer) overdueByQueue() {
 	p.watches = false
 	if p.closed {
@@ -148,8 +152,9 @@ func (p *peer) overdueByQueue() {
 	p.watchUnacked()
 }
 
-// settleTakenBack is the arrival of a settlement of what was overdue: nobody's message changes, but a consumer that has
-// settled all of it is given messages again. It returns false when the tag is none of those.
+// settleTakenBack handles the settlement of an overdue delivery. It changes no message, but a
+// consumer that has settled all of them gets messages again. It returns false if the tag does not
+// belong to an overdue delivery.
 func (p *peer) settleTakenBack(tag uint64) bool {
 	i := slices.IndexFunc(p.takenBack, func(u unsettled) bool { return u.tag == tag })
 	if i < 0 {

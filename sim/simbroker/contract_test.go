@@ -10,15 +10,15 @@ import (
 	"handoff/sim/simnet"
 )
 
-// The model keeps the contract that RabbitMQ keeps, on several networks.
+// The model keeps the same contract as RabbitMQ, on several networks.
 func TestContract(t *testing.T) {
 	for seed, version := range Versions() {
 		t.Run("RabbitMQ "+version, func(t *testing.T) { brokertest.Run(t, model(uint64(seed), version), 2) }) //nolint:gosec // there are few
 	}
 }
 
-// TestSequences compares the model with itself on other networks: where two runs of it differ, the
-// sequences ask for what the contract leaves open.
+// TestSequences compares the model with itself on other networks. If two runs differ, the sequences
+// test something that the contract leaves open.
 func TestSequences(t *testing.T) {
 	for _, version := range Versions() {
 		t.Run("RabbitMQ "+version, func(t *testing.T) { brokertest.Sequences(t, model(1, version), model(2, version), 10_000, 2) })
@@ -46,8 +46,8 @@ func model(seed uint64, version string) brokertest.WithSubject {
 	}
 }
 
-// subject is the model with everything that can be done to it. Each session belongs to a process of
-// its own, so that each has links of its own.
+// subject is the model with every operation that the contract needs. Each session belongs to its
+// own process, so that each has its own links.
 func (w *world) subject() brokertest.Subject {
 	sessions := 0
 	return brokertest.Subject{
@@ -98,7 +98,7 @@ func (w *world) malform(exchange, key string) {
 	w.b.SetFilter(1, nil)
 }
 
-// breakOff breaks a session's connection over a frame that says nothing.
+// breakOff breaks a session's connection with a frame without content.
 func (w *world) breakOff(s broker.Session) {
 	of := s.(*session)
 	name := of.p.Name()

@@ -8,7 +8,7 @@ import (
 	"handoff/core/broker"
 )
 
-// die takes a message that is no longer in the queue to the dead letter exchange, or drops it.
+// die sends a message that is no longer in the queue to the dead letter exchange, or drops it.
 func (q *queue) die(m *message, reason broker.DeathReason) {
 	b := q.b
 	m.reason = reason
@@ -39,9 +39,9 @@ func (q *queue) die(m *message, reason broker.DeathReason) {
 	q.watchHeld()
 }
 
-// deadLetter routes a dead message. It returns false when the message has to stay: a quorum queue
-// dead-letters at least once, so without a route, or with none that is no cycle, it keeps the message
-// (rule 41). A classic queue drops it without a word (rules 17 and 19).
+// deadLetter routes a dead message. It returns false if the message has to stay. A quorum queue
+// dead-letters at least once, so if every route is missing or a cycle, it keeps the message (rule
+// 41). A classic queue drops it silently (rules 17 and 19).
 func (q *queue) deadLetter(m *message) bool {
 	b := q.b
 	if b.poisoned() || !q.moves() {
@@ -64,8 +64,8 @@ func (q *queue) deadLetter(m *message) bool {
 	}
 	for _, t := range targets {
 		if t.stall != nil {
-			// It stays until its target has stored it. A classic queue does not wait, but loses nothing either while the
-			// broker stays up.
+			// The message stays until its target has stored it. A classic queue does not wait, but
+			// loses nothing while the broker stays up.
 			t.stall.touch()
 			return false
 		}
@@ -77,13 +77,14 @@ func (q *queue) deadLetter(m *message) bool {
 			deaths: m.deaths, corrupt: m.corrupt, stored: true, marked: m.marked, redelivered: m.marked && t.decl.Type == typeQuorum,
 		}
 		t.push(letter)
-		// A classic queue forgets it of what it hands on at once.
+		// A classic queue forgets the mark of a message that its target passes on at once.
 		letter.redelivered = m.marked
 	}
 	return true
 }
 
-// marksRejected says that what a consumer rejects from this queue is redelivered where it goes.
+// marksRejected says that a message rejected from this queue counts as redelivered in its next
+// queue.
 func (q *queue) marksRejected() bool {
 	if q.decl.Type == typeQuorum {
 		return q.b.like.marksDead
@@ -91,7 +92,7 @@ func (q *queue) marksRejected() bool {
 	return q.b.like.marksClassic
 }
 
-// watchHeld arms the next attempt for the dead letters without a route.
+// watchHeld arms the next attempt for dead letters without a route.
 func (q *queue) watchHeld() {
 	if q.retrying || len(q.held) == 0 {
 		return
@@ -115,9 +116,9 @@ func (q *queue) retryHeld() {
 	q.watchHeld()
 }
 
-// recordDeath returns x-death with one more death: one entry for each queue and reason, the newest
-// first, the time being that of the first death there, in whole seconds (rule 18). Before 4.0 the older entries turn round
-// with each death: the broker builds the list anew from its front.
+// recordDeath returns x-death with one more death. It has one entry for each queue and reason, the
+// newest first, with the time of the first death there, in whole seconds (rule 18). Before 4.0 each
+// death reverses the older entries: the broker builds the list anew from its front.
 func (b *Broker) recordDeath(deaths []broker.Death, queue string, reason broker.DeathReason) []broker.Death {
 	newest := broker.Death{Queue: queue, Reason: reason, Time: b.clock.Wall().Truncate(time.Second)}
 	all := make([]broker.Death, 1, len(deaths)+1)
@@ -137,7 +138,7 @@ func (b *Broker) recordDeath(deaths []broker.Death, queue string, reason broker.
 	return all
 }
 
-// isCycle is rule 19: the message has died in the target before, and nobody rejected it since.
+// isCycle is rule 19: the message has died in the target before, and nobody has rejected it since.
 func isCycle(deaths []broker.Death, target string) bool {
 	for _, d := range deaths {
 		if d.Reason == broker.DeathRejected {

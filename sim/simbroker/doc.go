@@ -1,11 +1,11 @@
-// Package simbroker is a model of RabbitMQ inside the kernel: one node, as 3.10, 4.0 or 4.3 was measured to behave; 3.10
-// unless Options.Version names another (Versions).
-// It implements broker.Broker for each simulated process, over simnet, so that everything a client is
-// told can be late, lost or wrong.
+// Package simbroker is a model of RabbitMQ inside the kernel: one node, as 3.10, 4.0 or 4.3 was
+// measured to behave; 3.10 unless Options.Version names another (Versions). It implements
+// broker.Broker for each simulated process, over simnet, so that everything a client learns can be
+// late, lost or wrong.
 //
 // # Which rules are modelled
 //
-// The numbers are those of the list of rules that were reproduced on the real broker.
+// The numbers are from the list of rules that were reproduced on the real broker.
 //
 //	 1  topic and direct routing; "#" is a word like any other on a direct exchange
 //	 2  the default exchange routes by queue name
@@ -46,30 +46,32 @@
 //	41  a quorum queue keeps a dead letter without a route and tries again after 180 s
 //	43  expiry is never early and at most 22 ms late
 //
-// One more was measured because of an attack (S5): a message whose x-death header the broker did not write ends the dead
-// lettering of quorum queues of the whole node when it dies (attack.go). Of a classic queue only that queue is struck on
-// the real broker; here the whole node is, too.
+// One more rule was measured because of an attack (S5): when a message dies whose x-death header
+// the broker did not write, the dead lettering of quorum queues ends on the whole node (attack.go).
+// If it dies in a classic queue, the real broker ends it only for that queue; here it ends on the
+// whole node, too.
 //
-// Two more are of a broker that is half well: a queue that hangs (stuck.go, with what the client does about it), and dead
-// lettering that stands still.
+// Two more are gray failures of the broker: a queue that hangs (stuck.go, with the client's
+// reaction), and dead lettering that stands still.
 //
-// What is not modelled, and why, stands in chaos/conformance beside what the contract leaves open. After a
-// restart a held dead letter is tried at once; on the real broker it was not measured.
+// chaos/conformance lists what is not modelled, and why, beside what the contract leaves open.
+// After a restart a held dead letter is tried at once; on the real broker it was not measured.
 //
 // # A session
 //
-// One session is one connection with as many channels as it needs: a refused declaration or a consumer
-// of a missing queue is an error and leaves the session open, while errors that RabbitMQ answers by
-// closing the channel of publishes or deliveries (rules 5 and 26) end the session. When the process
-// ends, its operating system closes the connection and the broker learns it after one leg, or never
-// when that leg is cut: then by the heartbeat. A client that learns that its session is over may, by
-// a draw, still hand out the deliveries that it had received: they are somebody else's by then.
+// One session is one connection with as many channels as it needs: a refused declaration or a
+// consumer of a missing queue is an error and leaves the session open, while errors that RabbitMQ
+// answers by closing the channel of publishes or deliveries (rules 5 and 26) end the session. When
+// the process ends, its operating system closes the connection and the broker learns it after one
+// leg, or never when that leg is cut: then by the heartbeat. A client that learns that its session
+// is over may, depending on a draw, still hand out deliveries that it had received, although they
+// belong to the broker again.
 //
 // # What a message writes into the history
 //
-// A message's number is that of its publish, and its copies share it: in several queues, as a
-// duplicate, and as a dead letter. Conservation is judged for each pair of message and queue, and for
-// each pair
+// A message has the number of its publish. Its copies share that number: in several queues, as a
+// duplicate, and as a dead letter. Conservation is judged for each pair of message and queue, and
+// for each pair
 //
 //	Enqueued = Acked + DeadLettered + Dropped + what Depths still counts (ready, unacked, held)
 //
@@ -95,13 +97,14 @@
 //	queue deleted                Dropped with FaultQueueDeleted for every copy, unsettled ones included;
 //	                             settling those later writes nothing
 //
-// The broker going down writes BrokerDown, then Requeued for all that was unsettled, then Dropped for
-// what a kill lost. Process is the publisher of Published and PublishReturned, the consumer of
-// Delivered, Acked and Requeued, and empty elsewhere.
+// When the broker goes down it writes BrokerDown, then Requeued for every unsettled message, then
+// Dropped for every message that a kill lost. Process is the publisher of Published and
+// PublishReturned, the consumer of Delivered, Acked and Requeued, and empty elsewhere.
 //
 // # Choices
 //
 // Streams: "broker/disk" (time to store), "broker/lateness" (of expiry), "broker/loss" (what a kill
-// takes), "broker/late-reads" (see above), "broker/heartbeat" (phase), "broker/consumer-tick" (when a channel looks for
-// deliveries that were held for long, before 4.3). A draw of 0 is the plain way.
+// takes), "broker/late-reads" (see above), "broker/heartbeat" (phase), "broker/consumer-tick" (when
+// a channel looks for deliveries that were held for long, before 4.3). A draw of 0 is the plain
+// way.
 package simbroker

@@ -47,7 +47,7 @@ func TestPublishEndsWithItsContext(t *testing.T) {
 		w.within(time.Second, func(ctx context.Context) { got = s.Publish(ctx, dispatches("", "q", 0, 3)) })
 		w.expectDepth("q", 3)
 		w.n.Heal("broker", "p", "cut")
-		w.sleep(5 * time.Second) // the late confirms find nobody
+		w.sleep(5 * time.Second) // nobody waits for the late confirms
 		if fmt.Sprint(got) != "[unknown unknown unknown]" {
 			t.Errorf("outcomes %v", got)
 		}
@@ -73,7 +73,8 @@ func TestPublishThatIsNotSent(t *testing.T) {
 	w.run(hour)
 }
 
-// TestConsumeThatNobodyAwaits: a subscription whose caller gave up keeps nothing from the others.
+// TestConsumeThatNobodyAwaits: a subscription whose caller gave up does not withhold messages from
+// the others.
 func TestConsumeThatNobodyAwaits(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
@@ -94,7 +95,7 @@ func TestConsumeThatNobodyAwaits(t *testing.T) {
 	w.run(hour)
 }
 
-// TestRule26AckAcrossGenerations: a delivery of one session can't be settled over the next.
+// TestRule26AckAcrossGenerations: the next session can't settle a delivery of an earlier one.
 func TestRule26AckAcrossGenerations(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("p", func(p *kernel.Process, s broker.Session) {
@@ -149,12 +150,12 @@ func TestRule28CrashRequeues(t *testing.T) {
 	}
 }
 
-// TestRule34 compares when each side gives a silent peer up.
+// TestRule34 compares when each side gives up on a silent peer.
 func TestRule34Heartbeats(t *testing.T) {
 	cases := []struct {
 		name           string
 		begin          func(w *world, p *kernel.Process)
-		client, broker bool          // who gives up by itself
+		client, broker bool          // which ends give up by themselves
 		lo, hi         time.Duration // after the silence began
 	}{
 		{"a stopped client", func(_ *world, p *kernel.Process) { p.Pause() }, false, true, 5 * heartbeat / 2, 3 * heartbeat},
@@ -194,7 +195,7 @@ func TestRule34Heartbeats(t *testing.T) {
 	}
 }
 
-// TestRule34ShortSilence: a client that can't act, or whose clock stands, does not give up.
+// TestRule34ShortSilence: a client that can't act, or whose clock stands still, does not give up.
 func TestRule34ShortSilence(t *testing.T) {
 	for _, stop := range []string{"paused", "frozen"} {
 		for seed := range uint64(10) {
@@ -221,7 +222,8 @@ func TestRule34ShortSilence(t *testing.T) {
 	}
 }
 
-// TestRule34SilenceOfBothWays: behind a full cut the client gives up long before the broker does.
+// TestRule34SilenceOfBothWays: during a cut in both directions the client gives up long before the
+// broker.
 func TestRule34SilenceOfBothWays(t *testing.T) {
 	w := newWorld(t, 3)
 	var session broker.Session
@@ -252,7 +254,7 @@ func TestRule34SilenceOfBothWays(t *testing.T) {
 }
 
 // TestPausedClientReadsOn: after SIGCONT a client may hand out deliveries that the broker has taken
-// back, and settling them does nothing.
+// back; settling them does nothing.
 func TestPausedClientReadsOn(t *testing.T) {
 	read := 0
 	for seed := range uint64(20) {
@@ -436,7 +438,7 @@ func TestFilters(t *testing.T) {
 	w.run(hour)
 }
 
-// TestConnectionOfClientThatGaveUp: the broker does not keep a session nobody has.
+// TestConnectionOfClientThatGaveUp: the broker does not keep a session that no client has.
 func TestConnectionOfClientThatGaveUp(t *testing.T) {
 	w := newWorld(t, 1)
 	w.n.Cut("broker", "p", "cut")

@@ -9,15 +9,17 @@ import (
 	"handoff/core/broker"
 )
 
-// Interception is what a filter does to one publish. The zero value leaves it alone.
+// Interception is the effect of a filter on one publish. The zero value changes nothing.
 type Interception struct {
 	// Drop: routed, confirmed and lost.
 	Drop bool
 	// Duplicate: put into each queue twice.
 	Duplicate bool
-	// Delay: confirmed at once, but it enters its queues so much later; different delays reorder.
+	// Delay: confirmed at once, but it enters its queues this much later; different delays reorder
+	// messages.
 	Delay time.Duration
-	// Behind: as Delay, but it enters a queue right after the next message that does, if that is sooner.
+	// Behind: like Delay, but it enters a queue right after the next message that does, if that is
+	// sooner.
 	Behind bool
 	// Corrupt: delivered with Malformed set and no envelope.
 	Corrupt bool
@@ -25,11 +27,11 @@ type Interception struct {
 	Nack bool
 	// Silent: stored, but its confirm never comes.
 	Silent bool
-	// Fault names whoever does it; it should not be empty.
+	// Fault names the fault behind the filter; it should not be empty.
 	Fault string
 }
 
-// Filter looks at a publish and says what is done to it. It may draw.
+// Filter decides the effect on a publish. It may draw.
 type Filter func(t broker.Type, routingKey string) Interception
 
 type filter struct {
@@ -37,7 +39,8 @@ type filter struct {
 	fn Filter
 }
 
-// tampering is what all filters do together; each field names the fault behind it, empty for none.
+// tampering is the combined effect of all filters; each field names the fault behind it, empty for
+// none.
 type tampering struct {
 	drop, duplicate, corrupt, nack, silent string
 	delay                                  time.Duration
@@ -48,9 +51,9 @@ type tampering struct {
 // unnamed stands for a filter without a name, because an empty fault means the broker's own rules.
 const unnamed = "filter"
 
-// SetFilter adds a filter, or replaces the one with that id, or takes it away when f is nil. Filters
-// are asked in the order of their ids, and all of them are: each sees every publish that has a route
-// or is returned, and what they say adds up. Dead letters pass unseen, being moved inside the broker.
+// SetFilter adds a filter, replaces the one with that id, or removes it if f is nil. Every filter
+// sees every publish that has a route or is returned, in the order of their ids, and their effects
+// add up. They do not see dead letters, which move inside the broker.
 func (b *Broker) SetFilter(id int, f Filter) {
 	b.filters = slices.DeleteFunc(b.filters, func(old filter) bool { return old.id == id })
 	if f != nil {
@@ -90,12 +93,12 @@ func (b *Broker) tampering(t broker.Type, key string) tampering {
 type delayed struct {
 	m     *message
 	queue string
-	// behind says that the next message of the queue releases it.
+	// behind says that the next message that enters the queue releases it.
 	behind bool
 	due    bool
 }
 
-// overtaken releases what waits for another message to enter its queue.
+// overtaken releases the messages that wait for another message to enter their queue.
 func (b *Broker) overtaken(queue string) {
 	found := false
 	for _, d := range b.delayed {
@@ -119,7 +122,7 @@ func (b *Broker) delay(m *message, queue string, t *tampering) {
 	})
 }
 
-// flushDelayed enqueues what is due, in the order in which it was published.
+// flushDelayed enqueues the due messages, in the order in which they were published.
 func (b *Broker) flushDelayed() {
 	var due []*delayed
 	kept := b.delayed[:0]

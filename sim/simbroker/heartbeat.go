@@ -3,10 +3,12 @@ package simbroker
 import "time"
 
 // Heartbeat frames go every half interval in both directions, as both libraries send them. They are
-// not frames here: at each beat of a session both ends look at whether the other's would have come.
+// not frames here: at each beat of a session both ends check whether the other's frame would have
+// come.
 //
-// The broker gives a peer up three intervals after the last one, which is 2.5 to 3 after the silence
-// began; the client one and a half after the last, which is how long its library reads.
+// The broker gives up on a peer three intervals after its last frame, which is 2.5 to 3 after the
+// silence began. The client gives up one and a half intervals after the last, which is its
+// library's read timeout.
 const (
 	brokerBeats = 6 // half intervals
 	clientBeats = 3
@@ -24,7 +26,7 @@ func (s *session) startHeartbeat() {
 	s.b.k.AfterEvent(s.b.k.Stream("broker/heartbeat").Duration(0, s.heartbeat/2), beat{s})
 }
 
-// Fire is one beat. It is the last one when neither end lives.
+// Fire is one beat. It is the last one if neither end lives.
 func (h beat) Fire() {
 	s := h.s
 	half := s.heartbeat / 2
@@ -40,8 +42,8 @@ func (h beat) Fire() {
 	s.b.k.AfterEvent(half, h)
 }
 
-// beatAtBroker is what the broker makes of the client's silence: a process that is stopped, stands
-// still or is gone sends nothing, and a cut hides what it sends.
+// beatAtBroker is the broker's reaction to the client's silence: a process that is stopped, paused
+// or gone sends nothing, and a cut hides its frames.
 func (s *session) beatAtBroker(now, half time.Duration) {
 	speaks := s.conn.ClientOpen() && s.p.Alive() && !s.p.Paused() && !s.p.Frozen()
 	switch {
@@ -53,8 +55,8 @@ func (s *session) beatAtBroker(now, half time.Duration) {
 	}
 }
 
-// beatAtClient is what the client makes of the broker's silence. Its clock stands while it is frozen,
-// and while it is stopped it can't act.
+// beatAtClient is the client's reaction to the broker's silence. Its clock stands still while it is
+// frozen, and it can't act while it is stopped.
 func (s *session) beatAtClient(now, half time.Duration) {
 	switch {
 	case s.p.Frozen():

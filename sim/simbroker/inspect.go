@@ -6,15 +6,15 @@ import (
 	"handoff/core/broker"
 )
 
-// Depth is how much one queue holds.
+// Depth is the number of messages in one queue.
 type Depth struct {
 	Queue string
-	// Ready can be delivered, Unacked was delivered and is not settled, Held are dead letters that
-	// have no route and wait for one (rule 41).
+	// Ready can be delivered. Unacked were delivered and are not settled. Held are dead letters
+	// that wait for a route (rule 41).
 	Ready, Unacked, Held int
 }
 
-// Total is everything the queue answers for.
+// Total is the number of all messages of the queue.
 func (d Depth) Total() int { return d.Ready + d.Unacked + d.Held }
 
 // Depths returns all queues, sorted by name.
@@ -26,7 +26,7 @@ func (b *Broker) Depths() []Depth {
 	return all
 }
 
-// Depth returns one queue's; false when there is none of that name.
+// Depth returns the depth of one queue; false if no queue has that name.
 func (b *Broker) Depth(queue string) (Depth, bool) {
 	q := b.queue(queue)
 	if q == nil {
@@ -39,9 +39,9 @@ func (q *queue) depth() Depth {
 	return Depth{Queue: q.decl.Name, Ready: q.length(), Unacked: q.unacked, Held: len(q.held)}
 }
 
-// Idle says that nothing is left to do: every queue is empty, no publish is on its way or held back,
-// and no filter delays a message. A session whose end the broker does not know of yet may still
-// count as one with a publish on its way.
+// Idle says that nothing is left to do: every queue is empty, no publish is in progress or held
+// back, and no filter delays a message. A session whose end the broker has not noticed yet may
+// still count as one with a publish in progress.
 func (b *Broker) Idle() bool {
 	for _, q := range b.queues {
 		if q.depth().Total() > 0 {
@@ -56,7 +56,7 @@ func (b *Broker) Idle() bool {
 	return len(b.delayed) == 0
 }
 
-// Sessions is how many sessions the broker believes to be open.
+// Sessions is the number of sessions that the broker believes to be open.
 func (b *Broker) Sessions() int { return len(b.peers) }
 
 // Stored is one message that is ready in a queue.
@@ -67,11 +67,11 @@ type Stored struct {
 	Redelivered bool
 	Deliveries  int
 	Deaths      []broker.Death // must not be changed
-	// Expires is when it dies, in true time; 0 when it does not.
+	// Expires is when it dies, in true time; 0 if it does not.
 	Expires time.Duration
 }
 
-// Ready returns what is ready in a queue, in order; nothing when there is no such queue.
+// Ready returns the ready messages of a queue, in order; none if there is no such queue.
 func (b *Broker) Ready(queue string) []Stored {
 	q := b.queue(queue)
 	if q == nil {

@@ -20,7 +20,7 @@ type peer struct {
 
 	consumers []*consumer
 	unacked   []unsettled // by tag
-	takenBack []unsettled // what was overdue and is not settled yet, oldest first
+	takenBack []unsettled // overdue deliveries that are not settled yet, oldest first
 	number    uint64      // no two sessions share one
 	lastTag   uint64
 	received  uint64 // publishes
@@ -39,9 +39,9 @@ type unsettled struct {
 	at  time.Duration
 }
 
-// A delivery's tag is its number in the session below the session's own, as the real client makes it:
-// AMQP counts from 1 in every session, so that the bare number of an old one would settle somebody
-// else's message.
+// A delivery's tag combines the session's number, in the high bits, with its number in the session,
+// as the real client makes it. AMQP counts from 1 in every session, so the bare number of an old
+// session would settle a message of somebody else.
 const tagBits = 44
 
 // consumer is the broker's end of a subscription.
@@ -51,7 +51,7 @@ type consumer struct {
 	sub      *subscription
 	prefetch int
 	unacked  int
-	overdue  int // of the peer's takenBack; the queue gives it no more while there is any
+	overdue  int // its entries in the peer's takenBack; the queue gives it nothing more while there are any
 }
 
 // accept opens the broker's end of a session.
@@ -73,8 +73,8 @@ func (p *peer) tellBlocked(on bool) {
 	p.conn.SendToClient(simnet.FrameFunc(func() { p.s.blocked = on }))
 }
 
-// close ends the session at the broker, for whatever reason: everything unsettled goes back, and only
-// then do other consumers, or death, get it (rules 12 and 28).
+// close ends the session at the broker. Everything unsettled goes back first; only then may other
+// consumers, or death, get it (rules 12 and 28).
 func (p *peer) close() {
 	if p.closed {
 		return
@@ -123,7 +123,7 @@ func (p *peer) consume(sub *subscription, prefetch int) (*consumer, error) {
 	return c, nil
 }
 
-// cancel ends new deliveries; what is unsettled stays with the session (rule 27).
+// cancel stops new deliveries; unsettled ones stay with the session (rule 27).
 func (p *peer) cancel(c *consumer) {
 	p.consumers = slices.DeleteFunc(p.consumers, func(other *consumer) bool { return other == c })
 	c.q.drop(c)
@@ -168,8 +168,8 @@ func (c *consumer) deliver(m *message) {
 	p.conn.SendToClient(d)
 }
 
-// settle is an acknowledgement's or a rejection's arrival. A tag that is not open closes the session:
-// settling twice, or what another session received, is a violation (rule 26).
+// settle is the arrival of an acknowledgement or a rejection. A tag that is not open closes the
+// session: settling twice, or settling a delivery of another session, is a violation (rule 26).
 func (p *peer) settle(tag uint64, how settling) {
 	i, ok := slices.BinarySearchFunc(p.unacked, tag, func(u unsettled, tag uint64) int {
 		switch {
@@ -199,7 +199,7 @@ func (p *peer) settle(tag uint64, how settling) {
 	u.m.queue.attend(func() { p.settled(u.m, how) }, func() { u.m.queue.putBack(u.m, p.process, bySessionEnd) })
 }
 
-// settling is how a consumer settles a delivery.
+// settling is the way in which a consumer settles a delivery.
 type settling uint8
 
 const (
@@ -208,7 +208,7 @@ const (
 	byRequeue
 )
 
-// settled is what the queue does with a message that was settled.
+// settled is the queue's reaction to a settled message.
 func (p *peer) settled(m *message, how settling) {
 	q := m.queue
 	switch how {

@@ -21,19 +21,20 @@ type publish struct {
 	envelope broker.Envelope // shared with the copies, never changed
 
 	id uint64
-	// copies nearly always have room in first: most messages go to one queue.
+	// copies usually have room in first: most messages go to one queue.
 	copies  []*message
 	first   [1]*message
 	outcome broker.Outcome
-	// silent is the fault that keeps the confirm from being sent.
+	// silent is the fault that suppresses the confirm.
 	silent string
-	// waits is how many queues hang that have not taken it yet; late says that it has waited for one, at since when.
+	// waits is how many hanging queues have not taken it yet. late says that it has waited for one,
+	// and at is since when.
 	waits int
 	late  bool
 	at    time.Duration
 }
 
-// Arrive is the publish's arrival at the broker, or its turn after an alarm.
+// Arrive is the arrival of the publish at the broker, or its turn after an alarm.
 func (p *publish) Arrive() {
 	b := p.peer.b
 	if p.peer.closed {
@@ -82,16 +83,17 @@ func (p *publish) Arrive() {
 	}
 }
 
-// store stores the copies. Stored means in every queue (rule 6). Consumers may see it before: only the confirm waits.
+// store stores the copies. Stored means in every queue (rule 6). Consumers may see the message
+// before that: only the confirm waits.
 func (p *publish) store() {
 	b := p.peer.b
 	b.k.AfterEvent(b.disk.Duration(b.opts.DiskLow, b.opts.DiskHigh), p)
 }
 
-// refused is the number of queues of a message that the broker takes into none, without looking for a route.
+// refused is the number of queues of a message that the broker refuses without looking for a route.
 const refused = -1
 
-// hints tells of which changes a hint tells. A dispatch tells of none.
+// hints reports which changes a hint announces. A dispatch announces none.
 func (p *publish) hints(queues int) {
 	changes := p.envelope.Changes
 	if len(changes) == 0 {
@@ -110,7 +112,7 @@ func (p *publish) hints(queues int) {
 	}
 }
 
-// handled counts the ends of which a hint says that they were handled.
+// handled counts the ends that a hint calls handled.
 func (m *message) handled() (n int) {
 	for i := range m.envelope.Changes {
 		if m.envelope.Changes[i].Handled {
@@ -120,7 +122,7 @@ func (m *message) handled() (n int) {
 	return n
 }
 
-// message is a new copy of what was published.
+// message is a new copy of the published message.
 func (p *publish) message() message { return message{id: p.id, envelope: &p.envelope, key: p.key} }
 
 // Fire is the moment at which every copy is stored.
@@ -137,7 +139,7 @@ func (p *publish) Fire() {
 	p.confirm(broker.Confirmed)
 }
 
-// confirm tells the client the outcome, if the session still lives.
+// confirm sends the outcome to the client, if the session still lives.
 func (p *publish) confirm(o broker.Outcome) {
 	if p.peer.closed {
 		return
@@ -157,7 +159,7 @@ func (c *confirm) Arrive() {
 	c.batch.settle(c.index, c.outcome)
 }
 
-// admit puts copies of the message into a queue, as far as the filters let it.
+// admit puts copies of the message into a queue, unless filters prevent it.
 func (p *publish) admit(q *queue, t *tampering) {
 	b, origin := p.peer.b, p.message()
 	if t.drop != "" {
@@ -191,7 +193,7 @@ func (p *publish) admit(q *queue, t *tampering) {
 	}
 }
 
-// touched reports that a fault made a difference to a message.
+// touched reports that a fault affected a message.
 func (b *Broker) touched(fault string, m *message, queue string) {
 	b.net.Touch(simnet.Touched{Fault: fault, Queue: queue, Message: m.id, Type: uint8(m.envelope.Type)})
 }

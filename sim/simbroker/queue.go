@@ -25,20 +25,20 @@ type message struct {
 	queue    *queue
 	// place orders the messages of a queue (rule 28).
 	place uint64
-	// expires is when it dies, in true time, or never. Neither requeueing nor a restart moves it.
+	// expires is when it dies, in true time, or never. Neither requeueing nor a restart changes it.
 	expires     time.Duration
 	redelivered bool
-	// marked says that it is redelivered also where it goes when it dies.
+	// marked says that it will count as redelivered in its next queue, too, when it dies.
 	marked bool
-	// deliveries counts the times that its queue got it back.
+	// deliveries counts how often its queue got it back.
 	deliveries int
 	deaths     []broker.Death // shared, never changed; newest first
 	reason     broker.DeathReason
-	// corrupt is the fault that made the body unreadable, empty while it can be read.
+	// corrupt is the fault that made the body unreadable, empty if none did.
 	corrupt string
 	stored  bool
-	// forged says that an attacker published it, hostile that its x-death header breaks dead lettering; size is the
-	// length of its body, 0 for the usual.
+	// forged says that an attacker published it. hostile says that its x-death header breaks dead
+	// lettering. size is the length of its body, 0 for the usual length.
 	forged, hostile bool
 	size            int
 }
@@ -53,13 +53,13 @@ type queue struct {
 	ready     []*message // by place; those before head are gone
 	head      int
 	nextPlace uint64
-	nextFront uint64 // places of a quorum queue for what sessions return at their end
+	nextFront uint64 // places of a quorum queue for messages that ended sessions return
 	unacked   int
 	held      []*message  // dead letters without a route, oldest first (rule 41)
-	consumers []*consumer // whose turn it is first
+	consumers []*consumer // the next in turn first
 
 	expiry   kernel.Timer
-	expiryAt time.Duration // 0 when the timer is not armed
+	expiryAt time.Duration // 0 if the timer is not armed
 	retry    kernel.Timer
 	retrying bool
 	deleted  bool
@@ -81,7 +81,7 @@ func (q *queue) pop() *message {
 	return m
 }
 
-// push appends a message, whose time to live starts now, and serves it.
+// push appends a message, whose time to live starts now, and serves the queue.
 func (q *queue) push(m *message) {
 	m.queue = q
 	m.place = q.lastPlace()
@@ -100,16 +100,17 @@ func (q *queue) lastPlace() uint64 {
 	return behindFront + q.nextPlace
 }
 
-// behindFront is more places than sessions return messages.
+// behindFront is more places than ended sessions return messages.
 const behindFront = 1 << 48
 
-// putBack returns a message that was requeued, or whose session has ended: to its old place in a classic queue. A
-// quorum queue gives out what a session's end returns before everything else, in the order of delivery. What was
-// requeued comes last, because it is appended to the queue's log again; in a queue with a delivery limit it is like
-// what a session's end returns, because the queue counts. Neither moves its expiry. The caller serves the queue
-// afterwards, so that several are back before the first goes out again.
+// putBack returns a message that was requeued, or whose session has ended. In a classic queue it
+// goes to its old place. A quorum queue delivers messages of ended sessions before all others, in
+// the order of delivery. A requeued message comes last, because it is appended to the queue's log
+// again. But in a queue with a delivery limit, which counts returns, it is treated like a message
+// of an ended session. Neither changes its expiry. The caller serves the queue afterwards, so that
+// several messages are back before the first goes out again.
 //
-// What has come back too often dies instead (rule 30).
+// A message that has come back too often dies instead (rule 30).
 func (q *queue) putBack(m *message, process string, how returning) {
 	ended := how != byConsumer
 	q.unacked--
@@ -148,7 +149,7 @@ func (q *queue) putBack(m *message, process string, how returning) {
 	q.b.tell(history.Requeued, m, q.decl.Name, process, "", 0)
 }
 
-// returning is why a message comes back to its queue.
+// returning is the reason why a message comes back to its queue.
 type returning uint8
 
 const (
@@ -157,7 +158,7 @@ const (
 	byTimeout
 )
 
-// deliveryLimit is how often a message may come back; 0 is for ever. Only quorum queues count.
+// deliveryLimit is how often a message may come back; 0 means no limit. Only quorum queues count.
 func (q *queue) deliveryLimit() int {
 	if q.decl.Type != typeQuorum || q.decl.KeepsReturned {
 		return 0
@@ -165,8 +166,8 @@ func (q *queue) deliveryLimit() int {
 	return q.b.like.deliveryLimit
 }
 
-// serve hands out what can be handed out. Whatever has expired dies when it comes to the front and
-// only there (rule 10).
+// serve delivers as much as possible. An expired message dies when it comes to the front, and only
+// there (rule 10).
 func (q *queue) serve() {
 	if !q.b.up || q.deleted {
 		return
@@ -191,7 +192,8 @@ func (q *queue) serve() {
 	q.watchFront()
 }
 
-// nextConsumer returns the first consumer that may have another message and puts it last (rule 25).
+// nextConsumer returns the first consumer that may have another message, and puts it last (rule
+// 25).
 func (q *queue) nextConsumer() *consumer {
 	for i, c := range q.consumers {
 		if c.overdue == 0 && (c.prefetch == 0 || c.unacked < c.prefetch) {
@@ -203,8 +205,8 @@ func (q *queue) nextConsumer() *consumer {
 	return nil
 }
 
-// watchFront sees to it that the front dies in time, a little late as measured (rule 43). A timer that
-// runs for an earlier moment is kept: it looks again when it fires, which is cheaper than moving it
+// watchFront makes the front die in time, or a little late as measured (rule 43). A timer that is
+// set for an earlier moment is kept: it checks again when it fires, which is cheaper than moving it
 // with every delivery.
 func (q *queue) watchFront() {
 	if q.length() == 0 || q.front().expires == never {
@@ -225,8 +227,8 @@ func (q *queue) watchFront() {
 	})
 }
 
-// state is what the broker tells of the queue. A quorum queue counts consumers that were cancelled as long as they
-// hold something.
+// state is the broker's report of the queue. A quorum queue counts cancelled consumers as long as
+// they hold a delivery.
 func (q *queue) state() broker.QueueState {
 	if q.stall != nil {
 		return broker.QueueState{Exists: true}
@@ -247,10 +249,10 @@ func (q *queue) state() broker.QueueState {
 	return s
 }
 
-// quorumTick is how often the broker looks whether a quorum queue is over.
+// quorumTick is how often the broker checks whether a quorum queue has expired.
 const quorumTick = 5 * time.Second
 
-// used begins the time anew after which the queue goes if nobody uses it.
+// used restarts the time after which an unused queue expires.
 func (q *queue) used() {
 	if q.decl.Expires == 0 {
 		return
@@ -267,8 +269,8 @@ func (q *queue) used() {
 	})
 }
 
-// goDown is the end of the broker's process. Both kinds keep what is stored; a classic queue that was
-// killed marks all that it recovers as redelivered, because it can't know better.
+// goDown is the end of the broker's process. Both kinds keep their stored messages. A killed
+// classic queue marks all recovered messages as redelivered, because it can't know better.
 func (q *queue) goDown(kill bool) {
 	q.loseStalled()
 	q.expiry.Stop()
@@ -295,7 +297,7 @@ func (q *queue) goDown(kill bool) {
 	}
 }
 
-// delete drops everything and tells the consumers.
+// delete drops all messages and tells the consumers.
 func (q *queue) delete(fault string) {
 	q.deleted = true
 	q.loseStalled()

@@ -12,8 +12,8 @@ import (
 	"handoff/sim/kernel"
 )
 
-// A consumer that the broker cancels hears of it, keeps its session, and still owns what it was
-// delivered (rule 32).
+// A consumer that the broker cancels is told of it, keeps its session, and still owns its
+// deliveries (rule 32).
 func TestCancelledConsumersKeepTheirSession(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("c", func(_ *kernel.Process, s broker.Session) {
@@ -40,7 +40,8 @@ func TestCancelledConsumersKeepTheirSession(t *testing.T) {
 	w.run(hour)
 }
 
-// While a queue is blocked it has no consumer, and who subscribes waits; the first delivery comes when it is over.
+// A blocked queue has no consumer, and new subscriptions wait; the first delivery comes when the
+// block is over.
 func TestABlockedQueueHasNoConsumers(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("c", func(_ *kernel.Process, s broker.Session) {
@@ -84,7 +85,8 @@ func TestUnboundQueueGetsNothingUntilItIsRestored(t *testing.T) {
 	w.run(hour)
 }
 
-// A dead letter that is dropped says so if the fault is to blame, until somebody binds the queue again.
+// A dropped dead letter names the fault if the fault is to blame, until somebody binds the queue
+// again.
 func TestDeadLettersOfAnUnboundExchangeNameTheFault(t *testing.T) {
 	w := newWorld(t, 1)
 	var faults []string
@@ -96,7 +98,8 @@ func TestDeadLettersOfAnUnboundExchangeNameTheFault(t *testing.T) {
 			Bindings:  []broker.Binding{dead, {Exchange: "in", Pattern: "#", Queue: "q"}},
 		})
 		restore := w.b.Unbind("dead")
-		// What binds another queue changes nothing, and what that exchange never routed is not lost by a fault.
+		// Binding another queue changes nothing. Messages that the exchange never routed are not
+		// lost by a fault.
 		w.declare(s, broker.Topology{
 			Queues:   []broker.Queue{{Name: "other", Type: typeClassic}},
 			Bindings: []broker.Binding{{Exchange: "dlx", Pattern: "other", Queue: "other"}},
@@ -119,7 +122,7 @@ func TestDeadLettersOfAnUnboundExchangeNameTheFault(t *testing.T) {
 	}
 }
 
-// What is reordered comes right after the next message, or when its time is over.
+// A reordered message comes right after the next message, or when its time is over.
 func TestReorderedMessageIsOvertaken(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {

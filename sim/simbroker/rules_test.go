@@ -11,8 +11,8 @@ import (
 	"handoff/sim/kernel"
 )
 
-// TestRules holds one case for each rule of the broker that one client or two can show. The number is
-// the rule's.
+// TestRules has one case for each rule of the broker that one or two clients can show. The number
+// is the rule's.
 func TestRules(t *testing.T) {
 	cases := []struct {
 		rule int
@@ -159,7 +159,7 @@ func confirmed(w *world) {
 	})
 }
 
-// headOnly gives messages expiries of their own, as per-message expiration does.
+// headOnly gives messages their own expiries, as per-message expiration does.
 func headOnly(w *world) {
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, mortal(typeClassic, broker.Topic, time.Minute))
@@ -285,7 +285,7 @@ func classicNoRoute(w *world) {
 	})
 }
 
-// deathCounts sends one message around: rejected from work, expired from wait, and back.
+// deathCounts sends one message in a circle: rejected from work, expired from wait, and back.
 func deathCounts(w *world) {
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, broker.Topology{
@@ -384,7 +384,7 @@ func quorumNoRoute(w *world) {
 	})
 }
 
-// TestRule43 measures how late messages die that nobody looks at.
+// TestRule43 measures how late messages die that nobody consumes.
 func TestRule43ExpiryIsNeverEarly(t *testing.T) {
 	latest := time.Duration(0)
 	for seed := range uint64(40) {

@@ -12,8 +12,8 @@ import (
 	"handoff/sim/kernel"
 )
 
-// neverLate checks that nothing of the queue with a time to live was delivered later than that after
-// its last copy was enqueued there.
+// neverLate checks that no message of the queue with a time to live was delivered later than that
+// after its last copy was enqueued there.
 func (w *world) neverLate() {
 	w.t.Helper()
 	enqueued := map[uint64]time.Duration{}
@@ -32,7 +32,7 @@ func (w *world) neverLate() {
 type weather struct {
 	*world
 	draw *kernel.Stream
-	next int // the next execution that is dispatched
+	next int // the next execution to dispatch
 }
 
 const (
@@ -40,7 +40,7 @@ const (
 	stormy  = 4 * time.Minute
 )
 
-// start keeps a process of that name running, which does body over one session after the other.
+// start keeps a process of that name running. It calls body with one session after the other.
 func (w *weather) start(name string, body func(s broker.Session)) {
 	p := w.k.NewProcess(name)
 	p.Go("main", func() {
@@ -62,7 +62,7 @@ func (w *weather) start(name string, body func(s broker.Session)) {
 	w.k.After(w.draw.Duration(0, 40*time.Second), func() { w.strike(p) })
 }
 
-// strike does something to a process, again and again.
+// strike disturbs a process, again and again.
 func (w *weather) strike(p *kernel.Process) {
 	if !p.Alive() || w.k.Now() > stormy {
 		return
@@ -98,7 +98,7 @@ func (w *weather) publisher(s broker.Session) {
 	}
 }
 
-// consumer rejects one of four; what is dead already goes back into its queue then.
+// consumer rejects one of four messages; a message that has died goes back into its queue.
 func (w *weather) consumer(queue string) func(s broker.Session) {
 	return func(s broker.Session) {
 		c, err := s.Consume(background, queue, 3)
@@ -165,8 +165,8 @@ func storm(t *testing.T, seed uint64) uint64 {
 	return h.Sum64()
 }
 
-// TestStorm checks, under every fault at once, that no message is lost or made up, and that nothing is
-// delivered after its expiry.
+// TestStorm checks, under every fault at once, that no message is lost or invented, and that
+// nothing is delivered after its expiry.
 func TestStorm(t *testing.T) {
 	for seed := range uint64(30) {
 		storm(t, seed)

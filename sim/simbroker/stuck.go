@@ -8,28 +8,31 @@ import (
 	"handoff/core/broker"
 )
 
-// The client waits no longer than stuckAfter for a publish to a queue that hangs, sends no more there until it is answered,
-// and ends a session in which one waits for oldestConfirm (core/broker/rabbitmq/publish.go).
+// A client waits no longer than stuckAfter for a publish to a queue that hangs, and sends nothing
+// more there until it is answered. It ends a session in which a publish waits for oldestConfirm
+// (core/broker/rabbitmq/publish.go).
 const (
 	stuckAfter    = time.Second
 	oldestConfirm = 30 * time.Second
 )
 
-// stall is the state of a queue whose process hangs: it neither stores nor delivers, and what is asked of it waits, in
-// order. RabbitMQ was measured with sys:suspend: publishes are not confirmed; acknowledgements, subscriptions and
-// cancellations wait; declaring a quorum queue is answered after 250 ms, as if it were empty and nobody consumed it, that
-// of a classic queue waits.
+// stall is the state of a queue whose process hangs: it neither stores nor delivers, and requests
+// to it wait, in order. RabbitMQ was measured with sys:suspend: it does not confirm publishes;
+// acknowledgements, subscriptions and cancellations wait. It answers the declaration of a quorum
+// queue after 250 ms, as if the queue were empty and had no consumers; the declaration of a classic
+// queue waits.
 type stall struct {
 	touch   func()
 	waiting []waiter
 }
 
-// waiter is something that waits for a queue: what becomes of it when the queue goes on, and when the broker goes down or
-// the queue is deleted first.
+// waiter is a request that waits for a queue: run is called when the queue resumes, lost when the
+// broker goes down or the queue is deleted first.
 type waiter struct{ run, lost func() }
 
-// SuspendQueue makes a queue hang until the returned function is called, or until the broker goes down. touch is called
-// whenever that makes a difference. It returns nil if there is no such queue, or if it hangs already.
+// SuspendQueue makes a queue hang until the returned function is called, or until the broker goes
+// down. It calls touch whenever that makes a difference. It returns nil if there is no such queue,
+// or if the queue already hangs.
 func (b *Broker) SuspendQueue(name string, touch func()) (resume func()) {
 	q := b.queue(name)
 	if q == nil || q.stall != nil {
@@ -52,7 +55,7 @@ func (b *Broker) SuspendQueue(name string, touch func()) (resume func()) {
 	}
 }
 
-// endStall ends what hangs, and gives each of those that waited to do.
+// endStall ends the hang, and calls do for each waiting request.
 func (q *queue) endStall(do func(w waiter)) {
 	if q.stall == nil {
 		return
@@ -69,7 +72,7 @@ func (q *queue) endStall(do func(w waiter)) {
 	}
 }
 
-// attend runs what is asked of a queue, now or when it goes on. lost may be nil.
+// attend runs a request to a queue, now or when the queue resumes. lost may be nil.
 func (q *queue) attend(run, lost func()) {
 	if q == nil || q.stall == nil {
 		run()
@@ -79,7 +82,8 @@ func (q *queue) attend(run, lost func()) {
 	q.stall.waiting = append(q.stall.waiting, waiter{run, lost})
 }
 
-// loseStalled is the end of the broker's process, or of the queue: what waited was never done.
+// loseStalled handles the end of the broker's process, or of the queue: the waiting requests are
+// lost.
 func (q *queue) loseStalled() {
 	q.endStall(func(w waiter) {
 		if w.lost != nil {
@@ -88,7 +92,8 @@ func (q *queue) loseStalled() {
 	})
 }
 
-// admitStalled puts a message into a queue that hangs: it is stored when the queue goes on, and confirmed after that.
+// admitStalled puts a message into a queue that hangs: it is stored when the queue resumes, and
+// confirmed after that.
 func (p *publish) admitStalled(q *queue, t tampering) {
 	b := p.peer.b
 	p.waits++
@@ -118,7 +123,7 @@ func (s *session) answered(p *publish) {
 	s.late = slices.DeleteFunc(s.late, func(other *publish) bool { return other == p })
 }
 
-// shut says that a route has waited for so long that nothing more is sent to it.
+// shut says that a publish to this route has waited for so long that nothing more is sent there.
 func (s *session) shut(exchange, key string) bool {
 	now := s.b.k.Now()
 	return slices.ContainsFunc(s.late, func(p *publish) bool {
@@ -133,7 +138,7 @@ func (s *session) endIfLate() {
 	}
 }
 
-// stalledClassic returns a queue of a declaration that hangs, if it is one that does not answer: a classic one.
+// stalledClassic returns a queue of a declaration that hangs and does not answer: a classic one.
 func (b *Broker) stalledClassic(names func(yield func(string) bool)) *queue {
 	if b.stalls == 0 {
 		return nil
@@ -146,7 +151,8 @@ func (b *Broker) stalledClassic(names func(yield func(string) bool)) *queue {
 	return nil
 }
 
-// retryAllHeld tries all dead letters again that wait for a queue or for dead lettering itself.
+// retryAllHeld tries all held dead letters again, whether they wait for a queue or for dead
+// lettering itself.
 func (b *Broker) retryAllHeld() {
 	for _, q := range slices.Clone(b.queues) {
 		if len(q.held) > 0 {
@@ -155,9 +161,9 @@ func (b *Broker) retryAllHeld() {
 	}
 }
 
-// StopDeadLettering stops the processes that move the dead letters of quorum queues, until the returned function is
-// called: what dies stays in its queue. Classic queues have no such process. touch is called whenever that makes a
-// difference.
+// StopDeadLettering stops the processes that move the dead letters of quorum queues, until the
+// returned function is called: dead messages stay in their queues. Classic queues have no such
+// process. It calls touch whenever that makes a difference.
 func (b *Broker) StopDeadLettering(touch func()) (resume func()) {
 	x := new(func())
 	*x = touch

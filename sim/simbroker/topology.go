@@ -9,7 +9,7 @@ import (
 	"handoff/core/broker"
 )
 
-// errNotFound is 404: the queue or exchange that was named does not exist.
+// errNotFound is 404: the named queue or exchange does not exist.
 var errNotFound = errors.New("not found (404)")
 
 // exchange routes by its bindings, in the order in which they were made.
@@ -17,9 +17,9 @@ type exchange struct {
 	name     string
 	kind     broker.ExchangeKind
 	bindings []route
-	// routes are the queues of the keys that were asked for since the bindings changed last.
+	// routes caches the queues of keys since the last change of the bindings.
 	routes map[string][]*queue
-	// lost are the bindings that a fault took away and that nobody has made again.
+	// lost are the bindings that a fault removed and that nobody has made again.
 	lost []lostBinding
 }
 
@@ -31,7 +31,7 @@ type route struct {
 	queue   *queue
 }
 
-// declare is queue.declare and its like, one after the other: what came before a refusal stays.
+// declare makes declarations one after the other: those before a refusal keep their effect.
 func (b *Broker) declare(t broker.Topology) error {
 	for _, e := range t.Exchanges {
 		if err := b.declareExchange(e); err != nil {
@@ -68,8 +68,8 @@ func (b *Broker) declareExchange(e broker.Exchange) error {
 
 func (b *Broker) declareQueue(decl broker.Queue) error {
 	if old := b.queue(decl.Name); old != nil {
-		// A queue with a delivery limit stays so: the client finds it, and takes it so. One without is refused to a client that
-		// knows no such thing.
+		// A queue with a delivery limit keeps it: the client notices and accepts that. A queue
+		// without one is refused to a client that asks for the limit.
 		known := decl
 		known.KeepsReturned = old.decl.KeepsReturned
 		asks := decl.KeepsReturned || !old.decl.KeepsReturned || decl.Type != typeQuorum || b.like.deliveryLimit == 0
@@ -111,7 +111,7 @@ func (b *Broker) bind(binding broker.Binding) error {
 	return nil
 }
 
-// unbind takes away whatever binds a queue, because of a fault or because somebody asked for it.
+// unbind removes all bindings of a queue, because of a fault or because a client asked for it.
 func (e *exchange) unbind(q *queue, fault string) {
 	if fault == "" {
 		e.lost = slices.DeleteFunc(e.lost, func(l lostBinding) bool { return l.queue == q.decl.Name })
@@ -125,12 +125,12 @@ func (e *exchange) unbind(q *queue, fault string) {
 	clear(e.routes)
 }
 
-// unbound says that a fault took a binding away by which a key would be routed.
+// unbound says that a fault removed a binding that would route this key.
 func (e *exchange) unbound(key string) bool {
 	return slices.ContainsFunc(e.lost, func(l lostBinding) bool { return e.matches(l.pattern, key) })
 }
 
-// route returns the queues that a message goes to, each once; false when there is no such exchange.
+// route returns the queues that a message goes to, each once; false if there is no such exchange.
 // The default exchange routes by the queue's name (rule 2). The caller must not change the list.
 func (b *Broker) route(exchangeName, key string) ([]*queue, bool) {
 	if exchangeName == "" {
@@ -164,9 +164,9 @@ func (e *exchange) matches(pattern, key string) bool {
 	return matchTopic(pattern, key, pattern == "", key == "")
 }
 
-// matchTopic matches words separated by dots: "*" is one word, "#" any number, none included. The
-// flags say that no words are left, which differs from one empty word; an empty key or pattern as a
-// whole has none.
+// matchTopic matches words separated by dots: "*" is one word, "#" any number, including none. The
+// flags say that no words are left, which is not the same as one empty word. An empty key or
+// pattern has no words.
 func matchTopic(pattern, key string, patternOver, keyOver bool) bool {
 	if patternOver {
 		return keyOver

@@ -2,11 +2,12 @@ package simbroker
 
 import "fmt"
 
-// Versions are the releases of RabbitMQ that the model knows, oldest first. What clients see differs between them in the
-// quorum queues mostly; each stands for the releases up to the next one.
+// Versions are the releases of RabbitMQ that the model knows, oldest first. Clients see differences
+// mostly in quorum queues. Each stands for all releases up to the next one.
 func Versions() []string { return []string{"3.10", "4.0", "4.3"} }
 
-// Like is the one of Versions that a server of a version behaves like, as far as it is known: the newest that is not newer.
+// Like is the entry of Versions whose behaviour a server's version has, as far as known: the newest
+// that is not newer.
 func Like(version string) string {
 	at := Versions()[0]
 	for _, v := range Versions() {
@@ -20,32 +21,37 @@ func Like(version string) string {
 // older says that a version comes before another, by their first two numbers.
 func older(version, than string) bool {
 	var major, minor, ofMajor, ofMinor int
-	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor) // what can't be read is older than all
+	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor) // a version that can't be read counts as the oldest
 	_, _ = fmt.Sscanf(than, "%d.%d", &ofMajor, &ofMinor)
 	return major < ofMajor || major == ofMajor && minor < ofMinor
 }
 
-// behaviour is what releases differ in.
+// behaviour is the set of differences between releases.
 type behaviour struct {
-	// ordersReturns: also in a queue without a delivery limit, what a consumer requeues is like what the end of a session
-	// returns; before 4.3 it comes last there.
+	// ordersReturns: even in a queue without a delivery limit, a message that a consumer requeues
+	// is treated like one of an ended session; before 4.3 it comes last there.
 	ordersReturns bool
-	// marksDead: a dead letter of a quorum queue that a consumer had rejected, or that the end of a session had returned, is
-	// redelivered where it goes. marksRequeued: so is one that had been requeued.
+	// marksDead: a dead letter of a quorum queue counts as redelivered in its next queue, if a
+	// consumer had rejected it or the end of a session had returned it. marksRequeued: the same if
+	// it had been requeued.
 	marksDead, marksRequeued bool
-	// marksClassic: so is a dead letter of a classic queue, unless a consumer waits for it where it goes.
+	// marksClassic: the same for a dead letter of a classic queue, unless a consumer waits for it
+	// in the next queue.
 	marksClassic bool
-	// newestFirst: x-death is strictly newest first; until 4.0 each death turned the older entries round.
+	// newestFirst: x-death is strictly newest first; before 4.0 each death reverses the older
+	// entries.
 	newestFirst bool
-	// deliveryLimit is how often a message may come back to a quorum queue that was declared without a limit; 0 is for ever.
+	// deliveryLimit is how often a message may come back to a quorum queue that was declared
+	// without a limit; 0 means no limit.
 	deliveryLimit int
-	// readsDeaths: an x-death header that a client has written is read when its message dies; see poisoned.
+	// readsDeaths: an x-death header that a client has written is read when its message dies; see
+	// poisoned.
 	readsDeaths bool
-	// queuesTimeOut: quorum queues have a consumer timeout, and neither channels nor classic queues have one.
+	// queuesTimeOut: quorum queues have a consumer timeout; channels and classic queues have none.
 	queuesTimeOut bool
 }
 
-// defaultLimit is the delivery limit of quorum queues that name none, from 4.0 on.
+// defaultLimit is the delivery limit of quorum queues that were declared without one, from 4.0 on.
 const defaultLimit = 20
 
 func behaviourOf(version string) behaviour {

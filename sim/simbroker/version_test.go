@@ -17,7 +17,7 @@ func TestAServerIsLikeTheNewestReleaseThatIsNotNewer(t *testing.T) {
 	}
 }
 
-// What a scenario may name is what there is a model of.
+// A scenario may name exactly the versions that are modelled.
 func TestScenariosNameWhatIsModelled(t *testing.T) {
 	if !slices.Equal(Versions(), scenario.BrokerVersions()) {
 		t.Errorf("modelled: %q; in scenarios: %q", Versions(), scenario.BrokerVersions())

@@ -37,7 +37,7 @@ func (r *record) Observe(e *history.Event) {
 	}
 }
 
-// count is how many events of a kind there are in a queue, or in all when queue is empty.
+// count is how many events of a kind there are in a queue; with an empty queue, in all queues.
 func (r *record) count(kind history.Kind, queue string) int {
 	n := 0
 	for _, e := range r.events {
@@ -75,7 +75,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return newWorldLike(t, seed, "")
 }
 
-// newWorldLike has a broker that behaves like a release.
+// newWorldLike has a broker with the behaviour of a release.
 func newWorldLike(t *testing.T, seed uint64, version string) *world {
 	t.Helper()
 	k := kernel.New(kernel.Options{Chooser: kernel.NewRandom(seed), MaxSteps: 1_000_000})
@@ -86,7 +86,7 @@ func newWorldLike(t *testing.T, seed uint64, version string) *world {
 	return w
 }
 
-// spawn starts a process that does fn over one session.
+// spawn starts a process that runs fn over one session.
 func (w *world) spawn(name string, fn func(p *kernel.Process, s broker.Session)) *kernel.Process {
 	p := w.k.NewProcess(name)
 	w.working++
@@ -102,8 +102,8 @@ func (w *world) spawn(name string, fn func(p *kernel.Process, s broker.Session))
 	return p
 }
 
-// run runs until the time that is given and checks conservation. Within an hour every process must be
-// done: one that hangs has not checked anything.
+// run runs until the given time and checks conservation. Within an hour every process must be done:
+// a hanging process has not checked anything.
 func (w *world) run(until time.Duration) {
 	w.t.Helper()
 	if stop := w.k.Run(nil, until); stop == kernel.StopPanic || stop == kernel.StopMaxSteps {
@@ -143,7 +143,7 @@ func (w *world) declare(s broker.Session, t broker.Topology) {
 	}
 }
 
-// consume subscribes; each test says how much it prefetches.
+// consume subscribes; each test chooses the prefetch.
 func (w *world) consume(s broker.Session, queue string, prefetch int) broker.Consumer {
 	c, err := s.Consume(background, queue, prefetch)
 	if err != nil {
@@ -165,7 +165,7 @@ func (w *world) receive(c broker.Consumer) (d broker.Delivery, ok bool) {
 	return d, ok
 }
 
-// drain acknowledges and returns the identities of all that comes without a pause of a second.
+// drain acknowledges deliveries until none comes for a second, and returns their execution ids.
 func (w *world) drain(c broker.Consumer) []execution.ID {
 	var ids []execution.ID
 	for {
@@ -195,7 +195,7 @@ func dispatches(exchange, key string, from, to int) []broker.Message {
 	return ms
 }
 
-// publish publishes and expects every outcome to be the one that is given.
+// publish publishes and expects every outcome to be want.
 func (w *world) publish(s broker.Session, want broker.Outcome, ms ...broker.Message) {
 	for i, o := range s.Publish(background, ms) {
 		if o != want {

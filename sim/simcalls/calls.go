@@ -1,5 +1,5 @@
-// Package simcalls shows the calls of a simulated worker process to the rules that judge them: of its database, its machine
-// and its broker. It changes nothing: a run is the same without it.
+// Package simcalls shows a simulated worker's calls of its database, its machine and its broker to
+// the rules that judge them. It changes nothing: a run is the same without it.
 package simcalls
 
 import (
@@ -16,8 +16,8 @@ import (
 	"handoff/core/worker"
 )
 
-// Store tells c what a worker asks the database and what it is answered, on the clock of h. It stands below a planted
-// mutant, so what the mutant makes of that is judged, too.
+// Store reports a worker's calls of the database and their answers to c, on the clock of h. It is
+// below a planted mutant, so c also judges the mutant's effect.
 func Store(s store.Store, h host.Host, c *invariant.Calls) store.Store {
 	return &calling{Store: s, h: h, c: c}
 }
@@ -33,7 +33,7 @@ type calling struct {
 // Unjudged implements mutant.Unjudged.
 func (s *calling) Unjudged() store.Store { return s.Store }
 
-// gone notes an answer that says that the incarnation is over.
+// gone notes an answer that the incarnation is over.
 func (s *calling) gone(err error) {
 	if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrSuperseded) {
 		s.c.Gone()
@@ -96,8 +96,8 @@ func (s *calling) Executions(ctx context.Context, ids []execution.ID) ([]executi
 	return rows, err
 }
 
-// answer is what the core can know of a statement about one row, which was to bring it into a status. o is not looked at
-// where there is an error.
+// answer is everything that the core can know of a statement about one row that should have reached
+// a status. o is ignored if err is not nil.
 func answer(w store.WorkerKey, key execution.Key, to execution.Status, o *store.Outcome, err error) invariant.Answer {
 	if err != nil {
 		return invariant.Answer{Failed: true, Unknown: errors.Is(err, store.ErrUnknownOutcome), Wrong: !store.Retriable(err) && !errors.Is(err, store.ErrLeaseOver)}
@@ -125,7 +125,7 @@ func (s *calling) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim
 	return results, err
 }
 
-// words are what a worker tells of an end.
+// words are the texts that a worker writes about an end.
 func words(f *store.Finish) string { return f.Result.Error + "\n" + f.Result.Message }
 
 func endOf(f *store.Finish) invariant.End {
@@ -164,7 +164,7 @@ func (s *calling) Dispatched(ctx context.Context, w store.WorkerKey, limit int) 
 	return rows, err
 }
 
-// Runner tells c what becomes of the actions that a worker starts on its machine.
+// Runner reports to c how the actions that a worker starts on its machine end.
 func Runner(r worker.Runner, h host.Host, c *invariant.Calls) worker.Runner {
 	return &seenRunner{r, h, c}
 }
@@ -213,8 +213,8 @@ func (r *seenRun) Wait(ctx context.Context) (worker.Exit, error) {
 	return exit, err
 }
 
-// Broker tells c of the messages of a worker's queue that come to nothing, on the clock of h. It stands above what makes a
-// worker deaf.
+// Broker reports futile messages of a worker's queue to c, on the clock of h. It is above the
+// wrapper that makes a worker deaf.
 func Broker(b broker.Broker, h host.Host, c *invariant.Calls) broker.Broker {
 	return &wastedBroker{b, h, c}
 }

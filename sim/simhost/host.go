@@ -1,8 +1,8 @@
 // Package simhost is the machine of a simulated process: host.Host over the kernel.
 //
-// Every call that can block counts a yield point first, so that a crash sweep reaches the moment
-// before and the moment after it. Every call that has an effect on other tasks ends a dying task
-// again, so that deferred functions of a crashed process do nothing.
+// Every call that can block first counts a yield point, so that a crash sweep reaches the moments
+// before and after it. Every call that affects other tasks ends a dying task again, so that
+// deferred functions of a crashed process have no effect.
 package simhost
 
 import (
@@ -79,7 +79,7 @@ func (t task) Wait(ctx context.Context) error {
 	return t.t.Join(ctx)
 }
 
-// signal wakes the waiter that waits longest.
+// signal wakes the waiter that has waited longest.
 type signal struct {
 	k       *kernel.Kernel
 	set     bool
@@ -99,8 +99,8 @@ func (s *signal) Set() {
 	s.set = true
 }
 
-// Wait implements host.Signal. A context that has ended comes before a signal that is set, so that
-// a loop on a busy signal can be ended; the signal then stays set.
+// Wait implements host.Signal. A context that has ended wins over a set signal, so that a loop on a
+// busy signal can be ended. The signal then stays set.
 func (s *signal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 	s.k.Point()
 	if err := ctx.Err(); err != nil {

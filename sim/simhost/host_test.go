@@ -12,7 +12,7 @@ import (
 
 const ms = time.Millisecond
 
-// onHost runs fn as a task of a fresh process and returns the kernel, for what is left to check.
+// onHost runs fn as a task of a new process and returns the kernel for further checks.
 func onHost(t *testing.T, opts kernel.Options, fn func(k *kernel.Kernel, p *kernel.Process, h host.Host)) *kernel.Kernel {
 	t.Helper()
 	k := kernel.New(opts)
@@ -100,7 +100,7 @@ func TestSignalIsBinaryAndWakesOne(t *testing.T) {
 		var tasks []host.Task
 		for _, name := range []string{"first", "second", "third"} {
 			tasks = append(tasks, h.Go(name, func() {
-				_ = h.Sleep(bg, time.Duration(len(woken)+1)) // so that all are in line
+				_ = h.Sleep(bg, time.Duration(len(woken)+1)) // so that all wait in order
 				if ok, err := s.Wait(ctx, host.Forever); ok {
 					woken = append(woken, name)
 				} else if err != context.Canceled {
@@ -133,8 +133,8 @@ func TestSignalIsBinaryAndWakesOne(t *testing.T) {
 	})
 }
 
-// A Set that comes in the same instant as the end of a wait's time must not be lost, whichever of the
-// two the wait reports.
+// A Set at the very moment at which a wait's time ends must not be lost, whichever of the two the
+// wait reports.
 func TestSignalIsNotLostToATimeout(t *testing.T) {
 	for seed := range uint64(50) {
 		opts := kernel.Options{Chooser: kernel.NewRandom(seed), TimeIsChoice: true}

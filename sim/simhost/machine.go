@@ -13,7 +13,8 @@ import (
 
 // Behaviour is how a simulated action behaves.
 type Behaviour struct {
-	// TakesMin and TakesMax bound how long a run lasts, drawn uniformly, or log-uniformly with TakesLog.
+	// TakesMin and TakesMax bound how long a run lasts, drawn uniformly, or log-uniformly with
+	// TakesLog.
 	TakesMin, TakesMax time.Duration
 	TakesLog           bool
 	// FailPerMillion of the runs fail, for FailReason.
@@ -21,7 +22,7 @@ type Behaviour struct {
 	FailReason     execution.Reason
 }
 
-// Delays of a machine: to start a subprocess, and for the shim to notice that its worker is gone.
+// Delays of a machine: to start a subprocess, and until the shim notices that its worker is gone.
 const (
 	spawnMin, spawnMax = time.Millisecond, 5 * time.Millisecond
 	pipeMin, pipeMax   = time.Millisecond, 20 * time.Millisecond
@@ -31,13 +32,14 @@ const (
 	ignoresTerm = 200_000
 )
 
-// Machine is what a worker process runs on. Actions belong to it and not to the process: they live on
-// while their worker stands still, and after it has died until the shim has noticed. Only freezing
-// the machine stops them.
+// Machine is the machine of a worker process. Actions belong to the machine and not to the process.
+// They live on while their worker stands still, and after it has died until the shim has noticed.
+// Only freezing the machine stops them.
 type Machine struct {
 	k    *kernel.Kernel
 	sink history.Sink
-	// ground is a process without tasks: the machine's clock, which no crash of a worker stops.
+	// ground is a process without tasks: it keeps the machine's clock, which no crash of a worker
+	// stops.
 	ground    *kernel.Process
 	stream    *kernel.Stream
 	behaviour map[string]Behaviour
@@ -45,28 +47,28 @@ type Machine struct {
 	event     history.Event
 
 	shimless bool
-	// Sick machines can't start actions; Asked is called when they are asked to.
+	// Sick machines can't start actions; Asked is called when a worker tries to.
 	Sick  bool
 	Asked func()
 }
 
-// NewMachine returns a machine on which the actions named in behaviour, by their ref, can run.
+// NewMachine returns a machine that can run the actions in behaviour, by their ref.
 func NewMachine(k *kernel.Kernel, name string, behaviour map[string]Behaviour, sink history.Sink) *Machine {
 	return &Machine{k: k, sink: sink, ground: k.NewProcess("machine of " + name), stream: k.Stream("machine/" + name), behaviour: behaviour}
 }
 
-// RemoveShims leaves the machine without shims, so that nothing ends an action but itself and its worker. Planted
-// mutants use it.
+// RemoveShims removes the machine's shims, so that only an action itself and its worker can end it.
+// Planted mutants use this.
 func (m *Machine) RemoveShims() { m.shimless = true }
 
-// Ground is the kernel's view of the machine: freezing it stops its clocks and its actions.
+// Ground is the kernel's view of the machine: freezing it freezes its clocks and its actions.
 func (m *Machine) Ground() *kernel.Process { return m.ground }
 
-// Alive is how many actions are running.
+// Alive is the number of running actions.
 func (m *Machine) Alive() int { return len(m.actions) }
 
 // Runner is the runner of one worker process on this machine. When the process ends, the shims of
-// its actions notice.
+// its actions notice it.
 func (m *Machine) Runner(p *kernel.Process) worker.Runner {
 	r := &runner{m: m, p: p}
 	p.OnEnd(func(kernel.EndReason) { m.ownerEnded(p) })
@@ -201,7 +203,7 @@ func (a *action) emit(kind history.Kind, to execution.Status, reason execution.R
 	m.sink.Observe(&m.event)
 }
 
-// asked tells that the worker asked the action to end.
+// asked reports that the worker asked the action to end.
 func (a *action) asked(grace time.Duration) {
 	m := a.m
 	m.event = history.Event{
@@ -246,5 +248,5 @@ func (a *action) Extend(fence time.Duration) {
 	}
 }
 
-// s0 is d, and zero for what has passed.
+// s0 is d, or zero if d is negative.
 func s0(d time.Duration) time.Duration { return max(0, d) }

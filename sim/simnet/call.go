@@ -8,7 +8,7 @@ import (
 	"handoff/sim/kernel"
 )
 
-// phase is where a call is.
+// phase is the state of a call.
 type phase uint8
 
 const (
@@ -18,8 +18,8 @@ const (
 	replyHeld
 )
 
-// call is one request and its reply. Calls are pooled: one is free again when its packets are gone
-// and its caller has returned, whichever comes last.
+// call is one request and its reply. Calls are pooled: a call is free again when its packets are
+// gone and its caller has returned, whichever comes last.
 type call struct {
 	n       *Network
 	forth   *link
@@ -27,25 +27,25 @@ type call struct {
 	server  *server
 	apply   Frame
 	wait    kernel.Wait
-	err     error // what the reply says
+	err     error // the error in the reply
 	phase   phase
 	refusal bool   // the server was down when the request was sent
 	sent    uint64 // the server's generation when the request was sent
-	applied uint64 // and when the reply was
+	applied uint64 // the generation when the reply was sent
 
 	// broken and brokenAfter are a reset that was drawn: before or after the server applied it.
 	broken      bool
 	brokenAfter bool
 
-	// connection is the number of the connection that it goes over, and trips how many round trips go before it.
+	// connection is the number of its connection. trips is how many round trips precede it.
 	connection uint64
 	trips      int
-	packets    bool // something is still under way
-	caller     bool // somebody still waits
+	packets    bool // a packet is still in transit
+	caller     bool // the caller still waits
 }
 
-// Path is the way from one process to one server and back. A client that makes many calls keeps one, so that
-// no call has to look its links up.
+// Path is the way from one process to one server and back. A client that makes many calls keeps
+// one, so that calls need not look up their links.
 type Path struct {
 	n           *Network
 	p           *kernel.Process
@@ -58,14 +58,14 @@ type Path struct {
 func (n *Network) Path(p *kernel.Process, server string) *Path { return &Path{n: n, p: p, to: server} }
 
 // Call makes one request to a server and waits for its reply. apply runs in kernel context at the
-// server, at most once, and possibly after Call has returned; it must not block. See the package
-// comment for what the errors mean. It is a yield point, before the request is sent.
+// server, at most once, and possibly after Call has returned; it must not block. The package
+// comment explains the errors. The call is a yield point, before the request is sent.
 func (n *Network) Call(ctx context.Context, p *kernel.Process, server string, apply func()) error {
 	w := n.Path(p, server)
 	return w.Call(ctx, FrameFunc(apply), w.Connect(), 0)
 }
 
-// links looks up what the path consists of.
+// links looks up the links of the path.
 func (w *Path) links() {
 	if w.server == nil {
 		w.server = w.n.server(w.to)
@@ -74,13 +74,13 @@ func (w *Path) links() {
 	}
 }
 
-// Connect numbers a connection that is made now.
+// Connect returns the number of a new connection.
 func (w *Path) Connect() (connection uint64) {
 	w.n.connections++
 	return w.n.connections
 }
 
-// Broken says that a connection was silent and that its end is known by now.
+// Broken says that a silence has broken the connection and that this is known by now.
 func (w *Path) Broken(connection uint64) bool {
 	w.links()
 	return connection <= max(w.forth.broken, w.back.broken)
@@ -92,7 +92,8 @@ func (w *Path) Silent(connection uint64) bool {
 	return w.forth.silent(connection) || w.back.silent(connection)
 }
 
-// Troubled says that something may keep a connection from being answered at once: a fault of the link or the server.
+// Troubled says that something may delay answers on a connection: a fault of the link or the
+// server.
 func (w *Path) Troubled(connection uint64) bool {
 	w.links()
 	return w.server.hangs != "" || !w.server.up || w.forth.troubled(connection) || w.back.troubled(connection)
@@ -102,7 +103,7 @@ func (l *link) troubled(connection uint64) bool {
 	return len(l.cuts)+len(l.slows)+len(l.narrow) > 0 || len(l.silences) > 0 && l.silent(connection)
 }
 
-// Trips draws how long so many round trips take.
+// Trips draws the duration of n round trips.
 func (w *Path) Trips(n int) (d time.Duration) {
 	w.links()
 	for range n {
@@ -112,8 +113,9 @@ func (w *Path) Trips(n int) (d time.Duration) {
 	return d
 }
 
-// Answers says whether what was sent over a connection, and has arrived, would be answered now. What keeps it back has
-// made a difference then. It asks for a new connection with the number of none that there is.
+// Answers says whether a message that has arrived over a connection would be answered now. If a
+// fault prevents this, it reports that the fault made a difference. For a new connection, pass
+// NoConnection.
 func (w *Path) Answers(connection uint64) bool {
 	w.links()
 	if !w.forth.cut() && !w.back.cut() && w.server.hangs == "" && !w.forth.silent(connection) && !w.back.silent(connection) {
@@ -130,8 +132,9 @@ func (w *Path) Answers(connection uint64) bool {
 // NoConnection is the number of a connection that is still to be made.
 const NoConnection = math.MaxUint64
 
-// Call is Network.Call on this path: the request is applied by its arrival. It goes over a connection, and so many
-// round trips go before it: those of the same call that apply nothing, and of making the connection ready.
+// Call is Network.Call on this path: the arrival of the request applies it. It uses one connection,
+// and trips round trips precede it: those of the same call that apply nothing, and those that
+// prepare the connection.
 func (w *Path) Call(ctx context.Context, apply Frame, connection uint64, trips int) error {
 	n := w.n
 	n.k.CheckAlive()
@@ -170,8 +173,8 @@ func (n *Network) takeCall() *call {
 	return &call{n: n}
 }
 
-// release frees the call when nobody holds it any more. A caller that crashed never lets go; the
-// garbage collector takes that one.
+// release frees the call when neither packets nor caller hold it any more. A caller that crashed
+// never lets go; the garbage collector frees such a call.
 func (c *call) release() {
 	if c.packets || c.caller {
 		return
@@ -205,7 +208,7 @@ func (c *call) silenceOver() {
 	c.n.k.AfterEvent(c.back.delay(), c)
 }
 
-// Fire is the arrival of the packet that is under way.
+// Fire is the arrival of the packet in transit.
 func (c *call) Fire() {
 	switch c.phase {
 	case requestUnderWay:
@@ -231,7 +234,7 @@ func (c *call) Fire() {
 	}
 }
 
-// healed decides what becomes of a packet that was held.
+// healed decides the fate of a packet that was held.
 func (c *call) healed() {
 	if c.phase == replyHeld {
 		if c.back.coin() {
@@ -289,7 +292,7 @@ func (c *call) reply(err error) {
 	c.n.k.AfterEvent(c.back.delay(), c)
 }
 
-// answer is the reply's arrival at the caller, who may be gone.
+// answer is the arrival of the reply at the caller, who may be gone.
 func (c *call) answer() {
 	if c.err == nil && c.server.generation != c.applied && c.back.coin() {
 		c.err = ErrReset // the server went down before its reply was out

@@ -6,9 +6,9 @@ import (
 	"handoff/sim/kernel"
 )
 
-// Conn is one connection between a process and a server: two ordered flows of frames. Its methods do
-// not block and may be called in tasks and in kernel context; a model that offers them to the program
-// under test starts with the kernel's CheckAlive.
+// Conn is one connection between a process and a server: two ordered flows of frames. Its methods
+// do not block and may be called in tasks and in kernel context. A model that offers them to the
+// program under test has to call the kernel's CheckAlive first.
 type Conn struct {
 	n      *Network
 	p      *kernel.Process
@@ -27,13 +27,13 @@ type flow struct {
 	link  *link
 	toCli bool
 
-	frames []frame // those before next are gone
+	frames []frame // frames before next are gone
 	next   int
-	armed  bool // a timer runs for the oldest
-	held   bool // the link holds the oldest
+	armed  bool // a timer runs for the oldest frame
+	held   bool // the link holds the oldest frame
 }
 
-// Frame is what travels over a connection: an effect at the receiver, in kernel context.
+// Frame is the content of a connection: an effect at the receiver, in kernel context.
 type Frame interface{ Arrive() }
 
 // FrameFunc is a frame that is a function.
@@ -42,15 +42,15 @@ type FrameFunc func()
 // Arrive implements Frame.
 func (f FrameFunc) Arrive() { f() }
 
-// frame is a frame on its way, or, without one, the end of the connection. It arrives at its time, or right
-// after the one before it.
+// frame is a frame in transit or, without one, the end of the connection. It arrives at its time,
+// or right after the one before it.
 type frame struct {
 	at time.Duration
 	do Frame
 }
 
-// Stream opens a connection between a process and a server that is up, at once: it is called where a
-// connection request was accepted, in kernel context. The end of the process closes the client's end,
+// Stream opens a connection between a process and a running server, at once. It is called in kernel
+// context, where a connection request was accepted. The end of the process closes the client's end,
 // whoever holds the connection.
 func (n *Network) Stream(p *kernel.Process, serverName string) *Conn {
 	s := n.server(serverName)
@@ -74,7 +74,7 @@ func (n *Network) Stream(p *kernel.Process, serverName string) *Conn {
 	return c
 }
 
-// clientEnded is what the operating system does for a process that is gone.
+// clientEnded does what the operating system does for a process that is gone.
 func (n *Network) clientEnded(p *kernel.Process) {
 	conns := n.clients[p].conns
 	delete(n.clients, p)
@@ -84,12 +84,12 @@ func (n *Network) clientEnded(p *kernel.Process) {
 	}
 }
 
-// OnClientClosed sets what runs, in kernel context, when the client's end learns that the connection
-// is over. It does not run for CloseClient or when the process ends.
+// OnClientClosed sets a function that runs, in kernel context, when the client's end learns that
+// the connection is over. It does not run for CloseClient or when the process ends.
 func (c *Conn) OnClientClosed(fn func()) { c.onClientClosed = fn }
 
-// OnServerClosed sets what runs, in kernel context, when the server's end learns that the connection
-// is over. It does not run for CloseServer or when the server goes down.
+// OnServerClosed sets a function that runs, in kernel context, when the server's end learns that
+// the connection is over. It does not run for CloseServer or when the server goes down.
 func (c *Conn) OnServerClosed(fn func()) { c.onServerClosed = fn }
 
 // ClientOpen says whether the client's end is open, as far as the client knows.
@@ -98,21 +98,21 @@ func (c *Conn) ClientOpen() bool { return c.clientOpen }
 // ServerOpen says whether the server's end is open, as far as the server knows.
 func (c *Conn) ServerOpen() bool { return c.serverOpen }
 
-// ReachesServer says whether something that the client sends now would not be held.
+// ReachesServer says whether a frame that the client sends now would not be held.
 func (c *Conn) ReachesServer() bool {
 	return !c.toServer.link.cut() && !c.toServer.link.silent(c.number)
 }
 
-// ReachesClient says whether something that the server sends now would not be held.
+// ReachesClient says whether a frame that the server sends now would not be held.
 func (c *Conn) ReachesClient() bool {
 	return !c.toClient.link.cut() && !c.toClient.link.silent(c.number)
 }
 
-// TouchServerward reports the cuts that lie between the client and the server as faults that made a
-// difference: for silence, which no packet shows.
+// TouchServerward reports the cuts between the client and the server as faults that made a
+// difference. It is for silence, which no packet shows.
 func (c *Conn) TouchServerward() { c.toServer.touch() }
 
-// TouchClientward is TouchServerward for the way back.
+// TouchClientward is TouchServerward for the other direction.
 func (c *Conn) TouchClientward() { c.toClient.touch() }
 
 func (f *flow) touch() {
@@ -120,8 +120,8 @@ func (f *flow) touch() {
 	f.link.touchSilences(f.conn.number)
 }
 
-// SendToServer sends a frame to the server. It does nothing when the client's end is closed, and the frame
-// does not arrive when the server's end is closed by then.
+// SendToServer sends a frame to the server. It does nothing if the client's end is closed. The
+// frame does not arrive if the server's end is closed by then.
 func (c *Conn) SendToServer(do Frame) {
 	if c.clientOpen {
 		c.send(&c.toServer, do)
@@ -135,8 +135,8 @@ func (c *Conn) SendToClient(do Frame) {
 	}
 }
 
-// CloseClient closes the client's end: frames that arrive there from now on are dropped, those on the
-// way to the server still arrive, and then the server learns it.
+// CloseClient closes the client's end. Frames that arrive there from now on are dropped. Those in
+// transit to the server still arrive, and then the server learns of the end.
 func (c *Conn) CloseClient() {
 	if c.clientOpen {
 		c.shutClient()
@@ -178,8 +178,8 @@ func (c *Conn) send(f *flow, do Frame) {
 		f.send(do)
 		return
 	}
-	// The frame may have got through before the connection broke. Each end learns of the break by a
-	// frame of its own, so a cut hides it from that end only.
+	// The frame may have arrived before the connection broke. Each end learns of the break by its
+	// own frame, so a cut hides the break from that end only.
 	if f.link.coin() {
 		f.send(do)
 	}
@@ -187,13 +187,13 @@ func (c *Conn) send(f *flow, do Frame) {
 	c.toClient.send(nil)
 }
 
-// send puts a frame behind the others.
+// send queues a frame behind the others.
 func (f *flow) send(do Frame) {
 	f.frames = append(f.frames, frame{at: f.link.n.k.Now() + f.link.delay(), do: do})
 	f.pump()
 }
 
-// pump lets the oldest frame travel.
+// pump sends off the oldest frame.
 func (f *flow) pump() {
 	if f.armed || f.held || f.next == len(f.frames) {
 		return
@@ -228,7 +228,7 @@ func (f *flow) Fire() {
 	f.pump()
 }
 
-// healed lets the frames go on in their order, once TCP has noticed.
+// healed lets the frames continue in order, once TCP has noticed.
 func (f *flow) healed() {
 	f.held = false
 	if f.next == len(f.frames) {
@@ -238,7 +238,7 @@ func (f *flow) healed() {
 	f.pump()
 }
 
-// silenceOver breaks the connection: nothing of what was lost arrives, and each end learns of it.
+// silenceOver breaks the connection: no lost frame arrives, and each end learns of it.
 func (f *flow) silenceOver() {
 	f.held = false
 	c := f.conn

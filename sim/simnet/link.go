@@ -9,7 +9,7 @@ import (
 // link is one direction between two nodes.
 type link struct {
 	n       *Network
-	process string // the end that is no server
+	process string // the end that is not a server
 	latency *kernel.Stream
 	faults  *kernel.Stream
 
@@ -17,24 +17,24 @@ type link struct {
 	slows  []slow
 	resets []reset
 	narrow []slow
-	// free is when a narrow link is done with the message before.
+	// free is when a narrow link has finished the message before.
 	free time.Duration
 	held []holder // in the order in which they met the cut
 
 	silences []silence
-	// broken is the number of the last connection that a silence has broken.
+	// broken is the number of the latest connection that a silence has broken.
 	broken uint64
 }
 
-// silence loses what passes over the connections up to a number.
+// silence loses everything sent over the connections up to a number.
 type silence struct {
 	fault string
 	last  uint64
-	// lost is what was sent over them, in its order.
+	// lost is the lost content, in order.
 	lost []loser
 }
 
-// loser is what a silence has lost.
+// loser is content that a silence has lost.
 type loser interface{ silenceOver() }
 
 type slow struct {
@@ -47,7 +47,7 @@ type reset struct {
 	perMillion uint64
 }
 
-// holder is what waits at a cut.
+// holder is content that waits at a cut.
 type holder interface{ healed() }
 
 func (n *Network) link(from, to string) *link {
@@ -69,15 +69,15 @@ func (n *Network) link(from, to string) *link {
 	return l
 }
 
-// Cut stops everything from one node to another; the way back is not touched. Cuts are counted: a
-// second one with the same name needs a second Heal.
+// Cut stops everything from one node to another, but not in the other direction. Cuts are counted:
+// a second one with the same name needs a second Heal.
 func (n *Network) Cut(from, to, fault string) {
 	l := n.link(from, to)
 	l.cuts = append(l.cuts, fault)
 }
 
-// Heal takes away one cut of that name; without one it does nothing. When it was the link's last cut,
-// what was held is delivered late or lost.
+// Heal removes one cut of that name; without one it does nothing. When it was the link's last cut,
+// held content is delivered late or lost.
 func (n *Network) Heal(from, to, fault string) {
 	l := n.link(from, to)
 	for i := len(l.cuts) - 1; i >= 0; i-- {
@@ -96,14 +96,15 @@ func (n *Network) Heal(from, to, fault string) {
 	}
 }
 
-// Silence loses what passes from one node to another over the connections that there are now, as when the machine at the
-// other end is gone and another one has its address: nobody ends them, and new ones work.
+// Silence loses everything sent from one node to another over the existing connections, as when the
+// machine at the other end is gone and another one has its address: nobody ends the connections,
+// and new ones work.
 func (n *Network) Silence(from, to, fault string) {
 	l := n.link(from, to)
 	l.silences = append(l.silences, silence{fault: fault, last: n.connections})
 }
 
-// EndSilence ends the silence of that name: the connections that were silent break.
+// EndSilence ends the silence of that name: the silent connections break.
 func (n *Network) EndSilence(from, to, fault string) {
 	l := n.link(from, to)
 	for i := range l.silences {
@@ -128,7 +129,7 @@ func (l *link) silent(connection uint64) bool {
 	return false
 }
 
-// loses loses what is sent over a connection if that is silent.
+// loses loses content sent over a connection if the connection is silent.
 func (l *link) loses(connection uint64, what loser) bool {
 	if len(l.silences) == 0 || !l.silent(connection) {
 		return false
@@ -151,19 +152,19 @@ func (l *link) touchSilences(connection uint64) {
 	}
 }
 
-// IsCut says whether something holds everything from one node to another.
+// IsCut says whether a cut holds everything from one node to another.
 func (n *Network) IsCut(from, to string) bool { return n.link(from, to).cut() }
 
-// SetSlow adds to each delay from one node to another a time drawn from [lo, hi]. It replaces an
-// earlier one of the same name; a hi of zero takes it away.
+// SetSlow adds a time drawn from [lo, hi] to each delay from one node to another. It replaces an
+// earlier one of the same name; a hi of zero removes it.
 func (n *Network) SetSlow(from, to string, lo, hi time.Duration, fault string) {
 	l := n.link(from, to)
 	l.slows = replaced(l.slows, slow{fault: fault, lo: lo, hi: hi})
 }
 
-// SetNarrow lets the link from one node to another carry one message at a time, each of which keeps it
-// busy for a time drawn from [lo, hi]. It replaces an earlier one of the same name; a hi of zero takes it
-// away.
+// SetNarrow makes the link from one node to another carry one message at a time; each keeps it busy
+// for a time drawn from [lo, hi]. It replaces an earlier one of the same name; a hi of zero removes
+// it.
 func (n *Network) SetNarrow(from, to string, lo, hi time.Duration, fault string) {
 	l := n.link(from, to)
 	l.narrow = replaced(l.narrow, slow{fault: fault, lo: lo, hi: hi})
@@ -172,7 +173,8 @@ func (n *Network) SetNarrow(from, to string, lo, hi time.Duration, fault string)
 	}
 }
 
-// replaced is the list with s in place of the one of its name, or without any when s adds nothing.
+// replaced is the list with s in place of the entry of its name, or without that entry if s adds
+// nothing.
 func replaced(list []slow, s slow) []slow {
 	for i := range list {
 		if list[i].fault == s.fault {
@@ -186,8 +188,8 @@ func replaced(list []slow, s slow) []slow {
 	return list
 }
 
-// SetReset lets so many of a million calls, and frames of streams, between two nodes break their
-// connection. It replaces an earlier one of the same name; zero takes it away.
+// SetReset makes a share of the calls, and of the frames of streams, between two nodes break their
+// connection, in parts per million. It replaces an earlier one of the same name; zero removes it.
 func (n *Network) SetReset(a, b string, perMillion uint64, fault string) {
 	n.link(a, b).setReset(perMillion, fault)
 	if a != b {
@@ -221,10 +223,10 @@ func (l *link) touchCuts() {
 	}
 }
 
-// delay draws how long one leg takes that begins now.
+// delay draws the duration of one leg that begins now.
 func (l *link) delay() time.Duration { return l.delayAfter(0) }
 
-// delayAfter draws how long one leg takes that begins in a while.
+// delayAfter draws the duration of one leg that begins after wait.
 func (l *link) delayAfter(wait time.Duration) time.Duration {
 	d := l.latency.Duration(l.n.lo, l.n.hi)
 	for _, s := range l.slows {
@@ -240,10 +242,10 @@ func (l *link) delayAfter(wait time.Duration) time.Duration {
 	return d
 }
 
-// late draws how long after the healing of the link something that was held arrives.
+// late draws how long after the healing of the link held content arrives.
 func (l *link) late() time.Duration { return l.delay() + l.faults.Duration(0, retransmit) }
 
-// breaks draws whether a connection breaks over what is being sent.
+// breaks draws whether the current message breaks its connection.
 func (l *link) breaks() bool {
 	broken := false
 	for _, r := range l.resets {

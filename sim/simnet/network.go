@@ -1,17 +1,17 @@
-// Package simnet is the network between simulated processes and servers: what travels over it is
-// late, held by a cut, or broken off by a reset, and the sender can't tell which.
+// Package simnet is the network between simulated processes and servers: messages are delayed, held
+// by a cut, or lost with a reset connection, and the sender can't tell which.
 //
 // # Nodes and links
 //
-// A node is a name: a process's, or a server's such as "database" or "broker". Between two nodes
-// there are two links, one for each direction, and every fault belongs to one direction of one pair.
-// Faults carry the name of whoever set them. Several may lie on one link: a link is cut as long as
-// one cut is left on it, delays add up, and ending one fault leaves the others.
+// A node is a name: of a process, or of a server such as "database" or "broker". Between two nodes
+// there are two links, one for each direction, and every fault belongs to one direction of one
+// pair. Faults have names. A link may have several: it is cut as long as one cut is left, delays
+// add up, and ending one fault leaves the others.
 //
 // # Calls
 //
-// [Network.Call] is a request and its reply over a pooled connection. The request travels, is applied
-// at the server as one atomic step, and the reply travels back. What the caller is told is less than
+// [Network.Call] is a request and its reply over a pooled connection. The request travels, is
+// applied at the server as one atomic step, and the reply travels back. The caller learns less than
 // what happened:
 //
 //	nil           applied, and the reply came
@@ -19,34 +19,35 @@
 //	ErrReset      the connection broke: applied or not
 //	ctx.Err()     no reply in time: applied, not applied, or applied later
 //
-// A request that meets a cut is held, as TCP holds it. When the link heals it is delivered late, and
-// applied although its caller may have given up, or it is lost with its connection. A caller that is
-// still waiting gets the reply or ErrReset then. A held reply likewise arrives late or is lost.
+// A request that meets a cut is held, as TCP holds it. When the link heals it is delivered late,
+// and applied although its caller may have given up, or it is lost with its connection. A caller
+// that still waits then gets the reply or ErrReset. A held reply likewise arrives late or is lost.
 //
-// A call goes over one connection of its caller's pool. A silence loses what is sent over the connections that it found, both
-// ways: their callers hear nothing until it ends, and ErrReset then.
+// A call goes over one connection of its caller's pool. A silence loses everything sent over the
+// connections that exist when it begins, in both directions: their callers hear nothing until it
+// ends, and then get ErrReset.
 //
-// A server that hangs accepts requests and applies them when it goes on.
+// A server that hangs accepts requests and applies them when it resumes.
 //
-// A server that goes down forgets what it has not applied: a request that was under way to it ends in
-// ErrReset, and a reply that was under way arrives or turns into ErrReset.
+// A server that goes down forgets requests that it has not applied: a request in transit ends in
+// ErrReset, and a reply in transit arrives or turns into ErrReset.
 //
 // # Streams
 //
-// [Conn] is one long-lived connection. Its frames keep their order in each direction and are neither
-// lost nor doubled while it lives; a cut holds them all. Ending it travels as a frame too, so a cut
-// hides that the peer is gone.
+// [Conn] is one long-lived connection. Its frames keep their order in each direction and are
+// neither lost nor doubled while it lives; a cut holds them all. Ending it travels as a frame too,
+// so a cut hides that the peer is gone.
 //
 // # Evidence
 //
-// Every fault that makes a difference to something reports it (OnTouch), so that a fault which touched
-// nothing can be told from one that was survived.
+// Every fault that makes a difference reports it (OnTouch), so that a fault without effect can be
+// distinguished from one that was survived.
 //
 // # Choices
 //
-// Each link draws from two streams: "net/latency/FROM>TO" for delays and "net/fault/FROM>TO" for what
-// a fault does. A draw of 0 is the plain way: the shortest delay, no reset, a late delivery that
-// works.
+// Each link draws from two streams: "net/latency/FROM>TO" for delays and "net/fault/FROM>TO" for
+// the effects of faults. A draw of 0 is the plain way: the shortest delay, no reset, a late
+// delivery that works.
 package simnet
 
 import (
@@ -70,8 +71,8 @@ const (
 	DefaultLatencyHigh = 2 * time.Millisecond
 )
 
-// retransmit is the longest time that TCP's backed-off retransmission takes to notice that a link has
-// healed.
+// retransmit is the longest time that TCP, with its backed-off retransmissions, takes to notice
+// that a link has healed.
 const retransmit = time.Second
 
 // Network joins the nodes of one kernel.
@@ -80,7 +81,7 @@ type Network struct {
 	lo, hi  time.Duration
 	touched func(Touched)
 
-	// Maps are for looking up only; nothing ranges over them.
+	// These maps are only for look-ups; nothing ranges over them.
 	links   map[linkName]*link
 	servers map[string]*server
 	clients map[*kernel.Process]*client
@@ -92,19 +93,20 @@ type Network struct {
 
 type linkName struct{ from, to string }
 
-// server is the end that listens.
+// server is the listening end.
 type server struct {
 	up bool
-	// generation counts how often it went down; what was sent to an earlier one is lost.
+	// generation counts how often it went down; messages to an earlier generation are lost.
 	generation uint64
-	// hangs is the fault that has it answer nothing, empty for none; waiting is what has arrived since.
+	// hangs is the fault that keeps it from answering, empty for none. waiting is everything that
+	// has arrived since.
 	hangs   string
 	waiting []*call
 	conns   []*Conn // whose server end is open, oldest first
 	onDown  []func()
 }
 
-// client is what the operating system of a process knows of its connections.
+// client is the operating system's knowledge of a process's connections.
 type client struct {
 	conns []*Conn // whose client end is open, oldest first
 }
@@ -121,35 +123,35 @@ func New(k *kernel.Kernel) *Network {
 	}
 }
 
-// SetLatency sets between which bounds the delay of each leg is drawn, both included.
+// SetLatency sets the bounds of the delay of each leg, both included.
 func (n *Network) SetLatency(lo, hi time.Duration) { n.lo, n.hi = lo, hi }
 
-// OnTouch sets who is told that a fault made a difference. It is called once for each packet and
-// fault, in kernel context or in a task, and must not call back into the network.
+// OnTouch sets a function that is called when a fault made a difference. It is called once for each
+// packet and fault, in kernel context or in a task, and must not call back into the network.
 func (n *Network) OnTouch(fn func(Touched)) { n.touched = fn }
 
-// Touched is the evidence that a fault made a difference: which one, and to what. Fields that do not
-// apply are zero.
+// Touched is the evidence that a fault made a difference: which fault, and to what. Fields that do
+// not apply are zero.
 type Touched struct {
 	Fault string
-	// Process is whose link, call or statement it was; Queue and Message, with its Type on the wire, what
-	// the broker held.
+	// Process is the owner of the link, call or statement. Queue and Message, with its Type on the
+	// wire, are what the broker held.
 	Process, Queue string
 	Message        uint64
 	Type           uint8
 }
 
-// Touch reports that a fault made a difference, for models that inject faults of their own. An empty
-// name is ignored.
+// Touch reports that a fault made a difference, for models that inject faults of their own. An
+// empty name is ignored.
 func (n *Network) Touch(t Touched) {
 	if n.touched != nil && t.Fault != "" {
 		n.touched(t)
 	}
 }
 
-// SetServer lets a server come up or go down. Going down breaks its connections: the server's ends
-// are closed at once and without a callback (who takes the server down knows), the clients learn it
-// by a frame. Setting what is so already does nothing.
+// SetServer takes a server up or down. Going down breaks its connections: the server's ends are
+// closed at once and without a callback, because the caller knows; the clients learn of it by a
+// frame. It does nothing if the state does not change.
 func (n *Network) SetServer(name string, up bool) {
 	s := n.server(name)
 	if s.up == up {
@@ -171,9 +173,9 @@ func (n *Network) SetServer(name string, up bool) {
 	}
 }
 
-// SetHang has a server accept everything and answer nothing, for the fault of that name. The empty name ends it: what has
-// arrived is applied then, in its order, also that of callers who have given up. Connections of their own ([Conn]) are
-// not touched.
+// SetHang makes a server accept everything and answer nothing, for the fault of that name. The
+// empty name ends it: then everything that has arrived is applied, in order, even if its caller has
+// given up. It does not affect streams ([Conn]).
 func (n *Network) SetHang(name, fault string) {
 	s := n.server(name)
 	s.hangs = fault
@@ -190,8 +192,8 @@ func (n *Network) SetHang(name, fault string) {
 // ServerUp says whether a server is up. Servers are up until they are taken down.
 func (n *Network) ServerUp(name string) bool { return n.server(name).up }
 
-// OnServerDown registers a callback for a server's going down. Callbacks run in the order of their
-// registration, after the connections were broken.
+// OnServerDown registers a callback for when a server goes down. Callbacks run in the order of
+// their registration, after the connections were broken.
 func (n *Network) OnServerDown(name string, fn func()) {
 	s := n.server(name)
 	s.onDown = append(s.onDown, fn)

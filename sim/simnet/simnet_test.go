@@ -13,7 +13,7 @@ import (
 
 const horizon = time.Hour
 
-// world is a network with one process and what was touched.
+// world is a network with one process, and the faults that made a difference.
 type world struct {
 	t       *testing.T
 	k       *kernel.Kernel
@@ -159,8 +159,8 @@ func TestCutRequest(t *testing.T) {
 	}
 }
 
-// TestCallerThatWaitsOutACut gets an answer after the healing, and what it is told never contradicts
-// what was applied.
+// TestCallerThatWaitsOutACut gets an answer after the healing, which never contradicts what was
+// applied.
 func TestCallerThatWaitsOutACut(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(60) {
@@ -238,7 +238,7 @@ func TestCutsCompose(t *testing.T) {
 	}
 }
 
-// TestHealingOneCutMovesNothing: what is held does not notice that one of several cuts is gone.
+// TestHealingOneCutMovesNothing: held content does not notice that one of several cuts is gone.
 func TestHealingOneCutMovesNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	w.n.Cut("p", "database", "one")
@@ -356,8 +356,8 @@ func TestStreamKeepsOrderThroughACut(t *testing.T) {
 	}
 }
 
-// TestStreamClose: what was sent before is delivered, what comes afterwards is not, and each end learns
-// of the other's end by a frame.
+// TestStreamClose: frames sent before are delivered, later ones are not, and each end learns of the
+// other's end by a frame.
 func TestStreamClose(t *testing.T) {
 	w := newWorld(t, 1)
 	var got []string
@@ -424,7 +424,8 @@ func TestStreamResetEndsBothEnds(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameRun compares what two runs of one seed saw, and that another seed differs.
+// TestSameSeedSameRun compares the observations of two runs of one seed. Another seed must give
+// different ones.
 func TestSameSeedSameRun(t *testing.T) {
 	run := func(seed uint64) string {
 		w := newWorld(t, seed)

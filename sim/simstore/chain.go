@@ -63,7 +63,7 @@ func (s *step) cancel(id execution.ID, actor string) store.Cancellation {
 	return store.Cancellation{Outcome: applied(from, r)}
 }
 
-// requestCancel notes on the first row of a chain that its end was asked for.
+// requestCancel notes on the first row of a chain that its cancellation was requested.
 func (s *step) requestCancel(first, last *row, actor string) {
 	if !first.CancelRequestedAt.IsZero() {
 		return
@@ -74,13 +74,14 @@ func (s *step) requestCancel(first, last *row, actor string) {
 	})
 }
 
-// mayRetry says that a terminal row could be followed by a retry. The adapter of the real server asks the core, too.
+// mayRetry says that a terminal row could be followed by a retry. The adapter of the real server
+// asks the core in the same way.
 func mayRetry(r *row) bool {
 	return r.Status != execution.Completed && r.Status != execution.Cancelled && r.FailureReason.Retriable() && r.RetryCount < r.Action.MaxRetries //nolint:forbidigo // as core/store/postgres/chain.go does
 }
 
-// adopt files a new child with its parent's chain, or decides at once when that has ended. It says whether the child
-// was skipped.
+// adopt files a new child with its parent's chain, or starts or skips it at once if that chain has
+// ended. It says whether the child was skipped.
 func (s *step) adopt(id, parent execution.ID) bool {
 	last := s.db.last(parent)
 	if last.OrchestratedAt.IsZero() {
@@ -91,8 +92,8 @@ func (s *step) adopt(id, parent execution.ID) bool {
 	return !s.settleChild(s.db.row(id), parent, last.Status)
 }
 
-// settleChild starts a waiting child if the chain of its parent has completed, and skips it otherwise. It returns
-// whether the child was started.
+// settleChild starts a waiting child if its parent's chain has completed; otherwise it skips it. It
+// returns whether the child was started.
 func (s *step) settleChild(r *row, chain execution.ID, ended execution.Status) bool {
 	if ended == execution.Completed {
 		r.AwaitsParent = false
@@ -146,8 +147,8 @@ func (s *step) settleChildren(chain execution.ID, ended execution.Status, most i
 	return settled
 }
 
-// note sets or clears the note on the first row of a chain that its children are to be settled. The list is
-// ordered by the date of the notes, like the index of the real database.
+// note sets or clears the mark, on the first row of a chain, that its children are to be settled.
+// The list is ordered by the dates of the marks, like the index of the real database.
 func (s *step) note(first *row, settles bool) {
 	db := s.db
 	db.settling = slices.DeleteFunc(db.settling, func(id execution.ID) bool { return id == first.ID })
@@ -211,14 +212,14 @@ func (c *Client) List(ctx context.Context, q store.ExecutionQuery) ([]store.List
 	})
 }
 
-// listed is a row as lists have it.
+// listed is a row in the form of lists.
 func listed(e *execution.Execution) store.Listed {
 	small := *e
 	small.Parameters, small.Result, small.Action.Entrypoint = nil, execution.Result{}, ""
 	return store.Listed{Execution: small}
 }
 
-// shown is a row of a list, or what stands in its place if it can't be read.
+// shown is a row of a list, or its replacement if it can't be read.
 func (s *step) shown(row store.Listed) store.Listed {
 	if err := s.db.unreadable(row.ID); err != nil {
 		return store.Listed{Execution: execution.Execution{ID: row.ID}, Unreadable: err.Error()}
@@ -226,7 +227,7 @@ func (s *step) shown(row store.Listed) store.Listed {
 	return row
 }
 
-// named is a row as a query has it that names its rows.
+// named is a row in the form of a query that names its rows.
 func named(e *execution.Execution, q store.ExecutionQuery) store.Listed {
 	row := listed(e)
 	if q.Digests {

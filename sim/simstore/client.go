@@ -21,18 +21,18 @@ import (
 // Client is one process's connections to the database.
 type Client struct {
 	db   *Database
-	p    *kernel.Process // nil for one whose steps are applied at once
+	p    *kernel.Process // nil if its steps are applied at once
 	path *simnet.Path
 	made *uint64 // statements of all processes of that name
-	// work and beats are the pools; beats is work where heartbeats have no connections of their own.
+	// work and beats are the pools; beats is work if heartbeats have no connections of their own.
 	work, beats *pool
-	// keepsDemoted says that connections which refuse writes are kept: a mutant.
+	// keepsDemoted says that connections that refuse writes are kept: a mutant.
 	keepsDemoted bool
 }
 
 var _ store.Store = (*Client)(nil)
 
-// Client returns the client of a process, with pools as they are unless something else is configured.
+// Client returns the client of a process, with the default pools unless it is configured.
 func (db *Database) Client(p *kernel.Process) *Client {
 	c := &Client{db: db, p: p, path: db.net.Path(p, Server), made: new(uint64)}
 	if known := db.made[p.Name()]; known != nil {
@@ -43,7 +43,7 @@ func (db *Database) Client(p *kernel.Process) *Client {
 	return c
 }
 
-// Configure gives the client pools of these sizes, without connections.
+// Configure gives the client pools of the configured sizes, without connections.
 func (c *Client) Configure(d config.Database) {
 	c.work = c.newPool(d.Connections, d.PingTimeout)
 	c.beats = c.work
@@ -57,25 +57,26 @@ func (c *Client) Step(ctx context.Context, f func(tx *Tx)) error {
 	return c.do(ctx, func(s *step) { f(&Tx{*s}) })
 }
 
-// statement is one step on its way: what it does at the server, and what it was answered there. It is one
-// object because a sweep makes millions of them.
+// statement is one step in progress: its effect at the server, and its answer. It is one object
+// because a sweep makes millions of them.
 type statement[T any] struct {
 	c      *Client
 	do     func(s *step) T
 	writes bool
-	// trips is how many round trips of the call go before the one that applies it; on is the pool it goes over.
+	// trips is how many round trips of the call precede the one that applies it. on is its pool.
 	trips int
 	on    *pool
-	// beat says that it is a heartbeat, which is sent again over another connection where one turns out to be silent.
+	// beat says that it is a heartbeat, which is sent again over another connection if its own
+	// turns out to be silent.
 	beat bool
-	over *connection // nil for one that is applied at once
+	over *connection // nil if it is applied at once
 	step step
 
 	answer       T
 	bad, refused error
 }
 
-// Arrive is the statement's arrival at the server, where it is applied.
+// Arrive is the arrival of the statement at the server, which applies it.
 func (q *statement[T]) Arrive() {
 	db := q.c.db
 	q.step = step{db: db, now: db.now()}
@@ -91,15 +92,15 @@ func (q *statement[T]) Arrive() {
 	}
 }
 
-// ask makes a step that writes and hands its answer on only if the reply came: a step that is applied
-// late must not change what its caller has given up on. Items that were wrong in themselves are an error
+// ask makes a step that writes, and returns its answer only if the reply came: a step that is
+// applied late must not change results that its caller has given up on. Invalid items give an error
 // beside the answer.
 func ask[T any](ctx context.Context, c *Client, f func(s *step) T) (T, error) {
 	return (&statement[T]{c: c, do: f, writes: true, on: c.work}).make(ctx)
 }
 
-// transact is ask for a call that is a transaction of several statements, each a round trip, begin and commit among
-// them: it is applied by the last.
+// transact is ask for a call that is a transaction of several statements, each a round trip,
+// including begin and commit. The last one applies it.
 func transact[T any](ctx context.Context, c *Client, statements int, f func(s *step) T) (T, error) {
 	return (&statement[T]{c: c, do: f, writes: true, on: c.work, trips: statements - 1}).make(ctx)
 }
@@ -147,7 +148,7 @@ func (q *statement[T]) call(ctx context.Context) (T, error) {
 	}
 }
 
-// send makes the call over a connection of the pool. unsent is why there was none.
+// send makes the call over a connection of the pool. unsent is the reason why there was none.
 func (q *statement[T]) send(ctx context.Context) (err, unsent error) {
 	conn, unsent := q.on.acquire(ctx, !q.beat)
 	if unsent != nil && q.on != q.c.work && ctx.Err() == nil {
@@ -163,10 +164,10 @@ func (q *statement[T]) send(ctx context.Context) (err, unsent error) {
 	return err, nil
 }
 
-// KeepDemoted has the client keep connections whose server refuses writes: a mutant.
+// KeepDemoted makes the client keep connections whose server refuses writes: a mutant.
 func (c *Client) KeepDemoted() { c.keepsDemoted = true }
 
-// told tells that a process has the answer that its incarnation is over.
+// told reports that a process has learnt that its incarnation is over.
 func (c *Client) told(s *step) {
 	if s.gone.Incarnation != 0 {
 		c.db.emit(history.Event{
@@ -195,14 +196,14 @@ func eachOf[Q, R any](ctx context.Context, c *Client, statements int, items []Q,
 	})
 }
 
-// named tells of a call that names nothing, and could not do anything.
+// named reports a call that names nothing and so can't do anything.
 func (c *Client) named(items int) {
 	if items == 0 && c.p != nil && c.db.idle != nil {
 		c.db.idle()
 	}
 }
 
-// do makes a call that answers nothing.
+// do makes a call without an answer.
 func (c *Client) do(ctx context.Context, f func(s *step)) error {
 	_, err := ask(ctx, c, func(s *step) struct{} {
 		f(s)
@@ -356,7 +357,7 @@ func (s *step) insert(e execution.Execution, by execution.Part) execution.ID {
 	return r.ID
 }
 
-// since is how long ago t was; negative if it lies ahead, and zero for no time.
+// since is how long ago t was; negative if t is in the future, and zero for the zero time.
 func since(now, t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0

@@ -1,16 +1,16 @@
-// Package simstore is the model of the database: store.Store over rows in memory, every method one
-// atomic step at the server, reached over the simulated network.
+// Package simstore is the model of the database: store.Store over rows in memory, reached over the
+// simulated network. Every method is one atomic step at the server.
 //
-// A step runs in kernel context: nothing runs beside it, so its guards are judged on the newest
-// version of every row, as a guarded statement's are. What a caller sees of it depends on the
-// network: a step whose reply was lost was applied and is reported as an unknown outcome, and one
-// whose request was held may be applied long after its caller gave up.
+// A step runs in kernel context, where nothing else runs. So its guards check the newest version of
+// every row, as those of a guarded statement do. The caller's view depends on the network: if the
+// reply is lost, the step was applied and is reported as an unknown outcome; if the request was
+// held, the step may be applied long after its caller gave up.
 //
-// The history is written here and not by the core: the model is the audit trigger, so an execution's
-// story is what the rows went through, whatever the processes believe.
+// The model writes the history, not the core. It plays the audit trigger, so an execution's story
+// is what happened to its rows, whatever the processes believe.
 //
-// A restart keeps everything that was committed, and every step that was applied is committed; that
-// is what fsync and synchronous_commit promise of the real one.
+// A restart keeps every committed step, and every applied step is committed. That is what fsync and
+// synchronous_commit promise for the real database.
 package simstore
 
 import (
@@ -41,9 +41,11 @@ type Database struct {
 	// made counts the statements of each process, across its restarts.
 	made        map[string]*uint64
 	transitions *oracle.Law
-	// told is called in the caller's task with the outcome of each statement of a process; nil if nobody asks.
+	// told is called in the caller's task with the outcome of each statement of a process; nil for
+	// none.
 	told func(ctx context.Context, err error)
-	// idle is called in the caller's task for each call of a process that names nothing; nil if nobody asks.
+	// idle is called in the caller's task for each call of a process that names nothing; nil for
+	// none.
 	idle func()
 
 	rows    table
@@ -59,35 +61,38 @@ type Database struct {
 	requests map[lane]*queue
 	lanes    []*queue // of requests, by runtime and worker
 	claiming claiming
-	// requested counts the rows in that status.
+	// requested counts the requested rows.
 	requested int
 	slots     map[string]*slots
 	limits    []string                        // the actions of slots, in order of first appearance
-	children  map[execution.ID][]execution.ID // that wait, by the first row of their parent's chain
+	children  map[execution.ID][]execution.ID // waiting children, by the first row of their parent's chain
 	settling  []execution.ID                  // the first rows of the chains whose children are to be settled, in the order of SettlingAt
-	keyed     []execution.ID                  // those with an idempotency key, oldest first
+	keyed     []execution.ID                  // rows with an idempotency key, oldest first
 
-	letters []store.StoredDeadLetter // by id, those that were purged left out
+	letters []store.StoredDeadLetter // by id, without purged ones
 	stored  int
-	// observations are in the order of their ids, those that were purged left out; observed is how many were made.
+	// observations are in the order of their ids, without purged ones. observed is how many were
+	// made.
 	observations []store.Observation
 	observed     int64
 	refused      int
 
-	// foreign are the rows that this program can't read, and why; nil for none.
+	// foreign are the rows that this program can't read, with the reason; nil for none.
 	foreign map[execution.ID]string
-	// readOnly, full and noConnections are the faults that make it so, empty for none.
+	// readOnly, full and noConnections are the faults that cause these states, empty for none.
 	readOnly, full, noConnections string
-	// demoted is the fault that has made another server the primary, at demotedAt; empty for none. A connection from
-	// before still leads to the old one. retired is when the last such server has ended its connections.
+	// demoted is the fault that has made another server the primary, at demotedAt; empty for none.
+	// Older connections still lead to the old server. retired is when the latest such server ended
+	// its connections.
 	demoted            string
 	demotedAt, retired time.Duration
 	rollback, unread   rollback
-	// session numbers the times for which the server was up, from 1: a connection is lost with its session.
+	// session numbers the periods in which the server was up, from 1: connections are lost with
+	// their session.
 	session uint64
 }
 
-// rollback lets so many of a million writes, or reads, fail, with an error; drawn from its own stream.
+// rollback makes a share of the writes, or reads, fail with an error, drawn from its own stream.
 type rollback struct {
 	fault      string
 	err        error
@@ -100,13 +105,13 @@ type retryKey struct {
 	count    int
 }
 
-// worker is what survives the incarnations of a name.
+// worker is the data that survives the incarnations of a name.
 type worker struct {
 	name         string
 	current      execution.Incarnation
 	cordoned     bool
 	cordonReason string
-	// cordonChangedBy is who set the cordon, or lifted it, last.
+	// cordonChangedBy is the name of the last one who set or lifted the cordon.
 	cordonChangedBy string
 }
 
@@ -122,19 +127,20 @@ type incarnation struct {
 	consumerAlive bool
 	load          int
 	queued        int
-	// claimedAt is when it last claimed; fullAt is when it was last full, by its own heartbeats. The zero time
-	// means never.
+	// claimedAt is when it last claimed. fullAt is when it was last full, by its own heartbeats.
+	// The zero time means never.
 	claimedAt time.Time
 	fullAt    time.Time
 	healthURL string
 	messages  int
-	// figures are as they were at reported.
+	// figures are the figures at the time reported.
 	figures  execution.Figures
 	reported time.Time
-	// expired are the last dispatches that died of their time to live, the latest last.
+	// expired are the latest dispatches that died because their time to live was over, the latest
+	// last.
 	expired []time.Time
 	drain   bool
-	// process and attempt are its registration's.
+	// process and attempt belong to its registration.
 	process, attempt uint64
 }
 
@@ -150,7 +156,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
 	}
 }
 
-// Statements returns how many statements the processes of a name have made, failed ones included.
+// Statements returns how many statements the processes of a name have made, including failed ones.
 func (db *Database) Statements(process string) uint64 {
 	if made := db.made[process]; made != nil {
 		return *made
@@ -164,7 +170,7 @@ func (db *Database) Clock() *kernel.Clock { return db.clock }
 // now is what clock_timestamp() returns, in microseconds like timestamptz.
 func (db *Database) now() time.Time { return db.clock.Wall().Truncate(time.Microsecond) }
 
-// Stop takes the server down: statements under way fail, sessions end. Start brings it back.
+// Stop takes the server down: statements in progress fail, and sessions end. Start brings it back.
 func (db *Database) Stop() {
 	db.net.SetServer(Server, false)
 	db.session++
@@ -177,13 +183,14 @@ func (db *Database) Start() {
 	db.emit(history.Event{Kind: history.DatabaseUp, Process: Server})
 }
 
-// SetReadOnly lets the database refuse every write, as a standby does, for the fault of that name; the empty
-// name ends it.
+// SetReadOnly makes the database refuse every write, as a standby does, for the fault of that name;
+// the empty name ends it.
 func (db *Database) SetReadOnly(fault string) { db.readOnly = fault }
 
-// SetRollback lets a share of the writes fail with nothing applied, for the fault of that name; a share of zero ends
-// it. The SQLSTATE tells the client whether the same statement may succeed later, as a serialization failure (40001)
-// does; what class 40 does not begin is told as what is wrong with the statement.
+// SetRollback makes a share of the writes fail with nothing applied, for the fault of that name; a
+// share of zero ends it. The SQLSTATE tells the client whether the same statement may succeed
+// later, as after a serialization failure (40001). A code outside class 40 says that the statement
+// itself is wrong.
 func (db *Database) SetRollback(perMillion uint64, fault, code, message string) {
 	err := fmt.Errorf("%s (%s)", message, code)
 	if strings.HasPrefix(code, "40") {
@@ -192,48 +199,54 @@ func (db *Database) SetRollback(perMillion uint64, fault, code, message string) 
 	db.rollback = rollback{fault: fault, err: err, perMillion: perMillion, stream: db.k.Stream("database/rollback")}
 }
 
-// SetReadErrors lets a share of the statements that only read fail for want of memory (SQLSTATE 53200), for the fault of
-// that name; a share of zero ends it.
+// SetReadErrors makes a share of the statements that only read fail because memory is short
+// (SQLSTATE 53200), for the fault of that name; a share of zero ends it.
 func (db *Database) SetReadErrors(perMillion uint64, fault string) {
 	db.unread = rollback{fault: fault, err: errMemory, perMillion: perMillion, stream: db.k.Stream("database/reads")}
 }
 
-// SetHang has the database accept everything and answer nothing, for the fault of that name; the empty name ends it.
-// What has come meanwhile is applied then, also what its callers have given up.
+// SetHang makes the database accept everything and answer nothing, for the fault of that name; the
+// empty name ends it. Then everything that has arrived is applied, even if its caller has given up.
 func (db *Database) SetHang(fault string) { db.net.SetHang(Server, fault) }
 
-// SetFull lets the database refuse every write, as a server does whose disk is full (SQLSTATE 53100), for the
-// fault of that name; the empty name ends it. Reads go on.
+// SetFull makes the database refuse every write, like a server whose disk is full (SQLSTATE 53100),
+// for the fault of that name; the empty name ends it. Reads still work.
 //
-// A real server still has room for some writes: in pages that are not full, and in what vacuum has freed. Here every
-// statement that may write is refused, also one that would find nothing to write. A server whose write-ahead log has
-// no room ends and can't start: that is Stop and Start.
+// A real server still has room for some writes: in pages that are not full, and in space that
+// vacuum has freed. Here every statement that may write is refused, even one that would find
+// nothing to write. A server whose write-ahead log has no room ends and can't start; for that use
+// Stop and Start.
 func (db *Database) SetFull(fault string) { db.full = fault }
 
-// OnAnswer has each statement of a process told to f, in the task that made it, with what it was answered.
+// OnAnswer sets a function that is called with the outcome of each statement of a process, in the
+// task that made it.
 func (db *Database) OnAnswer(f func(ctx context.Context, err error)) { db.told = f }
 
-// OnNothing has each call of a process that is about to be made with an empty list told to f, in the task that makes it.
+// OnNothing sets a function that is called for each call of a process that is about to be made with
+// an empty list, in the task that makes it.
 func (db *Database) OnNothing(f func()) { db.idle = f }
 
-// SetNoConnections lets the database refuse new connections, as a server does that has as many clients as it takes
-// (SQLSTATE 53300), for the fault of that name; the empty name ends it. Calls go on over the connections that pools
-// have; one that needs another is refused, a read as well, with nothing applied.
+// SetNoConnections makes the database refuse new connections, like a server that has its maximum of
+// clients (SQLSTATE 53300), for the fault of that name; the empty name ends it. Calls continue over
+// existing connections of the pools. A call that needs another connection is refused, even a read,
+// with nothing applied.
 //
-// Not modelled: connections end of old age or idleness; the slots that a server reserves for superusers.
+// Not modelled: connections that end because they are old or idle; the slots that a server reserves
+// for superusers.
 func (db *Database) SetNoConnections(fault string) { db.noConnections = fault }
 
-// Demote makes another server the primary that takes the address over, for the fault of that name. The connections that
-// there are stay with the old server, which answers reads and refuses writes; new ones reach the new primary. Retire ends
-// the old server, and the connections to it with it.
+// Demote makes another server the primary, which takes over the address, for the fault of that
+// name. Existing connections stay with the old server, which answers reads and refuses writes; new
+// ones reach the new primary. Retire ends the old server with its connections.
 //
 // Not modelled: a demoted server whose reads fall behind the new primary.
 func (db *Database) Demote(fault string) { db.demoted, db.demotedAt = fault, db.k.Now() }
 
-// Retire ends what Demote began.
+// Retire ends the state that Demote began.
 func (db *Database) Retire() { db.demoted, db.retired = "", db.demotedAt }
 
-// refusal says why a statement over a connection is refused by a fault that lasts, nil if it is not.
+// refusal returns the error with which a lasting fault refuses a statement over a connection, nil
+// if none does.
 func (db *Database) refusal(process string, over *connection, writes bool) error {
 	if !writes {
 		return db.unread.roll(db, process)
@@ -262,7 +275,7 @@ func (r *rollback) roll(db *Database, process string) error {
 	return r.err
 }
 
-// What PostgreSQL says, with its SQLSTATE. Nothing was applied in any of these cases.
+// PostgreSQL's errors, with their SQLSTATE. Nothing was applied in any of these cases.
 var (
 	errReadOnly      = fmt.Errorf("%w: cannot execute in a read-only transaction (25006)", store.ErrUnavailable)
 	errFull          = fmt.Errorf("%w: could not extend file: No space left on device (53100)", store.ErrUnavailable)
@@ -270,14 +283,14 @@ var (
 	errNoConnections = fmt.Errorf("%w: sorry, too many clients already (53300)", store.ErrUnavailable)
 )
 
-// StepClock sets the database's clock, backwards when d is negative, and writes by how much: what a moment of
-// it means changes with it.
+// StepClock sets the database's clock, backwards if d is negative. It writes the step to the
+// history, because the step changes what a moment of that clock means.
 func (db *Database) StepClock(d time.Duration) {
 	db.clock.Step(d)
 	db.emit(history.Event{Kind: history.ClockStepped, Process: Server, Due: d})
 }
 
-// emit writes one event, stamped.
+// emit writes one event, with time and step filled in.
 func (db *Database) emit(e history.Event) {
 	db.event = e
 	db.event.At, db.event.Step = db.k.Now(), db.k.Step()
@@ -299,7 +312,7 @@ func (db *Database) row(id execution.ID) *row {
 	if r := db.rows.at(int32(id - 1)); r.Status != execution.None {
 		return r
 	}
-	return nil // its number was given by a primary that is gone: see Standby
+	return nil // a primary that is gone gave this number: see Standby
 }
 
 func (db *Database) incarnation(i execution.Incarnation) *incarnation {
@@ -317,10 +330,10 @@ func (db *Database) Execution(id execution.ID) (execution.Execution, bool) {
 	return execution.Execution{}, false
 }
 
-// Rows is how many executions exist.
+// Rows is the number of executions.
 func (db *Database) Rows() int { return db.rows.n }
 
-// Unfinished is how many rows are not terminal, or terminal without terminal handling.
+// Unfinished is how many rows are not terminal, or are terminal but not handled.
 func (db *Database) Unfinished() int {
 	return db.requested + db.lists[listScheduling].n + db.lists[listScheduled].n +
 		db.lists[listRunning].n + db.lists[listUnorchestrated].n

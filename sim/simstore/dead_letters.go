@@ -68,7 +68,7 @@ func (c *Client) DeadLetters(ctx context.Context, q store.DeadLetterQuery) ([]st
 	})
 }
 
-// letter is the place of a dead letter; -1 if there is none.
+// letter is the index of a dead letter; -1 if there is none.
 func (s *step) letter(id int64) int {
 	return slices.IndexFunc(s.db.letters, func(d store.StoredDeadLetter) bool { return d.ID == id })
 }
@@ -214,7 +214,8 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 	})
 }
 
-// entered is since when a row waits in its status: a requested one from the moment at which it is due.
+// entered is since when a row waits in its status; for a requested row, the moment at which it is
+// due.
 func entered(r *row) time.Time {
 	switch {
 	case r.Status == execution.Requested:

@@ -7,11 +7,11 @@ import (
 	"handoff/chaos/history"
 )
 
-// Detached returns a client whose steps are applied at once, past the network and outside of every
-// process, for those who hold the model against the real database.
+// Detached returns a client whose steps are applied at once, without the network and outside every
+// process, for comparing the model with the real database.
 func (db *Database) Detached() *Client { return &Client{db: db, made: new(uint64)} }
 
-// Clone returns a copy of the database as it is, on the same clock, that writes no history.
+// Clone returns a copy of the current database, on the same clock, that writes no history.
 func (db *Database) Clone() *Database {
 	c := *db
 	c.sink = history.Tee{}

@@ -12,7 +12,7 @@ import (
 	"handoff/sim/simnet"
 )
 
-// A database that is read-only answers readers, and refuses writers with nothing applied.
+// A read-only database answers readers, and refuses writers with nothing applied.
 func TestReadOnlyDatabaseStillReads(t *testing.T) {
 	within(t, func(b *fixture) {
 		var touched []simnet.Touched
@@ -40,7 +40,8 @@ func TestReadOnlyDatabaseStillReads(t *testing.T) {
 	})
 }
 
-// A database whose disk is full answers readers, and refuses every kind of writer with nothing applied.
+// A database whose disk is full answers readers, and refuses every kind of writer with nothing
+// applied.
 func TestAFullDatabaseStillReads(t *testing.T) {
 	within(t, func(b *fixture) {
 		var touched []simnet.Touched
@@ -97,8 +98,9 @@ func TestAFullDatabaseStillReads(t *testing.T) {
 	})
 }
 
-// A process that has no connection gets none and is refused even a read; one that has goes on. What is restarted
-// during the fault has no connection, and gets one after its end.
+// A process without a connection gets none, and even its reads are refused; one with a connection
+// continues. A process that is restarted during the fault has no connection, and gets one after its
+// end.
 func TestAServerWithoutConnectionsKeepsThoseThatItHas(t *testing.T) {
 	within(t, func(b *fixture) {
 		var touched []simnet.Touched
@@ -141,7 +143,8 @@ func TestAServerWithoutConnectionsKeepsThoseThatItHas(t *testing.T) {
 	})
 }
 
-// A connection is lost with the call that gets no answer on it, and not by one that was never sent.
+// A connection is lost with a call that gets no answer on it, but not with a call that was never
+// sent.
 func TestAConnectionIsLostWithItsAnswer(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.worker("w")
@@ -165,7 +168,7 @@ func TestAConnectionIsLostWithItsAnswer(t *testing.T) {
 	})
 }
 
-// What is rolled back was not applied, and about the share that was asked for is.
+// A write that is rolled back was not applied, and about the configured share is rolled back.
 func TestRolledBackWritesAreNotApplied(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell"}}))
@@ -184,7 +187,8 @@ func TestRolledBackWritesAreNotApplied(t *testing.T) {
 	})
 }
 
-// The clock decides anew what is due: a retry that was due before a step backwards waits again.
+// The clock decides anew which rows are due: a retry that was due before a step backwards waits
+// again.
 func TestAStepBackwardsTakesDueRowsBack(t *testing.T) {
 	within(t, func(b *fixture) {
 		key := b.scheduled(b.worker("w"))
@@ -194,7 +198,7 @@ func TestAStepBackwardsTakesDueRowsBack(t *testing.T) {
 		b.must(err)
 		b.sleep(11 * time.Second)
 		claim := store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: 10}
-		// Nobody may claim yet; the row only ripens.
+		// Nobody may claim yet; the row only becomes due.
 		claim.Others = 0
 		_, err = b.c.ClaimForScheduling(b.ctx, claim)
 		b.must(err)
@@ -224,8 +228,8 @@ type sinkFunc func(*history.Event)
 // Observe implements history.Sink.
 func (f sinkFunc) Observe(e *history.Event) { f(e) }
 
-// A row that nobody can read is claimed by nobody, whether or not somebody has looked for it meanwhile, and once when it can
-// be read again.
+// Nobody claims a row that can't be read, whether or not somebody has looked for it meanwhile. It
+// is claimed once when it can be read again.
 func TestARowThatWasHiddenIsClaimedOnce(t *testing.T) {
 	for _, looked := range []bool{false, true} {
 		within(t, func(b *fixture) {

@@ -65,7 +65,8 @@ func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
 // full says that all run slots of the incarnation are taken.
 func (inc *incarnation) full() bool { return inc.load-inc.queued >= inc.capacity }
 
-// behind says that a row waits at an active worker that is full, or was full at some time since the dispatch.
+// behind says that a row waits at an active worker that is full, or was full at some time since the
+// dispatch.
 func (s *step) behind(r *row) bool {
 	inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation})
 	return inc != nil && inc.lifecycle == execution.Active && (inc.full() || !inc.fullAt.IsZero() && !inc.fullAt.Before(r.ScheduledAt))
@@ -76,12 +77,12 @@ func (c *Client) SetCordon(ctx context.Context, cordon store.Cordon) (bool, erro
 	return transact(ctx, c, tripsOfSetCordon, func(s *step) bool { return s.setCordon(cordon) })
 }
 
-// Operate is an operator's act on a worker; it is for the harness, which has no API between.
+// Operate is an operator's act on a worker, for the harness, which has no API in between.
 func (db *Database) Operate(c store.Cordon) bool {
 	return (&step{db: db, process: "operator", now: db.now()}).setCordon(c)
 }
 
-// WorkerID is the number of a worker's name, 0 if it has never registered.
+// WorkerID is the id of the worker with this name, 0 if it has never registered.
 func (db *Database) WorkerID(name string) execution.WorkerID { return db.byName[name] }
 
 func (s *step) setCordon(cordon store.Cordon) bool {
@@ -100,7 +101,7 @@ func (s *step) setCordon(cordon store.Cordon) bool {
 	return true
 }
 
-// report keeps what a worker says of its runs.
+// report stores a worker's report of its runs.
 func (s *step) report(inc *incarnation, b *store.Beat) {
 	bad := b.Figures.Consecutive+b.Figures.Failed > 0
 	changed := inc.figures.Consecutive != b.Figures.Consecutive || inc.figures.Failed != b.Figures.Failed || bad && inc.figures.Total != b.Figures.Total
@@ -118,7 +119,8 @@ func (s *step) report(inc *incarnation, b *store.Beat) {
 	s.db.emit(e)
 }
 
-// blame notes that a dispatch stayed unclaimed past its deadline at an incarnation that stayed active.
+// blame notes that a dispatch stayed unclaimed past its deadline at an incarnation that stayed
+// active.
 func (s *step) blame(i execution.Incarnation) {
 	inc := s.db.incarnation(i)
 	if inc == nil {

@@ -9,11 +9,12 @@ import (
 	"handoff/core/store"
 )
 
-// ForeignValue is the reason that a newer program has written where WriteForeign did.
+// ForeignValue is the reason that WriteForeign writes, as a newer program might.
 const ForeignValue = "of_a_newer_release"
 
-// WriteForeign lets a row say what this program can't read, as a newer program may: its retry_reason while it waits, the
-// failure_reason when it has ended. Without write it lets it say again what it said before.
+// WriteForeign gives a row a value that this program can't read, as a newer program may: in
+// retry_reason while the row waits, in failure_reason when it has ended. Without write it restores
+// the former value.
 func (db *Database) WriteForeign(id execution.ID, write bool) {
 	if !write {
 		if db.foreign[id] != "" {
@@ -41,8 +42,8 @@ func (db *Database) WriteForeign(id execution.ID, write bool) {
 // waits says that a row waits for a worker.
 func waits(r *row) bool { return r.Status == execution.Requested && !r.AwaitsParent }
 
-// HideRows writes into at most so many rows that wait for a worker, the oldest first, what this program can't read, for the
-// fault of that name. show takes it back.
+// HideRows writes a value that this program can't read into at most `most` rows that wait for a
+// worker, the oldest first, for the fault of that name. show restores the rows.
 func (db *Database) HideRows(fault string, most int) (hidden int, show func()) {
 	var ids []execution.ID
 	for i := range db.rows.n {
@@ -60,7 +61,7 @@ func (db *Database) HideRows(fault string, most int) (hidden int, show func()) {
 	return len(ids), func() { write(false, 0) }
 }
 
-// unreadable is why a row can't be read, nil if it can.
+// unreadable is the reason why a row can't be read, nil if it can.
 func (db *Database) unreadable(id execution.ID) error {
 	why := db.foreign[id]
 	if why == "" {
@@ -72,7 +73,7 @@ func (db *Database) unreadable(id execution.ID) error {
 // foreignError is a store.ErrUnreadable.
 type foreignError string
 
-// Error names the row and what is wrong with it.
+// Error names the row and the reason.
 func (e foreignError) Error() string { return string(e) }
 
 // Unwrap returns store.ErrUnreadable.

@@ -10,14 +10,15 @@ import (
 	"handoff/core/store"
 )
 
-// lane names the rows that wait for the same workers: those of one runtime, pinned to one worker or (0) to none.
+// lane identifies the rows that wait for the same workers: those of one runtime, pinned to one
+// worker or (0) to none.
 type lane struct {
 	runtime string
 	pinned  execution.WorkerID
 }
 
-// queue holds the requested rows of one lane. The rows of each action with a concurrency limit have a heap of
-// their own, so that rows that wait for a slot block no others.
+// queue holds the requested rows of one lane. The rows of each action with a concurrency limit have
+// their own heap, so that rows that wait for a slot block no others.
 type queue struct {
 	lane
 	unlimited requests
@@ -53,7 +54,7 @@ func (db *Database) request(r *row, now time.Time) {
 	to.push(request{r.due, r.ID, r.Epoch})
 }
 
-// withdraw takes a requested row out of its lane.
+// withdraw removes a requested row from its lane.
 func (db *Database) withdraw(r *row) {
 	q := db.requests[lane{r.Action.Runtime, r.Pinned}]
 	from := &q.unlimited
@@ -84,7 +85,7 @@ func (q *queue) of(action string) *limited {
 // claiming is the scratch space of ClaimForScheduling, reused by the next call.
 type claiming struct {
 	wants   []want
-	named   map[lane]int // places in wants + 1
+	named   map[lane]int // indexes into wants, plus 1
 	workers map[execution.WorkerID]share
 	pools   []share
 	found   []candidate
@@ -96,20 +97,21 @@ type want struct {
 	limit, pool int
 }
 
-// share is how many rows a worker or pool has room for, and how many have asked for it.
+// share is the room of a worker or pool, and how many rows have asked for it.
 type share struct{ room, asked int }
 
-// ask says whether there is room for one more row.
+// ask takes room for one more row, and says whether there was any.
 func (s *share) ask() bool {
 	s.asked++
 	return s.asked <= s.room
 }
 
-// candidate is a row that was taken out of its heap and may go back.
+// candidate is a row that was removed from its heap and may go back.
 type candidate struct {
 	request
 	from *requests
-	// slots are the concurrency slots of its action, nil if it needs none; free is how many of them were free.
+	// slots are the concurrency slots of its action, nil if it needs none. free is how many of them
+	// were free.
 	slots *slots
 	free  int
 	want  *want
@@ -142,8 +144,8 @@ func (c *claiming) merge(claim *store.SchedulingClaim) {
 	}
 }
 
-// walk takes the oldest due rows out of a queue: at most limit of the unlimited ones, and at most limit of each
-// action with a concurrency limit, there no more than have a slot.
+// walk removes the oldest due rows from a queue: at most limit of the unlimited ones, and at most
+// limit of each action with a concurrency limit, but no more than have a slot.
 func (c *claiming) walk(db *Database, q *queue, limit int, now time.Time, w *want) {
 	take := func(from *requests, slots *slots, free int) {
 		for range min(limit, free) {
@@ -184,8 +186,8 @@ func (x *candidate) hasSlot() bool {
 	return x.slots.asked <= x.free
 }
 
-// fits asks, in the same order as the real database, for a slot, for room at the worker that the row is pinned to,
-// and for room in its pool.
+// fits asks, in the same order as the real database, for a slot, for room at the worker that the
+// row is pinned to, and for room in its pool.
 func (c *claiming) fits(x *candidate) bool {
 	if !x.hasSlot() {
 		return false
@@ -201,12 +203,12 @@ func (c *claiming) fits(x *candidate) bool {
 	return x.want.pool < 0 || x.want.pool >= len(c.pools) || c.pools[x.want.pool].ask()
 }
 
-// first returns the row at the head if it is due, nil otherwise. It drops entries whose rows are no longer
-// requested at that epoch (cancelled, or set by force).
+// first returns the row at the head if it is due, else nil. It drops entries whose rows are no
+// longer requested at that epoch (cancelled, or set by force).
 func (h *requests) first(db *Database, now time.Time) *row {
 	for len(*h) > 0 && !(*h)[0].due.After(now) {
 		head := (*h)[0]
-		// One that can't be read comes back when it can be.
+		// An entry that can't be read comes back when it can.
 		if r := db.row(head.id); r.Status == execution.Requested && r.Epoch == head.epoch && db.foreign[head.id] == "" {
 			return r
 		}

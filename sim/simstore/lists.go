@@ -7,7 +7,7 @@ import (
 	"handoff/core/execution"
 )
 
-// listName names a list of rows that some query asks for.
+// listName identifies a list of rows that some query needs.
 type listName uint8
 
 const (
@@ -33,14 +33,14 @@ func listOf(s execution.Status, orchestrated bool) listName {
 	return listNone
 }
 
-// list is a doubly linked list through the rows, ordered by the moment that makes a row urgent and
-// then by id, as the partial index is that it stands for.
+// list is a doubly linked list through the rows, ordered by the moment at which a row becomes
+// urgent and then by id, like the partial index that it models.
 type list struct {
 	first, last int32 // indices + 1
 	n           int
 }
 
-// urgent is the moment by which a row stands in its list.
+// urgent is the moment by which a row is ordered in its list.
 func (r *row) urgent() time.Time {
 	switch r.in {
 	case listScheduling:
@@ -61,7 +61,7 @@ func (db *Database) push(name listName, i int32) {
 		return
 	}
 	l := &db.lists[name]
-	// Nearly always the last, because time goes on.
+	// It is nearly always the last row, because time goes on.
 	before := l.last
 	for before != 0 && sooner(r.urgent(), r.ID, db.rows.at(before-1).urgent(), db.rows.at(before-1).ID) {
 		before = db.rows.at(before - 1).prev

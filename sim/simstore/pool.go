@@ -11,26 +11,29 @@ import (
 	"handoff/sim/simnet"
 )
 
-// pool is a pool of connections as core/store/postgres has it: pool.go there says why it does what it does. What takes
-// a round trip there takes one here: a ping, the connecting, the first statement over a connection. Round trips that
-// nothing can disturb are part of the call that they go before, so that they cost no steps.
+// pool models a pool of connections of core/store/postgres; pool.go there gives the reasons.
+// Everything that takes a round trip there takes one here: a ping, connecting, the first statement
+// over a connection. Round trips that nothing can disturb are part of the call that follows them,
+// so that they cost no steps.
 type pool struct {
 	c    *Client
 	size int
 	ping time.Duration
 
-	// idle are the connections that nobody uses, the one that was used last at the end. taken is how many others there
-	// are: those that are in use or being made. waiting are those who wait for a place, the oldest first.
+	// idle are the unused connections, the one used last at the end. taken is how many others there
+	// are, in use or being made. waiting are the calls that wait for a place, the oldest first.
 	idle    []*connection
 	taken   int
 	waiting []kernel.Wait
-	// suspect is when a call last ended without an answer: what was used before that is asked first.
+	// suspect is when a call last ended without an answer: connections used before that are pinged
+	// first.
 	suspect time.Duration
-	// thrown is when every connection was last thrown away, refusing when a new one was last as read-only as those.
+	// thrown is when all connections were last thrown away. refusing is when a new connection was
+	// last read-only like the old ones.
 	thrown, refusing time.Duration
 }
 
-// connection is one of a pool.
+// connection is a connection of the pool.
 type connection struct {
 	number, session uint64
 	made, used      time.Duration
@@ -40,13 +43,13 @@ type connection struct {
 const (
 	// idleUnasked is how long a connection may have been idle to be used without a ping.
 	idleUnasked = time.Second
-	// askedAgain is how long after a new connection that may not write none is made to ask again.
+	// askedAgain is how long after a new read-only connection no other one is made to check again.
 	askedAgain = time.Second
 	// connectTimeout bounds an attempt to connect.
 	connectTimeout = 5 * time.Second
-	// tripsOfConnect are those of TCP and of a password that is never sent (SCRAM).
+	// tripsOfConnect are the round trips of TCP and of a password that is never sent (SCRAM).
 	tripsOfConnect = 4
-	// retransmit is how soon after the end of what keeps a packet back it is sent again.
+	// retransmit is how soon a packet is sent again after the end of whatever held it back.
 	retransmit = 250 * time.Millisecond
 	// never is before every moment of a run.
 	never = -1
@@ -69,9 +72,9 @@ func (cn *connection) trips() int {
 	return n
 }
 
-// acquire returns a connection that is thought to be well, because it was used lately or, where it may ask, is asked
-// first. What may not ask is sent twice instead: over a silent connection, which is not worth a step here, and then over
-// the one that is returned.
+// acquire returns a connection that probably works, because it was used lately or, if ask is true,
+// was pinged first. A heartbeat may not ping and is sent twice instead: over a silent connection,
+// which costs no step here, and then over the returned one.
 func (p *pool) acquire(ctx context.Context, ask bool) (*connection, error) {
 	k := p.c.db.k
 	k.CheckAlive()
@@ -112,12 +115,12 @@ func (p *pool) acquire(ctx context.Context, ask bool) (*connection, error) {
 	return p.connect(ctx)
 }
 
-// gone says that a connection has ended, and that its pool knows.
+// gone says that a connection has ended, and that its pool knows this.
 func (p *pool) gone(cn *connection) bool {
 	return cn.session != p.c.db.session || cn.made < p.thrown || cn.made <= p.c.db.retired || p.c.path.Broken(cn.number)
 }
 
-// release gives a connection back. One over which no answer came is closed.
+// release gives a connection back. If no answer came over it, it is closed.
 func (p *pool) release(cn *connection, err error) {
 	now := p.c.db.k.Now()
 	if err != nil {
@@ -129,7 +132,7 @@ func (p *pool) release(cn *connection, err error) {
 	p.leave()
 }
 
-// leave gives a place in the pool to who waits for one.
+// leave gives a place in the pool to the next call that waits for one.
 func (p *pool) leave() {
 	for len(p.waiting) > 0 {
 		next := p.waiting[0]
@@ -141,12 +144,12 @@ func (p *pool) leave() {
 	p.taken--
 }
 
-// dial is a connection that is being made. Nobody who gives up stops it.
+// dial is an attempt to connect. It continues even if its caller gives up.
 type dial struct {
 	p     *pool
 	wait  kernel.Wait
 	until time.Duration
-	// beside says that it is made to see whether it can be made, and not for the pool.
+	// beside says that the connection is only made as a test, and not for the pool.
 	beside bool
 
 	over bool
@@ -184,7 +187,7 @@ func (d *dial) Fire() {
 	if d.wait.Done() || d.beside {
 		return
 	}
-	// Nobody waits for it any more.
+	// Its caller no longer waits.
 	if d.made != nil {
 		d.p.idle = append(d.p.idle, d.made)
 	}
@@ -205,7 +208,7 @@ func (p *pool) connect(ctx context.Context) (*connection, error) {
 	return d.made, d.err
 }
 
-// ping is a question to a connection whose way is disturbed.
+// ping is a question over a connection with a disturbed path.
 type ping struct {
 	p      *pool
 	cn     *connection
@@ -214,7 +217,7 @@ type ping struct {
 	closed bool
 }
 
-// Fire is the moment at which the answer comes, if nothing keeps it back.
+// Fire is the moment at which the answer comes, if nothing holds it back.
 func (g *ping) Fire() {
 	switch {
 	case g.closed:
@@ -229,7 +232,7 @@ func (g *ping) Fire() {
 	}
 }
 
-// answers asks a connection whether its server is still there.
+// answers asks whether the server at the other end of a connection is still there.
 func (p *pool) answers(ctx context.Context, cn *connection) bool {
 	k := p.c.db.k
 	g := &ping{p: p, cn: cn, wait: k.NewWait()}
@@ -254,12 +257,12 @@ func (p *pool) answers(ctx context.Context, cn *connection) bool {
 			p.throwAway(cn)
 			return false
 		}
-		beside = nil // nobody answers new connections either: this one may yet
+		beside = nil // new connections get no answer either, so this one may still answer
 	}
 }
 
-// moved says, to whoever was refused a write over a connection, that its server is not the primary any more, and that the
-// pool makes connections to the new one from now on.
+// moved is called when a write over a connection was refused. It returns true if the connection's
+// server is no longer the primary and the pool now connects to the new one.
 func (p *pool) moved(ctx context.Context, cn *connection) bool {
 	db := p.c.db
 	switch {
@@ -282,7 +285,7 @@ func (p *pool) moved(ctx context.Context, cn *connection) bool {
 	return true
 }
 
-// throwAway throws every connection away.
+// throwAway throws all connections away.
 func (p *pool) throwAway(cn *connection) {
 	if cn.made >= p.thrown {
 		p.thrown = p.c.db.k.Now()

@@ -12,7 +12,7 @@ import (
 	"handoff/sim/simnet"
 )
 
-// filled gives the client a pool of n connections, all of them made and idle.
+// filled gives the client a pool of n connections, all open and idle.
 func (b *fixture) filled(n int, d config.Database) {
 	b.t.Helper()
 	d.Connections = n
@@ -35,8 +35,8 @@ func (b *fixture) filled(n int, d config.Database) {
 	}
 }
 
-// Over a pool that has gone silent a call is answered within a ping's time; without one it burns its whole time on each
-// connection.
+// Over a pool that has gone silent, a call is answered within the time of a ping. Without a ping it
+// loses its whole time on each connection.
 func TestASilentPoolIsThrownAway(t *testing.T) {
 	for _, ping := range []time.Duration{500 * time.Millisecond, 0} {
 		within(t, func(b *fixture) {
@@ -68,7 +68,7 @@ func TestASilentPoolIsThrownAway(t *testing.T) {
 	}
 }
 
-// A slow path is no silent one: the answer comes before a new connection.
+// A slow path is not a silent one: the answer comes before a new connection.
 func TestASlowPoolIsKept(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.filled(4, config.Default(config.Hardened).Database)
@@ -86,8 +86,8 @@ func TestASlowPoolIsKept(t *testing.T) {
 	})
 }
 
-// What was sent over a silent connection is not applied; its caller learns at the end of the silence that the
-// connection is broken.
+// A request over a silent connection is not applied; its caller learns at the end of the silence
+// that the connection is broken.
 func TestASilentConnectionBreaksAtItsEnd(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.filled(1, config.Database{})
@@ -105,7 +105,7 @@ func TestASilentConnectionBreaksAtItsEnd(t *testing.T) {
 	})
 }
 
-// A pool of one takes one call at a time, and who gives up waiting has applied nothing.
+// A pool of one takes one call at a time, and a call that gives up waiting has applied nothing.
 func TestAnExhaustedPoolKeepsCallsWaiting(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.filled(1, config.Database{})
@@ -136,7 +136,7 @@ func TestAnExhaustedPoolKeepsCallsWaiting(t *testing.T) {
 	})
 }
 
-// A database that hangs applies what has come when it goes on, also what was given up.
+// A database that hung applies all requests that arrived, even abandoned ones.
 func TestADatabaseThatHangsAppliesEverythingAtItsEnd(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.filled(1, config.Default(config.Hardened).Database)

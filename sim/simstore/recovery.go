@@ -13,8 +13,8 @@ import (
 	"handoff/core/store"
 )
 
-// given says whether a cause is given for a row, judged now. It is the one place: Find selects by
-// it, and Reclaim's guard asks it again.
+// given says whether a row meets a cause now. Only this function decides that: Find selects by it,
+// and Reclaim's guard checks it again.
 func (s *step) given(r *row, cause store.ReclaimCause, age time.Duration) bool {
 	switch cause {
 	case store.Unclaimed:
@@ -91,7 +91,7 @@ func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 		}
 		for _, name := range listsFor(f.Cause) {
 			s.db.each(name, func(r *row) bool {
-				// The list of the running is in the order of their starts, not of their deadlines.
+				// The list of running rows is ordered by their starts, not by their deadlines.
 				if len(found) == f.Limit && f.Cause != store.Overrun {
 					return false
 				}
@@ -101,7 +101,7 @@ func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 					}
 					return true
 				}
-				// What comes later in these lists is younger.
+				// Later rows in these lists are younger.
 				return f.Cause != store.Unclaimed && f.Cause != store.Unorchestrated
 			})
 		}
@@ -114,7 +114,7 @@ func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 	})
 }
 
-// anyOwnerGone spares a scan when no incarnation that is leaving or gone holds anything.
+// anyOwnerGone avoids a scan if no incarnation that is leaving or gone holds anything.
 func (s *step) anyOwnerGone() bool {
 	for i := range s.db.incarnations {
 		inc := &s.db.incarnations[i]
@@ -160,8 +160,8 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 	return applied(from, r)
 }
 
-// judge says whether a reclaim of a row is lawful now, and what it makes of the row: its status, the reason, and how many
-// used dispatches it counts. The row is nil where there is none.
+// judge says whether a reclaim of a row is lawful now. It returns the new status, the reason, and
+// how many used dispatches it counts. The row is nil if there is none.
 func (s *step) judge(r *row, rc *store.Reclaim) (to execution.Status, reason execution.Reason, counts int, lawful bool) {
 	if r == nil || r.Epoch != rc.Key.Epoch || rc.Cause == store.Unorchestrated || rc.Cause == store.Unanswered || rc.Cause == store.Unsettled || !s.given(r, rc.Cause, rc.Age) {
 		return to, reason, 0, false
@@ -213,8 +213,9 @@ func (c *Client) Orchestrate(ctx context.Context, os []store.Orchestration) ([]s
 	})
 }
 
-// statements splits the places of a call as PostgreSQL's adapter does: what names a row again comes in a further
-// statement, and one with a wrong item is repeated row by row.
+// statements splits the indexes of a call into statements like PostgreSQL's adapter: an item that
+// names a row again goes into a further statement, and a statement with an invalid item is repeated
+// row by row.
 func statements(os []store.Orchestration) [][]int {
 	var rounds, all [][]int
 	for i := range os {
@@ -268,8 +269,8 @@ func (s *step) orchestrate(os []store.Orchestration, places []int, done []store.
 	}
 }
 
-// handleTerminal marks the row, frees its slot and creates its retry, or else notes that the children of the chain
-// are to be settled.
+// handleTerminal marks the row, frees its slot and creates its retry, or else marks the chain so
+// that its children are settled.
 func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 	db := s.db
 	s.freeSlot(r)

@@ -20,7 +20,8 @@ func (c *Client) ClaimForScheduling(ctx context.Context, claim store.SchedulingC
 	})
 }
 
-// claimNamed claims rows of the named lanes, oldest due first. It does not look at lanes with a limit of 0.
+// claimNamed claims rows of the named lanes, oldest due first. It does not look at lanes with a
+// limit of 0.
 func (s *step) claimNamed(claim *store.SchedulingClaim) (claimed []execution.Execution) {
 	c := &s.db.claiming
 	c.merge(claim)
@@ -91,12 +92,12 @@ func (s *step) claimRow(claimed []execution.Execution, x *candidate, claim *stor
 	return append(claimed, r.Execution)
 }
 
-// holdsClaim is the guard of everything that an executor does with a row that it claimed.
+// holdsClaim is the guard of every write by an executor to a row that it has claimed.
 func (s *step) holdsClaim(r *row, key execution.Key, executor string) bool {
 	return r != nil && r.Status == execution.Scheduling && r.Epoch == key.Epoch && r.SchedulingBy == executor
 }
 
-// outcome is what a refused write returns: the row as it stands.
+// refusal is the outcome of a refused write: the row as it is.
 func refusal(r *row) store.Outcome {
 	if r == nil {
 		return store.Outcome{}
@@ -104,7 +105,7 @@ func refusal(r *row) store.Outcome {
 	return store.Outcome{From: r.Status, Row: r.Execution}
 }
 
-// applied is what a write returns that was made.
+// applied is the outcome of a write that took effect.
 func applied(from execution.Status, r *row) store.Outcome {
 	return store.Outcome{Applied: true, From: from, Row: r.Execution}
 }
@@ -135,7 +136,7 @@ func (s *step) dispatch(executor string, d *store.Dispatch) store.DispatchResult
 	return store.DispatchResult{Outcome: applied(execution.Scheduling, r)}
 }
 
-// takes says that an incarnation may be given work.
+// takes says that an incarnation may get work.
 func (s *step) takes(inc *incarnation) bool {
 	return inc.lifecycle == execution.Active && !s.now.After(inc.leaseExpires) && inc.consumerAlive && !s.db.workers[inc.worker-1].cordoned
 }
@@ -151,7 +152,7 @@ func (s *step) current(w store.WorkerKey) *incarnation {
 
 // MarkPublished implements store.Executor.
 //
-// A step is one moment, so no row is ever locked by another one, and none is left.
+// A step is one moment, so no row is ever locked by another step, and none is left over.
 func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
 	c.named(len(keys))
 	return nil, c.do(ctx, func(s *step) {
@@ -163,7 +164,7 @@ func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) ([]exe
 	})
 }
 
-// markPublished notes that a row's dispatch has reached the broker, unless that is known.
+// markPublished notes that a row's dispatch has reached the broker, unless that is already known.
 func (s *step) markPublished(r *row) {
 	if r.PublishedAt.IsZero() {
 		r.PublishedAt = s.now

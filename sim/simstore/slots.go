@@ -9,7 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// slots are the concurrency slots of one action, by number - 1: who holds each, 0 for nobody.
+// slots are the concurrency slots of one action: index number - 1 has the slot's holder, 0 for
+// none.
 type slots struct {
 	limit   int
 	holders []execution.ID
@@ -17,7 +18,7 @@ type slots struct {
 	asked int
 }
 
-// resize follows a change of the limit. Slots beyond it go when they come free.
+// resize applies a new limit. Slots beyond it are removed when they become free.
 func (s *slots) resize(limit int) {
 	s.limit = limit
 	for len(s.holders) < limit {
@@ -58,7 +59,7 @@ func (s *slots) vacant() (n int) {
 	return n
 }
 
-// takeSlot gives the first free slot of its action to a row, none where the limit was lifted.
+// takeSlot gives the first free slot of its action to a row; none if the limit was lifted.
 func (s *step) takeSlot(r *row) {
 	of := s.db.slots[r.Action.Ref]
 	if r.slot = of.free(); r.slot == 0 {
@@ -68,7 +69,7 @@ func (s *step) takeSlot(r *row) {
 	s.slotEvent(history.SlotTaken, r.ID, r.Action.Ref, r.slot)
 }
 
-// freeSlot takes the slot back that a row holds, if it does.
+// freeSlot frees the slot that a row holds, if any.
 func (s *step) freeSlot(r *row) {
 	if r.slot == 0 {
 		return
@@ -84,8 +85,8 @@ func (s *step) slotEvent(kind history.Kind, id execution.ID, action string, numb
 	s.db.emit(history.Event{Kind: kind, Process: s.process, Execution: id, Action: action, Count: int64(number)})
 }
 
-// HoldSlots gives free slots to executions that have ended, as a manual edit can, for the fault of that name. It says to how
-// many.
+// HoldSlots gives free slots to ended executions, as a manual edit can, for the fault of that name.
+// It returns how many.
 func (db *Database) HoldSlots(fault string, most int) (held int) {
 	for i := range db.rows.n {
 		r := db.rows.at(int32(i))
@@ -101,7 +102,7 @@ func (db *Database) HoldSlots(fault string, most int) (held int) {
 	return held
 }
 
-// HeldSlots is how many slots executions hold that may hold none.
+// HeldSlots is how many slots are held by executions that may hold none.
 func (db *Database) HeldSlots() (held int) {
 	for _, ref := range db.limits {
 		for _, id := range db.slots[ref].holders {

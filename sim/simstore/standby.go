@@ -8,22 +8,23 @@ import (
 	"handoff/sim/simnet"
 )
 
-// Standby is an asynchronous replica that has stopped following: the database as it was then. It is one copy, which is
-// let go when the replica takes over.
+// Standby is an asynchronous replica that has stopped following: a copy of the database as it was
+// then. The copy is discarded when the replica takes over.
 //
-// Numbers are not given twice: the replica leaves out those that the old primary has given, as a sequence of PostgreSQL
-// does for up to 32 values, which it has logged ahead. Not modelled: a sequence that has given more than that.
+// No number is used twice: the replica skips those that the old primary has used, as a sequence of
+// PostgreSQL does for up to 32 values, which it has logged ahead. Not modelled: a sequence that has
+// used more than that.
 type Standby struct {
 	db   *Database
 	at   time.Duration
 	then *Database
 }
 
-// Standby has a replica stop following at this moment.
+// Standby makes a replica stop following at this moment.
 func (db *Database) Standby() *Standby { return &Standby{db: db, at: db.k.Now(), then: db.Clone()} }
 
-// Promote has the primary end with all its connections and the replica take over, for the fault of that name. What was
-// committed since it stopped following is gone.
+// Promote ends the primary with all its connections and makes the replica take over, for the fault
+// of that name. Everything committed since the replica stopped following is gone.
 func (s *Standby) Promote(fault string) {
 	db := s.db
 	db.Stop()
@@ -31,7 +32,7 @@ func (s *Standby) Promote(fault string) {
 	before := *db
 	*db = *s.then
 	s.then = nil
-	// What is of the server, and of who looks at it, stays.
+	// Data of the server and of its observers stays.
 	db.sink, db.event, db.made, db.told, db.idle = before.sink, before.event, before.made, before.told, before.idle
 	db.readOnly, db.full, db.noConnections = before.readOnly, before.full, before.noConnections
 	db.demoted, db.demotedAt, db.retired = before.demoted, before.demotedAt, before.retired
@@ -44,7 +45,7 @@ func (s *Standby) Promote(fault string) {
 	db.Start()
 }
 
-// forget leaves the numbers of incarnations out that are gone, and tells how those stand that are not.
+// forget leaves out the numbers of incarnations that are gone, and reports the state of the others.
 func (s *Standby) forget(before *Database) {
 	db := s.db
 	for i := range before.incarnations {

@@ -9,7 +9,8 @@ import (
 	"handoff/core/store"
 )
 
-// A standby that takes over has the rows as they were when it stopped following, and gives no number again.
+// A standby that takes over has the rows as they were when it stopped following, and uses no number
+// again.
 func TestAStandbyTakesOverWithoutWhatItLacks(t *testing.T) {
 	within(t, func(b *fixture) {
 		w := b.worker("w")

@@ -101,8 +101,8 @@ func (b *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult 
 	return results[0]
 }
 
-// A worker is fresh up to and including the end of its lease (defect D34; the source's cases with its
-// 90 s rule).
+// A worker is fresh up to and including the end of its lease (defect D34; the cases of the source
+// document with its 90 s rule).
 func TestLeaseBoundary(t *testing.T) {
 	for _, c := range []struct {
 		age   time.Duration
@@ -131,7 +131,7 @@ func TestLeaseBoundary(t *testing.T) {
 	}
 }
 
-// A claim needs now < deadline: at the deadline itself it is refused.
+// A claim needs now < deadline: exactly at the deadline it is refused.
 func TestClaimBoundary(t *testing.T) {
 	for age, claimed := range map[time.Duration]bool{
 		20*time.Second - time.Microsecond: true, 20 * time.Second: false, 21 * time.Second: false,
@@ -220,7 +220,8 @@ func TestGuards(t *testing.T) {
 	})
 }
 
-// A take-back raises the epoch, remembers the worker to avoid, and counts only where the worker stayed.
+// A take-back raises the epoch, remembers the worker to avoid, and counts only if the worker
+// stayed.
 func TestReclaimUnclaimed(t *testing.T) {
 	within(t, func(b *fixture) {
 		w := b.worker("w")
@@ -248,7 +249,7 @@ func TestReclaimUnclaimed(t *testing.T) {
 	})
 }
 
-// The terminal handling of a row is committed once, whoever asks.
+// The terminal handling of a row is committed once, whatever asks for it.
 func TestOrchestrateOnce(t *testing.T) {
 	within(t, func(b *fixture) {
 		w := b.worker("w")
@@ -271,7 +272,7 @@ func TestOrchestrateOnce(t *testing.T) {
 	})
 }
 
-// A heartbeat ends what was claimed before it and is not held, and nothing else.
+// A heartbeat ends executions that were claimed before it and are not held, and nothing else.
 func TestHeartbeatEndsWhatIsNotHeld(t *testing.T) {
 	within(t, func(b *fixture) {
 		w := b.worker("w")
@@ -309,7 +310,7 @@ func TestLateRegistrationHasNoEffect(t *testing.T) {
 	})
 }
 
-// The errors tell what the caller may conclude.
+// The errors tell the caller which conclusions it may draw.
 func TestErrorsOfTheNetwork(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.db.Stop()

@@ -6,26 +6,27 @@ import (
 	"handoff/core/execution"
 )
 
-// pageRows is how many rows a page holds: few enough for a run of a dozen executions, many enough that one of
-// a hundred thousand allocates rarely.
+// pageRows is how many rows a page holds: few enough for a run of a dozen executions, and many
+// enough that a run of a hundred thousand rarely allocates.
 const pageRows = 32
 
-// table holds the rows by their place, which is the execution's id - 1. It grows by pages, so that no row is
-// ever copied to make room and pointers to rows stay good.
+// table holds the rows by index, which is the execution's id - 1. It grows by pages, so that no row
+// is ever copied to make room and pointers to rows stay valid.
 type table struct {
 	pages []*[pageRows]row
 	n     int
 }
 
-// row is an execution and its place in the list of those that share its status.
+// row is an execution and its position in the list of rows that share its status.
 type row struct {
 	execution.Execution
-	prev, next int32 // places + 1
+	prev, next int32 // indexes + 1
 	in         listName
 	due        time.Time // when it was due, while it is or was requested
 	// slot is the number of the concurrency slot that it holds, 0 for none.
 	slot int
-	// hasChildren says that children were created that wait for the chain of which this is the first row.
+	// hasChildren says that children were created that wait for the chain that begins with this
+	// row.
 	hasChildren bool
 }
 
@@ -41,7 +42,7 @@ func (t *table) add(e execution.Execution) *row {
 	return r
 }
 
-// at is the row of that place, which must exist.
+// at is the row with that index, which must exist.
 func (t *table) at(place int32) *row { return &t.pages[place/pageRows][place%pageRows] }
 
 // clone returns a copy that shares no row.

@@ -8,12 +8,11 @@ import (
 	"handoff/core/store"
 )
 
-// Tx is raw access to the rows within one atomic step, past every guard. It exists for planted
-// mutants: a statement that lacks its guard is another statement, and this is how the model runs it.
+// Tx is raw access to the rows within one atomic step, without any guard. It exists for planted
+// mutants: a statement without its guard is another statement, and this is how the model runs it.
 type Tx struct{ s step }
 
-// Named notes the epoch that the mutated statement's caller named, and Writer the incarnation that
-// makes it.
+// Named notes the epoch that the mutated statement's caller named, and the incarnation that writes.
 func (tx *Tx) Named(key execution.Key, writer execution.Incarnation) {
 	tx.s.naming(key)
 	tx.s.writer = writer
@@ -40,7 +39,7 @@ func (tx *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reas
 	})
 }
 
-// MarkPublished marks a row's dispatch as published, whatever the row is.
+// MarkPublished marks a row's dispatch as published, whatever the row's state.
 func (tx *Tx) MarkPublished(id execution.ID) {
 	if r := tx.s.db.row(id); r != nil {
 		tx.s.markPublished(r)
@@ -50,10 +49,10 @@ func (tx *Tx) MarkPublished(id execution.ID) {
 // Now is the database's clock.
 func (tx *Tx) Now() time.Time { return tx.s.now }
 
-// Rows is how many rows there are; their ids are 1 to Rows.
+// Rows is the number of rows; their ids are 1 to Rows.
 func (tx *Tx) Rows() int { return tx.s.db.rows.n }
 
-// HandleTerminal commits terminal handling without asking whether it was done before.
+// HandleTerminal commits terminal handling without checking whether it was done before.
 func (tx *Tx) HandleTerminal(id execution.ID, retry *store.Retry) execution.ID {
 	r := tx.s.db.row(id)
 	if r == nil || !oracle.Terminal(r.Status) {
@@ -65,7 +64,7 @@ func (tx *Tx) HandleTerminal(id execution.ID, retry *store.Retry) execution.ID {
 	return tx.s.handleTerminal(r, retry).Retry
 }
 
-// HandleKeepingSlot commits terminal handling that does not give the row's concurrency slot back.
+// HandleKeepingSlot commits terminal handling that does not free the row's concurrency slot.
 func (tx *Tx) HandleKeepingSlot(id execution.ID, retry *store.Retry) execution.ID {
 	r := tx.s.db.row(id)
 	if r == nil {
@@ -98,8 +97,8 @@ func (tx *Tx) TakeSlot(id execution.ID) {
 	}
 }
 
-// SettleChildren starts or skips the children of a row's chain by how that row has ended, whether or not the
-// chain goes on.
+// SettleChildren starts or skips the children of a row's chain depending on how that row has ended,
+// whether or not the chain goes on.
 func (tx *Tx) SettleChildren(id execution.ID) {
 	if r := tx.s.db.row(id); r != nil {
 		tx.s.settleChildren(r.Chain(), r.Status, len(tx.s.db.children[r.Chain()]))
@@ -118,22 +117,22 @@ func (tx *Tx) Children(id execution.ID) (waiting int) {
 	return waiting
 }
 
-// RequestCancel notes the request to end a row's chain, and nothing else.
+// RequestCancel notes the request to cancel a row's chain, and does nothing else.
 func (tx *Tx) RequestCancel(id execution.ID) {
 	if r := tx.s.db.row(id); r != nil {
 		tx.s.requestCancel(tx.s.db.row(r.Chain()), r, "")
 	}
 }
 
-// FreeSlot gives a row's concurrency slot back, whatever the row does.
+// FreeSlot frees a row's concurrency slot, whatever the row does.
 func (tx *Tx) FreeSlot(id execution.ID) {
 	if r := tx.s.db.row(id); r != nil {
 		tx.s.freeSlot(r)
 	}
 }
 
-// FreeAnySlot gives back the first slot of an action that somebody holds: a number counted down. It returns whose it
-// was, 0 if nobody held one.
+// FreeAnySlot frees the first held slot of an action, like a counter that is decremented. It
+// returns the holder, 0 if there was none.
 func (tx *Tx) FreeAnySlot(action string) (holder execution.ID) {
 	of := tx.s.db.slots[action]
 	if of == nil {
@@ -148,8 +147,8 @@ func (tx *Tx) FreeAnySlot(action string) (holder execution.ID) {
 	return 0
 }
 
-// Create inserts an execution without a look at its key or at how its parent's chain stands: a child waits for
-// a handling of its end that may have been.
+// Create inserts an execution without checking its key or the state of its parent's chain: a child
+// may then wait for an end that was already handled.
 func (tx *Tx) Create(item store.NewExecution) store.Created {
 	db := tx.s.db
 	action, known := db.actions[item.ActionRef]

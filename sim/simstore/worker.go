@@ -67,7 +67,8 @@ func refusing[T any](f func(s *step) (T, error)) func(s *step) T {
 	}
 }
 
-// Round trips of the transactions, begin and commit among them. A heartbeat is one: its statements are sent together.
+// Round trips of the transactions, including begin and commit. A heartbeat is one: its statements
+// are sent together.
 const (
 	tripsOfRegister     = 6
 	tripsOfSetLifecycle = 5
@@ -126,8 +127,8 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 	})
 }
 
-// late says that a later attempt of the same process has registered, or another process that this one has not
-// seen.
+// late says that a later attempt of the same process has registered, or another process that this
+// one has not seen.
 func (db *Database) late(id execution.WorkerID, g store.Registration) bool {
 	current := db.workers[id-1].current
 	newest := db.incarnation(current)
@@ -169,7 +170,7 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 			return reply, err
 		}
 		if b.Number > inc.beat {
-			// A beat that comes late must not undo a newer one.
+			// A late heartbeat must not undo a newer one.
 			inc.beat, inc.beatAt = b.Number, s.now
 			inc.consumerAlive, inc.messages = b.ConsumerAlive, b.Messages
 			inc.leaseExpires = s.after(b.Lease)
@@ -204,7 +205,8 @@ func one(yes bool) int64 {
 	return 0
 }
 
-// endUnheld ends what the database believes this incarnation to run and it does not.
+// endUnheld ends the executions that, as the database believes, this incarnation runs, but that it
+// does not.
 func (s *step) endUnheld(b store.Beat) (ended []store.Outcome) {
 	held := make(map[execution.Key]bool, len(b.Held))
 	for _, key := range b.Held {
@@ -266,7 +268,7 @@ func (s *step) claim(w store.WorkerKey, claim store.Claim) store.ClaimResult {
 	return store.ClaimResult{Outcome: applied(execution.Scheduled, r)}
 }
 
-// run moves a scheduled row to running. Who claims it has received its dispatch.
+// run moves a scheduled row to running. The worker that claims it has received its dispatch.
 func (s *step) run(r *row, beat uint64) {
 	s.markPublished(r)
 	s.move(r, execution.Running, execution.Worker, execution.NoReason, func(r *row) {

@@ -9,25 +9,25 @@ import (
 	"handoff/core/store"
 )
 
-// step is one atomic step: who makes it, and when by the database's clock.
+// step is one atomic step: which process makes it, and when by the database's clock.
 type step struct {
 	db      *Database
 	process string
 	now     time.Time
-	// named is the epoch that the writer's guard names, where names says that it names one; writer the
-	// incarnation that writes, 0 for an executor or a client.
+	// named is the epoch that the writer's guard names, if names is true. writer is the incarnation
+	// that writes, 0 for an executor or a client.
 	named  execution.Epoch
 	names  bool
 	writer execution.Incarnation
-	// bad are the items of the call that are wrong in themselves.
+	// bad are the errors of the call's invalid items.
 	bad []error
-	// refused says why the step did nothing for its caller as a whole.
+	// refused is the reason why the step did nothing at all for its caller.
 	refused error
-	// gone is the incarnation for which the step was asked and that is over.
+	// gone is the incarnation that the step was for, if it is over.
 	gone store.WorkerKey
 }
 
-// after is the moment d from now. An interval of the database counts microseconds.
+// after is the moment d from now. An interval of the database has a resolution of microseconds.
 func (s *step) after(d time.Duration) time.Time { return s.now.Add(d.Truncate(time.Microsecond)) }
 
 // old says that at least age has passed since a moment.
@@ -40,9 +40,9 @@ func (s *step) naming(key execution.Key) {
 	s.named, s.names = key.Epoch, true
 }
 
-// move changes a row's status and what belongs to it, keeps the lists and loads, and writes the
-// transition. owner is the incarnation that the audit names: of the row before a take-back, else
-// after.
+// move changes a row's status and the fields that belong to it, updates the lists and loads, and
+// writes the transition. owner is the incarnation that the audit trail names: that of the row
+// before a take-back, else after.
 func (s *step) move(r *row, to execution.Status, by execution.Part, reason execution.Reason, change func(*row)) {
 	db := s.db
 	from, oldEpoch := r.Status, r.Epoch
@@ -114,7 +114,7 @@ func (s *step) stale(key execution.Key, to execution.Status, by execution.Part) 
 	s.db.emit(history.Event{Kind: history.StaleWrite, Process: s.process, Execution: key.ID, Epoch: key.Epoch, To: to, By: by})
 }
 
-// takeBack clears what a dispatch set: the next epoch belongs to nobody.
+// takeBack clears what a dispatch set: the next epoch has no owner.
 func (s *step) takeBack(r *row, delay time.Duration) {
 	r.Epoch++
 	if r.Worker != 0 {

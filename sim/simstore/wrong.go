@@ -10,15 +10,15 @@ import (
 	"handoff/core/store"
 )
 
-// What is wrong in itself is an error of its item, as a type, a constraint or the trigger of the
-// database makes it one: nothing of the item is applied, and the other items of the call are.
+// An invalid item is an error, as a type, a constraint or the trigger of the database would make
+// it: nothing of the item is applied, but the other items of the call are.
 
-// wrong notes such an item.
+// wrong notes an invalid item.
 func (s *step) wrong(format string, args ...any) {
 	s.bad = append(s.bad, fmt.Errorf("simstore: "+format, args...))
 }
 
-// garbled says that one of the texts is none that a database takes, and notes it.
+// garbled says that one of the texts is not valid for the database, and notes it.
 func (s *step) garbled(texts ...string) bool {
 	for _, t := range texts {
 		if !utf8.ValidString(t) || strings.IndexByte(t, 0) >= 0 {
@@ -29,7 +29,7 @@ func (s *step) garbled(texts ...string) bool {
 	return false
 }
 
-// tooLong says that a body is longer than what is kept, and notes it.
+// tooLong says that a body is longer than the stored maximum, and notes it.
 func (s *step) tooLong(body []byte) bool {
 	if len(body) <= store.LongestBody {
 		return false
@@ -38,7 +38,7 @@ func (s *step) tooLong(body []byte) bool {
 	return true
 }
 
-// malformed says that a document is not JSON, and notes it. None is no document.
+// malformed says that a document is not JSON, and notes it. An empty document is allowed.
 func (s *step) malformed(document json.RawMessage) bool {
 	if len(document) == 0 || json.Valid(document) {
 		return false

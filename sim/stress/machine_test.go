@@ -15,7 +15,7 @@ import (
 	"handoff/core/worker"
 )
 
-// counts is how often things were done, by what they are.
+// counts is how often things were done, by name.
 type counts struct {
 	mu sync.Mutex
 	n  map[string]int

@@ -2,8 +2,8 @@ package stress
 
 import "fmt"
 
-// goesRound is what has to be done at least so often, or a run says nothing of it. The numbers are a small part of what a
-// run of a few seconds does on a busy machine.
+// goesRound is how often things must happen at least; otherwise the run proves nothing. The numbers
+// are a small part of what a run of a few seconds does on a busy machine.
 var goesRound = []struct {
 	least int
 	what  []string
@@ -26,7 +26,7 @@ var goesRound = []struct {
 	{1, []string{"lease fenced"}},
 }
 
-// missing is what was done too seldom.
+// missing lists what happened too seldom.
 func (c *counts) missing() (all []string) {
 	for _, group := range goesRound {
 		for _, what := range group.what {

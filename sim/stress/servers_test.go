@@ -15,8 +15,9 @@ import (
 	"handoff/sim/simstore"
 )
 
-// servers are the models of database and broker, for callers that are goroutines. Each call is a task of a process inside
-// their kernel, and its caller waits for it outside. Whoever touches the models holds mu.
+// servers are the models of database and broker, for callers that are goroutines. Each call is a
+// task of a process inside their kernel, and its caller waits for it outside. Every access to the
+// models holds mu.
 type servers struct {
 	clock  *fastClock
 	counts *counts
@@ -45,13 +46,13 @@ func newServers(t *testing.T, c *fastClock, seed uint64, counted *counts) *serve
 	return s
 }
 
-// nobody is who reads the history of the models here.
+// nobody is a sink for the models' history, which nobody reads here.
 type nobody struct{}
 
 // Observe implements history.Sink.
 func (nobody) Observe(*history.Event) {}
 
-// tick is a timer that is always armed: without one the kernel's time would stand.
+// tick is a timer that is always armed: without one the kernel's time would stand still.
 func (s *servers) tick() { s.k.After(time.Second, s.tick) }
 
 // run lets the kernel's time follow the clock until close.
@@ -84,7 +85,7 @@ func (s *servers) close() {
 	s.k.Close()
 }
 
-// with does something to the models at once.
+// with does something to the models, under the lock.
 func (s *servers) with(do func()) {
 	s.mu.Lock()
 	do()
@@ -99,7 +100,7 @@ func (s *servers) nudge() {
 	}
 }
 
-// remote is what the kernel knows of a process that runs outside.
+// remote is the kernel's view of a process that runs outside.
 type remote struct {
 	p     *kernel.Process
 	alive kernel.Wait
@@ -121,7 +122,7 @@ func (s *servers) connect(name string) (r *remote, leave func()) {
 	return r, func() { s.with(func() { r.alive.Done() }) }
 }
 
-// errGone is what a call is answered whose process has ended.
+// errGone is the answer to a call of a process that has ended.
 var errGone = errors.New("the process has ended")
 
 // ask makes a call to a model as a task of a process. The call's context inside ends when ctx does.
@@ -154,7 +155,7 @@ func ask[T any](ctx context.Context, s *servers, r *remote, name string, call fu
 	return answer, err
 }
 
-// broker is the broker as one process sees it.
+// client is the broker as one process sees it.
 func (s *servers) client(r *remote, heartbeat time.Duration) broker.Broker {
 	return &brokerClient{s, r, s.broker.Client(r.p, heartbeat)}
 }

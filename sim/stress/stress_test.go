@@ -28,11 +28,11 @@ import (
 const (
 	executors = 2
 	workers   = 4
-	// short is how long everything is disturbed, in real time; HANDOFF_STRESS says otherwise. A run goes on for up to
-	// patience until everything of goesRound has been done.
+	// short is how long everything is disturbed, in real time; HANDOFF_STRESS overrides it. A run
+	// goes on for up to patience until everything in goesRound has happened.
 	short    = 8 * time.Second
 	patience = 30 * time.Second
-	// rest is how long whatever was begun may take to end after that.
+	// rest is how long work in progress may take to end after that.
 	rest = 90 * time.Second
 )
 
@@ -59,7 +59,7 @@ type process struct {
 // wait waits for the end of the process.
 func (p *process) wait() { <-p.ended }
 
-// ports are what one process has of its machine and of the servers.
+// ports are one process's machine and connections to the servers.
 func (s *system) ports(name string) (h host.Host, db *database, b broker.Broker, leave func()) {
 	h = countingHost{daemon.New(daemon.Options{Clock: s.clock}), s.counts}
 	r, leave := s.servers.connect(name)
@@ -81,7 +81,7 @@ func (s *system) executor(name string) *process {
 		defer leave()
 		service.Run(ctx)
 	}()
-	// What an executor's health endpoint asks.
+	// This plays the requests to an executor's health endpoint.
 	go func() {
 		for ctx.Err() == nil {
 			_, _ = service.Connected(), service.DeadLetterPath()
@@ -122,7 +122,7 @@ func (s *system) Probe(_ context.Context, url string) error {
 	return pulse.Ready()
 }
 
-// actions are short, some with a limit of concurrency, some with little time.
+// actions are short, some with a concurrency limit, some with little time.
 var actions = []execution.Action{
 	{Ref: "plain", Runtime: "shell", MaxRetries: 2},
 	{Ref: "limited", Runtime: "shell", MaxRetries: 1, Concurrency: 3},
@@ -174,8 +174,8 @@ func (s *system) submit(ctx context.Context) {
 	}
 }
 
-// churn runs a process and starts it again, until ctx ends; then the process goes on, and is returned. Half the time the
-// successor begins before the end of its predecessor, which is a twin that takes its name.
+// churn runs a process and restarts it, until ctx ends; it returns the last process, which goes on.
+// Half the time the successor begins before its predecessor ends: a twin that takes its name.
 func (s *system) churn(ctx context.Context, name string, start func(name string) *process) *process {
 	draws := rand.New(rand.NewPCG(1, uint64(len(name))))
 	var others []*process
@@ -211,7 +211,7 @@ func (s *system) pause(ctx context.Context, least, most time.Duration, draws *ra
 	}
 }
 
-// disturb breaks something of servers and links and mends it, over and over, until ctx ends.
+// disturb breaks and repairs servers and links, over and over, until ctx ends.
 func (s *system) disturb(ctx context.Context) {
 	draws := rand.New(rand.NewPCG(2, 2))
 	m := s.servers
@@ -261,7 +261,8 @@ func (s *system) disturb(ctx context.Context) {
 	}
 }
 
-// TestEverythingEndsWhateverRunsAtOnce is judged by the race detector, and by what is left at the end: nothing.
+// TestEverythingEndsWhateverRunsAtOnce is judged by the race detector, and by the end: nothing may
+// be left.
 func TestEverythingEndsWhateverRunsAtOnce(t *testing.T) {
 	if !raceDetector && os.Getenv("HANDOFF_STRESS") == "" {
 		t.Skip("the race detector is its judge: go test -race ./sim/stress, part of make race")
@@ -308,8 +309,8 @@ func TestEverythingEndsWhateverRunsAtOnce(t *testing.T) {
 	}
 }
 
-// settle waits until nothing is left to be done, and stops everything. A worker that was drained or superseded is started
-// again, so that what is dispatched to it can be claimed.
+// settle waits until nothing is left to do, and stops everything. It restarts workers that were
+// drained or superseded, so that executions dispatched to them can be claimed.
 func (s *system) settle(left []*process) {
 	deadline := time.Now().Add(rest)
 	for {
@@ -350,7 +351,7 @@ func (s *system) settle(left []*process) {
 	}
 }
 
-// settings are the defaults, with batches that are soon full and loops that come round often.
+// settings are the defaults, with batches that fill up soon and loops that run often.
 func settings() config.Config {
 	c := config.Default(config.Hardened)
 	c.Executor.BatchSize = 7

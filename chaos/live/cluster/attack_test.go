@@ -12,12 +12,12 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// garbageVariable is how many unreadable messages stand before a good execution: HANDOFF_TEST_GARBAGE=200000 go test
-// ./chaos/live/cluster -run Garbage. Left out: 5,000.
+// garbageVariable sets the number of unreadable messages ahead of a good execution:
+// HANDOFF_TEST_GARBAGE=200000 go test ./chaos/live/cluster -run Garbage. The default is 5,000.
 const garbageVariable = "HANDOFF_TEST_GARBAGE"
 
-// A good execution behind any number of unreadable messages in its worker's queue starts within five seconds, the
-// worker's log stays below 1 MB, and each of the messages is stored.
+// Behind any number of unreadable messages in its worker's queue, a good execution starts within
+// five seconds. The worker's log stays below 1 MB, and every message is stored.
 func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
@@ -27,7 +27,7 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 		garbage = n
 	}
 	b := up(t, 1, 1)
-	b.ctx = context.WithoutCancel(b.ctx) // a long variant takes longer than tests do
+	b.ctx = context.WithoutCancel(b.ctx) // a long variant exceeds the usual time of a test
 	b.garbage(garbage)
 	began := time.Now()
 	b.submit("quick", 1)
@@ -76,8 +76,8 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 	}
 }
 
-// garbage publishes messages to the first worker's queue. The first ones, which can't expire there, have headers that would
-// end the broker's dead lettering.
+// garbage publishes messages to the first worker's queue. The first ones, which can't expire there,
+// have headers that would end the broker's dead lettering.
 func (b *fixture) garbage(n int) {
 	b.t.Helper()
 	conn, err := amqp.Dial(b.c.Servers.RabbitMQ.URL)

@@ -1,5 +1,5 @@
-// Package cluster runs the whole system on this machine: a private PostgreSQL and RabbitMQ, executors
-// with their API, and workers, each a real process of the real binaries.
+// Package cluster runs the whole system on this machine: a private PostgreSQL and RabbitMQ,
+// executors with their API, and workers, each a real process of the real binaries.
 package cluster
 
 import (
@@ -18,27 +18,30 @@ import (
 	"handoff/chaos/servers"
 )
 
-// Options say what to run.
+// Options configures Up.
 type Options struct {
 	// Bin is the folder of the binaries executor and worker.
 	Bin string
-	// Executors and Workers are how many of each; at least one executor.
+	// Executors and Workers are the numbers of processes; at least one executor.
 	Executors, Workers int
-	// Runtimes is what every worker offers, with commas; "noop,shell" if empty.
+	// Runtimes lists the runtimes of every worker, separated by commas; "noop,shell" if empty.
 	Runtimes string
-	// Actions is a folder of action files that the first executor puts into the database; may be empty.
+	// Actions is a folder of action files that the first executor stores in the database; may be
+	// empty.
 	Actions string
-	// ActionFiles are such files by name, written to a folder that goes away with the servers; instead of
-	// Actions.
+	// ActionFiles replaces Actions: action files by name, written to a folder that is removed with
+	// the servers.
 	ActionFiles map[string]string
-	// ConfigFile is a configuration that every daemon reads; empty for none. A copy of it in the servers' directory is
-	// read, at every start anew: whoever edits it and restarts a daemon has reconfigured it.
+	// ConfigFile is a configuration file for every daemon; empty for none. The daemons read a copy
+	// in the servers' directory, at every start: edit it and restart a daemon to reconfigure the
+	// daemon.
 	ConfigFile string
 	// Env holds configuration for every daemon, as HANDOFF_… variables.
 	Env map[string]string
-	// Links puts a proxy between every daemon and every server, so that links can be broken by hand.
+	// Links puts a proxy between every daemon and every server, so that links can be broken by
+	// hand.
 	Links bool
-	// Servers adds to what is asked of the servers; PostgreSQL and RabbitMQ are always private.
+	// Servers adds options for the servers; PostgreSQL and RabbitMQ are always private.
 	Servers servers.Options
 }
 
@@ -47,9 +50,11 @@ type Cluster struct {
 	Servers   *servers.Set
 	Executors []*Daemon
 	Workers   []*Daemon
-	// Config is the path of the configuration that the daemons read; empty without Options.ConfigFile.
+	// Config is the path of the configuration that the daemons read; empty without
+	// Options.ConfigFile.
 	Config string
-	// Control is where the system can be broken by hand; empty without links.
+	// Control is the address of the control interface, for breaking the system by hand; empty
+	// without links.
 	Control string
 
 	links *links
@@ -58,7 +63,7 @@ type Cluster struct {
 // Daemon is one executor or worker across its restarts.
 type Daemon struct {
 	Name string
-	// URL is where it answers HTTP: the API of an executor, the health endpoints of a worker.
+	// URL is the daemon's HTTP address: the API of an executor, the health endpoints of a worker.
 	URL string
 
 	launch func() (Instance, error)
@@ -67,26 +72,28 @@ type Daemon struct {
 	process Instance
 }
 
-// Instance is a daemon's program from one start to its end: a process of this machine, or one in a container.
+// Instance is a daemon's program from one start to its end: a process of this machine, or in a
+// container.
 type Instance interface {
-	// Running says that it has not ended.
+	// Running says whether it still runs.
 	Running() bool
 	// Kill ends it at once and returns when it is gone.
 	Kill()
 	// Terminate asks it to stop and returns at once.
 	Terminate()
-	// Pause makes it stand still, Resume lets it go on.
+	// Pause suspends it, Resume lets it continue.
 	Pause()
 	Resume()
-	// Wait returns nil when it has ended, or ctx's error.
+	// Wait returns nil once it has ended, or ctx's error.
 	Wait(ctx context.Context) error
-	// Ready polls until probe succeeds, and fails with the end of its log if it ends before.
+	// Ready polls until probe succeeds. If the program ends first, the error has the end of its
+	// log.
 	Ready(ctx context.Context, probe func(context.Context) error) error
 	// Log is the path of its log file.
 	Log() string
 }
 
-// readyWithin bounds how long a daemon may take to become ready.
+// readyWithin limits the time in which a daemon must become ready.
 const readyWithin = 30 * time.Second
 
 // Up starts everything and returns when every daemon is ready.
@@ -167,8 +174,8 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 	return each(slices.Concat(c.Executors[1:], c.Workers), func(d *Daemon) error { return d.Start(ctx) })
 }
 
-// writeActions makes a folder of action files in the servers' directory, so that it shares their end however
-// this process ends.
+// writeActions makes a folder of action files in the servers' directory, so that it is removed with
+// it, however this process ends.
 func (c *Cluster) writeActions(files map[string]string) (string, error) {
 	dir := filepath.Join(c.Servers.Dir(), "actions")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -205,7 +212,8 @@ func (c *Cluster) daemon(o Options, name, program, address string, args []string
 	}), nil
 }
 
-// NewDaemon returns a daemon that runs beside the servers once it is started, and answers HTTP at address.
+// NewDaemon returns a daemon that runs beside the servers once it is started, and answers HTTP at
+// address.
 func NewDaemon(servers *servers.Set, address string, program servers.Program) *Daemon {
 	return NewSupervised(program.Name, address, func() (Instance, error) {
 		p, err := servers.Spawn(program)
@@ -216,14 +224,14 @@ func NewDaemon(servers *servers.Set, address string, program servers.Program) *D
 	})
 }
 
-// NewSupervised returns a daemon that something else starts, in a container for instance, and that answers HTTP
-// at address.
+// NewSupervised returns a daemon that launch starts, in a container for example, and that answers
+// HTTP at address.
 func NewSupervised(name, address string, launch func() (Instance, error)) *Daemon {
 	return &Daemon{Name: name, URL: "http://" + address, launch: launch}
 }
 
-// variables is what a daemon is started with: where the servers are, and what the caller adds. It is
-// not this process's own, whose HANDOFF_ variables are somebody else's configuration.
+// variables is a daemon's environment: the addresses of the servers, and the caller's additions. It
+// excludes this process's own HANDOFF_ variables, which configure other things.
 func (c *Cluster) variables(o Options, name string) ([]string, error) {
 	database, broker := c.Servers.Postgres.URL, c.Servers.RabbitMQ.URL
 	if c.links != nil {
@@ -250,7 +258,7 @@ func (c *Cluster) variables(o Options, name string) ([]string, error) {
 	return env, nil
 }
 
-// each calls f for all at the same time and joins the errors.
+// each calls f for all daemons at the same time and joins the errors.
 func each(all []*Daemon, f func(*Daemon) error) error {
 	failed := make([]error, len(all))
 	var wg sync.WaitGroup
@@ -261,8 +269,8 @@ func each(all []*Daemon, f func(*Daemon) error) error {
 	return errors.Join(failed...)
 }
 
-// Down stops the daemons gracefully, workers first, kills what does not stop within a few seconds, and
-// takes the servers down.
+// Down stops the daemons gracefully, workers first, kills those that do not stop within a few
+// seconds, and ends the servers.
 func (c *Cluster) Down() error {
 	stop := func(d *Daemon) error {
 		p := d.Instance()
@@ -292,7 +300,7 @@ func (d *Daemon) Instance() Instance {
 	return d.process
 }
 
-// Start starts the daemon, or starts it again after it has ended, and returns when it is ready.
+// Start starts the daemon, or restarts it after its end, and returns when it is ready.
 func (d *Daemon) Start(ctx context.Context) error {
 	if err := d.Launch(); err != nil {
 		return err
@@ -312,7 +320,7 @@ func (d *Daemon) Launch() error {
 	return nil
 }
 
-// Ready returns when the daemon says that it is ready.
+// Ready returns when the daemon reports that it is ready.
 func (d *Daemon) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()

@@ -26,8 +26,8 @@ import (
 	"handoff/core/config"
 )
 
-// These tests run the real binaries on a real PostgreSQL and a real RabbitMQ, break them, and judge what the
-// database and the actions themselves say: nothing lost, nothing twice.
+// These tests run the real binaries on a real PostgreSQL and a real RabbitMQ, break them, and judge
+// by the database and the actions themselves: nothing lost, nothing twice.
 
 var binaries string
 
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// quick is a configuration in which everything that takes tens of seconds takes one: the lease is 3 s.
+// quick is a configuration that turns tens of seconds into one: the lease is 3 s.
 func quick() map[string]string {
 	return map[string]string{
 		"HANDOFF_WORKER_HEARTBEAT_INTERVAL":                  "1s",
@@ -70,7 +70,7 @@ func quick() map[string]string {
 	}
 }
 
-// fixture is a running cluster and what a test asks of it.
+// fixture is a running cluster with a test's operations on it.
 type fixture struct {
 	t       *testing.T
 	ctx     context.Context
@@ -147,7 +147,7 @@ func (b *fixture) logs() {
 	}
 }
 
-// eventually polls a condition: it waits for what the outside world tells nobody.
+// eventually polls a condition that no event announces.
 func (b *fixture) eventually(what string, within time.Duration, condition func() error) {
 	b.t.Helper()
 	deadline := time.Now().Add(within)
@@ -163,7 +163,8 @@ func (b *fixture) eventually(what string, within time.Duration, condition func()
 	}
 }
 
-// submit creates n executions through an API, in batches with idempotency keys, as often as it takes.
+// submit creates n executions through an API, in batches with idempotency keys, and repeats
+// requests as often as necessary.
 func (b *fixture) submit(action string, n int) {
 	b.t.Helper()
 	for n > 0 {
@@ -204,7 +205,7 @@ func (b *fixture) submit(action string, n int) {
 	}
 }
 
-// count is how many rows a condition holds for.
+// count is the number of rows that satisfy a condition.
 func (b *fixture) count(where string) (n int) {
 	b.t.Helper()
 	b.eventually("rows can be counted", 20*time.Second, func() error {
@@ -228,8 +229,8 @@ func (b *fixture) settled(within time.Duration) {
 	})
 }
 
-// judge demands that nothing is lost and nothing ran twice: by the audit, by the chains, and by what the
-// actions themselves have witnessed.
+// judge demands that nothing is lost and nothing ran twice: by the audit, by the chains, and by the
+// actions' own records.
 func (b *fixture) judge(chains int) {
 	b.t.Helper()
 	c := config.Default(config.Hardened)
@@ -258,8 +259,8 @@ type note struct {
 	MonoNS           int64 `json:"mono_ns"`
 }
 
-// witnessed reads what the shims wrote: each epoch has run at most once, and no two runs of one execution
-// overlapped. (A shim that was killed leaves no end; nothing here kills shims.)
+// witnessed reads the shims' records: each epoch has run at most once, and no two runs of one
+// execution overlapped. (A killed shim leaves no end, but these tests kill no shims.)
 func (b *fixture) witnessed() {
 	b.t.Helper()
 	text, err := os.ReadFile(b.witness)
@@ -382,8 +383,8 @@ func TestRestartsOfTheServersUnderLoad(t *testing.T) {
 	}
 }
 
-// A worker that stands still beyond its lease loses its work, its actions are ended by their shims although
-// it stands still, and its late results are refused.
+// A worker that is paused beyond its lease loses its executions, its shims end the actions
+// meanwhile, and its late results are refused.
 func TestAPausedWorkerLosesItsWork(t *testing.T) {
 	b := up(t, 1, 1)
 	b.submit("once", 3)
@@ -425,14 +426,14 @@ func TestAPausedWorkerLosesItsWork(t *testing.T) {
 	b.judge(8)
 }
 
-// Each start of an executor sends messages to their death to test the path, and nobody has to look at any of them.
+// Each start of an executor lets messages die to test the path, but none of them needs attention.
 func TestThirtyStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
 	b := up(t, 3, 1)
 	for range 10 {
 		for _, e := range b.c.Executors {
 			e.Instance().Kill()
 		}
-		// An executor is ready when its canary has come round.
+		// An executor is ready when its canary has returned.
 		if err := each(b.c.Executors, func(d *Daemon) error { return d.Start(b.ctx) }); err != nil {
 			t.Fatal(err)
 		}
@@ -454,7 +455,7 @@ func TestThirtyStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
 			t.Errorf("%s counts dead letters, or finds the path broken", e.Name)
 		}
 	}
-	// The alert rules of a live run see nothing of a process whose page holds a single figure that they don't know.
+	// The alert rules of a live run ignore a process whose page has a single unknown figure.
 	reader := scrape.New(alert.NewEvaluator(), 1)
 	for _, d := range slices.Concat(b.c.Executors, b.c.Workers) {
 		page := b.page(d)
@@ -464,7 +465,7 @@ func TestThirtyStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
 	}
 }
 
-// page is what a daemon answers at /metrics, empty while it does not.
+// page is a daemon's answer at /metrics, empty if there is none.
 func (b *fixture) page(d *Daemon) string {
 	request, err := http.NewRequestWithContext(b.ctx, http.MethodGet, d.URL+"/metrics", http.NoBody)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"handoff/core/api/hostguard"
 )
 
-// links are the ways from daemons to servers, each through a proxy of toxiproxy's that is called
+// links are the links from daemons to servers, each through a toxiproxy proxy with the name
 // PROCESS.SERVER.
 type links struct {
 	toxiproxy *toxiproxy.ApiServer
@@ -56,10 +56,10 @@ func (l *links) close() error {
 	return err
 }
 
-// Act is what can be done to a process by hand.
+// Act is an operation on a process by hand.
 type Act string
 
-// The acts. A process that ended starts again when it is told to.
+// The acts. Start restarts a process that has ended.
 const (
 	Crash  Act = "crash"
 	Stop   Act = "stop"
@@ -74,12 +74,12 @@ type Named struct {
 	Worker bool   `json:"worker"`
 }
 
-// ProcessesPath is where the control interface lists the processes; ProcessesPath/NAME/ACT does something to
+// ProcessesPath is where the control interface lists the processes; ProcessesPath/NAME/ACT acts on
 // one. All other paths are toxiproxy's own API.
 const ProcessesPath = "/processes"
 
-// serveControl serves the control interface on a loopback port. It has no authentication: whoever may send requests to
-// this machine's ports may use it, and pages of other sites in a browser of this machine may not.
+// serveControl serves the control interface on a loopback port. It has no authentication: every
+// local client may use it, but pages of other sites in a local browser may not.
 func (c *Cluster) serveControl() (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *Cluster) list(w http.ResponseWriter, _ *http.Request) {
 		all = append(all, Named{d.Name, true})
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(all) // who asked is gone
+	_ = json.NewEncoder(w).Encode(all) // the client may be gone
 }
 
 func (c *Cluster) act(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +118,7 @@ func (c *Cluster) act(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Do does something to the daemon, and returns when it is done; a stop is only asked for.
+// Do acts on the daemon, and returns when that is done. It does not wait for the end of a stop.
 func (d *Daemon) Do(a Act) error {
 	p := d.Instance()
 	running := p != nil && p.Running()

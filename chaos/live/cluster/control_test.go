@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Who may crash processes is whoever can send requests to a port of this machine; pages of other sites must not be among
-// them, whatever their browser calls itself.
+// Every client that can reach a port of this machine may crash processes. Pages of other sites must
+// not be able to, whatever their browser sends.
 func TestTheControlPortAnswersNoPageOfAnotherSite(t *testing.T) {
 	c := &Cluster{links: newLinks()}
 	address, err := c.serveControl()
@@ -18,7 +18,7 @@ func TestTheControlPortAnswersNoPageOfAnotherSite(t *testing.T) {
 		path, host, origin string
 		status             int
 	}{
-		{"/processes/worker-1/resume", "", "", http.StatusNotFound}, // answered: there is no such process
+		{"/processes/worker-1/resume", "", "", http.StatusNotFound}, // the answer that there is no such process
 		{"/processes/worker-1/resume", "localhost:1", "", http.StatusNotFound},
 		{"/processes/worker-1/resume", "evil.example", "http://evil.example", http.StatusForbidden},
 		{"/processes/worker-1/resume", "evil.example", "", http.StatusForbidden},

@@ -20,10 +20,10 @@ import (
 	"handoff/core/telemetry"
 )
 
-// root is the folder of the compose file, from which its paths are counted.
+// root is the folder of the compose file, to which its paths are relative.
 const root = "../../.."
 
-// describedService is what these tests read of a service of the compose file.
+// describedService is the part of a compose service that these tests read.
 type describedService struct {
 	Image           string
 	Command         []string
@@ -52,7 +52,8 @@ func readYAML(t *testing.T, path string, into any) {
 	}
 }
 
-// Whoever stops a worker waits at least as long as the worker says at its start that a stop can take.
+// A service's stop grace period is at least as long as its worker says at its start that a stop can
+// take.
 func TestAStopIsGivenTheTimeThatAWorkerTakes(t *testing.T) {
 	for _, profile := range []config.Profile{config.Documented, config.Hardened} {
 		c := config.Default(profile).Worker
@@ -69,7 +70,7 @@ func TestAStopIsGivenTheTimeThatAWorkerTakes(t *testing.T) {
 	}
 }
 
-// A service mounts files that are there.
+// A service mounts only existing files.
 func TestMountedFilesExist(t *testing.T) {
 	mounts := 0
 	for name, s := range described(t) {
@@ -86,7 +87,7 @@ func TestMountedFilesExist(t *testing.T) {
 	}
 }
 
-// The image's last word about its user is a number other than 0.
+// The image's last USER instruction is a number other than 0.
 func TestTheImageDoesNotRunAsRoot(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")
 	if err != nil {
@@ -99,7 +100,7 @@ func TestTheImageDoesNotRunAsRoot(t *testing.T) {
 	}
 }
 
-// What the image is built from is all that the daemons are made of.
+// The build context contains everything from which the daemons are built.
 func TestTheBuildContextHasEverythingThatTheDaemonsNeed(t *testing.T) {
 	ignored, err := os.ReadFile(filepath.Join(root, ".dockerignore"))
 	if err != nil {
@@ -127,7 +128,7 @@ func TestTheBuildContextHasEverythingThatTheDaemonsNeed(t *testing.T) {
 	}
 }
 
-// prometheusFile is what the tests read of the configuration of Prometheus.
+// prometheusFile is the part of Prometheus' configuration that the tests read.
 type prometheusFile struct {
 	Global struct {
 		Scrape   string            `yaml:"scrape_interval"`
@@ -140,8 +141,8 @@ type prometheusFile struct {
 	} `yaml:"scrape_configs"`
 }
 
-// Prometheus asks every executor and worker of the compose file, at the port on which it listens, as often as the
-// rules suppose, and reads the rule file that the harness's rules generate.
+// Prometheus scrapes every executor and worker of the compose file, on its port and at the interval
+// that the rules assume, and reads the rule file that the harness generates.
 func TestPrometheusAsksEveryDaemonAndReadsTheRules(t *testing.T) {
 	services := described(t)
 	var file prometheusFile
@@ -181,7 +182,7 @@ func TestPrometheusAsksEveryDaemonAndReadsTheRules(t *testing.T) {
 	}
 }
 
-// Promtool, which comes with Prometheus, takes the configuration and the rules.
+// Promtool, which comes with Prometheus, accepts the configuration and the rules.
 func TestPromtoolAcceptsTheConfiguration(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -204,7 +205,7 @@ func TestPromtoolAcceptsTheConfiguration(t *testing.T) {
 	}
 }
 
-// Nobody but this machine reaches what the file publishes, and each port can be another one.
+// Only this machine can reach the published ports, and each port can be changed.
 func TestPortsAreThisMachinesOwn(t *testing.T) {
 	services := described(t)
 	port := regexp.MustCompile(`^127\.0\.0\.1:\$\{HANDOFF_[A-Z]+_PORT:-[0-9]+\}:[0-9]+$`)

@@ -12,23 +12,23 @@ import (
 	"handoff/chaos/netproxy"
 )
 
-// firstProxyPort is below those of the proxies that a run makes, inside toxiproxy's container: above those of
-// the file, below those that the kernel takes for outgoing connections.
+// firstProxyPort is the first port, inside toxiproxy's container, for proxies that a run makes:
+// above the ports of the file, below the kernel's range for outgoing connections.
 const firstProxyPort = 20000
 
-// Link is the way between one process and one server, through a proxy of toxiproxy's container that is called
-// PROCESS.SERVER, as those of the file are.
+// Link is the path between one process and one server, through a proxy of toxiproxy's container
+// with the name PROCESS.SERVER, like those of the file.
 //
-// What toxiproxy draws can't be repeated, so nothing is left to it: every toxic has the toxicity 1 and no
-// jitter, and what is drawn is drawn once for each way and fault.
+// Toxiproxy's random draws can't be repeated, so it makes none: every toxic has the toxicity 1 and
+// no jitter, and random values are drawn once for each direction and fault.
 type Link struct {
-	// Address is where the process finds the server.
+	// Address is the address at which the process finds the server.
 	Address string
 
 	name    string
 	traffic Traffic
 	fail    func(error)
-	// before is where the file has the proxy lead; empty where the file has none.
+	// before is the proxy's target according to the file; empty if the file has no such proxy.
 	before string
 
 	mu    sync.Mutex
@@ -37,18 +37,19 @@ type Link struct {
 	down  int
 }
 
-// Traffic says how much goes over a link: toxiproxy counts the bytes of connections that are over only, so
-// whether a fault has met any is told by what always goes there.
+// Traffic describes the traffic on a link. Toxiproxy counts the bytes of a connection only when it
+// ends, so whether a fault has met any traffic is inferred from regular traffic.
 type Traffic struct {
-	// Every is how long a link is silent at most: the longest period of any heartbeat.
+	// Every is the longest silence on a link: the longest period of any heartbeat.
 	Every time.Duration
-	// Kept says that the process always has a connection there.
+	// Kept says that the process always keeps a connection open.
 	Kept bool
-	// Alive says whether the process is there to keep it.
+	// Alive says whether the process is there to keep the connection.
 	Alive func() bool
 }
 
-// meets calls touch when something is sure to have met an effect that begins now, unless it is stopped before.
+// meets calls touch once traffic is certain to have met an effect that begins now, unless stop is
+// called before.
 func (t Traffic) meets(touch func()) (stop func()) {
 	over := make(chan struct{})
 	go func() {
@@ -67,8 +68,8 @@ func (t Traffic) meets(touch func()) (stop func()) {
 	return func() { close(over) }
 }
 
-// Link makes the way of a process to a server at HOST:PORT, inside the project. What goes wrong with it later is
-// told to fail.
+// Link makes the link of a process to a server at HOST:PORT, inside the project. It calls fail for
+// later errors of the link.
 func (s *Stack) Link(process, server, upstream string, t Traffic, fail func(error)) (*Link, error) {
 	l := &Link{name: process + "." + server, traffic: t, fail: fail}
 	all, err := s.proxy.Proxies()
@@ -94,7 +95,7 @@ func (s *Stack) Link(process, server, upstream string, t Traffic, fail func(erro
 	return l, nil
 }
 
-// Close takes the link away, or leaves it as the file has it.
+// Close removes the link's proxy, or restores it as the file has it.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,8 +139,9 @@ func (l *Link) Begin(way netproxy.Direction, e netproxy.Effect) (end func()) {
 	}
 }
 
-// toxic is what toxiproxy has for an effect. A timeout of 0 lets nothing through, and closes the connections
-// when it is taken away, because bytes were lost. A slicer that cuts nothing off waits after every piece.
+// toxic returns toxiproxy's toxic for an effect. A timeout of 0 lets nothing through, and closes
+// the connections when it is removed, because bytes were lost. A slicer that doesn't cut waits
+// after every piece.
 func toxic(e netproxy.Effect) (kind string, attributes toxiproxy.Attributes) {
 	switch {
 	case e.Delay != nil:
@@ -151,10 +153,10 @@ func toxic(e netproxy.Effect) (kind string, attributes toxiproxy.Attributes) {
 	}
 }
 
-// breakEvery is how often it is drawn whether the connections of a link break off.
+// breakEvery is the interval between draws of whether the connections of a link break.
 const breakEvery = 50 * time.Millisecond
 
-// breakOff breaks the connections of the link off, whenever that is drawn.
+// breakOff breaks the link's connections whenever the draw says so.
 func (l *Link) breakOff(e netproxy.Effect) (end func()) {
 	over := make(chan struct{})
 	var drawing sync.WaitGroup
@@ -183,7 +185,8 @@ func (l *Link) breakOff(e netproxy.Effect) (end func()) {
 	}
 }
 
-// Down closes the link with its connections: the server is not there. Downs are counted.
+// Down closes the link and its connections, as if the server were down. As many calls of Up open it
+// again.
 func (l *Link) Down() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,7 +198,7 @@ func (l *Link) Down() {
 	}
 }
 
-// Up opens a link that was down.
+// Up reverses one call of Down.
 func (l *Link) Up() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

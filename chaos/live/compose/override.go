@@ -29,17 +29,17 @@ type network struct {
 	Labels map[string]string `yaml:"labels"`
 }
 
-// fileExecutor is the process of the file that publishes its port, by the variable HANDOFF_API_PORT.
+// fileExecutor is the file's process whose port is published, by the variable HANDOFF_API_PORT.
 const fileExecutor = "executor-1"
 
-// What the file makes its daemons from, and the variable that names something else.
+// The image of the file's daemons, and the variable that names another.
 const (
 	imageVariable = "HANDOFF_IMAGE"
 	daemonImage   = "${" + imageVariable + ":-handoff-chaos}"
 )
 
-// serversOverride labels what belongs to the stack, and lets PostgreSQL serve as many connections as private
-// servers do.
+// serversOverride adds the stack's labels, and lets PostgreSQL accept as many connections as
+// private servers do.
 func serversOverride(labels map[string]string) override {
 	labels = literals(labels)
 	return override{
@@ -52,8 +52,9 @@ func serversOverride(labels map[string]string) override {
 	}
 }
 
-// processesOverride describes executors and workers. A process that is in the file keeps what stands there and
-// is not said anew. Files that it writes are to belong to whoever reads them: this process's user.
+// processesOverride describes executors and workers. A process that is in the file keeps the
+// settings that it has there. The files that it writes belong to this process's user, who reads
+// them.
 func processesOverride(all []*Service, labels map[string]string) override {
 	o := override{Services: make(map[string]service)}
 	for _, p := range all {
@@ -77,7 +78,7 @@ func processesOverride(all []*Service, labels map[string]string) override {
 	return o
 }
 
-// literal keeps docker compose from reading a variable out of a text.
+// literal keeps docker compose from expanding variables in a text.
 func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
 func literals(texts map[string]string) map[string]string {

@@ -15,8 +15,8 @@ import (
 
 var labels = map[string]string{"handoff.chaos.run": "/tmp/handoff-chaos-1"} //nolint:gochecknoglobals // a constant
 
-// What is laid over the file says everything of a process that differs between runs, and nothing that the file
-// says already: a port that is published twice would be taken.
+// The override contains everything about a process that differs between runs, and nothing that the
+// file already contains: a port published twice would be taken.
 func TestProcessesAreLaidOverTheFile(t *testing.T) {
 	all := []*Service{
 		{Name: "executor-1", Command: []string{"/usr/local/bin/executor", "--name", "executor-1"}, Folder: "/tmp/f", Listens: 8080, Port: 21001},
@@ -44,8 +44,8 @@ func TestProcessesAreLaidOverTheFile(t *testing.T) {
 	}
 }
 
-// The file has the services that the stack starts, and takes its ports and its image from the variables that
-// the stack sets.
+// The file has the services that the stack starts, and takes its ports and its image from the
+// stack's variables.
 func TestTheFileIsTheBase(t *testing.T) {
 	services := described(t)
 	for name, variable := range map[string]string{
@@ -86,8 +86,8 @@ func TestWithoutAnEngine(t *testing.T) {
 	}
 }
 
-// A fault on a link has met something when the process behind it was alive for a heartbeat; one that was not, or
-// a fault that was over sooner, has not.
+// A fault on a link has met traffic if the process behind the link was alive for a heartbeat;
+// otherwise, or if the fault ended sooner, it hasn't.
 func TestWhatAFaultMeets(t *testing.T) {
 	touched := make(chan struct{})
 	alive := make(chan bool, 2)

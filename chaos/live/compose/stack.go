@@ -1,9 +1,9 @@
-// Package compose runs what a compose file describes, as a project of its own: the servers of the file and its
-// toxiproxy for as long as the stack is open, and for each run containers of executors and workers, after the
-// pattern of those in the file. docker compose makes the containers; they are started, stopped, killed and
-// paused through the engine, and links are broken through toxiproxy's own client.
+// Package compose runs the content of a compose file, as a project of its own: the servers of the
+// file and its toxiproxy while the stack is open, and for each run containers of executors and
+// workers that follow the pattern of those in the file. docker compose creates the containers. The
+// engine starts, stops, kills and pauses them, and toxiproxy's own client breaks the links.
 //
-// Nothing of it outlives the process that opened it, in the way of package provision.
+// Nothing of it outlives the process that opened it, as in package servers.
 package compose
 
 import (
@@ -23,20 +23,20 @@ import (
 	"handoff/chaos/servers/containers"
 )
 
-// The services of the file that every process stands behind.
+// The services of the file on which every process depends.
 const (
 	servicePostgres  = "postgres"
 	serviceRabbitMQ  = "rabbitmq"
 	serviceToxiproxy = "toxiproxy"
 )
 
-// Stack is a project that is up.
+// Stack is a running project.
 type Stack struct {
 	// Servers are its PostgreSQL and RabbitMQ.
 	Servers *servers.Set
 
-	file  string // the base
-	over  string // what is changed in it for the servers
+	file  string // the base file
+	over  string // the override for the servers
 	tool  Tool
 	env   []string
 	proxy *toxiproxy.Client
@@ -44,15 +44,15 @@ type Stack struct {
 
 	engine *containers.Engine
 	mu     sync.Mutex
-	ports  int // the last that was given to a proxy
-	runs   int // how many files of processes were written
+	ports  int // the last port that was given to a proxy
+	runs   int // number of files with processes that were written
 }
 
-// upWithin bounds what docker compose may take; an image may come from a registry far away.
+// upWithin limits docker compose's time; it may have to pull an image from a remote registry.
 const upWithin = 10 * time.Minute
 
-// Open brings the servers and toxiproxy up, on loopback ports that nobody else has, and returns when they answer.
-// log receives a line for each thing done; nil for silence.
+// Open starts the servers and toxiproxy, on free loopback ports, and returns when they answer. log
+// receives a line for each step; may be nil.
 func Open(ctx context.Context, file string, log io.Writer) (*Stack, error) {
 	engine, tool, err := find(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func Open(ctx context.Context, file string, log io.Writer) (*Stack, error) {
 // Close removes every container and network of the project.
 func (s *Stack) Close() error { return s.Servers.Down() }
 
-// up makes the containers, and starts one after the other what it takes.
+// up creates the containers, and starts them one after the other.
 func (s *Stack) up(ctx context.Context) error {
 	began := time.Now()
 	ports, err := servers.FreePorts(3)
@@ -115,7 +115,8 @@ func (s *Stack) up(ctx context.Context) error {
 	return nil
 }
 
-// startToxiproxy starts it when the servers have addresses, and returns when its API answers.
+// startToxiproxy starts toxiproxy once the servers have addresses, and returns when its API
+// answers.
 func (s *Stack) startToxiproxy(ctx context.Context, c *containers.Container) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -129,8 +130,8 @@ func (s *Stack) startToxiproxy(ctx context.Context, c *containers.Container) err
 	})
 }
 
-// make has docker compose make the containers of services, with what files change in the base, and takes them
-// into the set.
+// make lets docker compose create the containers of services, from the base file and the given
+// overrides, and adds them to the set.
 func (s *Stack) make(ctx context.Context, files, env []string, services ...string) (map[string]*containers.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, upWithin)
 	defer cancel()
@@ -155,8 +156,9 @@ func (s *Stack) make(ctx context.Context, files, env []string, services ...strin
 	return all, nil
 }
 
-// Here is where containers of the project find this process: ip is what to listen on, host what they call it. That
-// is the gateway of their network, or, where the engine runs in a virtual machine, a name that it provides.
+// Here tells how containers of the project reach this process: ip is the address to listen on, host
+// the containers' name for it. That is the gateway of their network or, if the engine runs in a
+// virtual machine, a name that the engine provides.
 func (s *Stack) Here(ctx context.Context) (ip, host string, err error) {
 	gateway, err := s.engine.Gateway(ctx, s.Servers.Network())
 	if err != nil {
@@ -169,25 +171,25 @@ func (s *Stack) Here(ctx context.Context) (ip, host string, err error) {
 	return gateway, gateway, listener.Close()
 }
 
-// Service is an executor or a worker as a service of the project, in a container of its own.
+// Service is an executor or a worker as a service of the project, in its own container.
 type Service struct {
-	// Name is its name in the project and its host's.
+	// Name is its name in the project, and its host's name.
 	Name string
 	// Command is the program with its arguments, Env its variables.
 	Command []string
 	Env     []string
-	// Folder is shared with it, under the same path.
+	// Folder is shared with the container, under the same path.
 	Folder string
-	// Listens is the port on which it answers HTTP, Port the one of 127.0.0.1 that leads there.
+	// Listens is the port on which it answers HTTP, Port the port of 127.0.0.1 that leads there.
 	Listens, Port int
-	// Copies are files of the image that are copied out into new files, by their paths.
+	// Copies maps files of the image to the new files into which they are copied, by path.
 	Copies map[string]string
 
 	stack     *Stack
 	container *containers.Container
 }
 
-// Create makes the containers of processes; nothing runs yet.
+// Create creates the containers of processes; nothing runs yet.
 func (s *Stack) Create(ctx context.Context, all []*Service) error {
 	s.mu.Lock()
 	s.runs++
@@ -218,7 +220,7 @@ func (s *Stack) Create(ctx context.Context, all []*Service) error {
 	return nil
 }
 
-// Launch starts the container's program, the first time or again.
+// Launch starts the container's program, for the first time or again.
 func (p *Service) Launch() (cluster.Instance, error) {
 	if p.container == nil {
 		return nil, fmt.Errorf("the container of %s was never made", p.Name)

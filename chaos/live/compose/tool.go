@@ -15,7 +15,8 @@ import (
 	"handoff/core/host/without"
 )
 
-// Tool is how docker compose is called: "docker compose" or, for its first version, "docker-compose".
+// Tool is the command for docker compose: "docker compose" or, for its first version,
+// "docker-compose".
 type Tool []string
 
 // FindTool finds docker compose: the plugin, or the program of its first version.
@@ -29,7 +30,7 @@ func FindTool() (Tool, error) {
 	return nil, errors.New("neither `docker compose` nor `docker-compose` is installed")
 }
 
-// Run runs it to its end and returns what it printed. env is added to this process's variables.
+// Run runs it to its end and returns its output. env is added to this process's variables.
 func (t Tool) Run(ctx context.Context, env []string, args ...string) (string, error) {
 	line := slices.Concat(t[1:], args)
 	cmd := exec.CommandContext(ctx, t[0], line...)
@@ -42,8 +43,8 @@ func (t Tool) Run(ctx context.Context, env []string, args ...string) (string, er
 	return string(out), nil
 }
 
-// UnavailableError says that containers are not to be had, and where was looked for what they need. It matches
-// servers.ErrEnvironment.
+// UnavailableError says that containers are unavailable, and where their prerequisites were
+// searched. It matches servers.ErrEnvironment.
 type UnavailableError struct {
 	Looked []string
 }
@@ -58,7 +59,7 @@ func (e *UnavailableError) Error() string {
 // Is makes the error match servers.ErrEnvironment.
 func (e *UnavailableError) Is(target error) bool { return target == servers.ErrEnvironment }
 
-// find finds an engine and docker compose, or says where it looked for both.
+// find finds an engine and docker compose, or returns where it searched for both.
 func find(ctx context.Context) (*containers.Engine, Tool, error) {
 	declared, err := servers.WithoutList()
 	if err != nil {
@@ -80,19 +81,19 @@ func find(ctx context.Context) (*containers.Engine, Tool, error) {
 		return engine, tool, nil
 	}
 	if engine != nil {
-		_ = engine.Close() // nothing was made on it
+		_ = engine.Close() // nothing was created on it
 	}
 	return nil, nil, &UnavailableError{Looked: looked}
 }
 
-// Prepare says what this machine does not offer, and builds the daemons' image as the file says, unless
-// HANDOFF_IMAGE names one. log receives a line for each thing done.
+// Prepare returns an error for everything that this machine lacks, and builds the daemons' image
+// according to the file, unless HANDOFF_IMAGE names one. log receives a line for each step.
 func Prepare(ctx context.Context, file string, log io.Writer) error {
 	engine, tool, err := find(ctx)
 	if err != nil {
 		return err
 	}
-	_ = engine.Close() // nothing was made on it
+	_ = engine.Close() // nothing was created on it
 	if os.Getenv(imageVariable) != "" {
 		return nil
 	}

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wallOf turns a reading of the clock that shims go by into a moment of the wall clock: the offset between
-// the two is read now, and so is right as long as nobody sets the wall clock.
+// wallOf converts a reading of the shims' clock to wall-clock time. It reads the offset of the two
+// clocks now, so the result is right as long as nobody sets the wall clock.
 func wallOf(mono time.Duration, written time.Time) time.Time {
 	boot, wall, ok := bothClocks()
 	if !ok {
@@ -16,9 +16,9 @@ func wallOf(mono time.Duration, written time.Time) time.Time {
 	return wall.Add(mono - boot)
 }
 
-// bothClocks reads the two clocks at one moment: one of them before and after the other. On a busy machine this
-// process may have to wait in between, and an action would seem to end after its result was stored; so the
-// closest of several readings counts.
+// bothClocks reads the two clocks at one moment: it reads one before and after the other. On a busy
+// machine this process may be delayed in between, and an action would seem to end after its result
+// was stored; so it uses the closest of several readings.
 func bothClocks() (boot time.Duration, wall time.Time, ok bool) {
 	narrowest := time.Duration(-1)
 	for range clockReadings {
@@ -37,5 +37,5 @@ func bothClocks() (boot time.Duration, wall time.Time, ok bool) {
 	return boot, wall, true
 }
 
-// clockReadings are more than a process is made to wait between, one after the other.
+// clockReadings is greater than the number of readings in a row in which a process is delayed.
 const clockReadings = 5

@@ -4,5 +4,6 @@ package evidence
 
 import "time"
 
-// wallOf is when the line was written: elsewhere shims have no clock that other processes can read.
+// wallOf is when the line was written: on this system shims have no clock that other processes can
+// read.
 func wallOf(_ time.Duration, written time.Time) time.Time { return written }

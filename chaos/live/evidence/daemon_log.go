@@ -15,18 +15,18 @@ import (
 	"handoff/core/execution"
 )
 
-// The lines that say that a guarded write matched no row.
+// The log lines that say that a guarded write matched no row.
 const (
 	claimRefused = "claim refused"
 	staleWrite   = "stale write rejected"
 )
 
-// DaemonLog reads a daemon's log, in slog's JSON. What is no such line, a panic's stack for instance, is
-// taken as a line without a time of its own.
+// DaemonLog reads a daemon's log, in slog's JSON. Any other line, such as a panic's stack, becomes
+// a line without a time of its own.
 func DaemonLog(path, process string, start time.Time) []Item {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil // the log is for readers; nothing is judged by it
+		return nil // the log is for readers; no judgement depends on it
 	}
 	defer func() { _ = f.Close() }()
 	var all []Item
@@ -65,7 +65,7 @@ func DaemonLog(path, process string, start time.Time) []Item {
 	return all
 }
 
-// inWords is a line as the simulator's log has it: level, message, and the rest by name.
+// inWords formats a line like the simulator's log: level, message, and the other fields by name.
 func inWords(fields map[string]any) string {
 	text := fmt.Sprintf("%v %v", fields["level"], fields["msg"])
 	for _, key := range slices.Sorted(maps.Keys(fields)) {

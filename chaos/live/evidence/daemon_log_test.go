@@ -11,7 +11,8 @@ import (
 	"handoff/chaos/mutant"
 )
 
-// What a daemon logs of its mutant becomes the event that the simulated world writes, and no line of its log beside it.
+// A daemon's log line about its mutant becomes the same event as in the simulated world, and no log
+// line in addition.
 func TestADaemonsMutantIsReadFromItsLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "worker.log")
 	f, err := os.Create(path)

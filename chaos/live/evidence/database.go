@@ -1,10 +1,11 @@
-// Package evidence is what a live run is judged by, from where the truth is and not from where it is
-// claimed: rows from triggers in the database, messages from the broker's own firehose, runs from the
-// shims under which actions run. Order puts it all into one history.
+// Package evidence collects the evidence by which a live run is judged, from where the facts arise
+// and not from where they are reported: rows from triggers in the database, messages from the
+// broker's own firehose, runs from the shims under which actions run. Order puts it all into one
+// history.
 //
-// What the daemons log is kept for readers. Only one thing is taken from it, because nothing else leaves a
-// trace: that a guarded write matched no row. No invariant needs that; some situations that a scenario may
-// ask for do.
+// The daemons' logs are kept for readers. Only one fact is taken from them, because nothing else
+// records it: that a guarded write matched no row. No invariant needs that; some situations that a
+// scenario may name do.
 package evidence
 
 import (
@@ -25,7 +26,7 @@ import (
 //go:embed schema.sql
 var schema string
 
-// Install puts the triggers into a database whose schema is up to date.
+// Install creates the triggers in a database whose schema is up to date.
 func Install(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -38,14 +39,14 @@ func Install(ctx context.Context, url string) error {
 	return nil
 }
 
-// Item is an event with the moment and the place by which it is ordered.
+// Item is an event with the time and the source by which it is ordered.
 type Item struct {
 	// Wall is when it happened, by the machine's wall clock.
 	Wall  time.Time
 	Event history.Event
-	// Transaction is the database's in which it happened; 0 elsewhere.
+	// Transaction is the database's transaction in which it happened; 0 for other sources.
 	Transaction int64
-	// Unreadable is the fault that made the body of a message unreadable, empty if it can be read.
+	// Unreadable is the fault that made the body of a message unreadable, empty if it is readable.
 	Unreadable string
 }
 
@@ -58,19 +59,19 @@ type Database struct {
 	workers map[execution.WorkerID]string
 }
 
-// NewDatabase returns a reader; times are counted from start.
+// NewDatabase returns a reader; times count from start.
 func NewDatabase(url string, start time.Time) *Database {
 	return &Database{url: url, start: start, workers: make(map[execution.WorkerID]string)}
 }
 
-// Worker names a worker that has registered; empty for others.
+// Worker is the name of a registered worker; empty for others.
 func (d *Database) Worker(id execution.WorkerID) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.workers[id]
 }
 
-// WorkerID is the number of a worker's name, 0 if none has registered under it.
+// WorkerID is the number of a worker's name, 0 if no worker has registered under it.
 func (d *Database) WorkerID(name string) execution.WorkerID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +83,7 @@ func (d *Database) WorkerID(name string) execution.WorkerID {
 	return 0
 }
 
-// Workers names every worker that has registered.
+// Workers returns the names of all registered workers.
 func (d *Database) Workers() map[execution.WorkerID]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,11 +130,11 @@ func (d *Database) read(ctx context.Context, conn *pgx.Conn, after int64, take f
 	return err
 }
 
-// pollEvery is how late a trigger of a scenario may be.
+// pollEvery is how late a trigger of a scenario may be noticed.
 const pollEvery = 20 * time.Millisecond
 
-// Follow hands over what happens as it happens, until ctx ends; not always in order, because a
-// transaction's rows are seen when it commits.
+// Follow passes on events as they happen, until ctx ends; not always in order, because a
+// transaction's rows become visible when it commits.
 func (d *Database) Follow(ctx context.Context, take func(*history.Event)) {
 	f := follower{seen: make(map[int64]time.Time)}
 	for ctx.Err() == nil {
@@ -163,8 +164,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// follower knows which rows were seen. Numbers are drawn before a transaction commits, so smaller ones
-// can appear later; after a few seconds nobody waits for them any more.
+// follower knows which rows were seen. Numbers are assigned before a transaction commits, so
+// smaller ones may appear later; after a few seconds it no longer waits for them.
 type follower struct {
 	low  int64
 	seen map[int64]time.Time

@@ -17,13 +17,13 @@ import (
 	"handoff/core/execution"
 )
 
-// Firehose is what the broker itself says of every message: RabbitMQ's trace, which is turned on for the
-// virtual host and read from a queue on its trace exchange. A queue of ours on the exchanges of the system
-// would make everything routable, and hide returns.
+// Firehose is the broker's own record of every message: RabbitMQ's trace, which is turned on for
+// the virtual host and read from a queue on its trace exchange. (A queue of ours on the system's
+// exchanges would make everything routable, and hide returns.)
 //
-// The trace tells of publishes, with the queues that they were routed to, and of deliveries. Deaths are in
-// it as deliveries from the dead letter queue, with their x-death header. It has no clock: an event is
-// dated when it is seen.
+// The trace contains publishes, with the queues to which they were routed, and deliveries. Deaths
+// appear as deliveries from the dead letter queue, with their x-death header. The trace has no
+// clock: an event is dated when it is seen.
 type Firehose struct {
 	url       string
 	start     time.Time
@@ -41,43 +41,44 @@ type Firehose struct {
 // message is what is known of a message by its number.
 type message struct {
 	kind broker.Type
-	// keys are what it dispatches.
+	// keys are the dispatches that it carries.
 	keys  []execution.Key
 	what  Interception
 	fault string
-	// held counts the publishes that are late: each comes a second time.
+	// held counts the delayed publishes: each of these messages comes a second time.
 	held int
-	// copies counts what the harness publishes beside the process. The first that comes is the process's; which of
-	// them it was makes no difference.
+	// copies counts the harness's publishes in addition to the process's own. The first that comes
+	// counts as the process's; which of them it was makes no difference.
 	copies    int
 	published bool
 }
 
-// Interception is what a fault does to a message.
+// Interception is the effect of a fault on a message.
 type Interception uint8
 
-// What the harness does to messages.
+// The harness's effects on messages.
 const (
-	// Corrupted: its body can't be read any more.
+	// Corrupted: its body is unreadable.
 	Corrupted Interception = iota + 1
 	// Lost: it goes to the queue that keeps nothing.
 	Lost
-	// Late: it goes there too, and is published once more later.
+	// Late: it goes there too, and is published again later.
 	Late
 )
 
-// SinkQueue is where lost messages are sent.
+// SinkQueue is the queue to which lost messages are sent.
 const SinkQueue = "chaos.sink"
 
-// Gap is a time in which the firehose may have told something that nobody heard.
+// Gap is a time in which events of the firehose may have been missed.
 type Gap struct {
 	From, To time.Time
 	Fault    string
-	// Queue is the only one that it is about; empty for all.
+	// Queue is the only queue concerned; empty for all.
 	Queue string
 }
 
-// NewFirehose returns one that listens when Listen is called. deadQueue is the dead letter queue.
+// NewFirehose returns a firehose that listens once Listen is called. deadQueue is the dead letter
+// queue.
 func NewFirehose(url, deadQueue string, start time.Time, worker func(execution.WorkerID) string) *Firehose {
 	return &Firehose{
 		url: url, start: start, worker: worker, deadQueue: deadQueue,
@@ -85,11 +86,11 @@ func NewFirehose(url, deadQueue string, start time.Time, worker func(execution.W
 	}
 }
 
-// canaryPrefix begins the message ids of the executors' self-test, which is none of the system's business.
+// canaryPrefix begins the message ids of the executors' self-test, which are ignored.
 const canaryPrefix = "handoff.canary."
 
-// Listen subscribes, and returns when it is sure to hear everything from then on, if tracing is on. What
-// it hears is handed to take, until the connection or ctx ends.
+// Listen subscribes, and returns when it is certain to receive everything from then on, if tracing
+// is on. It passes events to take, until the connection or ctx ends.
 func (f *Firehose) Listen(ctx context.Context, take func(*history.Event)) error {
 	conn, err := amqp.DialConfig(f.url, amqp.Config{Heartbeat: 60 * time.Second, Dial: amqp.DefaultDial(10 * time.Second)})
 	if err != nil {
@@ -125,14 +126,14 @@ func (f *Firehose) Listen(ctx context.Context, take func(*history.Event)) error 
 	return nil
 }
 
-// Deaf notes that something may have been missed.
+// Deaf notes that events may have been missed.
 func (f *Firehose) Deaf(g Gap) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.gaps = append(f.gaps, g)
 }
 
-// Intercepted notes what a fault is about to do to a message. body is what it was.
+// Intercepted notes what a fault is about to do to a message. body is the original body.
 func (f *Firehose) Intercepted(id string, body []byte, what Interception, fault string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,7 +146,7 @@ func (f *Firehose) Intercepted(id string, body []byte, what Interception, fault 
 	f.seen[n] = m
 }
 
-// Copied notes that the harness is about to publish a message once more. body is what it says.
+// Copied notes that the harness is about to publish a message once more. body is its body.
 func (f *Firehose) Copied(id string, body []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,8 +159,8 @@ func (f *Firehose) Copied(id string, body []byte) {
 	f.seen[n] = m
 }
 
-// Forged notes a message that an attacker is about to publish: it is about no execution, whatever it says. fault is what
-// makes it unreadable, empty if it can be read.
+// Forged notes a message that an attacker is about to publish: it is about no execution, whatever
+// its content. fault is the cause of its unreadable body, empty if it is readable.
 func (f *Firehose) Forged(id string, kind broker.Type, fault string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,7 +171,7 @@ func (f *Firehose) Forged(id string, kind broker.Type, fault string) {
 	f.seen[f.number(id)] = m
 }
 
-// read reads what a message is about.
+// read reads the subject of a message.
 func (m *message) read(body []byte) {
 	envelope, err := broker.Decode(body)
 	if err != nil {
@@ -182,7 +183,7 @@ func (m *message) read(body []byte) {
 	}
 }
 
-// unreadable is the fault that made its body so, empty if it can be read.
+// unreadable is the fault that made its body unreadable, empty if it is readable.
 func (m message) unreadable() string {
 	if m.what != Corrupted {
 		return ""
@@ -220,8 +221,9 @@ func (f *Firehose) hear(d *amqp.Delivery, take func(*history.Event)) {
 	}
 }
 
-// each makes events about a block into events about each of its dispatches, as the simulated broker tells of them: a message
-// with a number of its own, which goes every way together with the others. f.mu is held.
+// each turns events about a block into events about each of its dispatches, as in the simulated
+// broker's history: a message with its own number, which always moves together with the others.
+// f.mu is held.
 func (f *Firehose) each(id string, events []history.Event) []history.Event {
 	keys := f.seen[f.number(id)].keys
 	if len(keys) < 2 {
@@ -241,7 +243,7 @@ func (f *Firehose) each(id string, events []history.Event) []history.Event {
 	return all
 }
 
-// events makes events of one line of the trace; f.mu is held.
+// events turns one line of the trace into events; f.mu is held.
 func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []history.Event {
 	n := f.number(id)
 	m, known := f.seen[n]
@@ -257,7 +259,8 @@ func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []
 		return f.delivered(base, queue, d, properties, id, m.unreadable())
 	}
 	queues, _ := d.Headers["routed_queues"].([]any)
-	// RabbitMQ 3.10 lists the queue that a key of the default exchange names, whether it exists or not.
+	// RabbitMQ 3.10 lists the queue named by a key of the default exchange, whether it exists or
+	// not.
 	if len(queues) == 1 && queues[0] == rabbitmq.ProbeKey {
 		return nil
 	}
@@ -272,10 +275,10 @@ func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []
 	events := []history.Event{base}
 	if m.held > 0 && queues[0] != SinkQueue {
 		m.held--
-		events = nil // it was published before
+		events = nil // its publish was recorded before
 	} else if m.copies > 0 && m.published {
 		m.copies--
-		events = nil // it is the harness's own
+		events = nil // it is the harness's own copy
 	}
 	m.published = true
 	f.seen[n] = m
@@ -316,7 +319,8 @@ func (f *Firehose) delivered(base history.Event, queue string, d *amqp.Delivery,
 	return append(events, base)
 }
 
-// deaths are those of a message that comes out of the dead letter queue for the first time after them.
+// deaths returns the deaths of a message that leaves the dead letter queue for the first time
+// since.
 func (f *Firehose) deaths(base history.Event, properties amqp.Table, id, fault string) []history.Event {
 	headers, _ := properties["headers"].(amqp.Table)
 	list, _ := headers["x-death"].([]any)
@@ -348,7 +352,7 @@ func (f *Firehose) deaths(base history.Event, properties amqp.Table, id, fault s
 	return []history.Event{e, letter, stored}
 }
 
-// workerOf is the worker whose queue it is.
+// workerOf is the worker to whom the queue belongs.
 func workerOf(queue string) (execution.WorkerID, bool) {
 	if !broker.IsWorkerQueue(queue) {
 		return 0, false
@@ -358,7 +362,7 @@ func workerOf(queue string) (execution.WorkerID, bool) {
 	return execution.WorkerID(n), err == nil
 }
 
-// Heard is everything so far, and when nobody listened.
+// Heard returns all events so far, and the times when nothing listened.
 func (f *Firehose) Heard() ([]Item, []Gap) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

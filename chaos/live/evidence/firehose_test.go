@@ -13,8 +13,8 @@ import (
 	"handoff/core/execution"
 )
 
-// The trace tells of one message; what it carries is told of as the simulated broker does: one message for each dispatch, with
-// a number that stays the same from its publish to its delivery.
+// The trace has one message; the history has one for each of its dispatches, as from the simulated
+// broker, with a number that stays the same from publish to delivery.
 func TestABlockIsToldOfOnceForEachOfItsDispatches(t *testing.T) {
 	e := broker.Envelope{MessageID: "7.1+1", Type: broker.ExecutionScheduled, Version: broker.VersionBlock, Timestamp: time.Unix(2e9, 0)}
 	for id := execution.ID(7); id < 9; id++ {
@@ -53,8 +53,8 @@ func TestABlockIsToldOfOnceForEachOfItsDispatches(t *testing.T) {
 	}
 }
 
-// RabbitMQ 3.10 says of a message to the default exchange that it was routed to the queue that its key names, even if
-// there is none.
+// RabbitMQ 3.10 reports a message to the default exchange as routed to the queue that its key
+// names, even if the queue doesn't exist.
 func TestAProbeOfThePublisherIsNoMessage(t *testing.T) {
 	f := NewFirehose("", "dead", time.Now(), func(execution.WorkerID) string { return "" })
 	heard := 0

@@ -9,12 +9,12 @@ import (
 	"handoff/core/execution"
 )
 
-// Lag is how much later than it happened a message's event may be seen: the trace travels through the
-// broker and over a connection. A consequence in the database that is seen up to so much earlier than its
-// message is put behind it.
+// Lag is how late a message's event may be seen: the trace travels through the broker and over a
+// connection. A consequence in the database that is seen up to this much earlier than its message
+// is placed after the message.
 const Lag = 2 * time.Second
 
-// Sources is everything that a run has left.
+// Sources is all evidence of a run.
 type Sources struct {
 	// Own is what the harness itself did and saw.
 	Own      []Item
@@ -22,29 +22,29 @@ type Sources struct {
 	Messages []Item
 	Gaps     []Gap
 	Witness  []Item
-	// DaemonLog is what the daemons say, of which no invariant is told.
+	// DaemonLog is what the daemons logged; invariants don't see it.
 	DaemonLog []Item
-	// Depths are how many messages each queue still holds; nil if nobody could count.
+	// Depths counts the messages in each queue at the end; nil if they could not be counted.
 	Depths map[string]int
-	// FailReason is why an action fails when it does.
+	// FailReason is the reason for which an action fails if it does.
 	FailReason func(execution.ID) execution.Reason
 }
 
-// placed is an event with its place in the order: by moment, then by source, then as its source had it.
+// placed is an event with its position: by time, then by source, then in the source's order.
 type placed struct {
 	Item
 	source, index int
 }
 
-// Order makes one history of everything: sorted by moment, causes before their consequences, and numbered.
-// What one transaction wrote, and nothing came between, has one number.
+// Order makes one history of all sources: sorted by time, causes before consequences, and numbered.
+// Events of one transaction without others between them have the same number.
 func Order(s Sources) []history.Event {
 	claims := make(map[execution.Key]history.Event)
 	incarnations(s.Database, claims)
 	return order(s, claims)
 }
 
-// order is Order where the claims are known.
+// order is Order with known claims.
 func order(s Sources, owners map[execution.Key]history.Event) []history.Event {
 	messages := settle(s.Messages, s.Gaps, s.Depths)
 	causes(messages, s.Database)
@@ -81,7 +81,7 @@ func order(s Sources, owners map[execution.Key]history.Event) []history.Event {
 	return events
 }
 
-// incarnations adds the claims: who may run which epoch.
+// incarnations adds the claims: which incarnation may run which epoch.
 func incarnations(database []Item, claims map[execution.Key]history.Event) {
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Transition && e.To == execution.Running {
@@ -90,9 +90,10 @@ func incarnations(database []Item, claims map[execution.Key]history.Event) {
 	}
 }
 
-// together gives all that one transaction wrote one moment, that of its last trigger: nobody saw any of it
-// before. Its handlings come last: the triggers of one statement that writes several rows and tables fire in no
-// particular order. The children that wait for a handling are started or skipped by transactions after it.
+// together gives everything that one transaction wrote the same time, that of its last trigger,
+// because nothing was visible before. Its handlings come last: the triggers of one statement that
+// writes several rows and tables fire in no particular order. Children that wait for a handling are
+// started or skipped by later transactions.
 func together(database []Item) []Item {
 	type handling struct {
 		transaction int64
@@ -128,7 +129,7 @@ func together(database []Item) []Item {
 	return out
 }
 
-// retriesNamed names the retry in each handling: both are one statement.
+// retriesNamed sets the retry in each handling: one statement writes both.
 func retriesNamed(database []Item) []Item {
 	type attempt struct {
 		chain execution.ID
@@ -148,8 +149,8 @@ func retriesNamed(database []Item) []Item {
 	return database
 }
 
-// cancelled names, in each request to cancel, the last row of the chain and the status that it had: the request
-// itself stands on the first.
+// cancelled sets, in each cancellation request, the last row of the chain and its status: the
+// request itself is stored in the first row.
 func cancelled(database []Item) []Item {
 	last := make(map[execution.ID]execution.ID)
 	status := make(map[execution.ID]execution.Status)
@@ -160,7 +161,8 @@ func cancelled(database []Item) []Item {
 		case history.Transition:
 			status[e.Execution] = e.To
 			if e.To == execution.Canceling || e.To == execution.Cancelled {
-				// The same statement may have set the request, and its triggers fire row by row.
+				// The same statement may have written the request, and its triggers fire row by
+				// row.
 				status[-e.Execution] = e.From
 			}
 		case history.CancelRequested:
@@ -175,8 +177,8 @@ func cancelled(database []Item) []Item {
 	return database
 }
 
-// successorsLast puts a registration right behind the end of the incarnation that it supersedes: one
-// statement too.
+// successorsLast puts a registration directly after the end of the incarnation that it supersedes:
+// one statement writes both too.
 func successorsLast(database []Item) []Item {
 	type registration struct {
 		transaction int64
@@ -202,8 +204,8 @@ func successorsLast(database []Item) []Item {
 	return database
 }
 
-// causes moves a message's events before the change of status that followed from them, where the database
-// was heard first.
+// causes moves a message's events before the resulting change of status, if the database's event
+// was seen first.
 func causes(messages, database []Item) {
 	left := make(map[execution.Key]time.Time)
 	for i := range database {

@@ -27,7 +27,7 @@ func kinds(events []history.Event) (names []string) {
 	return names
 }
 
-// How a copy left its queue is not in the trace; it follows from what else is there.
+// The trace doesn't say how a copy left its queue; other evidence implies it.
 func TestHowACopyLeavesItsQueue(t *testing.T) {
 	sent := []Item{heard(0, history.Published, "", 1), heard(0, history.Enqueued, "q", 0)}
 	delivered := append(slices.Clone(sent), heard(5, history.Delivered, "q", 0))
@@ -63,8 +63,8 @@ func TestHowACopyLeavesItsQueue(t *testing.T) {
 	}
 }
 
-// A message that is seen a moment after what followed from it is put before it; one that is seen long after
-// is not: then it was no cause.
+// A message seen slightly after its consequence is placed before it. A message seen long after was
+// not the cause and stays.
 func TestCausesComeFirst(t *testing.T) {
 	taken := at(100, history.Event{
 		Kind: history.Transition, Execution: 1, From: execution.Scheduled, To: execution.Requested, OldEpoch: 1, Epoch: 2, By: execution.DeadLetterHandler,
@@ -83,7 +83,7 @@ func TestCausesComeFirst(t *testing.T) {
 	}
 }
 
-// What one statement does comes in the order in which the model does it.
+// Events of one statement come in the order of the model.
 func TestTheOrderWithinAStatement(t *testing.T) {
 	in := func(tx int64, i Item) Item { i.Transaction = tx; return i }
 	database := []Item{
@@ -106,7 +106,7 @@ func TestTheOrderWithinAStatement(t *testing.T) {
 	}
 }
 
-// Several handlings of one transaction keep their order; their children are settled by later transactions.
+// Several handlings in one transaction keep their order; later transactions settle their children.
 func TestChildrenStandBehindTheHandling(t *testing.T) {
 	in := func(i Item) Item { i.Transaction = 7; return i }
 	settled := func(i Item) Item { i.Transaction = 8; return i }

@@ -14,7 +14,7 @@ type copyOf struct {
 	queue   string
 }
 
-// stay is what the trace says of the copies of a message in one queue.
+// stay is the trace's information about the copies of a message in one queue.
 type stay struct {
 	copyOf
 	about                      history.Event
@@ -23,10 +23,10 @@ type stay struct {
 	first, last                time.Time
 }
 
-// settle completes what the firehose tells by what it leaves out: how each copy left its queue. The trace
-// has no acknowledgements. A copy that was delivered and is not there any more, and did not die, was
-// acknowledged; one that was never delivered and is gone was lost by the broker, unless it stood there at a
-// time in which nobody listened.
+// settle adds what the firehose leaves out: how each copy left its queue. The trace has no
+// acknowledgements. A copy that was delivered, is gone and did not die was acknowledged. A copy
+// that is gone but was never delivered was lost by the broker, unless it was there at a time when
+// nothing listened.
 func settle(heard []Item, gaps []Gap, depths map[string]int) []Item {
 	stays := make(map[copyOf]*stay)
 	var order []*stay
@@ -54,7 +54,7 @@ func settle(heard []Item, gaps []Gap, depths map[string]int) []Item {
 			s.entered++
 		case history.Delivered, history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered:
 			if s.entered == 0 {
-				// Published when nobody listened.
+				// It was published when nothing listened.
 				out = append(out, unheard(item)...)
 				s.entered++
 			}
@@ -76,7 +76,7 @@ func settle(heard []Item, gaps []Gap, depths map[string]int) []Item {
 	return out
 }
 
-// unheard are the publish and the arrival that must have come before.
+// unheard returns the publish and the arrival that must have come before.
 func unheard(item *Item) []Item {
 	published, entered := *item, *item
 	published.Event.Kind, published.Event.Queue, published.Event.Process, published.Event.Count = history.Published, "", "", 1
@@ -84,7 +84,7 @@ func unheard(item *Item) []Item {
 	return []Item{published, entered}
 }
 
-// leave is how the copies left the queue that the trace does not tell of.
+// leave returns how the copies left the queue, as far as the trace doesn't say it.
 func (s *stay) leave(gaps []Gap, depths map[string]int) []Item {
 	left := s.entered - s.deaths
 	if left <= 0 {
@@ -96,10 +96,10 @@ func (s *stay) leave(gaps []Gap, depths map[string]int) []Item {
 	e.At += at.Sub(s.first)
 	switch {
 	case depths[s.queue] > 0:
-		return nil // some are there, and nobody knows which
+		return nil // some are still there, but it is unknown which
 	case s.delivered > 0:
 		e.Kind = history.Acked
-		// A queue may have gone with what was delivered from it.
+		// A deleted queue may have taken along what was delivered from it.
 		if excuse(gaps, s.first, s.queue) == "" {
 			e.Fault = s.unreadable
 		}
@@ -113,7 +113,7 @@ func (s *stay) leave(gaps []Gap, depths map[string]int) []Item {
 	return items
 }
 
-// excuse is the fault that may have hidden what became of a message that was there at a time.
+// excuse is the fault that may have hidden what happened to a message that was there at a time.
 func excuse(gaps []Gap, since time.Time, queue string) string {
 	for _, g := range gaps {
 		if since.Before(g.To) && (g.Queue == "" || g.Queue == queue) {

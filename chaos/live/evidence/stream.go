@@ -12,15 +12,16 @@ import (
 	"handoff/core/execution"
 )
 
-// Stream makes a history of the evidence of a run that is too long to keep: window by window, and it forgets each
-// window when it has handed it over. What it takes from the database it deletes there.
+// Stream makes a history from the evidence of a run that is too long to keep, window by window. It
+// forgets each window after passing it on, and deletes from the database what it has read.
 //
-// A window ends at a moment before which everything is known. Of the database that is the begin of the oldest
-// transaction that has written and not ended: what a transaction writes is dated by its triggers, so not before it
-// began. Shims write a line right after they have read the clock; shimLag is left for that. A line that comes later
-// still is put at the begin of the next window, and counted.
+// A window ends at a moment before which everything is known. For the database that is the
+// beginning of the oldest transaction that has written and not ended, because triggers date what a
+// transaction writes, so not before it began. Shims write a line directly after reading the clock;
+// shimLag allows for that. A later line is put at the beginning of the next window, and counted.
 //
-// Messages are left out: the broker's trace of everything costs more than the load itself. The order is that of Order.
+// Messages are left out, because the broker's trace of everything costs more than the load itself.
+// The order is that of Order.
 //
 // A Stream is for one task.
 type Stream struct {
@@ -30,24 +31,25 @@ type Stream struct {
 	conn      *pgx.Conn
 
 	own, rows, runs []Item
-	// taken are numbers of evidence that were read and are perhaps not deleted yet.
+	// taken holds the numbers of evidence that was read and perhaps not deleted yet.
 	taken map[int64]bool
-	// claims are those of executions that may still have a process; old are those that nobody runs any more, oldest
-	// first.
+	// claims are the claims of executions that may still have a process; old are claims that no
+	// process runs any more, the oldest first.
 	claims map[execution.Key]history.Event
 	old    []oldClaim
 	step   uint64
 	until  time.Time
-	// fail is why every action fails that does.
+	// fail is the reason of all actions that fail.
 	fail execution.Reason
-	// Late counts events that came after their window; Behind is how far the last window ended behind the present.
+	// Late counts events that came after their window; Behind is how far the end of the last window
+	// was behind the present.
 	Late   int
 	Behind time.Duration
-	// Unread is the first line of a journal that could not be read, nil if all could.
+	// Unread is the first unreadable line of a journal, nil if there was none.
 	Unread error
 }
 
-// oldClaim is a claim that is over since a moment.
+// oldClaim is a claim that has ended, with the time.
 type oldClaim struct {
 	key   execution.Key
 	since time.Time
@@ -55,16 +57,16 @@ type oldClaim struct {
 
 const (
 	shimLag = 2 * time.Second
-	// claimKept is how long after the end of a claim a process of it may still tell of itself.
+	// claimKept is how long after the end of a claim one of its processes may still report.
 	claimKept = 5 * time.Minute
-	// streamBatch bounds what is read at once.
+	// streamBatch limits the number of rows read at once.
 	streamBatch = 5000
-	// streamWithin bounds one read of the database.
+	// streamWithin limits one read of the database.
 	streamWithin = 10 * time.Second
 )
 
-// NewStream returns a stream of a database's evidence and of witnesses, all of whose actions fail for the same reason.
-// Times are counted from start, as theirs are.
+// NewStream returns a stream of a database's evidence and of witnesses, whose actions all fail for
+// the same reason. Times count from start, as theirs do.
 func NewStream(database *Database, witnesses []*Witness, start time.Time, fail execution.Reason) *Stream {
 	return &Stream{
 		database: database, witnesses: witnesses, start: start, until: start, fail: fail,
@@ -79,9 +81,10 @@ func (s *Stream) Close() {
 	}
 }
 
-// Window takes what the harness did since the last call and everything else that is there, and returns the history up
-// to the moment before which all of it is known. An error means that the database could not be asked, which may be a
-// fault's work: what is there then waits for the next call. last says that nothing will come any more.
+// Window takes the harness's own events since the last call and all other available evidence, and
+// returns the history up to the moment before which everything is known. An error means that the
+// database could not be asked, which may be a fault's work: its evidence then waits for the next
+// call. last says that nothing more will come.
 func (s *Stream) Window(ctx context.Context, own []Item, last bool) ([]history.Event, error) {
 	s.own = append(s.own, own...)
 	began := time.Now().Round(0)
@@ -112,7 +115,7 @@ func (s *Stream) Window(ctx context.Context, own []Item, last bool) ([]history.E
 	return events, nil
 }
 
-// read takes the evidence from the database, and returns the moment before which there is no more of it.
+// read takes the evidence from the database, and returns the moment before which there is no more.
 func (s *Stream) read(ctx context.Context) (known time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, streamWithin)
 	defer cancel()
@@ -138,8 +141,8 @@ func (s *Stream) read(ctx context.Context) (known time.Time, err error) {
 	}
 }
 
-// batch takes one batch, and returns how many rows were there. A row that was read and perhaps not deleted, because the
-// answer was lost, is not taken twice.
+// batch takes one batch, and returns its number of rows. It doesn't take a row twice that was read
+// and perhaps not deleted, because the answer was lost.
 func (s *Stream) batch(ctx context.Context) (n int, err error) {
 	rows, err := s.conn.Query(ctx, `select id, tx, at, process, source, was, became from chaos_evidence order by id limit $1`, streamBatch)
 	if err != nil {
@@ -184,7 +187,7 @@ func (s *Stream) batch(ctx context.Context) (n int, err error) {
 
 // cut orders what happened before a moment, and forgets it.
 func (s *Stream) cut(known time.Time) []history.Event {
-	// All that one transaction wrote has the moment of its last trigger, and stays together.
+	// Everything that one transaction wrote has the time of its last trigger, and stays together.
 	s.rows = together(s.rows)
 	var window Sources
 	window.Own, s.own = s.before(s.own, known)
@@ -204,7 +207,8 @@ func (s *Stream) cut(known time.Time) []history.Event {
 	return events
 }
 
-// before divides items at a moment. What should have been in an earlier window is put at the begin of this one.
+// before divides items at a moment. An item that belongs to an earlier window is put at the
+// beginning of this one.
 func (s *Stream) before(items []Item, known time.Time) (now, later []Item) {
 	for i := range items {
 		item := items[i]
@@ -222,7 +226,7 @@ func (s *Stream) before(items []Item, known time.Time) (now, later []Item) {
 	return now, later
 }
 
-// forget drops the claims that have been over for long.
+// forget drops the claims that ended long ago.
 func (s *Stream) forget(database []Item, now time.Time) {
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Transition && (e.From == execution.Running || e.From == execution.Canceling) && e.To != execution.Canceling {

@@ -39,7 +39,7 @@ func busyHour(n int) (own, database, witness []Item) {
 	return own, database, witness
 }
 
-// What windows hand over, one after the other, is the history that the whole evidence makes, wherever they end.
+// The windows together are the same history as the whole evidence, wherever they end.
 func TestWindowsMakeTheSameHistoryAsTheWhole(t *testing.T) {
 	own, database, witness := busyHour(200)
 	reason := func(execution.ID) execution.Reason { return execution.Connection }
@@ -48,15 +48,15 @@ func TestWindowsMakeTheSameHistoryAsTheWhole(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := NewStream(nil, nil, start, execution.Connection)
 		var got []history.Event
-		// What has happened before a moment is there, in any order between the sources, and the window ends at that
-		// moment.
+		// Everything before a moment is available, in any order between the sources, and the window
+		// ends at that moment.
 		at := start
 		for given := (Sources{Own: own, Database: database, Witness: witness}); at.Before(start.Add(20 * time.Second)); {
 			at = at.Add(time.Duration(r.Uint64N(700)) * time.Millisecond)
 			hand := func(to *[]Item, from *[]Item) {
 				var rest []Item
 				for _, item := range *from {
-					// A transaction is seen as a whole, a second late at most.
+					// A transaction becomes visible as a whole, a second late at most.
 					if item.Wall.Before(at.Add(time.Second)) {
 						*to = append(*to, item)
 					} else {
@@ -84,7 +84,7 @@ func TestWindowsMakeTheSameHistoryAsTheWhole(t *testing.T) {
 	}
 }
 
-// A stream keeps the claims of what may still run, and no others.
+// A stream keeps only the claims of executions that may still run.
 func TestAStreamForgetsClaims(t *testing.T) {
 	_, database, _ := busyHour(200)
 	s := NewStream(nil, nil, start, execution.NoReason)
@@ -99,7 +99,7 @@ func TestAStreamForgetsClaims(t *testing.T) {
 	}
 }
 
-// A line that comes after its window is judged at the begin of the next one, and counted.
+// A line that comes after its window is judged at the beginning of the next window, and counted.
 func TestALateLineIsCounted(t *testing.T) {
 	s := NewStream(nil, nil, start, execution.NoReason)
 	s.cut(start.Add(time.Second))

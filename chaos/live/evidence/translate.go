@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// row is a row of any of the tables, as the trigger wrote it. What a table does not have is zero.
+// row is a row of any of the tables, as the trigger wrote it. Columns that a table lacks are zero.
 type row struct {
 	ID            int64      `json:"id"`
 	Execution     int64      `json:"execution"`
@@ -72,7 +72,7 @@ type row struct {
 	Registered *time.Time `json:"registered_at"`
 }
 
-// healthFigures are what a worker says of its runs with a heartbeat.
+// healthFigures are a worker's figures of its runs, from a heartbeat.
 type healthFigures struct {
 	Total       int64      `json:"total_executions"`
 	Failed      int64      `json:"failed_executions"`
@@ -80,15 +80,15 @@ type healthFigures struct {
 	LastFailure *time.Time `json:"last_failure"`
 }
 
-// bad says that there is a failure in them.
+// bad says that they contain a failure.
 func (f *healthFigures) bad() bool { return f.Consecutive+f.Failed > 0 }
 
-// differs says that they tell something new, as the model of the database sees it.
+// differs says that they are new information, by the rule of the database's model.
 func (f *healthFigures) differs(was *healthFigures) bool {
 	return f.Consecutive != was.Consecutive || f.Failed != was.Failed || f.bad() && f.Total != was.Total
 }
 
-// translation makes events of one row's change.
+// translation turns one row's change into events.
 type translation struct {
 	start   time.Time
 	at      time.Time
@@ -97,7 +97,7 @@ type translation struct {
 	*row
 }
 
-// since is a moment as a time since the start; 0 for none.
+// since is a time as time since the start; 0 for none.
 func (x *translation) since(t *time.Time) time.Duration {
 	if t == nil {
 		return 0
@@ -105,7 +105,8 @@ func (x *translation) since(t *time.Time) time.Duration {
 	return t.Sub(x.start)
 }
 
-// moment is when the database judged the change, where the row says so; the trigger fires a little later.
+// moment is when the database decided the change, if the row says so; the trigger fires slightly
+// later.
 func (x *translation) moment(t *time.Time) time.Duration {
 	if t == nil || t.After(x.at) {
 		return x.at.Sub(x.start)
@@ -134,7 +135,7 @@ func (x *translation) execution() ([]history.Event, error) {
 		e, err := x.created(status)
 		return []history.Event{e}, err
 	}
-	// A claim that marks what it takes does so first, as the model's does.
+	// A claim that marks its dispatch does so first, as in the model.
 	if x.was.PublishedAt == nil && x.PublishedAt != nil {
 		e := x.event(history.PublishedMarked)
 		e.At = x.moment(x.PublishedAt)
@@ -154,12 +155,12 @@ func (x *translation) execution() ([]history.Event, error) {
 		events = append(events, e)
 	}
 	if x.was.Cancel == nil && x.Cancel != nil {
-		// Order finds the chain's last row and its status.
+		// Order fills in the chain's last row and its status.
 		e := x.event(history.CancelRequested)
 		e.Execution, e.Chain, e.Action = execution.ID(x.ID), x.chain(), x.Action
 		events = append([]history.Event{e}, events...)
 	}
-	// A mark that moves is a second handling.
+	// A mark that changes is a second handling.
 	if x.Orchestrated != nil && (x.was.Orchestrated == nil || !x.was.Orchestrated.Equal(*x.Orchestrated)) {
 		e := x.event(history.Orchestrated)
 		e.At = x.moment(x.Orchestrated)
@@ -196,7 +197,7 @@ func (x *translation) created(status execution.Status) (e history.Event, err err
 	return e, err
 }
 
-// seconds is a number of seconds as the database has it, exact to the microsecond.
+// seconds converts the database's number of seconds, exact to the microsecond.
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s*1e6)) * time.Microsecond }
 
 func (x *translation) transition(to execution.Status) (e history.Event, err error) {
@@ -279,7 +280,7 @@ func (x *translation) health(f *healthFigures) history.Event {
 	return e
 }
 
-// cordon is an operator's word on a worker.
+// cordon is an operator's change of a worker.
 func (x *translation) cordon() []history.Event {
 	e := x.event(history.WorkerCordoned)
 	e.Worker = execution.WorkerID(x.ID)
@@ -289,7 +290,7 @@ func (x *translation) cordon() []history.Event {
 	return []history.Event{e}
 }
 
-// slot is a slot of an action's concurrency that is given back, taken, or passed on.
+// slot is a concurrency slot that is freed, taken, or passed on.
 func (x *translation) slot() []history.Event {
 	var events []history.Event
 	note := func(kind history.Kind, id int64) {
@@ -319,7 +320,7 @@ func (x *translation) deadLetter() ([]history.Event, error) {
 	return []history.Event{e}, nil
 }
 
-// observation is what a part that only observes would do.
+// observation is what an observing part would have done.
 func (x *translation) observation() ([]history.Event, error) {
 	e := x.event(history.Observed)
 	e.At = x.moment(x.At)

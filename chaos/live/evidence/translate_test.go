@@ -8,7 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// What a worker's rows say, as the triggers write them, is what the simulated database tells of the same changes.
+// The triggers' rows about a worker give the same events as the simulated database writes for these
+// changes.
 func TestRowsOfWorkers(t *testing.T) {
 	d := NewDatabase("", start)
 	const before = `{"worker": 1, "incarnation": 7, "name": "w", "lifecycle": "active", "beat": 3, "consumer_alive": true,
@@ -75,7 +76,8 @@ func TestRowsOfWorkers(t *testing.T) {
 	}
 }
 
-// An end that is handled in the statement that writes it is two facts of one moment: first the change, then the handling.
+// An end that the same statement handles is two events of one moment: first the change, then the
+// handling.
 func TestAnEndThatIsHandledWithItsResult(t *testing.T) {
 	d := NewDatabase("", start)
 	const was = `{"id": 5, "status": "running", "epoch": 1, "worker": 1, "incarnation": 7}`

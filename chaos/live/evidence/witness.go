@@ -18,7 +18,7 @@ import (
 
 // Witness reads what the shims of one worker's machine wrote about the actions that ran there.
 type Witness struct {
-	// Path is the file, and Machine whose it is.
+	// Path is the file, and Machine the machine to which it belongs.
 	Path, Machine string
 
 	start time.Time
@@ -27,17 +27,18 @@ type Witness struct {
 	read  int64
 	rest  []byte
 	items []Item
-	// taken is how many of those that were taken had started and not ended.
+	// taken is the number of actions, among those passed on by Take, that have started and not
+	// ended.
 	taken int
 	bad   error
 }
 
-// NewWitness returns a reader; times are counted from start.
+// NewWitness returns a reader; times count from start.
 func NewWitness(path, machine string, start time.Time) *Witness {
 	return &Witness{Path: path, Machine: machine, start: start}
 }
 
-// Items is everything so far, and what could not be read.
+// Items returns everything so far, and an error for unreadable lines.
 func (w *Witness) Items() ([]Item, error) {
 	err := w.poll(func(*history.Event) {})
 	w.mu.Lock()
@@ -45,14 +46,14 @@ func (w *Witness) Items() ([]Item, error) {
 	return w.items, errors.Join(err, w.bad)
 }
 
-// Alive is how many actions have started and not ended.
+// Alive is the number of actions that have started and not ended.
 func (w *Witness) Alive() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.taken + alive(w.items)
 }
 
-// alive is how many more actions start than end in items.
+// alive is the number of starts minus the number of ends in items.
 func alive(items []Item) (n int) {
 	for i := range items {
 		if items[i].Event.Kind == history.ActionStarted {
@@ -64,7 +65,7 @@ func alive(items []Item) (n int) {
 	return n
 }
 
-// Take reads on, and hands over what it has and what could not be read; it keeps none of it.
+// Take reads on, and returns new items and an error for unreadable lines; it keeps no items.
 func (w *Witness) Take() ([]Item, error) {
 	err := w.poll(func(*history.Event) {})
 	w.mu.Lock()
@@ -75,17 +76,17 @@ func (w *Witness) Take() ([]Item, error) {
 	return items, errors.Join(err, bad)
 }
 
-// Size is how much of the file was read, in bytes.
+// Size is the number of bytes read from the file.
 func (w *Witness) Size() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.read
 }
 
-// Over notes that everything that ran has ended at a moment, with the container in which it ran: no shim is left
-// to say so.
+// Over notes that everything that ran ended at a moment together with its container: no shim is
+// left to report that.
 func (w *Witness) Over(at time.Time, take func(*history.Event)) {
-	_ = w.poll(take) // Items reads again and tells
+	_ = w.poll(take) // Items reads again and reports the error
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at = at.Round(0)
@@ -105,10 +106,10 @@ func (w *Witness) Over(at time.Time, take func(*history.Event)) {
 	}
 }
 
-// Follow hands over what is written as it is written, until ctx ends.
+// Follow passes on lines as they are written, until ctx ends.
 func (w *Witness) Follow(ctx context.Context, take func(*history.Event)) {
 	for ctx.Err() == nil {
-		_ = w.poll(take) // Items reads again and tells
+		_ = w.poll(take) // Items reads again and reports the error
 		pause(ctx, pollEvery)
 	}
 }
@@ -118,7 +119,7 @@ func (w *Witness) poll(take func(*history.Event)) error {
 	defer w.mu.Unlock()
 	f, err := os.Open(w.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing has run
+		return nil // nothing has run yet
 	}
 	if err != nil {
 		return fmt.Errorf("reading the witness of %s: %w", w.Machine, err)
@@ -180,7 +181,7 @@ func (w *Witness) item(line []byte) (Item, error) {
 	case n.How.Signal != "":
 		e.To, e.Reason = execution.Failed, execution.Unknown
 	case n.How.Code != 0:
-		e.To = execution.Failed // why is the action's business; Order knows
+		e.To = execution.Failed // only the action knows the reason; Order fills it in
 	default:
 		e.To = execution.Completed
 	}

@@ -10,7 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// Where a container ends, what ran in it has ended, once; what had ended before has not ended again.
+// The end of a container ends the actions in it, once; actions that had ended before don't end
+// again.
 func TestWhatRanInAContainerEndsWithIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "witness")
 	lines := `{"event":"start","execution":1,"epoch":1,"wall_ns":1000,"mono_ns":1000}

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Every link of the compose file passes a proxy of its own, called as chaos inject looks for it.
+// Every link of the compose file passes a proxy with the name that chaos inject expects.
 func TestEveryLinkOfTheComposeFileHasItsProxy(t *testing.T) {
 	var file struct {
 		Services map[string]struct {

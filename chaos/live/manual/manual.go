@@ -1,6 +1,6 @@
-// Package manual breaks a running system by hand, one fault at a time, as scenarios name it: processes through
-// whatever supervises them, links through toxiproxy's own client. Nothing is recorded and nothing judged; what
-// came of it the audit knows.
+// Package manual breaks a running system by hand, one fault at a time, named as in scenarios:
+// processes through their supervisor, links through toxiproxy's own client. It records and judges
+// nothing; the audit shows the consequences.
 package manual
 
 import (
@@ -24,23 +24,23 @@ import (
 	"handoff/core/execution"
 )
 
-// Supervisor is what starts and ends the processes of a running system.
+// Supervisor starts and ends the processes of a running system.
 type Supervisor interface {
 	// Processes lists them.
 	Processes(ctx context.Context) ([]cluster.Named, error)
-	// Do does something to one.
+	// Do acts on one process.
 	Do(ctx context.Context, process string, act cluster.Act) error
 }
 
 // System is a running system.
 type System struct {
 	Supervisor Supervisor
-	// Toxiproxy is the address of its API, HOST:PORT. Its proxies are called PROCESS.SERVER.
+	// Toxiproxy is the address of its API, HOST:PORT. Its proxies are named PROCESS.SERVER.
 	Toxiproxy string
 }
 
-// Parse reads a fault as a scenario has it, without its time, for a system of these processes: `pause:
-// worker-1, for: 20s`.
+// Parse reads a fault in the form of a scenario, without its time, for a system with these
+// processes: `pause: worker-1, for: 20s`.
 func Parse(text string, processes []cluster.Named) (*scenario.Scenario, *scenario.Fault, error) {
 	var executors int
 	var workers []string
@@ -74,7 +74,7 @@ faults: [{when: {at: 0s}, %s}]
 	return s, f, nil
 }
 
-// Kinds names the faults that can be brought about by hand: those that need no more than processes and links.
+// Kinds names the faults that can be injected by hand: those that need only processes and links.
 func Kinds() (names []string) {
 	for _, k := range fault.Kinds() {
 		if k.Lacks(reflect.TypeFor[*world]()) == "" {
@@ -84,7 +84,8 @@ func Kinds() (names []string) {
 	return names
 }
 
-// Break brings a fault about, waits until it is to end or ctx does, and ends it. say is told what is done.
+// Break injects a fault, waits until it should end or ctx ends, and ends it. It calls say for each
+// step.
 func (y *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.Fault, say func(string)) error {
 	w := &world{system: y, ctx: context.WithoutCancel(ctx), processes: make(map[string]*process), began: time.Now()}
 	var struck string
@@ -117,8 +118,8 @@ func (y *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.Fa
 	return w.failed
 }
 
-// world is what a running system offers to faults: its processes and links. Everything happens in one task, in which
-// time passes by waiting for what is due next.
+// world is what a running system offers to faults: its processes and links. Everything happens in
+// one task, which waits for the next timer.
 type world struct {
 	system *System
 	//nolint:containedctx // of one fault; it goes on where the user has interrupted, to mend what was broken
@@ -135,7 +136,7 @@ var (
 	_ run.Clock       = (*world)(nil)
 )
 
-// timer is something that is due.
+// timer is a call that is due at a time.
 type timer struct {
 	at time.Duration
 	do func()
@@ -150,7 +151,7 @@ func (w *world) After(d time.Duration, f func()) {
 	slices.SortStableFunc(w.due, func(a, b timer) int { return cmp.Compare(a.at, b.at) })
 }
 
-// step does what is due next, at its time, or at once if ctx has ended.
+// step makes the next call, at its time, or at once if ctx has ended.
 func (w *world) step(ctx context.Context) {
 	next := w.due[0]
 	w.due = w.due[1:]
@@ -161,10 +162,10 @@ func (w *world) step(ctx context.Context) {
 	next.do()
 }
 
-// actWithin bounds what is asked of a supervisor.
+// actWithin limits a request to a supervisor.
 const actWithin = 10 * time.Second
 
-// do has the supervisor do something to a process.
+// do lets the supervisor act on a process.
 func (w *world) do(process string, act cluster.Act) {
 	ctx, cancel := context.WithTimeout(w.ctx, actWithin)
 	defer cancel()
@@ -173,7 +174,8 @@ func (w *world) do(process string, act cluster.Act) {
 	}
 }
 
-// Process implements fault.Processes. Nothing asks whether a process is alive: it is, until this fault has ended it.
+// Process implements fault.Processes. It assumes that a process is alive until this fault ends it,
+// without asking.
 func (w *world) Process(name string) fault.Process {
 	p := w.processes[name]
 	if p == nil {
@@ -189,7 +191,7 @@ type process struct {
 	name  string
 	alive bool
 	ended func()
-	// starts counts its starts by this fault: it tells instances apart.
+	// starts counts its starts by this fault, which distinguishes instances.
 	starts int
 }
 
@@ -229,7 +231,7 @@ func (p *process) end(act cluster.Act) {
 // OnEnd implements fault.Process.
 func (p *process) OnEnd(f func()) { p.ended = f }
 
-// instance is a process as it runs now.
+// instance is the current instance of a process.
 type instance struct {
 	p      *process
 	starts int
@@ -247,7 +249,7 @@ func (i instance) Pause() { i.p.w.do(i.p.name, cluster.Pause) }
 // Resume implements fault.Instance.
 func (i instance) Resume() { i.p.w.do(i.p.name, cluster.Resume) }
 
-// Affect implements fault.Links: it puts a toxic on every way of the link.
+// Affect implements fault.Links: it puts a toxic on every affected direction of the link.
 func (w *world) Affect(_ *fault.Injection, process, end string, way fault.Direction, e fault.Effect) (func(), error) {
 	proxy, err := toxiproxy.NewClient(w.system.Toxiproxy).Proxy(process + "." + end)
 	if err != nil {
@@ -273,9 +275,9 @@ func (w *world) Affect(_ *fault.Injection, process, end string, way fault.Direct
 	return heal, nil
 }
 
-// toxic is what toxiproxy has for an effect; toxicity is 1 where nothing is to be drawn. A timeout of 0 lets nothing
-// through, and closes the connections when it is taken away, because bytes were lost. A slicer that cuts nothing makes
-// the link wait after each piece.
+// toxic returns toxiproxy's toxic for an effect; toxicity is 1 unless something has to be drawn. A
+// timeout of 0 lets nothing through, and closes the connections when it is removed, because bytes
+// were lost. A slicer that doesn't cut makes the link wait after each piece.
 func toxic(e fault.Effect) (kind string, toxicity float32, attributes toxiproxy.Attributes) {
 	middle := func(s fault.Span) time.Duration { return (s.Least + s.Most) / 2 }
 	switch {
@@ -291,7 +293,7 @@ func toxic(e fault.Effect) (kind string, toxicity float32, attributes toxiproxy.
 	}
 }
 
-// chance draws without a seed: whom a fault by hand strikes is nobody's evidence.
+// chance draws without a seed: faults by hand are no evidence.
 type chance struct{}
 
 // Uint64N implements run.Draws.
@@ -308,8 +310,8 @@ func (chance) Duration(least, most time.Duration) time.Duration {
 // LogDuration implements run.Draws.
 func (c chance) LogDuration(least, most time.Duration) time.Duration { return c.Duration(least, most) }
 
-// ways are toxiproxy's names for the directions, seen from the process, which on the link to the executors is
-// the one that listens.
+// ways are toxiproxy's names for the directions, seen from the process. On the link to the
+// executors, the process is the listener.
 func ways(d fault.Direction, server string) []string {
 	out, in := "upstream", "downstream"
 	if server == fault.Executors {

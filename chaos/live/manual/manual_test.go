@@ -35,7 +35,7 @@ func TestAFaultByHandIsRefusedWithItsReason(t *testing.T) {
 	}
 }
 
-// supervised notes what is asked of it.
+// supervised records its calls.
 type supervised struct{ asked []string }
 
 func (s *supervised) Processes(context.Context) ([]cluster.Named, error) { return system, nil }
@@ -64,7 +64,7 @@ func TestProcessesAreBrokenAndMended(t *testing.T) {
 	}
 }
 
-// inOrder sorts what was asked in each half: whom a fault strikes first is drawn.
+// inOrder sorts the calls in each half, because the order of a fault's targets is drawn.
 func inOrder(asked []string) []string {
 	half := (len(asked) + 1) / 2
 	slices.Sort(asked[:half])
@@ -72,7 +72,7 @@ func inOrder(asked []string) []string {
 	return asked
 }
 
-// A link that is cut lets nothing through until the fault is over; Ctrl-C ends it before its time.
+// A cut link lets nothing through until the fault ends; Ctrl-C ends it early.
 func TestALinkIsCutAndHealed(t *testing.T) {
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 	echo, err := net.Listen("tcp", "127.0.0.1:0")

@@ -13,7 +13,7 @@ import (
 	"handoff/chaos/live/compose"
 )
 
-// Control is the supervisor of a running `chaos up`, by the address of its control interface.
+// Control is the supervisor of a running `chaos up`, given by the address of its control interface.
 type Control string
 
 var _ Supervisor = Control("")
@@ -53,8 +53,8 @@ func (c Control) ask(ctx context.Context, method, path string) ([]byte, error) {
 	return body, err
 }
 
-// Compose is the supervisor of a system that docker compose runs, by its file. Its services are called as the
-// processes are.
+// Compose is the supervisor of a system that docker compose runs, given by its file. Services and
+// processes have the same names.
 type Compose struct {
 	File string
 	Tool compose.Tool
@@ -84,7 +84,7 @@ func (c Compose) Do(ctx context.Context, process string, act cluster.Act) error 
 	return err
 }
 
-// verb is what compose calls an act. A stop takes as long as the service's grace period.
+// verb is docker compose's command for an act. A stop takes as long as the service's grace period.
 func verb(act cluster.Act) string {
 	switch act {
 	case cluster.Crash:

@@ -1,5 +1,5 @@
-// Package scrape reads what a daemon answers at /metrics back into the figures that it was written from, and
-// hands them to the evaluator that judges the alert rules, as a Prometheus beside the daemons would.
+// Package scrape turns a daemon's answer at /metrics back into the figures from which it was made,
+// and passes them to the evaluator of the alert rules, like a Prometheus beside the daemons.
 package scrape
 
 import (
@@ -18,14 +18,14 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Reader feeds an evaluator. It is for one task at a time.
+// Reader feeds an evaluator. Only one task at a time may use it.
 type Reader struct {
 	evaluator *alert.Evaluator
-	// scale is how long a second of a scenario takes, in seconds.
+	// scale is the duration of one second of a scenario, in seconds.
 	scale   float64
 	table   []telemetry.Info
 	figures map[string]telemetry.Figure
-	// counted is what every process's counters have come to.
+	// counted holds the latest value of every process's counters.
 	counted map[counter]int64
 }
 
@@ -33,18 +33,19 @@ type counter struct {
 	process string
 	figure  telemetry.Figure
 	labels  telemetry.Labels
-	// times says that it counts the measurements of a histogram, and not their sum.
+	// times says that it counts a histogram's measurements, not their sum.
 	times bool
 }
 
-// ErrForeign means that what was read is not what this version exports.
+// ErrForeign means that the text has figures that this version doesn't export.
 var ErrForeign = errors.New("not a figure of this version")
 
-// prefix begins the names of all figures; what else a process exports is of its runtime.
+// prefix begins the names of all figures; everything else that a process exports is about its
+// runtime.
 const prefix = "handoff_"
 
-// New returns a reader for processes whose durations are those of the scenario times scale: what they export
-// in seconds is divided by it, since rules are in the scenario's time.
+// New returns a reader for processes whose durations are those of the scenario times scale. It
+// divides exported seconds by scale, because rules are on the scenario's time scale.
 func New(evaluator *alert.Evaluator, scale float64) *Reader {
 	r := &Reader{
 		evaluator: evaluator, scale: scale, table: telemetry.Table(), figures: make(map[string]telemetry.Figure), counted: make(map[counter]int64),
@@ -55,20 +56,21 @@ func New(evaluator *alert.Evaluator, scale float64) *Reader {
 	return r
 }
 
-// sample is one line, read.
+// sample is one parsed line.
 type sample struct {
 	figure telemetry.Figure
 	labels telemetry.Labels
-	// value is of a histogram the sum of what it measured, and measured how often.
+	// value is, for a histogram, the sum of its measurements; measured is their number.
 	value, measured int64
 }
 
-// Take takes one answer of a process. What the process exported before and no longer does is gone, as it is to
+// Take takes one answer of a process. Figures that the process no longer exports are gone, as for
 // Prometheus. After an error nothing has been taken.
 //
-// A counter is taken to have begun at 0 with its process, and one that is less than it was to have begun anew:
-// what increase() makes of it where Prometheus knows when a counter was created, which it does with its feature
-// created-timestamp-zero-ingestion. Without that it leaves out what a counter has when it is seen for the first time.
+// A counter is assumed to have started at 0 with its process, and to have restarted if it is lower
+// than before. increase() does the same if Prometheus knows when a counter was created, that is,
+// with its feature created-timestamp-zero-ingestion. Without the feature it ignores a counter's
+// value at the first sight.
 func (r *Reader) Take(process string, text io.Reader) error {
 	samples, err := r.read(text)
 	if err != nil {
@@ -94,7 +96,7 @@ func (r *Reader) Take(process string, text io.Reader) error {
 	return nil
 }
 
-// grown is how much a counter has grown since it was read last.
+// grown is how much a counter has grown since the last answer.
 func (r *Reader) grown(c counter, value int64) int64 {
 	grown := value - r.counted[c]
 	if grown < 0 {
@@ -104,7 +106,7 @@ func (r *Reader) grown(c counter, value int64) int64 {
 	return grown
 }
 
-// Gone says that a process did not answer: nobody exports its gauges.
+// Gone says that a process did not answer, so nothing exports its gauges.
 func (r *Reader) Gone(process string) { r.evaluator.Ended(process) }
 
 // read parses an answer.
@@ -115,7 +117,8 @@ func (r *Reader) read(text io.Reader) (samples []sample, err error) {
 		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
 	for name, family := range families {
-		// No rule looks at pools, and no process reports them: they are read when somebody scrapes.
+		// No rule uses the pools' figures, and no process reports them: they are read at each
+		// scrape.
 		if !strings.HasPrefix(name, prefix) || slices.Contains(telemetry.PoolFigures(), name) {
 			continue
 		}
@@ -138,7 +141,7 @@ func (r *Reader) read(text io.Reader) (samples []sample, err error) {
 	return samples, nil
 }
 
-// labels are a line's labels in the order of the table.
+// labels returns a line's labels in the order of the table.
 func (r *Reader) labels(f telemetry.Figure, m *dto.Metric) (l telemetry.Labels, err error) {
 	info := &r.table[f]
 	values := make(map[string]string, len(info.Labels))
@@ -158,7 +161,7 @@ func (r *Reader) labels(f telemetry.Figure, m *dto.Metric) (l telemetry.Labels, 
 	return l, nil
 }
 
-// value is a line's value, as the recorder was given it.
+// value is a line's value as it was given to the recorder.
 func (r *Reader) value(f telemetry.Figure, m *dto.Metric) (int64, error) {
 	info := &r.table[f]
 	var value float64

@@ -14,14 +14,14 @@ import (
 	"handoff/core/telemetry/exporter"
 )
 
-// page is what an exporter answers.
+// page is an exporter's answer.
 func page(e *exporter.Exporter) io.Reader {
 	w := httptest.NewRecorder()
 	e.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	return w.Body
 }
 
-// both records a figure twice: at an exporter that is scraped, and at an evaluator of its own.
+// both records a figure twice: at an exporter that is scraped, and directly at an evaluator.
 type both []telemetry.Recorder
 
 func (b both) Listens() bool { return true }
@@ -44,7 +44,7 @@ func (b both) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 	}
 }
 
-// matching are labels that a query selects, and others that it does not where there are any.
+// matching returns labels that a query selects, and others, if possible, that it doesn't.
 func matching(q *telemetry.Query) (selected, other telemetry.Labels) {
 	for i := range telemetry.Table()[q.Figure].Labels {
 		selected[i], other[i] = "any", "any"
@@ -55,7 +55,7 @@ func matching(q *telemetry.Query) (selected, other telemetry.Labels) {
 	return selected, other
 }
 
-// report makes a rule hold, or not any more: a little more than it asks for of what it looks at.
+// report makes a rule hold, or stop holding, with values slightly beyond its limit.
 func report(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
 	say := func(q *telemetry.Query, value int64) {
 		selected, other := matching(q)
@@ -99,8 +99,8 @@ func report(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
 	}
 }
 
-// Of every rule: what fires and what resolves is the same whether the evaluator is told of the figures by the core or
-// reads them from a page, whatever they are called there.
+// For every rule: the same alerts fire and resolve whether the core reports the figures to the
+// evaluator or the evaluator reads them from a page, with the names used there.
 func TestARuleSeesTheSameOnAPage(t *testing.T) {
 	for _, rule := range telemetry.Rules() {
 		e, told, scraped := exporter.New(), alert.NewEvaluator(), alert.NewEvaluator()
@@ -125,7 +125,7 @@ func TestARuleSeesTheSameOnAPage(t *testing.T) {
 	}
 }
 
-// fired looks once and says which alerts fire from now on.
+// fired takes one sample and returns the alerts that begin to fire.
 func fired(b *alert.Evaluator, at time.Duration) (names []string) {
 	for _, c := range b.Look(at) {
 		if c.Firing {
@@ -189,7 +189,7 @@ func TestGaugesOfWhoDoesNotAnswerAreGone(t *testing.T) {
 	}
 }
 
-// A daemon has pools of connections, and tells of them beside what the core reports.
+// A daemon's page also has the figures of its connection pools, which the core does not report.
 func TestAPageMayTellOfPools(t *testing.T) {
 	e, b := exporter.New(), alert.NewEvaluator()
 	e.Pools([]string{"work"}, func() telemetry.PoolUse { return telemetry.PoolUse{Most: 4, InUse: 1} })

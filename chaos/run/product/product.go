@@ -1,5 +1,6 @@
-// Package product is the client of runs whose system under test is Handoff itself. It stands on what the handlers of its
-// API stand on, without HTTP, so that an executor that is down keeps nobody from submitting.
+// Package product is the client of runs whose system under test is Handoff itself. It uses the same
+// functions as the handlers of the API, without HTTP, so an executor that is down doesn't keep it
+// from submitting.
 package product
 
 import (
@@ -15,7 +16,8 @@ import (
 // Client implements run.Client.
 type Client struct {
 	API *api.Submitter
-	// WorkerID is the number of a worker's name, 0 if none has registered under it. It must be safe for concurrent use.
+	// WorkerID returns the number of a worker's name, 0 if no worker has registered under it. It
+	// must be safe for concurrent use.
 	WorkerID func(name string) execution.WorkerID
 }
 
@@ -45,7 +47,7 @@ func (c *Client) Submit(ctx context.Context, requests []run.Request) ([]run.Answ
 	return answers, nil
 }
 
-// refused says why a request came to nothing.
+// refused says why a request created no execution.
 func refused(r *run.Request, c *store.Created) string {
 	switch {
 	case c.UnknownAction:

@@ -1,9 +1,9 @@
 // Package containers runs servers in containers of an engine on this machine.
 //
-// Containers outlive whoever started them, and here nobody may count on Ryuk, the container that
-// cleans up for testcontainers: its image comes from a registry. So every container carries the
-// directory of its run as a label, whose lock is free once that run is over; Sweep removes those.
-// TESTCONTAINERS_RYUK_DISABLED=false uses Ryuk as well.
+// Containers outlive the process that started them. Ryuk, the container that cleans up for
+// testcontainers, may be missing, because its image comes from a registry. So every container has
+// the directory of its run as a label. That directory's lock is free once the run is over, and
+// Sweep then removes the container. TESTCONTAINERS_RYUK_DISABLED=false uses Ryuk in addition.
 package containers
 
 import (
@@ -27,29 +27,30 @@ import (
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
-// Labels of everything that is made here. An engine may serve several machines or network
-// namespaces; a directory means something on its own host only.
+// Labels of everything created here. An engine may serve several machines or network namespaces,
+// and a directory means something on its own host only.
 const (
 	LabelRun  = "handoff.chaos.run"
 	LabelHost = "handoff.chaos.host"
 )
 
-// answersWithin is how long an engine may take to say that it is there.
+// answersWithin is the longest time in which an engine must answer.
 const answersWithin = 5 * time.Second
 
-// Engine is a container engine on this machine that answers.
+// Engine is a running container engine on this machine.
 type Engine struct {
 	api  *testcontainers.DockerClient
-	host string // of this machine
+	host string // name of this machine
 }
 
-// settings are what testcontainers reads of the environment, once in a process.
+// settings is testcontainers' configuration from the environment, read once per process.
 var settings = sync.OnceValue(func() error {
 	log.SetDefault(log.NewNoopLogger())
 	defaults := map[string]string{"TESTCONTAINERS_RYUK_DISABLED": "true"}
 	if _, err := os.Stat("/.dockerenv"); err == nil {
-		// Where that file is, testcontainers takes the default gateway for the engine's address, also
-		// on a machine that was made from a container's image and runs an engine of its own.
+		// In an environment that looks like a container, testcontainers takes the default gateway
+		// for the engine's address. That is wrong on a machine made from a container's image that
+		// runs its own engine.
 		defaults["TESTCONTAINERS_HOST_OVERRIDE"] = "127.0.0.1"
 	}
 	for name, value := range defaults {
@@ -64,13 +65,13 @@ var settings = sync.OnceValue(func() error {
 })
 
 // Find returns the engine that DOCKER_HOST, the Docker context or the usual sockets name, if it
-// answers within seconds. One on another machine is refused: what it publishes is not to be
-// reached at a loopback address, and must not be reached from anywhere else.
+// answers within seconds. It refuses an engine on another machine: ports published there can't be
+// reached at a loopback address and must not be reachable from elsewhere.
 func Find(ctx context.Context) (_ *Engine, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
 	defer func() {
-		if r := recover(); r != nil { // how testcontainers reports a socket it does not find
+		if r := recover(); r != nil { // testcontainers panics if it doesn't find a socket
 			err = fmt.Errorf("%v", r)
 		}
 	}()
@@ -104,14 +105,14 @@ func local(address string) bool {
 	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// Address is where the engine listens, as DOCKER_HOST has it.
+// Address is the engine's address in the form of DOCKER_HOST.
 func (e *Engine) Address() string { return e.api.DaemonHost() }
 
-// Close ends the connection; containers are left as they are.
+// Close ends the connection; the containers stay.
 func (e *Engine) Close() error { return e.api.Close() }
 
-// Sweep removes this machine's containers and networks whose run is over, and returns their names. Whether a
-// run is over is asked by its directory.
+// Sweep removes this machine's containers and networks whose run is over, and returns their names.
+// over says whether a run is over, by its directory.
 func (e *Engine) Sweep(ctx context.Context, over func(directory string) bool) ([]string, error) {
 	filters := client.Filters{}.Add("label", LabelHost+"="+e.host)
 	found, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filters})
@@ -147,12 +148,12 @@ func (e *Engine) Sweep(ctx context.Context, over func(directory string) bool) ([
 	return removed, errors.Join(errs...)
 }
 
-// Labels are those by which Sweep knows what belongs to a run.
+// Labels are the labels by which Sweep recognizes what belongs to a run.
 func (e *Engine) Labels(run string) map[string]string {
 	return map[string]string{LabelRun: run, LabelHost: e.host}
 }
 
-// remove ends a container at once and takes its volumes with it. One that is gone is as good.
+// remove ends a container at once and removes its volumes. It ignores a container that is gone.
 func (e *Engine) remove(ctx context.Context, id string) error {
 	_, err := e.api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	if Gone(err) {
@@ -161,26 +162,26 @@ func (e *Engine) remove(ctx context.Context, id string) error {
 	return err
 }
 
-// Gone says of an error that the engine has no such container.
+// Gone says whether an error means that the engine has no such container.
 func Gone(err error) bool { return err != nil && strings.Contains(err.Error(), "No such container") }
 
-// Spec is what a container runs.
+// Spec describes a container.
 type Spec struct {
-	// Name is the container's and its host's.
+	// Name is the name of the container and of its host.
 	Name  string
 	Image string
 	Env   map[string]string
-	// Command replaces the image's arguments, where there is one.
+	// Command replaces the image's arguments, unless empty.
 	Command []string
-	// Ports are those of the server, each with the one on 127.0.0.1 at which it is reached: always the
-	// same, also after a restart.
+	// Ports maps each port of the server to its port on 127.0.0.1, which stays the same after a
+	// restart.
 	Ports map[int]int
-	// Run is the directory of the run it belongs to.
+	// Run is the directory of its run.
 	Run string
 }
 
-// Create makes a container and does not start it. An image that the engine does not hold is pulled,
-// which takes minutes at worst.
+// Create creates a container but doesn't start it. It pulls a missing image, which may take
+// minutes.
 func (e *Engine) Create(ctx context.Context, s Spec) (*Container, error) {
 	var ports []string
 	bound := network.PortMap{}
@@ -224,10 +225,10 @@ type Container struct {
 	made   *testcontainers.DockerContainer
 }
 
-// ID is the engine's name for it.
+// ID is the engine's id for it.
 func (c *Container) ID() string { return c.made.GetContainerID() }
 
-// Start runs it, the first time or again, with the data it had.
+// Start runs it, for the first time or again, with its existing data.
 func (c *Container) Start(ctx context.Context) error { return c.made.Start(ctx) }
 
 // Stop asks it to end, kills it after the given time, and returns when it has ended.
@@ -241,19 +242,19 @@ func (c *Container) Kill(ctx context.Context) error {
 	return err
 }
 
-// Pause freezes everything in it.
+// Pause freezes all its processes.
 func (c *Container) Pause(ctx context.Context) error {
 	_, err := c.engine.api.ContainerPause(ctx, c.ID(), client.ContainerPauseOptions{})
 	return err
 }
 
-// Resume lets a paused one go on.
+// Resume lets a paused container continue.
 func (c *Container) Resume(ctx context.Context) error {
 	_, err := c.engine.api.ContainerUnpause(ctx, c.ID(), client.ContainerUnpauseOptions{})
 	return err
 }
 
-// State reports whether it runs, and whether it is paused while it does.
+// State reports whether it runs, and whether it is paused.
 func (c *Container) State(ctx context.Context) (running, paused bool, err error) {
 	state, err := c.made.State(ctx)
 	if err != nil {
@@ -262,7 +263,7 @@ func (c *Container) State(ctx context.Context) (running, paused bool, err error)
 	return state.Running, state.Paused, nil
 }
 
-// Run executes a command in it and returns what it printed.
+// Run executes a command in it and returns the output.
 func (c *Container) Run(ctx context.Context, command []string) (string, error) {
 	code, out, err := c.made.Exec(ctx, command, tcexec.Multiplexed())
 	if err != nil {
@@ -275,7 +276,7 @@ func (c *Container) Run(ctx context.Context, command []string) (string, error) {
 	return string(text), err
 }
 
-// Log is all that it has printed.
+// Log is its whole output.
 func (c *Container) Log(ctx context.Context) (string, error) {
 	r, err := c.made.Logs(ctx)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
-// Labels that docker compose gives to what it makes.
+// Labels that docker compose sets.
 const (
 	labelProject = "com.docker.compose.project"
 	labelService = "com.docker.compose.service"
 )
 
-// Project returns the containers of a project of docker compose, by the names of their services.
+// Project returns the containers of a docker compose project, by the names of their services.
 func (e *Engine) Project(ctx context.Context, name string) (map[string]*Container, error) {
 	filters := client.Filters{}.Add("label", labelProject+"="+name)
 	found, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filters})
@@ -41,7 +41,7 @@ func (e *Engine) Project(ctx context.Context, name string) (map[string]*Containe
 	return all, nil
 }
 
-// Gateway is the address of this machine in a network of the engine's.
+// Gateway is the address of this machine in one of the engine's networks.
 func (e *Engine) Gateway(ctx context.Context, network string) (string, error) {
 	found, err := e.api.NetworkInspect(ctx, network, client.NetworkInspectOptions{})
 	if err != nil {
@@ -55,13 +55,13 @@ func (e *Engine) Gateway(ctx context.Context, network string) (string, error) {
 	return "", fmt.Errorf("the network %s has no gateway", network)
 }
 
-// Signal sends a signal, such as STOP, to its first process alone.
+// Signal sends a signal, such as STOP, to its first process only.
 func (c *Container) Signal(ctx context.Context, signal string) error {
 	_, err := c.engine.api.ContainerKill(ctx, c.ID(), client.ContainerKillOptions{Signal: signal})
 	return err
 }
 
-// Wait returns nil when it has ended. One that is gone has.
+// Wait returns nil once it has ended, also if it is gone.
 func (c *Container) Wait(ctx context.Context) error {
 	waiting := c.engine.api.ContainerWait(ctx, c.ID(), client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
 	select {
@@ -72,7 +72,7 @@ func (c *Container) Wait(ctx context.Context) error {
 	}
 }
 
-// CopyFile copies a file of the container's into a new file that can be run.
+// CopyFile copies one of the container's files into a new executable file.
 func (c *Container) CopyFile(ctx context.Context, from, to string) error {
 	in, err := c.made.CopyFileFromContainer(ctx, from)
 	if err != nil {

@@ -15,23 +15,27 @@ import (
 	"handoff/core/execution"
 )
 
-// Collector collects the distinct situations of one run. It implements history.Sink, changes nothing of what it sees, and
-// spends its time on transitions and faults only.
+// Collector collects the distinct situations of one run. It implements history.Sink, changes no
+// event, and spends time only on transitions and faults.
 //
-// A situation is one transition of an execution, without which execution it was and when: the status before and after,
-// the reason, the epoch after it (7 stands for 7 and more), by how much the transition moved the epoch (0, 1, or anything
-// else, which no lawful transition does), and the kinds of the faults on the execution's path. A fault is on the path if
-// it lasted at some moment since the execution's previous transition, or since its creation, and struck
+// A situation is one transition of an execution, regardless of the execution and the time: the
+// status before and after, the reason, the epoch after it (7 stands for 7 and more), the change of
+// the epoch (0, 1, or anything else, which no lawful transition makes), and the kinds of the faults
+// on the execution's path. A fault is on the path if it lasted at some moment since the execution's
+// previous transition, or since its creation, and struck
 //
 //   - the process that wrote this transition or the previous one,
-//   - the worker that the transition names, which is the owner before a take-back and after any other transition,
-//   - or something that every execution needs: a server, a queue of the executors, a type of messages.
+//   - the worker that the transition names, which is the owner before a take-back and after any
+//     other transition,
+//   - or something that every execution needs: a server, a queue of the executors, a type of
+//     messages.
 //
-// Several faults of one kind count as one. A fault that is over counts until the next transition, because what it broke is
-// often written after its end: a lease that ran out while the worker was away.
+// Several faults of one kind count as one. A fault that is over counts until the next transition,
+// because its consequence is often written after its end: a lease that ran out while the worker was
+// away.
 type Collector struct {
 	faults []struck
-	// kinds are the hashes of the kinds of faults so far, by their place in a set.
+	// kinds are the hashes of the kinds of faults so far; the index is the bit in a set.
 	kinds   []uint64
 	names   map[execution.WorkerID]string
 	last    dense.Table[execution.ID, previous]
@@ -43,25 +47,25 @@ type Collector struct {
 type struck struct {
 	fault string
 	kind  int
-	// processes are those that it strikes; none if it is on every path.
+	// processes are its targets; none if it is on every path.
 	processes   []string
 	from, until time.Duration
 	lasts       bool
 }
 
-// previous is the last transition of an execution that has not ended.
+// previous is the latest transition of an execution that has not ended.
 type previous struct {
 	at     time.Duration
 	writer string
 }
 
-// maxKinds is how many kinds of faults of one run are told apart; there are fewer.
+// maxKinds limits the kinds of faults that are distinguished in one run; there are fewer.
 const maxKinds = 64
 
 // maxEpoch stands for itself and every larger epoch.
 const maxEpoch = 7
 
-// NewCollector returns a collector that has seen nothing.
+// NewCollector returns a collector that has seen no event.
 func NewCollector() *Collector {
 	return &Collector{
 		names: make(map[execution.WorkerID]string), seen: make(map[uint64]struct{}),
@@ -137,8 +141,8 @@ func (f *struck) strikes(path ...string) bool {
 	return slices.ContainsFunc(path, func(name string) bool { return name != "" && slices.Contains(f.processes, name) })
 }
 
-// fingerprint is one number for a situation. Two runs number the kinds of their faults differently, so it is made of the
-// hashes of their names.
+// fingerprint is the number of a situation. It is made of the hashes of the kinds' names, because
+// two runs number the kinds of their faults differently.
 func (c *Collector) fingerprint(e *history.Event, faults uint64) uint64 {
 	step := uint64(2)
 	if e.Epoch == e.OldEpoch || e.Epoch == e.OldEpoch+1 {
@@ -154,8 +158,8 @@ func (c *Collector) fingerprint(e *history.Event, faults uint64) uint64 {
 	return xxhash.Sum64(c.scratch[:])
 }
 
-// Situations are the fingerprints of the distinct situations so far, in ascending order, at most Limit: the smallest
-// ones. The caller owns the slice.
+// Situations returns the fingerprints of the distinct situations so far, ascending, at most Limit:
+// the smallest ones. The caller owns the slice.
 func (c *Collector) Situations() []uint64 {
 	all := make([]uint64, 0, len(c.seen))
 	for f := range c.seen {

@@ -25,7 +25,7 @@ func created(id execution.ID) history.Event {
 	return history.Event{Kind: history.Created, Execution: id}
 }
 
-// dispatched is the transition by which an executor gives an execution to worker 1.
+// dispatched is the transition by which an executor dispatches an execution to worker 1.
 func dispatched(id execution.ID, by string) history.Event {
 	return history.Event{
 		Kind: history.Transition, Execution: id, From: execution.Scheduling, To: execution.Scheduled, Epoch: 1, OldEpoch: 1, Worker: 1, Process: by,
@@ -98,7 +98,7 @@ func TestTheWriterOfThePreviousTransitionIsOnThePath(t *testing.T) {
 	}
 }
 
-// Two runs meet their faults in different orders, and mean the same.
+// Two runs with the same faults in different orders show the same situations.
 func TestTheOrderOfFaultsMakesNoOtherSituation(t *testing.T) {
 	a := story{created(7), began("crash", "e-1"), began("pause", "e-1"), dispatched(7, "e-1")}.situations()
 	b := story{created(7), began("pause", "e-1"), began("crash", "e-1"), dispatched(7, "e-1")}.situations()

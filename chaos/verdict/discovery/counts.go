@@ -10,41 +10,45 @@ import (
 	"slices"
 )
 
-// Limit is how many distinct situations Counts tells apart. Almost every scenario of the library shows fewer than 300;
-// everything-at-once, in which faults meet in ever new sets, shows 8,000 in 200 runs and has no end.
+// Limit is the number of distinct situations that Counts distinguishes. Almost every scenario of
+// the library shows fewer than 300; everything-at-once, in which faults overlap in ever new sets,
+// shows 8,000 in 200 runs and continues to grow.
 const Limit = 16384
 
-// Counts says of every situation in how many runs it was seen. Runs and counts may be added in any order, and in parts
-// that are merged later: the result is the same. The zero value has seen nothing.
+// Counts counts, for every situation, the runs in which it was seen. Runs and counts may be added
+// in any order, and in parts that are merged later; the result is the same. The zero value is
+// empty.
 //
-// Beyond Limit the situations with the smallest fingerprints count. Once there are Limit smaller ones a situation can't
-// come back, so what counts has been counted from the first run on. Capped says that there were more.
+// Beyond Limit, only the situations with the smallest fingerprints count. Once there are Limit
+// smaller ones, a situation can't count again, so every situation that counts has been counted from
+// the first run on. Capped says that there were more.
 type Counts struct {
 	runs int
-	// seen holds up to twice as many as count, so that it is seldom cut.
+	// seen holds up to twice as many entries as count, so that it seldom has to be cut.
 	seen   map[uint64]sighting
 	capped bool
 }
 
-// sighting is in how many runs a situation was seen, and the smallest seed of them.
+// sighting is the number of runs in which a situation was seen, and the smallest seed of these.
 type sighting struct {
 	runs  int
 	first uint64
 }
 
-// Runs is how many runs were added.
+// Runs is the number of runs added.
 func (c *Counts) Runs() int { return c.runs }
 
-// Capped says that more than Limit distinct situations were seen, so that every figure is a lower bound.
+// Capped says that more than Limit distinct situations were seen, so that every figure is a lower
+// bound.
 func (c *Counts) Capped() bool { return c.capped || len(c.seen) > Limit }
 
-// kept are the situations that count, ascending.
+// kept returns the situations that count, ascending.
 func (c *Counts) kept() []uint64 {
 	all := slices.Sorted(maps.Keys(c.seen))
 	return all[:min(len(all), Limit)]
 }
 
-// Add adds a run with its situations, each named once.
+// Add adds a run with its situations, each listed once.
 func (c *Counts) Add(seed uint64, situations []uint64) {
 	c.runs++
 	for _, f := range situations {
@@ -53,7 +57,7 @@ func (c *Counts) Add(seed uint64, situations []uint64) {
 	c.cut()
 }
 
-// Merge adds what another one has counted in other runs.
+// Merge adds the counts of other runs.
 func (c *Counts) Merge(o *Counts) {
 	c.runs += o.runs
 	c.capped = c.capped || o.capped
@@ -84,8 +88,9 @@ func (c *Counts) cut() {
 	}
 }
 
-// countsJSON is the form of Counts in files: for each situation, in the order of the fingerprints, eight bytes of
-// fingerprint, its runs and its first seed as varints. A situation takes about 14 bytes of text, so the limit 230 KB.
+// countsJSON is the form of Counts in files: for each situation, in the order of the fingerprints,
+// eight bytes of fingerprint, then its runs and its first seed as varints. A situation takes about
+// 14 bytes of text, so Limit situations take 230 KB.
 type countsJSON struct {
 	Runs   int    `json:"runs"`
 	Capped bool   `json:"capped,omitempty"`
@@ -105,7 +110,7 @@ func (c Counts) MarshalJSON() ([]byte, error) {
 
 var errCounts = errors.New("counts of situations: the text is cut short or was changed; write the file again")
 
-// UnmarshalJSON implements json.Unmarshaler. It refuses what MarshalJSON does not write.
+// UnmarshalJSON implements json.Unmarshaler. It refuses any text that MarshalJSON would not write.
 func (c *Counts) UnmarshalJSON(text []byte) error {
 	var in countsJSON
 	if err := json.Unmarshal(text, &in); err != nil {

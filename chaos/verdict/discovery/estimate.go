@@ -7,39 +7,41 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// Frequency is how many situations were seen in exactly so many runs.
+// Frequency is the number of situations seen in exactly this number of runs.
 type Frequency struct {
 	Runs, Situations int
 }
 
-// Incidence is what an estimate needs of Counts: in the literature's words, incidence frequency counts.
+// Incidence is the part of Counts that an estimate needs: in the literature, incidence frequency
+// counts.
 type Incidence struct {
 	Runs int
 	// Seen is ascending by runs.
 	Seen []Frequency
-	// Clump is how many situations, all seen by one run only, came together in that run, as one of them finds it on average.
-	// They come in clumps because one rare moment takes an execution through several of them.
+	// Clump is the mean size of the groups in which situations that only one run has seen arrive:
+	// for such a situation, how many of them its run found. They come in groups, because one rare
+	// moment takes an execution through several of them.
 	Clump float64
 	// Capped says that every figure is a lower bound.
 	Capped bool
 }
 
-// Estimate is a number of situations with the interval that holds it with 95 %.
+// Estimate is an estimated number of situations, with its 95 % interval.
 type Estimate struct {
 	Situations, Low, High float64
 }
 
-// MinRuns is how many runs it takes to extrapolate.
+// MinRuns is the least number of runs for an extrapolation.
 const MinRuns = 10
 
-// usualClump is the clump where nothing is known of a scenario yet, a little above the mean over the library (3.2), and
-// usualWeight is how many situations that knowledge is worth.
+// usualClump is the clump assumed before anything is known of a scenario, a little above the mean
+// over the library (3.2). usualWeight is the number of situations for which this assumption counts.
 const (
 	usualClump  = 4
 	usualWeight = 5
 )
 
-// Incidence sums up the counts.
+// Incidence summarizes the counts.
 func (c *Counts) Incidence() Incidence {
 	i := Incidence{Runs: c.runs, Capped: c.Capped()}
 	by, alone := make(map[int]int), make(map[uint64]int)
@@ -62,7 +64,7 @@ func (c *Counts) Incidence() Incidence {
 	return i
 }
 
-// Distinct is how many situations were seen.
+// Distinct is the number of situations seen.
 func (i *Incidence) Distinct() int {
 	n := 0
 	for _, f := range i.Seen {
@@ -71,7 +73,7 @@ func (i *Incidence) Distinct() int {
 	return n
 }
 
-// In is how many situations were seen in exactly so many runs.
+// In is the number of situations seen in exactly this number of runs.
 func (i *Incidence) In(runs int) int {
 	for _, f := range i.Seen {
 		if f.Runs == runs {
@@ -81,8 +83,9 @@ func (i *Incidence) In(runs int) int {
 	return 0
 }
 
-// unseen is the Chao2 estimate of how many situations exist that no run has seen, from those that one and two have: Chao,
-// Biometrics 43 (1987) 783–791; where two have seen none, its bias-corrected form.
+// unseen is the Chao2 estimate of the number of situations that exist but that no run has seen,
+// from the numbers of situations seen once and twice: Chao, Biometrics 43 (1987) 783–791. If none
+// was seen twice, it uses the bias-corrected form.
 func unseen(once, twice, runs float64) float64 {
 	share := (runs - 1) / runs
 	if twice > 0 {
@@ -91,8 +94,8 @@ func unseen(once, twice, runs float64) float64 {
 	return share * once * max(0, once-1) / 2
 }
 
-// more is how many new situations so many more runs show: Chao et al., Ecological Monographs 84 (2014) 45–67, equation 12
-// for incidence data.
+// more is the expected number of new situations in a number of added runs: Chao et al., Ecological
+// Monographs 84 (2014) 45–67, equation 12 for incidence data.
 func more(once, twice, runs, added float64) float64 {
 	rest := unseen(once, twice, runs)
 	if once <= 0 || rest == 0 {
@@ -101,12 +104,13 @@ func more(once, twice, runs, added float64) float64 {
 	return -rest * math.Expm1(added*math.Log1p(-once/(runs*rest+once)))
 }
 
-// forecast is a number to come, the rate at which it comes being known no better than its variance says.
+// forecast is a future number: its mean, and the variance of that mean.
 type forecast struct{ mean, variance float64 }
 
-// forecast is what so many more runs show. The variance of the estimate follows by the delta method, with the counts as
-// independent Poisson variables (which overstates it a little). The number to come varies by itself, too, as a Poisson
-// variable. Both grow with the clumps in which situations come.
+// forecast is the number of new situations in a number of added runs. The variance of the estimate
+// follows by the delta method, with the counts as independent Poisson variables (which slightly
+// overstates it). The future number also varies by itself, as a Poisson variable. Both grow with
+// the clumps in which situations come.
 func (i *Incidence) forecast(added int) forecast {
 	once, twice, runs, t := float64(i.In(1)), float64(i.In(2)), float64(i.Runs), float64(added)
 	mean := more(once, twice, runs, t)
@@ -115,9 +119,10 @@ func (i *Incidence) forecast(added int) forecast {
 	return forecast{mean, i.Clump * (1 + mean + byOnce*byOnce*once + byTwice*byTwice*twice)}
 }
 
-// interval holds what a forecast is about with 95 %. It takes the quantiles of a negative binomial variable: a Poisson
-// variable whose rate has a gamma distribution. The half in its mean, and with it the 1 in the variance of forecast, are
-// those of Jeffreys' prior, which also speaks where nothing was seen once: then a few may come all the same.
+// interval holds the forecast number with a probability of 95 %. It uses the quantiles of a
+// negative binomial variable: a Poisson variable whose rate has a gamma distribution. The half in
+// its mean, and the 1 in the variance of forecast, are those of Jeffreys' prior, which also works
+// if nothing was seen once: a few situations may come all the same.
 func (f forecast) interval() (low, high float64) {
 	mean, variance := f.mean+0.5, f.variance
 	size := mean * mean / (variance - mean)
@@ -133,17 +138,18 @@ func (f forecast) interval() (low, high float64) {
 	return min(quantile(0.025), math.Round(f.mean)), max(quantile(0.975), math.Round(f.mean))
 }
 
-// Extrapolates says that there are enough runs to say what more of them would show.
+// Extrapolates says that there are enough runs for an extrapolation.
 func (i *Incidence) Extrapolates() bool { return i.Runs >= MinRuns }
 
-// More is how many new situations so many more runs would show. The literature trusts it up to as many runs as there
-// were; beyond that it is too low. The interval is for the number that is found, not for its mean.
+// More is the number of new situations that the added runs would show. According to the
+// literature it is reliable up to the present number of runs; beyond that it is too low. The
+// interval is for the number found, not for its mean.
 func (i *Incidence) More(added int) Estimate {
 	return MoreOf([]Incidence{*i}, func(*Incidence) int { return added })
 }
 
-// MoreOf is the sum of what several scenarios would show, each with its own number of more runs; those that don't
-// extrapolate are left out, and of none it is zero.
+// MoreOf is the sum over several scenarios, each with its own number of further runs. Scenarios
+// that don't extrapolate are left out; without any the sum is zero.
 func MoreOf(all []Incidence, added func(*Incidence) int) Estimate {
 	var sum forecast
 	some := false
@@ -162,13 +168,13 @@ func MoreOf(all []Incidence, added func(*Incidence) int) Estimate {
 	return Estimate{sum.mean, low, high}
 }
 
-// Expected is how many situations so few of the runs show on average, over every choice of them: Colwell et al., Journal
-// of Plant Ecology 5 (2012) 3–21, equation 17. It needs the counts only, so it depends on no order of the runs. It takes
-// from 0 to Runs of them.
+// Expected is the mean number of situations that this many of the runs show, over every choice of
+// them: Colwell et al., Journal of Plant Ecology 5 (2012) 3–21, equation 17. It needs only the
+// counts, so it doesn't depend on the order of the runs. runs is from 0 to Runs.
 func (i *Incidence) Expected(runs int) float64 {
 	sum := 0.0
 	for _, f := range i.Seen {
-		// missed is the chance that none of the chosen runs is one of those that showed it.
+		// missed is the probability that none of the chosen runs is one that showed it.
 		missed := 1.0
 		for k := range f.Runs {
 			missed *= max(0, float64(i.Runs-runs-k)) / float64(i.Runs-k)
@@ -182,8 +188,8 @@ func (i *Incidence) Expected(runs int) float64 {
 	return sum
 }
 
-// Coverage is the share of what a run shows that earlier runs have seen: Chao and Jost, Ecology 93 (2012) 2533–2547,
-// equation 4a in its form for incidence data. It is 0 where nothing was seen.
+// Coverage is the share of a run's situations that earlier runs have seen: Chao and Jost, Ecology
+// 93 (2012) 2533–2547, equation 4a in its form for incidence data. It is 0 if nothing was seen.
 func (i *Incidence) Coverage() float64 {
 	once, twice, runs, all := float64(i.In(1)), float64(i.In(2)), float64(i.Runs), 0.0
 	for _, f := range i.Seen {
@@ -201,14 +207,16 @@ func (i *Incidence) Coverage() float64 {
 	return 1 - once/all*(runs-1)*once/((runs-1)*once+2*twice)
 }
 
-// Point is how many situations so many runs show. Up to the runs that there were Low and High are the number itself.
+// Point is the number of situations after a number of runs. Up to the present number of runs, Low
+// and High equal the number itself.
 type Point struct {
 	Runs int
 	Estimate
 }
 
-// Curve is how the number of situations grows with the runs: in even steps up to the runs that there were, and, if there
-// are enough to extrapolate, in as many to twice as many. steps is how many each part has at most.
+// Curve is the growth of the number of situations with the runs: in even steps up to the present
+// number of runs and, if there are enough to extrapolate, in as many steps up to twice that number.
+// steps is the greatest number of steps of each part.
 func (i *Incidence) Curve(steps int) []Point {
 	steps = min(steps, i.Runs)
 	var points []Point
@@ -226,10 +234,12 @@ func (i *Incidence) Curve(steps int) []Point {
 	return points
 }
 
-// FailsAtMost is the share of runs that may fail although only so many of them did, with 95 %: the upper end of the
-// one-sided exact interval of Clopper and Pearson, Biometrika 26 (1934) 404–413. Where none failed it is
-// 1 − 0.05^(1/runs), which is almost 3/runs, the rule of three. It also holds for the mean over several scenarios, as
-// long as each got its runs whatever the others showed: Hoeffding, Annals of Mathematical Statistics 27 (1956) 713–721.
+// FailsAtMost is the share of runs that may fail, with 95 % confidence, if this many of them
+// failed: the upper end of the one-sided exact interval of Clopper and Pearson, Biometrika 26
+// (1934) 404–413. If none failed it is 1 − 0.05^(1/runs), which is almost 3/runs, the rule of
+// three. It also holds for the mean over several scenarios, as long as the number of runs of each
+// didn't depend on the results of the others: Hoeffding, Annals of Mathematical Statistics 27
+// (1956) 713–721.
 func FailsAtMost(failed, runs int) float64 {
 	if failed >= runs {
 		return 1

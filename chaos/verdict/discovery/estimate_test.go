@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// counted are counts of runs whose situations are given.
+// counted returns the counts of runs with the given situations.
 func counted(runs ...[]uint64) *Counts {
 	var c Counts
 	for i, r := range runs {
@@ -18,7 +18,8 @@ func counted(runs ...[]uint64) *Counts {
 	return &c
 }
 
-// A world is the chances with which a run shows each situation. In a clumped one several come together.
+// A world holds the probability with which a run shows each situation. In a clumped world several
+// come together.
 type world struct {
 	chances []float64
 	clump   int
@@ -74,7 +75,7 @@ func TestTheIntervalHoldsWhatTwiceTheRunsShowInNineOfTenSamples(t *testing.T) {
 				held++
 			}
 		}
-		// 90 % less three standard deviations of a sample.
+		// 90 % minus three standard deviations of a sample.
 		if share := float64(held) / samples; share < 0.9-3*math.Sqrt(0.09/samples) {
 			t.Fatalf("%d %s situations, %d runs: the interval held in %d of %d samples; the estimate is %.1f too high on average", n, name, runs, held, samples, off/samples)
 		}
@@ -103,7 +104,7 @@ func TestSituationsThatComeTogetherWidenTheInterval(t *testing.T) {
 	}
 }
 
-// An average over every choice of runs, computed the long way.
+// The mean over every choice of runs, computed the long way.
 func TestTheExpectedNumberIsTheMeanOverEveryChoiceOfRuns(t *testing.T) {
 	runs := [][]uint64{{1, 2, 3}, {1, 2}, {1, 4, 5}, {1}, {1, 2, 6}}
 	i := counted(runs...).Incidence()
@@ -129,7 +130,7 @@ func TestTheExpectedNumberIsTheMeanOverEveryChoiceOfRuns(t *testing.T) {
 	}
 }
 
-// The figures are those of the formulas by hand: 5 runs, 3 situations in one run, 1 in two.
+// The figures come from the formulas, computed by hand: 5 runs, 3 situations in one run, 1 in two.
 func TestTheEstimatesAreThoseOfTheFormulas(t *testing.T) {
 	i := counted([]uint64{1, 2, 9}, []uint64{3, 9}, []uint64{5, 9}, []uint64{5, 9}, []uint64{7, 9}).Incidence()
 	if i.Distinct() != 6 || i.In(1) != 4 || i.In(2) != 1 || i.In(5) != 1 || i.In(3) != 0 {

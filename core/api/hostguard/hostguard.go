@@ -1,9 +1,11 @@
-// Package hostguard keeps pages of other sites away from HTTP servers that trust whoever reaches them.
+// Package hostguard keeps pages of other sites away from HTTP servers that trust every client that
+// reaches them.
 //
-// A browser on this machine reaches what listens on 127.0.0.1. A page of another site gets there in two ways. It sends a
-// request across origins: browsers say so in Origin and Sec-Fetch-Site. Or its name is made to point at 127.0.0.1 after the
-// page was loaded (DNS rebinding): then Origin and Host agree, and only Host shows that the page was not served from here.
-// So a server without a token answers only requests whose Host it knows as its own.
+// A browser on this machine can reach a server that listens on 127.0.0.1. A page of another site
+// gets there in two ways. It may send a request across origins, which browsers mark in Origin and
+// Sec-Fetch-Site. Or its name may be pointed at 127.0.0.1 after the page was loaded (DNS
+// rebinding). Then Origin and Host agree, and only Host shows that this server did not serve the
+// page. So a server without a token answers only requests whose Host it knows as its own.
 package hostguard
 
 import (
@@ -16,26 +18,30 @@ import (
 	"strings"
 )
 
-// Guard judges where a request was sent to, and from which page. The zero Guard knows the names of this machine only.
+// Guard checks the host that a request was sent to, and the page that sent it. The zero Guard only
+// knows the names of this machine.
 type Guard struct {
-	// Hosts are names and addresses under which the server is reached beside localhost, loopback addresses and the
-	// address at which a connection arrived: those of a proxy in front of it. Without ports.
+	// Hosts are further names and addresses of the server, without ports: those of a proxy in front
+	// of it. Localhost, loopback addresses and the address at which a connection arrived are always
+	// known.
 	Hosts []string
-	// More says, in a refusal, how to make the server answer to another name; empty for nothing.
+	// More is added to a refusal. It says how to make the server answer to another name; empty for
+	// nothing.
 	More string
 }
 
-// Refusal says why a request is not answered.
+// Refusal is the reason why a request is not answered.
 type Refusal struct {
-	// Foreign says that Host is none of the server's; otherwise the request comes from a page of another site.
+	// Foreign says that Host is not one of the server's names; otherwise the request comes from a
+	// page of another site.
 	Foreign bool
 	// Detail is for the person who sent the request.
 	Detail string
 }
 
-// Check returns why a request is refused, nil if it is not. Ports of Host are not compared: a port may be forwarded, and no
-// page gets another port under a name that is known here. X-Forwarded-Host and Forwarded are not looked at: a page can set
-// them.
+// Check returns the reason for refusing a request, nil if it is accepted. It does not compare ports
+// of Host: a port may be forwarded, and a foreign page can't be served on another port of a known
+// name. It ignores X-Forwarded-Host and Forwarded, because a page can set them.
 func (g Guard) Check(r *http.Request) *Refusal {
 	host := hostOf(r.Host)
 	if !g.knows(host, r) {
@@ -50,7 +56,7 @@ func (g Guard) Check(r *http.Request) *Refusal {
 	return nil
 }
 
-// Wrap answers what is refused with 403 and a line of text, and hands the rest on.
+// Wrap answers refused requests with 403 and a line of text, and passes the others on.
 func (g Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if refusal := g.Check(r); refusal != nil {
@@ -92,7 +98,8 @@ func (g Guard) knows(host string, r *http.Request) bool {
 	return slices.Contains(arrived(r), host) || slices.ContainsFunc(g.Hosts, func(own string) bool { return hostOf(own) == host })
 }
 
-// arrived is the address of this machine at which the request's connection arrived, none if it is not known.
+// arrived is the address of this machine at which the request's connection arrived; empty if
+// unknown.
 func arrived(r *http.Request) []string {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if !ok {
@@ -105,8 +112,8 @@ func arrived(r *http.Request) []string {
 	return []string{ip.Unmap().String()}
 }
 
-// hostOf is the name or address of HOST or HOST:PORT in the form in which they are compared: lower case, an address without
-// brackets, a name without the dot that ends a full one. It is empty for what is no host.
+// hostOf extracts the name or address of HOST or HOST:PORT, normalised for comparison: lower case,
+// an address without brackets, a name without a final dot. It is empty if the text is not a host.
 func hostOf(text string) string {
 	host := text
 	if name, port, err := net.SplitHostPort(text); err == nil {
@@ -131,13 +138,14 @@ func hostOf(text string) string {
 	return host
 }
 
-// sameOrigin says that an Origin is the site that a Host names, port and all.
+// sameOrigin says that an Origin is the site that a Host names, including the port.
 func sameOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return false // "null" is the origin of files and of pages in a sandbox
 	}
-	// Behind a proxy with TLS the scheme differs from that of the connection; a port that is left out is the scheme's.
+	// Behind a proxy with TLS the scheme differs from the connection's; a missing port is the
+	// scheme's default.
 	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	return hostOf(u.Host) == hostOf(host) && portOf(u.Host, port) == portOf(host, port)
 }

@@ -58,7 +58,7 @@ func TestOnlyPagesOfTheServerItselfMaySendRequests(t *testing.T) {
 		method, host, origin, site string
 		answered                   bool
 	}{
-		{"POST", "localhost:8080", "", "", true}, // no browser
+		{"POST", "localhost:8080", "", "", true}, // not a browser
 		{"POST", "localhost:8080", "http://localhost:8080", "same-origin", true},
 		{"POST", "LOCALHOST:8080", "http://localhost:8080", "", true},
 		{"POST", "localhost", "https://localhost", "same-origin", true}, // behind a proxy with TLS
@@ -98,7 +98,8 @@ func TestOnlyPagesOfTheServerItselfMaySendRequests(t *testing.T) {
 	}
 }
 
-// What net/http makes of a request line that names a host, and of a request without Host, decides what Check sees.
+// The way net/http parses a request line with a host, and a request without Host, decides what
+// Check sees.
 func TestRequestsAsTheyComeOverAConnection(t *testing.T) {
 	server := httptest.NewServer(Guard{More: "Set api.token."}.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	defer server.Close()

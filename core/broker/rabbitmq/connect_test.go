@@ -11,7 +11,7 @@ import (
 	"handoff/core/broker"
 )
 
-// silentListener accepts and never answers.
+// silentListener accepts connections and never answers.
 func silentListener(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

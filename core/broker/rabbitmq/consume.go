@@ -15,8 +15,8 @@ import (
 	"handoff/core/broker"
 )
 
-// consumer is one subscription on a channel of its own. The library buffers what was delivered;
-// prefetch bounds it.
+// consumer is one subscription on its own channel. The library buffers deliveries; prefetch bounds
+// the buffer.
 type consumer struct {
 	s          *session
 	number     uint64
@@ -25,15 +25,16 @@ type consumer struct {
 	ch         *amqp.Channel
 	deliveries <-chan amqp.Delivery
 
-	// cancelling keeps two cancellations apart: a channel answers one question at a time.
+	// cancelling keeps two cancellations apart, because a channel answers one request at a time.
 	cancelling sync.Mutex
 	cancelled  bool
 }
 
-// A delivery's tag is the channel's tag below the consumer's number. The broker counts tags from 1
-// in every channel, so the bare tag of an old session would settle somebody else's message.
+// A delivery's tag combines the consumer's number, in the high bits, with the channel's tag. The
+// broker counts tags from 1 in every channel, so the bare tag of an old session would settle a
+// message of somebody else.
 //
-// The number is the process's, whichever Broker and session it was drawn in.
+// Numbers are unique within the process, across Brokers and sessions.
 var lastConsumer atomic.Uint64
 
 const (
@@ -41,8 +42,8 @@ const (
 	tagMask = 1<<tagBits - 1
 )
 
-// Consume implements broker.Session. When ctx ends before the broker has answered, the channel is
-// closed, and what it was given goes back.
+// Consume implements broker.Session. If ctx ends before the broker has answered, Consume closes the
+// channel, and its deliveries return to the queue.
 func (s *session) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
 	if prefetch < 0 || prefetch > math.MaxUint16 {
 		return nil, fmt.Errorf("consume %s: prefetch is %d, not 0 to %d", queue, prefetch, math.MaxUint16)
@@ -73,13 +74,13 @@ func (c *consumer) subscribe(prefetch int) error {
 		return fmt.Errorf("consume %s: %w", c.queue, err)
 	}
 	c.ch, c.deliveries = ch, deliveries
-	// From here on the channel holds deliveries. If it goes they go, and the session with them.
+	// From here on the channel holds deliveries. If the channel ends, the session ends with it.
 	c.s.watch("consumer of "+c.queue, closed)
 	return nil
 }
 
-// Receive implements broker.Consumer. What was received before comes before ErrCancelled; after the
-// end of the session nothing does.
+// Receive implements broker.Consumer. It returns deliveries that had arrived before it returns
+// ErrCancelled. After the end of the session it returns none.
 func (c *consumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	if c.s.Closed() {
 		return broker.Delivery{}, broker.ErrClosed
@@ -113,8 +114,8 @@ func (c *consumer) Reject(d broker.Delivery, requeue bool) {
 	c.settle(d, func(ch *amqp.Channel, tag uint64) error { return ch.Reject(tag, requeue) })
 }
 
-// settle sends a settlement on the channel that the delivery came from. A delivery of another
-// session is left alone: it belongs to the broker again.
+// settle sends a settlement on the channel of the delivery. It ignores a delivery of another
+// session, which belongs to the broker again.
 func (c *consumer) settle(d broker.Delivery, send func(ch *amqp.Channel, tag uint64) error) {
 	s := c.s
 	if s.Closed() {
@@ -152,8 +153,9 @@ func (c *consumer) Cancel(ctx context.Context) error {
 	return err
 }
 
-// delivery is a message as the core sees it. What can't be read is kept as it is. A header that the broker did not write
-// makes a message unreadable, too: rejected, it would end dead lettering for the whole node (S5).
+// delivery translates a message for the core. A body that can't be read is kept as it is. A header
+// that the broker did not write also makes a message unreadable: if the message were rejected, the
+// header would end dead lettering for the whole node (S5).
 func (c *consumer) delivery(d *amqp.Delivery) broker.Delivery {
 	out := broker.Delivery{
 		Tag: c.number<<tagBits | d.DeliveryTag, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered,
@@ -171,8 +173,9 @@ func (c *consumer) delivery(d *amqp.Delivery) broker.Delivery {
 	return out
 }
 
-// deaths reads x-death, newest first. A message can be published with such a header by anybody, and only one whose fields
-// are of the types that RabbitMQ writes is safe to be dead-lettered. A replay, by hand or by a shovel, keeps them.
+// deaths reads x-death, newest first. Any client can publish a message with such a header.
+// Dead-lettering the message is safe only if the header's fields have the types that RabbitMQ
+// writes. A replay, by hand or by a shovel, keeps the header.
 func deaths(headers amqp.Table) ([]broker.Death, error) {
 	value, present := headers["x-death"]
 	if !present {

@@ -7,8 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Each of these was sent to RabbitMQ 3.10 in a message that was then rejected. Those that it can't work with end its dead
-// lettering; the others it passes on as they are. Neither is what it writes.
+// Each header was sent to RabbitMQ 3.10 in a message that was then rejected. Some of them end its
+// dead lettering; it passes the others on unchanged. RabbitMQ itself writes none of them.
 func TestOnlyAnXDeathHeaderAsRabbitMQWritesItIsRead(t *testing.T) {
 	good := func(change func(amqp.Table)) []any {
 		table := amqp.Table{

@@ -23,9 +23,9 @@ const (
 	typeClassic = "classic"
 )
 
-// Declare implements broker.Session. Its channel is its own: RabbitMQ closes it with a refusal, and
-// the session stays open. What was declared before a refusal stays declared. A declaration that was given up goes on as
-// soon as the broker answers, or ends with the session.
+// Declare implements broker.Session. It uses its own channel, because RabbitMQ closes the channel
+// when it refuses; the session stays open. Declarations before a refusal keep their effect. A
+// declaration that was given up continues as soon as the broker answers, or ends with the session.
 func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	within, cancel := context.WithTimeout(ctx, broker.DeclareWait)
 	defer cancel()
@@ -45,7 +45,7 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	return err
 }
 
-// progress is what a declaration waits for.
+// progress is the object that a declaration waits for.
 type progress struct{ what atomic.Pointer[string] }
 
 func (p *progress) at(what, name string) {
@@ -53,7 +53,7 @@ func (p *progress) at(what, name string) {
 	p.what.Store(&what)
 }
 
-// where is empty before anything was asked.
+// where names that object; it is empty before the first request.
 func (p *progress) where() string {
 	if what := p.what.Load(); what != nil {
 		return *what
@@ -64,7 +64,7 @@ func (p *progress) where() string {
 func (s *session) declare(ctx context.Context, ch *amqp.Channel, t broker.Topology, p *progress) error {
 	for _, e := range t.Exchanges {
 		p.at("exchange", e.Name)
-		// RabbitMQ closes the whole connection over a kind that it does not know.
+		// RabbitMQ closes the whole connection over an exchange kind that it does not know.
 		if e.Kind != broker.Topic && e.Kind != broker.Direct {
 			return fmt.Errorf("exchange %s: unknown kind %q", e.Name, e.Kind)
 		}
@@ -95,19 +95,20 @@ func (s *session) declare(ctx context.Context, ch *amqp.Channel, t broker.Topolo
 	return nil
 }
 
-// deliveryLimitArg is the argument that sets how often a quorum queue takes a message back. -1 is for ever on RabbitMQ 4. On
-// 3.10 it is accepted, and kills a message at its first return.
+// deliveryLimitArg is the argument for the number of times that a quorum queue takes a message
+// back. On RabbitMQ 4, -1 means no limit. RabbitMQ 3.10 accepts -1 too, but then drops a message at
+// its first return.
 const deliveryLimitArg = "x-delivery-limit"
 
-// limits says that the server's quorum queues have a delivery limit unless they are told otherwise. A server of which that is
-// not known is told nothing.
+// limits says that the server's quorum queues have a delivery limit unless a declaration lifts it.
+// If that is not known of a server, its queues are declared without the argument.
 func (s *session) limits() bool {
 	product, _ := s.consuming.amqp.Properties["product"].(string)
 	version, _ := s.consuming.amqp.Properties["version"].(string)
 	return product == "RabbitMQ" && generation(version) >= 4
 }
 
-// generation is the first number of a version, 0 if it has none.
+// generation is the major version, 0 if the version can't be read.
 func generation(version string) int {
 	first, _, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(first)
@@ -117,9 +118,10 @@ func generation(version string) int {
 	return n
 }
 
-// declaredUnlimited declares a queue that is to keep what comes back without a delivery limit, where the server has one. It
-// returns false if nothing was declared: the server has no limit, or the queue exists with other arguments, which is for
-// the plain declaration to judge. Its channel is its own, because a refusal closes it.
+// declaredUnlimited declares a queue that is to keep returned messages without a delivery limit, if
+// the server has one. It returns false if it declared nothing: the server has no limit, or the
+// queue exists with other arguments, which the plain declaration then checks. It uses its own
+// channel, because a refusal closes it.
 func (s *session) declaredUnlimited(q broker.Queue, args amqp.Table) bool {
 	if !q.KeepsReturned || q.Type != typeQuorum || !s.limits() {
 		return false
@@ -135,7 +137,7 @@ func (s *session) declaredUnlimited(q broker.Queue, args amqp.Table) bool {
 	return err == nil
 }
 
-// noteLimit notes that a queue exists as an older release declared it, with the server's delivery limit.
+// noteLimit notes that a queue of an older release exists with the server's delivery limit.
 func (s *session) noteLimit(ctx context.Context, q broker.Queue) {
 	if !q.KeepsReturned || q.Type != typeQuorum || !s.limits() {
 		return
@@ -161,7 +163,8 @@ func (s *session) Limited() []string {
 	return slices.Clone(s.limited)
 }
 
-// DeleteIdle implements broker.Session. Each request has a channel of its own, which RabbitMQ closes with a refusal.
+// DeleteIdle implements broker.Session. Each request uses its own channel, because RabbitMQ closes
+// the channel when it refuses.
 func (s *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
 	return call(ctx, s, func() (broker.QueueFate, error) {
 		found, err := onChannel(s, func(ch *amqp.Channel) (amqp.Queue, error) {
@@ -175,11 +178,12 @@ func (s *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueF
 		case found.Messages > 0 || found.Consumers > 0:
 			return broker.QueueInUse, nil
 		}
-		// A condition on a quorum queue would close the whole connection.
+		// With a condition on a quorum queue, RabbitMQ would close the whole connection.
 		judges := q.Type == typeClassic
 		if !judges {
-			// RabbitMQ calls a quorum queue empty that does not answer within 250 ms. So it is asked for a message, which
-			// goes back to its place with the channel: one that is stuck does not answer.
+			// RabbitMQ reports a quorum queue as empty if the queue does not answer within 250 ms.
+			// So this asks the queue for a message, which returns to its place when the channel
+			// closes. A stuck queue does not answer.
 			holds, err := onChannel(s, func(ch *amqp.Channel) (bool, error) {
 				_, holds, err := ch.Get(q.Name, false)
 				return holds, err
@@ -220,7 +224,7 @@ func (s *session) QueueState(ctx context.Context, queue string) (broker.QueueSta
 	}, func(broker.QueueState) {})
 }
 
-// onChannel makes one request over a channel of its own.
+// onChannel makes one request over its own channel.
 func onChannel[T any](s *session, do func(*amqp.Channel) (T, error)) (T, error) {
 	ch, err := s.consuming.amqp.Channel()
 	if err != nil {
@@ -232,22 +236,22 @@ func onChannel[T any](s *session, do func(*amqp.Channel) (T, error)) (T, error) 
 	return answer, err
 }
 
-// is says that RabbitMQ refused a request with a code.
+// is says that RabbitMQ refused a request with this code.
 func is(err error, code int) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
 	return ok && e.Code == code
 }
 
-// QueueArguments are the x-arguments with which a queue is declared; an unknown type is an error. RabbitMQ refuses a
-// declaration whose arguments differ from those of the queue that exists. A delivery limit is not among them: whether one
-// may be named depends on the server.
+// QueueArguments are the x-arguments of a queue's declaration; an unknown type is an error.
+// RabbitMQ refuses a declaration whose arguments differ from those of the existing queue. The
+// delivery limit is not among them, because only some servers accept it.
 func QueueArguments(q broker.Queue) (amqp.Table, error) {
 	if q.Type != typeQuorum && q.Type != typeClassic {
 		return nil, fmt.Errorf("queue %s: unknown type %q", q.Name, q.Type)
 	}
 	args := amqp.Table{amqp.QueueTypeArg: q.Type}
 	if q.TTL > 0 {
-		// Rounded up, because 0 would mean "dead on arrival".
+		// Rounded up, because a TTL of 0 lets every message die on arrival.
 		args[amqp.QueueMessageTTLArg] = int64((q.TTL + time.Millisecond - 1) / time.Millisecond)
 	}
 	if q.Expires > 0 {
@@ -256,8 +260,8 @@ func QueueArguments(q broker.Queue) (amqp.Table, error) {
 	if q.DeadLetterExchange != "" {
 		args["x-dead-letter-exchange"] = q.DeadLetterExchange
 		if q.Type == typeQuorum {
-			// Without the overflow setting RabbitMQ falls back to at-most-once with one line in its
-			// own log.
+			// Without the overflow setting, RabbitMQ falls back to at-most-once and only logs one
+			// line.
 			args["x-dead-letter-strategy"] = "at-least-once"
 			args[amqp.QueueOverflowArg] = amqp.QueueOverflowRejectPublish
 		}
@@ -265,8 +269,8 @@ func QueueArguments(q broker.Queue) (amqp.Table, error) {
 	return args, nil
 }
 
-// refused explains why a declaration failed. Settings of what exists can't be changed in place, so
-// the error says what can be done.
+// refused explains why a declaration failed. Settings of an existing object can't be changed in
+// place, so the error says how to migrate.
 func refused(what, name string, err error) error {
 	e, ok := errors.AsType[*amqp.Error](err)
 	if !ok || e.Code != amqp.PreconditionFailed {

@@ -10,32 +10,34 @@ import (
 	"handoff/core/broker"
 )
 
-// lane is the channel over which the messages of one route are published, in the order of the calls.
+// lane is the channel that publishes the messages of one route, in the order of the calls.
 //
-// A queue that is stuck never confirms, and holds up its whole channel: on the first publish of a channel to a quorum
-// queue RabbitMQ asks the queue, and waits. It would also hold up the connection if some 400 publishes waited for it. So a
-// queue has a channel to itself, few publishes at a time, and nobody waits for one that is stuck: its callers get
-// Unknown, and what comes later is not sent.
+// A stuck queue never confirms, and it blocks its whole channel: on the first publish of a channel
+// to a quorum queue, RabbitMQ asks the queue and waits. If some 400 publishes waited for the queue,
+// it would block the connection too. So each queue has its own channel and few publishes at a time,
+// and nobody waits for a stuck queue: its callers get Unknown, and later messages are not sent.
 //
-// One task writes and another one waits for confirms, so that neither a slow confirm stops the writing nor a write that
-// the broker does not take holds up callers whose context has ended.
+// One task writes and another waits for confirms. So a slow confirm does not stop the writing, and
+// a write that the broker does not accept does not hold up callers whose context has ended.
 type lane struct {
 	p    *publisher
 	name routeName
 	ch   *amqp.Channel
-	// window holds an entry for each publish without an outcome, inFlight what was written, oldest first.
+	// window holds an entry for each publish without an outcome. inFlight holds the written ones,
+	// oldest first.
 	window   chan struct{}
 	inFlight chan inFlight
-	// returns holds more than can be in flight: the library drops a return that nobody takes.
+	// returns has room for more than can be in flight, because the library drops a return that
+	// finds no room.
 	returns chan amqp.Return
-	// behind was taken from inFlight behind a publish that is stuck. Used only by settle.
+	// behind holds the publishes of inFlight that wait behind a stuck one. Only settle uses it.
 	behind []inFlight
-	// more says that something was added.
+	// more signals that items were added.
 	more chan struct{}
 
 	mu    sync.Mutex
 	items []item
-	// stuck says that the oldest publish is, and that nothing is added until it is not.
+	// stuck says that the oldest publish is stuck. Until it has its outcome, nothing is added.
 	stuck bool
 }
 
@@ -53,8 +55,8 @@ type inFlight struct {
 	confirmation *amqp.DeferredConfirmation
 }
 
-// stuckAfter is how much later a publish must have been written that the broker has answered, for one that it has not
-// answered to be stuck.
+// stuckAfter defines when a publish is stuck: the broker has not answered it, but has answered a
+// publish that was written this much later.
 const stuckAfter = time.Second
 
 // newLane returns a lane whose channel is not open yet.
@@ -77,7 +79,8 @@ func (l *lane) open() error {
 	return ch.Confirm(false)
 }
 
-// run opens the channel and publishes over it until the session ends. Nobody waits for the opening longer than they want.
+// run opens the channel and publishes over it until the session ends. Callers wait for the opening
+// no longer than their contexts allow.
 func (l *lane) run() {
 	if err := l.open(); err != nil {
 		l.p.s.end(fmt.Errorf("publish: opening a channel: %w", err))
@@ -87,7 +90,7 @@ func (l *lane) run() {
 	l.settle()
 }
 
-// add has a message written, or settles it where the lane is stuck.
+// add queues a message for writing. If the lane is stuck, it settles the message as not sent.
 func (l *lane) add(it item) {
 	l.mu.Lock()
 	stuck := l.stuck
@@ -127,7 +130,7 @@ func (l *lane) next() (it item, ok bool) {
 	}
 }
 
-// write writes what was added until the session ends.
+// write writes queued messages until the session ends.
 func (l *lane) write() {
 	s := l.p.s
 	for sequence := int64(1); ; sequence++ {
@@ -148,7 +151,7 @@ func (l *lane) write() {
 		e.publishing.Headers = amqp.Table{sequenceHeader: sequence}
 		confirmation, err := l.ch.PublishWithDeferredConfirm(e.exchange, e.key, true, false, e.publishing)
 		if err != nil {
-			// Some of it may have been written.
+			// A part of the message may have been written.
 			s.end(fmt.Errorf("publish: %w", err))
 			return
 		}
@@ -156,7 +159,7 @@ func (l *lane) write() {
 	}
 }
 
-// settle finds the outcomes, in the order of the publishes, until the session ends.
+// settle determines the outcomes, in the order of the publishes, until the session ends.
 func (l *lane) settle() {
 	returned := make(map[int64]struct{})
 	late := time.NewTimer(stuckAfter)
@@ -179,8 +182,8 @@ func (l *lane) settle() {
 		case f.confirmation.Acked():
 			f.batch.settle(f.index, broker.Confirmed)
 		case l.ch.IsClosed() || l.p.s.Closed():
-			// The library resolves what is open as not acknowledged when the channel closes. That is
-			// no nack: the broker may have stored it.
+			// When the channel closes, the library resolves open confirms as not acknowledged. That
+			// is not a nack: the broker may have stored the message.
 			l.p.s.end(fmt.Errorf("publish: channel closed before the confirm"))
 			return
 		default:
@@ -197,7 +200,8 @@ func (l *lane) settle() {
 	}
 }
 
-// oldest waits for a publish without an outcome. It returns false when the session has ended.
+// oldest waits for the oldest publish without an outcome. It returns false when the session has
+// ended.
 func (l *lane) oldest() (f inFlight, ok bool) {
 	if len(l.behind) > 0 {
 		f = l.behind[0]
@@ -216,7 +220,7 @@ func (l *lane) oldest() (f inFlight, ok bool) {
 func (l *lane) await(f *inFlight, late *time.Timer) bool {
 	s := l.p.s
 	oldest := s.b.opts.OldestConfirm
-	// During an alarm the broker confirms nothing that it has not read.
+	// During an alarm the broker does not read, so it confirms nothing; that time does not count.
 	since := f.written
 	for {
 		select {
@@ -243,7 +247,7 @@ func (l *lane) await(f *inFlight, late *time.Timer) bool {
 	}
 }
 
-// giveUp has nobody wait any longer for a lane that is stuck.
+// giveUp settles everything that waits for a stuck lane, so that no caller goes on waiting.
 func (l *lane) giveUp(f *inFlight) {
 	l.mu.Lock()
 	l.stuck = true
@@ -265,8 +269,8 @@ func (l *lane) giveUp(f *inFlight) {
 	}
 }
 
-// collect takes all returns that have arrived. A message is returned before it is confirmed, so once
-// a confirm was read, its return is here.
+// collect takes all returns that have arrived. The broker returns a message before it confirms it,
+// so once the confirm is read, the return is here.
 func (l *lane) collect(returned map[int64]struct{}) {
 	for {
 		select {
@@ -283,7 +287,7 @@ func (l *lane) collect(returned map[int64]struct{}) {
 	}
 }
 
-// heard notes that the broker has answered a publish that was written at a moment.
+// heard notes that the broker has answered a publish that was written at this time.
 func (p *publisher) heard(written time.Time) {
 	at := int64(written.Sub(p.began))
 	for {
@@ -294,12 +298,13 @@ func (p *publisher) heard(written time.Time) {
 	}
 }
 
-// answeredSince is how much later than a moment the latest publish was written that has its outcome.
+// answeredSince is how much later than written the latest answered publish was written.
 func (p *publisher) answeredSince(written time.Time) time.Duration {
 	return time.Duration(p.answered.Load()) - written.Sub(p.began)
 }
 
-// probe publishes something that the broker answers by itself, unless such a publish waits for its answer.
+// probe publishes a message that the broker answers without a queue, unless an earlier probe still
+// waits for its answer.
 func (p *publisher) probe() {
 	if p.probing.CompareAndSwap(false, true) {
 		p.lane(probeRoute).add(item{probeBatch(), 0})

@@ -13,33 +13,35 @@ import (
 	"handoff/core/broker"
 )
 
-// sequenceHeader numbers the publishes of a lane. A return brings it back, and it alone says
-// which publish was returned: the same message may be on its way twice, since a dispatch is
-// published again when its outcome was unknown.
+// sequenceHeader numbers the publishes of a lane. A return carries the number, and nothing else
+// identifies the returned publish: the same message may be on its way twice, since a dispatch is
+// published again when its outcome is unknown.
 const sequenceHeader = "handoff-publish"
 
 // publisher sends the messages of all Publish calls of a session over one connection, and learns
-// their outcomes. Each route has a lane of its own.
+// their outcomes. Each route has its own lane.
 type publisher struct {
 	s     *session
 	alarm gate
-	// answered is when the latest publish was written that has its outcome, in nanoseconds since began.
+	// answered is when the latest publish with an outcome was written, in nanoseconds since began.
 	began    time.Time
 	answered atomic.Int64
-	probing  atomic.Bool // a probe has no outcome
+	probing  atomic.Bool // a probe waits for its outcome
 
 	mu    sync.Mutex
 	lanes map[routeName]*lane
 }
 
-// routeName is an exchange and a routing key. It is a queue, mostly.
+// routeName is an exchange and a routing key. Mostly it stands for a queue.
 type routeName struct{ exchange, key string }
 
-// mostLanes is less than the channels that RabbitMQ allows a connection (2047). Routes beyond it share a lane.
+// mostLanes is less than the number of channels that RabbitMQ allows a connection (2047). Further
+// routes share a lane.
 const mostLanes = 1000
 
-// ProbeKey is a key of the default exchange that leads to no queue. The broker returns a message to it, and confirms it,
-// without asking a queue: that tells a queue that is stuck from a broker that is slow.
+// ProbeKey is a key of the default exchange that leads to no queue. The broker returns and confirms
+// a message with this key without asking a queue. That distinguishes a stuck queue from a slow
+// broker.
 const ProbeKey = "handoff.probe"
 
 var probeRoute = routeName{"", ProbeKey} //detlint:ok a constant, never written
@@ -73,8 +75,8 @@ func (p *publisher) lane(name routeName) *lane {
 	return l
 }
 
-// Publish implements broker.Session. A message that can't be written to the wire is Nacked: nothing
-// was stored, and sending it again would not help.
+// Publish implements broker.Session. A message that can't be encoded is Nacked: nothing was stored,
+// and sending it again would not help.
 func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	b := newBatch(s.b.log, ms)
 	if s.Closed() || ctx.Err() != nil {
@@ -95,13 +97,13 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 	return b.finish()
 }
 
-// entry is a message as it is written.
+// entry is an encoded message.
 type entry struct {
 	exchange, key string
 	publishing    amqp.Publishing
 }
 
-// pending is no outcome yet.
+// pending means no outcome yet.
 const pending broker.Outcome = 0xff
 
 // batch is one call of Publish.
@@ -111,9 +113,9 @@ type batch struct {
 
 	mu       sync.Mutex
 	outcomes []broker.Outcome
-	taken    []bool // handed to the connection
-	left     int    // outcomes that are not known
-	over     bool   // the caller has its outcomes: nothing may be sent any more
+	taken    []bool // given to the connection
+	left     int    // outcomes that are still missing
+	over     bool   // the caller has its outcomes: nothing more may be sent
 }
 
 func newBatch(log *slog.Logger, ms []broker.Message) *batch {
@@ -138,7 +140,7 @@ func newBatch(log *slog.Logger, ms []broker.Message) *batch {
 	return b
 }
 
-// probeBatch is a call of Publish that nobody waits for.
+// probeBatch is a Publish call that nobody waits for.
 func probeBatch() *batch {
 	return &batch{
 		entries: []entry{{probeRoute.exchange, probeRoute.key, amqp.Publishing{}}}, done: make(chan struct{}),
@@ -146,8 +148,8 @@ func probeBatch() *batch {
 	}
 }
 
-// maxShort is the longest string that fits an AMQP name. The library would break off in the middle
-// of a frame over a longer one, and with it the connection.
+// maxShort is the longest string that fits an AMQP name. With a longer one the library would stop
+// in the middle of a frame and break the connection.
 const maxShort = 255
 
 func newEntry(m *broker.Message) (entry, error) {
@@ -165,7 +167,7 @@ func newEntry(m *broker.Message) (entry, error) {
 	}}, nil
 }
 
-// take hands entry i to the writer, unless it has its outcome or nobody wants it sent any more.
+// take gives entry i to the writer, unless the entry has its outcome or the caller has returned.
 func (b *batch) take(i int) (*entry, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,7 +185,7 @@ func (b *batch) settled(i int) bool {
 	return b.outcomes[i] != pending
 }
 
-// settle notes an outcome; the first one counts.
+// settle notes an outcome; only the first one counts.
 func (b *batch) settle(i int, o broker.Outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,7 +199,8 @@ func (b *batch) settle(i int, o broker.Outcome) {
 	}
 }
 
-// finish returns the outcomes as they are now: unknown where something was sent, not sent elsewhere.
+// finish returns the outcomes so far. Missing ones are Unknown if the message was sent, else
+// NotSent.
 func (b *batch) finish() []broker.Outcome {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -214,8 +217,8 @@ func (b *batch) finish() []broker.Outcome {
 	return b.outcomes
 }
 
-// gate stops the writer while the broker holds publishers back. What is not written then can still
-// be reported as not sent, and the socket is not filled until writing to it blocks.
+// gate stops the writer while the broker holds publishers back. Messages not yet written can then
+// still be reported as not sent, and the socket does not fill up until a write blocks.
 type gate struct {
 	mu   sync.Mutex
 	open chan struct{} // nil while the gate is open; closed when it opens
@@ -233,7 +236,7 @@ func (g *gate) set(closed bool) {
 	}
 }
 
-// wait waits until the gate is open; it returns false when done was closed first.
+// wait waits until the gate is open; it returns false if done was closed first.
 func (g *gate) wait(done <-chan struct{}) bool {
 	for {
 		g.mu.Lock()

@@ -1,15 +1,14 @@
-// Package rabbitmq is broker.Broker over RabbitMQ.
+// Package rabbitmq implements broker.Broker over RabbitMQ.
 //
 // A session is two connections that live and die together: one publishes, the other declares and
-// consumes. On a memory or disk alarm RabbitMQ stops reading from a connection that publishes;
-// acknowledgements on it would wait as well, and prefetch would run dry while nothing is wrong with
-// the consumers. Every route that is published to, every declaration and every consumer have a channel
-// of their own, because RabbitMQ answers a refusal by closing the channel, and because a queue that is
-// stuck holds up the whole channel.
+// consumes. On a memory or disk alarm RabbitMQ stops reading from a connection that publishes. With
+// a single connection, acknowledgements would wait too, and prefetch would run dry although the
+// consumers are fine. Each published route, each declaration and each consumer has its own channel:
+// RabbitMQ answers a refusal by closing the channel, and a stuck queue blocks its whole channel.
 //
-// The library can reconnect by itself. That stays off: delivery tags have no generation there, and
-// after its recovery the acknowledgement of an old delivery settles a new one. What replaces a
-// session here is broker.Client, and a delivery tag carries the number of its consumer.
+// The library can reconnect by itself, but that stays off: its delivery tags have no generation, so
+// after its recovery the acknowledgement of an old delivery settles a new one. Instead,
+// broker.Client replaces a session, and a delivery tag contains the number of its consumer.
 package rabbitmq
 
 import (
@@ -34,20 +33,21 @@ const (
 	DefaultOldestConfirm = 30 * time.Second
 )
 
-// Options say how to connect.
+// Options configure the connection.
 type Options struct {
-	// URL is amqp:// or amqps://. It holds a password and stands in no log and no error.
+	// URL is amqp:// or amqps://. It contains a password, so no log and no error shows it.
 	URL string
 	// Heartbeat is the interval of the AMQP heartbeats, at least one second. A silent broker is
-	// noticed after at most three. It rules over a heartbeat in the URL.
+	// noticed after at most three. It overrides a heartbeat in the URL.
 	Heartbeat time.Duration
-	// Name is how the connections are called in RabbitMQ's own tools.
+	// Name is the name of the connections in RabbitMQ's own tools.
 	Name string
-	// DialTimeout bounds the way to an open connection, handshakes included.
+	// DialTimeout bounds the opening of a connection, handshakes included.
 	DialTimeout time.Duration
-	// Window bounds the publishes without an outcome of one route.
+	// Window bounds the publishes of one route that have no outcome yet.
 	Window int
-	// OldestConfirm is how long a publish may wait for its confirm, alarms apart: then the session ends.
+	// OldestConfirm is how long a publish may wait for its confirm, without the time of alarms.
+	// After that the session ends.
 	OldestConfirm time.Duration
 	// Log may be nil.
 	Log *slog.Logger
@@ -66,7 +66,7 @@ func New(o Options) *Broker {
 	if o.Heartbeat == 0 {
 		o.Heartbeat = DefaultHeartbeat
 	}
-	// Less than a second would be read as "whatever the server likes".
+	// RabbitMQ would read less than a second as "the server's choice".
 	o.Heartbeat = max(o.Heartbeat, time.Second)
 	if o.DialTimeout <= 0 {
 		o.DialTimeout = DefaultDialTimeout
@@ -106,14 +106,14 @@ func (b *Broker) Connect(ctx context.Context) (broker.Session, error) {
 	return s, nil
 }
 
-// connection is one AMQP connection and the socket below it.
+// connection is one AMQP connection and its socket.
 type connection struct {
 	amqp *amqp.Connection
 	raw  net.Conn
 }
 
-// dial opens one connection. Everything that goes wrong on the way is ErrUnavailable, unless ctx has
-// ended or the URL makes no sense.
+// dial opens one connection. Every failure is ErrUnavailable, unless ctx has ended or the URL is
+// invalid.
 func (b *Broker) dial(ctx context.Context, role string) (*connection, error) {
 	address, err := withoutHeartbeat(b.opts.URL)
 	if err != nil {
@@ -134,7 +134,7 @@ func (b *Broker) dial(ctx context.Context, role string) (*connection, error) {
 				return nil, err
 			}
 			l.raw = &boundedConn{Conn: conn, limit: 3 * b.opts.Heartbeat}
-			// The library knows no context: its handshakes end when the socket does.
+			// The library takes no context: closing the socket ends its handshakes.
 			stop = context.AfterFunc(within, func() { _ = conn.Close() })
 			return newScreened(l.raw), nil
 		},
@@ -155,8 +155,8 @@ func (b *Broker) dial(ctx context.Context, role string) (*connection, error) {
 	return nil, fmt.Errorf("%w: %w", broker.ErrUnavailable, err)
 }
 
-// withoutHeartbeat removes the heartbeat from the query, where it would rule over the configured
-// one, and checks the rest. Its errors don't quote the URL.
+// withoutHeartbeat removes the heartbeat from the URL's query, where it would override the
+// configured one, and checks the rest. Its errors don't quote the URL.
 func withoutHeartbeat(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -177,23 +177,22 @@ func withoutHeartbeat(address string) (string, error) {
 	return address, nil
 }
 
-// hangUpTimeout bounds the farewell: a peer that is gone does not answer it.
+// hangUpTimeout bounds the orderly close: a peer that is gone does not answer it.
 const hangUpTimeout = time.Second
 
-// hangUp closes the connection, politely as long as the broker answers, so that what was written
-// before is read before.
+// hangUp closes the connection, in order as long as the broker answers, so that the broker first
+// reads everything written before.
 func (l *connection) hangUp() {
-	// The library's own close waits for locks that a write in progress holds; closing the socket
-	// below it frees them.
+	// The library's close waits for locks that a pending write holds; closing the socket frees
+	// them.
 	stop := time.AfterFunc(hangUpTimeout, func() { _ = l.raw.Close() })
 	_ = l.amqp.CloseDeadline(time.Now().Add(hangUpTimeout))
 	stop.Stop()
 	_ = l.raw.Close()
 }
 
-// boundedConn ends a write that the peer does not take. Without it a publisher that is stuck in a
-// write holds the locks that closing the connection needs, until the kernel gives up after many
-// minutes.
+// boundedConn ends a write that the peer does not accept. Without it, a publisher stuck in a write
+// holds the locks that closing the connection needs, until the kernel gives up after many minutes.
 type boundedConn struct {
 	net.Conn
 	limit time.Duration

@@ -8,16 +8,18 @@ import (
 	"net"
 )
 
-// screened is a connection on which no message ends the session. The AMQP library closes a connection over headers that
-// it can't read: nested more than 32 deep, or more than 8,192 in one table. RabbitMQ takes and delivers them, and delivers
-// them again after each reconnect. One such message would end whoever consumes its queue, for ever. Here its headers are
-// replaced by one that says so, and the message is one that can't be read.
+// screened is a connection on which no message can end the session. The AMQP library closes a
+// connection over headers that it can't read: nested more than 32 deep, or more than 8,192 in one
+// table. RabbitMQ accepts and delivers them, again after each reconnect. One such message would end
+// every consumer of its queue, for ever. So screened replaces such headers by a header that says
+// so, which makes the message unreadable.
 //
-// Below TLS there are no frames to look at, and everything passes unseen.
+// Below TLS no frames are visible, and everything passes unchecked.
 type screened struct {
 	net.Conn
 	in *bufio.Reader
-	// ready is what comes next, and passing how many bytes of the frame come after it as they are.
+	// ready holds the bytes to return next. passing is how many bytes of the frame follow them
+	// unchanged.
 	ready   []byte
 	passing int
 }
@@ -32,7 +34,7 @@ const (
 	frameBody      = 3
 	frameHeartbeat = 8
 	framePrefix    = 7
-	// longestHeader is more than any frame that was negotiated.
+	// longestHeader is larger than any negotiated frame.
 	longestHeader = 1 << 20
 )
 
@@ -57,7 +59,7 @@ func (s *screened) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// next reads the beginning of a frame, and all of it if it has headers.
+// next reads the beginning of a frame, and the rest if it has headers.
 func (s *screened) next() error {
 	first, err := s.in.Peek(1)
 	if err != nil {
@@ -66,7 +68,7 @@ func (s *screened) next() error {
 	switch first[0] {
 	case frameMethod, frameHeader, frameBody, frameHeartbeat:
 	default:
-		// No frame: whoever reads it has to say so.
+		// This is not a frame: the library has to report that.
 		s.passing = math.MaxInt
 		return nil
 	}
@@ -84,12 +86,13 @@ func (s *screened) next() error {
 		return err
 	}
 	clean := screen(payload[:size])
-	binary.BigEndian.PutUint32(prefix[3:], uint32(len(clean))) //nolint:gosec // shorter than what was read, or a little longer
+	binary.BigEndian.PutUint32(prefix[3:], uint32(len(clean))) //nolint:gosec // shorter than the original, or a little longer
 	s.ready = append(append(prefix, clean...), payload[size])
 	return nil
 }
 
-// What precedes the properties in a content header (class, weight, length of the body, flags), and its flags.
+// The bytes before the properties in a content header (class, weight, length of the body, flags),
+// and the flags among them.
 const (
 	contentPrefix    = 2 + 2 + 8 + 2
 	flagContentType  = 1 << 15
@@ -131,13 +134,13 @@ func screen(header []byte) []byte {
 	return append(append(clean, table...), header[end:]...)
 }
 
-// What RabbitMQ itself and the tools around it write stays far below these bounds, and the library takes more.
+// RabbitMQ and the tools around it stay far below these bounds, and the library accepts more.
 const (
 	deepestField = 16
 	mostFields   = 1024
 )
 
-// sound says that the library can read the fields of a table or of a list.
+// sound says that the library can read the fields of a table or a list.
 func sound(b []byte, table bool, depth int) bool {
 	if depth > deepestField {
 		return false

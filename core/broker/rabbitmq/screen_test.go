@@ -7,7 +7,7 @@ import (
 	"testing/iotest"
 )
 
-// textConn is a connection from which a text is read.
+// textConn is a connection that delivers a text.
 type textConn struct {
 	net.Conn
 	from *bytes.Reader
@@ -15,7 +15,7 @@ type textConn struct {
 
 func (p textConn) Read(b []byte) (int, error) { return p.from.Read(b) }
 
-// What has nothing to do with headers passes as it is, whatever the sizes of the reads.
+// Everything but headers passes unchanged, whatever the sizes of the reads.
 func TestWhatIsNotScreenedPassesAsItIs(t *testing.T) {
 	frames := append([]byte{frameMethod, 0, 1, 0, 0, 0, 3}, "abc\xce"...)
 	frames = append(append(frames, frameHeader, 0, 1, 0, 0, 0, 5), "short\xce"...)

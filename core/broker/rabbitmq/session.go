@@ -13,8 +13,8 @@ import (
 	"handoff/core/broker"
 )
 
-// session is two connections. It ends as a whole, as soon as either connection or any channel on
-// which something was published or delivered is closed, by whomever.
+// session is two connections. It ends as a whole as soon as either connection ends, or any channel
+// that publishes or consumes.
 type session struct {
 	b                     *Broker
 	publishing, consuming *connection
@@ -55,8 +55,8 @@ func openSession(b *Broker, publishing, consuming *connection) (*session, error)
 	return s, nil
 }
 
-// watch ends the session with what closes behind closed. The library closes the channel without a
-// value when we close it ourselves.
+// watch ends the session when the connection or channel behind closed ends. The library closes the
+// Go channel without a value if the process itself closed it.
 func (s *session) watch(what string, closed chan *amqp.Error) {
 	go func() {
 		if err, ok := <-closed; ok {
@@ -65,7 +65,7 @@ func (s *session) watch(what string, closed chan *amqp.Error) {
 	}()
 }
 
-// end ends the session, for a reason or because its owner wants to. It does not wait.
+// end ends the session. The reason is nil if its owner closes it. It does not wait.
 func (s *session) end(reason error) {
 	s.ending.Do(func() {
 		close(s.done)
@@ -82,15 +82,15 @@ func (s *session) end(reason error) {
 	})
 }
 
-// Close implements broker.Session. It returns when the broker has read what was sent before, or
+// Close implements broker.Session. It returns when the broker has read everything sent before, or
 // after a second.
 func (s *session) Close() {
 	s.end(nil)
 	<-s.hungUp
 }
 
-// Closed implements broker.Session. The library learns of the end before its listeners do, and who
-// was told ErrClosed must find the session closed.
+// Closed implements broker.Session. The library learns of the end before its listeners, and a
+// caller that got ErrClosed must find the session closed.
 func (s *session) Closed() bool {
 	select {
 	case <-s.done:
@@ -118,12 +118,12 @@ func (s *session) Wait(ctx context.Context) error {
 	}
 }
 
-// Blocked implements broker.Session. RabbitMQ tells it to a connection that publishes, at its first
-// publish during the alarm, so that an idle session does not know of one.
+// Blocked implements broker.Session. RabbitMQ reports an alarm to a connection at its first publish
+// during the alarm, so an idle session does not know of it.
 func (s *session) Blocked() bool { return s.blocked.Load() && !s.Closed() }
 
-// call runs do, which the library won't let be interrupted, until it returns, the session ends or
-// ctx does. In the two latter cases undo gets what do brings in the end.
+// call runs do, which the library does not let anyone interrupt, until it returns or the session or
+// ctx ends. In the latter cases undo gets the late result of do.
 func call[T any](ctx context.Context, s *session, do func() (T, error), undo func(T)) (T, error) {
 	var none T
 	if s.Closed() {
@@ -163,5 +163,5 @@ func call[T any](ctx context.Context, s *session, do func() (T, error), undo fun
 	}
 }
 
-// nothing is what a call returns that returns nothing.
+// nothing is the result of a call without a result.
 type nothing struct{}

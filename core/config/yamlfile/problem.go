@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Problem is one mistake: where it stands, what is wrong, and what would be right there.
+// Problem is one mistake: its position, what is wrong, and what would be right there.
 type Problem struct {
-	// File is a file, or whatever else a setting came from, such as an environment variable; then
-	// Line is 0.
+	// File is the name of a file or of another source of a setting, such as an environment
+	// variable; then Line is 0.
 	File         string
 	Line, Column int // from 1; the column counts characters, not bytes
 	Message      string
-	// Allowed lists what may stand there, if that is a list; Nearest is the entry that was probably
-	// meant, empty where nothing is near.
+	// Allowed lists the allowed values, if they are a list. Nearest is the entry that was probably
+	// meant, empty if none is similar.
 	Allowed []string
 	Nearest string
-	// Source is the line itself, for the frame under the message; empty for no frame.
+	// Source is the line that the frame under the message shows; empty for no frame.
 	Source string
 }
 
-// Text is the message with what is allowed and what was probably meant, in one line, without the
+// Text is the message in one line, with the allowed values and the probable one, without the
 // position.
 func (p Problem) Text() string {
 	text := p.Message
@@ -34,8 +34,8 @@ func (p Problem) Text() string {
 	return text
 }
 
-// Where is file:line:column, as editors and terminals link it, or only the name of the origin where
-// there are no lines.
+// Where is file:line:column, which editors and terminals link, or only the name of the source if it
+// has no lines.
 func (p Problem) Where() string {
 	if p.Line == 0 {
 		return p.File
@@ -54,7 +54,7 @@ func (p Problem) Error() string {
 		return head
 	}
 	number := fmt.Sprintf("%5d", p.Line)
-	// Tabs before the caret stay tabs, so that it stands under its character at any tab width.
+	// Tabs before the caret stay tabs, so that the caret is under its character at any tab width.
 	pad := strings.Map(func(c rune) rune {
 		if c == '\t' {
 			return c
@@ -83,7 +83,7 @@ func window(source string, column int) (string, int) {
 	return string(cut), column - from
 }
 
-// Errors is every mistake of a file, in the order of the lines.
+// Errors are all mistakes of a file, in the order of the lines.
 type Errors []Problem
 
 // Error joins them all, each with its frame.
@@ -105,10 +105,10 @@ func (e Errors) Sort() {
 	})
 }
 
-// Nearest is the entry of allowed that got was probably meant to be, or "". Near means a third of
-// the longer name may differ: "worker" is near to "workers", "crush" to "crash", "dog" to nothing.
+// Nearest is the entry of allowed that is most similar to got, or "". At most a third of the longer
+// name may differ: "worker" is near to "workers", "crush" to "crash", "dog" to nothing.
 func Nearest(got string, allowed []string) string {
-	const longest = 200 // the distance is quadratic, and no name is longer
+	const longest = 200 // computing a distance takes quadratic time, and no name is longer
 	if len(got) > longest {
 		return ""
 	}
@@ -125,7 +125,8 @@ func Nearest(got string, allowed []string) string {
 	return best
 }
 
-// distance counts the characters to insert, remove, replace or swap with their neighbour.
+// distance counts the edits between two names: a character inserted, removed, replaced or swapped
+// with its neighbour.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	rows := make([][]int, len(x)+1)

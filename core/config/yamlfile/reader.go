@@ -1,12 +1,13 @@
-// Package yamlfile reads files that people write: YAML whose every mistake is reported at its line
-// and column, with what would be right there, and all mistakes at once.
+// Package yamlfile reads YAML files that people write. It reports every mistake at its line and
+// column, with what would be right there, and all mistakes at once.
 //
-// It is the only reader of YAML here, so that a daemon's configuration, a file of actions and a
-// scenario refuse the same mistake in the same words. NewReader and Root open a file: bounds on its
-// size, its depth and what its aliases grow to. Mapping reads a mapping by its Shape, Entries one with
-// names that the author chooses, and Items a list; Text, Choice, Integer, Duration, Share and the
-// others read values. Each notes what is wrong and returns ok false, so callers go on and gather the
-// rest; Problems has them all at the end. A Shape is also a JSON Schema, for editors.
+// It is the project's only YAML reader, so a daemon's configuration, a file of actions and a
+// scenario refuse the same mistake in the same words. NewReader and Root open a file; they bound
+// its size, its depth and the growth of its aliases. Mapping reads a mapping by its Shape, Entries
+// reads a mapping whose keys the author chooses, and Items reads a list. Text, Choice, Integer,
+// Duration, Share and the others read values. Each notes a mistake and returns ok false, so callers
+// go on and collect the rest; at the end Problems returns them all. A Shape also yields a JSON
+// Schema, for editors.
 package yamlfile
 
 import (
@@ -19,7 +20,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Bounds on a file. Such a file is written by hand: what is larger is a mistake or an attack.
+// Bounds on a file. People write these files by hand, so a larger one is a mistake or an attack.
 const (
 	// MaxBytes is the size of the largest file that Root reads.
 	MaxBytes = 1 << 20
@@ -27,27 +28,28 @@ const (
 	maxDepth = 32
 )
 
-// Reader walks the tree of one file and gathers every problem on the way. Its methods return ok
-// false where they refused something; callers go on.
+// Reader walks the tree of one file and collects every problem on the way. Its methods return ok
+// false if they refused something; callers then go on.
 type Reader struct {
 	file, kind string
 	lines      []string
 	problems   Errors
 	warnings   Errors
-	// hidden are the numbers of lines that no problem shows.
+	// hidden are the numbers of the lines that no problem shows.
 	hidden map[int]bool
 }
 
-// NewReader returns a reader of a file; kind is how messages call such a file: "configuration".
+// NewReader returns a reader of a file. kind is the word for such a file in messages:
+// "configuration".
 func NewReader(file, kind string, data []byte) *Reader {
 	return &Reader{file: file, kind: kind, lines: strings.Split(string(data), "\n")}
 }
 
-// Count returns how many problems there are so far. A part of a file was read without any if it is
-// the same before and after.
+// Count returns the number of problems so far. If it is the same before and after reading a part,
+// that part has none.
 func (r *Reader) Count() int { return len(r.problems) }
 
-// Problems are those found so far, sorted by position.
+// Problems returns the problems found so far, sorted by position.
 func (r *Reader) Problems() Errors {
 	r.problems.Sort()
 	return r.problems
@@ -58,28 +60,29 @@ func (r *Reader) Refuse(n *yaml.Node, message string, args ...any) {
 	r.RefuseAt(n.Line, n.Column, Problem{Message: fmt.Sprintf(message, args...)})
 }
 
-// Warn notes at a node what is still read and should be written otherwise.
+// Warn notes at a node that a value is still accepted but should be written in another way.
 func (r *Reader) Warn(n *yaml.Node, message string, args ...any) {
 	r.warnings = append(r.warnings, r.place(n.Line, n.Column, Problem{Message: fmt.Sprintf(message, args...)}))
 }
 
-// Warnings are those noted so far, sorted by position. They are no problems: the file was read.
+// Warnings returns the warnings noted so far, sorted by position. They are not problems: the file
+// was read.
 func (r *Reader) Warnings() Errors {
 	r.warnings.Sort()
 	return r.warnings
 }
 
-// Unknown notes that a name is none of the allowed ones.
+// Unknown notes that a name is not allowed.
 func (r *Reader) Unknown(n *yaml.Node, message, got string, allowed []string) {
 	r.RefuseAt(n.Line, n.Column, Problem{Message: message, Allowed: allowed, Nearest: Nearest(got, allowed)})
 }
 
-// RefuseAt notes a problem at a position, and fills in its file and source line.
+// RefuseAt notes a problem at a position. It fills in the file and the source line.
 func (r *Reader) RefuseAt(line, column int, p Problem) {
 	r.problems = append(r.problems, r.place(line, column, p))
 }
 
-// place fills in where a problem is, and the line there.
+// place fills in a problem's position and the line there.
 func (r *Reader) place(line, column int, p Problem) Problem {
 	line = max(1, min(line, len(r.lines)))
 	p.File, p.Line, p.Column = r.file, line, max(1, column)
@@ -89,7 +92,7 @@ func (r *Reader) place(line, column int, p Problem) Problem {
 	return p
 }
 
-// Hide keeps the lines of a node out of what problems show, from now on: they may hold secrets.
+// Hide makes problems noted from now on leave out the lines of a node: they may hold secrets.
 func (r *Reader) Hide(n *yaml.Node) {
 	if r.hidden == nil {
 		r.hidden = make(map[int]bool)
@@ -100,7 +103,8 @@ func (r *Reader) Hide(n *yaml.Node) {
 	}
 }
 
-// Root parses the file into one tree without aliases; nil if it can't be read at all, or is empty.
+// Root parses the file into one tree without aliases. It returns nil if the file can't be read or
+// is empty.
 func (r *Reader) Root(data []byte) *yaml.Node {
 	if len(data) > MaxBytes {
 		r.RefuseAt(1, 1, Problem{Message: fmt.Sprintf("the file has more than %d bytes, the most that a %s may have", MaxBytes, r.kind)})
@@ -130,7 +134,7 @@ func (r *Reader) Root(data []byte) *yaml.Node {
 	return r.expand(documents[0].Content[0], &budget, 0, nil)
 }
 
-// syntax notes what the YAML parser says, at its position.
+// syntax notes an error of the YAML parser at its position.
 func (r *Reader) syntax(err error) {
 	var e *yaml.LoadError
 	if !errors.As(err, &e) {
@@ -149,8 +153,9 @@ func (r *Reader) syntax(err error) {
 	r.RefuseAt(e.Mark.Line, e.Mark.Column, Problem{Message: message})
 }
 
-// expand copies a tree with its aliases written out. A few lines of aliases of aliases would grow
-// to billions of nodes, and an alias inside its own anchor for ever; the budget stops both.
+// expand copies a tree and replaces its aliases by what they refer to. A few lines of aliases of
+// aliases would grow to billions of nodes, and an alias inside its own anchor would never end. The
+// budget stops both.
 func (r *Reader) expand(n *yaml.Node, budget *int, depth int, open []*yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		for _, o := range open {
@@ -184,7 +189,8 @@ func (r *Reader) expand(n *yaml.Node, budget *int, depth int, open []*yaml.Node)
 	return &out
 }
 
-// badCharacter finds the first byte that is not printable UTF-8, which the parser reports without a position.
+// badCharacter finds the first byte that is not printable UTF-8, which the parser reports without a
+// position.
 func badCharacter(data []byte) (line, column int, ok bool) {
 	line, column = 1, 1
 	for i := 0; i < len(data); {
@@ -207,14 +213,15 @@ type Entry struct {
 	Key, Value *yaml.Node
 }
 
-// Entries lists the pairs of a mapping whose keys are names that the author chooses; duplicates are
-// refused. Of something that is no mapping, which is refused too, there are none.
+// Entries lists the pairs of a mapping whose keys the author chooses. It refuses duplicates. If n
+// is not a mapping, it refuses n and returns none.
 func (r *Reader) Entries(n *yaml.Node, where string) []Entry {
 	list, _, _ := r.entries(n, where)
 	return list
 }
 
-// entries is Entries; ok is false if n is no mapping.
+// entries is Entries, but also says whether it refused a key: a duplicate, or a key that is not a
+// name. ok is false if n is not a mapping.
 func (r *Reader) entries(n *yaml.Node, where string) (list []Entry, duplicate, ok bool) {
 	if n.Kind != yaml.MappingNode {
 		r.Refuse(n, "%s must be a mapping (key: value), is %s", where, KindOf(n))
@@ -251,7 +258,7 @@ func (r *Reader) Items(n *yaml.Node, where string) ([]*yaml.Node, bool) {
 // IsNull says that a node is an empty value.
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// KindOf names what a node is, in the words of someone who writes YAML.
+// KindOf says what a node is, in words that an author of YAML knows.
 func KindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -270,7 +277,7 @@ func KindOf(n *yaml.Node) string {
 	return fmt.Sprintf("the string %q", Cut(n.Value))
 }
 
-// Cut shortens a text that a message repeats.
+// Cut shortens a text before a message repeats it.
 func Cut(text string) string {
 	const longest = 80
 	n := 0

@@ -17,7 +17,8 @@ func (s Schema) With(about string) Schema {
 	return out
 }
 
-// The forms of values that are written as strings. The Reader's methods and the schemas share them.
+// The formats of values that are written as strings. The Reader's methods and the schemas share
+// them.
 const (
 	DurationPattern = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	SharePattern    = `^(100|[0-9]{1,2}(\.[0-9]{1,4})?) ?%$`
@@ -26,8 +27,7 @@ const (
 // Enum is the schema of Choice: one of the names.
 func Enum(names []string) Schema { return Schema{"enum": names} }
 
-// Described is an Enum whose entries, pairs of name and text, carry a description, which editors show
-// beside them.
+// Described is an Enum whose entries, pairs of name and text, have a description that editors show.
 func Described(list [][2]string) Schema {
 	var options []any
 	for _, e := range list {
@@ -46,7 +46,7 @@ func SomeOf(item Schema) Schema {
 	return Schema{"type": "array", "items": item, "minItems": 1}
 }
 
-// SetOf is a list without duplicates, such as Choices reads.
+// SetOf is a list without duplicates, the format that Choices reads.
 func SetOf(item Schema) Schema {
 	return Schema{"type": "array", "items": item, "uniqueItems": true}
 }

@@ -6,10 +6,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Shape is a mapping with fixed keys. The Reader reads by it and Object turns it into JSON Schema, so
-// what an editor offers and what is accepted can't drift apart.
+// Shape describes a mapping with fixed keys. The Reader checks files against it and Object turns it
+// into JSON Schema, so what an editor offers and what the Reader accepts can't drift apart.
 type Shape struct {
-	// Where is how messages call the mapping: "partition", "worker w1".
+	// Where is the name of the mapping in messages: "partition", "worker w1".
 	Where string
 	Keys  []Key
 }
@@ -17,17 +17,18 @@ type Shape struct {
 // Key is a key that a Shape may have.
 type Key struct {
 	Name string
-	// About says what the key is for, in one line without a capital letter: editors and messages show it.
+	// About says what the key is for, in one line that begins with a small letter: editors and
+	// messages show it.
 	About string
-	// Required keys are missed where they were left out.
+	// Required says that a mapping without the key is refused.
 	Required bool
-	// Value is the schema of its value; nil allows any.
+	// Value is the schema of the key's value; nil allows any.
 	Value Schema
-	// Was is what the key was called before, empty for most. It is still read, with a warning.
+	// Was is the key's former name, empty for most. It is still accepted, with a warning.
 	Was string
 }
 
-// Renamed returns the key with its old name.
+// Renamed returns the key with its former name.
 func (k Key) Renamed(was string) Key {
 	k.Was = was
 	return k
@@ -41,7 +42,7 @@ func Required(name, about string, value Schema) Key {
 	return Key{Name: name, About: about, Required: true, Value: value}
 }
 
-// Optional returns a key that may be left out; about should say what holds then.
+// Optional returns a key that may be left out; about should say what applies then.
 func Optional(name, about string, value Schema) Key {
 	return Key{Name: name, About: about, Value: value}
 }
@@ -55,7 +56,7 @@ func (s Shape) Names() []string {
 	return names
 }
 
-// key finds a key by its name or its old name.
+// key finds a key by its name or its former name.
 func (s Shape) key(name string) (Key, bool) {
 	for _, k := range s.Keys {
 		if k.Name == name || k.Was == name && name != "" {
@@ -65,8 +66,8 @@ func (s Shape) key(name string) (Key, bool) {
 	return Key{}, false
 }
 
-// Object is the shape as JSON Schema: an object with these keys and no others. The result may be
-// changed.
+// Object returns the shape as JSON Schema: an object with these keys and no others. Callers may
+// change the result.
 func (s Shape) Object() Schema {
 	properties, required := Schema{}, []string{}
 	for _, k := range s.Keys {
@@ -92,19 +93,20 @@ type Mapping struct {
 	Node *yaml.Node
 	// Keys and Values are the nodes of both by the name of the key.
 	Keys, Values map[string]*yaml.Node
-	// Invalid says that keys were unknown or duplicate: what seems to be missing may be one of them.
+	// Invalid says that keys were unknown or duplicate: a key that seems to be missing may be one
+	// of them.
 	Invalid bool
 }
 
-// At is the value of a key, nil where it was left out.
+// At is the value of a key, nil if it was left out.
 func (m Mapping) At(key string) *yaml.Node { return m.Values[key] }
 
-// Has says that a key was written.
+// Has says that a key was given.
 func (m Mapping) Has(key string) bool { return m.Values[key] != nil }
 
-// Mapping reads n as a mapping of a shape. It refuses unknown, duplicate and missing keys and returns
-// the others, under their present names; an old name is warned about. ok is false only where n is no
-// mapping.
+// Mapping reads n as a mapping of a shape. It refuses unknown, duplicate and missing keys and
+// returns the others under their present names. It warns about a former name. ok is false only if n
+// is not a mapping.
 func (r *Reader) Mapping(n *yaml.Node, s Shape) (m Mapping, ok bool) {
 	m = Mapping{Node: n, Keys: map[string]*yaml.Node{}, Values: map[string]*yaml.Node{}}
 	list, duplicate, ok := r.entries(n, s.Where)

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// MaxDuration bounds every time in a file: no deadline of the configuration is longer, and sums of
-// a few of them can't overflow.
+// MaxDuration bounds every duration in a file: no deadline of the configuration is longer, and sums
+// of a few can't overflow.
 const MaxDuration = 31 * 24 * time.Hour
 
 var (
@@ -22,11 +22,11 @@ var (
 	shareForm    = regexp.MustCompile(SharePattern)
 )
 
-// units are those that a duration may have; time.ParseDuration knows smaller ones, which no
-// deadline here is measured in.
+// units are the units that a duration may have. time.ParseDuration knows smaller ones, but no
+// deadline here needs them.
 func units() []string { return []string{"ms", "s", "m", "h"} }
 
-// Text reads a scalar as a text that isn't empty.
+// Text reads a scalar as a string that is not empty.
 func (r *Reader) Text(n *yaml.Node, what string) (string, bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
 		r.Refuse(n, "%s must be a string, is %s", what, KindOf(n))
@@ -39,8 +39,8 @@ func (r *Reader) Text(n *yaml.Node, what string) (string, bool) {
 	return n.Value, true
 }
 
-// Printable is Text without characters that a terminal would obey: for what reports and terminals
-// show. Tabs and line ends are allowed.
+// Printable is Text, but refuses characters that control a terminal: for texts that reports and
+// terminals show. Tabs and line ends are allowed.
 func (r *Reader) Printable(n *yaml.Node, what string) (string, bool) {
 	text, ok := r.Text(n, what)
 	for _, c := range text {
@@ -52,7 +52,8 @@ func (r *Reader) Printable(n *yaml.Node, what string) (string, bool) {
 	return text, ok
 }
 
-// Choice reads a scalar as one of a few names; what is how messages call one: "direction".
+// Choice reads a scalar as one of a few names. what is the word for such a name in messages:
+// "direction".
 func (r *Reader) Choice(n *yaml.Node, what string, allowed []string) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
 		r.Unknown(n, fmt.Sprintf("%s must be a name, is %s", what, KindOf(n)), "", allowed)
@@ -65,8 +66,8 @@ func (r *Reader) Choice(n *yaml.Node, what string, allowed []string) (string, bo
 	return n.Value, true
 }
 
-// Choices reads a list of names, each at most once, at the key where. It returns those that are
-// allowed; ok is false if any was refused.
+// Choices reads a list of names, each at most once, at the key where. It returns the allowed ones;
+// ok is false if it refused any.
 func (r *Reader) Choices(n *yaml.Node, what, where string, allowed []string) (list []string, ok bool) {
 	items, ok := r.Items(n, where)
 	for _, item := range items {
@@ -116,13 +117,13 @@ func (r *Reader) Float(n *yaml.Node, what string) (float64, bool) {
 	return v, true
 }
 
-// Share reads a percentage above 0 and up to 100 as parts of a million.
+// Share reads a percentage above 0 and up to 100. It returns parts per million.
 func (r *Reader) Share(n *yaml.Node, what string) (perMillion uint64, ok bool) {
 	number, percent := strings.CutSuffix(n.Value, "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	switch numeric := n.Kind == yaml.ScalarNode && err == nil; {
 	case numeric && !percent:
-		if v < 1 { // 0.05 is how a program says 5 %
+		if v < 1 { // programs write 5 % as 0.05
 			v *= 100
 		}
 		r.RefuseAt(n.Line, n.Column, Problem{
@@ -139,7 +140,7 @@ func (r *Reader) Share(n *yaml.Node, what string) (perMillion uint64, ok bool) {
 	return 0, false
 }
 
-// Span reads a list of two durations, the least and the most, neither below floor.
+// Span reads a list of two durations, the shortest and the longest. Neither may be below floor.
 func (r *Reader) Span(n *yaml.Node, what string, floor time.Duration) (least, most time.Duration, ok bool) {
 	if n.Kind != yaml.SequenceNode || len(n.Content) != 2 {
 		r.Refuse(n, "%s must be a list of two durations such as [1s, 5s], is %s", what, KindOf(n))
@@ -157,7 +158,7 @@ func (r *Reader) Span(n *yaml.Node, what string, floor time.Duration) (least, mo
 	return least, most, true
 }
 
-// Duration reads a time with a unit that is at least least.
+// Duration reads a number with a unit of time. It must be at least least.
 func (r *Reader) Duration(n *yaml.Node, what string, least time.Duration) (time.Duration, bool) {
 	if n.Kind != yaml.ScalarNode {
 		r.Refuse(n, "%s must be a duration such as 10s, is %s", what, KindOf(n))
@@ -170,8 +171,8 @@ func (r *Reader) Duration(n *yaml.Node, what string, least time.Duration) (time.
 	return d, ok
 }
 
-// ParseDuration reads a time with a unit. Where it can't, the problem says why, without a position;
-// called is how its message calls the text.
+// ParseDuration reads a number with a unit of time. If it can't, the problem says why, without a
+// position; its message calls the text called.
 func ParseDuration(text, what, called string, least time.Duration) (time.Duration, Problem, bool) {
 	bare := strings.TrimLeft(text, "+-")
 	if _, err := strconv.ParseFloat(bare, 64); err == nil && !strings.ContainsAny(bare, "nN") {
@@ -200,7 +201,7 @@ func ParseDuration(text, what, called string, least time.Duration) (time.Duratio
 	return d, Problem{}, true
 }
 
-// badUnit returns the first unit of a duration that is none, or "".
+// badUnit returns the first unknown unit of a duration, or "".
 func badUnit(text string) string {
 	if text == "" || text[0] < '0' || text[0] > '9' {
 		return ""
@@ -213,7 +214,7 @@ func badUnit(text string) string {
 	return ""
 }
 
-// meantUnit is the unit that a word or another spelling of it stands for.
+// meantUnit is the unit that a word or another spelling stands for.
 func meantUnit(unit string) string {
 	switch u := strings.TrimSpace(strings.ToLower(unit)); {
 	case strings.HasPrefix(u, "mil"), u == "msec", u == "msecs":
@@ -228,7 +229,7 @@ func meantUnit(unit string) string {
 	return ""
 }
 
-// Short writes a duration without the zero minutes and seconds of time.Duration.String.
+// Short formats a duration without the zero minutes and seconds that time.Duration.String writes.
 func Short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

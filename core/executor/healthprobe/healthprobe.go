@@ -1,4 +1,5 @@
-// Package healthprobe asks workers' health endpoints over HTTP: the executor's Prober in the real world.
+// Package healthprobe asks workers' health endpoints over HTTP. It is the Prober of a real
+// executor.
 package healthprobe
 
 import (
@@ -12,15 +13,16 @@ import (
 	"handoff/core/executor"
 )
 
-// Prober asks by GET, and takes 200 for an answer. Redirects are not followed, because a health endpoint
-// has none, and connections are not kept: what is to be known is whether a new one can be made.
+// Prober sends a GET request and accepts only status 200. It does not follow redirects, because a
+// health endpoint has none. It keeps no connections, because the question is whether a new one can
+// be made.
 type Prober struct {
 	client   *http.Client
 	loopback string
 }
 
-// New returns a prober on a loopback network (host/daemon.LoopbackName). How long a probe may take is its context's
-// business.
+// New returns a prober on a loopback network (host/daemon.LoopbackName). The context bounds each
+// probe.
 func New(loopback string) *Prober {
 	return &Prober{loopback: loopback, client: &http.Client{
 		Transport: &http.Transport{

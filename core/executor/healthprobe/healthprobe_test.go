@@ -11,8 +11,8 @@ import (
 	"handoff/core/executor/healthprobe"
 )
 
-// A worker that is up and not ready fails the question for readiness, and passes the one for life; any other answer, and
-// none, is an error.
+// A worker that is up but not ready fails the probe of /readyz and passes the probe of /healthz.
+// Any other answer, or none, is an error.
 func TestProbe(t *testing.T) {
 	worker := httptest.NewServer(api.HealthHandler([]api.Check{{Name: "consumer", Run: func(context.Context) error { return errors.New("deaf") }}}, http.NotFoundHandler()))
 	defer worker.Close()

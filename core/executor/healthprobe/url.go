@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// local begins the fragment of a URL that answers only on the loopback network which it names. A fragment is never sent.
+// local begins the fragment of a URL that only answers on the loopback network that it names. A
+// fragment is never sent.
 const local = "loopback-"
 
-// URL is where executors ask the health endpoint that listens on an address: /readyz, because a process that is up
-// may have lost its lease or its consumer. One that listens everywhere is found by the machine's name. One that listens on
-// a loopback address carries the name of its loopback network (host/daemon.LoopbackName), so that executors elsewhere
-// leave it alone instead of asking whoever listens on that port of their own machine.
+// URL is the URL at which executors probe the health endpoint that listens on an address. It ends
+// in /readyz, because a process that is up may have lost its lease or its consumer. If the endpoint
+// listens everywhere, the host is the machine's name. If it listens on a loopback address, the URL
+// names its loopback network (host/daemon.LoopbackName), so that executors elsewhere don't probe
+// it: on their own machine another process may listen on that port.
 func URL(address, machine, loopback string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -30,7 +30,8 @@ func TestEndpointIsRegisteredWhereExecutorsFindIt(t *testing.T) {
 	}
 }
 
-// An executor elsewhere does not ask: a stranger may listen on that port of its own machine, or nobody.
+// An executor elsewhere does not ask: on its own machine another process may listen on that port,
+// or none.
 func TestLoopbackEndpointIsAskedOnItsOwnMachineOnly(t *testing.T) {
 	worker := httptest.NewServer(api.HealthHandler(nil, http.NotFoundHandler()))
 	url := healthprobe.URL(strings.TrimPrefix(worker.URL, "http://"), "machine", "there")
@@ -44,7 +45,7 @@ func TestLoopbackEndpointIsAskedOnItsOwnMachineOnly(t *testing.T) {
 	if err := healthprobe.New("there").Probe(t.Context(), url); err == nil || errors.Is(err, executor.ErrElsewhere) {
 		t.Errorf("a worker that is gone from the same machine: %v", err)
 	}
-	// Whoever names a URL knows where it is reached.
+	// A URL that somebody configured is reachable as it is.
 	if err := healthprobe.New("here").Probe(t.Context(), worker.URL+"/readyz"); err == nil || errors.Is(err, executor.ErrElsewhere) {
 		t.Errorf("a URL that an operator named: %v", err)
 	}

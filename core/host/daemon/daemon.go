@@ -1,12 +1,12 @@
-// Package daemon is the machine of a real process: host.Host over goroutines and an injected clock.
+// Package daemon is host.Host for a real process, over goroutines and an injected clock.
 //
-// The clock is the only source of time, so whoever builds the host decides what time is: clock.New()
-// in production, clock.NewMock() in a test that lets five minutes pass, a wrapping clock where a
-// process is to live with a wall clock that is wrong. A wrapping clock that only overrides Now moves
-// the wall clock alone: the monotonic reading is the clock's Since.
+// The clock is the only source of time, so the builder of the host decides what time is:
+// clock.New() in production, clock.NewMock() in a test that lets five minutes pass, a wrapping
+// clock for a process whose wall clock is to be wrong. A wrapping clock that only overrides Now
+// moves only the wall clock: the monotonic reading comes from the clock's Since.
 //
-// A panic in a task ends the process. Its leases then run out and its work is found by others, which
-// is the path that is tested; a process that goes on with one of its loops dead is not.
+// A panic in a task ends the process. Its leases then run out and other processes take over its
+// work, which is the tested path. A process that goes on without one of its loops is not tested.
 package daemon
 
 import (
@@ -23,11 +23,11 @@ import (
 	"handoff/core/host"
 )
 
-// Host is the machine of this process.
+// Host is the host of this process.
 type Host struct {
 	clock clock.Clock
-	// start is where the monotonic clock begins, and origin what the clock said of it at once: not
-	// zero under a clock whose Now is shifted and whose Since is not.
+	// start is where the monotonic clock begins. origin is the clock's Since right after that: not
+	// zero under a clock that shifts Now but not Since.
 	start  time.Time
 	origin time.Duration
 
@@ -37,12 +37,12 @@ type Host struct {
 
 var _ host.Host = (*Host)(nil)
 
-// Options are what a Host is made of. The zero value is a production host.
+// Options configure a Host. The zero value gives a production host.
 type Options struct {
-	// Clock is where all time comes from; nil for clock.New().
+	// Clock is the source of all time; nil for clock.New().
 	Clock clock.Clock
-	// Random is where all randomness comes from; nil for a generator seeded by the system. It need
-	// not be safe for concurrent use.
+	// Random is the source of all randomness; nil for a generator seeded by the system. It need not
+	// be safe for concurrent use.
 	Random rand.Source
 }
 
@@ -61,12 +61,12 @@ func New(o Options) *Host {
 	return h
 }
 
-// Now reads the wall clock, in UTC and without a monotonic reading: two results differ by what the
-// wall clock did between them, steps included, and comparing them never reads the other clock.
+// Now reads the wall clock, in UTC and without a monotonic reading. The difference of two results
+// is the movement of the wall clock between them, steps included.
 func (h *Host) Now() time.Time { return h.clock.Now().Round(0).UTC() }
 
-// Monotonic is the time since New on the clock's monotonic reading, which no step of the wall clock
-// moves.
+// Monotonic is the time since New on the clock's monotonic reading, which steps of the wall clock
+// do not change.
 func (h *Host) Monotonic() time.Duration { return h.clock.Since(h.start) - h.origin }
 
 // Sleep implements host.Host.
@@ -88,11 +88,12 @@ func (h *Host) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// timer returns a channel that delivers after d, never for host.Forever, and what releases it.
+// timer returns a channel that delivers after d, never for host.Forever, and a function that
+// releases the timer.
 //
-// It is made of AfterFunc, because the mock clock's Timer first fires another timer that is due, in
-// the task that asked for its own: the task is held up while the mock's time goes on, and two that
-// fire the same timer block each other for good.
+// It uses AfterFunc, because the mock clock's Timer first fires other due timers, in the task that
+// asked for its own. That holds up the task while the mock's time goes on, and two tasks that fire
+// the same timer block each other for good.
 func (h *Host) timer(d time.Duration) (over <-chan struct{}, stop func()) {
 	if d == host.Forever {
 		return nil, func() {}
@@ -118,7 +119,8 @@ func (h *Host) Go(name string, run func()) host.Task {
 	return t
 }
 
-// labels are the contexts of task names, of which there are a few: a worker starts a task for each execution.
+// labels holds one context for each task name. There are few names, but a worker starts a task for
+// each execution.
 var labels sync.Map
 
 func labelled(name string) context.Context {
@@ -132,7 +134,7 @@ func labelled(name string) context.Context {
 
 type task struct{ ended chan struct{} }
 
-// Wait implements host.Task. A task that has ended is reported as such under any context.
+// Wait implements host.Task. For a task that has ended it returns nil, even if ctx has ended.
 func (t task) Wait(ctx context.Context) error {
 	select {
 	case <-t.ended:
@@ -161,9 +163,9 @@ func (h *Host) WithTimeout(parent context.Context, d time.Duration) (context.Con
 	return settled{ctx}, cancel
 }
 
-// settled reads the error of a context only once it has ended. The mock clock's contexts need it:
-// they write their error under a lock and read it without one, and only the closing of Done orders
-// the two.
+// settled reads the error of a context only once the context has ended. The mock clock's contexts
+// need this: they write their error under a lock and read it without one, and only the closing of
+// Done orders the two.
 type settled struct{ context.Context }
 
 // Err implements context.Context.
@@ -179,8 +181,8 @@ func (c settled) Err() error {
 // NewSignal implements host.Host.
 func (h *Host) NewSignal() host.Signal { return &signal{h: h, set: make(chan struct{}, 1)} }
 
-// signal is a channel with room for one Set. A Set goes to whoever waits longest, and into the room
-// when nobody waits, so Sets that find waiters wake one each and Sets that find none count once.
+// signal is a channel with room for one Set. A Set wakes the longest waiter; if nobody waits, it
+// takes the room. So Sets that find waiters wake one each, and Sets that find none count as one.
 type signal struct {
 	h   *Host
 	set chan struct{}
@@ -194,8 +196,8 @@ func (s *signal) Set() {
 	}
 }
 
-// Wait implements host.Signal. A context that has ended comes before a signal that is set, so that
-// a loop on a busy signal can be ended; the signal then stays set.
+// Wait implements host.Signal. A context that has ended wins over a set signal, so that a loop on a
+// busy signal can be ended. The signal then stays set.
 func (s *signal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err

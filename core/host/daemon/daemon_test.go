@@ -17,10 +17,10 @@ import (
 	"handoff/core/host"
 )
 
-// The tests run in bubbles: time there is virtual for clock.New() too, the mock's real milliseconds
-// cost nothing and let everything settle, and a goroutine that is left behind fails the test.
+// The tests run in bubbles: time there is virtual, for clock.New() too; the real milliseconds of
+// the mock cost nothing and let everything settle; and a leaked goroutine fails the test.
 
-// stepped is a clock whose wall clock can be set wrong. It overrides Now and nothing else.
+// stepped is a clock whose wall clock can be set wrong. It overrides only Now.
 type stepped struct {
 	clock.Clock
 	by atomic.Int64
@@ -72,7 +72,7 @@ func TestSleep(t *testing.T) {
 	})
 }
 
-// clocks runs a test once on the real clock and once on the mock, whose time pass moves.
+// clocks runs a test once on the real clock and once on the mock. pass moves the time of both.
 func clocks(t *testing.T, run func(t *testing.T, h *Host, pass func(time.Duration))) {
 	t.Run("real", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -86,7 +86,7 @@ func clocks(t *testing.T, run func(t *testing.T, h *Host, pass func(time.Duratio
 		synctest.Test(t, func(t *testing.T) {
 			m := clock.NewMock()
 			run(t, New(Options{Clock: m}), func(d time.Duration) {
-				synctest.Wait() // a timer that is not armed yet would count from after the Add
+				synctest.Wait() // else a timer that is armed after the Add would count from there
 				m.Add(d)
 			})
 		})
@@ -97,7 +97,7 @@ func TestWithTimeout(t *testing.T) {
 	clocks(t, func(t *testing.T, h *Host, pass func(time.Duration)) {
 		ctx, cancel := h.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		// A child of package context and one of the host learn of the end as it was.
+		// A child of package context and a child of the host see the same error.
 		child, cancelChild := context.WithCancel(ctx)
 		defer cancelChild()
 		later, cancelLater := h.WithTimeout(ctx, time.Hour)
@@ -224,8 +224,8 @@ func TestEachSetWakesOneWaiter(t *testing.T) {
 	})
 }
 
-// No Set is lost between many setters and many waiters: each item that was added before a Set is
-// taken by somebody.
+// No Set is lost between many setters and many waiters: every item that was added before a Set is
+// taken.
 func TestSignalLosesNothing(t *testing.T) {
 	h := New(Options{})
 	ctx, cancel := h.WithTimeout(context.Background(), 30*time.Second)

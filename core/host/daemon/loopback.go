@@ -6,9 +6,10 @@ import (
 	"strconv"
 )
 
-// LoopbackName names the loopback network of this process: two processes with the same name reach each other at
-// 127.0.0.1. On Linux that is a network namespace of one boot of one machine, so a container has a name of its own; on
-// other systems it is the machine, by its name. It says nothing in clear.
+// LoopbackName identifies the loopback network of this process: two processes with the same name
+// reach each other at 127.0.0.1. On Linux the name stands for a network namespace of one boot of
+// one machine, so a container has its own name. On other systems it stands for the machine. The
+// name reveals nothing of what it stands for.
 func LoopbackName() string {
 	h := fnv.New64a()
 	part := func(text string) { _, _ = h.Write(append([]byte(text), 0)) }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// signals are those that the process has received, and who logs them.
+// signals are the signals that the process has received, and the logger that reports them.
 type signals struct {
 	mu  sync.Mutex
 	log *slog.Logger
@@ -19,9 +19,9 @@ type signals struct {
 
 type signalsKey struct{}
 
-// Signals returns a context that ends with the first SIGINT or SIGTERM, so that the process ends in good order, whatever
-// it is doing. A second one ends the process at once, with the exit code that a shell gives to a process that died by it:
-// 130 or 143. LogSignals says who logs both.
+// Signals returns a context that ends with the first SIGINT or SIGTERM, so that the process can end
+// in good order. A second signal ends the process at once, with the exit code that a shell reports
+// for a process killed by it: 130 or 143. LogSignals sets the logger for both.
 func Signals(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancel(parent)
 	s := new(signals)
@@ -38,7 +38,8 @@ func Signals(parent context.Context) context.Context {
 	return context.WithValue(ctx, signalsKey{}, s)
 }
 
-// LogSignals lets log say which signals the process receives, and has received, if ctx comes from Signals.
+// LogSignals sets the logger for the signals that the process receives or has received. ctx must
+// come from Signals; otherwise nothing happens.
 func LogSignals(ctx context.Context, log *slog.Logger) {
 	s, ok := ctx.Value(signalsKey{}).(*signals)
 	if !ok {
@@ -63,7 +64,7 @@ func (s *signals) tell(text string) {
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, text)
 }
 
-// describeSignal names a signal, and the exit code of a process that it has ended.
+// describeSignal returns a signal's name, and the exit code of a process that it ended.
 func describeSignal(s os.Signal) (name string, code int) {
 	if s == os.Interrupt {
 		return "SIGINT", 130

@@ -17,7 +17,8 @@ import (
 	"handoff/core/host/daemon"
 )
 
-// asListener makes the test binary a process that only waits for signals, so that real ones can be sent to it.
+// asListener makes the test binary a process that only waits for signals, so that the test can send
+// it real ones.
 const asListener = "TEST_WAITS_FOR_SIGNALS"
 
 func TestMain(m *testing.M) {
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// listen ends like a daemon that takes its time: only a second signal ends it.
+// listen ends slowly, like a busy daemon: only a second signal ends it.
 func listen() {
 	ctx := daemon.Signals(context.Background())
 	late := os.Getenv(asListener) == "late"

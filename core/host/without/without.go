@@ -1,9 +1,9 @@
-// Package without reads HANDOFF_WITHOUT, in which a machine declares what it does not offer, and
-// decides by it what becomes of a test that needs such a thing. It is in core, whose tests ask for
-// users, mounts and control groups; servers, pages and reports ask for the rest.
+// Package without reads HANDOFF_WITHOUT, in which a machine declares what it lacks, and decides
+// whether a test that needs it is skipped or fails. It is in core because tests of core need users,
+// mounts and control groups; other packages use the rest.
 //
-// A test that cannot run says so. On a build machine (CI=true) it fails unless the lack is declared:
-// there a skip would go unseen for ever.
+// A test that can't run says so. On a build machine (CI=true) it fails unless the lack is declared:
+// a skip there would never be noticed.
 package without
 
 import (
@@ -16,7 +16,7 @@ import (
 // Variable holds names from Known, separated by commas.
 const Variable = "HANDOFF_WITHOUT"
 
-// What a machine may lack.
+// The things that a machine may lack.
 const (
 	Docker   = "docker" // any container engine
 	Postgres = "postgres"
@@ -28,7 +28,7 @@ const (
 	Root     = "root"     // starts processes as other users
 	Mounts   = "mounts"   // gives processes a view of the file system of their own
 	Cgroup   = "cgroup"   // a control group (v2) that may be divided
-	// Controllers are those of that group which limit memory, processors and processes.
+	// Controllers are the controllers of that group that limit memory, processors and processes.
 	Controllers = "controllers"
 )
 
@@ -37,7 +37,7 @@ func Known() []string {
 	return []string{Docker, Postgres, RabbitMQ, Chromium, Python, Node, Promtool, Root, Mounts, Cgroup, Controllers}
 }
 
-// Declared reads the variable. A name that is not known is an error: a misspelt one would otherwise
+// Declared reads the variable. An unknown name is an error: otherwise a misspelt name would
 // silently declare nothing.
 func Declared() (map[string]bool, error) {
 	out := map[string]bool{}
@@ -54,15 +54,15 @@ func Declared() (map[string]bool, error) {
 	return out, nil
 }
 
-// TB is what Need wants of a *testing.T. Naming it keeps the package testing out of binaries.
+// TB is the part of *testing.T that Need uses. It keeps the package testing out of binaries.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)
 	Skipf(format string, args ...any)
 }
 
-// Need lets a test go on if the machine has what is called name: lack is nil, and nothing is
-// declared. Otherwise the test is skipped with the reason, or fails.
+// Need lets a test go on if the machine has the named thing: lack is nil and the thing is not
+// declared missing. Otherwise it skips the test with the reason, or fails it.
 func Need(t TB, name string, lack error) {
 	t.Helper()
 	declared, err := Declared()

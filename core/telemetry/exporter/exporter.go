@@ -1,4 +1,4 @@
-// Package exporter hands the core's figures to Prometheus. It is the only package of the core that knows
+// Package exporter exports the core's figures to Prometheus. No other package of the core knows
 // Prometheus; the daemons inject it.
 package exporter
 
@@ -25,7 +25,7 @@ type Exporter struct {
 
 var _ telemetry.Recorder = (*Exporter)(nil)
 
-// New returns an exporter of every figure of the table, and of the process's own.
+// New returns an exporter of every figure of the table, and of the process's own figures.
 func New() *Exporter {
 	table := telemetry.Table()
 	e := &Exporter{
@@ -45,7 +45,7 @@ func New() *Exporter {
 			e.registry.MustRegister(e.gauges[f])
 		case telemetry.Histogram:
 			e.histograms[f] = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-				// From a claim in milliseconds to a run of an hour.
+				// The buckets reach from a claim in milliseconds to a run of an hour.
 				Name: info.Name, Help: info.Help, Buckets: prometheus.ExponentialBuckets(0.005, 3, 13),
 			}, info.Labels)
 			e.registry.MustRegister(e.histograms[f])

@@ -34,8 +34,8 @@ func TestFiguresAreScraped(t *testing.T) {
 	}
 }
 
-// Prometheus asks for protobuf, which says when a counter was created: it can start at 0 then, and what the first
-// scrape finds is an increase.
+// In protobuf, which Prometheus asks for, a counter says when it was created. So it can start at 0,
+// and its value at the first scrape is an increase.
 func TestCountersSayWhenTheyWereCreated(t *testing.T) {
 	e := exporter.New()
 	e.Add(telemetry.DeadLetters, 100, telemetry.Labels{"expired", "reclaimed"})

@@ -6,15 +6,15 @@ import (
 	"handoff/core/telemetry"
 )
 
-// pools are read when somebody scrapes, unlike the figures of the table, which the core reports.
+// pools are read at each scrape, unlike the figures of the table, which the core reports.
 type pools struct {
 	connections, waits, waited, resets *prometheus.Desc
 	names                              []string
 	use                                []func() telemetry.PoolUse
 }
 
-// Pools adds the figures of pools of connections to the database. use[i] is asked at every scrape for the pool
-// names[i]. It is called once.
+// Pools adds the figures of pools of connections to the database. It asks use[i] at every scrape
+// for the pool names[i]. Call it once.
 func (e *Exporter) Pools(names []string, use ...func() telemetry.PoolUse) {
 	describe := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"pool"}, labels...), nil)

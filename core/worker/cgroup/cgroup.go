@@ -1,13 +1,16 @@
-// Package cgroup gives each run of an action a control group of its own (cgroup v2), in which everything that the run
-// starts is counted, limited and killed, wherever it moved: no setsid and no dead parent leads out of it.
+// Package cgroup gives each run of an action its own control group (cgroup v2). The kernel counts,
+// limits and kills in it everything that the run starts; neither setsid nor a dead parent leads out
+// of it.
 //
-// A worker may make groups where its own group was delegated to it: where it may create directories below it. Open
-// makes one group for the worker's runs there, and New one below it for each run. Open also ends what an earlier worker
-// left: a group whose worker is gone is not locked any more (flock on its directory), so everything in it is killed.
+// A worker may make groups if its own group was delegated to it, so that it may create directories
+// there. Open makes one group for the worker's runs there, and New makes one below it for each run.
+// Open also ends the leftovers of an earlier worker: the group of a dead worker is not locked any
+// more (flock on its directory), so everything in it is killed.
 //
-// Limits need controllers, which the kernel only hands to the children of a group that has no processes of its own
-// ("no internal processes"). So a worker that is alone in its group moves itself into a leaf. Where others are in the
-// group, runs are killed as a whole but not limited.
+// Limits need controllers. The kernel hands them only to the children of a group that has no
+// processes of its own ("no internal processes"). So a worker that is alone in its group moves
+// itself into a leaf. If other processes are in the group, runs are killed as a whole but not
+// limited.
 package cgroup
 
 import "errors"
@@ -16,13 +19,13 @@ import "errors"
 type Limits struct {
 	// Memory is in bytes, without swap.
 	Memory int64
-	// CPUs is how many processors' time is granted, 0.5 for half of one.
+	// CPUs is how much processor time is granted, in processors; 0.5 is half of one.
 	CPUs float64
-	// Processes counts threads too, as the kernel does.
+	// Processes is how many processes and threads may exist, as the kernel counts them.
 	Processes int64
 }
 
-// Controllers are those that the limits need, each with what it limits.
+// Controllers are the controllers that the limits need, each with the name of its limit.
 func (l Limits) Controllers() []string {
 	var need []string
 	if l.Memory > 0 {
@@ -37,5 +40,6 @@ func (l Limits) Controllers() []string {
 	return need
 }
 
-// ErrAlive says that something in a group did not die in time: it waits for a device, or it was not allowed to be killed.
+// ErrAlive says that a process in a group did not die in time: it waits for a device, or this
+// process may not kill it.
 var ErrAlive = errors.New("something in the control group is still alive")

@@ -33,7 +33,7 @@ func TestTheGroupOfAProcessIsFoundAmongItsMounts(t *testing.T) {
 	}
 }
 
-// What the kernel would be told, in files that are none of its own.
+// The limits as the kernel would see them, in ordinary files.
 func TestLimitsAreWrittenWhereThereIsAController(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"memory.max", "memory.oom.group", "cpu.max", "pids.max", "memory.events", "cgroup.events"} {
@@ -64,8 +64,8 @@ func TestLimitsAreWrittenWhereThereIsAController(t *testing.T) {
 	}
 }
 
-// A worker that is alone in its group hands controllers down from there by leaving it. Any controller shows it, also
-// one that limits nothing here.
+// A worker that is alone in its group can hand controllers down by moving out of it. Any controller
+// shows this, even one that limits nothing here.
 func TestAWorkerLeavesItsGroupToHandControllersDown(t *testing.T) {
 	if own := os.Getenv("HANDOFF_TEST_CGROUP"); own != "" {
 		handDown(t, own[1:])

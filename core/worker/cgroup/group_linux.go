@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Group is the directory of a run's control group. A text, so that it can be handed to another process.
+// Group is the directory of a run's control group, as a string, so that another process can get it.
 type Group string
 
 func (g Group) file(name string) string { return filepath.Join(string(g), name) }
 
 func (g Group) write(name, text string) error {
-	// No O_CREATE and no O_TRUNC: the files are the kernel's.
+	// No O_CREATE and no O_TRUNC: these are files of the kernel.
 	f, err := os.OpenFile(g.file(name), os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -31,7 +31,8 @@ func (g Group) write(name, text string) error {
 // Open opens the group's directory, for a process to be started in it (SysProcAttr.CgroupFD).
 func (g Group) Open() (*os.File, error) { return os.Open(string(g)) }
 
-// limit sets what the group has controllers for. A kernel without swap has no file for its limit.
+// limit sets the limits for which the group has controllers. A kernel without swap has no file for
+// the swap limit.
 func (g Group) limit(l Limits, have map[string]bool) error {
 	type setting struct {
 		controller, file, text string
@@ -39,7 +40,8 @@ func (g Group) limit(l Limits, have map[string]bool) error {
 	}
 	var all []setting
 	if l.Memory > 0 {
-		// The whole run ends, not whichever process the kernel likes least: half a run is no result.
+		// At its limit the whole run ends, not only the process that the kernel picks: half a run
+		// has no result.
 		all = append(all, setting{"memory", "memory.max", strconv.FormatInt(l.Memory, 10), false},
 			setting{"memory", "memory.oom.group", "1", true}, setting{"memory", "memory.swap.max", "0", true})
 	}
@@ -61,13 +63,14 @@ func (g Group) limit(l Limits, have map[string]bool) error {
 	return nil
 }
 
-// populated says whether anything in the group or below it is alive. A group that is gone has nobody.
+// populated says whether any process in the group or below it is alive. A removed group has none.
 func (g Group) populated() bool {
 	text, err := os.ReadFile(g.file("cgroup.events"))
 	return err == nil && strings.Contains(string(text), "populated 1")
 }
 
-// Kill kills everything in the group and below it, and waits until nothing of it is alive, or returns ErrAlive.
+// Kill kills everything in the group and below it, and waits until all of it is dead. After the
+// time within it returns ErrAlive.
 func (g Group) Kill(within time.Duration) error {
 	if !g.populated() {
 		return nil
@@ -84,7 +87,8 @@ func (g Group) Kill(within time.Duration) error {
 	return nil
 }
 
-// killEach is for kernels before 5.14, which have no cgroup.kill. What is frozen can't fork, and dies of SIGKILL.
+// killEach is for kernels before 5.14, which have no cgroup.kill. A frozen process can't fork, and
+// SIGKILL kills it.
 func (g Group) killEach() {
 	_ = g.write("cgroup.freeze", "1")
 	_ = filepath.WalkDir(string(g), func(path string, d fs.DirEntry, err error) error {
@@ -102,7 +106,8 @@ func (g Group) killEach() {
 	_ = g.write("cgroup.freeze", "0")
 }
 
-// OutOfMemory is how often the kernel killed something in the group because it had reached its limit of memory.
+// OutOfMemory is how often the kernel killed a process in the group because the group had reached
+// its memory limit.
 func (g Group) OutOfMemory() int {
 	text, err := os.ReadFile(g.file("memory.events"))
 	if err != nil {
@@ -117,8 +122,8 @@ func (g Group) OutOfMemory() int {
 	return 0
 }
 
-// Remove removes the group and those that were made below it, which needs all of them to be empty. The kernel may
-// take a moment to let go of what has just died.
+// Remove removes the group and the groups below it, all of which must be empty. The kernel may need
+// a moment to release processes that have just died.
 func (g Group) Remove(within time.Duration) error {
 	var err error
 	for deadline := time.Now().Add(within); ; time.Sleep(time.Millisecond) {

@@ -14,16 +14,17 @@ import (
 // prefix begins the names of the groups that workers make for their runs.
 const prefix = "handoff-"
 
-// leaf is the group that a worker moves itself to where limits need its own group to be empty.
+// leaf is the group that a worker moves itself to if limits need its own group to be empty.
 const leaf = "worker"
 
-// guards is the group of those that watch over runs.
+// guards is the group of the processes that guard runs.
 const guards = "guards"
 
-// guardPatience is how long guards whose worker is gone may take to end by themselves, and to tell what they saw.
+// guardPatience is how long the guards of a dead worker may take to end by themselves and to
+// report.
 const guardPatience = time.Second
 
-// staleTimeout bounds how long the start waits for what an earlier worker left to die.
+// staleTimeout bounds how long the start waits for an earlier worker's processes to die.
 const staleTimeout = 5 * time.Second
 
 // Parent holds the groups of one worker's runs.
@@ -35,9 +36,9 @@ type Parent struct {
 	missing map[string]string
 }
 
-// Open makes a group for the runs of a worker below the group of this process, and ends what workers that are gone
-// left there. An error says why runs can't have groups. A limit whose controller can't be had is no error: Missing
-// tells.
+// Open makes a group for the runs of a worker below the group of this process, and ends the
+// leftovers of dead workers there. An error says why runs can't have groups. A limit whose
+// controller is missing is not an error: see Missing.
 func Open(worker string, l Limits) (*Parent, error) {
 	own, err := ownGroup()
 	if err != nil {
@@ -72,7 +73,7 @@ func Open(worker string, l Limits) (*Parent, error) {
 	return p, nil
 }
 
-// probe makes a group as runs get one.
+// probe makes a group as New does.
 func (p *Parent) probe() error {
 	g, err := p.New("probe")
 	if err != nil {
@@ -81,11 +82,11 @@ func (p *Parent) probe() error {
 	return g.Remove(0)
 }
 
-// Missing says what does not hold, by controller, and why.
+// Missing says which limits are not enforced, by controller, and why.
 func (p *Parent) Missing() map[string]string { return p.missing }
 
-// Guards is the group for the processes that watch over runs. Whoever takes over from a worker that is gone ends them,
-// too: one that was stopped would else stay for ever.
+// Guards is the group for the processes that guard runs. The next worker ends them too when this
+// one is dead; otherwise a stopped guard would stay for ever.
 func (p *Parent) Guards() Group { return Group(p.group.file(guards)) }
 
 // New makes the group of a run.
@@ -101,7 +102,8 @@ func (p *Parent) New(name string) (Group, error) {
 	return g, nil
 }
 
-// Close gives the group up. What can't be removed, because this process is in it, the next worker removes.
+// Close removes the group. If this process is in it, it can't be removed; the next worker removes
+// it.
 func (p *Parent) Close() error {
 	err := p.group.Remove(0)
 	_ = p.lock.Close()
@@ -111,7 +113,7 @@ func (p *Parent) Close() error {
 	return err
 }
 
-// enable hands the controllers that the limits need to the groups of runs.
+// enable hands the controllers that the limits need down to the groups of runs.
 func (p *Parent) enable(own string, need []string) {
 	moved := false
 	for _, c := range need {
@@ -148,7 +150,7 @@ func (p *Parent) hand(own, controller string) error {
 	return nil
 }
 
-// moveToLeaf empties the group of this process, if nobody else is in it.
+// moveToLeaf empties the group of this process by moving the process, if no other process is in it.
 func (p *Parent) moveToLeaf(own string) bool {
 	text, err := os.ReadFile(filepath.Join(own, "cgroup.procs"))
 	if err != nil || strings.TrimSpace(string(text)) != fmt.Sprint(os.Getpid()) {
@@ -183,8 +185,9 @@ func lock(g Group) (*os.File, error) {
 	return f, nil
 }
 
-// removeStale ends everything in groups whose worker is gone. A group that its worker has only just made is not locked
-// yet, but empty, too: its worker would find it removed, so a group is left alone for its first seconds.
+// removeStale ends everything in the groups of dead workers. A new group is not locked yet, but it
+// is still empty, and its worker would find it removed. So a group is left alone for its first
+// seconds.
 func removeStale(own string, mine Group) error {
 	entries, err := os.ReadDir(own)
 	if err != nil {
@@ -211,7 +214,7 @@ func removeStale(own string, mine Group) error {
 	return failed
 }
 
-// endStale ends the runs first, and gives their guards the time to see it.
+// endStale ends the runs first, then gives their guards time to see it.
 func endStale(g Group) error {
 	entries, err := os.ReadDir(string(g))
 	if err != nil {
@@ -268,12 +271,12 @@ func locate(own, mounts string) (string, error) {
 	return "", fmt.Errorf("no mounted control groups of version 2 show the group of this process, %s", own)
 }
 
-// unescape undoes how mountinfo writes spaces.
+// unescape reverses the way that mountinfo writes spaces.
 func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// fileName makes a name that is one path element of a bearable length.
+// fileName makes a name that is one path element of limited length.
 func fileName(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {

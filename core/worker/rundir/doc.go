@@ -1,8 +1,9 @@
-// Package rundir gives each run of an action a directory of its own, measures it and removes it, whatever the action
-// put there: the content is hostile.
+// Package rundir gives each run of an action its own directory, measures it and removes it. The
+// content may be hostile, so it works with any content.
 //
-// The runs' directories stand in one of their worker, which is locked (flock) while it lives. So the next worker finds
-// what a killed one left, and removes it, without touching those of others. Nothing here follows a symbolic link or a
-// path of more than one element below a directory that it has opened, so an action that replaces a directory by a
-// link at the wrong moment leads it nowhere.
+// The runs' directories are inside a directory of their worker, which the worker locks (flock)
+// while it lives. So the next worker finds and removes the leftovers of a killed one, without
+// touching those of living workers. Nothing here follows a symbolic link, or a path of more than
+// one element below a directory that it has opened. So an action gains nothing by replacing a
+// directory with a link at the wrong moment.
 package rundir

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batch is how many names are read at a time.
+// batch is how many names one read returns.
 const batch = 1000
 
-// Remove removes a directory, or whatever stands in its place, until a moment. One that does not exist is removed.
+// Remove removes a directory, or whatever is at its path, and gives up at the moment until. A
+// missing directory counts as removed.
 //
-// A tree of any depth takes two open directories: a directory that is not empty is moved up to the top, so nothing is
-// ever deeper than two levels. Modes are changed where they are in the way.
+// It needs two open directories for a tree of any depth: it moves a directory that is not empty up
+// to the top, so nothing is ever deeper than two levels. It changes modes that are in the way.
 func Remove(dir string, until time.Time) error {
 	parent, err := os.Open(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -36,7 +37,7 @@ func Remove(dir string, until time.Time) error {
 	}
 	top, err := openIn(parent, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // whoever was in it moved it
+		return nil // its process has moved it
 	}
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ type removal struct {
 	top   *os.File
 	moved int
 	until time.Time
-	// stuck is why something could not be removed.
+	// stuck is the reason why something could not be removed.
 	stuck error
 }
 
@@ -78,7 +79,7 @@ func (r *removal) empty() error {
 	}
 }
 
-// flatten removes an entry of top. Directories in it are moved to top, for another round.
+// flatten removes an entry of top. It moves directories in the entry up to top, for another round.
 func (r *removal) flatten(name string) bool {
 	err := removeOne(r.top, name)
 	if err == nil {
@@ -102,7 +103,7 @@ func (r *removal) flatten(name string) bool {
 	return removeOne(r.top, name) == nil || progress
 }
 
-// move moves a directory up. Its mode may be in the way, because its ".." changes.
+// move moves a directory up. The directory's mode may be in the way, because its ".." changes.
 func (r *removal) move(from *os.File, name string) bool {
 	for range 2 {
 		r.moved++
@@ -118,7 +119,7 @@ func (r *removal) move(from *os.File, name string) bool {
 	return false
 }
 
-// each calls f with the names in a directory, and ends with an error when the time is over.
+// each calls f with the names in a directory. It returns an error when the time is over.
 func (r *removal) each(dir *os.File, f func(name string)) error {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return err

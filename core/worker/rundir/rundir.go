@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// staleTimeout bounds how long what one earlier worker left is being removed.
+// staleTimeout bounds the removal of one earlier worker's leftovers.
 const staleTimeout = 10 * time.Minute
 
-// Default is where runs get their directories if nothing is said: below the directory for temporary files, with a
-// name that no other user's worker takes.
+// Default is the parent directory of runs if none is configured: below the directory for temporary
+// files, with a name that no other user's worker uses.
 func Default() string { return filepath.Join(os.TempDir(), fmt.Sprintf("handoff-%d", os.Getuid())) }
 
 // Parent holds the directories of one worker's runs.
@@ -28,20 +28,22 @@ type Parent struct {
 	lock *os.File
 
 	mu sync.Mutex
-	// runs are the entries that a run has, or that somebody removes.
+	// runs are the entries that belong to a run or are being removed.
 	runs map[string]bool
-	// removals are under way in the background.
+	// removals are in progress in the background.
 	removals sync.WaitGroup
 }
 
-// Open makes a directory for the runs of a worker below base, which is made if it is missing and must belong to this
-// user alone. It starts to remove in the background what workers that are gone left; failed hears of what can't be.
+// Open makes a directory for the runs of a worker below base. It makes base if it is missing; base
+// must belong to this user alone. In the background it starts to remove the leftovers of dead
+// workers, and calls failed with the errors.
 func Open(base string, failed func(error)) (*Parent, error) {
 	base, err := filepath.Abs(base)
 	if err != nil {
 		return nil, err
 	}
-	// Others may pass through: an action that runs as another user has to reach its own.
+	// Other users may pass through: an action that runs as another user has to reach its own
+	// directory.
 	if err := os.MkdirAll(filepath.Dir(base), 0o755); err != nil {
 		return nil, err
 	}
@@ -53,7 +55,8 @@ func Open(base string, failed func(error)) (*Parent, error) {
 		return nil, err
 	}
 	defer func() { _ = all.Close() }()
-	// Between making a directory and locking it no other worker may take it for one that was left.
+	// The lock keeps other workers from taking the new directory for a leftover before it is locked
+	// itself.
 	if err := flock(all, unix.LOCK_EX); err != nil {
 		return nil, fmt.Errorf("locking %s: %w", base, err)
 	}
@@ -96,7 +99,7 @@ func openOwn(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// takeStale removes what is left of a worker that is gone.
+// takeStale removes the leftovers of a dead worker.
 func (p *Parent) takeStale(dir string, failed func(error)) {
 	held, err := os.Open(dir)
 	if err != nil {
@@ -114,9 +117,9 @@ func (p *Parent) takeStale(dir string, failed func(error)) {
 	})
 }
 
-// New makes the directory of a run. It belongs to user and group, if they are not negative.
+// New makes the directory of a run. It belongs to user and group unless they are negative.
 func (p *Parent) New(name string, user, group int) (string, error) {
-	// In between, the end of another run would take it for a stray.
+	// Without the lock, the end of another run could take the new directory for a stray.
 	p.mu.Lock()
 	dir, err := os.MkdirTemp(p.dir, name+".")
 	p.runs[filepath.Base(dir)] = err == nil
@@ -132,8 +135,9 @@ func (p *Parent) New(name string, user, group int) (string, error) {
 	return dir, nil
 }
 
-// Remove removes the directory of a run, and whatever stands beside it without being a run's: an action may have moved
-// its own. What takes longer than patience goes on in the background; failed hears of what can't be removed.
+// Remove removes the directory of a run, and all strays beside it: an action may have moved its
+// directory. A removal that takes longer than patience goes on in the background; failed gets the
+// errors.
 func (p *Parent) Remove(dir string, patience time.Duration, failed func(error)) {
 	done := make(chan struct{})
 	p.removals.Go(func() {
@@ -157,14 +161,15 @@ func (p *Parent) Remove(dir string, patience time.Duration, failed func(error)) 
 	}
 }
 
-// forget says that an entry is no run's and that nobody removes it any longer.
+// forget says that an entry no longer belongs to a run and is no longer being removed.
 func (p *Parent) forget(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.runs, name)
 }
 
-// strays are the entries that belong to no run and that nobody removes. They are the caller's to remove and to forget.
+// strays are the entries that belong to no run and are not being removed. The caller has to remove
+// them and call forget.
 func (p *Parent) strays() (names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

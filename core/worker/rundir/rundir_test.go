@@ -32,7 +32,7 @@ func mkdir(t *testing.T, path string) string {
 	return path
 }
 
-// deep makes directories in each other, deeper than any path is long, and returns the outermost.
+// deep makes nested directories, deeper than any path can be, and returns the outermost.
 func deep(t *testing.T, dir string, levels int) {
 	t.Helper()
 	at, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -244,8 +244,8 @@ func TestADirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
 	}
 }
 
-// The end of a run removes what stands beside it without being a run's. Found by a worker that began one run while another
-// ended: its directory was gone before it was opened.
+// The end of a run removes strays, directories that belong to no run. The bug was found in a worker
+// where one run began while another ended: its directory was removed before it was opened.
 func TestARunThatBeginsWhileOthersEndKeepsItsDirectory(t *testing.T) {
 	p, err := Open(filepath.Join(t.TempDir(), "base"), func(err error) { t.Error(err) })
 	if err != nil {

@@ -11,19 +11,21 @@ import (
 )
 
 const (
-	// perEntry is what each name counts beside its blocks: millions of empty files fill a disk as well.
+	// perEntry is the size that each name counts in addition to its blocks, because millions of
+	// empty files fill a disk as well.
 	perEntry = 1 << 10
-	// deepest bounds how many directories are open at a time.
+	// deepest bounds the number of directories open at a time.
 	deepest = 500
-	// block is the unit of st_blocks, in bytes, whatever the file system's own.
+	// block is the unit of st_blocks, in bytes, whatever the block size of the file system.
 	block = 512
 )
 
-// ErrTooDeep says that directories are nested deeper than can be measured.
+// ErrTooDeep says that directories are nested too deep to be measured.
 var ErrTooDeep = errors.New("directories nested deeper than 500 levels")
 
-// Size measures what an open directory holds on the disk, in bytes, and 1 KiB for each name. It stops as soon as there
-// is more than limit. Files with several names count once. A file that is open but has no name any more is not seen.
+// Size measures the space that an open directory takes on the disk, in bytes, plus 1 KiB for each
+// name. It stops as soon as the sum exceeds limit. Files with several names count once. It does not
+// see a file that is open but has no name any more.
 func Size(top *os.File, limit int64) (int64, error) {
 	if _, err := top.Seek(0, io.SeekStart); err != nil {
 		return 0, err
@@ -85,13 +87,13 @@ func (m *measure) entry(dir *os.File, name string, depth int) error {
 	}
 	sub, err := openToRead(dir, name)
 	if err != nil {
-		return nil // gone meanwhile, or nobody's to read
+		return nil // gone meanwhile, or unreadable
 	}
 	defer func() { _ = sub.Close() }()
 	return m.add(sub, depth+1)
 }
 
-// openToRead opens a directory, and changes its mode only if it hides what is in it.
+// openToRead opens a directory. It changes the mode only if the mode hides the content.
 func openToRead(dir *os.File, name string) (*os.File, error) {
 	const how = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(dir.Fd()), name, how, 0)

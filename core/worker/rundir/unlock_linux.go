@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unlock lets its owner use a directory. Older kernels can't change a mode without following a link, except through
-// a descriptor.
+// unlock gives the owner access to a directory. Older kernels can change a mode without following a
+// link only through a descriptor.
 func unlock(dir int, name string) error {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

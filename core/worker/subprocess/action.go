@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// interpreters are the programs that run scripts.
+// interpreters are the programs that run scripts, by runtime.
 func interpreters() map[string]string {
 	return map[string]string{Shell: "/bin/sh", Python: "python3", Node: "node"}
 }
@@ -28,7 +28,7 @@ func Runtimes() []string {
 	return append(found, Noop)
 }
 
-// command is the command line of an action. It holds nothing but what the action's author wrote.
+// command is the command line of an action. It contains only what the action's author wrote.
 func command(dir string, a execution.Action) ([]string, error) {
 	program, ok := interpreters()[a.Runtime]
 	if !ok {
@@ -42,7 +42,7 @@ func command(dir string, a execution.Action) ([]string, error) {
 	}
 	program, err := exec.LookPath(program)
 	if err != nil {
-		return nil, err // another worker may have it
+		return nil, err // another worker may have the interpreter
 	}
 	if a.Runtime == Shell && !isScript(a.Entrypoint) {
 		return []string{program, "-c", a.Entrypoint}, nil
@@ -54,13 +54,13 @@ func command(dir string, a execution.Action) ([]string, error) {
 	return []string{program, script}, nil
 }
 
-// isScript tells a shell script from a command line: one word that ends in .sh. The rule does not
-// look at the disk, so a script that is missing is never run as a command.
+// isScript distinguishes a shell script from a command line: a script is one word that ends in .sh.
+// The rule does not look at the disk, so a missing script is never run as a command.
 func isScript(entrypoint string) bool {
 	return strings.HasSuffix(entrypoint, ".sh") && !strings.ContainsAny(entrypoint, " \t\r\n;&|<>()$`\\\"'*?[]#~=%!{}")
 }
 
-// find returns the path of a script, which lies within the actions directory.
+// find returns the path of a script, which must be inside the actions directory.
 func find(dir, entrypoint string) (string, error) {
 	if dir == "" {
 		return "", refuse(execution.ActionNotFound, "script %q: this worker has no actions directory", entrypoint)
@@ -86,7 +86,8 @@ func find(dir, entrypoint string) (string, error) {
 	return path, contained(dir, path, entrypoint)
 }
 
-// contained refuses a script that is a link to somewhere else. Links within the directory are how releases are switched.
+// contained refuses a script that is a link out of the actions directory. Links within the
+// directory are allowed: releases are switched by such links.
 func contained(dir, path, entrypoint string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -105,16 +106,16 @@ func contained(dir, path, entrypoint string) error {
 	return nil
 }
 
-// maxVariable is the longest parameters that are handed over in the environment: Linux refuses to
-// start a program with a variable of 128 KiB.
+// maxVariable bounds the parameters that the environment carries: Linux refuses to start a program
+// with a variable of 128 KiB.
 const maxVariable = 100 << 10
 
-// shimKeeps are the variables that a shim needs beside the harmless ones. The tests add theirs.
+// shimKeeps are the variables that a shim needs beside the harmless ones. Tests add theirs.
 var shimKeeps = []string{"HANDOFF_WITNESS"}
 
-// shimEnvironment is what the shim sees: the worker's own environment holds passwords, and an action of the same user
-// may find a way to look at its shim's. The shim does next to nothing, and one processor keeps its threads and its
-// memory few.
+// shimEnvironment is the environment of the shim. The worker's own environment holds passwords, and
+// an action of the same user may find a way to read its shim's. The shim does little, so one
+// processor is enough and keeps its threads and memory small.
 func shimEnvironment(all []string) []string {
 	kept := append(baseEnvironment(all), "GOMAXPROCS=1")
 	for _, v := range all {
@@ -125,7 +126,7 @@ func shimEnvironment(all []string) []string {
 	return kept
 }
 
-// baseEnvironment keeps what programs need to find themselves and their language.
+// baseEnvironment keeps the variables that programs need to find programs and their language.
 func baseEnvironment(all []string) []string {
 	var kept []string
 	for _, v := range all {

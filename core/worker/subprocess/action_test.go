@@ -145,7 +145,7 @@ func TestOutput(t *testing.T) {
 		{10, strings.Repeat("x", 95) + "\n{\"a\":1}", `{"a":1}`},
 		{10, strings.Repeat("x", 95), `"[85 bytes before this were not kept]\nxxxxxxxxxx"`},
 		{7, `{"a":1}{"a":1}`, `"[7 bytes before this were not kept]\n{\"a\":1}"`},
-		// What PostgreSQL would refuse.
+		// Values that PostgreSQL would refuse.
 		{100, `{"a\u0000":"b\u0000\ud800"}`, `{"a�":"b��"}`},
 		{100, `{"n":[1e999999,12345678901234567890,0.1]}`, `{"n":["1e999999",12345678901234567890,0.1]}`},
 		{100, "a\x00b\xff", `"a�b�"`},
@@ -175,7 +175,8 @@ func TestClassification(t *testing.T) {
 		{end{Code: 1}, `{"error":{"type":"transient","message":"try later"}}`, "", execution.Transient, "try later"},
 		{end{Code: 77}, `{"error":{"type":"connection","message":"refused"}}`, "", execution.Connection, "refused"},
 		{end{Code: 1}, "", "trace\n" + `{"error":{"type":"rejected"}}`, execution.Rejected, ""},
-		// Not an action's to say, not a reason, not an error object.
+		// A reason that an action may not give, an unknown reason, and something that is not an
+		// error object.
 		{end{Code: 75}, `{"error":{"type":"worker_lost","message":"m"}}`, "", execution.Unknown, "m"},
 		{end{Code: 75}, `{"error":{"type":"odd","message":"m"}}`, "", execution.Unknown, "m"},
 		{end{Code: 75}, `{"error":"text"}`, "", execution.Transient, "exit status 75"},

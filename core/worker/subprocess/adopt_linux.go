@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// shims are the children that this process started itself.
+// shims are the children that this process has started itself.
 var shims = struct {
 	sync.Mutex
 	pids map[int]bool
 }{pids: map[int]bool{}}
 
-// startShim starts a shim. Nobody sees a child that is not known yet.
+// startShim starts a shim. The lock hides the child until it is noted here.
 func startShim(c *exec.Cmd) error {
 	shims.Lock()
 	defer shims.Unlock()
@@ -27,15 +27,15 @@ func startShim(c *exec.Cmd) error {
 
 // waitShim waits for a shim and reaps it.
 func waitShim(c *exec.Cmd) {
-	_ = c.Wait() // its exit says nothing that its reports don't
+	_ = c.Wait() // its reports say everything that its exit says
 	shims.Lock()
 	defer shims.Unlock()
 	delete(shims.pids, c.Process.Pid)
 }
 
-// killOrphans kills and reaps what a shim that was killed has left, until there is nothing. Whoever is not a shim is a
-// descendant of one: the dead leave their children to this process. A number of a child stays its own until it is
-// reaped here.
+// killOrphans kills and reaps everything that a killed shim has left, until nothing is left. Every
+// child that is not a shim descends from a shim, because the children of the dead pass to this
+// process. A child's number stays its own until it is reaped here.
 func killOrphans() {
 	if !adopts.Load() {
 		return
@@ -57,7 +57,7 @@ func killOrphans() {
 	}
 }
 
-// orphans are the children of this process that are no shims.
+// orphans are the children of this process that are not shims.
 func orphans() (found []int) {
 	shims.Lock()
 	defer shims.Unlock()

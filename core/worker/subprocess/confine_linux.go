@@ -12,31 +12,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopts says that this process is the parent of every descendant whose own parent is gone, and kills those that it
-// did not start itself.
+// adopts says that this process is the parent of every descendant whose own parent is gone, and
+// kills the children that it did not start itself.
 var adopts atomic.Bool
 
-// ProtectWorker closes this process to those that it starts. A worker's main calls it first, after ShimMain: until then
-// processes of the same user can read its environment.
+// ProtectWorker shields this process from the processes that it starts. A worker's main calls it
+// first, after ShimMain: before that, processes of the same user can read its environment.
 //
-//   - It can't be traced, its memory, environment and descriptors can't be read, and it leaves no core file
-//     (PR_SET_DUMPABLE). Of that root is exempt, so actions of a worker that runs as root also lose CAP_SYS_PTRACE.
-//   - Descriptors that it inherited reach nothing that it starts.
-//   - What an action leaves behind when it kills its shim becomes this process's child (PR_SET_CHILD_SUBREAPER), and is
-//     killed. No other code of the process may start processes, therefore.
+//   - It can't be traced, its memory, environment and descriptors can't be read, and it leaves no
+//     core file (PR_SET_DUMPABLE). Root is exempt from that, so actions of a worker that runs as
+//     root also lose CAP_SYS_PTRACE.
+//   - Processes that it starts do not get the descriptors that it inherited.
+//   - A process that survives when an action kills its shim becomes a child of this process
+//     (PR_SET_CHILD_SUBREAPER), which kills it. Therefore no other code of this process may start
+//     processes.
 func ProtectWorker() {
 	conceal()
 	adopts.Store(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil)
 }
 
-// conceal is the part of ProtectWorker that the shim needs as well: it holds the descriptors by which it reports.
+// conceal is the part of ProtectWorker that the shim needs too: the shim holds the descriptors of
+// its reports.
 func conceal() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
 	}
-	// Kernels before 5.11.
+	// For kernels before 5.11.
 	all, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return
@@ -48,14 +51,15 @@ func conceal() {
 	}
 }
 
-// keptCapabilities are what actions of a worker that runs as root keep: enough to handle files of all users, change to
-// another user and listen on low ports; not to trace processes, load modules, mount, or reach devices and memory.
+// keptCapabilities are the capabilities that actions of a worker that runs as root keep. They allow
+// to handle files of all users, change to another user and listen on low ports. They do not allow
+// to trace processes, load modules, mount, or reach devices and memory.
 const keptCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID | 1<<unix.CAP_KILL |
 	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_NET_RAW |
 	1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_AUDIT_WRITE
 
-// dropPrivileges takes from this thread, and from what it starts, all capabilities but those that are kept, for good.
-// The caller has locked the thread.
+// dropPrivileges takes all capabilities but the kept ones from this thread and from the processes
+// that it starts, for good. The caller has locked the thread.
 func dropPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("setting no_new_privs: %w", err)
@@ -64,9 +68,10 @@ func dropPrivileges() error {
 		if keptCapabilities&(uint64(1)<<c) != 0 {
 			continue
 		}
-		// Without CAP_SETPCAP the set can't be made smaller; with no_new_privs, nothing is gained from it.
+		// Without CAP_SETPCAP the set can't be reduced, but with no_new_privs nothing can be gained
+		// from it.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); errors.Is(err, unix.EINVAL) {
-			break // the kernel knows no more of them
+			break // the kernel knows no further ones
 		}
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -86,11 +91,13 @@ func dropPrivileges() error {
 	return nil
 }
 
-// limitArgument is the first argument of a process that limits itself and becomes an action: what the kernel limits
-// by process can't be set for another before it runs, and the shim must not be limited itself.
+// limitArgument is the first argument of a process that limits itself and then becomes an action.
+// The kernel limits these resources by process. They can't be set for another process before it
+// runs, and they must not limit the shim.
 const limitArgument = "action-limits"
 
-// limited is the command line that runs argv under limits of one process, and of one user. It stays as it is without.
+// limited wraps argv so that it runs under the limits of one process and of one user. Without such
+// limits it returns argv unchanged.
 func (l *launch) limited() []string {
 	if l.Data == 0 && l.UserProcesses == 0 {
 		return l.Argv
@@ -98,7 +105,7 @@ func (l *launch) limited() []string {
 	return append([]string{"/proc/self/exe", limitArgument, strconv.FormatInt(l.Data, 10), strconv.FormatInt(l.UserProcesses, 10)}, l.Argv...)
 }
 
-// limitMain becomes the action. It returns only if it can't.
+// limitMain becomes the action. It returns only if that fails.
 func limitMain(args []string) error {
 	if len(args) < 3 {
 		return errors.New("limits and a command are missing")
@@ -118,7 +125,7 @@ func limitMain(args []string) error {
 	return fmt.Errorf("starting %s: %w", args[2], syscall.Exec(args[2], args[2:], os.Environ()))
 }
 
-// guard puts a shim into the control group of shims.
+// guard puts a shim into the control group of the shims.
 func (r *Runner) guard(attr *syscall.SysProcAttr) (release func(), err error) {
 	if r.ground.groups == nil {
 		return func() {}, nil
@@ -131,8 +138,9 @@ func (r *Runner) guard(attr *syscall.SysProcAttr) (release func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// attributes are how the action starts: in a group of its own, in its control group, as its user. The kernel forgets
-// a parent death signal when a process changes its user, so Go sets it after that.
+// attributes say how the action starts: in its own process group, in its control group, as its
+// user. The kernel forgets a parent death signal when a process changes its user, so Go sets the
+// signal after that.
 func (l *launch) attributes() (attr *syscall.SysProcAttr, release func(), err error) {
 	attr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	release = func() {}

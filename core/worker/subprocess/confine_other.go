@@ -8,13 +8,13 @@ import (
 	"syscall"
 )
 
-// ProtectWorker does nothing: this system has no means.
+// ProtectWorker does nothing: this system offers no means.
 func ProtectWorker() {}
 
-// conceal keeps the pipe for reports from the action.
+// conceal hides the pipe of the reports from the action.
 func conceal() { syscall.CloseOnExec(reportsFD) }
 
-// limitArgument is the first argument of no process here.
+// limitArgument is never used on this system.
 const limitArgument = "action-limits"
 
 func (l *launch) limited() []string { return l.Argv }
@@ -23,7 +23,8 @@ func limitMain([]string) error {
 	return errors.New("limits of single processes are not set on this system")
 }
 
-// attributes have no parent death signal here: if the shim is killed, its worker kills the group.
+// attributes set no parent death signal, which this system lacks: if the shim is killed, its worker
+// kills the group.
 func (l *launch) attributes() (attr *syscall.SysProcAttr, release func(), err error) {
 	attr = &syscall.SysProcAttr{Setpgid: true}
 	if l.Account != nil {
@@ -38,7 +39,7 @@ func startShim(c *exec.Cmd) error { return c.Start() }
 
 func waitShim(c *exec.Cmd) { _ = c.Wait() }
 
-// killOrphans does nothing: orphans are init's here.
+// killOrphans does nothing: on this system init adopts orphans.
 func killOrphans() {}
 
 // privateDirs is empty: this system has no mount namespaces.

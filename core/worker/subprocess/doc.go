@@ -1,75 +1,81 @@
-// Package subprocess runs actions on a real machine: each in a process group of its own, under a
+// Package subprocess runs actions on a real machine. Each action has its own process group, under a
 // small shim that ends it when its worker's right to run it is over.
 //
 // # Why no action outlives its worker's right to run it
 //
-// A worker that can't renew its lease has to be gone, with everything it started, before the lease is
-// over. It can't be trusted to see to that itself: it may have been killed, it may be stopped
-// (SIGSTOP, a debugger, memory pressure), it may be starved. So between the worker and each action
-// stands a shim, the worker's own binary started again, which the right is lent to for a time:
+// A worker that can't renew its lease must be gone, with everything it started, before the lease is
+// over. The worker itself can't guarantee that: it may have been killed, stopped (SIGSTOP, a
+// debugger, memory pressure) or starved. So a shim stands between the worker and each action. The
+// shim is another process of the worker's own binary, and the worker lends it the right to run for
+// a time:
 //
-//   - The worker hands the shim a fence, a moment at which the shim kills the action, and a later one
-//     after each renewal. A worker that stands still hands over nothing, so the fence comes. The fence
-//     is lent as time that remains together with the reading of the machine's clock it was measured
-//     at, so a message that was under way while the worker stood still lends nothing extra.
-//   - The shim measures on CLOCK_BOOTTIME, which goes on while the machine is suspended, and is woken
-//     by a timer on that clock. The worker's own clock may stand still then; the shim's does not.
-//   - The worker holds the only write end of a pipe that the shim reads. When the worker is gone, by
-//     whatever signal, the kernel closes it, and the shim kills the action at once.
-//   - A limit, the end of the run timeout and its grace, holds whatever fence is handed over.
-//   - The shim leads a session of its own and outlives SIGTERM, SIGINT and SIGHUP, so what is sent to
-//     the worker's group or to everything in its control group ends the worker and not the guard.
-//   - If the shim itself is killed, the kernel kills the action (PR_SET_PDEATHSIG), and the worker kills
-//     what is left of its group. A shim that does not answer any more is killed the same way. What had
-//     left the group becomes a child of the worker, which is a subreaper, too (ProtectWorker): it kills
-//     every child that is no shim.
+//   - The worker gives the shim a fence, a moment at which the shim kills the action, and a later
+//     one after each renewal. A worker that stands still sends nothing, so the fence comes. The
+//     fence is sent as remaining time together with the reading of the machine's clock at which it
+//     was measured, so a message that is delayed while the worker stands still lends no extra time.
+//   - The shim measures on CLOCK_BOOTTIME, which goes on while the machine is suspended, and a
+//     timer on that clock wakes it. The worker's own clock may stand still then; the shim's does
+//     not.
+//   - The worker holds the only write end of a pipe that the shim reads. When the worker is gone,
+//     by whatever signal, the kernel closes the pipe, and the shim kills the action at once.
+//   - A limit, the end of the run timeout and its grace, applies whatever fence the worker sends.
+//   - The shim leads its own session and survives SIGTERM, SIGINT and SIGHUP. So a signal to the
+//     worker's group, or to everything in its control group, ends the worker but not the shim.
+//   - If the shim itself is killed, the kernel kills the action (PR_SET_PDEATHSIG), and the worker
+//     kills the rest of its group. A shim that no longer answers is killed the same way.
+//     A process that had left the group becomes a child of the worker, which is a subreaper too
+//     (ProtectWorker) and kills every child that is not a shim.
 //
-// What the shim kills is the whole action. The process group goes first, in one signal that no fork
-// can slip away from. The shim is a child subreaper (PR_SET_CHILD_SUBREAPER), so a descendant that has
-// left the group by setsid becomes its child when its own parent is gone; it kills and reaps children
-// until it has none. Only then does it report the end. An action whose first process has ended is over
-// by itself: what it left in the background is killed too. A worker that asks an action to end has
-// SIGTERM sent to its group, and the same done after the grace.
+// The shim kills the whole action. It first kills the process group, with one signal that no fork
+// can escape. The shim is a child subreaper (PR_SET_CHILD_SUBREAPER), so a descendant that has left
+// the group by setsid becomes its child when its own parent is gone. The shim kills and reaps
+// children until it has none, and only then reports the end. An action is over when its first
+// process has ended: processes that it left in the background are killed too. When a worker asks an
+// action to end, its group gets SIGTERM, and after the grace everything is killed in this way.
 //
-// Where a control group can be had, each run is born in one of its own, and so are the shims together: what
-// is left when worker and shim are both killed or stopped is killed by the next worker that starts there.
+// If control groups are available, each run is born in its own, and the shims share one. If worker
+// and shim are both killed or stopped, the next worker that starts there kills what they left.
 //
-// Signals go to shims by pidfd, which is how os.Process works on Linux. Process groups have none: their
-// numbers stay taken because the leader is reaped last.
+// Signals go to shims by pidfd, as os.Process does on Linux. Process groups have no pidfd, but
+// their numbers stay taken because the leader is reaped last.
 //
-// What is not covered: without control groups, a descendant that left the group lives on if somebody
-// kills both its shim and its worker with SIGKILL, and so it does where the action moves itself out of its
-// control group, which needs the worker's user; what the kernel does not kill, because it waits for a
-// device, is reported as dead some seconds after it should be; a shim that is stopped together with a
-// worker that is stopped or gone enforces nothing until it goes on, or the next worker ends it. Systems other than Linux lack CLOCK_BOOTTIME
-// timers, subreapers and parent death signals: there the process group alone is killed, and time
-// stands still while the machine sleeps. On systems without process groups nothing but noop runs.
+// Some cases are not covered. Without control groups, a descendant that left the group survives if
+// somebody kills both its shim and its worker with SIGKILL. The same happens if the action moves
+// itself out of its control group, for which it needs the worker's user. A process that the kernel
+// does not kill, because it waits for a device, is reported dead some seconds after it should be
+// dead. A stopped shim whose worker is stopped or gone enforces nothing until it continues or the
+// next worker ends it. Systems other than Linux lack CLOCK_BOOTTIME timers, subreapers and parent
+// death signals: there only the process group is killed, and time stands still while the machine
+// sleeps. On systems without process groups only noop runs.
 //
 // # What an action sees
 //
 // Parameters are JSON on standard input and, up to 100 KiB, in HANDOFF_PARAMETERS; they are never
-// spliced into a command line. HANDOFF_EXECUTION_ID and HANDOFF_EPOCH name the run: the epoch is the
-// fencing token to pass on to whatever the action writes to. The environment is otherwise a short list
-// of harmless variables, because the worker's own holds passwords.
+// spliced into a command line. HANDOFF_EXECUTION_ID and HANDOFF_EPOCH name the run. The epoch is
+// the fencing token, which the action should pass on to every system that it writes to. The rest of
+// the environment is a short list of harmless variables, because the worker's own environment holds
+// passwords.
 //
-// The same list is the shim's, and both worker and shim are closed to tracing, which also closes their
-// entries in /proc: memory, environment, descriptors. Root may trace anybody, so actions lose root's
-// capabilities to, and no_new_privs keeps them from regaining those. The shim drops them on the thread
-// that starts the action; its other threads keep them. On that thread it also enters a mount namespace in which /tmp,
-// /var/tmp and /dev/shm are parts of the run's directory, if its worker may mount; its other threads measure and remove
-// the directory as the machine sees it. Isolation has what else there is, Prepare gets it,
-// and a rehearsal finds what holds.
+// The shim has the same short list. Worker and shim are both closed to tracing, which also closes
+// their entries in /proc: memory, environment, descriptors. Root may trace any process, so actions
+// lose root's capabilities to do so, and no_new_privs keeps them from regaining those. The shim
+// drops them on the thread that starts the action; its other threads keep them. If its worker may
+// mount, that thread also enters a mount namespace in which /tmp, /var/tmp and /dev/shm are parts
+// of the run's directory; the other threads measure and remove the directory as the machine sees
+// it. Isolation lists the further means, Prepare sets them up, and a rehearsal finds out which
+// hold.
 //
-// Exit code 0 is success. The last line of standard output, if it is a JSON object, is the output;
-// else the text is. A failure classifies itself by {"error": {"type": "transient", "message": "…"}} on
-// its last line, or by its exit code, as the table ExitCodes says. Everything else is unknown, which is
-// never retried. docs/actions.md tells authors of actions how.
+// Exit code 0 is success. The last line of standard output is the output if it is a JSON object;
+// otherwise the whole text is. An action states the reason of a failure by {"error": {"type":
+// "transient", "message": "…"}} on its last line, or by its exit code, as in the table ExitCodes.
+// Every other failure is unknown, which is never retried. docs/actions.md explains this to authors
+// of actions.
 //
 // # Witness
 //
 // If HANDOFF_WITNESS names a file, every shim appends a line when its action starts and one when
-// nothing of it is alive any more. The two enclose the action's life, so lines of two epochs of one
-// execution that overlap prove nothing yet, and lines that don't overlap prove that it never ran twice
-// at a time. The end says how: exit code, signal, and the cause if the shim brought it about. A start
-// without an end is a shim that was killed.
+// nothing of it is alive any more. The two lines enclose the action's life. So overlapping lines of
+// two epochs of one execution prove nothing yet, but lines that don't overlap prove that it never
+// ran twice at a time. The end line says how the action ended: exit code, signal, and the cause if
+// the shim ended it. A start without an end means that the shim was killed.
 package subprocess

@@ -5,20 +5,22 @@ import "handoff/core/execution"
 // ExitCode says what one exit code of an action means.
 type ExitCode struct {
 	Code int
-	// Name is what C programs call it.
+	// Name is the code's name in C programs.
 	Name   string
 	Reason execution.Reason
-	// About is what the action says with it.
+	// About is what the action reports with the code.
 	About string
 }
 
-// ExitCodes lists the exit codes that say why an action failed, by number; any other but 0 means unknown.
+// ExitCodes lists the exit codes that say why an action failed, by number; any other code except 0
+// means unknown.
 //
-// They are those of sysexits.h that say whether another attempt may help, the one of timeout(1), and the numbers that
-// Linux gives connection errors, with which a program ends that passes errno on. The numbers mean the same on
-// workers of every system. Smaller numbers are left out, because every program gives them a meaning of its own (7 is
-// a refused connection to curl, and anything elsewhere), and so are 126 to 165, which shells give to commands that did
-// not run or were killed. 101 (ENETUNREACH) is how a Rust program ends that panics.
+// The list has three sources: the codes of sysexits.h that say whether another attempt may help,
+// the code of timeout(1), and Linux's numbers of connection errors, which a program returns if it
+// passes errno on. The numbers mean the same on workers of every system. Smaller numbers are left
+// out because every program uses them differently (7 is a refused connection to curl, and anything
+// elsewhere). So are 126 to 165, which shells use for commands that did not run or were killed, and
+// 101 (ENETUNREACH), with which a panicking Rust program ends.
 func ExitCodes() []ExitCode {
 	return []ExitCode{
 		{64, "EX_USAGE", execution.InvalidParameters, "the parameters are wrong"},
@@ -45,7 +47,7 @@ func ReasonOf(code int) execution.Reason {
 	return execution.Unknown
 }
 
-// CodeFor is the first exit code that says a reason, and whether there is one.
+// CodeFor is the first exit code that stands for a reason, and whether there is one.
 func CodeFor(r execution.Reason) (code int, ok bool) {
 	for _, c := range ExitCodes() {
 		if c.Reason == r {

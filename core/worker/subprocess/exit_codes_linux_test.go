@@ -12,13 +12,14 @@ import (
 	"handoff/core/host/without"
 )
 
-// Every code of the table is told apart by a real process, and so are codes that are not in it.
+// A real process ends with every code of the table, and with codes that are not in it; each gives
+// the right reason.
 func TestEveryExitCodeOfAnActionGivesItsReason(t *testing.T) {
 	want := map[int]execution.Reason{
 		0: execution.NoReason, 64: execution.InvalidParameters, 65: execution.Validation, 68: execution.Connection, 69: execution.Connection,
 		75: execution.Transient, 77: execution.Permission, 104: execution.Connection, 110: execution.Connection, 111: execution.Connection,
 		113: execution.Connection, 124: execution.Transient,
-		// Nobody's, curl's and Rust's, and those of shells.
+		// Codes without an owner, of curl, of Rust and of shells.
 		1: execution.Unknown, 2: execution.Unknown, 7: execution.Unknown, 66: execution.Unknown, 78: execution.Unknown, 101: execution.Unknown,
 		126: execution.Unknown, 127: execution.Unknown, 137: execution.Unknown, 255: execution.Unknown,
 	}
@@ -39,7 +40,7 @@ func TestEveryExitCodeOfAnActionGivesItsReason(t *testing.T) {
 	}
 }
 
-// A program that passes on the number of a connection error says so, whichever it met.
+// A program that returns the number of a connection error reports that error, whichever it is.
 func TestConnectionErrorsOfRealProgramsCanBeRetried(t *testing.T) {
 	b := newFixture(t, 0)
 	var lack error
@@ -88,7 +89,7 @@ except OSError as e:
 	}
 }
 
-// What an action says in words goes before its exit code.
+// An error object of an action takes precedence over its exit code.
 func TestTheWordsOfAnActionGoBeforeItsExitCode(t *testing.T) {
 	b := newFixture(t, 0)
 	exit := b.wait(b.shell(`echo '{"error":{"type":"validation","message":"no such order"}}'; exit 69`))

@@ -17,25 +17,27 @@ import (
 	"handoff/core/worker/rundir"
 )
 
-// ground is what runs stand on: what Prepare could get on this machine. The zero value gives them nothing.
+// ground is the isolation that Prepare could set up on this machine. The zero value is none.
 type ground struct {
 	dirs    *rundir.Parent
 	groups  *cgroup.Parent
 	account *account
-	// data and userProcesses are limits for want of better ones.
+	// data and userProcesses are limits that replace missing better ones.
 	data, userProcesses int64
-	// private are directories that each run gets for itself; empty where that can't be had.
+	// private are directories of which each run gets its own; empty if that is not possible.
 	private []string
 }
 
 const (
-	// removePatience is how long the end of a run waits for the removal of its directory. Then it goes on without.
+	// removePatience is how long the end of a run waits for the removal of its directory. After
+	// that the removal goes on in the background.
 	removePatience = time.Second
-	// closePatience bounds how long a worker's end waits for removals. The next worker does what is left.
+	// closePatience bounds how long the end of a worker waits for removals. The next worker does
+	// the rest.
 	closePatience = 5 * time.Second
 )
 
-// furnish gives a run what it stands on.
+// furnish gives a run its directory, control group and limits.
 func (r *Runner) furnish(l *launch) (err error) {
 	l.KeepPrivileges, l.Account = r.isolation.KeepPrivileges, r.ground.account
 	l.Data, l.UserProcesses = r.ground.data, r.ground.userProcesses
@@ -62,7 +64,7 @@ func (r *Runner) furnish(l *launch) (err error) {
 		}
 		l.Dir, l.Disk = l.RunDir, r.isolation.DiskBytes
 		l.Environment = append(omit(l.Environment, "TMPDIR"), "TMPDIR="+l.RunDir)
-		name = filepath.Base(l.RunDir) // one name for both, which no other run has
+		name = filepath.Base(l.RunDir) // one name for both; no other run has it
 	}
 	if a := l.Account; a != nil {
 		l.Environment = append(omit(l.Environment, "HOME", "USER", "LOGNAME", "SHELL"), "HOME="+a.home, "USER="+a.name, "LOGNAME="+a.name)
@@ -86,7 +88,7 @@ func (r *Runner) furnish(l *launch) (err error) {
 	return nil
 }
 
-// tidy ends and removes what a run was given, after its shim is gone.
+// tidy ends and removes what furnish gave a run, after the run's shim is gone.
 func (r *Runner) tidy(l launch) {
 	if l.Group != "" {
 		if err := errors.Join(l.Group.Kill(answerTimeout), l.Group.Remove(groupTimeout)); err != nil {
@@ -102,7 +104,7 @@ func (r *Runner) failed(err error) {
 	r.log.Warn("something of a run is left; the next worker that starts here tries to remove it", slog.Any("error", err))
 }
 
-// Close gives back what Prepare got. No run may be under way.
+// Close gives back what Prepare got. No run may be in progress.
 func (r *Runner) Close() {
 	var err error
 	if r.ground.groups != nil {
@@ -116,7 +118,7 @@ func (r *Runner) Close() {
 	}
 }
 
-// omit leaves variables out.
+// omit returns the environment without some variables.
 func omit(environment []string, names ...string) []string {
 	kept := make([]string, 0, len(environment))
 next:
@@ -131,13 +133,14 @@ next:
 	return kept
 }
 
-// lookUp finds a user: a name or a number, with :GROUP behind it for another group than its own.
+// lookUp finds a user: a name or a number, with :GROUP behind it for a group other than the user's
+// own.
 func lookUp(text string) (*account, error) {
 	name, group, hasGroup := strings.Cut(text, ":")
 	u, err := user.Lookup(name)
 	if uid, number := strconv.ParseUint(name, 10, 32); number == nil {
 		if u, err = user.LookupId(name); err != nil {
-			// A number needs no entry: containers run as such.
+			// A number needs no entry in the user database: containers run as such numbers.
 			u, err = &user.User{Uid: name, Gid: name, Username: strconv.FormatUint(uid, 10), HomeDir: "/"}, nil
 		}
 	}

@@ -21,16 +21,17 @@ import (
 	"handoff/core/worker"
 )
 
-// secret is what actions look for. Only isolated workers have it.
+// secret is the text that actions look for. Only isolated workers have it.
 const secret = "s3cr3t-of-the-worker"
 
 // nobody is a user without rights.
 const nobody = 65534
 
-// isolatedWorker is a worker process of its own, protected as cmd/worker is, that runs actions one after another.
+// isolatedWorker is a separate worker process, protected as cmd/worker is, that runs actions one
+// after another.
 type isolatedWorker struct {
 	Isolation Isolation
-	// Dir holds scripts, and is where actions leave notes.
+	// Dir holds scripts, and actions leave notes there.
 	Dir string
 	// Lines are the actions.
 	Lines []string
@@ -38,14 +39,14 @@ type isolatedWorker struct {
 	Witness string
 }
 
-// findings are what an isolated worker prints.
+// findings is the report that an isolated worker prints.
 type findings struct {
 	State *State
 	Error string
 	Exits []worker.Exit
-	// Children are what the worker has when the last action has ended.
+	// Children are the worker's children after the last action has ended.
 	Children []int
-	// Left are directories and control groups of runs that have ended.
+	// Left are the remaining directories and control groups of ended runs.
 	Left []string
 }
 
@@ -115,7 +116,7 @@ func yard(t *testing.T) string {
 	return dir
 }
 
-// command is the process of an isolated worker, as a user.
+// command starts an isolated worker as this user.
 func (w *isolatedWorker) command(t *testing.T, user int) *exec.Cmd {
 	t.Helper()
 	text, err := json.Marshal(w)
@@ -136,7 +137,7 @@ func (w *isolatedWorker) command(t *testing.T, user int) *exec.Cmd {
 	return cmd
 }
 
-// start runs an isolated worker to its end. Nothing of it is left when it returns, or the test fails.
+// start runs an isolated worker to its end. If anything of it is left, the test fails.
 func (w *isolatedWorker) start(t *testing.T, user int) findings {
 	t.Helper()
 	w.Isolation.RunDir = filepath.Join(w.Dir, "runs-"+strconv.Itoa(user))
@@ -164,7 +165,7 @@ func (w *isolatedWorker) start(t *testing.T, user int) findings {
 	return f
 }
 
-// groupsLeft are the control groups that a worker made and that are still there.
+// groupsLeft are the control groups that a worker made and that still exist.
 func groupsLeft(pid int) []string {
 	var left []string
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
@@ -206,8 +207,8 @@ func attackLine(t *testing.T, dir string) string {
 	return "HANDOFF_TEST_ATTACK=$PPID,$WORKER " + binary
 }
 
-// attack tries what a process can try to learn the secrets of others, and prints what it found: the secret itself, or
-// a way into a process whose number it was given.
+// attack tries everything by which a process could learn the secrets of others. It prints what it
+// found: the secret itself, or a way into a process whose number it was given.
 func attack() {
 	if bytes.Contains([]byte(strings.Join(os.Environ(), "\n")), []byte(secret)) {
 		fmt.Println("own environment: the secret")
@@ -236,7 +237,7 @@ func attack() {
 	}
 }
 
-// ours says that a directory of /proc is the attacker's.
+// ours says that a directory of /proc belongs to the attacker.
 func ours(dir string) bool { return filepath.Base(dir) == strconv.Itoa(os.Getpid()) }
 
 func attackBySyscalls(who string, pid int) {

@@ -15,7 +15,8 @@ import (
 	"handoff/core/host/without"
 )
 
-// needRoot skips what only root can do: start a worker as another user, or give actions one.
+// needRoot skips a test unless it runs as root: only root can start a worker as another user, or
+// give actions one.
 func needRoot(t *testing.T) {
 	t.Helper()
 	var lack error
@@ -25,7 +26,8 @@ func needRoot(t *testing.T) {
 	without.Need(t, without.Root, lack)
 }
 
-// needMounts skips what needs a view of the file system of a run's own: root in a container may lack the right to it.
+// needMounts skips a test unless a run can have its own view of the file system: root in a
+// container may lack the right to mount.
 func needMounts(t *testing.T) {
 	t.Helper()
 	needRoot(t)
@@ -38,7 +40,7 @@ func needMounts(t *testing.T) {
 	without.Need(t, without.Mounts, lack)
 }
 
-// needCgroup skips what needs a control group that may be divided.
+// needCgroup skips a test unless it has a control group that may be divided.
 func needCgroup(t *testing.T) {
 	t.Helper()
 	r := New(Options{Isolation: Isolation{Cgroup: CgroupRequire}, Name: "probe"})
@@ -47,7 +49,8 @@ func needCgroup(t *testing.T) {
 	without.Need(t, without.Cgroup, lack)
 }
 
-// users are those that the worker runs as in a test: this one, and one without rights if this is root.
+// users are the users that the worker runs as in a test: this one, and one without rights if this
+// is root.
 func users(t *testing.T) []int {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -74,8 +77,8 @@ func TestAnActionFindsNoSecretOfItsWorker(t *testing.T) {
 	}
 }
 
-// With its privileges left to it, an action of root's may read everything, so the attack above can succeed; but even
-// then the shim, which it is a child of, has nothing to tell.
+// If an action of root keeps its privileges, it may read everything, so the attack above can
+// succeed. Even then the shim, its parent, has nothing to reveal.
 func TestTheShimDoesNotHaveTheWorkersEnvironment(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -116,7 +119,7 @@ func TestDescriptorsThatAWorkerInheritedReachNoAction(t *testing.T) {
 	}
 }
 
-// What these actions do is hostile to whoever cleans up after them.
+// These actions make cleaning up after them as hard as possible.
 func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	note := func(name string) string {
@@ -126,11 +129,12 @@ func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 		return `setsid sh -c '` + note(name) + `exec sleep 600' & while ! test -e "$NOTES/` + name + `"; do sleep 0.01; done; `
 	}
 	lines := []string{
-		// Kills its shim, at once or behind descendants that forked twice or come back when they are killed.
+		// These kill their shim, at once or behind descendants that forked twice or restart when
+		// they are killed.
 		away("a") + `kill -9 $PPID; sleep 600`,
 		`(setsid sh -c '(trap "" TERM; exec sleep 600) & sleep 600' &); ` + away("b") + `kill -9 $PPID; sleep 600`,
 		`r() { (trap '' TERM; setsid sh -c 'sleep 600 & sleep 0.01; sleep 600' & wait; sleep 600) & }; r; r; r; ` + away("c") + `kill -9 $PPID; sleep 600`,
-		// Hides its files behind modes, and its directory behind another name.
+		// These hide their files behind modes, and their directory behind another name.
 		`mkdir -p a/b/c; echo x >a/b/c/d; ln -s / a/root; mkfifo a/pipe; chmod 0 a/b/c a/b a .; exit 0`,
 		`mkdir x; mv "$TMPDIR" "$TMPDIR.moved"; ln -s "$NOTES" "$TMPDIR"; exit 0`,
 		away("d") + `exit 0`,
@@ -155,8 +159,8 @@ func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// An action that kills its worker and kills or stops its shim leaves what the next worker ends: in a control group
-// nothing gets away.
+// An action kills its worker, and kills or stops its shim. The next worker ends everything that is
+// left: nothing escapes a control group.
 func TestTheNextWorkerEndsWhatAKilledOneLeft(t *testing.T) {
 	t.Parallel()
 	needCgroup(t)
@@ -167,7 +171,7 @@ func TestTheNextWorkerEndsWhatAKilledOneLeft(t *testing.T) {
 		}}
 		w.Isolation.RunDir = filepath.Join(w.Dir, fmt.Sprintf("runs-%d", os.Geteuid()))
 		first := w.command(t, os.Geteuid())
-		first.Stdout = nil // what is left would hold a pipe open
+		first.Stdout = nil // a surviving process would hold a pipe open
 		if err := first.Run(); err == nil {
 			t.Fatal("the worker was not killed")
 		}
@@ -297,7 +301,8 @@ func TestWithoutControllersALimitIsReplacedOrRefused(t *testing.T) {
 	}
 }
 
-// A limit that the kernel enforces on the run as a whole, where this machine lets a worker hand controllers down.
+// The kernel enforces a limit on the run as a whole, if this machine lets a worker hand controllers
+// down.
 func TestALimitHoldsForAllProcessesOfARun(t *testing.T) {
 	t.Parallel()
 	r := New(Options{Isolation: Isolation{Cgroup: CgroupRequire, Processes: 20}, Name: "limits"})

@@ -2,7 +2,7 @@
 
 package subprocess
 
-// The tests that need a worker of their own, or a look at all processes, read /proc.
+// The tests that need a separate worker process, or look at all processes, read /proc.
 
 func workerMain() {}
 

@@ -13,7 +13,7 @@ import (
 // ShimMain does nothing: no shim is started on this system.
 func ShimMain() {}
 
-// unsupported is why actions can't run on this system.
+// unsupported is the reason why actions can't run on this system.
 func unsupported() error {
 	return errors.New("running actions needs process groups, which this system does not have; only the runtime noop works here")
 }
@@ -28,7 +28,7 @@ func ProtectWorker() {}
 // ground is empty: no action runs here.
 type ground struct{}
 
-// Prepare says that nothing holds here, because nothing runs but noop.
+// Prepare reports that no isolation works here, because only noop runs.
 func (*Runner) Prepare(context.Context) (*State, error) {
 	s := newState()
 	s.lacks("actions", unsupported().Error())

@@ -21,7 +21,8 @@ type tail struct {
 	kept  []byte
 	cut   int64
 
-	// read is how many bytes there were. When they are more than most, and most is not 0, flooded is called, once.
+	// read is the number of bytes so far. When it exceeds most, and most is not 0, flooded is
+	// called, once.
 	read, most int64
 	flooded    func()
 }
@@ -42,7 +43,8 @@ func (t *tail) readFrom(r io.Reader) {
 	}
 }
 
-// write lets the buffer grow to twice the limit, so that its end is moved once in a limit's length.
+// write lets the buffer grow to twice the limit, so that it moves its end only once per length of
+// the limit.
 func (t *tail) write(b []byte) {
 	t.kept = append(t.kept, b...)
 	if len(t.kept) > 2*t.limit {
@@ -57,7 +59,7 @@ func (t *tail) trim() {
 	}
 }
 
-// text is what was kept, fit to be stored, with a note where something is missing.
+// text is the kept end as a text that can be stored, with a note if bytes are missing.
 func (t *tail) text() string {
 	t.trim()
 	text := clean(string(t.kept))
@@ -79,14 +81,14 @@ func (t *tail) lastLine() []byte {
 	return bytes.TrimSpace(b)
 }
 
-// clean makes text that a database takes: valid UTF-8 without NUL.
+// clean makes a text that the database accepts: valid UTF-8 without NUL.
 func clean(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// object returns a line as a JSON object, or nil if it is none. It is rewritten on the way, because
-// PostgreSQL refuses what JSON allows: NUL, lone surrogates, numbers without bounds. A result that the
-// database refuses would be a result lost.
+// object returns a line as a JSON object, or nil if it is not one. It rewrites the object, because
+// PostgreSQL refuses some valid JSON: NUL, lone surrogates, numbers without bounds. A result that
+// the database refuses would be lost.
 func object(line []byte) map[string]any {
 	if len(line) == 0 || line[0] != '{' {
 		return nil
@@ -138,7 +140,7 @@ func encode(m map[string]any) json.RawMessage {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// outcome turns an end and what was printed into an Exit.
+// outcome makes an Exit of an end and of the output.
 func outcome(e end, stdout, stderr *tail) worker.Exit {
 	var exit worker.Exit
 	last := object(stdout.lastLine())
@@ -155,7 +157,7 @@ func outcome(e end, stdout, stderr *tail) worker.Exit {
 		exit.Killed = true
 		exit.Message = "killed: " + string(e.Cause)
 	case e.Signal != "":
-		// Not by us: a crash, the kernel short of memory, an operator.
+		// Not ended by this worker: a crash, a kernel short of memory, an operator.
 		exit.Reason = execution.Unknown
 		what := "ended by signal: " + e.Signal
 		if e.OutOfMemory {
@@ -168,7 +170,7 @@ func outcome(e end, stdout, stderr *tail) worker.Exit {
 	return exit
 }
 
-// classify says why an action failed: what its last line says, else what its exit code means.
+// classify finds the reason of a failure: from the last line, else from the exit code.
 func classify(last map[string]any, code int, stderr *tail) (execution.Reason, string) {
 	for _, line := range []map[string]any{last, object(stderr.lastLine())} {
 		said, ok := line["error"].(map[string]any)
@@ -182,7 +184,7 @@ func classify(last map[string]any, code int, stderr *tail) (execution.Reason, st
 	return ReasonOf(code), explain(fmt.Sprintf("exit status %d", code), stderr)
 }
 
-// ownReason is the reason that an action names, if it is its to give.
+// ownReason is the reason that an action names, if an action may give it.
 func ownReason(name string) execution.Reason {
 	if r, err := execution.ParseReason(name); err == nil && r.OfAction() {
 		return r
@@ -190,7 +192,7 @@ func ownReason(name string) execution.Reason {
 	return execution.Unknown
 }
 
-// explain is what happened and the end of what was written to standard error.
+// explain is a text of what happened and the end of standard error.
 func explain(what string, stderr *tail) string {
 	text := strings.TrimSpace(stderr.text())
 	if text == "" {
@@ -199,7 +201,7 @@ func explain(what string, stderr *tail) string {
 	return what + ": " + shorten(text)
 }
 
-// shorten keeps the end of a text, where programs say what went wrong.
+// shorten keeps the end of a text, where programs write the cause.
 func shorten(text string) string {
 	if len(text) <= messageLimit {
 		return text

@@ -17,12 +17,13 @@ import (
 	"handoff/core/worker/rundir"
 )
 
-// rehearsalTimeout bounds the rehearsal. It takes some 20 ms; a machine may be busy.
+// rehearsalTimeout bounds the rehearsal. It takes some 20 ms, but the machine may be busy.
 const rehearsalTimeout = time.Minute
 
-// Prepare gets what runs need for the isolation that the Options ask for: directories, control groups, another user. It
-// ends and removes what a worker that is gone has left. Then it rehearses: a run under all of it looks about, and the
-// state says what it found. An error says what can't be had and was required. Close gives it back.
+// Prepare sets up the isolation that the Options ask for: directories, control groups, another
+// user. It ends and removes the leftovers of dead workers. Then it rehearses: a run under this
+// isolation inspects its surroundings, and the state says what it found. An error names a required
+// protection that is missing. Close gives everything back.
 func (r *Runner) Prepare(ctx context.Context) (*State, error) {
 	s := newState()
 	err := r.prepare(ctx, s)
@@ -73,7 +74,7 @@ func (r *Runner) prepare(ctx context.Context, s *State) (err error) {
 		seen, err = r.rehearse(ctx) // a busy machine may have been too slow
 	}
 	if err != nil && r.ground.groups != nil && iso.Cgroup != CgroupRequire {
-		// A filter of system calls may forbid to start a process in a group.
+		// A filter of system calls may forbid starting a process in a group.
 		_ = r.ground.groups.Close()
 		r.ground.groups = nil
 		var again error
@@ -88,10 +89,11 @@ func (r *Runner) prepare(ctx context.Context, s *State) (err error) {
 	return r.judge(seen, s)
 }
 
-// tmpStays is what follows where runs have no directories for temporary files of their own.
+// tmpStays is the consequence if runs have no private directories for temporary files.
 const tmpStays = "; what runs write to /tmp, /var/tmp and /dev/shm stays there, and is not measured"
 
-// wantPrivate has the rehearsal try whether each run can have directories for temporary files of its own.
+// wantPrivate makes the rehearsal test whether each run can have private directories for temporary
+// files.
 func (r *Runner) wantPrivate(s *State) {
 	switch {
 	case r.isolation.SharedTmp:
@@ -103,7 +105,7 @@ func (r *Runner) wantPrivate(s *State) {
 	}
 }
 
-// openGroups gets control groups, and weaker limits where they can't be had.
+// openGroups sets up control groups, and weaker limits if control groups are not available.
 func (r *Runner) openGroups(s *State) error {
 	iso := &r.isolation
 	limits := cgroup.Limits{Memory: iso.MemoryBytes, CPUs: iso.CPUs, Processes: iso.Processes}
@@ -146,7 +148,7 @@ func (r *Runner) openGroups(s *State) error {
 	return nil
 }
 
-// substitute sets a weaker limit for one that can't be had, and says which.
+// substitute sets a weaker limit in place of a missing one, and describes it.
 func (r *Runner) substitute(controller string) string {
 	switch {
 	case controller == "memory":
@@ -161,8 +163,8 @@ func (r *Runner) substitute(controller string) string {
 	return "nothing limits it"
 }
 
-// rehearsal looks about in a run, with what any shell has built in. It asks for files that only a process which may
-// trace the shim and the worker can open.
+// rehearsal inspects a run with commands that are built into any shell. It also tries to open files
+// that only a process that may trace the shim and the worker can open.
 const rehearsal = `pwd
 while read -r key rest; do case $key in Uid:|Gid:|Groups:|NoNewPrivs:|CapEff:) echo "$key $rest";; esac; done </proc/self/status
 while read -r line; do case $line in 0::*) echo "cgroup: $line";; esac; done </proc/self/cgroup
@@ -226,7 +228,7 @@ func (r *Runner) rehearse(ctx context.Context) (seen, error) {
 	return found, nil
 }
 
-// judge compares what a rehearsal found with what was asked for.
+// judge compares the findings of a rehearsal with the configuration.
 func (r *Runner) judge(found seen, s *State) error {
 	if found == nil {
 		s.lacks("a rehearsal", "there is no /bin/sh, so nobody looked whether the isolation of actions holds")

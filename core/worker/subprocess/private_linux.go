@@ -11,10 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedDirs are directories that every user may write to, and that nobody empties when a run ends.
+// sharedDirs are directories that every user may write to, and that nothing empties when a run
+// ends.
 var sharedDirs = []string{"/tmp", "/var/tmp", "/dev/shm"}
 
-// privateDirs are those of sharedDirs that this machine has, without links on their way.
+// privateDirs are the directories of sharedDirs that this machine has and whose paths have no
+// links.
 func privateDirs() (dirs []string) {
 	for _, dir := range sharedDirs {
 		real, err := filepath.EvalSymlinks(dir)
@@ -28,7 +30,7 @@ func privateDirs() (dirs []string) {
 	return dirs
 }
 
-// mountLack is why this process can't mount; empty if it may have the right to.
+// mountLack is the reason why this process can't mount; empty if it may.
 func mountLack() string {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
@@ -41,9 +43,10 @@ func mountLack() string {
 	return ""
 }
 
-// seclude gives this thread, and what it starts, a mount namespace in which the launch's Private directories are the
-// run's own, and the run's directory shows its part for work alone. What the launch Keeps stays visible at its path.
-// The caller has locked the thread; the shim's other threads keep seeing the machine.
+// seclude gives this thread, and the processes that it starts, a mount namespace. In it, the
+// launch's Private directories belong to the run, and at the path of the run's directory only its
+// work part is visible. The paths in Keep stay visible. The caller has locked the thread; the
+// shim's other threads keep the machine's view.
 func (l *launch) seclude() error {
 	if len(l.Private) == 0 {
 		return nil
@@ -58,11 +61,12 @@ func (l *launch) mountPrivate() error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return os.NewSyscallError("unshare", err)
 	}
-	// Nothing that is mounted here reaches the machine; what the machine unmounts goes here, too.
+	// Mounts made here do not reach the machine, but the machine's unmounts take effect here, too.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("making / a slave: %w", err)
 	}
-	// Everything is opened before the first mount hides it, and in this namespace, or it could not be mounted.
+	// Everything is opened before the first mount hides it, and inside this namespace: otherwise it
+	// could not be mounted.
 	var all []binding
 	defer func() {
 		for _, b := range all {
@@ -99,13 +103,13 @@ func (l *launch) mountPrivate() error {
 	return nil
 }
 
-// binding is something open that is to be seen at a path.
+// binding is an open file or directory and the path at which to mount it.
 type binding struct {
 	fd int
 	at string
 }
 
-// mount does nothing where the path leads there already.
+// mount does nothing if the path already leads to the file.
 func (b binding) mount() error {
 	var want, seen unix.Stat_t
 	if err := unix.Fstat(b.fd, &want); err != nil {
@@ -126,7 +130,8 @@ func (b binding) mount() error {
 	return unix.Mount(fmt.Sprintf("/proc/thread-self/fd/%d", b.fd), b.at, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// kept are the paths of a launch that private directories would hide: those of its commands, scripts and home.
+// kept are the paths of a launch that private directories would hide: those of its commands,
+// scripts and home.
 func (l *launch) kept(private []string) (paths []string) {
 	add := func(path string, whole bool) {
 		if !filepath.IsAbs(path) {

@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// leavings are files that actions of one test leave in directories for temporary files.
+// leavings are files that the actions of one test leave in directories for temporary files.
 func leavings(t *testing.T, mark string) []string {
 	t.Helper()
 	var left []string
@@ -24,8 +24,8 @@ func leavings(t *testing.T, mark string) []string {
 	return left
 }
 
-// A worker with rights gives each run directories for temporary files that end with it. Paths that the run was given
-// lead where they should, though they lie below those directories.
+// A worker that may mount gives each run directories for temporary files that end with the run.
+// Paths that the run was given still work, although they are below those directories.
 func TestWhatARunWritesToTmpEndsWithIt(t *testing.T) {
 	t.Parallel()
 	needMounts(t)
@@ -85,13 +85,15 @@ func TestARunThatFillsTmpEnds(t *testing.T) {
 	}
 }
 
-// A shim whose worker is gone sees the run's directory as the machine does when it removes it.
+// A shim whose worker is gone sees the run's directory as the machine does when it removes the
+// directory.
 func TestAShimWithoutWorkerRemovesWhatItsRunWroteToTmp(t *testing.T) {
 	t.Parallel()
 	needMounts(t)
 	w := isolatedWorker{Dir: yard(t), Lines: []string{`echo x >/tmp/x; echo x >x; kill -9 $WORKER; sleep 600`}}
 	w.Isolation.RunDir = filepath.Join(w.Dir, "runs")
-	// Any worker that starts on this machine ends the control groups of one that is gone, its shim's too.
+	// Any worker that starts on this machine ends the control groups of a dead worker, including
+	// its shim's.
 	w.Isolation.Cgroup = CgroupOff
 	cmd := w.command(t, 0)
 	if err := cmd.Run(); err == nil {

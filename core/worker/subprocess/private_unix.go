@@ -9,19 +9,22 @@ import (
 	"strings"
 )
 
-// privateFailure begins the message of a launch that could not have private directories for temporary files.
+// privateFailure begins the error of a launch that could not get private directories for temporary
+// files.
 const privateFailure = "private /tmp"
 
-// workPart is the part of a run's directory that the run works in, if other parts stand for /tmp and the like.
+// workPart is the part of a run's directory in which the run works, if other parts replace /tmp and
+// the like.
 const workPart = "work"
 
-// privatePart is the part of a run's directory that stands for another directory.
+// privatePart is the part of a run's directory that replaces another directory.
 func privatePart(runDir, dir string) string {
 	return filepath.Join(runDir, strings.ReplaceAll(strings.Trim(dir, "/"), "/", "-"))
 }
 
-// parts divides the directory of a run: one part to work in, which belongs to user and group if they are not negative,
-// and one for each private directory. The directory itself is the worker's; the run does not get to see it.
+// parts divides the directory of a run: one part to work in, which belongs to user and group unless
+// they are negative, and one for each private directory. The directory itself belongs to the
+// worker; the run can't see it.
 func parts(runDir string, private []string, user, group int) error {
 	work := privatePart(runDir, workPart)
 	if err := os.Mkdir(work, 0o700); err != nil {
@@ -37,15 +40,15 @@ func parts(runDir string, private []string, user, group int) error {
 		if err := os.Mkdir(part, 0o700); err != nil {
 			return err
 		}
-		// Whatever the mask says, and as on the machine.
-		if err := os.Chmod(part, 0o777|os.ModeSticky); err != nil { //nolint:gosec // it lies in a directory of the worker's alone
+		// Independent of the umask, with the mode that these directories have on the machine.
+		if err := os.Chmod(part, 0o777|os.ModeSticky); err != nil { //nolint:gosec // it is in a directory of the worker alone
 			return err
 		}
 	}
 	return nil
 }
 
-// leaveTraces are paths that a rehearsal writes to. None of them may exist on the machine.
+// leaveTraces are the paths that a rehearsal writes to. None of them may appear on the machine.
 func leaveTraces(private []string) (paths []string) {
 	for _, dir := range private {
 		paths = append(paths, filepath.Join(dir, fmt.Sprintf(".handoff-rehearsal-%d", os.Getpid())))
@@ -53,7 +56,7 @@ func leaveTraces(private []string) (paths []string) {
 	return paths
 }
 
-// findTraces removes what a rehearsal left on the machine, and names it.
+// findTraces removes the traces of a rehearsal from the machine, and names them.
 func findTraces(private []string) (found []string) {
 	for _, path := range leaveTraces(private) {
 		if _, err := os.Lstat(path); err == nil {

@@ -23,10 +23,10 @@ import (
 	"handoff/core/worker"
 )
 
-// patience bounds every wait for something that has to happen.
+// patience bounds every wait for an event that has to happen.
 const patience = 30 * time.Second
 
-// fixture is a runner with a directory of its own, which is where its actions start.
+// fixture is a runner with its own directory, in which its actions start.
 type fixture struct {
 	t    *testing.T
 	dir  string
@@ -39,7 +39,7 @@ func newFixture(t *testing.T, limit int) *fixture {
 	return newLoneFixture(t, limit)
 }
 
-// newLoneFixture is for tests that run alone, because they measure how long something takes.
+// newLoneFixture is for tests that measure durations and so run alone.
 func newLoneFixture(t *testing.T, limit int) *fixture {
 	b := &fixture{t: t, dir: t.TempDir(), host: daemon.New(daemon.Options{})}
 	b.Runner = New(Options{Host: b.host, Actions: b.dir, OutputLimit: limit})
@@ -92,7 +92,7 @@ func (b *fixture) read(name string) string {
 	return string(text)
 }
 
-// pid waits for an action to write a number to a file, by moving it there.
+// pid waits until an action has written a number to a file, by a rename.
 func (b *fixture) pid(name string) int {
 	b.t.Helper()
 	pid := 0
@@ -106,7 +106,7 @@ func (b *fixture) pid(name string) int {
 	return pid
 }
 
-// eventually polls: what it waits for happens in processes that have no way to tell.
+// eventually polls, because the processes that it waits for can't report.
 func eventually(t *testing.T, what string, within time.Duration, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(within); !ok(); time.Sleep(2 * time.Millisecond) {
@@ -187,7 +187,7 @@ func TestLongParameters(t *testing.T) {
 	if exit := b.wait(run); string(exit.Output) != `"unset\n"` || b.read("input") != long {
 		t.Errorf("%+v with output %s, input of %d bytes", exit, exit.Output, len(b.read("input")))
 	}
-	// An action that does not read them ends all the same.
+	// An action that does not read its parameters ends all the same.
 	if exit := b.wait(b.start(execution.Action{Runtime: Shell, Entrypoint: "exit 0"}, long)); exit.Reason != execution.NoReason {
 		t.Errorf("%+v", exit)
 	}
@@ -294,7 +294,7 @@ func TestGrandchildrenDie(t *testing.T) {
 	if exit := b.wait(run); !exit.Killed || alive(-pid) || alive(child) {
 		t.Errorf("%+v, group alive: %v", exit, alive(-pid))
 	}
-	// Nor does anything stay behind of an action that ends by itself.
+	// An action that ends by itself leaves no process behind either.
 	run = b.shell(`sleep 600 & ` + put("$!", "left"))
 	if exit := b.wait(run); exit.Killed || exit.Reason != execution.NoReason || alive(b.pid("left")) {
 		t.Errorf("%+v", exit)
@@ -374,14 +374,14 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// A reader that the machine gave no time before the deadline has read nothing at all.
+// If the machine gave a reader no time before its deadline, the reader has read nothing at all.
 func TestOutputOutlivesTheDeadlineOfItsReader(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer read.Close()
-	defer write.Close() // it stays open: no end of file tells that this is all
+	defer write.Close() // it stays open, so the reader gets no end of file
 	if _, err := write.WriteString("what was printed"); err != nil {
 		t.Fatal(err)
 	}
@@ -397,11 +397,11 @@ func TestOutputOutlivesTheDeadlineOfItsReader(t *testing.T) {
 	if got := kept.text(); got != "what was printed" {
 		t.Errorf("got %q", got)
 	}
-	readRest(read, &kept) // nothing is there, and nothing is waited for
+	readRest(read, &kept) // there is nothing to read, and it must not wait
 }
 
-// The cost of an action alone, and with what isolates it on this machine. What counts is processor time: look at that
-// of the process.
+// The cost of an action alone, and with the isolation of this machine. The processor time of the
+// process is the figure that counts.
 func BenchmarkAction(b *testing.B) {
 	benchmarkAction(b, New(Options{Host: daemon.New(daemon.Options{})}))
 }

@@ -8,40 +8,43 @@ import (
 	"handoff/core/worker/cgroup"
 )
 
-// The pipe from the worker to the shim carries one launch as a line of JSON and then commands, each
-// a line: "fence LEFT AT" and "kill LEFT AT", both in nanoseconds. Its end means that the worker is
-// gone. The pipe back carries reports as lines of JSON.
+// The pipe from the worker to the shim carries one launch as a line of JSON and then commands, one
+// a line: "fence LEFT AT" and "kill LEFT AT", both in nanoseconds. The end of the pipe means that
+// the worker is gone. The pipe back carries reports as lines of JSON.
 //
-// Clocks don't cross processes, so a deadline is lent as the time that is left. But a message can be
-// under way for as long as its sender stands still, so AT says when that was measured, on the clock
-// that all processes of the machine share; 0 on systems that have none.
+// Processes do not share the worker's monotonic clock, so a deadline is sent as the time that is
+// left. But a message can be delayed for as long as its sender stands still. So AT says when that
+// time was measured, on the clock that all processes of the machine share; it is 0 on systems
+// without such a clock.
 
-// launch is what to run.
+// launch is an action to run and its surroundings.
 type launch struct {
 	Execution   int64    `json:"execution"`
 	Epoch       int64    `json:"epoch"`
 	Argv        []string `json:"argv"`
 	Dir         string   `json:"dir"`
 	Environment []string `json:"environment"`
-	// Parameters reach the action byte for byte, hence no RawMessage, which is reformatted.
+	// Parameters reach the action byte for byte. A RawMessage would be reformatted.
 	Parameters []byte `json:"parameters"`
 
-	// Rehearsal says that this is no execution, so no witness is to hear of it.
+	// Rehearsal says that this is not an execution, so the shim writes no witness.
 	Rehearsal bool `json:"rehearsal,omitempty"`
 
-	// RunDir is the run's own directory, empty if it has none, and Disk how many bytes it may hold, 0 for any number.
+	// RunDir is the run's own directory, empty for none. Disk is how many bytes it may hold, 0 for
+	// no limit.
 	RunDir string `json:"run_dir,omitempty"`
 	Disk   int64  `json:"disk,omitempty"`
-	// Private are directories that are the run's own: parts of RunDir are mounted over them. Keep are paths below them
-	// that the run needs to see as they are.
+	// Private are directories that the run has for itself: parts of RunDir are mounted over them.
+	// Keep are paths below them that must stay visible to the run.
 	Private []string `json:"private,omitempty"`
 	Keep    []string `json:"keep,omitempty"`
 	// Group is the run's control group, empty if it has none.
 	Group cgroup.Group `json:"group,omitempty"`
-	// Account is whom the action runs as; nil for the worker's user.
+	// Account is the user that the action runs as; nil for the worker's user.
 	Account        *account `json:"account,omitempty"`
 	KeepPrivileges bool     `json:"keep_privileges,omitempty"`
-	// Data bounds the memory of each process in bytes, UserProcesses how many processes the user has; 0 for no limit.
+	// Data bounds the memory of each process in bytes. UserProcesses bounds the number of the
+	// user's processes. 0 is no limit.
 	Data          int64 `json:"data,omitempty"`
 	UserProcesses int64 `json:"user_processes,omitempty"`
 
@@ -50,7 +53,7 @@ type launch struct {
 	Limit time.Duration `json:"limit"`
 }
 
-// account is a user that actions run as. It belongs to no other groups.
+// account is a user that actions run as. It belongs to no further groups.
 type account struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
@@ -67,11 +70,11 @@ type order struct {
 const (
 	verbFence = "fence"
 	verbKill  = "kill"
-	// verbFlood says that the action has written more than it may; it has no deadline.
+	// verbFlood says that the action has written more output than it may; it has no deadline.
 	verbFlood = "flood"
 )
 
-// String is the order's line.
+// String is the order as a line.
 func (o order) String() string { return fmt.Sprintf("%s %d %d\n", o.verb, int64(o.left), int64(o.at)) }
 
 func parseOrder(line string) (o order, err error) {
@@ -79,8 +82,8 @@ func parseOrder(line string) (o order, err error) {
 	return o, err
 }
 
-// deadline is the moment, on the shim's clock, that is left after at. A reading from the future is no
-// reading.
+// deadline is the moment, on the shim's clock, at which left is over, counted from at. If at is in
+// the future, it is ignored.
 func deadline(now, at, left time.Duration) time.Duration {
 	if at <= 0 || at > now {
 		at = now
@@ -91,27 +94,28 @@ func deadline(now, at, left time.Duration) time.Duration {
 	return at + left
 }
 
-// report is what the shim tells: exactly one Started or Failed, and one Ended after a Started.
+// report is a message of the shim: exactly one Started or Failed, and one Ended after a Started.
 type report struct {
 	// Started is the process, and the process group, of the action.
 	Started int `json:"started,omitempty"`
-	// Failed is why nothing was started.
+	// Failed is the reason why nothing was started.
 	Failed string `json:"failed,omitempty"`
 	Ended  *end   `json:"ended,omitempty"`
 }
 
-// end is how the action's first process ended, after everything of the action has.
+// end is how the action's first process ended, reported after every process of the action has
+// ended.
 type end struct {
 	Code int `json:"code"`
 	// Signal is the name of the signal that ended it, empty if it exited.
 	Signal string `json:"signal,omitempty"`
-	// Cause is why the shim signalled it, empty if it did not.
+	// Cause is the reason why the shim signalled it, empty if the shim did not.
 	Cause cause `json:"cause,omitempty"`
-	// OutOfMemory says that the kernel ended it at its limit of memory.
+	// OutOfMemory says that the kernel ended it at its memory limit.
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
 }
 
-// cause is why the shim ended an action.
+// cause is the reason why the shim ended an action.
 type cause string
 
 const (
@@ -124,5 +128,5 @@ const (
 	causeOutput cause = "it wrote more output than worker.isolation.output_bytes"
 )
 
-// own says that the action brought the end about itself, by what it did.
+// own says that the action caused the end itself.
 func (c cause) own() bool { return c == causeDisk || c == causeDeep || c == causeOutput }

@@ -23,16 +23,17 @@ const (
 	// startTimeout bounds how long a shim may take to report that its action has started.
 	startTimeout = 15 * time.Second
 	// orderTimeout bounds how long a caller waits for a full pipe: its shim does not read, and the
-	// heartbeat must not wait for it.
+	// heartbeat must not wait for the shim.
 	orderTimeout = 20 * time.Millisecond
-	// answerTimeout is how long after its time an action that is to be dead may be reported as
-	// alive; then the shim doesn't work any more, and the worker kills both.
+	// answerTimeout is how much longer than allowed an action may be reported as alive. After that
+	// the shim counts as broken, and the worker kills both.
 	answerTimeout = 3 * time.Second
-	// drainTimeout is how long output is read after everything that could write it should be dead.
+	// drainTimeout is how long output is read after every process that could write it should be
+	// dead.
 	drainTimeout = time.Second
 )
 
-// unsupported is why actions can't run on this system; nil if they can.
+// unsupported is the reason why actions can't run on this system; nil if they can.
 func unsupported() error { return nil }
 
 // action is one action under its shim, seen from the worker.
@@ -51,17 +52,17 @@ type action struct {
 	failure error
 
 	mu sync.Mutex
-	// group is the action's process group, 0 while it is not known and when it is gone.
+	// group is the action's process group; 0 before it is known and after it is gone.
 	group     int
 	over      bool
 	destroyed bool
 	// backstops are timers of destroyAfter.
 	backstops []*time.Timer
-	// tidy removes what the run was given.
+	// tidy ends and removes what furnish gave the run.
 	tidy func()
 }
 
-// launch starts a shim and has it start the action.
+// launch starts a shim and makes it start the action.
 func (r *Runner) launch(ctx context.Context, l launch) (worker.Run, error) {
 	if err := r.furnish(&l); err != nil {
 		return nil, err
@@ -141,7 +142,7 @@ func (r *Runner) spawn(l launch) (a *action, err error) {
 	return a, nil
 }
 
-// supervise reads what comes from the shim and the action until both are gone.
+// supervise reads from the shim and the action until both are gone.
 func (a *action) supervise() {
 	var streams sync.WaitGroup
 	streams.Go(func() { a.out.readFrom(a.stdout) })
@@ -159,7 +160,7 @@ func (a *action) supervise() {
 		if group != 0 {
 			_ = syscall.Kill(-group, syscall.SIGKILL)
 		}
-		killOrphans() // and reap them, or the group would seem to live
+		killOrphans() // and reap them, or the group would seem alive
 		if group != 0 {
 			killGroup(group)
 		}
@@ -191,9 +192,10 @@ func (a *action) supervise() {
 // pipeCapacity is how many bytes a pipe holds at most (pipe(7)).
 const pipeCapacity = 64 << 10
 
-// readRest takes what a pipe still holds, without waiting. Go does not even try to read past a deadline,
-// so on a machine that was busy for the whole of drainTimeout the output of an action that has ended
-// would be lost. A descendant that got away and goes on writing is not listened to any longer.
+// readRest reads the bytes that a pipe still holds, without waiting. Go does not even try to read
+// past a deadline, so on a machine that was busy for the whole of drainTimeout the output of an
+// ended action would be lost. It stops at one pipe's capacity, because an escaped descendant may go
+// on writing.
 func readRest(f *os.File, t *tail) {
 	if f.SetReadDeadline(time.Time{}) != nil {
 		return
@@ -211,7 +213,7 @@ func readRest(f *os.File, t *tail) {
 	})
 }
 
-// readReports follows the reports to their end, which is the shim's, and returns what they said.
+// readReports reads reports until the shim ends, and returns them in one.
 func (a *action) readReports() (all report) {
 	lines := bufio.NewScanner(a.reports)
 	for lines.Scan() {
@@ -232,14 +234,14 @@ func (a *action) readReports() (all report) {
 		if r.Ended != nil {
 			all.Ended = r.Ended
 			a.mu.Lock()
-			a.group = 0 // the number may be somebody else's from now on
+			a.group = 0 // from now on the number may belong to another group
 			a.mu.Unlock()
 		}
 	}
 	return all
 }
 
-// killGroup kills a group whose shim is gone, and waits until nothing of it is left, so that an
+// killGroup kills a group whose shim is gone, and waits until no process of it is left, so that an
 // action that is reported as ended has ended.
 func killGroup(group int) {
 	for deadline := time.Now().Add(answerTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -277,8 +279,8 @@ func (a *action) Extend(fence time.Duration) {
 	a.send(order{verb: verbFence, at: at, left: fence - a.host.Monotonic()})
 }
 
-// send hands an order to the shim. One that can't be handed over is dropped, which is the safe side:
-// a fence then comes earlier, and a kill is seen to by destroyAfter.
+// send sends an order to the shim. It drops an order that it can't send, which is safe: without a
+// new fence the action ends earlier, and destroyAfter enforces a kill.
 func (a *action) send(o order) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -289,16 +291,16 @@ func (a *action) send(o order) {
 	_, _ = a.control.WriteString(o.String())
 }
 
-// flooded has an action ended that writes more than it may.
+// flooded ends an action that writes more than it may.
 func (a *action) flooded() { a.send(order{verb: verbFlood}) }
 
-// abandon tells the shim what a dying worker would: end everything.
+// abandon makes the shim end everything, as it does when its worker dies.
 func (a *action) abandon() {
 	_ = a.control.Close()
 	a.destroyAfter(answerTimeout)
 }
 
-// destroyAfter kills the action and its shim, unless they are gone by then.
+// destroyAfter kills the action and its shim after d, unless they are gone by then.
 func (a *action) destroyAfter(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

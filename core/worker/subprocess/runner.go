@@ -24,27 +24,27 @@ const (
 	Noop = "noop"
 )
 
-// DefaultOutputLimit is how many bytes are kept of each output stream where Options name no limit.
+// DefaultOutputLimit is how many bytes of each output stream are kept if Options set no limit.
 const DefaultOutputLimit = 256 << 10
 
-// Options are what a Runner is made of.
+// Options configure a Runner.
 type Options struct {
 	// Host is the worker's machine: fences and limits are moments on its monotonic clock.
 	Host host.Host
-	// Actions is the directory that scripts are found in and actions start in; empty for no scripts,
-	// and the worker's own directory.
+	// Actions is the directory in which scripts are found and actions start. Empty for no scripts;
+	// actions then start in the worker's own directory.
 	Actions string
-	// OutputLimit is how many bytes are kept of each output stream, counted from its end; 0 for the
-	// default.
+	// OutputLimit is how many bytes are kept of the end of each output stream; 0 for the default.
 	OutputLimit int
-	// Name is the worker's, for what carries a name on its machine.
+	// Name is the worker's name, for objects on its machine that carry a name.
 	Name string
-	// Isolation says how far actions are kept apart. Runs get directories and control groups once Prepare was called.
+	// Isolation says how far actions are separated. Runs get directories and control groups only
+	// after Prepare was called.
 	Isolation Isolation
-	// Log hears of what can't be removed after a run; nil for nobody.
+	// Log reports what can't be removed after a run; nil for no log.
 	Log *slog.Logger
-	// Environment is what actions see beside the harmless variables of the worker's environment, each
-	// as NAME=value.
+	// Environment is what actions get in addition to the harmless variables of the worker's
+	// environment, each as NAME=value.
 	Environment []string
 }
 
@@ -58,7 +58,7 @@ type Runner struct {
 	name        string
 	isolation   Isolation
 	log         *slog.Logger
-	// ground is what Prepare found.
+	// ground is the result of Prepare.
 	ground ground
 }
 
@@ -78,8 +78,8 @@ func New(o Options) *Runner {
 	}
 }
 
-// Start implements worker.Runner. What is wrong with the action itself, and would be on every worker,
-// is no error but a run that has ended: errors are retried.
+// Start implements worker.Runner. If the action itself is wrong, and would be on every worker,
+// Start returns a run that has ended and no error: errors are retried.
 func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	if s.Action.Runtime == Noop {
 		return over(worker.Exit{}), nil
@@ -99,7 +99,8 @@ func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	if len(parameters) == 0 {
 		parameters = []byte("{}")
 	}
-	// The machine's clock is read first: time that passes between the two readings shortens the loan.
+	// The machine's clock is read first: time that passes between the two readings shortens the
+	// lent time.
 	at, now := machineClock(), r.host.Monotonic()
 	l := launch{
 		Execution: int64(s.Key.ID), Epoch: int64(s.Key.Epoch), Argv: argv, Dir: r.actions,
@@ -132,7 +133,7 @@ func (e ended) Wait(context.Context) (worker.Exit, error) { return e.exit, nil }
 func (ended) Kill(time.Duration)                          {}
 func (ended) Extend(time.Duration)                        {}
 
-// refusal is what is wrong with an action on every worker.
+// refusal is a fault of an action that every worker would find.
 type refusal struct {
 	reason execution.Reason
 	why    string

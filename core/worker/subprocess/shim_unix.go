@@ -20,10 +20,10 @@ import (
 // shimArgument is the first argument of a process that is a shim.
 const shimArgument = "action-shim"
 
-// reportsFD is where a shim finds the pipe for its reports.
+// reportsFD is the descriptor of a shim's pipe for reports.
 const reportsFD = 3
 
-// ShimMain is the shim's entry point. Main calls it before anything else: it returns at once in any
+// ShimMain is the shim's entry point. Main calls it before anything else. It returns at once in any
 // other process, and never in a shim.
 func ShimMain() {
 	if len(os.Args) > 1 && os.Args[1] == limitArgument {
@@ -33,7 +33,7 @@ func ShimMain() {
 	if len(os.Args) < 2 || os.Args[1] != shimArgument {
 		return
 	}
-	// The kernel ties the action's life to the thread that starts it, so that thread has to stay.
+	// The kernel ties the action's life to the thread that starts it, so that thread must not end.
 	runtime.LockOSThread()
 	if err := shimMain(); err != nil {
 		fmt.Fprintln(os.Stderr, "action shim:", err)
@@ -48,18 +48,18 @@ type shim struct {
 	reports *os.File
 	witness *witness
 	orders  chan order
-	// excess is why the action has to end for what it does.
+	// excess is the reason why the action has to end for something that it does.
 	excess chan cause
 	// children wakes the shim when a process has ended.
 	children chan os.Signal
 	alarm    *alarm
 	family   family
 
-	// Deadlines, on shimClock. The fence moves, the kill comes closer, the limit stays.
+	// Deadlines, on shimClock. The fence moves later, the kill moves earlier, the limit is fixed.
 	fence, limit, kill time.Duration
 
 	cause cause
-	// asked says that SIGTERM was sent, killed that SIGKILL was.
+	// asked says that SIGTERM was sent, killed that SIGKILL was sent.
 	asked, killed bool
 }
 
@@ -69,7 +69,7 @@ func shimMain() error {
 		reports: os.NewFile(reportsFD, "reports"), orders: make(chan order), children: make(chan os.Signal, 1),
 		excess: make(chan cause, 1), kill: never,
 	}
-	// Caught and not ignored: an ignored signal would stay ignored in the action.
+	// Caught and not ignored: the action would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	signal.Notify(s.children, syscall.SIGCHLD)
 	control := bufio.NewReader(os.Stdin)
@@ -89,7 +89,7 @@ func shimMain() error {
 	}
 	s.watch()
 	if s.launch.Group != "" {
-		_ = s.launch.Group.Kill(groupTimeout) // what it could not kill, collect may
+		_ = s.launch.Group.Kill(groupTimeout) // collect may kill what this could not
 	}
 	status, err := s.family.collect()
 	if err != nil {
@@ -103,13 +103,14 @@ func shimMain() error {
 }
 
 const (
-	// groupTimeout bounds how long a control group may take to die before its processes are looked for one by one.
+	// groupTimeout bounds how long a control group may take to die before the shim looks for its
+	// processes one by one.
 	groupTimeout = time.Second
-	// tidyTimeout bounds how long a shim without a worker removes what a run left.
+	// tidyTimeout bounds how long a shim without a worker takes to remove the leftovers of a run.
 	tidyTimeout = time.Minute
 )
 
-// tidy removes what the run left if its worker is gone, which else does so.
+// tidy removes the leftovers of the run if its worker is gone; otherwise the worker does.
 func (s *shim) tidy() {
 	if s.orders != nil {
 		select {
@@ -127,7 +128,8 @@ func (s *shim) tidy() {
 	if s.launch.RunDir == "" {
 		return
 	}
-	// On another thread: this one may see the directory as the action did, with other directories over it.
+	// On another thread: this one may see other directories mounted over the run's, as the action
+	// did.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -136,8 +138,8 @@ func (s *shim) tidy() {
 	<-done
 }
 
-// readOrders hands orders over until the worker is gone. What can't be understood is passed over: it
-// extends nothing.
+// readOrders passes orders on until the worker is gone. It ignores an order that it does not
+// understand, which extends nothing.
 func (s *shim) readOrders(control *bufio.Reader) {
 	defer close(s.orders)
 	for {
@@ -151,7 +153,7 @@ func (s *shim) readOrders(control *bufio.Reader) {
 	}
 }
 
-// start starts the action, if its worker still has the right to.
+// start starts the action, if its worker still has the right to run it.
 func (s *shim) start() (err error) {
 	if s.alarm, err = newAlarm(); err != nil {
 		return err
@@ -184,22 +186,23 @@ func (s *shim) start() (err error) {
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", l.Argv[0], err)
 	}
-	// An action that does not read its parameters holds up nobody.
+	// An action that does not read its parameters must not hold up the shim.
 	go func() {
 		_, _ = write.Write(l.Parameters)
 		_ = write.Close()
 	}()
 	s.family.leader = pid
 	s.witness.write("start", pid, began, nil)
-	_ = s.tell(report{Started: pid}) // a worker that is gone is noticed on the other pipe
+	_ = s.tell(report{Started: pid}) // the other pipe reveals a worker that is gone
 	return nil
 }
 
-// measureInterval is how often the directory of a run is measured; less often if that takes more than a tenth of it.
+// measureInterval is how often the directory of a run is measured. It is longer if a measurement
+// takes more than a tenth of it.
 const measureInterval = time.Second
 
-// measure watches what the run's directory holds. The directory is opened before the action could put another in its
-// place.
+// measure watches the size of the run's directory. The directory is opened before the action could
+// replace it.
 func (s *shim) measure() error {
 	if s.launch.RunDir == "" || s.launch.Disk == 0 {
 		return nil
@@ -228,7 +231,7 @@ func (s *shim) measure() error {
 	return nil
 }
 
-// watch returns when the action's first process has ended, and sees to it that it does in time.
+// watch returns when the action's first process has ended, and makes it end in time.
 func (s *shim) watch() {
 	for !s.family.ended() {
 		if c := s.due(shimClock()); c != "" {
@@ -253,7 +256,7 @@ func (s *shim) watch() {
 	}
 }
 
-// due is why the action has to be dead now; empty if it may live.
+// due is the reason why the action has to be dead now; empty if it may live.
 func (s *shim) due(now time.Duration) cause {
 	switch {
 	case now >= s.kill:
@@ -266,8 +269,8 @@ func (s *shim) due(now time.Duration) cause {
 	return ""
 }
 
-// obey follows an order. A fence that has passed is not extended: what is due is looked at first, and
-// a right that was given up does not come back.
+// obey follows an order. It first checks what is due, so that it does not extend a fence that has
+// passed: a lost right does not come back.
 func (s *shim) obey(o order) {
 	now := shimClock()
 	if c := s.due(now); c != "" {
@@ -290,7 +293,7 @@ func (s *shim) obey(o order) {
 	}
 }
 
-// destroy kills the group. The family's collect kills what has left it.
+// destroy kills the group. The family's collect kills the processes that have left the group.
 func (s *shim) destroy(c cause) {
 	if s.killed {
 		return
@@ -307,8 +310,8 @@ func (s *shim) because(c cause) {
 	}
 }
 
-// end tells how the action ended. One that exits although only SIGKILL was sent was faster than the
-// signal, and ended by itself; after SIGTERM an exit is how a program obeys.
+// end reports how the action ended. If it exited although only SIGKILL was sent, it was faster than
+// the signal and ended by itself. An exit after SIGTERM is a program's way to obey.
 func (s *shim) end(status syscall.WaitStatus) *end {
 	e := &end{Cause: s.cause}
 	if status.Signaled() {
@@ -323,7 +326,7 @@ func (s *shim) end(status syscall.WaitStatus) *end {
 	return e
 }
 
-// tell writes a report. That the worker is gone is no error: there is nobody to tell.
+// tell writes a report. A worker that is gone is not an error: then nobody needs the report.
 func (s *shim) tell(r report) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -336,7 +339,7 @@ func (s *shim) tell(r report) error {
 	return err
 }
 
-// witness is the file in which starts and ends are noted; nil if nobody wants to know.
+// witness is the file in which starts and ends are noted; nil for none.
 type witness struct {
 	file   io.Writer
 	launch launch
@@ -354,9 +357,9 @@ func openWitness(l launch) (*witness, error) {
 	return &witness{file: f, launch: l}, nil
 }
 
-// write appends one line in one write, which O_APPEND keeps whole among those of other shims. What
-// can't be written is missing there, and a start without an end counts against nobody but the reader.
-// An end says how the action ended.
+// write appends one line in one write, which O_APPEND keeps whole among those of other shims. A
+// line that can't be written is missing; readers then see a start without an end. An end line says
+// how the action ended.
 func (w *witness) write(event string, pid int, at time.Duration, how *end) {
 	if w == nil {
 		return

@@ -15,7 +15,7 @@ import (
 
 const never = time.Duration(math.MaxInt64)
 
-// ownBinary is the binary of this process, also when its file has been replaced meanwhile: a worker
+// ownBinary is the binary of this process, even if its file has been replaced meanwhile: a worker
 // must not start a shim of another version.
 func ownBinary() (string, error) {
 	const self = "/proc/self/exe"
@@ -35,11 +35,12 @@ func machineClock() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// shimClock is the clock that a shim's deadlines are on.
+// shimClock is the clock of a shim's deadlines.
 func shimClock() time.Duration { return machineClock() }
 
 // alarm wakes the shim at a moment on shimClock. The timers of package time stand still while the
-// machine is suspended, and an action that wakes up with the machine would run on for what was left.
+// machine is suspended, so an action that wakes up with the machine would run on for the rest of
+// its time.
 type alarm struct {
 	fd int
 	c  chan struct{}
@@ -67,7 +68,7 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// set replaces the moment. One that has passed rings at once.
+// set replaces the moment. A moment that has passed rings at once.
 func (a *alarm) set(at time.Duration) {
 	// Zero would switch the timer off.
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(1, at)))}
@@ -80,12 +81,12 @@ func prepare() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 // family is the action's processes: the leader of its group, and every descendant.
 type family struct {
 	leader int
-	// status is the leader's, once it is reaped.
+	// status is the exit status of the leader, once it is reaped.
 	status syscall.WaitStatus
 	reaped bool
 }
 
-// signal sends to the group, and SIGKILL also to a leader that has left it.
+// signal sends to the group, and SIGKILL also to a leader that has left the group.
 func (f *family) signal(s syscall.Signal) {
 	_ = syscall.Kill(-f.leader, s)
 	if s == syscall.SIGKILL {
@@ -93,8 +94,8 @@ func (f *family) signal(s syscall.Signal) {
 	}
 }
 
-// ended says whether the leader has ended. It leaves it unreaped, so that its number, which is the
-// group's, can't become somebody else's before the group is killed; orphans it reaps.
+// ended says whether the leader has ended. It reaps orphans, but not the leader: so the leader's
+// number, which is the group's, can't pass to another process before the group is killed.
 func (f *family) ended() bool {
 	for {
 		if f.reaped || waiting(unix.P_PID, f.leader) {
@@ -103,7 +104,7 @@ func (f *family) ended() bool {
 		if !waiting(unix.P_ALL, 0) {
 			return false
 		}
-		// Somebody has ended, and it was not the leader a moment ago.
+		// Some child has ended, and a moment ago it was not the leader.
 		var status syscall.WaitStatus
 		if pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); err == nil && pid == f.leader {
 			f.status, f.reaped = status, true
@@ -111,7 +112,7 @@ func (f *family) ended() bool {
 	}
 }
 
-// waiting says whether a child has ended and is not reaped.
+// waiting says whether a child has ended and is not reaped yet.
 func waiting(kind, id int) bool {
 	var info unix.Siginfo
 	for {
@@ -122,8 +123,8 @@ func waiting(kind, id int) bool {
 	}
 }
 
-// collect kills and reaps everything that is left after the leader's end, and returns the leader's
-// status when nothing is.
+// collect kills and reaps every process that is left after the leader's end. When none is left, it
+// returns the leader's status.
 func (f *family) collect() (syscall.WaitStatus, error) {
 	f.signal(syscall.SIGKILL)
 	for !f.reaped {
@@ -145,7 +146,7 @@ func (f *family) collect() (syscall.WaitStatus, error) {
 		if pid != 0 {
 			continue
 		}
-		// A number of a child stays its own until it is reaped here.
+		// A child's number stays its own until it is reaped here.
 		children, err := childrenOf(os.Getpid())
 		if err != nil {
 			return f.status, err
@@ -180,7 +181,7 @@ func childrenOf(pid int) ([]int, error) {
 		if err != nil {
 			continue // it has ended meanwhile
 		}
-		// PID (NAME) STATE PARENT …, where NAME may hold anything.
+		// PID (NAME) STATE PARENT …, where NAME may contain any character.
 		rest := string(text[strings.LastIndexByte(string(text), ')')+1:])
 		fields := strings.Fields(rest)
 		if len(fields) < 2 || fields[1] != strconv.Itoa(pid) {

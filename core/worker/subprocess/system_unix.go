@@ -14,14 +14,14 @@ const never = time.Duration(math.MaxInt64)
 
 func ownBinary() (string, error) { return os.Executable() }
 
-// machineClock is 0: there is no clock that can be compared between processes.
+// machineClock is 0: this system has no clock that processes can compare.
 func machineClock() time.Duration { return 0 }
 
 var shimStart = time.Now()
 
 func shimClock() time.Duration { return time.Since(shimStart) }
 
-// alarm wakes the shim at a moment on shimClock, later if the machine sleeps meanwhile.
+// alarm wakes the shim at a moment on shimClock, or later if the machine sleeps meanwhile.
 type alarm struct {
 	c     chan struct{}
 	timer *time.Timer
@@ -41,7 +41,7 @@ func (a *alarm) set(at time.Duration) {
 	})
 }
 
-// prepare does nothing: descendants that leave the group are not found here.
+// prepare does nothing: descendants that leave the group are not found on this system.
 func prepare() {}
 
 // family is the action's process group.
@@ -53,8 +53,8 @@ type family struct {
 
 func (f *family) signal(s syscall.Signal) { _ = syscall.Kill(-f.leader, s) }
 
-// ended reaps the leader. Between that and collect its number could become somebody else's; nothing
-// here can wait without reaping.
+// ended reaps the leader. From then until collect, the number could pass to another process; this
+// system has no way to wait without reaping.
 func (f *family) ended() bool {
 	for !f.reaped {
 		pid, err := syscall.Wait4(f.leader, &f.status, syscall.WNOHANG, nil)
@@ -67,7 +67,7 @@ func (f *family) ended() bool {
 	return f.reaped
 }
 
-// collect kills what is left of the group.
+// collect kills the rest of the group.
 func (f *family) collect() (syscall.WaitStatus, error) {
 	f.signal(syscall.SIGKILL)
 	return f.status, nil

@@ -45,7 +45,7 @@ func workerMain() {
 	os.Exit(0)
 }
 
-// process is what /proc says of a process.
+// process is an entry of /proc.
 type process struct {
 	state       string
 	parent, pid int
@@ -67,8 +67,8 @@ func gone(pid int) bool {
 	return !ok || p.state == "Z" || p.state == "X"
 }
 
-// leftovers reports processes that the tests started and that are still there: children of this
-// process, and everything that runs this binary as a shim.
+// leftovers reports processes that the tests started and that still exist: children of this
+// process, and every process that runs this binary as a shim.
 func leftovers() bool {
 	found := false
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -86,8 +86,8 @@ func leftovers() bool {
 	return found
 }
 
-// startWorker starts another process as the worker of one action, and waits until that has started. When the
-// action has ended, the worker prints why.
+// startWorker starts another process as the worker of one action, and waits until the action has
+// started. When the action has ended, the worker prints why.
 func (b *fixture) startWorker(line string, fence time.Duration) (*exec.Cmd, *bufio.Reader) {
 	b.t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -121,7 +121,7 @@ func TestActionsEndWithAKilledWorker(t *testing.T) {
 	eventually(t, "the death of the killed worker's action", time.Second, func() bool {
 		return gone(pids[0]) && gone(pids[1]) && gone(pids[2])
 	})
-	// The dead are of the group until they are reaped.
+	// Dead processes belong to the group until they are reaped.
 	eventually(t, "the end of its group", patience, func() bool { return !alive(-pids[0]) })
 }
 
@@ -130,7 +130,7 @@ func TestActionsEndAtTheFenceOfAStoppedWorker(t *testing.T) {
 	began := time.Now()
 	w, lines := b.startWorker(family3+put("$$", "pid")+`wait`, 2*time.Second)
 	pid, child := b.pid("pid"), b.pid("child")
-	// Its whole group, as a terminal would stop it.
+	// Stops its whole group, as a terminal would.
 	if err := syscall.Kill(-w.Process.Pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestActionsEndAtTheFenceOfAStoppedWorker(t *testing.T) {
 	}
 }
 
-// shimOf is the process that an action is a child of.
+// shimOf is the parent process of an action.
 func shimOf(t *testing.T, pid int) int {
 	t.Helper()
 	p, ok := look(pid)
@@ -216,7 +216,7 @@ func TestDescendantsThatLeaveTheGroupDie(t *testing.T) {
 			t.Errorf("%d of %v is alive", pid, pids)
 		}
 	}
-	// The same after an end of its own, with output held open by what left.
+	// The same after an action that ends by itself, with output held open by the process that left.
 	run = b.shell(`setsid sh -c 'echo $$ > daemon.new; mv daemon.new daemon; sleep 600' & while ! test -e daemon; do sleep 0.01; done; echo '{"ok":true}'`)
 	if exit := b.wait(run); exit.Killed || string(exit.Output) != `{"ok":true}` || !gone(b.pid("daemon")) {
 		t.Errorf("%+v with output %s", exit, exit.Output)

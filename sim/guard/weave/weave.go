@@ -1,6 +1,6 @@
-// Package weave writes the copy of the core's source that says of every access to a guarded field whether its mutex is held;
-// see package guard. It works on the text: what is put in stands on the line of its statement, so that stacks show the lines
-// of the original.
+// Package weave writes a copy of the core's source that checks, at every access to a guarded field,
+// whether its mutex is held; see package guard. It works on the text: an insertion is on the line
+// of its statement, so that stacks show the lines of the original.
 package weave
 
 import (
@@ -20,12 +20,12 @@ import (
 	"handoff/chaos/overlay"
 )
 
-// Packages are those whose tasks share memory and run in the simulator.
+// Packages are the packages whose tasks share memory and run in the simulator.
 var Packages = []string{"core/broker", "core/executor", "core/telemetry", "core/unread", "core/worker"}
 
-// Add reads before, the overlay of a build, empty for none, and writes another one into dir, in which Packages are guarded as
-// well: also what the first overlay has put in their place. root is the module's folder. It returns the path of the new
-// overlay, and how many accesses it guards.
+// Add reads before, the overlay of a build, empty for none. It writes another overlay into dir, in
+// which Packages are guarded as well, including replacements by the first overlay. root is the
+// module's directory. It returns the path of the new overlay, and how many accesses it guards.
 func Add(root, before, dir string) (path string, guarded int, err error) {
 	replace, err := overlay.Read(before)
 	if err != nil {
@@ -42,7 +42,8 @@ func Add(root, before, dir string) (path string, guarded int, err error) {
 		return "", 0, fmt.Errorf("guarding the core: %w", err)
 	}
 	for i, from := range slices.Sorted(maps.Keys(texts)) {
-		// Not a Go file by its name: dir may lie inside the module, where ./... would find it.
+		// The name is not that of a Go file: dir may be inside the module, where ./... would find
+		// it.
 		to := filepath.Join(dir, fmt.Sprintf("%03d_%s.txt", i, filepath.Base(from)))
 		if err := os.WriteFile(to, texts[from], 0o600); err != nil {
 			return "", 0, fmt.Errorf("guarding the core: %w", err)
@@ -55,7 +56,7 @@ func Add(root, before, dir string) (path string, guarded int, err error) {
 	return path, guarded, nil
 }
 
-// texts are the guarded files by their paths, without those in which nothing is guarded.
+// texts are the guarded files by their paths, without files in which nothing is guarded.
 func texts(root string, replace map[string]string) (map[string][]byte, int, error) {
 	sources := map[string][]byte{}
 	for from, to := range replace {
@@ -116,7 +117,7 @@ type file struct {
 	text string
 	pkg  *packages.Package
 	tree *ast.File
-	// lines are those of every file of the package, by path.
+	// lines are the lines of every file of the package, by path.
 	lines map[string][]string
 }
 
@@ -148,7 +149,8 @@ func (f *file) woven() (string, int) {
 	return overlay.Insert(f.text, put), len(put) - 1
 }
 
-// made are the variables of a function that hold what it makes itself, which nobody else has yet.
+// made are a function's variables whose value the function makes itself, so that nobody else has it
+// yet.
 func (f *file) made(fn *ast.FuncDecl) map[types.Object]bool {
 	own := map[types.Object]bool{}
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
@@ -171,7 +173,7 @@ func (f *file) made(fn *ast.FuncDecl) map[types.Object]bool {
 	return own
 }
 
-// guards are the calls that stand before a statement, one for each mutex.
+// guards are the calls to insert before a statement, one for each mutex.
 func (f *file) guards(s ast.Stmt, own map[types.Object]bool, held []types.Type, by string) (calls []string) {
 	if _, block := s.(*ast.BlockStmt); block {
 		return nil // its statements have their own
@@ -197,8 +199,9 @@ func (f *file) guards(s ast.Stmt, own map[types.Object]bool, held []types.Type, 
 	return calls
 }
 
-// held are the pointers that guarded fields of a method's receiver keep, and the expression of the mutex: what they
-// point at is guarded, too, where the receiver's own methods touch it.
+// held are the pointers that guarded fields of a method's receiver hold, and the expression of the
+// mutex: the values that they point to are guarded, too, where the receiver's own methods touch
+// them.
 func (f *file) held(fn *ast.FuncDecl) (pointers []types.Type, mutex string) {
 	if fn.Recv == nil || len(fn.Recv.List[0].Names) == 0 {
 		return nil, ""
@@ -228,7 +231,8 @@ func (f *file) held(fn *ast.FuncDecl) (pointers []types.Type, mutex string) {
 	return pointers, mutex
 }
 
-// pointed is the pointer to a struct of this module that a list or a map keeps, nil if it keeps none.
+// pointed is the pointer to a struct of this module that a list or a map holds, nil if it holds
+// none.
 func pointed(t types.Type) types.Type {
 	switch t := t.Underlying().(type) {
 	case *types.Slice:
@@ -243,8 +247,8 @@ func pointed(t types.Type) types.Type {
 	return nil
 }
 
-// mutex is the expression of the mutex that guards the field that e selects, empty if none does; and the field's name with its
-// type's.
+// mutex is the expression of the mutex that guards the field that e selects, empty if none does.
+// field is the field's name with its type's.
 func (f *file) mutex(e *ast.SelectorExpr) (mutex, field string) {
 	selection := f.pkg.TypesInfo.Selections[e]
 	if selection == nil || selection.Kind() != types.FieldVal {
@@ -282,7 +286,7 @@ func (f *file) mutex(e *ast.SelectorExpr) (mutex, field string) {
 	return "", ""
 }
 
-// gap says that an empty line stands between two fields, or that they are another package's.
+// gap says that an empty line separates two fields, or that they belong to another package.
 func (f *file) gap(above, below *types.Var) bool {
 	from, to := f.at(above.Pos()), f.at(below.Pos())
 	text := f.lines[from.Filename]
@@ -297,7 +301,8 @@ func (f *file) gap(above, below *types.Var) bool {
 	return false
 }
 
-// before says that an expression has its value before a statement, without doing anything, and is known to others.
+// before says that an expression can be evaluated before a statement, without side effects, and
+// that others know its value.
 func (f *file) before(e ast.Expr, s ast.Stmt, own map[types.Object]bool) bool {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -122,7 +122,7 @@ func TestACallStandsBeforeEveryStatementThatTouchesAGuardedField(t *testing.T) {
 		write(t, filepath.Join(module, filepath.FromSlash(name), "a.go"), "package p\n")
 	}
 	original := filepath.Join(module, filepath.FromSlash(Packages[0]), "a.go")
-	// The text that another overlay has put there is guarded, and its other files stay.
+	// A text from another overlay is guarded, and the other files of that overlay stay.
 	other := filepath.Join(module, "other.txt")
 	write(t, other, example)
 	elsewhere, there := filepath.Join(module, "elsewhere.go"), filepath.Join(module, "there.txt")
@@ -192,7 +192,8 @@ func TestEveryMutexOfTheSimulatedCoreGuardsSomething(t *testing.T) {
 	}
 }
 
-// lockless are functions of the core from which the lock can be left out, each with a scenario that comes there.
+// lockless are functions of the core whose lock can be removed, each with a scenario that reaches
+// it.
 var lockless = []struct{ name, file, lock, function, scenario string }{
 	{"a session is published", "core/broker/client.go", "c.mu", "func (c *Client) publishSession(", "broker-outage"},
 	{"a prober is asked", "core/executor/prober.go", "p.mu", "func (p *probes) unreachable(", "unreachable-health-endpoint"},
@@ -200,8 +201,8 @@ var lockless = []struct{ name, file, lock, function, scenario string }{
 	{"an entry is removed", "core/worker/registry.go", "r.mu", "func (r *registry) remove(", "two-executors"},
 }
 
-// TestMissingLocksAreKilledByTheGuardAlone builds the program with and without guards, which takes a minute: make preempt
-// runs it.
+// TestMissingLocksAreKilledByTheGuardAlone builds the program with and without guards, which takes
+// a minute; make preempt runs it.
 func TestMissingLocksAreKilledByTheGuardAlone(t *testing.T) {
 	if os.Getenv("HANDOFF_PREEMPT") == "" {
 		t.Skip("builds the core anew: make preempt, or HANDOFF_PREEMPT=yes")

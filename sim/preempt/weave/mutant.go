@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// Mutant is a lock that is missing, or is released too early: a bug that shows only where tasks are preempted.
+// Mutant is a lock that is missing, or is released too early: a bug that only shows if tasks are
+// preempted.
 type Mutant struct {
-	// Name chooses it, with the environment variable of preempt.MutantVariable.
+	// Name is the value of the environment variable preempt.MutantVariable that chooses the mutant.
 	Name string
-	// File has Old exactly once. New stands there instead; it asks preempt.Planted for the name, so that a build holds
-	// every mutant and runs with at most one.
+	// File contains Old exactly once, and New replaces it. New calls preempt.Planted with the name,
+	// so that a build holds every mutant and runs with at most one.
 	File, Old, New string
 }
 

@@ -12,8 +12,8 @@ const (
 	hints    = "core/executor/hints.go"
 )
 
-// Mutants are locks that are missing, released too early, or taken twice around what has to be one step. An ordinary run
-// sees none of them.
+// Mutants are locks that are missing, released too early, or released and taken again within what
+// has to be one step. An ordinary run notices none of them.
 func Mutants() []Mutant {
 	return []Mutant{
 		// A row of the registry is removed by an index that another task has made stale.
@@ -34,7 +34,7 @@ func Mutants() []Mutant {
 	}
 	r.mu.Unlock()
 `),
-		// The run that an action got is connected with its entry while another task ends the entry.
+		// The run of an action is connected with its entry while another task ends the entry.
 		unlocked("registry-connects-a-run-without-its-lock", registry, "r.mu", `
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,8 @@ func Mutants() []Mutant {
 		between("session-admits-in-two-steps", waiting, "t.mu", `
 		t.waiting = append(t.waiting[:0], t.waiting[len(taken):]...)
 		return taken, nil, 0`),
-		// A session that comes between the look and the waiting wakes nobody: its consumer is deaf for ever.
+		// A session that comes between the check and the wait wakes nobody: the consumer stays deaf
+		// for ever.
 		between("client-looks-and-waits-in-two-steps", client, "c.mu", `
 		if !open {
 			c.waiting = append(c.waiting, arrived)`),
@@ -58,12 +59,12 @@ func Mutants() []Mutant {
 	}
 }
 
-// between releases a lock for a moment before a piece of the source: what was one step becomes two.
+// between releases a lock for a moment before a piece of the source, so that one step becomes two.
 func between(name, file, lock, before string) Mutant {
 	return Mutant{Name: name, File: file, Old: before, New: fmt.Sprintf("\n	if preempt.Planted(%q) {\n		%s.Unlock()\n		%s.Lock()\n	}%s", name, lock, lock, before)}
 }
 
-// unlocked leaves a lock out of a piece of the source.
+// unlocked removes a lock from a piece of the source.
 func unlocked(name, file, lock, piece string) Mutant {
 	calls := regexp.MustCompile(`(?m)^\t((?:defer )?` + regexp.QuoteMeta(lock) + `\.(?:Lock|Unlock)\(\))$`)
 	text := calls.ReplaceAllString(piece, fmt.Sprintf("\tif !preempt.Planted(%q) {\n\t\t$1\n\t}", name))

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// killers say what kills each mutant: scenarios of the library under preemption, at forty seeds, and what they then say; and
-// for how long the stress run goes on under the race detector if that kills it; the first race ends it.
+// killers say what kills each mutant. For some it is scenarios of the library under preemption, at
+// forty seeds, with the expected message. For others it is the stress run under the race detector,
+// with its duration; the first race ends it.
 var killers = map[string]struct {
 	scenarios []string
 	says      string
@@ -19,12 +20,13 @@ var killers = map[string]struct {
 	"hints-are-taken-without-their-lock":  {[]string{"message-expires-in-queue", "worker-stops-gracefully"}, "invariant  14 drained", "4s"},
 	"registry-removes-without-its-lock":   {[]string{"crash-in-the-handoff"}, "index out of range", "4s"},
 	"session-admits-in-two-steps":         {[]string{"duplicate-submissions", "slow-executor", "overload"}, "slice bounds out of range", ""},
-	// Its loss, an action that is not ended, is made good by the next heartbeat; and few actions end while they begin.
+	// The loss, an action that is not ended, is repaired by the next heartbeat, and few actions end
+	// while they begin.
 	"registry-connects-a-run-without-its-lock": {stress: "90s"},
 }
 
-// TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone builds a woven program and a woven stress test, which
-// takes a minute: make preempt runs it.
+// TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone builds a woven program and a
+// woven stress test, which takes a minute; make preempt runs it.
 func TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone(t *testing.T) {
 	if os.Getenv("HANDOFF_PREEMPT") == "" {
 		t.Skip("builds the core anew: make preempt, or HANDOFF_PREEMPT=yes")

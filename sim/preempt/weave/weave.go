@@ -1,6 +1,6 @@
-// Package weave writes the copy of the core's source in which the simulator can switch tasks inside critical sections; see
-// package preempt. It works on the text: whatever is put in stands on the line of the statement before which it stands, so
-// that stacks show the lines of the original.
+// Package weave writes a copy of the core's source in which the simulator can switch tasks inside
+// critical sections; see package preempt. It works on the text: an insertion is on the line of the
+// statement that it precedes, so that stacks show the lines of the original.
 package weave
 
 import (
@@ -17,23 +17,24 @@ import (
 	"handoff/chaos/overlay"
 )
 
-// Packages are those whose tasks share memory and run in the simulator. core/telemetry is none of them: its limited logger
-// has something to do only where lines are kept, and a run that is recorded must draw what the run before it drew.
+// Packages are the packages whose tasks share memory and run in the simulator. core/telemetry is
+// not among them: its limited logger only works if lines are recorded, and a recorded run must make
+// the same draws as the run before it.
 var Packages = []string{"core/broker", "core/executor", "core/unread", "core/worker"}
 
-// Overlay is what Write has made.
+// Overlay is the result of Write.
 type Overlay struct {
-	// File is what go build takes with -overlay; Tag is to be given with -tags.
+	// File is the argument of go build's -overlay; Tag is that of -tags.
 	File string
-	// Points are the places, by their numbers: FILE:LINE.
+	// Points are the positions of the points, by number: FILE:LINE.
 	Points []string
 }
 
 // Tag is the build tag of a woven build.
 const Tag = "preempt"
 
-// Write weaves the core of the module in root into dir. Each mutant replaces a piece of the source, with what decides at
-// run time between the two.
+// Write weaves the core of the module in root into dir. Each mutant replaces a piece of the source
+// by both versions and a check at run time that chooses between them.
 func Write(root, dir string, mutants ...Mutant) (*Overlay, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -67,7 +68,8 @@ func Write(root, dir string, mutants ...Mutant) (*Overlay, error) {
 			if text == "" {
 				continue
 			}
-			// Not a Go file by its name: DIR may lie inside the module, where ./... would find it.
+			// The name is not that of a Go file: DIR may be inside the module, where ./... would
+			// find it.
 			to := filepath.Join(dir, filepath.FromSlash(f.name)) + ".txt"
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 				return nil, err
@@ -127,8 +129,8 @@ func (f *file) parse() (err error) {
 
 func (f *file) offset(p token.Pos) int { return f.set.Position(p).Offset }
 
-// woven returns the woven text, empty if it is the original. It adds its points to those of the files before; group is the
-// number of this file.
+// woven returns the woven text, empty if it equals the original. It appends its points to those of
+// the files before; group is the number of this file.
 func (f *file) woven(shared map[string]bool, group int, mutants []Mutant, points *[]string) (string, error) {
 	original := f.text
 	for _, m := range mutants {
@@ -210,8 +212,9 @@ func isMutex(n ast.Node) bool {
 	return ok && x.Name == "sync" && s.Sel.Name == "Mutex"
 }
 
-// sharedFields are the names of the fields that tasks of this package share: those of every struct with a mutex, and of the
-// structs of the package that such a struct holds. Names are enough: a point too many only costs time.
+// sharedFields are the names of the fields that tasks of this package share: those of every struct
+// with a mutex, and of the structs of the package that such a struct holds. Names are precise
+// enough: a superfluous point only costs time.
 func sharedFields(files []*file) map[string]bool {
 	structs := map[string]*ast.StructType{}
 	for _, f := range files {

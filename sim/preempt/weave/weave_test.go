@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// root is the module's.
+// root is the module's directory.
 const root = "../../.."
 
 func TestEveryMutexOfTheCoreIsWovenAndEveryMutantIsPlanted(t *testing.T) {

@@ -3,7 +3,7 @@
 //	go run ./sim/guard/weave/write DIR
 //	go build -overlay DIR/overlay.json ./cmd/chaos
 //
-// It stands at the root of the module.
+// Run it in the root of the module.
 package main
 
 import (

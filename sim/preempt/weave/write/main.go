@@ -1,9 +1,10 @@
-// Write writes the woven core, with the mutants of its locks, and the overlay that puts it in place of the original:
+// Write writes the woven core, with the mutants of its locks, and the overlay that puts it in place
+// of the original:
 //
 //	go run ./sim/preempt/weave/write DIR
 //	go build -tags preempt -overlay DIR/overlay.json ./cmd/chaos
 //
-// It stands at the root of the module.
+// Run it in the root of the module.
 package main
 
 import (

@@ -1,0 +1,190 @@
+package run
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/chaos/scenario"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+)
+
+// namedExecutions limits how many executions of a group are named.
+const namedExecutions = 5
+
+// moment is the time and the step of an event.
+type moment struct {
+	at   time.Duration
+	step uint64
+}
+
+// shortfall explains an unmet bound: the executions that missed it, in groups.
+type shortfall struct {
+	// lines has a sentence for each group, the largest first.
+	lines []string
+	// first is the execution of the largest group whose end came first. Its story is the one to read.
+	first execution.ID
+	// ended is the moment of its end, zero if it has not ended.
+	ended moment
+}
+
+// explain finds the executions that missed a bound. Where too few ended as demanded, these are the
+// others; where too many did, these are the ones that did. rows are the counted executions.
+func (t *tally) explain(b scenario.Bound, of execution.Status, found, total int64, rows []*execution.Execution) (s shortfall) {
+	few := tooFew(b, found, total)
+	groups := make(map[string][]*execution.Execution)
+	var order []string
+	for _, row := range rows {
+		if (ended(row.Status) == of) == few {
+			continue
+		}
+		how := t.fate(row)
+		if groups[how] == nil {
+			order = append(order, how)
+		}
+		groups[how] = append(groups[how], row)
+	}
+	slices.SortStableFunc(order, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(groups[b]), len(groups[a])), cmp.Compare(a, b))
+	})
+	for n, how := range order {
+		rows := groups[how]
+		slices.SortFunc(rows, func(a, b *execution.Execution) int {
+			return cmp.Or(cmp.Compare(t.last.Get(a.ID).step, t.last.Get(b.ID).step), cmp.Compare(a.ID, b.ID))
+		})
+		if n == 0 {
+			s.first = rows[0].ID
+			if ended(rows[0].Status) != execution.None {
+				s.ended = t.last.Get(rows[0].ID)
+			}
+		}
+		s.lines = append(s.lines, fmt.Sprintf("%d %s: %s", len(rows), how, named(rows)))
+	}
+	return s
+}
+
+// tooFew says whether an unmet bound demands more executions than there are.
+func tooFew(b scenario.Bound, found, total int64) bool {
+	switch b.Op {
+	case ">=", ">":
+		return true
+	case "<=", "<":
+		return false
+	default:
+		if b.Percent {
+			return found*100 < b.Value*total
+		}
+		return found < b.Value
+	}
+}
+
+// named lists executions: all of a few, the first of many.
+func named(rows []*execution.Execution) string {
+	var list []string
+	for _, row := range rows[:min(len(rows), namedExecutions)] {
+		list = append(list, fmt.Sprint(row.ID))
+	}
+	text := "execution " + list[0]
+	if len(list) > 1 {
+		text = "executions " + strings.Join(list, ", ")
+	}
+	if more := len(rows) - len(list); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// fate says of an execution which action it was of, and how and why it ended, or what it waits for.
+func (t *tally) fate(e *execution.Execution) string {
+	of := ""
+	if e.Action.Ref != "" {
+		of = "of " + e.Action.Ref + " "
+	}
+	if ended(e.Status) == execution.None {
+		return of + t.waits(e)
+	}
+	how := of + "ended as " + e.Status.String()
+	if e.FailureReason != execution.NoReason {
+		how += ", " + e.FailureReason.String()
+	}
+	if e.Result.Error != "" && e.Result.Error != e.FailureReason.String() {
+		how += fmt.Sprintf(" (%q)", e.Result.Error)
+	}
+	switch by := e.Result.FailedBy; {
+	case e.Status == execution.Completed:
+	case by != execution.NoPart:
+		how += ", decided by the " + by.String()
+	}
+	if e.RetryCount > 0 {
+		how += fmt.Sprintf(", after %s", plural(e.RetryCount, "retry", "retries"))
+	}
+	return how
+}
+
+// waits says in which status an execution is stuck, and what it waits for.
+func (t *tally) waits(e *execution.Execution) string {
+	how := "stuck in " + e.Status.String() + ": "
+	switch e.Status {
+	case execution.Requested:
+		switch {
+		case e.AwaitsParent:
+			return how + fmt.Sprintf("waits for its parent, execution %d", e.Parent)
+		case e.Pinned != 0:
+			return how + "waits for " + t.worker(e.Pinned) + ", to which it is pinned"
+		case e.Action.Concurrency > 0:
+			return how + fmt.Sprintf("waits for a worker with the runtime %s, or for one of the %s of %s",
+				e.Action.Runtime, plural(e.Action.Concurrency, "slot", "slots"), e.Action.Ref)
+		}
+		return how + "waits for a worker with the runtime " + e.Action.Runtime
+	case execution.Scheduling:
+		return how + e.SchedulingBy + " has claimed it and chosen no worker"
+	case execution.Scheduled:
+		if e.PublishedAt.IsZero() {
+			return how + "sent to " + t.worker(e.Worker) + ", whether it reached the broker is unknown"
+		}
+		return how + "waits in the queue of " + t.worker(e.Worker) + " to be claimed"
+	case execution.Canceling:
+		return how + t.worker(e.Worker) + " was asked to end it"
+	default:
+		return how + t.worker(e.Worker) + " has claimed it and stored no result"
+	}
+}
+
+// worker is the name of a worker, or its number if it never registered.
+func (t *tally) worker(id execution.WorkerID) string {
+	if name := t.names[id]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("worker %d", id)
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// unmet adds an unmet bound to a run.
+func (t *tally) unmet(r *verdict.Run, what string, b scenario.Bound, of execution.Status, found, total int64, rows []*execution.Execution) {
+	s := t.explain(b, of, found, total, rows)
+	ends := "ended as " + b.Of
+	if of == execution.None {
+		ends = "are stuck"
+	}
+	lines := append([]string{fmt.Sprintf("%d of %d %s %s; the scenario expects %s: %s", found, total, what, ends, b.Of, b.Source)}, s.lines...)
+	if b.Op == "=" && b.Percent && !tooFew(b, found, total) {
+		lines = append(lines, fmt.Sprintf("a bound without an operator is exact; at least as many is `%s: \">= %d%%\"`", b.Of, b.Value))
+	}
+	v := verdict.Violation{
+		Name: "expectation", Statement: "The scenario's own expectations hold.", Seed: r.Seed, Step: r.Steps, At: r.Virtual,
+		Execution: s.first, Message: strings.Join(lines, "\n"),
+	}
+	if s.ended.step > 0 {
+		v.Step, v.At = s.ended.step, s.ended.at
+	}
+	r.Violations = append(r.Violations, v)
+}

@@ -1,0 +1,37 @@
+package scenario
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// SchemaLine is the comment from which an editor learns how to complete a scenario file at path:
+// the first line of the file, with the way from there to the schema. It is empty where no folder
+// above the file has scenarios/schema.json, because a wrong way is worse than none.
+func SchemaLine(path string) string {
+	from, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return ""
+	}
+	for dir := from; ; dir = filepath.Dir(dir) {
+		for _, schema := range []string{filepath.Join(dir, "scenarios", "schema.json"), filepath.Join(dir, "schema.json")} {
+			if filepath.Base(filepath.Dir(schema)) != "scenarios" {
+				continue
+			}
+			if _, err := os.Stat(schema); err != nil {
+				continue
+			}
+			way, err := filepath.Rel(from, schema)
+			if err != nil {
+				return ""
+			}
+			if way = filepath.ToSlash(way); way[0] != '.' {
+				way = "./" + way
+			}
+			return "# yaml-language-server: $schema=" + way + "\n"
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package explore
+
+import (
+	"context"
+
+	"handoff/chaos/scenario"
+	"handoff/chaos/verdict"
+	"handoff/sim"
+)
+
+// OwnFailure is a rule that a target breaks without a mutant.
+type OwnFailure struct {
+	Target Target
+	// Violation is the first violation, in the first seed that has one; Seeds counts all of them.
+	Violation verdict.Violation
+	Seeds     int
+}
+
+// FailsAnyway runs scenarios without a mutant under the first seeds, in every profile, and returns
+// the rules that they break. A mutant is not found by such a rule. When ctx ends, it returns the
+// rules found so far.
+func FailsAnyway(ctx context.Context, library []*scenario.Scenario, seeds int) (own []OwnFailure) {
+	for _, t := range Targets(library) {
+		known := make(map[string]int)
+		for seed := uint64(1); seed <= uint64(seeds); seed++ {
+			r := once(t, sim.Options{Seed: seed, Interrupted: ended(ctx)})
+			if r.Interrupted {
+				return own
+			}
+			counted := make(map[string]bool)
+			for _, v := range r.Failures() {
+				at, there := known[v.Rule()]
+				if !there {
+					at = len(own)
+					known[v.Rule()] = at
+					own = append(own, OwnFailure{Target: t, Violation: v})
+				}
+				if !counted[v.Rule()] {
+					counted[v.Rule()] = true
+					own[at].Seeds++
+				}
+			}
+		}
+	}
+	return own
+}
+
+// besides leaves out the violations of rules that the target breaks without a mutant.
+func besides(own []OwnFailure, t Target, violations []verdict.Violation) (left []verdict.Violation) {
+	for i := range violations {
+		v := &violations[i]
+		anyway := false
+		for j := range own {
+			f := &own[j]
+			anyway = anyway || f.Target.Scenario == t.Scenario && f.Target.Profile == t.Profile && f.Violation.Rule() == v.Rule()
+		}
+		if !anyway {
+			left = append(left, *v)
+		}
+	}
+	return left
+}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package explore
+
+// raceEnabled says that the race detector watches these tests.
+const raceEnabled = false
