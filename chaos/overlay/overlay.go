@@ -3,8 +3,10 @@
 package overlay
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"os"
@@ -41,7 +43,27 @@ func Write(dir string, replace map[string]string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "overlay.json")
-	return path, os.WriteFile(path, text, 0o600)
+	return path, WriteFile(path, text)
+}
+
+// WriteFile writes a file of an overlay, in a folder that exists. At any moment the path names a
+// whole text, the former or the new one: another build may read the same overlay while this one
+// writes it. A file that has the text already is left alone.
+func WriteFile(path string, text []byte) error {
+	if former, err := os.ReadFile(path); err == nil && bytes.Equal(former, text) {
+		return nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err == nil {
+		if err = os.Rename(f.Name(), path); err == nil {
+			return nil
+		}
+	}
+	return errors.Join(err, os.Remove(f.Name()))
 }
 
 // Read returns what an overlay replaces; nothing for an empty path.

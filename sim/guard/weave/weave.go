@@ -45,7 +45,7 @@ func Add(root, before, dir string) (path string, guarded int, err error) {
 		// The name is not that of a Go file: dir may be inside the module, where ./... would find
 		// it.
 		to := filepath.Join(dir, fmt.Sprintf("%03d_%s.txt", i, filepath.Base(from)))
-		if err := os.WriteFile(to, texts[from], 0o600); err != nil {
+		if err := overlay.WriteFile(to, texts[from]); err != nil {
 			return "", 0, fmt.Errorf("guarding the core: %w", err)
 		}
 		replace[from] = to

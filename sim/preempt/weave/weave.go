@@ -74,7 +74,7 @@ func Write(root, dir string, mutants ...Mutant) (*Overlay, error) {
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 				return nil, err
 			}
-			if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
+			if err := overlay.WriteFile(to, []byte(text)); err != nil {
 				return nil, err
 			}
 			replace[filepath.Join(root, filepath.FromSlash(f.name))] = to
