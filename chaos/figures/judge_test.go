@@ -280,7 +280,7 @@ func TestMoreOpenLettersHaveThePathTestedSoon(t *testing.T) {
 		want   string
 	}{"tested": {true, ""}, "not tested": {false, "the dead letter path has not been tested since"}} {
 		f := newFixture()
-		f.current().session = standing{}
+		f.current().session = openSession{}
 		f.recorder.Set(telemetry.DeadLetterPathBroken, 0, telemetry.Labels{})
 		f.now = 10 * time.Second
 		f.current().judgeSuspicion(2)
@@ -297,10 +297,10 @@ func TestMoreOpenLettersHaveThePathTestedSoon(t *testing.T) {
 	}
 }
 
-// standing is a session that stands.
-type standing struct{ broker.Session }
+// openSession is a session that stays open.
+type openSession struct{ broker.Session }
 
-func (standing) Closed() bool  { return false }
-func (standing) Blocked() bool { return false }
+func (openSession) Closed() bool  { return false }
+func (openSession) Blocked() bool { return false }
 
 func (f *fixture) current() *Watch { return f.processes["executor-1"].current }

@@ -112,8 +112,8 @@ func All() []*Invariant {
 }
 
 var (
-	every = sync.OnceValue(all)           //detlint:ok they are always the same
-	law   = sync.OnceValue(oracle.NewLaw) //detlint:ok it is always the same
+	every = sync.OnceValue(all)                       //detlint:ok they are always the same
+	table = sync.OnceValue(oracle.NewTransitionTable) //detlint:ok it is always the same
 )
 
 // all fails to compile unless Count is the number of invariants.
@@ -148,7 +148,7 @@ type Suite struct {
 	bounds Bounds
 	// calmBounds are the bounds for undisturbed executors and servers.
 	calmBounds  Bounds
-	transitions *oracle.Law
+	transitions *oracle.TransitionTable
 	backoffs    *oracle.Backoffs
 	checkers    []checker
 	// heard has, for each kind of event, one bit for each checker that observes it, by its index in
@@ -220,7 +220,7 @@ type Suite struct {
 // New returns a suite of the invariants in only, or of all if it is nil.
 func New(c config.Config, only []int) *Suite {
 	s := &Suite{
-		config: c, bounds: BoundsOf(c), calmBounds: boundsOf(c, callTime), transitions: law(), backoffs: oracle.NewBackoffs(&c.Retry), broken: make(map[*Invariant]bool),
+		config: c, bounds: BoundsOf(c), calmBounds: boundsOf(c, callTime), transitions: table(), backoffs: oracle.NewBackoffs(&c.Retry), broken: make(map[*Invariant]bool),
 		cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
 		ended: make(ends), actionAt: make(map[string]uint16),
 		roads: newRoads(), fleet: newFleet(c), ledger: newLedger(), tolerance: clockTolerance,

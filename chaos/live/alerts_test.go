@@ -15,13 +15,13 @@ import (
 	"handoff/core/telemetry/exporter"
 )
 
-// standing is a process that runs or doesn't.
-type standing struct {
+// fixedProcess is a process that runs or doesn't.
+type fixedProcess struct {
 	cluster.Instance
 	running bool
 }
 
-func (s standing) Running() bool { return s.running }
+func (s fixedProcess) Running() bool { return s.running }
 
 // watched is a world of one executor that answers at a server of the test, in real time.
 func watched(t *testing.T, running bool, h http.Handler) (*world, *process) {
@@ -31,7 +31,7 @@ func watched(t *testing.T, running bool, h http.Handler) (*world, *process) {
 	w := &world{ctx: t.Context(), scenario: &scenario.Scenario{}, config: config.Default(config.Hardened), options: Options{Scale: 1}, began: time.Now()}
 	w.injector = w.newInjector(w.clock())
 	p := &process{w: w, name: "executor-1", since: time.Now().Add(-time.Hour)}
-	p.daemon = cluster.NewSupervised(p.name, strings.TrimPrefix(server.URL, "http://"), func() (cluster.Instance, error) { return standing{running: running}, nil })
+	p.daemon = cluster.NewSupervised(p.name, strings.TrimPrefix(server.URL, "http://"), func() (cluster.Instance, error) { return fixedProcess{running: running}, nil })
 	if err := p.daemon.Launch(); err != nil {
 		t.Fatal(err)
 	}

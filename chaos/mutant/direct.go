@@ -73,8 +73,8 @@ func (s *direct) due(tx Tx, o *store.Offer) (due []execution.ID) {
 	for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
 		row := tx.Row(id)
 		waits := row.Status == execution.Requested && slices.Contains(o.Runtimes, row.Action.Runtime) && !row.AwaitsParent && row.Pinned == 0
-		ripe := row.Avoid == 0 && !row.NotBefore.After(tx.Now())
-		if waits && (ripe || s.early) && (row.Action.Concurrency == 0 || s.limited) {
+		free := row.Avoid == 0 && !row.NotBefore.After(tx.Now())
+		if waits && (free || s.early) && (row.Action.Concurrency == 0 || s.limited) {
 			due = append(due, id)
 		}
 	}

@@ -160,15 +160,15 @@ func TestTheCoreKnowsTheSameReasonsAndStatuses(t *testing.T) {
 	}
 }
 
-func TestTheCoreObeysTheSameLaw(t *testing.T) {
-	core, law := execution.NewTransitionTable(), oracle.NewLaw()
+func TestTheCoreObeysTheSameTransitionTable(t *testing.T) {
+	core, table := execution.NewTransitionTable(), oracle.NewTransitionTable()
 	for from := execution.None; int(from) < execution.Statuses; from++ {
 		for to := execution.None; int(to) < execution.Statuses; to++ {
-			if core.Legal(from, to) != law.Legal(from, to) {
+			if core.Legal(from, to) != table.Legal(from, to) {
 				t.Errorf("%v to %v: legal is %v in the core", from, to, core.Legal(from, to))
 			}
 			for by := execution.NoPart; int(by) < execution.Parts; by++ {
-				if core.May(by, from, to) != law.May(by, from, to) {
+				if core.May(by, from, to) != table.May(by, from, to) {
 					t.Errorf("%v to %v by the %v: allowed is %v in the core", from, to, by, core.May(by, from, to))
 				}
 			}

@@ -53,15 +53,15 @@ func settingsThatDiffer(key string, right, inForce reflect.Value) (differ []diff
 
 // transitions asks which part may change which status to which.
 func (a *asker) transitions() {
-	law := oracle.NewLaw()
+	table := oracle.NewTransitionTable()
 	for from := execution.None; int(from) < execution.Statuses; from++ {
 		for to := execution.None; int(to) < execution.Statuses; to++ {
 			a.Asked++
-			if answer, right := a.core.Legal(from, to), law.Legal(from, to); answer != right {
+			if answer, right := a.core.Legal(from, to), table.Legal(from, to); answer != right {
 				a.wrong(ownership, "is %v → %v lawful: the contract says %v, the core says %v", from, to, right, answer)
 			}
 			for by := execution.NoPart; int(by) < execution.Parts; by++ {
-				if answer, right := a.core.May(by, from, to), law.May(by, from, to); answer != right {
+				if answer, right := a.core.May(by, from, to), table.May(by, from, to); answer != right {
 					a.wrong(ownership, "may the %s write %v → %v: the contract says %v, the core says %v", oracle.PartName(by), from, to, right, answer)
 				}
 			}

@@ -42,7 +42,7 @@ var sqlStages = []sqlStage{
 //
 //nolint:gochecknoglobals // a table
 var aboutOtherThings = []string{
-	"Contract$", "Pairs$", "CallsJudge", "Sequences$", "Migrations", "AMigration", "LawOfTheDatabase", "ImpossibleStates", "AuditAndViews", "TheSchema", "TheDatabase",
+	"Contract$", "Pairs$", "CallsJudge", "Sequences$", "Migrations", "AMigration", "TransitionsOfTheDatabase", "ImpossibleStates", "AuditAndViews", "TheSchema", "TheDatabase",
 	"AFullDisk", "AServerWithout", "ConnectionCut", "ReplyLost", "Unavailable", "DeadlineUnderWay", "HeartbeatTakesOneRoundTrip",
 	"ThePagesSQL", "EachQuery", "NoQuery", "QueryOf", "TheDepth", "Costs", "EveryMethodHasACost", "Plans", "RequestsOfTheAPI", "OneRowByHand",
 	"PairsFind", "LinearizableFinds",

@@ -201,7 +201,7 @@ func TestWithoutATokenForeignHostsAndOriginsAreRefused(t *testing.T) {
 	} {
 		b := setup(t, func(o *Options) {
 			c.change(o)
-			o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, "application/json", 200, nil) })
+			o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeBody(w, "text/plain", 200, []byte("null")) })
 			o.Playbooks = o.Metrics
 		})
 		if a := b.do("GET", executionsPath+"/1", "", c.headers...); a.status != c.api || a.json["type"] != c.apiType || !strings.Contains(a.text, c.more) {

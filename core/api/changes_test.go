@@ -121,6 +121,9 @@ func (f *following) next() string {
 		if fields["data"] == "" {
 			continue
 		}
+		expectDocumented(f.t, &exchange{
+			method: http.MethodGet, target: changesPath, status: http.StatusOK, got: http.Header{"Content-Type": {"text/event-stream"}}, answer: []byte("data: " + fields["data"] + "\n"),
+		})
 		var c changeView
 		if err := json.Unmarshal([]byte(fields["data"]), &c); err != nil || fields["event"] != "transition" {
 			f.t.Fatalf("%v: %v", fields, err)

@@ -348,8 +348,9 @@ func (b *bundle) do(method, path, body string, headers ...string) answer {
 	return a
 }
 
-// ask sends a request.
+// ask sends a request. The OpenAPI document has to describe it and its response.
 func (b *bundle) ask(method, path, body string, headers ...string) answer {
+	b.t.Helper()
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Host = "127.0.0.1:8080"
 	if method == http.MethodPost {
@@ -363,6 +364,7 @@ func (b *bundle) ask(method, path, body string, headers ...string) answer {
 	}
 	w := httptest.NewRecorder()
 	b.ServeHTTP(w, r)
+	expectDocumented(b.t, &exchange{method: method, target: path, sent: r.Header, body: []byte(body), status: w.Code, got: w.Header(), answer: w.Body.Bytes()})
 	return answer{status: w.Code, header: w.Header(), text: w.Body.String()}
 }
 

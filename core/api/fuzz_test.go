@@ -61,6 +61,7 @@ func FuzzEndpoints(f *testing.F) {
 		stored(2, `{"a":1}`)(db)
 		w := &deadlines{httptest.NewRecorder()}
 		whole(t, db).ServeHTTP(w, r)
+		expectDocumented(t, &exchange{method: method, target: path + tail, sent: r.Header, body: []byte(body), status: w.Code, got: w.Header(), answer: w.Body.Bytes()})
 		if w.Code >= 500 && asked != "GET /readyz" {
 			t.Errorf("%s%s: %d %s", asked, tail, w.Code, w.Body)
 		}

@@ -121,7 +121,7 @@ func stored(n int, parameters string) func(*fakeStore) {
 	return func(db *fakeStore) {
 		for i := range n {
 			db.rows = append(db.rows, execution.Execution{
-				ID: execution.ID(len(db.rows) + 1), Action: execution.Action{Ref: "core.echo"}, Parameters: json.RawMessage(parameters), IdempotencyKey: fmt.Sprintf("core.echo k%d", i),
+				ID: execution.ID(len(db.rows) + 1), Status: execution.Requested, Action: execution.Action{Ref: "core.echo"}, Parameters: json.RawMessage(parameters), IdempotencyKey: fmt.Sprintf("core.echo k%d", i),
 			})
 		}
 	}

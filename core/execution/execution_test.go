@@ -18,7 +18,7 @@ func TestNamesAreTheirOwnInverse(t *testing.T) {
 	}
 }
 
-func TestLaw(t *testing.T) {
+func TestTransitionTable(t *testing.T) {
 	transitions := NewTransitionTable()
 	for from := None; from <= Abandoned; from++ {
 		for to := None; to <= Abandoned; to++ {

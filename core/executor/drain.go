@@ -36,7 +36,7 @@ func (s *Service) drain(ctx context.Context, f store.Finding, handle func(rows [
 		}
 		f.Skip = append(f.Skip, left...)
 	}
-	s.log.LogAttrs(ctx, slog.LevelWarn, "a pass stopped at its limit of batches, the next pass goes on", slog.String("ground", f.Cause.String()), slog.Int("batches", passBatches))
+	s.log.LogAttrs(ctx, slog.LevelWarn, "a pass stopped at its limit of batches, the next pass goes on", slog.String("cause", f.Cause.String()), slog.Int("batches", passBatches))
 	return nil
 }
 

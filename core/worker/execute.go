@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -60,7 +61,7 @@ func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 	}
 	why := t.held.stopped(e)
 	timedOut = timedOut || why == execution.NoReason && t.host.Monotonic() >= limit
-	return t.verdict(f, exit, why, timedOut)
+	return t.verdict(f, row, exit, why, timedOut)
 }
 
 // notStarted is the end of a run whose action the machine did not start. The machine is at fault
@@ -88,13 +89,16 @@ func (t *session) notStarted(f store.Finish, why execution.Reason, deadline time
 
 // verdict turns an exit into a terminal status. If an action ended by itself, its own exit counts,
 // even if it was asked to end meanwhile.
-func (t *session) verdict(f store.Finish, exit Exit, why execution.Reason, timedOut bool) store.Finish {
+func (t *session) verdict(f store.Finish, row *execution.Execution, exit Exit, why execution.Reason, timedOut bool) store.Finish {
 	switch {
 	case !exit.Killed && exit.Reason == execution.NoReason:
 		return store.Finish{Key: f.Key, To: execution.Completed, Result: execution.Result{Output: exit.Output}}
 	case !exit.Killed:
 		f.Reason = exit.Reason
 		f.Result.Error, f.Result.Message, f.Result.Output = "Action failed", exit.Message, exit.Output
+		if why != execution.CancelRequested {
+			f.Result.Message = withoutRetry(row, exit)
+		}
 	case why == execution.CancelRequested:
 		return cancelled(f)
 	case why == execution.WorkerShutdown:
@@ -112,6 +116,24 @@ func (t *session) verdict(f store.Finish, exit Exit, why execution.Reason, timed
 		f.Result.Error = "Action was ended at the worker's fence"
 	}
 	return f
+}
+
+// withoutRetry is the message of an action's own failure. If retries are left and none follows, it
+// ends with a line that says so and why: whoever set max_retries expects one.
+func withoutRetry(row *execution.Execution, exit Exit) string {
+	left := row.Action.MaxRetries - row.RetryCount
+	if left <= 0 || exit.Reason.Retriable() {
+		return exit.Message
+	}
+	why := "which is never retried"
+	if exit.Reason == execution.Unknown {
+		why = "and only what an action reports as a failure for now is retried, for example exit code 75"
+	}
+	note := fmt.Sprintf("Not retried, with %d of %d retries left, because the reason is %s, %s (docs/actions.md, What is retried).", left, row.Action.MaxRetries, exit.Reason, why)
+	if exit.Message == "" {
+		return note
+	}
+	return exit.Message + "\n" + note
 }
 
 func cancelled(f store.Finish) store.Finish {

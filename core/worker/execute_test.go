@@ -102,5 +102,30 @@ func TestAFailedStartBlamesTheMachineOnlyInTime(t *testing.T) {
 	}
 }
 
+// Whoever has set max_retries expects a retry. Where an action's own failure ends the chain early,
+// the message says so and why.
+func TestAFailureWithRetriesLeftSaysWhyNoneFollows(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason  execution.Reason
+		message string
+		retry   int
+		why     execution.Reason
+		want    string
+	}{
+		"unknown":         {reason: execution.Unknown, message: "exit status 1: oops", want: "exit status 1: oops\nNot retried, with 3 of 3 retries left, because the reason is unknown, and only what an action reports as a failure for now is retried, for example exit code 75 (docs/actions.md, What is retried)."},
+		"said, second":    {reason: execution.Validation, message: "no such customer", retry: 1, want: "no such customer\nNot retried, with 2 of 3 retries left, because the reason is validation, which is never retried (docs/actions.md, What is retried)."},
+		"without a text":  {reason: execution.Rejected, retry: 2, want: "Not retried, with 1 of 3 retries left, because the reason is rejected, which is never retried (docs/actions.md, What is retried)."},
+		"the last":        {reason: execution.Unknown, message: "exit status 1", retry: 3, want: "exit status 1"},
+		"retried":         {reason: execution.Transient, message: "exit status 75", want: "exit status 75"},
+		"to be cancelled": {reason: execution.Unknown, message: "exit status 1", why: execution.CancelRequested, want: "exit status 1"},
+	} {
+		row := &execution.Execution{Action: execution.Action{MaxRetries: 3}, RetryCount: c.retry}
+		f := finishing(&picky{}).verdict(store.Finish{To: execution.Failed}, row, Exit{Reason: c.reason, Message: c.message}, c.why, false)
+		if f.Result.Message != c.want || f.Result.Error != "Action failed" || f.Reason != c.reason || f.To != execution.Failed {
+			t.Errorf("%s: %v for %v, %+v\nwant %q", name, f.To, f.Reason, f.Result, c.want)
+		}
+	}
+}
+
 // finishes writes the end of a run that holds a slot.
 func (t *session) finishes(f store.Finish) { t.finish(t.held.add(f.Key), f, 0) }

@@ -65,7 +65,7 @@ type MutantOptions struct {
 	Patience time.Duration
 	// Without leaves out one invariant, to test that its mutants then survive.
 	Without int
-	// Flaws are the rules that the scenarios break without a mutant; see FailsAnyway.
+	// Own are the rules that the scenarios break without a mutant; see FailsAnyway.
 	Own []OwnFailure
 }
 

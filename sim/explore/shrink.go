@@ -313,8 +313,8 @@ func (s *shrinker) narrow() (changed bool) {
 			changed = s.try(s.edited(func(d *scenario.Document) { d.SetAt(i, at) })) || changed
 		}
 		if f := s.scenario().Faults[i]; f.ForMin > 0 && !s.over() {
-			band := s.struck(f.Name)
-			if lasted := (band.End - band.Begin).Truncate(time.Millisecond); lasted > 0 {
+			interval := s.struck(f.Name)
+			if lasted := (interval.End - interval.Begin).Truncate(time.Millisecond); lasted > 0 {
 				changed = s.try(s.edited(func(d *scenario.Document) { d.SetFor(i, lasted) })) || changed
 			}
 		}
@@ -334,9 +334,9 @@ func (s *shrinker) struck(name string) verdict.FaultInterval {
 	r := once(s.best.Target, sim.Options{Seed: s.best.Seed, Mutant: s.mutant, Interrupted: ended(s.ctx)})
 	s.best.Runs++
 	s.best.Steps += r.Steps
-	for _, band := range r.FaultIntervals {
-		if band.Fault == name {
-			return band
+	for _, interval := range r.FaultIntervals {
+		if interval.Fault == name {
+			return interval
 		}
 	}
 	return verdict.FaultInterval{}

@@ -44,7 +44,7 @@ type run struct {
 	enough uint64 // how many of a million other tasks that come to a point end an interruption there
 	points []point
 	held   []heldUp
-	sites  *kernel.Stream // whether a point is hot
+	draws  *kernel.Stream // whether a point is hot
 	visits *kernel.Stream // whether a visit of it is interrupted
 	lasts  *kernel.Stream // and for how long
 }
@@ -75,13 +75,13 @@ var (
 func Begin(k *kernel.Kernel) (end func()) {
 	one.Lock()
 	current = &run{
-		k: k, hot: fewHot, sites: k.Stream("preempt/points"), visits: k.Stream("preempt/visits"), lasts: k.Stream("preempt/lasts"),
+		k: k, hot: fewHot, draws: k.Stream("preempt/points"), visits: k.Stream("preempt/visits"), lasts: k.Stream("preempt/lasts"),
 	}
 	if !still {
-		if current.sites.Chance(million / 2) {
+		if current.draws.Chance(million / 2) {
 			current.hot = manyHot
 		}
-		if current.sites.Chance(million / 2) {
+		if current.draws.Chance(million / 2) {
 			current.enough = enough
 		}
 	}
@@ -105,7 +105,7 @@ func Point(n, group int) {
 	}
 	p := &r.points[n]
 	if !p.drawn {
-		p.drawn, p.hot = true, r.sites.Chance(r.hot)
+		p.drawn, p.hot = true, r.draws.Chance(r.hot)
 	}
 	if !p.hot || p.interrupts >= mostInterrupts || !r.visits.Chance(interrupt) {
 		return

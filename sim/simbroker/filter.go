@@ -39,9 +39,9 @@ type filter struct {
 	fn Filter
 }
 
-// tampering is the combined effect of all filters; each field names the fault behind it, empty for
+// interference is the combined effect of all filters; each field names the fault behind it, empty for
 // none.
-type tampering struct {
+type interference struct {
 	drop, duplicate, corrupt, nack, silent string
 	delay                                  time.Duration
 	behind                                 bool
@@ -62,8 +62,8 @@ func (b *Broker) SetFilter(id int, f Filter) {
 	}
 }
 
-func (b *Broker) tampering(t broker.Type, key string) tampering {
-	var all tampering
+func (b *Broker) interference(t broker.Type, key string) interference {
+	var all interference
 	for _, f := range b.filters {
 		one := f.fn(t, key)
 		name := one.Fault
@@ -111,7 +111,7 @@ func (b *Broker) overtaken(queue string) {
 	}
 }
 
-func (b *Broker) delay(m *message, queue string, t *tampering) {
+func (b *Broker) delay(m *message, queue string, t *interference) {
 	held := &delayed{m: m, queue: queue, behind: t.behind}
 	b.delayed = append(b.delayed, held)
 	b.k.After(t.delay, func() {

@@ -51,7 +51,7 @@ func (p *publish) Arrive() {
 		p.peer.close() // 404 closes the channel, confirms and all (rule 5)
 		return
 	}
-	t := b.tampering(p.envelope.Type, p.key)
+	t := b.interference(p.envelope.Type, p.key)
 	if t.nack != "" {
 		b.net.Touch(simnet.Touched{Fault: t.nack, Process: p.peer.process, Type: uint8(p.envelope.Type)})
 		p.hints(refused)
@@ -160,7 +160,7 @@ func (c *confirm) Arrive() {
 }
 
 // admit puts copies of the message into a queue, unless filters prevent it.
-func (p *publish) admit(q *queue, t *tampering) {
+func (p *publish) admit(q *queue, t *interference) {
 	b, origin := p.peer.b, p.message()
 	if t.drop != "" {
 		b.touched(t.drop, &origin, q.decl.Name)

@@ -94,7 +94,7 @@ func (q *queue) loseStalled() {
 
 // admitStalled puts a message into a queue that hangs: it is stored when the queue resumes, and
 // confirmed after that.
-func (p *publish) admitStalled(q *queue, t tampering) {
+func (p *publish) admitStalled(q *queue, t interference) {
 	b := p.peer.b
 	p.waits++
 	if !p.late {

@@ -40,7 +40,7 @@ type Database struct {
 	event history.Event
 	// made counts the statements of each process, across its restarts.
 	made        map[string]*uint64
-	transitions *oracle.Law
+	transitions *oracle.TransitionTable
 	// told is called in the caller's task with the outcome of each statement of a process; nil for
 	// none.
 	told func(ctx context.Context, err error)
@@ -150,7 +150,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
 	return &Database{
 		k: k, net: net, sink: sink, clock: clock, start: clock.Wall(),
 		byKey: make(map[string]execution.ID), actions: make(map[string]execution.Action), retries: make(map[retryKey]execution.ID),
-		byName: make(map[string]execution.WorkerID), requests: make(map[lane]*queue), transitions: oracle.NewLaw(),
+		byName: make(map[string]execution.WorkerID), requests: make(map[lane]*queue), transitions: oracle.NewTransitionTable(),
 		made: make(map[string]*uint64), slots: make(map[string]*slots), children: make(map[execution.ID][]execution.ID),
 		session: 1, retired: never,
 	}

@@ -109,16 +109,16 @@ type remote struct {
 // connect makes a process of that name known to the models, until leave is called.
 func (s *servers) connect(name string) (r *remote, leave func()) {
 	r = &remote{}
-	standing := make(chan struct{})
+	up := make(chan struct{})
 	s.with(func() {
 		r.p = s.k.NewProcess(name)
 		r.p.Go("stands", func() {
 			r.alive = s.k.NewWait()
-			close(standing)
+			close(up)
 			_ = r.alive.Await(context.Background())
 		})
 	})
-	<-standing
+	<-up
 	return r, func() { s.with(func() { r.alive.Done() }) }
 }
 

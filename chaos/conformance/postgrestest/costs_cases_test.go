@@ -128,9 +128,9 @@ func clientCosts() []costCase {
 			parent := c.fill(fillOf{status: "running", count: 1})[0]
 			switch c.dimension {
 			case "children":
-				parent = standingParent
+				parent = permanentParent
 			case "chain":
-				parent = standingChain
+				parent = permanentChain
 			}
 			items := make([]store.NewExecution, b)
 			for i := range items {
@@ -156,7 +156,7 @@ func clientCosts() []costCase {
 				"original_execution": fmt.Sprint(id), "retry_count": "n", "retry_reason": "'transient'",
 			}})
 			if c.dimension == "chain" {
-				id = standingChain
+				id = permanentChain
 			}
 			return func() error { return done(c.Chain(c.ctx, id)) }
 		}},
@@ -164,8 +164,8 @@ func clientCosts() []costCase {
 		{"Cancel", "", true, func(c *costs, b int) func() error {
 			ids := append(c.fill(fillOf{status: "requested", count: b / 2}), c.fill(fillOf{status: "running", count: b - b/2})...)
 			if c.dimension == "chain" {
-				c.exec("update execution set status = 'running', orchestrated_at = null, ended = null, started_at = now(), claim_beat = 1, run_deadline = now() where id = (select id from execution where original_execution = $1 order by retry_count desc limit 1)", standingChain)
-				ids[0] = standingChain
+				c.exec("update execution set status = 'running', orchestrated_at = null, ended = null, started_at = now(), claim_beat = 1, run_deadline = now() where id = (select id from execution where original_execution = $1 order by retry_count desc limit 1)", permanentChain)
+				ids[0] = permanentChain
 			}
 			return func() error { return done(c.Cancel(c.ctx, ids, "ci")) }
 		}},
@@ -363,7 +363,7 @@ func executorCosts() []costCase {
 // dimension has. The chain itself is as long as its dimension.
 func settlingCost(shape, status string) costCase {
 	return costCase{"SettleChildren", shape, true, func(c *costs, b int) func() error {
-		var first int64 = standingChain
+		var first int64 = permanentChain
 		if c.dimension == "chain" {
 			c.exec("update execution set settling_at = now(), has_children = true where id = $1", first)
 		} else {

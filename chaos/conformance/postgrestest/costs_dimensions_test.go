@@ -44,9 +44,9 @@ func dimensions() []dimension {
 		}},
 		{"children", "children that wait for the end of one chain", 10_000, 100_000, func(c *costs, from, to int) {
 			if from == 0 {
-				c.fill(fillOf{status: "running", count: 1, more: map[string]string{"id": fmt.Sprint(standingParent), "has_children": "true"}})
+				c.fill(fillOf{status: "running", count: 1, more: map[string]string{"id": fmt.Sprint(permanentParent), "has_children": "true"}})
 			}
-			c.fill(fillOf{status: "requested", count: to - from, more: map[string]string{"parent": fmt.Sprint(standingParent), "due_at": "'infinity'"}})
+			c.fill(fillOf{status: "requested", count: to - from, more: map[string]string{"parent": fmt.Sprint(permanentParent), "due_at": "'infinity'"}})
 		}},
 		{"backlog", "requested executions that any worker may run", 5_000, 20_000, executions(fillOf{status: "requested", ago: time.Minute})},
 		{"pinned", "requested executions that are pinned to one worker", 5_000, 20_000, executions(fillOf{
@@ -80,10 +80,10 @@ func dimensions() []dimension {
 		{"unhandled", "finished executions whose end is not handled", 5_000, 20_000, executions(fillOf{status: "completed"})},
 		{"chain", "retries in one chain", 500, 2_000, func(c *costs, from, to int) {
 			if from == 0 {
-				c.fill(fillOf{status: "failed", handled: true, count: 1, more: map[string]string{"id": fmt.Sprint(standingChain), "failure_reason": "'transient'"}})
+				c.fill(fillOf{status: "failed", handled: true, count: 1, more: map[string]string{"id": fmt.Sprint(permanentChain), "failure_reason": "'transient'"}})
 			}
 			c.fill(fillOf{status: "failed", handled: true, from: from, count: to - from, more: map[string]string{
-				"original_execution": fmt.Sprint(standingChain), "retry_count": "n", "retry_reason": "'transient'",
+				"original_execution": fmt.Sprint(permanentChain), "retry_count": "n", "retry_reason": "'transient'",
 			}})
 		}},
 		{"open dead letters", "dead letters that nobody has dealt with", 5_000, 20_000, func(c *costs, from, to int) { c.letters(to-from, "null") }},
@@ -115,7 +115,7 @@ func dimensions() []dimension {
 
 // Rows to which all rows of a dimension refer. Ids and incarnations that a dimension needs to know
 // are below zero.
-const standingParent, standingChain = -1, -2
+const permanentParent, permanentChain = -1, -2
 
 func (c *costs) slots(ref string, from, to int, holder string) {
 	c.Helper()

@@ -67,13 +67,13 @@ func (s *stage) realTime() (moved, within string) {
 
 // moments lets each writing method wait for a lock on all tables, and searches its writes for
 // moments before the end of the wait.
-func (s *stage) moments(m *meetings, trials []*trial) {
+func (s *stage) moments(m *meetings, attempts []*attempt) {
 	s.Helper()
 	moved, within := s.realTime()
 	c := &caller{gate: new(gate), name: "real"}
 	c.gate.sessions = sessions{set: map[string]string{"application_name": c.name}}
 	c.Store = s.open(postgres.Options{MaxConns: 1, Tracer: c.gate})
-	for _, a := range trials {
+	for _, a := range attempts {
 		if _, unseen := alone[a.Method]; !a.effective && !unseen || !m.timed(a.Method) {
 			continue
 		}

@@ -100,11 +100,11 @@ func TestPairs(t *testing.T) {
 			t.Run(situation.Name, func(t *testing.T) {
 				t.Parallel()
 				s := newStage(t, situation, nil)
-				trials := s.trials(m.methods)
-				s.meet(m, trials)
-				s.inOrder(trials)
-				s.passBy(trials)
-				s.moments(m, trials)
+				attempts := s.attempts(m.methods)
+				s.meet(m, attempts)
+				s.inOrder(attempts)
+				s.passBy(attempts)
+				s.moments(m, attempts)
 			})
 		}
 	})
@@ -130,8 +130,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// trial is a write and its effect when it is alone.
-type trial struct {
+// attempt is a write and its effect when it is alone.
+type attempt struct {
 	storetest.Write
 	// model is the same write on the model.
 	model      storetest.Write
@@ -140,9 +140,9 @@ type trial struct {
 	effective  bool
 }
 
-func (w *trial) String() string { return strings.TrimSpace(w.Method + " " + w.Name) }
+func (w *attempt) String() string { return strings.TrimSpace(w.Method + " " + w.Name) }
 
-func (s *stage) trials(methods []string) (all []*trial) {
+func (s *stage) attempts(methods []string) (all []*attempt) {
 	s.Helper()
 	writes, models := s.Writes(), s.modelStage.Writes()
 	if missing := storetest.Ungenerated(writes); len(missing) > 0 {
@@ -151,20 +151,20 @@ func (s *stage) trials(methods []string) (all []*trial) {
 	for i, w := range writes {
 		if methods == nil || slices.Contains(methods, w.Method) {
 			locks, statements := s.footprint(w)
-			all = append(all, &trial{w, models[i], locks, statements, s.modelStage.Effective(s.model, models[i])})
+			all = append(all, &attempt{w, models[i], locks, statements, s.modelStage.Effective(s.model, models[i])})
 		}
 	}
 	return all
 }
 
 // meet makes the calls meet, two at a time, in either order.
-func (s *stage) meet(m *meetings, trials []*trial) {
+func (s *stage) meet(m *meetings, attempts []*attempt) {
 	m.count(func() { m.situations++ })
 	if m.alone {
 		return
 	}
-	for _, a := range trials {
-		for _, b := range trials {
+	for _, a := range attempts {
+		for _, b := range attempts {
 			common := slices.DeleteFunc(slices.Clone(a.locks), func(l lock) bool { return !slices.Contains(b.locks, l) })
 			idle := !a.effective && !b.effective
 			m.count(func() {
@@ -186,9 +186,9 @@ func (s *stage) meet(m *meetings, trials []*trial) {
 // inOrder is for a call that locks several rows of a table. It holds the last of them, and checks
 // that the call has locked the others when it waits: calls that lock several rows lock them in the
 // order of their ids, so that no two wait for each other.
-func (s *stage) inOrder(trials []*trial) {
+func (s *stage) inOrder(attempts []*attempt) {
 	done := make(map[string]bool)
-	for _, a := range trials {
+	for _, a := range attempts {
 		if a.Passes {
 			continue
 		}
@@ -226,8 +226,8 @@ func (s *stage) inOrder(trials []*trial) {
 
 // passBy holds each row that a call would lock, if the call passes over locked rows: then it does
 // not wait.
-func (s *stage) passBy(trials []*trial) {
-	for _, a := range trials {
+func (s *stage) passBy(attempts []*attempt) {
+	for _, a := range attempts {
 		if !a.Passes || !a.effective {
 			continue
 		}
@@ -262,7 +262,7 @@ func (s stop) String() string {
 }
 
 // together makes two calls meet at each stop that should be tried.
-func (s *stage) together(m *meetings, a, b *trial, common []lock) {
+func (s *stage) together(m *meetings, a, b *attempt, common []lock) {
 	if m.all {
 		common = a.locks
 	}
@@ -304,7 +304,7 @@ func (s *stage) together(m *meetings, a, b *trial, common []lock) {
 
 // interleave holds the first call back at a lock, or before one of its statements, lets the second
 // begin and go as far as it can, and then lets both go on.
-func (s *stage) interleave(m *meetings, a, b *trial, orders storetest.Orders, at stop) {
+func (s *stage) interleave(m *meetings, a, b *attempt, orders storetest.Orders, at stop) {
 	where := fmt.Sprintf("%v, held back at %v, and %v", a, at, b)
 	s.restore()
 	s.one.gate.arm(at.statement)
@@ -405,7 +405,7 @@ func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
 			for _, situation := range storetest.Situations() {
 				if situation.Name == c.situation {
 					s := newStage(t, situation, rewrite)
-					s.meet(m, s.trials(m.methods))
+					s.meet(m, s.attempts(m.methods))
 				}
 			}
 			mu.Lock()

@@ -70,7 +70,7 @@ func TestMigrationsTogether(t *testing.T) {
 }
 
 // The trigger accepts the lawful transitions of the domain and no others.
-func TestLawOfTheDatabase(t *testing.T) {
+func TestTransitionsOfTheDatabase(t *testing.T) {
 	b := setup(t)
 	transitions := execution.NewTransitionTable()
 	id := b.requested()

@@ -8,17 +8,17 @@ type Change struct {
 	By       execution.Part
 }
 
-// Law is the table of docs/ownership.md ("The transition table"), by writer: which part may bring
-// an execution from which status to which. The core has the same table by status, and the
+// TransitionTable is the table of docs/ownership.md ("The transition table"), by writer: which part
+// may bring an execution from which status to which. The core has the same table by status, and the
 // migrations have it in SQL.
-type Law struct {
+type TransitionTable struct {
 	by [execution.Statuses][execution.Statuses][execution.Parts]bool
 	// anybody says that some part may make the change.
 	anybody [execution.Statuses][execution.Statuses]bool
 }
 
-// NewLaw builds the table.
-func NewLaw() *Law {
+// NewTransitionTable builds the table.
+func NewTransitionTable() *TransitionTable {
 	const (
 		none, requested, scheduling, scheduled = execution.None, execution.Requested, execution.Scheduling, execution.Scheduled
 		running, canceling                     = execution.Running, execution.Canceling
@@ -26,7 +26,7 @@ func NewLaw() *Law {
 		cancelled, abandoned                   = execution.Cancelled, execution.Abandoned
 	)
 	type to []execution.Status
-	l := new(Law)
+	l := new(TransitionTable)
 	may := func(by execution.Part, from execution.Status, list to) {
 		for _, s := range list {
 			l.by[from][s][by], l.anybody[from][s] = true, true
@@ -67,11 +67,13 @@ func NewLaw() *Law {
 }
 
 // May says that this part may make this change.
-func (l *Law) May(by execution.Part, from, to execution.Status) bool { return l.by[from][to][by] }
+func (l *TransitionTable) May(by execution.Part, from, to execution.Status) bool {
+	return l.by[from][to][by]
+}
 
 // Legal says that some part may make this change. Staying in a status is not a change, so it is not
 // legal.
-func (l *Law) Legal(from, to execution.Status) bool { return l.anybody[from][to] }
+func (l *TransitionTable) Legal(from, to execution.Status) bool { return l.anybody[from][to] }
 
 // Fences says whether a change raises the epoch by one: every dispatch and every take-back does
 // (docs/ownership.md, "epoch"). Every return to requested is a take-back, whether or not the
