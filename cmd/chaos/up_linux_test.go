@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -37,6 +38,7 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 		}
 		if end.cleans {
 			up.breaks(t, bin)
+			up.undoes(t, bin)
 		}
 		if err := up.cmd.Process.Signal(end.signal); err != nil {
 			t.Fatal(err)
@@ -121,11 +123,55 @@ func (r *running) breaks(t *testing.T, bin string) {
 		{"reset: {of: executor-1, to: [database], rate: 50%}, for: 100ms", "reset: executor-1"},
 		{"latency: {of: executor-1, to: [broker], adds: [10ms, 20ms]}, for: 100ms", "latency: executor-1"},
 		{"crash: worker-9", "worker-9"},
-		{"database: kill, for: 1s", "can't be brought about by hand"},
+		{"broker: alarm, for: 1s", "can't be brought about by hand"},
+		{"database: {slow: 50ms}, for: 100ms", "database_slow: database\nit ends in 100ms, or with Ctrl-C\nit is over"},
+		{"database: hangs, for: 100ms", "it is over"},
+		{"database: kill, for: 100ms", "database_kill: database\nit ends in 100ms, or with Ctrl-C\nit is over"},
+		{"broker: restart, for: 100ms", "broker_restart: broker\nit ends in 100ms, or with Ctrl-C\nit is over"},
 	} {
 		out, err := exec.Command(filepath.Join(bin, "chaos"), "inject", "--at", r.control, c.fault).CombinedOutput()
 		if !strings.Contains(string(out), c.says) {
 			t.Errorf("inject %q: %v, %s; it should say %q", c.fault, err, out, c.says)
+		}
+	}
+}
+
+// undoes leaves faults behind, as a chaos inject that was killed does, and takes them back.
+func (r *running) undoes(t *testing.T, bin string) {
+	t.Helper()
+	inject := func(args ...string) string {
+		out, err := exec.Command(filepath.Join(bin, "chaos"), append([]string{"inject", "--at", r.control}, args...)...).CombinedOutput()
+		return fmt.Sprintf("%v %s", err, out)
+	}
+	for _, fault := range []string{"database: kill, for: 1h", "broker: kill, for: 1h", "latency: {of: worker-1, to: [database], adds: 1ms}, for: 1h"} {
+		c := exec.Command(filepath.Join(bin, "chaos"), "inject", "--at", r.control, fault)
+		out, err := c.StdoutPipe()
+		if err == nil {
+			err = c.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines := bufio.NewScanner(out); !lines.Scan() {
+			t.Errorf("%s said nothing", fault)
+		}
+		_ = c.Process.Kill()
+		_ = c.Wait() // the test asked for its end
+	}
+	for fault, says := range map[string]string{
+		"database: restart, for: 1s":                                  "the database does not run; chaos inject --undo starts what is down",
+		"latency: {of: worker-1, to: [database], adds: 1ms}, for: 1s": "another fault by hand lasts there",
+	} {
+		if said := inject(fault); !strings.Contains(said, says) {
+			t.Errorf("%s: %s; it should say %q", fault, said, says)
+		}
+	}
+	if said := inject("--undo"); !strings.HasPrefix(said, "<nil> every server and process was started or runs") {
+		t.Errorf("undo: %s", said)
+	}
+	for _, fault := range []string{"database: restart, for: 10ms", "broker: kill, for: 10ms", "latency: {of: worker-1, to: [database], adds: 1ms}, for: 10ms"} {
+		if said := inject(fault); !strings.HasPrefix(said, "<nil>") {
+			t.Errorf("%s, after undo: %s", fault, said)
 		}
 	}
 }
