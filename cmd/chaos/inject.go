@@ -93,7 +93,7 @@ func (a *app) undo(ctx context.Context, f injectFlags) error {
 	if err := system.Undo(ctx); err != nil {
 		return broken("%v", err)
 	}
-	fmt.Fprintln(a.out, "every server and process was started or runs, and every link is whole")
+	fmt.Fprintln(a.out, "what was down is started, what was paused goes on, and every link is healed")
 	return nil
 }
 

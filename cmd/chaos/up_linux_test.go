@@ -283,7 +283,7 @@ func (r *running) undoes(t *testing.T, bin string) {
 			t.Errorf("%s: %s; it should say %q", fault, said, says)
 		}
 	}
-	if said := inject("--undo"); !strings.HasPrefix(said, "<nil> every server and process was started or runs") {
+	if said := inject("--undo"); !strings.HasPrefix(said, "<nil> what was down is started") {
 		t.Errorf("undo: %s", said)
 	}
 	for _, fault := range []string{"database: restart, for: 10ms", "broker: kill, for: 10ms", "latency: {of: worker-1, to: [database], adds: 1ms}, for: 10ms"} {

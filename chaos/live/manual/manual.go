@@ -77,12 +77,16 @@ faults: [{when: {at: 0s}, %s}]
 	return s, f, nil
 }
 
-// Kinds names the faults that can be injected by hand: those that need only processes, links, and
-// servers that can be stopped.
+// Kinds lists the faults that can be injected by hand, as they are written: those that need only
+// processes, links, and servers that can be stopped.
 func Kinds() (names []string) {
 	for _, k := range fault.Kinds() {
 		if k.Lacks(reflect.TypeFor[*world]()) == "" {
-			names = append(names, k.Name)
+			name := k.Name
+			if k.Under != "" {
+				name = k.Under + ": " + k.As
+			}
+			names = append(names, name)
 		}
 	}
 	return names

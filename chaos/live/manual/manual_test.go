@@ -27,6 +27,7 @@ func TestAFaultByHandIsRefusedWithItsReason(t *testing.T) {
 		"crash: worker-1, for: 2s":           "for",
 		"broker: kill":                       "for",
 		"broker: alarm, for: 2s":             "can't be brought about by hand",
+		"database: read_only, for: 2s":       "what can: broker: kill, ",
 		"pause: worker-1":                    "for",
 		"deaf: worker-1, for: 5s":            "can't be brought about by hand",
 		"pause: worker-1, for: 2 seconds":    "2 seconds",
