@@ -14,6 +14,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"handoff/chaos/live/cluster"
+	"handoff/chaos/live/manual"
 	"handoff/chaos/scenario"
 	"handoff/scenarios"
 )
@@ -57,7 +59,8 @@ func TestWhatPagesTellPeopleToTypeIsTaken(t *testing.T) {
 		h := &helps{bin: bin, known: map[string]string{}}
 		for _, line := range []string{
 			"bin/chaos walk", "bin/chaos run --seed-count 3", "bin/chaos replay no-such-scenario --seed 7", "bin/executor --listn x",
-			"bin/worker --name w --parallel 3", "bin/worker go", "make no-such-target", "HANDOFF_WITHOUT=docker make chaos nothing",
+			"bin/worker --name w --parallel 3", "bin/chaos inject --at x 'broker: melt, for: 1s'", "bin/chaos inject --at x 'pause: worker-9, for: 1s'",
+			"bin/chaos inject --at x 'broker: alarm, for: 1s'", "bin/worker go", "make no-such-target", "HANDOFF_WITHOUT=docker make chaos nothing",
 		} {
 			if h.refuse(t, shellCommands(line)[0]) == "" {
 				t.Errorf("%q is not refused", line)
@@ -152,6 +155,11 @@ func (h *helps) refuse(t *testing.T, words []string) string {
 			}
 		}
 	}
+	if name == "chaos" && len(rest) > 1 && rest[0] == "inject" {
+		if why := refuseFault(rest[len(rest)-1]); why != "" {
+			return why
+		}
+	}
 	for _, word := range rest {
 		flag := shortOrLong.FindString(word)
 		if flag != "" && flag != "--help" && !regexp.MustCompile(`(^|[\s,])`+flag+`([\s=,\[]|$)`).MatchString(help) {
@@ -173,6 +181,21 @@ func refuseScenario(t *testing.T, word string) string {
 	}
 	if !slices.ContainsFunc(library, func(s *scenario.Scenario) bool { return s.Name == word }) {
 		return "the library has no scenario " + word
+	}
+	return ""
+}
+
+// refuseFault says that a word is no fault that can be injected by hand into the system of the pages.
+func refuseFault(word string) string {
+	if !strings.Contains(word, ": ") {
+		return ""
+	}
+	system := []cluster.Named{{Name: "executor-1"}}
+	for i := range 4 {
+		system = append(system, cluster.Named{Name: fmt.Sprintf("worker-%d", i+1), Worker: true})
+	}
+	if _, _, err := manual.Parse(word, system); err != nil {
+		return err.Error()
 	}
 	return ""
 }

@@ -32,17 +32,18 @@ func TestTheLogSaysWhatHappens(t *testing.T) {
 		line     string
 		exactly  int
 	}{
-		{"worker-never-picks-up", config.Documented, executor, `WARN execution has been scheduled too long, marking failed executor=\S+ execution=\d+ epoch=\d+ worker=[1-9]\d*`, 0},
-		{"dead-letters-lost", config.Hardened, executor, `WARN execution has been scheduled too long, dispatching again executor=\S+ execution=\d+ epoch=\d+ worker=[1-9]\d*`, 0},
-		{"run-timeouts", config.Hardened, executor, `WARN execution has run past its deadline, marking timeout executor=\S+ execution=\d+ epoch=\d+ worker=[1-9]\d*`, 0},
+		{"worker-never-picks-up", config.Documented, executor, `WARN execution has been scheduled too long, marking failed executor=\S+ execution=\d+ epoch=\d+ worker=[1-9]\d* name=[a-z]\S*`, 0},
+		{"dead-letters-lost", config.Hardened, executor, `WARN execution has been scheduled too long, dispatching again executor=\S+ execution=\d+ epoch=\d+ worker=[1-9]\d* name=[a-z]\S*`, 0},
+		{"run-timeouts", config.Hardened, executor, `WARN execution has run past its deadline, marking timeout executor=\S+ execution=\d+ epoch=\d+ worker=[1-9]\d* name=[a-z]\S*`, 0},
 		{"message-expires-in-queue", config.Hardened, executor, `WARN received dead letter executor=\S+ execution=[1-9]\d* epoch=[1-9]\d* queue=worker\.\d+\.executions reason=expired outcome=reclaimed`, 0},
-		{"crash-after-heartbeat", config.Hardened, executor, `DEBUG scheduled execution to worker executor=\S+ execution=\d+ epoch=\d+ worker=[1-9]\d*`, 0},
+		{"crash-after-heartbeat", config.Hardened, executor, `DEBUG scheduled execution to worker executor=\S+ execution=\d+ epoch=\d+ worker=[1-9]\d* name=[a-z]\S*`, 0},
 		{"crash-after-heartbeat", config.Hardened, executor, `DEBUG terminal state, handling orchestration executor=\S+ execution=\d+ status=(completed|abandoned|failed)`, 0},
 		{"crash-after-heartbeat", config.Hardened, worker, `INFO starting execution worker=\S+ execution=\d+ epoch=\d+ action=\S+`, 0},
 		{"crash-after-heartbeat", config.Hardened, worker, `INFO execution ended worker=\S+ execution=\d+ epoch=\d+ status=completed reason= took=\d[\d.]*m?s`, 0},
 		{"worker-stops-gracefully", config.Hardened, worker, `INFO deregistering worker worker=\S+ id=[1-9]\d* incarnation=[1-9]\d*`, 2},
 		{"workers-gone-without-a-word", config.Hardened, executor, `WARN worker with a stale heartbeat is passed over executor=\S+ worker=[1-9]\d* name=\S+ incarnation=[1-9]\d* since_heartbeat=\S+`, 5},
 		{"workers-gone-without-a-word", config.Hardened, executor, `WARN No workers with fresh heartbeats available executor=\S+ execution=\d+ runtime=shell pinned=0 why=No workers with fresh heartbeats available: of .*`, 1},
+		{"workers-gone-without-a-word", config.Hardened, executor, `WARN worker marked lost executor=\S+ worker=[1-9]\d* name=[a-z]\S* incarnation=[1-9]\d*`, 0},
 		{"wrong-runtime", config.Hardened, executor, `WARN No workers available executor=\S+ execution=\d+ runtime=\S+ pinned=0 why=of .*`, 0},
 	} {
 		what, _, _ := strings.Cut(c.line, " executor=")

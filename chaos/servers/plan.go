@@ -162,7 +162,7 @@ func (p *plan) postgres(ctx context.Context, s *Set, log *lineLog) (*Postgres, e
 	case p.pgImage != "":
 		return containedPostgres(ctx, p.pgImage, s.boxes, log)
 	case p.pgBinaries != nil:
-		return startPostgres(ctx, p.pgBinaries, s.dir.path, s.guard, log)
+		return startPostgres(ctx, p.pgBinaries, s.dir, s.guard, log)
 	default:
 		return givenPostgres(ctx, p.pgAddress, log)
 	}
@@ -173,7 +173,7 @@ func (p *plan) rabbitmq(ctx context.Context, s *Set, management bool, log *lineL
 	case p.mqImage != "":
 		return containedRabbit(ctx, p.mqImage, management, s.boxes, log)
 	case p.mqBinaries != nil:
-		return startRabbit(ctx, p.mqBinaries, s.dir.path, management, s.guard, log)
+		return startRabbit(ctx, p.mqBinaries, s.dir, management, s.guard, log)
 	default:
 		return givenRabbit(ctx, p.mqAddress, p.management, log)
 	}

@@ -71,6 +71,18 @@ func freePorts(n int) ([]int, error) {
 	return nil, errors.Join(fmt.Errorf("no free ports between %d and %d", firstPort, lastPort), last)
 }
 
+// allFree says that nothing listens on the ports now.
+func allFree(ports []int) bool {
+	for _, port := range ports {
+		l, err := net.Listen("tcp", loopback(port))
+		if err != nil {
+			return false
+		}
+		_ = l.Close() // nothing was accepted
+	}
+	return true
+}
+
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // portTaken reports whether a server's log, or an engine, says that the port was already taken.

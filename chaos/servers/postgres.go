@@ -163,39 +163,35 @@ func (p *Postgres) close() error {
 	return (&DB{Name: p.name, Server: p}).Drop(ctx)
 }
 
-// startPostgres creates a cluster and starts it. Every user of this machine may connect as its
-// superuser (it listens on loopback only), so use it only for test data.
-func startPostgres(ctx context.Context, b *postgresBinaries, base string, g *guard, log *lineLog) (*Postgres, error) {
+// startPostgres creates a cluster, or finds the one that was kept, and starts it. Every user of this
+// machine may connect as its superuser (it listens on loopback only), so use it only for test data.
+func startPostgres(ctx context.Context, b *postgresBinaries, dir *workDir, g *guard, log *lineLog) (*Postgres, error) {
 	began := time.Now()
 	fail := func(err error) (*Postgres, error) { return nil, &StartError{Component: "PostgreSQL", Err: err} }
 	who, err := serverAccount("postgres", "nobody")
 	if err != nil {
 		return fail(err)
 	}
-	home := filepath.Join(base, "postgres")
-	data := filepath.Join(home, "data")
-	if err := errors.Join(os.Mkdir(home, 0o700), who.own(home)); err != nil {
-		return fail(err)
-	}
-	env := serverEnv(home)
-	initCtx, cancel := context.WithTimeout(ctx, postgresStartWithin)
-	defer cancel()
-	// --no-sync skips one flush of an empty cluster; the server itself runs with fsync on.
-	_, err = run(initCtx, &program{
-		path: b.initdb, env: env, dir: home, user: who,
-		args: []string{"-D", data, "-U", "handoff", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"},
-	})
+	was, err := dir.recall("postgres")
 	if err != nil {
 		return fail(err)
 	}
+	home := filepath.Join(dir.path, "postgres")
+	data := filepath.Join(home, "data")
+	env := serverEnv(home)
+	if was == nil {
+		if err := createCluster(ctx, b, home, data, env, who); err != nil {
+			return fail(err)
+		}
+	}
 	for attempt := 1; ; attempt++ {
-		ports, err := pickPorts(1)
+		ports, err := was.ports(attempt, 1)
 		if err != nil {
 			return fail(err)
 		}
 		server := &program{
 			name: "PostgreSQL", path: b.postgres, env: env, dir: home, user: who,
-			log: filepath.Join(base, "postgres.log"),
+			log: filepath.Join(dir.path, "postgres.log"),
 			args: append([]string{
 				"-D", data, "-p", strconv.Itoa(ports[0]),
 				"-c", "listen_addresses=127.0.0.1",
@@ -205,9 +201,7 @@ func startPostgres(ctx context.Context, b *postgresBinaries, base string, g *gua
 		p := &Postgres{data: data, launch: launching(server, g), log: server.logPath}
 		p.admin = fmt.Sprintf("postgres://handoff@%s/postgres?sslmode=disable", loopback(ports[0]))
 		if err = p.Start(ctx); err == nil {
-			var db *DB
-			if db, err = p.CreateDatabase(ctx); err == nil {
-				p.URL = db.URL
+			if err = p.openDatabase(ctx, dir, was, ports); err == nil {
 				log.printf("PostgreSQL: private instance of %s on %s, ready in %v",
 					filepath.Dir(b.postgres), loopback(ports[0]), time.Since(began).Round(10*time.Millisecond))
 				return p, nil
@@ -218,6 +212,39 @@ func startPostgres(ctx context.Context, b *postgresBinaries, base string, g *gua
 			return nil, err
 		}
 	}
+}
+
+// createCluster makes the directory of an empty cluster.
+func createCluster(ctx context.Context, b *postgresBinaries, home, data string, env []string, who *account) error {
+	if err := errors.Join(os.Mkdir(home, 0o700), who.own(home)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, postgresStartWithin)
+	defer cancel()
+	// --no-sync skips one flush of an empty cluster; the server itself runs with fsync on.
+	_, err := run(ctx, &program{
+		path: b.initdb, env: env, dir: home, user: who,
+		args: []string{"-D", data, "-U", "handoff", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"},
+	})
+	return err
+}
+
+// openDatabase finds the database that was kept, or creates an empty one.
+func (p *Postgres) openDatabase(ctx context.Context, dir *workDir, was *kept, ports []int) (err error) {
+	now := kept{Ports: ports}
+	if was != nil {
+		now.Name = was.Name
+		p.URL, err = withDatabase(p.admin, was.Name)
+	} else {
+		var db *DB
+		if db, err = p.CreateDatabase(ctx); err == nil {
+			p.URL, now.Name = db.URL, db.Name
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return dir.remember("postgres", now)
 }
 
 // postgresSettings are the settings in which every server started here differs from PostgreSQL's

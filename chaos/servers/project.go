@@ -13,7 +13,7 @@ import (
 // with its Labels is removed by Down, or when this process ends. The set closes the engine.
 func OpenProject(ctx context.Context, engine *containers.Engine, log io.Writer) (*Set, error) {
 	lines := &lineLog{w: log}
-	dir, g, err := openPrivate(engine.Address(), lines)
+	dir, g, err := openPrivate(engine.Address(), "", lines)
 	if err != nil {
 		return nil, err
 	}

@@ -64,6 +64,13 @@ type Options struct {
 	// plugins. It costs memory and another second at the start.
 	Management bool
 
+	// Keep names a directory in which the data and logs of private instances stay for a later Up
+	// with the same directory; empty for a temporary directory. An Up with the data of an earlier
+	// one has the same database, virtual host and queues, and the same addresses as far as their
+	// ports are free. Containers keep nothing: Up then returns a *KeepError, and so it does for a
+	// directory that it can't take.
+	Keep string
+
 	// Log receives a line for each step; may be nil.
 	Log io.Writer
 
@@ -97,7 +104,11 @@ func Up(ctx context.Context, o Options) (*Set, error) {
 		if plan.engine != nil {
 			address = plan.engine.Address()
 		}
-		if set.dir, set.guard, err = openPrivate(address, log); err != nil {
+		if o.Keep != "" && plan.engine != nil {
+			return nil, plan.drop(&KeepError{o.Keep, "can't keep what runs in a container: install the servers (" + installHint +
+				") and name no image, or keep nothing"})
+		}
+		if set.dir, set.guard, err = openPrivate(address, o.Keep, log); err != nil {
 			return nil, plan.drop(err)
 		}
 	}
@@ -119,7 +130,7 @@ func Up(ctx context.Context, o Options) (*Set, error) {
 	return set, nil
 }
 
-// Down ends private instances and removes their directory, and drops everything created on given
+// Down ends private instances and removes their directory, unless it is kept, and drops everything created on given
 // servers. It may be called repeatedly. It sets its own time limits, so it also works when the
 // caller's context has ended.
 func (s *Set) Down() error {
@@ -147,8 +158,9 @@ func (s *Set) Down() error {
 	return s.err
 }
 
-// openPrivate removes leftovers of earlier processes and creates this process's directory.
-func openPrivate(engine string, log *lineLog) (*workDir, *guard, error) {
+// openPrivate removes leftovers of earlier processes and creates this process's directory, or opens
+// the one to keep.
+func openPrivate(engine, keep string, log *lineLog) (*workDir, *guard, error) {
 	base, err := baseDir()
 	if err != nil {
 		return nil, nil, &StartError{Component: "private instances", Err: err}
@@ -157,8 +169,12 @@ func openPrivate(engine string, log *lineLog) (*workDir, *guard, error) {
 		// Leftovers of others are no reason to fail.
 		log.printf("cleaning up after earlier runs: %v", err)
 	}
-	dir, err := makeWorkDir(base)
-	if err != nil {
+	var dir *workDir
+	if keep != "" {
+		if dir, err = openKept(keep); err != nil {
+			return nil, nil, err
+		}
+	} else if dir, err = makeWorkDir(base); err != nil {
 		return nil, nil, &StartError{Component: "private instances", Err: err}
 	}
 	g, err := startGuard(engine)

@@ -52,6 +52,7 @@ type RabbitMQ struct {
 	node     string                                           // the beginning of its Erlang name
 	user     string                                           // the user who gets virtual hosts
 	epmd     *portMapper                                      // nil in a container, which has its own
+	keep     bool                                             // its data is kept
 	spare    []string                                         // virtual hosts that wait for their first user
 	disposed []string                                         // virtual hosts that are no longer used
 }
@@ -168,16 +169,21 @@ func (m *RabbitMQ) Ctl(ctx context.Context, args ...string) (string, error) {
 
 func (m *RabbitMQ) close() error {
 	if m.Private() {
-		// Kill it: its data is deleted next, and a graceful stop takes up to 6 s.
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.server != nil {
+		var err error
+		switch {
+		case m.server == nil:
+		case m.keep:
+			err = m.server.stop(sigTerm, rabbitStopWithin)
+		default:
+			// Kill it: its data is deleted next, and a graceful stop takes up to 6 s.
 			m.server.kill()
 		}
 		if m.epmd != nil {
 			m.epmd.child.kill()
 		}
-		return nil
+		return err
 	}
 	if m.own == nil {
 		return nil
@@ -210,25 +216,28 @@ func probeAMQP(ctx context.Context, address, node string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// startRabbit starts a node with all its files below base. The login is guest/guest, from loopback
-// only.
-func startRabbit(ctx context.Context, b *rabbitBinaries, base string, management bool, g *guard, log *lineLog) (*RabbitMQ, error) {
+// startRabbit starts a node with all its files below the directory, or the one that was kept there.
+// The login is guest/guest, from loopback only.
+func startRabbit(ctx context.Context, b *rabbitBinaries, dir *workDir, management bool, g *guard, log *lineLog) (*RabbitMQ, error) {
 	began := time.Now()
+	fail := func(err error) (*RabbitMQ, error) { return nil, &StartError{Component: "RabbitMQ", Err: err} }
 	who, err := serverAccount("rabbitmq", "nobody")
 	if err != nil {
-		return nil, &StartError{Component: "RabbitMQ", Err: err}
+		return fail(err)
+	}
+	was, err := dir.recall("rabbitmq")
+	if err != nil {
+		return fail(err)
 	}
 	for attempt := 1; ; attempt++ {
-		m, err := prepareRabbit(b, base, attempt, management, who, g)
+		m, now, err := prepareRabbit(b, dir, was, attempt, management, who, g)
 		if err != nil {
-			return nil, &StartError{Component: "RabbitMQ", Err: err}
+			return fail(err)
 		}
 		if err = m.Start(ctx); err == nil {
-			var mq *MQ
-			if mq, err = m.CreateVhost(ctx); err != nil {
+			if err = m.openVhost(ctx, dir, was, now); err != nil {
 				return nil, errors.Join(&StartError{Component: "RabbitMQ", Err: err}, m.close())
 			}
-			m.URL = mq.URL
 			log.printf("RabbitMQ: private node of %s on %s, ready in %v",
 				filepath.Dir(b.server), strings.TrimPrefix(m.admin, "amqp://guest:guest@"), time.Since(began).Round(10*time.Millisecond))
 			return m, nil
@@ -240,22 +249,47 @@ func startRabbit(ctx context.Context, b *rabbitBinaries, base string, management
 	}
 }
 
+// openVhost finds the virtual host that was kept, or creates an empty one.
+func (m *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *kept, now kept) (err error) {
+	if was != nil {
+		now.Name = was.Name
+		m.URL, err = withVhost(m.admin, was.Name)
+	} else {
+		var mq *MQ
+		if mq, err = m.CreateVhost(ctx); err == nil {
+			m.URL, now.Name = mq.URL, mq.Vhost
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return dir.remember("rabbitmq", now)
+}
+
 // logBytes limits the write-ahead log of a node's quorum queues. Quorum queues keep the content of
 // the log in memory, so with RabbitMQ's default of 512 MiB a node's memory would grow for hours
 // before it levels off.
 const logBytes = 64_000_000
 
-// prepareRabbit writes the node's files and determines how it is started.
-func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool, who *account, g *guard) (*RabbitMQ, error) {
-	ports, err := pickPorts(4)
+// prepareRabbit writes the node's files and determines how it is started. Each attempt to start a
+// new node has a directory of its own, unless the directory is kept. now is what to remember of it.
+func prepareRabbit(b *rabbitBinaries, dir *workDir, was *kept, attempt int, management bool, who *account, g *guard) (m *RabbitMQ, now kept, err error) {
+	ports, err := was.ports(attempt, 4)
 	if err != nil {
-		return nil, err
+		return nil, now, err
 	}
-	home := filepath.Join(base, "rabbitmq"+strconv.Itoa(attempt))
+	now = kept{Ports: ports, Node: uniqueName()}
+	home := filepath.Join(dir.path, "rabbitmq"+strconv.Itoa(attempt))
+	if was != nil {
+		now.Node = was.Node
+	}
+	if dir.keep {
+		home = filepath.Join(dir.path, "rabbitmq")
+	}
 	in := func(name string) string { return filepath.Join(home, name) }
 	for _, dir := range []string{home, in("conf.d"), in("log")} {
-		if err := errors.Join(os.Mkdir(dir, 0o700), who.own(dir)); err != nil {
-			return nil, err
+		if err := errors.Join(os.MkdirAll(dir, 0o700), who.own(dir)); err != nil {
+			return nil, now, err
 		}
 	}
 	files := map[string]string{
@@ -273,10 +307,10 @@ func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool,
 	}
 	for name, text := range files {
 		if err := errors.Join(os.WriteFile(in(name), []byte(text), 0o600), who.own(in(name))); err != nil {
-			return nil, err
+			return nil, now, err
 		}
 	}
-	node := uniqueName()
+	node := now.Node
 	// Every path that Debian's and RabbitMQ's own defaults would use is set explicitly, so that
 	// nothing of an installed service is read or written. "Under systemd" makes the start script
 	// become the Erlang machine, so that signals reach it and its process number is the child's.
@@ -302,12 +336,13 @@ func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool,
 		"RUNNING_UNDER_SYSTEMD=true",
 	)
 	if err := os.WriteFile(in("rabbitmqctl"), controlScript(b.ctl, env), 0o700); err != nil { //nolint:gosec // a script
-		return nil, err
+		return nil, now, err
 	}
-	server := &program{name: "RabbitMQ", path: b.server, env: env, dir: home, user: who, log: filepath.Join(base, "rabbitmq.log")}
+	server := &program{name: "RabbitMQ", path: b.server, env: env, dir: home, user: who, log: filepath.Join(dir.path, "rabbitmq.log")}
 	return &RabbitMQ{
 		node:       node + "@",
 		user:       "guest",
+		keep:       dir.keep,
 		Management: api,
 		Control:    in("rabbitmqctl"),
 
@@ -315,13 +350,13 @@ func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool,
 		launch: launching(server, g),
 		log:    server.logPath,
 		epmd: &portMapper{guard: g, program: &program{
-			name: "epmd", path: b.epmd, env: env, dir: home, user: who, log: filepath.Join(base, "epmd.log"),
+			name: "epmd", path: b.epmd, env: env, dir: home, user: who, log: filepath.Join(dir.path, "epmd.log"),
 			args: []string{"-port", strconv.Itoa(ports[2]), "-address", "127.0.0.1"},
 		}},
 		ctl: func(ctx context.Context, args ...string) (string, error) {
 			return run(ctx, &program{name: "rabbitmqctl", path: b.ctl, args: args, env: env, dir: home, user: who})
 		},
-	}, nil
+	}, now, nil
 }
 
 // controlScript is a shell script that runs a program in exactly this environment.

@@ -25,6 +25,7 @@ const (
 type workDir struct {
 	path string
 	lock *os.File
+	keep bool // the directory outlives the process: see openKept
 }
 
 func makeWorkDir(base string) (*workDir, error) {
@@ -46,9 +47,12 @@ func makeWorkDir(base string) (*workDir, error) {
 	return d, nil
 }
 
-// remove deletes the directory and only then frees its lock. It tries twice, because Erlang may
-// write a last file while it ends.
+// remove deletes the directory, unless it is kept, and only then frees its lock. It tries again,
+// because Erlang may write a last file while it ends.
 func (d *workDir) remove() error {
+	if d.keep {
+		return d.lock.Close()
+	}
 	err := os.RemoveAll(d.path)
 	for i := 0; err != nil && i < 10; i++ {
 		time.Sleep(50 * time.Millisecond)

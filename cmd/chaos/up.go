@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,12 +16,20 @@ import (
 
 	"handoff/chaos/live/cluster"
 	"handoff/chaos/servers"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/worker/subprocess"
 )
 
-// upFlags configure the system.
+// upFlags configure the system. Those that the daemons have, too, are called and written as there.
 type upFlags struct {
 	executors, workers int
 	config             string
+	profile            string
+	actions            string
+	runtimes           string
+	listen             string
+	keep               string
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -29,9 +40,15 @@ func (a *app) upCommand() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context(), f) },
 	}
-	cmd.Flags().IntVar(&f.executors, "executors", f.executors, "how many executors, from 1 to 4")
-	cmd.Flags().IntVar(&f.workers, "workers", f.workers, "how many workers, from 1 to 16")
-	cmd.Flags().StringVar(&f.config, "config", f.config, "a configuration that every daemon reads, a YAML `FILE`, such as docs/playbooks/practice.yaml")
+	flags := cmd.Flags()
+	flags.IntVar(&f.executors, "executors", f.executors, "how many executors, from 1 to 4")
+	flags.IntVar(&f.workers, "workers", f.workers, "how many workers, from 1 to 16")
+	flags.StringVar(&f.actions, "actions", f.actions, "a `DIR` of action files and their scripts, for executors and workers")
+	flags.StringVar(&f.runtimes, "runtimes", f.runtimes, "what every worker runs, a `LIST` with commas: shell, python, node, noop; what the machine has if left out")
+	flags.StringVar(&f.profile, "profile", f.profile, "the set of defaults and policies, a `NAME`: hardened or documented; the configuration's if left out")
+	flags.StringVar(&f.config, "config", f.config, "a configuration that every daemon reads, a YAML `FILE`, such as docs/playbooks/practice.yaml")
+	flags.StringVar(&f.listen, "listen", f.listen, "the `ADDRESS` at which the first executor serves the API, such as 127.0.0.1:8080; a free port if left out")
+	flags.StringVar(&f.keep, "keep", f.keep, "a `DIR` that keeps data, addresses and logs for the next chaos up with it; new, empty, or kept before")
 	return cmd
 }
 
@@ -45,16 +62,9 @@ max_retries: 1
 
 // up runs the system until ctx ends.
 func (a *app) up(ctx context.Context, f upFlags) error {
-	switch {
-	case f.workers < 1 || f.workers > 16:
-		return usage("--workers %d: must be from 1 to 16", f.workers)
-	case f.executors < 1 || f.executors > 4:
-		return usage("--executors %d: must be from 1 to 4", f.executors)
-	}
-	if f.config != "" {
-		if _, err := os.Stat(f.config); err != nil {
-			return usage("--config: %v; name a configuration file of the daemons, or leave the flag out", err)
-		}
+	actions, err := f.check()
+	if err != nil {
+		return err
 	}
 	began := time.Now()
 	self, err := os.Executable()
@@ -64,30 +74,114 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	if err := servers.EnsureInstalled(ctx, a.err); err != nil {
 		return broken("%v", err)
 	}
-	c, err := cluster.Up(ctx, cluster.Options{
-		Bin: filepath.Dir(self), Executors: f.executors, Workers: f.workers, ConfigFile: f.config,
-		Links: true, ActionFiles: map[string]string{"echo.yaml": echoAction}, Servers: servers.Options{Log: a.err, Management: true},
-	})
+	o := cluster.Options{
+		Bin: filepath.Dir(self), Executors: f.executors, Workers: f.workers, ConfigFile: f.config, Profile: f.profile, Listen: f.listen,
+		Runtimes: f.runtimes, Links: true, Servers: servers.Options{Log: a.err, Management: true, Keep: f.keep},
+	}
+	if f.actions != "" {
+		if o.Scripts, err = filepath.Abs(f.actions); err != nil {
+			return broken("--actions %s: %v", f.actions, err)
+		}
+	}
+	first := "core.echo"
+	if len(actions) > 0 {
+		o.Actions, first = o.Scripts, actions[0].Ref
+	} else {
+		o.ActionFiles = map[string]string{"echo.yaml": echoAction}
+	}
+	a.warnOfRuntimes(actions, f.runtimes)
+	c, err := cluster.Up(ctx, o)
+	if kept := (*servers.KeepError)(nil); errors.As(err, &kept) {
+		return usage("--keep: %v", err)
+	}
 	if err != nil {
 		return broken("%v", err)
 	}
 	env := filepath.Join(c.Servers.Dir(), "env")
 	if err = os.WriteFile(env, environment(c), 0o600); err == nil {
-		a.describe(c, env, time.Since(began))
+		a.describe(c, f, env, first, time.Since(began))
 		<-ctx.Done()
 		fmt.Fprintln(a.err, "taking everything down")
 	}
-	if down := c.Down(); err == nil {
-		err = down
+	if f.keep != "" {
+		err = errors.Join(err, os.Remove(env)) // what it names goes away
 	}
-	if err != nil {
+	if err = errors.Join(err, c.Down()); err != nil {
 		return broken("taking down: %v", err)
 	}
 	return nil
 }
 
-// describe prints all addresses and the possible next steps.
-func (a *app) describe(c *cluster.Cluster, env string, took time.Duration) {
+// check refuses what the daemons would refuse, before any server starts, and returns the actions of
+// the directory.
+func (f *upFlags) check() ([]execution.Action, error) {
+	switch {
+	case f.workers < 1 || f.workers > 16:
+		return nil, usage("--workers %d: must be from 1 to 16", f.workers)
+	case f.executors < 1 || f.executors > 4:
+		return nil, usage("--executors %d: must be from 1 to 4", f.executors)
+	}
+	if err := checkProfile(f.profile); err != nil {
+		return nil, err
+	}
+	// The daemons get the addresses of the private servers in their environment.
+	in := config.Input{File: f.config, Environ: []string{
+		"HANDOFF_DATABASE_URL=postgres://127.0.0.1/handoff", "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL=amqp://127.0.0.1",
+	}}
+	for _, flag := range []config.Flag{
+		{Name: "--profile", Path: "profile", Value: f.profile},
+		{Name: "--runtimes", Path: "worker.runtimes", Value: f.runtimes},
+		{Name: "--listen", Path: "api.listen", Value: f.listen},
+	} {
+		if flag.Value != "" {
+			in.Flags = append(in.Flags, flag)
+		}
+	}
+	effective, problems := config.LoadFile(in)
+	if len(problems) == 0 {
+		for _, p := range effective.Deployment.ValidateServing() {
+			problems = append(problems, effective.Locate(p))
+		}
+	}
+	if len(problems) > 0 {
+		return nil, usage("%v", problems)
+	}
+	if f.listen != "" {
+		l, err := net.Listen("tcp", f.listen)
+		if err != nil {
+			return nil, usage("--listen %s: something listens there, or it is no address of this machine: %v", f.listen, err)
+		}
+		_ = l.Close() // nothing was accepted
+	}
+	if f.actions == "" {
+		return nil, nil
+	}
+	if info, err := os.Stat(f.actions); err != nil || !info.IsDir() {
+		return nil, usage("--actions %s: is not a directory", f.actions)
+	}
+	actions, problems := config.LoadActions(f.actions, effective.Config)
+	if len(problems) > 0 {
+		return nil, usage("%v", problems)
+	}
+	return actions, nil
+}
+
+// warnOfRuntimes names the actions that no worker can run: their executions would wait.
+func (a *app) warnOfRuntimes(actions []execution.Action, runtimes string) {
+	have := strings.Split(runtimes, ",")
+	if runtimes == "" {
+		have = subprocess.Runtimes()
+	}
+	for _, action := range actions {
+		if !slices.ContainsFunc(have, func(r string) bool { return strings.TrimSpace(r) == action.Runtime }) {
+			fmt.Fprintf(a.err, "warning: no worker has the runtime %s of %s, whose executions will wait; the workers have %s\n",
+				action.Runtime, action.Ref, strings.Join(have, ", "))
+		}
+	}
+}
+
+// describe prints all addresses and the possible next steps. first is an action that is stored.
+func (a *app) describe(c *cluster.Cluster, f upFlags, env, first string, took time.Duration) {
 	api := c.Executors[0].URL
 	fmt.Fprintf(a.out, "ready after %v: %s, %s\n\n", took.Round(100*time.Millisecond), number(len(c.Executors), "executor"), number(len(c.Workers), "worker"))
 	fmt.Fprintf(a.out, "  API         %s/api/v1\n", api)
@@ -102,9 +196,17 @@ func (a *app) describe(c *cluster.Cluster, env string, took time.Duration) {
 	}
 	fmt.Fprintf(a.out, "  logs        %s\n", c.Servers.Dir())
 	fmt.Fprintf(a.out, "  shell       . %s    (the same as $API, $DB, $AMQP, $CONTROL, $LOGS, $CONFIG, rabbitmqadmin and rabbitmqctl)\n\n", env)
-	fmt.Fprintf(a.out, "create an execution:\n\n  curl -s %s/api/v1/executions -H 'Content-Type: application/json' -d '{\"action_ref\": \"core.echo\", \"parameters\": {\"hello\": \"world\"}}'\n\n", api)
-	fmt.Fprintf(a.out, "break something:\n\n  bin/chaos inject --at %s 'pause: worker-1, for: 20s'\n\n", c.Control)
-	fmt.Fprintf(a.out, "judge what happened:\n\n  bin/chaos check --database-url '%s'\n\n", c.Servers.Postgres.URL)
+	fmt.Fprintf(a.out, "create an execution:\n\n  curl -s %s/api/v1/executions -H 'Content-Type: application/json' -d '{\"action_ref\": %q, \"parameters\": {\"hello\": \"world\"}}'\n\n", api, first)
+	fmt.Fprintf(a.out, "break something, and take back what is left broken:\n\n  bin/chaos inject --at %s 'pause: worker-1, for: 20s'\n  bin/chaos inject --at %s --undo\n\n", c.Control, c.Control)
+	profile := ""
+	if f.profile != "" {
+		profile = " --profile " + f.profile
+	}
+	fmt.Fprintf(a.out, "judge what happened:\n\n  bin/chaos check --database-url '%s'%s\n\n", c.Servers.Postgres.URL, profile)
+	if f.keep != "" {
+		fmt.Fprintf(a.out, "Ctrl-C takes it all down; %s keeps data and logs for the next chaos up --keep %s.\n", f.keep, f.keep)
+		return
+	}
 	fmt.Fprintln(a.out, "Ctrl-C takes it all down.")
 }
 

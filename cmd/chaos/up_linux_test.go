@@ -2,11 +2,15 @@ package main
 
 import (
 	"bufio"
+	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -37,6 +41,7 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 		}
 		if end.cleans {
 			up.breaks(t, bin)
+			up.undoes(t, bin)
 		}
 		if err := up.cmd.Process.Signal(end.signal); err != nil {
 			t.Fatal(err)
@@ -49,6 +54,115 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 		}
 		left = up.dir
 	}
+}
+
+// An action file and its script run as they lie in their directory, under the flags of the daemons,
+// and a second `chaos up` finds in a kept directory what the first has left.
+func TestUpRunsScriptsAndKeepsWhatTheyDid(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts the whole system twice")
+	}
+	bin := buildAll(t)
+	actions := t.TempDir()
+	for name, text := range map[string]string{
+		"greet.yaml": "name: team.greet\nruntime: shell\nentrypoint: greet.sh\n",
+		"greet.sh":   ". \"$HANDOFF_ACTIONS_DIR/lib.sh\"\ngreet\n",
+		"lib.sh":     "greet() { echo '{\"greeting\": \"good day\"}'; }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(actions, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep, err := os.MkdirTemp("", "up-test-*") // not t.TempDir: the servers' users have to reach it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(keep) })
+	if err := os.Chmod(keep, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	ports, err := servers.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	args := []string{"--actions", actions, "--runtimes", "shell", "--profile", "documented", "--listen", listen, "--keep", keep}
+
+	first := startUp(t, bin, args...)
+	if first.api != "http://"+listen+"/api/v1" || first.dir != keep {
+		t.Errorf("the API is at %s and the logs are in %s, want %s and %s", first.api, first.dir, listen, keep)
+	}
+	answer := post(t, first.api+"/executions", `{"action_ref": "team.greet"}`)
+	id := regexp.MustCompile(`"id": ?(\d+)`).FindStringSubmatch(answer)
+	if id == nil {
+		t.Fatalf("no id in %s", answer)
+	}
+	execution := first.api + "/executions/" + id[1]
+	deadline := time.Now().Add(30 * time.Second)
+	for answer = get(t, execution); !strings.Contains(answer, "good day"); answer = get(t, execution) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the script did not run: %s", answer)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if workers := get(t, first.api+"/workers"); !strings.Contains(workers, `"shell"`) || strings.Contains(workers, `"noop"`) {
+		t.Errorf("the worker offers other runtimes than shell: %s", workers)
+	}
+	first.ends(t)
+
+	second := startUp(t, bin, args...)
+	if again := get(t, execution); !strings.Contains(again, "good day") {
+		t.Errorf("the execution is not there any more: %s", again)
+	}
+	second.ends(t)
+	second.gone(t, "Ctrl-C with --keep")
+	log, err := os.ReadFile(filepath.Join(keep, "executor-1.log"))
+	if starts := strings.Count(string(log), `"profile":"documented"`); err != nil || starts < 2 {
+		t.Errorf("the executor's log has %d starts under the profile documented (%v), want 2", starts, err)
+	}
+	if _, err := os.Stat(filepath.Join(keep, "env")); !os.IsNotExist(err) {
+		t.Errorf("addresses of a system that is gone are left: %v", err)
+	}
+}
+
+// ends ends it as Ctrl-C does.
+func (r *running) ends(t *testing.T) {
+	t.Helper()
+	if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func get(t *testing.T, address string) string {
+	t.Helper()
+	return ask(t, http.MethodGet, address, "")
+}
+
+func post(t *testing.T, address, body string) string {
+	t.Helper()
+	return ask(t, http.MethodPost, address, body)
+}
+
+func ask(t *testing.T, method, address, body string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // buildAll builds all three binaries, on a machine that has the prerequisites, and returns their
@@ -69,12 +183,14 @@ type running struct {
 	cmd       *exec.Cmd
 	dir       string
 	control   string
+	api       string
 	addresses []string
 }
 
-func startUp(t *testing.T, bin string) *running {
+func startUp(t *testing.T, bin string, args ...string) *running {
 	t.Helper()
-	r := &running{cmd: exec.Command(filepath.Join(bin, "chaos"), "up", "--workers", "1")}
+	r := &running{cmd: exec.Command(filepath.Join(bin, "chaos"), append([]string{"up", "--workers", "1"}, args...)...)}
+	r.cmd.Stderr = os.Stderr
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -100,8 +216,11 @@ func startUp(t *testing.T, bin string) *running {
 				t.Fatal(err)
 			}
 			r.addresses = append(r.addresses, u.Host)
-			if fields[0] == "control" {
+			switch fields[0] {
+			case "control":
 				r.control = fields[1]
+			case "API":
+				r.api = fields[1]
 			}
 		}
 	}
@@ -121,11 +240,55 @@ func (r *running) breaks(t *testing.T, bin string) {
 		{"reset: {of: executor-1, to: [database], rate: 50%}, for: 100ms", "reset: executor-1"},
 		{"latency: {of: executor-1, to: [broker], adds: [10ms, 20ms]}, for: 100ms", "latency: executor-1"},
 		{"crash: worker-9", "worker-9"},
-		{"database: kill, for: 1s", "can't be brought about by hand"},
+		{"broker: alarm, for: 1s", "can't be brought about by hand"},
+		{"database: {slow: 50ms}, for: 100ms", "database_slow: database\nit ends in 100ms, or with Ctrl-C\nit is over"},
+		{"database: hangs, for: 100ms", "it is over"},
+		{"database: kill, for: 100ms", "database_kill: database\nit ends in 100ms, or with Ctrl-C\nit is over"},
+		{"broker: restart, for: 100ms", "broker_restart: broker\nit ends in 100ms, or with Ctrl-C\nit is over"},
 	} {
 		out, err := exec.Command(filepath.Join(bin, "chaos"), "inject", "--at", r.control, c.fault).CombinedOutput()
 		if !strings.Contains(string(out), c.says) {
 			t.Errorf("inject %q: %v, %s; it should say %q", c.fault, err, out, c.says)
+		}
+	}
+}
+
+// undoes leaves faults behind, as a chaos inject that was killed does, and takes them back.
+func (r *running) undoes(t *testing.T, bin string) {
+	t.Helper()
+	inject := func(args ...string) string {
+		out, err := exec.Command(filepath.Join(bin, "chaos"), append([]string{"inject", "--at", r.control}, args...)...).CombinedOutput()
+		return fmt.Sprintf("%v %s", err, out)
+	}
+	for _, fault := range []string{"database: kill, for: 1h", "broker: kill, for: 1h", "latency: {of: worker-1, to: [database], adds: 1ms}, for: 1h"} {
+		c := exec.Command(filepath.Join(bin, "chaos"), "inject", "--at", r.control, fault)
+		out, err := c.StdoutPipe()
+		if err == nil {
+			err = c.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines := bufio.NewScanner(out); !lines.Scan() {
+			t.Errorf("%s said nothing", fault)
+		}
+		_ = c.Process.Kill()
+		_ = c.Wait() // the test asked for its end
+	}
+	for fault, says := range map[string]string{
+		"database: restart, for: 1s":                                  "the database does not run; chaos inject --undo starts what is down",
+		"latency: {of: worker-1, to: [database], adds: 1ms}, for: 1s": "another fault by hand lasts there",
+	} {
+		if said := inject(fault); !strings.Contains(said, says) {
+			t.Errorf("%s: %s; it should say %q", fault, said, says)
+		}
+	}
+	if said := inject("--undo"); !strings.HasPrefix(said, "<nil> what was down is started") {
+		t.Errorf("undo: %s", said)
+	}
+	for _, fault := range []string{"database: restart, for: 10ms", "broker: kill, for: 10ms", "latency: {of: worker-1, to: [database], adds: 1ms}, for: 10ms"} {
+		if said := inject(fault); !strings.HasPrefix(said, "<nil>") {
+			t.Errorf("%s, after undo: %s", fault, said)
 		}
 	}
 }

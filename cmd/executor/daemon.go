@@ -304,6 +304,8 @@ func (d *daemon) serveAPI(service *executor.Service) {
 		Playbooks: docs.PlaybookHandler(),
 		Log:       d.log,
 
+		WorkerName: service.WorkerName,
+
 		AllowedHosts: d.deployment.API.AllowedHosts, Loopback: d.loopback,
 	}).Handler())
 }

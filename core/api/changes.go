@@ -139,7 +139,7 @@ func (s *Server) changes(ctx context.Context, q store.ChangeQuery) (store.Change
 
 // stream sends changes until the client goes or the server is told to stop.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQuery) {
-	out := &events{w: w, connection: http.NewResponseController(w), write: s.streams.write}
+	out := &events{w: w, connection: http.NewResponseController(w), write: s.streams.write, view: s.viewTransition}
 	if err := out.extend(); err != nil {
 		s.Log.LogAttrs(r.Context(), slog.LevelError, "a stream can't be kept open on this connection", slog.Any("error", err))
 		internal().write(w)
@@ -204,6 +204,7 @@ type events struct {
 	connection *http.ResponseController
 	// write is how long the client may take for the data between two flushes.
 	write time.Duration
+	view  func(*store.Transition) transitionView
 	// told is when data was last written. failed is the error that ended writing.
 	told   time.Time
 	failed error
@@ -225,7 +226,7 @@ func (e *events) position(p store.Position) { e.print("id: %v\n\n", p) }
 func (e *events) comment(text string) { e.print(": %s\n\n", text) }
 
 func (e *events) change(c *store.Change) {
-	data, err := json.Marshal(changeView{c.Execution, name(c.ActionRef), viewTransition(&c.Transition)})
+	data, err := json.Marshal(changeView{c.Execution, name(c.ActionRef), e.view(&c.Transition)})
 	if err != nil && e.failed == nil {
 		e.failed = err
 	}

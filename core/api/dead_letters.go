@@ -31,6 +31,7 @@ type listedLetterView struct {
 	Reason     string  `json:"reason"`
 	ActionRef  *string `json:"action_ref"`
 	Worker     *int64  `json:"worker"`
+	WorkerName *string `json:"worker_name"`
 	BodyBytes  *int64  `json:"body_bytes"`
 	Outcome    string  `json:"outcome"`
 	Open       bool    `json:"open"`
@@ -39,15 +40,15 @@ type listedLetterView struct {
 	HandledBy  *string `json:"handled_by"`
 }
 
-func viewListedLetter(d *store.StoredDeadLetter) listedLetterView {
+func (s *Server) viewListedLetter(d *store.StoredDeadLetter) listedLetterView {
 	return listedLetterView{
-		ID: d.ID, Execution: number(int64(d.Key.ID)), Epoch: number(int64(d.Key.Epoch)), Queue: d.Queue, Reason: d.Reason, ActionRef: name(d.ActionRef), Worker: number(int64(d.Worker)),
+		ID: d.ID, Execution: number(int64(d.Key.ID)), Epoch: number(int64(d.Key.Epoch)), Queue: d.Queue, Reason: d.Reason, ActionRef: name(d.ActionRef), Worker: number(int64(d.Worker)), WorkerName: s.nameOf(d.Worker),
 		BodyBytes: number(int64(d.BodyBytes)), Outcome: d.Outcome, Open: d.Open, ReceivedAt: moment(d.ReceivedAt), HandledAt: moment(d.HandledAt), HandledBy: name(d.HandledBy),
 	}
 }
 
-func viewDeadLetter(d *store.StoredDeadLetter) deadLetterView {
-	v := deadLetterView{listedLetterView: viewListedLetter(d), XDeath: d.XDeath}
+func (s *Server) viewDeadLetter(d *store.StoredDeadLetter) deadLetterView {
+	v := deadLetterView{listedLetterView: s.viewListedLetter(d), XDeath: d.XDeath}
 	if utf8.Valid(d.Body) {
 		v.Body = name(string(d.Body))
 	} else {
@@ -65,7 +66,7 @@ func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) {
 	}, defaultPage, nil}, func(ctx context.Context, limit int) ([]store.StoredDeadLetter, error) {
 		q.Limit = limit
 		return s.Store.DeadLetters(ctx, q)
-	}, func(d *store.StoredDeadLetter) any { return viewListedLetter(d) }, func(last *store.StoredDeadLetter) any { return last.ID })
+	}, func(d *store.StoredDeadLetter) any { return s.viewListedLetter(d) }, func(last *store.StoredDeadLetter) any { return last.ID })
 }
 
 // statement bounds one database call.
@@ -98,7 +99,7 @@ func (s *Server) deadLetter(w http.ResponseWriter, r *http.Request) (d store.Sto
 // getDeadLetter is GET /api/v1/dead-letters/{id}.
 func (s *Server) getDeadLetter(w http.ResponseWriter, r *http.Request) {
 	if d, ok := s.deadLetter(w, r); ok {
-		writeJSON(w, "application/json", http.StatusOK, viewDeadLetter(&d))
+		writeJSON(w, "application/json", http.StatusOK, s.viewDeadLetter(&d))
 	}
 }
 

@@ -19,7 +19,10 @@ type deadLetterGroupView struct {
 	Reason    *string `json:"reason"`
 	ActionRef *string `json:"action_ref"`
 	Worker    *int64  `json:"worker"`
-	Count     int     `json:"count"`
+	// WorkerName is null if the worker's name is not known.
+	WorkerName *string `json:"worker_name"`
+
+	Count int `json:"count"`
 }
 
 // deadLetterSummaryView is the summary.
@@ -60,7 +63,7 @@ func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) {
 	v := deadLetterSummaryView{Since: moment(found.Since), Until: moment(found.Until), Total: found.Total, More: found.More, Groups: []deadLetterGroupView{}}
 	for _, g := range found.Groups {
 		v.Groups = append(v.Groups, deadLetterGroupView{
-			From: moment(g.From), Reason: name(g.Reason), ActionRef: name(g.ActionRef), Worker: number(int64(g.Worker)), Count: g.Count,
+			From: moment(g.From), Reason: name(g.Reason), ActionRef: name(g.ActionRef), Worker: number(int64(g.Worker)), WorkerName: s.nameOf(g.Worker), Count: g.Count,
 		})
 	}
 	writeJSON(w, "application/json", http.StatusOK, v)

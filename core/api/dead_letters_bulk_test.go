@@ -12,8 +12,8 @@ import (
 func TestTheSummaryOfDeadLettersAsksForWhatTheQuerySays(t *testing.T) {
 	b := letters(t)
 	a := b.do("GET", lettersPath+"/summary", "")
-	want := `"total":5,"groups":[{"from":"2033-05-18T02:33:20Z","reason":"expired","action_ref":"core.echo","worker":7,"count":4},` +
-		`{"from":null,"reason":"malformed","action_ref":null,"worker":null,"count":1}],"more":true}`
+	want := `"total":5,"groups":[{"from":"2033-05-18T02:33:20Z","reason":"expired","action_ref":"core.echo","worker":7,"worker_name":null,"count":4},` +
+		`{"from":null,"reason":"malformed","action_ref":null,"worker":null,"worker_name":null,"count":1}],"more":true}`
 	if a.status != 200 || !strings.Contains(a.text, want) {
 		t.Errorf("the summary: %d %s", a.status, a.text)
 	}

@@ -35,7 +35,7 @@ func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) {
 		}).write(w)
 	default:
 		w.Header().Set("Location", location(answer.Row.ID))
-		writeJSON(w, "application/json", http.StatusAccepted, view(&answer.Row))
+		writeJSON(w, "application/json", http.StatusAccepted, s.view(&answer.Row))
 	}
 }
 

@@ -190,7 +190,7 @@ func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) {
 // getExecution is GET /api/v1/executions/{id}.
 func (s *Server) getExecution(w http.ResponseWriter, r *http.Request) {
 	if row, ok := s.execution(w, r); ok {
-		writeJSON(w, "application/json", http.StatusOK, view(&row))
+		writeJSON(w, "application/json", http.StatusOK, s.view(&row))
 	}
 }
 

@@ -239,6 +239,7 @@ type transitionView struct {
 	Writer      string  `json:"writer"`
 	WriterIncar *int64  `json:"writer_incarnation"`
 	Worker      *int64  `json:"worker"`
+	WorkerName  *string `json:"worker_name"`
 	Incarnation *int64  `json:"incarnation"`
 	Reason      *string `json:"reason"`
 	Actor       *string `json:"actor"`
@@ -268,13 +269,14 @@ func (s *Server) getTransitions(w http.ResponseWriter, r *http.Request) {
 			err = errNoExecution
 		}
 		return nil, err
-	}, func(t *store.Transition) any { return viewTransition(t) }, func(last *store.Transition) any { return last.Line })
+	}, func(t *store.Transition) any { return s.viewTransition(t) }, func(last *store.Transition) any { return last.Line })
 }
 
-func viewTransition(t *store.Transition) transitionView {
+func (s *Server) viewTransition(t *store.Transition) transitionView {
 	v := transitionView{
 		Line: t.Line, Unreadable: t.Unknown,
 		To: t.To.String(), Epoch: int64(t.Epoch), Writer: t.By.String(), WriterIncar: number(int64(t.Writer)), Worker: number(int64(t.Worker)),
+		WorkerName:  s.nameOf(t.Worker),
 		Incarnation: number(int64(t.Incarnation)), Reason: name(t.Reason.String()), Actor: name(t.Actor), At: moment(t.At),
 	}
 	if t.From != execution.None {

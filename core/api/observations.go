@@ -11,20 +11,23 @@ import (
 
 // observationView is an observation as the API shows it.
 type observationView struct {
-	ID        int64   `json:"id"`
-	Part      string  `json:"part"`
-	Execution *int64  `json:"execution"`
-	Epoch     *int64  `json:"epoch"`
-	Worker    *int64  `json:"worker"`
-	Would     string  `json:"would"`
-	Reason    string  `json:"reason"`
-	At        *string `json:"at"`
-	EndedAt   *string `json:"ended_at"`
+	ID        int64  `json:"id"`
+	Part      string `json:"part"`
+	Execution *int64 `json:"execution"`
+	Epoch     *int64 `json:"epoch"`
+	Worker    *int64 `json:"worker"`
+	// WorkerName is null if the worker's name is not known.
+	WorkerName *string `json:"worker_name"`
+
+	Would   string  `json:"would"`
+	Reason  string  `json:"reason"`
+	At      *string `json:"at"`
+	EndedAt *string `json:"ended_at"`
 }
 
-func viewObservation(o *store.Observation) observationView {
+func (s *Server) viewObservation(o *store.Observation) observationView {
 	return observationView{
-		ID: o.ID, Part: o.Part, Execution: number(int64(o.Key.ID)), Epoch: number(int64(o.Key.Epoch)), Worker: number(int64(o.Worker.ID)),
+		ID: o.ID, Part: o.Part, Execution: number(int64(o.Key.ID)), Epoch: number(int64(o.Key.Epoch)), Worker: number(int64(o.Worker.ID)), WorkerName: s.nameOf(o.Worker.ID),
 		Would: o.Would, Reason: o.Reason, At: moment(o.At), EndedAt: moment(o.EndedAt),
 	}
 }
@@ -46,5 +49,5 @@ func (s *Server) listObservations(w http.ResponseWriter, r *http.Request) {
 	}, defaultPage, nil}, func(ctx context.Context, limit int) ([]store.Observation, error) {
 		q.Limit = limit
 		return s.Store.Observations(ctx, q)
-	}, func(o *store.Observation) any { return viewObservation(o) }, func(last *store.Observation) any { return last.ID })
+	}, func(o *store.Observation) any { return s.viewObservation(o) }, func(last *store.Observation) any { return last.ID })
 }

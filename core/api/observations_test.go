@@ -44,8 +44,8 @@ func TestObservationsAreListedInPagesAndFiltered(t *testing.T) {
 	}
 	a := b.do("GET", path, "")
 	for _, want := range []string{
-		`"part":"execution_timeout_monitor","execution":5,"epoch":3,"worker":7,"would":"requested","reason":"dispatch_timeout","at":"2033-05-18T03:33:20Z","ended_at":null`,
-		`"part":"health_prober","execution":null,"epoch":null,"worker":8,"would":"unreachable","reason":"503 Service Unavailable","at":"2033-05-18T03:33:20Z","ended_at":"2033-05-18T03:34:20Z"`,
+		`"part":"execution_timeout_monitor","execution":5,"epoch":3,"worker":7,"worker_name":null,"would":"requested","reason":"dispatch_timeout","at":"2033-05-18T03:33:20Z","ended_at":null`,
+		`"part":"health_prober","execution":null,"epoch":null,"worker":8,"worker_name":null,"would":"unreachable","reason":"503 Service Unavailable","at":"2033-05-18T03:33:20Z","ended_at":"2033-05-18T03:34:20Z"`,
 	} {
 		if !strings.Contains(a.text, want) {
 			t.Errorf("%s is missing in %s", want, a.text)

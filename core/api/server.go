@@ -14,6 +14,7 @@ import (
 
 	"handoff/core/config"
 	"handoff/core/config/yamlfile"
+	"handoff/core/execution"
 	"handoff/core/store"
 )
 
@@ -35,6 +36,9 @@ type Options struct {
 	// Playbooks answers /playbooks/; nil for none.
 	Playbooks http.Handler
 	Log       *slog.Logger
+	// WorkerName returns a worker's name, which answers show beside the worker's id; empty for one
+	// that is not known yet. It must not wait. nil for no names.
+	WorkerName func(execution.WorkerID) string
 }
 
 // Store is the part of the database that the API uses. Reclaim serves the replay of a dead letter.

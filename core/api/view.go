@@ -25,10 +25,13 @@ type listedView struct {
 	Runtime   string       `json:"runtime"`
 	Status    string       `json:"status"`
 
-	Worker      *int64 `json:"worker"`
-	Incarnation *int64 `json:"incarnation"`
-	Epoch       int64  `json:"epoch"`
-	Dispatches  int    `json:"dispatches"`
+	Worker *int64 `json:"worker"`
+	// WorkerName and PinnedWorkerName are null where there is no worker, and for a few seconds
+	// after a worker's first registration, until this executor has read of it.
+	WorkerName  *string `json:"worker_name"`
+	Incarnation *int64  `json:"incarnation"`
+	Epoch       int64   `json:"epoch"`
+	Dispatches  int     `json:"dispatches"`
 	// TimeoutSeconds and DispatchTimeoutSeconds are the values that apply to this execution, null
 	// for the defaults. OwnLimits names those of them, and max_retries, that the request set
 	// itself; the rest came from the action.
@@ -36,7 +39,8 @@ type listedView struct {
 	DispatchTimeoutSeconds *int64   `json:"dispatch_timeout_seconds"`
 	OwnLimits              []string `json:"own_limits"`
 	// PinnedWorker is the only worker that may run it.
-	PinnedWorker *int64 `json:"pinned_worker"`
+	PinnedWorker     *int64  `json:"pinned_worker"`
+	PinnedWorkerName *string `json:"pinned_worker_name"`
 
 	FailureReason *string `json:"failure_reason"`
 
@@ -79,11 +83,19 @@ type resultView struct {
 	Output   json.RawMessage `json:"output,omitempty"`
 }
 
-func viewSmall(e *execution.Execution) listedView {
+// nameOf is a worker's name, nil if there is none or it is not known.
+func (s *Server) nameOf(worker execution.WorkerID) *string {
+	if worker == 0 || s.WorkerName == nil {
+		return nil
+	}
+	return name(s.WorkerName(worker))
+}
+
+func (s *Server) viewSmall(e *execution.Execution) listedView {
 	return listedView{
 		ID: e.ID, ActionRef: e.Action.Ref, Runtime: e.Action.Runtime, Status: e.Status.String(),
-		Worker: number(int64(e.Worker)), Incarnation: number(int64(e.Incarnation)), Epoch: int64(e.Epoch), Dispatches: e.Dispatches,
-		PinnedWorker: number(int64(e.Pinned)), OwnLimits: e.Limits.Names(),
+		Worker: number(int64(e.Worker)), WorkerName: s.nameOf(e.Worker), Incarnation: number(int64(e.Incarnation)), Epoch: int64(e.Epoch), Dispatches: e.Dispatches,
+		PinnedWorker: number(int64(e.Pinned)), PinnedWorkerName: s.nameOf(e.Pinned), OwnLimits: e.Limits.Names(),
 		TimeoutSeconds: number(int64(e.Action.Timeout / time.Second)), DispatchTimeoutSeconds: number(int64(e.Action.DispatchTimeout / time.Second)),
 		Parent: number(int64(e.Parent)), AwaitsParent: e.AwaitsParent, Concurrency: number(int64(e.Action.Concurrency)),
 		FailureReason:     name(e.FailureReason.String()),
@@ -110,12 +122,12 @@ func (s *Server) viewListed(r *http.Request) func(*store.Listed) any {
 			s.Log.LogAttrs(r.Context(), slog.LevelWarn, "a row can't be read", slog.Int64("execution", int64(row.ID)), slog.String("why", row.Unreadable))
 			return unreadableView{int64(row.ID), row.Unreadable}
 		}
-		return viewSmall(&row.Execution)
+		return s.viewSmall(&row.Execution)
 	}
 }
 
-func view(e *execution.Execution) executionView {
-	v := executionView{listedView: viewSmall(e), Parameters: e.Parameters}
+func (s *Server) view(e *execution.Execution) executionView {
+	v := executionView{listedView: s.viewSmall(e), Parameters: e.Parameters}
 	if len(v.Parameters) == 0 {
 		v.Parameters = json.RawMessage("{}")
 	}

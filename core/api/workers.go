@@ -81,7 +81,7 @@ func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) {
 		return s.Store.FindWorkers(ctx, q)
 	}, func(row *store.WorkerRow) any {
 		if row.Unreadable != "" {
-			s.Log.LogAttrs(r.Context(), slog.LevelWarn, "a row can't be read", slog.Int64("worker", int64(row.ID)), slog.String("why", row.Unreadable))
+			s.Log.LogAttrs(r.Context(), slog.LevelWarn, "a row can't be read", slog.Int64("worker", int64(row.ID)), slog.String("name", row.Name), slog.String("why", row.Unreadable))
 		}
 		return viewWorker(row, s.Config)
 	}, func(last *store.WorkerRow) any { return last.ID })

@@ -135,7 +135,7 @@ func (s *scheduler) directly(f *roster) (others, more bool, err error) {
 		f.workers[at].Load++
 		s.recorder.Add(telemetry.Assignments, 1, telemetry.Labels{f.assessments[at].health.String()})
 		s.log.LogAttrs(context.Background(), slog.LevelDebug, "scheduled execution to worker", slog.Int64("execution", int64(row.ID)),
-			slog.Int64("epoch", int64(row.Epoch)), slog.Int64("worker", int64(row.Worker)))
+			slog.Int64("epoch", int64(row.Epoch)), slog.Int64("worker", int64(row.Worker)), slog.String("name", f.workers[at].Name))
 	}
 	if answer.Unfit > 0 {
 		// A worker went away between the look and the step: look again soon.

@@ -92,7 +92,7 @@ func (m *leaseMonitor) pass(ctx context.Context) error {
 			m.recorder.Add(telemetry.LeasesExpired, 1, telemetry.Labels{})
 			m.recorder.Observe(telemetry.WorkerDowntime, sinceBeat(workers, reaps[i].Incarnation), telemetry.Labels{})
 			m.log.LogAttrs(ctx, slog.LevelWarn, "worker marked lost",
-				slog.Int64("worker", int64(reaps[i].ID)), slog.Int64("incarnation", int64(reaps[i].Incarnation)))
+				slog.Int64("worker", int64(reaps[i].ID)), slog.String("name", m.owners.name(reaps[i].ID)), slog.Int64("incarnation", int64(reaps[i].Incarnation)))
 		}
 	}
 	return m.reconcileOwners(ctx)

@@ -73,7 +73,7 @@ func (s *Service) observed(ctx context.Context, r *store.Reclaim, row *execution
 	age, _ := s.databaseClock.since(since)
 	s.log.LogAttrs(ctx, slog.LevelWarn, what+", would "+then+" (observe only)",
 		slog.Int64("execution", int64(row.ID)), slog.Int64("epoch", int64(row.Epoch)), slog.Int64("worker", int64(row.Worker)),
-		slog.Duration("age", max(age, r.Age)), slog.String("reason", r.Reason.String()))
+		slog.String("name", s.owners.name(row.Worker)), slog.Duration("age", max(age, r.Age)), slog.String("reason", r.Reason.String()))
 }
 
 // purgeObservations deletes observations that are older than dead_letter.ttl_ms, whether or not

@@ -99,6 +99,7 @@ func observing(t *testing.T, rows int, prober Prober) (*Service, *ledger, *bytes
 
 func TestMonitorThatObservesSaysEachDispatchOnceAndTakesNothing(t *testing.T) {
 	s, l, log, figures := observing(t, 2*batch+3, nil)
+	s.owners.survey([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 1}, Name: "shell-1"}})
 	find := store.Finding{Cause: store.Unclaimed, Age: 5 * time.Minute}
 	reclaim := func(row *execution.Execution) store.Reclaim {
 		return s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
@@ -108,7 +109,7 @@ func TestMonitorThatObservesSaysEachDispatchOnceAndTakesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const line = `msg="execution has been scheduled too long, would dispatch it again (observe only)" executor="" execution=7 epoch=1 worker=1 age=5m0s reason=dispatch_timeout`
+	const line = `msg="execution has been scheduled too long, would dispatch it again (observe only)" executor="" execution=7 epoch=1 worker=1 name=shell-1 age=5m0s reason=dispatch_timeout`
 	if n := strings.Count(log.String(), "\n"); n != len(l.rows) || !strings.Contains(log.String(), line) {
 		t.Errorf("%d lines about %d dispatches, one of them should be %s:\n%s", n, len(l.rows), line, log)
 	}

@@ -22,6 +22,7 @@ type ownerWatch struct {
 
 	mu         sync.Mutex
 	current    map[execution.WorkerID]execution.Incarnation
+	names      map[execution.WorkerID]string           // for log lines
 	since      map[execution.WorkerID]time.Duration    // when the current incarnation was first seen
 	superseded map[execution.Incarnation]time.Duration // since when, as seen by this executor
 	lost       map[execution.Incarnation]time.Duration // when it was last seen lost or stopped
@@ -29,7 +30,7 @@ type ownerWatch struct {
 
 func newOwnerWatch(h host.Host, lease time.Duration) *ownerWatch {
 	return &ownerWatch{
-		host: h, lease: lease,
+		host: h, lease: lease, names: make(map[execution.WorkerID]string),
 		current: make(map[execution.WorkerID]execution.Incarnation), since: make(map[execution.WorkerID]time.Duration),
 		superseded: make(map[execution.Incarnation]time.Duration), lost: make(map[execution.Incarnation]time.Duration),
 	}
@@ -51,9 +52,17 @@ func (o *ownerWatch) survey(workers []store.WorkerRow) {
 		}
 		if before != w.Incarnation {
 			o.current[w.ID], o.since[w.ID] = w.Incarnation, now
+			o.names[w.ID] = w.Name
 		}
 	}
 	o.forget(now)
+}
+
+// name is the name of a worker, for a log line; empty for a worker that no survey has seen.
+func (o *ownerWatch) name(id execution.WorkerID) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.names[id]
 }
 
 // reaped notes that this executor has marked an incarnation lost.

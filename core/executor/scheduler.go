@@ -165,7 +165,7 @@ func (s *scheduler) claimed(roster *roster) (more bool, err error) {
 			parks = append(parks, s.park(row, roster))
 			continue
 		}
-		dispatches = append(dispatches, assignment{s.dispatch(row, &workers[to.worker], to.limit), roster.assessments[to.worker].health})
+		dispatches = append(dispatches, assignment{s.dispatch(row, &workers[to.worker], to.limit), roster.assessments[to.worker].health, workers[to.worker].Name})
 	}
 	placed, err := s.handOff(dispatches, roster.readsBlocks)
 	more = placed > 0 && full || others >= c.BatchSize
@@ -231,10 +231,11 @@ func (s *scheduler) giveBack(parks []store.Park) error {
 	return nil
 }
 
-// assignment is a dispatch and the health of its worker.
+// assignment is a dispatch, and the health and name of its worker.
 type assignment struct {
 	store.Dispatch
 	health execution.Health
+	name   string
 }
 
 // handOff commits the dispatches and publishes them. blocks says which incarnations read messages
@@ -262,7 +263,7 @@ func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnati
 			// Only at level debug: executors dispatch the work of a whole fleet, and the audit
 			// keeps the same for good.
 			s.log.LogAttrs(context.Background(), slog.LevelDebug, "scheduled execution to worker", slog.Int64("execution", int64(r.Row.ID)),
-				slog.Int64("epoch", int64(r.Row.Epoch)), slog.Int64("worker", int64(r.Row.Worker)))
+				slog.Int64("epoch", int64(r.Row.Epoch)), slog.Int64("worker", int64(r.Row.Worker)), slog.String("name", chosen[i].name))
 		case r.WorkerUnfit:
 			// The worker went away between the look and the dispatch: look again soon.
 			unfit = append(unfit, store.Park{Key: ds[i].Key, Delay: lookAgain})

@@ -19,6 +19,7 @@ import (
 
 	"handoff/core/broker"
 	"handoff/core/config"
+	"handoff/core/execution"
 	"handoff/core/host"
 	"handoff/core/store"
 	"handoff/core/telemetry"
@@ -111,6 +112,10 @@ func (s *Service) Notifier() *broker.Notifier { return s.notifier }
 // Wake makes the scheduler look for work now, without waiting for the hint to come back from the
 // broker. Code that creates executions in the same process calls it. It never blocks.
 func (s *Service) Wake() { s.scheduler.wakeIn(0) }
+
+// WorkerName is the name of a worker that this executor has read of, as it does of every worker at
+// every look of its lease monitor; empty for any other. It asks nobody.
+func (s *Service) WorkerName(id execution.WorkerID) string { return s.owners.name(id) }
 
 // Connected says that a publish would go out now: a session is open and not blocked.
 func (s *Service) Connected() bool { return s.client.Ready() }

@@ -76,5 +76,6 @@ func (s *Service) announceTimeout(rows []execution.Execution, r *store.Reclaim, 
 		worker = rows[i].Worker
 	}
 	s.log.LogAttrs(context.Background(), slog.LevelWarn, message,
-		slog.Int64("execution", int64(r.Key.ID)), slog.Int64("epoch", int64(r.Key.Epoch)), slog.Int64("worker", int64(worker)))
+		slog.Int64("execution", int64(r.Key.ID)), slog.Int64("epoch", int64(r.Key.Epoch)), slog.Int64("worker", int64(worker)),
+		slog.String("name", s.owners.name(worker)))
 }

@@ -42,7 +42,8 @@ func (s *Service) tellUnreadable(survey *store.Survey, workers []store.WorkerRow
 		}
 		if count++; count <= store.MostUnreadable {
 			example = fmt.Sprintf("worker %d: %s", w.ID, w.Unreadable)
-			s.limited.LogAttrs(ctx, slog.LevelWarn, "a worker can't be read and gets no work", slog.Int64("worker", int64(w.ID)), slog.String("why", w.Unreadable))
+			s.limited.LogAttrs(ctx, slog.LevelWarn, "a worker can't be read and gets no work", slog.Int64("worker", int64(w.ID)), slog.String("name", w.Name),
+				slog.String("why", w.Unreadable))
 		}
 	}
 	for _, row := range survey.Unreadable {

@@ -24,13 +24,20 @@ type Options struct {
 	Bin string
 	// Executors and Workers are the numbers of processes; at least one executor.
 	Executors, Workers int
-	// Runtimes lists the runtimes of every worker, separated by commas; "noop,shell" if empty.
+	// Profile is that of every daemon; empty for the configuration's.
+	Profile string
+	// Listen is where the first executor serves its API; empty for a free port of loopback.
+	Listen string
+	// Runtimes lists the runtimes of every worker, separated by commas; empty for all that the
+	// machine has.
 	Runtimes string
+	// Scripts is the directory of the workers' scripts, an absolute path; empty for none.
+	Scripts string
 	// Actions is a folder of action files that the first executor stores in the database; may be
 	// empty.
 	Actions string
-	// ActionFiles replaces Actions: action files by name, written to a folder that is removed with
-	// the servers.
+	// ActionFiles replaces Actions: action files by name, written to a folder in the servers'
+	// directory.
 	ActionFiles map[string]string
 	// ConfigFile is a configuration file for every daemon; empty for none. The daemons read a copy
 	// in the servers' directory, at every start: edit it and restart a daemon to reconfigure the
@@ -135,9 +142,16 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 			return err
 		}
 	}
+	var given []string
+	if o.Profile != "" {
+		given = append(given, "--profile", o.Profile)
+	}
 	for i := range o.Executors {
 		address := fmt.Sprintf("127.0.0.1:%d", ports[i])
-		args := []string{"--listen", address}
+		if i == 0 && o.Listen != "" {
+			address = o.Listen
+		}
+		args := append(slices.Clone(given), "--listen", address)
 		if o.Actions != "" && i == 0 {
 			args = append(args, "--actions", o.Actions)
 		}
@@ -147,14 +161,16 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 		}
 		c.Executors = append(c.Executors, d)
 	}
-	runtimes := o.Runtimes
-	if runtimes == "" {
-		runtimes = "noop,shell"
+	if o.Runtimes != "" {
+		given = append(given, "--runtimes", o.Runtimes)
+	}
+	if o.Scripts != "" {
+		given = append(given, "--actions-dir", o.Scripts)
 	}
 	for i := range o.Workers {
 		address := fmt.Sprintf("127.0.0.1:%d", ports[o.Executors+i])
 		name := fmt.Sprintf("worker-%d", i+1)
-		args := []string{"--health-listen", address, "--runtimes", runtimes}
+		args := append(slices.Clone(given), "--health-listen", address)
 		if c.links != nil {
 			health, err := c.links.through(name, "executors", "http://"+address+"/readyz")
 			if err != nil {
@@ -175,10 +191,10 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 }
 
 // writeActions makes a folder of action files in the servers' directory, so that it is removed with
-// it, however this process ends.
+// it, however this process ends, unless the directory is kept.
 func (c *Cluster) writeActions(files map[string]string) (string, error) {
 	dir := filepath.Join(c.Servers.Dir(), "actions")
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"handoff/chaos/fault"
 	"handoff/core/api/hostguard"
 )
 
@@ -56,10 +57,10 @@ func (l *links) close() error {
 	return err
 }
 
-// Act is an operation on a process by hand.
+// Act is an operation on a process or a server by hand.
 type Act string
 
-// The acts. Start restarts a process that has ended.
+// The acts. Start restarts a process or server that has ended, and does nothing to one that runs.
 const (
 	Crash  Act = "crash"
 	Stop   Act = "stop"
@@ -75,7 +76,8 @@ type Named struct {
 }
 
 // ProcessesPath is where the control interface lists the processes; ProcessesPath/NAME/ACT acts on
-// one. All other paths are toxiproxy's own API.
+// one, or on a server, whose names are fault.Broker and fault.Database. All other paths are
+// toxiproxy's own API.
 const ProcessesPath = "/processes"
 
 // serveControl serves the control interface on a loopback port. It has no authentication: every
@@ -109,13 +111,62 @@ func (c *Cluster) act(w http.ResponseWriter, r *http.Request) {
 	name, act, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, ProcessesPath+"/"), "/")
 	all := slices.Concat(c.Executors, c.Workers)
 	i := slices.IndexFunc(all, func(d *Daemon) bool { return d.Name == name })
-	if i < 0 {
+	var err error
+	switch {
+	case name == fault.Database && c.Servers != nil:
+		err = onServer(r.Context(), name, c.Servers.Postgres, Act(act))
+	case name == fault.Broker && c.Servers != nil:
+		err = onServer(r.Context(), name, c.Servers.RabbitMQ, Act(act))
+	case i >= 0:
+		err = all[i].Do(Act(act))
+	default:
 		http.Error(w, fmt.Sprintf("there is no process %q", name), http.StatusNotFound)
 		return
 	}
-	if err := all[i].Do(Act(act)); err != nil {
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 	}
+}
+
+// server is a broker or a database that can be broken by hand.
+type server interface {
+	Running() bool
+	Start(ctx context.Context) error
+	Stop() error
+	Kill() error
+	Pause() error
+	Resume() error
+}
+
+// onServer acts on a server, and returns when that is done: a server that was started answers. What
+// has begun goes on when the client is gone.
+func onServer(ctx context.Context, name string, s server, a Act) error {
+	running := s.Running()
+	switch {
+	case a == Start && running:
+		return nil
+	case a == Start:
+		return s.Start(context.WithoutCancel(ctx))
+	case !running:
+		return down(name)
+	case a == Crash:
+		return s.Kill()
+	case a == Stop:
+		return s.Stop()
+	case a == Pause:
+		return s.Pause()
+	case a == Resume:
+		return s.Resume()
+	}
+	return fmt.Errorf("%q is nothing that can be done to a server: crash, stop, pause, resume or start", a)
+}
+
+// down is the error of an act on a process or server that has ended.
+func down(name string) error {
+	if name == fault.Broker || name == fault.Database {
+		name = "the " + name
+	}
+	return fmt.Errorf("%s does not run; chaos inject --undo starts what is down", name)
 }
 
 // Do acts on the daemon, and returns when that is done. It does not wait for the end of a stop.
@@ -128,7 +179,7 @@ func (d *Daemon) Do(a Act) error {
 	case a == Start:
 		return d.Launch()
 	case !running:
-		return fmt.Errorf("%s does not run", d.Name)
+		return down(d.Name)
 	case a == Crash:
 		p.Kill()
 	case a == Stop:

@@ -1,9 +1,49 @@
 package cluster
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 )
+
+// recorded is a server that records what is done to it.
+type recorded struct {
+	runs  bool
+	asked []string
+}
+
+func (r *recorded) Running() bool { return r.runs }
+
+func (r *recorded) Start(context.Context) error { r.runs = true; return r.note("start") }
+func (r *recorded) Stop() error                 { r.runs = false; return r.note("stop") }
+func (r *recorded) Kill() error                 { r.runs = false; return r.note("kill") }
+func (r *recorded) Pause() error                { return r.note("pause") }
+func (r *recorded) Resume() error               { return r.note("resume") }
+
+func (r *recorded) note(what string) error {
+	r.asked = append(r.asked, what)
+	return nil
+}
+
+// A server that runs can be broken and started again; one that does not says so, and what to do.
+func TestAServerIsBrokenAndStartedAgain(t *testing.T) {
+	s := &recorded{runs: true}
+	var said []string
+	for _, a := range []Act{Start, Pause, Resume, Stop, Stop, Start, Crash, Crash, Pause, Start, "melt"} {
+		if err := onServer(t.Context(), "broker", s, a); err != nil {
+			said = append(said, fmt.Sprint(a, ": ", err))
+		}
+	}
+	if want := []string{"pause", "resume", "stop", "start", "kill", "start"}; !slices.Equal(s.asked, want) {
+		t.Errorf("done: %q, want %q", s.asked, want)
+	}
+	if len(said) != 4 || !strings.Contains(said[0], "the broker does not run; chaos inject --undo") || !strings.Contains(said[3], "crash, stop, pause, resume or start") {
+		t.Errorf("refused: %q", said)
+	}
+}
 
 // Every client that can reach a port of this machine may crash processes. Pages of other sites must
 // not be able to, whatever their browser sends.

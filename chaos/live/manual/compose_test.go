@@ -5,11 +5,53 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	"handoff/chaos/live/cluster"
+	"handoff/chaos/live/compose"
+	"handoff/chaos/live/manual"
 )
+
+// In containers, servers are services; undo resumes what is paused, because the engine refuses to
+// resume anything else, and starts the rest.
+func TestTheEngineIsAskedForServers(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "docker")
+	const says = `#!/bin/sh
+echo "$@" >> "$0.asked"
+case "$*" in
+*config*) printf 'postgres\nrabbitmq\ntoxiproxy\nexecutor-1\nworker-1\n';;
+*ps*) echo worker-1;;
+esac
+`
+	if err := os.WriteFile(script, []byte(says), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	by := manual.Compose{File: "f.yaml", Tool: compose.Tool{"/bin/sh", script}}
+	if err := by.Do(t.Context(), "broker", cluster.Crash); err != nil {
+		t.Fatal(err)
+	}
+	if err := by.Do(t.Context(), "database", cluster.Pause); err != nil {
+		t.Fatal(err)
+	}
+	if err := by.Mend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const want = `-f f.yaml kill rabbitmq
+-f f.yaml pause postgres
+-f f.yaml config --services
+-f f.yaml ps --services --filter status=paused
+-f f.yaml unpause worker-1
+-f f.yaml start postgres rabbitmq executor-1 worker-1
+`
+	if asked, err := os.ReadFile(script + ".asked"); err != nil || string(asked) != want {
+		t.Errorf("asked (%v):\n%s\nwant:\n%s", err, asked, want)
+	}
+}
 
 // Every link of the compose file passes a proxy with the name that chaos inject expects.
 func TestEveryLinkOfTheComposeFileHasItsProxy(t *testing.T) {

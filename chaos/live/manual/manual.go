@@ -28,8 +28,11 @@ import (
 type Supervisor interface {
 	// Processes lists them.
 	Processes(ctx context.Context) ([]cluster.Named, error)
-	// Do acts on one process.
-	Do(ctx context.Context, process string, act cluster.Act) error
+	// Do acts on one process, or on a server: fault.Broker or fault.Database.
+	Do(ctx context.Context, name string, act cluster.Act) error
+	// Mend starts every server and process that is down, and resumes what is paused. It tries all
+	// of them and joins the errors.
+	Mend(ctx context.Context) error
 }
 
 // System is a running system.
@@ -74,11 +77,16 @@ faults: [{when: {at: 0s}, %s}]
 	return s, f, nil
 }
 
-// Kinds names the faults that can be injected by hand: those that need only processes and links.
+// Kinds lists the faults that can be injected by hand, as they are written: those that need only
+// processes, links, and servers that can be stopped.
 func Kinds() (names []string) {
 	for _, k := range fault.Kinds() {
 		if k.Lacks(reflect.TypeFor[*world]()) == "" {
-			names = append(names, k.Name)
+			name := k.Name
+			if k.Under != "" {
+				name = k.Under + ": " + k.As
+			}
+			names = append(names, name)
 		}
 	}
 	return names
@@ -87,7 +95,11 @@ func Kinds() (names []string) {
 // Break injects a fault, waits until it should end or ctx ends, and ends it. It calls say for each
 // step.
 func (y *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.Fault, say func(string)) error {
-	w := &world{system: y, ctx: context.WithoutCancel(ctx), processes: make(map[string]*process), began: time.Now()}
+	names := s.Cluster.Names()
+	w := &world{
+		system: y, ctx: context.WithoutCancel(ctx), processes: make(map[string]*process), began: time.Now(),
+		names: slices.Concat(names.Executors, names.Workers),
+	}
 	var struck string
 	injector := run.NewInjector(run.InjectorOptions{
 		Scenario: s, Config: s.Config(s.Profiles[0]), World: w, Clock: w,
@@ -118,10 +130,11 @@ func (y *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.Fa
 	return w.failed
 }
 
-// world is what a running system offers to faults: its processes and links. Everything happens in
-// one task, which waits for the next timer.
+// world is what a running system offers to faults: its processes, links and servers. Everything
+// happens in one task, which waits for the next timer.
 type world struct {
 	system *System
+	names  []string // of all processes
 	//nolint:containedctx // of one fault; it goes on where the user has interrupted, to mend what was broken
 	ctx       context.Context
 	processes map[string]*process
@@ -165,13 +178,26 @@ func (w *world) step(ctx context.Context) {
 // actWithin limits a request to a supervisor.
 const actWithin = 10 * time.Second
 
-// do lets the supervisor act on a process.
-func (w *world) do(process string, act cluster.Act) {
-	ctx, cancel := context.WithTimeout(w.ctx, actWithin)
-	defer cancel()
-	if err := w.system.Supervisor.Do(ctx, process, act); err != nil {
-		w.failed = errors.Join(w.failed, fmt.Errorf("%s %s: %w", act, process, err))
+// patience limits a request to act on a process or a server.
+func patience(name string) time.Duration {
+	if isServer(name) {
+		return serverWithin
 	}
+	return actWithin
+}
+
+// do lets the supervisor act on a process or a server; an error ends the fault.
+func (w *world) do(name string, act cluster.Act) {
+	w.failed = errors.Join(w.failed, w.try(name, act))
+}
+
+func (w *world) try(name string, act cluster.Act) error {
+	ctx, cancel := context.WithTimeout(w.ctx, patience(name))
+	defer cancel()
+	if err := w.system.Supervisor.Do(ctx, name, act); err != nil {
+		return fmt.Errorf("%s %s: %w", act, name, err)
+	}
+	return nil
 }
 
 // Process implements fault.Processes. It assumes that a process is alive until this fault ends it,
@@ -253,13 +279,13 @@ func (i instance) Resume() { i.p.w.do(i.p.name, cluster.Resume) }
 func (w *world) Affect(_ *fault.Injection, process, end string, way fault.Direction, e fault.Effect) (func(), error) {
 	proxy, err := toxiproxy.NewClient(w.system.Toxiproxy).Proxy(process + "." + end)
 	if err != nil {
-		return nil, fmt.Errorf("the link from %s to the %s: %w", process, end, err)
+		return nil, onLink(process, end, err)
 	}
 	var placed []string
 	heal := func() {
 		for _, name := range placed {
-			if err := proxy.RemoveToxic(name); err != nil {
-				w.failed = errors.Join(w.failed, fmt.Errorf("ending it: the link from %s to the %s: %w", process, end, err))
+			if err := proxy.RemoveToxic(name); err != nil && !gone(err) {
+				w.failed = errors.Join(w.failed, fmt.Errorf("ending it: %w", onLink(process, end, err)))
 			}
 		}
 	}
@@ -268,7 +294,10 @@ func (w *world) Affect(_ *fault.Injection, process, end string, way fault.Direct
 		name := "by-hand-" + stream
 		if _, err := proxy.AddToxic(name, kind, stream, toxicity, attributes); err != nil {
 			heal()
-			return nil, fmt.Errorf("the link from %s to the %s: %w", process, end, err)
+			if taken(err) {
+				err = errUndo
+			}
+			return nil, onLink(process, end, err)
 		}
 		placed = append(placed, name)
 	}

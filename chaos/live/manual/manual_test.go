@@ -2,6 +2,7 @@ package manual_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http/httptest"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
+	proxies "github.com/Shopify/toxiproxy/v2/client"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
@@ -23,7 +25,9 @@ func TestAFaultByHandIsRefusedWithItsReason(t *testing.T) {
 	for text, want := range map[string]string{
 		"crash: worker-3":                    "worker-3",
 		"crash: worker-1, for: 2s":           "for",
-		"broker: kill, for: 2s":              "can't be brought about by hand",
+		"broker: kill":                       "for",
+		"broker: alarm, for: 2s":             "can't be brought about by hand",
+		"database: read_only, for: 2s":       "what can: broker: kill, ",
 		"pause: worker-1":                    "for",
 		"deaf: worker-1, for: 5s":            "can't be brought about by hand",
 		"pause: worker-1, for: 2 seconds":    "2 seconds",
@@ -52,6 +56,11 @@ func TestProcessesAreBrokenAndMended(t *testing.T) {
 		"stop: executor-1, restart_after: 1ms":    {"executor-1 stop", "executor-1 start"},
 		"pause: every worker, for: 1ms":           {"worker-1 pause", "worker-2 pause", "worker-1 resume", "worker-2 resume"},
 		"crash: every worker, restart_after: 1ms": {"worker-1 crash", "worker-2 crash", "worker-1 start", "worker-2 start"},
+		"broker: kill, for: 1ms":                  {"broker crash", "broker start"},
+		"broker: restart, for: 1ms":               {"broker stop", "broker start"},
+		"database: kill, for: 1ms":                {"database crash", "database start"},
+		"database: restart, for: 1ms":             {"database stop", "database start"},
+		"database: hangs, for: 1ms":               {"database pause", "database resume"},
 	} {
 		s, f, err := manual.Parse(text, system)
 		if err != nil {
@@ -60,6 +69,80 @@ func TestProcessesAreBrokenAndMended(t *testing.T) {
 		by := &supervised{}
 		if err := (&manual.System{Supervisor: by}).Break(t.Context(), s, f, func(string) {}); err != nil || !slices.Equal(inOrder(by.asked), inOrder(want)) {
 			t.Errorf("%q: %v, %v, want %v", text, by.asked, err, want)
+		}
+	}
+}
+
+// Mend implements manual.Supervisor.
+func (s *supervised) Mend(context.Context) error {
+	s.asked = append(s.asked, "mend")
+	return nil
+}
+
+// A slow database is slow for every process, and as fast as before after the fault. Undo heals what a
+// fault has left, and the fault's own end then finds nothing to do.
+func TestASlowDatabaseIsMended(t *testing.T) {
+	for _, undone := range []bool{false, true} {
+		server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
+		api := httptest.NewServer(server.Routes())
+		defer api.Close()
+		for _, p := range system {
+			link := toxiproxy.NewProxy(server, p.Name+".database", "127.0.0.1:0", "127.0.0.1:1")
+			if err := server.Collection.Add(link, true); err != nil {
+				t.Fatal(err)
+			}
+			defer link.Stop()
+		}
+		client := proxies.NewClient(strings.TrimPrefix(api.URL, "http://"))
+		slowed := func() (all []string) {
+			list, err := client.Proxies()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, p := range list {
+				for _, toxic := range p.ActiveToxics {
+					all = append(all, fmt.Sprint(name, " ", toxic.Type, " ", toxic.Attributes["latency"]))
+				}
+			}
+			slices.Sort(all)
+			return all
+		}
+		by := &supervised{}
+		y := &manual.System{Supervisor: by, Toxiproxy: strings.TrimPrefix(api.URL, "http://")}
+		s, f, err := manual.Parse("database: {slow: 200ms}, for: 1h", system)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, interrupt := context.WithCancel(t.Context())
+		defer interrupt()
+		began, over := make(chan struct{}, 8), make(chan error)
+		go func() { over <- y.Break(ctx, s, f, func(string) { began <- struct{}{} }) }()
+		<-began
+		want := []string{"executor-1.database latency 200", "worker-1.database latency 200", "worker-2.database latency 200"}
+		if got := slowed(); !slices.Equal(got, want) {
+			t.Errorf("slow: %q, want %q", got, want)
+		}
+		if s, f, err := manual.Parse("latency: {of: worker-1, to: [database], adds: 1ms}, for: 1h", system); err != nil {
+			t.Error(err)
+		} else if err := y.Break(t.Context(), s, f, func(string) {}); err == nil || !strings.Contains(err.Error(), "chaos inject --undo") {
+			t.Errorf("a second fault on the same link: %v; it should say what lasts there", err)
+		}
+		end := func() {
+			interrupt()
+			if err := <-over; err != nil {
+				t.Errorf("undone before its end: %v: %v", undone, err)
+			}
+		}
+		if !undone {
+			end()
+		} else if err := y.Undo(t.Context()); err != nil || !slices.Equal(by.asked, []string{"mend"}) {
+			t.Errorf("undo: %v, asked %q", err, by.asked)
+		}
+		if got := slowed(); got != nil {
+			t.Errorf("still slow: %q", got)
+		}
+		if undone {
+			end()
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/live/cluster"
 	"handoff/chaos/live/compose"
 )
@@ -31,8 +32,8 @@ func (c Control) Processes(ctx context.Context) (all []cluster.Named, err error)
 }
 
 // Do implements Supervisor.
-func (c Control) Do(ctx context.Context, process string, act cluster.Act) error {
-	_, err := c.ask(ctx, http.MethodPost, cluster.ProcessesPath+"/"+url.PathEscape(process)+"/"+string(act))
+func (c Control) Do(ctx context.Context, name string, act cluster.Act) error {
+	_, err := c.ask(ctx, http.MethodPost, cluster.ProcessesPath+"/"+url.PathEscape(name)+"/"+string(act))
 	return err
 }
 
@@ -79,9 +80,20 @@ func (c Compose) Processes(ctx context.Context) ([]cluster.Named, error) {
 }
 
 // Do implements Supervisor.
-func (c Compose) Do(ctx context.Context, process string, act cluster.Act) error {
-	_, err := c.Tool.Run(ctx, nil, "-f", c.File, verb(act), process)
+func (c Compose) Do(ctx context.Context, name string, act cluster.Act) error {
+	_, err := c.Tool.Run(ctx, nil, "-f", c.File, verb(act), service(name))
 	return err
+}
+
+// service is the compose file's name for a process or a server.
+func service(name string) string {
+	switch name {
+	case fault.Broker:
+		return "rabbitmq"
+	case fault.Database:
+		return "postgres"
+	}
+	return name
 }
 
 // verb is docker compose's command for an act. A stop takes as long as the service's grace period.

@@ -1,0 +1,84 @@
+package manual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2/client"
+
+	"handoff/chaos/fault"
+	"handoff/chaos/live/cluster"
+)
+
+// Undo takes back what faults by hand have left, also those of a chaos inject that was killed: it
+// starts servers and processes that are down, resumes those that are paused, and heals every link.
+// It tries everything and joins the errors. A chaos inject that still waits finds its fault ended,
+// and says no more than that it is over.
+func (y *System) Undo(ctx context.Context) error {
+	failed := y.Supervisor.Mend(ctx)
+	if err := toxiproxy.NewClient(y.Toxiproxy).ResetState(); err != nil {
+		failed = errors.Join(failed, fmt.Errorf("healing the links, at %s: %w", y.Toxiproxy, err))
+	}
+	return failed
+}
+
+// is says that toxiproxy answered with a status.
+func is(err error, status int) bool {
+	var answer *toxiproxy.ApiError
+	return errors.As(err, &answer) && answer.Status == status
+}
+
+// Mend implements Supervisor. A server or process that runs is left alone by both acts.
+func (c Control) Mend(ctx context.Context) error {
+	processes, err := c.Processes(ctx)
+	if err != nil {
+		return err
+	}
+	names := []string{fault.Database, fault.Broker}
+	for _, p := range processes {
+		names = append(names, p.Name)
+	}
+	var failed error
+	for _, name := range names {
+		for _, act := range []cluster.Act{cluster.Start, cluster.Resume} {
+			if err := c.within(ctx, name, act); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("%s %s: %w", act, name, err))
+				break
+			}
+		}
+	}
+	return failed
+}
+
+func (c Control) within(ctx context.Context, name string, act cluster.Act) error {
+	ctx, cancel := context.WithTimeout(ctx, patience(name))
+	defer cancel()
+	return c.Do(ctx, name, act)
+}
+
+// Mend implements Supervisor. The engine refuses to resume what is not paused, so it is asked first.
+func (c Compose) Mend(ctx context.Context) error {
+	processes, err := c.Processes(ctx)
+	if err != nil {
+		return err
+	}
+	services := []string{service(fault.Database), service(fault.Broker)}
+	for _, p := range processes {
+		services = append(services, p.Name)
+	}
+	paused, err := c.Tool.Run(ctx, nil, "-f", c.File, "ps", "--services", "--filter", "status=paused")
+	if err == nil && strings.TrimSpace(paused) != "" {
+		_, err = c.Tool.Run(ctx, nil, append([]string{"-f", c.File, "unpause"}, strings.Fields(paused)...)...)
+	}
+	_, started := c.Tool.Run(ctx, nil, append([]string{"-f", c.File, "start"}, services...)...)
+	return errors.Join(err, started)
+}
+
+// gone says that what a fault has put on a link is no longer there: somebody has healed the link.
+func gone(err error) bool { return is(err, http.StatusNotFound) }
+
+// taken says that another fault by hand lasts on the link.
+func taken(err error) bool { return is(err, http.StatusConflict) }

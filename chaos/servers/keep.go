@@ -1,0 +1,124 @@
+package servers
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// This file keeps the data and logs of private instances in a directory that the user names, for a
+// later Up.
+
+// keepLock is the lock of a kept directory. It has another name than that of temporary directories,
+// so that no sweep takes a kept directory for one that was left behind.
+const keepLock = "handoff-keep.lock"
+
+// KeepError refuses a directory for data that is kept.
+type KeepError struct {
+	Dir string
+	Why string
+}
+
+// Error implements error.
+func (e *KeepError) Error() string { return e.Dir + " " + e.Why }
+
+// openKept creates the directory, or takes one that an earlier Up has made. It takes no other that
+// has something in it.
+func openKept(path string) (*workDir, error) {
+	refuse := func(format string, args ...any) (*workDir, error) {
+		return nil, &KeepError{path, fmt.Sprintf(format, args...)}
+	}
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return refuse("has no absolute path: %v", err)
+	}
+	// The servers run as other users, which must be able to traverse the directory.
+	if err := os.MkdirAll(full, 0o711); err != nil { //nolint:gosec // pass through, not list
+		return refuse("can't be made: %v", err)
+	}
+	// Without symbolic links, because PostgreSQL names its directory so.
+	if full, err = filepath.EvalSymlinks(full); err != nil {
+		return refuse("can't be found: %v", err)
+	}
+	found, err := os.ReadDir(full)
+	if err != nil {
+		return refuse("can't be read: %v", err)
+	}
+	ours := slices.ContainsFunc(found, func(e os.DirEntry) bool { return e.Name() == keepLock })
+	if len(found) > 0 && !ours {
+		return refuse("is not empty, and was not made by an earlier run: name a new or empty directory")
+	}
+	if os.Geteuid() == 0 && !passable(full) {
+		return refuse("is closed to the users that PostgreSQL and RabbitMQ run as, which can't reach it: open it and the directories above it (chmod o+x), or name another, such as one in /var/tmp")
+	}
+	lock, err := lockFile(filepath.Join(full, keepLock), true)
+	switch {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return refuse("is in use by another run: stop that one, or name another directory")
+	case err != nil:
+		return refuse("can't be locked: %v", err)
+	}
+	return &workDir{path: full, lock: lock, keep: true}, nil
+}
+
+// kept is what a later Up has to know of a server whose data it finds.
+type kept struct {
+	// Ports are those of the server, which are used again if they are free.
+	Ports []int `json:"ports"`
+	// Name is that of the database or of the virtual host.
+	Name string `json:"name"`
+	// Node is that of a RabbitMQ node, whose data carries it.
+	Node string `json:"node,omitempty"`
+}
+
+// recall returns what was remembered of a server, nil if nothing. The directory of a server that
+// was never remembered did not come up: it is removed.
+func (d *workDir) recall(server string) (*kept, error) {
+	if !d.keep {
+		return nil, nil
+	}
+	text, err := os.ReadFile(d.memory(server))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, os.RemoveAll(filepath.Join(d.path, server))
+	}
+	var k kept
+	if err == nil {
+		err = json.Unmarshal(text, &k)
+	}
+	if err == nil && (k.Name == "" || len(k.Ports) == 0) {
+		err = fmt.Errorf("%s is incomplete", d.memory(server))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("what an earlier run has kept can't be used (remove %s to begin anew): %w", d.path, err)
+	}
+	return &k, nil
+}
+
+// remember notes what a later Up has to know. It does nothing in a temporary directory.
+func (d *workDir) remember(server string, k kept) error {
+	if !d.keep {
+		return nil
+	}
+	text, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(d.memory(server), append(text, '\n'), 0o600)
+}
+
+func (d *workDir) memory(server string) string {
+	return filepath.Join(d.path, server+".kept.json")
+}
+
+// ports returns the ports of an earlier run at the first attempt, if they are free, and others
+// after that.
+func (k *kept) ports(attempt, n int) ([]int, error) {
+	if k != nil && attempt == 1 && len(k.Ports) == n && allFree(k.Ports) {
+		return k.Ports, nil
+	}
+	return pickPorts(n)
+}
