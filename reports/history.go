@@ -93,8 +93,7 @@ type historyLine struct {
 // back.
 func WriteHistory(w io.Writer, r *verdict.Record) error {
 	out := bufio.NewWriter(w)
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
+	enc := newHistoryEncoder(out)
 	workers := r.Workers
 	if workers == nil {
 		workers = map[execution.WorkerID]string{}
@@ -115,6 +114,12 @@ func WriteHistory(w io.Writer, r *verdict.Record) error {
 		return fmt.Errorf("writing the history: %w", err)
 	}
 	return nil
+}
+
+func newHistoryEncoder(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc
 }
 
 func lineOf(e *history.Event) historyLine {

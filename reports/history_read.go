@@ -64,6 +64,11 @@ type HistoryReader struct {
 	warnings yamlfile.Errors
 	// skew is how far, according to the events, the database's clock was moved.
 	skew time.Duration
+	// scratch is the line that is being read, moment the time in it, and buffer a text of it without
+	// its escapes.
+	scratch historyLine
+	moment  int64
+	buffer  []byte
 }
 
 // NewHistoryReader reads the header of a history. Errors call it by the name in file.
@@ -102,27 +107,41 @@ func (h *HistoryReader) Next(e *history.Event) error {
 	if err != nil {
 		return err
 	}
-	var l historyLine
-	at, err := h.decode(text, &l, lineFields)
-	if err != nil {
-		return err
+	l := &h.scratch
+	*l = historyLine{}
+	if !h.plain(text, l) {
+		*l = historyLine{}
+		if _, err := h.decode(text, l, lineFields); err != nil {
+			return err
+		}
 	}
 	if p := l.check(); p.Message != "" {
-		return h.refuseField(at, p)
+		return h.refuseLine(text, p)
 	}
 	*e = l.event()
 	unknown := l.names(e)
 	h.intern(e)
 	if p := h.amounts(e); p.Message != "" {
-		return h.refuseField(at, p)
+		return h.refuseLine(text, p)
 	}
 	switch {
 	case l.Kind == "":
-		return h.refuseField(at, unknown)
+		return h.refuseLine(text, unknown)
 	case unknown.Message != "":
-		return &history.UnknownWord{Err: h.refuseField(at, unknown)}
+		return &history.UnknownWord{Err: h.refuseLine(text, unknown)}
 	}
 	return nil
+}
+
+// refuseLine refuses a field of a line that could be decoded. It decodes it again, for the field's
+// column.
+func (h *HistoryReader) refuseLine(text []byte, f field) error {
+	var l historyLine
+	at, err := h.decode(text, &l, lineFields)
+	if err != nil {
+		return err
+	}
+	return h.refuseField(at, f)
 }
 
 // ReadHistory reads a whole history that WriteHistory wrote. It computes FaultIntervals from the

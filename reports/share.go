@@ -1,6 +1,8 @@
 package reports
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +13,7 @@ import (
 
 	"handoff/chaos/shard"
 	"handoff/chaos/verdict"
+	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 )
 
@@ -43,6 +46,8 @@ type shareRecord struct {
 	Events         int                           `json:"events"`
 	// Folder is the folder of the history, beside the share.
 	Folder string `json:"folder"`
+	// Scenario is the SHA-256 of the scenario in that folder, in hexadecimal; empty if there is none.
+	Scenario string `json:"scenario,omitempty"`
 }
 
 // shareAside holds what differs between two runs of the same share.
@@ -74,10 +79,19 @@ func WriteShare(dir string, h shard.Header, s *verdict.Sweep, records []*verdict
 	}
 	folders := recordFolders(records)
 	for i, r := range records {
-		items = append(items, shareItem{Record: &shareRecord{r.Run, r.Workers, r.FaultIntervals, len(r.Events), folders[i]}})
+		items = append(items, shareItem{Record: &shareRecord{r.Run, r.Workers, r.FaultIntervals, len(r.Events), folders[i], digest(r.ScenarioText)}})
 	}
 	h.Kind, h.Commit, h.Go = RunShares, s.Commit, s.Go
 	return WriteFile(filepath.Join(dir, shard.FileName), func(w io.Writer) error { return shard.Write(w, h, items, aside) })
+}
+
+// digest is the SHA-256 of a text, in hexadecimal; empty for none.
+func digest(text []byte) string {
+	if text == nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // MergeShares merges the shares of a sweep. The caller judges the result (Sweep.Whole). Its records
@@ -195,7 +209,7 @@ func (t *story) read() (*verdict.Record, error) {
 	if t.Folder != fileName(t.Folder) {
 		return nil, fmt.Errorf("%s: the folder of a history is called %q, which is no name beside it", filepath.Join(t.dir, shard.FileName), t.Folder)
 	}
-	path := filepath.Join(t.dir, t.Folder, "history.jsonl")
+	path := filepath.Join(t.dir, t.Folder, HistoryFile)
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("the history of seed %d of %s: %w; copy the share's whole folder, and not only its %s", t.Run.Seed, Printable(t.Run.Scenario, ""), err, shard.FileName)
@@ -213,7 +227,29 @@ func (t *story) read() (*verdict.Record, error) {
 		return nil, fmt.Errorf("%s: it has %d events, and %d were written: it was cut off; copy it again, or run the share again", path, len(h.Events), t.Events)
 	}
 	r.Events = h.Events
-	return r, nil
+	r.ScenarioText, err = t.scenario()
+	return r, err
+}
+
+// scenario reads the scenario of a record, nil if it has none.
+func (t *story) scenario() ([]byte, error) {
+	if t.Scenario == "" {
+		return nil, nil
+	}
+	path := filepath.Join(t.dir, t.Folder, ScenarioFile)
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("the scenario of seed %d of %s: %w; copy the share's whole folder, and not only its %s", t.Run.Seed, Printable(t.Run.Scenario, ""), err, shard.FileName)
+	}
+	defer func() { _ = file.Close() }() // opened only for reading
+	text, err := io.ReadAll(io.LimitReader(file, yamlfile.MaxBytes))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if digest(text) != t.Scenario {
+		return nil, fmt.Errorf("%s: it is not the scenario that the share ran: it was changed or cut off; copy it again, or run the share again", path)
+	}
+	return text, nil
 }
 
 // plainNames refuses names with characters that a terminal would obey or can't show.

@@ -66,7 +66,8 @@ func swept(runs []*verdict.Run, part bool) (*verdict.Sweep, []*verdict.Record) {
 	if first == nil {
 		return s, nil
 	}
-	record := &verdict.Record{Run: *first, Workers: map[execution.WorkerID]string{1: "shell-1"}, FaultIntervals: []verdict.FaultInterval{{Fault: "crash shell-1", End: time.Second}}}
+	record := &verdict.Record{Run: *first, Workers: map[execution.WorkerID]string{1: "shell-1"}, FaultIntervals: []verdict.FaultInterval{{Fault: "crash shell-1", End: time.Second}},
+		ScenarioText: []byte("name: s\n")}
 	record.Violations = first.Failures()
 	for step := range 4 {
 		record.Events = append(record.Events, history.Event{Kind: history.Created, Step: uint64(step), Execution: execution.ID(first.Seed), Chain: execution.ID(first.Seed)})
@@ -200,6 +201,10 @@ func TestAStoryThatIsNotTheSharesIsRefused(t *testing.T) {
 			put(t, path, strings.Join(lines[:3], ""))
 		}, "it has 2 events, and 4 were written: it was cut off"},
 		{"cut off in a line", func(t *testing.T, path string) { put(t, path, text(t, path)[:200]) }, "history.jsonl:"},
+		{"without its scenario", func(t *testing.T, path string) { remove(t, filepath.Join(filepath.Dir(path), "scenario.yaml")) }, "the scenario of seed 3 of s: "},
+		{"with another scenario", func(t *testing.T, path string) {
+			put(t, filepath.Join(filepath.Dir(path), "scenario.yaml"), "name: t\n")
+		}, "it is not the scenario that the share ran"},
 		{"of another run", func(t *testing.T, path string) {
 			put(t, path, strings.Replace(text(t, path), `"seed":3`, `"seed":4`, 1))
 		}, "it is of seed 4 of s, and not of seed 3"},
@@ -212,7 +217,7 @@ func TestAStoryThatIsNotTheSharesIsRefused(t *testing.T) {
 			t.Errorf("%s: %v; want %q", test.name, err, test.want)
 		}
 	}
-	if _, records, err := reports.MergeShares(gathered(t, shares(t))); err != nil || len(records) != 1 || records[0].Seed != 3 || len(records[0].Events) != 4 {
+	if _, records, err := reports.MergeShares(gathered(t, shares(t))); err != nil || len(records) != 1 || records[0].Seed != 3 || len(records[0].Events) != 4 || string(records[0].ScenarioText) != "name: s\n" {
 		t.Errorf("%d records, %v", len(records), err)
 	}
 }

@@ -11,9 +11,16 @@ import (
 	"handoff/chaos/verdict"
 )
 
+// The files in the folder of a failure: the history of its run, and the scenario that ran, whose
+// configuration sets the bounds of the judgement. The folder needs nothing else to be judged again.
+const (
+	HistoryFile  = "history.jsonl"
+	ScenarioFile = "scenario.yaml"
+)
+
 // Write writes the whole report into dir, which it creates if necessary: index.html, result.json,
 // timing.json, junit.xml and summary.md, and for each record with a violation or a panic the
-// history, as SCENARIO-PROFILE-SEED/history.jsonl.
+// history and the scenario, in the folder SCENARIO-PROFILE-SEED.
 //
 // Each file is complete or absent: it is written under another name and then renamed, so that
 // neither a full disk nor Ctrl-C leaves half a result that CI takes for a whole one. index.html
@@ -31,7 +38,16 @@ func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return fmt.Errorf("making a failure's folder: %w", err)
 		}
-		err := WriteFile(filepath.Join(folder, "history.jsonl"), func(w io.Writer) error { return WriteHistory(w, r) })
+		if err := WriteFile(filepath.Join(folder, HistoryFile), func(w io.Writer) error { return WriteHistory(w, r) }); err != nil {
+			return err
+		}
+		if r.ScenarioText == nil {
+			continue
+		}
+		err := WriteFile(filepath.Join(folder, ScenarioFile), func(w io.Writer) error {
+			_, err := w.Write(r.ScenarioText)
+			return err
+		})
 		if err != nil {
 			return err
 		}

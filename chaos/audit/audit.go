@@ -38,12 +38,11 @@ type Result struct {
 	// Executions and Events count what was read.
 	Executions, Events int
 	// Open is the number of unfinished executions that are still young enough.
-	Open       int
+	Open int
+	// Rules has the judgement of every invariant, by number.
+	Rules []Rule
+	// Violations are the findings of the broken rules.
 	Violations []invariant.Finding
-	Judged     []*invariant.Invariant
-	NotJudged  []NotJudged
-	// InPart lists the judged invariants of which only a part was judged; Why describes that part.
-	InPart []NotJudged
 	// Unread is the number of events that could not be read, because a newer program wrote them.
 	// Unknown gives the reasons for the first few. Aside is the number of executions that were not
 	// judged because of this.
@@ -52,14 +51,42 @@ type Result struct {
 	Aside   int
 }
 
+// Count is the number of rules with an outcome.
+func (r *Result) Count(of Outcome) (n int) {
+	for i := range r.Rules {
+		if r.Rules[i].Outcome == of {
+			n++
+		}
+	}
+	return n
+}
+
 // mostUnknown is the greatest length of Result.Unknown.
 const mostUnknown = 5
 
-// NotJudged is an invariant for which the audit has no evidence.
-type NotJudged struct {
+// Outcome is what a judgement says about one invariant.
+type Outcome string
+
+// The outcomes. A rule holds only if it was judged: if something happened that could have broken it.
+const (
+	Holds     Outcome = "holds"
+	Broken    Outcome = "broken"
+	NotJudged Outcome = "not judged"
+)
+
+// Rule is the judgement of one invariant.
+type Rule struct {
 	Invariant *invariant.Invariant
-	// Why names the missing evidence.
+	Outcome   Outcome
+	// Occasions is how often the rule was judged; see invariant.Suite.Judged.
+	Occasions uint64
+	// Why says why it was not judged.
 	Why string
+	// Part describes the part that was judged; empty for all of it.
+	Part string
+	// Never lists the kinds of events that the rule needs and that never occurred, though the history
+	// records them.
+	Never []history.Kind
 }
 
 // ErrNoAudit means that the database has no audit table: it doesn't belong to Handoff, or its
@@ -161,6 +188,8 @@ type judge struct {
 	h     History
 	suite *invariant.Suite
 	last  history.Kind
+	// seen are the kinds of events that occurred.
+	seen [history.Kinds]bool
 }
 
 // newJudge begins a judgement. lacks says why the evidence is insufficient for an invariant; empty
@@ -169,15 +198,14 @@ func newJudge(h History, lacks func(*invariant.Invariant) string) *judge {
 	r := new(Result)
 	numbers := []int{} // nil would mean all of them
 	for _, i := range invariant.All() {
-		if why := lacks(i); why != "" {
-			r.NotJudged = append(r.NotJudged, NotJudged{i, why})
-			continue
+		rule := Rule{Invariant: i, Why: lacks(i)}
+		if rule.Why == "" {
+			numbers = append(numbers, i.Number)
+			if i.InPart(h.Kinds) {
+				rule.Part = i.Part
+			}
 		}
-		r.Judged = append(r.Judged, i)
-		if i.InPart(h.Kinds) {
-			r.InPart = append(r.InPart, NotJudged{i, i.Part})
-		}
-		numbers = append(numbers, i.Number)
+		r.Rules = append(r.Rules, rule)
 	}
 	suite := invariant.New(h.Config, numbers)
 	suite.ExpectAlerts(h.Alerts)
@@ -191,6 +219,7 @@ func newJudge(h History, lacks func(*invariant.Invariant) string) *judge {
 func (j *judge) observe(e *history.Event) {
 	j.r.Events++
 	j.last = e.Kind
+	j.seen[e.Kind] = true
 	if e.Kind == history.Created {
 		j.r.Executions++
 	}
@@ -200,6 +229,7 @@ func (j *judge) observe(e *history.Event) {
 // setAside notes an event that can't be read.
 func (j *judge) setAside(e *history.Event, why *history.UnknownWord) {
 	j.r.Events++
+	j.seen[e.Kind] = true
 	if e.Kind == history.Created {
 		j.r.Executions++
 	}
@@ -219,25 +249,71 @@ func (j *judge) end(now time.Duration) *Result {
 	j.suite.Observe(&history.Event{Kind: history.Logged, At: now, Step: uint64(j.r.Events)})
 	j.r.Violations = j.suite.End(settled)
 	j.r.Open, j.r.Aside = j.suite.Open(), j.suite.Aside()
-	j.r.Judged = slices.DeleteFunc(j.r.Judged, func(i *invariant.Invariant) bool {
-		blind := j.suite.Blind(i) && !slices.ContainsFunc(j.r.Violations, func(v invariant.Finding) bool { return v.Invariant == i })
-		if blind {
-			j.r.NotJudged = append(j.r.NotJudged, NotJudged{i, "it would need what can't be read"})
-		}
-		return blind
-	})
-	slices.SortFunc(j.r.NotJudged, func(a, b NotJudged) int { return cmp.Compare(a.Invariant.Number, b.Invariant.Number) })
-	j.r.InPart = slices.DeleteFunc(j.r.InPart, func(n NotJudged) bool { return !slices.Contains(j.r.Judged, n.Invariant) })
+	occasions := j.suite.Judged()
+	for n := range j.r.Rules {
+		rule := &j.r.Rules[n]
+		rule.Occasions = occasions[rule.Invariant.Number-1]
+		j.conclude(rule)
+	}
 	return j.r
 }
 
-func missing(i *invariant.Invariant, kinds []history.Kind) string {
+// conclude sets the outcome of a rule. A rule without an occasion was not judged, and neither was one
+// of whose evidence nothing is there, whatever it made of the rest.
+func (j *judge) conclude(rule *Rule) {
+	i := rule.Invariant
 	for _, kind := range i.Needs {
-		if !slices.Contains(kinds, kind) {
-			return fmt.Sprintf("it holds no %v events", kind)
+		if !j.seen[kind] {
+			rule.Never = append(rule.Never, kind)
 		}
 	}
-	return ""
+	switch {
+	case slices.ContainsFunc(j.r.Violations, func(v invariant.Finding) bool { return v.Invariant == i }):
+		rule.Outcome = Broken
+		return
+	case rule.Why != "":
+	case j.suite.Blind(i):
+		rule.Why = "it would need what can't be read"
+	case rule.Occasions > 0 && len(rule.Never) < len(i.Needs):
+		rule.Outcome = Holds
+		return
+	case len(rule.Never) > 0:
+		rule.Why = "nothing happened that it judges; of the kinds of events that it needs, " + listed(rule.Never) + " never occurred"
+	default:
+		rule.Why = "nothing happened that it judges"
+	}
+	rule.Outcome, rule.Part, rule.Occasions = NotJudged, "", 0
+}
+
+// missing says which kinds of events that an invariant needs a history does not record; empty if it
+// records all.
+func missing(i *invariant.Invariant, kinds []history.Kind) string {
+	var lacks []history.Kind
+	for _, kind := range i.Needs {
+		if !slices.Contains(kinds, kind) {
+			lacks = append(lacks, kind)
+		}
+	}
+	if len(lacks) == 0 {
+		return ""
+	}
+	return "the history has no " + listed(lacks) + " events"
+}
+
+// listed lists kinds of events in a sentence.
+func listed(kinds []history.Kind) string {
+	text := ""
+	for i, kind := range kinds {
+		switch {
+		case i == 0:
+		case i == len(kinds)-1:
+			text += " and "
+		default:
+			text += ", "
+		}
+		text += kind.String()
+	}
+	return text
 }
 
 // read passes on the history in its order, with times since the first event, and returns the

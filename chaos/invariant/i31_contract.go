@@ -32,7 +32,7 @@ func (c *contractChecker) observe(e *history.Event, _ *life) {
 	if e.Kind != history.PoliciesAsked {
 		return
 	}
-	c.s.occasions[c.i.Number-1] += uint64(e.Count) //nolint:gosec // a count
+	c.s.occasions[c.i.Number-1] += uint64(max(0, e.Count)) //nolint:gosec // a count
 	if first, _, _ := strings.Cut(e.Text, "\n"); first != "" {
 		c.s.violate(c.i, 0, "%s", first)
 	}

@@ -146,8 +146,8 @@ func (x *soaking) audit(ctx context.Context, r *soak.Result) {
 		r.Notes = append(r.Notes, "the database's audit table was not judged: "+err.Error())
 		return
 	}
-	r.Audit = fmt.Sprintf("chaos check: %d executions, %d events, %d rules hold, %d still open, in %v",
-		a.Executions, a.Events, len(a.Judged)-len(a.Violations), a.Open, time.Since(began).Round(100*time.Millisecond))
+	r.Audit = fmt.Sprintf("chaos check: %d executions, %d events, %d rules hold, %d broken, %d not judged, %d still open, in %v",
+		a.Executions, a.Events, a.Count(audit.Holds), a.Count(audit.Broken), a.Count(audit.NotJudged), a.Open, time.Since(began).Round(100*time.Millisecond))
 	if a.Unread > 0 {
 		r.Unread = fmt.Sprintf("of the database's audit table %d events could not be read, and %d executions not be judged: %s", a.Unread, a.Aside, a.Unknown[0])
 	}

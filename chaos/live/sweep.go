@@ -228,6 +228,7 @@ func (x *planned) add(j job, r *Result) (more bool) {
 	sc.Wall += r.Wall
 	if failures := r.Failures(); len(failures) > 0 && x.records[j.target] == nil {
 		r.Violations = failures
+		r.ScenarioText = x.plan.Targets[j.target].Scenario.Text()
 		x.records[j.target] = &r.Record
 	}
 	if x.plan.Done != nil {

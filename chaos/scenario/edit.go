@@ -50,11 +50,26 @@ func cloneNode(n *yaml.Node) *yaml.Node {
 func (d *Document) Bytes(path, comment string) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%s# %s\n", SchemaLine(path), comment)
-	enc := yaml.NewEncoder(&out)
+	encode(&out, d.root)
+	return out.Bytes()
+}
+
+func encode(out *bytes.Buffer, root *yaml.Node) {
+	enc := yaml.NewEncoder(out)
 	enc.SetIndent(2)
-	if err := enc.Encode(d.root); err != nil {
+	if err := enc.Encode(root); err != nil {
 		panic("scenarios: a document that was read can be written: " + err.Error())
 	}
+}
+
+// Text is the scenario as a file: the bytes from which it was read, or for one that was edited and
+// never written, its document as YAML. The caller must not change it.
+func (s *Scenario) Text() []byte {
+	if s.root == nil {
+		return s.source
+	}
+	var out bytes.Buffer
+	encode(&out, s.root)
 	return out.Bytes()
 }
 

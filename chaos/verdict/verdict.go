@@ -192,6 +192,9 @@ type Record struct {
 	// TimeScale is the factor by which every duration of the scenario was multiplied, on real
 	// daemons; 0 for a simulated run.
 	TimeScale float64
+	// ScenarioText is the file of the scenario that ran: of a varied run, the drawn one. It is nil if
+	// that is unknown.
+	ScenarioText []byte
 }
 
 // FaultInterval is the time during which a fault lasted.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -13,82 +16,94 @@ import (
 	"handoff/chaos/audit"
 	"handoff/chaos/invariant"
 	"handoff/chaos/live"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
+	"handoff/core/config/yamlfile"
 	"handoff/reports"
 	"handoff/scenarios"
+	"handoff/sim/explore"
 )
 
+// checkFlags are the flags of check.
+type checkFlags struct {
+	url, scenario, json string
+	// profile is empty for a history unless it was asked for: its header names one.
+	profile string
+}
+
 func (a *app) checkCommand() *cobra.Command {
-	var url, profile, scenario string
+	var f checkFlags
 	cmd := &cobra.Command{
-		Use:   "check HISTORY.jsonl | --database-url URL",
+		Use:   "check HISTORY.jsonl | FOLDER | --database-url URL",
 		Short: "Judge a recorded history, or a database's audit table, with the same invariants, reading only",
-		Long: `Judges what was written elsewhere. A history is what a report writes for every
-failure (history.jsonl); its first line says the scenario, whose configuration
-sets the bounds, unless --scenario names another. An invariant whose evidence
-is not there is listed as not judged. The scenario that a history names must be
-one of the library; --scenario also takes a file.`,
+		Long: `Judges what was written elsewhere. A FOLDER is what a report writes for every
+failure: the history, and the scenario whose configuration sets the bounds. It can be
+copied to any machine. A history alone (history.jsonl) names its scenario in its first
+line, which must be one of the library, unless --scenario names another or a file.
+
+Each rule holds, is broken, or was not judged: because the history lacks kinds of
+events, or because nothing happened that the rule judges.`,
+		Example: `  bin/chaos check reports/out/ttl-race-hardened-7
+  bin/chaos check history.jsonl --scenario my-incident.yaml
+  bin/chaos check --database-url postgres://USER:PASSWORD@HOST:5432/NAME --json check.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
 				return usage("check takes one history, not %d", len(args))
-			case len(args) == 1 && url != "":
+			case len(args) == 1 && f.url != "":
 				return usage("give either a history or --database-url, not both")
-			case len(args) == 0 && url == "":
+			case len(args) == 0 && f.url == "":
 				return usage("nothing to judge: name a history, or with --database-url the database whose audit table is to be judged")
 			}
 			// The parser's own message may contain the password.
-			if _, err := pgx.ParseConfig(url); url != "" && err != nil {
+			if _, err := pgx.ParseConfig(f.url); f.url != "" && err != nil {
 				return usage("--database-url is not the URL of a database: write it as postgres://USER:PASSWORD@HOST:5432/NAME")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkProfile(profile); err != nil {
+			if err := checkProfile(f.profile); err != nil {
 				return err
 			}
 			if len(args) == 1 {
-				chosen := ""
-				if cmd.Flags().Changed("profile") {
-					chosen = profile
+				if !cmd.Flags().Changed("profile") {
+					f.profile = ""
 				}
-				return a.atOnce(cmd.Context(), func(ctx context.Context) error {
-					return a.checkHistory(ctx, args[0], scenario, chosen)
-				})
+				return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.checkHistory(ctx, args[0], f) })
 			}
-			return a.check(cmd.Context(), url, config.Profile(profile))
+			return a.check(cmd.Context(), f)
 		},
 	}
-	cmd.Flags().StringVar(&scenario, "scenario", "", "for a history: the `NAME` or file of its scenario")
-	cmd.Flags().StringVar(&url, "database-url", "", "a postgres:// URL; a role that may only read is enough")
-	cmd.Flags().StringVar(&profile, "profile", string(config.Hardened), "the profile that the daemons run with: hardened or documented")
+	cmd.Flags().StringVar(&f.scenario, "scenario", "", "for a history: the `NAME` or file of its scenario")
+	cmd.Flags().StringVar(&f.url, "database-url", "", "a postgres:// URL; a role that may only read is enough")
+	cmd.Flags().StringVar(&f.profile, "profile", string(config.Hardened), "the profile that the daemons run with: hardened or documented")
+	cmd.Flags().StringVar(&f.json, "json", "", "write the judgement to this `FILE` too; - is standard output")
 	return cmd
 }
 
-func (a *app) check(ctx context.Context, url string, profile config.Profile) error {
-	r, err := audit.Judge(ctx, url, audit.Options{Config: config.Default(profile)})
+func (a *app) check(ctx context.Context, f checkFlags) error {
+	r, err := audit.Judge(ctx, f.url, audit.Options{Config: config.Default(config.Profile(f.profile))})
 	switch {
 	case errors.Is(err, audit.ErrNoAudit):
 		return usage("%v: is it a database of Handoff, and migrated?", err)
 	case err != nil:
 		return broken("%v", err)
 	}
-	a.judged(r)
-	return nil
+	return a.judged(r, checkHead{Profile: f.profile}, f.json)
 }
 
-// checkHistory judges a file in the format of a report. The file may come from anywhere, so it is
-// judged line by line and within a memory budget.
-func (a *app) checkHistory(ctx context.Context, path, scenario, profile string) error {
-	file, err := os.Open(path)
+// checkHistory judges a file in the format of a report, or the folder of a failure. The file may come
+// from anywhere, so it is judged line by line and within a memory budget.
+func (a *app) checkHistory(ctx context.Context, path string, f checkFlags) error {
+	from, err := openHistory(path)
 	if err != nil {
-		return usage("no such history: %s", reason(err))
+		return err
 	}
-	defer func() { _ = file.Close() }()
-	budget, done := newBudget(file)
+	defer func() { _ = from.file.Close() }()
+	budget, done := newBudget(from.file)
 	defer done()
-	history, err := reports.NewHistoryReader(path, file)
+	history, err := reports.NewHistoryReader(from.path, from.file)
 	if err != nil {
 		return usage("%v", err)
 	}
@@ -96,7 +111,10 @@ func (a *app) checkHistory(ctx context.Context, path, scenario, profile string) 
 		fmt.Fprintln(a.err, reports.Printable(w.Error(), ""))
 	}
 	rec := history.Header()
-	h, err := recorded(rec, scenario, profile)
+	if f.scenario != "" {
+		from.scenario = nil
+	}
+	h, err := recorded(rec, f.scenario, from.scenario, f.profile)
 	if err != nil {
 		return err
 	}
@@ -109,14 +127,16 @@ func (a *app) checkHistory(ctx context.Context, path, scenario, profile string) 
 	case err != nil:
 		return usage("%v", err)
 	}
-	fmt.Fprintf(a.out, "%s (%s), seed %d\n", reports.Printable(rec.Scenario, ""), h.Config.Profile, rec.Seed)
-	a.judged(r)
-	return nil
+	head := checkHead{Scenario: reports.Printable(rec.Scenario, ""), Profile: string(h.Config.Profile), Seed: rec.Seed}
+	head.title = fmt.Sprintf("%s (%s), seed %d", head.Scenario, head.Profile, head.Seed)
+	head.replay = from.replay(rec, h.Config.Profile)
+	return a.judged(r, head, f.json)
 }
 
 // recorded returns the settings under which a history was written: its scenario's configuration and
-// expectations, under its profile, at its time scale.
-func recorded(rec *verdict.Record, scenario, profile string) (audit.History, error) {
+// expectations, under its profile, at its time scale. The scenario is the chosen one, else the one
+// beside the history, else the one of the library that the history names.
+func recorded(rec *verdict.Record, chosen string, beside *scenario.Scenario, profile string) (audit.History, error) {
 	h := audit.History{Kinds: rec.Kinds}
 	if profile == "" {
 		profile = string(rec.Profile)
@@ -124,78 +144,110 @@ func recorded(rec *verdict.Record, scenario, profile string) (audit.History, err
 	if err := checkProfile(profile); err != nil || profile == "" {
 		return h, errors.Join(err, usage("the history does not say its profile; add --profile"))
 	}
-	if scenario == "" {
-		scenario = rec.Scenario
+	if chosen == "" && beside == nil {
+		chosen = rec.Scenario
 		// Only names of the library are accepted: the name comes from the file, and a path would
 		// open any file that the history's author chose.
-		if scenario != "" && !slices.Contains(scenarios.Names(), scenario) {
-			return h, usage("the history is of the scenario %q, which the library does not have, and its configuration sets the bounds: name its file with --scenario", scenario)
+		if chosen != "" && !slices.Contains(scenarios.Names(), chosen) {
+			return h, usage("the history is of the scenario %q, which the library does not have, and its configuration sets the bounds: "+
+				"name its file with --scenario, or judge the whole folder in which the history was written", chosen)
 		}
 	}
-	if scenario == "" {
+	s := beside
+	switch {
+	case beside != nil && !slices.Contains(beside.Profiles, config.Profile(profile)):
+		return h, usage("%s does not run under the profile %s; it says profile: %v", beside.File, profile, beside.Profiles)
+	case beside != nil && beside.Name != rec.Scenario:
+		return h, usage("%s is called %q, and the history beside it is of %q: one of them was replaced; name the right file with --scenario", beside.File, beside.Name, rec.Scenario)
+	case beside != nil:
+	case chosen == "":
 		h.Config = config.Default(config.Profile(profile))
 		return h, nil
+	default:
+		t, err := replayTarget(chosen, profile)
+		if err != nil {
+			return h, usage("the configuration of the scenario %q sets the bounds of the history: %v", chosen, err)
+		}
+		s = t.Scenario
 	}
-	t, err := replayTarget(scenario, profile)
-	if err != nil {
-		return h, usage("the configuration of the scenario %q sets the bounds of the history: %v", scenario, err)
-	}
-	s := t.Scenario
+	under := config.Profile(profile)
 	if rec.TimeScale != 0 {
-		if s, err = s.Scaled(rec.TimeScale, t.Profile); err != nil {
+		var err error
+		if s, err = s.Scaled(rec.TimeScale, under); err != nil {
 			return h, usage("the history's time scale: %v", err)
 		}
 		h.Tolerance = live.JudgedWithin
 	}
-	h.Config, h.Alerts = s.Config(t.Profile), invariant.Alerts(s.Expect(t.Profile).Alerts)
+	h.Config, h.Alerts = s.Config(under), invariant.Alerts(s.Expect(under).Alerts)
 	return h, nil
 }
 
-// judged prints a judgement and sets the exit code.
-func (a *app) judged(r *audit.Result) {
-	fmt.Fprintf(a.out, "%s, %s, %d still open\n\n", plural(r.Executions, "execution"), plural(r.Events, "event"), r.Open)
-	for _, i := range r.Judged {
-		word := a.out.green("holds")
-		for _, v := range r.Violations {
-			if v.Invariant.Number == i.Number {
-				word = a.out.red("BROKEN")
-			}
-		}
-		fmt.Fprintf(a.out, "  %-6s  %2d %s\n", word, i.Number, i.Statement)
-	}
-	fmt.Fprintln(a.out)
-	for _, n := range r.InPart {
-		fmt.Fprintf(a.out, "  in part     %2d %s: judged %s\n", n.Invariant.Number, n.Invariant.Name, n.Why)
-	}
-	for _, n := range r.NotJudged {
-		fmt.Fprintf(a.out, "  not judged  %2d %s: %s\n", n.Invariant.Number, n.Invariant.Name, n.Why)
-	}
-	a.unread(r)
-	for _, v := range r.Violations {
-		fmt.Fprintf(a.out, "\n%s invariant %d, %s\n  execution %d: %s\n", a.out.red("FAIL"), v.Invariant.Number, v.Invariant.Name, v.Execution,
-			reports.Printable(v.Message, ""))
-	}
-	if len(r.Violations) > 0 {
-		a.code = verdict.ExitFail
-		return
-	}
-	if r.Executions == 0 {
-		fmt.Fprintln(a.out, "\nthere was nothing to judge")
-		a.code = verdict.ExitInconclusive
-	}
+// historyFrom is a history to judge, and what stands beside it.
+type historyFrom struct {
+	path string
+	file *os.File
+	// scenario is that of the folder, nil for a file alone.
+	scenario *scenario.Scenario
 }
 
-// unread prints the events that could not be read.
-func (a *app) unread(r *audit.Result) {
-	if r.Unread == 0 {
-		return
+// openHistory opens a history, or the one in the folder of a failure with its scenario. In a folder,
+// which may come from anywhere, it follows no link that leads out of it.
+func openHistory(path string) (historyFrom, error) {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		return openFolder(path)
 	}
-	fmt.Fprintf(a.out, "\n  not read    %s with a word that this program does not know; a newer one wrote it, and can judge it (%s not judged)\n",
-		plural(r.Unread, "event"), plural(r.Aside, "execution"))
-	for _, why := range r.Unknown {
-		fmt.Fprintf(a.out, "              %s\n", reports.Printable(why, ""))
+	file, err := os.Open(path)
+	if err != nil {
+		return historyFrom{}, usage("no such history: %s", reason(err))
 	}
-	if more := r.Unread - len(r.Unknown); more > 0 {
-		fmt.Fprintf(a.out, "              and %d more\n", more)
+	return historyFrom{path: path, file: file}, nil
+}
+
+func openFolder(path string) (from historyFrom, err error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return from, usage("no such folder: %s", reason(err))
 	}
+	defer func() { _ = root.Close() }()
+	from.path = filepath.Join(path, reports.HistoryFile)
+	if from.file, err = root.Open(reports.HistoryFile); err != nil {
+		return from, usage("%s holds no %s (%v): name the folder of one failure, as in reports/out/SCENARIO-PROFILE-SEED", path, reports.HistoryFile, errors.Unwrap(err))
+	}
+	defer func() {
+		if err != nil {
+			_ = from.file.Close()
+		}
+	}()
+	file, err := root.Open(reports.ScenarioFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return from, nil // an older report wrote the folder
+	}
+	beside := filepath.Join(path, reports.ScenarioFile)
+	if err != nil {
+		return from, usage("opening %s: %v", beside, errors.Unwrap(err))
+	}
+	defer func() { _ = file.Close() }()
+	// One byte more than allowed, so that Parse refuses longer files.
+	text, err := io.ReadAll(io.LimitReader(file, yamlfile.MaxBytes+1))
+	if err != nil {
+		return from, usage("reading %s: %v", beside, errors.Unwrap(err))
+	}
+	if from.scenario, err = scenario.Parse(beside, text); err != nil {
+		return from, usage("%v", err)
+	}
+	return from, nil
+}
+
+// replay is the command that shows the run of a folder again; empty if there is none, because the
+// run was on real daemons, or this program lacks its mutant.
+func (f *historyFrom) replay(rec *verdict.Record, under config.Profile) string {
+	if f.scenario == nil || rec.TimeScale != 0 {
+		return ""
+	}
+	planted, err := findMutant(rec.Mutant)
+	if err != nil {
+		return ""
+	}
+	return explore.Target{Scenario: f.scenario, Profile: under}.Reproduce(rec.Seed, planted)
 }

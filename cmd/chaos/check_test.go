@@ -28,7 +28,7 @@ func TestCheckJudgesAWrittenHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	partial := write(t, "partial.jsonl", strings.Replace(string(data), `"workers"`, `"kinds":["created","transition"],"workers"`, 1))
-	chaos(t, "check", partial).wants(t, 1, "FAIL invariant 1", "not judged   6 message conservation: it holds no enqueued events")
+	chaos(t, "check", partial).wants(t, 1, "FAIL invariant 1", "not judged   6 message conservation: the history has no enqueued, acked, dead_lettered and dropped events")
 
 	cut := write(t, "cut.jsonl", string(data[:len(data)-20]))
 	chaos(t, "check", cut).wants(t, 2, "cut.jsonl:", "unexpected end of JSON input")
@@ -91,11 +91,11 @@ func TestCheckJudgesAlerts(t *testing.T) {
 
 // The history of a run with a time scale is judged by the bounds of that scale.
 func TestCheckScalesItsBounds(t *testing.T) {
-	h, err := recorded(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 0.2}, "", "")
+	h, err := recorded(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 0.2}, "", nil, "")
 	if err != nil || h.Config.Worker.Lease() != 8*time.Second || h.Tolerance == 0 {
 		t.Errorf("a lease of %v, a tolerance of %v: %v", h.Config.Worker.Lease(), h.Tolerance, err)
 	}
-	if _, err = recorded(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 7}, "", ""); err == nil {
+	if _, err = recorded(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 7}, "", nil, ""); err == nil {
 		t.Error("a time scale of 7 is taken")
 	}
 }

@@ -32,6 +32,9 @@ func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	o.Record = &kept
 	r := once(t, o)
 	rec := &verdict.Record{Run: r.Run, Events: kept, Workers: r.Workers(), FaultIntervals: r.FaultIntervals}
+	if plain, _, err := t.Plain(o.Seed); err == nil {
+		rec.ScenarioText = plain.Scenario.Text()
+	}
 	rec.Violations = slices.Clone(r.Failures())
 	for i := range rec.Violations {
 		v := &rec.Violations[i]

@@ -244,8 +244,8 @@ func (b *fixture) judge(chains int) {
 	if r.Unread != 0 {
 		b.t.Errorf("%d events of this program's own audit could not be read: %q", r.Unread, r.Unknown)
 	}
-	if len(r.Judged) < 4 {
-		b.t.Errorf("only %d invariants were judged", len(r.Judged))
+	if judged := r.Count(audit.Holds) + r.Count(audit.Broken); judged < 4 {
+		b.t.Errorf("only %d invariants were judged", judged)
 	}
 	if n := b.count("original_execution is null"); n != chains {
 		b.t.Errorf("%d chains exist, %d were submitted", n, chains)

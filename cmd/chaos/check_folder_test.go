@@ -1,0 +1,109 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// failing runs a scenario until it fails, and returns the folder of the failure, moved into an empty
+// directory.
+func failing(t *testing.T, args ...string) string {
+	t.Helper()
+	out := t.TempDir()
+	chaos(t, append([]string{"run", "--quiet", "--out", out}, args...)...)
+	files, err := filepath.Glob(filepath.Join(out, "*", "history.jsonl"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("the report wrote no history", err)
+	}
+	moved := filepath.Join(t.TempDir(), "moved")
+	if err := os.Rename(filepath.Dir(files[0]), moved); err != nil {
+		t.Fatal(err)
+	}
+	return moved
+}
+
+// The folder of a failure holds all that it needs to be judged and replayed: also for a scenario that
+// no library has, and for a varied run, whose scenario was drawn.
+func TestAFoldersFailureIsJudgedAnywhere(t *testing.T) {
+	text, err := os.ReadFile("../../scenarios/network-partition.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := strings.Replace(string(text), "name: network-partition", "name: my-own", 1)
+	own := write(t, "my-own.yaml", mine)
+	for name, args := range map[string][]string{
+		"of the library":  {"network-partition", "--profile", "hardened", "--mutant", "unguarded-finish", "--seeds", "40", "--varied=never"},
+		"of a file":       {own, "--profile", "hardened", "--mutant", "unguarded-finish", "--seeds", "40", "--varied=never"},
+		"of a varied run": {own, "--profile", "hardened", "--mutant", "unguarded-finish", "--seeds", "20", "--varied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := failing(t, args...)
+			if err := os.Remove(own); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := os.WriteFile(own, []byte(mine), 0o600); err != nil {
+					t.Error(err)
+				}
+			}()
+			t.Chdir(t.TempDir())
+			said := chaos(t, "check", folder)
+			said.wants(t, 1, "FAIL invariant ", "\nreplay: bin/chaos replay ", " --mutant unguarded-finish\n")
+			_, broken, _ := strings.Cut(said.out, "FAIL invariant ")
+			broken, _, _ = strings.Cut(broken, "\n")
+			_, rule, _ := strings.Cut(broken, ", ")
+			_, command, _ := strings.Cut(said.out, "\nreplay: bin/chaos ")
+			command, _, _ = strings.Cut(command, "\n")
+			again := chaos(t, strings.Fields(command)...)
+			again.wants(t, 1, "VIOLATION of ")
+			if !strings.Contains(again.out, rule+" at step") {
+				t.Errorf("the replay does not break %q:\n%s", rule, again.out[max(0, len(again.out)-1500):])
+			}
+		})
+	}
+}
+
+// A folder from elsewhere names no other files, and what does not fit in it is refused.
+func TestCheckRefusesFoldersThatDoNotFit(t *testing.T) {
+	const history = `{"schema":1,"scenario":"calm","profile":"hardened","seed":1,"mutant":"","workers":{"1":"w"}}` + "\n" +
+		`{"at_ns":0,"kind":"created","execution":1,"chain":1,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n"
+	secret := write(t, "secret.yaml", "secret: words\n")
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		link  string
+		code  int
+		want  string
+	}{
+		{"one that fits", map[string]string{"history.jsonl": history, "scenario.yaml": calm}, "", 0, "calm (hardened), seed 1"},
+		{"a report's folder", map[string]string{"index.html": ""}, "", 2, "holds no history.jsonl (no such file or directory): name the folder of one failure"},
+		{"no scenario, and none in the library", map[string]string{"history.jsonl": history}, "", 2, `the history is of the scenario "calm", which the library does not have`},
+		{"another scenario", map[string]string{"history.jsonl": history, "scenario.yaml": strings.Replace(calm, "name: calm", "name: other", 1)}, "", 2, `is called "other", and the history beside it is of "calm"`},
+		{"another profile", map[string]string{"history.jsonl": history, "scenario.yaml": strings.Replace(calm, "profile: [hardened, documented]", "profile: documented", 1)}, "", 2, "does not run under the profile hardened"},
+		{"a wrong scenario", map[string]string{"history.jsonl": history, "scenario.yaml": "name: calm\n"}, "", 2, "scenario.yaml:"},
+		{"a long scenario", map[string]string{"history.jsonl": history, "scenario.yaml": calm + strings.Repeat("#\n", 1<<20)}, "", 2, "scenario.yaml:"},
+		{"a link out of it", map[string]string{"history.jsonl": history}, "scenario.yaml", 2, "path escapes from parent"},
+		{"a history that is a link out of it", nil, "history.jsonl", 2, "path escapes from parent"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			folder := t.TempDir()
+			for name, text := range c.files {
+				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.link != "" {
+				if err := os.Symlink(secret, filepath.Join(folder, c.link)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			said := chaos(t, "check", folder)
+			said.wants(t, c.code, c.want)
+			if strings.Contains(said.out+said.err, "words") {
+				t.Errorf("it shows a file outside of the folder:\n%s%s", said.out, said.err)
+			}
+		})
+	}
+}
