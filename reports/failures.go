@@ -12,7 +12,7 @@ import (
 // Limits of the list of causes.
 const (
 	pageGroups  = 60
-	groupPlaces = 6
+	groupPlaces = 4
 )
 
 // failures are the failed runs of all results, grouped by rule, place and cause.

@@ -19,10 +19,10 @@ import (
 
 var keep = flag.String("keep", "", "write the pages with many results into this folder, to look at them")
 
-// many is a sweep of this many results: four of each scenario, under two profiles, varied or not.
+// Many is a sweep of this many results: four of each scenario, under two profiles, varied or not.
 // Every seventh scenario fails, in several seeds and in one of a few ways, and every fifth is
 // inconclusive. The smallest failing seed of every failed result is recorded.
-func many(results int) (*verdict.Sweep, []*verdict.Record) {
+func Many(results int) (*verdict.Sweep, []*verdict.Record) {
 	s := &verdict.Sweep{Go: "go1.26.8", Commit: "78845b2"}
 	var records []*verdict.Record
 	for i := range results {
@@ -88,7 +88,7 @@ func TestPageOfManyResultsStaysSmall(t *testing.T) {
 	const n = 2000
 	bytes := make(map[int]int)
 	for _, results := range []int{1, 164, n, 2 * n} {
-		s, records := many(results)
+		s, records := Many(results)
 		text := pageOf(t, s, records)
 		bytes[results] = len(text)
 		t.Logf("%5d results, %3d recorded: %d bytes", results, len(records), len(text))
@@ -111,7 +111,7 @@ func TestPageOfManyResultsStaysSmall(t *testing.T) {
 
 // However long everything is that others have named, the page keeps its limit.
 func TestPageOfManyFailuresStaysSmall(t *testing.T) {
-	s, records := many(28)
+	s, records := Many(28)
 	long := strings.Repeat("long <words> & 7 ", 400)
 	for i := range 4000 {
 		sc := *s.Scenarios[12]
@@ -214,7 +214,7 @@ func TestGridShowsWhichSeedsFailed(t *testing.T) {
 
 // A scenario has one row, and its profiles stand in it side by side.
 func TestTableHasOneRowForEachScenario(t *testing.T) {
-	s, records := many(56)
+	s, records := Many(56)
 	list := sortedScenarios(s)
 	shown := chooseRecords(firstFailure(s, records), records)
 	table := newTable(list, linker(records, runKeys(records), shown))
@@ -246,7 +246,7 @@ func TestTableHasOneRowForEachScenario(t *testing.T) {
 // A link leads to a run in the page, or to a file that is there.
 func TestEveryLinkOfThePageLeadsSomewhere(t *testing.T) {
 	dir := t.TempDir()
-	s, records := many(164)
+	s, records := Many(164)
 	if err := Write(dir, s, records); err != nil {
 		t.Fatal(err)
 	}

@@ -34,14 +34,14 @@ const (
 
 //nolint:gochecknoglobals // constant expressions
 var (
-	// differing is everything that differs between two runs with the same cause: quoted texts, names
-	// that end with a number, numbers, and durations.
-	differing = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\d[\w.:+-]*`) //detlint:ok constant
+	// differing is everything that differs between two runs with the same cause: quoted texts, random
+	// identifiers, numbers (those in names too) and durations.
+	differing = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b[0-9a-f]{8,}\b|\d+(?:/\w+)+|\d[\w.:+-]*`) //detlint:ok constant
 	// named is the name of a process, such as executor-1.
 	named = regexp.MustCompile(`\b([a-z][a-z_-]*)-\d+\b`) //detlint:ok constant
-	// actor is a part with its process, as in "the timeout monitor of executor-1" or "the timeout
-	// monitor (executor-1)".
-	actor = regexp.MustCompile(`\bthe ([a-z][a-z ]*?) (?:of |\()[a-z][a-z_-]*-\d+\b`) //detlint:ok constant
+	// actor is a part with its process, as in "the timeout monitor of executor-1", "the timeout monitor
+	// (executor-1)" or "the timeout_monitor, executor-1".
+	actor = regexp.MustCompile(`\bthe ([a-z][a-z_ ]*?)(?: of | \(|, )[a-z][a-z_-]*-\d+\b`) //detlint:ok constant
 )
 
 // Cause returns the cause of one violation, without counts.
@@ -49,7 +49,7 @@ func (v *Violation) Cause() Cause {
 	line, _, _ := strings.Cut(v.Message, "\n")
 	c := Cause{Rule: v.Rule(), Text: clip(differing.ReplaceAllString(line, "…"), causeText)}
 	if m := actor.FindStringSubmatch(line); m != nil {
-		c.Place = m[1]
+		c.Place = strings.ReplaceAll(m[1], "_", " ")
 	} else if m := named.FindStringSubmatch(line); m != nil {
 		c.Place = m[1]
 	}

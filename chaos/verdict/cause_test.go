@@ -19,6 +19,11 @@ func TestACauseHasNeitherNumbersNorNames(t *testing.T) {
 			`shell-12 has published its hint "y" again, 10ms after the broker had taken it`,
 			"shell", "shell-… has published its hint … again, … after the broker had taken it",
 		},
+		{
+			"execution 15 failed (by the execution_timeout_monitor, executor-2), as executor-2/c55f49b2/3 says",
+			"execution 15 failed (by the execution_timeout_monitor, executor-1), as executor-1/s8zz/12 says",
+			"execution timeout monitor", "execution … failed (by the execution_timeout_monitor, executor-…), as executor-… says",
+		},
 		{"queue a still holds 3 messages", "queue a still holds 12 messages", "", "queue a still holds … messages"},
 	} {
 		a, b := (&Violation{Invariant: 2, Name: "ownership", Message: c.a}).Cause(), (&Violation{Invariant: 2, Name: "ownership", Message: c.b}).Cause()

@@ -86,7 +86,7 @@ function openMoment() {
   if (exec) selectExecution(exec);
   if (event > 0) moveTo(indexOfK(event - 1));
   clearTimeout(remembering);
-  $("desk").scrollIntoView();
+  $("run").scrollIntoView();
   $("lanes").focus({ preventScroll: true });
 }
 

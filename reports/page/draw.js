@@ -27,8 +27,8 @@ function label(s, y, words, cls = "seg-label") {
   return "";
 }
 
-function laneName(y, text, cls = "", title = "") {
-  const room = Math.floor(GUTTER / 7.1), shown = text.length > room ? text.slice(0, room - 1) + "…" : text;
+function laneName(y, text, cls = "", title = "", beside = 0) {
+  const room = Math.floor((GUTTER - 14 - beside) / 6.6), shown = text.length > room ? text.slice(0, room - 1) + "…" : text;
   return `<text x="10" y="${y}" class="${cls}">${esc(shown)}${title || shown !== text ? `<title>${esc(title || text)}</title>` : ""}</text>`;
 }
 
@@ -127,7 +127,7 @@ function drawProcess(parts, y, p) {
 
 function drawQueue(parts, y, q) {
   const h = 20, unit = h / Math.max(q.most, 1);
-  parts.push(laneName(y + 14, q.label, "", q.name), `<text x="${GUTTER - 8}" y="${y + 14}" class="t-dim" text-anchor="end">${q.most}<title>at most ${q.most} messages</title></text>`);
+  parts.push(laneName(y + 14, q.label, "", q.name, 8 + 8 * String(q.most).length), `<text x="${GUTTER - 8}" y="${y + 14}" class="t-dim" text-anchor="end">${q.most}<title>at most ${q.most} messages</title></text>`);
   let d = "", open = false;
   const start = last(q.points, 0, here.from);
   let level = start ? start[2] + start[3] : 0;
@@ -217,7 +217,7 @@ function reveal() {
 function drawOverview() {
   const svg = $("overview"), run = here.run, width = svg.clientWidth || 1200, GUTTER = gutter(width);
   const px = (t) => GUTTER + t / Math.max(run.end, 1) * (width - GUTTER - RIGHT);
-  let out = `<text x="10" y="21" class="t-dim">whole run, ${clock(run.end, 0)}</text><line x1="${GUTTER}" x2="${width - RIGHT}" y1="17" y2="17" class="sep"/>`;
+  let out = `<text x="10" y="21" class="t-dim">${width < WIDE ? "run" : "whole run"}, ${clock(run.end, 0)}</text><line x1="${GUTTER}" x2="${width - RIGHT}" y1="17" y2="17" class="sep"/>`;
   for (const b of run.faultIntervals) out += `<rect x="${px(b.begin)}" y="9" width="${Math.max(2, px(b.end) - px(b.begin))}" height="16" class="bandbar"><title>${esc(b.label)}</title></rect>`;
   for (const v of run.violations.slice(0, 50)) out += `<line x1="${px(v.at)}" x2="${px(v.at)}" y1="2" y2="32" class="violation"/>`;
   out += `<rect x="${px(here.from)}" y="3" width="${Math.max(3, px(here.to) - px(here.from))}" height="28" class="window"/>`;

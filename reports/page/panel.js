@@ -56,7 +56,7 @@ function showMoment() {
     const p = last(q.points, 1, k);
     return item(q.label, `<span>${p ? p[2] : 0} + ${p ? p[3] : 0}</span>`);
   });
-  $("state").innerHTML = rowBox(k, e[AT]) + box("Processes", processes) + box("Queues (waiting + not yet acknowledged)", queues) + box("Faults that last", faults);
+  $("state").innerHTML = rowBox(k, e[AT]) + box("Faults that last", faults) + box("Processes", processes) + box("Queues (waiting + not yet acknowledged)", queues);
   showLogs(e);
   markStory();
 }
