@@ -66,8 +66,8 @@ const seen = {}, id = (n) => document.getElementById(n), line = () => id("line")
 const press = (key, on = id("lanes")) => { if (on.focus) on.focus(); (on.focus ? document.activeElement : on).dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })); };
 seen.first = line();
 seen.logs = !id("logs").hidden && id("log-lines").textContent;
-press("ArrowLeft", document); press("ArrowLeft", id("step-on")); press("End", id("moment")); press("v", id("state"));
-seen.elsewhere = line() === seen.first;
+const view = () => line() + id("axis").textContent, before = view();
+seen.elsewhere = [["ArrowLeft", document], ["Home", id("step-on")], ["ArrowLeft", id("moment")], ["0", id("state")]].every(([key, on]) => { press(key, on); return view() === before; });
 press("ArrowLeft"); seen.left = line();
 press("ArrowRight"); seen.right = line();
 press("Home"); seen.home = line();
