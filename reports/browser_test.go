@@ -30,13 +30,14 @@ func chromium(t *testing.T) string {
 }
 
 // dom loads a page and returns the document as its scripts left it.
-func dom(t *testing.T, browser, page string) string {
+func dom(t *testing.T, browser, page string, more ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+	args := []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-		"--user-data-dir="+t.TempDir(), "--window-size=1400,2200", "--virtual-time-budget=5000", "--dump-dom", "file://"+page)
+		"--user-data-dir=" + t.TempDir(), "--window-size=1400,2200", "--virtual-time-budget=5000", "--dump-dom"}
+	cmd := exec.CommandContext(ctx, browser, append(append(args, more...), "file://"+page)...)
 	cmd.WaitDelay = 5 * time.Second
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -47,17 +48,31 @@ func dom(t *testing.T, browser, page string) string {
 	return string(out)
 }
 
+// driven loads a page with a script of a reader at its end, in a window of this size, and returns
+// the document.
+func driven(t *testing.T, browser, page, script, fragment, size string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "index.html")
+	page = strings.Replace(page, "</body>", "<script>"+script+"</script></body>", 1)
+	if err := os.WriteFile(path, []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return html.UnescapeString(dom(t, browser, path+fragment, "--window-size="+size))
+}
+
 // drive acts like a reader, and writes the results into the document.
 const drive = `<script>
 const seen = {}, id = (n) => document.getElementById(n), line = () => id("line").textContent;
-const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+const press = (key, on = id("lanes")) => { if (on.focus) on.focus(); (on.focus ? document.activeElement : on).dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })); };
 seen.first = line();
 seen.logs = !id("logs").hidden && id("log-lines").textContent;
+const view = () => line() + id("axis").textContent, before = view();
+seen.elsewhere = [["ArrowLeft", document], ["Home", id("step-on")], ["ArrowLeft", id("moment")], ["0", id("state")]].every(([key, on]) => { press(key, on); return view() === before; });
 press("ArrowLeft"); seen.left = line();
 press("ArrowRight"); seen.right = line();
 press("Home"); seen.home = line();
-press("c"); seen.closeup = line() === seen.first && id("timeline").textContent.includes("5m17.400s");
-press("0"); seen.whole = !id("timeline").textContent.includes("5m17.400s");
+press("c"); seen.closeup = line() === seen.first && id("axis").textContent.includes("5m17.400s");
+press("0"); seen.whole = !id("axis").textContent.includes("5m17.400s");
 id("through").value = "status"; press("v"); press("ArrowRight"); seen.status = line();
 id("execution").value = "6"; id("execution").dispatchEvent(new Event("change"));
 seen.six = id("events").textContent.includes("expired in the queue of worker shell-1");
@@ -80,6 +95,7 @@ func TestPageObeysKeysAndClicks(t *testing.T) {
 	for _, want := range []string{
 		`"first":"5m17.610sthe timeout monitor of executor-1 failed execution 7`,
 		`"logs":"5m17.500sexecutor-1timeout check: 1 execution`,
+		`"elsewhere":true`,
 		`"left":"5m17.500sexecutor-1 logged: timeout check`,
 		`"right":"5m17.610sthe timeout monitor`,
 		`"home":"0.000sexecutor-1 started`,
@@ -106,7 +122,7 @@ func TestPageWorksInABrowser(t *testing.T) {
 		{"a failure", records, []string{
 			`data-ready="true"`, `<title>✖ fail: `, `class="p-paused"`, `class="bandbar"`, `class="s-running"`, `class="violation"`,
 			"execution 31 (retry of 7)", "✖ execution 7", `class="depth"`, `class="beat"`, `<g id="cursor"><line`,
-			"claimed execution 7 at epoch 1: scheduled → running", "<h3>Queues (waiting", `<tr class="bad"`, "Chain: ",
+			"claimed execution 7 at epoch 1: scheduled → running", "<h3>Queues (waiting", "pause shell-1 → execution 7", `<tr class="bad"`, "Chain: ",
 		}},
 		{"no record", nil, []string{`data-ready="true"`, "Something broke", "<h2>Replay</h2>"}},
 		{"a record without events", []*verdict.Record{empty}, []string{`data-ready="true"`, "This run has no events."}},
@@ -134,5 +150,96 @@ func TestPageWorksInABrowser(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// expect fails for each text that is not in what the reader's script wrote into the document.
+func expect(t *testing.T, got string, want ...string) {
+	t.Helper()
+	_, seen, _ := strings.Cut(got, `data-seen="`)
+	if i := strings.Index(got, "data-error="); i >= 0 {
+		t.Errorf("the page's script failed: %.200s", got[i:])
+	}
+	for _, w := range want {
+		if !strings.Contains(seen, w) {
+			t.Errorf("no %s in %.1500s", w, seen)
+		}
+	}
+}
+
+// The reader who follows a link sees the moment that another reader saw.
+func TestEveryMomentHasALink(t *testing.T) {
+	browser := chromium(t)
+	sweep, records := synthetic()
+	var page bytes.Buffer
+	if err := reports.WriteHTML(&page, sweep, records); err != nil {
+		t.Fatal(err)
+	}
+	const script = `const seen = {}, id = (n) => document.getElementById(n);
+seen.line = id("line").textContent; seen.execution = id("execution").value; seen.top = Math.round(id("run").getBoundingClientRect().top) === 0;
+seen.focus = document.activeElement.id; seen.missing = id("missing").hidden ? "" : id("missing").textContent;
+seen.away = (id("missing").querySelector("a") || { getAttribute() {} }).getAttribute("href");
+id("lanes").dispatchEvent(new KeyboardEvent("keydown", { key: "Home" }));
+seen.link = id("moment").getAttribute("href"); seen.row = id("events").querySelector("a").getAttribute("href");
+setTimeout(() => { seen.address = location.hash; location.hash = id("events").querySelector("a").getAttribute("href");
+  setTimeout(() => { seen.followed = id("line").textContent; document.body.dataset.seen = JSON.stringify(seen); }, 300); }, 600);`
+	const run = "#run=ttl-race-documented-41"
+	got := driven(t, browser, page.String(), script, run+"&event=1&execution=6", "1440,800")
+	expect(t, got, `"line":"0.000sexecutor-1 started`, `"execution":"6"`, `"top":true`, `"focus":"lanes"`, `"missing":""`,
+		`"link":"`+run+`&event=1&execution=6"`, `"address":"`+run+`&event=1&execution=6"`, `"followed":"14.000sthe API created execution 6`)
+	got = driven(t, browser, page.String(), script, "#run=another-hardened-7&event=9", "1440,800")
+	expect(t, got, `"missing":"The run another-hardened-7 is not in this page. Open its own page."`, `"away":"another-hardened-7/run.html#run=another-hardened-7&event=9"`)
+}
+
+// The timeline and the state at the cursor are in the window together, however large the window is
+// of those that people use.
+func TestTimelineAndStateAreVisibleTogether(t *testing.T) {
+	browser := chromium(t)
+	_, records := synthetic()
+	var page bytes.Buffer
+	if err := reports.WriteRun(&page, records[0], "ttl-race-documented-41"); err != nil {
+		t.Fatal(err)
+	}
+	const script = `const seen = {}, inside = (n) => { const b = document.getElementById(n).getBoundingClientRect(); return b.top >= 0 && b.bottom <= innerHeight + 0.5 && b.left >= 0 && b.right <= innerWidth + 0.5 && b.height > 15; };
+for (const n of ["lanes", "state", "line", "slider"]) seen[n] = inside(n);
+seen.wide = document.documentElement.scrollWidth <= innerWidth; seen.window = innerWidth + "x" + innerHeight;
+document.body.dataset.seen = JSON.stringify(seen);`
+	got := driven(t, browser, page.String(), script, "#run=ttl-race-documented-41", "1440,800")
+	expect(t, got, `"lanes":true`, `"state":true`, `"line":true`, `"slider":true`, `"wide":true`)
+	got = driven(t, browser, page.String(), script, "#run=ttl-race-documented-41", "500,844")
+	expect(t, got, `"wide":true`)
+}
+
+// The reader finds, filters and sorts scenarios, and asks the grid about a seed.
+func TestResultsAreFoundFilteredAndSorted(t *testing.T) {
+	browser := chromium(t)
+	sweep, records := reports.Many(400)
+	var page bytes.Buffer
+	if err := reports.WriteHTML(&page, sweep, records); err != nil {
+		t.Fatal(err)
+	}
+	const script = `const seen = {}, id = (n) => document.getElementById(n), rows = () => [...id("table").tBodies[0].rows];
+const enter = (n, value) => { id(n).value = value; id(n).dispatchEvent(new Event("input")); };
+seen.first = id("found").textContent; seen.all = id("all-rows").textContent;
+enter("find", "something-0010 fail"); seen.found = rows().length + " " + rows()[0].dataset.name;
+enter("find", "no such scenario"); seen.none = rows()[0].textContent + id("found").textContent; enter("find", "");
+enter("show", "inconclusive"); seen.filtered = rows().every((r) => r.dataset.verdict === "inconclusive") && id("found").textContent; enter("show", "");
+enter("sort", "name"); seen.byName = rows()[0].dataset.name + rows()[1].dataset.name;
+enter("sort", "share"); seen.byShare = rows()[0].dataset.share >= rows()[1].dataset.share && rows()[0].dataset.verdict;
+enter("sort", "worst"); id("all-rows").click(); seen.shown = rows().length + " " + id("all-rows").hidden;
+const row = document.querySelector(".heat tr[data-failed]"), cells = row.querySelector(".cells"); seen.focusable = cells.tabIndex;
+cells.dispatchEvent(new KeyboardEvent("keydown", { key: "End" })); seen.cell = id("cell").textContent;
+const box = cells.getBoundingClientRect(); cells.dispatchEvent(new MouseEvent("click", { clientX: box.left + 1, clientY: box.top + 2, bubbles: true })); seen.clicked = id("cell").textContent;
+seen.chosen = document.querySelectorAll(".cells .chosen").length;
+seen.unnamed = [...document.querySelectorAll("input, select, button, [tabindex]")].filter((e) => !(e.labels && e.labels.length) && !e.getAttribute("aria-label") && !e.textContent.trim()).map((e) => e.id || e.outerHTML).join();
+seen.wide = document.documentElement.scrollWidth <= innerWidth;
+document.body.dataset.seen = JSON.stringify(seen);`
+	for _, size := range []string{"1440,800", "500,844"} {
+		got := driven(t, browser, page.String(), script, "", size)
+		expect(t, got, `"first":"40 of 100 scenarios"`, `"all":"Show all 100"`, `"found":"1 scenario-about-something-0010"`,
+			`"none":"No scenario fits. Change the words or the filter.0 of 100 scenarios"`, `"filtered":"3`,
+			`"byName":"scenario-about-something-0000scenario-about-something-0001"`, `"byShare":"fail"`, `"shown":"100 true"`, `"focusable":0`,
+			`"cell":"scenario-about-something-0010 hardened, seed 60: failed. chaos run scenario-about-something-0010 --profile hardened --seed 60"`,
+			`"clicked":"scenario-about-something-0010 hardened, seed 1: failed.`, `"chosen":1`, `"unnamed":""`, `"wide":true`)
 	}
 }

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,9 +15,24 @@ import (
 //
 // Each kind of row has two lists: the gaps, which are shown, and the rest, which is folded.
 type coverage struct {
-	FaultGaps, Faults      []faultRow
-	Unreached, Sometimes   []sometimesRow
+	FaultGaps, Faults      rowList[faultRow]
+	Unreached, Sometimes   rowList[sometimesRow]
 	RulesBroken, RulesKept []ruleRow
+}
+
+// rowList is a list of which the page shows the first rows.
+type rowList[T any] struct {
+	Rows []T
+	// All counts the rows, and Left those that are not shown.
+	All, Left int
+}
+
+func (l *rowList[T]) add(row T) {
+	if l.All++; l.All > pageCoverage {
+		l.Left++
+		return
+	}
+	l.Rows = append(l.Rows, row)
 }
 
 type faultRow struct {
@@ -52,17 +68,17 @@ func newCoverage(list []*verdict.Scenario) coverage {
 				row.Gap = "never fired"
 			}
 			if row.Gap != "" {
-				c.FaultGaps = append(c.FaultGaps, row)
+				c.FaultGaps.add(row)
 			} else {
-				c.Faults = append(c.Faults, row)
+				c.Faults.add(row)
 			}
 		}
 		for _, name := range sortedNames(sc.Sometimes) {
 			row := sometimesRow{name, where, sc.Sometimes[name]}
 			if row.Hits == 0 {
-				c.Unreached = append(c.Unreached, row)
+				c.Unreached.add(row)
 			} else {
-				c.Sometimes = append(c.Sometimes, row)
+				c.Sometimes.add(row)
 			}
 		}
 	}
@@ -76,10 +92,13 @@ func newCoverage(list []*verdict.Scenario) coverage {
 	return c
 }
 
+// rulePlaces limits the results that a broken rule names.
+const rulePlaces = 10
+
 // ruleRows counts violations by invariant, including invariants without any, because a reader wants
 // to know what was judged. Unmet expectations are in the last row.
 func ruleRows(list []*verdict.Scenario) []ruleRow {
-	byNumber := make(map[int]*ruleRow)
+	byNumber, places := make(map[int]*ruleRow), make(map[*ruleRow][]string)
 	for _, i := range invariant.All() {
 		byNumber[i.Number] = &ruleRow{Number: i.Number, Name: i.Name, Statement: i.Statement}
 	}
@@ -99,13 +118,18 @@ func ruleRows(list []*verdict.Scenario) []ruleRow {
 				row.Statement = cmp.Or(v.Statement, row.Statement)
 			}
 			row.Violations++
-			if !strings.Contains(row.Where, where) {
-				row.Where = strings.TrimPrefix(row.Where+"; "+where, "; ")
+			if list := places[row]; len(list) == 0 || list[len(list)-1] != where {
+				places[row] = append(list, where)
 			}
 		}
 	}
 	rows := make([]ruleRow, 0, len(byNumber))
 	for _, r := range byNumber {
+		list := places[r]
+		r.Where = strings.Join(list[:min(len(list), rulePlaces)], "; ")
+		if more := len(list) - rulePlaces; more > 0 {
+			r.Where += fmt.Sprintf("; and %d more", more)
+		}
 		rows = append(rows, *r)
 	}
 	slices.SortFunc(rows, func(a, b ruleRow) int {

@@ -13,6 +13,8 @@ type sure struct {
 	Text string
 	// First holds the curves of the results that more seeds would help most; Rest holds the others.
 	First, Rest []curve
+	// LeftOut counts the curves that are not shown.
+	LeftOut int
 }
 
 // curve draws the number of distinct situations of one result against the number of seeds.
@@ -36,6 +38,7 @@ type curve struct {
 // of the drawing.
 const (
 	pageCurves  = 12
+	moreCurves  = 200
 	curveSteps  = 16
 	curveWidth  = 300.0
 	curveHeight = 132.0
@@ -68,6 +71,9 @@ func newSure(list []*verdict.Scenario) *sure {
 	})
 	n := min(len(all), pageCurves)
 	s.First, s.Rest = all[:n], all[n:]
+	if s.LeftOut = max(0, len(s.Rest)-moreCurves); s.LeftOut > 0 {
+		s.Rest = s.Rest[:moreCurves]
+	}
 	return s
 }
 

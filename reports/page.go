@@ -18,6 +18,9 @@ import (
 //go:embed page/page.html
 var pageTemplate string
 
+//go:embed page/run.html
+var runTemplate string
+
 //go:embed page/style.css
 var pageStyle string
 
@@ -30,12 +33,18 @@ var scriptDraw string
 //go:embed page/panel.js
 var scriptPanel string
 
+//go:embed page/results.js
+var scriptResults string
+
 // Limits of the page. Browsers open five megabytes at once, and a page that is mailed or attached
-// to a ticket should not be much larger.
+// to a ticket should not be much larger. Timelines take what the results leave of it.
 const (
-	pageRecords = 8
-	pageEvents  = 16_000
-	pageBytes   = 4_000_000
+	pageRecords  = 8
+	pageEvents   = 16_000
+	pageTotal    = 5_000_000
+	pageBytes    = 4_000_000
+	pageNotes    = 50
+	pageCoverage = 300
 )
 
 // page is the template's data; the timelines' data is embedded separately as JSON, for the scripts.
@@ -48,7 +57,9 @@ type page struct {
 	Headline      *headline
 	Why           []string
 
-	Results  []resultRow
+	Failures *failures
+	Table    table
+	Grid     *grid
 	Coverage coverage
 	// Sure says what the verdict is worth; nil for a single run.
 	Sure *sure
@@ -65,14 +76,26 @@ type page struct {
 	Differences []conformance.Difference
 	Agreed      []conformance.Result
 
+	Replay     string
+	Go, Commit string
+
+	shownRuns
+}
+
+// shownRuns is the part of a page that draws timelines.
+type shownRuns struct {
 	Records        []string
 	RecordsLeftOut int
-	Replay         string
-	Go, Commit     string
 
 	Style  template.CSS
 	Script template.JS
 	Data   template.JS
+}
+
+func (r *shownRuns) fill(data []byte, labels []string, scripts ...string) {
+	r.Records = labels
+	r.Style, r.Data = template.CSS(pageStyle), template.JS(data)                                    //nolint:gosec // ours, and escaped by json.Marshal
+	r.Script = template.JS("(() => {\n\"use strict\";\n" + strings.Join(scripts, "\n") + "\n})();") //nolint:gosec // ours
 }
 
 // headline describes the first failure.
@@ -96,42 +119,90 @@ type causeLine struct {
 	Last                   bool
 }
 
-type resultRow struct {
-	Sign, Verdict string
-	Name, Case    string
-	About         string
-	World         string
-	Seeds         int
-	Executions    int64
-	Outcomes      string
-	Failing       string
-	Why           []string
-}
-
 // WriteHTML writes the report's page: one file that needs neither network nor server. Of many
-// records it shows the failed ones, and of long records the part around the failure. It says where
-// something was omitted.
+// records it shows the failed ones, and of long records the part around the failure. Other recorded
+// failures have pages of their own, to which it links; see WriteRun. It says where something was
+// omitted.
 func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
-	t, err := template.New("page").Parse(pageTemplate)
-	if err != nil {
-		return fmt.Errorf("parsing the page's template: %w", err)
-	}
-	first := firstFailure(s, records)
-	shown := chooseRecords(first, records)
-	data, labels, err := pageData(shown)
+	t, err := parsePage()
 	if err != nil {
 		return err
 	}
-	p := newPage(s, first)
-	p.Agreement, p.Matrix = s.Agreement, newMatrix(s.Matrix)
-	p.Records, p.RecordsLeftOut = labels, len(records)-len(labels)
-	p.Style, p.Data = template.CSS(pageStyle), template.JS(data)              //nolint:gosec // ours, and escaped by json.Marshal
-	p.Script = template.JS(strings.Join([]string{"(() => {\n\"use strict\";", //nolint:gosec // ours
-		scriptCore, scriptDraw, scriptPanel, "})();"}, "\n"))
-	if err := t.Execute(w, p); err != nil {
+	first := firstFailure(s, records)
+	keys := runKeys(records)
+	shown := chooseRecords(first, records)
+	p := newPage(s, first, linker(records, keys, shown))
+	// What the results take is known only when they are written.
+	var rest counter
+	p.fill(nil, nil)
+	if err := t.ExecuteTemplate(&rest, "page", p); err != nil {
+		return fmt.Errorf("measuring the page: %w", err)
+	}
+	scripts := []string{scriptCore, scriptDraw, scriptPanel, scriptResults}
+	for _, script := range scripts {
+		rest += counter(len(script))
+	}
+	data, labels, err := pageData(shown, keys, max(0, min(pageBytes, pageTotal-int(rest))))
+	if err != nil {
+		return err
+	}
+	if len(labels) < len(shown) { // some did not fit, and are linked to as pages
+		p = newPage(s, first, linker(records, keys, shown[:len(labels)]))
+	}
+	p.RecordsLeftOut = len(records) - len(labels)
+	p.fill(data, labels, scripts...)
+	if err := t.ExecuteTemplate(w, "page", p); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
 	}
 	return nil
+}
+
+func parsePage() (*template.Template, error) {
+	t, err := template.New("page").Parse(pageTemplate)
+	if err == nil {
+		_, err = t.New("run.html").Parse(runTemplate)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("parsing the page's template: %w", err)
+	}
+	return t, nil
+}
+
+// counter counts bytes.
+type counter int
+
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
+}
+
+// linker returns the function that leads from a result to the recorded run of its smallest failing
+// seed: in this page, or in a page of its own. It is empty for a result without one.
+func linker(records []*verdict.Record, keys map[*verdict.Record]string, shown []*verdict.Record) func(*verdict.Scenario) string {
+	type target struct {
+		name, profile, mutant string
+		varied                bool
+		seed                  uint64
+	}
+	links := make(map[target]string, len(records))
+	for _, r := range records {
+		link := keys[r] + "/" + runPage
+		if slices.Contains(shown, r) {
+			link = "#run=" + keys[r]
+		} else if len(r.Violations) == 0 && r.Panic == "" {
+			continue // it has no folder
+		}
+		at := target{r.Scenario, string(r.Profile), r.Mutant, r.Varied != nil, r.Seed}
+		if links[at] == "" {
+			links[at] = link
+		}
+	}
+	return func(sc *verdict.Scenario) string {
+		if sc.Failing == 0 {
+			return ""
+		}
+		return links[target{sc.Name, string(sc.Profile), sc.Mutant, sc.Strategy == verdict.Varied, sc.FirstFailing}]
+	}
 }
 
 // chooseRecords orders the records for the selector: first the record of the headline, then other
@@ -151,20 +222,21 @@ func chooseRecords(first *failure, records []*verdict.Record) []*verdict.Record 
 	return list[:min(len(list), pageRecords)]
 }
 
-// pageData builds the timelines, smaller and smaller until they fit. json.Marshal escapes
-// everything that could end a script element.
-func pageData(records []*verdict.Record) (data []byte, labels []string, err error) {
+// pageData builds the timelines, smaller and smaller until they fit into this many bytes.
+// json.Marshal escapes everything that could end a script element.
+func pageData(records []*verdict.Record, keys map[*verdict.Record]string, most int) (data []byte, labels []string, err error) {
 	lim := limits{events: min(6000, pageEvents/max(1, len(records))), executions: 24, queues: 16, points: 1200, beats: 600}
 	for {
 		lines := make([]*timeline, len(records))
 		for i, r := range records {
 			lines[i] = buildTimeline(r, lim)
+			lines[i].Key = keys[r]
 		}
 		data, err = json.Marshal(lines)
 		if err != nil {
 			return nil, nil, fmt.Errorf("writing the timelines: %w", err)
 		}
-		if len(data) <= pageBytes || len(records) == 0 {
+		if len(data) <= most || len(records) == 0 {
 			for _, l := range lines {
 				labels = append(labels, l.Label)
 			}
@@ -178,11 +250,15 @@ func pageData(records []*verdict.Record) (data []byte, labels []string, err erro
 	}
 }
 
-func newPage(s *verdict.Sweep, first *failure) *page {
+func newPage(s *verdict.Sweep, first *failure, link func(*verdict.Scenario) string) *page {
 	list := sortedScenarios(s)
 	p := &page{
 		Verdict: s.Verdict.String(), Sign: sign(s.Verdict), Overall: overall(s), Interrupted: s.Interrupted, Notes: s.Notes,
-		Go: s.Go, Commit: s.Commit, Coverage: newCoverage(list), Sure: newSure(list),
+		Go: s.Go, Commit: s.Commit, Coverage: newCoverage(list), Sure: newSure(list), Agreement: s.Agreement, Matrix: newMatrix(s.Matrix),
+		Failures: groupFailures(list, link), Table: newTable(list, link), Grid: newGrid(list, link),
+	}
+	if more := len(p.Notes) - pageNotes; more > 0 {
+		p.Notes = append(slices.Clone(p.Notes[:pageNotes]), fmt.Sprintf("%s more", plural(more, "note")))
 	}
 	if slices.ContainsFunc(list, func(sc *verdict.Scenario) bool { return sc.World == string(scenario.Sim) }) {
 		p.Simulated, p.Differences, p.Agreed = true, conformance.Differences(), conformance.Results()
@@ -196,11 +272,6 @@ func newPage(s *verdict.Sweep, first *failure) *page {
 		p.Title = "Something broke"
 	}
 	for _, sc := range worstFirst(list) {
-		p.Results = append(p.Results, resultRow{
-			Sign: sign(sc.Verdict), Verdict: sc.Verdict.String(), Name: sc.Name, Case: caseName(sc), About: sc.About,
-			World: strings.Trim(sc.World+", "+sc.Strategy, ", "), Seeds: sc.Seeds, Executions: executions(sc),
-			Outcomes: outcomeText(sc), Failing: failingText(sc), Why: sc.Why,
-		})
 		if sc.Verdict == s.Verdict && sc.Verdict != verdict.Pass && p.Why == nil {
 			for _, why := range sc.Why {
 				p.Why = append(p.Why, fmt.Sprintf("%s, %s: %s", sc.Name, caseName(sc), why))

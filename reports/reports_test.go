@@ -173,7 +173,8 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		".._odd_name-hardened-2/history.jsonl", "index.html", "junit.xml", "result.json", "summary.md", "timing.json",
+		".._odd_name-hardened-2/history.jsonl", ".._odd_name-hardened-2/run.html", "index.html", "junit.xml", "result.json", "summary.md", "timing.json",
+		"ttl-race-documented-41/run.html", "ttl-race-documented-41-unguarded-monitor/run.html",
 		"ttl-race-documented-41/history.jsonl", "ttl-race-documented-41-unguarded-monitor/history.jsonl",
 	}
 	slices.Sort(got)
@@ -308,7 +309,7 @@ func TestPageStaysSmall(t *testing.T) {
 	if b.Len() > 5_000_000 {
 		t.Errorf("the page has %d bytes for 20 records of %d events, want under 5 MB", b.Len(), len(big.Events))
 	}
-	if !strings.Contains(b.String(), "12 more recorded, not shown here") {
+	if !strings.Contains(b.String(), "12 more recorded; failed ones have pages of their own, linked above") {
 		t.Error("the page does not say how many records it leaves out")
 	}
 	if !strings.Contains(b.String(), "failed execution 7 at epoch 2") {

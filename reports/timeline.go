@@ -26,7 +26,9 @@ func usec(d time.Duration) int64 { return d.Microseconds() }
 // timeline is one record as the page draws it. Times are in microseconds. "k" is an event's index
 // in the record: it orders two events of the same time, and identifies the state between them.
 type timeline struct {
-	Label          string          `json:"label"`
+	Label string `json:"label"`
+	// Key names the run in links.
+	Key            string          `json:"key"`
 	Scenario       string          `json:"scenario"`
 	Profile        string          `json:"profile"`
 	Seed           string          `json:"seed"`
@@ -64,6 +66,8 @@ type violationMark struct {
 
 type intervalMark struct {
 	Fault string `json:"fault"`
+	// Label is the fault with those whom it struck, as far as its name does not say.
+	Label string `json:"label"`
 	Begin int64  `json:"begin"`
 	End   int64  `json:"end"`
 }
@@ -104,13 +108,10 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 	b.chooseFocus(violations)
 	out := &timeline{
 		Scenario: r.Scenario, Profile: string(r.Profile), Seed: fmt.Sprint(r.Seed), Mutant: r.Mutant,
-		Label: fmt.Sprintf("%s, %s, seed %d", r.Scenario, r.Profile, r.Seed),
+		Label: runLabel(r),
 		End:   usec(b.end), Focus: [2]int64{usec(b.focus[0]), usec(b.focus[1])},
 		Close: [2]int64{usec(b.close[0]), usec(b.close[1])},
 		Few:   fewRows, Violations: []violationMark{}, FaultIntervals: []intervalMark{}, Events: []any{},
-	}
-	if r.Mutant != "" {
-		out.Label += ", mutant " + r.Mutant
 	}
 	for _, v := range violations {
 		out.Violations = append(out.Violations, b.mark(v))
@@ -119,8 +120,9 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 	if len(faultIntervals) == 0 {
 		faultIntervals = faultIntervalsOf(r.Events)
 	}
-	for _, faultInterval := range faultIntervals {
-		out.FaultIntervals = append(out.FaultIntervals, intervalMark{faultInterval.Fault, usec(faultInterval.Begin), usec(faultInterval.End)})
+	labels := b.struck(faultIntervals)
+	for i, f := range faultIntervals {
+		out.FaultIntervals = append(out.FaultIntervals, intervalMark{f.Fault, labels[i], usec(f.Begin), usec(f.End)})
 	}
 	out.Processes = b.processes.lanes(b.end, lim)
 	out.Executions, out.ExecutionsLeftOut = b.rows.lanes(b, violations)

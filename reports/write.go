@@ -19,8 +19,8 @@ const (
 )
 
 // Write writes the whole report into dir, which it creates if necessary: index.html, result.json,
-// timing.json, junit.xml and summary.md, and for each record with a violation or a panic the
-// history and the scenario, in the folder SCENARIO-PROFILE-SEED.
+// timing.json, junit.xml and summary.md, and for each record with a violation or a panic a folder
+// SCENARIO-PROFILE-SEED with its history, its scenario and its page, run.html.
 //
 // Each file is complete or absent: it is written under another name and then renamed, so that
 // neither a full disk nor Ctrl-C leaves half a result that CI takes for a whole one. index.html
@@ -51,6 +51,10 @@ func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
 		if err != nil {
 			return err
 		}
+		err = WriteFile(filepath.Join(folder, runPage), func(w io.Writer) error { return WriteRun(w, r, folders[i]) })
+		if err != nil {
+			return err
+		}
 	}
 	for _, f := range []struct {
 		name  string
@@ -78,6 +82,22 @@ func recordFolders(records []*verdict.Record) []string {
 		}
 	}
 	return folders
+}
+
+// runKeys names every record for links: a record with a folder like that.
+func runKeys(records []*verdict.Record) map[*verdict.Record]string {
+	keys, taken := make(map[*verdict.Record]string, len(records)), make(map[string]bool)
+	for i, folder := range recordFolders(records) {
+		if folder != "" {
+			keys[records[i]], taken[folder] = folder, true
+		}
+	}
+	for _, r := range records {
+		if keys[r] == "" {
+			keys[r] = folderOf(r, taken)
+		}
+	}
+	return keys
 }
 
 // folderOf names the folder of a failure. The name contains the mutant only if two records would

@@ -140,6 +140,11 @@ func (s *Scenario) addFailures(r *Run) {
 		s.FirstFailing = r.Seed
 	}
 	s.Failing++
+	s.FailedSeeds = addSeed(s.FailedSeeds, r.Seed)
+	for _, c := range Causes(failures) {
+		c.Seeds, c.First = 1, r.Seed
+		s.Causes = addCause(s.Causes, c)
+	}
 	if r.Panic != "" {
 		s.Panics++
 	}

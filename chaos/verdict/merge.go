@@ -78,6 +78,12 @@ func (s *Scenario) mergeFailures(o *Scenario) {
 	}
 	s.Failing += o.Failing
 	s.Panics += o.Panics
+	for _, seed := range o.FailedSeeds {
+		s.FailedSeeds = addSeed(s.FailedSeeds, seed)
+	}
+	for _, c := range o.Causes {
+		s.Causes = addCause(s.Causes, c)
+	}
 	for i := range o.Violations {
 		s.keep(&o.Violations[i])
 	}
@@ -205,6 +211,11 @@ func (st Stored) Restore() (*Scenario, error) {
 		return nil, fmt.Errorf("%s: more runs failed than there were", s.Name)
 	case (s.Failing > 0) != (len(s.Violations) > 0):
 		return nil, fmt.Errorf("%s: %s, and %s", s.Name, count(s.Failing, "failing run"), count(len(s.Violations), "violation"))
+	case len(s.FailedSeeds) > min(s.Failing, keptSeeds) || len(s.Causes) > keptCauses:
+		return nil, fmt.Errorf("%s: %s and %s of %s; at most %d and %d are kept", s.Name, count(len(s.FailedSeeds), "failed seed"),
+			count(len(s.Causes), "cause"), count(s.Failing, "failing run"), keptSeeds, keptCauses)
+	case !slices.IsSorted(s.FailedSeeds) || !slices.IsSortedFunc(s.Causes, compareCauses):
+		return nil, fmt.Errorf("%s: its failed seeds or causes are out of order", s.Name)
 	case len(s.Violations) > keptViolations*len(s.tally.Broken):
 		return nil, fmt.Errorf("%s: %s of %s; at most %d are kept of each", s.Name, count(len(s.Violations), "violation"), count(len(s.tally.Broken), "rule"), keptViolations)
 	}

@@ -137,6 +137,10 @@ type Scenario struct {
 	// Failing counts the seeds with a violation; FirstFailing is the smallest of them.
 	Failing      int
 	FirstFailing uint64
+	// FailedSeeds are the seeds with a violation, ascending; of very many the smallest.
+	FailedSeeds []uint64
+	// Causes are the ways in which runs failed, by rule, place and text; of very many the first ones.
+	Causes []Cause
 
 	Faults    []FaultCount
 	Sometimes map[string]int

@@ -50,8 +50,44 @@ function showRun(i) {
   fillLeftOut();
   drawOverview();
   drawTimeline();
+  $("record").value = i;
   moveTo(v ? indexOfK(v.k) : 0);
   showStory();
+}
+
+// link leads to an event of the shown run, in this file or wherever it was copied to.
+const link = (k) => `#run=${here.run.key}&event=${k + 1}${here.exec ? `&execution=${here.exec}` : ""}`;
+
+// remember puts the moment into the address, once the reader has stopped moving: browsers limit how
+// often that may happen.
+let remembering = 0;
+function remember() {
+  clearTimeout(remembering);
+  remembering = setTimeout(() => {
+    try { history.replaceState(null, "", $("moment").getAttribute("href")); } catch (refused) { /* the link beside the slider stays right */ }
+  }, 200);
+}
+
+// openMoment shows what a link says: a run, an execution, an event.
+function openMoment() {
+  const words = new URLSearchParams(location.hash.slice(1)), key = words.get("run");
+  if (key === null) return;
+  const i = runs.findIndex((r) => r.key === key);
+  $("missing").hidden = i >= 0;
+  if (i < 0) {
+    const away = /^[A-Za-z0-9_-][A-Za-z0-9_.-]*$/.test(key) && location.pathname.endsWith("/index.html");
+    $("missing").innerHTML = `The run ${esc(key)} is not in this page.` + (away ? ` <a href="${key}/run.html${esc(location.hash)}">Open its own page</a>.` : "");
+    $("missing").scrollIntoView();
+    return;
+  }
+  clearTimeout(remembering);
+  if (runs[i] !== here.run) showRun(i);
+  const exec = Number(words.get("execution")), event = Number(words.get("event"));
+  if (exec) selectExecution(exec);
+  if (event > 0) moveTo(indexOfK(event - 1));
+  clearTimeout(remembering);
+  $("run").scrollIntoView();
+  $("lanes").focus({ preventScroll: true });
 }
 
 function zoomTo(from, to) {
@@ -82,6 +118,7 @@ function moveTo(i) {
   const events = here.run.events;
   if (!events.length) { showMoment(); return; }
   here.at = clamp(i, 0, events.length - 1);
+  remember();
   $("slider").value = here.at;
   const t = nowAt();
   if (t < here.from || t > here.to) {
@@ -90,6 +127,7 @@ function moveTo(i) {
   } else {
     drawCursor();
   }
+  reveal();
   showMoment();
 }
 
@@ -120,6 +158,7 @@ function selectExecution(id) {
   here.exec = id;
   if (here.run.executions.findIndex((x) => x.id === id) >= here.run.few) here.all = true;
   $("execution").value = id;
+  remember();
   drawTimeline();
   drawCursor();
   showMoment();

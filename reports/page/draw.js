@@ -1,5 +1,9 @@
 // The swimlanes. Everything is drawn again when the view changes, and only the cursor when it moves.
-const GUTTER = 194, RIGHT = 14, AXIS = 24;
+// The axis is a drawing of its own, which stays in view while the lanes scroll; both have the same
+// coordinates.
+let GUTTER = 194;
+const RIGHT = 14, AXIS = 24, WIDE = 640;
+const gutter = (width) => width < WIDE ? 104 : 194;
 const lanes = { width: 0, height: 0, rows: new Map(), processes: [], queues: [] };
 
 const x = (t) => GUTTER + (t - here.from) / (here.to - here.from) * (lanes.width - GUTTER - RIGHT);
@@ -23,8 +27,8 @@ function label(s, y, words, cls = "seg-label") {
   return "";
 }
 
-function laneName(y, text, cls = "", title = "") {
-  const shown = text.length > 27 ? text.slice(0, 26) + "…" : text;
+function laneName(y, text, cls = "", title = "", beside = 0) {
+  const room = Math.floor((GUTTER - 14 - beside) / 6.6), shown = text.length > room ? text.slice(0, room - 1) + "…" : text;
   return `<text x="10" y="${y}" class="${cls}">${esc(shown)}${title || shown !== text ? `<title>${esc(title || text)}</title>` : ""}</text>`;
 }
 
@@ -40,6 +44,7 @@ function ticks() {
 function drawTimeline() {
   const svg = $("timeline"), run = here.run;
   lanes.width = svg.clientWidth || 1200;
+  GUTTER = gutter(lanes.width);
   lanes.rows = new Map();
   const parts = [];
   let y = AXIS;
@@ -59,15 +64,18 @@ function drawTimeline() {
     const s = span(b.begin, b.end);
     if (s) back.push(rect(s, AXIS, lanes.height - AXIS, "band", "", 1.5));
   }
-  const t = ticks();
+  const t = ticks(), axis = [];
   for (const at of t.list) {
     const px = x(at).toFixed(1);
-    back.push(`<line x1="${px}" x2="${px}" y1="${AXIS - 6}" y2="${lanes.height}" class="grid"/><text x="${px}" y="${AXIS - 9}" class="t-dim" text-anchor="middle">${clock(at, t.digits)}</text>`);
+    back.push(`<line x1="${px}" x2="${px}" y1="${AXIS}" y2="${lanes.height}" class="grid"/>`);
+    axis.push(`<line x1="${px}" x2="${px}" y1="${AXIS - 6}" y2="${AXIS}" class="grid"/><text x="${px}" y="${AXIS - 9}" class="t-dim" text-anchor="middle">${clock(at, t.digits)}</text>`);
   }
+  $("axis").setAttribute("viewBox", `0 0 ${lanes.width} ${AXIS}`);
+  $("axis").innerHTML = axis.join("") + `<g id="cursor-top"></g>`;
   const front = drawViolations(top);
-  svg.setAttribute("viewBox", `0 0 ${lanes.width} ${lanes.height}`);
-  svg.style.height = lanes.height + "px";
-  svg.innerHTML = back.join("") + parts.join("") + front + `<g id="cursor"></g><rect id="brush" class="brush" y="0" width="0" height="${lanes.height}"/>`;
+  svg.setAttribute("viewBox", `0 ${AXIS} ${lanes.width} ${lanes.height - AXIS}`);
+  svg.style.height = lanes.height - AXIS + "px";
+  svg.innerHTML = back.join("") + parts.join("") + front + `<g id="cursor"></g><rect id="brush" class="brush" y="${AXIS}" width="0" height="${lanes.height}"/>`;
 }
 
 function section(parts, y, name, list, draw) {
@@ -85,13 +93,14 @@ function drawFaultRows(parts, y) {
   for (const b of here.run.faultIntervals) {
     const s = span(b.begin, b.end);
     if (!s) continue;
-    const need = Math.max(s[1], b.fault.length * 6 + 10);
-    const left = Math.min(s[0] + 4, lanes.width - RIGHT - b.fault.length * 6);
+    const room = Math.floor((lanes.width - RIGHT - GUTTER) / 6), name = b.label.length > room ? b.label.slice(0, room - 1) + "…" : b.label;
+    const need = Math.max(s[1], name.length * 6 + 10);
+    const left = Math.min(s[0] + 4, lanes.width - RIGHT - name.length * 6);
     let row = free.findIndex((until) => until <= Math.min(s[0], left));
     if (row < 0) row = Math.min(free.length, 7);
     free[row] = Math.max(s[0] + need, left + need);
-    parts.push(rect(s, y + row * 17 + 2, 14, "bandbar", `${b.fault}: ${clock(b.begin)} to ${clock(b.end)}`, 3));
-    parts.push(`<text x="${Math.max(left, GUTTER).toFixed(1)}" y="${y + row * 17 + 13}" class="bandname">${esc(b.fault)}</text>`);
+    parts.push(rect(s, y + row * 17 + 2, 14, "bandbar", `${b.label}: ${clock(b.begin)} to ${clock(b.end)}`, 3));
+    parts.push(`<text x="${Math.max(left, GUTTER).toFixed(1)}" y="${y + row * 17 + 13}" class="bandname">${esc(name)}</text>`);
   }
   return y + Math.max(free.length, 1) * 17 + 6;
 }
@@ -118,7 +127,7 @@ function drawProcess(parts, y, p) {
 
 function drawQueue(parts, y, q) {
   const h = 20, unit = h / Math.max(q.most, 1);
-  parts.push(laneName(y + 14, q.label, "", q.name), `<text x="${GUTTER - 8}" y="${y + 14}" class="t-dim" text-anchor="end">${q.most}<title>at most ${q.most} messages</title></text>`);
+  parts.push(laneName(y + 14, q.label, "", q.name, 8 + 8 * String(q.most).length), `<text x="${GUTTER - 8}" y="${y + 14}" class="t-dim" text-anchor="end">${q.most}<title>at most ${q.most} messages</title></text>`);
   let d = "", open = false;
   const start = last(q.points, 0, here.from);
   let level = start ? start[2] + start[3] : 0;
@@ -191,15 +200,25 @@ function drawCursor() {
   const g = $("cursor"), e = here.run.events[here.at];
   if (!g || !e) return;
   const px = x(e[AT]).toFixed(1), row = lanes.rows.get(e[EXEC]);
-  g.innerHTML = `<line x1="${px}" x2="${px}" y1="${AXIS - 6}" y2="${lanes.height}" class="now"/><path d="M${px} ${AXIS - 1}l-5 -7h10z" class="nowdot"/>` +
+  g.innerHTML = `<line x1="${px}" x2="${px}" y1="${AXIS}" y2="${lanes.height}" class="now"/>` +
     (row === undefined ? "" : `<circle cx="${px}" cy="${row + 11}" r="3.5" class="nowdot"/>`);
+  $("cursor-top").innerHTML = `<path d="M${px} ${AXIS - 1}l-5 -7h10z" class="nowdot"/>`;
+}
+
+// reveal scrolls the lanes until the row of the event at the cursor shows.
+function reveal() {
+  const e = here.run.events[here.at], row = e && lanes.rows.get(e[EXEC]), box = $("lanes");
+  if (row === undefined) return;
+  const top = row - AXIS, bottom = row + 27; // below the axis, which covers as much of the box
+  if (top < box.scrollTop) box.scrollTop = top;
+  else if (bottom > box.scrollTop + box.clientHeight) box.scrollTop = bottom - box.clientHeight;
 }
 
 function drawOverview() {
-  const svg = $("overview"), run = here.run, width = svg.clientWidth || 1200;
+  const svg = $("overview"), run = here.run, width = svg.clientWidth || 1200, GUTTER = gutter(width);
   const px = (t) => GUTTER + t / Math.max(run.end, 1) * (width - GUTTER - RIGHT);
-  let out = `<text x="10" y="21" class="t-dim">whole run, ${clock(run.end, 0)}</text><line x1="${GUTTER}" x2="${width - RIGHT}" y1="17" y2="17" class="sep"/>`;
-  for (const b of run.faultIntervals) out += `<rect x="${px(b.begin)}" y="9" width="${Math.max(2, px(b.end) - px(b.begin))}" height="16" class="bandbar"><title>${esc(b.fault)}</title></rect>`;
+  let out = `<text x="10" y="21" class="t-dim">${width < WIDE ? "run" : "whole run"}, ${clock(run.end, 0)}</text><line x1="${GUTTER}" x2="${width - RIGHT}" y1="17" y2="17" class="sep"/>`;
+  for (const b of run.faultIntervals) out += `<rect x="${px(b.begin)}" y="9" width="${Math.max(2, px(b.end) - px(b.begin))}" height="16" class="bandbar"><title>${esc(b.label)}</title></rect>`;
   for (const v of run.violations.slice(0, 50)) out += `<line x1="${px(v.at)}" x2="${px(v.at)}" y1="2" y2="32" class="violation"/>`;
   out += `<rect x="${px(here.from)}" y="3" width="${Math.max(3, px(here.to) - px(here.from))}" height="28" class="window"/>`;
   svg.setAttribute("viewBox", `0 0 ${width} 34`);

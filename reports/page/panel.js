@@ -1,6 +1,7 @@
 // What stands around the swimlanes: the state at the cursor, the story, and how the reader moves.
 const chip = (cls, text) => `<span class="chip ${cls}">${esc(text)}</span>`;
 const item = (name, value) => `<li><span>${esc(name)}</span>${value}</li>`;
+const when = (k, at) => `<a href="${link(k)}">${clock(at)}</a>`;
 const box = (title, items) => items.length ? `<div><h3>${esc(title)}</h3><ul>${items.join("")}</ul></div>` : "";
 
 function fillExecutions() {
@@ -36,7 +37,9 @@ function fillLegend() {
 // showMoment tells the event at the cursor and the state right after it.
 function showMoment() {
   const run = here.run, e = run.events[here.at];
-  if (!e) { $("line").textContent = "This run has no events."; $("state").innerHTML = ""; return; }
+  if (!e) { $("line").textContent = "This run has no events."; $("state").innerHTML = ""; $("moment").hidden = true; return; }
+  $("moment").hidden = false;
+  $("moment").href = link(e[K]);
   const bad = run.violations.find((v) => v.k === e[K]);
   $("line").className = bad ? "line bad" : "line";
   $("line").innerHTML = `<time>${clock(e[AT])}</time><b>${esc(run.who[e[WHO]])}</b> ${esc(e[WHAT])}` +
@@ -48,12 +51,12 @@ function showMoment() {
     const said = life && life[2] !== "registered" ? `${life[2]}, incarnation ${life[3]}` : "";
     return item(p.name, `<span class="dim">${esc(said)}</span>` + (period ? chip("p-" + period[3], period[3]) : `<span class="dim">not started</span>`));
   });
-  const faults = run.faultIntervals.filter((b) => b.begin <= e[AT] && e[AT] < b.end).map((b) => item(b.fault, `<span class="dim">until ${clock(b.end)}</span>`));
+  const faults = run.faultIntervals.filter((b) => b.begin <= e[AT] && e[AT] < b.end).map((b) => item(b.label, `<span class="dim">until ${clock(b.end)}</span>`));
   const queues = run.queues.map((q) => {
     const p = last(q.points, 1, k);
     return item(q.label, `<span>${p ? p[2] : 0} + ${p ? p[3] : 0}</span>`);
   });
-  $("state").innerHTML = rowBox(k, e[AT]) + box("Processes", processes) + box("Queues (waiting + not yet acknowledged)", queues) + box("Faults that last", faults);
+  $("state").innerHTML = rowBox(k, e[AT]) + box("Faults that last", faults) + box("Processes", processes) + box("Queues (waiting + not yet acknowledged)", queues);
   showLogs(e);
   markStory();
 }
@@ -65,7 +68,7 @@ function showLogs(e) {
   const near = run.events.filter((l) => l[CLASS] === "log" && l[WHAT].startsWith(SAID)).sort((a, b) => away(a) - away(b) || a[K] - b[K]).slice(0, LOG_LINES).sort((a, b) => a[K] - b[K]);
   $("logs").hidden = !near.length;
   $("log-lines").innerHTML = near.map((l) =>
-    `<tr data-k="${l[K]}"${l[K] === e[K] ? ' class="here"' : ""}><td class="n">${clock(l[AT])}</td><td><b>${esc(run.who[l[WHO]])}</b></td><td>${esc(l[WHAT].slice(SAID.length))}</td></tr>`).join("");
+    `<tr data-k="${l[K]}"${l[K] === e[K] ? ' class="here"' : ""}><td class="n">${when(l[K], l[AT])}</td><td><b>${esc(run.who[l[WHO]])}</b></td><td>${esc(l[WHAT].slice(SAID.length))}</td></tr>`).join("");
 }
 
 // rowBox is the selected execution's row at event k.
@@ -88,12 +91,12 @@ function rowBox(k, at) {
 function showStory() {
   const run = here.run, id = here.exec, rows = [];
   const bad = run.violations.filter((v) => v.exec === id);
-  const tell = (v) => rows.push(`<tr class="bad" data-k="${v.k}"><td class="n">${clock(v.at)}</td><td>✖ ${esc(v.title)}</td><td>${esc(v.message)}</td></tr>`);
+  const tell = (v) => rows.push(`<tr class="bad" data-k="${v.k}"><td class="n">${when(v.k, v.at)}</td><td>✖ ${esc(v.title)}</td><td>${esc(v.message)}</td></tr>`);
   const own = run.events.filter((e) => e[EXEC] === id);
   let next = 0;
   for (const e of own) {
     while (next < bad.length && bad[next].k < e[K]) tell(bad[next++]);
-    rows.push(`<tr class="${e[CLASS]}" data-k="${e[K]}"><td class="n">${clock(e[AT])}</td><td><b>${esc(run.who[e[WHO]])}</b></td><td>${esc(e[WHAT])}</td></tr>`);
+    rows.push(`<tr class="${e[CLASS]}" data-k="${e[K]}"><td class="n">${when(e[K], e[AT])}</td><td><b>${esc(run.who[e[WHO]])}</b></td><td>${esc(e[WHAT])}</td></tr>`);
   }
   while (next < bad.length) tell(bad[next++]);
   $("events").innerHTML = rows.join("") || `<tr><td colspan="3" class="dim">No events of this execution are in this page.</td></tr>`;
@@ -110,16 +113,27 @@ function markStory() {
 }
 
 async function copy(button) {
-  const source = $(button.dataset.copy), was = button.textContent;
+  const source = $(button.dataset.copy);
+  if (await copyText(source.textContent, button)) return;
+  getSelection().selectAllChildren(source);
+  said(button, "Selected: press Ctrl+C");
+}
+
+// copyText says on the control that it has copied. Some browsers refuse it to local files.
+async function copyText(text, control) {
   try {
-    await navigator.clipboard.writeText(source.textContent);
-    button.textContent = "Copied";
+    await navigator.clipboard.writeText(text);
   } catch (refused) {
-    // Some browsers refuse it to local files; a selection is one key away from a copy.
-    getSelection().selectAllChildren(source);
-    button.textContent = "Selected: press Ctrl+C";
+    return false;
   }
-  setTimeout(() => { button.textContent = was; }, 2500);
+  said(control, "Copied");
+  return true;
+}
+
+function said(control, text) {
+  control.dataset.name = control.dataset.name || control.textContent;
+  control.textContent = text;
+  setTimeout(() => { control.textContent = control.dataset.name; }, 2500);
 }
 
 function listenTimeline() {
@@ -143,7 +157,7 @@ function listenTimeline() {
     const a = timeAt(Math.min(start, at(e))), b = timeAt(Math.max(start, at(e))), dragged = Math.abs(at(e) - start) > 5;
     start = null;
     if (dragged) { zoomTo(a, b); return; }
-    const y = e.clientY - svg.getBoundingClientRect().top;
+    const y = e.clientY - svg.getBoundingClientRect().top + AXIS;
     for (const [id, top] of lanes.rows) if (y >= top && y < top + 27 && id !== here.exec) selectExecution(id);
     moveTo(nearest(a));
   });
@@ -164,6 +178,13 @@ function nearest(t) {
 
 function listen() {
   $("record").addEventListener("change", (e) => showRun(Number(e.target.value)));
+  $("moment").addEventListener("click", (e) => { // it is already shown: only the address changes
+    if (e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
+    e.preventDefault();
+    clearTimeout(remembering);
+    try { history.replaceState(null, "", e.target.getAttribute("href")); } catch (refused) { location.hash = e.target.getAttribute("href"); }
+    copyText(location.href, e.target).then((copied) => { if (!copied) said(e.target, "It is in the address bar"); });
+  });
   $("execution").addEventListener("change", (e) => selectExecution(Number(e.target.value)));
   $("slider").addEventListener("input", (e) => moveTo(Number(e.target.value)));
   const clicks = {
@@ -179,10 +200,10 @@ function listen() {
   });
   for (const id of ["events", "log-lines"]) $(id).addEventListener("click", (e) => {
     const tr = e.target.closest("tr[data-k]");
-    if (tr) moveTo(indexOfK(Number(tr.dataset.k)));
+    if (tr && !e.target.closest("a")) moveTo(indexOfK(Number(tr.dataset.k)));
   });
-  document.addEventListener("keydown", (e) => {
-    if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) return;
+  $("lanes").addEventListener("keydown", (e) => {
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
     const keys = {
       ArrowLeft: () => step(-1), ArrowRight: () => step(1), Home: () => moveTo(0), End: () => moveTo(here.run.events.length - 1),
       "+": () => zoomBy(0.5), "=": () => zoomBy(0.5), "-": () => zoomBy(2), 0: () => zoomTo(0, here.run.end), v: () => toViolation(here.run.focus), c: () => toViolation(here.run.close),
@@ -190,6 +211,7 @@ function listen() {
     if (keys[e.key]) { e.preventDefault(); keys[e.key](); }
   });
   let resized = 0;
+  addEventListener("hashchange", openMoment);
   addEventListener("resize", () => {
     cancelAnimationFrame(resized);
     resized = requestAnimationFrame(() => { drawOverview(); drawTimeline(); drawCursor(); });
@@ -202,5 +224,7 @@ if (runs.length) {
   fillLegend();
   listen();
   showRun(0);
+  clearTimeout(remembering);
+  openMoment();
 }
 document.body.dataset.ready = "true";

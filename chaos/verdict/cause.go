@@ -1,0 +1,110 @@
+package verdict
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Cause is one way in which runs of a scenario failed. Runs that broke the same rule at the same
+// place with the same words, apart from numbers, times and names, have one cause.
+type Cause struct {
+	// Rule is Violation.Rule.
+	Rule string
+	// Place is the part or the process that the message names first, without its number; empty if
+	// it names none.
+	Place string
+	// Text is the message's first line, with "…" for everything that differs between runs.
+	Text string
+	// Seeds counts the runs, and First is the smallest seed of them.
+	Seeds int
+	First uint64
+}
+
+const (
+	// keptCauses limits the causes of a scenario. Those that come first in the order of compareCauses
+	// are kept, so counts are exact in whatever order runs arrive.
+	keptCauses = 50
+	// keptSeeds limits the failed seeds of a scenario; the smallest are kept.
+	keptSeeds = 1000
+	// causeText limits the text of a cause, in bytes.
+	causeText = 300
+)
+
+//nolint:gochecknoglobals // constant expressions
+var (
+	// differing is everything that differs between two runs with the same cause: quoted texts, random
+	// identifiers, numbers (those in names too) and durations.
+	differing = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b[0-9a-f]{8,}\b|\d+(?:/\w+)+|\d[\w.:+-]*`) //detlint:ok constant
+	// named is the name of a process, such as executor-1.
+	named = regexp.MustCompile(`\b([a-z][a-z_-]*)-\d+\b`) //detlint:ok constant
+	// actor is a part with its process, as in "the timeout monitor of executor-1", "the timeout monitor
+	// (executor-1)" or "the timeout_monitor, executor-1".
+	actor = regexp.MustCompile(`\bthe ([a-z][a-z_ ]*?)(?: of | \(|, )[a-z][a-z_-]*-\d+\b`) //detlint:ok constant
+)
+
+// Cause returns the cause of one violation, without counts.
+func (v *Violation) Cause() Cause {
+	line, _, _ := strings.Cut(v.Message, "\n")
+	c := Cause{Rule: v.Rule(), Text: clip(differing.ReplaceAllString(line, "…"), causeText)}
+	if m := actor.FindStringSubmatch(line); m != nil {
+		c.Place = strings.ReplaceAll(m[1], "_", " ")
+	} else if m := named.FindStringSubmatch(line); m != nil {
+		c.Place = m[1]
+	}
+	return c
+}
+
+// clip shortens a text to at most n bytes, at a boundary between two characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n-len("…")], "") + "…"
+}
+
+// Causes counts the causes of violations. A run counts once for each of its causes.
+func Causes(violations []Violation) []Cause {
+	type once struct {
+		cause Cause
+		seed  uint64
+	}
+	var list []Cause
+	seen := make(map[once]bool, len(violations))
+	for i := range violations {
+		c := violations[i].Cause()
+		if key := (once{c, violations[i].Seed}); !seen[key] {
+			seen[key] = true
+			c.Seeds, c.First = 1, violations[i].Seed
+			list = addCause(list, c)
+		}
+	}
+	return list
+}
+
+// addCause adds one cause to an ordered list.
+func addCause(list []Cause, c Cause) []Cause {
+	at, found := slices.BinarySearchFunc(list, c, compareCauses)
+	if found {
+		list[at].Seeds += c.Seeds
+		list[at].First = min(list[at].First, c.First)
+		return list
+	}
+	list = slices.Insert(list, at, c)
+	return list[:min(len(list), keptCauses)]
+}
+
+func compareCauses(a, b Cause) int {
+	return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Place, b.Place), cmp.Compare(a.Text, b.Text))
+}
+
+// addSeed adds a failed seed to an ordered list.
+func addSeed(list []uint64, seed uint64) []uint64 {
+	at, found := slices.BinarySearch(list, seed)
+	if found {
+		return list
+	}
+	list = slices.Insert(list, at, seed)
+	return list[:min(len(list), keptSeeds)]
+}

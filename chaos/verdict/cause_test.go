@@ -1,0 +1,69 @@
+package verdict
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+)
+
+func TestACauseHasNeitherNumbersNorNames(t *testing.T) {
+	for _, c := range []struct{ a, b, place, text string }{
+		{
+			"the timeout monitor (executor-1) ended execution 7 as timeout while its action still ran\nmore",
+			"the timeout monitor (executor-2) ended execution 31 as timeout while its action still ran",
+			"timeout monitor", "the timeout monitor (executor-…) ended execution … as timeout while its action still ran",
+		},
+		{
+			`shell-1 has published its hint "x:1" again, 1m2.5s after the broker had taken it`,
+			`shell-12 has published its hint "y" again, 10ms after the broker had taken it`,
+			"shell", "shell-… has published its hint … again, … after the broker had taken it",
+		},
+		{
+			"execution 15 failed (by the execution_timeout_monitor, executor-2), as executor-2/c55f49b2/3 says",
+			"execution 15 failed (by the execution_timeout_monitor, executor-1), as executor-1/s8zz/12 says",
+			"execution timeout monitor", "execution … failed (by the execution_timeout_monitor, executor-…), as executor-… says",
+		},
+		{"queue a still holds 3 messages", "queue a still holds 12 messages", "", "queue a still holds … messages"},
+	} {
+		a, b := (&Violation{Invariant: 2, Name: "ownership", Message: c.a}).Cause(), (&Violation{Invariant: 2, Name: "ownership", Message: c.b}).Cause()
+		if want := (Cause{Rule: "invariant 2, ownership", Place: c.place, Text: c.text}); a != want || b != want {
+			t.Errorf("%q and %q have the causes\n%+v\n%+v\nwant %+v", c.a, c.b, a, b, want)
+		}
+	}
+}
+
+// A rule's first few violations may all have one cause. The counts have the others too, and depend
+// neither on the order of the runs nor on shares, even beyond the limits.
+func TestCausesAreCountedInAnyOrder(t *testing.T) {
+	runs := make([]*Run, 3*keptSeeds)
+	for i := range runs {
+		seed := uint64(i) //nolint:gosec // not negative
+		runs[i] = &Run{Seed: seed, Violations: []Violation{
+			{Invariant: 1, Seed: seed, Message: fmt.Sprintf("executor-%d did %c", i%3+1, 'a'+rune(i%90)/3)},
+			{Invariant: 1, Seed: seed, Message: fmt.Sprintf("executor-%d did %c", i%4+1, 'a'+rune(i%90)/3)},
+			{Invariant: 2, Seed: seed, Message: fmt.Sprintf("%c", 0x4e00+rune(i%100))},
+		}}
+	}
+	whole := NewScenario(Scenario{}, Want{})
+	for _, r := range runs {
+		whole.Add(r)
+	}
+	if len(whole.Causes) != keptCauses || len(whole.FailedSeeds) != keptSeeds || whole.FailedSeeds[keptSeeds-1] != keptSeeds-1 {
+		t.Fatalf("%d causes, %d seeds", len(whole.Causes), len(whole.FailedSeeds))
+	}
+	if got := whole.Causes[0]; got.Seeds != 102 || got.First != 0 {
+		t.Errorf("the first cause is %+v, want 102 runs: a run counts once for a cause", got)
+	}
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
+	parts := [2]*Scenario{NewScenario(Scenario{}, Want{}), NewScenario(Scenario{}, Want{})}
+	for i, r := range runs {
+		parts[i%2].Add(r)
+	}
+	if err := parts[1].Merge(parts[0]); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(parts[1].Causes, whole.Causes) || !reflect.DeepEqual(parts[1].FailedSeeds, whole.FailedSeeds) {
+		t.Errorf("in another order, in two shares:\n%v\nwant\n%v", parts[1].Causes, whole.Causes)
+	}
+}

@@ -1,0 +1,180 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"handoff/chaos/verdict"
+)
+
+// Limits of the grid of seeds: its columns, its rows, and the seeds that a row names in words.
+const (
+	gridColumns = 100
+	gridRows    = 120
+	gridNamed   = 8
+)
+
+// grid says which seeds failed of each result that failed. A column is one seed, or a range of
+// seeds if there are too many for one each.
+type grid struct {
+	First, Last uint64
+	// Each is the number of seeds of a column, and Columns the number of columns.
+	Each    uint64
+	Columns int
+	// All is the row of all results together.
+	All  gridRow
+	Rows []gridRow
+	// LeftOut counts the failed results that are not listed.
+	LeftOut int
+}
+
+// gridRow is one result. Few, Some and Many are the columns in which runs failed, as SVG paths of
+// cells one wide and one high: in one run or at most a third of the worst column's, at most two
+// thirds, and more.
+type gridRow struct {
+	Name, Case, Link string
+	// From and Width are the columns of the seeds that this result was to run.
+	From, Width     int
+	Few, Some, Many string
+	// Unknown is the first column about which nothing is known, because only so many seeds are kept;
+	// it is the number of columns if all is known.
+	Unknown int
+	// Failing counts the failed runs. Seeds says which, in words.
+	Failing int
+	Seeds   string
+	// Reproduce is a command for one seed, which stands as SEED; empty if none is known.
+	Reproduce string
+	// Failed lists the failed seeds, for the script: the first, then the distances between them.
+	Failed string
+
+	// Counts has the number of failed runs of each column.
+	Counts []int
+	seeds  []uint64
+}
+
+// newGrid returns the grid of sorted results, or nil if nothing failed or there is only one seed.
+func newGrid(list []*verdict.Scenario, link func(*verdict.Scenario) string) *grid {
+	g := &grid{}
+	var failed []*verdict.Scenario
+	for _, sc := range list {
+		if sc.Failing > 0 {
+			failed = append(failed, sc)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	g.First, g.Last = bounds(failed[0])
+	for _, sc := range failed[1:] {
+		first, last := bounds(sc)
+		g.First, g.Last = min(g.First, first), max(g.Last, last)
+	}
+	if g.First == g.Last {
+		return nil
+	}
+	// Counted without the one more, which would overflow for the largest seeds.
+	g.Each = (g.Last-g.First)/gridColumns + 1
+	g.Columns = g.column(g.Last) + 1
+	g.All = gridRow{Name: "all results", Counts: make([]int, g.Columns), Width: g.Columns, Unknown: g.Columns}
+	slices.SortStableFunc(failed, func(a, b *verdict.Scenario) int { return cmp.Compare(b.Failing, a.Failing) })
+	for i, sc := range failed {
+		row := g.row(sc)
+		row.Link = link(sc)
+		for at, n := range row.Counts {
+			g.All.Counts[at] += n
+		}
+		g.All.Failing += row.Failing
+		g.All.seeds = append(g.All.seeds, row.seeds...)
+		if i < gridRows {
+			g.Rows = append(g.Rows, row)
+		} else {
+			g.LeftOut++
+		}
+	}
+	slices.Sort(g.All.seeds)
+	g.All.seeds = slices.Compact(g.All.seeds)
+	g.All.draw()
+	g.All.Failed = "" // only the rows are asked for it
+	return g
+}
+
+// bounds returns the smallest and the largest seed of a result.
+func bounds(sc *verdict.Scenario) (first, last uint64) {
+	first, last = sc.FirstSeed, sc.LastSeed
+	if first == 0 && last == 0 { // from elsewhere, without the seeds
+		first, last = 1, uint64(max(1, sc.Seeds)) //nolint:gosec // not negative
+	}
+	for _, seed := range failedSeeds(sc) {
+		first, last = min(first, seed), max(last, seed)
+	}
+	return first, last
+}
+
+// failedSeeds returns the seeds of a result that are known to have failed, ascending.
+func failedSeeds(sc *verdict.Scenario) []uint64 {
+	if len(sc.FailedSeeds) > 0 {
+		return sc.FailedSeeds
+	}
+	var seeds []uint64
+	for i := range sc.Violations {
+		seeds = append(seeds, sc.Violations[i].Seed)
+	}
+	slices.Sort(seeds)
+	return slices.Compact(seeds)
+}
+
+func (g *grid) column(seed uint64) int { return int((seed - g.First) / g.Each) } //nolint:gosec // under gridColumns
+
+func (g *grid) row(sc *verdict.Scenario) gridRow {
+	first, last := bounds(sc)
+	r := gridRow{
+		Name: sc.Name, Case: caseName(sc), Failing: sc.Failing, Counts: make([]int, g.Columns), seeds: failedSeeds(sc),
+		From: g.column(first), Width: g.column(last) - g.column(first) + 1, Unknown: g.Columns,
+	}
+	for _, seed := range r.seeds {
+		r.Counts[g.column(seed)]++
+	}
+	if len(r.seeds) < sc.Failing && len(r.seeds) > 0 {
+		r.Unknown = min(g.Columns, g.column(r.seeds[len(r.seeds)-1])+1)
+	}
+	if len(sc.Violations) > 0 {
+		v := &sc.Violations[0]
+		if command := strings.Replace(v.Reproduce, fmt.Sprintf("--seed %d", v.Seed), "--seed SEED", 1); command != v.Reproduce {
+			r.Reproduce = command
+		}
+	}
+	r.draw()
+	return r
+}
+
+// draw sets the paths and the words of a row.
+func (r *gridRow) draw() {
+	most := slices.Max(r.Counts)
+	var paths [3]strings.Builder
+	for at, n := range r.Counts {
+		if n > 0 {
+			fmt.Fprintf(&paths[(3*n-1)/max(3, most)], "M%d 0h1v1h-1z", at)
+		}
+	}
+	r.Few, r.Some, r.Many = paths[0].String(), paths[1].String(), paths[2].String()
+	var words []string
+	for _, seed := range r.seeds[:min(len(r.seeds), gridNamed)] {
+		words = append(words, fmt.Sprint(seed))
+	}
+	r.Seeds = strings.Join(words, ", ")
+	if more := len(r.seeds) - len(words); more > 0 {
+		r.Seeds += fmt.Sprintf(" and %d more", more)
+	}
+	var list strings.Builder
+	before := uint64(0)
+	for i, seed := range r.seeds {
+		if i > 0 {
+			list.WriteByte(' ')
+		}
+		fmt.Fprint(&list, seed-before)
+		before = seed
+	}
+	r.Failed = list.String()
+}

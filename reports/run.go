@@ -1,0 +1,76 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+
+	"handoff/chaos/verdict"
+)
+
+// runPage is the name of a run's page in the folder of the run.
+const runPage = "run.html"
+
+// runBytes limits the timeline of a run's page.
+const runBytes = 1_500_000
+
+// oneRun is the data of a run's page.
+type oneRun struct {
+	Sign, Verdict string
+	Title         string
+	Panic         string
+	Violations    []runViolation
+	More          int
+	Reproduce     string
+
+	shownRuns
+}
+
+type runViolation struct {
+	Title, Statement, Message, When string
+}
+
+// runViolations limits the violations above the timeline, which has them all.
+const runViolations = 10
+
+// WriteRun writes the page of one failed run: the timeline, the state at the cursor and the story of
+// each execution. key names the run in links; it is the run's folder. The page needs neither network
+// nor server.
+func WriteRun(w io.Writer, r *verdict.Record, key string) error {
+	t, err := parsePage()
+	if err != nil {
+		return err
+	}
+	data, labels, err := pageData([]*verdict.Record{r}, map[*verdict.Record]string{r: key}, runBytes)
+	if err != nil {
+		return err
+	}
+	p := &oneRun{Sign: sign(verdict.Fail), Verdict: verdict.Fail.String(), Title: runLabel(r)}
+	if r.Panic != "" {
+		p.Panic = firstLines(r.Panic, 1)[0]
+	}
+	violations := sortedViolations(r.Violations)
+	for _, v := range violations[:min(len(violations), runViolations)] {
+		p.Violations = append(p.Violations, runViolation{violationTitle(v), v.Statement, v.Message, FormatTime(v.At)})
+		if p.Reproduce == "" {
+			p.Reproduce = v.Reproduce
+		}
+	}
+	p.More = len(violations) - len(p.Violations)
+	p.fill(data, labels, scriptCore, scriptDraw, scriptPanel)
+	if err := t.ExecuteTemplate(w, "one", p); err != nil {
+		return fmt.Errorf("writing the page of a run: %w", err)
+	}
+	return nil
+}
+
+// runLabel names a run for people.
+func runLabel(r *verdict.Record) string {
+	label := fmt.Sprintf("%s, %s, seed %d", r.Scenario, r.Profile, r.Seed)
+	if r.Varied != nil {
+		label = fmt.Sprintf("%s, %s varied, seed %d", r.Scenario, r.Profile, r.Seed)
+	}
+	if r.Mutant != "" {
+		label += ", mutant " + r.Mutant
+	}
+	return label
+}
