@@ -54,7 +54,7 @@ FUZZTIME := 1s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: beside most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt
+.PHONY: beside apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -345,7 +345,7 @@ check: build vet
 # First the tests, then what starts servers of its own and mostly waits for them. What only computes goes on beside that, and
 # gives way to it. Tests are built without vet: it reads every dependency anew, and make lint has it.
 test: most build
-	$(MAKE) -j4 --output-sync=target broker-tests live-named-run pages beside
+	$(MAKE) -j5 --output-sync=target broker-tests live-named-run pages apart beside
 
 # The same, by itself.
 checks: race fuzz determinism detlint
@@ -367,7 +367,7 @@ pages:
 servers: chaos-binary
 	bin/chaos servers
 
-unit: most broker-tests
+unit: most apart broker-tests
 
 # Packages that have servers mostly wait for them, so more of them go on at a time than there are processors. The tools'
 # tests read files outside their module, and those of ./cmd ask the go command; the cache of results sees neither change.
@@ -381,6 +381,9 @@ BROKER_PACKAGE := ./chaos/conformance/rabbitmqtest
 most: servers
 	@apart=$$(go list $(FIRST_PACKAGE) $(BROKER_PACKAGE)) && packages=$$(go list ./... | grep -vxF "$$apart") && \
 	go test -vet=off -p 3 -timeout 14m -skip '$(PAGES)' $(FIRST_PACKAGE) $$packages
+
+# The linters and the benchmark of daemons are modules of their own, with much to compile.
+apart:
 	go test -vet=off -count 1 ./cmd
 	cd .tools && go test -vet=off -count 1 ./...
 	cd chaos/bench && go test -vet=off -count 1 .

@@ -151,7 +151,7 @@ func calledHandled() *Mutant {
 
 func roomUntold() *Mutant {
 	return &Mutant{
-		Name: "room-untold", Source: "D46", Expected: 26, Scenario: "work-behind-full-workers",
+		Name: "room-untold", Source: "D46", Expected: 26, Scenario: "long-runs-beside-a-queue",
 		About: "an executor ignores ends that were handled with their results: executions that wait for the slot wait until an executor looks for another reason",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if !p.Executor() {

@@ -21,7 +21,7 @@ import (
 
 const changesPath = "/api/v1/changes"
 
-// streaming is a server of changes on a real connection, whose own limits for a request are short.
+// streaming is a server of changes on a real connection.
 type streaming struct {
 	*fakeStore
 	t      *testing.T
@@ -31,6 +31,13 @@ type streaming struct {
 
 func newStreaming(t *testing.T, change func(*streams)) *streaming {
 	t.Helper()
+	return newLimited(t, 0, change)
+}
+
+// newLimited has a server that gives every request limit to arrive and limit to be answered, 0 for
+// as long as it takes. A short limit also ends what a busy machine delays.
+func newLimited(t *testing.T, limit time.Duration, change func(*streams)) *streaming {
+	t.Helper()
 	db := &fakeStore{}
 	s := NewServer(Options{Store: db, Config: config.Default(config.Hardened), Log: slog.New(slog.DiscardHandler)})
 	s.streams.poll, s.streams.keepAlive, s.streams.page = time.Millisecond, time.Minute, 2
@@ -38,7 +45,7 @@ func newStreaming(t *testing.T, change func(*streams)) *streaming {
 		change(&s.streams)
 	}
 	web := httptest.NewUnstartedServer(s.Handler())
-	web.Config.ReadTimeout, web.Config.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
+	web.Config.ReadTimeout, web.Config.WriteTimeout = limit, limit
 	web.Config.ConnContext = withConnection
 	web.Start()
 	t.Cleanup(web.Close)
@@ -180,9 +187,11 @@ func TestSilentStreamShowsLifeAndMoves(t *testing.T) {
 }
 
 func TestStreamOutlivesTheLimitsOfRequests(t *testing.T) {
-	s := newStreaming(t, func(s *streams) { s.keepAlive, s.write = 5*time.Millisecond, 100*time.Millisecond })
+	t.Parallel()
+	const limit = time.Second
+	s := newLimited(t, limit, func(s *streams) { s.keepAlive, s.write = 5*time.Millisecond, 2*limit })
 	f := s.follow("", "")
-	for began := time.Now(); time.Since(began) < 250*time.Millisecond; {
+	for began := time.Now(); time.Since(began) < 5*limit/2; {
 		if _, err := f.block(); err != nil {
 			t.Fatalf("after %v: %v", time.Since(began), err)
 		}

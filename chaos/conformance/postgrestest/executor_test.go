@@ -297,7 +297,7 @@ func TestAMarkPassesByWhatIsLocked(t *testing.T) {
 	held, free, claimed := b.scheduled(w), b.scheduled(w), b.running(w)
 	tx, err := b.conn.Begin(b.ctx)
 	b.must(err)
-	_, err = tx.Exec(b.ctx, "select from execution where id = any($1) for no key update", []int64{int64(held.ID), int64(claimed.ID)})
+	_, err = tx.Exec(b.ctx, "select from execution_work where id = any($1) for no key update", []int64{int64(held.ID), int64(claimed.ID)})
 	b.must(err)
 	impatient, cancel := context.WithTimeout(b.ctx, 5*time.Second)
 	defer cancel()

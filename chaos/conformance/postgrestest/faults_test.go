@@ -283,7 +283,7 @@ func TestUnavailable(t *testing.T) {
 		impatient := b.open(o)
 		tx, err := b.conn.Begin(b.ctx)
 		b.must(err)
-		_, err = tx.Exec(b.ctx, "select from execution where id = $1 for update", int64(key.ID))
+		_, err = tx.Exec(b.ctx, "select from execution_work w join execution_record r on r.id = w.id where w.id = $1 for update", int64(key.ID))
 		b.must(err)
 		_, err = impatient.Finish(b.ctx, w, []store.Finish{{Key: key, To: execution.Completed}})
 		if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) {
@@ -313,7 +313,7 @@ func TestDeadlineUnderWay(t *testing.T) {
 	key := b.running(w)
 	tx, err := b.conn.Begin(b.ctx)
 	b.must(err)
-	_, err = tx.Exec(b.ctx, "select from execution where id = $1 for update", int64(key.ID))
+	_, err = tx.Exec(b.ctx, "select from execution_work w join execution_record r on r.id = w.id where w.id = $1 for update", int64(key.ID))
 	b.must(err)
 	ctx, cancel := context.WithTimeout(b.ctx, 300*time.Millisecond)
 	defer cancel()

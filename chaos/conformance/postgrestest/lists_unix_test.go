@@ -71,7 +71,7 @@ type listed struct {
 }
 
 func (l *listed) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(data.SQL, "from execution e") {
+	if strings.Contains(data.SQL, "r.action_ref = $3") {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.all = append(l.all, data)

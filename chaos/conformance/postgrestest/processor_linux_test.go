@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,8 +63,8 @@ func observe(b *testing.B) (*postgres.Store, *backend) {
 	log, err := pgx.Connect(ctx, url)
 	fatal(b, err)
 	b.Cleanup(func() { _ = log.Close(ctx) })
-	k := &backend{B: b, stat: filepath.Join("/proc", fmt.Sprint(pid), "schedstat"), log: log}
-	if name, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "comm")); err != nil || !strings.HasPrefix(string(name), "postgres") {
+	k := &backend{B: b, stat: fmt.Sprintf("/proc/%d/schedstat", pid), log: log}
+	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err != nil || !strings.HasPrefix(string(name), "postgres") {
 		b.Fatalf("process %d of this machine is %q (%v), want a session of PostgreSQL: the benchmark needs a server on this machine, outside of containers", pid, name, err)
 	}
 	return s, k

@@ -240,7 +240,7 @@ func durations(s *site) {
 		if kv, ok := parent(above).(*ast.KeyValueExpr); ok && kv.Value == e && s.fn.file.dir == "core/config" {
 			number = number || isNumber(s.typeOf(e))
 		}
-		if !number || s.inDuration(above) || isUnit(e) {
+		if !number || s.inDuration(above) || isZero(e) {
 			return
 		}
 		text := s.text(e)
@@ -249,9 +249,8 @@ func durations(s *site) {
 	})
 }
 
-// isUnit says that an expression is a number of a duration that is not known, such as the Second in
-// time.Duration(n) * time.Second; twice its length is twice n.
-func isUnit(e ast.Expr) bool {
+// isZero says that an expression is the literal 0: half of it and twice it are 0 as well.
+func isZero(e ast.Expr) bool {
 	lit, ok := e.(*ast.BasicLit)
 	return ok && lit.Value == "0"
 }

@@ -49,7 +49,8 @@ over as (
            ` + strings.Replace(carry(), "due_at = j.due_at", "due_at = j.now", 1) + `,
            written_by = 'execution_manager', written_incarnation = null, written_epoch = j.epoch, written_reason = 'parent_failed', written_actor = null
       from judged j
-     where r.id = j.id
+     -- By the ids as well: the transaction allows no nested loops, and a join alone reads every record.
+     where r.id = j.id and r.id = any($1::bigint[])
     returning r.id, r.ended, r.orchestrated_at
 ),` + leave("true") + `
 select count(*) from over`

@@ -377,12 +377,12 @@ const takeBack = `
 
 // leave are the lists of a statement that delete the work of rows which its list "over" has ended,
 // and that note those whose end is not handled yet. The condition on a row of the list j says which
-// of them. They must be one statement with the end, or the transition table refuses both.
+// of them. They must be one statement with the end, or the transition table refuses both. The rows are
+// found by their ids and not by a join: a planner that expects one row of j compares each with each.
 func leave(condition string) string {
 	return `
 gone as (
-    delete from execution_work w using judged j
-     where w.id = j.id and w.id = any(array(select id from judged)) and ` + condition + `
+    delete from execution_work w where w.id = any(array(select j.id from judged j where ` + condition + `))
 ),
 unhandled as (
     insert into execution_unhandled (ended, id) select o.ended, o.id from over o where o.orchestrated_at is null
