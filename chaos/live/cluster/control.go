@@ -125,6 +125,7 @@ func (c *Cluster) act(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
+		return
 	}
 }
 

@@ -85,13 +85,13 @@ func TestASlowDatabaseIsMended(t *testing.T) {
 	for _, undone := range []bool{false, true} {
 		server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 		api := httptest.NewServer(server.Routes())
-		defer api.Close()
+		t.Cleanup(api.Close)
 		for _, p := range system {
 			link := toxiproxy.NewProxy(server, p.Name+".database", "127.0.0.1:0", "127.0.0.1:1")
 			if err := server.Collection.Add(link, true); err != nil {
 				t.Fatal(err)
 			}
-			defer link.Stop()
+			t.Cleanup(link.Stop)
 		}
 		client := proxies.NewClient(strings.TrimPrefix(api.URL, "http://"))
 		slowed := func() (all []string) {
@@ -114,7 +114,7 @@ func TestASlowDatabaseIsMended(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, interrupt := context.WithCancel(t.Context())
-		defer interrupt()
+		t.Cleanup(interrupt)
 		began, over := make(chan struct{}, 8), make(chan error)
 		go func() { over <- y.Break(ctx, s, f, func(string) { began <- struct{}{} }) }()
 		<-began
