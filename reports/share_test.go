@@ -66,8 +66,11 @@ func swept(runs []*verdict.Run, part bool) (*verdict.Sweep, []*verdict.Record) {
 	if first == nil {
 		return s, nil
 	}
-	record := &verdict.Record{Run: *first, Workers: map[execution.WorkerID]string{1: "shell-1"}, FaultIntervals: []verdict.FaultInterval{{Fault: "crash shell-1", End: time.Second}},
-		ScenarioText: []byte("name: s\n")}
+	record := &verdict.Record{
+		Run: *first, Workers: map[execution.WorkerID]string{1: "shell-1"},
+		FaultIntervals: []verdict.FaultInterval{{Fault: "crash shell-1", End: time.Second}},
+		ScenarioText:   []byte("name: s\n"),
+	}
 	record.Violations = first.Failures()
 	for step := range 4 {
 		record.Events = append(record.Events, history.Event{Kind: history.Created, Step: uint64(step), Execution: execution.ID(first.Seed), Chain: execution.ID(first.Seed)})

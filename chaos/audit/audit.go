@@ -124,8 +124,11 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 		return nil, ErrNoAudit
 	}
 	j := newJudge(History{Config: o.Config, Kinds: evidence}, func(i *invariant.Invariant) string {
-		if i.Number == 8 {
+		switch i.Number {
+		case 8:
 			return "the audit does not keep when a retry was due"
+		case 16:
+			return "the audit does not keep idempotency keys"
 		}
 		return missing(i, evidence)
 	})

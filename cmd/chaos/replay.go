@@ -24,6 +24,8 @@ import (
 type replayFlags struct {
 	profile, mutant string
 	varied          bool
+	// oneSeed says that the seed was given, chosen that a flag says which run is meant.
+	oneSeed, chosen bool
 	seed            uint64
 	execution       int64
 	from, to        uint64
@@ -32,12 +34,13 @@ type replayFlags struct {
 func (a *app) replayCommand() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
-		Use:   "replay SCENARIO|FILE --seed N",
+		Use:   "replay SCENARIO|FILE [--seed N]",
 		Short: "Run one seed again and show what happens in it, event by event",
 		Long: `Runs one seed and prints its history: every event with its step and virtual
 time, the core's own log lines and each act of a planted mutant among them, and
 every violation at the step at which it happened. With --execution it keeps to one execution, its retries, and
-the workers that had it, and ends with the state of its rows.`,
+the workers that had it, and ends with the state of its rows. A file that chaos shrink wrote
+needs no --seed: its key regression says the seed and the mutant.`,
 		Example: `  bin/chaos replay ttl-race --seed 7 | less
   bin/chaos replay ttl-race --profile documented --seed 1 --mutant unguarded-monitor --execution 3`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -47,9 +50,8 @@ the workers that had it, and ends with the state of its rows.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !cmd.Flags().Changed("seed") {
-				return usage("%s needs --seed: the seed of the run to show", cmd.Name())
-			}
+			f.oneSeed = cmd.Flags().Changed("seed")
+			f.chosen = f.oneSeed || f.mutant != "" || f.varied
 			if f.from > f.to {
 				return usage("--from %d is after --to %d", f.from, f.to)
 			}
@@ -69,11 +71,17 @@ the workers that had it, and ends with the state of its rows.`,
 }
 
 func (a *app) replay(ctx context.Context, file string, f replayFlags) error {
-	planted, err := findMutant(f.mutant)
+	t, err := replayTarget(file, f.profile)
 	if err != nil {
 		return err
 	}
-	t, err := replayTarget(file, f.profile)
+	if r := t.Scenario.Regression; r != nil && !f.chosen {
+		f.oneSeed, f.seed, f.mutant = true, r.Seed, r.Mutant
+	}
+	if !f.oneSeed {
+		return usage("replay needs --seed: the seed of the run to show")
+	}
+	planted, err := findMutant(f.mutant)
 	if err != nil {
 		return err
 	}

@@ -30,11 +30,13 @@ type runFlags struct {
 	out, json, junit       string
 	quiet, failFast        bool
 	oneSeed                bool
-	scale                  float64
-	parallel               int
-	agree                  bool
-	target, file           string
-	shard                  string
+	// chosen says that a flag says which runs are meant; see regress.
+	chosen       bool
+	scale        float64
+	parallel     int
+	agree        bool
+	target, file string
+	shard        string
 	// share is shard, parsed; header describes the share, once the targets are known.
 	share  shard.Share
 	header func(shard.Share, []explore.Target, int) shard.Header
@@ -55,7 +57,9 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run scenarios under many seeds and judge them",
 		Long: `Runs scenarios of the library by name, scenario files, or folders of them; the
 whole library when none is named. Each runs under every profile that it names,
-under seeds 1 to --seeds, or under the one seed of --seed.
+under seeds 1 to --seeds, or under the one seed of --seed. A file that chaos shrink
+wrote is run in the seed and with the mutant of its key regression, if it is the only
+one and no flag says otherwise.
 
 Beside every fifteen seeds runs a varied one: the scenario with other sizes, settings
 and durations, and further faults, as the seed draws them. --varied runs only such
@@ -86,7 +90,7 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 			if err := foreign(cmd, f.world, scenario.Sim, "shard", "varied", "fail-fast"); err != nil {
 				return err
 			}
-			f.oneSeed = cmd.Flags().Changed("seed")
+			f.oneSeed, f.chosen = cmd.Flags().Changed("seed"), asksForRuns(cmd)
 			if f.world == string(scenario.Live) && !cmd.Flags().Changed("seeds") {
 				f.seeds = 1 // a live run takes its time
 			}
@@ -191,8 +195,7 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	if f.world == string(scenario.Live) {
 		return a.runLive(ctx, args, f)
 	}
-	planted, err := findMutant(f.mutant)
-	if err != nil {
+	if _, err := findMutant(f.mutant); err != nil {
 		return err
 	}
 	var targets []explore.Target
@@ -201,6 +204,13 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 		targets, notes, err = choose(args, f.profile, scenario.Sim)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	if note := f.regress(targets); note != "" {
+		notes = append(notes, note)
+	}
+	planted, err := findMutant(f.mutant)
 	if err != nil {
 		return err
 	}

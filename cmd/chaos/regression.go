@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"handoff/chaos/scenario"
+	"handoff/sim/explore"
+)
+
+// regressionFlags are the flags of run that say which runs are meant. Without any of them, a file
+// that reproduces a failure is run as its key regression says.
+func regressionFlags() []string {
+	return []string{"seed", "seeds", "mutant", "mutants", "varied", "shard", "check-determinism"}
+}
+
+// asksForRuns says whether a flag says which runs are meant.
+func asksForRuns(cmd *cobra.Command) bool {
+	for _, name := range regressionFlags() {
+		if cmd.Flags().Changed(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// regress sets the seed and the mutant of the one scenario that was named, if it reproduces a
+// failure. It returns a line that says so; empty if the scenarios are run as usual.
+func (f *runFlags) regress(targets []explore.Target) string {
+	s := only(targets)
+	if f.chosen || s == nil || s.Regression == nil {
+		return ""
+	}
+	f.oneSeed, f.seed, f.mutant = true, s.Regression.Seed, s.Regression.Mutant
+	return regressed(s) + "; --seeds runs others, and plants nothing"
+}
+
+// regressed says how a file that reproduces a failure is run.
+func regressed(s *scenario.Scenario) string {
+	with := "no mutant"
+	if s.Regression.Mutant != "" {
+		with = "the mutant " + s.Regression.Mutant
+	}
+	return fmt.Sprintf("%s reproduces a failure: it is run in seed %d with %s", s.File, s.Regression.Seed, with)
+}
+
+// only is the scenario of all targets, nil if they have several.
+func only(targets []explore.Target) *scenario.Scenario {
+	for _, t := range targets {
+		if t.Scenario != targets[0].Scenario {
+			return nil
+		}
+	}
+	if len(targets) == 0 {
+		return nil
+	}
+	return targets[0].Scenario
+}
