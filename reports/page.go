@@ -258,7 +258,7 @@ func newPage(s *verdict.Sweep, first *failure, link func(*verdict.Scenario) stri
 		Failures: groupFailures(list, link), Table: newTable(list, link), Grid: newGrid(list, link),
 	}
 	if more := len(p.Notes) - pageNotes; more > 0 {
-		p.Notes = append(slices.Clone(p.Notes[:pageNotes]), fmt.Sprintf("%s more", plural(more, "note")))
+		p.Notes = append(slices.Clone(p.Notes[:pageNotes]), fmt.Sprintf("Not shown: %d more.", more))
 	}
 	if slices.ContainsFunc(list, func(sc *verdict.Scenario) bool { return sc.World == string(scenario.Sim) }) {
 		p.Simulated, p.Differences, p.Agreed = true, conformance.Differences(), conformance.Results()

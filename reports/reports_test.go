@@ -309,7 +309,7 @@ func TestPageStaysSmall(t *testing.T) {
 	if b.Len() > 5_000_000 {
 		t.Errorf("the page has %d bytes for 20 records of %d events, want under 5 MB", b.Len(), len(big.Events))
 	}
-	if !strings.Contains(b.String(), "12 more recorded; failed ones have pages of their own, linked above") {
+	if !strings.Contains(b.String(), "12 more recorded. Each recorded failure has its own page, linked above") {
 		t.Error("the page does not say how many records it leaves out")
 	}
 	if !strings.Contains(b.String(), "failed execution 7 at epoch 2") {

@@ -32,16 +32,15 @@ const (
 	causeText = 300
 )
 
-//nolint:gochecknoglobals // constant expressions
 var (
 	// differing is everything that differs between two runs with the same cause: quoted texts, random
 	// identifiers, numbers (those in names too) and durations.
-	differing = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b[0-9a-f]{8,}\b|\d+(?:/\w+)+|\d[\w.:+-]*`) //detlint:ok constant
+	differing = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b[0-9a-f]{8,}\b|\d+(?:/\w+)+|\d[\w.:+-]*`)
 	// named is the name of a process, such as executor-1.
-	named = regexp.MustCompile(`\b([a-z][a-z_-]*)-\d+\b`) //detlint:ok constant
+	named = regexp.MustCompile(`\b([a-z][a-z_-]*)-\d+\b`)
 	// actor is a part with its process, as in "the timeout monitor of executor-1", "the timeout monitor
 	// (executor-1)" or "the timeout_monitor, executor-1".
-	actor = regexp.MustCompile(`\bthe ([a-z][a-z_ ]*?)(?: of | \(|, )[a-z][a-z_-]*-\d+\b`) //detlint:ok constant
+	actor = regexp.MustCompile(`\bthe ([a-z][a-z_ ]*?)(?: of | \(|, )[a-z][a-z_-]*-\d+\b`)
 )
 
 // Cause returns the cause of one violation, without counts.
