@@ -147,6 +147,14 @@ func (x *translation) execution() ([]history.Event, error) {
 		if err != nil {
 			return nil, err
 		}
+		if e.From == execution.Requested && e.To == execution.Scheduled {
+			// One update made both transitions (migration 00012). A row shows only its last state.
+			claim := e
+			claim.To, claim.At = execution.Scheduling, x.moment(x.SchedulingAt)
+			claim.Epoch, claim.Worker, claim.Incarnation, claim.Due = e.OldEpoch, 0, 0, 0
+			e.From = execution.Scheduling
+			events = append(events, claim)
+		}
 		events = append(events, e)
 	}
 	if x.was.Awaits && !x.Awaits && x.was.Status == x.Status {

@@ -93,3 +93,23 @@ func TestAnEndThatIsHandledWithItsResult(t *testing.T) {
 		t.Errorf("then %+v, after a change at %v", e, events[0].At)
 	}
 }
+
+// A dispatch that claims in the same update is the two transitions that the audit has, at one
+// moment; the first has no worker yet, and the epoch of before.
+func TestADispatchInOneStepIsTwoTransitions(t *testing.T) {
+	d := NewDatabase("", start)
+	const was = `{"id": 5, "status": "requested", "epoch": 1}`
+	const became = `{"id": 5, "status": "scheduled", "epoch": 2, "worker": 1, "incarnation": 7, "written_by": "scheduler", "written_epoch": 1,
+		"scheduling_at": "2026-01-01T00:00:03Z", "scheduled_at": "2026-01-01T00:00:03Z", "dispatch_deadline": "2026-01-01T00:02:03Z"}`
+	events, err := d.events(&record{at: start.Add(5 * time.Second), source: "execution", was: []byte(was), became: []byte(became)})
+	if err != nil || len(events) != 2 {
+		t.Fatalf("%+v, %v", events, err)
+	}
+	claim, dispatch := events[0], events[1]
+	if claim.From != execution.Requested || claim.To != execution.Scheduling || claim.Epoch != 1 || claim.Incarnation != 0 || claim.Due != 0 {
+		t.Errorf("first %+v", claim)
+	}
+	if dispatch.From != execution.Scheduling || dispatch.To != execution.Scheduled || dispatch.Epoch != 2 || dispatch.Incarnation != 7 || dispatch.At != claim.At {
+		t.Errorf("then %+v", dispatch)
+	}
+}
