@@ -98,7 +98,7 @@ const rulePlaces = 10
 // ruleRows counts violations by invariant, including invariants without any, because a reader wants
 // to know what was judged. Unmet expectations are in the last row.
 func ruleRows(list []*verdict.Scenario) []ruleRow {
-	byNumber, places := make(map[int]*ruleRow), make(map[*ruleRow][]string)
+	byNumber, wheres := make(map[int]*ruleRow), make(map[*ruleRow][]string)
 	for _, i := range invariant.All() {
 		byNumber[i.Number] = &ruleRow{Number: i.Number, Name: i.Name, Statement: i.Statement}
 	}
@@ -118,14 +118,14 @@ func ruleRows(list []*verdict.Scenario) []ruleRow {
 				row.Statement = cmp.Or(v.Statement, row.Statement)
 			}
 			row.Violations++
-			if list := places[row]; len(list) == 0 || list[len(list)-1] != where {
-				places[row] = append(list, where)
+			if list := wheres[row]; len(list) == 0 || list[len(list)-1] != where {
+				wheres[row] = append(list, where)
 			}
 		}
 	}
 	rows := make([]ruleRow, 0, len(byNumber))
 	for _, r := range byNumber {
-		list := places[r]
+		list := wheres[r]
 		r.Where = strings.Join(list[:min(len(list), rulePlaces)], "; ")
 		if more := len(list) - rulePlaces; more > 0 {
 			r.Where += fmt.Sprintf("; and %d more", more)

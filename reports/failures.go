@@ -50,16 +50,16 @@ func (f *failures) Title() string {
 // nil if nothing failed.
 func groupFailures(list []*verdict.Scenario, link func(*verdict.Scenario) string) *failures {
 	f := &failures{}
-	type key struct{ rule, place, text string }
+	type key struct{ rule, where, text string }
 	byKey := make(map[key]*failureGroup)
 	var order []*failureGroup
 	for _, sc := range list {
 		f.Runs += sc.Failing
 		for _, c := range causesOf(sc) {
-			k := key{c.Rule, c.Place, c.Text}
+			k := key{c.Rule, c.Where, c.Text}
 			g := byKey[k]
 			if g == nil {
-				g = &failureGroup{Cause: verdict.Cause{Rule: c.Rule, Place: c.Place, Text: c.Text, First: c.First}}
+				g = &failureGroup{Cause: verdict.Cause{Rule: c.Rule, Where: c.Where, Text: c.Text, First: c.First}}
 				byKey[k] = g
 				order = append(order, g)
 			}
@@ -76,7 +76,7 @@ func groupFailures(list []*verdict.Scenario, link func(*verdict.Scenario) string
 		return nil
 	}
 	slices.SortStableFunc(order, func(a, b *failureGroup) int {
-		return cmp.Or(cmp.Compare(b.Seeds, a.Seeds), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Place, b.Place), cmp.Compare(a.Text, b.Text))
+		return cmp.Or(cmp.Compare(b.Seeds, a.Seeds), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Where, b.Where), cmp.Compare(a.Text, b.Text))
 	})
 	f.Causes, f.LeftOut = len(order), max(0, len(order)-pageGroups)
 	for _, g := range order[:min(len(order), pageGroups)] {

@@ -19,7 +19,7 @@ func oddLines() []string {
 		`{"at_ns":999999999999999999}`, `{"at_ns":9999999999999999999}`, `{"at_ns":"1"}`, `{"at_ns":null}`, `{"At_ns":1}`, `{"step":-1}`, `{"message":-1}`, `{"step":1}`, `{"step":-0}`,
 		`{"execution":-1}`, `{"kind":1}`, `{"kind":""}`, `{"kind":"created"}`, `{"kind":"created"x}`, `{"kind":"cre` + "\x01" + `ated"}`, `{"kind":"cre` + "\xff" + `ated"}`,
 		`{"text":"\""}`, `{"text":"\\"}`, `{"text":"\/\b\f\n\r\t"}`, `{"text":"\u0041"}`, `{"text":"\x"}`, `{"text":"\`, `{"text":"\"`, `{"text":"é\n“"}`, `{"te\u0078t":"a"}`, `{"text":"a","key":"b"}`,
-		`{"text":"` + "a\nb" + `"}`, `{"unknown":1}`, `{"unknown":"a"}`, `{"flaw":"a"}`, `{"mutant":"a"}`, `{"type":"","queue":"q","fault":"f"}`, `{"count":true}`, `{"count":[1]}`, `{"count":{"a":1}}`,
+		`{"text":"` + "a\nb" + `"}`, `{"unknown":1}`, `{"unknown":"a"}`, `{"fault":1}`, `{"mutant":"a"}`, `{"type":"","queue":"q","fault":"f"}`, `{"count":true}`, `{"count":[1]}`, `{"count":{"a":1}}`,
 	}
 }
 

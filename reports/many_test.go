@@ -153,7 +153,7 @@ func TestFailuresAreGroupedByCause(t *testing.T) {
 	}
 	var got []string
 	for _, g := range f.Groups {
-		got = append(got, fmt.Sprintf("%d %s|%s|%s|%s %s", g.Seeds, g.Rule, g.Place, g.Text, g.Results[0].Name, g.Results[0].Link))
+		got = append(got, fmt.Sprintf("%d %s|%s|%s|%s %s", g.Seeds, g.Rule, g.Where, g.Text, g.Results[0].Name, g.Results[0].Link))
 	}
 	want := []string{
 		"8 invariant 2, ownership|scheduler|the scheduler of executor-… dispatched it twice|a #run=a",

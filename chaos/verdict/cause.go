@@ -12,9 +12,9 @@ import (
 type Cause struct {
 	// Rule is Violation.Rule.
 	Rule string
-	// Place is the part or the process that the message names first, without its number; empty if
+	// Where is the part or the process that the message names first, without its number; empty if
 	// it names none.
-	Place string
+	Where string
 	// Text is the message's first line, with "…" for everything that differs between runs.
 	Text string
 	// Seeds counts the runs, and First is the smallest seed of them.
@@ -48,9 +48,9 @@ func (v *Violation) Cause() Cause {
 	line, _, _ := strings.Cut(v.Message, "\n")
 	c := Cause{Rule: v.Rule(), Text: clip(differing.ReplaceAllString(line, "…"), causeText)}
 	if m := actor.FindStringSubmatch(line); m != nil {
-		c.Place = strings.ReplaceAll(m[1], "_", " ")
+		c.Where = strings.ReplaceAll(m[1], "_", " ")
 	} else if m := named.FindStringSubmatch(line); m != nil {
-		c.Place = m[1]
+		c.Where = m[1]
 	}
 	return c
 }
@@ -95,7 +95,7 @@ func addCause(list []Cause, c Cause) []Cause {
 }
 
 func compareCauses(a, b Cause) int {
-	return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Place, b.Place), cmp.Compare(a.Text, b.Text))
+	return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Where, b.Where), cmp.Compare(a.Text, b.Text))
 }
 
 // addSeed adds a failed seed to an ordered list.

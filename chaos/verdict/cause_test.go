@@ -8,7 +8,7 @@ import (
 )
 
 func TestACauseHasNeitherNumbersNorNames(t *testing.T) {
-	for _, c := range []struct{ a, b, place, text string }{
+	for _, c := range []struct{ a, b, where, text string }{
 		{
 			"the timeout monitor (executor-1) ended execution 7 as timeout while its action still ran\nmore",
 			"the timeout monitor (executor-2) ended execution 31 as timeout while its action still ran",
@@ -27,7 +27,7 @@ func TestACauseHasNeitherNumbersNorNames(t *testing.T) {
 		{"queue a still holds 3 messages", "queue a still holds 12 messages", "", "queue a still holds … messages"},
 	} {
 		a, b := (&Violation{Invariant: 2, Name: "ownership", Message: c.a}).Cause(), (&Violation{Invariant: 2, Name: "ownership", Message: c.b}).Cause()
-		if want := (Cause{Rule: "invariant 2, ownership", Place: c.place, Text: c.text}); a != want || b != want {
+		if want := (Cause{Rule: "invariant 2, ownership", Where: c.where, Text: c.text}); a != want || b != want {
 			t.Errorf("%q and %q have the causes\n%+v\n%+v\nwant %+v", c.a, c.b, a, b, want)
 		}
 	}
