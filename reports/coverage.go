@@ -92,8 +92,8 @@ func newCoverage(list []*verdict.Scenario) coverage {
 	return c
 }
 
-// rulePlaces limits the results that a broken rule names.
-const rulePlaces = 10
+// ruleResults limits the results that a broken rule names.
+const ruleResults = 10
 
 // ruleRows counts violations by invariant, including invariants without any, because a reader wants
 // to know what was judged. Unmet expectations are in the last row.
@@ -126,8 +126,8 @@ func ruleRows(list []*verdict.Scenario) []ruleRow {
 	rows := make([]ruleRow, 0, len(byNumber))
 	for _, r := range byNumber {
 		list := wheres[r]
-		r.Where = strings.Join(list[:min(len(list), rulePlaces)], "; ")
-		if more := len(list) - rulePlaces; more > 0 {
+		r.Where = strings.Join(list[:min(len(list), ruleResults)], "; ")
+		if more := len(list) - ruleResults; more > 0 {
 			r.Where += fmt.Sprintf("; and %d more", more)
 		}
 		rows = append(rows, *r)

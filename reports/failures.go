@@ -11,11 +11,11 @@ import (
 
 // Limits of the list of causes.
 const (
-	pageGroups  = 60
-	groupPlaces = 4
+	pageGroups   = 60
+	groupResults = 4
 )
 
-// failures are the failed runs of all results, grouped by rule, place and cause.
+// failures are the failed runs of all results, grouped by rule, part and cause.
 type failures struct {
 	// Runs counts failed runs, and Causes the groups, including those that are not listed.
 	Runs, Causes int
@@ -84,8 +84,8 @@ func groupFailures(list []*verdict.Scenario, link func(*verdict.Scenario) string
 		slices.SortStableFunc(g.Results, func(a, b causeIn) int {
 			return cmp.Or(cmp.Compare(strings.Compare(b.Link, ""), strings.Compare(a.Link, "")), cmp.Compare(b.Seeds, a.Seeds))
 		})
-		if g.More = max(0, len(g.Results)-groupPlaces); g.More > 0 {
-			g.Results = g.Results[:groupPlaces]
+		if g.More = max(0, len(g.Results)-groupResults); g.More > 0 {
+			g.Results = g.Results[:groupResults]
 		}
 		f.Groups = append(f.Groups, *g)
 	}
