@@ -41,6 +41,9 @@ func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
 		if err := WriteFile(filepath.Join(folder, HistoryFile), func(w io.Writer) error { return WriteHistory(w, r) }); err != nil {
 			return err
 		}
+		if err := WriteFile(filepath.Join(folder, runPage), func(w io.Writer) error { return WriteRun(w, r, folders[i]) }); err != nil {
+			return err
+		}
 		if r.ScenarioText == nil {
 			continue
 		}
@@ -48,10 +51,6 @@ func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
 			_, err := w.Write(r.ScenarioText)
 			return err
 		})
-		if err != nil {
-			return err
-		}
-		err = WriteFile(filepath.Join(folder, runPage), func(w io.Writer) error { return WriteRun(w, r, folders[i]) })
 		if err != nil {
 			return err
 		}

@@ -286,7 +286,7 @@ func TestAWrongDocumentIsNoticed(t *testing.T) {
 	}
 	changed := exchange{
 		method: "GET", target: changesPath, got: http.Header{"Content-Type": {"text/event-stream"}}, status: 200,
-		answer: []byte("id: 1-1\n\nid: 1-2\nevent: transition\ndata: " + `{"execution":1,"action_ref":null,"line":1,"from":null,"to":"requested","epoch":0,"writer":"api","writer_incarnation":null,"worker":null,"incarnation":null,"reason":null,"actor":null,"at":null}` + "\n\ndata: {\"cut"),
+		answer: []byte("id: 1-1\n\nid: 1-2\nevent: transition\ndata: " + `{"execution":1,"action_ref":null,"line":1,"from":null,"to":"requested","epoch":0,"writer":"api","writer_incarnation":null,"worker":null,"worker_name":null,"incarnation":null,"reason":null,"actor":null,"at":null}` + "\n\ndata: {\"cut"),
 	}
 	for name, c := range map[string]struct {
 		e                exchange

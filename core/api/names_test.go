@@ -16,7 +16,7 @@ import (
 func TestAnswersNameWorkersBesideTheirIDs(t *testing.T) {
 	names := map[execution.WorkerID]string{7: "shell-7", 8: "shell-8"}
 	b := setup(t, func(o *Options) { o.WorkerName = func(id execution.WorkerID) string { return names[id] } })
-	b.store.rows = []execution.Execution{{ID: 1, Status: execution.Running, Worker: 7, Pinned: 8}, {ID: 2, Status: execution.Requested}, {ID: 3, Worker: 9}}
+	b.store.rows = []execution.Execution{{ID: 1, Status: execution.Running, Worker: 7, Pinned: 8}, {ID: 2, Status: execution.Requested}, {ID: 3, Status: execution.Running, Worker: 9}}
 	b.store.audit = map[execution.ID][]store.Transition{1: {{To: execution.Running, Worker: 7}}}
 	b.store.observations = []store.Observation{{ID: 1, Part: store.PartProber, Worker: store.WorkerKey{ID: 7}}}
 	b.store.letters = []store.StoredDeadLetter{{ID: 1, DeadLetter: store.DeadLetter{Worker: 7}}}
