@@ -42,6 +42,8 @@ type watcher struct {
 	claimed []execution.Execution
 	// full says that more rows may have been due.
 	full bool
+	// offered says that the decisions are those of one offer.
+	offered bool
 	// rows have the state that the executor read last.
 	rows map[execution.ID]execution.Execution
 }
@@ -143,7 +145,17 @@ func (w *watcher) DispatchDue(ctx context.Context, d store.DueDispatch) (store.D
 				Timeout: row.DispatchDeadline.Sub(row.ScheduledAt), Limit: places[n].Limit,
 			})
 		}
+		w.offered = true
 		w.decided(ds)
+		w.offered = false
+	}
+	// What the same pass places next, it places beside these rows.
+	for i := range answer.Rows {
+		for n := range w.looks {
+			if at := slices.IndexFunc(w.keys[n], func(k store.WorkerKey) bool { return k.Incarnation == answer.Rows[i].Incarnation }); at >= 0 {
+				w.looks[n][at].Load++
+			}
+		}
 	}
 	return answer, nil
 }
@@ -232,7 +244,12 @@ func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []st
 	for i := range rows {
 		row := &rows[i]
 		best, follows := w.placement.Best(fleet, request(row)), false
-		if to >= 0 && more > 0 && request(row) == given && fleet[to].Load < w.placement.Limit(fleet, &fleet[to], given) {
+		alike := request(row)
+		if w.offered {
+			// The workers of an offer take all of its runtimes, so a block does not end with one.
+			alike.Runtime = given.Runtime
+		}
+		if to >= 0 && more > 0 && alike == given && fleet[to].Load < w.placement.Limit(fleet, &fleet[to], given) {
 			best, follows = []int{to}, true
 		}
 		at := slices.IndexFunc(ds, func(d store.Dispatch) bool { return d.Key.ID == row.ID })
