@@ -34,9 +34,11 @@ func dom(t *testing.T, browser, page string, more ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
-	args := []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+	args := []string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-		"--user-data-dir=" + t.TempDir(), "--window-size=1400,2200", "--virtual-time-budget=5000", "--dump-dom"}
+		"--user-data-dir=" + t.TempDir(), "--window-size=1400,2200", "--virtual-time-budget=5000", "--dump-dom",
+	}
 	cmd := exec.CommandContext(ctx, browser, append(append(args, more...), "file://"+page)...)
 	cmd.WaitDelay = 5 * time.Second
 	var errs bytes.Buffer
