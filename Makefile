@@ -12,9 +12,10 @@ DETERMINISTIC := \
 	./chaos/fault ./chaos/history ./chaos/invariant ./chaos/oracle ./chaos/alert ./core/store/metered ./chaos/run ./chaos/run/product
 
 # The race detector costs about ten times the time, so it goes where goroutines meet: the daemons'
-# host and runner, what the core shares between tasks, the kernel's hand-over between coroutines, the
-# parallel sweeps, and executors and workers as goroutines (sim/stress).
-RACE := ./core/host/... ./core/worker/... ./core/broker ./core/api ./core/config ./chaos/invariant ./sim/kernel ./sim/explore ./sim/stress
+# host and runner, what the core shares between tasks, the kernel's hand-over between coroutines, and
+# executors and workers as goroutines (sim/stress). The parallel sweeps are in `determinism`, which runs every
+# scenario under the detector.
+RACE := ./core/host/... ./core/worker/... ./core/broker ./core/api ./core/config ./chaos/invariant ./sim/kernel ./sim/stress
 
 # The demonstration: a seed in which the scenario shows the mutant plainly. And what else `run` is told.
 SCENARIO  := network-partition
@@ -411,9 +412,8 @@ SURE_SEEDS := 50,100
 sure:
 	HANDOFF_PREDICT=$(SURE_SEEDS) go test -vet=off -count 1 -timeout 60m -v -run 'TestTwiceTheSeedsShowWhatWasPredicted$$' ./sim/explore
 
-# Nothing meets in the two that are left out: they compare runs, and take ten times as long under the detector.
 race:
-	go test -vet=off -race -short -skip '^(TestHistories|TestEveryInvariantJudgesSomethingInTheLibrary)$$' $(RACE)
+	go test -vet=off -race -short $(RACE)
 
 # The product is developed on Linux; this keeps it building elsewhere.
 cross:

@@ -36,7 +36,7 @@ var modules = map[string]string{
 	"golang.org/x/sys":       "process groups and the shim",
 	"golang.org/x/text":      "of pgx: preparing passwords (SASLprep)",
 
-	"github.com/go-json-experiment/json": "the bodies of requests, read as a stream with positions",
+	"github.com/go-json-experiment/json": "the bodies of requests, read as a stream with positions; not in the daemons: the lines of a history, which are millions",
 }
 
 // most is how large a daemon may be, as it is shipped: without symbols. They are at 17 MB, most of it the

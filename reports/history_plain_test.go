@@ -28,7 +28,7 @@ func agree(t *testing.T, line string) (plain bool) {
 	t.Helper()
 	h := &HistoryReader{file: "h", line: 2, names: map[string]string{"w": "w"}}
 	var quick, full historyLine
-	if plain = h.plain([]byte(line), &quick); !plain {
+	if plain = readPlain([]byte(line), &quick); !plain {
 		return false
 	}
 	if _, err := h.decode([]byte(line), &full, lineFields); err != nil {

@@ -64,11 +64,8 @@ type HistoryReader struct {
 	warnings yamlfile.Errors
 	// skew is how far, according to the events, the database's clock was moved.
 	skew time.Duration
-	// scratch is the line that is being read, moment the time in it, and buffer a text of it without
-	// its escapes.
+	// scratch is the line that is being read.
 	scratch historyLine
-	moment  int64
-	buffer  []byte
 }
 
 // NewHistoryReader reads the header of a history. Errors call it by the name in file.
@@ -109,7 +106,7 @@ func (h *HistoryReader) Next(e *history.Event) error {
 	}
 	l := &h.scratch
 	*l = historyLine{}
-	if !h.plain(text, l) {
+	if !readPlain(text, l) {
 		*l = historyLine{}
 		if _, err := h.decode(text, l, lineFields); err != nil {
 			return err
