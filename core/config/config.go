@@ -155,6 +155,11 @@ func (w Worker) Lease() time.Duration {
 	return w.HeartbeatInterval * time.Duration(w.HeartbeatStalenessMultiplier)
 }
 
+// HeartbeatPause is how long a worker waits after a heartbeat that failed.
+func (w Worker) HeartbeatPause() time.Duration {
+	return max(w.HeartbeatInterval/10, 100*time.Millisecond)
+}
+
 // MessageQueue configures the broker. This level exists because the source documents have it.
 type MessageQueue struct {
 	RabbitMQ RabbitMQ `yaml:"rabbitmq"`
