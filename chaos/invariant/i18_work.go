@@ -67,9 +67,8 @@ type budget struct {
 	looks, takeBacks, expired int64
 	firstLook, firstTakeBack  time.Duration
 	firstExpired              time.Duration
-	// changes is the number of changes of the fleet before the first dispatch of the execution, and
-	// blames that of counted dispatches before its first look.
-	changes, blames int64
+	// changes is the number of changes of the fleet before the first dispatch of the execution.
+	changes int64
 	// published counts the messages of the present dispatch.
 	published int64
 }
@@ -83,9 +82,6 @@ type workChecker struct {
 	runtimes  int64 // the greatest number that one worker offers
 
 	dispatches, changes, races int64
-	// blames counts the dispatches that counted against a worker. Each may make a worker unhealthy,
-	// or let it have a half-open probe later.
-	blames int64
 	// spoilt counts the executions that one executor may have claimed before it knew of a change of
 	// the fleet.
 	spoilt int64
@@ -232,9 +228,6 @@ func (c *workChecker) transition(e *history.Event, l *life) {
 		}
 	case e.From == execution.Scheduled && e.To == execution.Requested:
 		c.takenBack(e, l)
-		if e.Count > l.dispatches {
-			c.blames++
-		}
 	}
 }
 
@@ -266,7 +259,11 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 	c.s.judged(c.i)
 	b, x := &l.effort, c.s.config.Executor
 	n := int64(max(1, len(c.executors)))
-	if !c.hindered(e.At) && c.fits(l, e.At, c.s.bounds.Slack) {
+	// Another executor may have taken the room that this one claimed for. While a fault acts, the
+	// number of such races has no bound of its own.
+	if fits := c.fits(l, e.At, c.s.bounds.Slack); fits && c.hindered(e.At) {
+		return
+	} else if fits {
 		c.races++
 		bound := c.dispatches*(n*c.runtimes-1) + n*(c.spoilt+1)
 		if c.races > bound {
@@ -277,13 +274,13 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 		return
 	}
 	if b.looks++; b.looks == 1 {
-		b.firstLook, b.blames = e.At, c.blames
+		b.firstLook = e.At
 	}
 	elapsed := c.since(b.firstLook, e.At)
-	if bound := 2 + n + int64(elapsed/x.ReconcileInterval); b.looks > bound+c.changes-b.changes+c.blames-b.blames {
+	if bound := 2 + n + int64(elapsed/x.ReconcileInterval); b.looks > bound+c.changes-b.changes {
 		c.s.violate(c.i, e.Execution,
-			"execution %d was claimed for scheduling and given back %d times within %v; the bound is %d (2 + %d executors + elapsed / reconcile_interval %v) plus %d for changes of the fleet and %d for dispatches that counted against a worker",
-			e.Execution, b.looks, elapsed, bound, n, x.ReconcileInterval, c.changes-b.changes, c.blames-b.blames)
+			"execution %d was claimed for scheduling and given back %d times within %v; the bound is %d (2 + %d executors + elapsed / reconcile_interval %v) plus %d for changes of the fleet",
+			e.Execution, b.looks, elapsed, bound, n, x.ReconcileInterval, c.changes-b.changes)
 	}
 }
 
