@@ -233,7 +233,7 @@ type Database struct {
 	PingTimeout time.Duration `yaml:"ping_timeout"`
 }
 
-// LeastAPIConnections is the least value of database.api_connections: lists may hold four
+// LeastAPIConnections is the least value of database.api_connections: lists may hold two
 // connections, and everything else needs some too.
 const LeastAPIConnections = 6
 
