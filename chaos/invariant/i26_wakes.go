@@ -38,7 +38,7 @@ type wakeChecker struct {
 	// deep is when a worker last had so many dispatches waiting that executors take it for
 	// unhealthy. They notice the end of that with their next periodic look.
 	deep  map[execution.WorkerID]time.Duration
-	hints  *hintChecker
+	hints *hintChecker
 }
 
 // roomy is a worker to check at a certain time, if it has had room since.
