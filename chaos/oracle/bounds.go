@@ -84,7 +84,7 @@ func (u *unlawful) worker(w *config.Worker) {
 	u.unless(w.Concurrency >= 1 && w.Concurrency <= 2000, "worker.concurrency", w.Concurrency, 1, 2000)
 	u.unless(w.ShutdownTimeout >= 0, "worker.shutdown_timeout", w.ShutdownTimeout)
 	u.unless(w.KillGrace >= 0, "worker.kill_grace", w.KillGrace)
-	least, most := w.KillGrace+lease/100+w.StatementTimeout+ResultWindow, lease-w.HeartbeatInterval-max(w.HeartbeatInterval/10, 100*time.Millisecond)-2*w.StatementTimeout
+	least, most := w.KillGrace+lease/100+w.StatementTimeout+ResultWindow, lease-w.HeartbeatInterval-w.StatementTimeout
 	u.unless(w.FenceMargin >= least, "worker.fence_margin", w.FenceMargin, least)
 	u.unless(w.FenceMargin <= most, "worker.fence_margin", w.FenceMargin, most, lease)
 }

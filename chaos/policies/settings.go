@@ -63,7 +63,7 @@ func tweaks(step time.Duration) []tweak {
 			return c.Worker.KillGrace + oracle.Lease(&c.Worker)/100 + c.Worker.StatementTimeout + oracle.ResultWindow
 		}),
 		duration(func(c *config.Config) *time.Duration { return &c.Worker.FenceMargin }, func(c *config.Config) time.Duration {
-			return oracle.Lease(&c.Worker) - c.Worker.HeartbeatInterval - c.Worker.HeartbeatInterval/10 - 2*c.Worker.StatementTimeout
+			return oracle.Lease(&c.Worker) - c.Worker.HeartbeatInterval - c.Worker.StatementTimeout
 		}),
 		func(c *config.Config, side int) {
 			c.MessageQueue.RabbitMQ.WorkerQueueTTLMS = int64(c.Executor.DispatchTimeout/ms) + int64(side)

@@ -131,11 +131,10 @@ func (v *validation) worker(w Worker) {
 	if least := w.KillGrace + w.Lease()/100 + w.StatementTimeout + ResultWindow; w.FenceMargin < least {
 		v.refuse("worker.fence_margin", "is %v, must be at least %v: kill_grace + 1 %% of the lease + statement_timeout + %v, for which a result waits for others", w.FenceMargin, least, ResultWindow)
 	}
-	// A heartbeat renews the lease when its reply arrives. One whose reply is lost costs a statement
-	// timeout and a pause, and the next one must still be answered in time; otherwise a single
-	// connection that goes silent ends every action of the worker.
-	if most := w.Lease() - w.HeartbeatInterval - w.HeartbeatPause() - 2*w.StatementTimeout; w.FenceMargin > most {
-		v.refuse("worker.fence_margin", "is %v, must be at most %v, the lease (%v) - 1.1 × heartbeat_interval - 2 × statement_timeout: after a heartbeat without an answer, the worker would fence itself before the next one is answered",
+	// A heartbeat renews the lease when its reply arrives. A worker that fences itself before that
+	// ends its actions although nothing is wrong.
+	if most := w.Lease() - w.HeartbeatInterval - w.StatementTimeout; w.FenceMargin > most {
+		v.refuse("worker.fence_margin", "is %v, must be at most %v, the lease (%v) - heartbeat_interval - statement_timeout: the worker would fence itself before the next heartbeat is answered",
 			w.FenceMargin, most, w.Lease())
 	}
 }
