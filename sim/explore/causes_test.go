@@ -1,0 +1,194 @@
+package explore
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/sim"
+)
+
+// How good is the list of what led to a violation? It is measured on the planted mutants, because
+// there it is known what to find: the record says when the mutant acted.
+//
+//   - Each mutant is hunted in the library, as TestEveryMutantIsKilled does it. The first seed in
+//     which the named invariant fails is run again with a record. One violation counts for each
+//     mutant: the first of the named invariant (Kill.Violation).
+//   - Size is the number of events that the report shows as what led to it (Violation.Causes).
+//   - First says that they contain the first mark of the run: the first event at which the mutant
+//     acted. That is strict: a mutant may act a hundred times before an act does harm.
+//   - Any says that they contain at least one mark up to the violation.
+//   - Blind is for faults that nobody has planted. All marks are taken out of the record, and what
+//     led to the violation is found again. Blind says that it contains an event next to an act: the
+//     event right before or after an act of the same process, or the act's execution at its step.
+//
+// The aim: a median size of at most 25, and First for at least 95 % of the mutants.
+
+// finding is the measurement of one mutant.
+type finding struct {
+	mutant             string
+	target             string
+	rule               int
+	events             int // of the run, up to the violation
+	size               int
+	first, any, blind  bool
+	acts               int // up to the violation
+	related            bool
+	firstAct, violated string
+}
+
+// measured is the measurement of a kill.
+func measured(k *Kill) *finding {
+	rec, _ := record(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant})
+	v := sameViolation(rec, k.Violation())
+	if v == nil {
+		return nil
+	}
+	f := &finding{mutant: k.Mutant.Name, target: fmt.Sprintf("%s, seed %d", k.Target, k.Seed), rule: v.Invariant, size: len(v.Causes)}
+	f.violated = v.Message
+	var marks []int
+	for i := range rec.Events {
+		e := &rec.Events[i]
+		if e.Step > v.Step {
+			break
+		}
+		f.events++
+		if e.Kind == history.MutantActed {
+			marks = append(marks, i)
+		}
+	}
+	f.acts = len(marks)
+	for n, at := range marks {
+		found := slices.Contains(v.Causes, rec.Events[at])
+		f.any = f.any || found
+		if n == 0 {
+			f.first = found
+			f.firstAct = fmt.Sprintf("%v %s %s", rec.Events[at].At, rec.Events[at].Process, rec.Events[at].Text)
+			f.related = rec.Events[at].Execution == v.Execution
+		}
+	}
+	f.blind = blind(rec, v, marks)
+	return f
+}
+
+// sameViolation is a violation of a run in the record of the same run.
+func sameViolation(rec *verdict.Record, of *verdict.Violation) *verdict.Violation {
+	for i := range rec.Violations {
+		if v := &rec.Violations[i]; v.Invariant == of.Invariant && v.Step == of.Step && v.Message == of.Message {
+			return v
+		}
+	}
+	return nil
+}
+
+// blind says whether what led to a violation is found without the marks: it contains an event next
+// to an act.
+func blind(rec *verdict.Record, v *verdict.Violation, marks []int) bool {
+	found := Causes(unmarked(rec), v)
+	for _, at := range marks {
+		for _, e := range beside(rec.Events, at) {
+			if slices.Contains(found, rec.Events[e]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// beside are the events next to an act: the last one before it and the first one after it of its
+// process, or of its execution at its step. Lines of the log don't count.
+func beside(events []history.Event, at int) (found []int) {
+	mark := &events[at]
+	near := func(e *history.Event) bool {
+		return !e.Kind.ForReaders() && (e.Process == mark.Process || e.Step == mark.Step && e.Execution == mark.Execution && e.Execution != 0)
+	}
+	for i := at - 1; i >= 0; i-- {
+		if near(&events[i]) {
+			found = append(found, i)
+			break
+		}
+	}
+	for i := at + 1; i < len(events); i++ {
+		if near(&events[i]) {
+			return append(found, i)
+		}
+	}
+	return found
+}
+
+// unmarked is a record as it would be if nobody knew of the mutant.
+func unmarked(rec *verdict.Record) *verdict.Record {
+	plain := *rec
+	plain.Events = slices.DeleteFunc(slices.Clone(rec.Events), func(e history.Event) bool { return e.Kind == history.MutantActed })
+	return &plain
+}
+
+// The whole measurement takes as long as the hunt, which other tests of this package share. With
+// CAUSES_TABLE, the table is written to that file.
+func TestWhatLedToAViolationIsFound(t *testing.T) {
+	var all []*finding
+	for _, k := range kills(t) {
+		if !k.Killed() {
+			continue // TestEveryMutantIsKilled reports this
+		}
+		if f := measured(k); f != nil {
+			all = append(all, f)
+		} else {
+			t.Errorf("%s: the record of %s, seed %d, does not have its violation", k.Mutant.Name, k.Target, k.Seed)
+		}
+	}
+	s := summed(all)
+	t.Log(s)
+	if path := os.Getenv("CAUSES_TABLE"); path != "" {
+		if err := os.WriteFile(path, []byte(table(all, s)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sum is the measurement of all mutants.
+type sum struct {
+	mutants, median, most, first, any, blind int
+}
+
+func summed(all []*finding) (s sum) {
+	var sizes []int
+	for _, f := range all {
+		s.mutants++
+		sizes = append(sizes, f.size)
+		s.most = max(s.most, f.size)
+		for _, c := range []struct {
+			is   bool
+			into *int
+		}{{f.first, &s.first}, {f.any, &s.any}, {f.blind, &s.blind}} {
+			if c.is {
+				*c.into++
+			}
+		}
+	}
+	if s.mutants > 0 {
+		s.median = median(sizes)
+	}
+	return s
+}
+
+// String is the measurement in one line.
+func (s sum) String() string {
+	share := func(n int) string { return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(max(1, s.mutants))) }
+	return fmt.Sprintf("%d mutants: median %d events, at most %d; the first act in %s, any act in %s, without marks %s",
+		s.mutants, s.median, s.most, share(s.first), share(s.any), share(s.blind))
+}
+
+func table(all []*finding, s sum) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n| mutant | run | invariant | events before | what led to it | first act | any act | without marks |\n|---|---|--:|--:|--:|---|---|---|\n", s)
+	yes := map[bool]string{true: "yes", false: "no"}
+	for _, f := range all {
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %s | %s | %s |\n", f.mutant, f.target, f.rule, f.events, f.size, yes[f.first], yes[f.any], yes[f.blind])
+	}
+	return b.String()
+}
