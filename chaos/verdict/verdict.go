@@ -187,6 +187,10 @@ type Sweep struct {
 type Record struct {
 	Run
 	Events []history.Event
+	// Parents are, for each event, the numbers of the events that led to it directly, as far as the
+	// world that wrote the record knows. It is nil if that world knows nothing of it, as for a
+	// history from a file. Package causes knows more.
+	Parents [][]int32
 	// Workers names the workers by id.
 	Workers map[execution.WorkerID]string
 	// FaultIntervals are the times during which the faults lasted.

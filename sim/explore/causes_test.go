@@ -123,7 +123,27 @@ func beside(events []history.Event, at int) (found []int) {
 // unmarked is a record as it would be if nobody knew of the mutant.
 func unmarked(rec *verdict.Record) *verdict.Record {
 	plain := *rec
-	plain.Events = slices.DeleteFunc(slices.Clone(rec.Events), func(e history.Event) bool { return e.Kind == history.MutantActed })
+	plain.Events, plain.Parents = nil, nil
+	now := make([]int32, len(rec.Events))
+	for i := range rec.Events {
+		var parents []int32
+		for _, p := range rec.Parents[i] {
+			if before := rec.Parents[p]; rec.Events[p].Kind != history.MutantActed {
+				parents = append(parents, now[p])
+			} else {
+				for _, q := range before {
+					for rec.Events[q].Kind == history.MutantActed && len(rec.Parents[q]) > 0 {
+						q = rec.Parents[q][0]
+					}
+					parents = append(parents, now[q])
+				}
+			}
+		}
+		if now[i] = int32(len(plain.Events)); rec.Events[i].Kind == history.MutantActed {
+			continue
+		}
+		plain.Events, plain.Parents = append(plain.Events, rec.Events[i]), append(plain.Parents, parents)
+	}
 	return &plain
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"handoff/chaos/causes"
 	"handoff/chaos/history"
 	"handoff/chaos/mutant"
 	"handoff/chaos/verdict"
@@ -29,9 +30,10 @@ func ended(ctx context.Context) func() bool { return func() bool { return ctx.Er
 
 func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	var kept events
-	o.Record = &kept
+	noted := sim.NewCauses(&kept)
+	o.Record = noted
 	r := once(t, o)
-	rec := &verdict.Record{Run: r.Run, Events: kept, Workers: r.Workers(), FaultIntervals: r.FaultIntervals}
+	rec := &verdict.Record{Run: r.Run, Events: kept, Parents: noted.Parents(), Workers: r.Workers(), FaultIntervals: r.FaultIntervals}
 	if plain, _, err := t.Plain(o.Seed); err == nil {
 		rec.ScenarioText = plain.Scenario.Text()
 	}
@@ -44,21 +46,13 @@ func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	return rec, r
 }
 
-// causes is how many events before a violation are shown as its causes.
-const causes = 12
-
-// Causes are the last events before a violation that concern its execution, its chain or a worker
-// that had it, oldest first.
+// Causes are the events that led to a violation, oldest first.
 func Causes(r *verdict.Record, v *verdict.Violation) []history.Event {
-	about := Story(r, v.Execution)
-	var found []history.Event
-	for i := len(r.Events) - 1; i >= 0 && len(found) < causes; i-- {
-		e := &r.Events[i]
-		if e.Step <= v.Step && !e.Kind.ForReaders() && about(e) {
-			found = append(found, *e)
-		}
+	slice := causes.Of(r, v, causes.Most)
+	found := make([]history.Event, 0, len(slice.Events))
+	for _, i := range slice.Events {
+		found = append(found, r.Events[i])
 	}
-	slices.Reverse(found)
 	return found
 }
 

@@ -1,0 +1,218 @@
+package causes
+
+import (
+	"container/heap"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+)
+
+// Most is how many events are shown as what led to a violation.
+const Most = 25
+
+// Slice is what led to a violation.
+type Slice struct {
+	// Events are the numbers of the events in the record, in their order.
+	Events []int
+	// Edges lead from events of the slice to earlier ones that led to them, directly or by way of
+	// events that are not shown.
+	Edges [][2]int
+	// Past is how many events the whole past of the violation has, as far as it is known.
+	Past int
+}
+
+// Of finds what led to a violation: the events of its past that are nearest to it, at most so many.
+func Of(r *verdict.Record, v *verdict.Violation, most int) *Slice {
+	n := until(r.Events, v)
+	s := &search{graph: newGraph(r, n), v: v, far: make([]int32, n), from: make([]int32, n), story: make(map[execution.ID]bool), cast: make(map[string]bool)}
+	for i := range s.far {
+		s.far[i], s.from[i] = -1, -1
+	}
+	s.begin()
+	return s.slice(most)
+}
+
+// until is the number of events up to a violation.
+func until(events []history.Event, v *verdict.Violation) int {
+	n, _ := slices.BinarySearchFunc(events, v, func(e history.Event, v *verdict.Violation) int {
+		if e.Step > v.Step || v.Step == 0 && e.At > v.At {
+			return 1
+		}
+		return -1
+	})
+	return n
+}
+
+// search walks back from a violation, the nearest events first.
+type search struct {
+	*graph
+	v *verdict.Violation
+	// story are the executions that the violation is about, and cast are the processes.
+	story map[execution.ID]bool
+	cast  map[string]bool
+
+	open  heapOf
+	far   []int32 // the distance of each event, -1 if it was not reached
+	from  []int32 // the event through which it was reached
+	found []int32 // shown events, the nearest first
+	past  int
+}
+
+var numbered = regexp.MustCompile(`\b(execution|incarnation|message) (\d+)`) //nolint:gochecknoglobals // a constant
+
+// begin puts the events into the search with which the past begins: the judged one, and the last
+// ones about everything that the violation names.
+func (s *search) begin() {
+	named := make(map[execution.Incarnation]bool)
+	messages := make(map[uint64]bool)
+	if s.v.Execution != 0 {
+		s.story[s.v.Execution] = true
+	}
+	for _, m := range numbered.FindAllStringSubmatch(s.v.Message, -1) {
+		id, _ := strconv.ParseInt(m[2], 10, 64)
+		switch m[1] {
+		case "execution":
+			s.story[execution.ID(id)] = true
+		case "incarnation":
+			named[execution.Incarnation(id)] = true
+		default:
+			messages[uint64(id)] = true
+		}
+	}
+	chains := make(map[execution.ID]bool)
+	for i := range s.edges {
+		if e := &s.r.Events[i]; s.story[e.Execution] && e.Chain != 0 {
+			chains[e.Chain] = true
+		}
+	}
+	for i := range s.edges {
+		if e := &s.r.Events[i]; chains[e.Chain] {
+			s.story[e.Execution] = true
+		}
+	}
+	words := strings.FieldsFunc(s.v.Message, func(r rune) bool { return !strings.ContainsRune("-_.", r) && !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9') })
+	for name := range s.works {
+		if slices.Contains(words, name) {
+			s.cast[name] = true
+		}
+	}
+	for name := range s.cast {
+		s.root(s.works, name, 6)
+	}
+	for i := len(s.edges) - 1; i >= 0 && s.r.Events[i].Step == s.v.Step; i-- {
+		if e := &s.r.Events[i]; !aside(e.Kind) {
+			far := int32(0)
+			if s.v.Execution != 0 && e.Execution != s.v.Execution {
+				far = 6
+			}
+			s.reach(int32(i), -1, far)
+		}
+	}
+	for id := range s.story {
+		s.rootID(s.rows, id, 1)
+		s.rootID(s.runs, id, 1)
+	}
+	for i := range named {
+		if at, known := s.incarnations[i]; known {
+			s.reach(at, -1, 1)
+		}
+	}
+	for i := range messages {
+		if at, known := s.messages[i]; known {
+			s.reach(at, -1, 1)
+		}
+	}
+}
+
+func (s *search) root(of map[string]int32, name string, far int32) {
+	if at, known := of[name]; known {
+		s.reach(at, -1, far)
+	}
+}
+
+func (s *search) rootID(of map[execution.ID]int32, id execution.ID, far int32) {
+	if at, known := of[id]; known {
+		s.reach(at, -1, far)
+	}
+}
+
+// reach puts an event at a distance, unless it is nearer already.
+func (s *search) reach(i, from, far int32) {
+	if s.far[i] >= 0 && s.far[i] <= far {
+		return
+	}
+	s.far[i], s.from[i] = far, from
+	heap.Push(&s.open, place{far, i})
+}
+
+// lengths of edges, by their reason.
+var lengths = [relations]int32{strand: 2, row: 1, chain: 2, message: 1, action: 1, owner: 3, struck: 1, lived: 3, worked: 6} //nolint:gochecknoglobals // a constant table
+
+// length is how far an edge leads away from the violation.
+func (s *search) length(x edge) int32 {
+	e := &s.r.Events[x.to]
+	n := lengths[x.why]
+	switch {
+	case e.Execution != 0 && !s.story[e.Execution]:
+		n += 8
+	case e.Kind == history.HeartbeatRenewed, e.Kind == history.Acked:
+		n += 5
+	case isMessage(e.Kind) && e.Execution == 0:
+		n += 4
+	}
+	return n
+}
+
+// slice walks back until it has enough.
+func (s *search) slice(most int) *Slice {
+	done := make([]bool, len(s.far))
+	for len(s.open) > 0 {
+		at := heap.Pop(&s.open).(place) //nolint:forcetypeassert // nothing else is in it
+		if done[at.i] {
+			continue
+		}
+		done[at.i] = true
+		if !aside(s.r.Events[at.i].Kind) {
+			s.past++
+			if len(s.found) < most {
+				s.found = append(s.found, at.i)
+			}
+		}
+		for _, x := range s.edges[at.i] {
+			if aside(s.r.Events[x.to].Kind) {
+				s.reach(x.to, at.i, at.far)
+			} else {
+				s.reach(x.to, at.i, at.far+s.length(x))
+			}
+		}
+	}
+	out := &Slice{Past: s.past}
+	for _, i := range s.found {
+		out.Events = append(out.Events, int(i))
+	}
+	slices.Sort(out.Events)
+	return out
+}
+
+// place is an event that was reached, at a distance.
+type place struct{ far, i int32 }
+
+// heapOf is a heap of places: the nearest first, and of those the latest.
+type heapOf []place
+
+func (h heapOf) Len() int { return len(h) }
+func (h heapOf) Less(i, j int) bool {
+	return h[i].far < h[j].far || h[i].far == h[j].far && h[i].i > h[j].i
+}
+func (h heapOf) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *heapOf) Push(x any)   { *h = append(*h, x.(place)) } //nolint:forcetypeassert // nothing else is in it
+func (h *heapOf) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
