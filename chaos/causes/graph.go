@@ -41,6 +41,7 @@ const (
 	struck                   // the fault that it is evidence for
 	lived                    // the start, stop or pause of its process
 	worked                   // what the same process did just before, whatever its task
+	acted                    // a mutant acted in the same process; it does so again without saying so each time
 	relations
 )
 
@@ -54,7 +55,11 @@ type graph struct {
 	incarnations       map[execution.Incarnation]int32
 	faults             map[string]int32
 	states, works      map[string]int32
-	marks              map[string]int32
+	queues, alerts     map[string]int32
+	// marks are the first acts of a mutant in each process with each text, and texts the first acts
+	// with each text.
+	marks map[string][]int32
+	texts map[string]int32
 }
 
 // newGraph finds the edges of the first n events of a record.
@@ -62,7 +67,8 @@ func newGraph(r *verdict.Record, n int) *graph {
 	g := &graph{
 		r: r, edges: make([][]edge, n), rows: make(map[execution.ID]int32), runs: make(map[execution.ID]int32), chains: make(map[execution.ID]int32),
 		messages: make(map[uint64]int32), incarnations: make(map[execution.Incarnation]int32), faults: make(map[string]int32),
-		states: make(map[string]int32), works: make(map[string]int32), marks: make(map[string]int32),
+		states: make(map[string]int32), works: make(map[string]int32),
+		queues: make(map[string]int32), alerts: make(map[string]int32), marks: make(map[string][]int32), texts: make(map[string]int32),
 	}
 	for i := range n {
 		g.add(int32(i))
@@ -82,6 +88,13 @@ func (g *graph) add(i int32) {
 		return // it passes on what it follows
 	}
 	g.subjects(i, e)
+	if e.Kind == history.MutantActed {
+		g.mark(i, e)
+		return
+	}
+	for _, to := range g.marks[e.Process] {
+		g.link(i, to, true, acted)
+	}
 	if e.Process != "" && !isFault(e.Kind) {
 		to, known := g.works[e.Process]
 		g.link(i, to, known, worked)
@@ -124,9 +137,31 @@ func (g *graph) subjects(i int32, e *history.Event) {
 	g.note(i, e)
 }
 
+// mark notes that a mutant acted. A process says so once for each text, and again only after a
+// while, so the first time stands for all.
+func (g *graph) mark(i int32, e *history.Event) {
+	to, known := g.texts[e.Text]
+	g.link(i, to, known, acted)
+	if !known {
+		g.texts[e.Text] = i
+	}
+	for _, m := range g.marks[e.Process] {
+		if g.r.Events[m].Text == e.Text {
+			g.link(i, m, true, acted)
+			return
+		}
+	}
+	g.marks[e.Process] = append(g.marks[e.Process], i)
+}
+
 // note makes an event the last one of its subjects.
 func (g *graph) note(i int32, e *history.Event) {
+	if e.Queue != "" && !isFault(e.Kind) {
+		g.queues[e.Queue] = i
+	}
 	switch {
+	case e.Kind == history.AlertFired, e.Kind == history.AlertResolved:
+		g.alerts[e.Fault] = i
 	case e.Kind == history.ActionStarted, e.Kind == history.ActionEnded:
 		g.runs[e.Execution] = i
 	case e.Kind >= history.Created && e.Kind <= history.Observed && e.Execution != 0:

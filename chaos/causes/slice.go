@@ -101,8 +101,19 @@ func (s *search) begin() {
 			s.cast[name] = true
 		}
 	}
-	for name := range s.cast {
-		s.root(s.works, name, 6)
+	for _, of := range []map[string]int32{s.queues, s.alerts, s.faults} {
+		for name, at := range of { //detlint:ok the search orders what it reaches
+			if slices.Contains(words, name) {
+				s.reach(at, -1, 2)
+			}
+		}
+	}
+	for name, at := range s.works { //detlint:ok the search orders what it reaches
+		if s.cast[name] {
+			s.reach(at, -1, 4)
+		} else {
+			s.reach(at, -1, 12)
+		}
 	}
 	for i := len(s.edges) - 1; i >= 0 && s.r.Events[i].Step == s.v.Step; i-- {
 		if e := &s.r.Events[i]; !aside(e.Kind) {
@@ -129,12 +140,6 @@ func (s *search) begin() {
 	}
 }
 
-func (s *search) root(of map[string]int32, name string, far int32) {
-	if at, known := of[name]; known {
-		s.reach(at, -1, far)
-	}
-}
-
 func (s *search) rootID(of map[execution.ID]int32, id execution.ID, far int32) {
 	if at, known := of[id]; known {
 		s.reach(at, -1, far)
@@ -151,7 +156,7 @@ func (s *search) reach(i, from, far int32) {
 }
 
 // lengths of edges, by their reason.
-var lengths = [relations]int32{strand: 2, row: 1, chain: 2, message: 1, action: 1, owner: 3, struck: 1, lived: 3, worked: 6} //nolint:gochecknoglobals // a constant table
+var lengths = [relations]int32{strand: 2, row: 1, chain: 2, message: 1, action: 1, owner: 3, struck: 1, lived: 3, worked: 6, acted: 1} //nolint:gochecknoglobals // a constant table
 
 // length is how far an edge leads away from the violation.
 func (s *search) length(x edge) int32 {
