@@ -56,6 +56,8 @@ type graph struct {
 	faults             map[string]int32
 	states, works      map[string]int32
 	queues, alerts     map[string]int32
+	// kinds counts the events of each kind; acts with different texts are different.
+	kinds map[usualness]int32
 	// marks are the first acts of a mutant in each process with each text, and texts the first acts
 	// with each text.
 	marks map[string][]int32
@@ -68,7 +70,7 @@ func newGraph(r *verdict.Record, n int) *graph {
 		r: r, edges: make([][]edge, n), rows: make(map[execution.ID]int32), runs: make(map[execution.ID]int32), chains: make(map[execution.ID]int32),
 		messages: make(map[uint64]int32), incarnations: make(map[execution.Incarnation]int32), faults: make(map[string]int32),
 		states: make(map[string]int32), works: make(map[string]int32),
-		queues: make(map[string]int32), alerts: make(map[string]int32), marks: make(map[string][]int32), texts: make(map[string]int32),
+		queues: make(map[string]int32), alerts: make(map[string]int32), kinds: make(map[usualness]int32), marks: make(map[string][]int32), texts: make(map[string]int32),
 	}
 	for i := range n {
 		g.add(int32(i))
@@ -76,9 +78,27 @@ func newGraph(r *verdict.Record, n int) *graph {
 	return g
 }
 
+// usualness is that in which events count as the same.
+type usualness struct {
+	kind   history.Kind
+	from   execution.Status
+	to     execution.Status
+	reason execution.Reason
+	text   string
+}
+
+func usualAs(e *history.Event) usualness {
+	u := usualness{e.Kind, e.From, e.To, e.Reason, ""}
+	if e.Kind == history.MutantActed {
+		u.text = e.Text
+	}
+	return u
+}
+
 // add finds the edges of the next event.
 func (g *graph) add(i int32) {
 	e := &g.r.Events[i]
+	g.kinds[usualAs(e)]++
 	if int(i) < len(g.r.Parents) {
 		for _, p := range g.r.Parents[i] {
 			g.link(i, p, true, strand)

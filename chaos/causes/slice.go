@@ -1,7 +1,9 @@
 package causes
 
 import (
+	"cmp"
 	"container/heap"
+	"math/bits"
 	"regexp"
 	"slices"
 	"strconv"
@@ -59,8 +61,7 @@ type search struct {
 	open  heapOf
 	far   []int32 // the distance of each event, -1 if it was not reached
 	from  []int32 // the event through which it was reached
-	found []int32 // shown events, the nearest first
-	past  int
+	found []place // what was reached, by rank
 }
 
 var numbered = regexp.MustCompile(`\b(execution|incarnation|message) (\d+)`) //nolint:gochecknoglobals // a constant
@@ -108,11 +109,13 @@ func (s *search) begin() {
 			}
 		}
 	}
+	// What one process owes another has done without, too: the last that each did.
 	for name, at := range s.works { //detlint:ok the search orders what it reaches
-		if s.cast[name] {
-			s.reach(at, -1, 4)
-		} else {
-			s.reach(at, -1, 12)
+		s.reach(at, -1, s.part(name))
+	}
+	for name, all := range s.marks { //detlint:ok the search orders what it reaches
+		for _, at := range all {
+			s.reach(at, -1, s.part(name)+1)
 		}
 	}
 	for i := len(s.edges) - 1; i >= 0 && s.r.Events[i].Step == s.v.Step; i-- {
@@ -138,6 +141,14 @@ func (s *search) begin() {
 			s.reach(at, -1, 1)
 		}
 	}
+}
+
+// part is how far from the violation the last event of a process is.
+func (s *search) part(process string) int32 {
+	if s.cast[process] {
+		return 4
+	}
+	return 12
 }
 
 func (s *search) rootID(of map[execution.ID]int32, id execution.ID, far int32) {
@@ -173,7 +184,7 @@ func (s *search) length(x edge) int32 {
 	return n
 }
 
-// slice walks back until it has enough.
+// slice walks back and chooses the events of the past with the lowest rank.
 func (s *search) slice(most int) *Slice {
 	done := make([]bool, len(s.far))
 	for len(s.open) > 0 {
@@ -183,10 +194,7 @@ func (s *search) slice(most int) *Slice {
 		}
 		done[at.i] = true
 		if !aside(s.r.Events[at.i].Kind) {
-			s.past++
-			if len(s.found) < most {
-				s.found = append(s.found, at.i)
-			}
+			s.found = append(s.found, place{at.far + s.usual(at.i), at.i})
 		}
 		for _, x := range s.edges[at.i] {
 			if aside(s.r.Events[x.to].Kind) {
@@ -196,12 +204,27 @@ func (s *search) slice(most int) *Slice {
 			}
 		}
 	}
-	out := &Slice{Past: s.past}
-	for _, i := range s.found {
-		out.Events = append(out.Events, int(i))
+	out := &Slice{Past: len(s.found)}
+	slices.SortFunc(s.found, func(a, b place) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(b.i, a.i)) })
+	for _, at := range s.found[:min(len(s.found), most)] {
+		out.Events = append(out.Events, int(at.i))
 	}
 	slices.Sort(out.Events)
 	return out
+}
+
+// usual is how usual an event is in its run, in doublings: what happened once tells more than what
+// happened a thousand times. The judged event is never usual, and the first start of a process is
+// how every run begins.
+func (s *search) usual(i int32) int32 {
+	e := &s.r.Events[i]
+	switch {
+	case s.far[i] == 0:
+		return 0
+	case e.Kind == history.ProcessStarted && e.At == 0:
+		return 12
+	}
+	return int32(bits.Len32(uint32(s.kinds[usualAs(e)])))
 }
 
 // place is an event that was reached, at a distance.

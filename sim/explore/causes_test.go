@@ -104,7 +104,7 @@ func blind(rec *verdict.Record, v *verdict.Violation, marks []int) bool {
 func beside(events []history.Event, at int) (found []int) {
 	mark := &events[at]
 	near := func(e *history.Event) bool {
-		return !e.Kind.ForReaders() && (e.Process == mark.Process || e.Step == mark.Step && e.Execution == mark.Execution && e.Execution != 0)
+		return e.Kind != history.Logged && e.Kind != history.Hinted && e.Kind != history.MutantActed && (e.Process == mark.Process || e.Step == mark.Step && e.Execution == mark.Execution && e.Execution != 0)
 	}
 	for i := at - 1; i >= 0; i-- {
 		if near(&events[i]) {
