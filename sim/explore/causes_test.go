@@ -25,6 +25,7 @@ import (
 //   - Blind is for faults that nobody has planted. All marks are taken out of the record, and what
 //     led to the violation is found again. Blind says that it contains an event next to an act: the
 //     event right before or after an act of the same process, or the act's execution at its step.
+//     Lines of the log don't count, nor do hints, which stand in the events of their messages.
 //
 // The aim: a median size of at most 25, and First for at least 95 % of the mutants.
 
@@ -100,7 +101,7 @@ func blind(rec *verdict.Record, v *verdict.Violation, marks []int) bool {
 }
 
 // beside are the events next to an act: the last one before it and the first one after it of its
-// process, or of its execution at its step. Lines of the log don't count.
+// process, or of its execution at its step.
 func beside(events []history.Event, at int) (found []int) {
 	mark := &events[at]
 	near := func(e *history.Event) bool {
