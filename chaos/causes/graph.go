@@ -32,16 +32,16 @@ type edge struct {
 type relation uint8
 
 const (
-	strand   relation = iota // the world says so
-	row                      // the same execution, before
-	chain                    // the execution that this one retries, or whose child it is
-	message                  // the same message, before
-	action                   // the run of the same execution and epoch
-	owner                    // the incarnation that owns the row
-	struck                   // the fault that it is evidence for
-	lived                    // the start, stop or pause of its process
-	worked                   // what the same process did just before, whatever its task
-	acted                    // a mutant acted in the same process; it does so again without saying so each time
+	strand  relation = iota // the world says so
+	row                     // the same execution, before
+	chain                   // the execution that this one retries, or whose child it is
+	message                 // the same message, before
+	action                  // the run of the same execution and epoch
+	owner                   // the incarnation that owns the row
+	struck                  // the fault that it is evidence for
+	lived                   // the start, stop or pause of its process
+	worked                  // what the same process did just before, whatever its task
+	acted                   // a mutant acted in the same process; it does so again without saying so each time
 	relations
 )
 

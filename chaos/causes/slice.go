@@ -21,8 +21,8 @@ const Most = 25
 type Slice struct {
 	// Events are the numbers of the events in the record, in their order.
 	Events []int
-	// Edges lead from events of the slice to earlier ones that led to them, directly or by way of
-	// events that are not shown.
+	// Edges lead from events of the slice to later ones that followed from them, directly or by way
+	// of events that are not in it: of all ways to the violation, the shortest.
 	Edges [][2]int
 	// Past is how many events the whole past of the violation has, as far as it is known.
 	Past int
@@ -96,7 +96,9 @@ func (s *search) begin() {
 			s.story[e.Execution] = true
 		}
 	}
-	words := strings.FieldsFunc(s.v.Message, func(r rune) bool { return !strings.ContainsRune("-_.", r) && !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9') })
+	words := strings.FieldsFunc(s.v.Message, func(r rune) bool {
+		return !strings.ContainsRune("-_.", r) && !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
+	})
 	for name := range s.works {
 		if slices.Contains(words, name) {
 			s.cast[name] = true
@@ -210,7 +212,29 @@ func (s *search) slice(most int) *Slice {
 		out.Events = append(out.Events, int(at.i))
 	}
 	slices.Sort(out.Events)
+	out.Edges = s.arrows(out.Events)
 	return out
+}
+
+// arrows are the edges between chosen events: from each to the one through which the search has
+// reached it, perhaps by way of others.
+func (s *search) arrows(chosen []int) [][2]int {
+	arrows := [][2]int{}
+	for _, i := range chosen {
+		at := s.from[i]
+		for at >= 0 && !containsSorted(chosen, int(at)) {
+			at = s.from[at]
+		}
+		if at >= 0 {
+			arrows = append(arrows, [2]int{i, int(at)})
+		}
+	}
+	return arrows
+}
+
+func containsSorted(list []int, n int) bool {
+	_, found := slices.BinarySearch(list, n)
+	return found
 }
 
 // usual is how usual an event is in its run, in doublings: what happened once tells more than what

@@ -89,7 +89,7 @@ func sameViolation(rec *verdict.Record, of *verdict.Violation) *verdict.Violatio
 // blind says whether what led to a violation is found without the marks: it contains an event next
 // to an act.
 func blind(rec *verdict.Record, v *verdict.Violation, marks []int) bool {
-	found := Causes(unmarked(rec), v)
+	found, _ := Causes(unmarked(rec), v)
 	for _, at := range marks {
 		for _, e := range beside(rec.Events, at) {
 			if slices.Contains(found, rec.Events[e]) {

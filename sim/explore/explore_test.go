@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/history"
 	"handoff/chaos/causes"
+	"handoff/chaos/history"
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"

@@ -40,20 +40,20 @@ func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	rec.Violations = slices.Clone(r.Failures())
 	for i := range rec.Violations {
 		v := &rec.Violations[i]
-		v.Causes = Causes(rec, v)
+		v.Causes, v.Past = Causes(rec, v)
 		v.Reproduce, v.Varied = t.Reproduce(o.Seed, o.Mutant), rec.Varied
 	}
 	return rec, r
 }
 
-// Causes are the events that led to a violation, oldest first.
-func Causes(r *verdict.Record, v *verdict.Violation) []history.Event {
+// Causes are the events that led to a violation, oldest first, and how many events its whole past
+// has.
+func Causes(r *verdict.Record, v *verdict.Violation) (found []history.Event, past int) {
 	slice := causes.Of(r, v, causes.Most)
-	found := make([]history.Event, 0, len(slice.Events))
 	for _, i := range slice.Events {
 		found = append(found, r.Events[i])
 	}
-	return found
+	return found, slice.Past
 }
 
 // Story returns a function that says whether an event concerns an execution: the rows of its chain,
