@@ -16,6 +16,7 @@ package causes
 
 import (
 	"slices"
+	"strings"
 
 	"handoff/chaos/history"
 	"handoff/chaos/verdict"
@@ -39,6 +40,7 @@ const (
 	action                  // the run of the same execution and epoch
 	owner                   // the incarnation that owns the row
 	struck                  // the fault that it is evidence for
+	hit                     // the latest fault that struck the process
 	lived                   // the start, stop or pause of its process
 	worked                  // what the same process did just before, whatever its task
 	acted                   // a mutant acted in the same process; it does so again without saying so each time
@@ -55,6 +57,7 @@ type graph struct {
 	incarnations       map[execution.Incarnation]int32
 	faults             map[string]int32
 	states, works      map[string]int32
+	hits               map[string]int32 // the latest fault of each target
 	queues, alerts     map[string]int32
 	// kinds counts the events of each kind; acts with different texts are different.
 	kinds map[usualness]int32
@@ -69,7 +72,7 @@ func newGraph(r *verdict.Record, n int) *graph {
 	g := &graph{
 		r: r, edges: make([][]edge, n), rows: make(map[execution.ID]int32), runs: make(map[execution.ID]int32), chains: make(map[execution.ID]int32),
 		messages: make(map[uint64]int32), incarnations: make(map[execution.Incarnation]int32), faults: make(map[string]int32),
-		states: make(map[string]int32), works: make(map[string]int32),
+		states: make(map[string]int32), works: make(map[string]int32), hits: make(map[string]int32),
 		queues: make(map[string]int32), alerts: make(map[string]int32), kinds: make(map[usualness]int32), marks: make(map[string][]int32), texts: make(map[string]int32),
 	}
 	for i := range n {
@@ -104,7 +107,7 @@ func (g *graph) add(i int32) {
 			g.link(i, p, true, strand)
 		}
 	}
-	if aside(e.Kind) {
+	if aside(e) {
 		return // it passes on what it follows
 	}
 	g.subjects(i, e)
@@ -149,10 +152,18 @@ func (g *graph) subjects(i int32, e *history.Event) {
 		to, known := g.faults[e.Fault]
 		g.link(i, to, known, struck)
 		g.faults[e.Fault] = i
-	}
-	if e.Process != "" {
+		if e.Kind == history.FaultBegan {
+			for name := range strings.SplitSeq(e.Process, ",") {
+				g.hits[name] = i
+			}
+		}
+	} else {
+		for _, name := range []string{e.Process, g.r.Workers[e.Worker]} {
+			to, known := g.hits[name]
+			g.link(i, to, known && name != "", hit)
+		}
 		to, known := g.states[e.Process]
-		g.link(i, to, known, lived)
+		g.link(i, to, known && e.Process != "", lived)
 	}
 	g.note(i, e)
 }
@@ -203,10 +214,11 @@ func (g *graph) link(from, to int32, known bool, why relation) {
 	}
 }
 
-// aside says that events of a kind are not shown among causes: what the core wrote about itself,
-// and what stands in another event, too. The past goes through them.
-func aside(k history.Kind) bool {
-	return k.ForReaders() && k != history.MutantActed && k != history.PoliciesAsked && k != history.ToldGone && k != history.EndAsked
+// aside says that an event is not shown among causes: what the core wrote about itself, what stands
+// in another event, too, and answers that were right. The past goes through them.
+func aside(e *history.Event) bool {
+	k := e.Kind
+	return k.ForReaders() && k != history.MutantActed && (k != history.PoliciesAsked || e.Text == "") && k != history.ToldGone && k != history.EndAsked
 }
 
 func isFault(k history.Kind) bool { return k >= history.FaultBegan && k <= history.FaultTouched }

@@ -113,7 +113,7 @@ func (s *search) begin() {
 	}
 	// What one process owes another has done without, too: the last that each did.
 	for name, at := range s.works { //detlint:ok the search orders what it reaches
-		s.reach(at, -1, s.part(name))
+		s.reach(at, -1, s.part(name)+s.apart(at))
 	}
 	for name, all := range s.marks { //detlint:ok the search orders what it reaches
 		for _, at := range all {
@@ -121,7 +121,7 @@ func (s *search) begin() {
 		}
 	}
 	for i := len(s.edges) - 1; i >= 0 && s.r.Events[i].Step == s.v.Step; i-- {
-		if e := &s.r.Events[i]; !aside(e.Kind) {
+		if e := &s.r.Events[i]; !aside(e) {
 			far := int32(0)
 			if s.v.Execution != 0 && e.Execution != s.v.Execution {
 				far = 6
@@ -169,21 +169,25 @@ func (s *search) reach(i, from, far int32) {
 }
 
 // lengths of edges, by their reason.
-var lengths = [relations]int32{strand: 2, row: 1, chain: 2, message: 1, action: 1, owner: 3, struck: 1, lived: 3, worked: 6, acted: 1} //nolint:gochecknoglobals // a constant table
+var lengths = [relations]int32{strand: 2, row: 1, chain: 2, message: 1, action: 1, owner: 3, struck: 1, hit: 4, lived: 3, worked: 6, acted: 1} //nolint:gochecknoglobals // a constant table
 
 // length is how far an edge leads away from the violation.
 func (s *search) length(x edge) int32 {
-	e := &s.r.Events[x.to]
-	n := lengths[x.why]
+	return lengths[x.why] + s.apart(x.to)
+}
+
+// apart is how little an event has to do with the violation by itself.
+func (s *search) apart(i int32) int32 {
+	e := &s.r.Events[i]
 	switch {
 	case e.Execution != 0 && !s.story[e.Execution]:
-		n += 8
+		return 8
 	case e.Kind == history.HeartbeatRenewed, e.Kind == history.Acked:
-		n += 5
+		return 5
 	case isMessage(e.Kind) && e.Execution == 0:
-		n += 4
+		return 4
 	}
-	return n
+	return 0
 }
 
 // slice walks back and chooses the events of the past with the lowest rank.
@@ -195,11 +199,11 @@ func (s *search) slice(most int) *Slice {
 			continue
 		}
 		done[at.i] = true
-		if !aside(s.r.Events[at.i].Kind) {
+		if !aside(&s.r.Events[at.i]) {
 			s.found = append(s.found, place{at.far + s.usual(at.i), at.i})
 		}
 		for _, x := range s.edges[at.i] {
-			if aside(s.r.Events[x.to].Kind) {
+			if aside(&s.r.Events[x.to]) {
 				s.reach(x.to, at.i, at.far)
 			} else {
 				s.reach(x.to, at.i, at.far+s.length(x))
