@@ -30,12 +30,12 @@ function drawLed() {
     const place = placeOf(e);
     if (place) at.set(k, place);
   }
-  let out = `<defs><marker id="led-head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto"><path d="M0 0L8 4L0 8z" class="ledhead"/></marker></defs>`;
+  let out = "";
   for (const [a, b] of l.arrows) {
     const from = at.get(a), to = at.get(b);
     if (!from || !to || Math.abs(from[0] - to[0]) + Math.abs(from[1] - to[1]) < 6) continue;
     const bend = Math.min(40, Math.abs(to[1] - from[1]) / 3 + 4);
-    out += `<path d="M${from[0].toFixed(1)} ${from[1]}C${(from[0] + bend).toFixed(1)} ${from[1]} ${(to[0] - bend).toFixed(1)} ${to[1]} ${to[0].toFixed(1)} ${to[1]}" class="led" marker-end="url(#led-head)"/>`;
+    out += `<path d="M${from[0].toFixed(1)} ${from[1]}C${(from[0] + bend).toFixed(1)} ${from[1]} ${(to[0] - bend).toFixed(1)} ${to[1]} ${to[0].toFixed(1)} ${to[1]}" class="led"/><path d="M${to[0].toFixed(1)} ${to[1]}l-7 -3.5v7z" class="ledhead"/>`;
   }
   for (const [k, [px, py]] of at) {
     const e = run.events[indexOfK(k)];

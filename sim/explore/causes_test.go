@@ -164,6 +164,9 @@ func TestWhatLedToAViolationIsFound(t *testing.T) {
 	}
 	s := summed(all)
 	t.Log(s)
+	if s.median > 25 || 100*s.first < 95*s.mutants || 100*s.blind < 60*s.mutants {
+		t.Errorf("want a median of at most 25 events, the first act for at least 95 %% of the mutants, and 60 %% without marks: %s", s)
+	}
 	if path := os.Getenv("CAUSES_TABLE"); path != "" {
 		if err := os.WriteFile(path, []byte(table(all, s)), 0o600); err != nil {
 			t.Fatal(err)
