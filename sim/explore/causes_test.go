@@ -2,6 +2,7 @@ package explore
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -31,15 +32,10 @@ import (
 
 // finding is the measurement of one mutant.
 type finding struct {
-	mutant             string
-	target             string
-	rule               int
-	events             int // of the run, up to the violation
-	size               int
-	first, any, blind  bool
-	acts               int // up to the violation
-	related            bool
-	firstAct, violated string
+	mutant            string
+	rule              int
+	size              int
+	first, any, blind bool
 }
 
 // measured is the measurement of a kill.
@@ -49,28 +45,21 @@ func measured(k *Kill) *finding {
 	if v == nil {
 		return nil
 	}
-	f := &finding{mutant: k.Mutant.Name, target: fmt.Sprintf("%s, seed %d", k.Target, k.Seed), rule: v.Invariant, size: len(v.Causes)}
-	f.violated = v.Message
+	f := &finding{mutant: k.Mutant.Name, rule: v.Invariant, size: len(v.Causes)}
 	var marks []int
 	for i := range rec.Events {
 		e := &rec.Events[i]
 		if e.Step > v.Step {
 			break
 		}
-		f.events++
 		if e.Kind == history.MutantActed {
 			marks = append(marks, i)
 		}
 	}
-	f.acts = len(marks)
 	for n, at := range marks {
 		found := slices.Contains(v.Causes, rec.Events[at])
 		f.any = f.any || found
-		if n == 0 {
-			f.first = found
-			f.firstAct = fmt.Sprintf("%v %s %s", rec.Events[at].At, rec.Events[at].Process, rec.Events[at].Text)
-			f.related = rec.Events[at].Execution == v.Execution
-		}
+		f.first = f.first || n == 0 && found
 	}
 	f.blind = blind(rec, v, marks)
 	return f
@@ -149,7 +138,7 @@ func unmarked(rec *verdict.Record) *verdict.Record {
 }
 
 // The whole measurement takes as long as the hunt, which other tests of this package share. With
-// CAUSES_TABLE, the table is written to that file.
+// CAUSES_PAGE, `make bench-causes` has it written into that page.
 func TestWhatLedToAViolationIsFound(t *testing.T) {
 	var all []*finding
 	for _, k := range kills(t) {
@@ -167,10 +156,8 @@ func TestWhatLedToAViolationIsFound(t *testing.T) {
 	if s.median > 25 || 100*s.first < 95*s.mutants || 100*s.blind < 60*s.mutants {
 		t.Errorf("want a median of at most 25 events, the first act for at least 95 %% of the mutants, and 60 %% without marks: %s", s)
 	}
-	if path := os.Getenv("CAUSES_TABLE"); path != "" {
-		if err := os.WriteFile(path, []byte(table(all, s)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if page := os.Getenv("CAUSES_PAGE"); page != "" {
+		publish(t, page, table(all, s))
 	}
 }
 
@@ -207,12 +194,42 @@ func (s sum) String() string {
 		s.mutants, s.median, s.most, share(s.first), share(s.any), share(s.blind))
 }
 
+// table is the measurement by invariant, and the mutants whose first act is missing.
 func table(all []*finding, s sum) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n| mutant | run | invariant | events before | what led to it | first act | any act | without marks |\n|---|---|--:|--:|--:|---|---|---|\n", s)
-	yes := map[bool]string{true: "yes", false: "no"}
+	fmt.Fprintf(&b, "%s.\n\n| invariant | mutants | median events | first act | any act | without marks |\n|--:|--:|--:|--:|--:|--:|\n", s)
+	byRule := make(map[int][]*finding)
 	for _, f := range all {
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %s | %s | %s |\n", f.mutant, f.target, f.rule, f.events, f.size, yes[f.first], yes[f.any], yes[f.blind])
+		byRule[f.rule] = append(byRule[f.rule], f)
 	}
+	for _, rule := range slices.Sorted(maps.Keys(byRule)) {
+		r := summed(byRule[rule])
+		fmt.Fprintf(&b, "| %d | %d | %d | %d | %d | %d |\n", rule, r.mutants, r.median, r.first, r.any, r.blind)
+	}
+	var missed []string
+	for _, f := range all {
+		if !f.first {
+			missed = append(missed, "`"+f.mutant+"`")
+		}
+	}
+	fmt.Fprintf(&b, "\nThe first act is missing for %s.\n", strings.Join(missed, ", "))
 	return b.String()
+}
+
+// publish writes the measurement into a page, between its marks.
+func publish(t *testing.T, page, table string) {
+	t.Helper()
+	const from, to = "<!-- measured -->\n", "<!-- /measured -->"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(text), from)
+	_, after, ends := strings.Cut(rest, to)
+	if !begins || !ends {
+		t.Fatalf("%s has no part between %s and %s", page, strings.TrimSpace(from), to)
+	}
+	if err := os.WriteFile(page, []byte(before+from+"\n"+table+"\n"+to+after), 0o600); err != nil { //nolint:gosec // the path comes from whoever runs the test
+		t.Fatal(err)
+	}
 }
