@@ -59,9 +59,9 @@ type search struct {
 	cast  map[string]bool
 
 	open  heapOf
-	far   []int32 // the distance of each event, -1 if it was not reached
-	from  []int32 // the event through which it was reached
-	found []place // what was reached, by rank
+	far   []int32   // the distance of each event, -1 if it was not reached
+	from  []int32   // the event through which it was reached
+	found []reached // what was reached, by rank
 }
 
 var numbered = regexp.MustCompile(`\b(execution|incarnation|message) (\d+)`) //nolint:gochecknoglobals // a constant
@@ -105,17 +105,17 @@ func (s *search) begin() {
 		}
 	}
 	for _, of := range []map[string]int32{s.queues, s.alerts, s.faults} {
-		for name, at := range of { //detlint:ok the search orders what it reaches
+		for name, at := range of { // the search orders what it reaches
 			if slices.Contains(words, name) {
 				s.reach(at, -1, 2)
 			}
 		}
 	}
 	// What one process owes another has done without, too: the last that each did.
-	for name, at := range s.works { //detlint:ok the search orders what it reaches
+	for name, at := range s.works { // the search orders what it reaches
 		s.reach(at, -1, s.part(name)+s.apart(at))
 	}
-	for name, all := range s.marks { //detlint:ok the search orders what it reaches
+	for name, all := range s.marks { // the search orders what it reaches
 		for _, at := range all {
 			s.reach(at, -1, s.part(name)+1)
 		}
@@ -165,7 +165,7 @@ func (s *search) reach(i, from, far int32) {
 		return
 	}
 	s.far[i], s.from[i] = far, from
-	heap.Push(&s.open, place{far, i})
+	heap.Push(&s.open, reached{far, i})
 }
 
 // lengths of edges, by their reason.
@@ -194,13 +194,13 @@ func (s *search) apart(i int32) int32 {
 func (s *search) slice(most int) *Slice {
 	done := make([]bool, len(s.far))
 	for len(s.open) > 0 {
-		at := heap.Pop(&s.open).(place) //nolint:forcetypeassert // nothing else is in it
+		at := heap.Pop(&s.open).(reached) //nolint:forcetypeassert // nothing else is in it
 		if done[at.i] {
 			continue
 		}
 		done[at.i] = true
 		if !aside(&s.r.Events[at.i]) {
-			s.found = append(s.found, place{at.far + s.usual(at.i), at.i})
+			s.found = append(s.found, reached{at.far + s.usual(at.i), at.i})
 		}
 		for _, x := range s.edges[at.i] {
 			if aside(&s.r.Events[x.to]) {
@@ -211,7 +211,7 @@ func (s *search) slice(most int) *Slice {
 		}
 	}
 	out := &Slice{Past: len(s.found)}
-	slices.SortFunc(s.found, func(a, b place) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(b.i, a.i)) })
+	slices.SortFunc(s.found, func(a, b reached) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(b.i, a.i)) })
 	for _, at := range s.found[:min(len(s.found), most)] {
 		out.Events = append(out.Events, int(at.i))
 	}
@@ -255,18 +255,18 @@ func (s *search) usual(i int32) int32 {
 	return int32(bits.Len32(uint32(s.kinds[usualAs(e)])))
 }
 
-// place is an event that was reached, at a distance.
-type place struct{ far, i int32 }
+// reached is an event that was reached, at a distance.
+type reached struct{ far, i int32 }
 
-// heapOf is a heap of places: the nearest first, and of those the latest.
-type heapOf []place
+// heapOf is a heap of them: the nearest first, and of those the latest.
+type heapOf []reached
 
 func (h heapOf) Len() int { return len(h) }
 func (h heapOf) Less(i, j int) bool {
 	return h[i].far < h[j].far || h[i].far == h[j].far && h[i].i > h[j].i
 }
 func (h heapOf) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *heapOf) Push(x any)   { *h = append(*h, x.(place)) } //nolint:forcetypeassert // nothing else is in it
+func (h *heapOf) Push(x any)   { *h = append(*h, x.(reached)) } //nolint:forcetypeassert // nothing else is in it
 func (h *heapOf) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]

@@ -8,9 +8,9 @@ function shownLed() {
   return run.led.find((l) => run.violations[l.violation].exec === here.exec) || run.led[0] || null;
 }
 
-// placeOf is where an event is drawn: messages in their queue, changes of an execution in its row,
+// positionOf is where an event is drawn: messages in their queue, changes of an execution in its row,
 // everything else in the lane of its process.
-function placeOf(e) {
+function positionOf(e) {
   const run = here.run, px = x(e[AT]), row = lanes.rows.get(e[EXEC]);
   const queue = e[QUEUE] >= 0 ? lanes.tops.get(run.queues[e[QUEUE]]) : undefined;
   const process = e[PROC] >= 0 ? lanes.tops.get(run.processes[e[PROC]]) : undefined;
@@ -27,8 +27,8 @@ function drawLed() {
   for (const k of l.events) {
     const e = run.events[indexOfK(k)];
     if (!e || e[K] !== k || e[AT] < here.from || e[AT] > here.to) continue;
-    const place = placeOf(e);
-    if (place) at.set(k, place);
+    const position = positionOf(e);
+    if (position) at.set(k, position);
   }
   let out = "";
   for (const [a, b] of l.arrows) {
