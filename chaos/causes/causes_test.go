@@ -49,7 +49,7 @@ func lost() (*verdict.Record, *verdict.Violation) {
 
 func TestThePastOfAViolationIsItsOwnExecutionBeforeOthers(t *testing.T) {
 	r, v := lost()
-	s := Of(r, v, 9)
+	s := Of(r, v, 10)
 	for _, want := range []int{2, 4, 7, 8, 12, 13} {
 		if !slices.Contains(s.Events, want) {
 			t.Errorf("without event %d (%v): %v", want, r.Events[want].Kind, s.Events)
@@ -60,7 +60,7 @@ func TestThePastOfAViolationIsItsOwnExecutionBeforeOthers(t *testing.T) {
 			t.Errorf("with event %d (%v)", i, r.Events[i].Kind)
 		}
 	}
-	if len(s.Events) != 9 || s.Past < 9 || !slices.IsSorted(s.Events) {
+	if len(s.Events) != 10 || s.Past < 10 || !slices.IsSorted(s.Events) {
 		t.Errorf("%d events of %d: %v", len(s.Events), s.Past, s.Events)
 	}
 	for _, x := range s.Edges {
