@@ -55,7 +55,7 @@ FUZZTIME := 1s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: beside apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt
+.PHONY: beside apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -98,6 +98,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   lint         vet and the linters: detlint, golangci-lint, actionlint for the workflow
 ##   cross        vet for macOS and Windows, where the harness and the simulator run too
 ##   bench        the daemons on real servers in turn with River: processor time, rates, latencies; then the simulated world
+##   bench-causes what led to a violation, measured over all mutants, into docs/causes.md
 ##   bench-beside the simulated world's processor time a step beside that of an older commit: BEFORE=8ac9cdc ROUNDS=11
 ##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
 ##   build        all three binaries, into bin/; then `bin/chaos up` runs the whole system
@@ -459,6 +460,10 @@ fuzz:
 	done
 
 bench: bench-daemons bench-sim
+
+# What led to a violation, measured over all mutants, into docs/causes.md: two minutes.
+bench-causes:
+	CAUSES_PAGE=$(CURDIR)/docs/causes.md go test ./sim/explore -count 1 -v -run 'TestWhatLedToAViolationIsFound'
 
 # A module of its own: what it compares with stays out of the product's module graph.
 bench-daemons: build

@@ -111,7 +111,9 @@ type headline struct {
 	Message   string
 	Reproduce string
 	Causes    []causeLine
-	More      int
+	// Cut says how much of the past is left out of the causes; empty for nothing.
+	Cut  string
+	More int
 }
 
 type causeLine struct {
@@ -138,7 +140,7 @@ func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 	if err := t.ExecuteTemplate(&rest, "page", p); err != nil {
 		return fmt.Errorf("measuring the page: %w", err)
 	}
-	scripts := []string{scriptCore, scriptDraw, scriptPanel, scriptResults}
+	scripts := []string{scriptCore, scriptDraw, scriptLed, scriptPanel, scriptResults}
 	for _, script := range scripts {
 		rest += counter(len(script))
 	}
@@ -289,9 +291,6 @@ func newPage(s *verdict.Sweep, first *failure, link func(*verdict.Scenario) stri
 	return p
 }
 
-// pageCauses limits the number of causes above the table; the timeline has the rest.
-const pageCauses = 16
-
 func newHeadline(f *failure, list []*verdict.Scenario) *headline {
 	v := f.violation
 	h := &headline{
@@ -308,12 +307,12 @@ func newHeadline(f *failure, list []*verdict.Scenario) *headline {
 	if act != nil {
 		h.Who = t.who(act)
 	}
-	causes := v.Causes[max(0, len(v.Causes)-pageCauses):]
-	for i := range causes {
-		e := &causes[i]
+	h.Cut = cutNote(len(v.Causes), v.Past)
+	for i := range v.Causes {
+		e := &v.Causes[i]
 		h.Causes = append(h.Causes, causeLine{
 			Time: FormatTime(e.At), Who: t.who(e), What: t.what(e), Class: class(e.Kind),
-			Last: act != nil && e.Step == act.Step && e.Kind == act.Kind && i == len(causes)-1,
+			Last: act != nil && e.Step == act.Step && e.Kind == act.Kind && i == len(v.Causes)-1,
 		})
 	}
 	for _, sc := range list {

@@ -56,7 +56,7 @@ func WriteRun(w io.Writer, r *verdict.Record, key string) error {
 		}
 	}
 	p.More = len(violations) - len(p.Violations)
-	p.fill(data, labels, scriptCore, scriptDraw, scriptPanel)
+	p.fill(data, labels, scriptCore, scriptDraw, scriptLed, scriptPanel)
 	if err := t.ExecuteTemplate(w, "one", p); err != nil {
 		return fmt.Errorf("writing the page of a run: %w", err)
 	}

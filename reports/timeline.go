@@ -46,6 +46,10 @@ type timeline struct {
 	// Who holds the subjects of sentences; events refer to them.
 	Who    []string `json:"who"`
 	Events []any    `json:"events"`
+	// Led is what led to the first violations. Dues and Leases are deadlines; see dues.
+	Led    []led                  `json:"led"`
+	Dues   map[execution.ID][]any `json:"dues"`
+	Leases map[string][]any       `json:"leases"`
 
 	ExecutionsLeftOut int `json:"executionsLeftOut"`
 	QueuesLeftOut     int `json:"queuesLeftOut"`
@@ -89,6 +93,7 @@ type builder struct {
 	processes processes
 	queues    queues
 	rows      rows
+	dues      dues
 }
 
 func buildTimeline(r *verdict.Record, lim limits) *timeline {
@@ -96,6 +101,7 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 	b.processes.init(b.t)
 	b.queues.init(b.t)
 	b.rows.init(b.t)
+	b.dues.init(b.t)
 	b.end = r.Virtual
 	for i := range r.Events {
 		e := &r.Events[i]
@@ -103,6 +109,7 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 		b.processes.observe(i, e)
 		b.queues.observe(i, e)
 		b.rows.observe(i, e)
+		b.dues.observe(i, e)
 	}
 	violations := sortedViolations(r.Violations)
 	b.chooseFocus(violations)
@@ -127,6 +134,7 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 	out.Processes = b.processes.lanes(b.end, lim)
 	out.Executions, out.ExecutionsLeftOut = b.rows.lanes(b, violations)
 	out.Queues, out.QueuesLeftOut = b.queues.lanes(b, out.Executions)
+	out.Led, out.Dues, out.Leases = ledTo(r, violations), b.dues.of(out.Executions), b.dues.leases(lim.beats)
 	b.writeEvents(out)
 	return out
 }
@@ -234,7 +242,7 @@ func (b *builder) writeEvents(out *timeline) {
 	out.EventsLeftOut = len(b.r.Events) - len(chosen)
 }
 
-// chooseEvents picks at most limits.events events: first those of the violated executions and of
+// chooseEvents picks at most limits.events events: first what led to the violations, those of the violated executions and of
 // the faults, then those of the other executions that are drawn, then the rest; within each group
 // the nearest to the moment. Heartbeats come last, because the lanes show them as ticks.
 func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int {
@@ -242,8 +250,16 @@ func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int
 	for _, v := range out.Violations {
 		wanted[v.Execution] = v.Execution != 0
 	}
-	rank := func(e *history.Event) int {
+	causes := make(map[int]bool)
+	for _, l := range out.Led {
+		for _, k := range l.Events {
+			causes[k] = true
+		}
+	}
+	rank := func(k int, e *history.Event) int {
 		switch {
+		case causes[k]:
+			return -1
 		case wanted[e.Execution]:
 			return 0
 		case class(e.Kind) == "fault", class(e.Kind) == "process":
@@ -263,7 +279,7 @@ func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int
 	all := make([]candidate, len(b.r.Events))
 	for k := range b.r.Events {
 		e := &b.r.Events[k]
-		all[k] = candidate{rank(e), (e.At - b.moment).Abs(), k}
+		all[k] = candidate{rank(k, e), (e.At - b.moment).Abs(), k}
 	}
 	if len(all) > b.lim.events {
 		slices.SortFunc(all, func(x, y candidate) int {

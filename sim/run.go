@@ -21,7 +21,8 @@ type Options struct {
 	Seed uint64
 	// Mutant is planted into the core; nil for none.
 	Mutant *mutant.Mutant
-	// Record gets every event and the core's own log lines; nil for no record.
+	// Record gets every event and the core's own log lines; nil for no record. A *Causes also learns
+	// which events led to which.
 	Record history.Sink
 	// Chooser overrides the seed.
 	Chooser kernel.Chooser

@@ -89,7 +89,17 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w := &world{scenario: s, profile: p, config: s.Config(p), mutant: o.Mutant, options: o}
 	w.judges = run.NewJudges(s, p, w.config, o.invariants(s.Expect(p).Invariants))
 	w.judges.Suite.SetWork(w)
-	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, Interrupted: o.Interrupted, CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
+	var meet func(a, b kernel.Strand) kernel.Strand
+	causes, explained := o.Record.(*Causes)
+	if explained {
+		meet = causes.meet
+	}
+	w.k = kernel.New(kernel.Options{
+		Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, Interrupted: o.Interrupted, CrashAt: o.CrashAt, PauseAt: w.pausePoint(), Meet: meet,
+	})
+	if explained {
+		causes.k = w.k
+	}
 	w.judges.Suite.SetClock(func() (uint64, time.Duration) { return w.k.Step(), w.k.Now() })
 	w.net = simnet.New(w.k)
 	w.history = history.Tee{w.judges}

@@ -45,9 +45,11 @@ type Violation struct {
 	At        time.Duration
 	// Message says what happened, to whom, and which process did it.
 	Message string
-	// Causes are the last events that led to it, the oldest first. They are not stored, because
-	// they can be found again in the history.
+	// Causes are the events that led to it, the oldest first; see package causes. Past is how many
+	// events its whole past has. They are not stored, because they can be found again in the
+	// history.
 	Causes []history.Event `json:"-"`
+	Past   int             `json:"-"`
 	// Varied lists what was drawn to vary the scenario; nil for an unvaried run.
 	Varied []string
 	// Reproduce is the command that reproduces it.
@@ -187,6 +189,10 @@ type Sweep struct {
 type Record struct {
 	Run
 	Events []history.Event
+	// Parents are, for each event, the numbers of the events that led to it directly, as far as the
+	// world that wrote the record knows. It is nil if that world knows nothing of it, as for a
+	// history from a file. Package causes knows more.
+	Parents [][]int32
 	// Workers names the workers by id.
 	Workers map[execution.WorkerID]string
 	// FaultIntervals are the times during which the faults lasted.

@@ -233,7 +233,8 @@ func (a *app) liveOutcome(done *live.Outcome, targets []explore.Target, f runFla
 			}
 			for j := range r.Violations {
 				v := &r.Violations[j]
-				v.Reproduce, v.Causes = reproduce(t.Argument(), t, v.Seed), explore.Causes(r, v)
+				v.Reproduce = reproduce(t.Argument(), t, v.Seed)
+				v.Causes, v.Past = explore.Causes(r, v)
 			}
 		}
 	}

@@ -4,7 +4,7 @@
 let GUTTER = 194;
 const RIGHT = 14, AXIS = 24, WIDE = 640;
 const gutter = (width) => width < WIDE ? 104 : 194;
-const lanes = { width: 0, height: 0, rows: new Map(), processes: [], queues: [] };
+const lanes = { width: 0, height: 0, rows: new Map(), tops: new Map(), processes: [], queues: [] };
 
 const x = (t) => GUTTER + (t - here.from) / (here.to - here.from) * (lanes.width - GUTTER - RIGHT);
 const timeAt = (px) => here.from + (px - GUTTER) / (lanes.width - GUTTER - RIGHT) * (here.to - here.from);
@@ -46,6 +46,7 @@ function drawTimeline() {
   lanes.width = svg.clientWidth || 1200;
   GUTTER = gutter(lanes.width);
   lanes.rows = new Map();
+  lanes.tops = new Map();
   const parts = [];
   let y = AXIS;
   if (run.faultIntervals.length) y = drawFaultRows(parts, y);
@@ -75,14 +76,14 @@ function drawTimeline() {
   const front = drawViolations(top);
   svg.setAttribute("viewBox", `0 ${AXIS} ${lanes.width} ${lanes.height - AXIS}`);
   svg.style.height = lanes.height - AXIS + "px";
-  svg.innerHTML = back.join("") + parts.join("") + front + `<g id="cursor"></g><rect id="brush" class="brush" y="${AXIS}" width="0" height="${lanes.height}"/>`;
+  svg.innerHTML = back.join("") + parts.join("") + drawLed() + front + `<g id="cursor"></g><rect id="brush" class="brush" y="${AXIS}" width="0" height="${lanes.height}"/>`;
 }
 
 function section(parts, y, name, list, draw) {
   if (!list.length) return y;
   parts.push(`<line x1="0" x2="${lanes.width}" y1="${y + 2.5}" y2="${y + 2.5}" class="sep"/><text x="10" y="${y + 17}" class="head">${name}</text>`);
   y += 22;
-  for (const item of list) y = draw(parts, y, item);
+  for (const item of list) { lanes.tops.set(item, y); y = draw(parts, y, item); }
   return y + 4;
 }
 

@@ -56,8 +56,9 @@ function showMoment() {
     const p = last(q.points, 1, k);
     return item(q.label, `<span>${p ? p[2] : 0} + ${p ? p[3] : 0}</span>`);
   });
-  $("state").innerHTML = rowBox(k, e[AT]) + box("Faults that last", faults) + box("Processes", processes) + box("Queues (waiting + not yet acknowledged)", queues);
+  $("state").innerHTML = rowBox(k, e[AT]) + dueBox(k, e[AT]) + box("Faults that last", faults) + box("Processes", processes) + box("Queues (waiting + not yet acknowledged)", queues);
   showLogs(e);
+  markLed(e);
   markStory();
 }
 
@@ -89,6 +90,7 @@ function rowBox(k, at) {
 }
 
 function showStory() {
+  listLed();
   const run = here.run, id = here.exec, rows = [];
   const bad = run.violations.filter((v) => v.exec === id);
   const tell = (v) => rows.push(`<tr class="bad" data-k="${v.k}"><td class="n">${when(v.k, v.at)}</td><td>✖ ${esc(v.title)}</td><td>${esc(v.message)}</td></tr>`);
@@ -198,7 +200,7 @@ function listen() {
     selectExecution(Number(e.target.dataset.exec));
     moveTo(indexOfK(Number(e.target.dataset.k)));
   });
-  for (const id of ["events", "log-lines"]) $(id).addEventListener("click", (e) => {
+  for (const id of ["events", "log-lines", "led-lines"]) $(id).addEventListener("click", (e) => {
     const tr = e.target.closest("tr[data-k]");
     if (tr && !e.target.closest("a")) moveTo(indexOfK(Number(tr.dataset.k)));
   });

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"handoff/chaos/causes"
 	"handoff/chaos/history"
 	"handoff/chaos/mutant"
 	"handoff/chaos/verdict"
@@ -29,37 +30,30 @@ func ended(ctx context.Context) func() bool { return func() bool { return ctx.Er
 
 func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	var kept events
-	o.Record = &kept
+	noted := sim.NewCauses(&kept)
+	o.Record = noted
 	r := once(t, o)
-	rec := &verdict.Record{Run: r.Run, Events: kept, Workers: r.Workers(), FaultIntervals: r.FaultIntervals}
+	rec := &verdict.Record{Run: r.Run, Events: kept, Parents: noted.Parents(), Workers: r.Workers(), FaultIntervals: r.FaultIntervals}
 	if plain, _, err := t.Plain(o.Seed); err == nil {
 		rec.ScenarioText = plain.Scenario.Text()
 	}
 	rec.Violations = slices.Clone(r.Failures())
 	for i := range rec.Violations {
 		v := &rec.Violations[i]
-		v.Causes = Causes(rec, v)
+		v.Causes, v.Past = Causes(rec, v)
 		v.Reproduce, v.Varied = t.Reproduce(o.Seed, o.Mutant), rec.Varied
 	}
 	return rec, r
 }
 
-// causes is how many events before a violation are shown as its causes.
-const causes = 12
-
-// Causes are the last events before a violation that concern its execution, its chain or a worker
-// that had it, oldest first.
-func Causes(r *verdict.Record, v *verdict.Violation) []history.Event {
-	about := Story(r, v.Execution)
-	var found []history.Event
-	for i := len(r.Events) - 1; i >= 0 && len(found) < causes; i-- {
-		e := &r.Events[i]
-		if e.Step <= v.Step && !e.Kind.ForReaders() && about(e) {
-			found = append(found, *e)
-		}
+// Causes are the events that led to a violation, oldest first, and how many events its whole past
+// has.
+func Causes(r *verdict.Record, v *verdict.Violation) (found []history.Event, past int) {
+	slice := causes.Of(r, v, causes.Most)
+	for _, i := range slice.Events {
+		found = append(found, r.Events[i])
 	}
-	slices.Reverse(found)
-	return found
+	return found, slice.Past
 }
 
 // Story returns a function that says whether an event concerns an execution: the rows of its chain,

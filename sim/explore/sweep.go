@@ -321,11 +321,12 @@ func (s *sweep) unrecorded() {
 func Tell(sc *verdict.Scenario, rec *verdict.Record) {
 	for i := range sc.Violations {
 		if v := &sc.Violations[i]; v.Seed == rec.Seed {
-			v.Causes = Causes(rec, v)
+			v.Causes, v.Past = Causes(rec, v)
 		}
 	}
 	for i := range rec.Violations {
-		rec.Violations[i].Causes = Causes(rec, &rec.Violations[i])
+		v := &rec.Violations[i]
+		v.Causes, v.Past = Causes(rec, v)
 	}
 }
 

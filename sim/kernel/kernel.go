@@ -44,6 +44,10 @@ type Options struct {
 	// switched to, or with nil when a timer fires. It may only read from the kernel.
 	OnStep func(t *Task)
 
+	// Meet returns the strand of a moment to which two strands have led; nil means that nobody wants
+	// to know. See Strand.
+	Meet func(a, b Strand) Strand
+
 	// OnPanic is called with the first panic of product code, on the panicking stack.
 	OnPanic func(p *Panic)
 }
@@ -70,6 +74,7 @@ type Kernel struct {
 
 	current *Task // the task whose code runs, nil in kernel context
 	running *Task // the task whose coroutine the loop has switched into; below current on the stack
+	strand  Strand
 
 	processes []*Process // those that have not ended, by creation
 	machines  map[string]*machine

@@ -96,7 +96,7 @@ func (p *Process) Go(name string, fn func()) *Task {
 	k := p.k
 	k.CheckAlive()
 	k.taskSeq++
-	t := &Task{k: k, process: p, id: k.taskSeq, name: name, fn: fn}
+	t := &Task{k: k, process: p, id: k.taskSeq, name: name, fn: fn, strand: k.strand}
 	if p.state != processAlive {
 		t.ended = true
 		return t

@@ -19,6 +19,7 @@ type Task struct {
 	ended      bool
 	killing    bool // stop is in progress: the next yield returns false
 	crashNext  bool // see Point
+	strand     Strand
 	coro       *coroutine
 	wait       *wait // the wait that it is parked on
 	joiners    []Wait
@@ -187,9 +188,9 @@ func (k *Kernel) switchTo(t *Task) {
 		t.coro = k.takeCoroutine()
 		t.coro.task = t
 	}
-	k.current, k.running = t, t
+	k.current, k.running, k.strand = t, t, t.strand
 	t.coro.next()
-	k.current, k.running = nil, nil
+	k.current, k.running, t.strand = nil, nil, k.strand
 	switch {
 	case t.ended:
 		c := t.coro

@@ -27,6 +27,7 @@ type timer struct {
 	target  time.Duration // reading of the process's machine at which it is due
 	event   Event
 	wait    Wait // used when event is nil
+	strand  Strand
 }
 
 // Timer is a handle of a timer. It is a value and may be copied; the zero Timer stands for a timer
@@ -80,7 +81,7 @@ func (k *Kernel) arm(p *Process, d time.Duration, e Event, w Wait) Timer {
 	}
 	k.timerSeq++
 	t.seq = k.timerSeq
-	t.process, t.event, t.wait = p, e, w
+	t.process, t.event, t.wait, t.strand = p, e, w, k.strand
 	d = max(d, 0)
 	switch {
 	case p == nil:
@@ -130,6 +131,7 @@ func (k *Kernel) fireTimer() {
 		k.now = t.at
 	}
 	event, w, timeout := t.event, t.wait, t.process != nil
+	k.strand = t.strand
 	k.free(t)
 	switch {
 	case event != nil:

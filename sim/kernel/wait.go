@@ -76,6 +76,9 @@ func (h Wait) resolve(outcome waitState) bool {
 	if w.ctx != nil {
 		w.ctx.dropWait(w)
 	}
+	if t := w.task; t != t.k.running && t.strand != t.k.strand {
+		t.strand = t.k.meet(t.strand, t.k.strand)
+	}
 	if w.parked {
 		w.parked = false
 		w.task.k.makeRunnable(w.task)

@@ -203,8 +203,10 @@ func (b *Broker) SetAlarm(on bool) {
 	}
 	stalled := b.stalled
 	b.stalled = nil
+	now := b.k.Strand()
 	for _, p := range stalled {
 		p.Arrive()
+		b.k.SetStrand(now)
 	}
 }
 

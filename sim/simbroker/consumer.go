@@ -24,7 +24,8 @@ type subscription struct {
 // arrival is a delivery on its way to the client, and then in its buffer.
 type arrival struct {
 	broker.Delivery
-	sub *subscription
+	sub    *subscription
+	strand kernel.Strand // of its arrival
 }
 
 // Arrive implements simnet.Frame. The client no longer knows a cancelled consumer: it drops
@@ -38,6 +39,7 @@ func (d *arrival) Arrive() {
 	case sub.cancelled:
 		return
 	}
+	d.strand = sub.s.b.k.Strand()
 	sub.buffer = append(sub.buffer, d)
 	sub.wake()
 }
@@ -67,6 +69,7 @@ func (sub *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 		case len(sub.buffer) > 0:
 			d := sub.buffer[0]
 			sub.buffer = slices.Delete(sub.buffer, 0, 1)
+			k.Meet(d.strand)
 			return d.Delivery, nil
 		case sub.s.closed:
 			return broker.Delivery{}, broker.ErrClosed

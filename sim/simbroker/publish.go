@@ -8,6 +8,7 @@ import (
 	"handoff/chaos/history"
 	"handoff/core/broker"
 	"handoff/core/execution"
+	"handoff/sim/kernel"
 	"handoff/sim/simnet"
 )
 
@@ -32,6 +33,8 @@ type publish struct {
 	waits int
 	late  bool
 	at    time.Duration
+	// strand is that of its first arrival, while the alarm holds it.
+	strand kernel.Strand
 }
 
 // Arrive is the arrival of the publish at the broker, or its turn after an alarm.
@@ -40,7 +43,9 @@ func (p *publish) Arrive() {
 	if p.peer.closed {
 		return
 	}
+	b.k.Meet(p.strand)
 	if b.alarm {
+		p.strand = b.k.Strand()
 		b.net.Touch(simnet.Touched{Fault: FaultAlarm, Process: p.peer.process, Type: uint8(p.envelope.Type)})
 		b.stalled = append(b.stalled, p)
 		return

@@ -178,8 +178,10 @@ func (q *queue) serve() {
 		}
 		return
 	}
-	for q.length() > 0 {
-		if q.front().expires <= q.b.k.Now() {
+	k := q.b.k
+	// No message leaves because another one has left.
+	for now := k.Strand(); q.length() > 0; k.SetStrand(now) {
+		if q.front().expires <= k.Now() {
 			q.die(q.pop(), broker.DeathExpired)
 			continue
 		}

@@ -83,6 +83,7 @@ func (t task) Wait(ctx context.Context) error {
 type signal struct {
 	k       *kernel.Kernel
 	set     bool
+	strand  kernel.Strand // of whoever has set it
 	waiters []kernel.Wait
 }
 
@@ -96,7 +97,7 @@ func (s *signal) Set() {
 			return
 		}
 	}
-	s.set = true
+	s.set, s.strand = true, s.k.Strand()
 }
 
 // Wait implements host.Signal. A context that has ended wins over a set signal, so that a loop on a
@@ -108,6 +109,7 @@ func (s *signal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 	}
 	if s.set {
 		s.set = false
+		s.k.Meet(s.strand)
 		return true, nil
 	}
 	w := s.k.NewWait()

@@ -105,6 +105,8 @@ type action struct {
 	ended bool
 	exit  worker.Exit
 	wait  kernel.Wait
+	// strand is that of its end.
+	strand kernel.Strand
 }
 
 // Start implements worker.Runner.
@@ -191,6 +193,7 @@ func (a *action) end(exit worker.Exit) {
 		to = execution.Failed
 	}
 	a.emit(history.ActionEnded, to, exit.Reason)
+	a.strand = m.k.Strand()
 	a.wait.Done()
 }
 
@@ -218,6 +221,7 @@ func (a *action) Wait(ctx context.Context) (worker.Exit, error) {
 	a.m.k.CheckAlive()
 	a.m.k.Point()
 	if a.ended {
+		a.m.k.Meet(a.strand)
 		return a.exit, nil
 	}
 	a.wait = a.m.k.NewWait()

@@ -40,8 +40,9 @@ type call struct {
 	// connection is the number of its connection. trips is how many round trips precede it.
 	connection uint64
 	trips      int
-	packets    bool // a packet is still in transit
-	caller     bool // the caller still waits
+	strand     kernel.Strand // of the packet that is held
+	packets    bool          // a packet is still in transit
+	caller     bool          // the caller still waits
 }
 
 // Path is the way from one process to one server and back. A client that makes many calls keeps
@@ -184,6 +185,7 @@ func (c *call) release() {
 }
 
 func (c *call) sendRequest() {
+	c.strand = c.n.k.Strand()
 	if c.forth.cut() {
 		c.phase = requestHeld
 		c.forth.hold(c)
@@ -203,6 +205,8 @@ func (c *call) sendRequest() {
 
 // silenceOver tells the caller that the connection is broken.
 func (c *call) silenceOver() {
+	defer c.n.k.SetStrand(c.n.k.Strand())
+	c.n.k.Meet(c.strand)
 	c.err, c.apply = ErrReset, nil
 	c.phase = replyUnderWay
 	c.n.k.AfterEvent(c.back.delay(), c)
@@ -210,6 +214,7 @@ func (c *call) silenceOver() {
 
 // Fire is the arrival of the packet in transit.
 func (c *call) Fire() {
+	c.strand = c.n.k.Strand()
 	switch c.phase {
 	case requestUnderWay:
 		if c.forth.cut() {
@@ -236,6 +241,8 @@ func (c *call) Fire() {
 
 // healed decides the fate of a packet that was held.
 func (c *call) healed() {
+	defer c.n.k.SetStrand(c.n.k.Strand())
+	c.n.k.Meet(c.strand)
 	if c.phase == replyHeld {
 		if c.back.coin() {
 			c.err = ErrReset
@@ -280,6 +287,7 @@ func (c *call) arrive() {
 }
 
 func (c *call) reply(err error) {
+	c.strand = c.n.k.Strand()
 	c.err = err
 	c.apply = nil
 	c.applied = c.server.generation

@@ -45,8 +45,9 @@ func (f FrameFunc) Arrive() { f() }
 // frame is a frame in transit or, without one, the end of the connection. It arrives at its time,
 // or right after the one before it.
 type frame struct {
-	at time.Duration
-	do Frame
+	at     time.Duration
+	do     Frame
+	strand kernel.Strand // of its sender, and of what has let it through
 }
 
 // Stream opens a connection between a process and a running server, at once. It is called in kernel
@@ -189,7 +190,8 @@ func (c *Conn) send(f *flow, do Frame) {
 
 // send queues a frame behind the others.
 func (f *flow) send(do Frame) {
-	f.frames = append(f.frames, frame{at: f.link.n.k.Now() + f.link.delay(), do: do})
+	k := f.link.n.k
+	f.frames = append(f.frames, frame{at: k.Now() + f.link.delay(), do: do, strand: k.Strand()})
 	f.pump()
 }
 
@@ -219,6 +221,8 @@ func (f *flow) Fire() {
 		return
 	}
 	do := f.frames[f.next].do
+	k := f.link.n.k
+	k.SetStrand(f.frames[f.next].strand)
 	f.frames[f.next] = frame{}
 	f.next++
 	if f.next == len(f.frames) {
@@ -234,7 +238,11 @@ func (f *flow) healed() {
 	if f.next == len(f.frames) {
 		return
 	}
-	f.frames[f.next].at = f.link.n.k.Now() + f.link.late()
+	k, first := f.link.n.k, &f.frames[f.next]
+	now := k.Strand()
+	k.Meet(first.strand)
+	first.at, first.strand = k.Now()+f.link.late(), k.Strand()
+	k.SetStrand(now)
 	f.pump()
 }
 
@@ -243,7 +251,7 @@ func (f *flow) silenceOver() {
 	f.held = false
 	c := f.conn
 	for _, way := range []*flow{&c.toServer, &c.toClient} {
-		way.frames, way.next = append(way.frames[:0], frame{at: c.n.k.Now() + way.link.delay()}), 0
+		way.frames, way.next = append(way.frames[:0], frame{at: c.n.k.Now() + way.link.delay(), strand: c.n.k.Strand()}), 0
 		way.pump()
 	}
 }

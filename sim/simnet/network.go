@@ -184,8 +184,11 @@ func (n *Network) SetHang(name, fault string) {
 	}
 	waiting := s.waiting
 	s.waiting = nil
+	now := n.k.Strand()
 	for _, c := range waiting {
+		n.k.Meet(c.strand)
 		c.arrive()
+		n.k.SetStrand(now)
 	}
 }
 

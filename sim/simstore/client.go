@@ -79,6 +79,14 @@ type statement[T any] struct {
 // Arrive is the arrival of the statement at the server, which applies it.
 func (q *statement[T]) Arrive() {
 	db := q.c.db
+	db.steps, db.before, db.after = true, db.k.Strand(), db.k.Strand()
+	q.apply()
+	db.steps = false
+	db.k.SetStrand(db.after)
+}
+
+func (q *statement[T]) apply() {
+	db := q.c.db
 	q.step = step{db: db, now: db.now()}
 	if q.c.p != nil {
 		q.step.process = q.c.p.Name()

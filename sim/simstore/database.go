@@ -38,6 +38,10 @@ type Database struct {
 	clock *kernel.Clock
 	start time.Time
 	event history.Event
+	// steps says that a statement is being applied. before is the strand of its caller, after that
+	// of its answer: the events of one statement don't lead to one another.
+	steps         bool
+	before, after kernel.Strand
 	// made counts the statements of each process, across its restarts.
 	made        map[string]*uint64
 	transitions *oracle.TransitionTable
@@ -295,6 +299,10 @@ func (db *Database) emit(e history.Event) {
 	db.event = e
 	db.event.At, db.event.Step = db.k.Now(), db.k.Step()
 	db.sink.Observe(&db.event)
+	if db.steps {
+		db.after = db.k.Met(db.after, db.k.Strand())
+		db.k.SetStrand(db.before)
+	}
 }
 
 // sinceStart turns a moment of the database's clock into time since the start of the run.

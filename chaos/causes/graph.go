@@ -1,0 +1,228 @@
+// Package causes finds what led to a violation: the events of its past that matter, in place of the
+// last ones before it.
+//
+// The past of an event is found over edges from each event to those that led to it:
+//
+//   - The world that wrote the record may know some (verdict.Record.Parents): the simulator knows
+//     what a task did before, what woke it and which message or timer did so.
+//   - Others follow from the events alone, and so are there for real daemons, too: a change of a
+//     row follows the change before; a delivery follows its publish; an action follows its claim; a
+//     fault's evidence follows its beginning; what a process does follows its start.
+//
+// Almost everything is in the past of a late event, because every task goes on for ever. So the
+// edges have lengths: an edge within the violated execution is short, one to something else that
+// the same task did is long. What led to a violation is what is nearest to it (Of).
+package causes
+
+import (
+	"slices"
+	"strings"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+)
+
+// edge leads from an event back to one that led to it.
+type edge struct {
+	to  int32
+	why relation
+}
+
+// relation is the reason for an edge.
+type relation uint8
+
+const (
+	strand  relation = iota // the world says so
+	row                     // the same execution, before
+	chain                   // the execution that this one retries, or whose child it is
+	message                 // the same message, before
+	action                  // the run of the same execution and epoch
+	owner                   // the incarnation that owns the row
+	struck                  // the fault that it is evidence for
+	hit                     // the latest fault that struck the process
+	lived                   // the start, stop or pause of its process
+	worked                  // what the same process did just before, whatever its task
+	acted                   // a mutant acted in the same process; it does so again without saying so each time
+	relations
+)
+
+// graph has the edges of a record up to some event.
+type graph struct {
+	r     *verdict.Record
+	edges [][]edge
+	// The last event of each subject so far.
+	rows, runs, chains map[execution.ID]int32
+	messages           map[uint64]int32
+	incarnations       map[execution.Incarnation]int32
+	faults             map[string]int32
+	states, works      map[string]int32
+	hits               map[string]int32 // the latest fault of each target
+	queues, alerts     map[string]int32
+	// kinds counts the events of each kind; acts with different texts are different.
+	kinds map[usualness]int32
+	// marks are the first acts of a mutant in each process with each text, and texts the first acts
+	// with each text.
+	marks map[string][]int32
+	texts map[string]int32
+}
+
+// newGraph finds the edges of the first n events of a record.
+func newGraph(r *verdict.Record, n int) *graph {
+	g := &graph{
+		r: r, edges: make([][]edge, n), rows: make(map[execution.ID]int32), runs: make(map[execution.ID]int32), chains: make(map[execution.ID]int32),
+		messages: make(map[uint64]int32), incarnations: make(map[execution.Incarnation]int32), faults: make(map[string]int32),
+		states: make(map[string]int32), works: make(map[string]int32), hits: make(map[string]int32),
+		queues: make(map[string]int32), alerts: make(map[string]int32), kinds: make(map[usualness]int32), marks: make(map[string][]int32), texts: make(map[string]int32),
+	}
+	for i := range n {
+		g.add(int32(i))
+	}
+	return g
+}
+
+// usualness is that in which events count as the same.
+type usualness struct {
+	kind   history.Kind
+	from   execution.Status
+	to     execution.Status
+	reason execution.Reason
+	text   string
+}
+
+func usualAs(e *history.Event) usualness {
+	u := usualness{e.Kind, e.From, e.To, e.Reason, ""}
+	if e.Kind == history.MutantActed {
+		u.text = e.Text
+	}
+	return u
+}
+
+// add finds the edges of the next event.
+func (g *graph) add(i int32) {
+	e := &g.r.Events[i]
+	g.kinds[usualAs(e)]++
+	if int(i) < len(g.r.Parents) {
+		for _, p := range g.r.Parents[i] {
+			g.link(i, p, true, strand)
+		}
+	}
+	if aside(e) {
+		return // it passes on what it follows
+	}
+	g.subjects(i, e)
+	if e.Kind == history.MutantActed {
+		g.mark(i, e)
+		return
+	}
+	for _, to := range g.marks[e.Process] {
+		g.link(i, to, true, acted)
+	}
+	if e.Process != "" && !isFault(e.Kind) {
+		to, known := g.works[e.Process]
+		g.link(i, to, known, worked)
+		g.works[e.Process] = i
+	}
+}
+
+// subjects finds the edges of an event to what has happened to the same things.
+func (g *graph) subjects(i int32, e *history.Event) {
+	if e.Execution != 0 {
+		to, known := g.rows[e.Execution]
+		g.link(i, to, known, row)
+		to, known = g.runs[e.Execution]
+		g.link(i, to, known, action)
+		if e.Kind == history.Created {
+			for _, before := range []execution.ID{e.Chain, e.Related} {
+				to, known = g.chains[before]
+				g.link(i, to, known && before != 0 && before != e.Execution, chain)
+			}
+		}
+	}
+	if e.Message != 0 && isMessage(e.Kind) {
+		to, known := g.messages[e.Message]
+		g.link(i, to, known, message)
+		g.messages[e.Message] = i
+	}
+	if e.Incarnation != 0 {
+		to, known := g.incarnations[e.Incarnation]
+		g.link(i, to, known, owner)
+	}
+	if isFault(e.Kind) {
+		to, known := g.faults[e.Fault]
+		g.link(i, to, known, struck)
+		g.faults[e.Fault] = i
+		if e.Kind == history.FaultBegan {
+			for name := range strings.SplitSeq(e.Process, ",") {
+				g.hits[name] = i
+			}
+		}
+	} else {
+		for _, name := range []string{e.Process, g.r.Workers[e.Worker]} {
+			to, known := g.hits[name]
+			g.link(i, to, known && name != "", hit)
+		}
+		to, known := g.states[e.Process]
+		g.link(i, to, known && e.Process != "", lived)
+	}
+	g.note(i, e)
+}
+
+// mark notes that a mutant acted. A process says so once for each text, and again only after a
+// while, so the first time stands for all.
+func (g *graph) mark(i int32, e *history.Event) {
+	to, known := g.texts[e.Text]
+	g.link(i, to, known, acted)
+	if !known {
+		g.texts[e.Text] = i
+	}
+	for _, m := range g.marks[e.Process] {
+		if g.r.Events[m].Text == e.Text {
+			g.link(i, m, true, acted)
+			return
+		}
+	}
+	g.marks[e.Process] = append(g.marks[e.Process], i)
+}
+
+// note makes an event the last one of its subjects.
+func (g *graph) note(i int32, e *history.Event) {
+	if e.Queue != "" && !isFault(e.Kind) {
+		g.queues[e.Queue] = i
+	}
+	switch {
+	case e.Kind == history.AlertFired, e.Kind == history.AlertResolved:
+		g.alerts[e.Fault] = i
+	case e.Kind == history.ActionStarted, e.Kind == history.ActionEnded:
+		g.runs[e.Execution] = i
+	case e.Kind >= history.Created && e.Kind <= history.Observed && e.Execution != 0:
+		g.rows[e.Execution] = i
+		if e.Chain != 0 {
+			g.chains[e.Chain] = i
+		}
+	case e.Kind >= history.WorkerRegistered && e.Kind <= history.WorkerCordoned && e.Incarnation != 0:
+		g.incarnations[e.Incarnation] = i
+	case e.Kind >= history.ProcessStarted && e.Kind <= history.ProcessThawed:
+		g.states[e.Process] = i
+	default:
+	}
+}
+
+func (g *graph) link(from, to int32, known bool, why relation) {
+	if known && to < from && !slices.ContainsFunc(g.edges[from], func(x edge) bool { return x.to == to }) {
+		g.edges[from] = append(g.edges[from], edge{to, why})
+	}
+}
+
+// aside says that an event is not shown among causes: what the core wrote about itself, what stands
+// in another event, too, and answers that were right. The past goes through them.
+func aside(e *history.Event) bool {
+	k := e.Kind
+	return k.ForReaders() && k != history.MutantActed && (k != history.PoliciesAsked || e.Text == "") && k != history.ToldGone && k != history.EndAsked
+}
+
+func isFault(k history.Kind) bool { return k >= history.FaultBegan && k <= history.FaultTouched }
+
+func isMessage(k history.Kind) bool {
+	return k >= history.Published && k <= history.Dropped || k == history.ConsumerTimedOut || k == history.ReturnedTooOften
+}

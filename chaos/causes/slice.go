@@ -1,0 +1,274 @@
+package causes
+
+import (
+	"cmp"
+	"container/heap"
+	"math/bits"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+)
+
+// Most is how many events are shown as what led to a violation.
+const Most = 25
+
+// Slice is what led to a violation.
+type Slice struct {
+	// Events are the numbers of the events in the record, in their order.
+	Events []int
+	// Edges lead from events of the slice to later ones that followed from them, directly or by way
+	// of events that are not in it: of all ways to the violation, the shortest.
+	Edges [][2]int
+	// Past is how many events the whole past of the violation has, as far as it is known.
+	Past int
+}
+
+// Of finds what led to a violation: the events of its past that are nearest to it, at most so many.
+func Of(r *verdict.Record, v *verdict.Violation, most int) *Slice {
+	n := until(r.Events, v)
+	s := &search{graph: newGraph(r, n), v: v, far: make([]int32, n), from: make([]int32, n), story: make(map[execution.ID]bool), cast: make(map[string]bool)}
+	for i := range s.far {
+		s.far[i], s.from[i] = -1, -1
+	}
+	s.begin()
+	return s.slice(most)
+}
+
+// until is the number of events up to a violation.
+func until(events []history.Event, v *verdict.Violation) int {
+	n, _ := slices.BinarySearchFunc(events, v, func(e history.Event, v *verdict.Violation) int {
+		if e.Step > v.Step || v.Step == 0 && e.At > v.At {
+			return 1
+		}
+		return -1
+	})
+	return n
+}
+
+// search walks back from a violation, the nearest events first.
+type search struct {
+	*graph
+	v *verdict.Violation
+	// story are the executions that the violation is about, and cast are the processes.
+	story map[execution.ID]bool
+	cast  map[string]bool
+
+	open  heapOf
+	far   []int32   // the distance of each event, -1 if it was not reached
+	from  []int32   // the event through which it was reached
+	found []reached // what was reached, by rank
+}
+
+var numbered = regexp.MustCompile(`\b(execution|incarnation|message) (\d+)`) //nolint:gochecknoglobals // a constant
+
+// begin puts the events into the search with which the past begins: the judged one, and the last
+// ones about everything that the violation names.
+func (s *search) begin() {
+	named := make(map[execution.Incarnation]bool)
+	messages := make(map[uint64]bool)
+	if s.v.Execution != 0 {
+		s.story[s.v.Execution] = true
+	}
+	for _, m := range numbered.FindAllStringSubmatch(s.v.Message, -1) {
+		id, _ := strconv.ParseInt(m[2], 10, 64)
+		switch m[1] {
+		case "execution":
+			s.story[execution.ID(id)] = true
+		case "incarnation":
+			named[execution.Incarnation(id)] = true
+		default:
+			messages[uint64(id)] = true
+		}
+	}
+	chains := make(map[execution.ID]bool)
+	for i := range s.edges {
+		if e := &s.r.Events[i]; s.story[e.Execution] && e.Chain != 0 {
+			chains[e.Chain] = true
+		}
+	}
+	for i := range s.edges {
+		if e := &s.r.Events[i]; chains[e.Chain] {
+			s.story[e.Execution] = true
+		}
+	}
+	words := strings.FieldsFunc(s.v.Message, func(r rune) bool {
+		return !strings.ContainsRune("-_.", r) && !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
+	})
+	for name := range s.works {
+		if slices.Contains(words, name) {
+			s.cast[name] = true
+		}
+	}
+	for _, of := range []map[string]int32{s.queues, s.alerts, s.faults} {
+		for name, at := range of { // the search orders what it reaches
+			if slices.Contains(words, name) {
+				s.reach(at, -1, 2)
+			}
+		}
+	}
+	// What one process owes another has done without, too: the last that each did.
+	for name, at := range s.works { // the search orders what it reaches
+		s.reach(at, -1, s.part(name)+s.apart(at))
+	}
+	for name, all := range s.marks { // the search orders what it reaches
+		for _, at := range all {
+			s.reach(at, -1, s.part(name)+1)
+		}
+	}
+	for i := len(s.edges) - 1; i >= 0 && s.r.Events[i].Step == s.v.Step; i-- {
+		if e := &s.r.Events[i]; !aside(e) {
+			far := int32(0)
+			if s.v.Execution != 0 && e.Execution != s.v.Execution {
+				far = 6
+			}
+			s.reach(int32(i), -1, far)
+		}
+	}
+	for id := range s.story {
+		s.rootID(s.rows, id, 1)
+		s.rootID(s.runs, id, 1)
+	}
+	for i := range named {
+		if at, known := s.incarnations[i]; known {
+			s.reach(at, -1, 1)
+		}
+	}
+	for i := range messages {
+		if at, known := s.messages[i]; known {
+			s.reach(at, -1, 1)
+		}
+	}
+}
+
+// part is how far from the violation the last event of a process is.
+func (s *search) part(process string) int32 {
+	if s.cast[process] {
+		return 4
+	}
+	return 12
+}
+
+func (s *search) rootID(of map[execution.ID]int32, id execution.ID, far int32) {
+	if at, known := of[id]; known {
+		s.reach(at, -1, far)
+	}
+}
+
+// reach puts an event at a distance, unless it is nearer already.
+func (s *search) reach(i, from, far int32) {
+	if s.far[i] >= 0 && s.far[i] <= far {
+		return
+	}
+	s.far[i], s.from[i] = far, from
+	heap.Push(&s.open, reached{far, i})
+}
+
+// lengths of edges, by their reason.
+var lengths = [relations]int32{strand: 2, row: 1, chain: 2, message: 1, action: 1, owner: 3, struck: 1, hit: 4, lived: 3, worked: 6, acted: 1} //nolint:gochecknoglobals // a constant table
+
+// length is how far an edge leads away from the violation.
+func (s *search) length(x edge) int32 {
+	return lengths[x.why] + s.apart(x.to)
+}
+
+// apart is how little an event has to do with the violation by itself.
+func (s *search) apart(i int32) int32 {
+	e := &s.r.Events[i]
+	switch {
+	case e.Execution != 0 && !s.story[e.Execution]:
+		return 8
+	case e.Kind == history.HeartbeatRenewed, e.Kind == history.Acked:
+		return 5
+	case isMessage(e.Kind) && e.Execution == 0:
+		return 4
+	}
+	return 0
+}
+
+// slice walks back and chooses the events of the past with the lowest rank.
+func (s *search) slice(most int) *Slice {
+	done := make([]bool, len(s.far))
+	for len(s.open) > 0 {
+		at := heap.Pop(&s.open).(reached) //nolint:forcetypeassert // nothing else is in it
+		if done[at.i] {
+			continue
+		}
+		done[at.i] = true
+		if !aside(&s.r.Events[at.i]) {
+			s.found = append(s.found, reached{at.far + s.usual(at.i), at.i})
+		}
+		for _, x := range s.edges[at.i] {
+			if aside(&s.r.Events[x.to]) {
+				s.reach(x.to, at.i, at.far)
+			} else {
+				s.reach(x.to, at.i, at.far+s.length(x))
+			}
+		}
+	}
+	out := &Slice{Past: len(s.found)}
+	slices.SortFunc(s.found, func(a, b reached) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(b.i, a.i)) })
+	for _, at := range s.found[:min(len(s.found), most)] {
+		out.Events = append(out.Events, int(at.i))
+	}
+	slices.Sort(out.Events)
+	out.Edges = s.arrows(out.Events)
+	return out
+}
+
+// arrows are the edges between chosen events: from each to the one through which the search has
+// reached it, perhaps by way of others.
+func (s *search) arrows(chosen []int) [][2]int {
+	arrows := [][2]int{}
+	for _, i := range chosen {
+		at := s.from[i]
+		for at >= 0 && !containsSorted(chosen, int(at)) {
+			at = s.from[at]
+		}
+		if at >= 0 {
+			arrows = append(arrows, [2]int{i, int(at)})
+		}
+	}
+	return arrows
+}
+
+func containsSorted(list []int, n int) bool {
+	_, found := slices.BinarySearch(list, n)
+	return found
+}
+
+// usual is how usual an event is in its run, in doublings: what happened once tells more than what
+// happened a thousand times. The judged event is never usual, and the first start of a process is
+// how every run begins.
+func (s *search) usual(i int32) int32 {
+	e := &s.r.Events[i]
+	switch {
+	case s.far[i] == 0:
+		return 0
+	case e.Kind == history.ProcessStarted && e.At == 0:
+		return 12
+	}
+	return int32(bits.Len32(uint32(s.kinds[usualAs(e)])))
+}
+
+// reached is an event that was reached, at a distance.
+type reached struct{ far, i int32 }
+
+// heapOf is a heap of them: the nearest first, and of those the latest.
+type heapOf []reached
+
+func (h heapOf) Len() int { return len(h) }
+func (h heapOf) Less(i, j int) bool {
+	return h[i].far < h[j].far || h[i].far == h[j].far && h[i].i > h[j].i
+}
+func (h heapOf) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *heapOf) Push(x any)   { *h = append(*h, x.(reached)) } //nolint:forcetypeassert // nothing else is in it
+func (h *heapOf) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}

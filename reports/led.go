@@ -1,0 +1,103 @@
+package reports
+
+import (
+	_ "embed" // the script that draws it
+	"fmt"
+
+	"handoff/chaos/causes"
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+)
+
+//go:embed page/led.js
+var scriptLed string
+
+// ledViolations limits the violations of a run for which the page draws what led to them.
+const ledViolations = 5
+
+// led is what led to one violation, for the page.
+type led struct {
+	// Violation is its index among the violations of the timeline.
+	Violation int `json:"violation"`
+	// Events are indexes of events in the record.
+	Events []int `json:"events"`
+	// Arrows lead from an earlier to a later event of them.
+	Arrows [][2]int `json:"arrows"`
+	// Past is how many events its whole past has.
+	Past int `json:"past"`
+}
+
+// ledTo finds what led to the first violations of a run.
+func ledTo(r *verdict.Record, violations []*verdict.Violation) []led {
+	all := []led{}
+	for i, v := range violations[:min(len(violations), ledViolations)] {
+		s := causes.Of(r, v, causes.Most)
+		if len(s.Events) > 0 {
+			all = append(all, led{i, s.Events, s.Edges, s.Past})
+		}
+	}
+	return all
+}
+
+// cutNote says where what led to a violation was cut off.
+func cutNote(shown, past int) string {
+	if past <= shown {
+		return ""
+	}
+	return fmt.Sprintf("These are the %d events of its past that are nearest to it; the whole past has %d.", shown, past)
+}
+
+// dues are the deadlines that judges and the core go by, as the events tell them: of each execution,
+// the end of the wait or of the run that began, and of each incarnation the end of its lease.
+type dues struct {
+	t teller
+	// Rows are [k, due, what, dispatches used] by execution.
+	Rows map[execution.ID][]any
+	// Leases are [k, due, incarnation, heartbeat] by worker.
+	Leases map[string][]any
+}
+
+func (d *dues) init(t teller) {
+	d.t, d.Rows, d.Leases = t, make(map[execution.ID][]any), make(map[string][]any)
+}
+
+func (d *dues) observe(k int, e *history.Event) {
+	switch e.Kind {
+	case history.Transition:
+		what := ""
+		switch e.To { //nolint:exhaustive // the others wait for nothing
+		case execution.Requested:
+			what = "not before"
+		case execution.Scheduled:
+			what = "to be claimed until"
+		case execution.Running, execution.Canceling:
+			what = "to end until"
+		}
+		d.Rows[e.Execution] = append(d.Rows[e.Execution], []any{k, usec(e.Due), what, e.Count})
+	case history.WorkerRegistered, history.HeartbeatRenewed:
+		name := d.t.name(e.Worker)
+		d.Leases[name] = append(d.Leases[name], []any{k, usec(e.Due), e.Incarnation, e.Count})
+	default:
+	}
+}
+
+// leases keeps the latest points of each list, which are the ones around the violation in a failed
+// run.
+func (d *dues) leases(most int) map[string][]any {
+	for name, list := range d.Leases {
+		d.Leases[name] = list[max(0, len(list)-most):]
+	}
+	return d.Leases
+}
+
+// of is the deadlines of the executions that are drawn.
+func (d *dues) of(shown []*rowLane) map[execution.ID][]any {
+	all := make(map[execution.ID][]any, len(shown))
+	for _, x := range shown {
+		if list := d.Rows[x.ID]; len(list) > 0 {
+			all[x.ID] = list
+		}
+	}
+	return all
+}

@@ -1,0 +1,73 @@
+package sim
+
+import (
+	"slices"
+
+	"handoff/chaos/history"
+	"handoff/sim/kernel"
+)
+
+// mostParents limits what one event remembers of a task that was woken very often before it did
+// anything that shows: the latest events stay.
+const mostParents = 48
+
+// Causes notes, for each event of a recorded run, which events led to it: the last events of the
+// task that did it, of those that woke this task, and of whoever sent what it reacts to. It knows
+// what the kernel knows. What two tasks tell one another through memory that they share is missing.
+//
+// A strand of the kernel is a set of events: the latest that led to a moment, without those that
+// led directly to others of the set.
+type Causes struct {
+	k       *kernel.Kernel
+	to      history.Sink
+	strands [][]int32
+	parents [][]int32
+}
+
+// NewCauses returns the causes of a run whose events go on to a sink.
+func NewCauses(to history.Sink) *Causes { return &Causes{to: to, strands: [][]int32{nil}} }
+
+// Parents returns for each event, by its number in the record, the numbers of the events that led
+// to it directly, the latest first.
+func (c *Causes) Parents() [][]int32 { return c.parents }
+
+// Observe implements history.Sink.
+func (c *Causes) Observe(e *history.Event) {
+	c.to.Observe(e)
+	n := int32(len(c.parents))
+	c.parents = append(c.parents, c.strands[c.k.Strand()])
+	c.strands = append(c.strands, []int32{n})
+	c.k.SetStrand(kernel.Strand(len(c.strands) - 1))
+}
+
+// meet is kernel.Options.Meet.
+func (c *Causes) meet(a, b kernel.Strand) kernel.Strand {
+	x, y := c.strands[a], c.strands[b]
+	switch {
+	case c.covers(x, y):
+		return a
+	case c.covers(y, x):
+		return b
+	}
+	all := slices.Concat(x, y)
+	slices.SortFunc(all, func(i, j int32) int { return int(j) - int(i) })
+	all = slices.Compact(all)
+	all = slices.DeleteFunc(all, func(i int32) bool { return c.led(i, all) })
+	c.strands = append(c.strands, all[:min(len(all), mostParents)])
+	return kernel.Strand(len(c.strands) - 1)
+}
+
+// covers says that a strand has every event of another, or one to which that event led directly.
+func (c *Causes) covers(x, y []int32) bool {
+	for _, i := range y {
+		if !slices.Contains(x, i) && !c.led(i, x) {
+			return false
+		}
+	}
+	return true
+}
+
+// led says that an event led directly to one of others.
+func (c *Causes) led(i int32, to []int32) bool {
+	return slices.ContainsFunc(to, func(j int32) bool { return j > i && slices.Contains(c.parents[j], i) })
+}

@@ -1,0 +1,235 @@
+package explore
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/sim"
+)
+
+// How good is the list of what led to a violation? It is measured on the planted mutants, because
+// there it is known what to find: the record says when the mutant acted.
+//
+//   - Each mutant is hunted in the library, as TestEveryMutantIsKilled does it. The first seed in
+//     which the named invariant fails is run again with a record. One violation counts for each
+//     mutant: the first of the named invariant (Kill.Violation).
+//   - Size is the number of events that the report shows as what led to it (Violation.Causes).
+//   - First says that they contain the first mark of the run: the first event at which the mutant
+//     acted. That is strict: a mutant may act a hundred times before an act does harm.
+//   - Any says that they contain at least one mark up to the violation.
+//   - Blind is for faults that nobody has planted. All marks are taken out of the record, and what
+//     led to the violation is found again. Blind says that it contains an event next to an act: the
+//     event right before or after an act of the same process, or the act's execution at its step.
+//     Lines of the log don't count, nor do hints, which stand in the events of their messages.
+//
+// The aim: a median size of at most 25, and First for at least 95 % of the mutants.
+
+// finding is the measurement of one mutant.
+type finding struct {
+	mutant            string
+	rule              int
+	size              int
+	first, any, blind bool
+}
+
+// measured is the measurement of a kill.
+func measured(k *Kill) *finding {
+	rec, _ := record(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant})
+	v := sameViolation(rec, k.Violation())
+	if v == nil {
+		return nil
+	}
+	f := &finding{mutant: k.Mutant.Name, rule: v.Invariant, size: len(v.Causes)}
+	var marks []int
+	for i := range rec.Events {
+		e := &rec.Events[i]
+		if e.Step > v.Step {
+			break
+		}
+		if e.Kind == history.MutantActed {
+			marks = append(marks, i)
+		}
+	}
+	for n, at := range marks {
+		found := slices.Contains(v.Causes, rec.Events[at])
+		f.any = f.any || found
+		f.first = f.first || n == 0 && found
+	}
+	f.blind = blind(rec, v, marks)
+	return f
+}
+
+// sameViolation is a violation of a run in the record of the same run.
+func sameViolation(rec *verdict.Record, of *verdict.Violation) *verdict.Violation {
+	for i := range rec.Violations {
+		if v := &rec.Violations[i]; v.Invariant == of.Invariant && v.Step == of.Step && v.Message == of.Message {
+			return v
+		}
+	}
+	return nil
+}
+
+// blind says whether what led to a violation is found without the marks: it contains an event next
+// to an act.
+func blind(rec *verdict.Record, v *verdict.Violation, marks []int) bool {
+	found, _ := Causes(unmarked(rec), v)
+	for _, at := range marks {
+		for _, e := range beside(rec.Events, at) {
+			if slices.Contains(found, rec.Events[e]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// beside are the events next to an act: the last one before it and the first one after it of its
+// process, or of its execution at its step.
+func beside(events []history.Event, at int) (found []int) {
+	mark := &events[at]
+	near := func(e *history.Event) bool {
+		return e.Kind != history.Logged && e.Kind != history.Hinted && e.Kind != history.MutantActed && (e.Process == mark.Process || e.Step == mark.Step && e.Execution == mark.Execution && e.Execution != 0)
+	}
+	for i := at - 1; i >= 0; i-- {
+		if near(&events[i]) {
+			found = append(found, i)
+			break
+		}
+	}
+	for i := at + 1; i < len(events); i++ {
+		if near(&events[i]) {
+			return append(found, i)
+		}
+	}
+	return found
+}
+
+// unmarked is a record as it would be if nobody knew of the mutant.
+func unmarked(rec *verdict.Record) *verdict.Record {
+	plain := *rec
+	plain.Events, plain.Parents = nil, nil
+	now := make([]int32, len(rec.Events))
+	for i := range rec.Events {
+		var parents []int32
+		for _, p := range rec.Parents[i] {
+			if before := rec.Parents[p]; rec.Events[p].Kind != history.MutantActed {
+				parents = append(parents, now[p])
+			} else {
+				for _, q := range before {
+					for rec.Events[q].Kind == history.MutantActed && len(rec.Parents[q]) > 0 {
+						q = rec.Parents[q][0]
+					}
+					parents = append(parents, now[q])
+				}
+			}
+		}
+		if now[i] = int32(len(plain.Events)); rec.Events[i].Kind == history.MutantActed {
+			continue
+		}
+		plain.Events, plain.Parents = append(plain.Events, rec.Events[i]), append(plain.Parents, parents)
+	}
+	return &plain
+}
+
+// The whole measurement takes as long as the hunt, which other tests of this package share. With
+// CAUSES_PAGE, `make bench-causes` has it written into that page.
+func TestWhatLedToAViolationIsFound(t *testing.T) {
+	var all []*finding
+	for _, k := range kills(t) {
+		if !k.Killed() {
+			continue // TestEveryMutantIsKilled reports this
+		}
+		if f := measured(k); f != nil {
+			all = append(all, f)
+		} else {
+			t.Errorf("%s: the record of %s, seed %d, does not have its violation", k.Mutant.Name, k.Target, k.Seed)
+		}
+	}
+	s := summed(all)
+	t.Log(s)
+	if s.median > 25 || 100*s.first < 95*s.mutants || 100*s.blind < 60*s.mutants {
+		t.Errorf("want a median of at most 25 events, the first act for at least 95 %% of the mutants, and 60 %% without marks: %s", s)
+	}
+	if page := os.Getenv("CAUSES_PAGE"); page != "" {
+		publish(t, page, table(all, s))
+	}
+}
+
+// sum is the measurement of all mutants.
+type sum struct {
+	mutants, median, most, first, any, blind int
+}
+
+func summed(all []*finding) (s sum) {
+	var sizes []int
+	for _, f := range all {
+		s.mutants++
+		sizes = append(sizes, f.size)
+		s.most = max(s.most, f.size)
+		for _, c := range []struct {
+			is   bool
+			into *int
+		}{{f.first, &s.first}, {f.any, &s.any}, {f.blind, &s.blind}} {
+			if c.is {
+				*c.into++
+			}
+		}
+	}
+	if s.mutants > 0 {
+		s.median = median(sizes)
+	}
+	return s
+}
+
+// String is the measurement in one line.
+func (s sum) String() string {
+	share := func(n int) string { return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(max(1, s.mutants))) }
+	return fmt.Sprintf("%d mutants: median %d events, at most %d; the first act in %s, any act in %s, without marks %s",
+		s.mutants, s.median, s.most, share(s.first), share(s.any), share(s.blind))
+}
+
+// table is the measurement by invariant, and the mutants whose first act is missing.
+func table(all []*finding, s sum) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s.\n\n| invariant | mutants | median events | first act | any act | without marks |\n|--:|--:|--:|--:|--:|--:|\n", s)
+	byRule := make(map[int][]*finding)
+	for _, f := range all {
+		byRule[f.rule] = append(byRule[f.rule], f)
+	}
+	for _, rule := range slices.Sorted(maps.Keys(byRule)) {
+		r := summed(byRule[rule])
+		fmt.Fprintf(&b, "| %d | %d | %d | %d | %d | %d |\n", rule, r.mutants, r.median, r.first, r.any, r.blind)
+	}
+	var missed []string
+	for _, f := range all {
+		if !f.first {
+			missed = append(missed, "`"+f.mutant+"`")
+		}
+	}
+	fmt.Fprintf(&b, "\nThe first act is missing for %s.\n", strings.Join(missed, ", "))
+	return b.String()
+}
+
+// publish writes the measurement into a page, between its marks.
+func publish(t *testing.T, page, table string) {
+	t.Helper()
+	const from, to = "<!-- measured -->\n", "<!-- /measured -->"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(text), from)
+	_, after, ends := strings.Cut(rest, to)
+	if !begins || !ends {
+		t.Fatalf("%s has no part between %s and %s", page, strings.TrimSpace(from), to)
+	}
+	if err := os.WriteFile(page, []byte(before+from+"\n"+table+"\n"+to+after), 0o600); err != nil { //nolint:gosec // the path comes from whoever runs the test
+		t.Fatal(err)
+	}
+}
