@@ -62,8 +62,8 @@ type world struct {
 	// figures judges the figures that processes report; nil if they are not recorded.
 	figures  *figures.Judge
 	workload *run.Workload
-	// paused says that Options.PauseAt was reached.
-	paused bool
+	// paused says that Options.PauseAt was reached, enough that Options.Until was true.
+	paused, enough bool
 }
 
 // process is one process of the cluster, across its restarts.
@@ -89,7 +89,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w := &world{scenario: s, profile: p, config: s.Config(p), mutant: o.Mutant, options: o}
 	w.judges = run.NewJudges(s, p, w.config, o.invariants(s.Expect(p).Invariants))
 	w.judges.Suite.SetWork(w)
-	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, Interrupted: o.Interrupted, CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
+	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, Interrupted: w.interrupted, CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
 	w.judges.Suite.SetClock(func() (uint64, time.Duration) { return w.k.Step(), w.k.Now() })
 	w.net = simnet.New(w.k)
 	w.history = history.Tee{w.judges}
@@ -107,7 +107,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	}
 	w.judges.Suite.ExpectRewinds(w.rewinds(), func() bool { s := state{w}; return !s.Unfinished() && !s.Messages() && !s.Actions() })
 	w.injector = run.NewInjector(run.InjectorOptions{
-		Scenario: s, Config: w.config, World: w, Clock: clock{w.k}, Emit: w.emit, Workers: w.db.WorkerName, Without: o.Without,
+		Scenario: s, Config: w.config, World: w, Clock: clock{w.k}, Emit: w.emit, Workers: w.db.WorkerName, Without: o.Without, LeaveOut: o.LeaveOut,
 		Draws: func(label string) run.Draws { return w.k.Stream(label) },
 		Fail:  func(err error) { panic(err) },
 	})

@@ -52,6 +52,8 @@ type InjectorOptions struct {
 	Fail func(error)
 	// Without lists kinds of faults to leave out, so that a test can show that they are missed.
 	Without []string
+	// LeaveOut lists single faults to leave out, by their index. The draws of the others stay.
+	LeaveOut []int
 }
 
 // injection is one fault of one run.
@@ -98,7 +100,7 @@ func NewInjector(o InjectorOptions) *Injector {
 func (in *Injector) Arm() {
 	for _, x := range in.all {
 		when := &x.spec.When
-		if slices.Contains(in.o.Without, x.Kind.Name) {
+		if slices.Contains(in.o.Without, x.Kind.Name) || slices.Contains(in.o.LeaveOut, x.Index) {
 			continue
 		}
 		if when.After != "" {

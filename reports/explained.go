@@ -1,0 +1,157 @@
+package reports
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"handoff/chaos/explain"
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+)
+
+// This file puts into words why a run failed: for the terminal, and for the page of the run.
+
+// CounterpartLines describe a counterpart beside the failing run, in at most fifteen lines for four
+// differences: what both are, what they begin with, where they first differ, and how they end.
+func CounterpartLines(r *verdict.Record, v *verdict.Violation, c *explain.Counterpart) []string {
+	lines := []string{
+		"here    " + runLabel(r) + ": fails",
+		"there   the same " + c.Change + ": " + passes(c),
+	}
+	if c.Difference == nil {
+		return append(lines, "        it "+c.Ends)
+	}
+	lines = append(lines, DifferenceLines(c.Difference, r.Workers, c.Workers)...)
+	return append(lines,
+		"end     here   "+FormatTime(v.At)+"  "+v.Rule()+": "+brief(v.Message),
+		"        there  "+brief(c.Ends))
+}
+
+func passes(c *explain.Counterpart) string {
+	if c.Passes {
+		return "the rule is kept"
+	}
+	return "the rule is broken too"
+}
+
+// DifferenceLines describe where two runs went different ways. here and there name their workers.
+func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]string) (lines []string) {
+	switch {
+	case d.Equal():
+		return []string{fmt.Sprintf("same    all %s", plural(d.Same, "event"))}
+	case d.Same == 0:
+		lines = append(lines, "same    nothing: they differ from the first event on")
+	default:
+		lines = append(lines, fmt.Sprintf("same    the first %s, until %s%s", plural(d.Same, "event"), FormatTime(d.Until), onlyTimes(d)))
+	}
+	if d.Act != nil {
+		where := "here "
+		if d.There {
+			where, here, there = "there", there, here
+		}
+		lines = append(lines, "act     "+where+"  "+brief(Describe(d.Act, here)))
+		if d.There {
+			here, there = there, here
+		}
+	}
+	for i := range d.Pairs {
+		p := &d.Pairs[i]
+		word := "then    "
+		if i == 0 {
+			word = "differ  "
+		}
+		lines = append(lines, word+"here   "+side(p.Here, here, p), "        there  "+side(p.There, there, p))
+	}
+	if d.More+d.Moved > 0 {
+		lines = append(lines, "more    "+more(d))
+	}
+	return lines
+}
+
+// onlyTimes says that what follows the common beginning is the same too, apart from its times.
+func onlyTimes(d *explain.Difference) string {
+	if len(d.Pairs) == 0 {
+		return ""
+	}
+	if at := d.Pairs[0].At(); at-d.Until > time.Second {
+		return "; then only times and processes differ, until " + FormatTime(at)
+	}
+	return ""
+}
+
+func side(e *history.Event, workers map[execution.WorkerID]string, p *explain.Pair) string {
+	switch {
+	case e != nil:
+		return brief(Describe(e, workers))
+	case p.About != 0:
+		return fmt.Sprintf("nothing more happens to execution %d", p.About)
+	}
+	return "nothing like it happens"
+}
+
+func more(d *explain.Difference) string {
+	var parts []string
+	if d.More > 0 {
+		parts = append(parts, fmt.Sprintf("%d other executions and parts differ", d.More))
+	}
+	if d.Moved > 0 {
+		parts = append(parts, fmt.Sprintf("%d do the same at another time or through another process", d.Moved))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// mostBrief is the greatest length of a line's sentence.
+const mostBrief = 220
+
+// brief is the first line of a text, cut where it gets too long.
+func brief(text string) string {
+	text, _, _ = strings.Cut(text, "\n")
+	if runes := []rune(text); len(runes) > mostBrief {
+		return string(runes[:mostBrief-1]) + "…"
+	}
+	return text
+}
+
+// NeedLines say which faults a failure needed.
+func NeedLines(x *explain.Explanation) (lines []string) {
+	if len(x.Faults) == 0 {
+		return nil
+	}
+	switch n := x.Needed(); n {
+	case 0:
+		lines = append(lines, "faults  none was needed: with all of them left out the same rule is broken")
+	default:
+		lines = append(lines, fmt.Sprintf("faults  %d of %d needed: without any one of these the violation does not happen", n, len(x.Faults)))
+	}
+	for _, f := range x.Faults {
+		if f.Needed {
+			lines = append(lines, "        needed      "+f.Fault+unless(f))
+		}
+	}
+	for _, f := range x.Faults {
+		if !f.Needed {
+			lines = append(lines, "        not needed  "+f.Fault+idle(f))
+		}
+	}
+	return lines
+}
+
+// unless says of a needed fault that another one does the same harm if only this one is left out.
+func unless(f explain.Need) string {
+	if f.Alone {
+		return ""
+	}
+	return " (or another one that does the same: left out alone, the rule is still broken)"
+}
+
+func idle(f explain.Need) string {
+	if f.Struck {
+		return ""
+	}
+	return " (it never began)"
+}
+
+// RunLabel names a run for people.
+func RunLabel(r *verdict.Record) string { return runLabel(r) }

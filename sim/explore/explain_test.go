@@ -1,0 +1,110 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"handoff/chaos/history"
+	"handoff/chaos/mutant"
+	"handoff/sim"
+	"handoff/sim/kernel"
+)
+
+// shownMutant is the failing run of the demo.
+func shownMutant(t *testing.T) *Case {
+	t.Helper()
+	return caseOf(t, "network-partition", 14, "unguarded-claim")
+}
+
+func caseOf(t *testing.T, scenario string, seed uint64, planted string) *Case {
+	t.Helper()
+	c, err := NewCase(t.Context(), find(t, scenario)[0], seed, mutant.Find(planted))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestACaseRunsAgainAsItWas(t *testing.T) {
+	c := shownMutant(t)
+	plain := once(c.target, sim.Options{Seed: 14, Mutant: c.mutant})
+	again := c.again(kernel.Redraw{}, sim.Options{Mutant: c.mutant})
+	if plain.Hash != c.Record.Hash || again.Hash != c.Record.Hash {
+		t.Errorf("hashes: %x by the seed, %x on the tape, %x beside it", plain.Hash, c.Record.Hash, again.Hash)
+	}
+}
+
+func TestOfARunThatPassesNothingIsExplained(t *testing.T) {
+	var passes *ErrPasses
+	if _, err := NewCase(t.Context(), find(t, "network-partition")[0], 14, nil); !errors.As(err, &passes) {
+		t.Errorf("%v, want that it passes", err)
+	}
+}
+
+func TestTheCounterpartOfAMutantIsTheRunWithoutIt(t *testing.T) {
+	c := shownMutant(t)
+	x := c.Compare()
+	if len(x.Counterparts) != 1 || !x.Counterparts[0].Passes {
+		t.Fatalf("%+v, want one that passes", x.Counterparts)
+	}
+	d := x.Counterparts[0].Difference
+	if d.Act == nil || d.Act.Execution != c.Violation.Execution {
+		t.Errorf("the act is %+v", d.Act)
+	}
+	first := d.Pairs[0]
+	if first.About != c.Violation.Execution || first.Here == nil || first.Here.Kind != history.ActionStarted || first.There == nil || first.There.Kind != history.StaleWrite {
+		t.Errorf("the first difference is %+v", first)
+	}
+}
+
+// A failure needs its faults: with them alone it is broken, and without any one of them it is not.
+func TestTheNeededFaultsAreASmallestSet(t *testing.T) {
+	c := shownMutant(t)
+	if !c.Ablate() {
+		t.Fatal("interrupted")
+	}
+	var out, needed []int
+	for i, f := range c.Record.Explained.Faults {
+		if f.Needed {
+			needed = append(needed, i)
+		} else {
+			out = append(out, i)
+		}
+	}
+	if len(needed) == 0 || len(out) == 0 {
+		t.Fatalf("%d needed, %d not: this case shows nothing", len(needed), len(out))
+	}
+	broken := c.brokenWithout()
+	if !broken(out) {
+		t.Errorf("with the faults %d alone the rule is kept", needed)
+	}
+	for _, f := range needed {
+		if broken(slices.Sorted(slices.Values(append(slices.Clone(out), f)))) {
+			t.Errorf("without fault %d of %d the rule is still broken", f, needed)
+		}
+	}
+}
+
+// A fault that is left out takes nothing with it: the others begin when they begin with it.
+func TestALeftOutFaultLeavesTheOthers(t *testing.T) {
+	target := find(t, "network-partition")[0]
+	all := once(target, sim.Options{Seed: 3})
+	for i := range target.Scenario.Faults {
+		r := once(target, sim.Options{Seed: 3, LeaveOut: []int{i}})
+		for j, f := range r.Faults {
+			if (f.Fired == 1) != (j != i && all.Faults[j].Fired == 1) && target.Scenario.Faults[j].When.After == "" {
+				t.Errorf("without fault %d: %s fired %d times", i, f.Fault, f.Fired)
+			}
+		}
+	}
+}
+
+func TestACaseStopsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := NewCase(ctx, find(t, "network-partition")[0], 14, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
