@@ -2,6 +2,7 @@ package reports
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -155,3 +156,85 @@ func idle(f explain.Need) string {
 
 // RunLabel names a run for people.
 func RunLabel(r *verdict.Record) string { return runLabel(r) }
+
+// CurveLines draw the share of failures over the run, and put the steepest jump into words.
+func CurveLines(r *verdict.Record, c *explain.Curve) (lines []string) {
+	lines = append(lines, fmt.Sprintf("curve   of %s, drawn anew from a moment on: how many have this failure, and the 95 %% band", plural(c.Runs, "run")))
+	jump, rises := c.Steepest(explain.All)
+	for i := range c.Points {
+		p := &c.Points[i]
+		s := p.This[explain.All]
+		if s.Runs == 0 {
+			continue
+		}
+		mark := " "
+		if rises && p == jump.To {
+			mark = ">"
+		}
+		lines = append(lines, fmt.Sprintf("      %s %10s  %-20s %3d of %3d  %s", mark, FormatTime(p.Event.At), bar(s, 20), s.Failed, s.Runs, percents(s)))
+	}
+	lines = append(lines, "")
+	lines = append(lines, JumpLines(r, c)...)
+	return lines
+}
+
+// bar draws a share with blocks, so many for all.
+func bar(s explain.Share, width int) string {
+	n := int(s.Of()*float64(width) + 0.5)
+	return strings.Repeat("█", n) + strings.Repeat("·", width-n)
+}
+
+// percents is the band of a share.
+func percents(s explain.Share) string {
+	least, most := s.Band()
+	return fmt.Sprintf("%.0f–%.0f %%", 100*least, 100*most)
+}
+
+// JumpLines say in words when the failure became inevitable, and whether faults or the schedule
+// decided that.
+func JumpLines(r *verdict.Record, c *explain.Curve) []string {
+	jump, rises := c.Steepest(explain.All)
+	if !rises {
+		return []string{flat(c)}
+	}
+	to, from := jump.To.This[explain.All], jump.From.This[explain.All]
+	lines := []string{
+		fmt.Sprintf("jump    once this has happened, %d of %d runs have this failure (%s); right before it, %d of %d (%s):",
+			to.Failed, to.Runs, percents(to), from.Failed, from.Runs, percents(from)),
+		"        " + brief(Describe(&jump.To.Event, r.Workers)),
+	}
+	switch {
+	case jump.Neighbours:
+	case c.Spent:
+		lines = append(lines, fmt.Sprintf("        or one of the %s before it: the work was bounded (--steps)", plural(jump.To.At-jump.From.At-1, "event")))
+	default:
+		lines = append(lines, fmt.Sprintf("        or one of the %s before it", plural(jump.To.At-jump.From.At-1, "event")))
+	}
+	rule := jump.From.Rule[explain.All]
+	if rule.Failed > from.Failed {
+		lines = append(lines, fmt.Sprintf("        Right before it, %d of %d runs break the same rule, most of them elsewhere.", rule.Failed, rule.Runs))
+	}
+	return append(lines, apart(c, jump)...)
+}
+
+func flat(c *explain.Curve) string {
+	for i := range c.Points {
+		if s := c.Points[i].This[explain.All]; s.Runs > 0 {
+			return fmt.Sprintf("jump    none, the curve is flat: drawn anew from the beginning, %d of %d runs have this failure (%s)", s.Failed, s.Runs, percents(s))
+		}
+	}
+	return "jump    none was looked for"
+}
+
+// apart compares the draws of the faults with all others, right before the jump.
+func apart(c *explain.Curve, jump explain.Jump) (lines []string) {
+	for what, name := range map[explain.Redrawn]string{explain.Faults: "the faults", explain.Schedule: "schedule, network and machines"} {
+		from := jump.From.This[what]
+		if from.Runs == 0 {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("        Right before it, with only the draws of %s made anew: %d of %d (%s).", name, from.Failed, from.Runs, percents(from)))
+	}
+	slices.Sort(lines)
+	return lines
+}
