@@ -16,7 +16,7 @@ import (
 
 // CurveOptions bound the work that a curve takes. The result depends on nothing else.
 type CurveOptions struct {
-	// Runs is how many runs the ends of the steepest jump get. Other points get a quarter of that.
+	// Runs is how many runs the ends of the steepest jump get. Other points get half of that.
 	Runs int
 	// Steps bounds the kernel's steps of all runs.
 	Steps uint64
@@ -61,7 +61,7 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 	}
 	v := &curver{Case: c, o: o, story: c.story(), began: c.began()}
 	v.curve = &explain.Curve{Story: len(v.story)}
-	few := max(1, o.Runs/4)
+	few := max(1, o.Runs/2)
 	for i := range grid + 1 {
 		v.point(i * len(v.story) / grid)
 	}
