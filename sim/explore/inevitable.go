@@ -20,6 +20,8 @@ type CurveOptions struct {
 	Runs int
 	// Steps bounds the kernel's steps of all runs.
 	Steps uint64
+	// Only leaves out the curves of the faults' draws and of all others.
+	Only bool
 	// Workers is how many goroutines run; 0 means GOMAXPROCS.
 	Workers int
 	// Progress is called now and then, with the share of the allowed work that is done and the runs so
@@ -67,12 +69,17 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 	}
 	// The other two curves need their share of the work, at seven points each at most.
 	apart := o.Steps * 2 / 5
+	if o.Only {
+		apart = 0
+	}
 	v.measure(explain.All, few, apart, v.all()...)
 	v.narrow(few, apart)
 	jump, rises := v.curve.Steepest(explain.All)
-	points := v.sample(jump, rises)
-	for _, what := range []explain.Redrawn{explain.Faults, explain.Schedule} {
-		v.measure(what, few, 0, points...)
+	if !o.Only {
+		points := v.sample(jump, rises)
+		for _, what := range []explain.Redrawn{explain.Faults, explain.Schedule} {
+			v.measure(what, few, 0, points...)
+		}
 	}
 	v.curve.Runs, v.curve.Steps = v.runs, v.steps
 	v.Runs, v.Steps = v.Runs+v.runs, v.Steps+v.steps
