@@ -120,12 +120,7 @@ func NeedLines(x *explain.Explanation) (lines []string) {
 	if len(x.Faults) == 0 {
 		return nil
 	}
-	switch n := x.Needed(); n {
-	case 0:
-		lines = append(lines, "faults  none was needed: with all of them left out the same rule is broken")
-	default:
-		lines = append(lines, fmt.Sprintf("faults  %d of %d needed: without any one of these the violation does not happen", n, len(x.Faults)))
-	}
+	lines = append(lines, "faults  "+needText(x))
 	for _, f := range x.Faults {
 		if f.Needed {
 			lines = append(lines, "        needed      "+f.Fault+unless(f))
@@ -137,6 +132,18 @@ func NeedLines(x *explain.Explanation) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// needText sums up which faults were needed.
+func needText(x *explain.Explanation) string {
+	switch n := x.Needed(); n {
+	case 0:
+		return "none was needed: with all of them left out the same rule is broken"
+	case 1:
+		return fmt.Sprintf("one of %d was needed: with it alone the same rule is broken, without it it is not", len(x.Faults))
+	default:
+		return fmt.Sprintf("%d of %d were needed: with them alone the same rule is broken, without any one of them it is not", n, len(x.Faults))
+	}
 }
 
 // unless says of a needed fault that another one does the same harm if only this one is left out.
