@@ -95,7 +95,7 @@ func side(e *history.Event, workers map[execution.WorkerID]string, p *explain.Pa
 func more(d *explain.Difference) string {
 	var parts []string
 	if d.More > 0 {
-		parts = append(parts, fmt.Sprintf("%d other executions and parts differ", d.More))
+		parts = append(parts, plural(d.More, "further difference")+" in other executions and parts")
 	}
 	if d.Moved > 0 {
 		parts = append(parts, fmt.Sprintf("%d do the same at another time or through another process", d.Moved))
@@ -243,5 +243,23 @@ func apart(c *explain.Curve, jump explain.Jump) (lines []string) {
 		lines = append(lines, fmt.Sprintf("        Right before it, with only the draws of %s made anew: %d of %d (%s).", name, from.Failed, from.Runs, percents(from)))
 	}
 	slices.Sort(lines)
-	return lines
+	return append(lines, decider(jump)...)
+}
+
+// decider says which draws decide at the jump, if only one of the two kinds can still avert the
+// failure: it is less frequent if these are made anew, and no other draws.
+func decider(jump explain.Jump) []string {
+	faults, schedule := jump.From.This[explain.Faults], jump.From.This[explain.Schedule]
+	if faults.Runs == 0 || schedule.Runs == 0 {
+		return nil
+	}
+	least := func(s explain.Share) float64 { low, _ := s.Band(); return low }
+	most := func(s explain.Share) float64 { _, high := s.Band(); return high }
+	switch {
+	case most(schedule) < least(faults):
+		return []string{"        So the schedule decides it here, and no longer the faults."}
+	case most(faults) < least(schedule):
+		return []string{"        So the faults decide it here, and not the schedule."}
+	}
+	return nil
 }

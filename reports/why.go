@@ -126,7 +126,7 @@ func (p *whyPage) needs(x *explain.Explanation) {
 	if len(x.Faults) == 0 {
 		return
 	}
-	p.FaultsText = needText(x)
+	p.FaultsText = sentence(needText(x))
 	for _, needed := range []bool{true, false} {
 		for _, f := range x.Faults {
 			switch {
