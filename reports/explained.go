@@ -211,6 +211,8 @@ func JumpLines(r *verdict.Record, c *explain.Curve) []string {
 		"        " + brief(Describe(&jump.To.Event, r.Workers)),
 	}
 	switch {
+	case jump.Last && jump.Neighbours:
+		lines = append(lines, "        This is the moment of the violation: until then it could still be averted.")
 	case jump.Neighbours:
 	case c.Spent:
 		lines = append(lines, fmt.Sprintf("        or one of the %s before it: the work was bounded (--steps)", plural(jump.To.At-jump.From.At-1, "event")))

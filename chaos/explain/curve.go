@@ -67,7 +67,8 @@ type Point struct {
 
 // Curve is the share of failures over a run.
 type Curve struct {
-	// Story is how many events the story of the failure has; points are some of them.
+	// Story is how many events the story of the failure has; points are some of them. The last one is
+	// the violation itself.
 	Story int
 	// Points ascend. A point has no runs for a redraw that was not tried there.
 	Points []Point
@@ -83,6 +84,8 @@ type Jump struct {
 	From, To *Point
 	// Neighbours says that the story has no event between the two.
 	Neighbours bool
+	// Last says that the rise is at the violation itself.
+	Last bool
 }
 
 // Steepest is the largest rise of a curve between two points that follow each other; false if the
@@ -102,7 +105,7 @@ func (c *Curve) Steepest(what Redrawn) (Jump, bool) {
 	for i := 1; i < len(tried); i++ {
 		from, to := tried[i-1], tried[i]
 		if rise := to.This[what].Of() - from.This[what].Of(); rise > most {
-			most, found = rise, Jump{From: from, To: to, Neighbours: to.At == from.At+1}
+			most, found = rise, Jump{From: from, To: to, Neighbours: to.At == from.At+1, Last: to.At == c.Story}
 		}
 	}
 	return found, most > 0

@@ -311,13 +311,23 @@ func dropHalves(count func() int, over func() bool, drop func(i, n int) bool) (c
 }
 
 // story are the events of the case at which its curve can have a point: those of the violation's
-// story until it happened, of different steps. Acts of the mutant are among them.
+// story until it happened, of different steps. Acts of the mutant are among them. The last one is at
+// the step of the violation, or before it if nothing happened then.
 func (c *Case) story() (list []*history.Event) {
 	about := Story(c.Record, c.Violation.Execution)
+	var last *history.Event
+	defer func() {
+		if n := len(list); last != nil && (n == 0 || list[n-1].Step < last.Step) {
+			list = append(list, last)
+		}
+	}()
 	for i := range c.Record.Events {
 		e := &c.Record.Events[i]
 		if e.Step > c.Violation.Step {
 			break
+		}
+		if !e.Kind.ForReaders() {
+			last = e
 		}
 		if e.Kind == history.Logged || e.Kind.ForReaders() && e.Kind != history.MutantActed || !about(e) {
 			continue

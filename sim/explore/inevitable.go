@@ -261,7 +261,10 @@ func (v *curver) run(what explain.Redrawn, j *job) {
 func (v *curver) redraw(what explain.Redrawn, at, nth int) kernel.Redraw {
 	r := kernel.Redraw{Seed: anew(v.seed, uint64(what), uint64(nth)), Of: func(string) bool { return true }}
 	since := time.Duration(-1)
-	if at > 0 {
+	switch {
+	case at == len(v.story):
+		r.After, since = v.Violation.Step, v.Violation.At // the end of the curve: it has happened
+	case at > 0:
 		r.After, since = v.story[at-1].Step, v.story[at-1].At
 	}
 	switch what {
