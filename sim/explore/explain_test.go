@@ -3,9 +3,11 @@ package explore
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
+	"handoff/chaos/explain"
 	"handoff/chaos/history"
 	"handoff/chaos/mutant"
 	"handoff/sim"
@@ -98,6 +100,63 @@ func TestALeftOutFaultLeavesTheOthers(t *testing.T) {
 				t.Errorf("without fault %d: %s fired %d times", i, f.Fault, f.Fired)
 			}
 		}
+	}
+}
+
+// Whatever is drawn anew after a point, everything before it stays: a fault that has not begun then
+// begins after it. And something does change.
+func TestARedrawKeepsWhatWasBefore(t *testing.T) {
+	c := shownMutant(t)
+	v := &curver{Case: c, o: DefaultCurve(), story: c.story(), began: c.began(), curve: &explain.Curve{}}
+	others := 0
+	for _, at := range []int{0, 1, len(v.story) / 3, len(v.story) / 2, len(v.story)} {
+		for what := range explain.Redraws {
+			for nth := range 3 {
+				redraw := v.redraw(what, at, nth)
+				var kept events
+				r := c.again(redraw, sim.Options{Mutant: c.mutant, Record: &kept})
+				if r.Hash != c.Record.Hash {
+					others++
+				}
+				for i := 0; i < len(kept) && c.Record.Events[i].Step <= redraw.After; i++ {
+					if kept[i] != c.Record.Events[i] {
+						t.Fatalf("from event %d on, redraw %d: event %d of step %d is another one, and steps up to %d are kept", at, what, i, kept[i].Step, redraw.After)
+					}
+				}
+			}
+		}
+	}
+	if others < 40 {
+		t.Errorf("only %d of 45 runs are others", others)
+	}
+}
+
+// The curve of the demo's failure rises from nearly never to always, is the same on one and on two
+// processors, and ends with the violation.
+func TestTheCurveOfAFailure(t *testing.T) {
+	var curves []*explain.Curve
+	for workers := 1; workers <= 2; workers++ {
+		c := shownMutant(t)
+		curves = append(curves, c.Curve(CurveOptions{Runs: 20, Steps: 4_000_000, Workers: workers}))
+	}
+	if !reflect.DeepEqual(curves[0], curves[1]) {
+		t.Errorf("one processor draws another curve than two: %+v, %+v", curves[0], curves[1])
+	}
+	c := curves[0]
+	first, last := c.Points[0].This[explain.All], c.Points[len(c.Points)-1].This[explain.All]
+	if first.Of() > 0.5 || last.Of() != 1 {
+		t.Errorf("it begins with %+v and ends with %+v", first, last)
+	}
+	if jump, rises := c.Steepest(explain.All); !rises || jump.From.At >= jump.To.At {
+		t.Errorf("it does not rise: %+v", jump)
+	}
+}
+
+// A curve stays within its bound, roughly: a batch that has begun is ended.
+func TestACurveIsBounded(t *testing.T) {
+	c := shownMutant(t)
+	if curve := c.Curve(CurveOptions{Runs: 100, Steps: 500_000, Workers: 2}); curve.Steps > 900_000 {
+		t.Errorf("%d steps, bounded by 500000", curve.Steps)
 	}
 }
 

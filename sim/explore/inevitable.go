@@ -72,7 +72,7 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 	if o.Only {
 		apart = 0
 	}
-	v.measure(explain.All, few, apart, v.all()...)
+	v.measure(explain.All, few, apart+(o.Steps-apart)/2, v.all()...) // half of it is for narrowing it down
 	v.narrow(few, apart)
 	jump, rises := v.curve.Steepest(explain.All)
 	if !o.Only {
@@ -175,13 +175,14 @@ func (v *curver) measure(what explain.Redrawn, runs int, leave uint64, points ..
 			jobs = append(jobs, job{at: at, nth: nth})
 		}
 	}
+	each, left := v.Record.Steps, uint64(0)
 	if v.runs > 0 {
-		left := uint64(0)
-		if spent := v.steps + leave; spent < v.o.Steps {
-			left = v.o.Steps - spent
-		}
-		jobs = v.within(jobs, left/max(1, v.steps/uint64(v.runs)))
+		each = v.steps / uint64(v.runs)
 	}
+	if spent := v.steps + leave; spent < v.o.Steps {
+		left = v.o.Steps - spent
+	}
+	jobs = v.within(jobs, max(left/max(1, each), least(v.runs, points)))
 	v.do(what, jobs)
 	for i := range jobs {
 		j := &jobs[i]
@@ -200,6 +201,14 @@ func (v *curver) measure(what explain.Redrawn, runs int, leave uint64, points ..
 			p.Rule[what].Failed++
 		}
 	}
+}
+
+// least is the number of runs that even the smallest bound allows: one of each point, once.
+func least(runs int, points []int) uint64 {
+	if runs > 0 {
+		return 0
+	}
+	return uint64(len(points))
 }
 
 // within keeps so many jobs: those with the lowest numbers, so that every point gets some.
