@@ -53,7 +53,9 @@ func TestTheFirstDifferenceStandsSideBySide(t *testing.T) {
 }
 
 func TestExecutionsAreTheSameByTheirKey(t *testing.T) {
-	d := explain.Compare(story(nil), story(func(events *[]history.Event) {
+	fails := func(events *[]history.Event) { (*events)[7].To = execution.Failed } // key b
+	d := explain.Compare(story(fails), story(func(events *[]history.Event) {
+		fails(events)
 		for i := range *events {
 			if e := &(*events)[i]; e.Execution != 0 {
 				e.Execution, e.Chain = 3-e.Execution, 3-e.Chain
