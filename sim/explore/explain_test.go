@@ -167,3 +167,15 @@ func TestACaseStopsWithItsContext(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// The record of a failure in a sweep says why, so that the report can begin with it.
+func TestASweepExplainsItsFailures(t *testing.T) {
+	out, err := Sweep(t.Context(), find(t, "network-partition")[:1], Options{First: 14, Seeds: 1, Mutant: mutant.Find("unguarded-claim")})
+	if err != nil || len(out.Records) != 1 {
+		t.Fatalf("%d records, %v", len(out.Records), err)
+	}
+	x := out.Records[0].Explained
+	if x == nil || len(x.Counterparts) != 1 || x.Counterparts[0].Difference == nil || x.Needed() != 1 || x.Curve != nil {
+		t.Errorf("explained as %+v", x)
+	}
+}
