@@ -166,7 +166,7 @@ func RunLabel(r *verdict.Record) string { return runLabel(r) }
 
 // CurveLines draw the share of failures over the run, and put the steepest jump into words.
 func CurveLines(r *verdict.Record, c *explain.Curve) (lines []string) {
-	lines = append(lines, fmt.Sprintf("curve   of %s, drawn anew from a moment on: how many have this failure, and the 95 %% band", plural(c.Runs, "run")))
+	lines = append(lines, fmt.Sprintf("curve   of %s, drawn anew from a moment on: how many have this failure, and the 95 %% interval", plural(c.Runs, "run")))
 	jump, rises := c.Steepest(explain.All)
 	for i := range c.Points {
 		p := &c.Points[i]
@@ -191,9 +191,9 @@ func bar(s explain.Share, width int) string {
 	return strings.Repeat("█", n) + strings.Repeat("·", width-n)
 }
 
-// percents is the band of a share.
+// percents is the interval of a share.
 func percents(s explain.Share) string {
-	least, most := s.Band()
+	least, most := s.Interval()
 	return fmt.Sprintf("%.0f–%.0f %%", 100*least, 100*most)
 }
 
@@ -255,8 +255,8 @@ func decider(jump explain.Jump) []string {
 	if faults.Runs == 0 || schedule.Runs == 0 {
 		return nil
 	}
-	least := func(s explain.Share) float64 { low, _ := s.Band(); return low }
-	most := func(s explain.Share) float64 { _, high := s.Band(); return high }
+	least := func(s explain.Share) float64 { low, _ := s.Interval(); return low }
+	most := func(s explain.Share) float64 { _, high := s.Interval(); return high }
 	switch {
 	case most(schedule) < least(faults):
 		return []string{"        So the schedule decides it here, and no longer the faults."}

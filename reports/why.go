@@ -45,7 +45,7 @@ type whyCurve struct {
 	Width, Height float64
 	Top, End      float64
 	Lines         []whyLine
-	Band          string
+	Interval      string
 	Curves        []whyPolyline
 	Jump          float64
 	Ticks         []whyTick
@@ -171,7 +171,7 @@ func newWhyCurve(r *verdict.Record, c *explain.Curve, t teller) *whyCurve {
 			}
 			line.Points += fmt.Sprintf("%.1f,%.1f ", x(p), y(s.Of()))
 			line.Dots = append(line.Dots, whyDot{class, x(p), y(s.Of()), fmt.Sprintf("%s: %d of %d (%s)", FormatTime(p.Event.At), s.Failed, s.Runs, percents(s))})
-			if least, most := s.Band(); explain.Redrawn(what) == explain.All {
+			if least, most := s.Interval(); explain.Redrawn(what) == explain.All {
 				high += fmt.Sprintf("%.1f,%.1f ", x(p), y(most))
 				low = fmt.Sprintf("%.1f,%.1f ", x(p), y(least)) + low
 			}
@@ -180,7 +180,7 @@ func newWhyCurve(r *verdict.Record, c *explain.Curve, t teller) *whyCurve {
 			w.Curves = append(w.Curves, line)
 		}
 	}
-	w.Band = strings.TrimSpace(high + low)
+	w.Interval = strings.TrimSpace(high + low)
 	w.Ticks = []whyTick{{whyLeft, "0s", "start"}, {whyRight, FormatTime(last), "end"}}
 	lines := JumpLines(r, c)
 	jump, rises := c.Steepest(explain.All)

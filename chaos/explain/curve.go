@@ -20,9 +20,9 @@ func (s Share) Of() float64 {
 // z is the quantile of the normal distribution that leaves 2.5 % on each side.
 const z = 1.959963984540054
 
-// Band is the 95 % confidence interval of the share, after Wilson: it is never empty and never
+// Interval is the 95 % confidence interval of the share, after Wilson: it is never empty and never
 // beyond 0 and 1, for no and for all failures too. Of no runs it is everything.
-func (s Share) Band() (least, most float64) {
+func (s Share) Interval() (least, most float64) {
 	if s.Runs == 0 {
 		return 0, 1
 	}
@@ -32,10 +32,10 @@ func (s Share) Band() (least, most float64) {
 	return max(0, middle-half), min(1, middle+half)
 }
 
-// apart says that the band of the second share is above that of the first.
+// apart says that the interval of the second share is above that of the first.
 func apart(a, b Share) bool {
-	_, most := a.Band()
-	least, _ := b.Band()
+	_, most := a.Interval()
+	least, _ := b.Interval()
 	return least > most
 }
 
@@ -89,7 +89,7 @@ type Jump struct {
 }
 
 // Steepest is the largest rise of a curve between two points that follow each other; false if the
-// curve is flat: if nowhere two points have bands that are apart.
+// curve is flat: if nowhere two points have intervals that are apart.
 func (c *Curve) Steepest(what Redrawn) (Jump, bool) {
 	var tried []*Point
 	for i := range c.Points {
@@ -111,7 +111,7 @@ func (c *Curve) Steepest(what Redrawn) (Jump, bool) {
 	return found, most > 0
 }
 
-// rises says that two of the points have bands that are apart, the later one higher.
+// rises says that two of the points have intervals that are apart, the later one higher.
 func rises(points []*Point, what Redrawn) bool {
 	for i := range points {
 		for j := i + 1; j < len(points); j++ {

@@ -63,7 +63,7 @@ func Compare(here, there Run, about execution.ID, most int) *Difference {
 	d := &Difference{}
 	d.begin(here, there)
 	d.acts(here, there)
-	a, b := lanesOf(here), lanesOf(there)
+	a, b := strandsOf(here), strandsOf(there)
 	for _, depth := range []depth{fates, everything} {
 		d.Pairs, d.More, d.Moved = nil, 0, 0
 		d.compare(a, b, depth)
@@ -141,22 +141,22 @@ func (d depth) deals(k history.Kind) bool {
 	return true
 }
 
-// lane is what happens to one execution, worker, process or part, in order.
-type lane struct {
+// strand is what happens to one execution, worker, process or part, in order.
+type strand struct {
 	name   string
 	about  execution.ID
 	events []*history.Event
 }
 
-// lanes are those of a run, in the order of their first events.
-type lanes struct {
+// strands are those of a run, in the order of their first events.
+type strands struct {
 	run   Run
-	order []*lane
-	named map[string]*lane
+	order []*strand
+	named map[string]*strand
 }
 
-func lanesOf(r Run) *lanes {
-	l := &lanes{run: r, named: make(map[string]*lane)}
+func strandsOf(r Run) *strands {
+	l := &strands{run: r, named: make(map[string]*strand)}
 	names := identities(r)
 	for i := range r.Events {
 		e := &r.Events[i]
@@ -166,7 +166,7 @@ func lanesOf(r Run) *lanes {
 		name := l.name(e, names)
 		at := l.named[name]
 		if at == nil {
-			at = &lane{name: name, about: e.Execution}
+			at = &strand{name: name, about: e.Execution}
 			l.named[name] = at
 			l.order = append(l.order, at)
 		}
@@ -193,7 +193,7 @@ func identities(r Run) map[execution.ID]string {
 	return names
 }
 
-func (l *lanes) name(e *history.Event, names map[execution.ID]string) string {
+func (l *strands) name(e *history.Event, names map[execution.ID]string) string {
 	switch {
 	case e.Execution != 0:
 		if name := names[e.Execution]; name != "" {
@@ -225,24 +225,24 @@ func stepOf(e *history.Event) step {
 	return step{e.Epoch, e.Kind, e.To, e.By, e.Reason, e.Lifecycle, e.Type}
 }
 
-// compare compares the lanes of the first run with those of the second one.
-func (d *Difference) compare(a, b *lanes, deep depth) {
+// compare compares the strands of the first run with those of the second one.
+func (d *Difference) compare(a, b *strands, deep depth) {
 	for _, here := range a.order {
 		there := b.named[here.name]
 		if there == nil {
-			there = &lane{}
+			there = &strand{}
 		}
-		d.lane(here, there, deep, a.run, b.run)
+		d.strand(here, there, deep, a.run, b.run)
 	}
 	for _, there := range b.order {
 		if a.named[there.name] == nil {
-			d.lane(&lane{}, there, deep, a.run, b.run)
+			d.strand(&strand{}, there, deep, a.run, b.run)
 		}
 	}
 }
 
-// lane adds the first difference of one lane.
-func (d *Difference) lane(here, there *lane, deep depth, a, b Run) {
+// strand adds the first difference of one strand.
+func (d *Difference) strand(here, there *strand, deep depth, a, b Run) {
 	x, y := only(here.events, deep), only(there.events, deep)
 	moved := false
 	for i := range max(len(x), len(y)) {

@@ -96,7 +96,7 @@ func TestHeartbeatsAreComparedWhereNothingElseDiffers(t *testing.T) {
 	}
 }
 
-func TestWilsonBand(t *testing.T) {
+func TestWilsonInterval(t *testing.T) {
 	for _, c := range []struct {
 		share       explain.Share
 		least, most float64
@@ -107,7 +107,7 @@ func TestWilsonBand(t *testing.T) {
 		{explain.Share{98, 100}, 0.9300, 0.9945},
 		{explain.Share{100, 100}, 0.9630, 1},
 	} {
-		least, most := c.share.Band()
+		least, most := c.share.Interval()
 		if abs(least-c.least) > 0.0005 || abs(most-c.most) > 0.0005 {
 			t.Errorf("%d of %d: %.4f to %.4f, want %.4f to %.4f", c.share.Failed, c.share.Runs, least, most, c.least, c.most)
 		}
