@@ -55,7 +55,7 @@ FUZZTIME := 1s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: beside apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt
+.PHONY: beside apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -100,6 +100,8 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   bench        the daemons on real servers in turn with River: processor time, rates, latencies; then the simulated world
 ##   bench-causes what led to a violation, measured over all mutants, into docs/causes.md
 ##   bench-beside the simulated world's processor time a step beside that of an older commit: BEFORE=8ac9cdc ROUNDS=11
+##   bench-why    every mutant's first failing run explained: how good are chaos diff and chaos why? Half an hour; writes the table
+##                of docs/explaining.md. WHY=10 takes every tenth and writes nothing
 ##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
 ##   build        all three binaries, into bin/; then `bin/chaos up` runs the whole system
 ##   fmt          format the code as the linters want it
@@ -472,6 +474,12 @@ bench-daemons: build
 # -run '^$$' matches no test, so that only benchmarks run. One core, and the collector as cmd/chaos sets it.
 bench-sim:
 	GOGC=400 go test -cpu 1 -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./sim/...
+
+# What is measured, and what is wanted of it, stands in docs/explaining.md. make test has four mutants of it.
+WHY := all
+
+bench-why:
+	HANDOFF_WHY=$(WHY) go test -vet=off -count 1 -timeout 180m -v -run 'TestExplanationsOfMutants$$' ./sim/explore
 
 # Steps a second of processor time before and now: the benchmarks of this tree on the code of an older commit and on this one,
 # in turn, so that what else the machine does strikes both. Take the median of the ratios: single ones differ by a tenth.

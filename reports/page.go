@@ -94,7 +94,7 @@ type shownRuns struct {
 
 func (r *shownRuns) fill(data []byte, labels []string, scripts ...string) {
 	r.Records = labels
-	r.Style, r.Data = template.CSS(pageStyle), template.JS(data)                                    //nolint:gosec // ours, and escaped by json.Marshal
+	r.Style, r.Data = template.CSS(pageStyle+whyStyle), template.JS(data)                           //nolint:gosec // ours, and escaped by json.Marshal
 	r.Script = template.JS("(() => {\n\"use strict\";\n" + strings.Join(scripts, "\n") + "\n})();") //nolint:gosec // ours
 }
 
@@ -110,6 +110,7 @@ type headline struct {
 	Title     string
 	Message   string
 	Reproduce string
+	Explained *whyPage
 	Causes    []causeLine
 	// Cut says how much of the past is left out of the causes; empty for nothing.
 	Cut  string
@@ -163,6 +164,9 @@ func parsePage() (*template.Template, error) {
 	t, err := template.New("page").Parse(pageTemplate)
 	if err == nil {
 		_, err = t.New("run.html").Parse(runTemplate)
+	}
+	if err == nil {
+		err = withWhy(t)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("parsing the page's template: %w", err)
@@ -302,6 +306,9 @@ func newHeadline(f *failure, list []*verdict.Scenario) *headline {
 	}
 	if i := invariant.ByNumber(v.Invariant); h.Rule == "" && i != nil {
 		h.Rule = i.Statement
+	}
+	if f.record != nil {
+		h.Explained = newWhy(f.record)
 	}
 	act, t := f.culprit()
 	if act != nil {

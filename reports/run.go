@@ -21,6 +21,7 @@ type oneRun struct {
 	Violations    []runViolation
 	More          int
 	Reproduce     string
+	Explained     *whyPage
 
 	shownRuns
 }
@@ -44,7 +45,7 @@ func WriteRun(w io.Writer, r *verdict.Record, key string) error {
 	if err != nil {
 		return err
 	}
-	p := &oneRun{Sign: sign(verdict.Fail), Verdict: verdict.Fail.String(), Title: runLabel(r)}
+	p := &oneRun{Sign: sign(verdict.Fail), Verdict: verdict.Fail.String(), Title: runLabel(r), Explained: newWhy(r)}
 	if r.Panic != "" {
 		p.Panic = firstLines(r.Panic, 1)[0]
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"handoff/chaos/explain"
 	"handoff/chaos/shard"
 	"handoff/chaos/verdict"
 	"handoff/core/config/yamlfile"
@@ -48,6 +49,8 @@ type shareRecord struct {
 	Folder string `json:"folder"`
 	// Scenario is the SHA-256 of the scenario in that folder, in hexadecimal; empty if there is none.
 	Scenario string `json:"scenario,omitempty"`
+	// Explained says why the run failed; left out if that was not asked.
+	Explained *explain.Explanation `json:"explained,omitempty"`
 }
 
 // shareAside holds what differs between two runs of the same share.
@@ -79,7 +82,7 @@ func WriteShare(dir string, h shard.Header, s *verdict.Sweep, records []*verdict
 	}
 	folders := recordFolders(records)
 	for i, r := range records {
-		items = append(items, shareItem{Record: &shareRecord{r.Run, r.Workers, r.FaultIntervals, len(r.Events), folders[i], digest(r.ScenarioText)}})
+		items = append(items, shareItem{Record: &shareRecord{r.Run, r.Workers, r.FaultIntervals, len(r.Events), folders[i], digest(r.ScenarioText), r.Explained}})
 	}
 	h.Kind, h.Commit, h.Go = RunShares, s.Commit, s.Go
 	return WriteFile(filepath.Join(dir, shard.FileName), func(w io.Writer) error { return shard.Write(w, h, items, aside) })
@@ -202,7 +205,7 @@ func (m *merging) records() ([]*verdict.Record, error) {
 
 // read reads the history of a record. A run that failed without a violation to show has no history.
 func (t *story) read() (*verdict.Record, error) {
-	r := &verdict.Record{Run: t.Run, Workers: t.Workers, FaultIntervals: t.FaultIntervals}
+	r := &verdict.Record{Run: t.Run, Workers: t.Workers, FaultIntervals: t.FaultIntervals, Explained: t.Explained}
 	if t.Folder == "" {
 		return r, nil
 	}

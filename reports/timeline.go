@@ -74,6 +74,8 @@ type intervalMark struct {
 	Label string `json:"label"`
 	Begin int64  `json:"begin"`
 	End   int64  `json:"end"`
+	// Idle says that the failure did not need the fault.
+	Idle bool `json:"idle,omitempty"`
 }
 
 // builder turns a record into a timeline in two passes: the first finds every lane, the second
@@ -129,7 +131,8 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 	}
 	labels := b.struck(faultIntervals)
 	for i, f := range faultIntervals {
-		out.FaultIntervals = append(out.FaultIntervals, intervalMark{f.Fault, labels[i], usec(f.Begin), usec(f.End)})
+		words, idle := needOf(r.Explained, f.Fault)
+		out.FaultIntervals = append(out.FaultIntervals, intervalMark{f.Fault, labels[i] + words, usec(f.Begin), usec(f.End), idle})
 	}
 	out.Processes = b.processes.lanes(b.end, lim)
 	out.Executions, out.ExecutionsLeftOut = b.rows.lanes(b, violations)

@@ -34,24 +34,7 @@ func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
 		if folders[i] == "" {
 			continue
 		}
-		folder := filepath.Join(dir, folders[i])
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return fmt.Errorf("making a failure's folder: %w", err)
-		}
-		if err := WriteFile(filepath.Join(folder, HistoryFile), func(w io.Writer) error { return WriteHistory(w, r) }); err != nil {
-			return err
-		}
-		if err := WriteFile(filepath.Join(folder, runPage), func(w io.Writer) error { return WriteRun(w, r, folders[i]) }); err != nil {
-			return err
-		}
-		if r.ScenarioText == nil {
-			continue
-		}
-		err := WriteFile(filepath.Join(folder, ScenarioFile), func(w io.Writer) error {
-			_, err := w.Write(r.ScenarioText)
-			return err
-		})
-		if err != nil {
+		if err := writeFailure(dir, folders[i], r); err != nil {
 			return err
 		}
 	}
@@ -70,6 +53,34 @@ func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
 		}
 	}
 	return nil
+}
+
+// writeFailure writes the folder of a failure: its history, its page and its scenario.
+func writeFailure(dir, key string, r *verdict.Record) error {
+	folder := filepath.Join(dir, key)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("making a failure's folder: %w", err)
+	}
+	if err := WriteFile(filepath.Join(folder, HistoryFile), func(w io.Writer) error { return WriteHistory(w, r) }); err != nil {
+		return err
+	}
+	if err := WriteFile(filepath.Join(folder, runPage), func(w io.Writer) error { return WriteRun(w, r, key) }); err != nil {
+		return err
+	}
+	if r.ScenarioText == nil {
+		return nil
+	}
+	return WriteFile(filepath.Join(folder, ScenarioFile), func(w io.Writer) error {
+		_, err := w.Write(r.ScenarioText)
+		return err
+	})
+}
+
+// WriteFolder writes the folder of one failure into dir, which it creates if necessary, and returns
+// the path of its page.
+func WriteFolder(dir string, r *verdict.Record) (page string, err error) {
+	key := folderOf(r, make(map[string]bool))
+	return filepath.Join(dir, key, runPage), writeFailure(dir, key, r)
 }
 
 // recordFolders names the folder of each record, empty for records that show nothing.

@@ -33,6 +33,9 @@ type Options struct {
 	// Without leaves out the injectors of some kinds of faults, to test that their absence is
 	// noticed.
 	Without []string
+	// LeaveOut leaves out single faults of the scenario, by their index. The others draw what they
+	// draw with them.
+	LeaveOut []int
 	// WithoutInvariant leaves out one invariant, for the same reason.
 	WithoutInvariant int
 	// MaxSteps bounds a run that never ends; 0 means DefaultMaxSteps.
@@ -42,8 +45,22 @@ type Options struct {
 	CutAt uint64
 	// Interrupted is called every few steps; if it returns true, the run stops. Nil for never.
 	Interrupted func() bool
+	// Until is called every few steps with the findings so far, if there are any. If it returns true,
+	// the run is broken off and judged by its events until then. Nil for never.
+	Until func([]invariant.Finding) bool
 	// Watch is called with the kernel while it runs, for a watchdog; nil for none.
 	Watch func(*kernel.Kernel) (stop func())
+}
+
+// interrupted asks Options.Interrupted and Options.Until.
+func (w *world) interrupted() bool {
+	if o := &w.options; o.Until != nil {
+		if found := w.judges.Suite.Findings(); len(found) > 0 && o.Until(found) {
+			w.enough = true
+			return true
+		}
+	}
+	return w.options.Interrupted != nil && w.options.Interrupted()
 }
 
 // Pause stops a process for a while at one of its yield points.
@@ -158,7 +175,7 @@ func (w *world) result(why kernel.Stop) *Result {
 	}
 	return &Result{
 		Run: w.judges.Verdict(o), FaultIntervals: w.injector.FaultIntervals(w.k.Now()), Points: w.k.Points(), CrashFired: w.k.CrashFired(),
-		PauseFired: w.paused, Interrupted: why == kernel.StopInterrupted, Events: w.judges.Events(), world: w,
+		PauseFired: w.paused, Interrupted: why == kernel.StopInterrupted && !w.enough, Events: w.judges.Events(), world: w,
 	}
 }
 
@@ -176,6 +193,10 @@ func (w *world) ended(why kernel.Stop, o *run.Outcome) {
 		}
 		o.GaveUp = fmt.Sprintf("after %d steps, the most that a run may take, and %v of virtual time; use fewer workers and executions, or a shorter time", o.Steps, o.At)
 	case kernel.StopInterrupted:
+		if w.enough {
+			o.Ending = run.Cut
+			return
+		}
 		o.GaveUp = "it was interrupted"
 	case kernel.StopSpin:
 		who, steps, bound := w.k.Spun()

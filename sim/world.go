@@ -62,8 +62,8 @@ type world struct {
 	// figures judges the figures that processes report; nil if they are not recorded.
 	figures  *figures.Judge
 	workload *run.Workload
-	// paused says that Options.PauseAt was reached.
-	paused bool
+	// paused says that Options.PauseAt was reached, enough that Options.Until was true.
+	paused, enough bool
 }
 
 // process is one process of the cluster, across its restarts.
@@ -95,7 +95,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 		meet = causes.meet
 	}
 	w.k = kernel.New(kernel.Options{
-		Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, Interrupted: o.Interrupted, CrashAt: o.CrashAt, PauseAt: w.pausePoint(), Meet: meet,
+		Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, Interrupted: w.interrupted, CrashAt: o.CrashAt, PauseAt: w.pausePoint(), Meet: meet,
 	})
 	if explained {
 		causes.k = w.k
@@ -117,7 +117,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	}
 	w.judges.Suite.ExpectRewinds(w.rewinds(), func() bool { s := state{w}; return !s.Unfinished() && !s.Messages() && !s.Actions() })
 	w.injector = run.NewInjector(run.InjectorOptions{
-		Scenario: s, Config: w.config, World: w, Clock: clock{w.k}, Emit: w.emit, Workers: w.db.WorkerName, Without: o.Without,
+		Scenario: s, Config: w.config, World: w, Clock: clock{w.k}, Emit: w.emit, Workers: w.db.WorkerName, Without: o.Without, LeaveOut: o.LeaveOut,
 		Draws: func(label string) run.Draws { return w.k.Stream(label) },
 		Fail:  func(err error) { panic(err) },
 	})

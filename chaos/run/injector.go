@@ -52,6 +52,8 @@ type InjectorOptions struct {
 	Fail func(error)
 	// Without lists kinds of faults to leave out, so that a test can show that they are missed.
 	Without []string
+	// LeaveOut lists single faults to leave out, by their index. The draws of the others stay.
+	LeaveOut []int
 }
 
 // injection is one fault of one run.
@@ -98,7 +100,7 @@ func NewInjector(o InjectorOptions) *Injector {
 func (in *Injector) Arm() {
 	for _, x := range in.all {
 		when := &x.spec.When
-		if slices.Contains(in.o.Without, x.Kind.Name) {
+		if slices.Contains(in.o.Without, x.Kind.Name) || slices.Contains(in.o.LeaveOut, x.Index) {
 			continue
 		}
 		if when.After != "" {
@@ -110,6 +112,13 @@ func (in *Injector) Arm() {
 		}
 		in.begins(x, x.Duration(when.Min, when.Max)-in.o.Clock.Now())
 	}
+}
+
+// Begins is when a fault begins whose time is drawn, in a run whose draws for it come from d and
+// have not begun.
+func Begins(f *scenario.Fault, d Draws) time.Duration {
+	f.Drawn(d)
+	return d.Duration(f.When.Min, f.When.Max)
 }
 
 // begins schedules the beginning of a fault.

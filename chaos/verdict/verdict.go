@@ -9,6 +9,7 @@ package verdict
 import (
 	"time"
 
+	"handoff/chaos/explain"
 	"handoff/chaos/history"
 	"handoff/chaos/verdict/discovery"
 	"handoff/core/config"
@@ -205,6 +206,8 @@ type Record struct {
 	// ScenarioText is the file of the scenario that ran: of a varied run, the drawn one. It is nil if
 	// that is unknown.
 	ScenarioText []byte
+	// Explained says why the run failed; nil if that was not asked.
+	Explained *explain.Explanation
 }
 
 // FaultInterval is the time during which a fault lasted.

@@ -63,7 +63,7 @@ function drawTimeline() {
   const back = [];
   for (const b of run.faultIntervals) {
     const s = span(b.begin, b.end);
-    if (s) back.push(rect(s, AXIS, lanes.height - AXIS, "band", "", 1.5));
+    if (s && !b.idle) back.push(rect(s, AXIS, lanes.height - AXIS, "band", "", 1.5));
   }
   const t = ticks(), axis = [];
   for (const at of t.list) {
@@ -100,7 +100,7 @@ function drawFaultRows(parts, y) {
     let row = free.findIndex((until) => until <= Math.min(s[0], left));
     if (row < 0) row = Math.min(free.length, 7);
     free[row] = Math.max(s[0] + need, left + need);
-    parts.push(rect(s, y + row * 17 + 2, 14, "bandbar", `${b.label}: ${clock(b.begin)} to ${clock(b.end)}`, 3));
+    parts.push(rect(s, y + row * 17 + 2, 14, b.idle ? "bandbar idle" : "bandbar", `${b.label}: ${clock(b.begin)} to ${clock(b.end)}`, 3));
     parts.push(`<text x="${Math.max(left, GUTTER).toFixed(1)}" y="${y + row * 17 + 13}" class="bandname">${esc(name)}</text>`);
   }
   return y + Math.max(free.length, 1) * 17 + 6;

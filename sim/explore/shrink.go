@@ -196,17 +196,9 @@ func (s *shrinker) edited(change func(d *scenario.Document)) *scenario.Document 
 
 // dropFaults removes halves, quarters and so on down to single faults.
 func (s *shrinker) dropFaults() (changed bool) {
-	for size := len(s.scenario().Faults); size >= 1; size /= 2 {
-		for i := 0; i < len(s.scenario().Faults) && !s.over(); {
-			n := min(size, len(s.scenario().Faults)-i)
-			if s.try(s.edited(func(d *scenario.Document) { d.DropFaults(i, n) })) {
-				changed = true
-				continue
-			}
-			i += n
-		}
-	}
-	return changed
+	return dropHalves(func() int { return len(s.scenario().Faults) }, s.over, func(i, n int) bool {
+		return s.try(s.edited(func(d *scenario.Document) { d.DropFaults(i, n) }))
+	})
 }
 
 func (s *shrinker) dropLoads() (changed bool) {

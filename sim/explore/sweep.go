@@ -286,6 +286,7 @@ const forRecords = 500 * time.Millisecond
 // ended, it takes only as long as a user who interrupts a program will wait.
 func (s *sweep) records(ctx context.Context) []*verdict.Record {
 	var records []*verdict.Record
+	var told []Target
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(forRecords, cancel) })()
@@ -304,8 +305,35 @@ func (s *sweep) records(ctx context.Context) []*verdict.Record {
 		}
 		Tell(sc, rec)
 		records = append(records, rec)
+		told = append(told, t)
 	}
+	s.explain(late, told, records)
 	return records
+}
+
+// explain compares every recorded failure with its counterpart and finds the faults that it needed.
+// It leaves that out when ctx has ended.
+func (s *sweep) explain(ctx context.Context, targets []Target, records []*verdict.Record) {
+	var group sync.WaitGroup
+	next := make(chan int)
+	for range min(s.o.Workers, len(records)) {
+		group.Go(func() {
+			for i := range next {
+				c, err := NewCase(ctx, targets[i], records[i].Seed, s.o.Mutant)
+				if err != nil {
+					continue
+				}
+				if x := c.Compare(); c.Ablate() {
+					records[i].Explained = x
+				}
+			}
+		})
+	}
+	for i := range records {
+		next <- i
+	}
+	close(next)
+	group.Wait()
 }
 
 // unrecorded notes for everything that failed that its story is missing, because a run hung.

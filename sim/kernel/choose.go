@@ -27,10 +27,21 @@ type Stream struct {
 	// The random chooser keeps its generator here, so that it needs no map to find it.
 	owner *random
 	pcg   rand.PCG
+
+	// matter is what the next draw is about; zero for nothing in particular. Only tapes read it.
+	matter matter
 }
 
 // NewStream returns a stream outside any kernel, for testing a chooser.
 func NewStream(c Chooser, label string) *Stream { return &Stream{chooser: c, label: label} }
+
+// About says what the next draw is about: two numbers that name it in every run, not both 0. It
+// changes no draw. A run beside a [Tape] finds the draw by it, even if the draw comes at another
+// time or from another stream.
+func (s *Stream) About(a, b uint64) *Stream {
+	s.matter = matter{a, b}
+	return s
+}
 
 // Label returns the label of the stream.
 func (s *Stream) Label() string { return s.label }
@@ -136,19 +147,27 @@ type random struct{ seed uint64 }
 func NewRandom(seed uint64) Chooser { return &random{seed: seed} }
 
 func (r *random) Choose(s *Stream, n uint64) uint64 {
+	v, _ := r.draw(s, n)
+	return v
+}
+
+// draw returns a number below n, and the number of 64 bits that it was made of.
+func (r *random) draw(s *Stream, n uint64) (v, raw uint64) {
 	if s.owner != r {
 		h := hashLabel(r.seed, s.label)
 		s.pcg.Seed(h, mix(h+0x9e3779b97f4a7c15))
 		s.owner = r
 	}
 	// Lemire's multiplication: unbiased, and a division only in rare cases.
-	hi, lo := bits.Mul64(s.pcg.Uint64(), n)
+	raw = s.pcg.Uint64()
+	hi, lo := bits.Mul64(raw, n)
 	if lo < n {
 		for threshold := -n % n; lo < threshold; {
-			hi, lo = bits.Mul64(s.pcg.Uint64(), n)
+			raw = s.pcg.Uint64()
+			hi, lo = bits.Mul64(raw, n)
 		}
 	}
-	return hi
+	return hi, raw
 }
 
 // hashLabel is FNV-1a over the label, with the seed mixed in.

@@ -122,6 +122,9 @@ func New(opts Options) *Kernel {
 	if k.start.IsZero() {
 		k.start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
+	if b, wants := opts.Chooser.(bound); wants {
+		b.bind(k)
+	}
 	k.schedule = k.Stream("kernel/schedule")
 	if p := opts.PauseAt; p != nil {
 		k.pausePoint = k.counter(p.Process)

@@ -81,7 +81,7 @@ func (m *Machine) ownerEnded(p *kernel.Process) {
 	}
 	for _, a := range m.actions {
 		if a.owner == p {
-			a.after(m.stream.Duration(pipeMin, pipeMax), func() { a.end(worker.Exit{Killed: true}) })
+			a.after(a.draws().Duration(pipeMin, pipeMax), func() { a.end(worker.Exit{Killed: true}) })
 		}
 	}
 }
@@ -121,7 +121,7 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	w := m.k.NewWait()
 	a := &action{m: m, owner: r.p, spec: s}
 	late := false
-	m.ground.AfterMonotonic(m.stream.Duration(spawnMin, spawnMax), func() {
+	m.ground.AfterMonotonic(a.draws().Duration(spawnMin, spawnMax), func() {
 		if !r.p.Alive() {
 			return
 		}
@@ -140,18 +140,24 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	return a, nil
 }
 
+// draws is the machine's stream, for a draw about this run of the action. The same run takes as long
+// on another machine and at another time, where a run is compared with another one.
+func (a *action) draws() *kernel.Stream {
+	return a.m.stream.About(uint64(a.spec.Key.ID), uint64(a.spec.Key.Epoch))
+}
+
 func (a *action) begin() {
 	m := a.m
 	m.actions = append(m.actions, a)
 	a.emit(history.ActionStarted, execution.None, execution.NoReason)
 	b := m.behaviour[a.spec.Action.Ref]
-	draw := m.stream.Duration
+	draw := a.draws().Duration
 	if b.TakesLog {
-		draw = m.stream.LogDuration
+		draw = a.draws().LogDuration
 	}
 	takes := draw(b.TakesMin, b.TakesMax)
 	exit := worker.Exit{}
-	if m.stream.Chance(b.FailPerMillion) {
+	if a.draws().Chance(b.FailPerMillion) {
 		exit.Reason, exit.Message = b.FailReason, "the action says: "+b.FailReason.String()
 	}
 	a.after(takes, func() { a.end(exit) })
@@ -237,11 +243,11 @@ func (a *action) Kill(grace time.Duration) {
 	if !a.ended {
 		a.asked(grace)
 	}
-	if grace > 0 && a.m.stream.Chance(ignoresTerm) {
+	if grace > 0 && a.draws().Chance(ignoresTerm) {
 		a.after(grace, func() { a.end(worker.Exit{Killed: true}) })
 		return
 	}
-	a.after(a.m.stream.Duration(0, min(grace, obeyMax)), func() { a.end(worker.Exit{Killed: true}) })
+	a.after(a.draws().Duration(0, min(grace, obeyMax)), func() { a.end(worker.Exit{Killed: true}) })
 }
 
 // Extend implements worker.Run.

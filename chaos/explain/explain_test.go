@@ -1,0 +1,143 @@
+package explain_test
+
+import (
+	"testing"
+	"time"
+
+	"handoff/chaos/explain"
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// story is a run of two executions that complete; change may change it.
+func story(change func(events *[]history.Event)) explain.Run {
+	var events []history.Event
+	add := func(e history.Event) {
+		e.At, e.Step = time.Duration(len(events))*time.Second, uint64(len(events)*10)
+		events = append(events, e)
+	}
+	add(history.Event{Kind: history.Created, Execution: 1, Chain: 1, Key: "a", To: execution.Requested})
+	add(history.Event{Kind: history.Created, Execution: 2, Chain: 2, Key: "b", To: execution.Requested})
+	for _, id := range []execution.ID{1, 2} {
+		add(history.Event{Kind: history.Transition, Execution: id, Chain: id, Epoch: 1, From: execution.Scheduled, To: execution.Running, By: execution.Worker, Process: "shell-1"})
+		add(history.Event{Kind: history.HeartbeatRenewed, Worker: 1, Process: "shell-1"})
+		add(history.Event{Kind: history.Transition, Execution: id, Chain: id, Epoch: 1, From: execution.Running, To: execution.Completed, By: execution.Worker, Process: "shell-1"})
+	}
+	if change != nil {
+		change(&events)
+	}
+	return explain.Run{Events: events, Workers: map[execution.WorkerID]string{1: "shell-1"}}
+}
+
+func TestEqualRunsHaveNoDifference(t *testing.T) {
+	d := explain.Compare(story(nil), story(func(events *[]history.Event) {
+		for i := range *events {
+			(*events)[i].Step *= 7 // another version of the program
+		}
+	}), 1, 4)
+	if !d.Equal() || d.Same != 8 {
+		t.Errorf("%+v, want 8 equal events", d)
+	}
+}
+
+func TestTheFirstDifferenceStandsSideBySide(t *testing.T) {
+	d := explain.Compare(story(func(events *[]history.Event) {
+		(*events)[4].To, (*events)[4].By = execution.Failed, execution.TimeoutMonitor
+	}), story(nil), 1, 4)
+	if d.Same != 4 || d.Until != 3*time.Second {
+		t.Errorf("%d events until %v are the same, want 4 until 3s", d.Same, d.Until)
+	}
+	if len(d.Pairs) != 1 || d.Pairs[0].About != 1 || d.Pairs[0].Here.To != execution.Failed || d.Pairs[0].There.To != execution.Completed {
+		t.Errorf("%+v", d.Pairs)
+	}
+}
+
+func TestExecutionsAreTheSameByTheirKey(t *testing.T) {
+	fails := func(events *[]history.Event) { (*events)[7].To = execution.Failed } // key b
+	d := explain.Compare(story(fails), story(func(events *[]history.Event) {
+		fails(events)
+		for i := range *events {
+			if e := &(*events)[i]; e.Execution != 0 {
+				e.Execution, e.Chain = 3-e.Execution, 3-e.Chain
+			}
+		}
+	}), 1, 4)
+	if len(d.Pairs) != 0 {
+		t.Errorf("executions that only have other numbers differ: %+v", d.Pairs)
+	}
+}
+
+func TestWhatHappensLaterOrElsewhereIsOnlyCounted(t *testing.T) {
+	d := explain.Compare(story(nil), story(func(events *[]history.Event) {
+		(*events)[4].At += time.Millisecond
+		(*events)[5].Process = "shell-2"
+	}), 1, 4)
+	if len(d.Pairs) != 0 || d.Moved != 2 {
+		t.Errorf("%d pairs and %d moved, want 0 and 2", len(d.Pairs), d.Moved)
+	}
+}
+
+func TestTheFailingExecutionIsAlwaysShown(t *testing.T) {
+	change := func(events *[]history.Event) {
+		(*events)[4].To = execution.Failed
+		(*events)[7].To = execution.Failed
+	}
+	d := explain.Compare(story(change), story(nil), 2, 1)
+	if len(d.Pairs) != 1 || d.Pairs[0].About != 2 || d.More != 1 {
+		t.Errorf("%+v, %d more", d.Pairs, d.More)
+	}
+}
+
+// Where no execution fares differently, messages and heartbeats are compared.
+func TestHeartbeatsAreComparedWhereNothingElseDiffers(t *testing.T) {
+	d := explain.Compare(story(func(events *[]history.Event) { (*events)[6].Kind = history.HealthReported }), story(nil), 1, 4)
+	if len(d.Pairs) != 1 || d.Pairs[0].There.Kind != history.HeartbeatRenewed {
+		t.Errorf("%+v", d.Pairs)
+	}
+}
+
+func TestWilsonInterval(t *testing.T) {
+	for _, c := range []struct {
+		share       explain.Share
+		least, most float64
+	}{
+		{explain.Share{0, 0}, 0, 1},
+		{explain.Share{0, 100}, 0, 0.0370},
+		{explain.Share{50, 100}, 0.4038, 0.5962},
+		{explain.Share{98, 100}, 0.9300, 0.9945},
+		{explain.Share{100, 100}, 0.9630, 1},
+	} {
+		least, most := c.share.Interval()
+		if abs(least-c.least) > 0.0005 || abs(most-c.most) > 0.0005 {
+			t.Errorf("%d of %d: %.4f to %.4f, want %.4f to %.4f", c.share.Failed, c.share.Runs, least, most, c.least, c.most)
+		}
+	}
+}
+
+func abs(x float64) float64 { return max(x, -x) }
+
+// curve has points at every event with so many failures of 100.
+func curve(failed ...int) *explain.Curve {
+	c := &explain.Curve{Story: len(failed)}
+	for i, n := range failed {
+		p := explain.Point{At: i}
+		p.This[explain.All] = explain.Share{Failed: n, Runs: 100}
+		c.Points = append(c.Points, p)
+	}
+	return c
+}
+
+func TestTheSteepestJump(t *testing.T) {
+	jump, there := curve(2, 4, 30, 95, 97, 100).Steepest(explain.All)
+	if !there || jump.From.At != 2 || jump.To.At != 3 || !jump.Neighbours {
+		t.Errorf("%+v, %v, want from 2 to 3", jump, there)
+	}
+	for _, flat := range [][]int{{100, 100, 100}, {40, 45, 50, 44}, {0, 0}, {100, 50, 0}} {
+		if jump, there := curve(flat...).Steepest(explain.All); there {
+			t.Errorf("%d rises at %d, want it flat", flat, jump.To.At)
+		}
+	}
+	if _, there := curve(0, 100).Steepest(explain.Faults); there {
+		t.Error("a curve without runs rises")
+	}
+}

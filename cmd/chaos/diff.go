@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"handoff/chaos/explain"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+	"handoff/reports"
+	"handoff/sim/explore"
+)
+
+// runChoice are the flags that say which run is meant.
+type runChoice struct {
+	profile, mutant string
+	varied, oneSeed bool
+	seed            uint64
+}
+
+func (f *runChoice) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Uint64Var(&f.seed, "seed", 0, "the seed of the run that fails")
+	flags.StringVar(&f.profile, "profile", "", "the profile to run under; the scenario's first one when left out")
+	flags.StringVar(&f.mutant, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
+	flags.BoolVar(&f.varied, "varied", false, "the varied run of the seed")
+}
+
+// failing runs the failing run again. file is its scenario; a file with the key regression needs no
+// seed.
+func (f *runChoice) failing(ctx context.Context, file, command string) (*explore.Case, error) {
+	t, err := replayTarget(file, f.profile)
+	if err != nil {
+		return nil, err
+	}
+	if r := t.Scenario.Regression; r != nil && !f.oneSeed && f.mutant == "" && !f.varied {
+		f.oneSeed, f.seed, f.mutant = true, r.Seed, r.Mutant
+	}
+	if !f.oneSeed {
+		return nil, usage("%s needs --seed: the seed of the run that fails", command)
+	}
+	planted, err := findMutant(f.mutant)
+	if err != nil {
+		return nil, err
+	}
+	t.Varied = f.varied
+	c, err := explore.NewCase(ctx, t, f.seed, planted)
+	var passes *explore.ErrPasses
+	switch {
+	case errors.As(err, &passes):
+		return nil, usage("%v; to look for a seed that does: bin/chaos run %s --profile %s%s", err, t.Argument(), t.Profile, mutantFlag(f.mutant))
+	case ctx.Err() != nil && err != nil:
+		return nil, broken("interrupted: nothing is shown")
+	case err != nil:
+		return nil, broken("%v", err)
+	}
+	return c, nil
+}
+
+func mutantFlag(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " --mutant " + name
+}
+
+func (a *app) diffCommand() *cobra.Command {
+	var f runChoice
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "diff SCENARIO|FILE --seed N | diff A B",
+		Short: "Compare a failing run with one that does not fail",
+		Long: `Shows where a run that fails goes another way than its counterpart: of a run with a
+mutant, the same seed without it; of any other, the same seed without one of its
+faults, and the nearest seed that passes. Both draw the same wherever they do the
+same, so what differs follows from the change. Runs are aligned by execution, epoch,
+kind of event and actor. Of each execution and part the first difference is shown,
+the earliest four of them; --all shows every one.
+
+With two arguments it compares two recordings, also of two versions of the program:
+A and B are files history.jsonl, or folders of failures.`,
+		Example: `  bin/chaos diff network-partition --seed 14 --mutant unguarded-claim
+  bin/chaos diff scenarios/regressions/late-claim-keeps-its-run.yaml
+  bin/chaos diff before/ttl-race-hardened-7 after/ttl-race-hardened-7`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 || len(args) == 2 {
+				return nil
+			}
+			return usage("%s needs a scenario, or two recordings, and got %d arguments", cmd.Name(), len(args))
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.oneSeed = cmd.Flags().Changed("seed")
+			most := shownDifferences
+			if all {
+				most = everyDifference
+			}
+			if len(args) == 2 {
+				for _, name := range []string{"seed", "profile", "mutant", "varied"} {
+					if cmd.Flags().Changed(name) {
+						return usage("--%s is for one scenario; two recordings say themselves what they are", name)
+					}
+				}
+				return a.diffFiles(args[0], args[1], most)
+			}
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.diff(ctx, args[0], f, most) })
+		},
+	}
+	f.flags(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "show every execution and part that differs, not only the first ones")
+	return cmd
+}
+
+// How many differences are shown.
+const (
+	shownDifferences = 4
+	everyDifference  = 1 << 20
+)
+
+func (a *app) diff(ctx context.Context, file string, f runChoice, most int) error {
+	c, err := f.failing(ctx, file, "diff")
+	if err != nil {
+		return err
+	}
+	c.Most = most
+	x := c.Compare()
+	if ctx.Err() != nil {
+		return broken("interrupted: nothing is shown")
+	}
+	if len(x.Counterparts) == 0 {
+		fmt.Fprintf(a.out, "%s has no mutant and no fault that began, and no seed near it passes: there is nothing to compare it with.\n", c.Name())
+		return nil
+	}
+	for _, line := range reports.CounterpartLines(c.Record, &c.Violation, &x.Counterparts[0]) {
+		fmt.Fprintln(a.out, reports.Printable(line, ""))
+	}
+	for i := range x.Counterparts[1:] {
+		other := &x.Counterparts[1+i]
+		fmt.Fprintln(a.out, reports.Printable("also    the same "+other.Change+": it "+other.Ends, ""))
+	}
+	return nil
+}
+
+// diffFiles compares two recordings.
+func (a *app) diffFiles(here, there string, most int) error {
+	x, err := readRecording(here)
+	if err != nil {
+		return err
+	}
+	y, err := readRecording(there)
+	if err != nil {
+		return err
+	}
+	about := execution.ID(0)
+	if len(x.Violations) > 0 {
+		about = x.Violations[0].Execution
+	}
+	d := explain.Compare(explain.Run{Events: x.Events, Workers: x.Workers}, explain.Run{Events: y.Events, Workers: y.Workers}, about, most)
+	fmt.Fprintln(a.out, reports.Printable("here    "+here+": "+reports.RunLabel(x), ""))
+	fmt.Fprintln(a.out, reports.Printable("there   "+there+": "+reports.RunLabel(y), ""))
+	for _, line := range reports.DifferenceLines(d, x.Workers, y.Workers) {
+		fmt.Fprintln(a.out, reports.Printable(line, ""))
+	}
+	return nil
+}
+
+// readRecording reads a history, or that of a failure's folder.
+func readRecording(path string) (*verdict.Record, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, reports.HistoryFile)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, usage("%s: a history.jsonl is needed, or the folder of a failure: %s", path, reason(err))
+	}
+	defer func() { _ = file.Close() }()
+	r, err := reports.ReadHistory(path, file)
+	if err != nil {
+		return nil, usage("%v", err)
+	}
+	return r, nil
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// demo are the arguments of the demo's run.
+func demo(command string, more ...string) []string {
+	return append([]string{command, "network-partition", "--profile", "hardened", "--seed", "14", "--mutant", "unguarded-claim"}, more...)
+}
+
+func TestDiffShowsTheCounterpart(t *testing.T) {
+	s := chaos(t, demo("diff")...)
+	if s.code != 0 {
+		t.Fatalf("code %d: %s", s.code, s.err)
+	}
+	for _, want := range []string{"the same without the mutant unguarded-claim: the rule is kept", "act     here   1m10.136s", "differ  here"} {
+		if !strings.Contains(s.out, want) {
+			t.Errorf("%q is not in\n%s", want, s.out)
+		}
+	}
+	if n := strings.Count(s.out, "\n"); n > 15 {
+		t.Errorf("%d lines, want at most 15", n)
+	}
+	if again := chaos(t, demo("diff")...); again.out != s.out {
+		t.Error("the same run is compared in two ways")
+	}
+}
+
+func TestDiffAndWhyRefuse(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"diff", "network-partition"}, "diff needs --seed"},
+		{[]string{"why", "network-partition"}, "why needs --seed"},
+		{[]string{"why", "network-partition", "--seed", "14"}, "does not fail in seed 14"},
+		{[]string{"diff", "network-partition", "--seed", "14", "--mutant", "nonsense"}, "no mutant is called"},
+		{[]string{"diff", "no-such-file", "no-other"}, "a history.jsonl is needed"},
+		{[]string{"diff", "a", "b", "--seed", "3"}, "--seed is for one scenario"},
+		{[]string{"diff"}, "needs a scenario, or two recordings"},
+		{[]string{"why", "network-partition", "--seed", "14", "--runs", "0"}, "--runs 0"},
+	} {
+		if s := chaos(t, c.args...); s.code != 2 || !strings.Contains(s.err, c.want) {
+			t.Errorf("%q: code %d, %q, want code 2 and %q", c.args, s.code, s.err, c.want)
+		}
+	}
+}
+
+// Without a mutant a run is compared with itself, less a fault; and why writes a page.
+func TestWhyExplainsARunWithoutAMutant(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "strict.yaml")
+	text := calm + `faults:
+  - {when: {at: 4500ms}, crash: shell-1, restart_after: 2m}
+  - {when: {at: 2s}, database: restart, for: 2s}
+expect:
+  executions: {completed: "100%"}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := chaos(t, "why", file, "--profile", "hardened", "--seed", "1", "--runs", "10", "--out", filepath.Join(dir, "out"))
+	if s.code != 0 {
+		t.Fatalf("code %d: %s%s", s.code, s.out, s.err)
+	}
+	for _, want := range []string{"without the fault “crash shell-1”: the rule is kept", "one of 2 was needed", "needed      crash shell-1", "not needed  ", "curve   of"} {
+		if !strings.Contains(s.out, want) {
+			t.Errorf("%q is not in\n%s", want, s.out)
+		}
+	}
+	folder := filepath.Join(dir, "out", "calm-hardened-1")
+	for _, name := range []string{"run.html", "history.jsonl", "scenario.yaml"} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if same := chaos(t, "diff", folder, filepath.Join(folder, "history.jsonl")); same.code != 0 || !strings.Contains(same.out, "same    all") {
+		t.Errorf("a recording beside itself: code %d, %s%s", same.code, same.out, same.err)
+	}
+}

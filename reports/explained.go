@@ -1,0 +1,267 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/chaos/explain"
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+)
+
+// This file puts into words why a run failed: for the terminal, and for the page of the run.
+
+// CounterpartLines describe a counterpart beside the failing run, in at most fifteen lines for four
+// differences: what both are, what they begin with, where they first differ, and how they end.
+func CounterpartLines(r *verdict.Record, v *verdict.Violation, c *explain.Counterpart) []string {
+	lines := []string{
+		"here    " + runLabel(r) + ": fails",
+		"there   the same " + c.Change + ": " + passes(c),
+	}
+	if c.Difference == nil {
+		return append(lines, "        it "+c.Ends)
+	}
+	lines = append(lines, DifferenceLines(c.Difference, r.Workers, c.Workers)...)
+	return append(lines,
+		"end     here   "+FormatTime(v.At)+"  "+v.Rule()+": "+brief(v.Message),
+		"        there  "+brief(c.Ends))
+}
+
+func passes(c *explain.Counterpart) string {
+	if c.Passes {
+		return "the rule is kept"
+	}
+	return "the rule is broken too"
+}
+
+// DifferenceLines describe where two runs went different ways. here and there name their workers.
+func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]string) (lines []string) {
+	switch {
+	case d.Equal():
+		return []string{fmt.Sprintf("same    all %s", plural(d.Same, "event"))}
+	case d.Same == 0:
+		lines = append(lines, "same    nothing: they differ from the first event on")
+	default:
+		lines = append(lines, fmt.Sprintf("same    the first %s, until %s%s", plural(d.Same, "event"), FormatTime(d.Until), onlyTimes(d)))
+	}
+	if d.Act != nil {
+		where := "here "
+		if d.There {
+			where, here, there = "there", there, here
+		}
+		lines = append(lines, "act     "+where+"  "+brief(Describe(d.Act, here)))
+		if d.There {
+			here, there = there, here
+		}
+	}
+	for i := range d.Pairs {
+		p := &d.Pairs[i]
+		word := "then    "
+		if i == 0 {
+			word = "differ  "
+		}
+		lines = append(lines, word+"here   "+side(p.Here, here, p), "        there  "+side(p.There, there, p))
+	}
+	if d.More+d.Moved > 0 {
+		lines = append(lines, "more    "+more(d))
+	}
+	return lines
+}
+
+// onlyTimes says that what follows the common beginning is the same too, apart from its times.
+func onlyTimes(d *explain.Difference) string {
+	if len(d.Pairs) == 0 {
+		return ""
+	}
+	if at := d.Pairs[0].At(); at-d.Until > time.Second {
+		return "; then only times and processes differ, until " + FormatTime(at)
+	}
+	return ""
+}
+
+func side(e *history.Event, workers map[execution.WorkerID]string, p *explain.Pair) string {
+	switch {
+	case e != nil:
+		return brief(Describe(e, workers))
+	case p.About != 0:
+		return fmt.Sprintf("nothing more happens to execution %d", p.About)
+	}
+	return "nothing like it happens"
+}
+
+func more(d *explain.Difference) string {
+	var parts []string
+	if d.More > 0 {
+		parts = append(parts, plural(d.More, "further difference")+" in other executions and parts")
+	}
+	if d.Moved > 0 {
+		parts = append(parts, fmt.Sprintf("%d do the same at another time or through another process", d.Moved))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// mostBrief is the greatest length of a line's sentence.
+const mostBrief = 220
+
+// brief is the first line of a text, cut where it gets too long.
+func brief(text string) string {
+	text, _, _ = strings.Cut(text, "\n")
+	if runes := []rune(text); len(runes) > mostBrief {
+		return string(runes[:mostBrief-1]) + "…"
+	}
+	return text
+}
+
+// NeedLines say which faults a failure needed.
+func NeedLines(x *explain.Explanation) (lines []string) {
+	if len(x.Faults) == 0 {
+		return nil
+	}
+	lines = append(lines, "faults  "+needText(x))
+	for _, f := range x.Faults {
+		if f.Needed {
+			lines = append(lines, "        needed      "+f.Fault+unless(f))
+		}
+	}
+	for _, f := range x.Faults {
+		if !f.Needed {
+			lines = append(lines, "        not needed  "+f.Fault+idle(f))
+		}
+	}
+	return lines
+}
+
+// needText sums up which faults were needed.
+func needText(x *explain.Explanation) string {
+	switch n := x.Needed(); n {
+	case 0:
+		return "none was needed: with all of them left out the same rule is broken"
+	case 1:
+		return fmt.Sprintf("one of %d was needed: with it alone the same rule is broken, without it it is not", len(x.Faults))
+	default:
+		return fmt.Sprintf("%d of %d were needed: with them alone the same rule is broken, without any one of them it is not", n, len(x.Faults))
+	}
+}
+
+// unless says of a needed fault that another one does the same harm if only this one is left out.
+func unless(f explain.Need) string {
+	if f.Alone {
+		return ""
+	}
+	return " (or another one that does the same: left out alone, the rule is still broken)"
+}
+
+func idle(f explain.Need) string {
+	if f.Struck {
+		return ""
+	}
+	return " (it never began)"
+}
+
+// RunLabel names a run for people.
+func RunLabel(r *verdict.Record) string { return runLabel(r) }
+
+// CurveLines draw the share of failures over the run, and put the steepest jump into words.
+func CurveLines(r *verdict.Record, c *explain.Curve) (lines []string) {
+	lines = append(lines, fmt.Sprintf("curve   of %s, drawn anew from a moment on: how many have this failure, and the 95 %% interval", plural(c.Runs, "run")))
+	jump, rises := c.Steepest(explain.All)
+	for i := range c.Points {
+		p := &c.Points[i]
+		s := p.This[explain.All]
+		if s.Runs == 0 {
+			continue
+		}
+		mark := " "
+		if rises && p == jump.To {
+			mark = ">"
+		}
+		lines = append(lines, fmt.Sprintf("      %s %10s  %-20s %3d of %3d  %s", mark, FormatTime(p.Event.At), bar(s, 20), s.Failed, s.Runs, percents(s)))
+	}
+	lines = append(lines, "")
+	lines = append(lines, JumpLines(r, c)...)
+	return lines
+}
+
+// bar draws a share with blocks, so many for all.
+func bar(s explain.Share, width int) string {
+	n := int(s.Of()*float64(width) + 0.5)
+	return strings.Repeat("█", n) + strings.Repeat("·", width-n)
+}
+
+// percents is the interval of a share.
+func percents(s explain.Share) string {
+	least, most := s.Interval()
+	return fmt.Sprintf("%.0f–%.0f %%", 100*least, 100*most)
+}
+
+// JumpLines say in words when the failure became inevitable, and whether faults or the schedule
+// decided that.
+func JumpLines(r *verdict.Record, c *explain.Curve) []string {
+	jump, rises := c.Steepest(explain.All)
+	if !rises {
+		return []string{flat(c)}
+	}
+	to, from := jump.To.This[explain.All], jump.From.This[explain.All]
+	lines := []string{
+		fmt.Sprintf("jump    once this has happened, %d of %d runs have this failure (%s); right before it, %d of %d (%s):",
+			to.Failed, to.Runs, percents(to), from.Failed, from.Runs, percents(from)),
+		"        " + brief(Describe(&jump.To.Event, r.Workers)),
+	}
+	switch {
+	case jump.Last && jump.Neighbours:
+		lines = append(lines, "        This is the moment of the violation: until then it could still be averted.")
+	case jump.Neighbours:
+	case c.Spent:
+		lines = append(lines, fmt.Sprintf("        or one of the %s before it: the work was bounded (--steps)", plural(jump.To.At-jump.From.At-1, "event")))
+	default:
+		lines = append(lines, fmt.Sprintf("        or one of the %s before it", plural(jump.To.At-jump.From.At-1, "event")))
+	}
+	rule := jump.From.Rule[explain.All]
+	if rule.Failed > from.Failed {
+		lines = append(lines, fmt.Sprintf("        Right before it, %d of %d runs break the same rule, most of them elsewhere.", rule.Failed, rule.Runs))
+	}
+	return append(lines, apart(c, jump)...)
+}
+
+func flat(c *explain.Curve) string {
+	for i := range c.Points {
+		if s := c.Points[i].This[explain.All]; s.Runs > 0 {
+			return fmt.Sprintf("jump    none, the curve is flat: drawn anew from the beginning, %d of %d runs have this failure (%s)", s.Failed, s.Runs, percents(s))
+		}
+	}
+	return "jump    none was looked for"
+}
+
+// apart compares the draws of the faults with all others, right before the jump.
+func apart(c *explain.Curve, jump explain.Jump) (lines []string) {
+	for what, name := range map[explain.Redrawn]string{explain.Faults: "the faults", explain.Schedule: "schedule, network and machines"} {
+		from := jump.From.This[what]
+		if from.Runs == 0 {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("        Right before it, with only the draws of %s made anew: %d of %d (%s).", name, from.Failed, from.Runs, percents(from)))
+	}
+	slices.Sort(lines)
+	return append(lines, decider(jump)...)
+}
+
+// decider says which draws decide at the jump, if only one of the two kinds can still avert the
+// failure: it is less frequent if these are made anew, and no other draws.
+func decider(jump explain.Jump) []string {
+	faults, schedule := jump.From.This[explain.Faults], jump.From.This[explain.Schedule]
+	if faults.Runs == 0 || schedule.Runs == 0 {
+		return nil
+	}
+	least := func(s explain.Share) float64 { low, _ := s.Interval(); return low }
+	most := func(s explain.Share) float64 { _, high := s.Interval(); return high }
+	switch {
+	case most(schedule) < least(faults):
+		return []string{"        So the schedule decides it here, and no longer the faults."}
+	case most(faults) < least(schedule):
+		return []string{"        So the faults decide it here, and not the schedule."}
+	}
+	return nil
+}

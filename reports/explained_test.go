@@ -1,0 +1,123 @@
+package reports_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/chaos/explain"
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+	"handoff/reports"
+)
+
+// explained is a record with an explanation of everything.
+func explainedRecord() *verdict.Record {
+	_, records := synthetic()
+	r := records[0]
+	act := history.Event{Kind: history.MutantActed, At: 3 * time.Second, Step: 30, Execution: 7, Process: "shell-1", Text: "did <b>harm</b>"}
+	here := history.Event{Kind: history.Transition, At: 4 * time.Second, Step: 40, Execution: 7, Epoch: 1, From: execution.Scheduled, To: execution.Failed, By: execution.TimeoutMonitor, Process: "executor-1"}
+	there := here
+	there.To = execution.Requested
+	curve := &explain.Curve{Story: 4, Runs: 400}
+	for at, failed := range []int{2, 3, 98, 100} {
+		p := explain.Point{At: at, Event: history.Event{Kind: history.Transition, At: time.Duration(at) * time.Second, Execution: 7, To: execution.Failed, By: execution.TimeoutMonitor}}
+		p.This[explain.All] = explain.Share{Failed: failed, Runs: 100}
+		p.Rule[explain.All] = explain.Share{Failed: max(failed, 40), Runs: 100}
+		p.This[explain.Faults] = explain.Share{Failed: 50, Runs: 50}
+		p.This[explain.Schedule] = explain.Share{Failed: failed / 2, Runs: 50}
+		curve.Points = append(curve.Points, p)
+	}
+	r.Explained = &explain.Explanation{
+		Counterparts: []explain.Counterpart{
+			{Change: "without the mutant x", Passes: true, Ends: "breaks no rule", Difference: &explain.Difference{
+				Same: 29, Until: 2 * time.Second, Act: &act, Pairs: []explain.Pair{{Here: &here, There: &there, About: 7}, {Here: &here, About: 7}}, More: 3, Moved: 2,
+			}},
+			{Change: "in seed 3", Ends: "breaks no rule", Passes: true},
+		},
+		Faults: []explain.Need{{Fault: r.FaultIntervals[0].Fault, Needed: true, Alone: true, Struck: true}, {Fault: "crash shell-9"}},
+		Curve:  curve,
+	}
+	return r
+}
+
+func TestACounterpartIsToldSideBySide(t *testing.T) {
+	r := explainedRecord()
+	lines := reports.CounterpartLines(r, &r.Violations[0], &r.Explained.Counterparts[0])
+	text := strings.Join(lines, "\n")
+	for _, want := range []string{
+		"there   the same without the mutant x: the rule is kept",
+		"same    the first 29 events, until 2.000s; then only times and processes differ, until 4.000s",
+		"act     here   3.000s  the mutant in worker shell-1 acted on execution 7: did <b>harm</b>",
+		"differ  here   4.000s  the timeout monitor of executor-1 failed execution 7",
+		"        there  4.000s  the timeout monitor of executor-1 took execution 7 back",
+		"        there  nothing more happens to execution 7",
+		"more    3 further differences",
+		"        there  breaks no rule",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if len(lines) > 15 {
+		t.Errorf("%d lines, want at most 15", len(lines))
+	}
+}
+
+func TestEveryFaultIsMarked(t *testing.T) {
+	text := strings.Join(reports.NeedLines(explainedRecord().Explained), "\n")
+	for _, want := range []string{"one of 2 was needed", "        needed      ", "        not needed  crash shell-9 (it never began)"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
+func TestTheJumpIsPutIntoWords(t *testing.T) {
+	r := explainedRecord()
+	text := strings.Join(reports.CurveLines(r, r.Explained.Curve), "\n")
+	for _, want := range []string{
+		"once this has happened, 98 of 100 runs have this failure (93–99 %); right before it, 3 of 100 (1–8 %)",
+		"      >     2.000s  ████████████████████  98 of 100",
+		"Right before it, 40 of 100 runs break the same rule, most of them elsewhere.",
+		"So the schedule decides it here, and no longer the faults.",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	for i := range r.Explained.Curve.Points {
+		r.Explained.Curve.Points[i].This[explain.All] = explain.Share{Failed: 100, Runs: 100}
+	}
+	if flat := strings.Join(reports.JumpLines(r, r.Explained.Curve), "\n"); !strings.Contains(flat, "the curve is flat: drawn anew from the beginning, 100 of 100 runs have this failure (96–100 %)") {
+		t.Errorf("a flat curve is told as %s", flat)
+	}
+}
+
+func pageOf(t *testing.T, r *verdict.Record) string {
+	t.Helper()
+	return render(t, func(w io.Writer, _ *verdict.Sweep) error { return reports.WriteRun(w, r, "x") }, nil)
+}
+
+// The page of a run shows everything, escapes the texts of histories, and marks faults.
+func TestThePageSaysWhy(t *testing.T) {
+	page := pageOf(t, explainedRecord())
+	for _, want := range []string{
+		"Beside a run that does not fail", "did &lt;b&gt;harm&lt;/b&gt;", "The faults that it needed", "When it became inevitable",
+		`class="inevitable"`, "(needed)", "98 of 100",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+	if strings.Contains(page, "<b>harm") {
+		t.Error("a text of the history is not escaped")
+	}
+	plain := explainedRecord()
+	plain.Explained = nil
+	if page := pageOf(t, plain); strings.Contains(page, "Beside a run") {
+		t.Error("a run that was not explained is")
+	}
+}

@@ -1,0 +1,235 @@
+package reports
+
+import (
+	_ "embed" // the template and the style of why a run failed
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"handoff/chaos/explain"
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+)
+
+//go:embed page/why.html
+var whyTemplate string
+
+//go:embed page/why.css
+var whyStyle string
+
+// whyPage is the part of a page that says why a run failed.
+type whyPage struct {
+	Change, Same, More string
+	Passes             bool
+	Act                *whySide
+	Pairs              []whyPair
+	EndsHere           string
+	EndsThere          string
+	Others             []string
+	FaultsText         string
+	Faults             []whyFault
+	Curve              *whyCurve
+}
+
+type whySide struct{ Time, Who, What string }
+
+type whyPair struct{ Here, There whySide }
+
+type whyFault struct{ Fault, Word, Note, Class string }
+
+// whyCurve is the drawing of a curve.
+type whyCurve struct {
+	Words, Label  string
+	Event         *whySide
+	Width, Height float64
+	Top, End      float64
+	Lines         []whyLine
+	Interval      string
+	Curves        []whyPolyline
+	Jump          float64
+	Ticks         []whyTick
+	Notes         []string
+}
+
+type whyLine struct {
+	X1, X2, Y float64
+	Text      string
+}
+
+type whyPolyline struct {
+	Class, Points string
+	Dots          []whyDot
+}
+
+type whyDot struct {
+	Class string
+	X, Y  float64
+	Title string
+}
+
+type whyTick struct {
+	X            float64
+	Text, Anchor string
+}
+
+// newWhy is nil for a record of which nothing is explained.
+func newWhy(r *verdict.Record) *whyPage {
+	x := r.Explained
+	if x == nil || len(x.Counterparts) == 0 || x.Counterparts[0].Difference == nil {
+		return nil
+	}
+	c := &x.Counterparts[0]
+	d, here, there := c.Difference, newTeller(r.Workers), newTeller(c.Workers)
+	p := &whyPage{Change: c.Change, Passes: c.Passes, EndsThere: "It " + brief(c.Ends) + ".", Same: sameText(d)}
+	if d.More+d.Moved > 0 {
+		p.More = "Beside these, " + more(d) + "."
+	}
+	if d.Act != nil {
+		p.Act = here.side(d.Act)
+	}
+	for i := range d.Pairs {
+		pair := &d.Pairs[i]
+		p.Pairs = append(p.Pairs, whyPair{here.sideOr(pair.Here, pair), there.sideOr(pair.There, pair)})
+	}
+	if vs := sortedViolations(r.Violations); len(vs) > 0 {
+		p.EndsHere = fmt.Sprintf("It breaks %s: %s", vs[0].Rule(), brief(vs[0].Message))
+	}
+	for i := range x.Counterparts[1:] {
+		o := &x.Counterparts[1+i]
+		p.Others = append(p.Others, "The same "+o.Change+": it "+brief(o.Ends))
+	}
+	p.needs(x)
+	p.Curve = newWhyCurve(r, x.Curve, here)
+	return p
+}
+
+func sameText(d *explain.Difference) string {
+	if d.Same == 0 {
+		return "They differ from the first event on."
+	}
+	return fmt.Sprintf("The first %s are the same, until %s%s.", plural(d.Same, "event"), FormatTime(d.Until), onlyTimes(d))
+}
+
+func (t teller) side(e *history.Event) *whySide {
+	return &whySide{FormatTime(e.At), t.who(e), brief(t.what(e))}
+}
+
+func (t teller) sideOr(e *history.Event, p *explain.Pair) whySide {
+	if e == nil {
+		return whySide{Who: side(nil, nil, p)}
+	}
+	return *t.side(e)
+}
+
+func (p *whyPage) needs(x *explain.Explanation) {
+	if len(x.Faults) == 0 {
+		return
+	}
+	p.FaultsText = sentence(needText(x))
+	for _, needed := range []bool{true, false} {
+		for _, f := range x.Faults {
+			switch {
+			case f.Needed != needed:
+			case needed:
+				p.Faults = append(p.Faults, whyFault{f.Fault, "needed", unless(f), "needed"})
+			default:
+				p.Faults = append(p.Faults, whyFault{f.Fault, "not needed", idle(f), "idle"})
+			}
+		}
+	}
+}
+
+// The drawing of a curve.
+const (
+	whyWidth, whyHeight = 900.0, 190.0
+	whyLeft, whyRight   = 44.0, 886.0
+	whyTop, whyEnd      = 12.0, 164.0
+)
+
+func newWhyCurve(r *verdict.Record, c *explain.Curve, t teller) *whyCurve {
+	if c == nil || len(c.Points) == 0 {
+		return nil
+	}
+	w := &whyCurve{Width: whyWidth, Height: whyHeight, Top: whyTop, End: whyEnd, Label: "The share of runs with this failure, over the run"}
+	last := max(c.Points[len(c.Points)-1].Event.At, time.Millisecond)
+	x := func(p *explain.Point) float64 {
+		return whyLeft + (whyRight-whyLeft)*float64(p.Event.At)/float64(last)
+	}
+	y := func(share float64) float64 { return whyEnd - (whyEnd-whyTop)*share }
+	for _, percent := range []int{0, 50, 100} {
+		w.Lines = append(w.Lines, whyLine{whyLeft, whyRight, y(float64(percent) / 100), fmt.Sprintf("%d %%", percent)})
+	}
+	low, high := "", ""
+	for what, class := range []string{explain.All: "all", explain.Faults: "faults", explain.Schedule: "schedule"} {
+		line := whyPolyline{Class: class}
+		for i := range c.Points {
+			p := &c.Points[i]
+			s := p.This[what]
+			if s.Runs == 0 {
+				continue
+			}
+			line.Points += fmt.Sprintf("%.1f,%.1f ", x(p), y(s.Of()))
+			line.Dots = append(line.Dots, whyDot{class, x(p), y(s.Of()), fmt.Sprintf("%s: %d of %d (%s)", FormatTime(p.Event.At), s.Failed, s.Runs, percents(s))})
+			if least, most := s.Interval(); explain.Redrawn(what) == explain.All {
+				high += fmt.Sprintf("%.1f,%.1f ", x(p), y(most))
+				low = fmt.Sprintf("%.1f,%.1f ", x(p), y(least)) + low
+			}
+		}
+		if line.Points = strings.TrimSpace(line.Points); line.Points != "" {
+			w.Curves = append(w.Curves, line)
+		}
+	}
+	w.Interval = strings.TrimSpace(high + low)
+	w.Ticks = []whyTick{{whyLeft, "0s", "start"}, {whyRight, FormatTime(last), "end"}}
+	lines := JumpLines(r, c)
+	jump, rises := c.Steepest(explain.All)
+	if rises {
+		w.Event, w.Jump = t.side(&jump.To.Event), x(jump.To)
+		w.Words, lines = sentence(lines[0]), lines[2:]
+		if middle := x(jump.To); middle > whyLeft+90 && middle < whyRight-90 {
+			w.Ticks = append(w.Ticks, whyTick{middle, FormatTime(jump.To.Event.At), "middle"})
+		}
+	} else {
+		w.Words, lines = sentence(lines[0]), nil
+	}
+	for _, l := range lines {
+		w.Notes = append(w.Notes, sentence(l))
+	}
+	return w
+}
+
+// sentence makes one of a line of the terminal: without the word in front, with a capital letter.
+func sentence(line string) string {
+	line = strings.TrimSpace(strings.TrimPrefix(line, "jump"))
+	if line == "" {
+		return ""
+	}
+	line = strings.ToUpper(line[:1]) + line[1:]
+	if !strings.HasSuffix(line, ":") && !strings.HasSuffix(line, ".") {
+		line += "."
+	}
+	return line
+}
+
+// needOf says how a fault is marked in the timeline: whether the failure needed it, if that is known.
+func needOf(x *explain.Explanation, fault string) (words string, idle bool) {
+	if x == nil {
+		return "", false
+	}
+	for _, f := range x.Faults {
+		if f.Fault == fault {
+			if f.Needed {
+				return " (needed)", false
+			}
+			return " (not needed)", true
+		}
+	}
+	return "", false
+}
+
+// withWhy adds the templates of this file.
+func withWhy(t *template.Template) error {
+	_, err := t.New("why.html").Parse(whyTemplate)
+	return err
+}

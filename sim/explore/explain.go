@@ -1,0 +1,355 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/chaos/explain"
+	"handoff/chaos/history"
+	"handoff/chaos/invariant"
+	"handoff/chaos/mutant"
+	"handoff/chaos/vary"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+	"handoff/sim"
+	"handoff/sim/kernel"
+)
+
+// Case is a failing run that is to be explained, with everything that it drew.
+type Case struct {
+	// Record is the run.
+	Record *verdict.Record
+	// Violation is the one that is explained.
+	Violation verdict.Violation
+	// Runs and Steps are the work so far, the run itself included.
+	Runs  int
+	Steps uint64
+	// Most is how many differences are shown of two runs.
+	Most int
+
+	ctx    context.Context
+	target Target // plain: of a varied one, the variant that the seed draws
+	from   Target
+	seed   uint64
+	mutant *mutant.Mutant
+	tape   *kernel.Tape
+}
+
+// ErrPasses says that a run that is to be explained does not fail.
+type ErrPasses struct {
+	Target Target
+	Seed   uint64
+}
+
+// Error implements error.
+func (e *ErrPasses) Error() string {
+	return fmt.Sprintf("%s does not fail in seed %d, so there is nothing to explain", e.Target, e.Seed)
+}
+
+// NewCase runs a seed again and keeps what it draws. It is an *ErrPasses if the run does not fail.
+// When ctx ends, the case's runs stop. The violation is the first one; of a mutant, the first one of
+// the invariant that should find it.
+func NewCase(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*Case, error) {
+	plain, _, err := t.Plain(seed)
+	if err != nil {
+		return nil, err
+	}
+	c := &Case{ctx: ctx, target: plain, from: t, seed: seed, mutant: f, tape: kernel.NewTape(seed, ofFaults), Most: shown}
+	rec, r := record(t, c.options(sim.Options{Seed: seed, Mutant: f, Chooser: c.tape}))
+	c.Record, c.Runs, c.Steps = rec, 1, r.Steps
+	failures := r.Failures()
+	switch {
+	case r.Interrupted:
+		return nil, ctx.Err()
+	case len(failures) == 0:
+		return nil, &ErrPasses{Target: t, Seed: seed}
+	}
+	c.Violation = failures[0]
+	for i := range failures {
+		if f != nil && failures[i].Invariant == f.Expected {
+			c.Violation = failures[i]
+			break
+		}
+	}
+	return c, nil
+}
+
+// ofFaults says that a stream decides about a fault of the scenario: when it begins, how long it
+// lasts and whom it strikes. These draws keep their order, because they are made once.
+func ofFaults(label string) bool { return strings.HasPrefix(label, "fault/") }
+
+// byFaults says that a stream belongs to faults: to what they are, or to what they do once they
+// last.
+func byFaults(label string) bool {
+	return ofFaults(label) || strings.HasPrefix(label, "net/fault/") ||
+		label == "broker/loss" || label == "database/rollback" || label == "database/reads"
+}
+
+// options completes the options of a run.
+func (c *Case) options(o sim.Options) sim.Options {
+	o.Seed = c.seed
+	if o.Interrupted == nil {
+		o.Interrupted = ended(c.ctx)
+	}
+	if c.from.Varied {
+		o.CutAt = vary.MostSteps
+	}
+	return o
+}
+
+// again runs the case once more, beside its tape.
+func (c *Case) again(redraw kernel.Redraw, o sim.Options) *sim.Result {
+	o.Chooser = c.tape.Rerun(redraw)
+	return once(c.target, c.options(o))
+}
+
+// counts adds a run to the work.
+func (c *Case) counts(r *sim.Result) {
+	c.Runs++
+	c.Steps += r.Steps
+}
+
+// sameRule says that a violation is of the rule of this case.
+func (c *Case) sameRule(v *verdict.Violation) bool {
+	return v.Invariant == c.Violation.Invariant && v.Name == c.Violation.Name
+}
+
+// breaks says that a run breaks the rule of this case.
+func (c *Case) breaks(r *sim.Result) bool {
+	return slices.ContainsFunc(r.Failures(), func(v verdict.Violation) bool { return c.sameRule(&v) })
+}
+
+// found is an Until that ends a run as soon as the rule of the case is broken. It is nil for a rule
+// that is no invariant: those are judged at the end.
+func (c *Case) found() func([]invariant.Finding) bool {
+	if c.Violation.Invariant == 0 {
+		return nil
+	}
+	return func(list []invariant.Finding) bool {
+		return slices.ContainsFunc(list, func(f invariant.Finding) bool { return f.Invariant.Number == c.Violation.Invariant })
+	}
+}
+
+// shown is how many differences are shown of two runs.
+const shown = 4
+
+// nearest is how far from the failing seed a passing one is looked for.
+const nearest = 10
+
+// Name names the run.
+func (c *Case) Name() string { return fmt.Sprintf("%s, seed %d", c.from, c.seed) }
+
+// Compare compares the case with its counterparts. With a mutant that is the run without it. Else
+// these are the runs that lack one of its faults each, and the nearest seed that passes.
+func (c *Case) Compare() *explain.Explanation {
+	x := c.explanation()
+	if c.mutant != nil {
+		x.Counterparts = []explain.Counterpart{c.counterpart("without the mutant "+c.mutant.Name, sim.Options{})}
+		return x
+	}
+	x.Counterparts = c.withoutFaults()
+	if !c.from.Varied {
+		if other, there := c.passing(); there {
+			x.Counterparts = append(x.Counterparts, other)
+		}
+	}
+	return x
+}
+
+// explanation is that of the record.
+func (c *Case) explanation() *explain.Explanation {
+	if c.Record.Explained == nil {
+		c.Record.Explained = &explain.Explanation{}
+	}
+	return c.Record.Explained
+}
+
+// withoutFaults compares the case with runs that each lack one fault. The one that passes and goes
+// another way last comes first.
+func (c *Case) withoutFaults() (list []explain.Counterpart) {
+	began := c.began()
+	for i := range c.target.Scenario.Faults {
+		f := &c.target.Scenario.Faults[i]
+		if _, struck := began[f.Name]; struck && c.ctx.Err() == nil {
+			list = append(list, c.counterpart("without the fault “"+f.Name+"”", sim.Options{LeaveOut: []int{f.Index}}))
+		}
+	}
+	slices.SortStableFunc(list, func(a, b explain.Counterpart) int {
+		if a.Passes != b.Passes {
+			return map[bool]int{true: -1, false: 1}[a.Passes]
+		}
+		return b.Difference.Same - a.Difference.Same
+	})
+	return list
+}
+
+// counterpart runs the case with a change, and compares both.
+func (c *Case) counterpart(change string, o sim.Options) explain.Counterpart {
+	var kept events
+	o.Record = &kept
+	r := c.again(kernel.Redraw{}, o)
+	c.counts(r)
+	return c.compared(change, r, kept)
+}
+
+// compared is another run beside the case.
+func (c *Case) compared(change string, r *sim.Result, kept events) explain.Counterpart {
+	return explain.Counterpart{
+		Change: change, Passes: !c.breaks(r), Ends: ends(r, c.Violation.Execution),
+		Difference: explain.Compare(
+			explain.Run{Events: c.Record.Events, Workers: c.Record.Workers},
+			explain.Run{Events: kept, Workers: r.Workers()}, c.Violation.Execution, c.Most),
+		Workers: r.Workers(),
+	}
+}
+
+// ends says how a run ends: what it violates, or what becomes of the execution that failed in the
+// other one.
+func ends(r *sim.Result, id execution.ID) string {
+	failures := r.Failures()
+	switch {
+	case r.GaveUp != "":
+		return "can't be judged: " + r.GaveUp
+	case len(failures) > 0:
+		return fmt.Sprintf("breaks %s: %s", failures[0].Rule(), failures[0].Message)
+	}
+	if row, known := r.Execution(id); known && id != 0 {
+		return fmt.Sprintf("breaks no rule; execution %d is %s", id, row.Status)
+	}
+	return "breaks no rule"
+}
+
+// passing is the run of the nearest seed that breaks no rule; false if there is none near.
+func (c *Case) passing() (explain.Counterpart, bool) {
+	for d := uint64(1); d <= nearest; d++ {
+		for _, seed := range []uint64{c.seed - d, c.seed + d} {
+			if d > c.seed && seed == c.seed-d || c.ctx.Err() != nil {
+				continue
+			}
+			var kept events
+			r := once(c.target, sim.Options{Seed: seed, Record: &kept, Interrupted: ended(c.ctx)})
+			c.counts(r)
+			if len(r.Failures()) == 0 && r.GaveUp == "" {
+				return c.compared(fmt.Sprintf("in seed %d, the nearest that passes", seed), r, kept), true
+			}
+		}
+	}
+	return explain.Counterpart{}, false
+}
+
+// Ablate finds a smallest set of faults with which the rule is still broken. It takes faults out as
+// long as it stays broken, in halves and down to single ones, until none can go: then leaving out
+// any one of the rest makes the violation vanish. It is false if the search was interrupted.
+func (c *Case) Ablate() (found bool) {
+	x := c.explanation()
+	faults, began := c.target.Scenario.Faults, c.began()
+	x.Faults = make([]explain.Need, len(faults))
+	var out, left []int
+	for i := range faults {
+		f := &faults[i]
+		_, struck := began[f.Name]
+		x.Faults[i] = explain.Need{Fault: f.Name, Struck: struck}
+		if struck {
+			left = append(left, f.Index)
+		} else {
+			out = append(out, f.Index) // it did nothing
+		}
+	}
+	broken := c.brokenWithout()
+	over := func() bool { return c.ctx.Err() != nil }
+	for again := true; again; {
+		again = dropHalves(func() int { return len(left) }, over, func(i, n int) bool {
+			fewer := slices.Sorted(slices.Values(append(slices.Clone(out), left[i:i+n]...)))
+			if !broken(fewer) {
+				return false
+			}
+			out, left = fewer, slices.Delete(left, i, i+n)
+			return true
+		})
+	}
+	for i := range faults {
+		need := &x.Faults[i]
+		need.Needed = slices.Contains(left, faults[i].Index)
+		need.Alone = need.Needed && !broken([]int{faults[i].Index})
+	}
+	return !over()
+}
+
+// brokenWithout returns a function that says whether the rule is broken without some faults. It runs
+// no set of faults twice.
+func (c *Case) brokenWithout() func(faults []int) bool {
+	known := make(map[string]bool)
+	return func(faults []int) bool {
+		key := fmt.Sprint(faults)
+		if _, there := known[key]; !there {
+			r := c.again(kernel.Redraw{}, sim.Options{Mutant: c.mutant, LeaveOut: faults, Until: c.found()})
+			c.counts(r)
+			known[key] = c.breaks(r)
+		}
+		return known[key]
+	}
+}
+
+// dropHalves takes runs of a list out, half of it first and single elements last. drop takes n out
+// from the i-th on, and says whether it did. over ends the search. It says whether anything was
+// taken out.
+func dropHalves(count func() int, over func() bool, drop func(i, n int) bool) (changed bool) {
+	for size := count(); size >= 1; size /= 2 {
+		for i := 0; i < count() && !over(); {
+			n := min(size, count()-i)
+			if drop(i, n) {
+				changed = true
+				continue
+			}
+			i += n
+		}
+	}
+	return changed
+}
+
+// story are the events of the case at which its curve can have a point: those of the violation's
+// story until it happened, of different steps. Acts of the mutant are among them. The last one is at
+// the step of the violation, or before it if nothing happened then.
+func (c *Case) story() (list []*history.Event) {
+	about := Story(c.Record, c.Violation.Execution)
+	var last *history.Event
+	defer func() {
+		if n := len(list); last != nil && (n == 0 || list[n-1].Step < last.Step) {
+			list = append(list, last)
+		}
+	}()
+	for i := range c.Record.Events {
+		e := &c.Record.Events[i]
+		if e.Step > c.Violation.Step {
+			break
+		}
+		if !e.Kind.ForReaders() {
+			last = e
+		}
+		if e.Kind == history.Logged || e.Kind.ForReaders() && e.Kind != history.MutantActed || !about(e) {
+			continue
+		}
+		if n := len(list); n > 0 && list[n-1].Step == e.Step {
+			list[n-1] = e
+			continue
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// began is when each fault began in the case; it is not there for one that did not.
+func (c *Case) began() map[string]time.Duration {
+	at := make(map[string]time.Duration)
+	for i := range c.Record.Events {
+		if e := &c.Record.Events[i]; e.Kind == history.FaultBegan {
+			if _, known := at[e.Fault]; !known {
+				at[e.Fault] = e.At
+			}
+		}
+	}
+	return at
+}

@@ -1,0 +1,327 @@
+package explore
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"handoff/chaos/explain"
+	"handoff/chaos/history"
+	"handoff/chaos/run"
+	"handoff/sim"
+	"handoff/sim/kernel"
+)
+
+// CurveOptions bound the work that a curve takes. The result depends on nothing else.
+type CurveOptions struct {
+	// Runs is how many runs the ends of the steepest jump get. Other points get half of that.
+	Runs int
+	// Steps bounds the kernel's steps of all runs.
+	Steps uint64
+	// Only leaves out the curves of the faults' draws and of all others.
+	Only bool
+	// Workers is how many goroutines run; 0 means GOMAXPROCS.
+	Workers int
+	// Progress is called now and then, with the share of the allowed work that is done and the runs so
+	// far; nil for none.
+	Progress func(done float64, runs int)
+}
+
+// DefaultCurve takes ten seconds at most on two processors.
+func DefaultCurve() CurveOptions { return CurveOptions{Runs: 100, Steps: 36_000_000} }
+
+const (
+	// grid is how many parts the run is cut into first.
+	grid = 6
+	// parts is how many parts the steepest one is cut into then.
+	parts = 4
+)
+
+// curver draws the curve of a case.
+type curver struct {
+	*Case
+	o     CurveOptions
+	curve *explain.Curve
+	story []*history.Event
+	began map[string]time.Duration
+	// cost is the steps of the runs so far and their number, for an estimate.
+	runs  int
+	steps uint64
+}
+
+// Curve finds when the failure became inevitable. From points of the failing run on, everything
+// random is drawn anew, and the share of runs is counted that fail in the same way. The points are
+// chosen to narrow down the steepest rise: first some over the whole run, then more and more between
+// the two that it lies between. At its ends and at some others, the draws of the faults are also
+// made anew alone, and all other draws alone. If the case's context ends, the curve holds what was
+// measured so far.
+func (c *Case) Curve(o CurveOptions) *explain.Curve {
+	if o.Workers == 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	v := &curver{Case: c, o: o, story: c.story(), began: c.began()}
+	v.curve = &explain.Curve{Story: len(v.story)}
+	few := max(1, o.Runs/2)
+	for i := range grid + 1 {
+		v.point(i * len(v.story) / grid)
+	}
+	// The other two curves need their share of the work, at seven points each at most.
+	apart := o.Steps * 2 / 5
+	if o.Only {
+		apart = 0
+	}
+	v.measure(explain.All, few, apart+(o.Steps-apart)/2, v.all()...) // half of it is for narrowing it down
+	v.narrow(few, apart)
+	jump, rises := v.curve.Steepest(explain.All)
+	if !o.Only {
+		points := v.sample(jump, rises)
+		for _, what := range []explain.Redrawn{explain.Faults, explain.Schedule} {
+			v.measure(what, few, 0, points...)
+		}
+	}
+	v.curve.Runs, v.curve.Steps = v.runs, v.steps
+	v.Runs, v.Steps = v.Runs+v.runs, v.Steps+v.steps
+	c.explanation().Curve = v.curve
+	return v.curve
+}
+
+// narrow adds points where the curve rises most, until the rise lies between neighbours and its ends
+// have all their runs. It leaves some steps of the bound for others.
+func (v *curver) narrow(few int, leave uint64) {
+	for !v.over(leave) {
+		jump, rises := v.curve.Steepest(explain.All)
+		if !rises {
+			// It fails, or not, whatever is drawn: the beginning is worth knowing exactly.
+			v.measure(explain.All, v.o.Runs, leave, 0)
+			return
+		}
+		from, to := jump.From.At, jump.To.At
+		switch {
+		case !jump.Neighbours:
+			var inner []int
+			for i := 1; i < parts; i++ {
+				if at := from + i*(to-from)/parts; at > from && at < to && !slices.Contains(inner, at) {
+					v.point(at)
+					inner = append(inner, at)
+				}
+			}
+			v.measure(explain.All, few, leave, inner...)
+		case min(jump.From.This[explain.All].Runs, jump.To.This[explain.All].Runs) < v.o.Runs:
+			v.measure(explain.All, v.o.Runs, leave, from, to)
+		default:
+			return
+		}
+	}
+	jump, rises := v.curve.Steepest(explain.All)
+	v.curve.Spent = rises && !jump.Neighbours
+}
+
+// sample are the points of the other two curves: the ends of the jump, and what the whole curve
+// began with.
+func (v *curver) sample(jump explain.Jump, rises bool) []int {
+	var at []int
+	for i := range grid {
+		at = append(at, i*len(v.story)/grid)
+	}
+	if rises {
+		at = append(at, jump.From.At, jump.To.At)
+	}
+	slices.Sort(at)
+	return slices.Compact(at)
+}
+
+// all are the points so far.
+func (v *curver) all() (at []int) {
+	for i := range v.curve.Points {
+		at = append(at, v.curve.Points[i].At)
+	}
+	return at
+}
+
+// point adds a point after so many events of the story, if there is none, and returns it.
+func (v *curver) point(at int) *explain.Point {
+	i, there := slices.BinarySearchFunc(v.curve.Points, at, func(p explain.Point, at int) int { return p.At - at })
+	if !there {
+		p := explain.Point{At: at}
+		if at > 0 {
+			p.Event = *v.story[at-1]
+		}
+		v.curve.Points = slices.Insert(v.curve.Points, i, p)
+	}
+	return &v.curve.Points[i]
+}
+
+// over says that the work has reached its bound, except for some steps, or that it was interrupted.
+func (v *curver) over(leave uint64) bool {
+	return v.ctx.Err() != nil || v.steps+leave >= v.o.Steps
+}
+
+// job is one run of a curve.
+type job struct {
+	at, nth    int
+	this, rule bool
+	steps      uint64
+	done       bool
+}
+
+// measure brings points to so many runs. It begins nothing that would exceed the bound, and then
+// measures fewer points, the first ones.
+func (v *curver) measure(what explain.Redrawn, runs int, leave uint64, points ...int) {
+	var jobs []job
+	for _, at := range points {
+		for nth := v.point(at).This[what].Runs; nth < runs; nth++ {
+			jobs = append(jobs, job{at: at, nth: nth})
+		}
+	}
+	each, left := v.Record.Steps, uint64(0)
+	if v.runs > 0 {
+		each = v.steps / uint64(v.runs)
+	}
+	if spent := v.steps + leave; spent < v.o.Steps {
+		left = v.o.Steps - spent
+	}
+	jobs = v.within(jobs, max(left/max(1, each), least(v.runs, points)))
+	v.do(what, jobs)
+	for i := range jobs {
+		j := &jobs[i]
+		if !j.done {
+			continue
+		}
+		v.runs++
+		v.steps += j.steps
+		p := v.point(j.at)
+		p.This[what].Runs++
+		p.Rule[what].Runs++
+		if j.this {
+			p.This[what].Failed++
+		}
+		if j.rule {
+			p.Rule[what].Failed++
+		}
+	}
+}
+
+// least is the number of runs that even the smallest bound allows: one of each point, once.
+func least(runs int, points []int) uint64 {
+	if runs > 0 {
+		return 0
+	}
+	return uint64(len(points))
+}
+
+// within keeps so many jobs: those with the lowest numbers, so that every point gets some.
+func (v *curver) within(jobs []job, most uint64) []job {
+	if uint64(len(jobs)) <= most {
+		return jobs
+	}
+	slices.SortStableFunc(jobs, func(a, b job) int { return a.nth - b.nth })
+	return jobs[:most]
+}
+
+// do runs the jobs, on all processors. What they give does not depend on which one does which.
+func (v *curver) do(what explain.Redrawn, jobs []job) {
+	var mu sync.Mutex
+	next, steps := 0, v.steps
+	claim := func() *job {
+		mu.Lock()
+		defer mu.Unlock()
+		if next >= len(jobs) || v.ctx.Err() != nil {
+			return nil
+		}
+		next++
+		return &jobs[next-1]
+	}
+	var group sync.WaitGroup
+	for range min(v.o.Workers, len(jobs)) {
+		group.Go(func() {
+			for j := claim(); j != nil; j = claim() {
+				v.run(what, j)
+				mu.Lock()
+				steps += j.steps
+				if v.o.Progress != nil {
+					v.o.Progress(float64(steps)/float64(v.o.Steps), v.runs+next)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+}
+
+// run makes one run.
+func (v *curver) run(what explain.Redrawn, j *job) {
+	r := v.again(v.redraw(what, j.at, j.nth), sim.Options{Mutant: v.mutant, Until: v.found()})
+	if r.Interrupted {
+		return
+	}
+	j.done, j.steps = true, r.Steps
+	for _, f := range r.Failures() {
+		if v.sameRule(&f) {
+			j.rule = true
+			j.this = j.this || f.Execution == v.Violation.Execution
+		}
+	}
+}
+
+// redraw says what the nth run from a point on draws anew. All points have the same seeds, so that
+// neighbours differ less by chance.
+func (v *curver) redraw(what explain.Redrawn, at, nth int) kernel.Redraw {
+	r := kernel.Redraw{Seed: anew(v.seed, uint64(what), uint64(nth)), Of: func(string) bool { return true }}
+	since := time.Duration(-1)
+	switch {
+	case at == len(v.story):
+		r.After, since = v.Violation.Step, v.Violation.At // the end of the curve: it has happened
+	case at > 0:
+		r.After, since = v.story[at-1].Step, v.story[at-1].At
+	}
+	switch what {
+	case explain.Faults:
+		r.Of = byFaults
+	case explain.Schedule:
+		r.Of = func(label string) bool { return !byFaults(label) }
+		return r
+	default:
+	}
+	r.Whole = v.later(r.Seed, since)
+	return r
+}
+
+// tries is how many draws are tried for a fault that has to begin after a moment.
+const tries = 200
+
+// later draws anew the faults that have not begun at a moment. What they draw at the beginning of
+// the run decides when they begin, so a draw counts only if they then begin after that moment: else
+// the run would be another one before it.
+func (v *curver) later(seed uint64, since time.Duration) map[string]uint64 {
+	whole := make(map[string]uint64)
+	for i := range v.target.Scenario.Faults {
+		f := &v.target.Scenario.Faults[i]
+		if at, struck := v.began[f.Name]; struck && at <= since {
+			continue
+		}
+		label := fmt.Sprintf("fault/%d", f.Index)
+		for try := range uint64(tries) {
+			s := anew(seed, uint64(f.Index)+1, try)
+			if f.When.After == "" && run.Begins(f, kernel.NewStream(kernel.NewRandom(s), label)) <= since && f.When.Min != f.When.Max {
+				continue
+			}
+			whole[label] = s
+			break
+		}
+	}
+	return whole
+}
+
+// anew makes a seed of three numbers. It is the finalizer of SplitMix64, after each.
+func anew(numbers ...uint64) uint64 {
+	x := uint64(0)
+	for _, n := range numbers {
+		x += n + 0x9e3779b97f4a7c15
+		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		x = (x ^ x>>27) * 0x94d049bb133111eb
+		x ^= x >> 31
+	}
+	return x
+}

@@ -1,0 +1,183 @@
+package kernel
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Tape holds what a run drew, so that a run which goes another way somewhere can draw the same
+// wherever it still does the same. It is the chooser of the run that it records.
+//
+// The generator of a stream gives its numbers in their order, so one draw more would shift all later
+// ones, and two runs would differ in everything from there on. The tape finds a draw by its place
+// instead: by the stream and the virtual time, or by what it is about ([Stream.About]). A place of
+// which the tape knows nothing has a number of its own, which depends only on the seed and the
+// place.
+type Tape struct {
+	base *random
+	// inOrder says which streams are read in order instead, wherever the run is.
+	inOrder func(label string) bool
+	k       *Kernel
+	tracks  map[string]*track
+	about   map[matter][]uint64
+}
+
+// track is what was drawn from one stream, with the times, which ascend.
+type track struct {
+	at  []time.Duration
+	raw []uint64
+}
+
+// matter is what draws are about, wherever they are made.
+type matter struct{ a, b uint64 }
+
+// NewTape returns the chooser of a run, which draws what NewRandom(seed) draws. inOrder names the
+// streams whose draws are found by their number and not by their time, such as those of things that
+// are drawn once; nil for none.
+func NewTape(seed uint64, inOrder func(label string) bool) *Tape {
+	if inOrder == nil {
+		inOrder = func(string) bool { return false }
+	}
+	return &Tape{base: &random{seed: seed}, inOrder: inOrder, tracks: make(map[string]*track), about: make(map[matter][]uint64)}
+}
+
+// bound is a chooser that wants to know the kernel, for its time and its steps.
+type bound interface{ bind(k *Kernel) }
+
+func (t *Tape) bind(k *Kernel) { t.k = k }
+
+// Choose implements Chooser.
+func (t *Tape) Choose(s *Stream, n uint64) uint64 {
+	v, raw := t.base.draw(s, n)
+	if m := s.matter; m != (matter{}) {
+		s.matter = matter{}
+		t.about[m] = append(t.about[m], raw)
+		return v
+	}
+	to := t.tracks[s.label]
+	if to == nil {
+		to = &track{}
+		t.tracks[s.label] = to
+	}
+	to.at, to.raw = append(to.at, t.k.Now()), append(to.raw, raw)
+	return v
+}
+
+// Redraw says which draws of a rerun are drawn anew.
+type Redraw struct {
+	// Seed is that of the new draws.
+	Seed uint64
+	// After is the last step whose draws are kept.
+	After uint64
+	// Of says which streams are drawn anew after that step; nil for none.
+	Of func(label string) bool
+	// Whole are streams that are drawn anew from their beginning, by label, each from its own seed.
+	Whole map[string]uint64
+}
+
+// Rerun returns the chooser of another run, which draws what the tape holds except for what is
+// drawn anew. It is for one run. The tape is only read, by any number of runs at a time.
+func (t *Tape) Rerun(r Redraw) Chooser {
+	return &rerun{tape: t, redraw: r, fresh: &random{seed: r.Seed}, about: make(map[matter]int)}
+}
+
+// rerun is the chooser of a run beside a tape.
+type rerun struct {
+	tape   *Tape
+	redraw Redraw
+	fresh  *random
+	k      *Kernel
+	heads  []*head // by the number of the stream
+	about  map[matter]int
+}
+
+// head is where the run is on one stream.
+type head struct {
+	track   *track
+	next    int
+	hash    uint64
+	inOrder bool
+	anew    bool
+	whole   *random
+	// at is the time of the latest draw, and nth the number of draws at this time before it.
+	at  time.Duration
+	nth uint64
+}
+
+func (r *rerun) bind(k *Kernel) { r.k = k }
+
+// Choose implements Chooser.
+func (r *rerun) Choose(s *Stream, n uint64) uint64 {
+	h := r.head(s)
+	m := s.matter
+	s.matter = matter{}
+	switch {
+	case h.whole != nil:
+		return h.whole.Choose(s, n)
+	case h.anew && r.anew(s):
+		return r.fresh.Choose(s, n)
+	case m != (matter{}):
+		return scaled(r.rawAbout(m), n)
+	case h.inOrder:
+		// Nothing else moves the generator of this stream.
+		return r.tape.base.Choose(s, n)
+	}
+	return scaled(h.raw(r.k.Now()), n)
+}
+
+// anew says that the step is over whose draws are the last ones that are kept. The choice of the
+// next step is made while the count of steps still stands at the last one.
+func (r *rerun) anew(s *Stream) bool {
+	return r.k.step > r.redraw.After || r.k.step == r.redraw.After && s == r.k.schedule
+}
+
+func (r *rerun) head(s *Stream) *head {
+	for uint64(len(r.heads)) <= s.id {
+		r.heads = append(r.heads, nil)
+	}
+	h := r.heads[s.id]
+	if h == nil {
+		h = &head{track: r.tape.tracks[s.label], hash: hashLabel(r.tape.base.seed, s.label), inOrder: r.tape.inOrder(s.label), at: -1}
+		if h.track == nil {
+			h.track = &track{}
+		}
+		h.anew = r.redraw.Of != nil && r.redraw.Of(s.label)
+		if seed, there := r.redraw.Whole[s.label]; there {
+			h.whole = &random{seed: seed}
+		}
+		r.heads[s.id] = h
+	}
+	return h
+}
+
+// raw is the next number of the stream at this time.
+func (h *head) raw(now time.Duration) uint64 {
+	if now != h.at {
+		h.at, h.nth = now, 0
+		for h.next < len(h.track.at) && h.track.at[h.next] < now {
+			h.next++
+		}
+	}
+	h.nth++
+	if h.next < len(h.track.at) && h.track.at[h.next] == now {
+		h.next++
+		return h.track.raw[h.next-1]
+	}
+	return mix(h.hash ^ mix(uint64(now)+h.nth*0x9e3779b97f4a7c15))
+}
+
+func (r *rerun) rawAbout(m matter) uint64 {
+	i := r.about[m]
+	r.about[m] = i + 1
+	if known := r.tape.about[m]; i < len(known) {
+		return known[i]
+	}
+	return mix(mix(r.tape.base.seed^mix(m.a)) ^ mix(m.b+uint64(i)*0x9e3779b97f4a7c15))
+}
+
+// scaled makes a number below n of one of 64 bits. Of what a tape holds, it is the number that was
+// drawn, if it was drawn among as many.
+func scaled(raw, n uint64) uint64 {
+	v, _ := bits.Mul64(raw, n)
+	return v
+}

@@ -1,0 +1,91 @@
+package kernel
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// taped draws on two streams at some times and returns what it drew, by name. extra draws one more
+// at the beginning of each moment, which shifts a generator but must not shift a tape.
+func taped(c Chooser, extra bool) map[string][]uint64 {
+	k := New(Options{Chooser: c})
+	defer k.Close()
+	drawn := make(map[string][]uint64)
+	draw := func(s *Stream, name string) { drawn[name] = append(drawn[name], s.Uint64N(1000)) }
+	for i := range 5 {
+		k.After(time.Duration(i)*time.Second, func() {
+			draw(k.Stream("link"), "link")
+			if extra && i == 1 {
+				k.Stream("link").Uint64N(1000)
+				k.Stream("once/1").Uint64N(1000)
+			}
+			draw(k.Stream("once/1"), "once")
+		})
+		// What is drawn about a matter comes a second later in the other run, from another stream.
+		late, on := time.Duration(i)*time.Second, "machine/1"
+		if extra {
+			late, on = late+time.Second, "machine/2"
+		}
+		k.After(late, func() { draw(k.Stream(on).About(7, uint64(i)), "about") })
+	}
+	k.Run(nil, time.Minute)
+	return drawn
+}
+
+func TestARunBesideATapeDrawsTheSame(t *testing.T) {
+	plain := taped(NewRandom(3), false)
+	tape := NewTape(3, func(label string) bool { return strings.HasPrefix(label, "once/") })
+	recorded := taped(tape, false)
+	again := taped(tape.Rerun(Redraw{}), false)
+	for _, name := range []string{"link", "once", "about"} {
+		if !slices.Equal(plain[name], recorded[name]) {
+			t.Errorf("%s: recording changes the draws: %d, want %d", name, recorded[name], plain[name])
+		}
+		if !slices.Equal(plain[name], again[name]) {
+			t.Errorf("%s: drawn again: %d, want %d", name, again[name], plain[name])
+		}
+	}
+}
+
+func TestOneDrawMoreShiftsNoOtherOfATape(t *testing.T) {
+	tape := NewTape(3, func(label string) bool { return strings.HasPrefix(label, "once/") })
+	first := taped(tape, false)
+	other := taped(tape.Rerun(Redraw{}), true)
+	for _, name := range []string{"link", "about"} {
+		if !slices.Equal(first[name], other[name]) {
+			t.Errorf("%s: %d, want %d", name, other[name], first[name])
+		}
+	}
+	if slices.Equal(first["once"], other["once"]) || !slices.Equal(first["once"][:1], other["once"][:1]) {
+		t.Errorf("a stream in order: %d beside %d, want it shifted from the second draw on", other["once"], first["once"])
+	}
+	if random := taped(NewRandom(3), true); slices.Equal(first["link"], random["link"]) {
+		t.Error("without a tape one draw more shifts nothing, so this test shows nothing")
+	}
+}
+
+func TestDrawsAreMadeAnewAfterAStep(t *testing.T) {
+	tape := NewTape(3, nil)
+	first := taped(tape, false)
+	link := func(label string) bool { return label == "link" }
+	for after := range uint64(10) {
+		other := taped(tape.Rerun(Redraw{Seed: 9, After: after, Of: link}), false)
+		kept := 0
+		for kept < 5 && first["link"][kept] == other["link"][kept] {
+			kept++
+		}
+		// Two timers fire each second: the first step draws from the link.
+		if want := int(after+1) / 2; kept != want {
+			t.Errorf("after step %d: %d draws are kept, want %d", after, kept, want)
+		}
+		if !slices.Equal(first["about"], other["about"]) {
+			t.Errorf("after step %d: another stream is drawn anew", after)
+		}
+	}
+	whole := taped(tape.Rerun(Redraw{Whole: map[string]uint64{"link": 4}}), false)
+	if want := taped(NewRandom(4), false); !slices.Equal(whole["link"], want["link"]) {
+		t.Errorf("a whole stream from another seed: %d, want %d", whole["link"], want["link"])
+	}
+}
