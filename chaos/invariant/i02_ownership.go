@@ -179,7 +179,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 			return "nothing shows that its message was ever sent"
 		}
 	case execution.DeadLetterHandler:
-		if l.died == 0 {
+		if l.died == 0 && !l.expired && !l.rejected && !l.tooOften {
 			return fmt.Sprintf("no message of epoch %d has died", e.OldEpoch)
 		}
 		if e.To == execution.Failed && l.orphanSentLate {

@@ -250,8 +250,10 @@ const canaryQueues = "handoff.canary."
 const consumerTimeout = 30 * time.Minute
 
 // held judges how long a consumer held a delivery that it settles or that the broker takes back.
+// Without a dead letter queue, a worker that gave it back would lose it; it keeps the delivery for
+// the whole dispatch timeout, and the broker ends its session now and then.
 func (c *conservationChecker) held(e *history.Event, since time.Duration) {
-	if c.lasting[e.Process]+c.lasting[fault.Database] > 0 || max(c.troubled[e.Process], c.troubled[fault.Database]) > since {
+	if !c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled || c.lasting[e.Process]+c.lasting[fault.Database] > 0 || max(c.troubled[e.Process], c.troubled[fault.Database]) > since {
 		return
 	}
 	c.s.judged(c.i)

@@ -115,7 +115,10 @@ type Looker struct {
 	settled []time.Duration
 	found   []execution.ID
 	// lost is the number of workers that it has marked lost since it last looked at what they hold.
+	// owed says that one of the two loops that look for it has had a full answer, after which it
+	// looks again; the answer to the other loop's look may come in between.
 	lost int
+	owed bool
 }
 
 // looked is what is known of one kind of look.
@@ -334,8 +337,8 @@ func (k *Looker) reasoned(l Look, at time.Duration) bool {
 		from := k.c.s.recovered(k.kinds[l].began)
 		return was || !k.c.s.roads.clear(from) || !k.c.s.roads.byName[k.process].clear(from)
 	case LookOwners:
-		was := k.lost > 0
-		k.lost = max(0, k.lost-1)
+		was := k.lost > 0 || k.owed
+		k.lost, k.owed = max(0, k.lost-1), false
 		return was
 	default:
 		return false
@@ -358,6 +361,9 @@ func (k *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Fo
 		for _, r := range rows {
 			k.found = append(k.found, r.Key.ID)
 		}
+	}
+	if l == LookOwners && full {
+		k.owed = true
 	}
 	if l == LookSettle || l == LookOwners {
 		return

@@ -259,7 +259,11 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 	c.s.judged(c.i)
 	b, x := &l.effort, c.s.config.Executor
 	n := int64(max(1, len(c.executors)))
-	if !c.hindered(e.At) && c.fits(l, e.At, c.s.bounds.Slack) {
+	// Another executor may have taken the room that this one claimed for. While a fault acts, the
+	// number of such races has no bound of its own.
+	if fits := c.fits(l, e.At, c.s.bounds.Slack); fits && c.hindered(e.At) {
+		return
+	} else if fits {
 		c.races++
 		bound := c.dispatches*(n*c.runtimes-1) + n*(c.spoilt+1)
 		if c.races > bound {

@@ -18,7 +18,7 @@ func capacity() *Invariant {
 		Part:      "only what was claimed; an audit does not record actions",
 	}
 	i.make = func(s *Suite) checker {
-		return &capacityChecker{i: i, s: s}
+		return &capacityChecker{i: i, s: s, given: make(map[execution.ID]bool)}
 	}
 	return i
 }
@@ -36,14 +36,18 @@ type capacityChecker struct {
 	i  *Invariant
 	s  *Suite
 	of dense.Table[execution.Incarnation, *carried]
+	// given holds executions whose claim got no answer, and whose cancellation was asked for before
+	// the worker asked again. It then knows that it may not run them: it gives their slot back, and
+	// writes that they are cancelled.
+	given map[execution.ID]bool
 }
 
 // hears implements selective.
 func (c *capacityChecker) hears() []history.Kind {
-	return []history.Kind{history.WorkerRegistered, history.ActionStarted, history.ActionEnded, history.Transition}
+	return []history.Kind{history.WorkerRegistered, history.ActionStarted, history.ActionEnded, history.Transition, history.StaleWrite}
 }
 
-func (c *capacityChecker) observe(e *history.Event, _ *life) {
+func (c *capacityChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.WorkerRegistered:
 		for n, w := range c.of.All() {
@@ -56,6 +60,14 @@ func (c *capacityChecker) observe(e *history.Event, _ *life) {
 	case history.ActionStarted, history.ActionEnded, history.Transition:
 		if w := c.of.Get(e.Incarnation); w != nil && w.capacity > 0 {
 			c.count(e, w)
+		}
+	case history.StaleWrite:
+		if e.By != execution.Worker || e.To != execution.Running || l == nil || l.status != execution.Canceling || l.epoch != e.Epoch || l.started > 0 {
+			return
+		}
+		if w := c.of.Get(l.incarnation); w != nil && !c.given[l.id] {
+			c.given[l.id] = true
+			w.claimed = max(0, w.claimed-1)
 		}
 	default:
 	}
@@ -80,6 +92,9 @@ func (c *capacityChecker) count(e *history.Event, w *carried) {
 			c.s.violate(c.i, e.Execution, "%s (incarnation %d) claimed execution %d as number %d of those that it has at a time; its capacity is %d",
 				e.Process, e.Incarnation, e.Execution, w.claimed, w.capacity)
 		}
+	case oracle.Claimed(e.From) && !oracle.Claimed(e.To) && c.given[e.Execution]:
+		delete(c.given, e.Execution)
+		c.forget(e.Incarnation, w)
 	case oracle.Claimed(e.From) && !oracle.Claimed(e.To):
 		w.claimed = max(0, w.claimed-1)
 		c.forget(e.Incarnation, w)

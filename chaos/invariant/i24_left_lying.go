@@ -281,14 +281,17 @@ func (c *lyingChecker) look(now time.Duration) {
 
 // takenBack judges whether an expired dispatch should have counted: the dispatch reached the
 // broker, its time was over by every clock, and all that time its worker was active, renewed its
-// lease, could write and was idle.
+// lease, could write and was idle. A message that came to the worker after that time, or that stuck
+// in its queue, was never left lying.
 func (c *lyingChecker) takenBack(e *history.Event, l *life) {
 	byTime := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout
 	if !byTime || e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler {
 		return
 	}
 	t, w := c.s.workers.Get(l.incarnation), c.of.Get(l.incarnation)
-	if t == nil || w == nil || t.superseded || t.lifecycle != execution.Active || t.since > l.entered || !l.published {
+	if t == nil || w == nil || t.superseded || t.lifecycle != execution.Active || t.since > l.entered || !l.published ||
+		l.arrived > 0 && c.s.database(l.arrived) >= l.due-c.s.tolerance ||
+		l.arrived == 0 && c.s.ledger.struck(losesQueue, t.process, t.worker, l.entered) {
 		return
 	}
 	// A slot becomes free when the answer to the write of the end has come.

@@ -127,7 +127,8 @@ func (c *hintChecker) outcome(process string, over Open, m *broker.Message, o br
 func (s *Suite) untriedWithin() time.Duration { return s.prompt() + hintPause }
 
 // untried judges hints that the broker did not accept and whose sender has not repeated them in
-// time. An attempt without a session is not seen. The attempts keep their count while one is under
+// time. An attempt without a session is not seen, so a sender that had none a moment before may have
+// made its last attempt. The attempts keep their count while one is under
 // way, however late its answer, and while a fault excuses a late next attempt.
 func (c *hintChecker) untried(now time.Duration) {
 	const hinders = standsStill | itsClock | hasTwin | toBroker | brokerFails
@@ -141,7 +142,8 @@ func (c *hintChecker) untried(now time.Duration) {
 			continue
 		}
 		u.waits = false
-		if p := c.s.roads.byName[u.process]; u.over.Closed() || p == nil || !p.up || p.stopping || c.s.ledger.struck(hinders, u.process, 0, u.at) {
+		if p := c.s.roads.byName[u.process]; u.over.Closed() || p == nil || !p.up || p.stopping || c.s.ledger.struck(hinders, u.process, 0, u.at) ||
+			c.s.ledger.struck(toBroker|brokerFails, u.process, 0, u.at-heldBack) {
 			continue
 		}
 		c.s.judged(c.i)

@@ -19,7 +19,7 @@ func wakes() *Invariant {
 		Needs:     []history.Kind{history.Transition, history.Orchestrated, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.ProcessStarted},
 	}
 	i.make = func(s *Suite) checker {
-		return &wakeChecker{i: i, roster: newRoster(s), limited: make(map[string]bool), blamed: make(map[execution.WorkerID]time.Duration), hints: newHintChecker(i, s)}
+		return &wakeChecker{i: i, roster: newRoster(s), limited: make(map[string]bool), blamed: make(map[execution.WorkerID]time.Duration), deep: make(map[execution.WorkerID]time.Duration), hints: newHintChecker(i, s)}
 	}
 	return i
 }
@@ -35,7 +35,10 @@ type wakeChecker struct {
 	// blamed is when something last counted against a worker: while that counts, the worker may be
 	// the last choice.
 	blamed map[execution.WorkerID]time.Duration
-	hints  *hintChecker
+	// deep is when a worker last had so many dispatches waiting that executors take it for
+	// unhealthy. They notice the end of that with their next periodic look.
+	deep  map[execution.WorkerID]time.Duration
+	hints *hintChecker
 }
 
 // roomy is a worker to check at a certain time, if it has had room since.
@@ -95,6 +98,9 @@ func (c *wakeChecker) transition(e *history.Event, l *life) {
 		}
 		if e.To == execution.Scheduled {
 			w.given(e.At)
+			if h := &c.s.config.Health; h.Enabled && w.waiting >= h.QueueDepthUnhealthy {
+				c.deep[w.worker] = e.At
+			}
 		}
 		if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
 			c.blamed[w.worker] = e.At
@@ -243,11 +249,12 @@ func (c *wakeChecker) waits(l *life, now time.Duration) bool {
 func (c *wakeChecker) takes(w *candidate, l *life, now time.Duration) bool {
 	prompt, s := c.s.prompt(), c.s
 	blamed, was := c.blamed[w.worker]
+	deep, queued := c.deep[w.worker]
 	t := s.workers.Get(w.incarnation)
 	// No message announces a new worker: executors look once each reconcile interval.
 	return w.worker != l.avoid && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, s.database(now)) &&
 		w.roomSince != never && now-w.roomSince >= 2*prompt && now-w.fitSince > s.config.Executor.ReconcileInterval+prompt &&
-		(!was || now-blamed > 2*s.config.Health.Window) && t != nil && s.roads.byName[t.process].clear(max(s.recovered(w.roomSince), w.fitSince))
+		(!was || now-blamed > 2*s.config.Health.Window) && (!queued || now-deep > s.config.Executor.ReconcileInterval+2*prompt) && t != nil && s.roads.byName[t.process].clear(max(s.recovered(w.roomSince), w.fitSince))
 }
 
 func (c *wakeChecker) end(bool) {}

@@ -22,14 +22,21 @@ type deed struct {
 	only bool
 }
 
+// doer is a part that changes an execution. Two parts may do so within a moment, each before the
+// other has logged its deed.
+type doer struct {
+	id execution.ID
+	by execution.Part
+}
+
 // does notes a deed that a log line must match.
 func (c *toldChecker) does(e *history.Event) {
 	switch {
 	case e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler:
 	case e.Kind == history.Observed:
-		c.done[e.Execution] = deed{e.Process, e.By, e.Epoch, e.To, true}
+		c.done[doer{e.Execution, e.By}] = deed{e.Process, e.By, e.Epoch, e.To, true}
 	default:
-		c.done[e.Execution] = deed{e.Process, e.By, e.OldEpoch, e.To, false}
+		c.done[doer{e.Execution, e.By}] = deed{e.Process, e.By, e.OldEpoch, e.To, false}
 	}
 }
 
@@ -85,11 +92,11 @@ func (c *toldChecker) says(p Part, l Line) {
 		return
 	}
 	c.s.judged(c.i)
-	is, known := c.done[l.Execution]
+	is, known := c.done[doer{l.Execution, told.by}]
 	switch {
 	case !known && c.s.lives.Get(l.Execution) == nil:
 		// Its end was handled before the line came.
-	case !known || is.process != p.Process || is.by != told.by || is.epoch != told.epoch:
+	case !known || is.process != p.Process || is.epoch != told.epoch:
 		c.s.violate(c.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but nothing of the kind was done", p.Process, p.Name, l.Text, l.Execution, l.Epoch)
 	case told.by == execution.TimeoutMonitor && (is.to != told.to || is.only != told.only):
 		done := "was made"

@@ -18,7 +18,7 @@ func told() *Invariant {
 		Needs:     []history.Kind{history.Logged},
 	}
 	i.make = func(s *Suite) checker {
-		return &toldChecker{i: i, s: s, parts: make(map[uint64]*failures), failed: make(map[string]bool), done: make(map[execution.ID]deed), changes: toldChanges{i: i, s: s}}
+		return &toldChecker{i: i, s: s, parts: make(map[uint64]*failures), failed: make(map[string]bool), done: make(map[doer]deed), changes: toldChanges{i: i, s: s}}
 	}
 	return i
 }
@@ -81,9 +81,9 @@ type toldChecker struct {
 	// struck says that a fault has begun.
 	struck  bool
 	changes toldChanges
-	// done holds the last change of each execution by the timeout monitor or the dead letter
+	// done holds the last change of each execution by the timeout monitor and by the dead letter
 	// handler, made or only recorded, until the execution's end is handled.
-	done map[execution.ID]deed
+	done map[doer]deed
 }
 
 // hears implements selective.
@@ -98,7 +98,8 @@ func (c *toldChecker) observe(e *history.Event, _ *life) {
 	case history.Transition, history.Observed:
 		c.does(e)
 	case history.Orchestrated:
-		delete(c.done, e.Execution)
+		delete(c.done, doer{e.Execution, execution.TimeoutMonitor})
+		delete(c.done, doer{e.Execution, execution.DeadLetterHandler})
 	case history.WorkerRegistered:
 		// toldChanges handles changes of endpoints.
 	default:

@@ -219,9 +219,11 @@ func (d *draw) configured(change func(c *config.Config)) {
 // fit moves drawn values to where validation accepts them beside the rest.
 func (d *draw) fit(c *config.Config) {
 	w, e, q := &c.Worker, &c.Executor, &c.MessageQueue.RabbitMQ
-	room := w.Lease() - w.HeartbeatInterval
-	w.KillGrace, w.StatementTimeout = min(w.KillGrace, room/4), min(w.StatementTimeout, room/4)
-	w.FenceMargin = min(max(w.FenceMargin, up(w.KillGrace+w.Lease()/100+w.StatementTimeout+config.ResultWindow)), room-w.StatementTimeout)
+	// Validation allows a margin that leaves no time for another heartbeat after one without an answer.
+	// It isn't drawn: a single silent connection would rightly end every action.
+	room := w.Lease() - w.HeartbeatInterval - w.HeartbeatPause()
+	w.KillGrace, w.StatementTimeout = min(w.KillGrace, room/5), min(w.StatementTimeout, room/5)
+	w.FenceMargin = min(max(w.FenceMargin, up(w.KillGrace+w.Lease()/100+w.StatementTimeout+config.ResultWindow)), room-2*w.StatementTimeout)
 	e.ReapGrace = max(e.ReapGrace, w.KillGrace)
 	e.ClaimExpiry = max(e.ClaimExpiry, 2*e.StatementTimeout+time.Second)
 	if q.DeadLetter.Enabled {

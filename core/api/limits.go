@@ -74,10 +74,11 @@ const (
 // request that finds all places of its class taken waits at most placeWait, and is then refused
 // with 503 and Retry-After.
 const (
-	// placesOfLists: a list walks through tables, each list on its own connection. Four of them
-	// leave half of the API's connections (database.api_connections, 8) to the others, and use
-	// about 64 MB of memory at 4 MB a page.
-	placesOfLists = 4
+	// placesOfLists: a list walks through tables, each list on its own connection, and keeps a
+	// processor of the database busy. With four at a time on a database of two processors, the
+	// dispatch of an execution took five times as long at its 99th percentile; with two, less than
+	// twice (TestSchedulingBesideLists).
+	placesOfLists = 2
 	// placesOfLarge are for requests whose body is longer than smallBody or of unknown length,
 	// above all batches: one takes up to 16 MB while it is in progress. largeBodyWait is how long
 	// its client may take to send it.

@@ -155,6 +155,11 @@ func (w Worker) Lease() time.Duration {
 	return w.HeartbeatInterval * time.Duration(w.HeartbeatStalenessMultiplier)
 }
 
+// HeartbeatPause is how long a worker waits after a heartbeat that failed.
+func (w Worker) HeartbeatPause() time.Duration {
+	return max(w.HeartbeatInterval/10, 100*time.Millisecond)
+}
+
 // MessageQueue configures the broker. This level exists because the source documents have it.
 type MessageQueue struct {
 	RabbitMQ RabbitMQ `yaml:"rabbitmq"`
@@ -228,7 +233,7 @@ type Database struct {
 	PingTimeout time.Duration `yaml:"ping_timeout"`
 }
 
-// LeastAPIConnections is the least value of database.api_connections: lists may hold four
+// LeastAPIConnections is the least value of database.api_connections: lists may hold two
 // connections, and everything else needs some too.
 const LeastAPIConnections = 6
 

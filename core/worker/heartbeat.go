@@ -31,7 +31,7 @@ func (t *session) beat(ctx context.Context) {
 			active = err == nil
 			return err
 		})
-		soon := max(interval/10, 100*time.Millisecond)
+		soon := t.config.Worker.HeartbeatPause()
 		early := time.Duration(t.host.Uint64N(uint64(interval/10) + 1)) //nolint:gosec // less than the interval
 		next := max(soon, began+interval-early-t.host.Monotonic())
 		if err != nil {
