@@ -90,7 +90,9 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 // narrow adds points where the curve rises most, until the rise lies between neighbours and its ends
 // have all their runs. It leaves some steps of the bound for others.
 func (v *curver) narrow(few int, leave uint64) {
-	for !v.over(leave) {
+	// What is left of the bound may be less than one run takes.
+	for before := -1; !v.over(leave) && v.runs > before; {
+		before = v.runs
 		jump, rises := v.curve.Steepest(explain.All)
 		if !rises {
 			// It fails, or not, whatever is drawn: the beginning is worth knowing exactly.
