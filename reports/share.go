@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"handoff/chaos/explain"
@@ -51,6 +52,25 @@ type shareRecord struct {
 	Scenario string `json:"scenario,omitempty"`
 	// Explained says why the run failed; left out if that was not asked.
 	Explained *explain.Explanation `json:"explained,omitempty"`
+	// Parents are the numbers of the events that led to each event, as verdict.Record has them. They
+	// are left out where they would make the line too long; what led to a violation is then found
+	// from the events alone.
+	Parents [][]int32 `json:"parents,omitempty"`
+}
+
+// mostParents bounds the numbers in a line: with their separators, they take half of it at most.
+const mostParents = shard.MaxLine / 2 / 8
+
+// parents returns the parents of a record's events for a share; nil if there are too many.
+func parents(r *verdict.Record) [][]int32 {
+	n := 0
+	for _, p := range r.Parents {
+		n += 1 + len(p)
+	}
+	if n > mostParents {
+		return nil
+	}
+	return r.Parents
 }
 
 // shareAside holds what differs between two runs of the same share.
@@ -82,7 +102,7 @@ func WriteShare(dir string, h shard.Header, s *verdict.Sweep, records []*verdict
 	}
 	folders := recordFolders(records)
 	for i, r := range records {
-		items = append(items, shareItem{Record: &shareRecord{r.Run, r.Workers, r.FaultIntervals, len(r.Events), folders[i], digest(r.ScenarioText), r.Explained}})
+		items = append(items, shareItem{Record: &shareRecord{r.Run, r.Workers, r.FaultIntervals, len(r.Events), folders[i], digest(r.ScenarioText), r.Explained, parents(r)}})
 	}
 	h.Kind, h.Commit, h.Go = RunShares, s.Commit, s.Go
 	return WriteFile(filepath.Join(dir, shard.FileName), func(w io.Writer) error { return shard.Write(w, h, items, aside) })
@@ -229,7 +249,12 @@ func (t *story) read() (*verdict.Record, error) {
 	if len(h.Events) != t.Events {
 		return nil, fmt.Errorf("%s: it has %d events, and %d were written: it was cut off; copy it again, or run the share again", path, len(h.Events), t.Events)
 	}
-	r.Events = h.Events
+	r.Events, r.Parents = h.Events, t.Parents
+	for i, of := range r.Parents {
+		if len(r.Parents) > len(r.Events) || slices.ContainsFunc(of, func(p int32) bool { return p < 0 || int(p) >= i }) {
+			return nil, fmt.Errorf("%s: the parents of event %d are no events before it: the share is damaged; run it again", filepath.Join(t.dir, shard.FileName), i+1)
+		}
+	}
 	r.ScenarioText, err = t.scenario()
 	return r, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -39,6 +40,8 @@ func newBudget(file *os.File) (b *budget, done func()) {
 	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
 		size = min(info.Size(), math.MaxInt64/2)
 	}
+	// The figure of the memory in use is that of the last collection, which may be long ago.
+	runtime.GC()
 	before, percent := debug.SetMemoryLimit(judgeMemory+size), debug.SetGCPercent(100)
 	b = &budget{live: uint64(judgeLive + size), sample: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
 	return b, func() {
