@@ -223,7 +223,7 @@ func JumpLines(r *verdict.Record, c *explain.Curve) []string {
 	if rule.Failed > from.Failed {
 		lines = append(lines, fmt.Sprintf("        Right before it, %d of %d runs break the same rule, most of them elsewhere.", rule.Failed, rule.Runs))
 	}
-	return append(lines, apart(c, jump)...)
+	return append(lines, apart(jump)...)
 }
 
 func flat(c *explain.Curve) string {
@@ -236,7 +236,7 @@ func flat(c *explain.Curve) string {
 }
 
 // apart compares the draws of the faults with all others, right before the jump.
-func apart(c *explain.Curve, jump explain.Jump) (lines []string) {
+func apart(jump explain.Jump) (lines []string) {
 	for what, name := range map[explain.Redrawn]string{explain.Faults: "the faults", explain.Schedule: "schedule, network and machines"} {
 		from := jump.From.This[what]
 		if from.Runs == 0 {

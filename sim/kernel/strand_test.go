@@ -35,7 +35,7 @@ func TestAStrandFollowsWhatLedToAMoment(t *testing.T) {
 		woken = led(k)
 	})
 	p.Go("waker", func() {
-		k.NewWait().AwaitFor(context.Background(), time.Second) //nolint:errcheck // it can't end
+		k.NewWait().AwaitFor(context.Background(), time.Second)
 		did(k, 1)
 		k.After(time.Second, func() { fired = led(k) })
 		p.Go("child", func() { started = led(k) })
@@ -43,7 +43,7 @@ func TestAStrandFollowsWhatLedToAMoment(t *testing.T) {
 		w.Done()
 	})
 	p.Go("bystander", func() {
-		k.NewWait().AwaitFor(context.Background(), 5*time.Second) //nolint:errcheck // it can't end
+		k.NewWait().AwaitFor(context.Background(), 5*time.Second)
 		did(k, 3)
 		alone = led(k)
 	})
