@@ -171,11 +171,7 @@ func plural(n int, one, many string) string {
 // unmet adds an unmet bound to a run.
 func (t *tally) unmet(r *verdict.Run, what string, b scenario.Bound, of execution.Status, found, total int64, rows []*execution.Execution) {
 	s := t.explain(b, of, found, total, rows)
-	ends := "ended as " + b.Of
-	if of == execution.None {
-		ends = "are stuck"
-	}
-	lines := append([]string{fmt.Sprintf("%d of %d %s %s; the scenario expects %s: %s", found, total, what, ends, b.Of, b.Source)}, s.lines...)
+	lines := append([]string{fmt.Sprintf("%d of %d %s", found, total, b.Quote(what))}, s.lines...)
 	if b.Op == "=" && b.Percent && !tooFew(b, found, total) {
 		lines = append(lines, fmt.Sprintf("a bound without an operator is exact; at least as many is `%s: \">= %d%%\"`", b.Of, b.Value))
 	}

@@ -80,6 +80,9 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	if failed := f.write(out.Sweep, func() error { return reports.Write(f.out, out.Sweep, out.Records) }); failed != nil {
 		return broken("the runs are done, but writing their report failed: %v", failed)
 	}
+	if failed := a.annotate(&f, out.Sweep, targets); failed != nil {
+		return broken("the runs are done, but writing their annotations failed: %v", failed)
+	}
 	if err != nil {
 		if errors.Is(err, live.ErrNoDaemons) {
 			return broken("%v", err)

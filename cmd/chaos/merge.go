@@ -50,6 +50,7 @@ shares make the result inconclusive instead.`,
 	flags.StringVar(&f.out, "out", filepath.Join("reports", "out", "merged"), "the folder of the report")
 	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too")
 	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too")
+	flags.StringVar(&f.annotations, "annotations", "", annotationsUsage)
 	flags.BoolVar(&f.partial, "partial", false, "merge what is there: inconclusive while shares are missing")
 	flags.DurationVar(&f.wait, "wait", 0, "wait this long until all shares are there, as in 2h")
 	return cmd
@@ -111,6 +112,10 @@ func (a *app) mergeRuns(set shard.Set, f mergeFlags, begin time.Time) error {
 	}
 	if err := f.write(sweep, func() error { return reports.Write(f.out, sweep, records) }); err != nil {
 		return broken("the shares are merged, but writing their report failed: %v", err)
+	}
+	f.mutant = h.Asked["--mutant"]
+	if err := a.annotate(&f.runFlags, sweep, nil); err != nil {
+		return broken("the shares are merged, but writing their annotations failed: %v", err)
 	}
 	planted, _ := findMutant(set.Files[0].Header.Asked["--mutant"]) // used only for its name
 	a.sweepResult(&explore.Outcome{Sweep: sweep, Records: records, Wall: time.Since(begin)}, nil, planted, f.out)

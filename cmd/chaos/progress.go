@@ -52,9 +52,6 @@ func (p *progress) update(at explore.Progress) {
 		said := fmt.Sprintf("%s in seed %d: %s", at.Failed, at.Seed, at.Broken)
 		again := at.Failed.Reproduce(at.Seed, p.mutant)
 		p.line(p.out.red("FAIL") + " " + said + "; reproduce: " + again)
-		if note := annotation(said, "reproduce: "+again); note != "" {
-			p.line(note)
-		}
 	}
 	if p.bar != nil {
 		p.bar.SetCurrent(int64(at.Done))

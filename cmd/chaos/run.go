@@ -28,6 +28,7 @@ type runFlags struct {
 	seeds, double, mutants int
 	varied                 string
 	out, json, junit       string
+	annotations            string
 	quiet, failFast        bool
 	oneSeed                bool
 	// chosen says that a flag says which runs are meant; see regress.
@@ -69,7 +70,8 @@ ones, --varied=never none. In the live world nothing is varied.
 machine, or with --target compose the containers of docker-compose.chaos.yaml.
 
 Writes index.html, result.json, junit.xml and summary.md into --out, and the
-history of the first failing seed of everything that failed.
+history of the first failing seed of everything that failed. In GitHub Actions each
+failing scenario becomes an annotation at the line that demands what was broken.
 
 --shard 2/4 does the second of four equal parts of the runs; each machine can do
 one, and needs nothing of the others. Give the folders of all parts to chaos merge.`,
@@ -120,6 +122,7 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	flags.StringVar(&f.out, "out", filepath.Join("reports", "out"), "the folder of the report")
 	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too; - is standard output")
 	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too; - is standard output")
+	flags.StringVar(&f.annotations, "annotations", "", annotationsUsage)
 	flags.IntVar(&f.double, "check-determinism", 0, "run this many seeds of everything twice, and fail where the histories differ")
 	flags.IntVar(&f.mutants, "mutants", 0, "also plant every mutant into every scenario for this many seeds, and show in the report which kills which")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "begin no further run after the first failure")
@@ -174,6 +177,8 @@ func (f *runFlags) check() error {
 		return usage("--out is empty: the report needs a folder")
 	case f.json == standardOutput && f.junit == standardOutput:
 		return usage("--json and --junit are both -: only one of them can be written to standard output")
+	case f.annotations == standardOutput && (f.json == standardOutput || f.junit == standardOutput):
+		return usage("--annotations is -, and so is --json or --junit: only one of them can be written to standard output")
 	case f.failFast && f.shard != "":
 		return usage("--fail-fast and --shard: a share that stops early can't be merged with the others")
 	}
@@ -189,7 +194,7 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 		return err
 	}
 	f.stdout = a.out.Writer
-	if f.json == standardOutput || f.junit == standardOutput {
+	if slices.Contains([]string{f.json, f.junit, f.annotations}, standardOutput) {
 		a.out = a.err // so that standard output holds nothing else
 	}
 	if f.world == string(scenario.Live) {
@@ -246,6 +251,9 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	if failed := f.write(out.Sweep, write); failed != nil {
 		return broken("the runs are done, but writing their report failed: %v", failed)
 	}
+	if failed := a.annotate(&f, out.Sweep, targets); failed != nil {
+		return broken("the runs are done, but writing their annotations failed: %v", failed)
+	}
 	var hung *explore.Hung
 	if errors.As(err, &hung) {
 		_, _ = a.err.Write(hung.Stacks)
@@ -257,13 +265,13 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 
 // prepare makes the folders, so that a mistake in them is found before the runs.
 func (f *runFlags) prepare() error {
-	folders := map[string]string{"--out": f.out, "--json": filepath.Dir(f.json), "--junit": filepath.Dir(f.junit)}
-	for _, flag := range []string{"--out", "--json", "--junit"} {
+	folders := map[string]string{"--out": f.out, "--json": filepath.Dir(f.json), "--junit": filepath.Dir(f.junit), "--annotations": filepath.Dir(f.annotations)}
+	for _, flag := range []string{"--out", "--json", "--junit", "--annotations"} {
 		if err := os.MkdirAll(folders[flag], 0o755); err != nil {
 			return usage("%s: making the folder: %s", flag, reason(err))
 		}
 	}
-	for flag, file := range map[string]string{"--json": f.json, "--junit": f.junit} {
+	for flag, file := range map[string]string{"--json": f.json, "--junit": f.junit, "--annotations": f.annotations} {
 		if file == standardOutput {
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -33,7 +32,7 @@ func shareHeader(cmd *cobra.Command, s shard.Share, seeds int, targets []explore
 	h := shard.Header{Share: s, Commit: explore.Commit(), Go: runtime.Version(), Seeds: seeds, Asked: make(map[string]string)}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch f.Name {
-		case "shard", "out", "report", "json", "junit", "quiet", "help", "parallel", "keep", "again":
+		case "shard", "out", "report", "json", "junit", "annotations", "quiet", "help", "parallel", "keep", "again":
 			return
 		}
 		if !f.Hidden {
@@ -54,14 +53,4 @@ func freshShare(out string) error {
 		return usage("--out: removing the share of an earlier run: %s", reason(err))
 	}
 	return nil
-}
-
-// annotation is a line with which GitHub shows an error beside a running job; empty elsewhere.
-func annotation(title, text string) string {
-	if os.Getenv("GITHUB_ACTIONS") != "true" {
-		return ""
-	}
-	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
-	return "::error title=" + property.Replace(title) + "::" + data.Replace(text)
 }
