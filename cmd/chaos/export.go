@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"handoff/chaos/audit"
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/reports"
+	"handoff/sim/explore"
+)
+
+func (a *app) exportCommand() *cobra.Command {
+	var f runChoice
+	var perfetto string
+	cmd := &cobra.Command{
+		Use:   "export SCENARIO|FILE --seed N --perfetto FILE | export RECORDING --perfetto FILE",
+		Short: "Write one run in the format of another tool",
+		Long: `Runs one seed again, or reads a recording, and writes it as a trace for Perfetto's
+viewer, https://ui.perfetto.dev: a track for each process and server, slices for the
+statuses of executions, for actions, queued messages and faults, and flows for messages.
+The viewer runs in the browser and sends the file nowhere.
+
+RECORDING is a file history.jsonl, or the folder of a failure. The trace shows 100,000
+events at most, those around the first violation.`,
+		Example: `  bin/chaos export network-partition --seed 14 --mutant unguarded-claim --perfetto demo.perfetto-trace
+  bin/chaos export reports/out/ttl-race-hardened-7 --perfetto run.perfetto-trace`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("%s needs one scenario or recording, and got %d", cmd.Name(), len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if perfetto == "" {
+				return usage("export needs --perfetto FILE: the trace to write; - is standard output")
+			}
+			f.oneSeed = cmd.Flags().Changed("seed")
+			if !isRecording(args[0]) {
+				return a.atOnce(cmd.Context(), func(ctx context.Context) error {
+					rec, err := f.record(ctx, args[0])
+					if err != nil {
+						return err
+					}
+					return a.export(rec, perfetto)
+				})
+			}
+			for _, name := range []string{"seed", "profile", "mutant", "varied"} {
+				if cmd.Flags().Changed(name) {
+					return usage("--%s is for a scenario; a recording says itself what it is", name)
+				}
+			}
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error {
+				rec, err := a.judgedRecording(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.export(rec, perfetto)
+			})
+		},
+	}
+	f.flags(cmd)
+	cmd.Flags().Lookup("seed").Usage = "the seed of the run"
+	cmd.Flags().StringVar(&perfetto, "perfetto", "", "write a trace for Perfetto's viewer to this `FILE`; - is standard output")
+	return cmd
+}
+
+// isRecording says that a path is a history, or a folder with one, and not a scenario.
+func isRecording(path string) bool {
+	if filepath.Ext(path) == ".jsonl" {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(path, reports.HistoryFile))
+	return err == nil
+}
+
+// record runs the chosen run again, whether it fails or not.
+func (f *runChoice) record(ctx context.Context, file string) (*verdict.Record, error) {
+	t, err := replayTarget(file, f.profile)
+	if err != nil {
+		return nil, err
+	}
+	if r := t.Scenario.Regression; r != nil && !f.oneSeed && f.mutant == "" && !f.varied {
+		f.oneSeed, f.seed, f.mutant = true, r.Seed, r.Mutant
+	}
+	if !f.oneSeed {
+		return nil, usage("export needs --seed: the seed of the run")
+	}
+	planted, err := findMutant(f.mutant)
+	if err != nil {
+		return nil, err
+	}
+	t.Varied = f.varied
+	rec, result := explore.Record(ctx, t, f.seed, planted)
+	if result.Interrupted {
+		return nil, broken("interrupted: nothing was written")
+	}
+	return rec, nil
+}
+
+// judgedRecording reads a recording and judges it as chaos check does, because a history does not
+// hold its violations. Where it can't be judged, that is said, and the violations are missing.
+func (a *app) judgedRecording(ctx context.Context, path string) (*verdict.Record, error) {
+	rec, err := readRecording(path)
+	if err != nil {
+		return nil, err
+	}
+	from, err := openHistory(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = from.file.Close() }()
+	h, err := recorded(rec, "", from.scenario, "")
+	var r *audit.Result
+	if err == nil {
+		i := 0
+		r, err = audit.JudgeHistory(ctx, func(e *history.Event) error {
+			if i == len(rec.Events) {
+				return io.EOF
+			}
+			*e = rec.Events[i]
+			i++
+			return nil
+		}, h)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, broken("interrupted: nothing was written")
+	case err != nil:
+		fmt.Fprintln(a.err, reports.Printable("the trace shows no violations, because the recording can't be judged: "+err.Error(), "\n"))
+		return rec, nil
+	}
+	for _, v := range r.Violations {
+		rec.Violations = append(rec.Violations, verdict.Violation{
+			Invariant: v.Invariant.Number, Name: v.Invariant.Name, Statement: v.Invariant.Statement,
+			Seed: rec.Seed, Execution: v.Execution, Step: v.Step, At: v.At, Message: v.Message,
+		})
+	}
+	return rec, nil
+}
+
+// export writes the trace and says where it is.
+func (a *app) export(rec *verdict.Record, path string) error {
+	write := func(w io.Writer) error { return reports.WritePerfetto(w, rec) }
+	if path == standardOutput {
+		if err := write(a.out.Writer); err != nil {
+			return broken("%v", err)
+		}
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return usage("--perfetto: making the folder: %s", reason(err))
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return usage("--perfetto %s: this is a folder; name a file", path)
+	}
+	if err := reports.WriteFile(path, write); err != nil {
+		return broken("%v", err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return broken("%v", err)
+	}
+	fmt.Fprintf(a.out, "%s: %s, %.1f MB; open it in https://ui.perfetto.dev\n",
+		filepath.ToSlash(path), reports.RunLabel(rec), float64(info.Size())/(1<<20))
+	return nil
+}
