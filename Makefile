@@ -55,7 +55,7 @@ FUZZTIME := 1s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: beside apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt
+.PHONY: beside apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt playground playground-hashes
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -303,6 +303,18 @@ preempt:
 
 live-mutants: build mutated servers
 	bin/chaos mutants --world live --parallel $(LIVE_PARALLEL)
+
+# The simulator as a page for browsers, a folder for any static host: docs/playground.md.
+PLAYGROUND := reports/out/playground
+
+playground:
+	go run ./cmd/playground $(PLAYGROUND)
+
+# As many runs in WebAssembly as here; make test compares sixty. It needs node.
+PLAYGROUND_RUNS := 1000
+
+playground-hashes:
+	HANDOFF_PLAYGROUND_RUNS=$(PLAYGROUND_RUNS) go test -vet=off -count 1 -timeout 60m -v -run 'TestTheBrowsersRunsAreTheSame$$' ./cmd/playground
 
 # Both halves run whatever they find, and only then is judged: red has to be red (exit 1), and not
 # "did not come up" (exit 4), and green has to be green.

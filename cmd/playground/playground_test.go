@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"handoff/chaos/scenario"
+	"handoff/core/host/without"
+	"handoff/scenarios"
+)
+
+// site is the folder that folder writes once, for every test that needs it.
+var site struct { //nolint:gochecknoglobals // it takes long
+	once sync.Once
+	dir  string
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if site.dir != "" {
+		_ = os.RemoveAll(site.dir)
+	}
+	os.Exit(code)
+}
+
+func folder(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the simulator for browsers, which takes a minute")
+	}
+	site.once.Do(func() {
+		if site.dir, site.err = os.MkdirTemp("", "handoff-playground-"); site.err == nil {
+			var said bytes.Buffer
+			site.err = write(site.dir, &said)
+			t.Log(said.String())
+		}
+	})
+	if site.err != nil {
+		t.Fatal(site.err)
+	}
+	return site.dir
+}
+
+// pairsVariable says how many runs are compared, as in make playground-hashes.
+const pairsVariable = "HANDOFF_PLAYGROUND_RUNS"
+
+// somePairs are as many runs as make test has time for.
+const somePairs = 60
+
+// pairs are runs of the library: every scenario and profile in turn, under one seed after another.
+func pairs(t *testing.T) (list []string) {
+	t.Helper()
+	most := somePairs
+	if text := os.Getenv(pairsVariable); text != "" {
+		var err error
+		if most, err = strconv.Atoi(text); err != nil || most < 1 {
+			t.Fatalf("%s=%s: a number of runs is needed", pairsVariable, text)
+		}
+	}
+	all, err := scenarios.Library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Which profile comes first changes from one scenario to the next, so that a short list has both.
+	for round := 0; ; round++ {
+		for i, s := range all {
+			p := s.Profiles[(i+round)%len(s.Profiles)]
+			if list = append(list, fmt.Sprintf("%s/%s/%d", s.Name, p, round/len(s.Profiles))); len(list) == most {
+				return list
+			}
+		}
+	}
+}
+
+// A run is a function of scenario and seed, so the browser shows what a terminal shows.
+func TestTheBrowsersRunsAreTheSame(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		err = errors.New("no node, so the runs of the browser are not compared with those of this machine")
+	}
+	without.Need(t, without.Node, err)
+	dir := folder(t)
+	list := pairs(t)
+	wasm := filepath.Join(t.TempDir(), "playground.wasm")
+	if err := unpack(filepath.Join(dir, wasmFile), wasm); err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(goroot(t), "lib", "wasm", "wasm_exec_node.js")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	// Arguments and environment have only a few kilobytes there, so the list is its input.
+	cmd := exec.CommandContext(ctx, node, "--stack-size=8192", script, wasm, "hashes")
+	cmd.Stdin = strings.NewReader(strings.Join(list, "\n") + "\n")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	begin := time.Now()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("node: %v\n%s", err, said.String())
+	}
+	there := time.Since(begin)
+	got := make(map[string]string)
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		run, hash, _ := strings.Cut(lines.Text(), " ")
+		got[run] = hash
+	}
+	begin = time.Now()
+	for _, run := range list {
+		want, err := hashOf(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[run] != want {
+			t.Errorf("%s has the hash %q in WebAssembly, and %s here", run, got[run], want)
+		}
+	}
+	t.Logf("%d runs have the same hash; WebAssembly took %v for them, this machine %v", len(list), there.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
+}
+
+func goroot(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// drive acts like a reader: it waits for the first run, moves a fault with the keyboard, plants a bug
+// and runs again. It tells the test what it saw.
+const drive = `<script>
+const until = async (what) => { for (;;) { const got = what(); if (got) return got; await new Promise((go) => requestAnimationFrame(go)); } };
+const heard = (name) => new Promise((go) => id(name).addEventListener("load", go, { once: true }));
+(async () => {
+  const seen = {};
+  try {
+    const page = heard("report");
+    await until(() => document.body.dataset.first);
+    seen.first = Number(document.body.dataset.first);
+    seen.hash = document.body.dataset.hash;
+    seen.verdict = id("verdict").textContent;
+    await page;
+    const inside = id("report").contentDocument;
+    seen.report = inside.querySelector("h1").textContent + "|" + inside.querySelectorAll("#timeline rect").length;
+    const before = yaml.value;
+    strips.querySelector("[data-fault='0']").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+    await until(() => yaml.value !== before);
+    seen.moved = yaml.value.split("\n").find((line) => line.includes("partition: {cut: shell-1, from: [broker], direction: both}"));
+    await choose("network-partition");
+    id("seed").value = "14";
+    id("mutant").value = "unguarded-claim";
+    await run();
+    seen.broken = id("verdict").textContent;
+    yaml.value = "name: x\nfaultz: 1\n";
+    await looks();
+    seen.mistake = id("mistake").textContent;
+  } catch (err) { seen.error = String(err); }
+  await fetch("/seen", { method: "POST", body: JSON.stringify(seen, null, 1) });
+})();
+</script></body>`
+
+func TestThePlaygroundRunsInABrowser(t *testing.T) {
+	var browser string
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil && browser == "" {
+			browser = path
+		}
+	}
+	var lack error
+	if browser == "" {
+		lack = errors.New("no chromium, so the playground is not tested in a browser")
+	}
+	without.Need(t, without.Chromium, lack)
+	dir := folder(t)
+	index, err := os.ReadFile(filepath.Join(dir, "index.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan string, 1)
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(dir)))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, strings.Replace(string(index), "</body>", drive, 1))
+	})
+	mux.HandleFunc("POST /seen", func(_ http.ResponseWriter, r *http.Request) {
+		var body bytes.Buffer
+		_, _ = body.ReadFrom(r.Body)
+		seen <- body.String()
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(),
+		"--window-size=1400,1800", "--remote-debugging-port=0", server.URL+"/")
+	cmd.WaitDelay = 5 * time.Second
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	var got string
+	select {
+	case got = <-seen:
+		cancel()
+		<-ended
+	case err := <-ended:
+		t.Fatalf("chromium ended before the page was done: %v\n%s", err, errs.String())
+	}
+	t.Log(got)
+	hash, err := hashOf("network-partition/hardened/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"hash": "` + hash + `"`, `pass: network-partition, hardened, seed 1`, `"moved": "  - {when: {at: 15s}, partition`,
+		"fail: network-partition, hardened, seed 14, mutant unguarded-claim", "one run at a time", "my-scenario.yaml:2:1:", `unknown key \"faultz\"`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page has shown no %s", want)
+		}
+	}
+	if strings.Contains(got, `"error"`) || !strings.Contains(got, `"report": "`) {
+		t.Error("the page failed")
+	}
+}
+
+func TestEveryScenarioIsDrawn(t *testing.T) {
+	for _, name := range offer().Scenarios {
+		text, err := textOf(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := look(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := scenarios.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Name != name || len(v.Faults) != len(s.Faults) || len(v.Profiles) == 0 {
+			t.Fatalf("%s is drawn as %+v", name, v)
+		}
+		for i, f := range v.Faults {
+			if f.To+f.Lasts > v.End {
+				t.Errorf("%s: the fault %s ends after the drawing", name, f.Name)
+			}
+			moved, err := shift(text, i, 1000, -1)
+			if err != nil {
+				continue // another fault may be due relative to it, or it is too late; the page says so
+			}
+			m, err := scenario.Parse(name, []byte(moved))
+			if err != nil || m.Faults[i].When.Min != time.Second {
+				t.Errorf("%s: fault %s was moved to %+v, %v", name, f.Name, m.Faults[i].When, err)
+			}
+		}
+	}
+}
+
+func TestWrongRunsAreRefused(t *testing.T) {
+	text, err := textOf("network-partition")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, call := range map[string]func() (*outcome, error){
+		"no mutant is called":            func() (*outcome, error) { return try(text, "hardened", 1, "nothing") },
+		"does not run under the profile": func() (*outcome, error) { return try(text, "other", 1, "") },
+		"my-scenario.yaml:1:1":           func() (*outcome, error) { return try("x: 1", "hardened", 1, "") },
+	} {
+		if _, err := call(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// unpack unpacks a file.
+func unpack(from, to string) error {
+	file, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	z, err := gzip.NewReader(file)
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, z)
+	return errors.Join(err, out.Close())
+}
