@@ -22,7 +22,8 @@ type Bounds struct {
 	Publish time.Duration
 	// Unclaimed: scheduled, but not claimed by its worker.
 	Unclaimed time.Duration
-	// DeadLetter: scheduled, counted from the death of its message in a worker's queue.
+	// DeadLetter: scheduled, counted from the death of its message in a worker's queue. An attempt
+	// that is under way when the database comes back ends with its timeout, and a pause follows.
 	DeadLetter time.Duration
 	// OwnerGone: scheduled to an incarnation that is gone, counted from the incarnation's end.
 	OwnerGone time.Duration
@@ -76,7 +77,7 @@ func boundsOf(c config.Config, slack time.Duration) Bounds {
 		Claim:      e.ClaimExpiry + e.ReconcileInterval + slack,
 		Publish:    e.ConfirmTimeout + e.ReconcileInterval + slack,
 		Unclaimed:  e.ScheduledTimeout + e.TimeoutCheckInterval + slack,
-		DeadLetter: max(slack, heldLetter+time.Second),
+		DeadLetter: max(slack, heldLetter+e.StatementTimeout+time.Second),
 		OwnerGone:  e.ReconcileInterval + slack,
 		WorkerDead: lease + max(2*e.ReconcileInterval, e.ReapGrace+e.ReconcileInterval) + e.ReconcileInterval + slack,
 		Hold:       oracle.HeldFor(&c.Worker),

@@ -377,6 +377,11 @@ func (c *workChecker) statementBound(worker bool, took time.Duration, events int
 		// terminal executions.
 		loop(10, x.ReconcileInterval)
 		loop(4, x.TimeoutCheckInterval)
+		// A monitor that only observes leaves what it has found where it is, so each pass reads on
+		// beyond it, a batch at a time.
+		if c.s.monitorObserves() {
+			loop(2*int64(c.s.lives.Len()/max(1, x.BatchSize)), x.TimeoutCheckInterval)
+		}
 		loop(4, x.FiguresInterval)
 		loop(2, x.HealthCheckInterval)
 		loop(6, time.Minute)

@@ -44,7 +44,13 @@ func (c *Calls) repeats(now time.Duration, key execution.Key, r *callsOfRun, cal
 	a, p := &r.again[call], &pauses[call]
 	same := a.failed && a.words == words
 	a.words, a.failed = words, false
-	if !same || c.away == nil {
+	if !same {
+		// A call that was answered meanwhile, or other words, begin anew: another delivery of the
+		// same dispatch waits the shortest pause first.
+		a.times = 0
+		return
+	}
+	if c.away == nil {
 		return
 	}
 	pause := min(p.most, p.least<<min(a.times, 10)) / 2

@@ -55,7 +55,7 @@ func (g *gate) enter(ctx context.Context) (leave func(), problem *Problem) {
 	}
 	return nil, &Problem{
 		Type: typeUnavailable, Title: "Too many requests at once", Status: http.StatusServiceUnavailable,
-		Detail: fmt.Sprintf("%d %s are under way, which is all that this executor does at once. Nothing was changed. Send the request again, or to another executor.", cap(g.places), g.what), retryAfter: 1,
+		Detail: fmt.Sprintf("This executor is busy with all the %s that it does at once (%d). Nothing was changed. Send the request again, or to another executor.", g.what, cap(g.places)), retryAfter: 1,
 	}
 }
 

@@ -57,7 +57,7 @@ func TestListsWaitForAPlaceAndLeaveSubmissionsTheirs(t *testing.T) {
 			t.Fatalf("more than %d lists are at the database at once", placesOfLists)
 		case a = <-answers:
 		}
-		if a.status != 503 || a.header.Get("Retry-After") != "1" || !strings.Contains(a.text, "2 lists are under way") {
+		if a.status != 503 || a.header.Get("Retry-After") != "1" || !strings.Contains(a.text, "busy with all the lists that it does at once (1)") {
 			t.Errorf("a list beyond the places: %d %s", a.status, a.text)
 		}
 	}

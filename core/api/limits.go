@@ -74,11 +74,11 @@ const (
 // request that finds all places of its class taken waits at most placeWait, and is then refused
 // with 503 and Retry-After.
 const (
-	// placesOfLists: a list walks through tables, each list on its own connection, and keeps a
-	// processor of the database busy. With four at a time on a database of two processors, the
-	// dispatch of an execution took five times as long at its 99th percentile; with two, less than
-	// twice (TestSchedulingBesideLists).
-	placesOfLists = 2
+	// placesOfLists: a list walks through tables and keeps a processor of the database busy. On a
+	// database of two processors with 2 million rows, four at a time made the dispatch of an
+	// execution five times as slow at its 99th percentile. With one it takes less than twice as
+	// long there, and a tenth longer at its median (TestSchedulingBesideLists).
+	placesOfLists = 1
 	// placesOfLarge are for requests whose body is longer than smallBody or of unknown length,
 	// above all batches: one takes up to 16 MB while it is in progress. largeBodyWait is how long
 	// its client may take to send it.

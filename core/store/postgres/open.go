@@ -196,6 +196,8 @@ func configure(config *pgxpool.Config, o Options) {
 	set["client_connection_check_interval"] = "1000"
 	// The statements are written for this isolation, whatever the server's default.
 	set["default_transaction_isolation"] = "read committed"
+	// A statement works on one processor, so that a list leaves the others to the scheduler.
+	set["max_parallel_workers_per_gather"] = "0"
 	// See "Plans" in the package comment.
 	for _, off := range []string{"enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
 		set[off] = "off"
