@@ -1,3 +1,5 @@
+//go:build !(js && wasm)
+
 package main
 
 import (
@@ -186,6 +188,19 @@ const heard = (name) => new Promise((go) => id(name).addEventListener("load", go
     strips.querySelector("[data-fault='0']").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
     await until(() => yaml.value !== before);
     seen.moved = yaml.value.split("\n").find((line) => line.includes("partition: {cut: shell-1, from: [broker], direction: both}"));
+    const dragged = async (what, by) => {
+      const bar = strips.querySelector("[data-fault='1']"), lane = bar.parentElement.clientWidth, text = yaml.value;
+      bar.setPointerCapture = () => {};
+      const x = (share) => ({ bubbles: true, pointerId: 1, clientX: 500 + share * lane });
+      what(bar).dispatchEvent(new PointerEvent("pointerdown", x(0)));
+      bar.dispatchEvent(new PointerEvent("pointermove", x(by / view.end)));
+      bar.dispatchEvent(new PointerEvent("pointerup", x(by / view.end)));
+      await until(() => yaml.value !== text);
+      await until(() => strips.querySelector("[data-fault='1']") !== bar);
+    };
+    await dragged((bar) => bar, 20000);
+    await dragged((bar) => bar.querySelector(".edge"), -10000);
+    seen.dragged = yaml.value.split("\n").find((line) => line.includes("partition: {cut: shell-2, from: [database], direction: both}"));
     await choose("network-partition");
     id("seed").value = "14";
     id("mutant").value = "unguarded-claim";
@@ -258,6 +273,7 @@ func TestThePlaygroundRunsInABrowser(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"hash": "` + hash + `"`, `pass: network-partition, hardened, seed 1`, `"moved": "  - {when: {at: 15s}, partition`,
+		`"dragged": "  - {when: {at: 47.5s}, partition: {cut: shell-2, from: [database], direction: both}, for: 40s}"`,
 		"fail: network-partition, hardened, seed 14, mutant unguarded-claim", "one run at a time", "my-scenario.yaml:2:1:", `unknown key \"faultz\"`,
 	} {
 		if !strings.Contains(got, want) {
