@@ -1,3 +1,5 @@
+//go:build !(js && wasm)
+
 package main
 
 import (
@@ -13,11 +15,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"handoff/chaos/scenario"
 	"handoff/core/host/without"
@@ -102,22 +107,25 @@ func TestTheBrowsersRunsAreTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := filepath.Join(goroot(t), "lib", "wasm", "wasm_exec_node.js")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	// Arguments and environment have only a few kilobytes there, so the list is its input.
-	cmd := exec.CommandContext(ctx, node, "--stack-size=8192", script, wasm, "hashes")
-	cmd.Stdin = strings.NewReader(strings.Join(list, "\n") + "\n")
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	var said bytes.Buffer
-	cmd.Stderr = &said
 	begin := time.Now()
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("node: %v\n%s", err, said.String())
+	said := make([]string, min(runtime.GOMAXPROCS(0), len(list)))
+	var group errgroup.Group
+	for i := range said {
+		var part []string
+		for k := i; k < len(list); k += len(said) {
+			part = append(part, list[k])
+		}
+		group.Go(func() (err error) {
+			said[i], err = hashesIn(t.Context(), node, script, wasm, part)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	there := time.Since(begin)
 	got := make(map[string]string)
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+	for lines := bufio.NewScanner(strings.NewReader(strings.Join(said, ""))); lines.Scan(); {
 		run, hash, _ := strings.Cut(lines.Text(), " ")
 		got[run] = hash
 	}
@@ -132,6 +140,23 @@ func TestTheBrowsersRunsAreTheSame(t *testing.T) {
 		}
 	}
 	t.Logf("%d runs have the same hash; WebAssembly took %v for them, this machine %v", len(list), there.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
+}
+
+// hashesIn runs the list in WebAssembly.
+func hashesIn(ctx context.Context, node, script, wasm string, list []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	// Arguments and environment have only a few kilobytes there, so the list is its input.
+	cmd := exec.CommandContext(ctx, node, "--stack-size=8192", script, wasm, "hashes")
+	cmd.Stdin = strings.NewReader(strings.Join(list, "\n") + "\n")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("node: %w\n%s", err, said.String())
+	}
+	return string(out), nil
 }
 
 func goroot(t *testing.T) string {
@@ -163,6 +188,19 @@ const heard = (name) => new Promise((go) => id(name).addEventListener("load", go
     strips.querySelector("[data-fault='0']").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
     await until(() => yaml.value !== before);
     seen.moved = yaml.value.split("\n").find((line) => line.includes("partition: {cut: shell-1, from: [broker], direction: both}"));
+    const dragged = async (what, by) => {
+      const bar = strips.querySelector("[data-fault='1']"), lane = bar.parentElement.clientWidth, text = yaml.value;
+      bar.setPointerCapture = () => {};
+      const x = (share) => ({ bubbles: true, pointerId: 1, clientX: 500 + share * lane });
+      what(bar).dispatchEvent(new PointerEvent("pointerdown", x(0)));
+      bar.dispatchEvent(new PointerEvent("pointermove", x(by / view.end)));
+      bar.dispatchEvent(new PointerEvent("pointerup", x(by / view.end)));
+      await until(() => yaml.value !== text);
+      await until(() => strips.querySelector("[data-fault='1']") !== bar);
+    };
+    await dragged((bar) => bar, 20000);
+    await dragged((bar) => bar.querySelector(".edge"), -10000);
+    seen.dragged = yaml.value.split("\n").find((line) => line.includes("partition: {cut: shell-2, from: [database], direction: both}"));
     await choose("network-partition");
     id("seed").value = "14";
     id("mutant").value = "unguarded-claim";
@@ -235,6 +273,7 @@ func TestThePlaygroundRunsInABrowser(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"hash": "` + hash + `"`, `pass: network-partition, hardened, seed 1`, `"moved": "  - {when: {at: 15s}, partition`,
+		`"dragged": "  - {when: {at: 47.5s}, partition: {cut: shell-2, from: [database], direction: both}, for: 40s}"`,
 		"fail: network-partition, hardened, seed 14, mutant unguarded-claim", "one run at a time", "my-scenario.yaml:2:1:", `unknown key \"faultz\"`,
 	} {
 		if !strings.Contains(got, want) {
