@@ -32,8 +32,10 @@ func TestAnAnnotationIsEscaped(t *testing.T) {
 func TestAnnotationsAreFew(t *testing.T) {
 	s := &verdict.Sweep{}
 	for i := range 2*reports.Annotations + 1 {
-		s.Scenarios = append(s.Scenarios, &verdict.Scenario{Name: fmt.Sprintf("s-%02d", i), Profile: "hardened", Verdict: verdict.Fail,
-			Why: []string{strings.Repeat("long ", 10)}, Violations: []verdict.Violation{{Name: "expectation", Message: strings.Repeat("ö", 100_000)}}})
+		s.Scenarios = append(s.Scenarios, &verdict.Scenario{
+			Name: fmt.Sprintf("s-%02d", i), Profile: "hardened", Verdict: verdict.Fail,
+			Why: []string{strings.Repeat("long ", 10)}, Violations: []verdict.Violation{{Name: "expectation", Message: strings.Repeat("ö", 100_000)}},
+		})
 	}
 	s.Scenarios = append(s.Scenarios, &verdict.Scenario{Name: "passes", Profile: "hardened"})
 	got := annotated(t, s, "", 0)

@@ -116,8 +116,8 @@ func (p *perfetto) declare() {
 	for i := range p.r.Events[:p.to] {
 		known.observe(i, &p.r.Events[i])
 	}
-	for _, lane := range known.lanes(p.til, limits{beats: 1}) {
-		p.process(lane.Name)
+	for _, l := range known.lanes(p.til, limits{beats: 1}) {
+		p.process(l.Name)
 	}
 	p.process("broker")
 	p.process("database")
@@ -305,8 +305,10 @@ func (p *perfetto) home(e *history.Event) string {
 func (p *perfetto) notes(e *history.Event) []perfettoNote {
 	notes := []perfettoNote{{name: "what", text: p.t.who(e) + " " + p.t.what(e)}}
 	for _, n := range []perfettoNote{
-		{name: "step", number: e.Step}, {name: "execution", number: uint64(e.Execution)},
-		{name: "epoch", number: uint64(e.Epoch)}, {name: "message", number: e.Message},
+		{name: "step", number: e.Step},
+		{name: "execution", number: uint64(e.Execution)},
+		{name: "epoch", number: uint64(e.Epoch)},
+		{name: "message", number: e.Message},
 	} {
 		if n.number != 0 {
 			notes = append(notes, n)

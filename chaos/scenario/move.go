@@ -40,7 +40,7 @@ func MoveFault(file string, text []byte, i int, at, lasts time.Duration) ([]byte
 		}
 		return lasts == Unmoved || was.For != 0 && f.For == lasts || was.For == 0 && f.RestartAfter == lasts
 	}
-	if out := moveInPlace(text, i, at, lasts); out != nil && moved(out) {
+	if out := moveValues(text, i, at, lasts); out != nil && moved(out) {
 		return out, nil
 	}
 	d, err := Edit(s)
@@ -62,8 +62,8 @@ func MoveFault(file string, text []byte, i int, at, lasts time.Duration) ([]byte
 	return out, nil
 }
 
-// moveInPlace replaces the values in the text. It returns nil where it does not find them.
-func moveInPlace(text []byte, i int, at, lasts time.Duration) []byte {
+// moveValues replaces the values in the text. It returns nil where it does not find them.
+func moveValues(text []byte, i int, at, lasts time.Duration) []byte {
 	var doc yaml.Node
 	if yaml.Unmarshal(text, &doc) != nil || len(doc.Content) == 0 {
 		return nil

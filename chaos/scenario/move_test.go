@@ -27,7 +27,7 @@ faults:
 expect: {invariants: all}
 `
 
-func TestAFaultIsMovedInItsPlace(t *testing.T) {
+func TestAFaultIsMovedWhereItStands(t *testing.T) {
 	for _, c := range []struct {
 		i         int
 		at, lasts time.Duration

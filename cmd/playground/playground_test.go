@@ -29,8 +29,8 @@ import (
 	"handoff/scenarios"
 )
 
-// site is the folder that folder writes once, for every test that needs it.
-var site struct { //nolint:gochecknoglobals // it takes long
+// written is the folder that folder writes once, for every test that needs it.
+var written struct { //nolint:gochecknoglobals // it takes long
 	once sync.Once
 	dir  string
 	err  error
@@ -38,8 +38,8 @@ var site struct { //nolint:gochecknoglobals // it takes long
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if site.dir != "" {
-		_ = os.RemoveAll(site.dir)
+	if written.dir != "" {
+		_ = os.RemoveAll(written.dir)
 	}
 	os.Exit(code)
 }
@@ -49,17 +49,17 @@ func folder(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("builds the simulator for browsers, which takes a minute")
 	}
-	site.once.Do(func() {
-		if site.dir, site.err = os.MkdirTemp("", "handoff-playground-"); site.err == nil {
+	written.once.Do(func() {
+		if written.dir, written.err = os.MkdirTemp("", "handoff-playground-"); written.err == nil {
 			var said bytes.Buffer
-			site.err = write(site.dir, &said)
+			written.err = write(written.dir, &said)
 			t.Log(said.String())
 		}
 	})
-	if site.err != nil {
-		t.Fatal(site.err)
+	if written.err != nil {
+		t.Fatal(written.err)
 	}
-	return site.dir
+	return written.dir
 }
 
 // pairsVariable says how many runs are compared, as in make playground-hashes.
