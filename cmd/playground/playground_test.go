@@ -262,7 +262,7 @@ func TestThePlaygroundRunsInABrowser(t *testing.T) {
 	select {
 	case got = <-seen:
 		cancel()
-		<-ended
+		_ = <-ended
 	case err := <-ended:
 		t.Fatalf("chromium ended before the page was done: %v\n%s", err, errs.String())
 	}
