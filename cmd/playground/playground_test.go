@@ -256,15 +256,19 @@ func TestThePlaygroundRunsInABrowser(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	var failed error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		failed = cmd.Wait()
+	}()
 	var got string
 	select {
 	case got = <-seen:
 		cancel()
-		_ = <-ended
-	case err := <-ended:
-		t.Fatalf("chromium ended before the page was done: %v\n%s", err, errs.String())
+		<-ended
+	case <-ended:
+		t.Fatalf("chromium ended before the page was done: %v\n%s", failed, errs.String())
 	}
 	t.Log(got)
 	hash, err := hashOf("network-partition/hardened/1")
