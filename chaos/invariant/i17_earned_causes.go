@@ -102,11 +102,12 @@ func sinceDispatch(c *ending) time.Duration {
 
 // sinceQueue: a worker that lost its queue declares it again when it recovers, and may get work
 // before that. A worker cut off from the database fences itself and can't recover meanwhile,
-// although a renewal under way may make it look alive. Then everything that has struck its queue
+// although a renewal under way may make it look alive; one that hears nothing of the broker does
+// not hear that its queue is gone. Then everything that has struck its queue
 // since its registration counts.
 func sinceQueue(c *ending) time.Duration {
 	since := c.l.entered - c.recovery()
-	if c.t != nil && c.s.ledger.struck(toDatabase|databaseFails, c.t.process, c.t.worker, since) {
+	if c.t != nil && c.s.ledger.struck(toDatabase|databaseFails|isDeaf, c.t.process, c.t.worker, since) {
 		return min(since, c.t.joined)
 	}
 	return since

@@ -525,6 +525,10 @@ type BeatReply struct {
 	Cancel []execution.Key
 	// Drain says that an operator asks the worker to drain and stop.
 	Drain bool
+	// Starting says that, as the database knows, the worker has not become active. A worker that has
+	// said so says it again: a failover to a copy that lacks the latest writes may have lost it,
+	// and a starting worker gets no work.
+	Starting bool
 	// Ended are the rows that the heartbeat ended because the worker does not hold them, ordered by
 	// id.
 	Ended []Outcome

@@ -23,11 +23,14 @@ func (t *session) beat(ctx context.Context) {
 		began := t.host.Monotonic()
 		err := loop.Pass(func() error {
 			consuming := t.consuming()
-			if err := t.beatOnce(ctx, consuming); err != nil || !consuming || active {
+			starting, err := t.beatOnce(ctx, consuming)
+			// A failover may have lost that the worker became active.
+			active = active && !starting
+			if err != nil || !consuming || active {
 				return err
 			}
 			// Only a worker that would receive a dispatch becomes active.
-			err := t.setLifecycle(execution.Active)
+			err = t.setLifecycle(execution.Active)
 			active = err == nil
 			return err
 		})
@@ -48,7 +51,8 @@ func (t *session) beat(ctx context.Context) {
 	}
 }
 
-func (t *session) beatOnce(ctx context.Context, consuming bool) error {
+// beatOnce sends a heartbeat, and says whether the worker is still starting as the database knows.
+func (t *session) beatOnce(ctx context.Context, consuming bool) (starting bool, err error) {
 	sent := t.host.Monotonic()
 	number, held := t.held.nextBeat()
 	full, wasFull := t.held.lastFull(sent)
@@ -60,7 +64,7 @@ func (t *session) beatOnce(ctx context.Context, consuming bool) error {
 	// slower network path would cost every lease: each failed attempt closes its connection, and
 	// the next has to open one first.
 	fence, _ := t.lease.deadline()
-	err := t.within(ctx, max(t.config.Worker.StatementTimeout, (fence-sent)/3), func(ctx context.Context) (err error) {
+	err = t.within(ctx, max(t.config.Worker.StatementTimeout, (fence-sent)/3), func(ctx context.Context) (err error) {
 		reply, err = t.store.Heartbeat(ctx, store.Beat{
 			WorkerKey: t.key, Number: number, Acknowledged: acknowledged, Lease: t.config.Worker.Lease(), ConsumerAlive: consuming, Held: held,
 			Messages: broker.VersionBlock, WasFull: wasFull, FullAgo: max(0, sent-full), Figures: figures, Health: t.config.Health.Of(figures, 0),
@@ -68,7 +72,7 @@ func (t *session) beatOnce(ctx context.Context, consuming bool) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	t.acknowledged(number)
 	t.toldFull(full, wasFull)
@@ -91,7 +95,7 @@ func (t *session) beatOnce(ctx context.Context, consuming bool) error {
 		o := &reply.Ended[i]
 		t.notifier.Changed(broker.Change{Key: o.Row.Key(), From: o.From, To: o.Row.Status})
 	}
-	return nil
+	return reply.Starting, nil
 }
 
 // acknowledged notes that a heartbeat was answered, and returns the largest answered number. If a
@@ -125,7 +129,7 @@ func (t *session) tellFull(since time.Duration) {
 	if known || !t.held.fullSince(since) {
 		return
 	}
-	if err := t.beatOnce(context.Background(), t.consuming()); err != nil {
+	if _, err := t.beatOnce(context.Background(), t.consuming()); err != nil {
 		t.log.LogAttrs(context.Background(), slog.LevelInfo, "could not tell the database that every run slot was taken", slog.Any("error", err))
 	}
 }

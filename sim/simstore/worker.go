@@ -185,6 +185,7 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 			s.report(inc, &b)
 		}
 		reply.Drain = inc.drain && inc.lifecycle < execution.Draining
+		reply.Starting = inc.lifecycle == execution.Starting
 		for _, key := range b.Held {
 			if r := s.db.row(key.ID); r != nil && (r.Epoch != key.Epoch || r.Incarnation != b.Incarnation || oracle.Terminal(r.Status)) {
 				reply.Lost = append(reply.Lost, key)

@@ -72,6 +72,19 @@ func fleetCases() []Case {
 			b.must(err)
 			b.expect("found", found, false)
 		}},
+		{"the heartbeat tells whether the worker is still starting", func(b *fixture) {
+			w := b.register("w")
+			told := func(number uint64) bool {
+				reply, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Lease: Lease, ConsumerAlive: true})
+				b.must(err)
+				return reply.Starting
+			}
+			b.expect("before it is active", told(1), true)
+			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Active))
+			b.expect("once it is active", told(2), false)
+			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Draining))
+			b.expect("while it drains", told(3), false)
+		}},
 		{"a drain is told by the heartbeat, to that incarnation, until it drains", func(b *fixture) {
 			w := b.active("w")
 			number := uint64(1)

@@ -260,6 +260,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		return store.BeatReply{}, store.ErrLost
 	}
 	reply.Drain = st.drain && st.lifecycle < execution.Draining
+	reply.Starting = st.lifecycle == execution.Starting
 	slices.Sort(lost)
 	for _, n := range lost {
 		reply.Lost = append(reply.Lost, b.Held[n])
