@@ -50,8 +50,11 @@ type callsOfRun struct {
 	// learned of it.
 	byItself bool
 	exited   time.Duration
-	to       execution.Status
-	reason   execution.Reason
+	// killed is when the worker learned that the action had ended as it was told to; 0 if it has
+	// not.
+	killed time.Duration
+	to     execution.Status
+	reason execution.Reason
 	// ended is when the worker first wrote the end.
 	ended time.Duration
 	over  bool
@@ -141,7 +144,8 @@ func (c *Calls) Claimed(now time.Duration, key execution.Key, o Answer, timeout 
 	if r == nil {
 		return
 	}
-	r.again[callClaim].answered(now, o.Failed)
+	// An error of several claims may be about another one. Then each of them is sent alone, at once.
+	r.again[callClaim].answered(now, o.Failed && !(o.Wrong && o.Shared))
 	if o.Applied || o.Unknown && !r.uncertain {
 		r.asked = r.sent
 	}
@@ -149,7 +153,7 @@ func (c *Calls) Claimed(now time.Duration, key execution.Key, o Answer, timeout 
 	switch {
 	case o.Applied || !o.Failed && r.uncertain && o.Ours:
 		r.limit = r.asked + timeout
-	case !o.Failed || o.Wrong && !r.uncertain:
+	case !o.Failed || o.Wrong && !o.Shared && !r.uncertain:
 		c.forget(now, key)
 		if !o.Failed && !o.Late {
 			c.behind.wastes(c, now)
@@ -163,8 +167,9 @@ type Answer struct {
 	// it, Late that the deadline had passed.
 	Applied, Ours, Late bool
 	// Failed says that the answer was an error. Unknown: after this error nobody knows whether the
-	// statement took effect. Wrong: the error isn't known to be transient.
-	Failed, Unknown, Wrong bool
+	// statement took effect. Wrong: the error isn't known to be transient. Shared: the statement was
+	// about several executions, so the error may be about another one, and the claim is sent again.
+	Failed, Unknown, Wrong, Shared bool
 }
 
 func (c *Calls) forget(now time.Duration, key execution.Key) {
@@ -205,10 +210,13 @@ func (c *Calls) Finished(now time.Duration, e End, o Answer) {
 	if !o.Failed && (o.Applied || r.unwritten && o.Ours) {
 		if e.Reason != execution.WorkerShutdown {
 			ended := r.ended
-			if r.byItself {
-				// The result may have waited for others while its worker was paused; that time is
-				// no part of the run.
+			// The result may have waited for others while its worker was paused; that time is no part
+			// of the run.
+			switch {
+			case r.byItself:
 				ended = r.exited
+			case r.killed > 0:
+				ended = r.killed
 			}
 			c.ends.add(now, ended-r.asked, oracle.BlamesWorker(e.Reason))
 		}

@@ -157,6 +157,8 @@ func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 	remembered := f.massSince - lease
 	if r.margin > 0 {
 		remembered += r.margin + 2*f.config.Executor.ReconcileInterval
+		// It watches anew after it was hindered, and may have forgotten those from before.
+		remembered = max(remembered, r.watching-lease)
 	}
 	for _, m := range f.members {
 		switch {

@@ -25,6 +25,13 @@ func (c *Calls) NotStarted(key execution.Key) {
 	}
 }
 
+// Killed notes that the worker has learned that an action ended because it was told to.
+func (c *Calls) Killed(now time.Duration, key execution.Key) {
+	if r := c.runs[key]; r != nil {
+		r.killed = now
+	}
+}
+
 // Exited notes that an action has ended by itself; its reason is its own.
 func (c *Calls) Exited(now time.Duration, key execution.Key, to execution.Status, reason execution.Reason) {
 	if r := c.runs[key]; r != nil {

@@ -11,7 +11,7 @@ import (
 
 func init() {
 	register(
-		lostCancel, cancelOverCompleted, childLost, keyLookedUp,
+		lostCancel, activationLostInFailover, cancelOverCompleted, childLost, keyLookedUp,
 	)
 }
 
@@ -21,6 +21,8 @@ type requests struct {
 
 	cancel func(ctx context.Context, id execution.ID) (store.Cancellation, error)
 	beat   func(*store.BeatReply)
+	// lifecycle is told what the worker has written about itself.
+	lifecycle func(execution.Lifecycle)
 	// create replaces the creation of items; replaced says whether it did.
 	create func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error)
 }
@@ -48,6 +50,15 @@ func (s *requests) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply
 		s.beat(&reply)
 	}
 	return reply, err
+}
+
+// SetLifecycle implements store.Store.
+func (s *requests) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+	err := s.Store.SetLifecycle(ctx, w, to)
+	if err == nil && s.lifecycle != nil {
+		s.lifecycle(to)
+	}
+	return err
 }
 
 // Create implements store.Store.
@@ -84,6 +95,25 @@ func lostCancel() *Mutant {
 				}
 				r.Cancel = nil
 			}}
+		},
+	}
+}
+
+func activationLostInFailover() *Mutant {
+	return &Mutant{
+		Name: "activation-lost-in-failover", Source: "D15", Expected: 21, Scenario: "failover-at-the-start",
+		About: "a worker that has said that it is active does not hear that the database has forgotten it",
+		Store: func(p Process, c store.Store) store.Store {
+			said := false
+			return &requests{Store: c,
+				lifecycle: func(to execution.Lifecycle) { said = to == execution.Active },
+				beat: func(r *store.BeatReply) {
+					if said && r.Starting {
+						p.Acted("ignored that the database has forgotten its activation", 0)
+						r.Starting = false
+					}
+				},
+			}
 		},
 	}
 }

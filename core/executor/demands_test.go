@@ -53,7 +53,7 @@ func TestDemands(t *testing.T) {
 			"a quarantined one has room for what is pinned to it",
 			[]store.WorkerRow{fit(1, failing(10, 0)), fit(2, loaded(5))},
 			100,
-			"[{shell 0 1 0} {shell 1 6 0} {shell 2 1 0}] [7]",
+			"[{shell 0 1 0} {shell 1 6 1} {shell 2 1 0}] [1 6]",
 		},
 	} {
 		demands, pools := rosterOf(x.workers...).demands(x.most)
@@ -111,6 +111,9 @@ func TestWhatIsDemandedCanBePlaced(t *testing.T) {
 		workers := make([]store.WorkerRow, rapid.IntRange(1, 4).Draw(t, "workers"))
 		for i := range workers {
 			workers[i] = fit(execution.WorkerID(i+1), loaded(rapid.IntRange(2, 7).Draw(t, "load")))
+			if rapid.Bool().Draw(t, "quarantined") {
+				failing(10, 0)(&workers[i])
+			}
 			workers[i].Runtimes = runtimes
 		}
 		f := rosterOf(workers...)

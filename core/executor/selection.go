@@ -113,13 +113,15 @@ func (f *roster) rank(i int, runtime string) execution.Health {
 // runtime, or a runtime and the worker that its rows are pinned to. A lane whose workers are full
 // has a limit of 0, so that none of its rows is claimed. Workers that share a runtime, directly or
 // through others, form one pool. All lanes of a pool together get at most the room of its workers,
-// or rows would be claimed only to be parked.
+// or rows would be claimed only to be parked. A quarantined worker has room for its pinned rows
+// alone; that room is a pool of its own, or rows of other lanes would be claimed for it.
 func (f *roster) demands(most int) (demands []store.Demand, pools []int) {
 	var pinned []store.Demand
 	var part joined
 	for i := range f.workers {
 		w := &f.workers[i]
-		pool, room := -1, 0
+		pool, shared, own := -1, 0, 0
+		first := len(pinned)
 		for _, r := range w.Runtimes {
 			if !w.Fits(r) {
 				continue
@@ -136,13 +138,20 @@ func (f *roster) demands(most int) (demands []store.Demand, pools []int) {
 			}
 			pool = part.join(d.Pool, pool)
 			d.Pool = pool
-			free, own := f.room(i, r, 0), f.room(i, r, w.ID)
+			free := f.room(i, r, 0)
+			shared, own = max(shared, free), max(own, f.room(i, r, w.ID))
 			d.Limit = min(most, d.Limit+free)
-			room = max(room, free, own)
-			pinned = append(pinned, store.Demand{Runtime: r, Pinned: w.ID, Limit: min(most, own), Pool: pool})
+			pinned = append(pinned, store.Demand{Runtime: r, Pinned: w.ID, Limit: min(most, f.room(i, r, w.ID)), Pool: pool})
 		}
-		if pool >= 0 {
-			pools[pool] += room
+		switch {
+		case pool < 0:
+		case shared == 0 && own > 0:
+			for j := range pinned[first:] {
+				pinned[first+j].Pool = len(pools)
+			}
+			pools, part = append(pools, own), append(part, len(pools))
+		default:
+			pools[pool] += max(shared, own)
 		}
 	}
 	demands = append(demands, pinned...)

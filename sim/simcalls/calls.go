@@ -114,7 +114,9 @@ func (s *calling) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim
 	s.gone(err)
 	for i := range cs {
 		if err != nil {
-			s.c.Claimed(s.h.Monotonic(), cs[i].Key, answer(w, cs[i].Key, execution.Running, nil, err), 0)
+			a := answer(w, cs[i].Key, execution.Running, nil, err)
+			a.Shared = len(cs) > 1
+			s.c.Claimed(s.h.Monotonic(), cs[i].Key, a, 0)
 			continue
 		}
 		r := &results[i]
@@ -203,7 +205,11 @@ func (r *seenRun) Extend(fence time.Duration) {
 // Wait implements worker.Run.
 func (r *seenRun) Wait(ctx context.Context) (worker.Exit, error) {
 	exit, err := r.Run.Wait(ctx)
-	if err == nil && !exit.Killed {
+	switch {
+	case err != nil:
+	case exit.Killed:
+		r.c.Killed(r.h.Monotonic(), r.key)
+	default:
 		to := execution.Failed
 		if exit.Reason == execution.NoReason {
 			to = execution.Completed
