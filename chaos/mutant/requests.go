@@ -105,7 +105,8 @@ func activationLostInFailover() *Mutant {
 		About: "a worker that has said that it is active does not hear that the database has forgotten it",
 		Store: func(p Process, c store.Store) store.Store {
 			said := false
-			return &requests{Store: c,
+			return &requests{
+				Store:     c,
 				lifecycle: func(to execution.Lifecycle) { said = to == execution.Active },
 				beat: func(r *store.BeatReply) {
 					if said && r.Starting {

@@ -19,21 +19,23 @@ type Demand struct {
 	Lane
 	Most int
 	// Pool is the set of workers to which the lane's workers belong, named by the index of its
-	// first worker.
+	// first worker. It is negative for the room that a quarantined worker has for its pinned
+	// executions alone.
 	Pool int
 }
 
 // Demands says how many waiting executions a pass may take ("How many a pass takes",
 // docs/executor.md), at most `most`: for each runtime with a fitting worker, for each worker those
 // pinned to it, and for each pool, by the index of its first worker, how many altogether. Workers
-// with a runtime in common are one pool.
+// with a runtime in common are one pool, but what is pinned to a quarantined worker has a pool of
+// its own: its room is no room for anything else.
 func (p Placement) Demands(fleet []Worker, most int) (demands []Demand, pools map[int]int) {
 	pool := p.pools(fleet)
 	pools = make(map[int]int)
 	unpinned := make(map[string]int)
 	for i := range fleet {
 		w := &fleet[i]
-		room := 0
+		first, shared, alone := len(demands), 0, 0
 		for _, runtime := range w.Runtimes {
 			if !p.Fits(w, Request{Runtime: runtime}) {
 				continue
@@ -48,10 +50,20 @@ func (p Placement) Demands(fleet []Worker, most int) (demands []Demand, pools ma
 			}
 			demands[at].Most += free
 			demands = append(demands, Demand{Lane{runtime, w.ID}, own, pool[i]})
-			room = max(room, free, own)
+			shared, alone = max(shared, free), max(alone, own)
 		}
-		if pool[i] >= 0 {
-			pools[pool[i]] += room
+		switch {
+		case pool[i] < 0:
+		case shared == 0 && alone > 0:
+			for at := first; at < len(demands); at++ {
+				if demands[at].Pinned == w.ID {
+					demands[at].Pool = -1 - i
+				}
+			}
+			pools[-1-i] = alone
+			pools[pool[i]] += 0
+		default:
+			pools[pool[i]] += max(shared, alone)
 		}
 	}
 	for i := range demands {
