@@ -34,7 +34,4 @@ const (
 	WorkerQueue
 	// WorkerQueueStuck: the queue of each struck worker neither confirms nor delivers.
 	WorkerQueueStuck
-	// WorkerQueueFlooded: the queue of each struck worker holds messages of somebody else, and
-	// dispatches wait behind them.
-	WorkerQueueFlooded
 )

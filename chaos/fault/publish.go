@@ -13,7 +13,7 @@ import (
 
 func init() {
 	Register(Kind{
-		Name: "publish", Ends: ByItself, Excuses: []Cause{WorkerQueueFlooded},
+		Name: "publish", Ends: ByItself,
 		About:   "somebody who can reach the broker publishes messages of their own to a queue",
 		Example: "publish: {queue: shell-1, what: garbage, count: 500}",
 		Draw: func(d *Dice) string {

@@ -245,7 +245,7 @@ func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration))
 			common(brokerFails)
 		case fault.DatabaseFails:
 			common(databaseFails)
-		case fault.WorkerDeaf, fault.WorkerQueueFlooded:
+		case fault.WorkerDeaf:
 			each(isDeaf)
 		case fault.WorkerMute:
 			each(isMute)
