@@ -39,3 +39,20 @@ func BenchmarkSubjects(b *testing.B) {
 		})
 	}
 }
+
+// An error of the draw is no answer of the core: rapid panics when a stored example is over.
+func TestAPanicOfTheDrawIsNoAnswer(t *testing.T) {
+	defer func() {
+		if got := recover(); got != "no more draws" {
+			t.Errorf("the panic of the draw arrives as %v", got)
+		}
+	}()
+	left := 10
+	answers := Ask(InForce(), func(uint64) uint64 {
+		if left--; left < 0 {
+			panic("no more draws")
+		}
+		return 0
+	})
+	t.Errorf("the draw ends, and the answers are %v", answers.Wrong)
+}

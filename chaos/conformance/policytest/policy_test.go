@@ -114,8 +114,12 @@ func (w *watcher) ClaimForScheduling(ctx context.Context, c store.SchedulingClai
 // dispatched.
 func (w *watcher) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
 	answer, err := w.Store.DispatchDue(ctx, d)
-	if err != nil || answer.Unfit > 0 {
+	if err != nil {
 		return answer, err
+	}
+	defer w.beside(answer.Rows)
+	if answer.Unfit > 0 {
+		return answer, nil
 	}
 	for i := range d.Offers {
 		o := &d.Offers[i]
@@ -149,15 +153,18 @@ func (w *watcher) DispatchDue(ctx context.Context, d store.DueDispatch) (store.D
 		w.decided(ds)
 		w.offered = false
 	}
-	// What the same pass places next, it places beside these rows.
-	for i := range answer.Rows {
+	return answer, nil
+}
+
+// beside adds rows to the loads: what the same pass places next, it places beside them.
+func (w *watcher) beside(rows []execution.Execution) {
+	for i := range rows {
 		for n := range w.looks {
-			if at := slices.IndexFunc(w.keys[n], func(k store.WorkerKey) bool { return k.Incarnation == answer.Rows[i].Incarnation }); at >= 0 {
+			if at := slices.IndexFunc(w.keys[n], func(k store.WorkerKey) bool { return k.Incarnation == rows[i].Incarnation }); at >= 0 {
 				w.looks[n][at].Load++
 			}
 		}
 	}
-	return answer, nil
 }
 
 // full says that more rows may be due than a claim took: a demand, or a pool of demands, gave as
@@ -208,14 +215,21 @@ func (w *watcher) decided(ds []store.Dispatch) {
 	if len(w.claimed) == 0 {
 		return
 	}
-	why := "nobody has looked at the workers"
+	// If no reply explains the decisions, the newest one is the likeliest basis of them.
+	var why []string
 	for n := len(w.looks) - 1; n >= 0; n-- {
-		if why = w.differs(slices.Clone(w.looks[n]), w.keys[n], ds); why == "" {
+		differs := w.differs(slices.Clone(w.looks[n]), w.keys[n], ds)
+		if differs == "" {
+			why = nil
 			break
 		}
+		why = append(why, differs)
 	}
-	if why != "" {
-		w.shared.add("%s: %s", w.process, why)
+	switch {
+	case len(w.looks) == 0:
+		w.shared.add("%s: nobody has looked at the workers", w.process)
+	case len(why) > 0:
+		w.shared.add("%s: %s", w.process, why[0])
 	}
 	w.claimed = nil
 }
