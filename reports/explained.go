@@ -45,7 +45,7 @@ func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]s
 	case d.Same == 0:
 		lines = append(lines, "same    nothing: they differ from the first event on")
 	default:
-		lines = append(lines, fmt.Sprintf("same    the first %s, until %s%s", plural(d.Same, "event"), FormatTime(d.Until), onlyTimes(d)))
+		lines = append(lines, fmt.Sprintf("same    %sthe first %s, until %s%s", exceptActs(d), plural(d.Same, "event"), FormatTime(d.Until), onlyTimes(d)))
 	}
 	if d.Act != nil {
 		where := "here "
@@ -69,6 +69,14 @@ func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]s
 		lines = append(lines, "more    "+more(d))
 	}
 	return lines
+}
+
+// exceptActs excepts an act of the mutant from the common beginning: it has no counterpart.
+func exceptActs(d *explain.Difference) string {
+	if d.Act != nil && d.Act.At <= d.Until {
+		return "apart from what the mutant did, "
+	}
+	return ""
 }
 
 // onlyTimes says that what follows the common beginning is the same too, apart from its times.
@@ -138,7 +146,7 @@ func NeedLines(x *explain.Explanation) (lines []string) {
 func needText(x *explain.Explanation) string {
 	switch n := x.Needed(); n {
 	case 0:
-		return "none was needed: with all of them left out the same rule is broken"
+		return "none was needed: without any fault the same rule is broken, too, perhaps for other executions"
 	case 1:
 		return fmt.Sprintf("one of %d was needed: with it alone the same rule is broken, without it it is not", len(x.Faults))
 	default:

@@ -121,3 +121,14 @@ func TestThePageSaysWhy(t *testing.T) {
 		t.Error("a run that was not explained is")
 	}
 }
+
+// A mutant that acts before the runs differ is an exception from what is the same.
+func TestAnActBeforeTheFirstDifferenceIsNamed(t *testing.T) {
+	d := *explainedRecord().Explained.Counterparts[0].Difference
+	act := *d.Act
+	act.At = d.Until - 1
+	d.Act = &act
+	if line := reports.DifferenceLines(&d, nil, nil)[0]; !strings.Contains(line, "apart from what the mutant did, the first 29 events") {
+		t.Errorf("the first line is %q", line)
+	}
+}

@@ -27,9 +27,11 @@ type whyPage struct {
 	EndsHere           string
 	EndsThere          string
 	Others             []string
-	FaultsText         string
-	Faults             []whyFault
-	Curve              *whyCurve
+	// Unneeded warns of a comparison that tells nothing about the cause; empty for none.
+	Unneeded   string
+	FaultsText string
+	Faults     []whyFault
+	Curve      *whyCurve
 }
 
 type whySide struct{ Time, Who, What string }
@@ -108,7 +110,7 @@ func sameText(d *explain.Difference) string {
 	if d.Same == 0 {
 		return "They differ from the first event on."
 	}
-	return fmt.Sprintf("The first %s are the same, until %s%s.", plural(d.Same, "event"), FormatTime(d.Until), onlyTimes(d))
+	return sentence(fmt.Sprintf("%sthe first %s are the same, until %s%s.", exceptActs(d), plural(d.Same, "event"), FormatTime(d.Until), onlyTimes(d)))
 }
 
 func (t teller) side(e *history.Event) *whySide {
@@ -127,6 +129,10 @@ func (p *whyPage) needs(x *explain.Explanation) {
 		return
 	}
 	p.FaultsText = sentence(needText(x))
+	if x.Needed() == 0 && p.Act == nil {
+		p.Unneeded = "No fault was needed for this failure. So look for its cause in the workload, the actions and the limits of the scenario; " +
+			"the run beside it differs by chance."
+	}
 	for _, needed := range []bool{true, false} {
 		for _, f := range x.Faults {
 			switch {

@@ -54,6 +54,9 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 	done := func(id execution.ID) execution.Execution {
 		return execution.Execution{ID: id, Status: execution.Completed}
 	}
+	cancelled := func(id execution.ID, by execution.Part) execution.Execution {
+		return execution.Execution{ID: id, Status: execution.Cancelled, FailureReason: execution.CancelRequested, Result: execution.Result{Error: "Execution cancelled", FailedBy: by}}
+	}
 	echo := execution.Action{Ref: "core.echo", Runtime: "shell"}
 	for _, c := range []struct {
 		name  string
@@ -63,6 +66,16 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 		about execution.ID
 		at    time.Duration
 	}{
+		{
+			"cancelled, whoever carried it out",
+			scenario.Bound{Of: "completed", Op: "=", Value: 100, Percent: true, Source: "= 100%"},
+			[]execution.Execution{done(1), cancelled(2, execution.Worker), cancelled(3, execution.API)},
+			[]string{
+				"1 of 3 executions ended as completed; the scenario expects completed: = 100%",
+				"2 ended as cancelled: a client asked for it: executions 2, 3",
+			},
+			2, time.Second,
+		},
 		{
 			"too few",
 			scenario.Bound{Of: "completed", Op: ">=", Value: 95, Percent: true, Source: ">= 95%"},
