@@ -42,18 +42,23 @@ func (f *roster) groups() [][]string {
 	var sets [][]string
 	for i := range f.workers {
 		w := &f.workers[i]
-		var set []string
-		for _, r := range w.Runtimes {
-			if w.Fits(r) {
-				set = append(set, r)
-			}
+		if len(w.Runtimes) == 0 || !w.Fits(w.Runtimes[0]) {
+			continue
 		}
+		set := w.Runtimes
+		known := func(s []string) bool { return slices.Equal(s, set) }
+		if slices.ContainsFunc(sets, known) {
+			continue // nearly all workers have the runtimes of the first one
+		}
+		set = slices.Clone(set)
 		slices.Sort(set)
 		set = slices.Compact(set)
-		known := func(s []string) bool { return slices.Equal(s, set) }
-		if len(set) > 0 && !slices.ContainsFunc(sets, known) {
+		if !slices.ContainsFunc(sets, known) {
 			sets = append(sets, set)
 		}
+	}
+	if len(sets) < 2 {
+		return sets
 	}
 	in := make(map[string]int)
 	for _, set := range sets {
@@ -69,28 +74,27 @@ func (f *roster) groups() [][]string {
 // deal places as many rows like the given one as there is room for, at most `most`, in the same way
 // as place does for known rows.
 func (f *roster) deal(row *execution.Execution, most int, load bool) []store.Place {
-	var places []store.Place
-	loads := make([]int, len(f.workers))
-	for i := range f.workers {
-		loads[i] = f.workers[i].Load
+	among := f.contenders(row)
+	room := 0
+	for i := range among {
+		room += among[i].room()
 	}
+	most = min(most, room)
+	if most == 0 {
+		return nil
+	}
+	places := make([]store.Place, 0, most)
 	for len(places) < most {
-		worker, limit := f.choose(row)
-		if worker < 0 {
-			break
+		c := &among[f.pick(among)]
+		p := store.Place{Worker: f.workers[c.worker].WorkerKey, Limit: c.limit}
+		block := 1
+		if load {
+			block = f.block(c.worker)
 		}
-		p := store.Place{Worker: f.workers[worker].WorkerKey, Limit: limit}
-		places = append(places, p)
-		if !load {
-			continue
-		}
-		for left := f.block(worker) - 1; left > 0 && len(places) < most && f.follows(row, row, worker); left-- {
-			f.workers[worker].Load++
+		for ; block > 0 && len(places) < most && c.room() > 0; block-- {
+			c.load++
 			places = append(places, p)
 		}
-	}
-	for i := range f.workers {
-		f.workers[i].Load = loads[i]
 	}
 	return places
 }

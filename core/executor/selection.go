@@ -25,6 +25,7 @@ type roster struct {
 	// turnover is how long a worker may be full before nothing more is dispatched ahead of it.
 	turnover time.Duration
 	draw     func(uint64) uint64
+	among    []contender // the latest
 }
 
 // runtimeHealth is the best health among the workers that fit a runtime.
@@ -307,47 +308,82 @@ func (f *roster) fitting(row *execution.Execution) (n int) {
 	return n
 }
 
-// choose chooses among the fitting workers that have room. It prefers a healthy one to a degraded
-// one, then the one with the smallest load by the database's own count (defect D42), then draws one
-// at random. It takes the worker that the row should avoid only if no other fits. It counts the row
-// as placed. limit is how many rows the chosen worker may hold; a worker of -1 says that none has
-// room.
-func (f *roster) choose(row *execution.Execution) (worker, limit int) {
+// contender is a worker that may get a row, full or not, and all that the choice among them takes.
+type contender struct {
+	worker, limit, load int
+	rank                execution.Health
+	avoid               bool
+}
+
+// room is how many more rows the worker may get.
+func (c *contender) room() int { return max(0, c.limit-c.load) }
+
+// contenders returns the workers that may get a row. The next call overwrites them.
+func (f *roster) contenders(row *execution.Execution) []contender {
 	runtime := row.Action.Runtime
-	best, ties := -1, uint64(0)
-	// order is negative if a is preferred to b.
-	order := func(a, b int) int {
-		wa, wb := &f.workers[a], &f.workers[b]
-		if avoid := wa.ID == row.Avoid; avoid != (wb.ID == row.Avoid) {
-			if avoid {
-				return 1
-			}
-			return -1
-		}
-		if ra, rb := f.rank(a, runtime), f.rank(b, runtime); ra != rb {
-			return int(ra) - int(rb)
-		}
-		return wa.Load - wb.Load
-	}
+	f.among = f.among[:0]
 	for i := range f.workers {
-		if !f.fits(i, row) || f.room(i, runtime, row.Pinned) == 0 {
+		if w := &f.workers[i]; f.fits(i, row) {
+			f.among = append(f.among, contender{
+				worker: i, limit: f.limit(i, runtime, row.Pinned), load: w.Load, rank: f.rank(i, runtime), avoid: w.ID == row.Avoid,
+			})
+		}
+	}
+	return f.among
+}
+
+// order is negative if a contender is preferred to another.
+func (c *contender) order(other *contender) int {
+	switch {
+	case c.avoid != other.avoid:
+		if c.avoid {
+			return 1
+		}
+		return -1
+	case c.rank != other.rank:
+		return int(c.rank) - int(other.rank)
+	}
+	return c.load - other.load
+}
+
+// pick chooses among the contenders that have room. It prefers a healthy one to a degraded one,
+// then the one with the smallest load by the database's own count (defect D42), then draws one at
+// random. It takes the worker that the row should avoid only if no other fits. -1 says that none has
+// room.
+func (f *roster) pick(among []contender) int {
+	best, ties := -1, uint64(0)
+	for i := range among {
+		if among[i].room() == 0 {
 			continue
 		}
+		order := -1
+		if best >= 0 {
+			order = among[i].order(&among[best])
+		}
 		switch {
-		case best < 0 || order(i, best) < 0:
+		case order < 0:
 			best, ties = i, 1
-		case order(i, best) == 0:
+		case order == 0:
 			// Each of n equals is kept with probability 1/n.
 			if ties++; f.draw(ties) == 0 {
 				best = i
 			}
 		}
 	}
-	if best < 0 {
+	return best
+}
+
+// choose picks a worker for a row and counts the row as placed. limit is how many rows the chosen
+// worker may hold; a worker of -1 says that none has room.
+func (f *roster) choose(row *execution.Execution) (worker, limit int) {
+	among := f.contenders(row)
+	at := f.pick(among)
+	if at < 0 {
 		return -1, 0
 	}
-	f.workers[best].Load++
-	return best, f.limit(best, runtime, row.Pinned)
+	c := &among[at]
+	f.workers[c.worker].Load++
+	return c.worker, c.limit
 }
 
 // textNoWorkers is the error of an execution that no worker fits. textNoFreshHeartbeats begins the
