@@ -187,7 +187,7 @@ func chain(e *history.Event) string {
 	case history.ChildStarted:
 		return fmt.Sprintf("let execution %d begin: its parent, execution %d, has completed", e.Execution, e.Related)
 	case history.CancelRequested:
-		return fmt.Sprintf("had a request accepted that cancels the chain of execution %d, whose last one is execution %d (%s)", e.Chain, e.Execution, e.From)
+		return fmt.Sprintf("filed a request to cancel the chain of execution %d, whose last one is execution %d (%s)", e.Chain, e.Execution, e.From)
 	case history.SlotTaken:
 		return fmt.Sprintf("gave slot %d of %s to execution %d", e.Count, e.Action, e.Execution)
 	}

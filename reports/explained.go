@@ -146,7 +146,7 @@ func NeedLines(x *explain.Explanation) (lines []string) {
 func needText(x *explain.Explanation) string {
 	switch n := x.Needed(); n {
 	case 0:
-		return "none was needed: without any fault the same rule is broken, too, perhaps for other executions"
+		return "none was needed: the same rule is also broken without any fault, perhaps for other executions"
 	case 1:
 		return fmt.Sprintf("one of %d was needed: with it alone the same rule is broken, without it it is not", len(x.Faults))
 	default:

@@ -132,3 +132,25 @@ func TestAnActBeforeTheFirstDifferenceIsNamed(t *testing.T) {
 		t.Errorf("the first line is %q", line)
 	}
 }
+
+// A comparison with a run without some fault misleads if no fault was needed.
+func TestThePageSaysThatNoFaultWasNeeded(t *testing.T) {
+	const unneeded, chance = "No fault was needed for this failure", "does not fail is chance"
+	r := explainedRecord()
+	if page := pageOf(t, r); strings.Contains(page, unneeded) {
+		t.Error("a fault was needed, and the page says that none was")
+	}
+	r.Explained.Faults[0].Needed = false
+	r.Mutant = "x"
+	if page := pageOf(t, r); strings.Contains(page, unneeded) {
+		t.Error("the run beside it lacks the mutant, and the page warns of it")
+	}
+	r.Mutant = ""
+	if page := pageOf(t, r); !strings.Contains(page, unneeded) || !strings.Contains(page, chance) {
+		t.Error("the page does not warn of the comparison")
+	}
+	r.Explained.Counterparts[0].Passes = false
+	if page := pageOf(t, r); !strings.Contains(page, unneeded) || strings.Contains(page, chance) {
+		t.Error("the run beside it fails too, and the page says that it does not")
+	}
+}

@@ -27,7 +27,8 @@ type whyPage struct {
 	EndsHere           string
 	EndsThere          string
 	Others             []string
-	// Unneeded warns of a comparison that tells nothing about the cause; empty for none.
+	// Unneeded says that no fault was needed, so that a run without one of them tells nothing about
+	// the cause; otherwise it is empty.
 	Unneeded   string
 	FaultsText string
 	Faults     []whyFault
@@ -102,6 +103,12 @@ func newWhy(r *verdict.Record) *whyPage {
 		p.Others = append(p.Others, "The same "+o.Change+": it "+brief(o.Ends))
 	}
 	p.needs(x)
+	if len(x.Faults) > 0 && x.Needed() == 0 && r.Mutant == "" {
+		p.Unneeded = "No fault was needed for this failure: its cause is in the workload, the actions, the limits, or the system itself."
+		if c.Passes {
+			p.Unneeded += " That the run beside it does not fail is chance."
+		}
+	}
 	p.Curve = newWhyCurve(r, x.Curve, here)
 	return p
 }
@@ -129,10 +136,6 @@ func (p *whyPage) needs(x *explain.Explanation) {
 		return
 	}
 	p.FaultsText = sentence(needText(x))
-	if x.Needed() == 0 && p.Act == nil {
-		p.Unneeded = "No fault was needed for this failure. So look for its cause in the workload, the actions and the limits of the scenario; " +
-			"the run beside it differs by chance."
-	}
 	for _, needed := range []bool{true, false} {
 		for _, f := range x.Faults {
 			switch {

@@ -149,8 +149,8 @@ func (a *asker) ask(from, oneIn int) {
 	}
 }
 
-// about asks questions of one kind. A panic of the core counts as an answer, too; one of the draw
-// does not: rapid ends a test with it when an example that it has stored gives too few draws.
+// about asks questions of one kind. A panic of the core counts as an answer, too. A panic of the
+// draw goes on to the caller: rapid stops a test by it if a stored example gives too few draws.
 func (a *asker) about(s subject) {
 	drawing, draw := false, a.draw
 	a.draw = func(n uint64) uint64 {

@@ -107,10 +107,9 @@ func (t *tally) fate(e *execution.Execution) string {
 		return of + t.waits(e)
 	}
 	how := of + "ended as " + e.Status.String()
-	// Only a parent that did not complete cancels an execution without a request. For the others it
-	// does not matter which part carried the request out.
-	if e.Status == execution.Cancelled && e.Result.FailedBy != execution.ExecutionManager {
-		return how + ": a client asked for it"
+	// Which part carried a client's request out does not matter.
+	if e.Status == execution.Cancelled && t.asked[e.Chain()] {
+		return how + ", as a client had asked"
 	}
 	if e.FailureReason != execution.NoReason {
 		how += ", " + e.FailureReason.String()

@@ -22,6 +22,11 @@ func missedRun(t *testing.T, bound scenario.Bound, rows ...execution.Execution) 
 		j.Observe(&history.Event{Kind: history.Created, Step: uint64(i + 1), Execution: rows[i].ID, Chain: rows[i].Chain(), To: execution.Requested, Action: "a"})
 	}
 	for i := range rows {
+		if !rows[i].CancelRequestedAt.IsZero() {
+			j.Observe(&history.Event{Kind: history.CancelRequested, Step: uint64(50 + i), Execution: rows[i].ID, Chain: rows[i].Chain()})
+		}
+	}
+	for i := range rows {
 		j.Observe(&history.Event{
 			Kind: history.Transition, Step: uint64(100 + i), At: time.Duration(i) * time.Second, Execution: rows[i].ID, Chain: rows[i].Chain(), To: rows[i].Status,
 		})
@@ -54,8 +59,12 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 	done := func(id execution.ID) execution.Execution {
 		return execution.Execution{ID: id, Status: execution.Completed}
 	}
-	cancelled := func(id execution.ID, by execution.Part) execution.Execution {
-		return execution.Execution{ID: id, Status: execution.Cancelled, FailureReason: execution.CancelRequested, Result: execution.Result{Error: "Execution cancelled", FailedBy: by}}
+	cancelled := func(id execution.ID, by execution.Part, asked bool) execution.Execution {
+		e := execution.Execution{ID: id, Status: execution.Cancelled, FailureReason: execution.CancelRequested, Result: execution.Result{Error: "Execution cancelled", FailedBy: by}}
+		if asked {
+			e.CancelRequestedAt = time.Unix(1, 0)
+		}
+		return e
 	}
 	echo := execution.Action{Ref: "core.echo", Runtime: "shell"}
 	for _, c := range []struct {
@@ -67,12 +76,13 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 		at    time.Duration
 	}{
 		{
-			"cancelled, whoever carried it out",
+			"cancelled as a client asked, whoever carried it out, or unasked",
 			scenario.Bound{Of: "completed", Op: "=", Value: 100, Percent: true, Source: "= 100%"},
-			[]execution.Execution{done(1), cancelled(2, execution.Worker), cancelled(3, execution.API)},
+			[]execution.Execution{done(1), cancelled(2, execution.Worker, true), cancelled(3, execution.API, true), cancelled(4, execution.API, false)},
 			[]string{
-				"1 of 3 executions ended as completed; the scenario expects completed: = 100%",
-				"2 ended as cancelled: a client asked for it: executions 2, 3",
+				"1 of 4 executions ended as completed; the scenario expects completed: = 100%",
+				"2 ended as cancelled, as a client had asked: executions 2, 3",
+				`1 ended as cancelled, cancelled ("Execution cancelled"), decided by the api: execution 4`,
 			},
 			2, time.Second,
 		},

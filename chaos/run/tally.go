@@ -25,6 +25,8 @@ type tally struct {
 	// last is the moment of each execution's last transition; names are the workers' names.
 	last  dense.Table[execution.ID, moment]
 	names map[execution.WorkerID]string
+	// asked has the first executions of the chains that a client asked to cancel.
+	asked map[execution.ID]bool
 }
 
 // newTally returns a tally that looks for these error texts.
@@ -32,6 +34,7 @@ func newTally(texts []string) *tally {
 	return &tally{
 		wanted: texts, texts: make(map[string]int), detection: make(map[string]time.Duration),
 		renewed: make(map[execution.Incarnation]time.Duration), names: make(map[execution.WorkerID]string),
+		asked: make(map[execution.ID]bool),
 	}
 }
 
@@ -49,6 +52,8 @@ func (t *tally) Observe(e *history.Event) {
 		if at, known := t.renewed[e.Incarnation]; known && e.Lifecycle == execution.Lost {
 			t.detected(LostWorker, e.At-at)
 		}
+	case history.CancelRequested:
+		t.asked[e.Chain] = true
 	case history.Orchestrated:
 		t.detected(Ended, e.Due)
 	case history.Transition:

@@ -48,7 +48,7 @@ func (f *roster) groups() [][]string {
 		set := w.Runtimes
 		known := func(s []string) bool { return slices.Equal(s, set) }
 		if slices.ContainsFunc(sets, known) {
-			continue // nearly all workers have the runtimes of the first one
+			continue // most workers list the same runtimes: spare them the sorting
 		}
 		set = slices.Clone(set)
 		slices.Sort(set)

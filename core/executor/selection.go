@@ -25,7 +25,8 @@ type roster struct {
 	// turnover is how long a worker may be full before nothing more is dispatched ahead of it.
 	turnover time.Duration
 	draw     func(uint64) uint64
-	among    []contender // the latest
+	// among is the latest answer of contenders; its memory is used again.
+	among []contender
 }
 
 // runtimeHealth is the best health among the workers that fit a runtime.

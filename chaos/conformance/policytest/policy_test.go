@@ -468,3 +468,31 @@ func TestAWatcherSeesAWrongDecision(t *testing.T) {
 		t.Error("a backoff that grows by a second each time passes")
 	}
 }
+
+// oneStep answers DispatchDue with a fixed answer.
+type oneStep struct {
+	store.Store
+	answer store.DueDispatched
+}
+
+func (s oneStep) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return s.answer, nil
+}
+
+// The rows of a step count as load, also where other places of the same step did not fit. Otherwise
+// the judge refuses what the same pass places next.
+func TestRowsBesideUnfitPlacesCountAsLoad(t *testing.T) {
+	for _, unfit := range []int{0, 1} {
+		row := execution.Execution{ID: 7, Incarnation: 2}
+		w := &watcher{
+			Store: oneStep{answer: store.DueDispatched{Rows: []execution.Execution{row}, Unfit: unfit}}, shared: new(findings),
+			looks: [][]oracle.Worker{{{ID: 1}, {ID: 2}}}, keys: [][]store.WorkerKey{{{ID: 1, Incarnation: 1}, {ID: 2, Incarnation: 2}}},
+		}
+		if _, err := w.DispatchDue(context.Background(), store.DueDispatch{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.looks[0]; got[0].Load != 0 || got[1].Load != 1 {
+			t.Errorf("with %d unfit places the loads are %d and %d, want 0 and 1", unfit, got[0].Load, got[1].Load)
+		}
+	}
+}
