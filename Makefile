@@ -55,7 +55,7 @@ FUZZTIME := 1s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: beside apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt playground playground-hashes
+.PHONY: beside timed apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt playground playground-hashes
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -358,10 +358,12 @@ check: build vet
 	if [ $$code -ne 0 ] && [ $$code -ne 3 ]; then cat $(CHECK_OUT)/said.txt; exit $$code; fi; \
 	echo "check: $(CHECK_SEEDS) seeds of every scenario broke no invariant: $(CHECK_OUT)/index.html"
 
-# First the tests, then what starts servers of its own and mostly waits for them. What only computes goes on beside that, and
-# gives way to it. Tests are built without vet: it reads every dependency anew, and make lint has it.
+# First the tests. Then the daemons whose leases are of seconds, and what only computes beside them, which gives way. Then what
+# starts servers of its own and mostly waits for them. Tests are built without vet: it reads every dependency anew, and make
+# lint has it.
 test: most build
-	$(MAKE) -j5 --output-sync=target broker-tests live-named-run pages apart beside
+	$(MAKE) -j2 --output-sync=target timed beside
+	$(MAKE) -j4 --output-sync=target broker-tests live-named-run pages apart
 
 # The same, by itself.
 checks: race fuzz determinism detlint
@@ -383,7 +385,7 @@ pages:
 servers: chaos-binary
 	bin/chaos servers
 
-unit: most apart broker-tests
+unit: most timed apart broker-tests
 
 # Packages that have servers mostly wait for them, so more of them go on at a time than there are processors. The tools'
 # tests read files outside their module, and those of ./cmd ask the go command; the cache of results sees neither change.
@@ -391,12 +393,19 @@ unit: most apart broker-tests
 # The two packages that hold the models to real servers compute most beside those servers, and the broker's compares moments.
 # So they don't go on at the same time: the database's is the first of the tests, as go test takes packages in the order in
 # which it is given them, and the broker's comes after them.
+#
+# The daemons of the third live by a lease of three seconds. Where two other packages want both processors, fifty actions take
+# longer than that to start, and their worker ends them at its fence, as it should. So it has the processors first.
 FIRST_PACKAGE  := ./chaos/conformance/postgrestest
 BROKER_PACKAGE := ./chaos/conformance/rabbitmqtest
+TIMED_PACKAGE  := ./chaos/live/cluster
+
+# A package that takes this long hangs. On a slow machine the first takes a third of it.
+LONGEST := 25m
 
 most: servers
-	@apart=$$(go list $(FIRST_PACKAGE) $(BROKER_PACKAGE)) && packages=$$(go list ./... | grep -vxF "$$apart") && \
-	go test -vet=off -p 3 -timeout 14m -skip '$(PAGES)' $(FIRST_PACKAGE) $$packages
+	@apart=$$(go list $(FIRST_PACKAGE) $(BROKER_PACKAGE) $(TIMED_PACKAGE)) && packages=$$(go list ./... | grep -vxF "$$apart") && \
+	go test -vet=off -p 3 -timeout $(LONGEST) -skip '$(PAGES)' $(FIRST_PACKAGE) $$packages
 
 # The linters and the benchmark of daemons are modules of their own, with much to compile.
 apart:
@@ -405,7 +414,10 @@ apart:
 	cd chaos/bench && go test -vet=off -count 1 .
 
 broker-tests:
-	go test -vet=off -timeout 14m $(BROKER_PACKAGE)
+	go test -vet=off -timeout $(LONGEST) $(BROKER_PACKAGE)
+
+timed:
+	go test -vet=off -timeout $(LONGEST) $(TIMED_PACKAGE)
 
 # The large sample of drawn clusters; make test draws a hundred. A seed that fails does not stop the others; the last
 # line names all that failed.
