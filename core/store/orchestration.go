@@ -1,0 +1,41 @@
+package store
+
+import (
+	"time"
+
+	"handoff/core/execution"
+)
+
+// Orchestration is the terminal handling of one row.
+type Orchestration struct {
+	ID execution.ID
+	// Retry is the new row to create; nil for none.
+	Retry *Retry
+}
+
+// Retry is the next row of a chain.
+type Retry struct {
+	Count  int
+	Reason execution.Reason
+	// Delay is the backoff, counted from the moment of the step.
+	Delay time.Duration
+}
+
+// Orchestrated is the outcome of one Orchestration.
+type Orchestrated struct {
+	// Applied is false if the row's end had been handled before.
+	Applied bool
+	// Retry is the created row; 0 for none.
+	Retry execution.ID
+	// Children says that the chain has ended and that its children must be settled.
+	Children bool
+}
+
+// Settled is the answer of SettleChildren for one chain.
+type Settled struct {
+	// Started are the ids of the children that became due. Skipped are those that were cancelled.
+	Started []execution.ID
+	Skipped []execution.ID
+	// More says that other children of the chain still wait.
+	More bool
+}
