@@ -81,7 +81,7 @@ func TestRules(t *testing.T) {
 		},
 		{
 			"a situation that no run came near", 50, func(r *verdict.Run) { r.Sometimes = nil }, verdict.Inconclusive,
-			"No run came near: it never happened that a claim for scheduling ended, and still less with the execution waiting",
+			"No run came near, for none saw its first condition: a claim for scheduling ended",
 		},
 		{"a situation that few seeds never reached", 49, func(r *verdict.Run) { r.Sometimes = nil }, verdict.Pass, ""},
 		{

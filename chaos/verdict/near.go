@@ -68,7 +68,7 @@ func (s *Scenario) Nearness(name string) string {
 		case most.event == "":
 			return fmt.Sprintf("It is one event, which never came: %s", of.About)
 		case n.Runs == 0:
-			return fmt.Sprintf("No run came near: it never happened that %s, and still less %s", most.event, most.missing)
+			return fmt.Sprintf("No run came near, for none saw its first condition: %s", most.event)
 		default:
 			return fmt.Sprintf("Nearest: %s in %s, first with seed %d, %s, but never %s",
 				count(n.Times, "time"), count(n.Runs, "run"), n.Seed, most.event, most.missing)
