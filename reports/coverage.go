@@ -44,6 +44,8 @@ type faultRow struct {
 type sometimesRow struct {
 	Name, Where string
 	Hits        int
+	// Near says how near runs came that did not reach it.
+	Near string
 }
 
 type ruleRow struct {
@@ -74,12 +76,12 @@ func newCoverage(list []*verdict.Scenario) coverage {
 			}
 		}
 		for _, name := range sortedNames(sc.Sometimes) {
-			row := sometimesRow{name, where, sc.Sometimes[name]}
-			if row.Hits == 0 {
-				c.Unreached.add(row)
-			} else {
-				c.Sometimes.add(row)
+			if hits := sc.Sometimes[name]; hits > 0 {
+				c.Sometimes.add(sometimesRow{Name: name, Where: where, Hits: hits})
 			}
+		}
+		for _, name := range unreached(sc) {
+			c.Unreached.add(sometimesRow{Name: name, Where: where, Near: sc.Nearness(name)})
 		}
 	}
 	for _, r := range ruleRows(list) {
@@ -90,6 +92,20 @@ func newCoverage(list []*verdict.Scenario) coverage {
 		}
 	}
 	return c
+}
+
+// unreached lists the situations that no run of a result reached, those of an older share, which
+// counts them with 0, among them. Varied runs need not reach any.
+func unreached(sc *verdict.Scenario) (names []string) {
+	if sc.Strategy != verdict.Varied {
+		names = sc.Unreached()
+	}
+	for _, name := range sortedNames(sc.Sometimes) {
+		if sc.Sometimes[name] == 0 && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // ruleResults limits the results that a broken rule names.

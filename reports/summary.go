@@ -121,10 +121,8 @@ func summaryCoverage(b *strings.Builder, list []*verdict.Scenario) {
 				lines = append(lines, fmt.Sprintf("- Fault not touched: %#q (%s): planned %d, fired %d, touched 0", code(f.Fault), where, f.Planned, f.Fired))
 			}
 		}
-		for _, name := range sortedNames(sc.Sometimes) {
-			if sc.Sometimes[name] == 0 {
-				lines = append(lines, fmt.Sprintf("- Never reached: %#q (%s)", code(name), where))
-			}
+		for _, name := range unreached(sc) {
+			lines = append(lines, fmt.Sprintf("- Never reached: %#q (%s). %s", code(name), where, cell(sc.Nearness(name))))
 		}
 	}
 	if len(lines) > 0 {

@@ -143,6 +143,9 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 type History struct {
 	// Config is the configuration of the recorded processes.
 	Config config.Config
+	// Unconfigured says that nobody knows the configuration: only rules without bounds of it are
+	// judged.
+	Unconfigured bool
 	// Kinds are the kinds of events that it records whenever they happen; nil for all.
 	Kinds []history.Kind
 	// Alerts are the expectations of alerts. Without any, alerts were not watched.
@@ -160,6 +163,8 @@ func JudgeHistory(ctx context.Context, next func(*history.Event) error, h Histor
 		switch {
 		case h.Kinds != nil && missing(i, h.Kinds) != "":
 			return missing(i, h.Kinds)
+		case h.Unconfigured && !i.Unconfigured:
+			return "its bounds follow from the configuration of the scenario, which is not known"
 		case i.Number == invariant.AlertsNumber && !h.Alerts.Any():
 			return "its scenario expects nothing of them, so they were not watched"
 		}

@@ -335,7 +335,7 @@ func (g group) schema() yamlfile.Schema {
 	case g.alone():
 		return object
 	case len(mapped) == 0:
-		return yamlfile.Enum(words)
+		return yamlfile.Schema{"oneOf": g.described(words)}
 	}
 	var one []any
 	for _, as := range mapped {
@@ -345,7 +345,16 @@ func (g group) schema() yamlfile.Schema {
 	if len(words) == 0 {
 		return object
 	}
-	return yamlfile.Schema{"oneOf": []any{yamlfile.Enum(words), object}}
+	return yamlfile.Schema{"oneOf": append(g.described(words), object)}
+}
+
+// described are the kinds that are one word, each with what it does: an editor shows it beside the
+// word.
+func (g group) described(words []string) (each []any) {
+	for _, as := range words {
+		each = append(each, yamlfile.Schema{"const": as, "description": g.called(as).About})
+	}
+	return each
 }
 
 // about describes the key in editors and lists.

@@ -9,7 +9,7 @@ import (
 // legalTransitions is invariant 1 (defects D4, D16).
 func legalTransitions() *Invariant {
 	i := &Invariant{
-		Number: 1, Name: "legal transitions",
+		Number: 1, Name: "legal transitions", Unconfigured: true,
 		Statement: "An execution only makes the legal changes of status, and a terminal status is final.",
 		Needs:     []history.Kind{history.Created, history.Transition},
 	}

@@ -8,7 +8,7 @@ import (
 // fencing is invariant 3 (defect D3).
 func fencing() *Invariant {
 	i := &Invariant{
-		Number: 3, Name: "fencing",
+		Number: 3, Name: "fencing", Unconfigured: true,
 		Statement: "A write that names an old epoch never takes effect, and every dispatch and take-back raises the epoch by one.",
 		Needs:     []history.Kind{history.Transition},
 	}

@@ -9,7 +9,7 @@ import (
 // concurrency is invariant 11 (defect D24).
 func concurrency() *Invariant {
 	i := &Invariant{
-		Number: 11, Name: "concurrency limits", Across: true,
+		Number: 11, Name: "concurrency limits", Unconfigured: true, Across: true,
 		Statement: "An action with a concurrency limit never has more executions than that between scheduling and end, each in a slot of its own.",
 		Needs:     []history.Kind{history.ActionDefined, history.Created, history.Transition, history.SlotTaken, history.SlotFreed},
 	}

@@ -39,6 +39,9 @@ type Invariant struct {
 	// Across says that the rule compares or counts executions, so a single execution with unknown
 	// events makes it worthless.
 	Across bool
+	// Unconfigured says that the rule has no bound that the configuration sets, so it can be judged
+	// where nobody knows the configuration.
+	Unconfigured bool
 	// make makes the rule's checker for a suite.
 	make func(*Suite) checker
 }

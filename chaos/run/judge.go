@@ -131,7 +131,7 @@ func (j *Judges) Verdict(o Outcome) verdict.Run {
 	j.show()
 	r := verdict.Run{
 		Scenario: j.scenario.Name, Profile: j.profile, Seed: o.Seed, Mutant: o.Mutant, Panic: o.Panic, GaveUp: o.GaveUp,
-		Faults: o.Faults, Sometimes: j.probes.Hits(), Steps: o.Steps, Virtual: o.At, Hash: j.hash.Sum(), Cut: o.Cut,
+		Faults: o.Faults, Sometimes: j.probes.Hits(), Near: j.probes.Near(), Steps: o.Steps, Virtual: o.At, Hash: j.hash.Sum(), Cut: o.Cut,
 		Situations: j.seen.Situations(),
 	}
 	j.tally.fill(&r)

@@ -142,3 +142,58 @@ func TestSchemaRefusesMostOfTheBrokenCorpus(t *testing.T) {
 		t.Errorf("the schema refuses %d of %d broken files, want two thirds; it accepts\n%s", refused, readable, strings.Join(accepted, "\n"))
 	}
 }
+
+// An editor says what each key and each word of a fault means.
+func TestEveryKeyOfAFaultIsDescribedInTheSchema(t *testing.T) {
+	var doc map[string]any
+	if err := json.Unmarshal(Schema(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	at := func(of map[string]any, keys ...string) map[string]any {
+		for _, key := range keys {
+			of, _ = of[key].(map[string]any)
+		}
+		return of
+	}
+	described := 0
+	var walk func(path string, node any)
+	walk = func(path string, node any) {
+		of, _ := node.(map[string]any)
+		for key, value := range at(of, "properties") {
+			about, _ := value.(map[string]any)["description"].(string)
+			if described++; about == "" {
+				t.Errorf("%s.%s has no description", path, key)
+			}
+			walk(path+"."+key, value)
+		}
+		alternatives, _ := of["oneOf"].([]any)
+		for _, one := range alternatives {
+			option, _ := one.(map[string]any)
+			word, is := option["const"].(string)
+			if about, _ := option["description"].(string); is && about == "" {
+				t.Errorf("%s: %s has no description", path, word)
+			}
+			walk(path, one)
+		}
+	}
+	entry := at(doc, "properties", "faults", "items", "properties")
+	walk("faults", map[string]any{"properties": entry})
+	if described < 60 {
+		t.Errorf("only %d keys were found", described)
+	}
+	for _, f := range fault.Kinds() {
+		if !strings.Contains(string(Schema()), quoted(t, f.About)) {
+			t.Errorf("the schema does not say what %s does, as list --faults does: %s", f.Name, f.About)
+		}
+	}
+}
+
+// quoted is a text as JSON has it, without the quotes.
+func quoted(t *testing.T, text string) string {
+	t.Helper()
+	data, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Trim(string(data), `"`)
+}

@@ -20,7 +20,7 @@ func Find(args []string) ([]string, error) {
 	for _, arg := range args {
 		info, err := os.Stat(arg)
 		if err != nil {
-			return nil, fmt.Errorf("no such share: %w", err)
+			return nil, fmt.Errorf("no such share: %w; chaos run --shard writes one into its --out", err)
 		}
 		if !info.IsDir() {
 			files = append(files, arg)

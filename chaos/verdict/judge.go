@@ -112,6 +112,7 @@ func (s *Scenario) Add(r *Run) {
 	for name, n := range r.Sometimes {
 		s.Sometimes[name] += n
 	}
+	s.addNear(r)
 	for text, n := range r.Texts {
 		s.Texts[text] += n
 	}
@@ -294,10 +295,8 @@ func (s *Scenario) judgeFaults(because func(Verdict, string, ...any)) {
 
 // judgeReach judges whether the sweep reached the situations that the scenario is about.
 func (s *Scenario) judgeReach(because func(Verdict, string, ...any)) {
-	for _, name := range s.tally.Want.Sometimes {
-		if s.Sometimes[name] == 0 {
-			because(Inconclusive, "“%s” was never reached in %d runs", name, s.Seeds)
-		}
+	for _, name := range s.Unreached() {
+		because(Inconclusive, "“%s” was never reached in %s. %s", name, count(s.Seeds, "run"), s.Nearness(name))
 	}
 	for _, text := range s.tally.Want.Texts {
 		if s.Texts[text] == 0 {

@@ -71,6 +71,18 @@ func TestRules(t *testing.T) {
 			}, verdict.Inconclusive, "1 run could not be judged, first seed 7: too many steps",
 		},
 		{"a situation that a sweep never reached", 50, func(r *verdict.Run) { r.Sometimes = nil }, verdict.Inconclusive, "“parked” was never reached in 50 runs"},
+		{
+			"a situation that runs came near", 50, func(r *verdict.Run) {
+				r.Sometimes = nil
+				if r.Seed == 8 || r.Seed == 9 {
+					r.Near = map[string]int{"parked": int(r.Seed), "cordoned": 1} //nolint:gosec // small
+				}
+			}, verdict.Inconclusive, "“parked” was never reached in 50 runs. Nearest: 17 times in 2 runs, first with seed 8, a claim for scheduling ended, but never with the execution waiting for a worker to fit",
+		},
+		{
+			"a situation that no run came near", 50, func(r *verdict.Run) { r.Sometimes = nil }, verdict.Inconclusive,
+			"No run came near, for none saw its first condition: a claim for scheduling ended",
+		},
 		{"a situation that few seeds never reached", 49, func(r *verdict.Run) { r.Sometimes = nil }, verdict.Pass, ""},
 		{
 			"a situation that one seed reached", 50, func(r *verdict.Run) {

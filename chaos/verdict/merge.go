@@ -24,6 +24,7 @@ func (s *Scenario) Merge(o *Scenario) error {
 	s.tally.Want.Seeds += o.tally.Want.Seeds
 	s.addFaults(o.Faults)
 	s.Sometimes = add(s.Sometimes, o.Sometimes)
+	s.mergeNear(o)
 	s.Texts = add(s.Texts, o.Texts)
 	for status := range o.Chains {
 		s.Chains[status] += o.Chains[status]

@@ -13,7 +13,9 @@ import (
 // Probes counts the situations that a scenario may name under `sometimes`, because a sweep that
 // never reaches its situation proves nothing. It implements history.Sink.
 type Probes struct {
-	hits  [probeCount]int
+	hits [probeCount]int
+	// near counts the events that had all of a situation but the last condition.
+	near  [probeCount]int
 	names map[execution.WorkerID]bool
 	// seen holds, for each message, the queues in which it still is and from which it was
 	// delivered; spared holds empty lists to use again.
@@ -186,6 +188,8 @@ func (p *Probes) Hits() map[string]int {
 func (p *Probes) hit(i probe, when bool) {
 	if when {
 		p.hits[i]++
+	} else {
+		p.near[i]++
 	}
 }
 
@@ -200,7 +204,9 @@ func (p *Probes) Observe(e *history.Event) {
 	case history.StaleWrite:
 		p.hit(staleWriteRefused, true)
 		p.hit(claimRefused, e.To == execution.Running)
-		p.hit(duplicateDispatchRefused, e.To == execution.Running && p.dispatch(e).delivered > 1)
+		if e.To == execution.Running {
+			p.hit(duplicateDispatchRefused, p.dispatch(e).delivered > 1)
+		}
 	case history.RefusedResult:
 		p.hit(lateResultRefused, true)
 	case history.WorkerRegistered:
@@ -210,25 +216,34 @@ func (p *Probes) Observe(e *history.Event) {
 		p.hit(lostWorkerDetected, e.Lifecycle == execution.Lost)
 		p.drained[e.Incarnation] = e.Lifecycle == execution.Draining
 	case history.ActionDefined, history.SlotTaken, history.SlotFreed:
-		p.hit(slotPassedOn, p.slots.observe(e))
+		if passedOn := p.slots.observe(e); e.Kind == history.SlotTaken {
+			p.hit(slotPassedOn, passedOn)
+		}
 	case history.CancelRequested:
-		p.hit(cancelledPendingRetry, e.From == execution.Requested && e.Chain != e.Execution)
-		p.hit(cancelledWaitingForSlot, e.From == execution.Requested && p.slots.full(e.Action))
+		if e.From == execution.Requested {
+			p.hit(cancelledPendingRetry, e.Chain != e.Execution)
+			p.hit(cancelledWaitingForSlot, p.slots.full(e.Action))
+		}
 	case history.ChildStarted:
 		p.hit(childStarted, true)
 		p.hit(childOfTheEnded, e.Execution == p.slots.newest)
 	case history.HealthReported:
 		p.hit(workerFailed, e.Count > 0)
-		p.hit(workerRecovered, e.Count == 0 && p.failing[e.Incarnation])
+		if e.Count == 0 {
+			p.hit(workerRecovered, p.failing[e.Incarnation])
+		}
 		p.failing[e.Incarnation] = e.Count > 0
 	case history.WorkerCordoned:
 		p.hit(cordoned, e.Count > 0)
 	case history.Observed:
-		overrun := e.To == execution.Timeout || e.To == execution.Cancelled
-		p.hit(observedTimeout, e.Execution != 0 && !overrun)
-		p.hit(observedOverrun, e.Execution != 0 && overrun)
-		p.hit(observedUnreachable, e.Execution == 0 && e.Count > 0)
-		p.hit(observedReachable, e.Execution == 0 && e.Count == 0)
+		if e.Execution != 0 {
+			overrun := e.To == execution.Timeout || e.To == execution.Cancelled
+			p.hit(observedTimeout, !overrun)
+			p.hit(observedOverrun, overrun)
+		} else {
+			p.hit(observedUnreachable, e.Count > 0)
+			p.hit(observedReachable, e.Count == 0)
+		}
 	case history.Orchestrated:
 		p.hit(orchestratedWithoutMessage, e.Due >= p.patience)
 	default:
@@ -315,7 +330,7 @@ func (p *Probes) transition(e *history.Event) {
 		p.hit(drainedWithRunningWork, p.drained[e.Incarnation] && e.To == execution.Completed)
 	}
 	p.cancelled(e)
-	if e.From == execution.Scheduled {
+	if e.From == execution.Scheduled && byExecutor {
 		p.hit(reclaimedByDeadLetterHandler, e.By == execution.DeadLetterHandler)
 		p.hit(reclaimedByTimeoutMonitor, e.By == execution.TimeoutMonitor)
 	}
@@ -331,7 +346,9 @@ func (p *Probes) cancelled(e *history.Event) {
 		p.hit(cancelledAfterHandoff, e.From == execution.Scheduled)
 		p.hit(cancelledWhileRunning, oracle.Claimed(e.From) && e.By == execution.Worker)
 	}
-	p.hit(cancelCameTooLate, e.From == execution.Canceling && e.To != execution.Cancelled)
+	if e.From == execution.Canceling {
+		p.hit(cancelCameTooLate, e.To != execution.Cancelled)
+	}
 }
 
 // slotProbes knows which executions may be waiting for a concurrency slot.

@@ -86,6 +86,8 @@ type Run struct {
 
 	Faults    []FaultCount
 	Sometimes map[string]int
+	// Near counts, for each situation that was not reached, the events that lacked one condition.
+	Near map[string]int
 	// Texts counts the error texts of failed executions that the scenario asks for.
 	Texts map[string]int
 
@@ -147,9 +149,11 @@ type Scenario struct {
 
 	Faults    []FaultCount
 	Sometimes map[string]int
-	Texts     map[string]int
-	Chains    [execution.Statuses]int64
-	Rows      [execution.Statuses]int64
+	// Near is how near runs came that did not reach what the scenario expects.
+	Near   map[string]Near `json:",omitempty"`
+	Texts  map[string]int
+	Chains [execution.Statuses]int64
+	Rows   [execution.Statuses]int64
 
 	CompletedBefore int
 	CompletedAfter  int

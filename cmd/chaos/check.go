@@ -39,8 +39,10 @@ func (a *app) checkCommand() *cobra.Command {
 		Short: "Judge a recorded history, or a database's audit table, with the same invariants, reading only",
 		Long: `Judges what was written elsewhere. A FOLDER is what a report writes for every
 failure: the history, and the scenario whose configuration sets the bounds. It can be
-copied to any machine. A history alone (history.jsonl) names its scenario in its first
-line, which must be one of the library, unless --scenario names another or a file.
+copied to any machine. A file history.jsonl is judged with the scenario.yaml beside it.
+Any other history alone names its scenario in its first line; --scenario names another,
+or a file. Where the library has no such scenario, its configuration is not known, and
+only the rules that need none are judged.
 
 Each rule holds, is broken, or was not judged: because the history lacks kinds of
 events, or because nothing happened that the rule judges.`,
@@ -96,7 +98,7 @@ func (a *app) check(ctx context.Context, f checkFlags) error {
 // checkHistory judges a file in the format of a report, or the folder of a failure. The file may come
 // from anywhere, so it is judged line by line and within a memory budget.
 func (a *app) checkHistory(ctx context.Context, path string, f checkFlags) error {
-	from, err := openHistory(path)
+	from, err := openHistory(path, f.scenario != "")
 	if err != nil {
 		return err
 	}
@@ -111,12 +113,14 @@ func (a *app) checkHistory(ctx context.Context, path string, f checkFlags) error
 		fmt.Fprintln(a.err, reports.Printable(w.Error(), ""))
 	}
 	rec := history.Header()
-	if f.scenario != "" {
-		from.scenario = nil
-	}
 	h, err := recorded(rec, f.scenario, from.scenario, f.profile)
 	if err != nil {
 		return err
+	}
+	if h.Unconfigured {
+		fmt.Fprintf(a.err, "%s is of the scenario %q, and there is neither a %s beside it nor such a scenario in the library. Its configuration is not known, "+
+			"so only the rules that need none are judged. For all of them, name the file of the scenario: --scenario FILE.yaml\n",
+			reports.Printable(path, ""), yamlfile.Cut(rec.Scenario), reports.ScenarioFile)
 	}
 	r, err := audit.JudgeHistory(ctx, budget.watch(history.Next), h)
 	switch {
@@ -149,8 +153,8 @@ func recorded(rec *verdict.Record, chosen string, beside *scenario.Scenario, pro
 		// Only names of the library are accepted: the name comes from the file, and a path would
 		// open any file that the history's author chose.
 		if chosen != "" && !slices.Contains(scenarios.Names(), chosen) {
-			return h, usage("the history is of the scenario %q, which the library does not have, and its configuration sets the bounds: "+
-				"name its file with --scenario, or judge the whole folder in which the history was written", chosen)
+			h.Unconfigured, h.Config = true, config.Default(config.Profile(profile))
+			return h, nil
 		}
 	}
 	s := beside
@@ -190,21 +194,35 @@ type historyFrom struct {
 	scenario *scenario.Scenario
 }
 
-// openHistory opens a history, or the one in the folder of a failure with its scenario. In a folder,
-// which may come from anywhere, it follows no link that leads out of it.
-func openHistory(path string) (historyFrom, error) {
+// openHistory opens a history, or the one in the folder of a failure, and reads the scenario beside
+// it, unless alone says that another one was named. In a folder, which may come from anywhere, it
+// follows no link that leads out of it.
+func openHistory(path string, alone bool) (historyFrom, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
-		return openFolder(path)
+		return openFolder(path, alone)
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return historyFrom{}, usage("no such history: %s", reason(err))
+		return historyFrom{}, usage("no such history: %s; name a %s, or the folder of a failure, as in reports/out/SCENARIO-PROFILE-SEED", reason(err), reports.HistoryFile)
 	}
-	return historyFrom{path: path, file: file}, nil
+	from := historyFrom{path: path, file: file}
+	if alone || filepath.Base(path) != reports.HistoryFile {
+		return from, nil
+	}
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return from, nil //nolint:nilerr // whoever may read the file need not be able to read its folder
+	}
+	defer func() { _ = root.Close() }()
+	if err := from.readScenario(root, filepath.Dir(path)); err != nil {
+		_ = file.Close()
+		return historyFrom{}, err
+	}
+	return from, nil
 }
 
-func openFolder(path string) (from historyFrom, err error) {
+func openFolder(path string, alone bool) (from historyFrom, err error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
 		return from, usage("no such folder: %s", reason(err))
@@ -214,29 +232,36 @@ func openFolder(path string) (from historyFrom, err error) {
 	if from.file, err = root.Open(reports.HistoryFile); err != nil {
 		return from, usage("%s holds no %s (%v): name the folder of one failure, as in reports/out/SCENARIO-PROFILE-SEED", path, reports.HistoryFile, errors.Unwrap(err))
 	}
-	defer func() {
-		if err != nil {
-			_ = from.file.Close()
-		}
-	}()
+	if alone {
+		return from, nil
+	}
+	if err := from.readScenario(root, path); err != nil {
+		_ = from.file.Close()
+		return from, err
+	}
+	return from, nil
+}
+
+// readScenario reads the scenario of a folder, if it holds one: older reports wrote none.
+func (f *historyFrom) readScenario(root *os.Root, path string) error {
 	file, err := root.Open(reports.ScenarioFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return from, nil // an older report wrote the folder
+		return nil
 	}
 	beside := filepath.Join(path, reports.ScenarioFile)
 	if err != nil {
-		return from, usage("opening %s: %v", beside, errors.Unwrap(err))
+		return usage("opening %s: %v; to judge without it, name another scenario with --scenario", beside, errors.Unwrap(err))
 	}
 	defer func() { _ = file.Close() }()
 	// One byte more than allowed, so that Parse refuses longer files.
 	text, err := io.ReadAll(io.LimitReader(file, yamlfile.MaxBytes+1))
 	if err != nil {
-		return from, usage("reading %s: %v", beside, errors.Unwrap(err))
+		return usage("reading %s: %v", beside, errors.Unwrap(err))
 	}
-	if from.scenario, err = scenario.Parse(beside, text); err != nil {
-		return from, usage("%v", err)
+	if f.scenario, err = scenario.Parse(beside, text); err != nil {
+		return usage("%v", err)
 	}
-	return from, nil
+	return nil
 }
 
 // replay is the command that shows the run of a folder again; empty if there is none, because the

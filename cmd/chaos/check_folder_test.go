@@ -79,7 +79,7 @@ func TestCheckRefusesFoldersThatDoNotFit(t *testing.T) {
 	}{
 		{"one that fits", map[string]string{"history.jsonl": history, "scenario.yaml": calm}, "", 0, "calm (hardened), seed 1"},
 		{"a report's folder", map[string]string{"index.html": ""}, "", 2, "holds no history.jsonl (no such file or directory): name the folder of one failure"},
-		{"no scenario, and none in the library", map[string]string{"history.jsonl": history}, "", 2, `the history is of the scenario "calm", which the library does not have`},
+		{"no scenario, and none in the library", map[string]string{"history.jsonl": history}, "", 0, `is of the scenario "calm", and there is neither a scenario.yaml beside it nor such a scenario in the library`},
 		{"another scenario", map[string]string{"history.jsonl": history, "scenario.yaml": strings.Replace(calm, "name: calm", "name: other", 1)}, "", 2, `is called "other", and the history beside it is of "calm"`},
 		{"another profile", map[string]string{"history.jsonl": history, "scenario.yaml": strings.Replace(calm, "profile: [hardened, documented]", "profile: documented", 1)}, "", 2, "does not run under the profile hardened"},
 		{"a wrong scenario", map[string]string{"history.jsonl": history, "scenario.yaml": "name: calm\n"}, "", 2, "scenario.yaml:"},
@@ -105,5 +105,42 @@ func TestCheckRefusesFoldersThatDoNotFit(t *testing.T) {
 				t.Errorf("it shows a file outside of the folder:\n%s%s", said.out, said.err)
 			}
 		})
+	}
+}
+
+// One file of a failure's folder is judged as the folder is. Without its scenario check says what is
+// missing, and judges the rules that need no configuration.
+func TestOneFileOfAFolderIsJudgedLikeTheFolder(t *testing.T) {
+	const history = `{"schema":1,"scenario":"calm","profile":"hardened","seed":1,"mutant":"","workers":{"1":"w"}}` + "\n" +
+		`{"at_ns":0,"kind":"created","execution":1,"chain":1,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n" +
+		`{"at_ns":1,"kind":"transition","execution":1,"chain":1,"from":"requested","to":"running","by":"api"}` + "\n"
+	folder := t.TempDir()
+	file := filepath.Join(folder, "history.jsonl")
+	put := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(file, history)
+	put(filepath.Join(folder, "scenario.yaml"), calm)
+	whole, one := chaos(t, "check", folder), chaos(t, "check", file)
+	one.wants(t, 1, "FAIL invariant 1, legal transitions", "\nreplay: bin/chaos replay ")
+	if one.out != whole.out || one.err != whole.err {
+		t.Errorf("the file is judged as\n%s%s\nand the folder as\n%s%s", one.out, one.err, whole.out, whole.err)
+	}
+	put(filepath.Join(folder, "scenario.yaml"), "nonsense")
+	chaos(t, "check", file).wants(t, 2, "scenario.yaml:1")
+	chaos(t, "check", file, "--scenario", "two-executors").wants(t, 1, "FAIL invariant 1")
+	chaos(t, "check", folder, "--scenario", "two-executors").wants(t, 1, "FAIL invariant 1")
+
+	if err := os.Remove(filepath.Join(folder, "scenario.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	said := chaos(t, "check", file)
+	said.wants(t, 1, `is of the scenario "calm", and there is neither a scenario.yaml beside it`, "--scenario FILE.yaml",
+		"FAIL invariant 1, legal transitions", "not judged   5 nothing lost: its bounds follow from the configuration of the scenario, which is not known")
+	if strings.Contains(said.out, "holds        5 ") {
+		t.Errorf("a rule with bounds is judged:\n%s", said.out)
 	}
 }

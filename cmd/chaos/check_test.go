@@ -36,7 +36,7 @@ func TestCheckJudgesAWrittenHistory(t *testing.T) {
 	chaos(t, "check").wants(t, 2, "nothing to judge")
 	chaos(t, "check", "--database-url", "nonsense").wants(t, 2, "is not the URL of a database")
 	other := write(t, "other.jsonl", strings.Replace(string(data), `"scenario":"network-partition"`, `"scenario":"of-somebody-else"`, 1))
-	chaos(t, "check", other).wants(t, 2, "name its file with --scenario")
+	chaos(t, "check", other).wants(t, 1, "name the file of the scenario: --scenario FILE.yaml", "FAIL invariant 1")
 	chaos(t, "check", other, "--scenario", "network-partition").wants(t, 1, "FAIL invariant 1")
 }
 

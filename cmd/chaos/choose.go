@@ -58,7 +58,7 @@ func loadOne(arg string) ([]*scenario.Scenario, error) {
 		s, err := scenario.LoadFile(arg)
 		return single(s), err
 	case strings.ContainsRune(arg, filepath.Separator) || isYAML(arg):
-		return nil, fmt.Errorf("no such scenario file: %s", reason(err))
+		return nil, fmt.Errorf("no such scenario file: %s; name one that is there, or a scenario of the library (chaos list), or write one: chaos new NAME", reason(err))
 	default:
 		return nil, errors.New(unknownText("scenario", arg, scenarios.Names()) + "\nor the path of a scenario file or of a folder of them")
 	}
@@ -84,7 +84,7 @@ func loadFolder(folder string) ([]*scenario.Scenario, error) {
 		list = append(list, single(s)...)
 	}
 	if files == 0 {
-		return nil, fmt.Errorf("no scenario in %s: a scenario file is called *.yaml", folder)
+		return nil, fmt.Errorf("no scenario in %s: a scenario file is called *.yaml, and chaos new NAME writes one", folder)
 	}
 	if len(problems) > 0 {
 		return list, errors.New(strings.Join(problems, "\n"))
@@ -102,6 +102,21 @@ func single(s *scenario.Scenario) []*scenario.Scenario {
 func isYAML(name string) bool {
 	ext := strings.ToLower(filepath.Ext(name))
 	return ext == ".yaml" || ext == ".yml"
+}
+
+// makeFolder makes the folder that a flag names, and tries whether files can be written there: runs
+// may take hours, and their report comes last.
+func makeFolder(flag, path string) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return usage("%s: making the folder: %s; name a folder that can be written", flag, reason(err))
+	}
+	probe, err := os.CreateTemp(path, ".chaos-*")
+	if err != nil {
+		return usage("%s: no file can be written into the folder %s: %s; name another folder", flag, path, errors.Unwrap(err))
+	}
+	_ = probe.Close()
+	_ = os.Remove(probe.Name())
+	return nil
 }
 
 // reason is a file system error without the name of the system call.

@@ -175,7 +175,7 @@ func readRecording(path string) (*verdict.Record, error) {
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, usage("%s: a history.jsonl is needed, or the folder of a failure: %s", path, reason(err))
+		return nil, usage("%s: a history.jsonl is needed, or the folder of a failure, as in reports/out/SCENARIO-PROFILE-SEED: %s", path, reason(err))
 	}
 	defer func() { _ = file.Close() }()
 	r, err := reports.ReadHistory(path, file)

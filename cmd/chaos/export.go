@@ -31,12 +31,7 @@ RECORDING is a file history.jsonl, or the folder of a failure. The trace shows 1
 events at most, those around the first violation.`,
 		Example: `  bin/chaos export network-partition --seed 14 --mutant unguarded-claim --perfetto demo.perfetto-trace
   bin/chaos export reports/out/ttl-race-hardened-7 --perfetto run.perfetto-trace`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("%s needs one scenario or recording, and got %d", cmd.Name(), len(args))
-			}
-			return nil
-		},
+		Args: needsOne("scenario or recording"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if perfetto == "" {
 				return usage("export needs --perfetto FILE: the trace to write; - is standard output")
@@ -111,7 +106,7 @@ func (a *app) judgedRecording(ctx context.Context, path string) (*verdict.Record
 	if err != nil {
 		return nil, err
 	}
-	from, err := openHistory(path)
+	from, err := openHistory(path, false)
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +149,8 @@ func (a *app) export(rec *verdict.Record, path string) error {
 		}
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return usage("--perfetto: making the folder: %s", reason(err))
+	if err := makeFolder("--perfetto", filepath.Dir(path)); err != nil {
+		return err
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return usage("--perfetto %s: this is a folder; name a file", path)

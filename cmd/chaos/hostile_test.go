@@ -75,8 +75,8 @@ func TestCheckOfHostileHistories(t *testing.T) {
 	}{
 		{"the last moment that there is", header + lines(1, 1, 9223372036854775807, tick), 2, ":2:2: at_ns: 9223372036854775807; must be from"},
 		{
-			"a scenario that is a path", strings.Replace(header, "two-executors", "../../../../etc/passwd", 1), 2,
-			`the history is of the scenario "../../../../etc/passwd", which the library does not have`,
+			"a scenario that is a path", strings.Replace(header, "two-executors", "../../../../etc/passwd", 1), 3,
+			`is of the scenario "../../../../etc/passwd", and there is neither a scenario.yaml beside it nor such a scenario in the library`,
 		},
 		{"a time scale near zero", strings.Replace(header, `"seed"`, `"time_scale":1e-300,"seed"`, 1), 2, "under the floor"},
 		{"hours between events", header + lines(1, 10, 0, registered) + lines(1, 5000, time.Hour, tick), 3, "there was nothing to judge"},
@@ -92,7 +92,7 @@ func TestCheckOfHostileHistories(t *testing.T) {
 			strings.Repeat(`{"at_ns":0,"kind":"worker_lifecycle","worker":1,"incarnation":1,"lifecycle":"lost"}`+"\n"+`{"at_ns":0,"kind":"worker_lifecycle","worker":1,"incarnation":1,"lifecycle":"active"}`+"\n", 200), 1, "FAIL invariant"},
 		{"long names of queues", header + lines(1, 4000, 0, `{"at_ns":0,"kind":"enqueued","message":%d,"queue":"q%d`+strings.Repeat("x", 900)+`"}`), 1, "and 3980 more"},
 		{"what a terminal obeys", header + `{"at_ns":0,"kind":"enqueued","message":1,"queue":"\u001b]0;owned\u0007\nFAIL nothing\u009b2J\u202e"}`, 1, `queue \x1b]0;owned\a\nFAIL nothing\u009b2J\u202e still holds`},
-		{"what a terminal obeys, in the header", strings.Replace(header, "two-executors", `\u001b[2J`, 1), 2, `of the scenario "\x1b[2J", which`},
+		{"what a terminal obeys, in the header", strings.Replace(header, "two-executors", `\u001b[2J`, 1), 3, `of the scenario "\x1b[2J", and`},
 		{"what a terminal obeys, in a wrong name", header + `{"at_ns":0,"kind":"\u001b[2J"}`, 3, `unknown name "\x1b[2J"; allowed: `},
 		{"a kind that needs everything and is alone", strings.Replace(header, `"workers"`, `"kinds":["logged"],"workers"`, 1) + `{"at_ns":0,"kind":"orchestrated","chain":1,"from":"completed"}`, 3, "not judged   1"},
 	} {

@@ -63,6 +63,9 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 		plan.Done = a.liveRun
 	}
 	done, err := live.Execute(ctx, plan)
+	if errors.Is(err, live.ErrNoDaemons) {
+		return broken("%v", err) // nothing was run, so there is nothing to report
+	}
 	out := a.liveOutcome(done, targets, f)
 	if f.agree && err == nil && !done.Interrupted {
 		if failed := a.agree(ctx, targets, out.Sweep, f.scale); failed != nil {
@@ -84,9 +87,6 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 		return broken("the runs are done, but writing their annotations failed: %v", failed)
 	}
 	if err != nil {
-		if errors.Is(err, live.ErrNoDaemons) {
-			return broken("%v", err)
-		}
 		return broken("the environment failed: %v", err)
 	}
 	a.code = out.Sweep.Verdict.ExitCode()

@@ -96,15 +96,23 @@ func unknownText(what, got string, allowed []string) string {
 	if len(allowed) == 0 {
 		return text + "; there is none"
 	}
-	return text + "\nallowed: " + shown(got, allowed)
+	return text + "\nallowed: " + shown(got, allowed, listing(what))
+}
+
+// listing is the command that lists all names of a kind.
+func listing(what string) string {
+	if what == "mutant" {
+		return "chaos list --mutants"
+	}
+	return "chaos list"
 }
 
 // mostShown is the greatest number of names in a message: a longer list helps nobody.
 const mostShown = 30
 
 // shown lists the allowed names. If there are many, it lists those that share a word with the given
-// name and says how many others there are.
-func shown(got string, allowed []string) string {
+// name and says how many others there are, and which command lists them.
+func shown(got string, allowed []string, command string) string {
 	if len(allowed) <= mostShown {
 		return strings.Join(allowed, ", ")
 	}
@@ -119,9 +127,9 @@ func shown(got string, allowed []string) string {
 	}
 	like = like[:min(len(like), mostShown)]
 	if len(like) == 0 {
-		return fmt.Sprintf("%d names; chaos list shows them", len(allowed))
+		return fmt.Sprintf("%d names; %s shows them", len(allowed), command)
 	}
-	return fmt.Sprintf("%s, and %d others; chaos list shows them", strings.Join(like, ", "), len(allowed)-len(like))
+	return fmt.Sprintf("%s, and %d others; %s shows them", strings.Join(like, ", "), len(allowed)-len(like), command)
 }
 
 // meant is the allowed name that was probably meant: misspelt, or cut short.
@@ -164,6 +172,9 @@ Exit codes: 0 pass, 1 fail, 2 bad usage or a bad scenario, 3 inconclusive,
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.runCommand(), a.replayCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.mutantsCommand(), a.listCommand(), a.lintCommand(), a.upCommand(), a.injectCommand(), a.checkCommand(), a.newCommand(), a.shrinkCommand(), a.mergeCommand(), a.serversCommand(), a.versionCommand(), a.sourceRunCommand(), a.soakCommand())
+	for _, cmd := range root.Commands() {
+		cmd.Flags().VisitAll(takeOnce)
+	}
 	a.keepOldWords(root)
 	return root
 }
@@ -195,6 +206,10 @@ func helpCommand() *cobra.Command {
 
 // flagError refuses an unknown flag and suggests a similar one, or refuses a flag's value.
 func flagError(cmd *cobra.Command, err error) error {
+	var twice *givenTwice
+	if errors.As(err, &twice) {
+		return usage("%s: %v", cmd.Name(), twice)
+	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		what := map[string]string{"int": "a whole number", "int64": "a whole number", "uint64": "a whole number that is not negative", "bool": "true, false or nothing"}[invalid.GetFlag().Value.Type()]
@@ -223,7 +238,18 @@ func flagError(cmd *cobra.Command, err error) error {
 // noArgs refuses arguments of a command without arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usage("%s takes no argument, and got %q", cmd.Name(), args[0])
+		return usage("%s takes no argument, and got %q; %s --help shows its flags", cmd.Name(), args[0], cmd.CommandPath())
 	}
 	return nil
+}
+
+// needsOne refuses anything but one argument, and shows what it looks like.
+func needsOne(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
+			return usage("%s needs one %s, and got %d, as in: %s", cmd.Name(), what, len(args), example)
+		}
+		return nil
+	}
 }

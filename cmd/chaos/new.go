@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -27,19 +28,14 @@ func (a *app) newCommand() *cobra.Command {
 		Use:     "new NAME",
 		Short:   "Write NAME.yaml: a scenario with comments, which runs as it stands",
 		Example: `  bin/chaos new my-incident && bin/chaos run my-incident.yaml`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("%s needs one name, and got %d", cmd.Name(), len(args))
-			}
-			return nil
-		},
+		Args:    needsOne("name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			name := strings.TrimSuffix(args[0], ".yaml")
 			if !scenarioForm.MatchString(name) {
 				return usage("%q is no name of a scenario: use small letters and digits, with hyphens between them", name)
 			}
 			if slices.Contains(scenarios.Names(), name) {
-				return usage("the library has a scenario %q already", name)
+				return usage("the library has a scenario %q already; choose another name", name)
 			}
 			return a.write(name)
 		},
@@ -51,7 +47,7 @@ func (a *app) write(name string) error {
 	path := name + ".yaml"
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return usage("%s can't be written: %s", path, reason(err))
+		return usage("%s can't be written: %s; choose another name or folder, or remove the file", path, errors.Unwrap(err))
 	}
 	_, err = file.WriteString(scenario.SchemaLine(path) + strings.Replace(template, "name: NAME", "name: "+name, 1))
 	if err := cmp.Or(err, file.Close()); err != nil {

@@ -43,12 +43,7 @@ the workers that had it, and ends with the state of its rows. A file that chaos 
 needs no --seed: its key regression says the seed and the mutant.`,
 		Example: `  bin/chaos replay ttl-race --seed 7 | less
   bin/chaos replay ttl-race --profile documented --seed 1 --mutant unguarded-monitor --execution 3`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("%s needs one scenario, and got %d", cmd.Name(), len(args))
-			}
-			return nil
-		},
+		Args: needsOne("scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.oneSeed = cmd.Flags().Changed("seed")
 			f.chosen = f.oneSeed || f.mutant != "" || f.varied

@@ -265,17 +265,18 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 
 // prepare makes the folders, so that a mistake in them is found before the runs.
 func (f *runFlags) prepare() error {
-	folders := map[string]string{"--out": f.out, "--json": filepath.Dir(f.json), "--junit": filepath.Dir(f.junit), "--annotations": filepath.Dir(f.annotations)}
-	for _, flag := range []string{"--out", "--json", "--junit", "--annotations"} {
-		if err := os.MkdirAll(folders[flag], 0o755); err != nil {
-			return usage("%s: making the folder: %s", flag, reason(err))
-		}
+	if err := makeFolder("--out", f.out); err != nil {
+		return err
 	}
-	for flag, file := range map[string]string{"--json": f.json, "--junit": f.junit, "--annotations": f.annotations} {
-		if file == standardOutput {
+	for _, of := range [][2]string{{"--json", f.json}, {"--junit", f.junit}, {"--annotations", f.annotations}} {
+		flag, file := of[0], of[1]
+		if file == "" || file == standardOutput {
 			continue
 		}
-		if info, err := os.Stat(file); file != "" && err == nil && info.IsDir() {
+		if err := makeFolder(flag, filepath.Dir(file)); err != nil {
+			return err
+		}
+		if info, err := os.Stat(file); err == nil && info.IsDir() {
 			return usage("%s %s: this is a folder; name a file", flag, file)
 		}
 	}

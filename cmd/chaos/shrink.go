@@ -24,12 +24,7 @@ remains as a scenario with the seed that shows it. The same run gives the same
 file. A file in scenarios/regressions is run by the tests from then on.`,
 		Example: `  bin/chaos shrink ttl-race --profile hardened --seed 158 --mutant unguarded-monitor -o small.yaml
   bin/chaos shrink ttl-race --profile hardened --seed 12 --varied -o small.yaml`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("%s needs one scenario, and got %d", cmd.Name(), len(args))
-			}
-			return nil
-		},
+		Args: needsOne("scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case !cmd.Flags().Changed("seed"):

@@ -109,8 +109,8 @@ func (a *app) soak(ctx context.Context, f soakFlags) error {
 	if why := live.Unable(s, config.Hardened, defaultScale); why != "" {
 		return broken("this machine can't soak: %s", why)
 	}
-	if err := os.MkdirAll(f.out, 0o755); err != nil {
-		return usage("--out: making the folder: %s", reason(err))
+	if err := makeFolder("--out", f.out); err != nil {
+		return err
 	}
 	write := func(name string, do func(io.Writer) error) error {
 		return reports.WriteFile(filepath.Join(f.out, name), do)

@@ -157,7 +157,7 @@ func (f *upFlags) check() ([]execution.Action, error) {
 		return nil, nil
 	}
 	if info, err := os.Stat(f.actions); err != nil || !info.IsDir() {
-		return nil, usage("--actions %s: is not a directory", f.actions)
+		return nil, usage("--actions %s: is not a directory; name the one that holds the action files (docs/actions.md)", f.actions)
 	}
 	actions, problems := config.LoadActions(f.actions, effective.Config)
 	if len(problems) > 0 {

@@ -34,12 +34,7 @@ It takes about ten seconds on two processors. --steps bounds the work, and --out
 the page of the run with all of this in it.`,
 		Example: `  bin/chaos why network-partition --seed 14 --mutant unguarded-claim
   bin/chaos why ttl-race --profile documented --seed 7 --mutant unguarded-monitor --out reports/out/why`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("%s needs one scenario, and got %d", cmd.Name(), len(args))
-			}
-			return nil
-		},
+		Args: needsOne("scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.oneSeed = cmd.Flags().Changed("seed")
 			if o.Runs < 1 {

@@ -27,6 +27,8 @@ type newActionView struct {
 	TimeoutSeconds         *int64 `json:"timeout_seconds"`
 	DispatchTimeoutSeconds *int64 `json:"dispatch_timeout_seconds"`
 	MaxRetries             int    `json:"max_retries"`
+	// RetriedExitCodes mean a failure for now; empty if the action declares none.
+	RetriedExitCodes []int16 `json:"retried_exit_codes"`
 	// Concurrency is how many executions may be in flight at once, null for no limit.
 	Concurrency *int64 `json:"concurrency"`
 }
@@ -83,7 +85,8 @@ func (s *Server) putAction(w http.ResponseWriter, r *http.Request) {
 func viewAction(a *execution.Action) actionView {
 	return actionView{newActionView: newActionView{
 		Ref: a.Ref, Runtime: a.Runtime, Entrypoint: a.Entrypoint, MaxRetries: a.MaxRetries,
-		TimeoutSeconds: number(int64(a.Timeout / time.Second)), DispatchTimeoutSeconds: number(int64(a.DispatchTimeout / time.Second)),
+		RetriedExitCodes: a.RetriedExitCodes.List(),
+		TimeoutSeconds:   number(int64(a.Timeout / time.Second)), DispatchTimeoutSeconds: number(int64(a.DispatchTimeout / time.Second)),
 		Concurrency: number(int64(a.Concurrency)),
 	}, PutBy: name(a.PutBy)}
 }
@@ -119,7 +122,7 @@ func (s *Server) getAction(w http.ResponseWriter, r *http.Request) {
 }
 
 func readAction(b *body) (a execution.Action, root value, fields map[string]value) {
-	root, fields = b.object("", []string{"ref", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "concurrency"}, "", nil)
+	root, fields = b.object("", []string{"ref", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "retried_exit_codes", "concurrency"}, "", nil)
 	text := func(key string) (s string) {
 		if f, there := fields[key]; there {
 			s, _ = b.text(f)
@@ -138,5 +141,27 @@ func readAction(b *body) (a execution.Action, root value, fields map[string]valu
 	a.DispatchTimeout = time.Duration(whole("dispatch_timeout_seconds", 1, longest, true)) * time.Second
 	a.MaxRetries = int(whole("max_retries", 0, config.MaxActionRetries, false))
 	a.Concurrency = int(whole("concurrency", 1, config.MaxActionConcurrency, true))
+	if f, there := fields["retried_exit_codes"]; there && f.raw[0] != 'n' {
+		a.RetriedExitCodes = readExitCodes(b, f)
+	}
 	return a, root, fields
+}
+
+func readExitCodes(b *body, f value) execution.ExitCodes {
+	part := b.part(f)
+	var codes []int
+	_, n, ok := part.items(f.pointer, execution.MaxExitCode, func(pointer string) {
+		if v, ok := part.value(pointer); ok {
+			code, _ := part.integer(v, 1, execution.MaxExitCode, false)
+			codes = append(codes, int(code))
+		}
+	})
+	for _, m := range part.mistakes {
+		m.at += f.at
+		b.note(m)
+	}
+	if ok && n > execution.MaxExitCode {
+		b.refuse(f.pointer, f.at, fmt.Sprintf("must have at most %d exit codes", execution.MaxExitCode))
+	}
+	return execution.NewExitCodes(codes...)
 }

@@ -192,14 +192,24 @@ func TestActionsAreListed(t *testing.T) {
 
 func TestActions(t *testing.T) {
 	b := setup(t, nil)
-	a := b.do("POST", "/api/v1/actions", `{"ref": "core.sleep", "runtime": "shell", "entrypoint": "sleep 1", "timeout_seconds": 9, "dispatch_timeout_seconds": null, "max_retries": 2, "concurrency": 3}`)
-	want := execution.Action{Ref: "core.sleep", Runtime: "shell", Entrypoint: "sleep 1", Timeout: 9 * time.Second, MaxRetries: 2, Concurrency: 3}
-	if a.status != 200 || b.store.actions["core.sleep"] != want {
+	a := b.do("POST", "/api/v1/actions", `{"ref": "core.sleep", "runtime": "shell", "entrypoint": "sleep 1", "timeout_seconds": 9, "dispatch_timeout_seconds": null, "max_retries": 2, "retried_exit_codes": [111, 75], "concurrency": 3}`)
+	want := execution.Action{Ref: "core.sleep", Runtime: "shell", Entrypoint: "sleep 1", Timeout: 9 * time.Second, MaxRetries: 2, RetriedExitCodes: execution.NewExitCodes(75, 111), Concurrency: 3}
+	if a.status != 200 || b.store.actions["core.sleep"] != want || !strings.Contains(a.text, `"retried_exit_codes":[75,111]`) {
 		t.Errorf("%d %s; stored %+v", a.status, a.text, b.store.actions["core.sleep"])
 	}
 	a = b.do("POST", "/api/v1/actions", "{\"ref\": \"x\", \"runtime\": \"noop\",\n \"dispatch_timeout_seconds\": 181}")
 	if a.status != 422 || !strings.Contains(a.text, `"field":"/dispatch_timeout_seconds","line":2,"column":30,"detail":"is 181, must not be longer`) {
 		t.Errorf("a dispatch timeout above the queue's: %d %s", a.status, a.text)
+	}
+	for codes, at := range map[string]string{
+		"75":    `"field":"/retried_exit_codes","line":1,"column":52,"detail":"must be a list, is a number"`,
+		"[1,0]": `"field":"/retried_exit_codes/1","line":1,"column":55,"detail":"must be a whole number from 1 to 255"`,
+		"[" + strings.Repeat("1,", 255) + "1]": `"field":"/retried_exit_codes","line":1,"column":52,"detail":"must have at most 255 exit codes"`,
+	} {
+		a := b.do("POST", "/api/v1/actions", `{"ref": "x", "runtime":"noop","retried_exit_codes":`+codes+`}`)
+		if a.status != 400 || !strings.Contains(a.text, at) {
+			t.Errorf("exit codes %.20s: %d %s", codes, a.status, a.text)
+		}
 	}
 }
 

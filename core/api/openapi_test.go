@@ -71,6 +71,28 @@ func TestOpenAPIHasEveryPath(t *testing.T) {
 	same(t, "paths", documented, real)
 }
 
+// Tools that read the document want to know how each operation refuses. A response by default does
+// not tell them that.
+func TestEveryOperationDescribesARefusal(t *testing.T) {
+	for path, operations := range readDocument(t).Paths {
+		for method, operation := range operations {
+			if method == "parameters" {
+				continue
+			}
+			var described struct {
+				Responses map[string]yaml.Node `yaml:"responses"`
+			}
+			if err := operation.Decode(&described); err != nil {
+				t.Fatal(err)
+			}
+			refuses := slices.ContainsFunc(slices.Collect(maps.Keys(described.Responses)), func(code string) bool { return strings.HasPrefix(code, "4") })
+			if !refuses {
+				t.Errorf("%s %s describes no response 4XX", strings.ToUpper(method), path)
+			}
+		}
+	}
+}
+
 // Every reference leads to a component, and every component is used.
 func TestOpenAPIReferences(t *testing.T) {
 	var all struct {

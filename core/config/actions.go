@@ -31,7 +31,7 @@ const (
 // ActionKeys are the keys of an action in a file. The API has the same keys, but calls `name`
 // `ref`, as the source documents do.
 func ActionKeys() []string {
-	return []string{"name", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "concurrency"}
+	return []string{"name", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "retried_exit_codes", "concurrency"}
 }
 
 var actionRef = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
@@ -179,6 +179,8 @@ func (l *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
 		case "max_retries":
 			number, ok = r.Integer(e.Value, e.Name, 0, MaxActionRetries)
 			a.MaxRetries = int(number)
+		case "retried_exit_codes":
+			a.RetriedExitCodes, ok = exitCodes(r, e)
 		case "concurrency":
 			if ok = yamlfile.IsNull(e.Value); !ok {
 				number, ok = r.Integer(e.Value, e.Name, 1, MaxActionConcurrency)
@@ -211,6 +213,20 @@ func (l *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
 	}
 	l.first[a.Ref] = fmt.Sprintf("%s:%d", path, at["name"].Line)
 	l.actions = append(l.actions, a)
+}
+
+// exitCodes reads a list of exit codes; null means none, as in the API.
+func exitCodes(r *yamlfile.Reader, e yamlfile.Entry) (codes execution.ExitCodes, ok bool) {
+	if yamlfile.IsNull(e.Value) {
+		return codes, true
+	}
+	items, ok := r.Items(e.Value, e.Name)
+	list := make([]int, 0, len(items))
+	for _, item := range items {
+		code, good := r.Integer(item, "an exit code under "+e.Name, 1, execution.MaxExitCode)
+		list, ok = append(list, int(code)), ok && good
+	}
+	return execution.NewExitCodes(list...), ok
 }
 
 // seconds reads a number of seconds; null means the default, as in the API.

@@ -15,8 +15,8 @@ import (
 func TestActionFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"echo.yaml":   "name: core.echo\nruntime: shell\nentrypoint: echo hello\ntimeout_seconds: 30\ndispatch_timeout_seconds: 60\nmax_retries: 2\nconcurrency: 4\n",
-		"more.yml":    "- {name: core.noop, runtime: noop}\n- {name: core.py, runtime: python, entrypoint: a.py, timeout_seconds: null, concurrency: null}\n",
+		"echo.yaml":   "name: core.echo\nruntime: shell\nentrypoint: echo hello\ntimeout_seconds: 30\ndispatch_timeout_seconds: 60\nmax_retries: 2\nretried_exit_codes: [75, 1, 75]\nconcurrency: 4\n",
+		"more.yml":    "- {name: core.noop, runtime: noop}\n- {name: core.py, runtime: python, entrypoint: a.py, timeout_seconds: null, retried_exit_codes: null, concurrency: null}\n",
 		".hidden.yml": "nonsense",
 		"readme.md":   "nonsense",
 	} {
@@ -26,7 +26,7 @@ func TestActionFiles(t *testing.T) {
 	}
 	got, problems := LoadActions(dir, Default(Hardened))
 	want := []execution.Action{
-		{Ref: "core.echo", Runtime: "shell", Entrypoint: "echo hello", Timeout: 30 * time.Second, DispatchTimeout: time.Minute, MaxRetries: 2, Concurrency: 4},
+		{Ref: "core.echo", Runtime: "shell", Entrypoint: "echo hello", Timeout: 30 * time.Second, DispatchTimeout: time.Minute, MaxRetries: 2, RetriedExitCodes: execution.NewExitCodes(1, 75), Concurrency: 4},
 		{Ref: "core.noop", Runtime: "noop"},
 		{Ref: "core.py", Runtime: "python", Entrypoint: "a.py"},
 	}
@@ -43,7 +43,7 @@ func TestMistakesInActionFiles(t *testing.T) {
 		"": {`a.yaml:1:1: the file is empty; an action has name, runtime and entrypoint`},
 		"ref: core.echo\nruntme: shell\n": {
 			`a.yaml:1:1: key "ref" was renamed to name`,
-			`a.yaml:2:1: unknown key "runtme" under the action; allowed: name, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency; did you mean "runtime"?`,
+			`a.yaml:2:1: unknown key "runtme" under the action; allowed: name, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, retried_exit_codes, concurrency; did you mean "runtime"?`,
 		},
 		"name: a b\nruntime: shel\n": {
 			`a.yaml:1:7: name "a b" must be letters, digits, - and _ with dots between them, such as core.echo, at most 200 characters`,
@@ -58,6 +58,12 @@ func TestMistakesInActionFiles(t *testing.T) {
 			`a.yaml:4:14: max_retries is -1, must be from 0 to 100`,
 			`a.yaml:5:14: concurrency is 0, must be from 1 to 10000`,
 		},
+		"name: a\nruntime: noop\nretried_exit_codes:\n  - 0\n  - 1\n  - 256\n  - timeout\n": {
+			`a.yaml:4:5: an exit code under retried_exit_codes is 0, must be from 1 to 255`,
+			`a.yaml:6:5: an exit code under retried_exit_codes is 256, must be from 1 to 255`,
+			`a.yaml:7:5: an exit code under retried_exit_codes must be a whole number, is the string "timeout"`,
+		},
+		"name: a\nruntime: noop\nretried_exit_codes: 75\n": {`a.yaml:3:21: retried_exit_codes must be a list, is the number 75`},
 		"- {name: a, runtime: noop}\n- {name: a, runtime: noop}\n": {`a.yaml:2:10: duplicate action a; the first is at a.yaml:1`},
 		"just text\n": {`a.yaml:1:1: the action must be a mapping (key: value), is the string "just text"`},
 	} {

@@ -37,6 +37,9 @@ type Action struct {
 	// MaxRetries is how many retries may follow a claimed run that failed for a retriable reason.
 	// Each retry is a new row.
 	MaxRetries int
+	// RetriedExitCodes are exit codes that mean a failure for now, because the action's author says
+	// so: they give Transient, whatever they mean elsewhere.
+	RetriedExitCodes ExitCodes
 	// Concurrency is how many executions of the action may be in flight, from their scheduling
 	// until their end was handled; 0 for no limit.
 	Concurrency int

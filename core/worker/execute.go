@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -125,11 +126,15 @@ func withoutRetry(row *execution.Execution, exit Exit) string {
 	if left <= 0 || exit.Reason.Retriable() {
 		return exit.Message
 	}
-	why := "which is never retried"
-	if exit.Reason == execution.Unknown {
-		why = "and only what an action reports as a failure for now is retried, for example exit code 75"
+	why := fmt.Sprintf("the reason is %s, which is never retried", exit.Reason)
+	switch {
+	case exit.Code != 0:
+		code := strconv.Itoa(exit.Code)
+		why = "exit code " + code + " is not retried. If a later attempt may succeed, declare retried_exit_codes: [" + code + "] in the action"
+	case exit.Reason == execution.Unknown:
+		why = "the reason is unknown, and only what an action reports as a failure for now is retried, for example exit code 75"
 	}
-	note := fmt.Sprintf("Not retried, with %d of %d retries left, because the reason is %s, %s (docs/actions.md, What is retried).", left, row.Action.MaxRetries, exit.Reason, why)
+	note := fmt.Sprintf("Not retried, with %d of %d retries left, because %s (docs/actions.md, What is retried).", left, row.Action.MaxRetries, why)
 	if exit.Message == "" {
 		return note
 	}

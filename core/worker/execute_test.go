@@ -107,12 +107,15 @@ func TestAFailedStartBlamesTheMachineOnlyInTime(t *testing.T) {
 func TestAFailureWithRetriesLeftSaysWhyNoneFollows(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason  execution.Reason
+		code    int
 		message string
 		retry   int
 		why     execution.Reason
 		want    string
 	}{
-		"unknown":         {reason: execution.Unknown, message: "exit status 1: oops", want: "exit status 1: oops\nNot retried, with 3 of 3 retries left, because the reason is unknown, and only what an action reports as a failure for now is retried, for example exit code 75 (docs/actions.md, What is retried)."},
+		"by its code":     {reason: execution.Unknown, code: 1, message: "exit status 1: oops", want: "exit status 1: oops\nNot retried, with 3 of 3 retries left, because exit code 1 is not retried. If a later attempt may succeed, declare retried_exit_codes: [1] in the action (docs/actions.md, What is retried)."},
+		"by the table":    {reason: execution.Validation, code: 65, retry: 2, want: "Not retried, with 1 of 3 retries left, because exit code 65 is not retried. If a later attempt may succeed, declare retried_exit_codes: [65] in the action (docs/actions.md, What is retried)."},
+		"unknown":         {reason: execution.Unknown, message: "ended by signal: killed", want: "ended by signal: killed\nNot retried, with 3 of 3 retries left, because the reason is unknown, and only what an action reports as a failure for now is retried, for example exit code 75 (docs/actions.md, What is retried)."},
 		"said, second":    {reason: execution.Validation, message: "no such customer", retry: 1, want: "no such customer\nNot retried, with 2 of 3 retries left, because the reason is validation, which is never retried (docs/actions.md, What is retried)."},
 		"without a text":  {reason: execution.Rejected, retry: 2, want: "Not retried, with 1 of 3 retries left, because the reason is rejected, which is never retried (docs/actions.md, What is retried)."},
 		"the last":        {reason: execution.Unknown, message: "exit status 1", retry: 3, want: "exit status 1"},
@@ -120,7 +123,7 @@ func TestAFailureWithRetriesLeftSaysWhyNoneFollows(t *testing.T) {
 		"to be cancelled": {reason: execution.Unknown, message: "exit status 1", why: execution.CancelRequested, want: "exit status 1"},
 	} {
 		row := &execution.Execution{Action: execution.Action{MaxRetries: 3}, RetryCount: c.retry}
-		f := finishing(&picky{}).verdict(store.Finish{To: execution.Failed}, row, Exit{Reason: c.reason, Message: c.message}, c.why, false)
+		f := finishing(&picky{}).verdict(store.Finish{To: execution.Failed}, row, Exit{Reason: c.reason, Code: c.code, Message: c.message}, c.why, false)
 		if f.Result.Message != c.want || f.Result.Error != "Action failed" || f.Reason != c.reason || f.To != execution.Failed {
 			t.Errorf("%s: %v for %v, %+v\nwant %q", name, f.To, f.Reason, f.Result, c.want)
 		}

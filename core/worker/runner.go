@@ -48,8 +48,10 @@ type Run interface {
 type Exit struct {
 	// Killed says that it was ended from outside. Otherwise it ended by itself, with success or
 	// with a Reason that it gave itself, by exit code or by the error type in its output.
-	Killed  bool
-	Reason  execution.Reason
+	Killed bool
+	Reason execution.Reason
+	// Code is the exit code that alone decided the reason; 0 if something else did.
+	Code    int
 	Message string
 	Output  json.RawMessage
 }

@@ -55,3 +55,39 @@ func TestARowNamesTheLimitsOfItsRequest(t *testing.T) {
 		t.Errorf("the row names %q with %q, and that of a request without limits none: %v", named, values, none)
 	}
 }
+
+// Whoever edits the view by hand can correct the exit codes, and inserting keeps them; the action's
+// table refuses numbers that no program ends with.
+func TestTheRetriedExitCodesCanBeEditedByHand(t *testing.T) {
+	b := setup(t)
+	a := action
+	a.RetriedExitCodes = execution.NewExitCodes(1, 75)
+	b.must(b.PutActions(b.ctx, []execution.Action{a}))
+	created, err := b.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}})
+	b.must(err)
+	id := int64(created[0].ID)
+	codes := func(id int64) (text string) {
+		b.scan("select array_to_string(retried_exit_codes, ' ') from execution where id = $1", []any{id}, &text)
+		return text
+	}
+	if got := codes(id); got != "1 75" {
+		t.Errorf("the execution has the codes %q", got)
+	}
+	b.exec("update execution set retried_exit_codes = '{2}' where id = $1", id)
+	b.exec("update execution set max_retries = 7 where id = $1", id)
+	if got := codes(id); got != "2" {
+		t.Errorf("after an edit the execution has the codes %q", got)
+	}
+	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, due_at, created, written_by, retried_exit_codes)
+		select action, action_ref, runtime, entrypoint, max_retries, now(), now(), 'api', '{3,4}' from execution where id = $1`, id)
+	var last int64
+	b.scan("select max(id) from execution", nil, &last)
+	if got := codes(last); last == id || got != "3 4" {
+		t.Errorf("the inserted execution %d has the codes %q", last, got)
+	}
+	for _, wrong := range []string{"{0}", "{1,256}"} {
+		if _, err := b.conn.Exec(b.ctx, "update action set retried_exit_codes = $1::text::smallint[] where ref = 'a'", wrong); err == nil {
+			t.Errorf("the table takes the exit codes %s", wrong)
+		}
+	}
+}

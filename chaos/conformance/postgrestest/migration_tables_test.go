@@ -67,9 +67,10 @@ func TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// The columns of later migrations are none of the old table's.
 	all := func() []string {
 		t.Helper()
-		rows, err := conn.Query(ctx, "select to_jsonb(e)::text from execution e order by id", pgx.QueryExecModeSimpleProtocol)
+		rows, err := conn.Query(ctx, "select (to_jsonb(e) - 'retried_exit_codes')::text from execution e order by id", pgx.QueryExecModeSimpleProtocol)
 		must(err)
 		found, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		must(err)

@@ -14,7 +14,7 @@ func listCases() []Case {
 	return []Case{
 		{"actions are listed by their refs, a page at a time, as they were put", func(b *fixture) {
 			put := []execution.Action{
-				{Ref: "b.two", Runtime: "shell", Entrypoint: "e", Timeout: 90 * time.Second, DispatchTimeout: 1500 * time.Millisecond, MaxRetries: 2, Concurrency: 3},
+				{Ref: "b.two", Runtime: "shell", Entrypoint: "e", Timeout: 90 * time.Second, DispatchTimeout: 1500 * time.Millisecond, MaxRetries: 2, RetriedExitCodes: execution.NewExitCodes(1, 255), Concurrency: 3},
 				{Ref: "B.first", Runtime: "python", Entrypoint: "e.py"},
 			}
 			b.must(b.Store.PutActions(b.ctx, put))

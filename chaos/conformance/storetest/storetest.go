@@ -108,7 +108,7 @@ func (b *fixture) active(name string) store.WorkerKey {
 // Actions are the actions of which cases and sequences can create executions.
 func Actions() []execution.Action {
 	return []execution.Action{
-		{Ref: "shell.echo", Runtime: "shell", Entrypoint: "echo", Timeout: RunTimeout, MaxRetries: 2},
+		{Ref: "shell.echo", Runtime: "shell", Entrypoint: "echo", Timeout: RunTimeout, MaxRetries: 2, RetriedExitCodes: execution.NewExitCodes(1, 75)},
 		{Ref: "python.run", Runtime: "python", Entrypoint: "run.py", Timeout: RunTimeout, DispatchTimeout: 5 * time.Second},
 		{Ref: "node.run", Runtime: "node", Entrypoint: "run.js", Timeout: RunTimeout, MaxRetries: 1},
 	}

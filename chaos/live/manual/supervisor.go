@@ -26,7 +26,7 @@ func (c Control) Processes(ctx context.Context) (all []cluster.Named, err error)
 		err = json.Unmarshal(body, &all)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking %s, which should be the control address that chaos up has printed: %w", string(c), err)
+		return nil, fmt.Errorf("asking %s, which should be the control address that chaos up has printed: %w; if chaos up has ended, start it again", string(c), err)
 	}
 	return all, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -106,13 +107,15 @@ func integers[T ~int64](ids []T) []int64 {
 
 const putActions = `
 with put as (
-    insert into action (ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency, put_by)
-    select * from unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::float8[], $6::int[], $7::int[], $8::text[]) as a(ref)
+    insert into action (ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency, put_by, retried_exit_codes)
+    select a.ref, a.runtime, a.entrypoint, a.timeout, a.dispatch_timeout, a.retries, a.concurrency, a.actor, a.codes::smallint[]
+      from unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::float8[], $6::int[], $7::int[], $8::text[], $9::text[])
+           as a(ref, runtime, entrypoint, timeout, dispatch_timeout, retries, concurrency, actor, codes)
      order by a.ref
     on conflict (ref) do update set
         runtime = excluded.runtime, entrypoint = excluded.entrypoint, timeout_seconds = excluded.timeout_seconds,
         dispatch_timeout_seconds = excluded.dispatch_timeout_seconds, max_retries = excluded.max_retries,
-        concurrency = excluded.concurrency, put_by = excluded.put_by
+        concurrency = excluded.concurrency, put_by = excluded.put_by, retried_exit_codes = excluded.retried_exit_codes
     returning id, concurrency
 )
 insert into concurrency_slot (action, number)
@@ -130,20 +133,33 @@ func (s *Store) PutActions(ctx context.Context, actions []execution.Action) erro
 			var timeouts, dispatchTimeouts []*float64
 			var retries []int32
 			var concurrency []*int32
-			var actors []*string
+			var actors, codes []*string
 			for i := range actions {
 				a := &actions[i]
 				refs, runtimes, entrypoints = append(refs, a.Ref), append(runtimes, a.Runtime), append(entrypoints, a.Entrypoint)
 				timeouts, dispatchTimeouts = append(timeouts, seconds(a.Timeout)), append(dispatchTimeouts, seconds(a.DispatchTimeout))
 				retries = append(retries, int32(a.MaxRetries))
 				concurrency = append(concurrency, countOrNull(a.Concurrency))
-				actors = append(actors, orNull(a.PutBy))
+				actors, codes = append(actors, orNull(a.PutBy)), append(codes, orNull(arrayOf(a.RetriedExitCodes)))
 			}
-			return s.query(ctx, "putting actions", nothing, putActions, refs, runtimes, entrypoints, timeouts, dispatchTimeouts, retries, concurrency, actors)
+			return s.query(ctx, "putting actions", nothing, putActions, refs, runtimes, entrypoints, timeouts, dispatchTimeouts, retries, concurrency, actors, codes)
 		},
 	}
 	_, err := put.all(ctx, actions)
 	return err
+}
+
+// arrayOf writes exit codes as the text of an array, because an array of arrays has to be
+// rectangular; empty if there are none.
+func arrayOf(codes execution.ExitCodes) string {
+	var list []string
+	for _, code := range codes.List() {
+		list = append(list, strconv.Itoa(int(code)))
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return "{" + strings.Join(list, ",") + "}"
 }
 
 // nothing is the scan of a statement whose answer is ignored.
@@ -181,11 +197,11 @@ fresh as materialized (
 ),` + keysReleased + `
 inserted as (
     insert into execution_record (
-        id, action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency,
+        id, action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, retried_exit_codes, concurrency,
         own_limits, parent, parameters, idempotency_key, pinned_worker, created, due_at, written_by, submitted_by
     )
     select f.new_id, f.id, f.ref, f.runtime, f.entrypoint, coalesce(f.own_timeout, f.timeout_seconds),
-           coalesce(f.own_dispatch_timeout, f.dispatch_timeout_seconds), coalesce(f.own_retries, f.max_retries), f.concurrency,
+           coalesce(f.own_dispatch_timeout, f.dispatch_timeout_seconds), coalesce(f.own_retries, f.max_retries), f.retried_exit_codes, f.concurrency,
            nullif(array_remove(array[case when f.own_timeout is not null then 'timeout_seconds' end,
                case when f.own_dispatch_timeout is not null then 'dispatch_timeout_seconds' end,
                case when f.own_retries is not null then 'max_retries' end], null), '{}'),

@@ -96,7 +96,8 @@ func (s *Store) List(ctx context.Context, q store.ExecutionQuery) ([]store.Liste
 // The order is that of the contract (bytes), whatever the collation of the database. Actions are
 // few, so the rows that a page skips are sorted each time.
 const selectActions = `
-select a.ref, a.runtime, a.entrypoint, coalesce(a.timeout_seconds, 0), coalesce(a.dispatch_timeout_seconds, 0), a.max_retries, coalesce(a.concurrency, 0), coalesce(a.put_by, '')
+select a.ref, a.runtime, a.entrypoint, coalesce(a.timeout_seconds, 0), coalesce(a.dispatch_timeout_seconds, 0), a.max_retries, coalesce(a.concurrency, 0), coalesce(a.put_by, ''),
+       a.retried_exit_codes
   from action a
  where a.ref collate "C" > $1 and ($2::text is null or a.ref = $2)
  order by a.ref collate "C"
@@ -108,8 +109,10 @@ func (s *Store) Actions(ctx context.Context, q store.ActionQuery) ([]execution.A
 	err := s.query(ctx, "listing actions", func(rows pgx.Rows) error {
 		var a execution.Action
 		var timeout, dispatchTimeout float64
-		err := rows.Scan(&a.Ref, &a.Runtime, &a.Entrypoint, &timeout, &dispatchTimeout, &a.MaxRetries, &a.Concurrency, &a.PutBy)
+		var retried []int16
+		err := rows.Scan(&a.Ref, &a.Runtime, &a.Entrypoint, &timeout, &dispatchTimeout, &a.MaxRetries, &a.Concurrency, &a.PutBy, &retried)
 		a.Timeout, a.DispatchTimeout = time.Duration(timeout*float64(time.Second)), time.Duration(dispatchTimeout*float64(time.Second))
+		a.RetriedExitCodes = execution.NewExitCodes(retried...)
 		page = append(page, a)
 		return err
 	}, selectActions, q.After, orNull(q.Ref), max(0, q.Limit))

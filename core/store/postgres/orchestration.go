@@ -82,10 +82,10 @@ freed as (
 ),
 inserted as (
     insert into execution_record (
-        action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency, own_limits, parameters, parent,
+        action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, retried_exit_codes, concurrency, own_limits, parameters, parent,
         original_execution, retry_count, retry_reason, retry_at, due_at, avoid_worker, pinned_worker, created, written_by, submitted_by
     )
-    select j.action, j.action_ref, j.runtime, j.entrypoint, j.timeout_seconds, j.dispatch_timeout_seconds, j.max_retries, j.concurrency,
+    select j.action, j.action_ref, j.runtime, j.entrypoint, j.timeout_seconds, j.dispatch_timeout_seconds, j.max_retries, j.retried_exit_codes, j.concurrency,
            j.own_limits, j.parameters, j.parent, j.chain, j.ask_count, j.ask_reason::failure_reason, j.now + j.ask_delay, j.now + j.ask_delay, j.worker,
            j.pinned_worker, j.now, 'retry_manager', j.submitted_by
       from judged j

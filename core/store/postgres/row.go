@@ -24,7 +24,7 @@ var rowColumns = strings.Fields(`
 	worker incarnation epoch dispatches avoid_worker pinned_worker dispatch_deadline run_deadline result failure_reason
 	original_execution retry_count retry_reason retry_at parent awaits_parent cancel_requested_at idempotency_key
 	created unschedulable_since scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat
-	canceling_at ended orchestrated_at settling_at own_limits submitted_by cancel_requested_by`)
+	canceling_at ended orchestrated_at settling_at own_limits submitted_by cancel_requested_by retried_exit_codes`)
 
 // workColumns are those that are in execution_work until the execution has ended. Then its end
 // copies them to execution_record, except awaits_parent, which only matters while a row waits.
@@ -156,6 +156,7 @@ type record struct {
 	ended, orchestrated, settling   pgtype.Timestamptz
 	ownLimits                       []string
 	submittedBy, cancelRequestedBy  pgtype.Text
+	retriedExitCodes                []int16
 }
 
 // targets returns where to scan a row: first the caller's targets, then the record's.
@@ -166,7 +167,7 @@ func (r *record) targets(before ...any) []any {
 		&r.original, &r.retryCount, &r.retryReason, &r.retryAt, &r.parent, &r.awaits, &r.cancelRequested, &r.key,
 		&r.created, &r.unschedulable, &r.schedulingAt, &r.schedulingBy, &r.schedulingExpires, &r.scheduled, &r.published, &r.started,
 		&r.claimBeat, &r.canceling, &r.ended, &r.orchestrated, &r.settling, &r.ownLimits,
-		&r.submittedBy, &r.cancelRequestedBy,
+		&r.submittedBy, &r.cancelRequestedBy, &r.retriedExitCodes,
 	)
 }
 
@@ -195,7 +196,7 @@ func (r *record) execution() (execution.Execution, error) {
 	action := execution.Action{
 		Ref: r.ref, Runtime: r.runtime, Entrypoint: r.entrypoint,
 		Timeout: duration(r.timeout), DispatchTimeout: duration(r.dispatchTimeout), MaxRetries: r.maxRetries,
-		Concurrency: int(r.concurrency.Int32),
+		RetriedExitCodes: execution.NewExitCodes(r.retriedExitCodes...), Concurrency: int(r.concurrency.Int32),
 	}
 	return execution.Execution{
 		ID: execution.ID(r.id), Action: action, Limits: execution.LimitsNamed(r.ownLimits, action),

@@ -150,7 +150,7 @@ func TestOutput(t *testing.T) {
 		{100, `{"n":[1e999999,12345678901234567890,0.1]}`, `{"n":["1e999999",12345678901234567890,0.1]}`},
 		{100, "a\x00b\xff", `"a�b�"`},
 	} {
-		exit := outcome(end{}, printed(c.limit, c.stdout), printed(c.limit, ""))
+		exit := outcome(end{}, execution.ExitCodes{}, printed(c.limit, c.stdout), printed(c.limit, ""))
 		if string(exit.Output) != c.want || exit.Reason != execution.NoReason || exit.Killed {
 			t.Errorf("%q: %+v with output %s, want %s", c.stdout, exit, exit.Output, c.want)
 		}
@@ -182,12 +182,12 @@ func TestClassification(t *testing.T) {
 		{end{Code: 75}, `{"error":"text"}`, "", execution.Transient, "exit status 75"},
 		{end{Signal: "segmentation fault"}, "", "", execution.Unknown, "ended by signal: segmentation fault"},
 	} {
-		exit := outcome(c.end, printed(1000, c.stdout), printed(1000, c.stderr))
+		exit := outcome(c.end, execution.ExitCodes{}, printed(1000, c.stdout), printed(1000, c.stderr))
 		if exit.Killed || exit.Reason != c.want || exit.Message != c.message {
 			t.Errorf("%+v %q %q: %+v", c.end, c.stdout, c.stderr, exit)
 		}
 	}
-	if exit := outcome(end{Signal: "killed", Cause: causeFence}, printed(10, ""), printed(10, "")); !exit.Killed || exit.Reason != execution.NoReason {
+	if exit := outcome(end{Signal: "killed", Cause: causeFence}, execution.ExitCodes{}, printed(10, ""), printed(10, "")); !exit.Killed || exit.Reason != execution.NoReason {
 		t.Errorf("killed: %+v", exit)
 	}
 	if m := explain("exit status 1", printed(1<<20, strings.Repeat("é", 1<<19))); len(m) > messageLimit+100 {

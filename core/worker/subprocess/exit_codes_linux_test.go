@@ -89,6 +89,29 @@ except OSError as e:
 	}
 }
 
+// Exit codes that an action declares are retried, whatever they mean elsewhere. Words still go
+// before them, and a code that can be retried anyway keeps its reason.
+func TestTheExitCodesThatAnActionDeclaresAreRetried(t *testing.T) {
+	b := newFixture(t, 0)
+	for entrypoint, want := range map[string]execution.Reason{
+		"exit 1":     execution.Transient,
+		"exit 65":    execution.Transient,
+		"exit 69":    execution.Connection,
+		"exit 2":     execution.Unknown,
+		"exit 0":     execution.NoReason,
+		"kill -9 $$": execution.Unknown,
+		`echo '{"error":{"type":"permission"}}'; exit 1`: execution.Permission,
+	} {
+		exit := b.wait(b.start(execution.Action{Ref: "test", Runtime: Shell, Entrypoint: entrypoint, RetriedExitCodes: execution.NewExitCodes(1, 65, 69)}, ""))
+		if exit.Reason != want || exit.Killed {
+			t.Errorf("%s: %+v, want %v", entrypoint, exit, want)
+		}
+	}
+	if exit := b.wait(b.shell("exit 1")); exit.Code != 1 || exit.Reason != execution.Unknown {
+		t.Errorf("an action that declares none: %+v", exit)
+	}
+}
+
 // An error object of an action takes precedence over its exit code.
 func TestTheWordsOfAnActionGoBeforeItsExitCode(t *testing.T) {
 	b := newFixture(t, 0)

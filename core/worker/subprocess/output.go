@@ -140,8 +140,9 @@ func encode(m map[string]any) json.RawMessage {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// outcome makes an Exit of an end and of the output.
-func outcome(e end, stdout, stderr *tail) worker.Exit {
+// outcome makes an Exit of an end and of the output. The exit codes retried are those that the
+// action declares.
+func outcome(e end, retried execution.ExitCodes, stdout, stderr *tail) worker.Exit {
 	var exit worker.Exit
 	last := object(stdout.lastLine())
 	if last != nil {
@@ -165,13 +166,14 @@ func outcome(e end, stdout, stderr *tail) worker.Exit {
 		}
 		exit.Message = explain(what, stderr)
 	case e.Code != 0:
-		exit.Reason, exit.Message = classify(last, e.Code, stderr)
+		classify(&exit, last, e.Code, retried, stderr)
 	}
 	return exit
 }
 
-// classify finds the reason of a failure: from the last line, else from the exit code.
-func classify(last map[string]any, code int, stderr *tail) (execution.Reason, string) {
+// classify finds the reason of a failure: from the last line, else from the exit codes that the
+// action declares, else from the table.
+func classify(exit *worker.Exit, last map[string]any, code int, retried execution.ExitCodes, stderr *tail) {
 	for _, line := range []map[string]any{last, object(stderr.lastLine())} {
 		said, ok := line["error"].(map[string]any)
 		if !ok {
@@ -179,9 +181,13 @@ func classify(last map[string]any, code int, stderr *tail) (execution.Reason, st
 		}
 		name, _ := said["type"].(string)
 		message, _ := said["message"].(string)
-		return ownReason(name), shorten(message)
+		exit.Reason, exit.Message = ownReason(name), shorten(message)
+		return
 	}
-	return ReasonOf(code), explain(fmt.Sprintf("exit status %d", code), stderr)
+	exit.Code, exit.Reason, exit.Message = code, ReasonOf(code), explain(fmt.Sprintf("exit status %d", code), stderr)
+	if retried.Has(code) && !exit.Reason.Retriable() {
+		exit.Reason = execution.Transient
+	}
 }
 
 // ownReason is the reason that an action names, if an action may give it.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"handoff/core/execution"
 	"handoff/core/worker/cgroup"
 )
 
@@ -26,6 +27,9 @@ type launch struct {
 	Environment []string `json:"environment"`
 	// Parameters reach the action byte for byte. A RawMessage would be reformatted.
 	Parameters []byte `json:"parameters"`
+
+	// retried are the exit codes that the action declares. They stay with the worker.
+	retried execution.ExitCodes
 
 	// Rehearsal says that this is not an execution, so the shim writes no witness.
 	Rehearsal bool `json:"rehearsal,omitempty"`

@@ -44,6 +44,7 @@ type action struct {
 	reports        *os.File
 	stdout, stderr *os.File
 	out, err       tail
+	retried        execution.ExitCodes
 
 	// begun is closed when the action has started, done when it and its shim are gone.
 	begun, done chan struct{}
@@ -118,7 +119,7 @@ func (r *Runner) spawn(l launch) (a *action, err error) {
 	}
 	a = &action{
 		host: r.host, control: ends[0][1], reports: ends[1][0], stdout: ends[2][0], stderr: ends[3][0],
-		begun: make(chan struct{}), done: make(chan struct{}),
+		begun: make(chan struct{}), done: make(chan struct{}), retried: l.retried,
 	}
 	a.out = tail{limit: r.limit, most: r.isolation.OutputBytes, flooded: a.flooded}
 	a.err = tail{limit: r.limit, most: r.isolation.OutputBytes, flooded: a.flooded}
@@ -176,7 +177,7 @@ func (a *action) supervise() {
 	}
 	switch {
 	case last.Ended != nil:
-		a.exit = outcome(*last.Ended, &a.out, &a.err)
+		a.exit = outcome(*last.Ended, a.retried, &a.out, &a.err)
 	case last.Failed != "":
 		a.failure = errors.New(last.Failed)
 	case destroyed:

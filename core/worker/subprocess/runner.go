@@ -105,7 +105,8 @@ func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	l := launch{
 		Execution: int64(s.Key.ID), Epoch: int64(s.Key.Epoch), Argv: argv, Dir: r.actions,
 		Environment: r.runEnvironment(s.Key, parameters), Parameters: parameters,
-		At: at, Fence: s.Fence - now, Limit: s.Limit - now,
+		retried: s.Action.RetriedExitCodes,
+		At:      at, Fence: s.Fence - now, Limit: s.Limit - now,
 	}
 	if l.Fence <= 0 || l.Limit <= 0 {
 		return nil, errors.New("the right to run the action ended before it began")

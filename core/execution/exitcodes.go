@@ -1,0 +1,35 @@
+package execution
+
+import "math/bits"
+
+// MaxExitCode is the largest exit code that a program can end with.
+const MaxExitCode = 255
+
+// ExitCodes is a set of exit codes from 1 to MaxExitCode. It is comparable, as an Action has to be.
+type ExitCodes struct{ words [4]uint64 }
+
+// NewExitCodes makes a set. It leaves out numbers that are not failures' exit codes.
+func NewExitCodes[T ~int | ~int16](codes ...T) (s ExitCodes) {
+	for _, c := range codes {
+		if c >= 1 && c <= MaxExitCode {
+			s.words[c/64] |= 1 << (c % 64)
+		}
+	}
+	return s
+}
+
+// Has says whether the set holds a code.
+func (s ExitCodes) Has(code int) bool {
+	return code >= 1 && code <= MaxExitCode && s.words[code/64]&(1<<(code%64)) != 0
+}
+
+// List returns the codes in order; empty, not nil, if there are none.
+func (s ExitCodes) List() []int16 {
+	codes := []int16{}
+	for i, word := range s.words {
+		for ; word != 0; word &= word - 1 {
+			codes = append(codes, int16(i*64+bits.TrailingZeros64(word)))
+		}
+	}
+	return codes
+}
