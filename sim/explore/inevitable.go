@@ -32,13 +32,6 @@ type CurveOptions struct {
 // DefaultCurve takes ten seconds at most on two processors.
 func DefaultCurve() CurveOptions { return CurveOptions{Runs: 100, Steps: 36_000_000} }
 
-const (
-	// grid is how many parts the run is cut into first.
-	grid = 6
-	// parts is how many parts the steepest one is cut into then.
-	parts = 4
-)
-
 // curver draws the curve of a case.
 type curver struct {
 	*Case
@@ -72,8 +65,8 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 	if o.Only {
 		apart = 0
 	}
-	v.measure(explain.All, few, apart+(o.Steps-apart)/2, v.all()...) // half of it is for narrowing it down
-	v.narrow(few, apart)
+	v.measure(explain.All, max(1, o.Runs/atFirst), apart+(o.Steps-apart)/2, v.all()...) // half of it is for narrowing it down
+	v.narrow(apart)
 	jump, rises := v.curve.Steepest(explain.All)
 	if !o.Only {
 		points := v.sample(jump, rises)
@@ -85,39 +78,6 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 	v.Runs, v.Steps = v.Runs+v.runs, v.Steps+v.steps
 	c.explanation().Curve = v.curve
 	return v.curve
-}
-
-// narrow adds points where the curve rises most, until the rise lies between neighbours and its ends
-// have all their runs. It leaves some steps of the bound for others.
-func (v *curver) narrow(few int, leave uint64) {
-	// What is left of the bound may be less than one run takes.
-	for before := -1; !v.over(leave) && v.runs > before; {
-		before = v.runs
-		jump, rises := v.curve.Steepest(explain.All)
-		if !rises {
-			// It fails, or not, whatever is drawn: the beginning is worth knowing exactly.
-			v.measure(explain.All, v.o.Runs, leave, 0)
-			return
-		}
-		from, to := jump.From.At, jump.To.At
-		switch {
-		case !jump.Neighbours:
-			var inner []int
-			for i := 1; i < parts; i++ {
-				if at := from + i*(to-from)/parts; at > from && at < to && !slices.Contains(inner, at) {
-					v.point(at)
-					inner = append(inner, at)
-				}
-			}
-			v.measure(explain.All, few, leave, inner...)
-		case min(jump.From.This[explain.All].Runs, jump.To.This[explain.All].Runs) < v.o.Runs:
-			v.measure(explain.All, v.o.Runs, leave, from, to)
-		default:
-			return
-		}
-	}
-	jump, rises := v.curve.Steepest(explain.All)
-	v.curve.Spent = rises && !jump.Neighbours
 }
 
 // sample are the points of the other two curves: the ends of the jump, and what the whole curve

@@ -25,9 +25,11 @@ type explained struct {
 	Needed int
 	Faults int
 	Flat   bool
-	// FromFirst and FromNear are how many events of the story lie between the jump and the first act,
-	// and the act that is nearest to it.
-	FromFirst, FromNear int
+	// Inevitable says that the curve is flat because nearly every run fails, whatever is drawn.
+	Inevitable bool
+	// FromFirst, FromMattered and FromNear are how many events of the story lie between the jump and
+	// the first act, the act that mattered, and the act that is nearest to it.
+	FromFirst, FromMattered, FromNear int
 	Jump                string
 	Runs                int
 	Steps               uint64
@@ -44,8 +46,8 @@ type explained struct {
 // within is how many events may lie between the act and the jump.
 const within = 5
 
-func (e *explained) hitFirst() bool { return e.Missing == "" && !e.Flat && e.FromFirst <= within }
-func (e *explained) hitNear() bool  { return e.Missing == "" && !e.Flat && e.FromNear <= within }
+// hit says that the jump is that near to an act.
+func (e *explained) hit(from int) bool { return e.Missing == "" && !e.Flat && from <= within }
 
 // explainMutant hunts a mutant, explains its first failing run, and measures the explanation.
 func explainMutant(ctx context.Context, f *mutant.Mutant, o CurveOptions) *explained {
@@ -92,17 +94,23 @@ func explainMutant(ctx context.Context, f *mutant.Mutant, o CurveOptions) *expla
 	e.Runs, e.Steps = c.Runs, c.Steps
 	jump, rises := curve.Steepest(explain.All)
 	e.Flat = !rises
+	least, _ := curve.Points[0].This[explain.All].Interval()
+	e.Inevitable = !rises && least > 0.9
 	if !rises {
 		e.Jump = fmt.Sprintf("flat at %s", of(curve.Points[0].This[explain.All]))
 		return e
 	}
 	e.Jump = of(jump.From.This[explain.All]) + " → " + of(jump.To.This[explain.All])
-	e.FromFirst, e.FromNear = 1<<30, 1<<30
+	e.FromFirst, e.FromMattered, e.FromNear = 1<<30, 1<<30, 1<<30
+	mattered := actThatMattered(c, acts)
 	for i, act := range acts {
 		d := between(e.Acts[i], jump)
 		e.FromNear = min(e.FromNear, d)
 		if act.Step == first.Step {
 			e.FromFirst = min(e.FromFirst, d)
+		}
+		if act == mattered {
+			e.FromMattered = d
 		}
 	}
 	return e
@@ -118,6 +126,21 @@ func actsOf(c *Case) (acts []*history.Event) {
 		}
 	}
 	return acts
+}
+
+// actThatMattered is the last act among the events that led to the violation, or the last one at all
+// if none is; nil if there was none.
+func actThatMattered(c *Case, acts []*history.Event) *history.Event {
+	led, _ := Causes(c.Record, &c.Violation)
+	for _, act := range slices.Backward(acts) {
+		if slices.Contains(led, *act) {
+			return act
+		}
+	}
+	if len(acts) == 0 {
+		return nil
+	}
+	return acts[len(acts)-1]
 }
 
 // placeOf is the number of the first event of the story that is not before an act, from 1.
