@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"handoff/chaos/explain"
 	"handoff/chaos/history"
@@ -157,6 +158,24 @@ func TestACurveIsBounded(t *testing.T) {
 	c := shownMutant(t)
 	if curve := c.Curve(CurveOptions{Runs: 100, Steps: 500_000, Workers: 2}); curve.Steps > 900_000 {
 		t.Errorf("%d steps, bounded by 500000", curve.Steps)
+	}
+}
+
+// What is left of a bound may be too little for one run. Then the search is over.
+func TestTheSearchEndsWhereTheBoundLeavesLessThanARun(t *testing.T) {
+	c := shownMutant(t)
+	v := &curver{Case: c, o: DefaultCurve(), story: c.story(), began: c.began(), curve: &explain.Curve{}}
+	v.o.Workers = 2
+	v.measure(explain.All, 5, 0, 0, len(v.story))
+	v.o.Steps = v.steps + 1
+	if r := v.highest(); r == nil || v.over(0) {
+		t.Fatalf("there is nothing left to look for: %+v", r)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c.ctx = ctx
+	if v.narrow(0); ctx.Err() != nil {
+		t.Errorf("after %d runs it looks for ever for one that a single step allows", v.runs)
 	}
 }
 

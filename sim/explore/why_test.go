@@ -30,10 +30,10 @@ type explained struct {
 	// FromFirst, FromMattered and FromNear are how many events of the story lie between the jump and
 	// the first act, the act that mattered, and the act that is nearest to it.
 	FromFirst, FromMattered, FromNear int
-	Jump                string
-	Runs                int
-	Steps               uint64
-	Missing             string // why there is nothing; empty if there is
+	Jump                              string
+	Runs                              int
+	Steps                             uint64
+	Missing                           string // why there is nothing; empty if there is
 	// Story is the number of its events, and Acts are the numbers of those after which the mutant
 	// acted. Curve has the points: after how many events, failed, of how many runs.
 	Story int
