@@ -57,21 +57,25 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 	v := &curver{Case: c, o: o, story: c.story(), began: c.began()}
 	v.curve = &explain.Curve{Story: len(v.story)}
 	few := max(1, o.Runs/2)
-	for i := range grid + 1 {
-		v.point(i * len(v.story) / grid)
-	}
-	// The other two curves need their share of the work, at seven points each at most.
+	// The other two curves need their share of the work.
 	apart := o.Steps * 2 / 5
 	if o.Only {
 		apart = 0
 	}
-	v.measure(explain.All, max(1, o.Runs/atFirst), apart+(o.Steps-apart)/2, v.all()...) // half of it is for narrowing it down
+	cut, runs := v.begin(apart)
+	for i := range cut + 1 {
+		v.point(i * len(v.story) / cut)
+	}
+	v.measure(explain.All, runs, apart+(o.Steps-apart)/2, v.all()...) // half of it is for narrowing it down
 	v.narrow(apart)
-	jump, rises := v.curve.Steepest(explain.All)
 	if !o.Only {
-		points := v.sample(jump, rises)
+		if jump, rises := v.curve.Steepest(explain.All); rises {
+			for _, what := range []explain.Redrawn{explain.Faults, explain.Schedule} {
+				v.measure(what, few, apart/4, jump.From.At, jump.To.At)
+			}
+		}
 		for _, what := range []explain.Redrawn{explain.Faults, explain.Schedule} {
-			v.measure(what, few, 0, points...)
+			v.measure(what, runs, 0, v.sample(cut)...)
 		}
 	}
 	v.curve.Runs, v.curve.Steps = v.runs, v.steps
@@ -80,17 +84,12 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 	return v.curve
 }
 
-// sample are the points of the other two curves: the ends of the jump, and what the whole curve
-// began with.
-func (v *curver) sample(jump explain.Jump, rises bool) []int {
-	var at []int
-	for i := range grid {
-		at = append(at, i*len(v.story)/grid)
+// sample are the points of the other two curves beside the ends of the jump: what the whole curve
+// began with, without its end, where nothing is left to be drawn.
+func (v *curver) sample(cut int) (at []int) {
+	for i := range cut {
+		at = append(at, i*len(v.story)/cut)
 	}
-	if rises {
-		at = append(at, jump.From.At, jump.To.At)
-	}
-	slices.Sort(at)
 	return slices.Compact(at)
 }
 
@@ -214,7 +213,7 @@ func (v *curver) do(what explain.Redrawn, jobs []job) {
 
 // run makes one run.
 func (v *curver) run(what explain.Redrawn, j *job) {
-	r := v.again(v.redraw(what, j.at, j.nth), sim.Options{Mutant: v.mutant, Until: v.found()})
+	r := v.again(v.redraw(what, j.at, j.nth), sim.Options{Mutant: v.mutant, Until: v.found(true), EachExecution: true})
 	if r.Interrupted {
 		return
 	}
@@ -222,7 +221,7 @@ func (v *curver) run(what explain.Redrawn, j *job) {
 	for _, f := range r.Failures() {
 		if v.sameRule(&f) {
 			j.rule = true
-			j.this = j.this || f.Execution == v.Violation.Execution
+			j.this = j.this || v.same(r.Execution, f.Execution)
 		}
 	}
 }

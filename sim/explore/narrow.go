@@ -9,8 +9,9 @@ import (
 const (
 	// grid is how many parts the run is cut into first.
 	grid = 6
-	// atFirst is which part of its runs a point gets at first.
-	atFirst = 8
+	// atFirst is which part of its runs a point gets at first, and fewest is the smallest number of
+	// runs of which none and all are apart.
+	atFirst, fewest = 8, 4
 	// enough bounds the runs of the search, in runs of an end of the jump. Runs that are short would
 	// use the bound of steps up for differences that nobody sees.
 	enough = 10
@@ -60,6 +61,17 @@ func deviation(s explain.Share) float64 {
 	n := float64(s.Runs + 2)
 	p := float64(s.Failed+1) / n
 	return math.Sqrt(p * (1 - p) / n)
+}
+
+// begin says in how many parts the run is cut first, and how many runs each point gets then. Where
+// the bound allows few runs, because each of them is long, most of them are left for the search.
+func (v *curver) begin(leave uint64) (cut, runs int) {
+	allowed := int((v.o.Steps - min(v.o.Steps, leave)) / max(1, v.Record.Steps))
+	runs = max(1, min(v.o.Runs/atFirst, max(fewest, allowed/(4*grid))))
+	if allowed < 4*grid*fewest {
+		return 2, runs
+	}
+	return grid, runs
 }
 
 // narrow adds points where the curve may rise most, until the steepest rise lies between neighbours
