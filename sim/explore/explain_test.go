@@ -11,6 +11,7 @@ import (
 	"handoff/chaos/explain"
 	"handoff/chaos/history"
 	"handoff/chaos/mutant"
+	"handoff/core/config"
 	"handoff/sim"
 	"handoff/sim/kernel"
 )
@@ -150,6 +151,25 @@ func TestTheCurveOfAFailure(t *testing.T) {
 	}
 	if jump, rises := c.Steepest(explain.All); !rises || jump.From.At >= jump.To.At {
 		t.Errorf("it does not rise: %+v", jump)
+	}
+}
+
+// A failure counts where another execution fails by the same rule first. Once the mutant has
+// ignored this completion, this execution's next step is late in every run.
+func TestAFailureCountsBehindAnotherOne(t *testing.T) {
+	target := find(t, "prompt-reactions")
+	target = slices.DeleteFunc(target, func(t Target) bool { return t.Profile != config.Hardened })
+	c, err := NewCase(t.Context(), target[0], 1, mutant.Find("completion-hint-ignored"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &curver{Case: c, o: DefaultCurve(), story: c.story(), began: c.began(), curve: &explain.Curve{}}
+	v.o.Workers = 2
+	acts := actsOf(c)
+	at := placeOf(v.story, acts[len(acts)-1])
+	v.measure(explain.All, 12, 0, at)
+	if got := v.point(at).This[explain.All]; got.Runs != 12 || got.Failed < 11 {
+		t.Errorf("drawn anew from the act on, %d of %d runs have this failure: another one hides it", got.Failed, got.Runs)
 	}
 }
 
