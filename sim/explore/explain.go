@@ -127,14 +127,17 @@ func (c *Case) breaks(r *sim.Result) bool {
 	return slices.ContainsFunc(r.Failures(), func(v verdict.Violation) bool { return c.sameRule(&v) })
 }
 
-// found is an Until that ends a run as soon as the rule of the case is broken; with this, on the
+// found is an Until, for one run, that ends it as soon as the rule of the case is broken; with this, on the
 // execution of the case. It is nil for a rule that is no invariant: those are judged at the end.
 func (c *Case) found(this bool) func(sim.Findings) bool {
 	if c.Violation.Invariant == 0 {
 		return nil
 	}
+	seen := 0 // it is asked often, and there may be many
 	return func(so sim.Findings) bool {
-		return slices.ContainsFunc(so.List, func(f invariant.Finding) bool {
+		fresh := so.List[seen:]
+		seen = len(so.List)
+		return slices.ContainsFunc(fresh, func(f invariant.Finding) bool {
 			return f.Invariant.Number == c.Violation.Invariant && (!this || c.same(so.Execution, f.Execution))
 		})
 	}
@@ -156,8 +159,12 @@ func chainKey(row rowOf, id execution.ID) (key string, retry int) {
 }
 
 // same says that an execution of another run is that of the case. It is found by its key, because
-// submissions that come in another order get other numbers; without a key, by its number.
+// submissions that come in another order get other numbers; without a key, by its number. If the
+// violation is about none, every one is.
 func (c *Case) same(row rowOf, id execution.ID) bool {
+	if c.Violation.Execution == 0 {
+		return true
+	}
 	key, retry := chainKey(row, id)
 	if key == "" || c.key == "" {
 		return id == c.Violation.Execution

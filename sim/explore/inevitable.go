@@ -16,7 +16,7 @@ import (
 
 // CurveOptions bound the work that a curve takes. The result depends on nothing else.
 type CurveOptions struct {
-	// Runs is how many runs the ends of the steepest jump get. Other points get half of that.
+	// Runs is how many runs the ends of the steepest jump get. Other points get fewer.
 	Runs int
 	// Steps bounds the kernel's steps of all runs.
 	Steps uint64
@@ -30,7 +30,7 @@ type CurveOptions struct {
 }
 
 // DefaultCurve takes ten seconds at most on two processors.
-func DefaultCurve() CurveOptions { return CurveOptions{Runs: 100, Steps: 36_000_000} }
+func DefaultCurve() CurveOptions { return CurveOptions{Runs: 100, Steps: 20_000_000} }
 
 // curver draws the curve of a case.
 type curver struct {
@@ -46,8 +46,8 @@ type curver struct {
 
 // Curve finds when the failure became inevitable. From points of the failing run on, everything
 // random is drawn anew, and the share of runs is counted that fail in the same way. The points are
-// chosen to narrow down the steepest rise: first some over the whole run, then more and more between
-// the two that it lies between. At its ends and at some others, the draws of the faults are also
+// chosen to narrow down the steepest rise: first some over the whole run, then more where it may be
+// the steepest (see narrow). At its ends and at some others, the draws of the faults are also
 // made anew alone, and all other draws alone. If the case's context ends, the curve holds what was
 // measured so far.
 func (c *Case) Curve(o CurveOptions) *explain.Curve {

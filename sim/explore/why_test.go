@@ -95,7 +95,7 @@ func explainMutant(ctx context.Context, f *mutant.Mutant, o CurveOptions) *expla
 	jump, rises := curve.Steepest(explain.All)
 	e.Flat = !rises
 	least, _ := curve.Points[0].This[explain.All].Interval()
-	e.Inevitable = !rises && least > 0.9
+	e.Inevitable = !rises && least > explain.Inevitable
 	if !rises {
 		e.Jump = fmt.Sprintf("flat at %s", of(curve.Points[0].This[explain.All]))
 		return e
