@@ -70,9 +70,9 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 	v.narrow(apart)
 	if !o.Only {
 		if jump, rises := v.curve.Steepest(explain.All); rises {
-			for _, what := range []explain.Redrawn{explain.Faults, explain.Schedule} {
-				v.measure(what, few, apart/4, jump.From.At, jump.To.At)
-			}
+			// Three eighths for each at the ends of the jump, and a quarter for the whole run.
+			v.measure(explain.Faults, few, apart*5/8, jump.From.At, jump.To.At)
+			v.measure(explain.Schedule, few, apart/4, jump.From.At, jump.To.At)
 		}
 		for _, what := range []explain.Redrawn{explain.Faults, explain.Schedule} {
 			v.measure(what, runs, 0, v.sample(cut)...)
