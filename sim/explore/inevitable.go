@@ -68,6 +68,10 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 	}
 	v.measure(explain.All, runs, apart+(o.Steps-apart)/2, v.all()...) // half of it is for narrowing it down
 	v.narrow(apart)
+	if _, rises := v.curve.Steepest(explain.All); !rises {
+		// It fails, or not, whatever is drawn: the beginning is worth knowing exactly.
+		v.measure(explain.All, o.Runs, apart, 0)
+	}
 	if !o.Only {
 		if jump, rises := v.curve.Steepest(explain.All); rises {
 			// Three eighths for each at the ends of the jump, and a quarter for the whole run.
