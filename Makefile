@@ -101,7 +101,9 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   bench-causes what led to a violation, measured over all mutants, into docs/causes.md
 ##   bench-beside the simulated world's processor time a step beside that of an older commit: BEFORE=8ac9cdc ROUNDS=11
 ##   bench-why    every mutant's first failing run explained: how good are chaos diff and chaos why? Half an hour; writes the table
-##                of docs/explaining.md. WHY=10 takes every tenth and writes nothing
+##                of docs/explaining.md. A row is kept as soon as a mutant is done, in WHY_ROWS, and not measured again: remove the
+##                folder after a change. WHY_SHARE=1/3 takes a third, so that several processes, or sittings, can share the work;
+##                WHY=none only writes the table, WHY=lost-cancel,no-brake measures two
 ##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
 ##   build        all three binaries, into bin/; then `bin/chaos up` runs the whole system
 ##   fmt          format the code as the linters want it
@@ -500,10 +502,13 @@ bench-sim:
 	GOGC=400 go test -cpu 1 -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./sim/...
 
 # What is measured, and what is wanted of it, stands in docs/explaining.md. make test has four mutants of it.
-WHY := all
+WHY       := all
+WHY_SHARE := 1/1
+WHY_ROWS  := reports/out/why-rows
 
 bench-why:
-	HANDOFF_WHY=$(WHY) go test -vet=off -count 1 -timeout 180m -v -run 'TestExplanationsOfMutants$$' ./sim/explore
+	HANDOFF_WHY='$(WHY)' HANDOFF_WHY_SHARE=$(WHY_SHARE) HANDOFF_WHY_ROWS=$(abspath $(WHY_ROWS)) HANDOFF_WHY_PAGE=yes \
+		go test -vet=off -count 1 -timeout 180m -v -run 'TestExplanationsOfMutants$$' ./sim/explore
 
 # Steps a second of processor time before and now: the benchmarks of this tree on the code of an older commit and on this one,
 # in turn, so that what else the machine does strikes both. Take the median of the ratios: single ones differ by a tenth.

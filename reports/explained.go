@@ -237,7 +237,11 @@ func JumpLines(r *verdict.Record, c *explain.Curve) []string {
 func flat(c *explain.Curve) string {
 	for i := range c.Points {
 		if s := c.Points[i].This[explain.All]; s.Runs > 0 {
-			return fmt.Sprintf("jump    none, the curve is flat: drawn anew from the beginning, %d of %d runs have this failure (%s)", s.Failed, s.Runs, percents(s))
+			line := fmt.Sprintf("jump    none, the curve is flat: drawn anew from the beginning, %d of %d runs have this failure (%s)", s.Failed, s.Runs, percents(s))
+			if least, _ := s.Interval(); least > explain.Inevitable {
+				line += ". It fails whatever is drawn"
+			}
+			return line
 		}
 	}
 	return "jump    none was looked for"

@@ -47,7 +47,9 @@ type Options struct {
 	Interrupted func() bool
 	// Until is called every few steps with the findings so far, if there are any. If it returns true,
 	// the run is broken off and judged by its events until then. Nil for never.
-	Until func([]invariant.Finding) bool
+	Until func(Findings) bool
+	// EachExecution has violations of a rule reported for each execution, not only the first one.
+	EachExecution bool
 	// Watch is called with the kernel while it runs, for a watchdog; nil for none.
 	Watch func(*kernel.Kernel) (stop func())
 }
@@ -55,12 +57,19 @@ type Options struct {
 // interrupted asks Options.Interrupted and Options.Until.
 func (w *world) interrupted() bool {
 	if o := &w.options; o.Until != nil {
-		if found := w.judges.Suite.Findings(); len(found) > 0 && o.Until(found) {
+		if found := w.judges.Suite.Findings(); len(found) > 0 && o.Until(Findings{found, w.db.Execution}) {
 			w.enough = true
 			return true
 		}
 	}
 	return w.options.Interrupted != nil && w.options.Interrupted()
+}
+
+// Findings are what the invariants have found in a run so far.
+type Findings struct {
+	List []invariant.Finding
+	// Execution is the present row of an execution; false if there is none.
+	Execution func(execution.ID) (execution.Execution, bool)
 }
 
 // Pause stops a process for a while at one of its yield points.

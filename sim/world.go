@@ -89,6 +89,9 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w := &world{scenario: s, profile: p, config: s.Config(p), mutant: o.Mutant, options: o}
 	w.judges = run.NewJudges(s, p, w.config, o.invariants(s.Expect(p).Invariants))
 	w.judges.Suite.SetWork(w)
+	if o.EachExecution {
+		w.judges.Suite.EachExecution()
+	}
 	var meet func(a, b kernel.Strand) kernel.Strand
 	causes, explained := o.Record.(*Causes)
 	if explained {

@@ -39,6 +39,10 @@ func apart(a, b Share) bool {
 	return least > most
 }
 
+// Inevitable is the share above which a flat curve says that the run fails whatever is drawn: the
+// whole interval of its beginning lies above it.
+const Inevitable = 0.9
+
 // Redrawn says which draws of a run were drawn anew.
 type Redrawn int
 

@@ -56,6 +56,13 @@ func (c *lostChecker) end(bool) {
 		others = fmt.Sprintf(" (and %d more)", n)
 	}
 	c.s.violate(c.i, l.id, "execution %d%s is still %v, since %v; %s", l.id, others, l.status, l.entered, c.owes(l))
+	if c.s.each == nil {
+		return
+	}
+	for _, id := range stuck[1:] {
+		l := c.s.lives.Get(id)
+		c.s.violate(c.i, id, "execution %d is still %v, since %v; %s", id, l.status, l.entered, c.owes(l))
+	}
 }
 
 // owes names the part that must take the next step.

@@ -291,3 +291,27 @@ func TestFinishedExecutionsAreForgotten(t *testing.T) {
 		}
 	}
 }
+
+// A second failure by one rule is noise, except to somebody who asks about each execution.
+func TestEachExecutionHasItsOwnFindingIfAsked(t *testing.T) {
+	for _, each := range []bool{false, true} {
+		s := New(config.Default(config.Hardened), []int{5})
+		if each {
+			s.EachExecution()
+		}
+		for id := execution.ID(1); id <= 2; id++ {
+			for range 2 {
+				e := created(second)
+				e.Execution, e.Chain = id, id
+				s.Observe(&e)
+			}
+		}
+		var about []execution.ID
+		for _, f := range s.End(true) {
+			about = append(about, f.Execution)
+		}
+		if want := map[bool][]execution.ID{false: {1}, true: {1, 2}}[each]; !slices.Equal(about, want) {
+			t.Errorf("each execution: %v: findings about %d, want %d", each, about, want)
+		}
+	}
+}

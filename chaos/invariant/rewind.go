@@ -50,6 +50,9 @@ func (s *Suite) ExpectRewinds(n int, quiet func() bool) {
 	s.later = New(s.config, s.only)
 	s.later.requested, s.later.clock, s.later.tolerance, s.later.calmBounds = s.requested, s.clock, s.tolerance, s.calmBounds
 	s.later.alerts, s.later.holds, s.later.patience = s.alerts, s.holds, s.patience
+	if s.each != nil {
+		s.later.EachExecution()
+	}
 	s.later.waits, s.later.quiet, s.later.foreign = true, quiet, make(map[execution.ID]bool)
 	s.later.ExpectRewinds(n-1, quiet)
 }

@@ -169,6 +169,8 @@ type Suite struct {
 	findings []Finding
 	// broken is set at the first finding of each invariant: later findings are noise.
 	broken map[*Invariant]bool
+	// each, if it is not nil, has the executions about which each invariant has a finding.
+	each map[foundAbout]bool
 	// occasions counts, for each invariant, how often it has judged something; see Judged.
 	occasions [Count]uint64
 
@@ -336,7 +338,8 @@ func (s *Suite) stuck(since time.Duration) bool {
 	return s.patience == 0 || s.now.At-since > s.patience
 }
 
-// Findings are the violations so far, at most one of each invariant.
+// Findings are the violations so far, at most one of each invariant; with EachExecution at most one
+// of each invariant about each execution.
 func (s *Suite) Findings() []Finding { return s.laterFindings() }
 
 // Judged returns how often each invariant has judged something so far; invariant n is at index n-1.
@@ -394,6 +397,22 @@ func (s *Suite) Observe(e *history.Event) {
 	s.learn(e, l)
 }
 
+// foundAbout is what a finding is about.
+type foundAbout struct {
+	rule *Invariant
+	id   execution.ID
+}
+
+// EachExecution makes the suite record what it finds about each execution, and not only the first
+// finding of each invariant. It is for the question whether one execution fails: another one that
+// fails earlier would hide that. Call it before the run, and before ExpectRewinds.
+func (s *Suite) EachExecution() { s.each = make(map[foundAbout]bool) }
+
+// known says that a finding would be noise after those so far.
+func (s *Suite) known(i *Invariant, id execution.ID) bool {
+	return s.broken[i] && (s.each == nil || s.each[foundAbout{i, id}])
+}
+
 // End judges what can be judged only when no more events follow.
 func (s *Suite) End(settled bool) []Finding {
 	switch {
@@ -407,12 +426,16 @@ func (s *Suite) End(settled bool) []Finding {
 	return s.laterFindings()
 }
 
-// violate records a finding, the first one of its invariant.
+// violate records a finding, the first one of its invariant; with EachExecution the first one about
+// each execution.
 func (s *Suite) violate(i *Invariant, id execution.ID, format string, args ...any) {
-	if s.broken[i] || s.silent() || s.unjudged(i, id) {
+	if s.known(i, id) || s.silent() || s.unjudged(i, id) {
 		return
 	}
 	s.broken[i] = true
+	if s.each != nil {
+		s.each[foundAbout{i, id}] = true
+	}
 	step, at := s.now.Step, s.now.At
 	if s.clock != nil {
 		step, at = s.clock()

@@ -59,7 +59,13 @@ func (a *app) why(ctx context.Context, file string, f runChoice, o explore.Curve
 	for i := range x.Counterparts[:min(1, len(x.Counterparts))] {
 		a.lines(reports.CounterpartLines(c.Record, &c.Violation, &x.Counterparts[i]))
 	}
+	if a.err.live {
+		fmt.Fprint(a.err, "leaving out the faults, one after another")
+	}
 	c.Ablate()
+	if a.err.live {
+		fmt.Fprint(a.err, clearLine)
+	}
 	fmt.Fprintln(a.out)
 	a.lines(reports.NeedLines(x))
 	fmt.Fprintln(a.out)

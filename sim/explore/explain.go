@@ -36,6 +36,10 @@ type Case struct {
 	seed   uint64
 	mutant *mutant.Mutant
 	tape   *kernel.Tape
+	// key and retry name the execution of the violation in other runs, where it may have another
+	// number. The key is empty if it has none.
+	key   string
+	retry int
 }
 
 // ErrPasses says that a run that is to be explained does not fail.
@@ -74,6 +78,7 @@ func NewCase(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*Cas
 			break
 		}
 	}
+	c.key, c.retry = chainKey(r.Execution, c.Violation.Execution)
 	return c, nil
 }
 
@@ -122,15 +127,49 @@ func (c *Case) breaks(r *sim.Result) bool {
 	return slices.ContainsFunc(r.Failures(), func(v verdict.Violation) bool { return c.sameRule(&v) })
 }
 
-// found is an Until that ends a run as soon as the rule of the case is broken. It is nil for a rule
-// that is no invariant: those are judged at the end.
-func (c *Case) found() func([]invariant.Finding) bool {
+// found is an Until, for one run, that ends it as soon as the rule of the case is broken; with this, on the
+// execution of the case. It is nil for a rule that is no invariant: those are judged at the end.
+func (c *Case) found(this bool) func(sim.Findings) bool {
 	if c.Violation.Invariant == 0 {
 		return nil
 	}
-	return func(list []invariant.Finding) bool {
-		return slices.ContainsFunc(list, func(f invariant.Finding) bool { return f.Invariant.Number == c.Violation.Invariant })
+	seen := 0 // it is asked often, and there may be many
+	return func(so sim.Findings) bool {
+		fresh := so.List[seen:]
+		seen = len(so.List)
+		return slices.ContainsFunc(fresh, func(f invariant.Finding) bool {
+			return f.Invariant.Number == c.Violation.Invariant && (!this || c.same(so.Execution, f.Execution))
+		})
 	}
+}
+
+// rowOf returns the row of an execution of some run.
+type rowOf func(execution.ID) (execution.Execution, bool)
+
+// chainKey is the idempotency key of the first row of an execution's chain, and which retry it is.
+func chainKey(row rowOf, id execution.ID) (key string, retry int) {
+	r, known := row(id)
+	if !known {
+		return "", 0
+	}
+	if first, known := row(r.Original); known && r.Original != 0 {
+		return first.IdempotencyKey, r.RetryCount
+	}
+	return r.IdempotencyKey, r.RetryCount
+}
+
+// same says that an execution of another run is that of the case. It is found by its key, because
+// submissions that come in another order get other numbers; without a key, by its number. If the
+// violation is about none, every one is.
+func (c *Case) same(row rowOf, id execution.ID) bool {
+	if c.Violation.Execution == 0 {
+		return true
+	}
+	key, retry := chainKey(row, id)
+	if key == "" || c.key == "" {
+		return id == c.Violation.Execution
+	}
+	return key == c.key && retry == c.retry
 }
 
 // shown is how many differences are shown of two runs.
@@ -285,7 +324,7 @@ func (c *Case) brokenWithout() func(faults []int) bool {
 	return func(faults []int) bool {
 		key := fmt.Sprint(faults)
 		if _, there := known[key]; !there {
-			r := c.again(kernel.Redraw{}, sim.Options{Mutant: c.mutant, LeaveOut: faults, Until: c.found()})
+			r := c.again(kernel.Redraw{}, sim.Options{Mutant: c.mutant, LeaveOut: faults, Until: c.found(false)})
 			c.counts(r)
 			known[key] = c.breaks(r)
 		}

@@ -6,10 +6,12 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"handoff/chaos/explain"
 	"handoff/chaos/history"
 	"handoff/chaos/mutant"
+	"handoff/core/config"
 	"handoff/sim"
 	"handoff/sim/kernel"
 )
@@ -152,11 +154,48 @@ func TestTheCurveOfAFailure(t *testing.T) {
 	}
 }
 
+// A failure counts where another execution fails by the same rule first. Once the mutant has
+// ignored this completion, this execution's next step is late in every run.
+func TestAFailureCountsBehindAnotherOne(t *testing.T) {
+	target := find(t, "prompt-reactions")
+	target = slices.DeleteFunc(target, func(t Target) bool { return t.Profile != config.Hardened })
+	c, err := NewCase(t.Context(), target[0], 1, mutant.Find("completion-hint-ignored"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &curver{Case: c, o: DefaultCurve(), story: c.story(), began: c.began(), curve: &explain.Curve{}}
+	v.o.Workers = 2
+	acts := actsOf(c)
+	at := placeOf(v.story, acts[len(acts)-1])
+	v.measure(explain.All, 12, 0, at)
+	if got := v.point(at).This[explain.All]; got.Runs != 12 || got.Failed < 11 {
+		t.Errorf("drawn anew from the act on, %d of %d runs have this failure: another one hides it", got.Failed, got.Runs)
+	}
+}
+
 // A curve stays within its bound, roughly: a batch that has begun is ended.
 func TestACurveIsBounded(t *testing.T) {
 	c := shownMutant(t)
 	if curve := c.Curve(CurveOptions{Runs: 100, Steps: 500_000, Workers: 2}); curve.Steps > 900_000 {
 		t.Errorf("%d steps, bounded by 500000", curve.Steps)
+	}
+}
+
+// What is left of a bound may be too little for one run. Then the search is over.
+func TestTheSearchEndsWhereTheBoundLeavesLessThanARun(t *testing.T) {
+	c := shownMutant(t)
+	v := &curver{Case: c, o: DefaultCurve(), story: c.story(), began: c.began(), curve: &explain.Curve{}}
+	v.o.Workers = 2
+	v.measure(explain.All, 5, 0, 0, len(v.story))
+	v.o.Steps = v.steps + 1
+	if r := v.highest(); r == nil || v.over(0) {
+		t.Fatalf("there is nothing left to look for: %+v", r)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c.ctx = ctx
+	if v.narrow(0); ctx.Err() != nil {
+		t.Errorf("after %d runs it looks for ever for one that a single step allows", v.runs)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // CurveOptions bound the work that a curve takes. The result depends on nothing else.
 type CurveOptions struct {
-	// Runs is how many runs the ends of the steepest jump get. Other points get half of that.
+	// Runs is how many runs the ends of the steepest jump get. Other points get fewer.
 	Runs int
 	// Steps bounds the kernel's steps of all runs.
 	Steps uint64
@@ -30,14 +30,7 @@ type CurveOptions struct {
 }
 
 // DefaultCurve takes ten seconds at most on two processors.
-func DefaultCurve() CurveOptions { return CurveOptions{Runs: 100, Steps: 36_000_000} }
-
-const (
-	// grid is how many parts the run is cut into first.
-	grid = 6
-	// parts is how many parts the steepest one is cut into then.
-	parts = 4
-)
+func DefaultCurve() CurveOptions { return CurveOptions{Runs: 100, Steps: 20_000_000} }
 
 // curver draws the curve of a case.
 type curver struct {
@@ -53,8 +46,8 @@ type curver struct {
 
 // Curve finds when the failure became inevitable. From points of the failing run on, everything
 // random is drawn anew, and the share of runs is counted that fail in the same way. The points are
-// chosen to narrow down the steepest rise: first some over the whole run, then more and more between
-// the two that it lies between. At its ends and at some others, the draws of the faults are also
+// chosen to narrow down the steepest rise: first some over the whole run, then more where it may be
+// the steepest (see narrow). At its ends and at some others, the draws of the faults are also
 // made anew alone, and all other draws alone. If the case's context ends, the curve holds what was
 // measured so far.
 func (c *Case) Curve(o CurveOptions) *explain.Curve {
@@ -64,21 +57,29 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 	v := &curver{Case: c, o: o, story: c.story(), began: c.began()}
 	v.curve = &explain.Curve{Story: len(v.story)}
 	few := max(1, o.Runs/2)
-	for i := range grid + 1 {
-		v.point(i * len(v.story) / grid)
-	}
-	// The other two curves need their share of the work, at seven points each at most.
+	// The other two curves need their share of the work.
 	apart := o.Steps * 2 / 5
 	if o.Only {
 		apart = 0
 	}
-	v.measure(explain.All, few, apart+(o.Steps-apart)/2, v.all()...) // half of it is for narrowing it down
-	v.narrow(few, apart)
-	jump, rises := v.curve.Steepest(explain.All)
+	cut, runs := v.begin(apart)
+	for i := range cut + 1 {
+		v.point(i * len(v.story) / cut)
+	}
+	v.measure(explain.All, runs, apart+(o.Steps-apart)/2, v.all()...) // half of it is for narrowing it down
+	v.narrow(apart)
+	if _, rises := v.curve.Steepest(explain.All); !rises {
+		// It fails, or not, whatever is drawn: the beginning is worth knowing exactly.
+		v.measure(explain.All, o.Runs, apart, 0)
+	}
 	if !o.Only {
-		points := v.sample(jump, rises)
+		if jump, rises := v.curve.Steepest(explain.All); rises {
+			// Three eighths for each at the ends of the jump, and a quarter for the whole run.
+			v.measure(explain.Faults, few, apart*5/8, jump.From.At, jump.To.At)
+			v.measure(explain.Schedule, few, apart/4, jump.From.At, jump.To.At)
+		}
 		for _, what := range []explain.Redrawn{explain.Faults, explain.Schedule} {
-			v.measure(what, few, 0, points...)
+			v.measure(what, runs, 0, v.sample(cut)...)
 		}
 	}
 	v.curve.Runs, v.curve.Steps = v.runs, v.steps
@@ -87,50 +88,12 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 	return v.curve
 }
 
-// narrow adds points where the curve rises most, until the rise lies between neighbours and its ends
-// have all their runs. It leaves some steps of the bound for others.
-func (v *curver) narrow(few int, leave uint64) {
-	// What is left of the bound may be less than one run takes.
-	for before := -1; !v.over(leave) && v.runs > before; {
-		before = v.runs
-		jump, rises := v.curve.Steepest(explain.All)
-		if !rises {
-			// It fails, or not, whatever is drawn: the beginning is worth knowing exactly.
-			v.measure(explain.All, v.o.Runs, leave, 0)
-			return
-		}
-		from, to := jump.From.At, jump.To.At
-		switch {
-		case !jump.Neighbours:
-			var inner []int
-			for i := 1; i < parts; i++ {
-				if at := from + i*(to-from)/parts; at > from && at < to && !slices.Contains(inner, at) {
-					v.point(at)
-					inner = append(inner, at)
-				}
-			}
-			v.measure(explain.All, few, leave, inner...)
-		case min(jump.From.This[explain.All].Runs, jump.To.This[explain.All].Runs) < v.o.Runs:
-			v.measure(explain.All, v.o.Runs, leave, from, to)
-		default:
-			return
-		}
+// sample are the points of the other two curves beside the ends of the jump: what the whole curve
+// began with, without its end, where nothing is left to be drawn.
+func (v *curver) sample(cut int) (at []int) {
+	for i := range cut {
+		at = append(at, i*len(v.story)/cut)
 	}
-	jump, rises := v.curve.Steepest(explain.All)
-	v.curve.Spent = rises && !jump.Neighbours
-}
-
-// sample are the points of the other two curves: the ends of the jump, and what the whole curve
-// began with.
-func (v *curver) sample(jump explain.Jump, rises bool) []int {
-	var at []int
-	for i := range grid {
-		at = append(at, i*len(v.story)/grid)
-	}
-	if rises {
-		at = append(at, jump.From.At, jump.To.At)
-	}
-	slices.Sort(at)
 	return slices.Compact(at)
 }
 
@@ -254,7 +217,7 @@ func (v *curver) do(what explain.Redrawn, jobs []job) {
 
 // run makes one run.
 func (v *curver) run(what explain.Redrawn, j *job) {
-	r := v.again(v.redraw(what, j.at, j.nth), sim.Options{Mutant: v.mutant, Until: v.found()})
+	r := v.again(v.redraw(what, j.at, j.nth), sim.Options{Mutant: v.mutant, Until: v.found(true), EachExecution: true})
 	if r.Interrupted {
 		return
 	}
@@ -262,7 +225,7 @@ func (v *curver) run(what explain.Redrawn, j *job) {
 	for _, f := range r.Failures() {
 		if v.sameRule(&f) {
 			j.rule = true
-			j.this = j.this || f.Execution == v.Violation.Execution
+			j.this = j.this || v.same(r.Execution, f.Execution)
 		}
 	}
 }

@@ -3,11 +3,9 @@ package explore
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"sync"
-	"testing"
+	"time"
 
 	"handoff/chaos/explain"
 	"handoff/chaos/history"
@@ -17,79 +15,102 @@ import (
 )
 
 // explained is how good the explanation of one mutant is, by the definition in docs/explaining.md.
+// It is a line of a file of rows, so that several processes can share the work.
 type explained struct {
-	mutant string
-	run    string
-	lines  int
-	act    bool // a line tells the first act
-	found  bool // the needed faults were found, and checked
-	needed int
-	faults int
-	flat   bool
-	// fromFirst and fromNear are how many events of the story lie between the jump and the first act,
-	// and the act that is nearest to it.
-	fromFirst, fromNear int
-	jump                string
-	runs                int
-	steps               uint64
-	missing             string // why there is nothing; empty if there is
+	Mutant string
+	Run    string
+	Lines  int
+	Act    bool // a line tells the first act
+	Found  bool // the needed faults were found, and checked
+	Needed int
+	Faults int
+	Flat   bool
+	// Inevitable says that the curve is flat because nearly every run fails, whatever is drawn.
+	Inevitable bool
+	// FromFirst, FromMattered and FromNear are how many events of the story lie between the jump and
+	// the first act, the act that mattered, and the act that is nearest to it.
+	FromFirst, FromMattered, FromNear int
+	Jump                              string
+	Runs                              int
+	Steps                             uint64
+	Missing                           string // why there is nothing; empty if there is
+	// Story is the number of its events, and Acts are the numbers of those after which the mutant
+	// acted. Curve has the points: after how many events, failed, of how many runs.
+	Story int
+	Acts  []int
+	Curve [][3]int
+	// Seconds is how long it took, on whatever else the machine did.
+	Seconds float64
 }
 
 // within is how many events may lie between the act and the jump.
 const within = 5
 
-func (e *explained) hitFirst() bool { return e.missing == "" && !e.flat && e.fromFirst <= within }
-func (e *explained) hitNear() bool  { return e.missing == "" && !e.flat && e.fromNear <= within }
+// hit says that the jump is that near to an act.
+func (e *explained) hit(from int) bool { return e.Missing == "" && !e.Flat && from <= within }
 
 // explainMutant hunts a mutant, explains its first failing run, and measures the explanation.
 func explainMutant(ctx context.Context, f *mutant.Mutant, o CurveOptions) *explained {
-	e := &explained{mutant: f.Name}
+	e, began := &explained{Mutant: f.Name}, time.Now()
+	defer func() { e.Seconds = time.Since(began).Seconds() }()
 	library, err := scenarios.Library()
 	if err != nil {
-		e.missing = err.Error()
+		e.Missing = err.Error()
 		return e
 	}
 	w := newWatch(0, func(h *Hung) { panic(h.Error()) })
 	defer w.dog.Close()
 	k := hunt(ctx, f, library, MutantOptions{Seeds: 500}, w)
 	if !k.Killed() {
-		e.missing = k.Summary()
+		e.Missing = k.Summary()
 		return e
 	}
-	e.run = fmt.Sprintf("%s, seed %d", k.Target, k.Seed)
+	e.Run = fmt.Sprintf("%s, seed %d", k.Target, k.Seed)
 	c, err := NewCase(ctx, k.Target, k.Seed, f)
 	if err != nil {
-		e.missing = err.Error()
+		e.Missing = err.Error()
 		return e
 	}
 	x := c.Compare()
 	lines := reports.CounterpartLines(c.Record, &c.Violation, &x.Counterparts[0])
-	e.lines = len(lines)
+	e.Lines = len(lines)
 	first := firstAct(c.Record)
 	if first != nil {
 		at := reports.Describe(first, c.Record.Workers)[:20]
-		e.act = slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "act     here   "+at) })
+		e.Act = slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "act     here   "+at) })
 	}
-	e.found = c.Ablate() && smallest(c)
-	e.needed, e.faults = x.Needed(), len(x.Faults)
-	curve := c.Curve(o)
-	e.runs, e.steps = c.Runs, c.Steps
+	e.Found = c.Ablate() && smallest(c)
+	e.Needed, e.Faults = x.Needed(), len(x.Faults)
+	curve, story := c.Curve(o), c.story()
+	e.Story = len(story)
+	for i := range curve.Points {
+		p := &curve.Points[i]
+		e.Curve = append(e.Curve, [3]int{p.At, p.This[explain.All].Failed, p.This[explain.All].Runs})
+	}
+	acts := actsOf(c)
+	for _, act := range acts {
+		e.Acts = append(e.Acts, placeOf(story, act))
+	}
+	e.Runs, e.Steps = c.Runs, c.Steps
 	jump, rises := curve.Steepest(explain.All)
-	e.flat = !rises
+	e.Flat = !rises
+	least, _ := curve.Points[0].This[explain.All].Interval()
+	e.Inevitable = !rises && least > explain.Inevitable
 	if !rises {
-		e.jump = fmt.Sprintf("flat at %s", of(curve.Points[0].This[explain.All]))
+		e.Jump = fmt.Sprintf("flat at %s", of(curve.Points[0].This[explain.All]))
 		return e
 	}
-	e.jump = of(jump.From.This[explain.All]) + " → " + of(jump.To.This[explain.All])
-	story := c.story()
-	e.fromFirst, e.fromNear = 1<<30, 1<<30
-	for i := range c.Record.Events {
-		if act := &c.Record.Events[i]; act.Kind == history.MutantActed && act.Step <= c.Violation.Step {
-			d := between(story, act, jump)
-			e.fromNear = min(e.fromNear, d)
-			if act.Step == first.Step {
-				e.fromFirst = min(e.fromFirst, d)
-			}
+	e.Jump = of(jump.From.This[explain.All]) + " → " + of(jump.To.This[explain.All])
+	e.FromFirst, e.FromMattered, e.FromNear = 1<<30, 1<<30, 1<<30
+	mattered := actThatMattered(c, acts)
+	for i, act := range acts {
+		d := between(e.Acts[i], jump)
+		e.FromNear = min(e.FromNear, d)
+		if act.Step == first.Step {
+			e.FromFirst = min(e.FromFirst, d)
+		}
+		if act == mattered {
+			e.FromMattered = d
 		}
 	}
 	return e
@@ -97,12 +118,42 @@ func explainMutant(ctx context.Context, f *mutant.Mutant, o CurveOptions) *expla
 
 func of(s explain.Share) string { return fmt.Sprintf("%.0f %%", 100*s.Of()) }
 
-// between is how many events of the story lie between an act and the nearer end of a jump.
-func between(story []*history.Event, act *history.Event, jump explain.Jump) int {
+// actsOf are the acts of the mutant up to the violation.
+func actsOf(c *Case) (acts []*history.Event) {
+	for i := range c.Record.Events {
+		if e := &c.Record.Events[i]; e.Kind == history.MutantActed && e.Step <= c.Violation.Step {
+			acts = append(acts, e)
+		}
+	}
+	return acts
+}
+
+// actThatMattered is the last act among the events that led to the violation, or the last one at all
+// if none is; nil if there was none.
+func actThatMattered(c *Case, acts []*history.Event) *history.Event {
+	led, _ := Causes(c.Record, &c.Violation)
+	for _, act := range slices.Backward(acts) {
+		if slices.Contains(led, *act) {
+			return act
+		}
+	}
+	if len(acts) == 0 {
+		return nil
+	}
+	return acts[len(acts)-1]
+}
+
+// placeOf is the number of the first event of the story that is not before an act, from 1.
+func placeOf(story []*history.Event, act *history.Event) int {
 	at := 1
 	for at <= len(story) && story[at-1].Step < act.Step {
 		at++
 	}
+	return at
+}
+
+// between is how many events of the story lie between one of them and the nearer end of a jump.
+func between(at int, jump explain.Jump) int {
 	apart := func(a, b int) int { return max(a-b, b-a) }
 	return max(0, min(apart(at, jump.From.At), apart(at, jump.To.At))-1)
 }
@@ -123,151 +174,4 @@ func smallest(c *Case) bool {
 		good = good && !broken(slices.Sorted(slices.Values(append(slices.Clone(out), f))))
 	}
 	return good
-}
-
-// explainedSample are the mutants whose explanations are measured in every run of the tests.
-func explainedSample() []string {
-	return []string{"unguarded-claim", "unguarded-monitor", "same-name-orphans", "refused-letter-dropped"}
-}
-
-// With HANDOFF_WHY=all the explanation of every mutant is measured, and the table of
-// docs/explaining.md printed; with a number, every so manieth. Else it is a sample of four.
-func TestExplanationsOfMutants(t *testing.T) {
-	skipShort(t)
-	o := DefaultCurve()
-	o.Workers, o.Only = 1, true // the mutants run side by side
-	chosen := explainedSample()
-	if os.Getenv("HANDOFF_WHY") == "" {
-		o.Runs = 40
-	}
-	o.Steps /= 3 // of which the two curves that are left out would take most
-	var list []*mutant.Mutant
-	every := 0
-	if how := os.Getenv("HANDOFF_WHY"); how == "all" {
-		every = 1
-	} else if how != "" {
-		if _, err := fmt.Sscan(how, &every); err != nil {
-			t.Fatalf("HANDOFF_WHY=%s: all, or a number", how)
-		}
-	}
-	for i, f := range mutant.All() {
-		if every > 0 && i%every == 0 || every == 0 && slices.Contains(chosen, f.Name) {
-			list = append(list, f)
-		}
-	}
-	results := make([]*explained, len(list))
-	var group sync.WaitGroup
-	next := make(chan int)
-	for range 2 {
-		group.Go(func() {
-			for i := range next {
-				results[i] = explainMutant(t.Context(), list[i], o)
-				t.Logf("%s", results[i].row()) // at once: it takes long
-			}
-		})
-	}
-	// In an order in which every part is a sample of the whole.
-	for from := range 10 {
-		for i := from * 7 % 10; i < len(list); i += 10 {
-			next <- i
-		}
-	}
-	close(next)
-	group.Wait()
-	said := judge(t, results, every > 0)
-	if every == 1 {
-		tabulate(t, said, results)
-	}
-}
-
-// page has the table, between two marks.
-const page = "../../docs/explaining.md"
-
-// tabulate writes the table into the page.
-func tabulate(t *testing.T, said string, results []*explained) {
-	t.Helper()
-	old, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const from, to = "<!-- measured: make bench-why -->\n", "<!-- /measured -->\n"
-	before, rest, found := strings.Cut(string(old), from)
-	_, after, ended := strings.Cut(rest, to)
-	if !found || !ended {
-		t.Fatalf("%s lacks the marks %s and %s", page, from, to)
-	}
-	var b strings.Builder
-	b.WriteString(before + from + "\n" + said + "\n\n")
-	b.WriteString("| mutant | run | lines | shows the act | needed faults | jump | events from the first act | from the nearest act | runs | million steps |\n")
-	b.WriteString("|---|---|--:|---|---|---|--:|--:|--:|--:|\n")
-	for _, e := range results {
-		b.WriteString(e.row() + "\n")
-	}
-	b.WriteString("\n" + to + after)
-	if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a page of the repository
-		t.Fatal(err)
-	}
-}
-
-// row is a line of the table.
-func (e *explained) row() string {
-	if e.missing != "" {
-		return fmt.Sprintf("| %s | %s | | | | | | | |", e.mutant, e.missing)
-	}
-	first, near := "flat", "flat"
-	if !e.flat {
-		first, near = fmt.Sprint(e.fromFirst), fmt.Sprint(e.fromNear)
-	}
-	needed := fmt.Sprintf("%d of %d", e.needed, e.faults)
-	if !e.found {
-		needed = "not found"
-	}
-	return fmt.Sprintf("| %s | %s | %d | %s | %s | %s | %s | %s | %d | %.0f |", e.mutant, e.run, e.lines, yes(e.act), needed, e.jump, first, near, e.runs, float64(e.steps)/1e6)
-}
-
-func yes(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
-
-// judge sums the results up, in a few sentences for the page. Of all mutants, what falls short is
-// only told: the page has the table.
-func judge(t *testing.T, results []*explained, whole bool) string {
-	t.Helper()
-	var lines []int
-	var acts, found, flats, first, near, missing int
-	for _, e := range results {
-		if e.missing != "" {
-			missing++
-			continue
-		}
-		lines = append(lines, e.lines)
-		count := func(n *int, yes bool) {
-			if yes {
-				*n++
-			}
-		}
-		count(&acts, e.act)
-		count(&found, e.found)
-		count(&flats, e.flat)
-		count(&first, e.hitFirst())
-		count(&near, e.hitNear())
-	}
-	n := len(results)
-	share := func(k int) string { return fmt.Sprintf("%d of %d (%.0f %%)", k, n, 100*float64(k)/float64(n)) }
-	said := fmt.Sprintf(`- Mutants that no run kills: %d of %d.
-- Lines of the difference: a median of %d, %d at most. The act is shown for %s.
-- The needed faults are found for %s.
-- The jump is within %d events of the first act for %s; of the act nearest to it for %s.
-- The curve is flat for %s: the mutant alone is enough, whatever is drawn.
-- Of the curves that are not flat, the jump is within %d events of the first act for %d of %d.`,
-		missing, n, median(lines), slices.Max(append(lines, 0)), share(acts), share(found), within, share(first), share(near), share(flats),
-		within, first, n-missing-flats)
-	t.Log(said)
-	if !whole && (missing > 0 || median(lines) > 15 || acts < n || found < n) {
-		t.Error("the explanations of the sample fall short")
-	}
-	return said
 }
