@@ -49,10 +49,10 @@ language sql stable as $$
      order by g.transaction desc, g.id + m.place desc limit most
 $$;
 
--- As in 00013, for groups. What is alike is found by hashing: sorting would compare up to twelve columns.
+-- As in 00013, for groups. Alike transitions are found by sorting or by hashing; both cost in proportion to the rows.
 -- +goose StatementBegin
 create or replace function audit_creation() returns trigger
-language plpgsql set enable_sort = off as $$
+language plpgsql as $$
 begin
     insert into transition_group (base, members, "to", epoch, old_epoch, named_epoch, writer, reason, actor)
     select n.id & ~63::bigint, bit_or(1::bigint << (n.id & 63)::integer), n.status, n.epoch, n.epoch, n.epoch, n.written_by, n.retry_reason,
@@ -67,7 +67,7 @@ $$;
 
 -- +goose StatementBegin
 create or replace function audit_transition() returns trigger
-language plpgsql set enable_hashjoin = on set enable_nestloop = off set enable_sort = off as $$
+language plpgsql set enable_hashjoin = on set enable_nestloop = off as $$
 begin
     insert into transition_group (
         base, members, "from", "to", epoch, old_epoch, named_epoch, worker, incarnation, writer, writer_incarnation, reason, actor
@@ -102,8 +102,7 @@ $$;
 
 -- +goose StatementBegin
 create or replace function audit_end() returns trigger
-language plpgsql set enable_hashjoin = on set enable_nestloop = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off
-set enable_sort = off as $$
+language plpgsql set enable_hashjoin = on set enable_nestloop = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off as $$
 begin
     insert into transition_group (
         base, members, "from", "to", epoch, old_epoch, named_epoch, worker, incarnation, writer, writer_incarnation, reason, actor
