@@ -36,10 +36,10 @@ select g.id + m.place as id, g.transaction, g.base + m.distance as execution, g.
 -- The transitions of one execution.
 create function transitions_of(of bigint) returns setof execution_transition
 language sql stable as $$
-    select g.id + bit_count((g.members & ~(-1::bigint << (of - g.base)::integer))::bit(64)), g.transaction, of, g."from", g."to", g.epoch,
+    select g.id + bit_count((g.members & ~(-1::bigint << ((of - g.base) & 63)::integer))::bit(64)), g.transaction, of, g."from", g."to", g.epoch,
            g.old_epoch, g.named_epoch, g.worker, g.incarnation, g.writer, g.writer_incarnation, g.reason, g.at, g.actor
       from transition_group g
-     where g.base in (of, of & ~63::bigint) and (g.members >> (of - g.base)::integer) & 1 = 1
+     where g.base in (of, of & ~63::bigint) and (g.members >> ((of - g.base) & 63)::integer) & 1 = 1
 $$;
 
 -- The newest transitions, newest first.
