@@ -339,11 +339,13 @@ func read(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err erro
 		  from execution_transition t join execution e on e.id = t.execution
 		union all
 		select case when e.orchestrated_at > e.ended then e.orchestrated_at
-		            else greatest(e.orchestrated_at, (select max(t.at) from execution_transition t where t.execution = e.id)) end,
+		            else greatest(e.orchestrated_at, l.at) end,
 		       1, e.id, e.id, coalesce(e.original_execution, e.id), e.status::text, e.status::text,
 		       e.epoch, e.epoch, e.epoch, 0, 0, '', 0, coalesce(e.failure_reason::text, ''), e.retry_count, e.max_retries,
 		       coalesce((select n.id from execution n where n.original_execution = coalesce(e.original_execution, e.id) and n.retry_count = e.retry_count + 1), 0)
-		  from execution e where e.orchestrated_at is not null
+		  from execution e
+		  left join (select t.execution, max(t.at) as at from execution_transition t group by t.execution) l on l.execution = e.id
+		 where e.orchestrated_at is not null
 		union all
 		select e.cancel_requested_at, -1, e.id, e.id, coalesce(e.original_execution, e.id), '', e.status::text, e.epoch, e.epoch, e.epoch, 0, 0, '', 0, '', 0, 0, 0
 		  from execution e where e.cancel_requested_at is not null

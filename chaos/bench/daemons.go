@@ -106,7 +106,7 @@ func (d *daemons) throughput(ctx context.Context, way string, jobs int) (*measur
 
 // empty removes the rows of earlier measurements, so that they do not burden this one.
 func (d *daemons) empty(ctx context.Context) error {
-	for _, statement := range []string{"truncate execution_record, execution_work, execution_unhandled, execution_transition", "checkpoint"} {
+	for _, statement := range []string{"truncate execution_record, execution_work, execution_unhandled, transition_group", "checkpoint"} {
 		if _, err := d.db.Exec(ctx, statement); err != nil {
 			return err
 		}

@@ -243,7 +243,7 @@ func TestBudget(t *testing.T) {
 	for _, statement := range []string{
 		"alter system set full_page_writes = off", "select pg_reload_conf()",
 		"alter table execution_record set (autovacuum_enabled = off)", "alter table execution_work set (autovacuum_enabled = off)",
-		"alter table execution_transition set (autovacuum_enabled = off)",
+		"alter table transition_group set (autovacuum_enabled = off)",
 	} {
 		if _, err := l.conn.Exec(ctx, statement); err != nil {
 			t.Fatal(err)

@@ -40,7 +40,7 @@ func TestTheContractHoldsOnANewerSchema(t *testing.T) {
 		"alter table dead_letter add column of_a_newer_release timestamptz",
 		"alter table concurrency_slot add column of_a_newer_release int",
 		"alter table action add column of_a_newer_release int",
-		"alter table execution_transition add column of_a_newer_release int",
+		"alter table transition_group add column of_a_newer_release int",
 		"alter type failure_reason add value 'of_a_newer_release' after 'connection'",
 		"alter type execution_status add value 'of_a_newer_release' before 'completed'",
 		"alter type execution_status add value 'another_one'",

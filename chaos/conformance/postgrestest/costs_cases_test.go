@@ -185,7 +185,7 @@ func clientCosts() []costCase {
 		}},
 		{"Transitions", "", false, func(c *costs, b int) func() error {
 			id := c.fill(fillOf{status: "completed", handled: true, count: 1})[0]
-			c.exec(`insert into execution_transition (execution, "to", epoch, old_epoch, named_epoch, writer)
+			c.exec(`insert into transition_group (base, "to", epoch, old_epoch, named_epoch, writer)
 				select $1::bigint, 'requested', 0, 0, 0, 'api' from generate_series(1, 5)`, int64(id))
 			return func() error { return done(c.Transitions(c.ctx, store.TransitionQuery{Execution: id, Limit: 500})) }
 		}},
@@ -213,7 +213,7 @@ func clientCosts() []costCase {
 // changes audits b changes.
 func (c *costs) changes(b int) {
 	c.Helper()
-	c.exec(`insert into execution_transition (execution, "to", epoch, old_epoch, named_epoch, writer)
+	c.exec(`insert into transition_group (base, "to", epoch, old_epoch, named_epoch, writer)
 		select n, 'requested', 0, 0, 0, 'api' from generate_series(1, $1::int) n`, b)
 }
 
@@ -223,7 +223,7 @@ func (c *costs) over() {
 	c.Helper()
 	for over := false; !over; {
 		c.must(c.hand.QueryRow(c.ctx, `select coalesce((select t.transaction < pg_snapshot_xmin(pg_current_snapshot())
-			from execution_transition t order by t.transaction desc, t.id desc limit 1), true)`).Scan(&over))
+			from transition_group t order by t.transaction desc, t.id desc limit 1), true)`).Scan(&over))
 	}
 }
 

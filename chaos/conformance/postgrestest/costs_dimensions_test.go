@@ -88,9 +88,9 @@ func dimensions() []dimension {
 		}},
 		{"open dead letters", "dead letters that nobody has dealt with", 5_000, 20_000, func(c *costs, from, to int) { c.letters(to-from, "null") }},
 		{"handled dead letters", "dead letters that were dealt with", 5_000, 20_000, func(c *costs, from, to int) { c.letters(to-from, "now()") }},
-		{"transitions", "rows in execution_transition", 10_000, 1_000_000, func(c *costs, from, to int) {
-			c.exec(`insert into execution_transition (execution, "from", "to", epoch, old_epoch, named_epoch, writer)
-				select 1 + n % 1000, 'requested', 'scheduling', 0, 0, 0, 'scheduler' from generate_series(1, $1::int) n`, to-from)
+		{"transitions", "rows in transition_group, half of them about one execution and half about 64", 10_000, 1_000_000, func(c *costs, from, to int) {
+			c.exec(`insert into transition_group (base, members, "from", "to", epoch, old_epoch, named_epoch, writer)
+				select -64 * (1 + n % 1000), 1 - n % 2 * 2, 'requested', 'scheduling', 0, 0, 0, 'scheduler' from generate_series(1, $1::int) n`, to-from)
 		}},
 		{"expiries", "expired dispatches of one worker within a day", 5_000, 20_000, func(c *costs, from, to int) { c.expiries(from, to, "1 minute") }},
 		{"observations", "observations of dispatches and of outages that are over", 5_000, 20_000, func(c *costs, from, to int) {

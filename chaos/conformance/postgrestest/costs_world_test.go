@@ -125,7 +125,7 @@ func (c *costs) slotsOfCases(n int) {
 // costTables are the tables that grow.
 var costTables = []string{
 	"execution_record", "execution_work", "execution_unhandled", "worker", "worker_incarnation", "worker_expiry", "concurrency_slot", "dead_letter", "observation",
-	"execution_transition", "refused_result", "action",
+	"transition_group", "refused_result", "action",
 }
 
 func (c *costs) exec(sql string, args ...any) {
@@ -253,7 +253,7 @@ func (c *costs) forget(m mark) {
 		delete from action where id > %[5]d;
 		delete from dead_letter where id > %[6]d;
 		delete from refused_result where id > %[7]d;
-		delete from execution_transition where transaction > '%[8]s'`,
+		delete from transition_group where transaction > '%[8]s'`,
 		m.execution, m.worker, m.incarnation, m.at, m.action, m.deadLetter, m.refusedResult, m.transaction))
 }
 

@@ -18,8 +18,8 @@ func TestAnAuditWithUnknownWordsIsJudgedWithoutThem(t *testing.T) {
 	b := setup(t)
 	newer, broken := b.requested(), b.requested()
 	b.exec("alter type failure_reason add value if not exists 'of_a_newer_release'")
-	b.exec("update execution_transition set reason = 'of_a_newer_release' where execution = $1", int64(newer))
-	b.exec("insert into execution_transition (execution, \"from\", \"to\", epoch, old_epoch, named_epoch, writer, at) select id, 'requested', 'running', 0, 0, 0, 'api', now() from execution")
+	b.exec("update transition_group set reason = 'of_a_newer_release' where id = (select id from execution_transition where execution = $1)", int64(newer))
+	b.exec("insert into transition_group (base, \"from\", \"to\", epoch, old_epoch, named_epoch, writer, at) select id, 'requested', 'running', 0, 0, 0, 'api', now() from execution")
 	r, err := audit.Judge(b.ctx, b.url, audit.Options{Config: config.Default(config.Hardened)})
 	b.must(err)
 	if r.Unread != 1 || r.Aside != 1 || len(r.Unknown) != 1 || r.Executions != 2 {

@@ -143,7 +143,7 @@ func TestTheAuditOfEitherLayoutIsJudgedAlike(t *testing.T) {
 	b.finish(w, store.Finish{Key: b.running(w), To: execution.Failed, Reason: execution.Validation})
 	b.scheduled(w)
 	broken := b.requested()
-	b.exec(`insert into execution_transition (execution, "from", "to", epoch, old_epoch, named_epoch, writer, at)
+	b.exec(`insert into transition_group (base, "from", "to", epoch, old_epoch, named_epoch, writer, at)
 		values ($1, 'requested', 'running', 0, 0, 0, 'api', now())`, int64(broken))
 	judged := func() string {
 		t.Helper()

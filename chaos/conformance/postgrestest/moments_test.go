@@ -118,7 +118,7 @@ func (b *fixture) lockAll() pgx.Tx {
 	b.Helper()
 	tx, err := b.conn.Begin(b.ctx)
 	b.must(err)
-	tables := []string{"execution_transition"}
+	tables := []string{"transition_group"}
 	for _, k := range kept {
 		tables = append(tables, k.table)
 	}

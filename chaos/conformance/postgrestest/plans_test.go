@@ -258,7 +258,7 @@ func planned(t *testing.T) (conn *pgx.Conn, fill func(script string)) {
 
 // executionTable says whether a table contains executions.
 func executionTable(name string) bool {
-	return strings.HasPrefix(name, "execution_") && name != "execution_transition"
+	return strings.HasPrefix(name, "execution_") && name != "transition_group"
 }
 
 func judge(t *testing.T, conn *pgx.Conn, under map[string]string, statements []hot) {

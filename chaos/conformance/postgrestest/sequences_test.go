@@ -43,7 +43,7 @@ func TestSequences(t *testing.T) {
 func (b *fixture) empty() {
 	b.emptied++
 	if b.emptied%100 == 0 {
-		b.exec(`truncate action, concurrency_slot, worker, worker_incarnation, worker_expiry, execution_record, execution_work, execution_unhandled, dead_letter, observation, refused_result, execution_transition restart identity`)
+		b.exec(`truncate action, concurrency_slot, worker, worker_incarnation, worker_expiry, execution_record, execution_work, execution_unhandled, dead_letter, observation, refused_result, transition_group restart identity`)
 		return
 	}
 	_, err := b.conn.PgConn().Exec(b.ctx, emptying).ReadAll()
@@ -54,10 +54,10 @@ func (b *fixture) empty() {
 // checked again.
 const emptying = `
 delete from concurrency_slot; delete from action; delete from worker_incarnation; delete from worker; delete from worker_expiry;
-delete from execution_record; delete from execution_work; delete from execution_unhandled; delete from dead_letter; delete from observation; delete from refused_result; delete from execution_transition;
+delete from execution_record; delete from execution_work; delete from execution_unhandled; delete from dead_letter; delete from observation; delete from refused_result; delete from transition_group;
 select setval(pg_get_serial_sequence(t.name, t.key), 1, false)
   from (values ('action', 'id'), ('worker', 'id'), ('worker_incarnation', 'incarnation'), ('execution_record', 'id'), ('dead_letter', 'id'), ('observation', 'id'),
-               ('refused_result', 'id'), ('execution_transition', 'id')) t (name, key)`
+               ('refused_result', 'id'), ('transition_group', 'id')) t (name, key)`
 
 func (b *fixture) subject() storetest.Subject {
 	return storetest.Subject{

@@ -102,7 +102,7 @@ func (s *stage) keep() {
 	s.exec(`create schema kept`)
 	s.exec(`create table kept.restored (by text)`)
 	// A function keeps the plans of its statements.
-	sql := []string{"delete from execution_transition", "delete from kept.restored", "insert into kept.restored values (pg_current_xact_id()::text)"}
+	sql := []string{"delete from transition_group", "delete from kept.restored", "insert into kept.restored values (pg_current_xact_id()::text)"}
 	for _, k := range kept {
 		s.exec(fmt.Sprintf("create table kept.%s as table public.%[1]s", k.table))
 		var columns string

@@ -51,7 +51,7 @@ func (r *transitionRow) transition() store.Transition {
 
 const selectTransitions = `
 select ` + transitionColumns + `
-  from execution_transition t where t.execution = $1 and t.id > $2
+  from transitions_of($1) t where t.id > $2
  order by t.id limit $3`
 
 // Transitions implements store.Audit.
@@ -75,15 +75,25 @@ func (s *Store) Transitions(ctx context.Context, q store.TransitionQuery) ([]sto
 // transaction gets such a number. So the changes below xmin, in the order of transaction and id,
 // are a prefix of the stream that never changes. Ids alone would not suffice: an id is drawn before
 // its transaction commits, so it may become visible after a larger one.
+//
+// A group has at most 64 changes, and at least one. So only the groups less than 64 below the position
+// may have some on both sides of it, and it takes no more than 64 groups above the limit to see as
+// many changes as that.
 const selectReach = `
-with horizon as materialized (select pg_snapshot_xmin(pg_current_snapshot()) as xmin)
-select h.xmin::text, coalesce(l.transaction::text, '0'), coalesce(l.id, 0)
+with horizon as materialized (select pg_snapshot_xmin(pg_current_snapshot()) as xmin),
+page as materialized (
+    select g.transaction, g.id, bit_count(g.members::bit(64)) as size,
+           case when g.transaction > $1::text::xid8 then 0 else least(bit_count(g.members::bit(64)), greatest(0, $2::bigint + 1 - g.id)) end as seen
+      from transition_group g
+     where (g.transaction, g.id) > ($1::text::xid8, $2::bigint - 64) and g.transaction < (select xmin from horizon)
+     order by g.transaction, g.id limit $3::bigint + 64
+),
+summed as (select p.*, sum(p.size - p.seen) over (order by p.transaction, p.id) as total from page p)
+select h.xmin::text, coalesce(l.transaction::text, '0'), coalesce(l.last, 0)
   from horizon h
   left join lateral (
-    select t.transaction, t.id from execution_transition t
-     where (t.transaction, t.id) > ($1::text::xid8, $2::bigint) and t.transaction < h.xmin
-     order by t.transaction, t.id
-    offset $3 limit 1
+    select s.transaction, s.id + s.size - 1 - (s.total - $3)::bigint as last from summed s
+     where s.total >= $3 order by s.transaction, s.id limit 1
 ) l on true`
 
 // The statement looks up the execution of each change, and "offset 0" keeps the planner to that.
@@ -91,7 +101,12 @@ select h.xmin::text, coalesce(l.transaction::text, '0'), coalesce(l.id, 0)
 // read all of them to find those few.
 const selectChanges = `
 select t.transaction::text, t.id, t.execution, coalesce(e.action_ref, ''), ` + transitionColumns + `
-  from execution_transition t
+  from (
+    select g.transaction, g.id + m.place as id, g.base + m.distance as execution, g."from", g."to", g.epoch, g.writer, g.writer_incarnation,
+           g.worker, g.incarnation, g.reason, g.actor, g.at
+      from transition_group g cross join lateral members_of(g.members) m
+     where (g.transaction, g.id) > ($1::text::xid8, $2::bigint - 64) and (g.transaction, g.id) <= ($3::text::xid8, $4::bigint)
+  ) t
   left join lateral (select x.action_ref from execution_record x where x.id = t.execution offset 0) e on true
  where (t.transaction, t.id) > ($1::text::xid8, $2::bigint) and (t.transaction, t.id) <= ($3::text::xid8, $4::bigint)
    and ($5::bigint = 0 or t.execution = $5)
@@ -114,7 +129,7 @@ func (s *Store) Changes(ctx context.Context, q store.ChangeQuery) (page store.Ch
 		}
 		last.Transaction, err = strconv.ParseUint(transaction, 10, 64)
 		return err
-	}, selectReach, after, q.After.ID, max(1, q.Limit)-1)
+	}, selectReach, after, q.After.ID, max(1, q.Limit))
 	if err != nil {
 		return store.ChangePage{}, err
 	}

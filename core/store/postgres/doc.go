@@ -53,6 +53,19 @@
 // have to combine the changes of two tables at every move. With one row of work, the row is where
 // it was, or has ended.
 //
+// # Audit
+//
+// The transitions of one statement are alike but for the execution, and executions of one statement
+// are mostly neighbours: created together, dispatched in the order of their age, in messages of many.
+// So the audit has a row for each kind of transition that a statement made in a block of 64
+// executions, and a bit in it for each of those (transition_group). Both of its indexes have an entry a
+// group: one for the order of the stream, one for the block. In batches of 100, a life costs 1,673
+// bytes of WAL instead of 3,221, and alone 3,392 instead of 3,352. The history of an execution reads
+// the groups of its block, so no more than its neighbours' histories. The alternatives were a row a
+// statement with arrays (an index entry for each execution is still needed, or a range index whose
+// ranges are as wide as the oldest execution in a batch), and one index less (half of the index
+// entries remain, and a stream or a history without an index).
+//
 // # Plans
 //
 // All statements reach their rows by an index, so the store's connections turn off every plan that

@@ -1,0 +1,193 @@
+package postgrestest_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/migrations"
+)
+
+// rowEach is the last version in which each transition was a row of its own.
+const rowEach = 15
+
+// livedTogether takes n executions through their lives in calls of n. Every third one fails and gets
+// a retry, so the statements make transitions of several kinds.
+func (b *fixture) livedTogether(w store.WorkerKey, n int) (ids []execution.ID) {
+	b.Helper()
+	b.must(b.PutActions(b.ctx, []execution.Action{action}))
+	_, err := b.Create(b.ctx, slices.Repeat([]store.NewExecution{{ActionRef: "a"}}, n))
+	b.must(err)
+	o := store.Offer{Runtimes: []string{"shell"}, Spread: slices.Repeat([]store.Place{{Worker: w, Limit: 1 << 30}}, n)}
+	o.Packed = o.Spread
+	sent, err := b.DispatchDue(b.ctx, store.DueDispatch{Executor: "e", Expiry: time.Minute, Timeout: time.Minute, Offers: []store.Offer{o}})
+	b.must(err)
+	if len(sent.Rows) != n {
+		b.Fatalf("%d of %d executions were dispatched", len(sent.Rows), n)
+	}
+	claims, finishes := make([]store.Claim, n), make([]store.Finish, n)
+	for i := range sent.Rows {
+		key := sent.Rows[i].Key()
+		ids = append(ids, key.ID)
+		claims[i] = store.Claim{Key: key, Beat: 1}
+		finishes[i] = store.Finish{Key: key, To: execution.Completed}
+		if i%3 == 0 {
+			finishes[i] = store.Finish{Key: key, To: execution.Failed, Reason: execution.Validation}
+		}
+	}
+	_, err = b.Claim(b.ctx, w, claims)
+	b.must(err)
+	_, err = b.Finish(b.ctx, w, finishes)
+	b.must(err)
+	return ids
+}
+
+// stream reads all changes in pages of so many.
+func (b *fixture) stream(limit int) (all []store.Change) {
+	b.Helper()
+	for q := (store.ChangeQuery{Limit: limit}); ; {
+		page := b.changes(q)
+		if len(page.Changes) > limit || page.More && len(page.Changes) < limit {
+			b.Fatalf("a page of %d has %d changes, and says more: %v", limit, len(page.Changes), page.More)
+		}
+		all, q.After = append(all, page.Changes...), page.Next
+		if !page.More {
+			return all
+		}
+	}
+}
+
+// lines are the transitions of the view, as a database of either layout shows them.
+func (b *fixture) lines() []string {
+	b.Helper()
+	rows, err := b.conn.Query(b.ctx, "select to_jsonb(t)::text from execution_transition t order by transaction, id", pgx.QueryExecModeSimpleProtocol)
+	b.must(err)
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	b.must(err)
+	return found
+}
+
+// agree demands that the stream, in pages of any size, and the histories of all executions show what
+// the view shows.
+func (b *fixture) agree() {
+	b.Helper()
+	rows, err := b.conn.Query(b.ctx, `select concat_ws(' ', execution, transaction || '-' || id, "from", "to") from execution_transition order by transaction, id`)
+	b.must(err)
+	want, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	b.must(err)
+	told := func(c *store.Change) string {
+		if c.From == execution.None {
+			return fmt.Sprintf("%d %v %v", c.Execution, c.Position, c.To)
+		}
+		return fmt.Sprintf("%d %v %v %v", c.Execution, c.Position, c.From, c.To)
+	}
+	of := map[execution.ID][]store.Transition{}
+	for _, limit := range []int{1, 7, 63, 64, 65, 5000} {
+		if limit == 1 && len(want) > 1000 {
+			continue
+		}
+		var got []string
+		all := b.stream(limit)
+		for i := range all {
+			got = append(got, told(&all[i]))
+		}
+		if !slices.Equal(got, want) {
+			b.Errorf("in pages of %d the stream shows %d changes, and the view %d, or in another order", limit, len(got), len(want))
+		}
+		if limit == 5000 {
+			for i := range all {
+				of[all[i].Execution] = append(of[all[i].Execution], all[i].Transition)
+			}
+		}
+	}
+	for id, want := range of {
+		got, err := b.Transitions(b.ctx, store.TransitionQuery{Execution: id, Limit: 100})
+		b.must(err)
+		if !slices.Equal(got, want) {
+			b.Errorf("the history of execution %d is\n%+v\nand in the stream\n%+v", id, got, want)
+		}
+		got, err = b.Transitions(b.ctx, store.TransitionQuery{Execution: id, After: want[0].Line, Limit: 1})
+		b.must(err)
+		if len(want) > 1 && (len(got) != 1 || got[0] != want[1]) {
+			b.Errorf("the second page of the history of execution %d is %+v", id, got)
+		}
+	}
+}
+
+// What is alike among the transitions of a statement is stored once, and every reader sees a line for
+// each of them: also those in the first and the last place of a group.
+func TestTransitionsOfOneStatementAreStoredTogether(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	var alone, together int
+	b.livedTogether(w, 1)
+	b.scan("select count(*) from transition_group", nil, &alone)
+	const n = 200
+	ids := b.livedTogether(w, n)
+	b.scan("select count(*) from transition_group", nil, &together)
+	// The ids lie in at most five blocks of 64. An execution makes five transitions, the last one of
+	// two kinds.
+	if alone != 5 || together-alone > 5*6 {
+		t.Errorf("one execution made %d groups and %d made %d", alone, n, together-alone)
+	}
+	b.agree()
+	history, err := b.Transitions(b.ctx, store.TransitionQuery{Execution: ids[0], Limit: 100})
+	b.must(err)
+	var steps []execution.Status
+	for _, s := range history {
+		steps = append(steps, s.To)
+	}
+	if want := []execution.Status{execution.Requested, execution.Scheduling, execution.Scheduled, execution.Running, execution.Failed}; !slices.Equal(steps, want) {
+		t.Errorf("an execution went to %v, want %v", steps, want)
+	}
+	if _, err := b.conn.Exec(b.ctx, "select transitions_of(-1)"); err != nil {
+		t.Errorf("asking for an execution that can't exist: %v", err)
+	}
+	var newest int
+	b.scan("select count(*) from (select * from latest_transitions(250) except select * from (select * from execution_transition order by transaction desc, id desc limit 250) t) d", nil, &newest)
+	if newest != 0 {
+		t.Errorf("%d of the latest 250 transitions are none of those", newest)
+	}
+}
+
+// Lines keep their numbers and their place in the stream when the layout changes, in both directions,
+// and rows of both layouts are read as one stream.
+func TestTheAuditIsCarriedOver(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	b.livedTogether(w, 100)
+	same := func(when string, want []string) {
+		t.Helper()
+		if got := b.lines(); !slices.Equal(got, want) {
+			t.Errorf("%s the audit has %d lines, and there were %d, or they read otherwise", when, len(got), len(want))
+		}
+	}
+	open, err := b.Create(b.ctx, slices.Repeat([]store.NewExecution{{ActionRef: "a"}}, 50))
+	b.must(err)
+	grouped := b.lines()
+	b.must(migrations.Down(b.ctx, b.conn, rowEach))
+	same("on the way back", grouped)
+	// Its number must come after those of the group before.
+	b.exec(cancelByHand, int64(open[40].ID))
+	_, err = b.Cancel(b.ctx, []execution.ID{open[0].ID, open[49].ID}, "")
+	b.must(err)
+	// Without the names of groups, the statements that change executions work as before.
+	b.livedTogether(w, 47)
+	single := b.lines()
+	if len(single) != len(grouped)+3+47+4*47 {
+		t.Errorf("the old layout has %d lines after %d", len(single), len(grouped))
+	}
+	same("as before, the old lines of", append(slices.Clone(grouped), single[len(grouped):]...))
+	b.must(migrations.Up(b.ctx, b.conn))
+	same("after the migration", single)
+	b.agree()
+	b.livedTogether(w, 100)
+	b.livedTogether(w, 3)
+	same("with new lines, the old ones of", append(slices.Clone(single), b.lines()[len(single):]...))
+	b.agree()
+}
