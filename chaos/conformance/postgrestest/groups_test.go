@@ -14,7 +14,7 @@ import (
 )
 
 // rowEach is the last version in which each transition was a row of its own.
-const rowEach = 15
+const rowEach = 14
 
 // livedTogether takes n executions through their lives in calls of n. Every third one fails and gets
 // a retry, so the statements make transitions of several kinds.
