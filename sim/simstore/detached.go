@@ -17,8 +17,10 @@ func (db *Database) Clone() *Database {
 	c.sink = history.Tee{}
 	c.rows = db.rows.clone()
 	c.byKey, c.actions, c.retries = maps.Clone(db.byKey), maps.Clone(db.actions), maps.Clone(db.retries)
+	c.progeny = maps.Clone(db.progeny)
 	c.workers, c.byName = slices.Clone(db.workers), maps.Clone(db.byName)
 	c.incarnations = slices.Clone(db.incarnations)
+	c.refusals = slices.Clone(db.refusals)
 	c.letters, c.observations = slices.Clone(db.letters), slices.Clone(db.observations)
 	c.claiming, c.foreign = claiming{}, maps.Clone(db.foreign)
 	c.requests, c.lanes = make(map[lane]*queue, len(db.lanes)), nil

@@ -109,7 +109,7 @@ func (tx *Tx) SettleChildren(id execution.ID) {
 func (tx *Tx) Children(id execution.ID) (waiting int) {
 	if r := tx.s.db.row(id); r != nil {
 		for _, child := range tx.s.db.children[r.Chain()] {
-			if tx.s.db.row(child).AwaitsParent {
+			if r := tx.s.db.row(child); r != nil && r.AwaitsParent {
 				waiting++
 			}
 		}

@@ -356,6 +356,7 @@ func (c *Client) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f sto
 			return
 		}
 		s.db.refused++
+		s.db.refusals = append(s.db.refusals, s.now)
 		s.db.emit(history.Event{
 			Kind: history.RefusedResult, Process: s.process, Execution: f.Key.ID, Epoch: f.Key.Epoch,
 			Worker: w.ID, Incarnation: w.Incarnation, To: f.To, Reason: f.Reason,
