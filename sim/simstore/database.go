@@ -81,7 +81,6 @@ type Database struct {
 	// made.
 	observations []store.Observation
 	observed     int64
-	refused      int
 	// refusals are when the refused results were stored that are still there, the oldest first.
 	refusals []time.Time
 

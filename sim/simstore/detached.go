@@ -44,5 +44,5 @@ func (db *Database) Clone() *Database {
 	return &c
 }
 
-// Kept is how many dead letters and refused results were stored.
-func (db *Database) Kept() (deadLetters, refusedResults int) { return db.stored, db.refused }
+// Kept is how many dead letters were stored, and how many refused results are there.
+func (db *Database) Kept() (deadLetters, refusedResults int) { return db.stored, len(db.refusals) }

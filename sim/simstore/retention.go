@@ -118,6 +118,7 @@ func (s *step) remove(first execution.ID, age time.Duration) (removed int) {
 		*r = row{}
 	}
 	delete(db.children, first)
+	db.settling = slices.DeleteFunc(db.settling, func(id execution.ID) bool { return id == first })
 	db.emit(history.Event{Kind: history.Purged, Process: s.process, Execution: first, Count: int64(len(rows)), Due: age})
 	return len(rows)
 }
