@@ -49,6 +49,12 @@ type Result struct {
 	Unread  int
 	Unknown []string
 	Aside   int
+	// Since is the time from which on the audit is whole, because a retention has deleted what came
+	// before; the zero time if nothing was deleted. Executions that were created before are not
+	// judged. Left is the number of executions that have left themselves while the audit still has
+	// lines of them.
+	Since time.Time
+	Left  int
 }
 
 // Count is the number of rules with an outcome.
@@ -132,6 +138,9 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 		}
 		return missing(i, evidence)
 	})
+	if err := readRetention(ctx, tx, j.r); err != nil {
+		return nil, err
+	}
 	now, err := read(ctx, tx, j)
 	if err != nil {
 		return nil, err
@@ -242,6 +251,12 @@ func (j *judge) setAside(e *history.Event, why *history.UnknownWord) {
 	j.suite.SetAside(e)
 }
 
+// cut notes an event of an execution of which the beginning is gone.
+func (j *judge) cut(e *history.Event) {
+	j.r.Events++
+	j.suite.SetAside(e)
+}
+
 // end judges what can be judged only when no more events follow; now is the present.
 func (j *judge) end(now time.Duration) *Result {
 	settled := j.last == history.Quiescent
@@ -319,6 +334,27 @@ func listed(kinds []history.Kind) string {
 	return text
 }
 
+// readRetention says what a retention has deleted. A database of an older schema has deleted nothing.
+func readRetention(ctx context.Context, tx pgx.Tx, r *Result) error {
+	var there bool
+	if err := tx.QueryRow(ctx, "select to_regclass('execution_transition_gone') is not null").Scan(&there); err != nil || !there {
+		return err
+	}
+	var since *time.Time
+	if err := tx.QueryRow(ctx, "select max(at) from execution_transition_gone").Scan(&since); err != nil {
+		return fmt.Errorf("reading what is left of the audit: %w", err)
+	}
+	if since != nil {
+		r.Since = *since
+	}
+	err := tx.QueryRow(ctx, `select count(distinct t.execution) from execution_transition t
+		where not exists (select from execution_record e where e.id = t.execution)`).Scan(&r.Left)
+	if err != nil {
+		return fmt.Errorf("reading which executions have left: %w", err)
+	}
+	return nil
+}
+
 // read passes on the history in its order, with times since the first event, and returns the
 // present on that scale. It keeps none of it.
 //
@@ -326,26 +362,31 @@ func listed(kinds []history.Kind) string {
 // judges. If one statement writes an end and handles it, both have that time, so the handling is
 // dated like the change and placed after it.
 func read(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err error) {
+	var since *time.Time
+	if !j.r.Since.IsZero() {
+		since = &j.r.Since
+	}
 	rows, err := tx.Query(ctx, `
 		select t.at, 0 as rank, t.id, t.execution, coalesce(e.original_execution, e.id), coalesce(t."from"::text, ''), t."to"::text,
 		       t.epoch, t.old_epoch, t.named_epoch, coalesce(t.worker, 0), coalesce(t.incarnation, 0), t.writer::text,
 		       coalesce(t.writer_incarnation, 0), coalesce(t.reason::text, ''), e.retry_count, e.max_retries,
-		       case when t.reason = 'parent_failed' then coalesce(e.parent, 0) else 0 end
+		       case when t.reason = 'parent_failed' then coalesce(e.parent, 0) else 0 end, coalesce(e.created <= $1, false)
 		  from execution_transition t join execution e on e.id = t.execution
 		union all
 		select case when e.orchestrated_at > e.ended then e.orchestrated_at
 		            else greatest(e.orchestrated_at, (select max(t.at) from execution_transition t where t.execution = e.id)) end,
 		       1, e.id, e.id, coalesce(e.original_execution, e.id), e.status::text, e.status::text,
 		       e.epoch, e.epoch, e.epoch, 0, 0, '', 0, coalesce(e.failure_reason::text, ''), e.retry_count, e.max_retries,
-		       coalesce((select n.id from execution n where n.original_execution = coalesce(e.original_execution, e.id) and n.retry_count = e.retry_count + 1), 0)
+		       coalesce((select n.id from execution n where n.original_execution = coalesce(e.original_execution, e.id) and n.retry_count = e.retry_count + 1), 0),
+		       coalesce(e.created <= $1, false)
 		  from execution e where e.orchestrated_at is not null
 		union all
-		select e.cancel_requested_at, -1, e.id, e.id, coalesce(e.original_execution, e.id), '', e.status::text, e.epoch, e.epoch, e.epoch, 0, 0, '', 0, '', 0, 0, 0
+		select e.cancel_requested_at, -1, e.id, e.id, coalesce(e.original_execution, e.id), '', e.status::text, e.epoch, e.epoch, e.epoch, 0, 0, '', 0, '', 0, 0, 0, coalesce(e.created <= $1, false)
 		  from execution e where e.cancel_requested_at is not null
 		union all
-		select w.registered_at, -2, w.incarnation, 0, 0, '', '', 0, 0, 0, w.worker, w.incarnation, '', 0, '', w.capacity, 0, 0
+		select w.registered_at, -2, w.incarnation, 0, 0, '', '', 0, 0, 0, w.worker, w.incarnation, '', 0, '', w.capacity, 0, 0, false
 		  from worker_incarnation w
-		 order by 1, 2, 3`)
+		 order by 1, 2, 3`, since)
 	if err != nil {
 		return 0, fmt.Errorf("reading the audit: %w", err)
 	}
@@ -359,6 +400,10 @@ func read(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err erro
 		e, err := r.event(r.at.Sub(first))
 		e.Step = n
 		n++
+		if r.cut {
+			j.cut(&e)
+			return nil
+		}
 		if err != nil {
 			j.setAside(&e, &history.UnknownWord{Err: fmt.Errorf("%s: %w", r.place(), err)})
 			return nil
@@ -401,12 +446,14 @@ type record struct {
 	// For a registration, retryCount is the capacity. next is the retry of a handled execution, or
 	// the parent of a skipped one.
 	retryCount, maxRetries, next int64
+	// cut says that the audit no longer has the beginning of this execution.
+	cut bool
 }
 
 func (r *record) targets() []any {
 	return []any{
 		&r.at, &r.rank, &r.id, &r.execution, &r.chain, &r.from, &r.to, &r.epoch, &r.oldEpoch, &r.named, &r.worker, &r.incarnation,
-		&r.writer, &r.writerIncarnation, &r.reason, &r.retryCount, &r.maxRetries, &r.next,
+		&r.writer, &r.writerIncarnation, &r.reason, &r.retryCount, &r.maxRetries, &r.next, &r.cut,
 	}
 }
 

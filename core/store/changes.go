@@ -76,7 +76,8 @@ type ChangePage struct {
 	// it.
 	End Position
 	// Gone is the position of the latest change that a purge has deleted; zero if none was. A reader
-	// whose position comes before it has missed changes. GoneAt is the time of that change.
+	// whose position comes before it has missed changes. GoneAt is the time of the
+	// latest of those that are deleted.
 	Gone   Position
 	GoneAt time.Time
 }

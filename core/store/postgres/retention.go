@@ -137,8 +137,8 @@ gone as (
     returning t.transaction, t.id, t.at
 ),
 noted as (
-    update execution_transition_gone g set transaction = l.transaction, id = l.id, at = l.at
-      from (select transaction, id, at from gone order by transaction desc, id desc limit 1) l
+    update execution_transition_gone g set transaction = l.transaction, id = l.id, at = greatest(g.at, (select max(at) from gone))
+      from (select transaction, id from gone order by transaction desc, id desc limit 1) l
 )
 select count(*) from gone`
 
