@@ -159,6 +159,9 @@ func (c *leavesChecker) late(id execution.ID, k *keptChain, from, now time.Durat
 	c.s.violate(c.i, id, "the chain may leave since %v of the database's clock, and was still there %v later; the bound is %v (a pass of the keys, two passes of the retention)", from, now-from, bound)
 }
 
+// keptKinds is how many kinds of rows leave.
+const keptKinds = 6
+
 // purgeTime is how long a pass of all kinds may take.
 const purgeTime = 30 * time.Second
 

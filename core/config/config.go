@@ -295,7 +295,7 @@ func Default(p Profile) Config {
 			APIConnections:       8,
 			PingTimeout:          LongestPing,
 		},
-		Retention: Retention{StepSize: 500, Interval: 10 * time.Second},
+		Retention: Retention{StepSize: 1000, Interval: 10 * time.Second},
 	}
 	if p == Documented {
 		c.Profile = Documented
