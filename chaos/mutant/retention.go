@@ -76,8 +76,8 @@ func incarnationsLeaveEarly() *Mutant {
 	}
 }
 
-// heedless is a store that also deletes chains of one family whatever the other chains do.
-type heedless struct {
+// deleter is a store that also deletes chains of one family whatever the other chains do.
+type deleter struct {
 	Database
 	p Process
 	// picks says that a chain is one of those. parent is the first row of its parent's chain, nil if
@@ -91,12 +91,12 @@ func deletingToo(says string, picks func(tx Tx, first, parent *execution.Executi
 		if !p.Executor() {
 			return c
 		}
-		return &heedless{c, p, picks, says}
+		return &deleter{c, p, picks, says}
 	}
 }
 
 // Purge implements store.Store.
-func (s *heedless) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
+func (s *deleter) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
 	if p.What == store.KeptExecutions {
 		if err := s.Step(ctx, func(tx Tx) {
 			for id := execution.ID(1); int(id) <= tx.Rows(); id++ {

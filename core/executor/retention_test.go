@@ -9,15 +9,15 @@ import (
 	"handoff/core/store"
 )
 
-// archive is a database in which rows of each kind are to be deleted.
-type archive struct {
+// archived is a database in which rows of each kind are to be deleted.
+type archived struct {
 	*table
 	rows   map[store.Kept]int
 	asked  map[store.Kept][]store.Purge
 	failed map[store.Kept]error
 }
 
-func (a *archive) Purge(_ context.Context, p store.Purge) (store.Purged, error) {
+func (a *archived) Purge(_ context.Context, p store.Purge) (store.Purged, error) {
 	a.asked[p.What] = append(a.asked[p.What], p)
 	if err := a.failed[p.What]; err != nil {
 		return store.Purged{}, err
@@ -31,9 +31,9 @@ func (a *archive) Purge(_ context.Context, p store.Purge) (store.Purged, error) 
 	return done, nil
 }
 
-func keeping(rows map[store.Kept]int) (*retention, *archive) {
+func keeping(rows map[store.Kept]int) (*retention, *archived) {
 	s, t := sweeping(0)
-	a := &archive{table: t, rows: rows, asked: make(map[store.Kept][]store.Purge), failed: make(map[store.Kept]error)}
+	a := &archived{table: t, rows: rows, asked: make(map[store.Kept][]store.Purge), failed: make(map[store.Kept]error)}
 	s.store = a
 	r := &s.config.Retention
 	r.Executions, r.Transitions, r.StepSize = time.Hour, 2*time.Hour, batch
