@@ -81,6 +81,8 @@ type Database struct {
 	// made.
 	observations []store.Observation
 	observed     int64
+	// left are the executions that a purge has deleted, as they were.
+	left []execution.Execution
 	// refusals are when the refused results were stored that are still there, the oldest first.
 	refusals []time.Time
 
@@ -341,7 +343,10 @@ func (db *Database) Execution(id execution.ID) (execution.Execution, bool) {
 	return execution.Execution{}, false
 }
 
-// Rows is the number of executions.
+// Left are the executions that a purge has deleted, as they were, in the order of their leaving.
+func (db *Database) Left() []execution.Execution { return db.left }
+
+// Rows is the number of executions, with those that have left.
 func (db *Database) Rows() int { return db.rows.n }
 
 // Unfinished is how many rows are not terminal, or are terminal but not handled.

@@ -20,6 +20,7 @@ func (db *Database) Clone() *Database {
 	c.progeny = maps.Clone(db.progeny)
 	c.workers, c.byName = slices.Clone(db.workers), maps.Clone(db.byName)
 	c.incarnations = slices.Clone(db.incarnations)
+	c.left = slices.Clone(db.left)
 	c.refusals = slices.Clone(db.refusals)
 	c.letters, c.observations = slices.Clone(db.letters), slices.Clone(db.observations)
 	c.claiming, c.foreign = claiming{}, maps.Clone(db.foreign)

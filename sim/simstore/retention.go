@@ -115,6 +115,7 @@ func (s *step) remove(first execution.ID, age time.Duration) (removed int) {
 		}
 		delete(db.retries, retryKey{first, r.RetryCount})
 		delete(db.foreign, r.ID)
+		db.left = append(db.left, r.Execution)
 		*r = row{}
 	}
 	delete(db.children, first)
