@@ -11,7 +11,7 @@ import (
 )
 
 // The audit leaves by its time alone, in the order of the stream, and readers are told up to which
-// place.
+// position.
 func TestTheAuditLeavesInOrderAndSaysUpToWhere(t *testing.T) {
 	b := setup(t)
 	for range 3 {
@@ -31,12 +31,12 @@ func TestTheAuditLeavesInOrderAndSaysUpToWhere(t *testing.T) {
 	left := b.changes(store.ChangeQuery{Limit: 100})
 	same(b, "how many are left", len(left.Changes), 1)
 	same(b, "of the youngest", left.Changes[0].Execution, young)
-	same(b, "the place", left.Gone, old.Changes[2].Position)
+	same(b, "the position", left.Gone, old.Changes[2].Position)
 	same(b, "told of the end, too", b.changes(store.ChangeQuery{}).Gone, left.Gone)
 }
 
-// A line that was written late, by a transaction that began early, is behind no place.
-func TestNoLineIsLeftBehindThePlace(t *testing.T) {
+// A line that was written late, by a transaction that began early, is behind no position.
+func TestNoLineIsLeftBehindThePosition(t *testing.T) {
 	b := setup(t)
 	b.requested()
 	b.exec("update execution_transition set at = $1, transaction = (pg_current_xact_id()::text::bigint + 1)::text::xid8", b.now.Add(-3*time.Hour))
