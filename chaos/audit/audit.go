@@ -251,12 +251,6 @@ func (j *judge) setAside(e *history.Event, why *history.UnknownWord) {
 	j.suite.SetAside(e)
 }
 
-// cut notes an event of an execution of which the beginning is gone.
-func (j *judge) cut(e *history.Event) {
-	j.r.Events++
-	j.suite.SetAside(e)
-}
-
 // end judges what can be judged only when no more events follow; now is the present.
 func (j *judge) end(now time.Duration) *Result {
 	settled := j.last == history.Quiescent
@@ -332,27 +326,6 @@ func listed(kinds []history.Kind) string {
 		text += kind.String()
 	}
 	return text
-}
-
-// readRetention says what a retention has deleted. A database of an older schema has deleted nothing.
-func readRetention(ctx context.Context, tx pgx.Tx, r *Result) error {
-	var there bool
-	if err := tx.QueryRow(ctx, "select to_regclass('execution_transition_gone') is not null").Scan(&there); err != nil || !there {
-		return err
-	}
-	var since *time.Time
-	if err := tx.QueryRow(ctx, "select max(at) from execution_transition_gone").Scan(&since); err != nil {
-		return fmt.Errorf("reading what is left of the audit: %w", err)
-	}
-	if since != nil {
-		r.Since = *since
-	}
-	err := tx.QueryRow(ctx, `select count(distinct t.execution) from execution_transition t
-		where not exists (select from execution_record e where e.id = t.execution)`).Scan(&r.Left)
-	if err != nil {
-		return fmt.Errorf("reading which executions have left: %w", err)
-	}
-	return nil
 }
 
 // read passes on the history in its order, with times since the first event, and returns the

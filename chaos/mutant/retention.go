@@ -3,7 +3,6 @@ package mutant
 import (
 	"context"
 
-	"handoff/chaos/oracle"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -101,7 +100,7 @@ func (s *deleter) Purge(ctx context.Context, p store.Purge) (store.Purged, error
 		if err := s.Step(ctx, func(tx Tx) {
 			for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
 				first := tx.Row(id)
-				if first == nil || first.Original != 0 || first.IdempotencyKey != "" || !oracle.Terminal(first.Status) ||
+				if first == nil || first.Original != 0 || first.IdempotencyKey != "" || !first.Status.Terminal() ||
 					first.OrchestratedAt.IsZero() || tx.Now().Sub(first.Ended) < p.Age {
 					continue
 				}
@@ -122,7 +121,7 @@ func childLeavesFirst() *Mutant {
 		Name: "child-of-a-running-parent-leaves", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
 		About: "an ended child is deleted although the chain of its parent goes on",
 		Statements: deletingToo("deleted a child whose parent goes on", func(_ Tx, _, parent *execution.Execution) bool {
-			return parent != nil && !oracle.Terminal(parent.Status)
+			return parent != nil && !parent.Status.Terminal()
 		}),
 	}
 }

@@ -37,15 +37,6 @@ func (b *fixture) left(ids ...execution.ID) string {
 	return list(found...)
 }
 
-// completed creates an execution that has completed, and whose end is handled.
-func (b *fixture) completed(w store.WorkerKey) execution.ID {
-	b.t.Helper()
-	key := b.running(w)
-	b.finish(w, store.Finish{Key: key, To: execution.Completed})
-	b.orchestrate(key.ID, 0, noRetry)
-	return key.ID
-}
-
 // beat renews a lease.
 func (b *fixture) beat(w store.WorkerKey, number uint64) {
 	b.t.Helper()
@@ -105,9 +96,9 @@ func retentionCases() []Case {
 		}},
 		{"a worker leaves with its latest incarnation, and comes back as another one", func(b *fixture) {
 			old := b.active("old")
-			w := b.active("w")
+			b.active("w")
 			b.must(b.Store.SetLifecycle(b.ctx, old, execution.Stopped))
-			w = b.active("w")
+			w := b.active("w")
 			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Stopped))
 			live := b.active("live")
 			cordoned := b.active("cordoned")
