@@ -74,6 +74,31 @@ func TestAnAuditWhoseBeginningIsGoneIsJudgedWithoutIt(t *testing.T) {
 	}
 }
 
+// A large table of what has come of age is gone after as many steps as it has pages, and no step
+// takes more than its limit. The log says how fast.
+func TestALargeTableLeavesInBoundedSteps(t *testing.T) {
+	b := setup(t)
+	const rows, limit = 20_000, 1000
+	b.exec("set session_replication_role = replica")
+	b.exec(`insert into execution_record (action, action_ref, runtime, entrypoint, max_retries, created, status, ended, orchestrated_at, written_by, parameters, result)
+		select 1, 'a', 'shell', '/bin/a', 1, $1, 'completed', $1, $1, 'api', '{"n": 1}', '{"output": "done"}' from generate_series(1, $2::int)`, b.now.Add(-2*time.Hour), rows)
+	b.exec("set session_replication_role = origin")
+	young := b.requested()
+	p := store.Purge{What: store.KeptExecutions, Age: time.Hour, Limit: limit}
+	began := time.Now()
+	for n := 1; ; n++ {
+		done, err := b.Purge(b.ctx, p)
+		b.must(err)
+		if p.After = done.Next; !done.More {
+			same(b, "steps, with one that finds the end", n, rows/limit+1)
+			break
+		}
+		same(b, "removed by a step", done.Removed, limit)
+	}
+	t.Logf("%d executions left in %v", rows, time.Since(began).Round(time.Millisecond))
+	same(b, "what is young stays", b.row(young).ID, young)
+}
+
 // same fails the test if a value is not the one that is wanted.
 func same[T comparable](b *fixture, what string, got, want T) {
 	b.Helper()
