@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -221,13 +223,17 @@ func (w *world) ended(why kernel.Stop, o *run.Outcome) {
 	}
 }
 
-// rows are the executions at the end of the run.
+// rows are the executions at the end of the run, and those that have left before, as they were.
 func (w *world) rows() []execution.Execution {
 	rows := make([]execution.Execution, 0, w.db.Rows())
 	for id := execution.ID(1); int(id) <= w.db.Rows(); id++ {
 		if row, known := w.db.Execution(id); known {
 			rows = append(rows, row)
 		}
+	}
+	if left := w.db.Left(); len(left) > 0 {
+		rows = append(rows, left...)
+		slices.SortFunc(rows, func(a, b execution.Execution) int { return cmp.Compare(a.ID, b.ID) })
 	}
 	return rows
 }

@@ -49,6 +49,12 @@ type Result struct {
 	Unread  int
 	Unknown []string
 	Aside   int
+	// Since is the time from which on the audit is whole, because a retention has deleted what came
+	// before; the zero time if nothing was deleted. Executions that were created before are not
+	// judged. Left is the number of executions that have left themselves while the audit still has
+	// lines of them.
+	Since time.Time
+	Left  int
 }
 
 // Count is the number of rules with an outcome.
@@ -132,6 +138,9 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 		}
 		return missing(i, evidence)
 	})
+	if err := readRetention(ctx, tx, j.r); err != nil {
+		return nil, err
+	}
 	now, err := read(ctx, tx, j)
 	if err != nil {
 		return nil, err
@@ -331,28 +340,33 @@ func listed(kinds []history.Kind) string {
 // judges. If one statement writes an end and handles it, both have that time, so the handling is
 // dated like the change and placed after it.
 func read(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err error) {
+	var since *time.Time
+	if !j.r.Since.IsZero() {
+		since = &j.r.Since
+	}
 	rows, err := tx.Query(ctx, `
 		select t.at, 0 as rank, t.id, t.execution, coalesce(e.original_execution, e.id), coalesce(t."from"::text, ''), t."to"::text,
 		       t.epoch, t.old_epoch, t.named_epoch, coalesce(t.worker, 0), coalesce(t.incarnation, 0), t.writer::text,
 		       coalesce(t.writer_incarnation, 0), coalesce(t.reason::text, ''), e.retry_count, e.max_retries,
-		       case when t.reason = 'parent_failed' then coalesce(e.parent, 0) else 0 end
+		       case when t.reason = 'parent_failed' then coalesce(e.parent, 0) else 0 end, coalesce(e.created <= $1, false)
 		  from execution_transition t join execution e on e.id = t.execution
 		union all
 		select case when e.orchestrated_at > e.ended then e.orchestrated_at
 		            else greatest(e.orchestrated_at, l.at) end,
 		       1, e.id, e.id, coalesce(e.original_execution, e.id), e.status::text, e.status::text,
 		       e.epoch, e.epoch, e.epoch, 0, 0, '', 0, coalesce(e.failure_reason::text, ''), e.retry_count, e.max_retries,
-		       coalesce((select n.id from execution n where n.original_execution = coalesce(e.original_execution, e.id) and n.retry_count = e.retry_count + 1), 0)
+		       coalesce((select n.id from execution n where n.original_execution = coalesce(e.original_execution, e.id) and n.retry_count = e.retry_count + 1), 0),
+		       coalesce(e.created <= $1, false)
 		  from execution e
 		  left join (select t.execution, max(t.at) as at from execution_transition t group by t.execution) l on l.execution = e.id
 		 where e.orchestrated_at is not null
 		union all
-		select e.cancel_requested_at, -1, e.id, e.id, coalesce(e.original_execution, e.id), '', e.status::text, e.epoch, e.epoch, e.epoch, 0, 0, '', 0, '', 0, 0, 0
+		select e.cancel_requested_at, -1, e.id, e.id, coalesce(e.original_execution, e.id), '', e.status::text, e.epoch, e.epoch, e.epoch, 0, 0, '', 0, '', 0, 0, 0, coalesce(e.created <= $1, false)
 		  from execution e where e.cancel_requested_at is not null
 		union all
-		select w.registered_at, -2, w.incarnation, 0, 0, '', '', 0, 0, 0, w.worker, w.incarnation, '', 0, '', w.capacity, 0, 0
+		select w.registered_at, -2, w.incarnation, 0, 0, '', '', 0, 0, 0, w.worker, w.incarnation, '', 0, '', w.capacity, 0, 0, false
 		  from worker_incarnation w
-		 order by 1, 2, 3`)
+		 order by 1, 2, 3`, since)
 	if err != nil {
 		return 0, fmt.Errorf("reading the audit: %w", err)
 	}
@@ -366,6 +380,10 @@ func read(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err erro
 		e, err := r.event(r.at.Sub(first))
 		e.Step = n
 		n++
+		if r.cut {
+			j.cut(&e)
+			return nil
+		}
 		if err != nil {
 			j.setAside(&e, &history.UnknownWord{Err: fmt.Errorf("%s: %w", r.place(), err)})
 			return nil
@@ -408,12 +426,14 @@ type record struct {
 	// For a registration, retryCount is the capacity. next is the retry of a handled execution, or
 	// the parent of a skipped one.
 	retryCount, maxRetries, next int64
+	// cut says that the audit no longer has the beginning of this execution.
+	cut bool
 }
 
 func (r *record) targets() []any {
 	return []any{
 		&r.at, &r.rank, &r.id, &r.execution, &r.chain, &r.from, &r.to, &r.epoch, &r.oldEpoch, &r.named, &r.worker, &r.incarnation,
-		&r.writer, &r.writerIncarnation, &r.reason, &r.retryCount, &r.maxRetries, &r.next,
+		&r.writer, &r.writerIncarnation, &r.reason, &r.retryCount, &r.maxRetries, &r.next, &r.cut,
 	}
 }
 

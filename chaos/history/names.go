@@ -64,6 +64,8 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	ReturnedTooOften: "returned_too_often",
 	DatabaseRewound:  "database_rewound",
 	RowUnreadable:    "row_unreadable",
+	Purged:           "purged",
+	WorkerPurged:     "worker_purged",
 }
 
 // String is the kind's name in recorded histories; empty for NoKind.

@@ -385,6 +385,10 @@ func (c *workChecker) statementBound(worker bool, took time.Duration, events int
 		loop(4, x.FiguresInterval)
 		loop(2, x.HealthCheckInterval)
 		loop(6, time.Minute)
+		if r := &c.s.config.Retention; r.Any() {
+			// A step for each page of rows, and one that finds the end, for each kind.
+			loop(keptKinds*(2+int64((c.s.lives.Len()+int(c.s.created))/max(1, r.StepSize))), r.Interval)
+		}
 		// While the brake lets one worker at a time through, the lease monitor looks every second.
 		if c.struck {
 			loop(2, time.Second)

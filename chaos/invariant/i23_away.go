@@ -199,6 +199,9 @@ func (c *awayChecker) executorStatements(took time.Duration) (n int64) {
 		loop(2, x.HealthCheckInterval)
 	}
 	loop(6, time.Minute)
+	if x := c.s.config.Retention; x.Any() {
+		loop(2, x.Interval)
+	}
 	// While the brake lets one worker at a time through, the lease monitor looks every second.
 	loop(2, time.Second)
 	return n + heldLetters*attempts(took, 200*time.Millisecond, 10*time.Second)

@@ -105,7 +105,7 @@ type Finding struct {
 }
 
 // Count is the number of invariants; they are numbered from 1 without gaps.
-const Count = 31
+const Count = 32
 
 // All lists every invariant, by number. The elements are the same at each call; the caller owns the
 // slice.
@@ -125,7 +125,7 @@ func all() [Count]*Invariant {
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
 		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
 		alerting(), acceptedOnce(), earned(), work(), ownLimits(), started(), inService(), capacity(), awayServers(), leftLying(),
-		handedOn(), wakes(), cancelledAtOnce(), ownReaping(), told(), givenBack(), contractInForce(),
+		handedOn(), wakes(), cancelledAtOnce(), ownReaping(), told(), givenBack(), contractInForce(), leaves(),
 	}
 }
 

@@ -135,6 +135,8 @@ type Tx interface {
 	// action that is held, and returns its holder, 0 if none is held.
 	FreeSlot(id execution.ID)
 	FreeAnySlot(action string) (holder execution.ID)
+	// Purge deletes the ended chain that begins with a row, whoever still needs it.
+	Purge(first execution.ID)
 }
 
 // Machine is a machine on which actions run.

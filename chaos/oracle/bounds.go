@@ -25,6 +25,7 @@ func Unlawful(c *config.Config) []Refusal {
 	u.queue(c)
 	u.policies(c)
 	u.database(&c.Database)
+	u.retention(c)
 	return u.refused
 }
 
@@ -124,4 +125,16 @@ func (u *unlawful) database(d *config.Database) {
 	u.unless(d.HeartbeatConnections >= 0 && d.HeartbeatConnections <= 10, "database.heartbeat_connections", d.HeartbeatConnections, 0, 10)
 	u.unless(d.APIConnections >= 6 && d.APIConnections <= 1000, "database.api_connections", d.APIConnections, 6, 1000)
 	u.unless(d.PingTimeout >= 0 && d.PingTimeout <= 500*time.Millisecond, "database.ping_timeout", d.PingTimeout, 500*time.Millisecond)
+}
+
+func (u *unlawful) retention(c *config.Config) {
+	r := &c.Retention
+	u.unless(r.Executions >= 0, "retention.executions", r.Executions)
+	u.unless(r.Transitions >= 0, "retention.transitions", r.Transitions)
+	u.unless(r.RefusedResults >= 0, "retention.refused_results", r.RefusedResults)
+	u.unless(r.Expiries == 0 || r.Expiries > 0 && r.Expiries >= c.Health.Window, "retention.expiries", r.Expiries)
+	u.unless(r.Incarnations == 0 || r.Incarnations > 0 && r.Incarnations >= Lease(&c.Worker), "retention.incarnations", r.Incarnations)
+	u.unless(r.Workers == 0 || r.Workers > 0 && r.Workers >= c.Executor.QueueRetention, "retention.workers", r.Workers)
+	u.unless(r.StepSize >= 1 && r.StepSize <= 10000, "retention.step_size", r.StepSize, 1, 10000)
+	u.longer("retention", setting{"interval", r.Interval})
 }

@@ -53,5 +53,7 @@ func Defaults(p config.Profile) (c config.Config) {
 	d := &c.Database
 	d.Connections, d.HeartbeatConnections, d.APIConnections = 16, 2, 8
 	d.PingTimeout = 500 * time.Millisecond
+
+	c.Retention.StepSize, c.Retention.Interval = 1000, 10*time.Second
 	return c
 }

@@ -71,7 +71,17 @@ func tweaks(step time.Duration) []tweak {
 		func(c *config.Config, side int) {
 			c.MessageQueue.RabbitMQ.WorkerQueueTTLMS = int64(c.Executor.ScheduledTimeout/ms) + int64(side)
 		},
+		duration(func(c *config.Config) *time.Duration { return &c.Retention.Executions }, zero),
+		duration(func(c *config.Config) *time.Duration { return &c.Retention.Transitions }, zero),
+		duration(func(c *config.Config) *time.Duration { return &c.Retention.RefusedResults }, zero),
+		duration(func(c *config.Config) *time.Duration { return &c.Retention.Expiries }, zero),
+		duration(func(c *config.Config) *time.Duration { return &c.Retention.Expiries }, func(c *config.Config) time.Duration { return c.Health.Window }),
+		duration(func(c *config.Config) *time.Duration { return &c.Retention.Incarnations }, func(c *config.Config) time.Duration { return oracle.Lease(&c.Worker) }),
+		duration(func(c *config.Config) *time.Duration { return &c.Retention.Workers }, func(c *config.Config) time.Duration { return c.Executor.QueueRetention }),
+		duration(func(c *config.Config) *time.Duration { return &c.Retention.Interval }, zero),
 
+		count(func(c *config.Config) *int { return &c.Retention.StepSize }, 1),
+		count(func(c *config.Config) *int { return &c.Retention.StepSize }, 10000),
 		count(func(c *config.Config) *int { return &c.Executor.MaxDispatches }, 1),
 		count(func(c *config.Config) *int { return &c.Executor.DispatchAhead }, 0),
 		count(func(c *config.Config) *int { return &c.Executor.DispatchesPerMessage }, 1),
@@ -216,7 +226,7 @@ func tells(text string, values []any) bool {
 }
 
 // sections are the sections of the configuration in their order.
-var sections = []string{"profile", "executor", "worker", "message_queue", "retry", "health", "database"} //detlint:ok a constant table, never written
+var sections = []string{"profile", "executor", "worker", "message_queue", "retry", "health", "database", "retention"} //detlint:ok a constant table, never written
 
 func section(key string) string {
 	first, _, _ := strings.Cut(key, ".")

@@ -39,7 +39,7 @@ func share(path string, field func(c *config.Config) *float64, of ...float64) ke
 
 // groups lists every key that a scenario can set. TestEveryKeyIsDrawn checks that none is missing.
 func groups() []group {
-	return []group{batches(), deadlines(), patience(), pace(), leases(), brake(), capacity(), queues(), retries(), health(), modes(), connections()}
+	return []group{batches(), deadlines(), patience(), pace(), leases(), brake(), capacity(), queues(), retries(), health(), modes(), connections(), keeping()}
 }
 
 func batches() group {
@@ -165,6 +165,21 @@ func modes() group {
 	}
 }
 
+// keeping draws times that outlast most runs: what leaves early is what one scenario is about, and
+// a varied run is judged by what its rows say at its end.
+func keeping() group {
+	return group{
+		lasting("retention.executions", 24*time.Hour, 96*time.Hour, func(c *config.Config) *time.Duration { return &c.Retention.Executions }),
+		lasting("retention.transitions", 24*time.Hour, 96*time.Hour, func(c *config.Config) *time.Duration { return &c.Retention.Transitions }),
+		lasting("retention.refused_results", time.Minute, 24*time.Hour, func(c *config.Config) *time.Duration { return &c.Retention.RefusedResults }),
+		lasting("retention.expiries", time.Minute, 24*time.Hour, func(c *config.Config) *time.Duration { return &c.Retention.Expiries }),
+		lasting("retention.incarnations", time.Hour, 96*time.Hour, func(c *config.Config) *time.Duration { return &c.Retention.Incarnations }),
+		lasting("retention.workers", 24*time.Hour, 96*time.Hour, func(c *config.Config) *time.Duration { return &c.Retention.Workers }),
+		number("retention.step_size", func(c *config.Config) *int { return &c.Retention.StepSize }, 1, 2, 10, 1000),
+		lasting("retention.interval", time.Second, 5*time.Minute, func(c *config.Config) *time.Duration { return &c.Retention.Interval }),
+	}
+}
+
 func connections() group {
 	return group{
 		number("database.connections", func(c *config.Config) *int { return &c.Database.Connections }, 1, 2, 4, 32),
@@ -235,11 +250,21 @@ func (d *draw) fit(c *config.Config) {
 	e.ScheduledTimeout = max(e.ScheduledTimeout, e.DispatchTimeout)
 	e.QueueRetention = max(e.QueueRetention, q.WorkerQueueTTL(), w.Lease())
 	q.ReconnectMax = max(q.ReconnectMax, q.ReconnectMin)
+	r := &c.Retention
+	r.Workers, r.Incarnations, r.Expiries = fitTime(r.Workers, e.QueueRetention), fitTime(r.Incarnations, w.Lease()), fitTime(r.Expiries, c.Health.Window)
 	c.Retry.MaxBackoffSecs = max(c.Retry.MaxBackoffSecs, c.Retry.BaseBackoffSecs)
 	h := &c.Health
 	h.UnhealthyThreshold = max(h.UnhealthyThreshold, h.DegradedThreshold)
 	h.QueueDepthUnhealthy = max(h.QueueDepthUnhealthy, h.QueueDepthDegraded)
 	h.FailureRateUnhealthy = max(h.FailureRateUnhealthy, h.FailureRateDegraded)
+}
+
+// fitTime raises a time for which rows are kept to the least that is allowed; 0 stays for ever.
+func fitTime(d, least time.Duration) time.Duration {
+	if d == 0 {
+		return 0
+	}
+	return max(d, least)
 }
 
 // up rounds up to whole milliseconds, the unit in files.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"handoff/chaos/audit"
 	"handoff/chaos/history"
@@ -31,6 +32,7 @@ func (a *app) judged(r *audit.Result, of checkHead, file string) error {
 	fmt.Fprintf(say, "%s, %s, %d still open\n\n", plural(r.Executions, "execution"), plural(r.Events, "event"), r.Open)
 	tellRules(say, r)
 	unread(say, r)
+	unseen(say, r)
 	for _, v := range r.Violations {
 		fmt.Fprintf(say, "\n%s invariant %d, %s\n  execution %d: %s\n", say.red("FAIL"), v.Invariant.Number, v.Invariant.Name, v.Execution,
 			reports.Printable(v.Message, ""))
@@ -135,6 +137,17 @@ func unread(say *terminal, r *audit.Result) {
 	}
 }
 
+// unseen says what a retention has deleted, so that nobody takes what is not there for what never was.
+func unseen(say *terminal, r *audit.Result) {
+	if !r.Since.IsZero() {
+		fmt.Fprintf(say, "\n  not there   the audit up to %s, which the retention has deleted: what was created before is not judged (%s)\n",
+			r.Since.UTC().Format(time.RFC3339), plural(r.Aside, "execution"))
+	}
+	if r.Left > 0 {
+		fmt.Fprintf(say, "\n  not there   %s, of which the audit still has lines: the retention has deleted them, and they are not judged\n", plural(r.Left, "execution"))
+	}
+}
+
 // checkSchema is the version of the file that chaos check --json writes.
 const checkSchema = 1
 
@@ -157,6 +170,8 @@ type checkResult struct {
 	Open       int         `json:"open"`
 	Unread     int         `json:"unread"`
 	Aside      int         `json:"aside"`
+	Since      *time.Time  `json:"since,omitempty"`
+	Left       int         `json:"left,omitempty"`
 	Holds      int         `json:"holds"`
 	Broken     int         `json:"broken"`
 	NotJudged  int         `json:"not_judged"`
@@ -190,6 +205,10 @@ func writeCheck(w io.Writer, r *audit.Result, of checkHead) error {
 	out := checkResult{
 		checkHead: of, Verdict: verdictOf(r).String(), Executions: r.Executions, Events: r.Events, Open: r.Open, Unread: r.Unread, Aside: r.Aside,
 		Holds: r.Count(audit.Holds), Broken: r.Count(audit.Broken), NotJudged: r.Count(audit.NotJudged),
+	}
+	if out.Left = r.Left; !r.Since.IsZero() {
+		since := r.Since.UTC()
+		out.Since = &since
 	}
 	for i := range r.Rules {
 		rule := &r.Rules[i]

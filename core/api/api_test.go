@@ -202,8 +202,8 @@ func TestActions(t *testing.T) {
 		t.Errorf("a dispatch timeout above the queue's: %d %s", a.status, a.text)
 	}
 	for codes, at := range map[string]string{
-		"75":    `"field":"/retried_exit_codes","line":1,"column":52,"detail":"must be a list, is a number"`,
-		"[1,0]": `"field":"/retried_exit_codes/1","line":1,"column":55,"detail":"must be a whole number from 1 to 255"`,
+		"75":                                   `"field":"/retried_exit_codes","line":1,"column":52,"detail":"must be a list, is a number"`,
+		"[1,0]":                                `"field":"/retried_exit_codes/1","line":1,"column":55,"detail":"must be a whole number from 1 to 255"`,
 		"[" + strings.Repeat("1,", 255) + "1]": `"field":"/retried_exit_codes","line":1,"column":52,"detail":"must have at most 255 exit codes"`,
 	} {
 		a := b.do("POST", "/api/v1/actions", `{"ref": "x", "runtime":"noop","retried_exit_codes":`+codes+`}`)

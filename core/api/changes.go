@@ -83,10 +83,28 @@ func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) {
 			Detail: fmt.Sprintf("%v lies behind everything that this database has: it is another server, or one that was restored. Begin anew, with after=0 or without after.", q.After),
 		}).write(w)
 		return
+	case missed(q.After, &now):
+		changesGone(q.After, &now).write(w)
+		return
 	case !given:
 		q.After = now.Next
 	}
 	s.stream(w, r, q)
+}
+
+// missed says that changes behind a position are deleted. The beginning is a position of its own:
+// whoever asks for it gets what is left.
+func missed(after store.Position, page *store.ChangePage) bool {
+	return after != store.Position{} && after.Before(page.Gone)
+}
+
+// changesGone refuses a position behind which changes are deleted.
+func changesGone(after store.Position, page *store.ChangePage) *Problem {
+	return &Problem{
+		Type: typePositionGone, Title: "Changes behind the position are deleted", Status: http.StatusGone,
+		Detail: fmt.Sprintf("%v lies before %v: the changes in between, up to %s, are older than retention.transitions and deleted. Read the executions themselves, and begin anew: with after=0 at the oldest change that is left, or without after at the end.",
+			after, page.Gone, page.GoneAt.UTC().Format(time.RFC3339)),
+	}
 }
 
 // place takes a place for a stream, and one of its client's. It returns a function that gives both
@@ -166,6 +184,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQu
 			return
 		}
 		switch {
+		case err == nil && missed(q.After, &page):
+			// Deleted while this client was reading: it is told, and comes back to a refusal.
+			out.gone(changesGone(q.After, &page))
+			_ = out.flush() // the stream ends either way
+			return
 		case err == nil:
 			for i := range page.Changes {
 				out.change(&page.Changes[i])
@@ -224,6 +247,15 @@ func (e *events) print(format string, args ...any) {
 func (e *events) position(p store.Position) { e.print("id: %v\n\n", p) }
 
 func (e *events) comment(text string) { e.print(": %s\n\n", text) }
+
+// gone tells a client that changes behind its position are deleted. The position stays what it is.
+func (e *events) gone(p *Problem) {
+	data, err := json.Marshal(p)
+	if err != nil && e.failed == nil {
+		e.failed = err
+	}
+	e.print("event: gone\ndata: %s\n\n", data)
+}
 
 func (e *events) change(c *store.Change) {
 	data, err := json.Marshal(changeView{c.Execution, name(c.ActionRef), e.view(&c.Transition)})

@@ -323,3 +323,46 @@ func TestNoClientAddressHoldsAllStreams(t *testing.T) {
 	}
 	leave()
 }
+
+func TestAPositionBehindWhichChangesAreDeletedIsRefused(t *testing.T) {
+	s := newStreaming(t, nil)
+	for id := range execution.ID(3) {
+		s.changed(id+1, "a", execution.Requested)
+	}
+	positions := []string{s.changes[0].Position.String(), s.changes[1].Position.String()}
+	s.purge(2)
+	answer, end := s.open("?after="+positions[0], "")
+	defer end()
+	var p Problem
+	if err := json.NewDecoder(answer.Body).Decode(&p); err != nil || answer.StatusCode != http.StatusGone || p.Type != typePositionGone || !strings.Contains(p.Detail, "retention.transitions") {
+		t.Errorf("before what is deleted: status %d, %+v, %v", answer.StatusCode, p, err)
+	}
+	for _, after := range []string{positions[1], "0"} {
+		s.follow("?after="+after, "").expect("3 requested")
+	}
+}
+
+func TestAStreamThatFallsBehindWhatIsDeletedSaysSoAndEnds(t *testing.T) {
+	s := newStreaming(t, func(s *streams) { s.poll = 50 * time.Millisecond })
+	s.changed(1, "a", execution.Requested)
+	f := s.follow("?after=0", "")
+	f.expect("1 requested")
+	s.mu.Lock()
+	s.gone = store.Position{Transaction: 90, ID: 1}
+	s.mu.Unlock()
+	for {
+		fields, err := f.block()
+		if err != nil {
+			t.Fatalf("the stream ended without a word: %v", err)
+		}
+		if fields["event"] == "gone" {
+			if !strings.Contains(fields["data"], typePositionGone) {
+				t.Errorf("its data is %s", fields["data"])
+			}
+			break
+		}
+	}
+	if _, err := f.block(); err == nil {
+		t.Error("the stream goes on")
+	}
+}

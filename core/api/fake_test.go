@@ -39,6 +39,7 @@ type fakeStore struct {
 	reclaims     []store.Reclaim
 	audit        map[execution.ID][]store.Transition
 	changes      []store.Change
+	gone         store.Position
 	// fails are the errors of the next calls; a call with an unknown outcome takes effect.
 	fails []error
 	calls int
@@ -213,10 +214,11 @@ func (f *fakeStore) Changes(_ context.Context, q store.ChangeQuery) (page store.
 		return page, err
 	}
 	page.End = store.Position{Transaction: uint64(len(f.changes) + 1)}
+	page.Gone = f.gone
 	page.Next = page.End
 	looked := 0
 	for _, c := range f.changes {
-		if !q.After.Before(c.Position) || q.Limit <= 0 {
+		if !q.After.Before(c.Position) || q.Limit <= 0 || !f.gone.Before(c.Position) {
 			continue
 		}
 		if looked++; looked > q.Limit {
@@ -456,4 +458,11 @@ func (f *fakeStore) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outc
 		}
 	}
 	return out, nil
+}
+
+// purge deletes the first changes.
+func (f *fakeStore) purge(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gone = f.changes[n-1].Position
 }

@@ -63,7 +63,7 @@ func TestMistakesInActionFiles(t *testing.T) {
 			`a.yaml:6:5: an exit code under retried_exit_codes is 256, must be from 1 to 255`,
 			`a.yaml:7:5: an exit code under retried_exit_codes must be a whole number, is the string "timeout"`,
 		},
-		"name: a\nruntime: noop\nretried_exit_codes: 75\n": {`a.yaml:3:21: retried_exit_codes must be a list, is the number 75`},
+		"name: a\nruntime: noop\nretried_exit_codes: 75\n":         {`a.yaml:3:21: retried_exit_codes must be a list, is the number 75`},
 		"- {name: a, runtime: noop}\n- {name: a, runtime: noop}\n": {`a.yaml:2:10: duplicate action a; the first is at a.yaml:1`},
 		"just text\n": {`a.yaml:1:1: the action must be a mapping (key: value), is the string "just text"`},
 	} {

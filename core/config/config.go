@@ -52,6 +52,7 @@ type Config struct {
 	Retry        Retry        `yaml:"retry"`
 	Health       Health       `yaml:"health"`
 	Database     Database     `yaml:"database"`
+	Retention    Retention    `yaml:"retention"`
 }
 
 // Executor configures the executor's parts.
@@ -294,6 +295,7 @@ func Default(p Profile) Config {
 			APIConnections:       8,
 			PingTimeout:          LongestPing,
 		},
+		Retention: Retention{StepSize: 1000, Interval: 10 * time.Second},
 	}
 	if p == Documented {
 		c.Profile = Documented

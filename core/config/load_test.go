@@ -37,7 +37,7 @@ func TestMistakesInTheFile(t *testing.T) {
 		},
 		"unknown section": {
 			"exekutor: {}\n",
-			[]string{`c.yaml:3:1: unknown key "exekutor" under the top; allowed: profile, executor, worker, message_queue, retry, health, database, api, log; did you mean "executor"?`},
+			[]string{`c.yaml:3:1: unknown key "exekutor" under the top; allowed: profile, executor, worker, message_queue, retry, health, database, retention, api, log; did you mean "executor"?`},
 		},
 		"keys of the source documents": {
 			"executor: {worker_queue_ttl: 300}\nworker: {heartbeat_max_age_secs: 90, profile: x}\nrabbitmq: {}\n",

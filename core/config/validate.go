@@ -29,6 +29,7 @@ func (c Config) Validate() []Problem {
 	v.retry(c.Retry)
 	v.health(c.Health)
 	v.database(c.Database)
+	v.retention(c)
 	return v.problems
 }
 

@@ -154,6 +154,10 @@ func (s *Service) Run(ctx context.Context) {
 		s.every(ctx, "reconciler of slots", slotSweep, s.reconcileSlots),
 		s.every(ctx, "reconciler of idempotency keys", keySweep, s.reconcileKeys),
 	}
+	if s.config.Retention.Any() {
+		r := &retention{Service: s, after: make(map[store.Kept]int64)}
+		parts = append(parts, s.every(ctx, "retention", s.config.Retention.Interval, r.pass))
+	}
 	if s.recorder.Listens() {
 		parts = append(parts, s.host.Go("figures", func() { newSampler(s).run(ctx) }))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"handoff/core/execution"
 )
@@ -74,4 +75,9 @@ type ChangePage struct {
 	// End is the current end of the stream. No position that the stream has handed out lies behind
 	// it.
 	End Position
+	// Gone is the position of the latest change that a purge has deleted; zero if none was. A reader
+	// whose position comes before it has missed changes. GoneAt is the time of the
+	// latest of those that are deleted.
+	Gone   Position
+	GoneAt time.Time
 }

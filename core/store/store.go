@@ -248,6 +248,25 @@ type Executor interface {
 	// ForgetKeys frees at most limit idempotency keys of executions that were created at least age
 	// ago, and returns how many.
 	ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error)
+	// Purge deletes rows that came out of use at least p.Age ago, in one bounded step: it looks at no
+	// more than p.Limit rows, passes over those that somebody has locked, and waits for nobody.
+	//
+	// Executions leave as whole chains, named by their first rows. Guard: each row of the chain ended
+	// at least the age ago and its end is handled; no chain has it as its parent; the chain of its own
+	// parent, if that is still there, ended at least the age ago and is handled; none of its rows has
+	// an idempotency key. So of a family the children leave first. A chain is longer than one row
+	// only by its retries; the step takes no more chains than have p.Limit rows together, but at
+	// least one. Creating a child locks the chain too: either it finds the chain gone, or the step
+	// finds the child.
+	//
+	// Transitions leave the oldest first, and the step notes the place up to which they are gone:
+	// Changes refuses a place before it. Refused results and expiries leave by their own time.
+	//
+	// An incarnation leaves the age after the end of its lease. Guard: it is stopped or lost, is not
+	// the latest of its worker, and holds nothing. A worker leaves with its latest incarnation, by
+	// the lease of that. Guard: that incarnation is stopped or lost and holds nothing, no other is
+	// left, the worker is not cordoned, and no execution that has not ended is pinned to it.
+	Purge(ctx context.Context, p Purge) (Purged, error)
 }
 
 // Worker is what a worker needs. Its methods name the acting incarnation, and refuse one that is

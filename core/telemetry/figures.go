@@ -27,6 +27,7 @@ const (
 	Observed
 	UnreadableMessages
 	LogLinesSuppressed
+	Purged
 
 	StageSeconds
 	LoopSeconds
@@ -97,6 +98,7 @@ func Table() []Info {
 		Observed:           {"handoff_observed_total", "What parts that only observe would have done, once for each dispatch or outage of a worker's health endpoint.", Counter, false, []string{"part", "would"}},
 		UnreadableMessages: {"handoff_unreadable_messages_total", "Messages that could not be read, by the last word of their queue's name; each is stored as a dead letter.", Counter, false, []string{"queue_kind"}},
 		LogLinesSuppressed: {"handoff_log_lines_suppressed_total", "Log lines that were not written because ten of the same text were within a minute; only lines that messages or connections from outside cause are limited.", Counter, false, []string{"line"}},
+		Purged:             {"handoff_purged_total", "Rows that were deleted because their retention was over, by kind: executions, transitions, refused_results, expiries, incarnations, workers.", Counter, false, []string{"kind"}},
 
 		StageSeconds:      {"handoff_stage_duration_seconds", "How long executions stay in a stage: requested, scheduling, scheduled and running are statuses; requested_to_running and requested_to_end are sums; handoff is the part of scheduled in which the worker had a free slot all the time.", Histogram, true, []string{"stage"}},
 		LoopSeconds:       {"handoff_loop_duration_seconds", "How long a pass of a periodic loop takes.", Histogram, true, []string{"loop"}},

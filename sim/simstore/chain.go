@@ -128,12 +128,12 @@ func (s *step) settleChildren(chain execution.ID, ended execution.Status, most i
 	waiting := db.children[chain]
 	for len(waiting) > 0 {
 		r := db.row(waiting[0])
-		if r.AwaitsParent && len(settled.Started)+len(settled.Skipped) == most {
+		if r != nil && r.AwaitsParent && len(settled.Started)+len(settled.Skipped) == most {
 			break
 		}
 		waiting = waiting[1:]
 		switch {
-		case !r.AwaitsParent:
+		case r == nil || !r.AwaitsParent:
 		case s.settleChild(r, chain, ended):
 			settled.Started = append(settled.Started, r.ID)
 		default:
@@ -204,7 +204,7 @@ func (c *Client) List(ctx context.Context, q store.ExecutionQuery) ([]store.List
 			return page
 		}
 		for id := execution.ID(s.db.Rows()); id > 0 && len(page) < q.Limit; id-- {
-			if r := s.db.row(id); q.Matches(&r.Execution) {
+			if r := s.db.row(id); r != nil && q.Matches(&r.Execution) {
 				page = append(page, s.shown(listed(&r.Execution)))
 			}
 		}

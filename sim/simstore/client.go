@@ -349,6 +349,9 @@ func (s *step) insert(e execution.Execution, by execution.Part) execution.ID {
 	e.Created = s.now
 	r := db.rows.add(e)
 	db.requested++
+	if r.Parent != 0 {
+		db.progeny[r.Parent]++
+	}
 	if !r.AwaitsParent {
 		db.request(r, s.now)
 	}

@@ -56,6 +56,8 @@ type Database struct {
 	byKey   map[string]execution.ID
 	actions map[string]execution.Action
 	retries map[retryKey]execution.ID
+	// progeny counts the rows whose parent's chain begins with a row.
+	progeny map[execution.ID]int
 
 	workers      []worker // by worker id - 1
 	byName       map[string]execution.WorkerID
@@ -79,7 +81,10 @@ type Database struct {
 	// made.
 	observations []store.Observation
 	observed     int64
-	refused      int
+	// left are the executions that a purge has deleted, as they were.
+	left []execution.Execution
+	// refusals are when the refused results were stored that are still there, the oldest first.
+	refusals []time.Time
 
 	// foreign are the rows that this program can't read, with the reason; nil for none.
 	foreign map[execution.ID]string
@@ -155,7 +160,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
 		k: k, net: net, sink: sink, clock: clock, start: clock.Wall(),
 		byKey: make(map[string]execution.ID), actions: make(map[string]execution.Action), retries: make(map[retryKey]execution.ID),
 		byName: make(map[string]execution.WorkerID), requests: make(map[lane]*queue), transitions: oracle.NewTransitionTable(),
-		made: make(map[string]*uint64), slots: make(map[string]*slots), children: make(map[execution.ID][]execution.ID),
+		progeny: make(map[execution.ID]int), made: make(map[string]*uint64), slots: make(map[string]*slots), children: make(map[execution.ID][]execution.ID),
 		session: 1, retired: never,
 	}
 }
@@ -324,8 +329,8 @@ func (db *Database) row(id execution.ID) *row {
 }
 
 func (db *Database) incarnation(i execution.Incarnation) *incarnation {
-	if i < 1 || int(i) > len(db.incarnations) {
-		return nil
+	if i < 1 || int(i) > len(db.incarnations) || db.incarnations[i-1].worker == 0 {
+		return nil // no such number, or one that a primary that is gone gave, or that has left
 	}
 	return &db.incarnations[i-1]
 }
@@ -338,7 +343,10 @@ func (db *Database) Execution(id execution.ID) (execution.Execution, bool) {
 	return execution.Execution{}, false
 }
 
-// Rows is the number of executions.
+// Left are the executions that a purge has deleted, as they were, in the order of their leaving.
+func (db *Database) Left() []execution.Execution { return db.left }
+
+// Rows is the number of executions, with those that have left.
 func (db *Database) Rows() int { return db.rows.n }
 
 // Unfinished is how many rows are not terminal, or are terminal but not handled.

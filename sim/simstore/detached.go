@@ -17,8 +17,11 @@ func (db *Database) Clone() *Database {
 	c.sink = history.Tee{}
 	c.rows = db.rows.clone()
 	c.byKey, c.actions, c.retries = maps.Clone(db.byKey), maps.Clone(db.actions), maps.Clone(db.retries)
+	c.progeny = maps.Clone(db.progeny)
 	c.workers, c.byName = slices.Clone(db.workers), maps.Clone(db.byName)
 	c.incarnations = slices.Clone(db.incarnations)
+	c.left = slices.Clone(db.left)
+	c.refusals = slices.Clone(db.refusals)
 	c.letters, c.observations = slices.Clone(db.letters), slices.Clone(db.observations)
 	c.claiming, c.foreign = claiming{}, maps.Clone(db.foreign)
 	c.requests, c.lanes = make(map[lane]*queue, len(db.lanes)), nil
@@ -42,5 +45,5 @@ func (db *Database) Clone() *Database {
 	return &c
 }
 
-// Kept is how many dead letters and refused results were stored.
-func (db *Database) Kept() (deadLetters, refusedResults int) { return db.stored, db.refused }
+// Kept is how many dead letters were stored, and how many refused results are there.
+func (db *Database) Kept() (deadLetters, refusedResults int) { return db.stored, len(db.refusals) }

@@ -19,7 +19,9 @@ func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 			found = make([]store.WorkerRow, 0, len(s.db.workers))
 		}
 		for i := range s.db.workers {
-			found = append(found, s.workerRow(execution.WorkerID(i+1)))
+			if s.db.workers[i].name != "" {
+				found = append(found, s.workerRow(execution.WorkerID(i+1)))
+			}
 		}
 		return found
 	})
@@ -29,6 +31,9 @@ func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 func (c *Client) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.WorkerRow, error) {
 	return look(ctx, c, func(s *step) (found []store.WorkerRow) {
 		for i := range s.db.workers {
+			if s.db.workers[i].name == "" {
+				continue // it has left
+			}
 			if w := s.workerRow(execution.WorkerID(i + 1)); q.Matches(&w) && len(found) < q.Limit {
 				found = append(found, w)
 			}

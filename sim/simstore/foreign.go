@@ -19,17 +19,21 @@ func (db *Database) WriteForeign(id execution.ID, write bool) {
 	if !write {
 		if db.foreign[id] != "" {
 			delete(db.foreign, id)
-			if r := db.row(id); waits(r) {
+			if r := db.row(id); r != nil && waits(r) {
 				db.request(r, r.due)
 			}
 		}
 		return
 	}
-	if r := db.row(id); waits(r) {
+	r := db.row(id)
+	if r == nil {
+		return
+	}
+	if waits(r) {
 		db.withdraw(r)
 	}
 	column := "retry_reason"
-	if oracle.Terminal(db.row(id).Status) {
+	if oracle.Terminal(r.Status) {
 		column = "failure_reason"
 	}
 	_, err := execution.ParseReason(ForeignValue)

@@ -204,12 +204,12 @@ func (c *claiming) fits(x *candidate) bool {
 }
 
 // first returns the row at the head if it is due, else nil. It drops entries whose rows are no
-// longer requested at that epoch (cancelled, or set by force).
+// longer requested at that epoch (cancelled, set by force, or gone).
 func (h *requests) first(db *Database, now time.Time) *row {
 	for len(*h) > 0 && !(*h)[0].due.After(now) {
 		head := (*h)[0]
 		// An entry that can't be read comes back when it can.
-		if r := db.row(head.id); r.Status == execution.Requested && r.Epoch == head.epoch && db.foreign[head.id] == "" {
+		if r := db.row(head.id); r != nil && r.Status == execution.Requested && r.Epoch == head.epoch && db.foreign[head.id] == "" {
 			return r
 		}
 		h.pop()

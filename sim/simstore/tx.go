@@ -109,7 +109,7 @@ func (tx *Tx) SettleChildren(id execution.ID) {
 func (tx *Tx) Children(id execution.ID) (waiting int) {
 	if r := tx.s.db.row(id); r != nil {
 		for _, child := range tx.s.db.children[r.Chain()] {
-			if tx.s.db.row(child).AwaitsParent {
+			if r := tx.s.db.row(child); r != nil && r.AwaitsParent {
 				waiting++
 			}
 		}
@@ -174,3 +174,6 @@ func (tx *Tx) Create(item store.NewExecution) store.Created {
 
 // Keyed is the execution that an idempotency key has created, 0 for none.
 func (tx *Tx) Keyed(key string) execution.ID { return tx.s.db.byKey[key] }
+
+// Purge deletes the ended chain that begins with a row, whoever still needs it.
+func (tx *Tx) Purge(first execution.ID) { tx.s.remove(first, 0) }

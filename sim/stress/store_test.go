@@ -167,6 +167,11 @@ func (x *database) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter)
 	return err
 }
 
+// Purge implements store.Store.
+func (x *database) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
+	return ask(ctx, x.servers, x.process, "Purge", func(ctx context.Context) (store.Purged, error) { return x.Store.Purge(ctx, p) })
+}
+
 // PurgeDeadLetters implements store.Store.
 func (x *database) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
 	return ask(ctx, x.servers, x.process, "PurgeDeadLetters", func(ctx context.Context) (int, error) { return x.Store.PurgeDeadLetters(ctx, age, limit) })

@@ -65,7 +65,7 @@ func costCases() []costCase {
 	} {
 		all = append(all, findCost(cause))
 	}
-	all = append(append(all, reclaimCosts()...), observationCosts()...)
+	all = append(append(all, reclaimCosts()...), append(observationCosts(), retentionCosts()...)...)
 	return append(all, workerCosts()...)
 }
 

@@ -96,6 +96,9 @@ select h.xmin::text, coalesce(l.transaction::text, '0'), coalesce(l.last, 0)
      where s.total >= $3 order by s.transaction, s.id limit 1
 ) l on true`
 
+// selectGone is read last: whatever a purge deletes before it, the place says so.
+const selectGone = `select g.transaction::text, g.id, g.at from execution_transition_gone g where g.id > 0`
+
 // The statement looks up the execution of each change, and "offset 0" keeps the planner to that.
 // For an action with very few executions the planner would otherwise begin with the executions, and
 // read all of them to find those few.
@@ -139,7 +142,7 @@ func (s *Store) Changes(ctx context.Context, q store.ChangeQuery) (page store.Ch
 	}
 	if q.Limit <= 0 {
 		page.Next = page.End
-		return page, nil
+		return page, s.readGone(ctx, &page)
 	}
 	if page.Next.Before(q.After) {
 		page.Next = q.After
@@ -164,8 +167,23 @@ func (s *Store) Changes(ctx context.Context, q store.ChangeQuery) (page store.Ch
 		page.Changes = append(page.Changes, c)
 		return nil
 	}, selectChanges, after, q.After.ID, strconv.FormatUint(page.Next.Transaction, 10), page.Next.ID, int64(q.Execution), orNull(q.ActionRef), to)
+	if err == nil {
+		err = s.readGone(ctx, &page)
+	}
 	if err != nil {
 		return store.ChangePage{}, err
 	}
 	return page, nil
+}
+
+// readGone says up to which place the changes are deleted, if any are.
+func (s *Store) readGone(ctx context.Context, page *store.ChangePage) error {
+	return s.query(ctx, "reading which changes are deleted", func(rows pgx.Rows) (err error) {
+		var transaction string
+		if err := rows.Scan(&transaction, &page.Gone.ID, &page.GoneAt); err != nil {
+			return err
+		}
+		page.Gone.Transaction, err = strconv.ParseUint(transaction, 10, 64)
+		return err
+	}, selectGone)
 }

@@ -1,0 +1,143 @@
+package invariant
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/oracle"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// keptRun is the story of one chain under a retention of an hour.
+type keptRun struct{ events []history.Event }
+
+func (r *keptRun) created(at time.Duration, id, chain, parent execution.ID, key string) {
+	r.events = append(r.events, history.Event{
+		At: at, Kind: history.Created, Execution: id, Chain: chain, Related: parent, Key: key, To: execution.Requested, By: execution.API, Action: "a", Text: "shell",
+	})
+}
+
+func (r *keptRun) over(at time.Duration, id, chain execution.ID) {
+	r.events = append(r.events,
+		history.Event{At: at, Kind: history.Transition, Execution: id, Chain: chain, From: execution.Requested, To: execution.Cancelled, By: execution.API},
+		history.Event{At: at, Kind: history.Orchestrated, Execution: id, Chain: chain, From: execution.Cancelled})
+}
+
+func (r *keptRun) leaves(at time.Duration, chain execution.ID, rows int64) {
+	r.events = append(r.events, history.Event{At: at, Kind: history.Purged, Execution: chain, Count: rows})
+}
+
+func TestWhatIsKeptLeavesNeitherEarlyNorLate(t *testing.T) {
+	const ended = 10 * time.Second
+	for name, x := range map[string]struct {
+		story func(r *keptRun)
+		says  string
+	}{
+		"at its age": {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.over(ended, 1, 1); r.leaves(ended+time.Hour, 1, 1) }, ""},
+		"too early": {func(r *keptRun) {
+			r.created(0, 1, 1, 0, "")
+			r.over(ended, 1, 1)
+			r.leaves(ended+time.Hour-time.Second, 1, 1)
+		}, "too early"},
+		"too late":         {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.over(ended, 1, 1); r.leaves(3*time.Hour, 1, 1) }, "still there"},
+		"never":            {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.over(ended, 1, 1) }, "still there"},
+		"while it goes on": {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.leaves(2*time.Hour, 1, 1) }, "has not ended"},
+		"half of a chain": {func(r *keptRun) {
+			r.created(0, 1, 1, 0, "")
+			r.over(ended, 1, 1)
+			r.created(ended, 2, 1, 0, "")
+			r.over(ended, 2, 1)
+			r.leaves(ended+time.Hour, 1, 1)
+		}, "1 of the 2 rows"},
+		"while a key leads to it": {func(r *keptRun) { r.created(0, 1, 1, 0, "k"); r.over(ended, 1, 1); r.leaves(2*time.Hour, 1, 1) }, "idempotency key"},
+		"when its key is free": {func(r *keptRun) {
+			r.created(0, 1, 1, 0, "k")
+			r.over(ended, 1, 1)
+			r.leaves(oracle.KeyLifetime, 1, 1)
+		}, ""},
+		"a child of a parent that goes on": {func(r *keptRun) {
+			r.created(0, 1, 1, 0, "")
+			r.created(0, 2, 2, 1, "")
+			r.over(ended, 2, 2)
+			r.leaves(ended+time.Hour, 2, 1)
+		}, "parent goes on"},
+		"a parent of children": {func(r *keptRun) {
+			r.created(0, 1, 1, 0, "")
+			r.created(0, 2, 2, 1, "")
+			r.over(ended, 1, 1)
+			r.over(ended, 2, 2)
+			r.leaves(ended+time.Hour, 1, 1)
+		}, "children"},
+		"a child, and then its parent": {func(r *keptRun) {
+			r.created(0, 1, 1, 0, "")
+			r.created(0, 2, 2, 1, "")
+			r.over(ended, 1, 1)
+			r.over(ended, 2, 2)
+			r.leaves(ended+time.Hour, 2, 1)
+			r.leaves(ended+time.Hour+time.Second, 1, 1)
+		}, ""},
+		"one that left already": {func(r *keptRun) {
+			r.created(0, 1, 1, 0, "")
+			r.over(ended, 1, 1)
+			r.leaves(ended+time.Hour, 1, 1)
+			r.leaves(ended+time.Hour, 1, 1)
+		}, "left already"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := config.Default(config.Hardened)
+			c.Retention.Executions = time.Hour
+			s, r := New(c, []int{32}), new(keptRun)
+			x.story(r)
+			slices.SortStableFunc(r.events, func(a, b history.Event) int { return int(a.At - b.At) })
+			for i := range r.events {
+				s.Observe(&r.events[i])
+			}
+			s.Observe(&history.Event{At: max(4*time.Hour, r.events[len(r.events)-1].At), Kind: history.Quiescent})
+			found := s.End(true)
+			switch {
+			case x.says == "" && len(found) > 0:
+				t.Errorf("found %+v", found)
+			case x.says != "" && (len(found) != 1 || !strings.Contains(found[0].Message, x.says)):
+				t.Errorf("found %+v, want something about %q", found, x.says)
+			}
+		})
+	}
+}
+
+func TestAnIncarnationLeavesOnlyWhenItIsGone(t *testing.T) {
+	const lease = 30 * time.Second
+	registered := func(at time.Duration, n execution.Incarnation) history.Event {
+		return history.Event{At: at, Kind: history.WorkerRegistered, Worker: 1, Incarnation: n, Process: "w", Due: at + lease, Limit: 1, Text: "shell"}
+	}
+	lost := history.Event{At: time.Minute, Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Lost, Process: "executor-1"}
+	left := func(at time.Duration, latest int64) history.Event {
+		return history.Event{At: at, Kind: history.WorkerPurged, Worker: 1, Incarnation: 1, Count: latest}
+	}
+	for name, x := range map[string]struct {
+		story []history.Event
+		says  string
+	}{
+		"at its age":                  {[]history.Event{registered(0, 1), lost, registered(2*time.Minute, 2), left(lease+time.Hour, 0)}, ""},
+		"too early":                   {[]history.Event{registered(0, 1), lost, registered(2*time.Minute, 2), left(lease+time.Hour-time.Second, 0)}, "too early"},
+		"alone, and it is the latest": {[]history.Event{registered(0, 1), lost, left(2*time.Hour, 0)}, "latest"},
+		"with its worker":             {[]history.Event{registered(0, 1), lost, left(4*time.Hour, 1)}, ""},
+		"while it is there":           {[]history.Event{registered(0, 1), left(4*time.Hour, 1)}, "is starting"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := config.Default(config.Hardened)
+			c.Retention.Incarnations, c.Retention.Workers = time.Hour, 3*time.Hour
+			s := New(c, []int{32})
+			for i := range x.story {
+				s.Observe(&x.story[i])
+			}
+			found := s.End(true)
+			if x.says == "" && len(found) > 0 || x.says != "" && (len(found) != 1 || !strings.Contains(found[0].Message, x.says)) {
+				t.Errorf("found %+v, want something about %q", found, x.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package mutant
+
+import (
+	"context"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants executors that delete what must be kept, or keep what must leave.
+
+func init() {
+	register(chainsLeaveEarly, chainsNeverLeave, childLeavesFirst, parentLeavesFirst, incarnationsLeaveEarly)
+}
+
+// purger is a store whose purges ask for something else.
+type purger struct {
+	store.Store
+	p Process
+	// early names a quarter of the time for a kind.
+	early map[store.Kept]bool
+	// keeps deletes no executions.
+	keeps bool
+}
+
+func purging(of purger) func(Process, store.Store) store.Store {
+	return func(p Process, c store.Store) store.Store {
+		if !p.Executor() {
+			return c
+		}
+		own := of
+		own.Store, own.p = c, p
+		return &own
+	}
+}
+
+// Purge implements store.Store.
+func (s *purger) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
+	if s.keeps && p.What == store.KeptExecutions {
+		s.p.Acted("did not delete executions")
+		return store.Purged{}, nil
+	}
+	early := s.early[p.What]
+	if early {
+		p.Age /= 4
+	}
+	done, err := s.Store.Purge(ctx, p)
+	if early && done.Removed > 0 {
+		s.p.Acted("deleted " + p.What.String() + " that were kept for a quarter of the time")
+	}
+	return done, err
+}
+
+func chainsLeaveEarly() *Mutant {
+	return &Mutant{
+		Name: "chains-leave-early", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
+		About: "an executor deletes executions after a quarter of the time for which they must be kept",
+		Store: purging(purger{early: map[store.Kept]bool{store.KeptExecutions: true}}),
+	}
+}
+
+func chainsNeverLeave() *Mutant {
+	return &Mutant{
+		Name: "chains-never-leave", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
+		About: "no executor deletes executions whose retention is over",
+		Store: purging(purger{keeps: true}),
+	}
+}
+
+func incarnationsLeaveEarly() *Mutant {
+	return &Mutant{
+		Name: "incarnations-leave-early", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
+		About: "an executor deletes incarnations of workers after a quarter of the time for which they must be kept",
+		Store: purging(purger{early: map[store.Kept]bool{store.KeptIncarnations: true}}),
+	}
+}
+
+// deleter is a store that also deletes chains of one family whatever the other chains do.
+type deleter struct {
+	Database
+	p Process
+	// picks says that a chain is one of those. parent is the first row of its parent's chain, nil if
+	// there is none.
+	picks func(tx Tx, first, parent *execution.Execution) bool
+	says  string
+}
+
+func deletingToo(says string, picks func(tx Tx, first, parent *execution.Execution) bool) func(Process, Database) store.Store {
+	return func(p Process, c Database) store.Store {
+		if !p.Executor() {
+			return c
+		}
+		return &deleter{c, p, picks, says}
+	}
+}
+
+// Purge implements store.Store.
+func (s *deleter) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
+	if p.What == store.KeptExecutions {
+		if err := s.Step(ctx, func(tx Tx) {
+			for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
+				first := tx.Row(id)
+				if first == nil || first.Original != 0 || first.IdempotencyKey != "" || !first.Status.Terminal() ||
+					first.OrchestratedAt.IsZero() || tx.Now().Sub(first.Ended) < p.Age {
+					continue
+				}
+				if s.picks(tx, first, tx.Row(first.Parent)) {
+					s.p.Acted(s.says, id)
+					tx.Purge(id)
+				}
+			}
+		}); err != nil {
+			return store.Purged{}, err
+		}
+	}
+	return s.Database.Purge(ctx, p)
+}
+
+func childLeavesFirst() *Mutant {
+	return &Mutant{
+		Name: "child-of-a-running-parent-leaves", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
+		About: "an ended child is deleted although the chain of its parent goes on",
+		Statements: deletingToo("deleted a child whose parent goes on", func(_ Tx, _, parent *execution.Execution) bool {
+			return parent != nil && !parent.Status.Terminal()
+		}),
+	}
+}
+
+func parentLeavesFirst() *Mutant {
+	return &Mutant{
+		Name: "parent-leaves-its-children", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
+		About: "an ended execution is deleted although its children are still there",
+		Statements: deletingToo("deleted a parent of children", func(tx Tx, first, _ *execution.Execution) bool {
+			for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
+				if child := tx.Row(id); child != nil && child.Parent == first.ID {
+					return true
+				}
+			}
+			return false
+		}),
+	}
+}

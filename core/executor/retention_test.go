@@ -1,0 +1,94 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"handoff/core/store"
+)
+
+// archived is a database in which rows of each kind are to be deleted.
+type archived struct {
+	*table
+	rows   map[store.Kept]int
+	asked  map[store.Kept][]store.Purge
+	failed map[store.Kept]error
+}
+
+func (a *archived) Purge(_ context.Context, p store.Purge) (store.Purged, error) {
+	a.asked[p.What] = append(a.asked[p.What], p)
+	if err := a.failed[p.What]; err != nil {
+		return store.Purged{}, err
+	}
+	n := min(p.Limit, a.rows[p.What])
+	a.rows[p.What] -= n
+	done := store.Purged{Removed: n, More: n == p.Limit}
+	if done.More {
+		done.Next = p.After + int64(n)
+	}
+	return done, nil
+}
+
+func keeping(rows map[store.Kept]int) (*retention, *archived) {
+	s, t := sweeping(0)
+	a := &archived{table: t, rows: rows, asked: make(map[store.Kept][]store.Purge), failed: make(map[store.Kept]error)}
+	s.store = a
+	r := &s.config.Retention
+	r.Executions, r.Transitions, r.StepSize = time.Hour, 2*time.Hour, batch
+	return &retention{Service: s, after: make(map[store.Kept]int64)}, a
+}
+
+func TestARetentionGoesOnWhileItsStepsAreFull(t *testing.T) {
+	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 3*batch + 1, store.KeptWorkers: 1})
+	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
+		t.Errorf("%v, %d executions are left", err, a.rows[store.KeptExecutions])
+	}
+	for n, p := range a.asked[store.KeptExecutions] {
+		if p.Age != time.Hour || p.Limit != batch || p.After != int64(n*batch) {
+			t.Errorf("step %d is %+v", n, p)
+		}
+	}
+	if a.rows[store.KeptWorkers] != 1 || len(a.asked[store.KeptWorkers]) > 0 {
+		t.Error("workers, which are kept for ever, were to leave")
+	}
+	if n := len(a.asked[store.KeptTransitions]); n != 1 {
+		t.Errorf("%d steps looked for transitions, of which none is there, want 1", n)
+	}
+}
+
+// A pass ends after so many steps, so that its loop shows that it is alive. The next one goes on
+// where it stopped and not at the beginning.
+func TestAPassOfTheRetentionEndsAndTheNextGoesOn(t *testing.T) {
+	r, a := keeping(map[store.Kept]int{store.KeptExecutions: passBatches*batch + 5})
+	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 5 {
+		t.Errorf("%v, %d executions are left, want 5", err, a.rows[store.KeptExecutions])
+	}
+	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
+		t.Errorf("%v, %d executions are left", err, a.rows[store.KeptExecutions])
+	}
+	if p := a.asked[store.KeptExecutions][passBatches]; p.After != passBatches*batch {
+		t.Errorf("the second pass begins at %d, want %d", p.After, passBatches*batch)
+	}
+	if err := r.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p := a.asked[store.KeptExecutions][passBatches+1]; p.After != 0 {
+		t.Errorf("the pass after the end begins at %d, want 0", p.After)
+	}
+}
+
+func TestOneKindThatFailsKeepsNoOtherFromLeaving(t *testing.T) {
+	r, a := keeping(map[store.Kept]int{store.KeptTransitions: 1})
+	wrong := errors.New("a trigger refuses it")
+	a.failed[store.KeptExecutions] = wrong
+	if err := r.pass(t.Context()); !errors.Is(err, wrong) || a.rows[store.KeptTransitions] != 0 {
+		t.Errorf("%v, %d transitions are left", err, a.rows[store.KeptTransitions])
+	}
+	a.failed[store.KeptExecutions] = store.ErrUnavailable
+	a.asked[store.KeptTransitions] = nil
+	if err := r.pass(t.Context()); !errors.Is(err, store.ErrUnavailable) || len(a.asked[store.KeptTransitions]) > 0 {
+		t.Errorf("%v, and %d more calls to a database that is away", err, len(a.asked[store.KeptTransitions]))
+	}
+}
