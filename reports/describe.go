@@ -43,7 +43,8 @@ func (t teller) who(e *history.Event) string {
 		return t.writer(e)
 	case history.CancelRequested, history.ActionDefined, history.KeyKnown:
 		return t.or(e.Process, "the API")
-	case history.Orchestrated, history.PublishedMarked, history.ChildStarted, history.SlotTaken, history.SlotFreed:
+	case history.Orchestrated, history.PublishedMarked, history.ChildStarted, history.SlotTaken, history.SlotFreed,
+		history.Purged, history.WorkerPurged:
 		return t.or(e.Process, "the executor")
 	case history.RefusedResult:
 		return "the database"
@@ -142,6 +143,14 @@ func (t teller) what(e *history.Event) string {
 		return work(e)
 	case history.Observed:
 		return t.observed(e)
+	case history.Purged:
+		return fmt.Sprintf("deleted the chain of execution %d (%s), which is kept for %v after its end", e.Execution, plural(e.Count, "row"), e.Due)
+	case history.WorkerPurged:
+		what := t.worker(e.Worker, e.Incarnation)
+		if e.Count > 0 {
+			what += " and the name with it"
+		}
+		return fmt.Sprintf("deleted %s, which is kept for %v after its lease", what, e.Due)
 	}
 	return t.transport(e)
 }

@@ -15,12 +15,13 @@ import (
 )
 
 // plain are the exported functions and methods of the core's two packages of data that a judge may
-// call: names, and the reading, checking and printing of configurations. None of them decides
+// call: names, lists, and the reading, checking and printing of configurations. None of them decides
 // anything about an execution or a worker.
 var plain = []string{
 	"execution.Status.String", "execution.ParseStatus", "execution.Reason.String", "execution.ParseReason", "execution.Reasons",
 	"execution.Part.String", "execution.Lifecycle.String", "execution.Health.String",
 	"execution.Execution.Key", "execution.Execution.Chain", "execution.Limits.Names", "execution.LimitsNamed",
+	"execution.NewExitCodes", "execution.ExitCodes.List",
 }
 
 // settings are the parts of the configuration. Methods of other types there read, check or print

@@ -89,7 +89,7 @@ func explainMutant(ctx context.Context, f *mutant.Mutant, o CurveOptions) *expla
 	}
 	acts := actsOf(c)
 	for _, act := range acts {
-		e.Acts = append(e.Acts, placeOf(story, act))
+		e.Acts = append(e.Acts, numberOf(story, act))
 	}
 	e.Runs, e.Steps = c.Runs, c.Steps
 	jump, rises := curve.Steepest(explain.All)
@@ -143,8 +143,8 @@ func actThatMattered(c *Case, acts []*history.Event) *history.Event {
 	return acts[len(acts)-1]
 }
 
-// placeOf is the number of the first event of the story that is not before an act, from 1.
-func placeOf(story []*history.Event, act *history.Event) int {
+// numberOf is the number of the first event of the story that is not before an act, from 1.
+func numberOf(story []*history.Event, act *history.Event) int {
 	at := 1
 	for at <= len(story) && story[at-1].Step < act.Step {
 		at++

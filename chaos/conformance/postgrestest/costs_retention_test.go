@@ -18,6 +18,12 @@ func retentionCosts() []costCase {
 			}
 		}},
 		{"Purge", "executions that stay", true, func(c *costs, b int) func() error { return purge(c, store.KeptExecutions, b) }},
+		{"Purge", "transitions", true, func(c *costs, b int) func() error {
+			c.exec(`insert into transition_group (transaction, base, "to", epoch, old_epoch, named_epoch, writer, at)
+				select '3', n, 'requested', 0, 0, 0, 'api', now() - interval '2 days' from generate_series(1, $1::int) n`, b)
+			return purge(c, store.KeptTransitions, b)
+		}},
+		{"Purge", "transitions that stay", true, func(c *costs, b int) func() error { return purge(c, store.KeptTransitions, b) }},
 		{"Purge", "refused results", true, func(c *costs, b int) func() error {
 			c.exec(`insert into refused_result (execution, epoch, worker, incarnation, status, received_at)
 				select 1, 1, 1, 1, 'completed', now() - interval '2 days' from generate_series(1, $1::int)`, b)
