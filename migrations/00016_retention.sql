@@ -9,8 +9,10 @@ create index execution_record_children on execution_record (parent, id) where pa
 create index worker_incarnation_worker on worker_incarnation (worker, incarnation);
 -- For the foreign key: an incarnation that leaves must be nobody's latest.
 create index worker_latest on worker (incarnation);
-create index worker_expiry_age on worker_expiry (at);
-create index refused_result_age on refused_result (received_at);
+-- These lead the purge and nothing else: an index of the column itself would also be one that the planner may take for the
+-- expiries of a single incarnation, and then it reads all others.
+create index worker_expiry_age on worker_expiry ((at at time zone 'utc'));
+create index refused_result_age on refused_result ((received_at at time zone 'utc'));
 create index execution_work_pinned on execution_work (lane_worker) where lane_worker > 0;
 
 -- Up to which place the audit was deleted, which a reader of the changes must know, and when the last of it was written. One

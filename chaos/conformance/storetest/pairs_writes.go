@@ -14,7 +14,7 @@ import (
 // Writes returns the calls that are made to meet: every writing method, about the rows and the
 // worker of the stage, whether or not it has an effect there.
 func (st *Stage) Writes() []Write {
-	return slices.Concat(st.userWrites(), st.schedulingWrites(), st.recoveryWrites(), st.fleetWrites(), st.workerWrites())
+	return slices.Concat(st.userWrites(), st.schedulingWrites(), st.recoveryWrites(), st.fleetWrites(), st.workerWrites(), st.purges())
 }
 
 // simple is a call whose answer is one line.
@@ -392,4 +392,22 @@ func (st *Stage) workerWrites() []Write {
 			}),
 		},
 	)
+}
+
+// purges delete what leaves at once, of the chain and the worker of the stage. A purge of two chains
+// may pass over one of them, which no order of whole calls explains, so each looks at one.
+func (st *Stage) purges() []Write {
+	purge := func(what store.Kept, after int64) Write {
+		return Write{Method: "Purge", Name: "of " + what.String(), Passes: true, do: func(ctx context.Context, s store.Store) Answer {
+			done, err := s.Purge(ctx, store.Purge{What: what, After: after, Limit: 1})
+			if err == nil && done.Removed == 0 {
+				return passed
+			}
+			return Answer{tell: func(p *player) { p.saw("Purge of %v: %s %d", what, failed(err), done.Removed) }}
+		}}
+	}
+	return []Write{
+		purge(store.KeptExecutions, int64(st.chain)-1), purge(store.KeptRefusedResults, 0), purge(store.KeptExpiries, 0),
+		purge(store.KeptIncarnations, int64(st.worker.Incarnation)-1), purge(store.KeptWorkers, int64(st.worker.ID)-1),
+	}
 }

@@ -154,12 +154,13 @@ func (s *Store) purgeTransitions(ctx context.Context, p store.Purge) (done store
 	return done, nil
 }
 
+// The order is that of an index of its own; see the migration.
 const purgeRefusedResults = `
 with gone as (
     delete from refused_result where id in (
         select id from refused_result
-         where received_at <= (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval)
-         order by received_at limit $3 for update skip locked)
+         where received_at at time zone 'utc' <= (select (coalesce($1::timestamptz, clock_timestamp()) - $2::interval) at time zone 'utc')
+         order by received_at at time zone 'utc' limit $3 for update skip locked)
     returning id
 )
 select count(*) from gone`
@@ -169,8 +170,8 @@ const purgeExpiries = `
 with gone as (
     delete from worker_expiry where ctid = any(array(
         select ctid from worker_expiry
-         where at <= (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval)
-         order by at limit $3 for update skip locked))
+         where at at time zone 'utc' <= (select (coalesce($1::timestamptz, clock_timestamp()) - $2::interval) at time zone 'utc')
+         order by at at time zone 'utc' limit $3 for update skip locked))
     returning 1
 )
 select count(*) from gone`

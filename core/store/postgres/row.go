@@ -156,7 +156,7 @@ type record struct {
 	ended, orchestrated, settling   pgtype.Timestamptz
 	ownLimits                       []string
 	submittedBy, cancelRequestedBy  pgtype.Text
-	retriedExitCodes                []int16
+	retriedExitCodes                pgtype.FlatArray[int16]
 }
 
 // targets returns where to scan a row: first the caller's targets, then the record's.
