@@ -166,7 +166,7 @@ func TestAFailureCountsBehindAnotherOne(t *testing.T) {
 	v := &curver{Case: c, o: DefaultCurve(), story: c.story(), began: c.began(), curve: &explain.Curve{}}
 	v.o.Workers = 2
 	acts := actsOf(c)
-	at := placeOf(v.story, acts[len(acts)-1])
+	at := numberOf(v.story, acts[len(acts)-1])
 	v.measure(explain.All, 12, 0, at)
 	if got := v.point(at).This[explain.All]; got.Runs != 12 || got.Failed < 11 {
 		t.Errorf("drawn anew from the act on, %d of %d runs have this failure: another one hides it", got.Failed, got.Runs)

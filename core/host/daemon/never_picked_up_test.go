@@ -145,6 +145,7 @@ func (d *database) ObserveWorkers(context.Context, []store.ProbedWorker) ([]bool
 }
 
 func (d *database) PurgeObservations(context.Context, time.Duration, int) (int, error) { return 0, nil }
+
 func (d *database) Purge(context.Context, store.Purge) (store.Purged, error) {
 	return store.Purged{}, nil
 }
