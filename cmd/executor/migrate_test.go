@@ -120,9 +120,9 @@ func TestWhatGoesWithAMigrationIsListed(t *testing.T) {
 			where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and c.relname <> 'schema_version' and a.attnum > 0 and not a.attisdropped`)
 		return append(tables, columns...)
 	}
-	// Their content is in execution afterwards:
-	// TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack.
-	carried := []string{"execution_record", "execution_work", "execution_unhandled"}
+	// Their content is in execution and execution_transition afterwards:
+	// TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack, TestTheAuditIsCarriedOver.
+	carried := []string{"execution_record", "execution_work", "execution_unhandled", "transition_group"}
 	before := there()
 	for _, v := range slices.Backward(versions) {
 		below := int64(0)
