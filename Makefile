@@ -374,7 +374,7 @@ waiting:
 checks: race fuzz determinism detlint
 
 beside:
-	nice -n 19 $(MAKE) checks
+	nice -n 10 $(MAKE) checks
 
 vet:
 	go vet ./...
