@@ -55,7 +55,7 @@ FUZZTIME := 1s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: beside timed apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt playground playground-hashes
+.PHONY: timed apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt playground playground-hashes
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -360,18 +360,16 @@ check: build vet
 	if [ $$code -ne 0 ] && [ $$code -ne 3 ]; then cat $(CHECK_OUT)/said.txt; exit $$code; fi; \
 	echo "check: $(CHECK_SEEDS) seeds of every scenario broke no invariant: $(CHECK_OUT)/index.html"
 
-# First the tests. Then the daemons whose leases are of seconds, and what only computes beside them, which gives way. Then what
-# starts servers of its own and mostly waits for them; two at a time, as their daemons are judged by what they do in seconds.
-# Tests are built without vet: it reads every dependency anew, and make lint has it.
+# First the tests. Then, each by itself, the daemons whose leases are of seconds, and the race detector over what kills processes
+# within seconds. Then what starts servers of its own and mostly waits for them; two at a time, as their daemons are judged by
+# what they do in seconds. Tests are built without vet: it reads every dependency anew, and make lint has it.
 test: most build
-	$(MAKE) -j2 --output-sync=target timed beside
+	$(MAKE) timed
+	$(MAKE) checks
 	$(MAKE) -j2 --output-sync=target broker-tests live-named-run apart pages
 
 # What computes, by itself.
 checks: race fuzz determinism detlint
-
-beside:
-	nice -n 10 $(MAKE) checks
 
 vet:
 	go vet ./...
