@@ -28,8 +28,9 @@ func (c *clock) Now() time.Time {
 	return time.Unix(1_000_000_000-int64(c.sets)*3600, 0)
 }
 
-// leases asks whether an execution may still wait for a worker whose lease has ended only according
-// to the database: it may for a lease after this executor saw the worker beat.
+// leases asks whether an execution may still wait for a worker. By the database's clock the worker's
+// lease is over. By this executor's clock it may not be. The execution may wait until one lease has
+// passed since this executor last saw a new heartbeat of the worker.
 func (a *asker) leases() {
 	lease := a.seconds(3, 30)
 	look, expected := a.core.Leases(lease)
@@ -60,8 +61,9 @@ func (a *asker) leases() {
 		request(&row), w.ConsumerAlive, w.Cordoned, w.LeaseOverFor, now-seenAt, lease)
 }
 
-// owners asks from when on executions that ran at a superseded incarnation may be taken: a lease
-// after this executor learned of it.
+// owners asks when an executor may take back executions of a superseded incarnation. It may when one
+// lease has passed since this executor learned that the incarnation was superseded. It may at once
+// if it has declared the incarnation lost.
 func (a *asker) owners() {
 	lease, c := a.seconds(3, 30), &clock{now: a.seconds(1, 100)}
 	survey, reaped, over := a.core.Owners(c, lease)
@@ -101,9 +103,9 @@ func (a *asker) owners() {
 		"may an executor take back a %v execution of an incarnation that was superseded %v ago, with a lease of %v (the executor saw the incarnation's registration: %v)", row.Status, c.now-known, lease, saw)
 }
 
-// absences asks for how long no worker has fitted the need of an execution: at least since the
-// first pass that found none, at most since the last pass that found one. After a pause longer than
-// the executor's patience, the answer is unknown.
+// absences asks for how long no worker has fitted an execution. The lower bound begins at the first
+// pass that found no worker. The upper bound begins at the last pass that found one; it is 0, for
+// unknown, if there was none. After a pause longer than the executor's patience, both begin anew.
 func (a *asker) absences() {
 	patience := a.seconds(5, 20)
 	look, of := a.core.Absences(patience)

@@ -10,8 +10,8 @@
 // contract's violates invariant 31. The same questions are a property in
 // chaos/conformance/policytest.
 //
-// The asker may call the core. The right answers come from chaos/oracle alone, which is written
-// from the pages that each message names.
+// This package may call the core, because it only compares. The right answers come from chaos/oracle
+// alone, which is written from the documentation. Each report of a wrong answer names the page.
 package policies
 
 import (
@@ -109,7 +109,7 @@ type Answers struct {
 // Ask asks the core each kind of question with inputs that draw makes.
 func Ask(core *Core, draw Draw) Answers { return ask(core, draw, 1) }
 
-// besides: AskBeside asks one in this many kinds of questions.
+// besides: AskBeside asks each kind of question with a chance of one in besides.
 const besides = 6
 
 // AskBeside asks as much as a run can afford: everything about the tables, and one in six kinds of
@@ -150,7 +150,8 @@ func (a *asker) ask(from, oneIn int) {
 }
 
 // about asks questions of one kind. A panic of the core counts as an answer, too. A panic of the
-// draw goes on to the caller: rapid stops a test by it if a stored example gives too few draws.
+// draw goes on to the caller: the library pgregory.net/rapid stops a test by it if a stored example
+// gives too few draws.
 func (a *asker) about(s subject) {
 	drawing, draw := false, a.draw
 	a.draw = func(n uint64) uint64 {

@@ -164,8 +164,8 @@ func (a *asker) choose() {
 	load := a.oneIn(2)
 	chosen, limits := a.core.Roster(slices.Clone(f.rows), f.config, f.failed, a.draw).Place(rows, load)
 	a.Asked++
-	// Under load a worker gets several consecutive executions: given is the request of the first,
-	// to the worker, and more how many are to follow.
+	// Under load a worker gets several executions in a row: given is the request of the first one, to
+	// is the worker's index, and more is how many executions are still to follow.
 	var given oracle.Request
 	to, more := -1, 0
 	for _, i := range f.order(rows) {

@@ -165,8 +165,8 @@ func modes() group {
 	}
 }
 
-// keeping draws times that outlast most runs: what leaves early is what one scenario is about, and
-// a varied run is judged by what its rows say at its end.
+// keeping draws times that are longer than most runs. A run is judged by its rows at the end, so they
+// must still exist then. One scenario is about what leaves before.
 func keeping() group {
 	return group{
 		lasting("retention.executions", 24*time.Hour, 96*time.Hour, func(c *config.Config) *time.Duration { return &c.Retention.Executions }),
@@ -234,8 +234,9 @@ func (d *draw) configured(change func(c *config.Config)) {
 // fit moves drawn values to where validation accepts them beside the rest.
 func (d *draw) fit(c *config.Config) {
 	w, e, q := &c.Worker, &c.Executor, &c.MessageQueue.RabbitMQ
-	// Validation allows a margin that leaves no time for another heartbeat after one without an answer.
-	// It isn't drawn: a single silent connection would rightly end every action.
+	// Validation allows a fence margin so large that a worker has no time for a second heartbeat if the
+	// first gets no answer. Such a margin is never drawn: one silent connection would end all actions of
+	// the worker, which would be correct and would show nothing.
 	room := w.Lease() - w.HeartbeatInterval - w.HeartbeatPause()
 	w.KillGrace, w.StatementTimeout = min(w.KillGrace, room/5), min(w.StatementTimeout, room/5)
 	w.FenceMargin = min(max(w.FenceMargin, up(w.KillGrace+w.Lease()/100+w.StatementTimeout+config.ResultWindow)), room-2*w.StatementTimeout)
@@ -304,7 +305,7 @@ func (d *draw) writeConfig() {
 		}
 	}
 	if len(keys) > 0 {
-		d.edits = slices.Insert(d.edits, 0, whole) // own deadlines of actions may not fit the old ones
+		d.edits = slices.Insert(d.edits, 0, whole) // comes first: an action's own deadline was drawn to fit the new configuration
 	}
 }
 

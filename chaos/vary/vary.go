@@ -4,13 +4,14 @@
 // nobody thought of.
 //
 // A varied run is swarm testing (Groce, Zhang, Eide, Chen, Regehr, "Swarm Testing", 2012): each
-// seed leaves most dimensions alone, and leaves some out or exaggerates some. If all dimensions
-// were drawn a little, they would hide what one of them alone would show.
+// seed changes some dimensions and keeps the others as the scenario has them. A changed dimension
+// goes to its plain form or to an extreme. If all dimensions were drawn a little, they would hide
+// what one of them alone would show.
 //
 // A draw depends on the scenario's digest, the profile and the seed, and on nothing else. Its
 // result is an ordinary scenario, made by edits of the file, so that everything that works on
 // scenarios works on it. The scenario's demands on its own situation (situations to be reached,
-// texts, counts, alerts) are dropped; all invariants apply.
+// texts, counts, alerts) are dropped; its invariants apply.
 package vary
 
 import (
@@ -64,7 +65,7 @@ func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
 // simulated world.
 func plain(doc *scenario.Document, s *scenario.Scenario, p config.Profile) {
 	e := s.Expect(p)
-	// If an action without a worker is intended, the scenario must say so.
+	// Where the scenario intends an action that no worker runs, the varied one must say so, too.
 	meant := slices.ContainsFunc(s.Profiles, func(p config.Profile) bool {
 		return slices.Contains(s.Expect(p).Sometimes, "no_workers_failed")
 	})
@@ -118,7 +119,8 @@ func newDraw(s *scenario.Scenario, p config.Profile, seed uint64) *draw {
 	return d
 }
 
-// dimension is a property that a seed leaves alone, leaves out or exaggerates.
+// dimension is a property that a seed keeps, takes to its plain form (leaveOut) or to an extreme
+// (exaggerate).
 type dimension struct {
 	leaveOut, exaggerate func(d *draw)
 }
@@ -184,8 +186,8 @@ func (d *draw) applied(doc *scenario.Document) (*Varied, error) {
 	return v, nil
 }
 
-// top is the longest duration that is drawn: ten times the longest deadline, but no longer than the
-// steps of a run allow.
+// top is the longest duration that may be drawn: ten times the longest deadline. It is shorter if the
+// run would take too many steps, but at least a minute.
 func (d *draw) top() time.Duration {
 	e := d.config.Executor
 	deadline := max(e.ScheduledTimeout, e.UnschedulableGrace, d.config.Worker.Lease(), d.config.MessageQueue.RabbitMQ.WorkerQueueTTL())
@@ -194,8 +196,8 @@ func (d *draw) top() time.Duration {
 	return max(time.Minute, min(10*deadline, beats*d.config.Worker.HeartbeatInterval, passes*e.ReconcileInterval))
 }
 
-// beatsOfAll and passesOfAll bound a drawn duration: by the heartbeats of all workers, and by the
-// passes of all executors in that time. A heartbeat takes about ten steps, a pass about fifteen.
+// In the longest duration that is drawn, all workers together send at most beatsOfAll heartbeats, and
+// all executors together make at most passesOfAll passes. A heartbeat takes about ten steps, a pass about fifteen.
 const (
 	beatsOfAll  = 400
 	passesOfAll = 280

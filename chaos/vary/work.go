@@ -193,8 +193,9 @@ func (d *draw) count(i int, load *scenario.Load, n int) {
 	d.change(func(doc *scenario.Document) { doc.SetCount(i, n) }, "step %d of the workload submits %d instead of %d", i+1, n, load.Count)
 }
 
-// fewExecutions leaves parents alone that children need, and keeps executions that are cancelled by
-// number.
+// fewExecutions divides the counts of loads. The scenario language refuses a count that leaves too few
+// parents for the children, or that takes away an execution that a step cancels. Such an edit is left
+// out (applied).
 func fewExecutions(d *draw) {
 	part := d.Number(2, 20)
 	for i := len(d.s.Workload) - 1; i >= 0; i-- { // children before their parents

@@ -22,11 +22,11 @@ func (l *completionListener) beginChildren(chains []execution.ID) {
 	if len(chains) == 0 {
 		return
 	}
-	left, more, err := l.settleBatch(chains)
+	stuck, more, err := l.settleBatch(chains)
 	if err != nil {
 		l.log.LogAttrs(context.Background(), slog.LevelWarn, "children of ended executions could not be settled yet", slog.Any("error", err))
 	}
-	if err != nil || more || len(left) > 0 {
+	if err != nil || more || len(stuck) > 0 {
 		l.unsettled.Set()
 	}
 }
@@ -53,8 +53,9 @@ func (l *completionListener) settleWhatIsLeft(ctx context.Context) {
 }
 
 // settleChildren visits the chains that Find returns, a batch at a time, until none has waiting
-// children. A chain with children left goes to the end of the line, so a chain with very many does
-// not hold up the others.
+// children. SettleChildren gives a chain with more children a new date, so Find returns it after the
+// others, and a chain with very many children does not hold them up. The rest of the pass skips a
+// chain of which no child could be settled.
 func (l *completionListener) settleChildren(ctx context.Context, f store.Finding) error {
 	f.Limit = l.config.Executor.BatchSize
 	for range passBatches {
@@ -65,22 +66,22 @@ func (l *completionListener) settleChildren(ctx context.Context, f store.Finding
 		}); err != nil || len(rows) == 0 {
 			return err
 		}
-		left, more, err := l.settleBatch(idsOf(rows))
+		stuck, more, err := l.settleBatch(idsOf(rows))
 		if err != nil || !more && len(rows) < f.Limit || ctx.Err() != nil {
 			return err
 		}
-		// Once a pass has found work, it takes all of it, including work that became due a moment
-		// ago.
-		f.Age, f.Skip = 0, append(f.Skip, left...)
+		// From here on the pass also visits chains of which it has just settled children. So it goes
+		// on until no chain has waiting children.
+		f.Age, f.Skip = 0, append(f.Skip, stuck...)
 	}
 	l.unsettled.Set()
 	return nil
 }
 
 // settleBatch settles one batch of children, an equal share for each chain, and announces the
-// changes. left are the chains of which no child could be settled. more says that another chain
+// changes. stuck are the chains of which no child could be settled. more says that another chain
 // still has waiting children. It returns an error only when the database is away.
-func (l *completionListener) settleBatch(chains []execution.ID) (left []execution.ID, more bool, err error) {
+func (l *completionListener) settleBatch(chains []execution.ID) (stuck []execution.ID, more bool, err error) {
 	share := max(1, l.config.Executor.BatchSize/len(chains))
 	settled, err := l.commitChildren(chains, share)
 	if err != nil {
@@ -90,13 +91,13 @@ func (l *completionListener) settleBatch(chains []execution.ID) (left []executio
 		c := &settled[i]
 		switch {
 		case c.failed, c.More && len(c.Started)+len(c.Skipped) == 0:
-			left = append(left, chains[i])
+			stuck = append(stuck, chains[i])
 		case c.More:
 			more = true
 		}
 		l.announceChildren(&c.Settled)
 	}
-	return left, more, nil
+	return stuck, more, nil
 }
 
 // settledChain is the answer for one chain; failed says that there was none.

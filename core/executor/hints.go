@@ -112,8 +112,9 @@ func terminals(held []heldHint) (ids, handled []execution.ID) {
 	return ids, handled
 }
 
-// twins recognises the second of the two hints about each end (broker.Notifier.Changed), which
-// needs no further action. Either may be lost, so either may come first. Its memory is bounded; an
+// twins recognises the second of the two hints about each end (broker.Notifier.Changed): one says
+// that the status has changed, one that the execution is complete. The second needs no action. They
+// may come in any order, and one may be lost. Its memory is bounded; an
 // end that it has forgotten counts as new.
 type twins struct {
 	// young are the ends announced once. When they become too many, they replace old.

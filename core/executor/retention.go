@@ -38,7 +38,9 @@ func kept(r *config.Retention, k store.Kept) time.Duration {
 	return 0
 }
 
-// pass deletes what has come of age, kind by kind. One kind that fails keeps no other from leaving.
+// pass deletes the rows that are older than their kind is kept, one kind after the other. If one kind
+// fails, the pass goes on with the next. If the error is that of a database that may answer again
+// soon, or ctx has ended, the pass ends.
 func (r *retention) pass(ctx context.Context) error {
 	var failed error
 	for _, k := range store.AllKept() {
@@ -59,8 +61,8 @@ func (r *retention) pass(ctx context.Context) error {
 	return failed
 }
 
-// purge makes steps until one is not full, or the pass has made passBatches. The next pass then
-// goes on where this one has stopped.
+// purge makes steps for one kind until one is not full, or until it has made passBatches. The next
+// pass then goes on where this one has stopped.
 func (r *retention) purge(ctx context.Context, p store.Purge) (removed int, err error) {
 	p.After = r.after[p.What]
 	for range passBatches {

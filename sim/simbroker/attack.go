@@ -61,7 +61,8 @@ func (b *Broker) poisoned() bool { return b.stuck }
 // poisons says that the death of this message ends dead lettering.
 func (m *message) poisons(b *Broker) bool { return m.hostile && b.like.readsDeaths && !b.stuck }
 
-// heal is the effect of a restart: dead lettering works until a queue tries the message again.
+// heal is the effect of a restart. Dead lettering works again, unless a queue still holds a hostile
+// message: the broker tries it first, so dead lettering stops again at once.
 func (b *Broker) heal() {
 	b.stuck = false
 	for _, q := range b.queues {

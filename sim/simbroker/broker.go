@@ -101,7 +101,7 @@ type Broker struct {
 	delayed   []*delayed // held back by a filter, oldest first
 	filters   []filter   // sorted by id
 
-	lastMessage uint64 // a block uses a number for each dispatch
+	lastMessage uint64 // a message uses one number for each of its dispatches
 	lastPeer    uint64
 	// connects counts each process's attempts to connect, across its restarts.
 	connects map[string]uint64
@@ -353,9 +353,9 @@ func (b *Broker) tell(kind history.Kind, m *message, queue, process, fault strin
 	b.tellOf(m, history.Event{Kind: kind, Queue: queue, Process: process, Fault: fault, Count: int64(count)})
 }
 
-// tellOf reports an event of a message. In the history a block counts as as many messages as it has
-// dispatches, each with its own number, which always move together. So every rule about the message
-// of a dispatch judges each of them.
+// tellOf reports an event of a message. A message may carry several dispatches. The history shows it
+// as several messages, one for each dispatch, each with its own number. They always move together.
+// So a rule about the message of one dispatch needs no exception.
 func (b *Broker) tellOf(m *message, e history.Event) {
 	if b.sink == nil {
 		return

@@ -46,8 +46,8 @@ type session struct {
 	blocked   bool
 	closed    bool
 	limited   []string // see Limited
-	// readOn: the program may still receive deliveries that were in the buffers when the session
-	// was lost, as if the connection's last frames were read at once.
+	// readOn: after the end of the session the program still receives the deliveries in the buffers,
+	// as from a real client that has read the last frames before it learned of the end.
 	readOn bool
 }
 
@@ -257,8 +257,9 @@ func (b *Broker) QueueIdle(name string) bool {
 	return q != nil && q.length() == 0 && len(q.consumers) == 0
 }
 
-// DeleteIdle implements broker.Session: it first looks, and then deletes with conditions that only
-// a classic queue knows.
+// DeleteIdle implements broker.Session. It first asks whether the queue is idle. Then it deletes the
+// queue on the condition that it is still idle. A quorum queue ignores the condition: it is deleted
+// even if it has come into use meanwhile.
 func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broker.QueueFate, err error) {
 	idle := func() bool {
 		q := s.b.queue(decl.Name)
@@ -307,21 +308,21 @@ type batch struct {
 	outcomes []broker.Outcome
 	left     int
 	wait     kernel.Wait
-	known    []bool // the outcomes that were given up; nil for none
+	gaveUp   []bool // the outcomes for which the client no longer waits, reported as unknown; nil for none
 	over     bool   // the caller has the outcomes, which now belong to it
 }
 
 // settle notes an outcome.
 func (t *batch) settle(i int, o broker.Outcome) {
-	if t.over || len(t.known) > i && t.known[i] {
+	if t.over || len(t.gaveUp) > i && t.gaveUp[i] {
 		return
 	}
 	if o == broker.Unknown {
 		// The publish may be answered later, when its caller no longer waits.
-		if t.known == nil {
-			t.known = make([]bool, len(t.outcomes))
+		if t.gaveUp == nil {
+			t.gaveUp = make([]bool, len(t.outcomes))
 		}
-		t.known[i] = true
+		t.gaveUp[i] = true
 	}
 	t.outcomes[i] = o
 	t.left--

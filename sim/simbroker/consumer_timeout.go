@@ -14,9 +14,10 @@ const consumerTick = time.Minute
 
 // SetConsumerTimeout changes how long a delivery may stay unacknowledged, in all sessions; 0 means
 // as in the options. It calls touch, which may be nil, whenever a delivery stayed for too long.
-// RabbitMQ reads the setting when a channel is opened, and from 4.3 on when a consumer begins, so a
-// change there ends the connections. tick is the longest delay until a channel looks; a queue is
-// never late.
+// On a real broker a change needs new connections, because RabbitMQ reads the setting when a channel
+// is opened, and from 4.3 on when a consumer begins. Here it applies at once, and no session ends.
+// Before 4.3 a channel notices an overdue delivery up to tick late; from 4.3 on a queue notices it at
+// once.
 func (b *Broker) SetConsumerTimeout(d, tick time.Duration, touch func()) {
 	if d == 0 {
 		d, tick = b.opts.ConsumerTimeout, consumerTick

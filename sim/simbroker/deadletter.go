@@ -64,8 +64,8 @@ func (q *queue) deadLetter(m *message) bool {
 	}
 	for _, t := range targets {
 		if t.stall != nil {
-			// The message stays until its target has stored it. A classic queue does not wait, but
-			// loses nothing while the broker stays up.
+			// The message stays until its target goes on. A real classic queue would send it at once,
+			// which makes no difference while the broker stays up: the target has it in the end.
 			t.stall.touch()
 			return false
 		}
@@ -77,7 +77,8 @@ func (q *queue) deadLetter(m *message) bool {
 			deaths: m.deaths, corrupt: m.corrupt, stored: true, marked: m.marked, redelivered: m.marked && t.decl.Type == typeQuorum,
 		}
 		t.push(letter)
-		// A classic queue forgets the mark of a message that its target passes on at once.
+		// If the target hands the letter to a consumer at once, only a quorum queue shows it as
+		// redelivered. One that stays in the target is shown so later, in both types of queue.
 		letter.redelivered = m.marked
 	}
 	return true

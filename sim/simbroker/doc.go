@@ -17,7 +17,7 @@
 //	 9  x-message-ttl of a queue (a message has no expiration of its own in this project)
 //	10  expired messages are never delivered, and leave at the head only
 //	11  a delivered message does not expire
-//	12  requeueing keeps the expiry; what is past it dies at once, a waiting consumer or not
+//	12  a requeued message keeps its expiry; if it has passed, the message dies at once, even if a consumer waits
 //	13  expiry runs on while the broker is down
 //	15  dead letters come from rejection and expiry; deleting a queue makes none
 //	16  a dead letter keeps its routing key
@@ -27,8 +27,8 @@
 //	19  a dead letter that comes back to a queue without a rejection on its way is dropped
 //	20  at-least-once dead lettering of quorum queues, without its duplicates: the move is one step
 //	22  a redeclaration with other settings is refused
-//	23  x-expires: a queue goes when it had no consumer for so long, nor a declaration if it is classic; a quorum queue up
-//	    to 5 s later, at the next tick of its leader
+//	23  x-expires: a queue that has had no consumer for this time is deleted; a declaration of a classic queue starts the
+//	    time again; a quorum queue goes up to 5 s later, at the next tick of its leader (here always 5 s)
 //	25  prefetch for each consumer, 0 being no limit; consumers take turns
 //	26  delivery tags belong to a session; an unknown one, or one settled twice, closes the session
 //	27  cancelling a consumer leaves what it holds with the session
@@ -41,7 +41,7 @@
 //	32  deleting a queue cancels its consumers and leaves their sessions open
 //	34  heartbeats of both ends; until they miss, a silent client keeps what it holds
 //	35  the alarm: publishes are held without an error, consumers go on
-//	36  persistent messages outlast a restart; a classic queue marks all of them redelivered
+//	36  persistent messages outlast a restart; after a kill a classic queue marks all of them redelivered
 //	38  publishes of one session keep their order
 //	41  a quorum queue keeps a dead letter without a route and tries again after 180 s
 //	43  expiry is never early and at most 22 ms late
@@ -62,8 +62,8 @@
 // One session is one connection with as many channels as it needs: a refused declaration or a
 // consumer of a missing queue is an error and leaves the session open, while errors that RabbitMQ
 // answers by closing the channel of publishes or deliveries (rules 5 and 26) end the session. When
-// the process ends, its operating system closes the connection and the broker learns it after one
-// leg, or never when that leg is cut: then by the heartbeat. A client that learns that its session
+// the process ends, its operating system closes the connection, and the broker learns of it after one
+// leg. If the leg is cut, the broker learns of it only by the missing heartbeats. A client that learns that its session
 // is over may, depending on a draw, still hand out deliveries that it had received, although they
 // belong to the broker again.
 //
@@ -80,7 +80,7 @@
 //	publish without a route      PublishReturned
 //	publish with n routes        Published (Count n), then Enqueued in each of the n queues at once;
 //	                             a filter's delay moves its Enqueued, a duplicate adds one more
-//	refused by a filter (nack)   nothing; so does a publish that never arrived or found no exchange
+//	refused by a filter (nack)   no event of the message; nor has a publish that never arrived or found no exchange
 //	delivery                     Delivered, any number of times, then one of Acked (Fault: what made its body
 //	                             unreadable, if anything), Requeued, Rejected
 //	back into the queue          Requeued, after the Delivered of the same process
@@ -90,8 +90,8 @@
 //	  end without                Dropped with an empty Fault: no dead letter exchange, or, in a classic
 //	                             queue, no route there, or a cycle; with FaultUnbound where a fault took
 //	                             the exchange's bindings away
-//	  end of a quorum queue      none at first when there is no route: the copy is held, and
-//	                             DeadLettered or Dropped follow at a later attempt
+//	  end without, quorum queue  nothing at first: the queue holds the copy, and a later attempt that finds
+//	                             a route writes DeadLettered
 //	lost to a filter             Enqueued, then Dropped with the filter's Fault, at once
 //	lost by a kill               Dropped with FaultKill, after a Requeued if it was unsettled
 //	queue deleted                Dropped with FaultQueueDeleted for every copy, unsettled ones included;

@@ -42,8 +42,8 @@ func (h beat) Fire() {
 	s.b.k.AfterEvent(half, h)
 }
 
-// beatAtBroker is the broker's reaction to the client's silence: a process that is stopped, paused
-// or gone sends nothing, and a cut hides its frames.
+// beatAtBroker is the broker's reaction to the client's silence: a process that is paused, frozen or
+// gone sends nothing, and a cut hides its frames.
 func (s *session) beatAtBroker(now, half time.Duration) {
 	speaks := s.conn.ClientOpen() && s.p.Alive() && !s.p.Paused() && !s.p.Frozen()
 	switch {
@@ -55,8 +55,8 @@ func (s *session) beatAtBroker(now, half time.Duration) {
 	}
 }
 
-// beatAtClient is the client's reaction to the broker's silence. Its clock stands still while it is
-// frozen, and it can't act while it is stopped.
+// beatAtClient is the client's reaction to the broker's silence. A frozen process notices no time, and
+// a paused one can't act.
 func (s *session) beatAtClient(now, half time.Duration) {
 	switch {
 	case s.p.Frozen():

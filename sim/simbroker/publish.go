@@ -95,7 +95,7 @@ func (p *publish) store() {
 	b.k.AfterEvent(b.disk.Duration(b.opts.DiskLow, b.opts.DiskHigh), p)
 }
 
-// refused is the number of queues of a message that the broker refuses without looking for a route.
+// refused is the number of queues of a message that the broker refuses, whatever its routes.
 const refused = -1
 
 // hints reports which changes a hint announces. A dispatch announces none.

@@ -53,7 +53,7 @@ type queue struct {
 	ready     []*message // by place; those before head are gone
 	head      int
 	nextPlace uint64
-	nextFront uint64 // places of a quorum queue for messages that ended sessions return
+	nextFront uint64 // the last place used at the front of a quorum queue, for messages of ended sessions
 	unacked   int
 	held      []*message  // dead letters without a route, oldest first (rule 41)
 	consumers []*consumer // the next in turn first
@@ -100,7 +100,8 @@ func (q *queue) lastPlace() uint64 {
 	return behindFront + q.nextPlace
 }
 
-// behindFront is more places than ended sessions return messages.
+// Places up to behindFront are for messages that return to the front, places above it for messages at
+// the end. No run returns so many messages.
 const behindFront = 1 << 48
 
 // putBack returns a message that was requeued, or whose session has ended. In a classic queue it
@@ -179,7 +180,8 @@ func (q *queue) serve() {
 		return
 	}
 	k := q.b.k
-	// No message leaves because another one has left.
+	// Each message leaves because of what serve was called for, and not because the one before it left.
+	// So each turn begins with the same strand.
 	for now := k.Strand(); q.length() > 0; k.SetStrand(now) {
 		if q.front().expires <= k.Now() {
 			q.die(q.pop(), broker.DeathExpired)

@@ -68,8 +68,8 @@ func (b *Broker) declareExchange(e broker.Exchange) error {
 
 func (b *Broker) declareQueue(decl broker.Queue) error {
 	if old := b.queue(decl.Name); old != nil {
-		// A queue with a delivery limit keeps it: the client notices and accepts that. A queue
-		// without one is refused to a client that asks for the limit.
+		// If the queue has a delivery limit and the client wants none, the limit stays, and the
+		// client is told. If it has none and the client wants one, the declaration is refused.
 		known := decl
 		known.KeepsReturned = old.decl.KeepsReturned
 		asks := decl.KeepsReturned || !old.decl.KeepsReturned || decl.Type != typeQuorum || b.like.deliveryLimit == 0

@@ -6,8 +6,8 @@ import "fmt"
 // mostly in quorum queues. Each stands for all releases up to the next one.
 func Versions() []string { return []string{"3.10", "4.0", "4.3"} }
 
-// Like is the entry of Versions whose behaviour a server's version has, as far as known: the newest
-// that is not newer.
+// Like returns the entry of Versions that a server behaves like, as far as is known: the newest entry
+// that is not newer than the server.
 func Like(version string) string {
 	at := Versions()[0]
 	for _, v := range Versions() {
@@ -28,7 +28,7 @@ func older(version, than string) bool {
 
 // behaviour is the set of differences between releases.
 type behaviour struct {
-	// ordersReturns: even in a queue without a delivery limit, a message that a consumer requeues
+	// ordersReturns: even in a queue with KeepsReturned, a message that a consumer requeues
 	// is treated like one of an ended session; before 4.3 it comes last there.
 	ordersReturns bool
 	// marksDead: a dead letter of a quorum queue counts as redelivered in its next queue, if a
@@ -41,8 +41,8 @@ type behaviour struct {
 	// newestFirst: x-death is strictly newest first; before 4.0 each death reverses the older
 	// entries.
 	newestFirst bool
-	// deliveryLimit is how often a message may come back to a quorum queue that was declared
-	// without a limit; 0 means no limit.
+	// deliveryLimit is the release's own limit: how often a message may come back to a quorum queue
+	// that was declared without KeepsReturned. 0 means that the release has none.
 	deliveryLimit int
 	// readsDeaths: an x-death header that a client has written is read when its message dies; see
 	// poisoned.

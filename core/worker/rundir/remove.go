@@ -20,8 +20,9 @@ const batch = 1000
 // Remove removes a directory, or whatever is at its path, and gives up at the moment until. A
 // missing directory counts as removed.
 //
-// It needs two open directories for a tree of any depth: it moves a directory that is not empty up
-// to the top, so nothing is ever deeper than two levels. It changes modes that are in the way.
+// The number of open directories does not grow with the depth of the tree: it looks only at the top
+// directory and at the directories in it. It moves a directory that it finds one level deeper up to
+// the top, and goes on there. It changes modes that are in the way.
 func Remove(dir string, until time.Time) error {
 	parent, err := os.Open(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,7 +131,7 @@ func (r *removal) each(dir *os.File, f func(name string)) error {
 			f(name)
 		}
 		if time.Now().After(r.until) {
-			return errors.New("there was more than could be removed in time; the next worker that starts goes on")
+			return errors.New("the time for removing it is over, and files are left; the end of another run or the next worker removes them")
 		}
 		if err != nil || len(names) == 0 {
 			if errors.Is(err, io.EOF) {

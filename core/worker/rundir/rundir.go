@@ -101,7 +101,8 @@ func openOwn(dir string) (*os.File, error) {
 
 // takeStale removes the leftovers of a dead worker.
 func (p *Parent) takeStale(dir string, failed func(error)) {
-	held, err := os.Open(dir)
+	// An action that runs as the worker's user may have put a FIFO here, and to open one waits.
+	held, err := os.OpenFile(dir, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return
 	}

@@ -116,7 +116,7 @@ func TestRemovalEndsWhenItsTimeIsOver(t *testing.T) {
 	for i := range 5 {
 		write(t, filepath.Join(run, fmt.Sprint(i)), 0)
 	}
-	if err := Remove(run, time.Now().Add(-time.Second)); err == nil || !strings.Contains(err.Error(), "in time") {
+	if err := Remove(run, time.Now().Add(-time.Second)); err == nil || !strings.Contains(err.Error(), "files are left") {
 		t.Errorf("%v", err)
 	}
 }
@@ -224,6 +224,35 @@ func TestOnlyWhatADeadWorkerLeftIsTakenAway(t *testing.T) {
 	}
 	if left, err := os.ReadDir(base); err != nil || len(left) > 0 {
 		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+// An action that runs as the worker's user can put a FIFO beside the directories of workers. The open
+// of a FIFO waits for a writer, and the next workers would wait with it.
+func TestAFIFOHoldsUpNoStart(t *testing.T) {
+	base := mkdir(t, filepath.Join(t.TempDir(), "runs"))
+	fifo := filepath.Join(base, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan error, 1)
+	go func() {
+		p, err := Open(base, func(err error) { t.Error(err) })
+		if err == nil {
+			err = p.Close(time.Minute)
+		}
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("a worker waits for the FIFO in " + base)
+	}
+	if _, err := os.Lstat(fifo); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the FIFO is still there: %v", err)
 	}
 }
 
