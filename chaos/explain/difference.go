@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -205,10 +206,14 @@ func (l *strands) name(e *history.Event, names map[execution.ID]string) string {
 	case e.Fault != "":
 		return "fault " + e.Fault
 	case e.Queue != "":
-		return "queue " + e.Queue
+		return "queue " + drawnPart.ReplaceAllString(e.Queue, "")
 	}
 	return "process " + e.Process
 }
+
+// drawnPart is the part of a queue's name that each run draws anew: those of the executors' canaries
+// have one.
+var drawnPart = regexp.MustCompile(`\.[0-9a-f]{12}\b`)
 
 // step is what is compared of an event. The incarnation is not: it is a number that shifts.
 type step struct {

@@ -52,6 +52,26 @@ func TestTheFirstDifferenceStandsSideBySide(t *testing.T) {
 	}
 }
 
+// Each run draws the names of the queues in which executors test the dead letter path.
+func TestQueuesWithDrawnNamesAreTheSame(t *testing.T) {
+	run := func(queue string, last history.Kind) explain.Run {
+		return story(func(events *[]history.Event) {
+			for _, kind := range []history.Kind{history.Enqueued, last} {
+				at := (*events)[len(*events)-1].At + time.Second
+				*events = append(*events, history.Event{Kind: kind, Queue: queue, At: at, Step: uint64(at / time.Second * 10)})
+			}
+		})
+	}
+	a, b := "handoff.canary.3241d95e0ab2.arrival", "handoff.canary.5df0195b6213.arrival"
+	if d := explain.Compare(run(a, history.Expired), run(b, history.Expired), 0, 4); len(d.Pairs)+d.More != 0 {
+		t.Errorf("the same in two queues whose names are drawn: %+v", d.Pairs)
+	}
+	d := explain.Compare(run(a, history.Expired), run(b, history.Rejected), 0, 4)
+	if len(d.Pairs) != 1 || d.Pairs[0].Here == nil || d.Pairs[0].There == nil {
+		t.Errorf("another end in such a queue: %+v, want one pair with both sides", d.Pairs)
+	}
+}
+
 func TestExecutionsAreTheSameByTheirKey(t *testing.T) {
 	fails := func(events *[]history.Event) { (*events)[7].To = execution.Failed } // key b
 	d := explain.Compare(story(fails), story(func(events *[]history.Event) {

@@ -132,6 +132,14 @@ func (l Leaf) choices() []string {
 // largest bounds whole numbers, so that sums of a few can't overflow as milliseconds.
 const largest = int64(yamlfile.MaxDuration / time.Millisecond)
 
+// longest bounds a duration. What is kept may be kept for years.
+func (l Leaf) longest() time.Duration {
+	if strings.HasPrefix(l.Path, "retention.") && l.Path != "retention.interval" {
+		return longestKept
+	}
+	return yamlfile.MaxDuration
+}
+
 // read reads a value of the key's type from a file. Validate checks ranges.
 func (l Leaf) read(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
 	v := reflect.New(l.Type).Elem()
@@ -146,7 +154,7 @@ func (l Leaf) read(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
 		return v, false
 	}
 	if l.Type == reflect.TypeFor[time.Duration]() {
-		d, ok := r.Duration(n, l.Path, 0)
+		d, ok := r.DurationWithin(n, l.Path, 0, l.longest())
 		v.SetInt(int64(d))
 		return v, ok
 	}
@@ -216,7 +224,7 @@ func (l Leaf) parse(text string) (v reflect.Value, p yamlfile.Problem, ok bool) 
 		return v, yamlfile.Problem{Message: l.Path + " must be " + what + ", is " + strconv.Quote(text)}, false
 	}
 	if l.Type == reflect.TypeFor[time.Duration]() {
-		d, p, ok := yamlfile.ParseDuration(text, l.Path, strconv.Quote(text), 0)
+		d, p, ok := yamlfile.ParseDuration(text, l.Path, strconv.Quote(text), 0, l.longest())
 		v.SetInt(int64(d))
 		return v, p, ok
 	}

@@ -30,6 +30,9 @@ type Retention struct {
 	Interval time.Duration `yaml:"interval"`
 }
 
+// longestKept bounds how long something can be kept, apart from for ever: ten years.
+const longestKept = 10 * 365 * 24 * time.Hour
+
 // Any says whether anything leaves at all.
 func (r Retention) Any() bool {
 	return r.Executions > 0 || r.Transitions > 0 || r.RefusedResults > 0 || r.Expiries > 0 || r.Incarnations > 0 || r.Workers > 0

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// MaxDuration bounds every duration in a file: no deadline of the configuration is longer, and sums
-// of a few can't overflow.
+// MaxDuration bounds the durations in a file, apart from those for which the caller names a bound of
+// its own: no deadline of the configuration is longer, and sums of a few can't overflow.
 const MaxDuration = 31 * 24 * time.Hour
 
 var (
@@ -158,13 +158,18 @@ func (r *Reader) Span(n *yaml.Node, what string, floor time.Duration) (least, mo
 	return least, most, true
 }
 
-// Duration reads a number with a unit of time. It must be at least least.
+// Duration reads a number with a unit of time. It must be from least to MaxDuration.
 func (r *Reader) Duration(n *yaml.Node, what string, least time.Duration) (time.Duration, bool) {
+	return r.DurationWithin(n, what, least, MaxDuration)
+}
+
+// DurationWithin reads a number with a unit of time. It must be from least to most.
+func (r *Reader) DurationWithin(n *yaml.Node, what string, least, most time.Duration) (time.Duration, bool) {
 	if n.Kind != yaml.ScalarNode {
 		r.Refuse(n, "%s must be a duration such as 10s, is %s", what, KindOf(n))
 		return 0, false
 	}
-	d, problem, ok := ParseDuration(n.Value, what, KindOf(n), least)
+	d, problem, ok := ParseDuration(n.Value, what, KindOf(n), least, most)
 	if !ok {
 		r.RefuseAt(n.Line, n.Column, problem)
 	}
@@ -173,7 +178,7 @@ func (r *Reader) Duration(n *yaml.Node, what string, least time.Duration) (time.
 
 // ParseDuration reads a number with a unit of time. If it can't, the problem says why, without a
 // position; its message calls the text called.
-func ParseDuration(text, what, called string, least time.Duration) (time.Duration, Problem, bool) {
+func ParseDuration(text, what, called string, least, most time.Duration) (time.Duration, Problem, bool) {
 	bare := strings.TrimLeft(text, "+-")
 	if _, err := strconv.ParseFloat(bare, 64); err == nil && !strings.ContainsAny(bare, "nN") {
 		return 0, Problem{
@@ -188,8 +193,8 @@ func ParseDuration(text, what, called string, least time.Duration) (time.Duratio
 		}, false
 	}
 	d, err := time.ParseDuration(text)
-	if err == nil && (d < least || d > MaxDuration) {
-		bound := fmt.Sprintf("must be from %s to %s", Short(least), Short(MaxDuration))
+	if err == nil && (d < least || d > most) {
+		bound := fmt.Sprintf("must be from %s to %s", Short(least), Short(most))
 		if d < least && least == time.Millisecond {
 			bound = "must be longer than 0s"
 		}

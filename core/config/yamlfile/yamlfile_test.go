@@ -50,7 +50,7 @@ func TestDuration(t *testing.T) {
 			t.Errorf("%q: %v, %v; want %s", text, d, p, want)
 		}
 	}
-	if d, p, ok := ParseDuration("1h30m500ms", "x", "", 0); !ok || d != 90*time.Minute+500*time.Millisecond {
+	if d, p, ok := ParseDuration("1h30m500ms", "x", "", 0, MaxDuration); !ok || d != 90*time.Minute+500*time.Millisecond {
 		t.Errorf("%v, %v", d, p)
 	}
 }
