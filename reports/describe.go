@@ -144,13 +144,13 @@ func (t teller) what(e *history.Event) string {
 	case history.Observed:
 		return t.observed(e)
 	case history.Purged:
-		return fmt.Sprintf("deleted the chain of execution %d (%s), which is kept for %v after its end", e.Execution, plural(e.Count, "row"), e.Due)
+		return fmt.Sprintf("deleted the chain of execution %d (%s), as it had ended at least %v ago", e.Execution, plural(e.Count, "row"), e.Due)
 	case history.WorkerPurged:
 		what := t.worker(e.Worker, e.Incarnation)
 		if e.Count > 0 {
 			what += " and the name with it"
 		}
-		return fmt.Sprintf("deleted %s, which is kept for %v after its lease", what, e.Due)
+		return fmt.Sprintf("deleted %s, as its lease had ended at least %v ago", what, e.Due)
 	}
 	return t.transport(e)
 }
