@@ -56,7 +56,9 @@ func (c Command) Parse(args, environ []string) Parsed {
 	values := map[string]*string{}
 	specs := append([]FlagSpec{{"profile", "profile", "NAME", "the set of defaults and policies: hardened or documented"}}, c.Flags...)
 	for _, f := range specs {
-		values[f.Name] = set.String(f.Name, "", f.Usage+": `"+f.Value+"`") // pflag takes the placeholder from the backticks
+		value := &flagValue{placeholder: f.Value}
+		set.Var(value, f.Name, f.Usage)
+		values[f.Name] = &value.text
 	}
 	err := set.Parse(args)
 	switch {
@@ -84,6 +86,21 @@ func (c Command) Parse(args, environ []string) Parsed {
 		p.Problems = append(yamlfile.Errors{flagProblem(c.Name, set, err)}, p.Problems...)
 	}
 	return p
+}
+
+// flagValue is the text of a flag. The help shows its placeholder, which pflag calls a type.
+type flagValue struct{ text, placeholder string }
+
+// String implements pflag.Value.
+func (v *flagValue) String() string { return v.text }
+
+// Type implements pflag.Value.
+func (v *flagValue) Type() string { return v.placeholder }
+
+// Set implements pflag.Value.
+func (v *flagValue) Set(text string) error {
+	v.text = text
+	return nil
 }
 
 // flagProblem reports an unknown flag and suggests the one that was probably meant.

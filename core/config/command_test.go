@@ -21,6 +21,7 @@ func TestCommandLine(t *testing.T) {
 		out, err      string
 	}{
 		{args: []string{"--help"}, done: true, out: "HANDOFF_EXECUTOR_DISPATCH_TIMEOUT"},
+		{args: []string{"--help"}, done: true, out: "--concurrency NUMBER   how many\n"},
 		{args: []string{"--config", path}},
 		{environ: []string{"HANDOFF_CONFIG=" + path}},
 		{args: []string{"--config", path, "--print-config"}, done: true, out: "# " + path + ":1:17"},
