@@ -129,10 +129,14 @@ func (w *world) serversUp() {
 	defer cancel()
 	servers := w.sandbox.servers
 	if !servers.Postgres.Running() {
-		_ = servers.Postgres.Start(ctx)
+		if err := servers.Postgres.Start(ctx); err != nil {
+			w.failed(fmt.Errorf("the database did not come back after the faults: %w", err))
+		}
 	}
 	if !servers.RabbitMQ.Running() {
-		_ = servers.RabbitMQ.Start(ctx)
+		if err := servers.RabbitMQ.Start(ctx); err != nil {
+			w.failed(fmt.Errorf("the broker did not come back after the faults: %w", err))
+		}
 	}
 }
 

@@ -117,6 +117,10 @@ func (l *Sandbox) Soak(ctx context.Context, o SoakOptions) (*soak.Result, error)
 	stop()
 	tasks.Wait()
 	if err := x.window(context.WithoutCancel(ctx), true); err != nil {
+		// What broke the soak is often why the evidence can't be read.
+		if crashed != "" {
+			return nil, fmt.Errorf("the soak broke off: %s; then reading the last of the evidence failed: %w", crashed, err)
+		}
 		return nil, fmt.Errorf("reading the last of the evidence: %w", err)
 	}
 	r := x.result(settled, stalls, crashed)

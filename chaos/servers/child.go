@@ -139,12 +139,14 @@ func (c *child) stop(sig signal, within time.Duration) error {
 }
 
 // kill ends the process and all its descendants at once, and returns when all are gone, so that a
-// restart finds neither their locks nor their shared memory.
+// restart finds neither their locks nor their shared memory. It stops the process before it looks
+// for descendants: PostgreSQL starts a backend for every client that connects, and one that it
+// started after the look would be left, with the shared memory.
 func (c *child) kill() {
 	if !c.running() {
 		return
 	}
-	below := descendants(c.pid)
+	below := c.stopped()
 	signalProcess(-c.pid, sigKill)
 	signalProcess(c.pid, sigKill)
 	for _, pid := range below {
@@ -173,18 +175,32 @@ func (c *child) pause() error {
 		return nil
 	}
 	c.stuck = true
-	signalProcess(-c.pid, sigStop)
-	// Twice, because the first signal takes effect slightly after the call returns.
-	for range 2 {
-		c.paused = descendants(c.pid)
-		for _, pid := range c.paused {
-			signalProcess(pid, sigStop)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+	c.paused = c.stopped()
 	// A stopped process doesn't notice that its parent died, so the guard has to kill these too.
 	c.guard.watch(c.paused...)
 	return nil
+}
+
+// stopsWithin bounds the wait for a process that was told to stop. One that waits for a disk takes its time.
+const stopsWithin = time.Second
+
+// stopped stops the process and all its descendants, and returns the descendants. A signal takes effect
+// when the process next gets a processor, and until then it may start more; so this looks until the process
+// has halted and another look finds as many as the one before.
+func (c *child) stopped() []int {
+	signalProcess(-c.pid, sigStop)
+	before := -1
+	for until := time.Now().Add(stopsWithin); ; time.Sleep(2 * time.Millisecond) {
+		done := halted(c.pid)
+		below := descendants(c.pid)
+		for _, pid := range below {
+			signalProcess(pid, sigStop)
+		}
+		if done && len(below) == before || time.Now().After(until) {
+			return below
+		}
+		before = len(below)
+	}
 }
 
 // resume lets a paused process continue; it does nothing to others.

@@ -17,19 +17,19 @@ func setProcess(cmd *exec.Cmd, user *account) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: user.credential()}
 }
 
-// stat returns a process's parent, and whether it is a zombie.
-func stat(pid int) (parent int, zombie, ok bool) {
+// stat returns a process's parent and its state, a letter of proc(5).
+func stat(pid int) (parent int, state byte, ok bool) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return 0, false, false
+		return 0, 0, false
 	}
 	// The name, in parentheses, may contain any character; the fields after it can't.
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 	if len(fields) < 2 {
-		return 0, false, false
+		return 0, 0, false
 	}
 	parent, err = strconv.Atoi(string(fields[1]))
-	return parent, fields[0][0] == 'Z' || fields[0][0] == 'X', err == nil
+	return parent, fields[0][0], err == nil
 }
 
 func processes() []int {
@@ -64,11 +64,18 @@ func descendants(pid int) []int {
 // anyAlive reports whether one of them still runs; a zombie holds no resources.
 func anyAlive(pids []int) bool {
 	for _, pid := range pids {
-		if _, zombie, ok := stat(pid); ok && !zombie {
+		if _, state, ok := stat(pid); ok && state != 'Z' && state != 'X' {
 			return true
 		}
 	}
 	return false
+}
+
+// halted reports whether a process that was told to stop has done so, or is gone: it starts nothing
+// from then on.
+func halted(pid int) bool {
+	_, state, ok := stat(pid)
+	return !ok || strings.IndexByte("TtZX", state) >= 0
 }
 
 // processesUnder returns the processes whose current directory is in dir: only servers started

@@ -1,0 +1,50 @@
+package servers
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// A server that starts processes while it is being killed leaves none of them behind. PostgreSQL does that whenever a client
+// connects: a backend that nobody counted keeps the shared memory, and the next start finds it in use and gives up.
+func TestAKilledServerLeavesNoProcessThatItWasJustStarting(t *testing.T) {
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err) // the kernel's own tools suffice for the rest
+	}
+	g, err := startGuard("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := g.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for round := range 20 {
+		dir := t.TempDir()
+		c, err := startChild(&program{
+			name: "a server that starts processes", path: shell, dir: dir, log: filepath.Join(dir, "log"), env: serverEnv(dir),
+			// Like a backend, each leads a session of its own, so that no signal to the group finds it. Two hundred at most.
+			args: []string{"-c", "for i in {1..200}; do setsid sleep 20 & done; wait"},
+		}, g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for until := time.Now().Add(10 * time.Second); len(descendants(c.pid)) < 3; time.Sleep(time.Millisecond) {
+			if time.Now().After(until) {
+				t.Fatal("the server starts nothing")
+			}
+		}
+		c.kill()
+		left := processesUnder(dir)
+		for _, pid := range left {
+			signalProcess(pid, sigKill)
+		}
+		if len(left) > 0 {
+			t.Fatalf("round %d: processes %v are left", round, left)
+		}
+	}
+}
