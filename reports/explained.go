@@ -94,7 +94,7 @@ func side(e *history.Event, workers map[execution.WorkerID]string, p *explain.Pa
 	switch {
 	case e != nil:
 		return brief(Describe(e, workers))
-	case p.About != 0:
+	case p.About != 0 && p.Over:
 		return fmt.Sprintf("nothing more happens to execution %d", p.About)
 	}
 	return "nothing like it happens"
@@ -106,7 +106,7 @@ func more(d *explain.Difference) string {
 		parts = append(parts, plural(d.More, "further difference")+" in other executions and parts")
 	}
 	if d.Moved > 0 {
-		parts = append(parts, fmt.Sprintf("%d do the same at another time or through another process", d.Moved))
+		parts = append(parts, fmt.Sprintf("%d do the same at another time, in another order or through another process", d.Moved))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -33,7 +33,7 @@ func explainedRecord() *verdict.Record {
 	r.Explained = &explain.Explanation{
 		Counterparts: []explain.Counterpart{
 			{Change: "without the mutant x", Passes: true, Ends: "breaks no rule", Difference: &explain.Difference{
-				Same: 29, Until: 2 * time.Second, Act: &act, Pairs: []explain.Pair{{Here: &here, There: &there, About: 7}, {Here: &here, About: 7}}, More: 3, Moved: 2,
+				Same: 29, Until: 2 * time.Second, Act: &act, Pairs: []explain.Pair{{Here: &here, There: &there, About: 7}, {Here: &here, About: 7, Over: true}}, More: 3, Moved: 2,
 			}},
 			{Change: "in seed 3", Ends: "breaks no rule", Passes: true},
 		},
@@ -105,7 +105,7 @@ func pageOf(t *testing.T, r *verdict.Record) string {
 func TestThePageSaysWhy(t *testing.T) {
 	page := pageOf(t, explainedRecord())
 	for _, want := range []string{
-		"Beside a run that does not fail", "did &lt;b&gt;harm&lt;/b&gt;", "The faults that it needed", "When it became inevitable",
+		"Beside a run without this failure", "did &lt;b&gt;harm&lt;/b&gt;", "The faults that it needed", "When it became inevitable",
 		`class="inevitable"`, "(needed)", "98 of 100",
 	} {
 		if !strings.Contains(page, want) {
@@ -135,7 +135,7 @@ func TestAnActBeforeTheFirstDifferenceIsNamed(t *testing.T) {
 
 // A comparison with a run without some fault misleads if no fault was needed.
 func TestThePageSaysThatNoFaultWasNeeded(t *testing.T) {
-	const unneeded, chance = "No fault was needed for this failure", "does not fail is chance"
+	const unneeded, chance = "No fault was needed for this failure", "without the failure is chance"
 	r := explainedRecord()
 	if page := pageOf(t, r); strings.Contains(page, unneeded) {
 		t.Error("a fault was needed, and the page says that none was")

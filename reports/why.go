@@ -106,7 +106,7 @@ func newWhy(r *verdict.Record) *whyPage {
 	if len(x.Faults) > 0 && x.Needed() == 0 && r.Mutant == "" {
 		p.Unneeded = "No fault was needed for this failure: its cause is in the workload, the actions, the limits, or the system itself."
 		if c.Passes {
-			p.Unneeded += " That the run beside it does not fail is chance."
+			p.Unneeded += " That the run beside it is without the failure is chance."
 		}
 	}
 	p.Curve = newWhyCurve(r, x.Curve, here)

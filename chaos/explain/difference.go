@@ -25,8 +25,12 @@ type Difference struct {
 	// execution's is among them if it has one.
 	Pairs []Pair
 	// More is how many further executions, workers and parts differ. Moved is how many others do
-	// the same, by another process or at other times only.
+	// the same, by another process, at other times or in another order only.
 	More, Moved int
+
+	// swapped are the differences in the order of the same events. They are shown where nothing else
+	// differs.
+	swapped []Pair
 }
 
 // Equal says that the runs tell no difference.
@@ -36,10 +40,13 @@ func (d *Difference) Equal() bool {
 
 // Pair is the first difference in what happens to one execution, or to one process.
 type Pair struct {
-	// Here and There are what happens in the two runs in the same place; nil if nothing does.
+	// Here and There are what happens in the two runs in the same place; nil if nothing like the
+	// other one does.
 	Here, There *history.Event
 	// About is the execution in the first run, 0 for none.
 	About execution.ID
+	// Over says of a pair with one side that nothing at all happens on the other one from there on.
+	Over bool
 }
 
 // At is when the pair's earlier event happens.
@@ -66,8 +73,13 @@ func Compare(here, there Run, about execution.ID, most int) *Difference {
 	d.acts(here, there)
 	a, b := strandsOf(here), strandsOf(there)
 	for _, depth := range []depth{fates, everything} {
-		d.Pairs, d.More, d.Moved = nil, 0, 0
+		d.Pairs, d.swapped, d.More, d.Moved = nil, nil, 0, 0
 		d.compare(a, b, depth)
+		if len(d.Pairs) == 0 {
+			d.Pairs = d.swapped
+		} else {
+			d.Moved += len(d.swapped)
+		}
 		if len(d.Pairs) > 0 {
 			break
 		}
@@ -246,28 +258,55 @@ func (d *Difference) compare(a, b *strands, deep depth) {
 	}
 }
 
-// strand adds the first difference of one strand.
+// strand adds the first difference of one strand: what happens on one side and not on the other. Events
+// that happen on both sides in another order are swapped.
 func (d *Difference) strand(here, there *strand, deep depth, a, b Run) {
 	x, y := only(here.events, deep), only(there.events, deep)
-	moved := false
-	for i := range max(len(x), len(y)) {
-		p := Pair{About: here.about}
-		if i < len(x) {
-			p.Here = x[i]
+	moved, n := false, 0
+	for n < min(len(x), len(y)) && stepOf(x[n]) == stepOf(y[n]) {
+		moved = moved || x[n].At != y[n].At || actor(x[n], a) != actor(y[n], b)
+		n++
+	}
+	x, y = x[n:], y[n:]
+	if len(x)+len(y) == 0 {
+		if moved {
+			d.Moved++
 		}
-		if i < len(y) {
-			p.There = y[i]
-		}
-		if p.Here != nil && p.There != nil && stepOf(p.Here) == stepOf(p.There) {
-			moved = moved || p.Here.At != p.There.At || actor(p.Here, a) != actor(p.There, b)
-			continue
-		}
-		d.Pairs = append(d.Pairs, p)
 		return
 	}
-	if moved {
-		d.Moved++
+	p := Pair{About: here.about}
+	i, j := surplus(x, y), surplus(y, x)
+	switch {
+	case i == len(x) && j == len(y):
+		p.Here, p.There = x[0], y[0]
+		d.swapped = append(d.swapped, p)
+		return
+	// They stand side by side if one is there in place of the other.
+	case i < len(x) && j < len(y) && (x[i].Kind == y[j].Kind || i == 0 && j == 0):
+		p.Here, p.There = x[i], y[j]
+	case j == len(y), i < len(x) && x[i].At <= y[j].At:
+		p.Here, p.Over = x[i], len(y) == 0
+	default:
+		p.There, p.Over = y[j], len(x) == 0
 	}
+	d.Pairs = append(d.Pairs, p)
+}
+
+// surplus is the index of the first event in a for which b has no counterpart, wherever in b; len(a)
+// for none.
+func surplus(a, b []*history.Event) int {
+	left := make(map[step]int, len(b))
+	for _, e := range b {
+		left[stepOf(e)]++
+	}
+	for i, e := range a {
+		s := stepOf(e)
+		if left[s] == 0 {
+			return i
+		}
+		left[s]--
+	}
+	return len(a)
 }
 
 func only(events []*history.Event, deep depth) (kept []*history.Event) {

@@ -97,6 +97,29 @@ func TestWhatHappensLaterOrElsewhereIsOnlyCounted(t *testing.T) {
 	}
 }
 
+// What happens in another order is no difference as long as there is a real one; and what happens on one side only stands alone,
+// not beside whatever came in its place on the other.
+func TestAnotherOrderIsNotShownAsADifference(t *testing.T) {
+	swap := func(events *[]history.Event) {
+		(*events)[2], (*events)[4] = (*events)[4], (*events)[2]
+	}
+	fails := func(events *[]history.Event) { (*events)[7].To = execution.Failed }
+	d := explain.Compare(story(func(events *[]history.Event) { swap(events); fails(events) }), story(nil), 0, 4)
+	if len(d.Pairs) != 1 || d.Pairs[0].About != 2 || d.Moved != 1 {
+		t.Errorf("beside a real difference: %+v, %d moved", d.Pairs, d.Moved)
+	}
+	if d := explain.Compare(story(swap), story(nil), 0, 4); len(d.Pairs) != 1 || d.Pairs[0].About != 1 || d.Pairs[0].Here == nil || d.Pairs[0].There == nil {
+		t.Errorf("alone: %+v", d.Pairs)
+	}
+	extra := func(events *[]history.Event) {
+		(*events)[3] = history.Event{Kind: history.CancelRequested, Execution: 1, Chain: 1, At: 3 * time.Second}
+	}
+	d = explain.Compare(story(extra), story(nil), 1, 4)
+	if len(d.Pairs) != 1 || d.Pairs[0].Here == nil || d.Pairs[0].Here.Kind != history.CancelRequested || d.Pairs[0].There != nil || d.Pairs[0].Over {
+		t.Errorf("something more: %+v", d.Pairs)
+	}
+}
+
 func TestTheFailingExecutionIsAlwaysShown(t *testing.T) {
 	change := func(events *[]history.Event) {
 		(*events)[4].To = execution.Failed

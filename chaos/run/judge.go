@@ -43,7 +43,7 @@ func NewJudges(s *scenario.Scenario, p config.Profile, c config.Config, only []i
 	expected := s.Expect(p)
 	j := &Judges{
 		Suite: invariant.New(c, only), scenario: s, profile: p, hash: history.NewHasher(),
-		probes: verdict.NewProbes(c.Executor.ReconcileInterval), tally: newTally(expected.Texts), seen: discovery.NewCollector(),
+		probes: verdict.NewProbes(c.Executor.ReconcileInterval), tally: newTally(s, expected.Texts), seen: discovery.NewCollector(),
 	}
 	j.accepted.expect(s)
 	j.Suite.SetRequests(s.Requested)

@@ -3,10 +3,12 @@ package run
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"handoff/chaos/history"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
@@ -37,10 +39,12 @@ func (t *tally) explain(b scenario.Bound, of execution.Status, found, total int6
 	few := tooFew(b, found, total)
 	groups := make(map[string][]*execution.Execution)
 	var order []string
+	unserved := false
 	for _, row := range rows {
 		if (ended(row.Status) == of) == few {
 			continue
 		}
+		unserved = unserved || row.FailureReason == execution.NoWorkers || row.Status == execution.Requested
 		how := t.fate(row)
 		if groups[how] == nil {
 			order = append(order, how)
@@ -63,7 +67,22 @@ func (t *tally) explain(b scenario.Bound, of execution.Status, found, total int6
 		}
 		s.lines = append(s.lines, fmt.Sprintf("%d %s: %s", len(rows), how, named(rows)))
 	}
+	if unserved {
+		s.lines = append(s.lines, t.whyUnserved()...)
+	}
 	return s
+}
+
+// whyUnserved says of the workers that were there why they got no work.
+func (t *tally) whyUnserved() (lines []string) {
+	for _, id := range slices.Sorted(maps.Keys(t.idle)) {
+		lines = append(lines, t.idle[id]+" registered and never became active, so it got no work")
+	}
+	if p := &t.poisoned; len(lines) > 0 && p.Kind != history.NoKind {
+		lines = append(lines, fmt.Sprintf("from %v on the broker created no queue, and a worker without its queue does not become active: a message with a header that breaks dead lettering had died in %s",
+			p.At.Round(time.Millisecond), p.Queue))
+	}
+	return lines
 }
 
 // tooFew says whether an unmet bound demands more executions than there are.
@@ -117,8 +136,13 @@ func (t *tally) fate(e *execution.Execution) string {
 	if e.Result.Error != "" && e.Result.Error != e.FailureReason.String() {
 		how += fmt.Sprintf(" (%q)", e.Result.Error)
 	}
+	if e.FailureReason == execution.RunTimeout {
+		how += t.allowed(e)
+	}
 	switch by := e.Result.FailedBy; {
 	case e.Status == execution.Completed:
+	case by == execution.Worker && e.FailureReason.OfAction():
+		how += ", the run's own error"
 	case by != execution.NoPart:
 		how += ", decided by the " + by.String()
 	}
@@ -126,6 +150,19 @@ func (t *tally) fate(e *execution.Execution) string {
 		how += fmt.Sprintf(", after %s", plural(e.RetryCount, "retry", "retries"))
 	}
 	return how
+}
+
+// allowed says how long the runs of an action take, and how long they may.
+func (t *tally) allowed(e *execution.Execution) string {
+	a := t.actions[e.Action.Ref]
+	if a == nil {
+		return ""
+	}
+	takes := a.TakesMin.String()
+	if a.TakesMax > a.TakesMin {
+		takes += " to " + a.TakesMax.String()
+	}
+	return fmt.Sprintf(" (a run takes %s and may take %v)", takes, e.Action.RunTimeout())
 }
 
 // waits says in which status an execution is stuck, and what it waits for.

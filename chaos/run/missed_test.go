@@ -1,6 +1,7 @@
 package run
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ func missedRun(t *testing.T, bound scenario.Bound, rows ...execution.Execution) 
 	t.Helper()
 	j := NewJudges(&scenario.Scenario{Actions: actions("a")}, config.Hardened, config.Default(config.Hardened), []int{})
 	j.Observe(&history.Event{Kind: history.WorkerRegistered, Process: "shell-1", Worker: 7, Incarnation: 1})
+	j.Observe(&history.Event{Kind: history.WorkerLifecycle, Worker: 7, Incarnation: 1, Lifecycle: execution.Active})
 	for i := range rows {
 		j.Observe(&history.Event{Kind: history.Created, Step: uint64(i + 1), Execution: rows[i].ID, Chain: rows[i].Chain(), To: execution.Requested, Action: "a"})
 	}
@@ -96,7 +98,7 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 			[]string{
 				"1 of 4 executions ended as completed; the scenario expects completed: >= 95%",
 				`2 ended as failed, no_workers ("No workers available"), decided by the scheduler: executions 4, 3`,
-				`1 ended as failed, unknown ("exit 1"), decided by the worker: execution 2`,
+				`1 ended as failed, unknown ("exit 1"), the run's own error: execution 2`,
 			},
 			4, 2 * time.Second,
 		},
@@ -104,7 +106,7 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 			"too many",
 			scenario.Bound{Of: "failed", Op: "=", Source: "0"},
 			[]execution.Execution{done(1), failed(2, execution.Unknown, "", execution.Worker)},
-			[]string{"1 of 2 executions ended as failed; the scenario expects failed: 0", "1 ended as failed, unknown, decided by the worker: execution 2"},
+			[]string{"1 of 2 executions ended as failed; the scenario expects failed: 0", "1 ended as failed, unknown, the run's own error: execution 2"},
 			2, time.Second,
 		},
 		{
@@ -165,6 +167,36 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 				t.Errorf("it is about execution %d at %v, want %d at %v", about, at, c.about, c.at)
 			}
 		})
+	}
+}
+
+// A run that took longer than it may is told with both durations; whoever gets no work, with the workers that never became active
+// and what the broker did to them.
+func TestAnUnmetBoundSaysWhatIsNotInTheRows(t *testing.T) {
+	slow := scenario.Action{Action: execution.Action{Ref: "slow", Runtime: "shell", Timeout: 5 * time.Second}, TakesMin: 8 * time.Second, TakesMax: 12 * time.Second}
+	j := NewJudges(&scenario.Scenario{Actions: []scenario.Action{slow}}, config.Hardened, config.Default(config.Hardened), []int{})
+	for _, e := range []history.Event{
+		{Kind: history.WorkerRegistered, Process: "shell-1", Worker: 1, Incarnation: 1},
+		{Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Active},
+		{Kind: history.Rejected, At: 30 * time.Second, Message: 3, Queue: "worker.1", Count: 1},
+		{Kind: history.WorkerRegistered, Process: "late", Worker: 2, Incarnation: 2},
+	} {
+		j.Observe(&e)
+	}
+	j.show()
+	rows := []*execution.Execution{
+		{ID: 1, Action: slow.Action, Status: execution.Timeout, FailureReason: execution.RunTimeout, Result: execution.Result{FailedBy: execution.Worker}},
+		{ID: 2, Action: slow.Action, Status: execution.Failed, FailureReason: execution.NoWorkers, Result: execution.Result{FailedBy: execution.Scheduler}},
+	}
+	got := j.tally.explain(scenario.Bound{Of: "completed", Op: ">=", Value: 2}, execution.Completed, 0, 2, rows).lines
+	want := []string{
+		"1 of slow ended as failed, no_workers, decided by the scheduler: execution 2",
+		"1 of slow ended as timeout, run_timeout (a run takes 8s to 12s and may take 5s), decided by the worker: execution 1",
+		"late registered and never became active, so it got no work",
+		"from 30s on the broker created no queue, and a worker without its queue does not become active: a message with a header that breaks dead lettering had died in worker.1",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("it says\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"handoff/chaos/dense"
 	"handoff/chaos/history"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 )
@@ -27,15 +28,26 @@ type tally struct {
 	names map[execution.WorkerID]string
 	// asked has the first executions of the chains that a client asked to cancel.
 	asked map[execution.ID]bool
+	// idle are the workers that registered and were never active, by name.
+	idle map[execution.WorkerID]string
+	// poisoned is the first message that died with a header because of which the broker creates no
+	// queue any more; its kind is NoKind if there was none.
+	poisoned history.Event
+	// actions are those of the scenario, by their references.
+	actions map[string]*scenario.Action
 }
 
-// newTally returns a tally that looks for these error texts.
-func newTally(texts []string) *tally {
-	return &tally{
+// newTally returns a tally of a run of s that looks for these error texts.
+func newTally(s *scenario.Scenario, texts []string) *tally {
+	t := &tally{
 		wanted: texts, texts: make(map[string]int), detection: make(map[string]time.Duration),
 		renewed: make(map[execution.Incarnation]time.Duration), names: make(map[execution.WorkerID]string),
-		asked: make(map[execution.ID]bool),
+		asked: make(map[execution.ID]bool), idle: make(map[execution.WorkerID]string), actions: make(map[string]*scenario.Action),
 	}
+	for i := range s.Actions {
+		t.actions[s.Actions[i].Ref] = &s.Actions[i]
+	}
+	return t
 }
 
 // Observe implements history.Sink.
@@ -45,10 +57,20 @@ func (t *tally) Observe(e *history.Event) {
 		t.struck, t.after = true, 0
 	case history.WorkerRegistered:
 		t.renewed[e.Incarnation] = e.At
+		if t.names[e.Worker] == "" {
+			t.idle[e.Worker] = e.Process
+		}
 		t.names[e.Worker] = e.Process
 	case history.HeartbeatRenewed:
 		t.renewed[e.Incarnation] = e.At
+	case history.Expired, history.Rejected, history.ReturnedTooOften:
+		if e.Count > 0 && t.poisoned.Kind == history.NoKind {
+			t.poisoned = *e
+		}
 	case history.WorkerLifecycle:
+		if e.Lifecycle == execution.Active {
+			delete(t.idle, e.Worker)
+		}
 		if at, known := t.renewed[e.Incarnation]; known && e.Lifecycle == execution.Lost {
 			t.detected(LostWorker, e.At-at)
 		}
