@@ -38,8 +38,8 @@ type Options struct {
 	// LeaveOut leaves out single faults of the scenario, by their index. The others draw what they
 	// draw with them.
 	LeaveOut []int
-	// WithoutInvariant leaves out one invariant, for the same reason.
-	WithoutInvariant int
+	// WithoutInvariants leaves out some invariants, for the same reason.
+	WithoutInvariants []int
 	// MaxSteps bounds a run that never ends; 0 means DefaultMaxSteps.
 	MaxSteps uint64
 	// CutAt stops a run after so many steps, without an error: it is judged by its events until
@@ -102,12 +102,12 @@ func (o Options) maxSteps() uint64 {
 }
 
 func (o Options) invariants(wanted []int) []int {
-	if o.WithoutInvariant == 0 {
+	if len(o.WithoutInvariants) == 0 {
 		return wanted
 	}
 	kept := []int{}
 	for _, i := range invariant.All() {
-		if i.Number != o.WithoutInvariant {
+		if (wanted == nil || slices.Contains(wanted, i.Number)) && !slices.Contains(o.WithoutInvariants, i.Number) {
 			kept = append(kept, i.Number)
 		}
 	}

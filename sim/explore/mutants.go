@@ -63,8 +63,8 @@ type MutantOptions struct {
 	// done and their total; nil for none.
 	Progress func(k *Kill, done, total int)
 	Patience time.Duration
-	// Without leaves out one invariant, to test that its mutants then survive.
-	Without int
+	// Without leaves out some invariants, to test that their mutants then survive.
+	Without []int
 	// Own are the rules that the scenarios break without a mutant; see FailsAnyway.
 	Own []OwnFailure
 }
@@ -139,7 +139,7 @@ func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o
 					k.Stopped = true
 					return k
 				}
-				r := once(t, sim.Options{Seed: seed, Mutant: f, WithoutInvariant: o.Without, Watch: w.of(t, seed, f), Interrupted: ended(ctx)})
+				r := once(t, sim.Options{Seed: seed, Mutant: f, WithoutInvariants: o.Without, Watch: w.of(t, seed, f), Interrupted: ended(ctx)})
 				if r.Interrupted {
 					k.Stopped = true
 					return k

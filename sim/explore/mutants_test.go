@@ -39,7 +39,7 @@ func TestMutants(t *testing.T) {
 
 func TestWithoutItsInvariantAMutantIsNotKilled(t *testing.T) {
 	library := []*scenario.Scenario{find(t, "worker-stops-mid-execution")[0].Scenario}
-	kills, err := Mutants(t.Context(), []*mutant.Mutant{deaf()}, library, MutantOptions{Seeds: 2, Without: 12})
+	kills, err := Mutants(t.Context(), []*mutant.Mutant{deaf()}, library, MutantOptions{Seeds: 2, Without: []int{12}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -144,7 +144,7 @@ func TestEveryInvariantIsMissed(t *testing.T) {
 			continue // TestEveryMutantIsKilled reports this
 		}
 		named[k.Mutant.Expected]++
-		r := once(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant, WithoutInvariant: k.Mutant.Expected})
+		r := once(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant, WithoutInvariants: []int{k.Mutant.Expected}})
 		survivor := Kill{Mutant: k.Mutant, Violations: r.Failures()}
 		if survivor.Killed() {
 			t.Errorf("%s still counts as killed by invariant %d, which was left out", k.Mutant.Name, k.Mutant.Expected)
