@@ -99,11 +99,13 @@ type Looker struct {
 	told    map[execution.Incarnation]toldOf
 	// parked are the times at which the scheduler must look again at rows that it gave back.
 	parked []time.Duration
-	// woken and reasons allow the scheduler to look before its period is over. woken holds events
-	// that have come, those that lapse first in front; reasons holds what the scheduler remembers.
-	woken    queue[reason]
-	reasons  []reason
-	stumbled bool
+	// woken, patient and reasons allow the scheduler to look before its period is over. woken and
+	// patient hold events that have come, those that lapse first in front; patient holds those that
+	// lapse later, because something was wrong when they came. reasons holds what the scheduler
+	// remembers.
+	woken, patient queue[reason]
+	reasons        []reason
+	stumbled       bool
 	// held is the time since which the process is halted, 0 if it isn't.
 	held time.Duration
 	// passes is the latest time at which the last series of passes without a pause can have begun.
@@ -157,10 +159,11 @@ func (s *Suite) Looks(process string, at time.Duration) *Looker {
 
 // Woken notes that something may make the scheduler look at once, and again after a delay.
 func (k *Looker) Woken(at, delay time.Duration) {
-	// The new reason nearly always lapses last.
-	k.woken.add(reason{at, at + k.slack(at)})
-	for all := k.woken.all[k.woken.head:]; len(all) > 1 && all[len(all)-1].to < all[len(all)-2].to; all = all[:len(all)-1] {
-		all[len(all)-1], all[len(all)-2] = all[len(all)-2], all[len(all)-1]
+	// Among those of one queue the new reason lapses last.
+	if slack := k.slack(at); slack == k.c.s.prompt() {
+		k.woken.add(reason{at, at + slack})
+	} else {
+		k.patient.add(reason{at, at + slack})
 	}
 	if delay > 0 {
 		k.Remembers(at, delay)
@@ -240,7 +243,7 @@ func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 		k.putOff(at)
 	}
 	if l == LookSchedule && (k.stumbled || t.failed) {
-		for _, of := range [...][]reason{k.woken.all[k.woken.head:], k.reasons} {
+		for _, of := range [...][]reason{k.woken.all[k.woken.head:], k.patient.all[k.patient.head:], k.reasons} {
 			for i := range of {
 				of[i].to = max(of[i].to, at+s.prompt())
 			}
@@ -310,13 +313,14 @@ func (k *Looker) reasoned(l Look, at time.Duration) bool {
 			kept = append(kept, r)
 		}
 		k.reasons = kept
-		first, came := k.woken.first()
-		for ; came && first.to < k.passes; first, came = k.woken.first() {
-			k.woken.drop()
+		of := &k.woken
+		first, came := k.lapses(of)
+		if late, any := k.lapses(&k.patient); any && (!came || late.to < first.to) {
+			of, first, came = &k.patient, late, true
 		}
 		switch {
 		case came && first.from <= at && (best < 0 || first.to <= kept[best].to):
-			k.woken.drop()
+			of.drop()
 		case best >= 0:
 			k.reasons = slices.Delete(k.reasons, best, best+1)
 		default:
@@ -343,6 +347,14 @@ func (k *Looker) reasoned(l Look, at time.Duration) bool {
 	default:
 		return false
 	}
+}
+
+// lapses returns the first reason of a queue that has not lapsed, and drops those before it.
+func (k *Looker) lapses(of *queue[reason]) (first reason, any bool) {
+	for first, any = of.first(); any && first.to < k.passes; first, any = of.first() {
+		of.drop()
+	}
+	return first, any
 }
 
 // Answered notes an answer. full says that it returned as many rows as asked for, goesOn that a

@@ -71,7 +71,7 @@ func TestUnderLoadWorkersAreGivenBlocks(t *testing.T) {
 	given := func(load bool, most int, rows []execution.Execution, workers ...store.WorkerRow) string {
 		f := rosterOf(workers...)
 		f.most, f.ahead = most, 0
-		f.draw = func(uint64) uint64 { return 1 } // a tie goes to the first
+		f.draw = func(uint64) uint64 { return 0 } // a tie goes to the first
 		var at []int
 		for _, p := range f.place(rows, load) {
 			at = append(at, p.worker)

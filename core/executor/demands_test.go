@@ -12,7 +12,7 @@ import (
 )
 
 func rosterOf(workers ...store.WorkerRow) *roster {
-	return newRoster(workers, config.Default(config.Hardened), new(probes), func(uint64) uint64 { return 1 })
+	return newRoster(workers, config.Default(config.Hardened), new(probes), func(uint64) uint64 { return 0 })
 }
 
 // Each worker's room is demanded for the rows pinned to it, and the room of all workers for
@@ -69,7 +69,7 @@ func TestPlaceSparesTheOnlyPlace(t *testing.T) {
 	pinned := free
 	pinned.Pinned = 1
 	f := rosterOf(fit(1, loaded(5)), fit(2, loaded(5)))
-	f.draw = func(uint64) uint64 { return 1 } // a tie goes to the first
+	f.draw = func(uint64) uint64 { return 0 } // a tie goes to the first
 	placed := f.place([]execution.Execution{free, pinned}, false)
 	if placed[0].worker != 1 || placed[1].worker != 0 {
 		t.Errorf("placed %+v, want the pinned row at its worker and the other one beside it", placed)

@@ -20,14 +20,34 @@ import (
 // The workers of an offer must all fit the same runtimes and share none of them with other workers.
 // Otherwise the best worker for a row depends on the other rows (place), and the two steps decide.
 
-// offers are the free places of groups of workers, for at most `most` rows each. It leaves the
-// loads as they were.
-func (f *roster) offers(most int) (offers []store.Offer, some bool) {
+// leastPlaces is how many places an offer has at least, if so many are free. Each costs the executor and
+// the database some time, whether a row is due for it or not.
+const leastPlaces = 8
+
+// places is how many places each offer of the next pass has: for twice the rows that recent passes
+// found, so that hardly any pass is too short, and no more than a batch. A pass that was too short is
+// followed by one with a whole batch.
+func (s *scheduler) places() int {
+	return min(s.config.Executor.BatchSize, max(leastPlaces, 2*s.recent))
+}
+
+// found notes how many rows a pass dispatched directly, and whether it was too short.
+func (s *scheduler) found(rows int, full bool) {
+	s.recent = max(rows, s.recent/2)
+	if full {
+		s.recent = s.config.Executor.BatchSize
+	}
+}
+
+// offers are the free places of groups of workers, for at most `most` rows each, where a pass may take
+// a batch of rows. It leaves the loads as they were.
+func (f *roster) offers(most, batch int) (offers []store.Offer, some bool) {
 	for _, runtimes := range f.groups() {
 		row := execution.Execution{Action: execution.Action{Runtime: runtimes[0]}}
 		o := store.Offer{Runtimes: runtimes, Spread: f.deal(&row, most, false)}
 		o.Packed = o.Spread
-		if f.most > 1 {
+		// As many rows as a short pass has places are no sign of load.
+		if f.most > 1 && (most == batch || len(o.Spread) < most) {
 			o.Packed = f.deal(&row, most, true)
 		}
 		some = some || len(o.Spread) > 0
@@ -110,7 +130,7 @@ func (s *scheduler) directly(f *roster) (others, more bool, err error) {
 	if !c.DirectDispatch {
 		return true, false, nil
 	}
-	offers, some := f.offers(c.BatchSize)
+	offers, some := f.offers(s.places(), c.BatchSize)
 	if !some {
 		return true, false, nil
 	}
@@ -130,6 +150,7 @@ func (s *scheduler) directly(f *roster) (others, more bool, err error) {
 			slog.Any("error", err))
 		return true, false, nil
 	}
+	s.found(len(answer.Rows), answer.Full)
 	if len(answer.Rows) > 0 {
 		s.warnOfStale(f.workers)
 	}

@@ -24,10 +24,11 @@ type scheduler struct {
 	due moments
 
 	// Used only by the scheduling task. absent: since when no worker fits; leases: the beats seen;
-	// told: the warnings given.
+	// told: the warnings given; recent: about how many rows the last passes dispatched directly.
 	absent absences
 	leases leaseWatch
 	told   passedOver
+	recent int
 }
 
 func newScheduler(s *Service) *scheduler {

@@ -365,13 +365,19 @@ func (f *roster) pick(among []contender) int {
 		case order < 0:
 			best, ties = i, 1
 		case order == 0:
-			// Each of n equals is kept with probability 1/n.
-			if ties++; f.draw(ties) == 0 {
-				best = i
-			}
+			ties++
 		}
 	}
-	return best
+	if ties < 2 {
+		return best
+	}
+	at := best
+	for left := f.draw(ties); left > 0; {
+		if at++; among[at].room() > 0 && among[at].order(&among[best]) == 0 {
+			left--
+		}
+	}
+	return at
 }
 
 // choose picks a worker for a row and counts the row as placed. limit is how many rows the chosen

@@ -77,7 +77,7 @@ func TestChoose(t *testing.T) {
 		if found == nil {
 			found = new(probes)
 		}
-		f := newRoster(x.workers, c, found, func(uint64) uint64 { return 1 })
+		f := newRoster(x.workers, c, found, func(uint64) uint64 { return 0 })
 		at, limit := f.choose(&x.row)
 		got := execution.WorkerID(0)
 		if at >= 0 {
