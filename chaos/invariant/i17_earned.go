@@ -310,12 +310,12 @@ func (c *earnedChecker) orphans() {
 func (c *ending) ranItsTime() string {
 	now := c.s.database(c.e.At)
 	// The worker counts from the moment at which it sent the claim, which may have waited for a
-	// connection first.
-	early := max(0, c.l.due-c.l.stamped) / 2
-	if c.l.delivered > 0 {
-		early = max(early, c.l.entered-c.l.delivered)
+	// connection first. If the dispatch came to it more than once, the first message decides. If none
+	// came, the worker found the dispatch in the database, nobody saw when.
+	early := c.s.config.Worker.StatementTimeout
+	if c.l.arrived > 0 {
+		early = min(early, max((c.l.due-c.l.stamped)/2, c.l.entered-c.l.arrived))
 	}
-	early = min(c.s.config.Worker.StatementTimeout, early)
 	if now >= c.l.due-early-c.s.tolerance {
 		return ""
 	}

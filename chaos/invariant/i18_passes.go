@@ -101,9 +101,11 @@ type Looker struct {
 	parked []time.Duration
 	// woken, patient and reasons allow the scheduler to look before its period is over. woken and
 	// patient hold events that have come, those that lapse first in front; patient holds those that
-	// lapse later, because something was wrong when they came. reasons holds what the scheduler
-	// remembers.
+	// lapse later, because something was wrong when they came. As long as something is wrong, none of
+	// them lapses, because the part that was told of them may not have passed them on: until is when
+	// they do. reasons holds what the scheduler remembers.
 	woken, patient queue[reason]
+	until          time.Duration
 	reasons        []reason
 	stumbled       bool
 	// held is the time since which the process is halted, 0 if it isn't.
@@ -241,6 +243,10 @@ func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	s.judged(k.c.i)
 	if l == LookSchedule {
 		k.putOff(at)
+		if slack := k.slack(at); slack != s.prompt() {
+			k.until = at + slack
+		}
+		k.lapses(&k.patient, k.until)
 	}
 	if l == LookSchedule && (k.stumbled || t.failed) {
 		for _, of := range [...][]reason{k.woken.all[k.woken.head:], k.patient.all[k.patient.head:], k.reasons} {
@@ -314,8 +320,8 @@ func (k *Looker) reasoned(l Look, at time.Duration) bool {
 		}
 		k.reasons = kept
 		of := &k.woken
-		first, came := k.lapses(of)
-		if late, any := k.lapses(&k.patient); any && (!came || late.to < first.to) {
+		first, came := k.lapses(of, 0)
+		if late, any := k.lapses(&k.patient, k.until); any && (!came || late.to < first.to) {
 			of, first, came = &k.patient, late, true
 		}
 		switch {
@@ -349,9 +355,10 @@ func (k *Looker) reasoned(l Look, at time.Duration) bool {
 	}
 }
 
-// lapses returns the first reason of a queue that has not lapsed, and drops those before it.
-func (k *Looker) lapses(of *queue[reason]) (first reason, any bool) {
-	for first, any = of.first(); any && first.to < k.passes; first, any = of.first() {
+// lapses returns the first reason of a queue that has not lapsed, and drops those before it. None lapses
+// before until.
+func (k *Looker) lapses(of *queue[reason], until time.Duration) (first reason, any bool) {
+	for first, any = of.first(); any && max(first.to, until) < k.passes; first, any = of.first() {
 		of.drop()
 	}
 	return first, any

@@ -215,7 +215,8 @@ func (c *lyingChecker) sentBack(e *history.Event, l *life) {
 // was taken. The worker reports to the database first that it was full, unless it has already done
 // so since.
 func (c *lyingChecker) behindOthers(e *history.Event, l *life) {
-	const hinders = standsStill | itsClock | toDatabase | isMute | hasTwin | databaseFails | databaseClock
+	// What the broker has sent to a deaf worker, or over a bad link, has not come to it yet.
+	const hinders = standsStill | itsClock | toDatabase | toBroker | isDeaf | isMute | hasTwin | databaseFails | databaseClock
 	w := c.of.Get(l.incarnation)
 	if w == nil || e.Fault != "" || l.status != execution.Scheduled || l.epoch != e.Epoch || l.delivered == 0 ||
 		c.s.stepped >= l.entered || c.s.ledger.struck(hinders, c.process(l), l.worker, l.entered) {

@@ -205,7 +205,7 @@ func drainForgotten() *Mutant {
 func resultLeftAtTheFence() *Mutant {
 	return &Mutant{
 		Name: "result-left-at-the-fence", Source: "D23", Expected: 13, Scenario: "partition-worker-database",
-		About: "a worker that has fenced itself does not write the results of its actions, and registers anew as if it had",
+		About: "a worker that has fenced itself does not write the results of its actions, and registers anew as if the database had refused them",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
@@ -215,7 +215,7 @@ func resultLeftAtTheFence() *Mutant {
 	}
 }
 
-// unwritten is a store that treats the results of a fenced worker as written.
+// unwritten is a store that treats the results of a fenced worker as refused, so that no hint tells of them.
 type unwritten struct {
 	store.Store
 	p Process
@@ -225,7 +225,7 @@ type unwritten struct {
 func (s *unwritten) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	if len(fs) == 1 && fs[0].Reason == execution.HeartbeatStale {
 		s.p.Acted("did not write the result of an action that ended at the fence", fs[0].Key.ID)
-		return []store.Outcome{{Applied: true}}, nil
+		return []store.Outcome{{}}, nil
 	}
 	return s.Store.Finish(ctx, w, fs)
 }
