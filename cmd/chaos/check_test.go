@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -117,19 +118,24 @@ func TestShrinkWritesARegression(t *testing.T) {
 	_, command, _ := strings.Cut(strings.TrimSpace(said.out), "reproduce: bin/chaos ")
 	chaos(t, strings.Fields(command)...).wants(t, 1, "detection in time")
 
-	// The file itself is run in its seed with its mutant, unless a flag asks for something else.
-	chaos(t, "run", "small.yaml", "--out", "out").wants(t, 1, "small.yaml reproduces a failure: it is run in seed 3 with the mutant returned-is-confirmed",
-		"detection in time", "fail: 1 run,")
-	chaos(t, "run", "small.yaml", "--seeds", "2", "--varied=never", "--out", "out").wants(t, 0, "pass: 2 runs,")
-	chaos(t, "run", "small.yaml", "--seed", "1", "--out", "out").wants(t, 0, "pass: 1 run,")
-	chaos(t, "replay", "small.yaml").wants(t, 1, "small (hardened), seed 3, with the mutant returned-is-confirmed planted", "VIOLATION of ")
-	chaos(t, "replay", "queue-unbound").wants(t, 2, "replay needs --seed")
 	text, err := os.ReadFile("small.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+	key := regexp.MustCompile(`seed: (\d+)`).FindStringSubmatch(string(text))
+	if key == nil {
+		t.Fatalf("no seed in\n%s", text)
+	}
+
+	// The file itself is run in its seed with its mutant, unless a flag asks for something else.
+	chaos(t, "run", "small.yaml", "--out", "out").wants(t, 1, "small.yaml reproduces a failure: it is run in seed "+key[1]+" with the mutant returned-is-confirmed",
+		"detection in time", "fail: 1 run,")
+	chaos(t, "run", "small.yaml", "--seeds", "2", "--varied=never", "--out", "out").wants(t, 0, "pass: 2 runs,")
+	chaos(t, "run", "small.yaml", "--seed", "1", "--out", "out").wants(t, 0, "pass: 1 run,")
+	chaos(t, "replay", "small.yaml").wants(t, 1, "small (hardened), seed "+key[1]+", with the mutant returned-is-confirmed planted", "VIOLATION of ")
+	chaos(t, "replay", "queue-unbound").wants(t, 2, "replay needs --seed")
 	mended := strings.Replace(string(text), "mutant: returned-is-confirmed, ", "", 1)
-	chaos(t, "run", write(t, "mended.yaml", strings.Replace(mended, "seed: 3", "seed: 5", 1)), "--out", "out").wants(t, 0, "it is run in seed 5 with no mutant", "pass: 1 run,")
+	chaos(t, "run", write(t, "mended.yaml", strings.Replace(mended, key[0], "seed: 5", 1)), "--out", "out").wants(t, 0, "it is run in seed 5 with no mutant", "pass: 1 run,")
 	chaos(t, "run", write(t, "other.yaml", strings.Replace(string(text), "mutant: returned-is-confirmed", "mutant: nobody", 1)), "--out", "out").wants(t, 2, `no mutant is called "nobody"`)
 
 	chaos(t, "shrink", "queue-unbound", "--seed", "1", "-o", "small.yaml").wants(t, 2, "nothing to shrink")
