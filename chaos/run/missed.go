@@ -217,7 +217,7 @@ func (t *tally) unmet(r *verdict.Run, what string, b scenario.Bound, of executio
 		lines = append(lines, fmt.Sprintf("a bound without an operator is exact; at least as many is `%s: \">= %d%%\"`", b.Of, b.Value))
 	}
 	v := verdict.Violation{
-		Name: "expectation", Statement: "The scenario's own expectations hold.", Seed: r.Seed, Step: r.Steps, At: r.Virtual,
+		Name: verdict.Expectation, Statement: "An expectation of the scenario is not met.", Seed: r.Seed, Step: r.Steps, At: r.Virtual,
 		Execution: s.first, Message: strings.Join(lines, "\n"),
 	}
 	if s.ended.step > 0 {

@@ -45,14 +45,29 @@ var (
 
 // Cause returns the cause of one violation, without counts.
 func (v *Violation) Cause() Cause {
-	line, _, _ := strings.Cut(v.Message, "\n")
-	c := Cause{Rule: v.Rule(), Text: clip(differing.ReplaceAllString(line, "…"), causeText)}
+	line, rest, _ := strings.Cut(v.Message, "\n")
+	text := differing.ReplaceAllString(line, "…")
+	if v.Name == Expectation && rest != "" {
+		// How most of the executions ended that missed it is what tells two causes apart.
+		most, _, _ := strings.Cut(rest, "\n")
+		most, _, _ = cutLast(most, ": execution")
+		text += "; most: " + differing.ReplaceAllString(most, "…")
+	}
+	c := Cause{Rule: v.Rule(), Text: clip(text, causeText)}
 	if m := actor.FindStringSubmatch(line); m != nil {
 		c.Where = strings.ReplaceAll(m[1], "_", " ")
 	} else if m := named.FindStringSubmatch(line); m != nil {
 		c.Where = m[1]
 	}
 	return c
+}
+
+// cutLast is strings.Cut around the last place of a text.
+func cutLast(s, at string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, at); i >= 0 {
+		return s[:i], s[i+len(at):], true
+	}
+	return s, "", false
 }
 
 // clip shortens a text to at most n bytes, at a boundary between two characters.

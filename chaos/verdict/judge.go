@@ -3,6 +3,7 @@ package verdict
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -274,6 +275,22 @@ func (v *Violation) Rule() string {
 		return v.Name
 	}
 	return fmt.Sprintf("invariant %d, %s", v.Invariant, v.Name)
+}
+
+// Expectation is the Name of a violation that is an unmet expectation of the scenario.
+const Expectation = "expectation"
+
+// found begins the message of an unmet expectation: how many executions ended as it says.
+var found = regexp.MustCompile(`^\d+ of \d+ `)
+
+// Expects is the expectation that is not met, in the scenario's words, without what was found: the same
+// in every run that misses it. It is empty for an invariant.
+func (v *Violation) Expects() string {
+	if v.Name != Expectation {
+		return ""
+	}
+	line, _, _ := strings.Cut(v.Message, "\n")
+	return found.ReplaceAllString(line, "")
 }
 
 // judgeFaults demands evidence of every planned fault in at least one run.

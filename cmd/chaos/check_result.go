@@ -33,6 +33,9 @@ func (a *app) judged(r *audit.Result, of checkHead, file string) error {
 	tellRules(say, r)
 	unread(say, r)
 	unseen(say, r)
+	if of.title != "" {
+		fmt.Fprintln(say, "\n  not judged  what the scenario itself expects: chaos run and chaos replay judge that")
+	}
 	for _, v := range r.Violations {
 		fmt.Fprintf(say, "\n%s invariant %d, %s\n  execution %d: %s\n", say.red("FAIL"), v.Invariant.Number, v.Invariant.Name, v.Execution,
 			reports.Printable(v.Message, ""))

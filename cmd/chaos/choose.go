@@ -60,6 +60,11 @@ func loadOne(arg string) ([]*scenario.Scenario, error) {
 	case strings.ContainsRune(arg, filepath.Separator) || isYAML(arg):
 		return nil, fmt.Errorf("no such scenario file: %s; name one that is there, or a scenario of the library (chaos list), or write one: chaos new NAME", reason(err))
 	default:
+		for _, file := range []string{arg + ".yaml", arg + ".yml"} {
+			if _, err := os.Stat(file); err == nil {
+				return nil, fmt.Errorf("no scenario of the library is called %q; did you mean the file %s?", arg, file)
+			}
+		}
 		return nil, errors.New(unknownText("scenario", arg, scenarios.Names()) + "\nor the path of a scenario file or of a folder of them")
 	}
 }

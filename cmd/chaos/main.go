@@ -221,6 +221,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	if !errors.As(err, &missing) {
 		return usage("%s: %v; see %s --help", cmd.Name(), err, cmd.CommandPath())
 	}
+	if words := cmd.Flags().Args(); !cmd.HasParent() && len(words) > 0 {
+		return unknown("command", words[0], commandNames(cmd)) // its flag is not the mistake
+	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {

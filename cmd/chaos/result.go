@@ -63,9 +63,9 @@ func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *mut
 func (a *app) failed(sc *verdict.Scenario, index string) {
 	v := &sc.Violations[0]
 	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.red("FAIL"), a.out.bold(sc.Name), profileOf(sc))
-	rule := v.Statement
+	what, rule := "broken   ", v.Statement
 	if v.Invariant != 0 {
-		rule = fmt.Sprintf("%d %s: %s", v.Invariant, v.Name, v.Statement)
+		what, rule = "invariant", fmt.Sprintf("%d %s: %s", v.Invariant, v.Name, v.Statement)
 	}
 	about := "none in particular"
 	if v.Execution != 0 {
@@ -75,7 +75,7 @@ func (a *app) failed(sc *verdict.Scenario, index string) {
 	if sc.Seeds > 1 {
 		seeds = fmt.Sprintf(" (%d of %d seeds fail)", sc.Failing, sc.Seeds)
 	}
-	fmt.Fprintf(a.out, "  invariant  %s\n", rule)
+	fmt.Fprintf(a.out, "  %s  %s\n", what, rule)
 	fmt.Fprintf(a.out, "  execution  %s\n", about)
 	fmt.Fprintf(a.out, "  seed       %d%s\n", v.Seed, seeds)
 	fmt.Fprintf(a.out, "  reproduce  %s\n", a.out.bold(v.Reproduce))

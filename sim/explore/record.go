@@ -84,7 +84,8 @@ func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
 		case e.Execution != 0:
 			return rows[e.Execution]
 		case e.Kind == history.Logged:
-			return mentions(e.Text, rows)
+			// What a worker that had it warns of, and of no other execution, may be why it ended.
+			return mentions(e.Text, rows) || involved[e.Process] && warns(e.Text) && !strings.Contains(e.Text, " execution=")
 		case e.Kind == history.MutantActed:
 			return true
 		case e.Kind == history.FaultBegan, e.Kind == history.FaultEnded, e.Kind == history.FaultTouched:
@@ -98,6 +99,11 @@ func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
 		}
 		return false
 	}
+}
+
+// warns says that a log line is a warning or an error.
+func warns(line string) bool {
+	return strings.HasPrefix(line, "WARN ") || strings.HasPrefix(line, "ERROR ")
 }
 
 // mentions says whether a log line names one of the executions.

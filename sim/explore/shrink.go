@@ -50,6 +50,7 @@ type shrinker struct {
 	mutant    *mutant.Mutant
 	invariant int
 	name      string // of the violation, if it is not of an invariant
+	expects   string // what the scenario expects, if that is broken
 	target    Target
 	// from is the requested target, which may be varied.
 	from Target
@@ -60,7 +61,7 @@ type shrinker struct {
 }
 
 // Shrink removes faults, settings, executions, workers and executors from a failing run, and
-// narrows the rest, as long as the same invariant fails with the mutant and nothing fails without
+// narrows the rest, as long as the same invariant or expectation fails with the mutant and nothing fails without
 // it. Of a varied target it shrinks the variant that the seed draws. file is the path of the
 // result, which gives the result its name. The result depends only on the arguments; if ctx ends,
 // it is the smallest one so far.
@@ -88,7 +89,7 @@ func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file s
 	if err != nil {
 		return nil, err
 	}
-	s := &shrinker{ctx: ctx, mutant: f, invariant: v.Invariant, name: v.Name, target: t, from: from, file: file, doc: doc}
+	s := &shrinker{ctx: ctx, mutant: f, invariant: v.Invariant, name: v.Name, expects: v.Expects(), target: t, from: from, file: file, doc: doc}
 	about := fmt.Sprintf("What is left of %s, seed %d, when everything is taken out that this failure does not need: %s", t.Scenario.Name, seed, v.Statement)
 	if from.Varied {
 		about = fmt.Sprintf("What is left of the varied run of %s, seed %d, when everything is taken out that this failure does not need: %s", t.Scenario.Name, seed, v.Statement)
@@ -178,7 +179,7 @@ func (s *shrinker) broken(t Target, seed uint64, f *mutant.Mutant) bool {
 	s.best.Runs++
 	s.best.Steps += r.Steps
 	for _, v := range r.Failures() {
-		if v.Invariant == s.invariant && v.Name == s.name {
+		if v.Invariant == s.invariant && v.Name == s.name && v.Expects() == s.expects {
 			return true
 		}
 	}
