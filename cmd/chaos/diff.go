@@ -84,7 +84,7 @@ the earliest four of them; --all shows every one.
 
 With two arguments it compares two recordings, also of two versions of the program:
 A and B are files history.jsonl, or folders of failures.`,
-		Example: `  bin/chaos diff network-partition --seed 14 --mutant unguarded-claim
+		Example: `  bin/chaos diff network-partition --seed 4 --mutant unguarded-claim
   bin/chaos diff scenarios/regressions/late-claim-keeps-its-run.yaml
   bin/chaos diff before/ttl-race-hardened-7 after/ttl-race-hardened-7`,
 		Args: func(cmd *cobra.Command, args []string) error {

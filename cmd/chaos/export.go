@@ -29,7 +29,7 @@ The viewer runs in the browser and sends the file nowhere.
 
 RECORDING is a file history.jsonl, or the folder of a failure. The trace shows 100,000
 events at most, those around the first violation.`,
-		Example: `  bin/chaos export network-partition --seed 14 --mutant unguarded-claim --perfetto demo.perfetto-trace
+		Example: `  bin/chaos export network-partition --seed 4 --mutant unguarded-claim --perfetto demo.perfetto-trace
   bin/chaos export reports/out/ttl-race-hardened-7 --perfetto run.perfetto-trace`,
 		Args: needsOne("scenario or recording"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -32,7 +32,7 @@ on the same execution.
 
 It takes about ten seconds on two processors. --steps bounds the work, and --out writes
 the page of the run with all of this in it.`,
-		Example: `  bin/chaos why network-partition --seed 14 --mutant unguarded-claim
+		Example: `  bin/chaos why network-partition --seed 4 --mutant unguarded-claim
   bin/chaos why ttl-race --profile documented --seed 7 --mutant unguarded-monitor --out reports/out/why`,
 		Args: needsOne("scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
