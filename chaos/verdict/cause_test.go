@@ -33,6 +33,24 @@ func TestACauseHasNeitherNumbersNorNames(t *testing.T) {
 	}
 }
 
+// Two ways to miss one expectation are two causes, and one way is one, whatever the numbers are.
+func TestAnUnmetExpectationHasTheCauseOfMostThatMissedIt(t *testing.T) {
+	cause := func(found int, how string) string {
+		v := Violation{Name: Expectation, Message: fmt.Sprintf("%d of 42 rows ended as failed; the scenario expects failed: 0\n%s", found, how)}
+		if want := "rows ended as failed; the scenario expects failed: 0"; v.Expects() != want {
+			t.Errorf("it expects %q, want %q", v.Expects(), want)
+		}
+		return v.Cause().Text
+	}
+	stale := cause(2, `2 of pay.transfer ended as failed, heartbeat_stale ("ended: heartbeat_stale"), decided by the worker: executions 10, 9`)
+	if one := cause(1, `1 of pay.transfer ended as failed, heartbeat_stale ("ended: heartbeat_stale"), decided by the worker: execution 7`); one != stale {
+		t.Errorf("%q and %q are two causes", one, stale)
+	}
+	if other := cause(2, `2 of pay.transfer ended as failed, no_workers ("No workers available"), decided by the scheduler: executions 10, 9`); other == stale {
+		t.Errorf("both are %q", other)
+	}
+}
+
 // A rule's first few violations may all have one cause. The counts have the others too, and depend
 // neither on the order of the runs nor on shares, even beyond the limits.
 func TestCausesAreCountedInAnyOrder(t *testing.T) {

@@ -57,16 +57,23 @@ func loadOne(arg string) ([]*scenario.Scenario, error) {
 	case err == nil:
 		s, err := scenario.LoadFile(arg)
 		return single(s), err
+	case fileMeant(arg) != "":
+		return nil, fmt.Errorf("no scenario is called %q; did you mean the file %s?", arg, fileMeant(arg))
 	case strings.ContainsRune(arg, filepath.Separator) || isYAML(arg):
 		return nil, fmt.Errorf("no such scenario file: %s; name one that is there, or a scenario of the library (chaos list), or write one: chaos new NAME", reason(err))
 	default:
-		for _, file := range []string{arg + ".yaml", arg + ".yml"} {
-			if _, err := os.Stat(file); err == nil {
-				return nil, fmt.Errorf("no scenario of the library is called %q; did you mean the file %s?", arg, file)
-			}
-		}
 		return nil, errors.New(unknownText("scenario", arg, scenarios.Names()) + "\nor the path of a scenario file or of a folder of them")
 	}
+}
+
+// fileMeant is the scenario file that has an argument's name without its extension; empty if there is none.
+func fileMeant(arg string) string {
+	for _, file := range []string{arg + ".yaml", arg + ".yml"} {
+		if info, err := os.Stat(file); err == nil && !info.IsDir() {
+			return file
+		}
+	}
+	return ""
 }
 
 func loadFolder(folder string) ([]*scenario.Scenario, error) {

@@ -104,8 +104,13 @@ func (a *app) fates(list []fate) {
 	} else if count[fateStopped] > 0 {
 		a.code = verdict.ExitInconclusive
 	}
+	other := false
 	for _, f := range list {
 		if f.Rule != "" && f.Result != fateKilled {
+			if !other {
+				fmt.Fprintln(a.out, "Found, but by another rule than the one that is named for them:")
+				other = true
+			}
 			fmt.Fprintf(a.out, "to see %s: %s\n", f.Mutant, f.Reproduce)
 		}
 		if f.GaveUp > 0 {

@@ -106,7 +106,8 @@ func (e Errors) Sort() {
 }
 
 // Nearest is the entry of allowed that is most similar to got, or "". At most a third of the longer
-// name may differ: "worker" is near to "workers", "crush" to "crash", "dog" to nothing.
+// name may differ: "worker" is near to "workers", "crush" to "crash", "dog" to nothing. If none is so
+// similar, it is the only entry of which got is a word: "max_retries" for "retries".
 func Nearest(got string, allowed []string) string {
 	const longest = 200 // computing a distance takes quadratic time, and no name is longer
 	if len(got) > longest {
@@ -121,6 +122,19 @@ func Nearest(got string, allowed []string) string {
 		if best == "" || d < least {
 			best, least = a, d
 		}
+	}
+	if best != "" {
+		return best
+	}
+	for _, a := range allowed {
+		words := strings.FieldsFunc(strings.ToLower(a), func(r rune) bool { return r == '_' || r == '-' || r == '.' })
+		if len(words) < 2 || !slices.Contains(words, strings.ToLower(got)) {
+			continue
+		}
+		if best != "" {
+			return "" // it may mean either
+		}
+		best = a
 	}
 	return best
 }

@@ -56,9 +56,9 @@ func TestDuration(t *testing.T) {
 }
 
 func TestNearest(t *testing.T) {
-	allowed := []string{"executors", "workers", "crash"}
+	allowed := []string{"executors", "workers", "crash", "max_retries", "max_runs", "retry_base"}
 	for got, want := range map[string]string{
-		"worker": "workers", "crush": "crash", "carsh": "crash", "WORKERS": "workers", "dog": "", "": "",
+		"worker": "workers", "crush": "crash", "carsh": "crash", "WORKERS": "workers", "dog": "", "": "", "retries": "max_retries", "max": "",
 	} {
 		if n := Nearest(got, allowed); n != want {
 			t.Errorf("Nearest(%q) = %q, want %q", got, n, want)
