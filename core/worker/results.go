@@ -186,7 +186,10 @@ func (t *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []
 			for _, r := range all[1:] {
 				own := *backoff
 				t.host.Go("result", func() {
-					_ = own.Wait(t.closing)
+					if own.Wait(t.closing) != nil {
+						t.leaveAll([]*result{r})
+						return
+					}
 					t.keepAll(t.writeAfter(&own, []*result{r}))
 				})
 			}

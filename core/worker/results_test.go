@@ -191,6 +191,30 @@ func TestOneResultThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
 	}
 }
 
+// A process that ends does not wait for the pause after an error. So it must not write again either.
+func TestResultsThatGoOnAloneAreGivenUpWhenTheProcessEnds(t *testing.T) {
+	closing, closed := context.WithCancel(context.Background())
+	w := finishing(nil)
+	w.closing = closing
+	s := &taking{let: make(chan struct{}, 10), refuses: func([]store.Finish) error {
+		closed()
+		return errors.New("internal error (XX000)")
+	}}
+	w.store, w.held.capacity = s, 3
+	var all []*result
+	for id := range execution.ID(3) {
+		key := execution.Key{ID: id + 1, Epoch: 1}
+		all = append(all, &result{Finish: store.Finish{Key: key, To: execution.Completed}, e: w.held.add(key)})
+	}
+	w.write(all)
+	if !w.await(time.Minute, func(held, _ int) bool { return held == 0 }) {
+		t.Error("slots are still taken")
+	}
+	if got := fmt.Sprint(s.came); got != "[3]" {
+		t.Errorf("the statements had %s results, want [3]", got)
+	}
+}
+
 func TestOneResultOfALostExecutionCostsTheOthersNothing(t *testing.T) {
 	s := &taking{stale: 3}
 	w := s.ends(t, 5)
