@@ -262,7 +262,7 @@ func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration))
 }
 
 // struck says whether one of the causes was present since a moment, for a worker or for the process
-// that runs its incarnation.
+// that runs its incarnation. worker is 0 if the caller knows only the process.
 func (l *ledger) struck(of cause, process string, worker execution.WorkerID, from time.Duration) bool {
 	for i := range causes {
 		c := cause(1) << i
@@ -285,8 +285,15 @@ func (l *ledger) struck(of cause, process string, worker execution.WorkerID, fro
 	if t := l.cordoned[worker]; of&isWithdrawn != 0 && t != nil && t.since(from) {
 		return true
 	}
-	// A twin is announced for the process whose name it takes; both processes are affected.
-	return of&hasTwin != 0 && slices.ContainsFunc(l.processes, func(p *afflicted) bool {
+	if of&hasTwin == 0 {
+		return false
+	}
+	// A twin is announced for the process whose name it takes. All processes that registered as
+	// that worker are affected, among them two twins that follow each other.
+	if p := l.byName[process]; worker == 0 && p != nil {
+		worker = p.worker
+	}
+	return worker != 0 && slices.ContainsFunc(l.processes, func(p *afflicted) bool {
 		return p.worker == worker && p.of[hasTwin.at()].since(from)
 	})
 }

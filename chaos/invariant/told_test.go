@@ -29,6 +29,10 @@ func TestWhatWorkersAreToldAndTell(t *testing.T) {
 			From: of.From, To: of.To, Key: key, Limit: 1, Count: 1,
 		}
 	}
+	by := func(process string, e history.Event) history.Event {
+		e.Process = process
+		return e
+	}
 	changed := hint(running, broker.ExecutionStatusChanged, "shell-1/1", 7)
 	vague := hint(over, broker.ExecutionStatusChanged, "shell-1/2", 8)
 	vague.From = execution.Running
@@ -36,6 +40,12 @@ func TestWhatWorkersAreToldAndTell(t *testing.T) {
 	many.Limit = 101
 	other.Process, other.Message = "shell-2", 9
 	twice.Message = 9
+	// Twins of shell-1 follow each other, and each numbers its hints from 1. The fault names shell-1.
+	twins := []history.Event{{At: 140 * second, Kind: history.FaultBegan, Text: "twin", Process: "shell-1"}}
+	for _, name := range []string{"shell-1 twin 0", "shell-1 twin 1"} {
+		twins = append(twins, history.Event{At: 140 * second, Kind: history.ProcessStarted, Process: name},
+			history.Event{At: 140 * second, Kind: history.WorkerRegistered, Process: name, Worker: 1, Incarnation: 2, Due: 5 * minute, Limit: 2})
+	}
 	wrong.Type, wrong.To, wrong.Worker = uint8(broker.ExecutionCancel), execution.Running, 2
 	later := history.Event{At: 230 * second, Kind: history.Quiescent}
 	for _, x := range []struct {
@@ -54,6 +64,8 @@ func TestWhatWorkersAreToldAndTell(t *testing.T) {
 		{"told of it as it was not", 26, []history.Event{submitted, dispatched, running, changed, over, vague}, true},
 		{"too many in one message", 26, []history.Event{submitted, dispatched, running, many}, true},
 		{"two hints of one id", 26, []history.Event{submitted, dispatched, running, changed, other}, true},
+		{"two hints of one id, by two twins", 26, slices.Concat(twins, []history.Event{submitted, dispatched, running, by("shell-1 twin 0", changed), by("shell-1 twin 1", other)}), false},
+		{"two hints of one id, by two others while one has twins", 26, slices.Concat(twins, []history.Event{submitted, dispatched, running, by("shell-3", changed), other}), true},
 		{"a hint that had arrived, again", 26, []history.Event{submitted, dispatched, running, changed, twice}, true},
 		{"a cancellation for another worker", 26, []history.Event{submitted, dispatched, running, wrong}, true},
 	} {
