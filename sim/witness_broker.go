@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"handoff/core/broker"
 )
@@ -50,7 +51,13 @@ type seenSession struct {
 	// declared says that the topology was declared, and that the broker has cancelled no consumer
 	// since. taken says that it has cancelled one.
 	declared, taken bool
+	// usable is when the topology was first declared: from then on the client publishes over the
+	// session.
+	usable time.Duration
 }
+
+// Usable implements invariant.Open.
+func (s *seenSession) Usable() time.Duration { return s.usable }
 
 // Publish implements broker.Session.
 func (s *seenSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
@@ -70,7 +77,7 @@ func (s *seenSession) Publish(ctx context.Context, ms []broker.Message) []broker
 	if w.sees() != nil {
 		for i := range ms {
 			if len(ms[i].Envelope.Changes) > 0 {
-				w.rules.Published(s.b.process, s.Session, &ms[i], outcomes[i], w.k.Now())
+				w.rules.Published(s.b.process, s, &ms[i], outcomes[i], w.k.Now())
 			}
 		}
 	}
@@ -91,6 +98,9 @@ func (s *seenSession) Declare(ctx context.Context, t broker.Topology) error {
 	s.b.w.answered(ctx, err)
 	if err == nil {
 		s.declared, s.taken = true, false
+		if s.usable == 0 {
+			s.usable = s.b.w.k.Now()
+		}
 	}
 	return err
 }

@@ -13,7 +13,11 @@ import (
 // other changes that it had to report. Only the simulated world shows this; see Conduct.
 
 // Open is a session of the broker, reduced to what a rule needs to know.
-type Open interface{ Closed() bool }
+type Open interface {
+	Closed() bool
+	// Usable is when its process could first publish over it.
+	Usable() time.Duration
+}
 
 // published is what is known of the messages that processes have sent.
 type published struct {
@@ -30,8 +34,8 @@ type untaken struct {
 	over        Open
 	at          time.Duration
 	attempts    int
-	// unseen says that an attempt was made over a session that has ended, so further attempts
-	// without a session may have gone unseen.
+	// unseen says that attempts without a session may have gone unseen: an attempt was made over a
+	// session that has ended, or the first one that was seen over a session that had just opened.
 	unseen bool
 	// waits says that another attempt must follow and nothing excuses its absence.
 	waits bool
@@ -111,7 +115,9 @@ func (c *hintChecker) outcome(process string, over Open, m *broker.Message, o br
 	case at < 0 && taken:
 		return
 	case at < 0:
-		c.untaken = append(c.untaken, untaken{id: id, process: process})
+		// Attempts without a session are at most a pause apart, unless their process stands still.
+		young := over.Usable()+heldBack >= now || c.s.ledger.struck(standsStill, process, 0, now-heldBack)
+		c.untaken = append(c.untaken, untaken{id: id, process: process, unseen: young})
 		at = len(c.untaken) - 1
 	case taken || c.untaken[at].attempts == hintAttempts-1:
 		c.untaken = slices.Delete(c.untaken, at, at+1)

@@ -17,6 +17,15 @@ type line bool
 
 func (l line) Closed() bool { return !bool(l) }
 
+func (l line) Usable() time.Duration { return 2 * second }
+
+// fresh is an open session that was usable from a moment on.
+type fresh time.Duration
+
+func (fresh) Closed() bool { return false }
+
+func (f fresh) Usable() time.Duration { return time.Duration(f) }
+
 // Each story is about the hints of shell-1, which claimed execution 1 at 165 seconds.
 func TestHintsWhereTheyAreSent(t *testing.T) {
 	hint := func(id string, changes int) *broker.Message {
@@ -106,6 +115,9 @@ func TestTheAttemptsOfAHintStayCounted(t *testing.T) {
 	told := func(o broker.Outcome, at time.Duration) func(*Suite) {
 		return func(s *Suite) { s.Conduct().Published("shell-1", line(true), m, o, at) }
 	}
+	over := func(session Open, at time.Duration) func(*Suite) {
+		return func(s *Suite) { s.Conduct().Published("shell-1", session, m, broker.Returned, at) }
+	}
 	tried := func(n int) (all []func(*Suite)) {
 		for i := range n {
 			now := 165*second + time.Duration(i)*tenth
@@ -131,6 +143,18 @@ func TestTheAttemptsOfAHintStayCounted(t *testing.T) {
 		{"it stands still before the third attempt, and nobody tries again", append(tried(2),
 			at(166*second, history.ProcessFrozen), at(169*second, quiet), at(170*second, history.ProcessThawed),
 			sent(171*second), told(broker.Returned, 171*second), at(174*second, quiet)), "attempt 3, and has not sent it again"},
+		{"its session has just opened, and attempts without one are not seen", []func(*Suite){
+			sent(165 * second), over(fresh(164*second+950*time.Millisecond), 165*second),
+			sent(165*second + tenth), told(broker.Returned, 165*second+tenth), at(169*second, quiet),
+		}, ""},
+		{"its session has been open for a while, and nobody tries again", []func(*Suite){
+			sent(165 * second), over(fresh(160*second), 165*second),
+			sent(165*second + tenth), told(broker.Returned, 165*second+tenth), at(169*second, quiet),
+		}, "attempt 2, and has not sent it again"},
+		{"it has stood still just before, and attempts without a session are not seen", []func(*Suite){
+			at(160*second, history.ProcessPaused), at(164*second, history.ProcessResumed),
+			sent(165 * second), told(broker.Returned, 165*second), at(169*second, quiet),
+		}, ""},
 		{"its session ends after the first attempt, and attempts without one are not seen", []func(*Suite){
 			sent(165 * second),
 			func(s *Suite) { s.Conduct().Published("shell-1", line(false), m, broker.NotSent, 165*second) },
