@@ -74,7 +74,7 @@ func (c *detectionChecker) hears() []history.Kind {
 	return []history.Kind{
 		history.FaultBegan, history.FaultEnded, history.HeartbeatRenewed, history.Transition, history.Created, history.Orchestrated,
 		history.Enqueued, history.Acked, history.Dropped, history.DeadLettered, history.PublishReturned, history.WorkerLifecycle,
-		history.WorkerRegistered, history.Delivered,
+		history.WorkerRegistered, history.Delivered, history.RowUnreadable,
 	}
 }
 
@@ -126,6 +126,10 @@ func (c *detectionChecker) observe(e *history.Event, l *life) {
 			l.behind = c.letters
 		}
 		c.hasten(e)
+	case history.RowUnreadable:
+		if e.Count == 0 && l != nil {
+			c.push(watched{at: e.At + time.Nanosecond, id: l.id, epoch: uint16(l.epoch), in: l.status})
+		}
 	case history.PublishReturned, history.WorkerLifecycle:
 		// These events can only bring forward the deadline of a waiting execution.
 		c.hasten(e)
@@ -273,8 +277,19 @@ func (c *detectionChecker) observing(l *life, d deadline, what string) (deadline
 	return d, what
 }
 
-// deadline returns the earliest bound that applies to an execution in its present state.
+// deadline returns the earliest bound that applies to an execution in its present state. None
+// applies while nobody can read its row. Afterwards the time starts again.
 func (c *detectionChecker) deadline(l *life, b *Bounds) (deadline, string) {
+	if l.hidden {
+		return deadline{}, ""
+	}
+	d, what := c.readable(l, b)
+	d.since = max(d.since, l.shown)
+	return d, what
+}
+
+// readable is deadline for an execution whose row can be read.
+func (c *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
 	switch {
 	case l.orphan:
 		bound := b.Terminal + time.Duration(l.ahead)*b.ChildBatch

@@ -165,8 +165,10 @@ func (c *wakeChecker) look(now time.Duration) {
 // check judges an execution that has been unchanged for as long as a reaction may take.
 func (c *wakeChecker) check(l *life, now time.Duration) {
 	switch {
+	case l.hidden:
+		// No executor can act on it, and no message announces that its row is readable again.
 	case oracle.Terminal(l.status):
-		if !l.orchestrated && c.written(l.by, c.s.recovered(l.entered)) {
+		if !l.orchestrated && l.shown <= l.entered && c.written(l.by, c.s.recovered(l.entered)) {
 			c.s.violate(c.i, l.id, "execution %d is %v since %v, and nobody has handled its end within %v", l.id, l.status, l.entered, c.s.prompt())
 		}
 	case l.orphan:

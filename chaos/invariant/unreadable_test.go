@@ -28,6 +28,8 @@ func TestARowThatNobodyCanReadIsLeftAlone(t *testing.T) {
 	cancelled := to(4*minute, execution.Requested, execution.Cancelled, "executor-1")
 	cancelled.By = execution.API
 	begin := calmly(submitted(3*minute, 1), hidden(3*minute, 1))
+	ended := append(slices.Clone(begin), history.Event{At: 4 * minute, Kind: history.CancelRequested, Execution: 1, Chain: 1}, cancelled)
+	handled := history.Event{At: 8*minute + 5*second, Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Cancelled, Process: "executor-1"}
 	for _, x := range []struct {
 		name   string
 		story  []history.Event
@@ -36,12 +38,15 @@ func TestARowThatNobodyCanReadIsLeftAlone(t *testing.T) {
 		{"it waits", append(slices.Clone(begin), beat(4*minute), later(8*minute)), nil},
 		{"it is scheduled", append(slices.Clone(begin), claimed), []int{2}},
 		{"its cancellation", append(slices.Clone(begin), history.Event{At: 4 * minute, Kind: history.CancelRequested, Execution: 1, Chain: 1}, cancelled), nil},
+		{"nobody handles its end", append(slices.Clone(ended), later(4*minute+5*second), later(8*minute)), nil},
+		{"its end is handled when it can be read again", append(slices.Clone(ended), hidden(8*minute, 0), handled), nil},
+		{"nobody handles its end although it can be read again", append(slices.Clone(ended), hidden(8*minute, 0), later(8*minute+30*second), later(10*minute)), []int{12}},
 		{"another one waits beside it", append(slices.Clone(begin), submitted(3*minute+second, 2), later(3*minute+5*second), later(8*minute)), []int{9, 26}},
 		{"it is scheduled when it can be read again", append(slices.Clone(begin), hidden(4*minute-second, 0), claimed), nil},
 		{"it waits although it can be read again", append(slices.Clone(begin), hidden(4*minute, 0), later(6*minute), later(8*minute)), []int{9}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			s := New(config.Default(config.Hardened), []int{2, 5, 9, 26})
+			s := New(config.Default(config.Hardened), []int{2, 5, 9, 12, 26})
 			s.SetPatience(time.Hour)
 			var broken []int
 			for i := range x.story {
