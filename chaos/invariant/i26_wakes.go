@@ -206,10 +206,15 @@ func (c *wakeChecker) leftOut(w *candidate, now time.Duration) {
 // passTime is longer than one pass of the scheduler that hands out a batch.
 const passTime = 100 * time.Millisecond
 
+// stuckWait is longer than a pass of the scheduler waits for the confirm of a queue that hangs
+// (docs/queues.md, "A broker that is half well"). Once it has waited, it sends nothing more there.
+const stuckWait = 1500 * time.Millisecond
+
 // leave judges an execution that waits although a worker has room. An execution with more than a
-// batch ahead of it may wait for as many passes as there are batches.
+// batch ahead of it may wait for as many passes as there are batches, and one pass may wait for each
+// queue that hangs.
 func (c *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
-	if more := c.since(l) + c.s.prompt() + c.batchesAhead(l)*passTime; now < more {
+	if more := c.since(l) + c.s.prompt() + c.batchesAhead(l)*passTime + c.s.roads.stuckQueues(c.since(l))*stuckWait; now < more {
 		c.agenda.look(c.s, more, l.id, l.epoch, l.status)
 		return
 	}

@@ -48,6 +48,16 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 	fault := func(process string) history.Event {
 		return history.Event{At: 170 * second, Kind: history.FaultBegan, Fault: "f", Text: "latency", Process: process, Queue: "database", Count: 1}
 	}
+	// Worker 2 has another runtime, so nothing of this goes to it.
+	beside := func(more ...history.Event) []history.Event {
+		return calmly(append([]history.Event{
+			{At: 2 * minute, Kind: history.ProcessStarted, Process: "python-1"},
+			{At: 2 * minute, Kind: history.WorkerRegistered, Worker: 2, Incarnation: 2, Process: "python-1", Due: 10 * minute, Limit: 2, Text: "python"},
+		}, more...)...)
+	}
+	hangs := func(at time.Duration, kind history.Kind) history.Event {
+		return history.Event{At: at, Kind: kind, Fault: "f", Text: "stuck_queue", Process: "python-1", Count: 1}
+	}
 	for _, x := range []struct {
 		name   string
 		rule   int
@@ -70,6 +80,9 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 		{"a mark of another epoch", 25, calmly(submitted, claimed, dispatched, published, marked(3)), true},
 		{"due, with a worker that has room", 26, calmly(submitted, later(3*second)), true},
 		{"due, while an executor that may hold the hint is on a slow link", 26, calmly(fault("executor-2"), submitted, later(3*second)), false},
+		{"due, while a pass waits for the queue of another worker", 26, beside(hangs(170*second, history.FaultBegan), submitted, later(2*second)), false},
+		{"due, longer than a pass waits for a queue", 26, beside(hangs(170*second, history.FaultBegan), submitted, later(2*second), later(4*second)), true},
+		{"due, after the queue of another worker hung", 26, beside(hangs(170*second, history.FaultBegan), hangs(175*second, history.FaultEnded), submitted, later(2*second)), true},
 		{"an end that is not handled", 26, calmly(submitted, claimed, dispatched, running, ended, later(2*second)), true},
 		{"an end whose writer is on a slow link", 26, calmly(fault("shell-1"), submitted, claimed, dispatched, running, ended, later(2*second)), false},
 		{"canceling beyond the kill grace", 27, calmly(submitted, claimed, dispatched, running, canceling, later(4*second)), true},

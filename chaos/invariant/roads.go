@@ -157,6 +157,16 @@ func (s *Suite) queueStuck(l *life) bool {
 	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.since(l.entered) })
 }
 
+// stuckQueues is the number of workers whose queue has hung since a moment.
+func (r *roads) stuckQueues(from time.Duration) (n time.Duration) {
+	for _, of := range r.ofWorker { //detlint:ok the order makes no difference to a count
+		if slices.ContainsFunc(of, func(p *road) bool { return p.stuck.since(from) }) {
+			n++
+		}
+	}
+	return n
+}
+
 // clear says that a process runs and has had no trouble since a moment.
 func (p *road) clear(from time.Duration) bool {
 	return p != nil && p.up && !p.stopping && p.held == 0 && !p.wrong.since(from)
