@@ -168,7 +168,12 @@ func (c *wakeChecker) check(l *life, now time.Duration) {
 	case l.hidden:
 		// No executor can act on it, and no message announces that its row is readable again.
 	case oracle.Terminal(l.status):
-		if !l.orchestrated && l.shown <= l.entered && c.written(l.by, c.s.recovered(l.entered)) {
+		if l.orchestrated || l.shown > l.entered || c.s.known(c.i, l.id) || !c.written(l.by, c.s.recovered(l.entered)) {
+			return
+		}
+		if more := l.entered + c.s.prompt() + c.endsAhead(l)*passTime; now <= more {
+			c.agenda.look(c.s, more, l.id, l.epoch, l.status)
+		} else {
 			c.s.violate(c.i, l.id, "execution %d is %v since %v, and nobody has handled its end within %v", l.id, l.status, l.entered, c.s.prompt())
 		}
 	case l.orphan:
@@ -203,7 +208,19 @@ func (c *wakeChecker) leftOut(w *candidate, now time.Duration) {
 	}
 }
 
-// passTime is longer than one pass of the scheduler that hands out a batch.
+// endsAhead is the number of full batches of ends that precede an end: those that wait together with
+// it, and those that executors have handled since it came.
+func (c *wakeChecker) endsAhead(l *life) time.Duration {
+	n := c.s.endsHandled - l.endsBefore
+	for _, o := range c.s.lives.All() {
+		if o != l && oracle.Terminal(o.status) && !o.orchestrated && o.entered <= l.entered {
+			n++
+		}
+	}
+	return time.Duration(n / max(1, c.s.config.Executor.BatchSize))
+}
+
+// passTime is longer than an executor takes to hand out a batch, or to handle a batch of ends.
 const passTime = 100 * time.Millisecond
 
 // stuckWait is longer than a pass of the scheduler waits for the confirm of a queue that hangs

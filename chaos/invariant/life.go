@@ -108,6 +108,8 @@ type life struct {
 	// that the row is readable again: executors find it at their next look.
 	hidden bool
 	shown  time.Duration
+	// endsBefore is Suite.endsHandled when it ended.
+	endsBefore int
 }
 
 // session is the state of one incarnation of a worker according to the history.
@@ -176,7 +178,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			if e.To == execution.Requested && e.From != execution.Scheduling {
 				l.waits = max(e.At, e.Due-s.skew)
 			}
-			l.stamped = s.database(e.At)
+			l.stamped, l.endsBefore = s.database(e.At), s.endsHandled
 			s.retire(l)
 		}
 	case history.RowUnreadable:
@@ -197,6 +199,9 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.CancelRequested:
 		s.cancelled[e.Chain] = true
 	case history.Orchestrated:
+		if p := s.roads.byName[e.Process]; p == nil || !p.worker {
+			s.endsHandled++
+		}
 		if e.Related == 0 {
 			s.ended.set(e.Chain, e.From)
 			s.learnOrphans(e)

@@ -104,3 +104,47 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// An executor handles ends batch by batch.
+func TestAnEndMayWaitForThoseAheadOfIt(t *testing.T) {
+	const executions, each = 30, 50 * time.Millisecond
+	for _, x := range []struct {
+		name           string
+		batch, handled int
+		breaks         bool
+	}{
+		{"one by one", 1, executions, false},
+		{"one by one, and it stops in between", 1, executions / 2, true},
+		{"in full batches", 100, executions, true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			c := config.Default(config.Hardened)
+			c.Executor.BatchSize = x.batch
+			s := New(c, []int{26})
+			story := calmly()
+			for id := execution.ID(1); id <= executions; id++ {
+				story = append(story, history.Event{
+					At: 3 * minute, Kind: history.Created, Execution: id, Chain: id, To: execution.Requested, Action: "a", Text: "shell", Process: "client",
+				})
+			}
+			for id := execution.ID(1); id <= executions; id++ {
+				cancelled := to(3*minute, execution.Requested, execution.Cancelled, "client")
+				cancelled.Execution, cancelled.Chain = id, id
+				story = append(story, cancelled)
+			}
+			for i := range x.handled {
+				id := execution.ID(i + 1)
+				story = append(story, history.Event{
+					At: 3*minute + time.Duration(i)*each, Kind: history.Orchestrated, Execution: id, Chain: id, From: execution.Cancelled, Process: "executor-1",
+				})
+			}
+			story = append(story, history.Event{At: 4 * minute, Kind: history.Quiescent})
+			for i := range story {
+				s.Observe(&story[i])
+			}
+			if found := s.End(false); len(found) > 0 != x.breaks {
+				t.Errorf("found %+v, want %v", found, x.breaks)
+			}
+		})
+	}
+}

@@ -185,6 +185,8 @@ type Suite struct {
 	// holds the final status of the others.
 	cancelled map[execution.ID]bool
 	ended     ends
+	// endsHandled counts the ends that executors have handled.
+	endsHandled int
 	// actions are the names of the actions so far, actionAt the index of each.
 	actions  []string
 	actionAt map[string]uint16
