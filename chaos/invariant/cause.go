@@ -298,6 +298,30 @@ func (l *ledger) struck(of cause, process string, worker execution.WorkerID, fro
 	})
 }
 
+// last is when one of the causes was last present for a process, 0 if it never was, and whether one
+// still is.
+func (l *ledger) last(of cause, process string) (at time.Duration, lasts bool) {
+	note := func(t *trouble) {
+		if t.seen {
+			at, lasts = max(at, t.last), lasts || t.lasting > 0
+		}
+	}
+	p := l.byName[process]
+	for i := range causes {
+		switch c := cause(1) << i; {
+		case of&c == 0:
+		case c&servers != 0:
+			note(&l.common[i])
+		case p != nil:
+			note(&p.of[i])
+		}
+	}
+	if p != nil && of&standsStill != 0 {
+		note(&p.held)
+	}
+	return at, lasts
+}
+
 // executors says whether an executor or its links had trouble since a moment.
 func (l *ledger) executors(from time.Duration) bool {
 	return slices.ContainsFunc(l.processes, func(p *afflicted) bool {

@@ -108,10 +108,10 @@ func (c *singleRunChecker) transition(e *history.Event, l *life) {
 }
 
 // unaware says that the timeout monitor could not know that only a step of the database's clock
-// made a deadline pass: its executor began to watch after the step (docs/ownership.md, "Two
-// clocks").
+// made a deadline pass: its executor may have read that clock only after the step
+// (docs/ownership.md, "Two clocks").
 func (c *singleRunChecker) unaware(e *history.Event, l *life) bool {
-	return e.By == execution.TimeoutMonitor && c.s.stepped > l.entered && c.s.started[e.Process] > c.s.stepped
+	return e.By == execution.TimeoutMonitor && c.s.stepped > l.entered && c.s.firstReading(e.Process, e.At) > c.s.stepped
 }
 
 // outlived judges, at the end of an action, whether it outlived its lease.

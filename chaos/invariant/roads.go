@@ -41,6 +41,9 @@ type road struct {
 	wrong trouble
 	// stuck is the time in which its queue hangs, if it is a worker.
 	stuck trouble
+	// read is when it must first have read the database's clock since its start, 0 if nothing is
+	// certain; see Suite.firstReading.
+	read time.Duration
 	// stopping and held last until it starts again, whatever else happens.
 	stopping bool
 	held     int16
@@ -68,7 +71,7 @@ func (r *roads) learn(e *history.Event) {
 		if !p.worker && !slices.Contains(r.executors, p) {
 			r.executors = append(r.executors, p)
 		}
-		p.up, p.stopping, p.held = true, false, 0
+		p.up, p.stopping, p.held, p.read = true, false, 0, 0
 		p.wrong.strike(e.At)
 	case history.ProcessCrashed, history.ProcessStopped:
 		p := r.of(e.Process)

@@ -381,6 +381,7 @@ func (s *Suite) Observe(e *history.Event) {
 		s.spread(e)
 	}
 	s.fleet.pass(e.At)
+	s.noteReadings(e)
 	s.ledger.hear(e)
 	var l *life
 	if e.Execution != 0 {

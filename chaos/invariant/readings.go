@@ -1,0 +1,50 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+)
+
+// An executor compares the database's clock with its own (docs/ownership.md, "Two clocks"). It can't
+// know of a step before its first reading. Its timeout monitor makes that at the start, or, if it
+// can't reach the database then, with a later pass.
+
+// hindersReading are the causes that can keep an executor from reading the database's clock.
+const hindersReading = standsStill | toDatabase | databaseFails
+
+// firstReading is when an executor must have read the database's clock since its start, never if
+// nothing is certain by now. A process whose start is unknown counts as started with the history.
+func (s *Suite) firstReading(process string, now time.Duration) time.Duration {
+	p := s.roads.byName[process]
+	if p != nil && p.read != 0 {
+		return p.read
+	}
+	start := s.started[process]
+	last, lasts := s.ledger.last(hindersReading, process)
+	at := start + s.prompt()
+	if last > start {
+		// A call that was under way ends, and the next pass reads the clock.
+		e := &s.config.Executor
+		at = last + e.StatementTimeout + e.TimeoutCheckInterval + drift(e.TimeoutCheckInterval) + s.prompt()
+	}
+	if lasts || now < at {
+		return never
+	}
+	if p != nil {
+		p.read = at
+	}
+	return at
+}
+
+// noteReadings notes the first readings so far, before an event that may hinder an executor.
+func (s *Suite) noteReadings(e *history.Event) {
+	switch e.Kind {
+	case history.FaultBegan, history.DatabaseDown, history.ClockStepped, history.ProcessPaused, history.ProcessFrozen,
+		history.ProcessStopping, history.ProcessStopped, history.ProcessCrashed:
+		for _, p := range s.roads.executors {
+			s.firstReading(p.name, e.At)
+		}
+	default:
+	}
+}

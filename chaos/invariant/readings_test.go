@@ -1,0 +1,47 @@
+package invariant
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// Execution 1 runs from 2 s. At 10 s the database's clock is set past its deadline, and much later
+// executor-1 ends it while its action still runs. That is no fault of an executor that had not read
+// that clock before.
+func TestAnExecutorKnowsOfAStepOnlyIfItReadTheClockBefore(t *testing.T) {
+	event := func(at time.Duration, kind history.Kind) history.Event {
+		return history.Event{At: at, Kind: kind, Process: "executor-1"}
+	}
+	cut := func(at time.Duration, kind history.Kind) history.Event {
+		return history.Event{At: at, Kind: kind, Fault: "f", Text: "partition", Process: "executor-1", Queue: "database", Count: 1}
+	}
+	stepped := history.Event{At: 10 * second, Kind: history.ClockStepped, Process: "database", Due: 10 * minute}
+	ended := move(50*second, execution.Running, execution.Timeout, execution.TimeoutMonitor, 1, 1)
+	for _, x := range []struct {
+		name   string
+		story  []history.Event
+		breaks bool
+	}{
+		{"it had read it", []history.Event{event(0, history.ProcessStarted), stepped}, true},
+		{"it started after the step", []history.Event{event(0, history.ProcessStarted), event(3*second, history.ProcessCrashed), stepped, event(11*second, history.ProcessStarted)}, false},
+		{"it was cut off from its start until after the step", []history.Event{event(2*second, history.ProcessStarted), cut(2*second, history.FaultBegan), stepped, cut(11*second, history.FaultEnded)}, false},
+		{"it was cut off until just before the step", []history.Event{event(2*second, history.ProcessStarted), cut(2*second, history.FaultBegan), cut(9*second, history.FaultEnded), stepped}, false},
+		{"it was cut off after its first reading", []history.Event{event(2*second, history.ProcessStarted), cut(4*second, history.FaultBegan), stepped, cut(11*second, history.FaultEnded)}, true},
+		{"nobody knows when it started", []history.Event{stepped}, true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := New(config.Default(config.Hardened), []int{4})
+			for _, e := range slices.Concat(beginning(), x.story, []history.Event{ended}) {
+				s.Observe(&e)
+			}
+			if found := s.Findings(); len(found) > 0 != x.breaks {
+				t.Errorf("broken is %v, want %v: %+v", len(found) > 0, x.breaks, found)
+			}
+		})
+	}
+}
