@@ -145,8 +145,8 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 		if e.By == execution.TimeoutMonitor {
 			due = min(due, x.ScheduledTimeout) // the wait ends then, whatever the dispatch's own timeout is
 		}
-		// An executor that first read the database's clock after the dispatch knows only that clock.
-		if c.s.stepped > l.entered && lay < due-due/5 && c.s.firstReading(e.Process, e.At) <= l.entered {
+		// An executor that first read the database's clock after a step can't know of the step.
+		if c.s.stepped > l.entered && lay < due-due/5 && c.s.missedStep(e.Process) <= l.entered {
 			return fmt.Sprintf("it may wait %v and has waited %v: only a step of the database's clock made it late", due, lay)
 		}
 	}

@@ -111,7 +111,7 @@ func (c *singleRunChecker) transition(e *history.Event, l *life) {
 // made a deadline pass: its executor may have read that clock only after the step
 // (docs/ownership.md, "Two clocks").
 func (c *singleRunChecker) unaware(e *history.Event, l *life) bool {
-	return e.By == execution.TimeoutMonitor && c.s.stepped > l.entered && c.s.firstReading(e.Process, e.At) > c.s.stepped
+	return e.By == execution.TimeoutMonitor && c.s.missedStep(e.Process) > l.entered
 }
 
 // outlived judges, at the end of an action, whether it outlived its lease.

@@ -273,6 +273,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		s.calm.hindering -= int(e.Count)
 		s.calm.since = e.At
 	case history.ProcessStarted:
+		s.roads.of(e.Process).missed = s.stepped
 		s.started[e.Process], s.calm.since = e.At, e.At
 	case history.BrokerUp, history.DatabaseUp:
 		s.calm.since = e.At

@@ -37,10 +37,25 @@ func (s *Suite) firstReading(process string, now time.Duration) time.Duration {
 	return at
 }
 
-// noteReadings notes the first readings so far, before an event that may hinder an executor.
+// missedStep is when the database's clock was last moved before an executor must have read it.
+func (s *Suite) missedStep(process string) time.Duration {
+	if p := s.roads.byName[process]; p != nil {
+		return p.missed
+	}
+	return 0
+}
+
+// noteReadings notes the first readings so far, before an event that may hinder an executor, and the
+// steps that came before them.
 func (s *Suite) noteReadings(e *history.Event) {
 	switch e.Kind {
-	case history.FaultBegan, history.DatabaseDown, history.ClockStepped, history.ProcessPaused, history.ProcessFrozen,
+	case history.ClockStepped:
+		for _, p := range s.roads.executors {
+			if s.firstReading(p.name, e.At) > e.At {
+				p.missed = e.At
+			}
+		}
+	case history.FaultBegan, history.DatabaseDown, history.ProcessPaused, history.ProcessFrozen,
 		history.ProcessStopping, history.ProcessStopped, history.ProcessCrashed:
 		for _, p := range s.roads.executors {
 			s.firstReading(p.name, e.At)

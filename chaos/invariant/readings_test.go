@@ -32,6 +32,7 @@ func TestAnExecutorKnowsOfAStepOnlyIfItReadTheClockBefore(t *testing.T) {
 		{"it was cut off from its start until after the step", []history.Event{event(2*second, history.ProcessStarted), cut(2*second, history.FaultBegan), stepped, cut(11*second, history.FaultEnded)}, false},
 		{"it was cut off until just before the step", []history.Event{event(2*second, history.ProcessStarted), cut(2*second, history.FaultBegan), cut(9*second, history.FaultEnded), stepped}, false},
 		{"it was cut off after its first reading", []history.Event{event(2*second, history.ProcessStarted), cut(4*second, history.FaultBegan), stepped, cut(11*second, history.FaultEnded)}, true},
+		{"it knew only of a second step", []history.Event{stepped, event(11*second, history.ProcessStarted), {At: 20 * second, Kind: history.ClockStepped, Process: "database", Due: second}}, false},
 		{"nobody knows when it started", []history.Event{stepped}, true},
 	} {
 		t.Run(x.name, func(t *testing.T) {

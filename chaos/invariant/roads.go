@@ -44,6 +44,8 @@ type road struct {
 	// read is when it must first have read the database's clock since its start, 0 if nothing is
 	// certain; see Suite.firstReading.
 	read time.Duration
+	// missed is when the database's clock was last moved before that.
+	missed time.Duration
 	// stopping and held last until it starts again, whatever else happens.
 	stopping bool
 	held     int16

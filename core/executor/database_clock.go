@@ -15,9 +15,9 @@ import (
 // alive, its retry runs the action a second time (defects D15, D35).
 //
 // It is a list of spans in which both clocks advanced alike. The span that contains a row's start
-// tells when that was on this executor's clock. For a start before the first reading, this executor
-// knows nothing and trusts the database's clock: it does not notice a step while no executor ran.
-// Nor does it notice a step that another step undoes before the next reading.
+// tells when that was on this executor's clock. The first span also stands for the time before the
+// first reading: until then this executor trusts the database's clock, so it does not notice a step
+// before that reading. Nor does it notice a step that another step undoes before the next reading.
 type databaseClock struct {
 	host host.Host
 
@@ -46,6 +46,8 @@ const (
 	// clockSpans bounds the list: a clock that drifts by a tenth of a percent begins a span every
 	// eight minutes.
 	clockSpans = 500
+	// century bounds how far before the first reading a moment may lie, so that sums don't overflow.
+	century = 100 * 365 * 24 * time.Hour
 )
 
 // observe adds one reading, made between two moments of this executor's clock. A slow reading only
@@ -82,7 +84,8 @@ func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
 }
 
 // since returns the least time that can have passed, by this executor's clock, since the database's
-// clock showed moment, and whether this executor has observed the database's clock since then.
+// clock showed moment. It is known once there was a reading. A moment before the first one lies as
+// far before it as the database's clock says.
 func (d *databaseClock) since(moment time.Time) (least time.Duration, known bool) {
 	now := d.host.Monotonic()
 	d.mu.Lock()
@@ -91,6 +94,8 @@ func (d *databaseClock) since(moment time.Time) (least time.Duration, known bool
 	for i := len(d.spans) - 1; i >= 0; i-- {
 		s := &d.spans[i]
 		switch {
+		case i == 0 && moment.Before(s.from.Add(-s.before)):
+			return now - s.began + min(s.from.Sub(moment), century), true
 		case moment.Before(s.from.Add(-s.before)):
 			continue
 		case moment.Before(s.from):

@@ -28,7 +28,10 @@ func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
 	}
 	expect("before the first look", 0, 0, false)
 	look(0, 0)
-	expect("it started before anybody looked", -second, 0, false)
+	expect("it started before the first look", -second, second, true)
+	if ran, known := d.since(zero.AddDate(-8000, 0, 0)); ran < century || !known {
+		t.Errorf("it started ages before the first look: ran for %v, known %v", ran, known)
+	}
 	look(minute, 0)
 	look(minute, 300*time.Millisecond)
 	expect("while the clocks go alike", minute, minute, true)
@@ -36,6 +39,7 @@ func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
 	expect("before a step forwards", minute, 70*second, true)
 	expect("between the looks before and after it", 2*minute+5*second, 0, true)
 	look(10*second, 0)
+	expect("it started before the first look, and the clock was set since", -second, 2*minute+21*second, true)
 	expect("after it", 7*minute+10*second+300*time.Millisecond, 10*second, true)
 	expect("after the last look", 9*minute, 0, true)
 	// The clock shows an earlier time again: the later moment counts.
@@ -44,12 +48,12 @@ func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
 	expect("after a step backwards", 7*minute+15*second+300*time.Millisecond, 5*second, true)
 	expect("between a step backwards and the next look", 7*minute+10*second+300*time.Millisecond, 5*second, true)
 	// A far step backwards shows times from before the first look. What began between the step and
-	// the look that finds it is known all the same, and what began earlier is not.
+	// the look that finds it is dated by that look, and what began earlier by the first look.
 	look(10*second, -time.Hour)
 	h.now += 3 * second
 	from := h.now - time.Hour + offset - 3*second
 	expect("between a far step backwards and the next look", from-9*second, 3*second, true)
-	expect("long before a far step backwards", from-20*second, 0, false)
+	expect("long before a far step backwards", from-20*second, h.now-time.Hour-from+20*second, true)
 	look(0, time.Hour) // as if it had not been
 
 	before := len(d.spans)

@@ -23,7 +23,15 @@ func TestRunIsOverAfterItsGraceOnTheSecondClockToo(t *testing.T) {
 			t.Errorf("after %v of 15s and a grace of 10s: over is %v", c.ran, got)
 		}
 	}
-	if row.StartedAt = zero.Add(-time.Second); !s.overrun(row, grace) {
-		t.Error("a run that began before the first look is not left to the database's clock")
+	// Before the first look only the database's clock counts, after it both.
+	row.StartedAt, row.RunDeadline = zero.Add(-5*time.Second), zero.Add(10*time.Second)
+	for _, c := range []struct {
+		ran  time.Duration
+		want bool
+	}{{20*time.Second - 1, false}, {20 * time.Second, true}} {
+		h.now = time.Hour + c.ran
+		if got := s.overrun(row, grace); got != c.want {
+			t.Errorf("%v after the first look, 5s before which the run began: over is %v", c.ran, got)
+		}
 	}
 }
