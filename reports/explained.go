@@ -229,7 +229,7 @@ func JumpLines(r *verdict.Record, c *explain.Curve) []string {
 	}
 	rule := jump.From.Rule[explain.All]
 	if rule.Failed > from.Failed {
-		lines = append(lines, fmt.Sprintf("        Right before it, %d of %d runs break the same rule, most of them elsewhere.", rule.Failed, rule.Runs))
+		lines = append(lines, fmt.Sprintf("        Right before it, %d of %d runs break the same rule, %d of them only elsewhere.", rule.Failed, rule.Runs, rule.Failed-from.Failed))
 	}
 	return append(lines, apart(jump)...)
 }

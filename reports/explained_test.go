@@ -81,7 +81,7 @@ func TestTheJumpIsPutIntoWords(t *testing.T) {
 	for _, want := range []string{
 		"once this has happened, 98 of 100 runs have this failure (93–99 %); right before it, 3 of 100 (1–8 %)",
 		"      >     2.000s  ████████████████████  98 of 100",
-		"Right before it, 40 of 100 runs break the same rule, most of them elsewhere.",
+		"Right before it, 40 of 100 runs break the same rule, 37 of them only elsewhere.",
 		"So the schedule decides it here, and no longer the faults.",
 	} {
 		if !strings.Contains(text, want) {
