@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
@@ -141,7 +142,7 @@ func (t *tally) fate(e *execution.Execution) string {
 	}
 	switch by := e.Result.FailedBy; {
 	case e.Status == execution.Completed:
-	case by == execution.Worker && e.FailureReason.OfAction():
+	case by == execution.Worker && oracle.OfAction(e.FailureReason):
 		how += ", the run's own error"
 	case by != execution.NoPart:
 		how += ", decided by the " + by.String()
@@ -162,7 +163,7 @@ func (t *tally) allowed(e *execution.Execution) string {
 	if a.TakesMax > a.TakesMin {
 		takes += " to " + a.TakesMax.String()
 	}
-	return fmt.Sprintf(" (a run takes %s and may take %v)", takes, e.Action.RunTimeout())
+	return fmt.Sprintf(" (a run takes %s and may take %v)", takes, oracle.RunTimeout(&e.Action))
 }
 
 // waits says in which status an execution is stuck, and what it waits for.
