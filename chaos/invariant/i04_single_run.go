@@ -30,6 +30,9 @@ type liveAction struct {
 	machine   string
 	of        execution.Incarnation
 	since     time.Duration
+	// misjudged is when an executor that could not know of a step of the database's clock ended its
+	// execution, 0 if none did.
+	misjudged time.Duration
 }
 
 type singleRunChecker struct {
@@ -95,7 +98,11 @@ func (c *singleRunChecker) observe(e *history.Event, l *life) {
 func (c *singleRunChecker) transition(e *history.Event, l *life) {
 	if oracle.Claimed(e.From) && oracle.Terminal(e.To) && e.By != execution.Worker && !c.anyFrozen(l.chain) {
 		c.s.judged(c.i)
-		if l.running > 0 && !c.unaware(e, l) {
+		switch {
+		case l.running <= 0:
+		case c.unaware(e, l):
+			c.misjudge(e, l)
+		default:
 			c.s.violate(c.i, e.Execution, "the %v (%s) ended execution %d as %v while its action still ran", e.By, e.Process, e.Execution, e.To)
 		}
 	}
@@ -112,6 +119,24 @@ func (c *singleRunChecker) transition(e *history.Event, l *life) {
 // (docs/ownership.md, "Two clocks").
 func (c *singleRunChecker) unaware(e *history.Event, l *life) bool {
 	return e.By == execution.TimeoutMonitor && c.s.missedStep(e.Process) > l.entered
+}
+
+// misjudge notes that the monitor ended an execution while its action still ran, and could not know
+// better.
+func (c *singleRunChecker) misjudge(e *history.Event, l *life) {
+	live := c.running.Get(l.chain)
+	for k := range live {
+		if live[k].execution == e.Execution {
+			live[k].misjudged = e.At
+		}
+	}
+}
+
+// excused says that an action may run beside the next one of its chain: its worker's clock was
+// stopped, or its execution was misjudged. The worker learns of that with its next heartbeat, or its
+// lease ends.
+func (c *singleRunChecker) excused(a *liveAction, now time.Duration) bool {
+	return c.frozen[a.machine] || a.misjudged > 0 && now <= a.misjudged+oracle.Lease(&c.s.config.Worker)+c.s.tolerance
 }
 
 // outlived judges, at the end of an action, whether it outlived its lease.
@@ -153,13 +178,14 @@ func (c *singleRunChecker) started(e *history.Event, l *life) {
 	if n := len(c.spared); *live == nil && n > 0 {
 		*live, c.spared = c.spared[n-1], c.spared[:n-1]
 	}
-	*live = append(*live, liveAction{e.Execution, e.Epoch, e.Process, e.Incarnation, e.At})
+	*live = append(*live, liveAction{execution: e.Execution, epoch: e.Epoch, machine: e.Process, of: e.Incarnation, since: e.At})
 }
 
 func (c *singleRunChecker) judge(e *history.Event, l *life, chain execution.ID) {
 	c.s.judged(c.i)
-	for _, other := range c.running.Get(chain) {
-		if !c.frozen[other.machine] {
+	live := c.running.Get(chain)
+	for k := range live {
+		if other := &live[k]; !c.excused(other, e.At) {
 			c.s.violate(c.i, e.Execution, "%s started the action of execution %d at epoch %d while that of execution %d at epoch %d still ran on %s",
 				e.Process, e.Execution, e.Epoch, other.execution, other.epoch, other.machine)
 			return

@@ -46,3 +46,44 @@ func TestAnExecutorKnowsOfAStepOnlyIfItReadTheClockBefore(t *testing.T) {
 		})
 	}
 }
+
+// Execution 1 is ended at 50 s by an executor that started after a step of the database's clock. Its
+// worker still runs the action when the retry starts. It learns of the end within a lease, and not
+// later.
+func TestARetryMayRunBesideARunThatOnlyAStepEnded(t *testing.T) {
+	retry := func(at time.Duration) []history.Event {
+		story := []history.Event{
+			created(50 * second),
+			move(50*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
+			move(50*second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1),
+			move(at, execution.Scheduled, execution.Running, execution.Worker, 1, 1),
+			action(at, history.ActionStarted, "v", 1),
+		}
+		for i := range story {
+			story[i].Execution = 2
+		}
+		return story
+	}
+	stepped := history.Event{At: 10 * second, Kind: history.ClockStepped, Process: "database", Due: 10 * minute}
+	restarted := history.Event{At: 11 * second, Kind: history.ProcessStarted, Process: "executor-1"}
+	ended := move(50*second, execution.Running, execution.Timeout, execution.TimeoutMonitor, 1, 1)
+	for _, x := range []struct {
+		name   string
+		at     time.Duration
+		breaks bool
+	}{
+		{"at once", 51 * second, false},
+		{"at the end of a lease", 80 * second, false},
+		{"long after a lease", 85 * second, true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := New(config.Default(config.Hardened), []int{4})
+			for _, e := range slices.Concat(beginning(), []history.Event{stepped, restarted, beat(49*second, 1), ended}, retry(x.at)) {
+				s.Observe(&e)
+			}
+			if found := s.Findings(); len(found) > 0 != x.breaks {
+				t.Errorf("broken is %v, want %v: %+v", len(found) > 0, x.breaks, found)
+			}
+		})
+	}
+}
