@@ -22,7 +22,8 @@ const (
 	standsStill cause = 1 << iota
 	// itsClock: the clock of its machine was moved.
 	itsClock
-	// toDatabase and toBroker: the worker's link to that server was cut, slow or reset.
+	// toDatabase and toBroker: the worker's link to that server was cut, slow or reset, or the broker
+	// ended its session because of an unacknowledged delivery.
 	toDatabase
 	toBroker
 	isDeaf
@@ -192,6 +193,13 @@ func (l *ledger) observe(e *history.Event) {
 			l.noQueueFrom = e.At
 			t.begin(e.At)
 		}
+	case history.ConsumerTimedOut:
+		// The worker is without a consumer until it has connected or subscribed again.
+		c := toBroker
+		if e.Count > 0 {
+			c = losesQueue
+		}
+		l.process(e.Process).of[c.at()].strike(e.At)
 	case history.ClockStepped:
 		l.common[databaseClock.at()].strike(e.At)
 	case history.FaultBegan:

@@ -205,6 +205,37 @@ func TestAWorkerWithoutAQueueHasACause(t *testing.T) {
 	}
 }
 
+// A worker whose session or consumer the broker ended, because of an unacknowledged delivery, does not
+// consume until it has recovered.
+func TestAConsumerTimeoutMakesItsWorkerUnfit(t *testing.T) {
+	timedOut := func(at time.Duration, process string, cancels int64) []history.Event {
+		return []history.Event{{At: at, Kind: history.ConsumerTimedOut, Process: process, Queue: "worker.1.executions", Due: 7 * second, Count: cancels}}
+	}
+	for _, c := range []struct {
+		name   string
+		story  []history.Event
+		earned bool
+	}{
+		{"nothing", nil, false},
+		{"its session ended", timedOut(399*second, "w", 0), true},
+		{"its consumer was cancelled", timedOut(399*second, "w", 1), true},
+		{"another's session ended", timedOut(399*second, "v", 0), false},
+		{"its session ended long ago", timedOut(300*second, "w", 0), false},
+	} {
+		again := func(e history.Event) history.Event {
+			e.Execution, e.Chain = 2, 2
+			return e
+		}
+		failed := again(move(400*second, execution.Scheduling, execution.Failed, execution.Scheduler, 0, 0))
+		failed.Reason, failed.Worker, failed.Incarnation = execution.NoWorkers, 0, 0
+		story := slices.Concat(beginning(), []history.Event{again(created(100 * second))}, c.story,
+			[]history.Event{again(move(400*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)), failed})
+		if why := earnedOf(nil, story); (why == "") != c.earned {
+			t.Errorf("%s: %q", c.name, why)
+		}
+	}
+}
+
 // An audit contains no faults: ends that a fault could explain pass, but ends that the rows
 // themselves refute don't.
 func TestAnAuditIsJudgedInPart(t *testing.T) {
