@@ -97,9 +97,6 @@ func (c *idleQueues) look(now time.Duration) {
 	untested := c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && now-c.tested > canaryPeriod+drift(canaryPeriod)+canaryTakes
 	for _, o := range c.owners {
 		due := o.beat + c.s.config.Executor.QueueRetention
-		if o.gone && now >= due {
-			c.s.retired = now
-		}
 		for n, queue := range []string{broker.WorkerQueue(o.worker), broker.CancelQueue(o.worker)} {
 			switch {
 			case !o.gone || now < due || untested || !queues.Idle(queue):

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/broker"
 	"handoff/core/execution"
 )
@@ -40,13 +41,28 @@ func (c *workChecker) canary(e *history.Event) {
 	if last == nil || !c.undisturbed(last.began) || !p.clear(last.began) || c.unread.since(last.began-canaryPeriod) {
 		return
 	}
-	if c.s.retired > 0 && c.s.retired >= last.began-idleTick {
+	if c.retired(last.began-canaryTakes, e.At) {
 		return
 	}
 	c.s.judged(c.i)
 	if took := e.At - last.began; took < canaryPeriod-drift(canaryPeriod) {
 		c.s.violate(c.i, 0, "%s tested the dead letter path at %v and again %v later, although nothing was wrong meanwhile; it does so every %v", e.Process, last.began, took, canaryPeriod)
 	}
+}
+
+// retired says that between two moments an executor may have looked at the queues of a worker that
+// had been gone for their retention.
+func (c *workChecker) retired(from, at time.Duration) bool {
+	for _, t := range c.s.workers.All() {
+		until := at
+		if t.superseded {
+			until = t.supersededA
+		}
+		if oracle.Gone(t.lifecycle) && until >= from && c.since(t.renewed, until) >= c.s.config.Executor.QueueRetention {
+			return true
+		}
+	}
+	return false
 }
 
 // untested judges whether an executor tests the dead letter path at all.

@@ -202,8 +202,6 @@ type Suite struct {
 	work   Work
 	// clock returns the present step and time, if the world has a clock.
 	clock func() (step uint64, at time.Duration)
-	// retired is when a worker was last found to have been gone for the retention of its queues.
-	retired time.Duration
 	// skew is how far the database's clock has been moved since the start.
 	skew time.Duration
 	// latest is the latest time that this clock had shown when it was moved. setBack is when it
