@@ -97,6 +97,10 @@ type workChecker struct {
 	before     int64
 	struck     bool // a fault lasted in it
 	statements map[string]uint64
+	// left is what the loops may have left in place at its start, ended counts the executions that
+	// ended in it.
+	left  left
+	ended int64
 
 	// lookers follow the executors' looks; see i18_passes.go. nextOverdue is when they are next
 	// checked.
@@ -215,6 +219,7 @@ func (c *workChecker) transition(e *history.Event, l *life) {
 	case l == nil:
 	case oracle.Terminal(e.To):
 		l.effort = budget{}
+		c.ended++
 	case e.From == execution.Scheduling && e.To == execution.Requested && e.By == execution.Scheduler:
 		c.looked(e, l)
 	case e.From == execution.Scheduling && e.To == execution.Requested:
@@ -351,6 +356,8 @@ func (c *workChecker) count(e *history.Event) {
 		return
 	}
 	events := c.s.events - c.before
+	was, now := c.left, c.lying()
+	c.left = left{max(was.unsettled, now.unsettled) + c.ended}
 	c.s.work.Statements(func(process string, worker bool, made uint64) {
 		statements := int64(made - c.statements[process])
 		c.statements[process] = made
@@ -361,11 +368,32 @@ func (c *workChecker) count(e *history.Event) {
 		}
 	})
 	c.window, c.before, c.struck = e.At, c.s.events, c.faults > 0
+	c.left, c.ended = now, 0
+}
+
+// left counts the rows that a loop may find at each of its passes and leave in place. The pass
+// reads on beyond them, a batch at a time.
+type left struct {
+	// unsettled are the ends that nobody has handled, and the children that wait although the end
+	// of their parent's chain was handled. While writes fail but the database answers, a pass tries
+	// all of them.
+	unsettled int64
+}
+
+// lying counts them.
+func (c *workChecker) lying() (n left) {
+	for _, l := range c.s.lives.All() {
+		if l.orphan || oracle.Terminal(l.status) && !l.orchestrated {
+			n.unsettled++
+		}
+	}
+	return n
 }
 
 // statementBound is the greatest number of statements of a process in a window with so many events.
 func (c *workChecker) statementBound(worker bool, took time.Duration, events int64) (bound int64) {
 	x := c.s.config.Executor
+	batch := int64(max(1, x.BatchSize))
 	loop := func(statements int64, interval time.Duration) {
 		bound += statements * (int64(took/interval) + 2)
 	}
@@ -380,7 +408,7 @@ func (c *workChecker) statementBound(worker bool, took time.Duration, events int
 		// A monitor that only observes leaves what it has found where it is, so each pass reads on
 		// beyond it, a batch at a time.
 		if c.s.monitorObserves() {
-			loop(2*int64(c.s.lives.Len()/max(1, x.BatchSize)), x.TimeoutCheckInterval)
+			loop(2*int64(c.s.lives.Len())/batch, x.TimeoutCheckInterval)
 		}
 		loop(4, x.FiguresInterval)
 		loop(2, x.HealthCheckInterval)
@@ -398,6 +426,14 @@ func (c *workChecker) statementBound(worker bool, took time.Duration, events int
 		// After a fault, every statement may be repeated. Held messages are retried every 200 ms to
 		// 10 s, fifty at a time.
 		bound = 2*bound + 50*(6+int64(took/(10*time.Second)))
+		if n := c.left.unsettled; !worker && n > 0 {
+			// A batch that can't be written costs a look, the attempt, and a question whether the
+			// database answers. Then each of its rows is tried alone, with the same question.
+			loop(3*(n/batch), x.ReconcileInterval)
+			if batch > 1 {
+				loop(2*n, x.ReconcileInterval)
+			}
+		}
 	}
 	return bound + statementsAnEvent*events
 }

@@ -123,3 +123,52 @@ func TestALoopWithoutTimeBreaksTheBudget(t *testing.T) {
 		t.Error("a rule that is not judged has judged")
 	}
 }
+
+func TestAPassReadsOnBeyondRowsThatItLeavesInPlace(t *testing.T) {
+	c := config.Default(config.Hardened)
+	c.Executor.BatchSize = 1
+	fault := history.Event{At: 30 * second, Kind: history.FaultBegan, Count: 1, Text: "database read only"}
+	step := history.Event{At: 30 * second, Kind: history.ClockStepped, Process: "database", Due: 10 * time.Minute}
+	story := func(last execution.Status, more history.Event) []history.Event {
+		events := []history.Event{registered(1, 50, "shell"), beat(0, 1), worker(0, execution.Active)}
+		for n := range 50 {
+			of := []history.Event{
+				created(second),
+				move(2*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
+				move(2*second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1),
+				move(3*second, execution.Scheduled, execution.Running, execution.Worker, 1, 1),
+			}
+			if last == execution.Completed {
+				of = append(of, move(4*second, execution.Running, last, execution.Worker, 1, 1))
+			}
+			for i := range of {
+				of[i].Execution, of[i].Chain = execution.ID(n+1), execution.ID(n+1)
+			}
+			events = append(events, of...)
+		}
+		events = append(events, more)
+		for i := range 20 {
+			events = append(events, beat(time.Duration(i+4)*10*second, 1))
+		}
+		return events
+	}
+	for _, test := range []struct {
+		name      string
+		events    []history.Event
+		perMinute uint64
+		broken    bool
+	}{
+		{"ends that can't be written, tried at each pass", story(execution.Completed, fault), 3000, false},
+		{"ends that can't be written, tried without end", story(execution.Completed, fault), 20_000, true},
+		{"ends that can be written", story(execution.Completed, step), 3000, true},
+	} {
+		s := New(c, []int{18})
+		s.SetWork(&made{perMinute: test.perMinute})
+		for i := range test.events {
+			s.Observe(&test.events[i])
+		}
+		if got := len(s.Findings()) > 0; got != test.broken {
+			t.Errorf("%s: broken %v, want %v: %v", test.name, got, test.broken, s.Findings())
+		}
+	}
+}
