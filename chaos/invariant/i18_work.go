@@ -357,7 +357,7 @@ func (c *workChecker) count(e *history.Event) {
 	}
 	events := c.s.events - c.before
 	was, now := c.left, c.lying()
-	c.left = left{max(was.unsettled, now.unsettled) + c.ended}
+	c.left = left{max(was.unsettled, now.unsettled) + c.ended, max(was.late, now.late) + c.ended}
 	c.s.work.Statements(func(process string, worker bool, made uint64) {
 		statements := int64(made - c.statements[process])
 		c.statements[process] = made
@@ -378,6 +378,9 @@ type left struct {
 	// of their parent's chain was handled. While writes fail but the database answers, a pass tries
 	// all of them.
 	unsettled int64
+	// late are the runs from before a step of the database's clock. By that clock their time may be
+	// over; by an executor's own clock it isn't.
+	late int64
 }
 
 // lying counts them.
@@ -385,6 +388,9 @@ func (c *workChecker) lying() (n left) {
 	for _, l := range c.s.lives.All() {
 		if l.orphan || oracle.Terminal(l.status) && !l.orchestrated {
 			n.unsettled++
+		}
+		if c.forwards > 0 && oracle.Claimed(l.status) && l.entered <= c.s.stepped {
+			n.late++
 		}
 	}
 	return n
@@ -410,6 +416,10 @@ func (c *workChecker) statementBound(worker bool, took time.Duration, events int
 		if c.s.monitorObserves() {
 			loop(2*int64(c.s.lives.Len())/batch, x.TimeoutCheckInterval)
 		}
+		// So do the timeout monitor and the monitor of owners with runs that only the database's
+		// clock made late.
+		loop(c.left.late/batch, x.TimeoutCheckInterval)
+		loop(c.left.late/batch, x.ReconcileInterval)
 		loop(4, x.FiguresInterval)
 		loop(2, x.HealthCheckInterval)
 		loop(6, time.Minute)

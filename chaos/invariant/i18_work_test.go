@@ -161,6 +161,8 @@ func TestAPassReadsOnBeyondRowsThatItLeavesInPlace(t *testing.T) {
 		{"ends that can't be written, tried at each pass", story(execution.Completed, fault), 3000, false},
 		{"ends that can't be written, tried without end", story(execution.Completed, fault), 20_000, true},
 		{"ends that can be written", story(execution.Completed, step), 3000, true},
+		{"runs that only the database's clock made late", story(execution.Running, step), 1200, false},
+		{"runs that no clock made late", story(execution.Running, beat(30*second, 1)), 1200, true},
 	} {
 		s := New(c, []int{18})
 		s.SetWork(&made{perMinute: test.perMinute})
