@@ -155,14 +155,14 @@ func TestATraceIsOfPerfettosSchema(t *testing.T) {
 			t.Errorf("no process %s in %v", process, d.processes)
 		}
 	}
-	if got := strings.Join(d.slices["execution 8"], " "); !strings.HasPrefix(got, "requested scheduling scheduled ") || !strings.HasSuffix(got, " running") {
-		t.Errorf("execution 8 has the slices %s", got)
+	if got := strings.Join(d.slices["execution 11"], " "); !strings.HasPrefix(got, "requested scheduling scheduled ") || !strings.HasSuffix(got, " running") {
+		t.Errorf("execution 11 has the slices %s", got)
 	}
 	if n := len(d.slices["actions"]); n < 40 {
 		t.Errorf("%d actions, want at least 40", n)
 	}
 	violations := 0
-	for _, name := range append(d.instants["run"], d.instants["execution 8"]...) {
+	for _, name := range append(d.instants["run"], d.instants["execution 11"]...) {
 		if strings.HasPrefix(name, "violation of invariant 4 ") {
 			violations++
 		}
@@ -199,8 +199,8 @@ func TestARecordingIsExported(t *testing.T) {
 			t.Fatalf("exit %d: %s", s.code, s.err)
 		}
 		d := drawnBy(t, []byte(s.out))
-		if len(d.slices["execution 8"]) < 4 || !strings.Contains(strings.Join(d.instants["execution 8"], "\n"), "violation of invariant 4 ") {
-			t.Errorf("%s: execution 8 has the slices %v and the instants %v", path, d.slices["execution 8"], d.instants["execution 8"])
+		if len(d.slices["execution 11"]) < 4 || !strings.Contains(strings.Join(d.instants["execution 11"], "\n"), "violation of invariant 4 ") {
+			t.Errorf("%s: execution 11 has the slices %v and the instants %v", path, d.slices["execution 11"], d.instants["execution 11"])
 		}
 	}
 }

@@ -132,7 +132,7 @@ func TestRunFails(t *testing.T) {
 	path := write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
 	s := chaos(t, "run", path, "--profile", "hardened", "--seeds", "3", "--out", filepath.Join(dir, "report"),
 		"--json", filepath.Join(dir, "a", "r.json"), "--junit", filepath.Join(dir, "b", "j.xml"))
-	s.wants(t, 1, "FAIL hopeless (hardened)\n  invariant ", "\n  execution ", "\n  seed       1 (3 of 3 seeds fail)",
+	s.wants(t, 1, "FAIL hopeless (hardened)\n  broken     An expectation of the scenario is not met.", "\n  execution ", "\n  seed       1 (3 of 3 seeds fail)",
 		"\n  reproduce  bin/chaos replay "+path+" --profile hardened --seed 1\n", "\n  report     ")
 	data, err := os.ReadFile(filepath.Join(dir, "a", "r.json"))
 	if err != nil {
