@@ -19,7 +19,7 @@ import (
 // shownMutant is the failing run of the demo.
 func shownMutant(t *testing.T) *Case {
 	t.Helper()
-	return caseOf(t, "network-partition", 14, "unguarded-claim")
+	return caseOf(t, "network-partition", 4, "unguarded-claim")
 }
 
 func caseOf(t *testing.T, scenario string, seed uint64, planted string) *Case {
@@ -33,7 +33,7 @@ func caseOf(t *testing.T, scenario string, seed uint64, planted string) *Case {
 
 func TestACaseRunsAgainAsItWas(t *testing.T) {
 	c := shownMutant(t)
-	plain := once(c.target, sim.Options{Seed: 14, Mutant: c.mutant})
+	plain := once(c.target, sim.Options{Seed: 4, Mutant: c.mutant})
 	again := c.again(kernel.Redraw{}, sim.Options{Mutant: c.mutant})
 	if plain.Hash != c.Record.Hash || again.Hash != c.Record.Hash {
 		t.Errorf("hashes: %x by the seed, %x on the tape, %x beside it", plain.Hash, c.Record.Hash, again.Hash)
@@ -42,7 +42,7 @@ func TestACaseRunsAgainAsItWas(t *testing.T) {
 
 func TestOfARunThatPassesNothingIsExplained(t *testing.T) {
 	var passes *ErrPasses
-	if _, err := NewCase(t.Context(), find(t, "network-partition")[0], 14, nil); !errors.As(err, &passes) {
+	if _, err := NewCase(t.Context(), find(t, "network-partition")[0], 4, nil); !errors.As(err, &passes) {
 		t.Errorf("%v, want that it passes", err)
 	}
 }
@@ -159,7 +159,7 @@ func TestTheCurveOfAFailure(t *testing.T) {
 func TestAFailureCountsBehindAnotherOne(t *testing.T) {
 	target := find(t, "prompt-reactions")
 	target = slices.DeleteFunc(target, func(t Target) bool { return t.Profile != config.Hardened })
-	c, err := NewCase(t.Context(), target[0], 1, mutant.Find("completion-hint-ignored"))
+	c, err := NewCase(t.Context(), target[0], 5, mutant.Find("completion-hint-ignored"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestTheSearchEndsWhereTheBoundLeavesLessThanARun(t *testing.T) {
 func TestACaseStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := NewCase(ctx, find(t, "network-partition")[0], 14, nil); !errors.Is(err, context.Canceled) {
+	if _, err := NewCase(ctx, find(t, "network-partition")[0], 4, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
