@@ -53,6 +53,15 @@ func TestNoPageIsAnOrphan(t *testing.T) {
 // mostPicture is how large a picture may be, in bytes: everybody who clones the repository gets it.
 const mostPicture = 200_000
 
+// A newcomer reads the README to its end only if it is short.
+func TestTheReadmeIsShort(t *testing.T) {
+	const most = 120
+	readme := readPage(t, "README.md")
+	if n := strings.Count(string(readme.source), "\n"); n > most {
+		t.Errorf("README.md has %d lines, at most %d are allowed: move something to a page of docs", n, most)
+	}
+}
+
 // A picture is small, and some page shows it.
 func TestPicturesAreSmallAndShown(t *testing.T) {
 	shown := map[string]bool{}
