@@ -124,7 +124,7 @@ func TestALoopWithoutTimeBreaksTheBudget(t *testing.T) {
 	}
 }
 
-func TestAPassReadsOnBeyondRowsThatItLeavesInPlace(t *testing.T) {
+func TestAPassReadsOnBeyondRowsThatItLeaves(t *testing.T) {
 	c := config.Default(config.Hardened)
 	c.Executor.BatchSize = 1
 	fault := history.Event{At: 30 * second, Kind: history.FaultBegan, Count: 1, Text: "database read only"}
