@@ -30,7 +30,8 @@ func TestTheDeadLetterPathIsTestedOutOfTurnOnlyForTheQueuesOfADepartedWorker(t *
 		conf.Executor.QueueRetention = retention
 		s := New(conf, []int{18})
 		events := append([]history.Event{
-			{Kind: history.ProcessStarted, Process: "executor-1"}, registered(1, 1, "shell"), beat(0, 1),
+			{Kind: history.ProcessStarted, Process: "executor-1"},
+			registered(1, 1, "shell"), beat(0, 1),
 			worker(second, execution.Stopped), test(2 * second), test(5*time.Minute - second),
 		}, c.more...)
 		for i := range events {
