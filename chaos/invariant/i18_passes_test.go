@@ -61,6 +61,8 @@ func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing
 			k.Answered(2*time.Second, LookSchedule, false, false, nil)
 			k.Asks(2*time.Second, LookSchedule, batch, 0)
 		}, true},
+		{"for a hint that was held while the database was away", func(s *Suite, k *Looker) { afterOutage(s, k, true) }, false},
+		{"without a reason after the database was away", func(s *Suite, k *Looker) { afterOutage(s, k, false) }, true},
 		{"more than a batch", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookSchedule, batch+1, 0) }, true},
 		{"what is to be kept", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, time.Hour) }, true},
 		{"what is old enough", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, execution.KeyLifetime) }, false},
@@ -80,5 +82,21 @@ func TestAPartTakesBackForAReasonOfItsOwn(t *testing.T) {
 		if got := takesBackFor(execution.Reconciler, reason); got != ok {
 			t.Errorf("the reconciler takes back because of %v: %v, want %v", reason, got, ok)
 		}
+	}
+}
+
+// afterOutage looks twice for work after the database was away for minutes. If told, a hint had come meanwhile, which a part of
+// the executor could pass on only then.
+func afterOutage(s *Suite, k *Looker, told bool) {
+	const back = 5 * time.Minute
+	s.Observe(&history.Event{At: 10 * time.Second, Kind: history.DatabaseDown, Process: "database"})
+	if told {
+		k.Woken(12*time.Second, 0)
+	}
+	s.Observe(&history.Event{At: back, Kind: history.DatabaseUp, Process: "database"})
+	for _, at := range []time.Duration{back, back + time.Second} {
+		k.Began(at)
+		k.Asks(at, LookSchedule, 1, 0)
+		k.Answered(at, LookSchedule, false, false, nil)
 	}
 }
