@@ -73,6 +73,12 @@ func TestDutiesOfWorkers(t *testing.T) {
 	ended := history.Event{At: 2 * second, Kind: history.ProcessStopped, Process: "w"}
 	idle := one(registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active))
 	stopped := history.Event{At: 20 * second, Kind: history.ProcessStopped, Process: "w"}
+	slowed := func() []history.Event {
+		slow := history.Event{At: 3 * second, Kind: history.FaultBegan, Fault: "f", Text: "database_slow", Process: "database"}
+		ends := slow
+		ends.At, ends.Kind = 4*second, history.FaultEnded
+		return one(slow, ends)
+	}()
 	for _, c := range []struct {
 		name      string
 		invariant int
@@ -82,6 +88,8 @@ func TestDutiesOfWorkers(t *testing.T) {
 		{"what is claimed is started", 20, false, handled()},
 		{"what is claimed is forgotten", 20, true, with(claimed, beats(3*second, 12*second))},
 		{"what is claimed waits for a database that can't be reached", 20, false, with(claimed, one(faultOf(3*second, "partition", "database")), beats(3*second, 12*second))},
+		{"what is claimed waits for a connection that was begun while the database was slow", 20, false, with(claimed, slowed, beats(5*second, 10*second), one(beat(14500*time.Millisecond, 1)))},
+		{"what is claimed is forgotten, and the database was slow before", 20, true, with(claimed, slowed, beats(5*second, 15*second), one(beat(15500*time.Millisecond, 1)))},
 		{"what is claimed is not begun by a worker whose lease is over", 20, false, with(claimed, one(passes(40*second)))},
 		{"what is claimed is called lost", 20, true, with(claimed, one(lost))},
 		{"a worker is active when it consumes", 21, false, idle},

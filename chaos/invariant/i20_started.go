@@ -20,7 +20,11 @@ func started() *Invariant {
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.HeartbeatRenewed, history.FaultBegan},
 	}
 	i.make = func(s *Suite) checker {
-		return &startedChecker{i: i, s: s, bound: startBound(s), shut: make(map[string]*trouble), slowed: make(map[string]time.Duration)}
+		bound := startBound(s)
+		return &startedChecker{
+			i: i, s: s, bound: bound, afterDatabase: bound + max(0, connectTimeout-s.config.Worker.StatementTimeout),
+			shut: make(map[string]*trouble), slowed: make(map[string]time.Duration),
+		}
 	}
 	return i
 }
@@ -32,15 +36,27 @@ const retryPause = 2 * time.Second
 // was lost, the pause after it, an attempt that returns the state, and the start itself.
 func startBound(s *Suite) time.Duration { return 3*s.config.Worker.StatementTimeout + retryPause }
 
-// noAnswer can keep a worker from learning of its claim, or from starting the claimed execution.
-const noAnswer = standsStill | itsClock | toDatabase | hasTwin | databaseFails
+// connectTimeout is the longest time for one attempt to connect to the database (Options of
+// core/store/postgres).
+const connectTimeout = 5 * time.Second
+
+// stopsWorker can keep a worker from starting a claimed execution.
+const stopsWorker = standsStill | itsClock | hasTwin
+
+// stopsAnswers can keep a worker from learning of its claim.
+const stopsAnswers = toDatabase | databaseFails
 
 // startedChecker keeps the claims whose actions have not started: a few at any moment.
 type startedChecker struct {
 	i     *Invariant
 	s     *Suite
 	bound time.Duration
-	open  []claimed
+	// afterDatabase is the bound that counts from the end of trouble with the database. It is longer
+	// because the first attempt may fail as late as an attempt to connect ends. That attempt began in
+	// the trouble and keeps its place in the pool even if its caller has given up. If it has the
+	// last place, no claim is answered before connectTimeout is over.
+	afterDatabase time.Duration
+	open          []claimed
 	// next is when the oldest of them may be overdue.
 	next time.Duration
 	// shut holds the processes on a frozen machine (also if the process started later) and those
@@ -206,7 +222,8 @@ func (c *startedChecker) look(now time.Duration) {
 			continue
 		}
 		c.next = min(c.next, now+c.bound/4)
-		if !c.has(t, now) || c.isShut(t.process, min(now-c.bound, c.heard(t))) || c.s.ledger.struck(noAnswer, t.process, t.worker, now-c.bound) {
+		if !c.has(t, now) || c.isShut(t.process, min(now-c.bound, c.heard(t))) || c.s.ledger.struck(stopsWorker, t.process, t.worker, now-c.bound) ||
+			c.s.ledger.struck(stopsAnswers, t.process, t.worker, now-c.afterDatabase) {
 			continue
 		}
 		c.s.violate(c.i, w.id, "%s claimed execution %d at epoch %d at %v and has neither started nor ended it since; its lease holds, nothing hinders it, and the bound is %v",
