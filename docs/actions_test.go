@@ -8,7 +8,7 @@ import (
 
 	"handoff/core/config"
 	"handoff/core/execution"
-	"handoff/core/worker/subprocess"
+	"handoff/core/worker"
 )
 
 // What the page for authors of actions says is what a worker does.
@@ -20,7 +20,7 @@ func TestTheActionsPageHasEveryExitCodeAndEveryKey(t *testing.T) {
 	page := string(data)
 	var want strings.Builder
 	want.WriteString("<!-- exit codes -->\n| exit code | name | reason | what it says |\n|---|---|---|---|\n")
-	for _, c := range subprocess.ExitCodes() {
+	for _, c := range worker.ExitCodes() {
 		fmt.Fprintf(&want, "| %d | %s | `%v` | %s |\n", c.Code, c.Name, c.Reason, c.About)
 	}
 	if !strings.Contains(page, want.String()+"\n") {

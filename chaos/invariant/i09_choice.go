@@ -14,19 +14,21 @@ import (
 // later, once time has moved on: events of the same pass may follow that gave work to the other
 // worker and made it a worse choice.
 type doubt struct {
-	at, old   time.Duration
-	execution execution.ID
-	better    *candidate
+	// old is the moment of the oldest news on which the dispatch may rest. until is when the pass has
+	// ended.
+	old, until time.Duration
+	execution  execution.ID
+	better     *candidate
 	// since returns the time since which the other worker has been better. why is the violation's
 	// text if it still is.
 	since func(*candidate) time.Duration
 	why   string
 }
 
-// settle judges the doubts of the moment that has passed.
+// settle judges the doubts about passes that have ended.
 func (c *placementChecker) settle(now time.Duration) {
 	c.doubts = slices.DeleteFunc(c.doubts, func(d doubt) bool {
-		if d.at == now {
+		if now <= d.until {
 			return false
 		}
 		if d.since(d.better) <= d.old {
@@ -43,11 +45,16 @@ func (c *placementChecker) stood(e *history.Event) bool {
 }
 
 // doubtful notes that a dispatch should have gone to another worker, if that worker is still better
-// once time has moved on.
+// once the pass has ended. A pass dispatches all its rows at one moment. But if the database refuses
+// that statement, the rows follow one by one, and those of the other worker may come last.
 func (c *placementChecker) doubtful(e *history.Event, better *candidate, since func(*candidate) time.Duration, format string, args ...any) {
 	if better != nil && !c.stood(e) {
 		why := fmt.Sprintf("execution %d was dispatched by %s to worker %d (incarnation %d), ", e.Execution, e.Process, e.Worker, e.Incarnation) + fmt.Sprintf(format, args...)
-		c.doubts = append(c.doubts, doubt{e.At, e.At - c.memory, e.Execution, better, since, why})
+		until := e.At
+		if c.s.ledger.struck(databaseFails, e.Process, 0, e.At) {
+			until += c.s.config.Executor.StatementTimeout
+		}
+		c.doubts = append(c.doubts, doubt{e.At - c.memory, until, e.Execution, better, since, why})
 	}
 }
 

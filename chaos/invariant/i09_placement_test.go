@@ -120,6 +120,19 @@ func TestPlacement(t *testing.T) {
 	errs := func(kind history.Kind, at time.Duration) history.Event {
 		return history.Event{At: at, Kind: kind, Fault: "errors", Text: "database_errors", Count: 1}
 	}
+	// filled gives the other worker what it has room for, in the statements that follow at once.
+	var filled []history.Event
+	for i := range 3 {
+		at := 60*second + time.Duration(i+1)*10*time.Millisecond
+		story := append(one(created(at)), dispatched(at)...)
+		for j := range story {
+			story[j].Execution, story[j].Chain = execution.ID(70+i), execution.ID(70+i)
+		}
+		story[2].Worker, story[2].Incarnation = 2, 2
+		filled = append(filled, story...)
+	}
+	filled = append(filled, beats(70*second, 80*second)...)
+	refusing := one(errs(history.FaultBegan, 59*second))
 	for _, c := range []struct {
 		name   string
 		broken bool
@@ -154,6 +167,9 @@ func TestPlacement(t *testing.T) {
 		{"failed after the workers' leases, and says so", false, with(pair(), one(claimed, after(explained)))},
 		{"failed after the workers' leases, before its grace is over", true, with(pair(), one(claimed, explained))},
 		{"to the worker that it comes back from", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 60*second), again)},
+		{"to the worker that it comes back from, before the other one is filled", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), again, filled)},
+		{"to the worker that it comes back from, before a refused pass fills the other one", false, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), refusing, again, filled)},
+		{"to the worker that it comes back from, by a refused pass that leaves the other one idle", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), refusing, again, beats(70*second, 80*second))},
 		{"to another worker than it comes back from", false, with(pair(), beats(10*second, 40*second), from(2), beats(50*second, 60*second), again)},
 		{"to the worker that it comes back from, the other one being cordoned", false, with(pair(), beats(10*second, 40*second), one(cordonOther), from(1), beats(50*second, 60*second), again)},
 		{"failed after the workers' leases, and does not say so", true, with(pair(), one(claimed, failed))},

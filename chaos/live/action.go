@@ -10,7 +10,7 @@ import (
 	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/core/execution"
-	"handoff/core/worker/subprocess"
+	"handoff/core/worker"
 )
 
 // The harness's own actions draw how long they run and whether they fail. Each run draws
@@ -34,7 +34,7 @@ func shellAction(a *scenario.Action, seed uint64) string {
 
 // failInShell fails for a reason: by its exit code or, if it has none, by an error object.
 func failInShell(r execution.Reason) string {
-	if code, ok := subprocess.CodeFor(r); ok {
+	if code, ok := worker.CodeFor(r); ok {
 		return fmt.Sprintf("echo drawn to fail >&2; exit %d", code)
 	}
 	return fmt.Sprintf(`echo '{"error":{"type":"%v","message":"drawn to fail"}}'; exit 1`, r)

@@ -105,7 +105,7 @@ func answer(w store.WorkerKey, key execution.Key, to execution.Status, o *store.
 	return invariant.Answer{Applied: o.Applied, Ours: o.Row.Key() == key && o.Row.Status == to && o.Row.Incarnation == w.Incarnation}
 }
 
-// Claim implements store.Worker.
+// Claim implements store.Worker. A refused statement may come with answers about some of its rows.
 func (s *calling) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	for i := range cs {
 		s.c.Claims(s.h.Monotonic(), cs[i].Key)
@@ -113,7 +113,7 @@ func (s *calling) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim
 	results, err := s.Store.Claim(ctx, w, cs)
 	s.gone(err)
 	for i := range cs {
-		if err != nil {
+		if err != nil && (len(results) != len(cs) || results[i].Row.ID != cs[i].Key.ID) {
 			a := answer(w, cs[i].Key, execution.Running, nil, err)
 			a.Shared = len(cs) > 1
 			s.c.Claimed(s.h.Monotonic(), cs[i].Key, a, 0)
@@ -141,11 +141,13 @@ func (s *calling) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fini
 	}
 	outcomes, err := s.Store.Finish(ctx, w, fs)
 	for i := range fs {
-		var o *store.Outcome
-		if err == nil {
-			o = &outcomes[i]
+		var a invariant.Answer
+		if err == nil || len(outcomes) == len(fs) && outcomes[i].Row.ID == fs[i].Key.ID {
+			a = answer(w, fs[i].Key, fs[i].To, &outcomes[i], nil)
+		} else {
+			a = answer(w, fs[i].Key, fs[i].To, nil, err)
 		}
-		s.c.Finished(s.h.Monotonic(), endOf(&fs[i]), answer(w, fs[i].Key, fs[i].To, o, err))
+		s.c.Finished(s.h.Monotonic(), endOf(&fs[i]), a)
 	}
 	return outcomes, err
 }

@@ -159,6 +159,8 @@ func (a *action) begin() {
 	exit := worker.Exit{}
 	if a.draws().Chance(b.FailPerMillion) {
 		exit.Reason, exit.Message = b.FailReason, "the action says: "+b.FailReason.String()
+		// As on a real machine, where an action fails by its exit code if there is one for its reason.
+		exit.Code, _ = worker.CodeFor(exit.Reason)
 	}
 	a.after(takes, func() { a.end(exit) })
 	if m.shimless {

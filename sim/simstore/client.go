@@ -192,16 +192,46 @@ func each[Q, R any](ctx context.Context, c *Client, items []Q, do func(s *step, 
 // eachOf is each in a transaction of several statements.
 func eachOf[Q, R any](ctx context.Context, c *Client, statements int, items []Q, do func(s *step, item *Q) R) ([]R, error) {
 	c.named(len(items))
-	return transact(ctx, c, statements, func(s *step) []R {
-		var results []R
-		if len(items) > 0 {
-			results = make([]R, 0, len(items))
-		}
-		for i := range items {
-			results = append(results, do(s, &items[i]))
-		}
-		return results
+	return orOneByOne(items, func(items []Q) ([]R, error) {
+		return transact(ctx, c, statements, func(s *step) []R {
+			var results []R
+			if len(items) > 0 {
+				results = make([]R, 0, len(items))
+			}
+			for i := range items {
+				results = append(results, do(s, &items[i]))
+			}
+			return results
+		})
 	})
+}
+
+// orOneByOne makes a call for all items. If the database refuses the statement itself, it makes a
+// call for each item, as the adapter of PostgreSQL does: the items that are answered come beside the
+// error about the others. A passing fault on the way ends the call. Its outcome is unknown then,
+// unless nothing was answered yet.
+func orOneByOne[Q, R any](items []Q, call func(items []Q) ([]R, error)) ([]R, error) {
+	results, err := call(items)
+	if wrong := (statementError{}); len(items) < 2 || !errors.As(err, &wrong) {
+		return results, err
+	}
+	results = make([]R, len(items))
+	var bad []error
+	for i := range items {
+		one, err := call(items[i : i+1])
+		switch {
+		case errors.Is(err, store.ErrUnavailable) && len(bad) == i:
+			return nil, err
+		case store.Retriable(err):
+			return nil, fmt.Errorf("%w: a part of the call: %v", store.ErrUnknownOutcome, err)
+		case err != nil:
+			bad = append(bad, err)
+		}
+		if len(one) > 0 {
+			results[i] = one[0]
+		}
+	}
+	return results, errors.Join(bad...)
 }
 
 // named reports a call that names nothing and so can't do anything.

@@ -201,12 +201,18 @@ func (db *Database) SetReadOnly(fault string) { db.readOnly = fault }
 // later, as after a serialization failure (40001). A code outside class 40 says that the statement
 // itself is wrong.
 func (db *Database) SetRollback(perMillion uint64, fault, code, message string) {
-	err := fmt.Errorf("%s (%s)", message, code)
+	err := error(statementError{fmt.Sprintf("%s (%s)", message, code)})
 	if strings.HasPrefix(code, "40") {
-		err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+		err = fmt.Errorf("%w: %s (%s)", store.ErrUnavailable, message, code)
 	}
 	db.rollback = rollback{fault: fault, err: err, perMillion: perMillion, stream: db.k.Stream("database/rollback")}
 }
+
+// statementError is an error of a statement that the database would not take a second time either.
+type statementError struct{ text string }
+
+// Error gives the database's message and its SQLSTATE.
+func (e statementError) Error() string { return e.text }
 
 // SetReadErrors makes a share of the statements that only read fail because memory is short
 // (SQLSTATE 53200), for the fault of that name; a share of zero ends it.

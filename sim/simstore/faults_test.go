@@ -3,6 +3,7 @@ package simstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -185,6 +186,65 @@ func TestRolledBackWritesAreNotApplied(t *testing.T) {
 			t.Errorf("%d of 1000 writes were said to be applied and %d were; want about 700", created, b.db.Rows())
 		}
 	})
+}
+
+// A database that refuses a statement itself is asked once more for each of its items: those that it
+// takes are applied and answered, beside the error about the others.
+func TestARefusedBatchIsAskedItemByItem(t *testing.T) {
+	within(t, func(b *fixture) {
+		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell"}}))
+		b.db.SetRollback(500_000, "errors", "XX000", "internal error")
+		beside := 0
+		for range 100 {
+			before := b.db.Rows()
+			made, err := b.c.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}, {ActionRef: "a"}, {ActionRef: "a"}})
+			answered := 0
+			for _, m := range made {
+				if m.ID != 0 {
+					answered++
+				}
+			}
+			if applied := b.db.Rows() - before; len(made) != 3 || answered != applied || (err == nil) != (answered == 3) {
+				t.Fatalf("%d rows were created, %d of %d answers have one, and the error is %v", applied, answered, len(made), err)
+			}
+			if err != nil && store.Retriable(err) {
+				t.Fatalf("a refused statement gives %v, which is no passing fault", err)
+			}
+			if err != nil && answered > 0 {
+				beside++
+			}
+		}
+		if beside < 20 {
+			t.Errorf("only %d of 100 calls were answered in part", beside)
+		}
+	})
+}
+
+// A passing fault among the items ends the call: nothing was applied if nothing was answered before
+// it, and otherwise nobody knows.
+func TestAPassingFaultEndsACallItemByItem(t *testing.T) {
+	refused, away := error(statementError{"internal error (XX000)"}), fmt.Errorf("%w: gone", store.ErrUnavailable)
+	for _, c := range []struct {
+		name string
+		errs []error
+		want error
+	}{
+		{"before anything was answered", []error{refused, away}, store.ErrUnavailable},
+		{"after a refusal", []error{refused, refused, away}, store.ErrUnavailable},
+		{"after an answer", []error{refused, nil, away}, store.ErrUnknownOutcome},
+		{"without an answer", []error{refused, fmt.Errorf("%w: late", store.ErrUnknownOutcome)}, store.ErrUnknownOutcome},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			calls := 0
+			results, err := orOneByOne([]int{1, 2, 3}, func(items []int) ([]int, error) {
+				calls++
+				return items, c.errs[calls-1]
+			})
+			if results != nil || !errors.Is(err, c.want) || calls != len(c.errs) {
+				t.Errorf("%v and %v after %d calls, want nothing and %v after %d", results, err, calls, c.want, len(c.errs))
+			}
+		})
+	}
 }
 
 // The clock decides anew which rows are due: a retry that was due before a step backwards waits

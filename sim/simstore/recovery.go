@@ -201,15 +201,17 @@ func (c *Client) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 
 // Orchestrate implements store.Executor.
 func (c *Client) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	return ask(ctx, c, func(s *step) []store.Orchestrated {
-		if len(os) == 0 {
-			return nil
-		}
-		done := make([]store.Orchestrated, len(os))
-		for _, statement := range statements(os) {
-			s.orchestrate(os, statement, done)
-		}
-		return done
+	return orOneByOne(os, func(os []store.Orchestration) ([]store.Orchestrated, error) {
+		return ask(ctx, c, func(s *step) []store.Orchestrated {
+			if len(os) == 0 {
+				return nil
+			}
+			done := make([]store.Orchestrated, len(os))
+			for _, statement := range statements(os) {
+				s.orchestrate(os, statement, done)
+			}
+			return done
+		})
 	})
 }
 

@@ -67,7 +67,7 @@
 //
 // Exit code 0 is success. The last line of standard output is the output if it is a JSON object;
 // otherwise the whole text is. An action states the reason of a failure by {"error": {"type":
-// "transient", "message": "…"}} on its last line, or by its exit code, as in the table ExitCodes.
+// "transient", "message": "…"}} on its last line, or by its exit code, as in the table worker.ExitCodes.
 // Every other failure is unknown, which is never retried. docs/actions.md explains this to authors
 // of actions.
 //

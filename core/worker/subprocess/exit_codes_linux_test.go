@@ -10,6 +10,7 @@ import (
 
 	"handoff/core/execution"
 	"handoff/core/host/without"
+	"handoff/core/worker"
 )
 
 // A real process ends with every code of the table, and with codes that are not in it; each gives
@@ -23,7 +24,7 @@ func TestEveryExitCodeOfAnActionGivesItsReason(t *testing.T) {
 		1: execution.Unknown, 2: execution.Unknown, 7: execution.Unknown, 66: execution.Unknown, 78: execution.Unknown, 101: execution.Unknown,
 		126: execution.Unknown, 127: execution.Unknown, 137: execution.Unknown, 255: execution.Unknown,
 	}
-	for _, c := range ExitCodes() {
+	for _, c := range worker.ExitCodes() {
 		if _, tested := want[c.Code]; !tested {
 			t.Errorf("no process ends with %d (%s) here", c.Code, c.Name)
 		}
@@ -122,15 +123,15 @@ func TestTheWordsOfAnActionGoBeforeItsExitCode(t *testing.T) {
 }
 
 func TestReasonsAndCodesAgree(t *testing.T) {
-	codes := ExitCodes()
-	if !slices.IsSortedFunc(codes, func(a, b ExitCode) int { return a.Code - b.Code }) {
+	codes := worker.ExitCodes()
+	if !slices.IsSortedFunc(codes, func(a, b worker.ExitCode) int { return a.Code - b.Code }) {
 		t.Error("the table is not in order")
 	}
 	for _, c := range codes {
 		if !c.Reason.OfAction() || c.Reason == execution.Unknown {
 			t.Errorf("%d stands for %v, which is not an action's to give", c.Code, c.Reason)
 		}
-		if first, ok := CodeFor(c.Reason); !ok || ReasonOf(first) != c.Reason {
+		if first, ok := worker.CodeFor(c.Reason); !ok || worker.ReasonOf(first) != c.Reason {
 			t.Errorf("%v is said by %d, %v", c.Reason, first, ok)
 		}
 	}
@@ -143,7 +144,7 @@ func TestReasonsAndCodesAgree(t *testing.T) {
 			t.Errorf("an action that says %s fails as %v", name, said)
 		}
 	}
-	if _, ok := CodeFor(execution.WorkerLost); ok {
+	if _, ok := worker.CodeFor(execution.WorkerLost); ok {
 		t.Error("an exit code says that the worker was lost")
 	}
 }

@@ -184,7 +184,7 @@ func classify(exit *worker.Exit, last map[string]any, code int, retried executio
 		exit.Reason, exit.Message = ownReason(name), shorten(message)
 		return
 	}
-	exit.Code, exit.Reason, exit.Message = code, ReasonOf(code), explain(fmt.Sprintf("exit status %d", code), stderr)
+	exit.Code, exit.Reason, exit.Message = code, worker.ReasonOf(code), explain(fmt.Sprintf("exit status %d", code), stderr)
 	if retried.Has(code) && !exit.Reason.Retriable() {
 		exit.Reason = execution.Transient
 	}

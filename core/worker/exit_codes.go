@@ -1,4 +1,4 @@
-package subprocess
+package worker
 
 import "handoff/core/execution"
 
