@@ -65,11 +65,17 @@ func (c *workChecker) retired(from, at time.Duration) bool {
 	return false
 }
 
-// untested judges whether an executor tests the dead letter path at all.
+// untested judges whether an executor tests the dead letter path at all. A test declares queues of
+// its own before it sends a message. While the broker creates no queue, every attempt ends before
+// that, and the history shows none of them. A hostile header can begin this minutes after the fault
+// that sent it is over.
 func (c *workChecker) untested(process string, now time.Duration) {
 	last, within := c.tests[process], canaryPeriod+drift(canaryPeriod)+canaryTakes+2*c.s.prompt()
 	p := c.s.roads.byName[process]
 	if last == nil || now-last.began <= within || !c.undisturbed(last.began) || !p.clear(last.began) {
+		return
+	}
+	if c.s.ledger.struck(makesNoQueue, "", 0, now) {
 		return
 	}
 	c.s.judged(c.i)

@@ -42,3 +42,52 @@ func TestTheDeadLetterPathIsTestedOutOfTurnOnlyForTheQueuesOfADepartedWorker(t *
 		}
 	}
 }
+
+// The test needs queues of its own. A broker that creates none ends each attempt before its first
+// message, so no test shows in the history. Nothing else excuses a missing test.
+func TestAMissingTestOfTheDeadLetterPathIsExcusedWhileTheBrokerCreatesNoQueue(t *testing.T) {
+	test := func(at time.Duration, id uint64) history.Event {
+		return history.Event{At: at, Kind: history.Published, Type: uint8(broker.DeadLetterCanary), Process: "executor-1", Message: id, Count: 1}
+	}
+	died := func(at time.Duration, kind history.Kind, harm int64) history.Event {
+		return history.Event{At: at, Kind: kind, Message: 9, Queue: "worker.1.executions", Count: harm}
+	}
+	check := func(at time.Duration) history.Event { return history.Event{At: at, Kind: history.Quiescent} }
+	restarted := func(still int64) []history.Event {
+		return []history.Event{
+			died(8*time.Minute, history.Expired, 1),
+			{At: 12 * time.Minute, Kind: history.BrokerDown}, {At: 12*time.Minute + second, Kind: history.BrokerUp, Count: still},
+		}
+	}
+	const again = 14 * time.Minute
+	for _, c := range []struct {
+		name   string
+		more   []history.Event
+		broken bool
+	}{
+		{"nothing wrong", []history.Event{check(11 * time.Minute)}, true},
+		{"a message died that harms nothing", []history.Event{died(8*time.Minute, history.Expired, 0), check(11 * time.Minute)}, true},
+		{"a message expired, and the broker creates no queue since", []history.Event{died(8*time.Minute, history.Expired, 1), check(11 * time.Minute)}, false},
+		{"a message was rejected, and the broker creates no queue since", []history.Event{died(8*time.Minute, history.Rejected, 1), check(11 * time.Minute)}, false},
+		{"it creates no queue since the test was overdue", []history.Event{check(11 * time.Minute), died(11*time.Minute+second, history.Expired, 1)}, true},
+		{"it creates queues again, and one test came", append(restarted(0), test(again, 3), check(again+6*time.Minute)), true},
+		{"it has restarted with the message", append(restarted(1), check(again+6*time.Minute)), false},
+	} {
+		s := New(config.Default(config.Hardened), []int{18})
+		events := append([]history.Event{
+			{Kind: history.ProcessStarted, Process: "executor-1"}, test(second, 1), test(5*time.Minute+second, 2),
+		}, c.more...)
+		s.Observe(&events[0])
+		k := s.Looks("executor-1", 0)
+		// A look without an answer is never overdue.
+		for l := range lookKinds {
+			k.Asks(0, l, 1, l.kept(&s.config))
+		}
+		for i := range events[1:] {
+			s.Observe(&events[i+1])
+		}
+		if got := len(s.Findings()) > 0; got != c.broken {
+			t.Errorf("%s: broken %v, want %v: %v", c.name, got, c.broken, s.Findings())
+		}
+	}
+}
