@@ -37,16 +37,6 @@ func ExitCodes() []ExitCode {
 	}
 }
 
-// ReasonOf is the reason that an exit code other than 0 stands for.
-func ReasonOf(code int) execution.Reason {
-	for _, c := range ExitCodes() {
-		if c.Code == code {
-			return c.Reason
-		}
-	}
-	return execution.Unknown
-}
-
 // CodeFor is the first exit code that stands for a reason, and whether there is one.
 func CodeFor(r execution.Reason) (code int, ok bool) {
 	for _, c := range ExitCodes() {

@@ -208,8 +208,8 @@ func eachOf[Q, R any](ctx context.Context, c *Client, statements int, items []Q,
 
 // orOneByOne makes a call for all items. If the database refuses the statement itself, it makes a
 // call for each item, as the adapter of PostgreSQL does: the items that are answered come beside the
-// error about the others. A passing fault on the way ends the call. Its outcome is unknown then,
-// unless nothing was answered yet.
+// error about the others. A passing fault on the way, or the end of the caller's lease, ends the
+// call. Its outcome is unknown then, unless nothing was answered yet.
 func orOneByOne[Q, R any](items []Q, call func(items []Q) ([]R, error)) ([]R, error) {
 	results, err := call(items)
 	if wrong := (statementError{}); len(items) < 2 || !errors.As(err, &wrong) {
@@ -219,10 +219,11 @@ func orOneByOne[Q, R any](items []Q, call func(items []Q) ([]R, error)) ([]R, er
 	var bad []error
 	for i := range items {
 		one, err := call(items[i : i+1])
+		over := errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrSuperseded) || errors.Is(err, store.ErrLeaseOver)
 		switch {
-		case errors.Is(err, store.ErrUnavailable) && len(bad) == i:
+		case (over || errors.Is(err, store.ErrUnavailable)) && len(bad) == i:
 			return nil, err
-		case store.Retriable(err):
+		case over || store.Retriable(err):
 			return nil, fmt.Errorf("%w: a part of the call: %v", store.ErrUnknownOutcome, err)
 		case err != nil:
 			bad = append(bad, err)

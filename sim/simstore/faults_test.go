@@ -232,6 +232,8 @@ func TestAPassingFaultEndsACallItemByItem(t *testing.T) {
 		{"before anything was answered", []error{refused, away}, store.ErrUnavailable},
 		{"after a refusal", []error{refused, refused, away}, store.ErrUnavailable},
 		{"after an answer", []error{refused, nil, away}, store.ErrUnknownOutcome},
+		{"the lease is over before anything was answered", []error{refused, refused, store.ErrLeaseOver}, store.ErrLeaseOver},
+		{"the lease is over after an answer", []error{refused, nil, store.ErrLeaseOver}, store.ErrUnknownOutcome},
 		{"without an answer", []error{refused, fmt.Errorf("%w: late", store.ErrUnknownOutcome)}, store.ErrUnknownOutcome},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -237,19 +237,21 @@ func (s *step) endUnheld(b store.Beat) (ended []store.Outcome) {
 // Claim implements store.Worker.
 func (c *Client) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	c.named(len(cs))
-	return answer(ctx, c, func(s *step) (results []store.ClaimResult, err error) {
-		inc, err := s.check(w)
-		if err != nil {
-			return nil, err
-		}
-		if s.now.After(inc.leaseExpires) {
-			return nil, store.ErrLeaseOver
-		}
-		results = make([]store.ClaimResult, 0, len(cs))
-		for _, claim := range cs {
-			results = append(results, s.claim(w, claim))
-		}
-		return results, nil
+	return orOneByOne(cs, func(cs []store.Claim) ([]store.ClaimResult, error) {
+		return answer(ctx, c, func(s *step) (results []store.ClaimResult, err error) {
+			inc, err := s.check(w)
+			if err != nil {
+				return nil, err
+			}
+			if s.now.After(inc.leaseExpires) {
+				return nil, store.ErrLeaseOver
+			}
+			results = make([]store.ClaimResult, 0, len(cs))
+			for _, claim := range cs {
+				results = append(results, s.claim(w, claim))
+			}
+			return results, nil
+		})
 	})
 }
 

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -76,13 +77,18 @@ func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) 
 		}
 		return results, err
 	}
-	unfit, absent := false, true
+	unfit, absent, applied := false, true, false
 	for i := range answers {
 		results[i] = answers[i].ClaimResult
-		unfit, absent = unfit || answers[i].unfit, absent && answers[i].absent
+		unfit, absent, applied = unfit || answers[i].unfit, absent && answers[i].absent, applied || answers[i].Applied
 	}
 	if unfit || absent {
 		err := s.stands(ctx, w)
+		if err == nil && unfit && applied {
+			// The rows were claimed one by one, because the database refused them together, and the
+			// lease ended in between. The worker asks again, and recognises what is its own.
+			return nil, fmt.Errorf("postgres: claiming: %w: the lease ended during the call", store.ErrUnknownOutcome)
+		}
 		if err == nil && unfit {
 			// It had no valid lease then, and has renewed it since.
 			err = store.ErrLeaseOver

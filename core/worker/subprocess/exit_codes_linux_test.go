@@ -131,7 +131,7 @@ func TestReasonsAndCodesAgree(t *testing.T) {
 		if !c.Reason.OfAction() || c.Reason == execution.Unknown {
 			t.Errorf("%d stands for %v, which is not an action's to give", c.Code, c.Reason)
 		}
-		if first, ok := worker.CodeFor(c.Reason); !ok || worker.ReasonOf(first) != c.Reason {
+		if first, ok := worker.CodeFor(c.Reason); !ok || reasonOf(first) != c.Reason {
 			t.Errorf("%v is said by %d, %v", c.Reason, first, ok)
 		}
 	}
