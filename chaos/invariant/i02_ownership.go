@@ -14,7 +14,7 @@ import (
 func ownership() *Invariant {
 	i := &Invariant{
 		Number: 2, Name: "ownership",
-		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds; unreadable rows are left alone; parts that only observe write no status.",
+		Statement: "Every status is written by the owner of that stage, or taken back for a lawful cause. Nobody changes a row that nobody can read. Parts that only observe write no status.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.HeartbeatRenewed, history.Expired, history.Published},
 	}
 	i.make = func(s *Suite) checker { return &ownershipChecker{i: i, s: s, r: newReaping(i, s)} }

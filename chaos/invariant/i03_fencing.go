@@ -9,7 +9,7 @@ import (
 func fencing() *Invariant {
 	i := &Invariant{
 		Number: 3, Name: "fencing", Unconfigured: true,
-		Statement: "A write that names an old epoch never takes effect, and every dispatch and take-back raises the epoch by one.",
+		Statement: "A write that names an old epoch never takes effect. Every dispatch and every take-back raises the epoch by one.",
 		Needs:     []history.Kind{history.Transition},
 	}
 	i.make = func(s *Suite) checker { return &fencingChecker{i, s} }

@@ -13,7 +13,7 @@ import (
 func singleRun() *Invariant {
 	i := &Invariant{
 		Number: 4, Name: "one run at a time",
-		Statement: "An epoch is claimed and run once, by the worker that claimed it; no two actions of one chain run at a time; no action outlives its lease, or the moment at which its worker is told that the lease is over; an action's fence is the latest deadline of its lease; and a process that is told of a successor never registers again.",
+		Statement: "An epoch is claimed and run once, by the worker that claimed it. No two actions of one chain run at a time. No action outlives its lease, or the moment at which its worker is told that the lease is over. An action's fence is the latest deadline of its lease. A process that is told of a successor never registers again.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded, history.HeartbeatRenewed},
 	}
 	i.make = func(s *Suite) checker {

@@ -16,7 +16,7 @@ import (
 func messageConservation() *Invariant {
 	i := &Invariant{
 		Number: 6, Name: "message conservation",
-		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there; no message circulates for ever or stays unacknowledged longer than the broker allows; and an unreadable message is stored before it is acknowledged.",
+		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there. No message circulates for ever. No message stays unacknowledged longer than the broker allows. An unreadable message is stored before it is acknowledged.",
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {

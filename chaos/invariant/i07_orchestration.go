@@ -12,7 +12,7 @@ import (
 func orchestrationOnce() *Invariant {
 	i := &Invariant{
 		Number: 7, Name: "orchestration once",
-		Statement: "The end of an execution is handled exactly once, and with it its slot is released and its retry created wherever one may follow; after the end of a chain each of its workflow children is started (if the chain completed) or skipped, once.",
+		Statement: "The end of an execution is handled exactly once. The same step releases its slot, and creates its retry wherever one may follow. After the end of a chain, each of its workflow children is started once if the chain completed, and skipped once otherwise.",
 		Needs:     []history.Kind{history.Created, history.Transition, history.Orchestrated},
 	}
 	i.make = func(s *Suite) checker {

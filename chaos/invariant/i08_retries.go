@@ -12,7 +12,7 @@ import (
 func boundedRetries() *Invariant {
 	i := &Invariant{
 		Number: 8, Name: "bounded retries",
-		Statement: "Retries follow a failure for a retriable reason, at most max_retries of them, each inside its backoff window, and none when the cancellation of the chain was requested; an execution that is taken back waits a backoff that grows each time.",
+		Statement: "A retry follows only a failure for a retriable reason, inside its backoff window. A chain has at most max_retries of them, and none after its cancellation was requested. An execution that is taken back waits for a backoff that grows each time.",
 		Needs:     []history.Kind{history.Created, history.Transition},
 	}
 	i.make = func(s *Suite) checker { return &retryChecker{i: i, s: s} }

@@ -15,7 +15,7 @@ import (
 func placement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement", Across: true,
-		Statement: "Work goes only to a worker that the executor could know to be fit and to have room, to a healthy worker before a degraded one, and not back to the worker that it came from while another has room; while a worker fits, work neither fails for want of workers nor is left waiting; it fails for want of workers only after its grace, and names stale heartbeats if they are the only cause.",
+		Statement: "Work goes only to a worker that the executor could know to be fit and to have room. A healthy worker goes before a degraded one. Work does not go back to the worker that it came from while another one has room. While a worker fits, work neither waits nor fails for want of workers. Work fails for want of workers only after its grace. The failure names stale heartbeats if they are its only cause.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported},
 	}
 	i.make = func(s *Suite) checker {

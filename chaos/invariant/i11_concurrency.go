@@ -10,7 +10,7 @@ import (
 func concurrency() *Invariant {
 	i := &Invariant{
 		Number: 11, Name: "concurrency limits", Unconfigured: true, Across: true,
-		Statement: "An action with a concurrency limit never has more executions than that between scheduling and end, each in a slot of its own.",
+		Statement: "An action with a concurrency limit never has more executions than that between scheduling and end. Each of them has a slot of its own.",
 		Needs:     []history.Kind{history.ActionDefined, history.Created, history.Transition, history.SlotTaken, history.SlotFreed},
 	}
 	i.make = func(s *Suite) checker { return &concurrencyChecker{i: i, s: s, actions: make(map[string]*actionUse)} }

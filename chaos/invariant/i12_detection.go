@@ -15,7 +15,7 @@ import (
 func detection() *Invariant {
 	i := &Invariant{
 		Number: 12, Name: "detection in time",
-		Statement: "Each kind of stuck execution is found, or recorded by a part that only observes, within its own bound, counted from the last moment at which a fault could hinder an executor; an unhindered executor finds it within one pass of the part that looks for it.",
+		Statement: "Each kind of stuck execution is found within its own bound. A part that only observes records it within that bound. The bound counts from the last moment at which a fault could hinder an executor. An executor that nothing hinders finds it within one pass of the part that looks for it.",
 		Needs:     []history.Kind{history.Transition, history.HeartbeatRenewed, history.Published, history.Orchestrated},
 	}
 	i.make = func(s *Suite) checker {

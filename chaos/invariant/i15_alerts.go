@@ -14,7 +14,7 @@ const AlertsNumber = 15
 func alerting() *Invariant {
 	i := &Invariant{
 		Number: AlertsNumber, Name: "alerts",
-		Statement: "The alerts that should fire fire and resolve, and those that should not stay silent; the figures behind them, and the figures of runs that workers send, agree with the database, the broker and the history.",
+		Statement: "Each alert that should fire does so and resolves. All others stay silent. The figures behind the alerts agree with the database, the broker and the history, and so do the figures of runs that workers send.",
 		Needs:     []history.Kind{history.AlertFired, history.AlertResolved},
 	}
 	i.make = func(s *Suite) checker {

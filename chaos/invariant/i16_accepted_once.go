@@ -15,7 +15,7 @@ import (
 func acceptedOnce() *Invariant {
 	i := &Invariant{
 		Number: 16, Name: "accepted once",
-		Statement: "Of all requests with one idempotency key, within 24 hours, one creates an execution; after that the key can be used again.",
+		Statement: "Of all requests with one idempotency key within 24 hours, one creates an execution. After that the key can be used again.",
 		Needs:     []history.Kind{history.Created},
 	}
 	i.make = func(s *Suite) checker {

@@ -16,7 +16,7 @@ import (
 func work() *Invariant {
 	i := &Invariant{
 		Number: 18, Name: "work for work", Across: true,
-		Statement: "Effort stays in proportion to the work: fruitless claims, take-backs, messages and database statements stay under bounds computed from the configuration, executors look for work once a period or for a reason, workers ask the database behind useless messages once a second, no call has an empty list, and no process spins without time moving.",
+		Statement: "Effort stays in proportion to the work. Fruitless claims, take-backs, messages and database statements stay under bounds that the configuration implies. Executors look for work once a period, or for a reason. A worker behind useless messages asks the database once a second. No call has an empty list. No process spins while time stands still.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.Published},
 	}
 	i.make = func(s *Suite) checker {

@@ -14,7 +14,7 @@ import (
 func ownLimits() *Invariant {
 	i := &Invariant{
 		Number: 19, Name: "own limits",
-		Statement: "An execution has the limits that its request set, and else those of its action; its retries have the same, and the deadlines of its dispatches and runs are counted from them.",
+		Statement: "An execution has the limits that its request set, and otherwise those of its action. Its retries have the same limits. The deadlines of its dispatches and runs are counted from them.",
 		Needs:     []history.Kind{history.Created, history.Transition, history.Orchestrated},
 		Whole:     []history.Kind{history.ActionStarted},
 		Part:      "only that all rows of a chain have the same max_retries; an audit tells neither what was requested nor the deadlines",

@@ -16,7 +16,7 @@ import (
 func started() *Invariant {
 	i := &Invariant{
 		Number: 20, Name: "claimed is started",
-		Statement: "A live worker that has its lease starts what it has claimed, or ends it, in less time than it takes to renew its lease, and does not report it as lost.",
+		Statement: "A live worker that has its lease starts or ends each execution that it has claimed, in less time than it takes to renew its lease. It does not report such an execution as lost.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.HeartbeatRenewed, history.FaultBegan},
 	}
 	i.make = func(s *Suite) checker {

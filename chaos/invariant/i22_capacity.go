@@ -12,7 +12,7 @@ import (
 func capacity() *Invariant {
 	i := &Invariant{
 		Number: 22, Name: "within its capacity", Unconfigured: true, Across: true,
-		Statement: "No incarnation of a worker runs more actions at a time than the capacity that it registered with, and none has claimed more.",
+		Statement: "No incarnation of a worker runs more actions at a time than the capacity that it registered with. None has claimed more.",
 		Needs:     []history.Kind{history.WorkerRegistered, history.Transition},
 		Whole:     []history.Kind{history.ActionStarted, history.ActionEnded},
 		Part:      "only what was claimed; an audit does not record actions",

@@ -13,7 +13,7 @@ import (
 func awayServers() *Invariant {
 	i := &Invariant{
 		Number: 23, Name: "left in peace",
-		Statement: "While a server is away each process calls it at a bounded rate: it connects with growing pauses, its loops try once a period, and every retry of a call waits a growing pause; after any error a worker repeats a call for an execution only after such a pause.",
+		Statement: "While a server is away, each process calls it at a bounded rate. The process connects with growing pauses. Its loops try once a period. Every retry of a call waits for a growing pause. After any other error, too, a worker waits for such a pause before it repeats a call for an execution.",
 		Needs:     []history.Kind{history.DatabaseDown, history.DatabaseUp, history.BrokerDown, history.BrokerUp},
 	}
 	i.make = func(s *Suite) checker { return &awayChecker{i: i, s: s} }

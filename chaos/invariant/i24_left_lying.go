@@ -15,7 +15,7 @@ import (
 func leftLying() *Invariant {
 	i := &Invariant{
 		Number: 24, Name: "left lying counts", Across: true,
-		Statement: "A dispatch that a live worker with a free slot left unclaimed until its time was over counts as used; a message that came too late to be claimed dies at once, so that the dead letter handler can act; no message is sent back before that, or acknowledged before it is claimed; a dispatch that waited behind others until it was sent back doesn't count.",
+		Statement: "A dispatch counts as used if a live worker with a free slot left it unclaimed until its time was over. It does not count if it waited behind others until it was sent back. No message is sent back before its time is over, or acknowledged before it is claimed. A message that came too late to be claimed dies at once, so that the dead letter handler can act.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.HeartbeatRenewed, history.StaleWrite, history.Rejected, history.FaultBegan},
 		Whole:     []history.Kind{history.Acked, history.Delivered, history.Requeued},
 		Part:      "not that none is acknowledged before it is claimed; only the simulated broker tells of acknowledgements",

@@ -13,7 +13,7 @@ import (
 func handedOn() *Invariant {
 	i := &Invariant{
 		Number: 25, Name: "handed on within the pass",
-		Statement: "An executor that runs, and whose database and broker answer, publishes or gives back its scheduling claims within one pass, and marks in time the dispatches that the broker has confirmed and no worker has claimed; a claim marks its dispatch.",
+		Statement: "A running executor whose database and broker answer publishes or gives back its scheduling claims within one pass. It marks in time each dispatch that the broker has confirmed and no worker has claimed. A claim marks its dispatch.",
 		Needs:     []history.Kind{history.Transition, history.Published, history.ProcessStarted},
 		Whole:     []history.Kind{history.PublishedMarked},
 		Part:      "only that everything is published or given back; an audit does not record marks",

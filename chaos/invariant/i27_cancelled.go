@@ -13,7 +13,7 @@ import (
 func cancelledAtOnce() *Invariant {
 	i := &Invariant{
 		Number: 27, Name: "cancelled at once",
-		Statement: "A worker that runs, and whose database and broker answer, ends a cancelled action within the kill grace and the time of the necessary calls, not only at its next heartbeat.",
+		Statement: "A running worker whose database and broker answer ends a cancelled action within the kill grace and the time of the necessary calls. It does not wait for its next heartbeat.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.ProcessStarted},
 	}
 	i.make = func(s *Suite) checker { return &cancelledChecker{i: i, s: s} }

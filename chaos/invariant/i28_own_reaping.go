@@ -13,7 +13,7 @@ import (
 func ownReaping() *Invariant {
 	i := &Invariant{
 		Number: 28, Name: "own reaping counts",
-		Statement: "An executor that declares a worker lost takes the worker's executions back at once, except that running ones stay until the lease has been over for the grace.",
+		Statement: "An executor that declares a worker lost takes the worker's executions back at once. Running executions stay until the lease has been over for the grace.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.ProcessStarted},
 	}
 	i.make = func(s *Suite) checker {

@@ -14,7 +14,7 @@ import (
 func told() *Invariant {
 	i := &Invariant{
 		Number: 29, Name: "failures are told",
-		Statement: "A failed call to the database or the broker is repeated at once with success, or logged with its error before its part waits for the next pass; a failed call that may have written dispatches is repeated once in any case; a failed pass is not counted as successful; a part that knows that its context is done neither waits nor calls under it again; a process whose consumer the broker has cancelled declares the queue before it consumes again; no failure is logged without one; a log line about what was or would be done to an execution is true; each change of a worker's health endpoint is logged once, when it happens; and only a pass with something to place logs that it passes over a worker.",
+		Statement: "A failed call to the database or the broker is repeated at once with success, or logged with its error before its part waits for the next pass. A failed call that may have written dispatches is repeated once in any case. A failed pass does not count as successful. A part that knows that its context is done neither waits nor calls under it again. A process whose consumer the broker has cancelled declares the queue before it consumes again. No failure is logged without one. A log line about what was or would be done to an execution is true. Each change of a worker's health endpoint is logged once, when it happens. Only a pass with something to place logs that it passes over a worker.",
 		Needs:     []history.Kind{history.Logged},
 	}
 	i.make = func(s *Suite) checker {

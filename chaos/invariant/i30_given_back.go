@@ -11,7 +11,7 @@ import (
 func givenBack() *Invariant {
 	i := &Invariant{
 		Number: 30, Name: "what was taken is given back",
-		Statement: "A waiting part holds no deadlines except those under which it waits, a part that has ended holds no context, and a process has at most three broker sessions, one consumer of a queue on each, and as many tasks as it has parts and executions.",
+		Statement: "A waiting part holds no deadlines except those under which it waits. A part that has ended holds no context. A process has at most three broker sessions, one consumer of a queue on each, and as many tasks as it has parts and executions.",
 		// Logged stands for the simulated world: no other history has the evidence.
 		Needs: []history.Kind{history.Logged},
 	}

@@ -12,7 +12,7 @@ import (
 func leaves() *Invariant {
 	i := &Invariant{
 		Number: 32, Name: "what is kept leaves in time", Across: true,
-		Statement: "A chain leaves as a whole, not before all its rows have ended, are handled and were kept for the configured time, nor while it has children, its parent's chain is younger, or an idempotency key leads to it; an incarnation and a worker leave only when they are gone and hold nothing; and all of them leave soon after they may.",
+		Statement: "A chain leaves as a whole. It stays until all its rows have ended, are handled and were kept for the configured time. It also stays while it has children, while its parent's chain is younger, or while an idempotency key leads to it. An incarnation or a worker leaves only when it is gone and holds nothing. All of them leave soon after they may.",
 		Needs:     []history.Kind{history.Purged},
 	}
 	i.make = func(s *Suite) checker {

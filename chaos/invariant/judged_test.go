@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"strings"
 	"testing"
 
 	"handoff/chaos/history"
@@ -34,6 +35,24 @@ func TestTheSuiteCountsWhatItJudges(t *testing.T) {
 		want := map[int]uint64{1: 3, 5: 1}[n+1]
 		if has != want {
 			t.Errorf("invariant %d judged %d times, want %d", n+1, has, want)
+		}
+	}
+}
+
+// A statement is read at three in the morning. It has a few short sentences, each with one idea.
+func TestStatementsHaveShortSentences(t *testing.T) {
+	const most = 32
+	for _, i := range All() {
+		if !strings.HasSuffix(i.Statement, ".") {
+			t.Errorf("invariant %d: %q does not end with a full stop", i.Number, i.Statement)
+		}
+		for sentence := range strings.SplitSeq(i.Statement, ". ") {
+			if n := len(strings.Fields(sentence)); n > most {
+				t.Errorf("invariant %d: %d words, want at most %d: %q", i.Number, n, most, sentence)
+			}
+			if strings.ContainsAny(sentence, ";()") {
+				t.Errorf("invariant %d: more than one idea in a sentence: %q", i.Number, sentence)
+			}
 		}
 	}
 }

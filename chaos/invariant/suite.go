@@ -28,7 +28,7 @@ import (
 type Invariant struct {
 	Number int
 	Name   string
-	// Statement is the rule in one sentence; reports print it.
+	// Statement is the rule in short sentences, each with one idea; reports print it.
 	Statement string
 	// Needs are the kinds of events without which the rule can't be judged.
 	Needs []history.Kind
