@@ -234,7 +234,7 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 		c.watch.later.push(c.number(w))
 		return
 	}
-	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %s since %v; the bound for that is %v", l.id, l.epoch, what, deadline.since, bound)
+	c.s.violate(c.i, l.id, "execution %d, epoch %d: since %v %s; the bound for that is %v", l.id, l.epoch, deadline.since, what, bound)
 }
 
 // unhindered says that the servers and at least one executor have been unhindered since before the
@@ -272,7 +272,7 @@ func (c *detectionChecker) observing(l *life, d deadline, what string) (deadline
 	case l.observed:
 		d.bound = unbounded
 	default:
-		what += ", which the timeout monitor has not recorded (it observes only),"
+		what += ", and the timeout monitor, which only observes, has not recorded that"
 	}
 	return d, what
 }
@@ -293,16 +293,16 @@ func (c *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
 	switch {
 	case l.orphan:
 		bound := b.Terminal + time.Duration(l.ahead)*b.ChildBatch
-		return deadline{l.parentEnded, bound, 0}, fmt.Sprintf("still waiting for its parent, execution %d, whose end was handled,", l.parent)
+		return deadline{l.parentEnded, bound, 0}, fmt.Sprintf("the end of its parent, execution %d, has been handled, and it still waits", l.parent)
 	case l.status == execution.Scheduling:
-		return deadline{l.entered, b.Claim, 0}, "claimed for scheduling and not scheduled"
+		return deadline{l.entered, b.Claim, 0}, "it has been claimed for scheduling and not scheduled"
 	case l.status == execution.Scheduled:
 		return c.scheduled(l, b)
 	case oracle.Claimed(l.status):
 		// Both the database's clock and a clock that was never set must have passed the deadline: a
 		// clock step alone ends no run.
 		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered))
-		best, what := c.observing(l, deadline{over, b.Overrun, b.Warmup}, "running past its deadline")
+		best, what := c.observing(l, deadline{over, b.Overrun, b.Warmup}, "it has run past its deadline")
 		if t := c.s.workers.Get(l.incarnation); t != nil {
 			since, more := c.s.fleet.held(t.renewed, b)
 			if t.superseded {
@@ -311,39 +311,39 @@ func (c *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
 				since = max(since, t.supersededA)
 			}
 			if dead := (deadline{since, b.WorkerDead + more, more}); dead.since+dead.bound < best.since+best.bound {
-				best, what = dead, "running on a worker that does not renew its lease"
+				best, what = dead, "its worker has not renewed its lease"
 			}
 		}
 		if heard := c.heard(l.id); heard != 0 && heard+b.Cancel < best.since+best.bound {
-			best, what = deadline{heard, b.Cancel, 0}, "canceling on a worker that has heard of it"
+			best, what = deadline{heard, b.Cancel, 0}, "its worker has known of its cancellation and has not ended it"
 		}
 		return best, what
 	case oracle.Terminal(l.status):
-		return deadline{l.entered, b.Terminal, 0}, "terminal and not handled"
+		return deadline{l.entered, b.Terminal, 0}, "it has been terminal and its end was not handled"
 	}
 	return deadline{}, ""
 }
 
 func (c *detectionChecker) scheduled(l *life, b *Bounds) (best deadline, what string) {
-	best, what = c.observing(l, deadline{l.entered, b.Unclaimed, b.Warmup}, "scheduled and not claimed")
+	best, what = c.observing(l, deadline{l.entered, b.Unclaimed, b.Warmup}, "it has been scheduled and no worker has claimed it")
 	consider := func(d deadline, why string) {
 		if d.since+d.bound < best.since+best.bound {
 			best, what = d, why
 		}
 	}
 	if !l.published && !l.returned && !c.s.queueStuck(l) {
-		consider(deadline{l.entered, b.Publish, 0}, "scheduled and was never published")
+		consider(deadline{l.entered, b.Publish, 0}, "it has been scheduled and its message was never published")
 	}
 	if l.returned && !l.published {
-		consider(deadline{since: l.cameBack, bound: b.Publish}, "scheduled although its message was returned")
+		consider(deadline{since: l.cameBack, bound: b.Publish}, "it has stayed scheduled although its message was returned")
 	}
 	if l.died != 0 && !l.givenUp {
 		before := time.Duration(1 + int(l.behind)/max(1, c.s.config.Executor.BatchSize))
-		consider(deadline{l.died, b.DeadLetter + before*letterTime, 0}, "scheduled although its message has died")
+		consider(deadline{l.died, b.DeadLetter + before*letterTime, 0}, "it has stayed scheduled although its message has died")
 	}
 	if t := c.s.workers.Get(l.incarnation); t != nil {
 		if since, gone := t.gone(); gone {
-			consider(deadline{max(since, l.entered), b.OwnerGone, 0}, "scheduled at a worker that is gone")
+			consider(deadline{max(since, l.entered), b.OwnerGone, 0}, "it has stayed scheduled at a worker that is gone")
 		}
 	}
 	return best, what

@@ -106,8 +106,8 @@ func (c *idleQueues) look(now time.Duration) {
 			// Executors judge the queue's age by the database's clock.
 			case now-o.idle[n] > within && c.s.skew == 0 && c.s.stepped == 0 && c.s.roads.attended(c.s.recovered(o.idle[n])):
 				c.s.judged(c.i)
-				c.s.violate(c.i, 0, "queue %s still exists at %v, empty and without a consumer since %v; its worker was heard of last at %v, and its queues are kept for %v",
-					queue, now, o.idle[n], o.beat, c.s.config.Executor.QueueRetention)
+				c.s.violate(c.i, 0, "no executor has deleted queue %s: it has been empty and without a consumer since %v, and still exists at %v; its worker sent its last heartbeat at %v, and queues are kept for %v after that",
+					queue, o.idle[n], now, o.beat, c.s.config.Executor.QueueRetention)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func (c *detectionChecker) unrecorded(e *history.Event) {
 	default:
 		c.s.judged(c.i)
 		if e.At > max(since, c.s.calm.since)+c.s.bounds.Probes {
-			c.s.violate(c.i, 0, "worker %d (incarnation %d) has said since %v that it receives no dispatches, and no prober has recorded that its health endpoint is not ready; the bound for that is %v",
+			c.s.violate(c.i, 0, "no prober has recorded that the health endpoint of worker %d (incarnation %d) is not ready: the worker has said since %v that it receives no dispatches; the bound for that is %v",
 				e.Worker, e.Incarnation, since, c.s.bounds.Probes)
 		}
 	}
@@ -50,7 +50,7 @@ func (c *detectionChecker) overRecorded(e *history.Event, t *session) {
 	default:
 		c.s.judged(c.i)
 		if e.At > max(since, c.s.calm.since, c.mended)+c.s.bounds.Probes {
-			c.s.violate(c.i, 0, "worker %d (incarnation %d) has said since %v that it receives dispatches, and no prober has recorded that its health endpoint is ready again; the bound for that is %v",
+			c.s.violate(c.i, 0, "no prober has recorded that the health endpoint of worker %d (incarnation %d) is ready again: the worker has said since %v that it receives dispatches; the bound for that is %v",
 				e.Worker, e.Incarnation, since, c.s.bounds.Probes)
 		}
 	}

@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -233,6 +234,22 @@ func TestDetectionWaitsForCalm(t *testing.T) {
 		history.Event{At: 140 * second, Kind: history.Quiescent})
 	if broken := judge(hindered); slices.Contains(broken, 12) {
 		t.Errorf("invariants %v are broken; 12 may not be, 30 s after a fault that hindered the executors", broken)
+	}
+}
+
+// The message says since when an execution has been stuck, why, and how long it may.
+func TestDetectionTellsSinceWhenAndWhy(t *testing.T) {
+	s := New(config.Default(config.Hardened), []int{12})
+	for _, e := range append(beginning(), history.Event{At: 120 * second, Kind: history.Quiescent}) {
+		s.Observe(&e)
+	}
+	found := s.End(true)
+	if len(found) == 0 {
+		t.Fatal("a dead worker is not noticed")
+	}
+	const want = "execution 1, epoch 1: since 0s its worker has not renewed its lease; the bound for that is "
+	if m := found[0].Message; !strings.HasPrefix(m, want) {
+		t.Errorf("%q does not begin with %q", m, want)
 	}
 }
 
