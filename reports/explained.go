@@ -175,6 +175,9 @@ func RunLabel(r *verdict.Record) string { return runLabel(r) }
 // CurveLines draw the share of failures over the run, and put the steepest jump into words.
 func CurveLines(r *verdict.Record, c *explain.Curve) (lines []string) {
 	lines = append(lines, fmt.Sprintf("curve   of %s, drawn anew from a moment on: how many have this failure, and the 95 %% interval", plural(c.Runs, "run")))
+	if c.Failure != "" {
+		lines = append(lines, "        this failure: "+brief(c.Failure))
+	}
 	jump, rises := c.Steepest(explain.All)
 	for i := range c.Points {
 		p := &c.Points[i]
@@ -229,7 +232,7 @@ func JumpLines(r *verdict.Record, c *explain.Curve) []string {
 	}
 	rule := jump.From.Rule[explain.All]
 	if rule.Failed > from.Failed {
-		lines = append(lines, fmt.Sprintf("        Right before it, %d of %d runs break the same rule, %d of them only elsewhere.", rule.Failed, rule.Runs, rule.Failed-from.Failed))
+		lines = append(lines, fmt.Sprintf("        Right before it, %d of %d runs break the same rule, %d of them only on other executions.", rule.Failed, rule.Runs, rule.Failed-from.Failed))
 	}
 	return append(lines, apart(jump)...)
 }

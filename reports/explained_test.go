@@ -21,7 +21,7 @@ func explainedRecord() *verdict.Record {
 	here := history.Event{Kind: history.Transition, At: 4 * time.Second, Step: 40, Execution: 7, Epoch: 1, From: execution.Scheduled, To: execution.Failed, By: execution.TimeoutMonitor, Process: "executor-1"}
 	there := here
 	there.To = execution.Requested
-	curve := &explain.Curve{Story: 4, Runs: 400}
+	curve := &explain.Curve{Failure: "invariant 4, one run at a time, on execution 7", Story: 4, Runs: 400}
 	for at, failed := range []int{2, 3, 98, 100} {
 		p := explain.Point{At: at, Event: history.Event{Kind: history.Transition, At: time.Duration(at) * time.Second, Execution: 7, To: execution.Failed, By: execution.TimeoutMonitor}}
 		p.This[explain.All] = explain.Share{Failed: failed, Runs: 100}
@@ -79,9 +79,10 @@ func TestTheJumpIsPutIntoWords(t *testing.T) {
 	r := explainedRecord()
 	text := strings.Join(reports.CurveLines(r, r.Explained.Curve), "\n")
 	for _, want := range []string{
+		"        this failure: invariant 4, one run at a time, on execution 7\n",
 		"once this has happened, 98 of 100 runs have this failure (93–99 %); right before it, 3 of 100 (1–8 %)",
 		"      >     2.000s  ████████████████████  98 of 100",
-		"Right before it, 40 of 100 runs break the same rule, 37 of them only elsewhere.",
+		"Right before it, 40 of 100 runs break the same rule, 37 of them only on other executions.",
 		"So the schedule decides it here, and no longer the faults.",
 	} {
 		if !strings.Contains(text, want) {

@@ -44,6 +44,7 @@ type whyFault struct{ Fault, Word, Note, Class string }
 // whyCurve is the drawing of a curve.
 type whyCurve struct {
 	Words, Label  string
+	Failure       string
 	Event         *whySide
 	Width, Height float64
 	Top, End      float64
@@ -160,7 +161,7 @@ func newWhyCurve(r *verdict.Record, c *explain.Curve, t teller) *whyCurve {
 	if c == nil || len(c.Points) == 0 {
 		return nil
 	}
-	w := &whyCurve{Width: whyWidth, Height: whyHeight, Top: whyTop, End: whyEnd, Label: "The share of runs with this failure, over the run"}
+	w := &whyCurve{Failure: brief(c.Failure), Width: whyWidth, Height: whyHeight, Top: whyTop, End: whyEnd, Label: "The share of runs with this failure, over the run"}
 	last := max(c.Points[len(c.Points)-1].Event.At, time.Millisecond)
 	x := func(p *explain.Point) float64 {
 		return whyLeft + (whyRight-whyLeft)*float64(p.Event.At)/float64(last)

@@ -65,12 +65,14 @@ type Point struct {
 	// At is the number of this event among those of the failure's story, from 1; 0 for the beginning.
 	At int
 	// This are the shares of runs with the same failure: of the same rule on the same execution. Rule
-	// are those with a violation of the same rule anywhere.
+	// are those with a violation of the same rule, on whichever execution.
 	This, Rule [Redraws]Share
 }
 
 // Curve is the share of failures over a run.
 type Curve struct {
+	// Failure names the failure whose share this is: the rule, and the execution that breaks it.
+	Failure string
 	// Story is how many events the story of the failure has; points are some of them. The last one is
 	// the violation itself.
 	Story int

@@ -32,6 +32,8 @@ type shortfall struct {
 	first execution.ID
 	// ended is the moment of its end, zero if it has not ended.
 	ended moment
+	// missed are all of them.
+	missed []execution.ID
 }
 
 // explain finds the executions that missed a bound. Where too few ended as demanded, these are the
@@ -45,6 +47,7 @@ func (t *tally) explain(b scenario.Bound, of execution.Status, found, total int6
 		if (ended(row.Status) == of) == few {
 			continue
 		}
+		s.missed = append(s.missed, row.ID)
 		unserved = unserved || row.FailureReason == execution.NoWorkers || row.Status == execution.Requested
 		how := t.fate(row)
 		if groups[how] == nil {
@@ -219,7 +222,7 @@ func (t *tally) unmet(r *verdict.Run, what string, b scenario.Bound, of executio
 	}
 	v := verdict.Violation{
 		Name: verdict.Expectation, Statement: "An expectation of the scenario is not met.", Seed: r.Seed, Step: r.Steps, At: r.Virtual,
-		Execution: s.first, Message: strings.Join(lines, "\n"),
+		Execution: s.first, Missed: s.missed, Message: strings.Join(lines, "\n"),
 	}
 	if s.ended.step > 0 {
 		v.Step, v.At = s.ended.step, s.ended.at

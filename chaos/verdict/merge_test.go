@@ -189,7 +189,7 @@ func TestAResultIsStoredAsItIs(t *testing.T) {
 	}
 	want.Wall = 0
 	for i := range want.Violations {
-		want.Violations[i].Causes, want.Violations[i].Past = nil, 0
+		want.Violations[i].Missed, want.Violations[i].Causes, want.Violations[i].Past = nil, nil, 0
 	}
 	want.Verdict, want.Why = Pass, nil
 	if have := got.Scenario; !reflect.DeepEqual(got.Tally, want.tally) {

@@ -46,6 +46,9 @@ type Violation struct {
 	At        time.Duration
 	// Message says what happened, to whom, and which process did it.
 	Message string
+	// Missed are the executions that missed an unmet expectation; Execution is one of them. They are
+	// not stored.
+	Missed []execution.ID `json:"-"`
 	// Causes are the events that led to it, the oldest first; see package causes. Past is how many
 	// events its whole past has. They are not stored, because they can be found again in the
 	// history.

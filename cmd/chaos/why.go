@@ -28,7 +28,7 @@ rule is broken, and without any one of them it is not. The curve says when the f
 became inevitable: from one moment of the run after another, everything random is drawn
 anew, a hundred times, and the share of runs is counted that end in the same failure.
 The steepest jump is put into words. It is the same failure if the same rule is broken
-on the same execution.
+on the same execution, which the curve names.
 
 It takes about ten seconds on two processors. --steps bounds the work, and --out writes
 the page of the run with all of this in it.`,

@@ -67,7 +67,7 @@ expect:
 	if s.code != 0 {
 		t.Fatalf("code %d: %s%s", s.code, s.out, s.err)
 	}
-	for _, want := range []string{"without the fault “crash shell-1”: the rule is kept", "one of 2 was needed", "needed      crash shell-1", "not needed  ", "curve   of"} {
+	for _, want := range []string{"without the fault “crash shell-1”: the rule is kept", "one of 2 was needed", "needed      crash shell-1", "not needed  ", "curve   of", "        this failure: expectation, on execution "} {
 		if !strings.Contains(s.out, want) {
 			t.Errorf("%q is not in\n%s", want, s.out)
 		}

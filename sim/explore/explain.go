@@ -117,9 +117,28 @@ func (c *Case) counts(r *sim.Result) {
 	c.Steps += r.Steps
 }
 
-// sameRule says that a violation is of the rule of this case.
+// sameRule says that a violation is of the rule of this case: of the same invariant, or of the same
+// expectation.
 func (c *Case) sameRule(v *verdict.Violation) bool {
-	return v.Invariant == c.Violation.Invariant && v.Name == c.Violation.Name
+	return v.Invariant == c.Violation.Invariant && v.Name == c.Violation.Name && v.Expects() == c.Violation.Expects()
+}
+
+// sameFailure says that a violation of the rule of this case is about its execution. An expectation
+// is missed by many executions, and its violation names only one of the largest group.
+func (c *Case) sameFailure(row rowOf, v *verdict.Violation) bool {
+	return c.same(row, v.Execution) || slices.ContainsFunc(v.Missed, func(id execution.ID) bool { return c.same(row, id) })
+}
+
+// Failure names what is explained: the rule, and the execution that breaks it.
+func (c *Case) Failure() string {
+	name := c.Violation.Rule()
+	if id := c.Violation.Execution; id != 0 {
+		name += fmt.Sprintf(", on execution %d", id)
+	}
+	if demand := c.Violation.Expects(); demand != "" {
+		name += ": " + demand
+	}
+	return name
 }
 
 // breaks says that a run breaks the rule of this case.

@@ -11,6 +11,7 @@ import (
 	"handoff/chaos/explain"
 	"handoff/chaos/history"
 	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/sim"
 	"handoff/sim/kernel"
@@ -216,5 +217,48 @@ func TestASweepExplainsItsFailures(t *testing.T) {
 	x := out.Records[0].Explained
 	if x == nil || len(x.Counterparts) != 1 || x.Counterparts[0].Difference == nil || x.Needed() != 1 || x.Curve != nil {
 		t.Errorf("explained as %+v", x)
+	}
+}
+
+// twoLosses loses an execution with each of two workers.
+const twoLosses = `
+name: two-losses
+about: Two workers crash, and each takes an execution with it.
+cluster:
+  executors: 2
+  workers:
+    shell-1: {runtimes: [shell]}
+    shell-2: {runtimes: [shell]}
+actions:
+  core.echo: {runtime: shell, takes: 10s, max_retries: 0}
+workload:
+  - {action: core.echo, count: 8, every: 6s}
+faults:
+  - {when: {between: [5s, 20s]}, crash: shell-1, restart_after: 2m}
+  - {when: {between: [25s, 50s]}, crash: shell-2, restart_after: 2m}
+expect:
+  executions: {completed: "100%"}
+`
+
+// The failure of an expectation is that this execution misses it. Which execution the violation names
+// depends on how many others miss it later: that decides nothing about this one.
+func TestAMissedExpectationIsJudgedByItsExecution(t *testing.T) {
+	s, err := scenario.Parse("two-losses.yaml", []byte(twoLosses))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewCase(t.Context(), Target{Scenario: s, Profile: config.Hardened}, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &curver{Case: c, o: DefaultCurve(), story: c.story(), began: c.began(), curve: &explain.Curve{}}
+	v.o.Workers = 2
+	lost := slices.IndexFunc(v.story, func(e *history.Event) bool { return e.Kind == history.ProcessCrashed })
+	if lost < 0 || c.Violation.Execution == 0 {
+		t.Fatalf("this case shows nothing: execution %d, crash %d", c.Violation.Execution, lost)
+	}
+	v.measure(explain.All, 24, 0, lost+1)
+	if got := v.point(lost + 1).This[explain.All]; got.Failed != 24 {
+		t.Errorf("once the worker of execution %d has crashed, %d of %d runs have this failure, want all", c.Violation.Execution, got.Failed, got.Runs)
 	}
 }

@@ -55,7 +55,7 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
 	v := &curver{Case: c, o: o, story: c.story(), began: c.began()}
-	v.curve = &explain.Curve{Story: len(v.story)}
+	v.curve = &explain.Curve{Failure: c.Failure(), Story: len(v.story)}
 	few := max(1, o.Runs/2)
 	// The other two curves need their share of the work.
 	apart := o.Steps * 2 / 5
@@ -225,7 +225,7 @@ func (v *curver) run(what explain.Redrawn, j *job) {
 	for _, f := range r.Failures() {
 		if v.sameRule(&f) {
 			j.rule = true
-			j.this = j.this || v.same(r.Execution, f.Execution)
+			j.this = j.this || v.sameFailure(r.Execution, &f)
 		}
 	}
 }
