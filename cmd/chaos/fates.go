@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"handoff/chaos/invariant"
 	"handoff/chaos/mutant"
 	"handoff/chaos/shard"
 	"handoff/chaos/verdict"
@@ -76,29 +77,32 @@ func fates(kills []*explore.Kill, home string) []fate {
 	return list
 }
 
-// fates prints the table and sets the exit code.
-func (a *app) fates(list []fate) {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "MUTANT\tSOURCE\tRUNS\tSECONDS\tSCENARIO\tSEED\tINVARIANT\tRESULT")
+// fewMutants is how many mutants have a row each without being asked for.
+const fewMutants = 12
+
+// fates prints the results and sets the exit code. Many mutants are summed up by invariant, and only
+// those have a row that need a look; with every, all have one.
+func (a *app) fates(list []fate, every bool) {
+	shown := list
+	if every = every || len(list) <= fewMutants; !every {
+		a.byInvariant(list)
+		shown = worthALook(list)
+	}
+	a.fateRows(shown)
 	count := make(map[string]int)
 	runs, work := 0, time.Duration(0)
 	for _, f := range list {
-		where, seed, by := "-", "-", fmt.Sprintf("none, should be %d", f.Expected)
-		if f.Rule != "" {
-			where, seed, by = fmt.Sprintf("%s (%s)", f.Scenario, f.Profile), fmt.Sprint(f.Seed), strings.TrimPrefix(f.Rule, "invariant ")
-			if f.Result != fateKilled {
-				by += fmt.Sprintf(", should be %d", f.Expected)
-			}
-		}
 		count[f.Result]++
 		runs += f.Runs
 		work += f.wall
-		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f\t%s\t%s\t%s\t%s\n", f.Mutant, f.Source, f.Runs, f.wall.Seconds(), where, seed, by, f.Result)
 	}
-	_ = w.Flush()
-	a.lastColumn(b.String())
 	fmt.Fprintf(a.out, "%d of %d mutants killed by the invariant that is named for them\n", count[fateKilled], len(list))
+	if hidden := len(list) - len(shown); hidden > 0 {
+		if count[fateSurvived] > 0 {
+			fmt.Fprintf(a.out, "%d survived that other scenarios have to find\n", hidden)
+		}
+		fmt.Fprintln(a.out, "--all shows every mutant")
+	}
 	if count[fateMissed] > 0 {
 		a.code = verdict.ExitFail
 	} else if count[fateStopped] > 0 {
@@ -118,6 +122,70 @@ func (a *app) fates(list []fate) {
 		}
 	}
 	fmt.Fprintf(a.out, "%d runs, %s of work\n", runs, human(work))
+}
+
+// worthALook are the results that need one: of a hunt through the library those of mutants that the
+// named invariant did not find. In a single scenario most mutants are another one's, so there it is
+// those that anything found, and the scenario's own.
+func worthALook(list []fate) (shown []fate) {
+	single := slices.ContainsFunc(list, func(f fate) bool { return f.Result == fateSurvived })
+	for _, f := range list {
+		if f.Result == fateSurvived && f.Rule == "" || f.Result == fateKilled && !single {
+			continue
+		}
+		shown = append(shown, f)
+	}
+	return shown
+}
+
+// byInvariant prints a line for each invariant that has to find some of the mutants: how many, how
+// many it did find, and the median of the seeds in which it did.
+func (a *app) byInvariant(list []fate) {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "INVARIANT\tMUTANTS\tKILLED BY IT\tMEDIAN SEED")
+	for _, i := range invariant.All() {
+		mutants := 0
+		var seeds []uint64
+		for _, f := range list {
+			if f.Expected != i.Number {
+				continue
+			}
+			if mutants++; f.Result == fateKilled {
+				seeds = append(seeds, f.Seed)
+			}
+		}
+		median := "-"
+		if slices.Sort(seeds); len(seeds) > 0 {
+			median = fmt.Sprint(seeds[len(seeds)/2])
+		}
+		if mutants > 0 {
+			fmt.Fprintf(w, "%d %s\t%d\t%d\t%s\n", i.Number, i.Name, mutants, len(seeds), median)
+		}
+	}
+	_ = w.Flush()
+	fmt.Fprintln(a.out)
+}
+
+// fateRows prints a row for each result.
+func (a *app) fateRows(list []fate) {
+	if len(list) == 0 {
+		return
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "MUTANT\tSOURCE\tRUNS\tSECONDS\tSCENARIO\tSEED\tINVARIANT\tRESULT")
+	for _, f := range list {
+		where, seed, by := "-", "-", fmt.Sprintf("none, should be %d", f.Expected)
+		if f.Rule != "" {
+			where, seed, by = fmt.Sprintf("%s (%s)", f.Scenario, f.Profile), fmt.Sprint(f.Seed), strings.TrimPrefix(f.Rule, "invariant ")
+			if f.Result != fateKilled {
+				by += fmt.Sprintf(", should be %d", f.Expected)
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f\t%s\t%s\t%s\t%s\n", f.Mutant, f.Source, f.Runs, f.wall.Seconds(), where, seed, by, f.Result)
+	}
+	_ = w.Flush()
+	a.lastColumn(b.String())
 }
 
 // shareOfMutants refuses flags that contradict each other.
@@ -211,7 +279,7 @@ func (a *app) mergeMutants(set shard.Set, f mergeFlags) error {
 	slices.SortStableFunc(list, func(x, y fate) int {
 		return cmp.Compare(slices.Index(order, x.Mutant), slices.Index(order, y.Mutant))
 	})
-	a.fates(list)
+	a.fates(list, f.all)
 	if missing := set.Absent(); missing != "" {
 		fmt.Fprintf(a.out, "Not everything was merged: without share %s this proves less than was asked for.\n", missing)
 		if a.code == verdict.ExitPass {

@@ -17,7 +17,9 @@ import (
 type mergeFlags struct {
 	runFlags
 	partial bool
-	wait    time.Duration
+	// all shows a row for every mutant.
+	all  bool
+	wait time.Duration
 }
 
 func (a *app) mergeCommand() *cobra.Command {
@@ -52,6 +54,7 @@ shares make the result inconclusive instead.`,
 	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too")
 	flags.StringVar(&f.annotations, "annotations", "", annotationsUsage)
 	flags.BoolVar(&f.partial, "partial", false, "merge what is there: inconclusive while shares are missing")
+	flags.BoolVar(&f.all, "all", false, "of mutants: show a row for every one, not only for those that need a look")
 	flags.DurationVar(&f.wait, "wait", 0, "wait this long until all shares are there, as in 2h")
 	return cmd
 }

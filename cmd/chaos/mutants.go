@@ -22,16 +22,18 @@ const mutantSeeds = 500
 func (a *app) mutantsCommand() *cobra.Command {
 	var only, one, matrix, world, part, report string
 	var seeds, parallel int
+	var all bool
 	var fromSource sourceOptions
 	cmd := &cobra.Command{
 		Use:   "mutants",
 		Short: "Plant mutants one at a time and see which invariant finds them",
 		Long: `Plants every mutant into the core, runs the library until something is
-violated, and prints what found it. A mutant that survives is a defect of the
-harness, and so is one that is found by another invariant than the named one:
-then the exit code is 1.
+violated, and prints what found it: a line for each invariant, and a row for each
+mutant that it did not find. A mutant that survives is a defect of the harness, and
+so is one that is found by another invariant than the named one: then the exit code
+is 1. With --all every mutant has its row; mutants.json (--report) always has all.
 
-With --scenario it shows what that scenario alone catches; only the mutants whose
+With --scenario it shows the mutants that this scenario alone catches; only the mutants whose
 own scenario it is have to be found. A rule that the scenario breaks without any
 mutant is named first, and counts for none.
 
@@ -67,12 +69,15 @@ is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 			if err := foreign(cmd, world, scenario.Live, "parallel"); err != nil {
 				return err
 			}
-			if err := foreign(cmd, world, scenario.Sim, "scenario", "matrix", "shard", "report"); err != nil {
+			if err := foreign(cmd, world, scenario.Sim, "scenario", "matrix", "shard", "report", "all"); err != nil {
 				return err
 			}
 			mine, err := share(part)
 			if err != nil {
 				return err
+			}
+			if all && matrix != "" {
+				return usage("--all with --matrix: the table has every mutant anyway; leave out --all")
 			}
 			if err := shareOfMutants(mine, report, matrix); err != nil {
 				return err
@@ -82,7 +87,7 @@ is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 				if matrix != "" && !cmd.Flags().Changed("seeds") {
 					seeds = matrixSeeds
 				}
-				return a.mutants(cmd, hunt{only: only, one: one, seeds: seeds, matrix: matrix, share: mine, out: report})
+				return a.mutants(cmd, hunt{only: only, one: one, seeds: seeds, matrix: matrix, share: mine, out: report, all: all})
 			case string(scenario.Live):
 				if !cmd.Flags().Changed("seeds") {
 					seeds = liveMutantSeeds
@@ -98,6 +103,7 @@ is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 	cmd.Flags().IntVar(&seeds, "seeds", mutantSeeds, "give up on a scenario and profile after this many seeds")
 	cmd.Flags().StringVar(&part, "shard", "", shareUsage)
 	cmd.Flags().StringVar(&report, "report", "", "write mutants.json into this `FOLDER`: what became of each mutant; --source: source.json")
+	cmd.Flags().BoolVar(&all, "all", false, "show a row for every mutant, not only for those that need a look")
 	cmd.Flags().StringVar(&world, "world", string(scenario.Sim), "sim, or live: into real daemons, each in its own scenario")
 	cmd.Flags().IntVar(&parallel, "parallel", 1, "live: how many runs go on at a time; --source: how many mutants, all processors unless it is given")
 	fromSource.flags(cmd)
@@ -111,6 +117,8 @@ type hunt struct {
 	matrix    string
 	share     shard.Share
 	out       string
+	// all shows a row for every mutant.
+	all bool
 }
 
 func (a *app) mutants(cmd *cobra.Command, h hunt) error {
@@ -156,7 +164,7 @@ func (a *app) mutants(cmd *cobra.Command, h hunt) error {
 		home = library[0].Name
 	}
 	became := fates(kills, home)
-	a.fates(became)
+	a.fates(became, h.all)
 	if failed := writeFates(h, became, shareHeader(cmd, h.share, 0, explore.Targets(library)), mutants); failed != nil {
 		return broken("the mutants were run, but writing their results failed: %v", failed)
 	}

@@ -43,7 +43,7 @@ func (o *sourceOptions) flags(cmd *cobra.Command) {
 // asked copies the flags that all kinds of mutants share, and refuses flags that don't go with
 // --source.
 func (o *sourceOptions) asked(cmd *cobra.Command, part string) error {
-	for _, name := range []string{"world", "scenario", "matrix"} {
+	for _, name := range []string{"world", "scenario", "matrix", "all"} {
 		if cmd.Flags().Changed(name) {
 			return usage("--%s is for planted mutants: leave out --%[1]s or --source", name)
 		}

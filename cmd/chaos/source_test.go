@@ -22,6 +22,8 @@ func TestWhatDoesNotGoWithSourceMutantsIsRefused(t *testing.T) {
 		"--source --shard 1/2":                              "--report is needed, the folder that chaos merge reads",
 		"--source --shard 3/2":                              "the shares are counted from 1/2 to 2/2",
 		"--source --report x --out y":                       "leave out --out",
+		"--source --all":                                    "--all is for planted mutants",
+		"--all --matrix x":                                  "--all with --matrix: the table has every mutant anyway",
 		"--source --sql --report x":                         "statements are judged on one machine",
 		"--source --shard 1/2 --table x":                    "the page is made of all shares",
 		"--sample 60":                                       "--sample is for mutants of the source: add --source",
