@@ -218,7 +218,7 @@ func TestTableHasOneRowForEachScenario(t *testing.T) {
 	list := sortedScenarios(s)
 	shown := chooseRecords(firstFailure(s, records), records)
 	table := newTable(list, linker(records, runKeys(records), shown))
-	if want := []string{"documented", "documented varied", "hardened", "hardened varied"}; !slices.Equal(table.Columns, want) {
+	if want := []string{"hardened", "hardened varied", "documented", "documented varied"}; !slices.Equal(table.Columns, want) {
 		t.Errorf("columns %q, want %q", table.Columns, want)
 	}
 	if len(table.Rows) != 14 || table.Fail != 2 || table.Fail+table.Inconclusive+table.Pass != 14 {
@@ -312,5 +312,35 @@ func TestFaultIntervalsNameWhomTheyStruck(t *testing.T) {
 	r.Kinds = []history.Kind{history.FaultBegan}
 	if got := b.struck(r.FaultIntervals)[4]; got != "cut shell-1 from broker" {
 		t.Errorf("%q, though the history records no evidence", got)
+	}
+}
+
+// People begin with the default profile: it stands first where both are alike. A profile that alone
+// fails is the headline.
+func TestTheDefaultProfileStandsFirst(t *testing.T) {
+	results := func(failing ...config.Profile) *verdict.Sweep {
+		s := &verdict.Sweep{}
+		for _, p := range []config.Profile{config.Documented, config.Hardened} {
+			sc := &verdict.Scenario{Name: "calm", Profile: p, Seeds: 1}
+			if slices.Contains(failing, p) {
+				sc.Violations = []verdict.Violation{{Invariant: 4, Name: "one run at a time"}}
+			}
+			s.Scenarios = append(s.Scenarios, sc)
+		}
+		return s
+	}
+	for _, c := range []struct {
+		failing []config.Profile
+		want    config.Profile
+	}{
+		{[]config.Profile{config.Hardened, config.Documented}, config.Hardened},
+		{[]config.Profile{config.Documented}, config.Documented},
+	} {
+		if f := firstFailure(results(c.failing...), nil); f.scenario.Profile != c.want {
+			t.Errorf("where %v fail, the headline is of %s, want %s", c.failing, f.scenario.Profile, c.want)
+		}
+	}
+	if list := sortedScenarios(results()); list[0].Profile != config.Hardened {
+		t.Errorf("the first of two results that pass is of %s", list[0].Profile)
 	}
 }

@@ -112,7 +112,7 @@ func TestJUnit(t *testing.T) {
 		}
 	}
 	want := []string{
-		"crash-after-heartbeat/documented", "crash-after-heartbeat/hardened", "network-partition/hardened",
+		"crash-after-heartbeat/hardened", "crash-after-heartbeat/documented", "network-partition/hardened",
 		"ttl-race/documented with mutant unguarded-monitor", "sweep/complete",
 	}
 	if !slices.Equal(names, want) {
