@@ -198,3 +198,29 @@ func TestLinksAreSeen(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A newcomer knows none of our words. README.md explains each where it first uses it, in italics, or
+// links to the page that does.
+func TestTheReadmeExplainsItsWordsAtFirstUse(t *testing.T) {
+	text := string(readPage(t, "README.md").source)
+	for word, forms := range map[string]string{
+		"execution": `executions?`, "dispatch": `dispatch(?:es|ed)?`, "claim": `claim(?:s|ed)?`, "seed": `seeds?`, "scenario": `scenarios?`,
+		"invariant": `invariants?`, "mutant": `mutants?`, "lease": `leases?`, "epoch": `epochs?`, "profile": `profiles?`, "heartbeat": `heartbeats?`,
+		"varied": `varied`, "fencing": `fenc(?:e|es|ed|ing)`,
+	} {
+		first := regexp.MustCompile(`(?i)\b` + forms + `\b`).FindStringIndex(text)
+		if first == nil {
+			continue
+		}
+		before, after := text[:first[0]], text[first[1]:]
+		emphasised := strings.HasSuffix(before, "*") && strings.HasPrefix(after, "*")
+		linked := strings.HasSuffix(before, "[") && strings.HasPrefix(after, "](")
+		if !emphasised && !linked {
+			line := strings.Count(before, "\n") + 1
+			t.Errorf("README.md, line %d: %q is used before it is explained", line, word)
+		}
+	}
+	if !strings.Contains(text[:strings.Index(text, "\n## ")], "docs/glossary.md") {
+		t.Error("README.md does not link to the glossary before its first section")
+	}
+}
