@@ -197,3 +197,19 @@ var notInAnchors = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 func anchor(heading string) string {
 	return strings.ReplaceAll(notInAnchors.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
 }
+
+// Whoever has a failing run wants to know how to read what a command prints. Everything else of the
+// page stands below that.
+func TestTheExplainingPageBeginsWithWhatTheCommandsPrint(t *testing.T) {
+	const most = 60
+	source := string(readPage(t, "docs/explaining.md").source)
+	first, _, there := strings.Cut(source, "\n## How it works\n")
+	if n := strings.Count(first, "\n"); !there || n > most {
+		t.Errorf("docs/explaining.md has %d lines before its details, at most %d are allowed", n, most)
+	}
+	for _, command := range []string{"bin/chaos diff ", "bin/chaos why "} {
+		if !strings.Contains(first, "\n"+command) {
+			t.Errorf("the first part does not show %s", command)
+		}
+	}
+}
