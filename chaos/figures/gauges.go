@@ -1,7 +1,9 @@
 package figures
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"handoff/chaos/oracle"
@@ -103,6 +105,7 @@ func (w *Watch) judgeSample() {
 		}
 	}
 	w.shows(telemetry.UnreadableRows, unreadable, "worker")
+	w.judgeUnreadable(s.survey.UnreadableCount, int(unreadable))
 	w.judgeWorkers(s.workers)
 	w.judgeConditions(s.workers)
 }
@@ -220,6 +223,21 @@ func (w *Watch) judgeHealth() {
 	}
 	if w.health.Connected() && (w.session == nil || w.session.Closed() || w.session.Blocked()) {
 		w.violate("it says that it is connected, and has no session that takes a publish")
+	}
+}
+
+// judgeUnreadable judges what an executor says of the rows that it can't read.
+func (w *Watch) judgeUnreadable(executions, workers int) {
+	if w.health == nil {
+		return
+	}
+	said, want := w.health.Unreadable(), ""
+	if executions+workers > 0 {
+		w.j.judged++
+		want = fmt.Sprintf("%d executions and %d workers ", executions, workers)
+	}
+	if (said == "") != (want == "") || !strings.HasPrefix(said, want) {
+		w.violate("asked for what it can't read it says %q, and the database named %d executions and %d workers", said, executions, workers)
 	}
 }
 

@@ -2,6 +2,7 @@ package figures
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -109,6 +110,35 @@ func TestRowsThatCantBeReadAreCounted(t *testing.T) {
 		f.db.survey.UnreadableCount, f.shownUnreadable = 2, shown
 		f.sample(3, 2)
 		f.expect(t, "shown as "+strconv.FormatInt(shown, 10), want)
+	}
+}
+
+// says is an executor that says this of the rows that it can't read.
+type says string
+
+func (says) DeadLetterPath() error { return nil }
+func (says) Connected() bool       { return false }
+func (s says) Unreadable() string  { return string(s) }
+
+func TestWhatAnExecutorSaysOfRowsThatItCantReadIsJudged(t *testing.T) {
+	for _, c := range []struct {
+		rows int
+		said string
+		want string
+	}{
+		{2, "2 executions and 0 workers are left alone", ""},
+		{2, "", `it says "", and the database named 2 executions and 0 workers`},
+		{2, "1 executions and 0 workers are left alone", "the database named 2 executions and 0 workers"},
+		{0, "", ""},
+		{0, "2 executions and 0 workers are left alone", "the database named 0 executions and 0 workers"},
+	} {
+		f := newFixture()
+		f.Ask("executor-1", says(c.said))
+		f.answers(3, 2)
+		f.recorder.Set(telemetry.DeadLetterPathBroken, 0, telemetry.Labels{})
+		f.db.survey.UnreadableCount, f.shownUnreadable = c.rows, int64(c.rows)
+		f.sample(3, 2)
+		f.expect(t, fmt.Sprintf("%d rows and %q", c.rows, c.said), c.want)
 	}
 }
 

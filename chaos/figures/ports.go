@@ -65,6 +65,8 @@ type Health interface {
 	DeadLetterPath() error
 	// Connected says that a publish would be accepted now.
 	Connected() bool
+	// Unreadable describes the rows that the executor can't read; empty if there are none.
+	Unreadable() string
 }
 
 // Ask makes the judge also judge the answers of an executor whenever the executor samples. A nil
