@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,5 +100,40 @@ func afterOutage(s *Suite, k *Looker, told bool) {
 		k.Began(at)
 		k.Asks(at, LookSchedule, 1, 0)
 		k.Answered(at, LookSchedule, false, false, nil)
+	}
+}
+
+// A row that was given back is looked at again soon. While a worker's queue hangs, the pass before
+// may wait for its confirms.
+func TestARowThatWasGivenBackIsLookedAtInTime(t *testing.T) {
+	c := config.Default(config.Hardened)
+	const due = 10 * time.Minute
+	soon := due + parkGrain + parkCalls
+	for _, test := range []struct {
+		name   string
+		stuck  bool
+		at     time.Duration
+		broken bool
+	}{
+		{"in time", false, soon, false},
+		{"late", false, soon + time.Millisecond, true},
+		{"behind a queue that hangs", true, soon + stuckWait, false},
+		{"late behind a queue that hangs", true, soon + stuckWait + time.Millisecond, true},
+	} {
+		s := New(c, []int{18})
+		s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "e"})
+		s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "w"})
+		joined := registered(1, 1, "shell")
+		s.Observe(&joined)
+		if test.stuck {
+			s.Observe(&history.Event{At: due - time.Second, Kind: history.FaultBegan, Fault: "hangs", Text: "stuck_queue", Process: "w", Count: 1})
+		}
+		k := s.Looks("e", 0)
+		k.Parks(due-time.Second, time.Second)
+		k.Asks(test.at, LookSchedule, c.Executor.BatchSize, 0)
+		late := slices.ContainsFunc(s.Findings(), func(f Finding) bool { return strings.Contains(f.Message, "gave a row back") })
+		if late != test.broken {
+			t.Errorf("%s: broken %v, want %v: %v", test.name, late, test.broken, s.Findings())
+		}
 	}
 }
