@@ -12,7 +12,7 @@ import (
 func smallScenarios(t *testing.T) []*scenario.Scenario {
 	t.Helper()
 	var list []*scenario.Scenario
-	for _, text := range []string{lifeOfOne, slowRun, expiredDispatch, lostHints, gracefulStop} {
+	for _, text := range []string{lifeOfOne, slowRun, expiredDispatch, lostHints, gracefulStop, inBatches, familyAndLimit} {
 		name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(text), "name: "), "\n")
 		s, err := scenario.Parse(name+".yaml", []byte(text))
 		if err != nil {
@@ -109,4 +109,44 @@ workload:
   - {action: core.echo, count: 2, from: 1s}
 faults:
   - {when: {after: action_started, of: shell-1, nth: 1, plus: 500ms}, stop: shell-1, restart_after: 20s}
+`
+
+// inBatches are executions that are dispatched in one statement and one message, claimed in one
+// statement, and end together.
+const inBatches = `
+name: in-batches
+about: Six executions at once, of which a worker claims three in one statement and stores three results in one.
+worlds: [sim]
+cluster:
+  executors: 1
+  workers:
+    shell-1: {runtimes: [shell], concurrency: 3}
+    shell-2: {runtimes: [shell], concurrency: 3}
+config:
+  executor: {dispatches_per_message: 8, dispatch_timeout: 5s, scheduled_timeout: 10s}
+  message_queue: {rabbitmq: {worker_queue_ttl_ms: 6000}}
+actions:
+  core.echo: {runtime: shell, takes: 500ms, max_retries: 2}
+workload:
+  - {action: core.echo, count: 6, from: 1s}
+`
+
+// familyAndLimit are chains with children, beside executions whose action has a limit of concurrency,
+// so that they are dispatched in two steps.
+const familyAndLimit = `
+name: family-and-limit
+about: Parents and their children run, end, and are handled; executions with a slot run beside them.
+worlds: [sim]
+cluster:
+  executors: 1
+  workers:
+    shell-1: {runtimes: [shell], concurrency: 3}
+actions:
+  core.parent: {runtime: shell, takes: 1s, max_retries: 1}
+  core.child: {runtime: shell, takes: 500ms, max_retries: 1}
+  core.limited: {runtime: shell, takes: 500ms, concurrency: 1, max_retries: 1}
+workload:
+  - {action: core.parent, count: 2, from: 1s}
+  - {action: core.child, count: 2, from: 1500ms, parent: core.parent}
+  - {action: core.limited, count: 2, from: 1s}
 `

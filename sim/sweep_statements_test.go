@@ -1,0 +1,93 @@
+package sim
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"handoff/chaos/mutant"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// called notes which statements processes make, and with how many items.
+type called struct {
+	store.Store
+	note func(what string, items int)
+}
+
+func (c called) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	a, err := c.Store.DispatchDue(ctx, d)
+	c.note("DispatchDue", len(a.Rows))
+	return a, err
+}
+
+func (c called) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	c.note("Dispatch", len(ds))
+	return c.Store.Dispatch(ctx, executor, ds)
+}
+
+func (c called) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
+	c.note("MarkPublished", len(keys))
+	return c.Store.MarkPublished(ctx, keys)
+}
+
+func (c called) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	c.note("Claim", len(cs))
+	return c.Store.Claim(ctx, w, cs)
+}
+
+func (c called) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	c.note("Finish", len(fs))
+	return c.Store.Finish(ctx, w, fs)
+}
+
+func (c called) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	c.note("Orchestrate", len(os))
+	return c.Store.Orchestrate(ctx, os)
+}
+
+func (c called) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
+	c.note("SettleChildren", len(chains))
+	return c.Store.SettleChildren(ctx, chains, most)
+}
+
+func (c called) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
+	keys, err := c.Store.Release(ctx, w)
+	c.note("Release", len(keys))
+	return keys, err
+}
+
+func (c called) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	c.note("Reclaim", len(rs))
+	return c.Store.Reclaim(ctx, rs)
+}
+
+// The sweeps over yield points prove nothing about a statement that their scenarios never make, or
+// never make for as many rows as it is meant for. What retention deletes is a day old at least, too
+// late for a sweep.
+func TestSweptScenariosMakeTheStatementsOfAnExecutionsLife(t *testing.T) {
+	most := make(map[string]int)
+	var mu sync.Mutex
+	planted := &mutant.Mutant{Name: "none", Store: func(_ mutant.Process, s store.Store) store.Store {
+		return called{s, func(what string, items int) {
+			mu.Lock()
+			defer mu.Unlock()
+			most[what] = max(most[what], items)
+		}}
+	}}
+	for _, s := range smallScenarios(t) {
+		for _, profile := range config.Profiles() {
+			Run(s, profile, Options{Seed: 1, Mutant: planted})
+		}
+	}
+	for what, least := range map[string]int{
+		"DispatchDue": 6, "Dispatch": 1, "MarkPublished": 2, "Claim": 3, "Finish": 2, "Orchestrate": 1, "SettleChildren": 1, "Release": 1,
+		"Reclaim": 1,
+	} {
+		if most[what] < least {
+			t.Errorf("%s is made for at most %d rows, want %d; all: %v", what, most[what], least, most)
+		}
+	}
+}
