@@ -21,21 +21,10 @@ type retention struct {
 
 // kept is how long a kind is kept; 0 for ever.
 func kept(r *config.Retention, k store.Kept) time.Duration {
-	switch k {
-	case store.KeptExecutions:
-		return r.Executions
-	case store.KeptTransitions:
-		return r.Transitions
-	case store.KeptRefusedResults:
-		return r.RefusedResults
-	case store.KeptExpiries:
-		return r.Expiries
-	case store.KeptIncarnations:
-		return r.Incarnations
-	case store.KeptWorkers:
-		return r.Workers
-	}
-	return 0
+	return [...]time.Duration{
+		store.KeptExecutions: r.Executions, store.KeptTransitions: r.Transitions, store.KeptRefusedResults: r.RefusedResults,
+		store.KeptExpiries: r.Expiries, store.KeptIncarnations: r.Incarnations, store.KeptWorkers: r.Workers,
+	}[k]
 }
 
 // pass deletes the rows that are older than their kind is kept, one kind after the other. If one kind

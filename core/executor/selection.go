@@ -281,12 +281,11 @@ func (f *roster) follows(row, first *execution.Execution, worker int) bool {
 
 // readsBlocks says whether an incarnation reads messages of several dispatches.
 func (f *roster) readsBlocks(n execution.Incarnation) bool {
-	for i := range f.workers {
-		if f.workers[i].Incarnation == n {
-			return f.workers[i].Messages >= broker.VersionBlock
-		}
+	at := 0
+	for at < len(f.workers) && f.workers[at].Incarnation != n {
+		at++
 	}
-	return false
+	return at < len(f.workers) && f.workers[at].Messages >= broker.VersionBlock
 }
 
 // placing is the index of the worker that was chosen for a row, and how many rows that worker may
