@@ -166,6 +166,32 @@ func TestADispatchThatDiedIsCountedByItsActionAndWorkerIfItsExecutionExists(t *t
 	}
 }
 
+// foreign is a database whose execution a newer program wrote.
+type foreign struct{ archive }
+
+// Executions implements store.Reader.
+func (*foreign) Executions(context.Context, []execution.ID) ([]execution.Execution, error) {
+	return nil, store.ErrUnreadable
+}
+
+// Nobody here can say whether the execution of such a letter still waits, so an operator has to.
+func TestTheDeathOfADispatchWhoseExecutionCantBeReadWaitsForAnOperator(t *testing.T) {
+	db, cfg := new(foreign), config.Default(config.Hardened)
+	h := &dated{still: still{now: time.Hour}, day: time.Unix(2e9, 0)}
+	s := &Service{host: h, store: db, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: telemetry.Discard{}, config: cfg, outage: newOutage(cfg, h.now)}
+	e := broker.Envelope{Type: broker.ExecutionScheduled, Dispatches: []broker.Dispatch{{Key: execution.Key{ID: 1, Epoch: 3}}, {Key: execution.Key{ID: 2, Epoch: 3}}}}
+	d := broker.Delivery{Envelope: e, Deaths: []broker.Death{{Queue: "worker.4.executions", Reason: broker.DeathExpired}}}
+	err := s.handleOrKeep(lettersOf(&d), h.now, h.now+time.Minute)
+	if err != nil || len(db.kept) != 2 {
+		t.Fatalf("%v, kept %+v", err, db.kept)
+	}
+	for i, kept := range db.kept {
+		if kept.Key != e.Dispatches[i].Key || !kept.Open || kept.Outcome != "unreadable execution" {
+			t.Errorf("kept %+v", kept)
+		}
+	}
+}
+
 func TestAFullQueueAndTheDeliveryLimitBlameNoWorker(t *testing.T) {
 	for death, want := range map[broker.DeathReason]string{broker.DeathMaxLength: textQueueFull, broker.DeathDeliveryLimit: textDeliveryLimit} {
 		if reason, text, counts := causeOfDeath(death); reason != execution.WorkerUnavailable || text != want || counts {
@@ -174,11 +200,13 @@ func TestAFullQueueAndTheDeliveryLimitBlameNoWorker(t *testing.T) {
 	}
 }
 
-// fussy is a database of waiting executions. It refuses to take some of them back, and every call
-// that contains one.
+// fussy is a database of waiting executions. It refuses to take one of them back, and every call
+// that contains it.
 type fussy struct {
 	archive
-	refuses  execution.ID
+	refuses execution.ID
+	// away is which call finds the database away, counted from 1; 0 for none.
+	away     int
 	reclaims []int
 }
 
@@ -192,7 +220,9 @@ func (f *fussy) Executions(_ context.Context, ids []execution.ID) (rows []execut
 
 // Reclaim implements store.Executor.
 func (f *fussy) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	f.reclaims = append(f.reclaims, len(rs))
+	if f.reclaims = append(f.reclaims, len(rs)); len(f.reclaims) == f.away {
+		return nil, store.ErrUnavailable
+	}
 	if slices.ContainsFunc(rs, func(r store.Reclaim) bool { return r.Key.ID == f.refuses }) {
 		return nil, errors.New("internal error (XX000)")
 	}
@@ -200,7 +230,8 @@ func (f *fussy) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome,
 }
 
 // A dead message of several dispatches is handled in one call. If the database refuses that, each
-// dispatch is handled alone, once, and the one that it refuses alone is tried again for a while.
+// dispatch is handled alone, once, and the one that it refuses alone is tried again for a while. If
+// the database goes away meanwhile, nothing more is asked until the next attempt.
 func TestEachDispatchOfADeadBlockIsHandledOnce(t *testing.T) {
 	e := broker.Envelope{
 		Type: broker.ExecutionScheduled, Version: broker.VersionBlock,
@@ -212,13 +243,15 @@ func TestEachDispatchOfADeadBlockIsHandledOnce(t *testing.T) {
 	d := broker.Delivery{Envelope: e, Deaths: []broker.Death{{Queue: "worker.4.executions", Reason: broker.DeathMaxLength}}}
 	for _, c := range []struct {
 		refuses  execution.ID
+		away     int
 		reclaims []int
 		outcomes string
 	}{
-		{0, []int{3}, "1 claimed or taken meanwhile; 2 claimed or taken meanwhile; 3 claimed or taken meanwhile; 0 malformed; "},
-		{2, []int{3, 1, 1, 1, 1, 1}, "1 claimed or taken meanwhile; 3 claimed or taken meanwhile; 0 malformed; 0 unhandled: internal error (XX000); "},
+		{0, 0, []int{3}, "1 claimed or taken meanwhile; 2 claimed or taken meanwhile; 3 claimed or taken meanwhile; 0 malformed; "},
+		{2, 0, []int{3, 1, 1, 1, 1, 1}, "1 claimed or taken meanwhile; 3 claimed or taken meanwhile; 0 malformed; 0 unhandled: internal error (XX000); "},
+		{2, 3, []int{3, 1, 1, 2, 1, 1, 1}, "1 claimed or taken meanwhile; 3 claimed or taken meanwhile; 0 malformed; 0 unhandled: internal error (XX000); "},
 	} {
-		db, seen, cfg := &fussy{refuses: c.refuses}, &deaths{}, config.Default(config.Hardened)
+		db, seen, cfg := &fussy{refuses: c.refuses, away: c.away}, &deaths{}, config.Default(config.Hardened)
 		h := &dated{still: still{now: time.Hour}, day: time.Unix(2e9, 0)}
 		s := &Service{host: h, store: db, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: seen, config: cfg, outage: newOutage(cfg, h.now)}
 		letters, settled := lettersOf(&d), 0

@@ -113,6 +113,12 @@ func TestExplain(t *testing.T) {
 	if got := explain(); !strings.Contains(got, `3 are not "d", to which it is pinned`) {
 		t.Errorf("%s", got)
 	}
+	row.Pinned = 0
+	workers = append(workers, fit(5, func(w *store.WorkerRow) { w.Unreadable, w.LeaseOverFor = "capabilities is a string", time.Second }))
+	want = `of 5 workers, 1 lack the runtime "shell", 1 are not active, 1 have a stale heartbeat, 1 are cordoned, 0 do not consume, 0 are unhealthy, 1 can't be read by this executor`
+	if got := explain(); got != want {
+		t.Errorf("%s", got)
+	}
 }
 
 func TestAnUnhealthyWorkerIsNamedWhereABetterOneFitsButCannotTakeIt(t *testing.T) {

@@ -1,12 +1,16 @@
 package executor
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
+	"handoff/core/telemetry"
 )
 
 // A worker that can't be read gets no work, and its executions wait for a program that can read it:
@@ -54,4 +58,55 @@ func TestAWorkerOfAnUnknownLifecycleIsNotReaped(t *testing.T) {
 	if n := over(execution.Active); n != 1 {
 		t.Errorf("%d were over of one that is active, whatever else of it can't be read", n)
 	}
+}
+
+// strangers counts the unreadable rows, by kind.
+type strangers struct {
+	telemetry.Discard
+	of map[string]int64
+}
+
+func (s *strangers) Set(f telemetry.Figure, n int64, l telemetry.Labels) {
+	if f == telemetry.UnreadableRows {
+		s.of[l[0]] = n
+	}
+}
+
+// All unreadable workers are counted, and so many are named in the log. One of them is the example,
+// unless an execution can't be read either.
+func TestWorkersThatCantBeReadAreCountedAndNamed(t *testing.T) {
+	var log bytes.Buffer
+	seen := &strangers{of: make(map[string]int64)}
+	s := &Service{limited: slog.New(slog.NewTextHandler(&log, nil)), recorder: seen}
+	workers := []store.WorkerRow{fit(1, nil)}
+	look := func(survey store.Survey, executions, strange int64, want string) {
+		t.Helper()
+		log.Reset()
+		s.tellUnreadable(&survey, workers)
+		got := s.Unreadable()
+		if !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("it says %q, want %q in it", got, want)
+		}
+		if seen.of["execution"] != executions || seen.of["worker"] != strange {
+			t.Errorf("it counts %v, want %d executions and %d workers", seen.of, executions, strange)
+		}
+		if lines, most := int64(strings.Count(log.String(), "a worker can't be read")), min(strange, store.MostUnreadable); lines != most {
+			t.Errorf("%d workers are named in the log, want %d", lines, most)
+		}
+	}
+	look(store.Survey{}, 0, 0, "")
+	for id := range execution.WorkerID(store.MostUnreadable + 1) {
+		workers = append(workers, fit(id+2, func(w *store.WorkerRow) { w.Unreadable = "capabilities is a string" }))
+	}
+	all := workers
+	workers = all[:3]
+	look(store.Survey{}, 0, 2, "0 executions and 2 workers are left alone because this executor can't read them, such as: worker 3: capabilities is a string. ")
+	if !strings.Contains(log.String(), "name=b") || strings.Contains(log.String(), "name=a") {
+		t.Errorf("the log names others: %s", log.String())
+	}
+	workers = all
+	look(store.Survey{}, 0, store.MostUnreadable+1, "0 executions and ")
+	look(store.Survey{UnreadableCount: 1, Unreadable: []store.UnreadableRow{{ID: 7, Why: "retry_reason of execution 7"}}}, 1, store.MostUnreadable+1, "such as: retry_reason of execution 7. ")
+	workers = all[:1]
+	look(store.Survey{}, 0, 0, "")
 }

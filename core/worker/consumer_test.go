@@ -140,7 +140,13 @@ func TestAMessageThatComesDuringItsClaimDiesIfTheClaimIsTooLate(t *testing.T) {
 	d := alone(consumer, execution.Key{ID: 7, Epoch: 1})
 	s.store = &late{meanwhile: func() { s.receive(consumer, d.message.delivery) }}
 	e := s.held.add(d.Key)
+	// Another one was found as a row too, and waits for the slot.
+	s.held.capacity = 1
+	s.waiting = []waiting{{delivery: delivery{&broker.Dispatch{Key: execution.Key{ID: 8, Epoch: 1}}, nil}, since: s.host.Monotonic()}}
 	s.claim([]*admitted{{waiting: waiting{delivery: delivery{d.Dispatch, nil}, since: s.host.Monotonic()}, e: e}})
+	if len(s.waiting) != 1 {
+		t.Error("a dispatch that has no message left with the one that was too late")
+	}
 	if consumer.rejected != 1 || consumer.acked != 0 {
 		t.Errorf("%d rejected, %d acknowledged", consumer.rejected, consumer.acked)
 	}

@@ -11,6 +11,7 @@ import (
 	"handoff/core/broker"
 	"handoff/core/execution"
 	"handoff/core/store"
+	"handoff/core/unread"
 )
 
 // judging is a database that answers each claim by its execution, and notes which claims came
@@ -179,6 +180,45 @@ func TestOneClaimThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
 	}
 }
 
+// A call that was refused although each of its claims was answered leaves nothing to ask again.
+func TestARefusalThatAnswersEachClaimIsAskedOnce(t *testing.T) {
+	s, c, _ := many(2, 2, nil)
+	j := &answering{judging{of: stale}}
+	s.store = j
+	if got := s.claims(c); got != "runs [], 1 acknowledged, 0 rejected, 0 wait" {
+		t.Error(got)
+	}
+	if got := fmt.Sprint(j.asked); got != "[[1 2]]" {
+		t.Errorf("claimed in calls of %s, want one", got)
+	}
+	if held, _ := s.held.counts(); held != 0 {
+		t.Errorf("%d slots are taken", held)
+	}
+}
+
+// answering is a database that refuses calls and answers each of their claims.
+type answering struct{ judging }
+
+// Claim implements store.Worker.
+func (a *answering) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, _ := a.judging.Claim(ctx, w, cs)
+	return results, errors.New("internal error (XX000)")
+}
+
+// shelf is a database that stores dead letters and tells of each.
+type shelf struct {
+	store.Worker
+	letters chan store.DeadLetter
+}
+
+// StoreDeadLetters implements store.Worker.
+func (s *shelf) StoreDeadLetters(_ context.Context, ds ...store.DeadLetter) error {
+	for i := range ds {
+		s.letters <- ds[i]
+	}
+	return nil
+}
+
 // A dispatch that can't be read is stored, and the message is acknowledged only after that.
 func TestADispatchThatCantBeReadIsKeptBesideTheOthers(t *testing.T) {
 	j := &judging{of: granted}
@@ -194,5 +234,28 @@ func TestADispatchThatCantBeReadIsKeptBesideTheOthers(t *testing.T) {
 	}
 	if again := newMessage(c, m.delivery); again.open != 3 {
 		t.Errorf("%d are open, want two dispatches and one that can't be read", again.open)
+	}
+}
+
+func TestADispatchThatCantBeReadIsStoredWhenItsMessageArrives(t *testing.T) {
+	s, _, m := many(1, 0, nil)
+	db := &shelf{letters: make(chan store.DeadLetter, 1)}
+	s.unread = unread.New(unread.Options{Host: s.host, Store: db, Log: s.log, Recorder: s.recorder, Timeout: time.Minute})
+	c, d := new(settling), m.delivery
+	s.waiting = nil
+	d.Envelope.Unread = []broker.UnreadDispatch{{Why: "no epoch", Body: []byte("{}")}}
+	if !s.receive(c, d) || len(s.waiting) != 1 {
+		t.Fatalf("%d dispatches wait, want the one that can be read", len(s.waiting))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ran := s.host.Go("unread", func() { s.unread.Run(ctx) })
+	letter := <-db.letters
+	stop()
+	_ = ran.Wait(t.Context())
+	if letter.Outcome != "no epoch" || string(letter.Body) != "{}" || letter.Queue != "worker.1.executions" || !letter.Open {
+		t.Errorf("stored %+v", letter)
+	}
+	if open := s.waiting[0].message.open; open != 1 || c.acked != 0 {
+		t.Errorf("%d parts of the message are open and it is acknowledged %d times; want that it waits for its other dispatch", open, c.acked)
 	}
 }

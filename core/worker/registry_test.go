@@ -38,6 +38,17 @@ func TestNothingBeginsOnceAllRunsHaveBeenEnded(t *testing.T) {
 	}
 }
 
+func TestAnEntryLeavesOnce(t *testing.T) {
+	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 2}
+	gone, stays := r.add(execution.Key{ID: 1, Epoch: 1}), r.add(execution.Key{ID: 2, Epoch: 1})
+	r.refuse(gone)
+	r.remove(time.Second, gone)
+	r.remove(time.Second, gone)
+	if len(r.entries) != 1 || !r.holds(stays.key) || r.taken() != 1 {
+		t.Errorf("%d entries are left and %d slots are taken, want one of each", len(r.entries), r.taken())
+	}
+}
+
 // nothing is a signal that nobody waits for.
 type nothing struct{}
 

@@ -191,6 +191,34 @@ func TestOneResultThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
 	}
 }
 
+// A call that was refused although each of its results was answered leaves nothing to write again.
+func TestARefusalThatAnswersEachResultIsWrittenOnce(t *testing.T) {
+	w := finishing(nil)
+	s := &taking{let: make(chan struct{}, 10), stale: 2}
+	w.store, w.held.capacity = &replying{s}, 2
+	var all []*result
+	for id := range execution.ID(2) {
+		key := execution.Key{ID: id + 1, Epoch: 1}
+		all = append(all, &result{Finish: store.Finish{Key: key, To: execution.Completed}, e: w.held.add(key)})
+	}
+	refused := w.write(all)
+	if len(refused) != 1 || refused[0].Key.ID != 2 || fmt.Sprint(s.came) != "[2]" {
+		t.Errorf("%d are refused, and the statements had %d results; want that 2 is, and one statement of both", len(refused), s.came)
+	}
+	if held, _ := w.held.counts(); held != 1 {
+		t.Errorf("%d slots are taken, want that of the refused one until it is kept", held)
+	}
+}
+
+// replying is a database that refuses calls and answers each of their results.
+type replying struct{ *taking }
+
+// Finish implements store.Worker.
+func (r *replying) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, _ := r.taking.Finish(ctx, w, fs)
+	return outcomes, errors.New("internal error (XX000)")
+}
+
 // A process that ends does not wait for the pause after an error. So it must not write again either.
 func TestResultsThatGoOnAloneAreGivenUpWhenTheProcessEnds(t *testing.T) {
 	closing, closed := context.WithCancel(context.Background())
