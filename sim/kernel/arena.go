@@ -14,8 +14,8 @@ type arena struct {
 }
 
 const (
-	// keptContexts is how many contexts a run passes on: as many as most scenarios of the library
-	// need, a third of a megabyte.
+	// keptContexts is how many contexts a run passes on: as many as most runs of the harness's
+	// scenarios need, a third of a megabyte.
 	keptContexts = 2048
 	// contextBlock is how many further contexts are allocated together: nearly all live for one
 	// call.

@@ -18,7 +18,8 @@ type Chooser interface {
 	Choose(s *Stream, n uint64) uint64
 }
 
-// Stream is a labelled sub-stream of choices.
+// Stream is a labelled sequence of choices. A chooser sees which stream asks, so it can treat the
+// choices of one stream apart from all others.
 type Stream struct {
 	chooser Chooser
 	label   string
@@ -28,16 +29,16 @@ type Stream struct {
 	owner *random
 	pcg   rand.PCG
 
-	// matter is what the next draw is about; zero for nothing in particular. Only tapes read it.
+	// matter is what About set for the next draw; zero if nothing was set. Only tapes read it.
 	matter matter
 }
 
 // NewStream returns a stream outside any kernel, for testing a chooser.
 func NewStream(c Chooser, label string) *Stream { return &Stream{chooser: c, label: label} }
 
-// About says what the next draw is about: two numbers that name it in every run, not both 0. It
-// changes no draw. A run beside a [Tape] finds the draw by it, even if the draw comes at another
-// time or from another stream.
+// About gives the next draw a name: two numbers, not both 0, that are the same in every run, such as
+// the number and the epoch of an execution. It does not change what a run draws. But a rerun of a
+// [Tape] finds the draw by this name, even if it draws at another time or from another stream.
 func (s *Stream) About(a, b uint64) *Stream {
 	s.matter = matter{a, b}
 	return s
@@ -53,13 +54,13 @@ func (s *Stream) ID() uint64 { return s.id }
 func (s *Stream) Uint64N(n uint64) uint64 {
 	if n <= 1 {
 		if n == 0 {
-			panic("kernel: choice among nothing on stream " + s.label)
+			panic("kernel: no alternatives to choose from (0) on stream " + s.label)
 		}
 		return 0
 	}
 	v := s.chooser.Choose(s, n)
 	if v >= n {
-		panic(fmt.Sprintf("kernel: chooser returned %d of %d on stream %s", v, n, s.label))
+		panic(fmt.Sprintf("kernel: chooser returned %d on stream %s, not a number below %d", v, s.label, n))
 	}
 	return v
 }
@@ -151,7 +152,7 @@ func (r *random) Choose(s *Stream, n uint64) uint64 {
 	return v
 }
 
-// draw returns a number below n, and the number of 64 bits that it was made of.
+// draw returns a number below n, and the 64-bit number that it was made of.
 func (r *random) draw(s *Stream, n uint64) (v, raw uint64) {
 	if s.owner != r {
 		h := hashLabel(r.seed, s.label)

@@ -124,8 +124,8 @@ func (m *machine) unfreeze() {
 	}
 }
 
-// Clock is a wall clock and a monotonic clock over one oscillator. A fault sets them, or the end of
-// one; the program under test only reads them.
+// Clock is a wall clock and a monotonic clock over one oscillator. Faults set them, when they begin
+// and when they end; the program only reads them.
 type Clock struct {
 	m      *machine
 	origin time.Duration
@@ -161,8 +161,9 @@ func (c *Clock) wall() time.Duration {
 	return c.m.reading() + c.m.offset
 }
 
-// OnWall sets a function that is called at each reading of the wall clock; nil for none. A fault of
-// the clock has no effect before such a reading.
+// OnWall sets a function that is called at each reading of the wall clock; nil for none. It tells
+// whether a wrong wall clock mattered: if nobody reads the clock, its fault has no effect. A context
+// with a timeout reads the clock, too, for its deadline.
 func (c *Clock) OnWall(fn func()) { c.m.onWall = fn }
 
 // SetOffset sets how far the wall clock is off, in addition to its drift. It does not touch the

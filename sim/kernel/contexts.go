@@ -16,8 +16,8 @@ type kernelContext struct {
 	hasDeadline bool
 	timer       Timer
 	limited     bool
-	maker       *Task              // see Watch; nil when nobody wants to know
-	end         context.CancelFunc // made when it is first asked for
+	maker       *Task              // the task that holds it (Watch), nil when none
+	end         context.CancelFunc // made when it is first needed
 
 	firstChild, lastChild *kernelContext // by creation
 	prev, next            *kernelContext
@@ -66,7 +66,8 @@ func (k *Kernel) contextOf(ctx context.Context) *kernelContext {
 	foreign := ctx.Done() //detlint:ok asks which context it is, waits for nothing
 	k.probing = false
 	if foreign != nil {
-		panic("kernel: a context that the kernel can't see; use host.Host's WithCancel and WithTimeout")
+		panic("kernel: the kernel can't see when this context ends; " +
+			"make it with WithCancel or WithTimeout of host.Host, not with package context")
 	}
 	return k.probed
 }
@@ -143,9 +144,9 @@ func (k *Kernel) newContext(parent context.Context) *kernelContext {
 	return c
 }
 
-// Watch adds a context that the current task has just made to those that the task holds, until it
-// is ended explicitly. Outside a task it does nothing. limited says that the context has its own
-// time limit.
+// Watch counts ctx among the contexts that the current task holds (Task.Held), until its CancelFunc
+// is called. ctx must be a context of the kernel that the task has just made. Outside a task Watch
+// does nothing. limited says that the context has its own time limit.
 func (k *Kernel) Watch(ctx context.Context, limited bool) {
 	t := k.current
 	if t == nil {

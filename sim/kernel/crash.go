@@ -76,8 +76,8 @@ func (k *Kernel) CheckAlive() {
 func (k *Kernel) endCurrent() {
 	t := k.current
 	if !t.killing {
-		// Goexit would continue into the caller of Run, so the kernel must stop the coroutine from
-		// outside.
+		// The process was crashed while this task ran. Goexit would continue into the caller of Run,
+		// so the kernel must stop the coroutine from outside.
 		t.park()
 	}
 	runtime.Goexit()
@@ -120,8 +120,8 @@ func (k *Kernel) counter(process string) *pointCounter {
 }
 
 // Point counts a yield point of the current process, and crashes or pauses the process there if
-// Options.CrashAt or Options.PauseAt says so. Models call it at the very start of every blocking
-// call, before any effect.
+// Options.CrashAt or Options.PauseAt says so. Models call it at the very start of every call that
+// may block, before any effect, even if the call then does not block.
 func (k *Kernel) Point() {
 	k.CheckAlive()
 	t := k.mustCurrent("Point")

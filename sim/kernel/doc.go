@@ -4,10 +4,17 @@
 // # Words
 //
 // A process is a set of tasks. A task is a coroutine (iter.Pull) that runs ordinary blocking Go
-// code. A model (of a database, a broker, a network) offers calls that park the calling task on a
-// [Wait]. A timer runs a function in kernel context: no task is running, nothing may block, and the
-// function is an act of the server or the machine itself. A step is one switch into a task or one
-// fired timer.
+// code. That code is the program: the product under test, which the kernel runs. A model (of a
+// database, a broker, a network) offers calls that park the calling task on a [Wait]. A yield point
+// is such a call: there, and nowhere else, a task gives up control, and a crash or a pause can
+// strike. A model counts its yield points with [Kernel.Point].
+//
+// A timer runs a function in kernel context: no task runs, and nothing may block. The function does
+// what a server or a machine does by itself, without being called. A step is one switch into a task
+// or one fired timer. A machine is the clocks of all processes with one name; it can be frozen.
+//
+// A [Strand] and the contexts that a task holds ([Kernel.Watch]) are notes for observers of a run.
+// They decide nothing.
 //
 // # Why a run is deterministic
 //
@@ -19,11 +26,11 @@
 //     holds more than one, the chooser decides. With [Options.TimeIsChoice], letting time pass is
 //     one more alternative.
 //   - Time moves only when a timer fires. Timers fire in the order of (time, creation).
-//   - Random numbers come from labelled streams over the same chooser. A stream's numbers depend
-//     only on its label and on how many were drawn from it before, so an additional fault does not
-//     shift the draws of the workload.
-//   - The kernel reads no real clock and no global random source, and it sorts before it ranges
-//     over a map. The watchdog does use real time, but a run never sees it.
+//   - Random numbers come from labelled streams over the same chooser. With the random chooser
+//     ([NewRandom]) a stream's numbers depend only on the seed, on its label and on how many were
+//     drawn from it before. So an additional fault does not shift the draws of the workload.
+//   - The kernel reads no real clock and no global random source, and a run never sees the order of
+//     a map. The watchdog does use real time, but a run never sees it.
 //   - Pools recycle timers, waits and coroutines. The program never sees the identity or address of
 //     a pooled object; generations make stale handles inert.
 //
@@ -43,8 +50,9 @@
 //     to publish or to sleep is cut off at that call, and the next deferred function runs.
 //     Therefore every function with an effect must be a kernel call or begin with
 //     [Kernel.CheckAlive].
-//   - stop of iter.Pull passes Goexit on to its caller. So the kernel calls it on a goroutine made
-//     for that purpose and waits for it; everything stays sequential.
+//   - The kernel ends a task with the stop function that iter.Pull returned, and stop passes Goexit
+//     on to its caller. So the kernel calls stop on a goroutine made for that purpose and waits for
+//     it; everything stays sequential.
 //   - A task that crashes its own process can't be stopped from its own stack. It parks, and the
 //     kernel ends it as soon as it has control again, before anything else happens.
 //   - Waits, timers and queue entries of a dead process are void: a late reply finds its Wait in a

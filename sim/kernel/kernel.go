@@ -19,7 +19,9 @@ type Options struct {
 	MaxSteps uint64
 
 	// StepsAtOnce returns the limit of steps at one moment of virtual time; nil means no limit. The
-	// kernel asks it repeatedly, so the limit may depend on how much work there is.
+	// kernel asks it repeatedly, so the limit may depend on how much work there is. It first asks
+	// after 16,384 steps at one moment, so a lower limit has no effect before. Run ends when the
+	// limit is exceeded by 4,096 steps: these show which task spins (Spun).
 	StepsAtOnce func() uint64
 
 	// Interrupted is called every few steps. If it returns true, Run ends; how far the run got then
@@ -44,11 +46,11 @@ type Options struct {
 	// switched to, or with nil when a timer fires. It may only read from the kernel.
 	OnStep func(t *Task)
 
-	// Meet returns the strand of a moment to which two strands have led; nil means that nobody wants
-	// to know. See Strand.
+	// Meet joins two strands: it returns the strand of a moment to which both have led. Nil means
+	// that the run keeps no strands. See Strand.
 	Meet func(a, b Strand) Strand
 
-	// OnPanic is called with the first panic of product code, on the panicking stack.
+	// OnPanic is called with the first panic of a task, on the panicking stack.
 	OnPanic func(p *Panic)
 }
 
@@ -93,8 +95,8 @@ type Kernel struct {
 	closed  bool
 	stopped chan struct{}
 
-	probing bool           // see contexts.go
-	probed  *kernelContext // see contexts.go
+	probing bool           // Done notes its context in probed, see contextOf
+	probed  *kernelContext // the context whose Done was called while probing
 
 	progress atomic.Uint64 // for the watchdog
 	active   atomic.Bool   // for the watchdog
@@ -146,10 +148,10 @@ func (k *Kernel) Step() uint64 { return k.step }
 // that task.
 func (k *Kernel) Current() *Task { return k.current }
 
-// Failure returns the first panic of product code, or nil.
+// Failure returns the first panic of a task, or nil.
 func (k *Kernel) Failure() *Panic { return k.failure }
 
-// Stream returns the sub-stream of that label; the same label gives the same stream.
+// Stream returns the stream of choices with that label; the same label gives the same stream.
 func (k *Kernel) Stream(label string) *Stream {
 	if s := k.streams[label]; s != nil {
 		return s
@@ -164,13 +166,15 @@ func (k *Kernel) Stream(label string) *Stream {
 // Stop is the reason why Run returned.
 type Stop uint8
 
-// The reasons. Run may be called again to continue, except after StopPanic.
+// The reasons. Run may be called again to continue after StopDone, StopHorizon (with a later
+// horizon), StopInterrupted, and StopIdle (if something was started in between). After the others it
+// makes no further step.
 const (
 	StopDone        Stop = iota + 1 // done returned true
 	StopHorizon                     // the next event is beyond the horizon; Now is the horizon
 	StopMaxSteps                    // Options.MaxSteps steps were made
 	StopIdle                        // no task is runnable and no timer is armed: nothing can happen any more
-	StopPanic                       // product code panicked; Failure says where
+	StopPanic                       // a task panicked; Failure says where
 	StopSpin                        // Options.StepsAtOnce was exceeded; Spun says by which task
 	StopInterrupted                 // Options.Interrupted was true
 )
@@ -198,8 +202,8 @@ func (s Stop) String() string {
 
 // Run makes steps until done returns true (called before every step; nil means never), until
 // virtual time would pass the horizon (counted from the kernel's start, not from now), until
-// MaxSteps, until nothing is left to do, or until product code panics. Tasks of paused and frozen
-// processes, and timers of frozen machines, do not count as something to do.
+// MaxSteps, until nothing is left to do, or until a task panics; Stop has all reasons. Tasks of
+// paused and frozen processes, and timers of frozen machines, do not count as something to do.
 func (k *Kernel) Run(done func() bool, horizon time.Duration) Stop {
 	if k.closed {
 		panic("kernel: Run after Close")
@@ -315,7 +319,7 @@ func (k *Kernel) Close() {
 	if k.closed {
 		return
 	}
-	// running is stale if product code left Run by runtime.Goexit (as t.FailNow does).
+	// running is stale if a task left Run by runtime.Goexit (as t.FailNow does).
 	if k.running != nil && !k.running.ended {
 		panic("kernel: Close inside a task")
 	}

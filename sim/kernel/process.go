@@ -47,8 +47,8 @@ type Process struct {
 	onEnd       []func(EndReason)
 }
 
-// NewProcess starts a process without tasks. It exits when the last of its tasks has returned;
-// before the first task starts, it does nothing. If its machine is frozen, it starts frozen.
+// NewProcess starts a process without tasks. It exits when its last task has returned; a process
+// that has had no task yet stays alive. If its machine is frozen, it starts frozen.
 func (k *Kernel) NewProcess(name string) *Process {
 	k.CheckAlive()
 	if k.closed {

@@ -11,8 +11,8 @@ import (
 // them.
 
 const (
-	// spinLook is the number of steps at one moment at which the kernel begins to ask for the
-	// limit.
+	// spinLook is the number of steps at one moment after which the kernel begins to ask for the
+	// limit: most moments have far fewer, and then cost nothing.
 	spinLook = 1 << 14
 	// spinSample is how many steps the kernel samples to find the spinning task.
 	spinSample = 4096
@@ -28,7 +28,7 @@ type spin struct {
 	tasks map[string]int
 }
 
-// spinning says that the limit is exceeded and the sample is complete.
+// spinning reports whether the limit is exceeded and the sample is complete.
 func (k *Kernel) spinning() bool {
 	s := &k.spin
 	switch {
@@ -43,8 +43,8 @@ func (k *Kernel) spinning() bool {
 	return false
 }
 
-// Spun returns, after StopSpin, the task that made most of the sampled steps, as its process and
-// its name. steps is the number of steps at this moment, and bound the limit.
+// Spun returns, after StopSpin, who made most of the sampled steps: a process and its task, or "a
+// timer". steps is the number of steps at this moment of virtual time, and bound the limit.
 func (k *Kernel) Spun() (who string, steps, bound uint64) {
 	s := &k.spin
 	names := slices.Sorted(maps.Keys(s.tasks))

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Tape holds what a run drew, so that a run which goes another way somewhere can draw the same
-// wherever it still does the same. It is the chooser of the run that it records.
+// Tape is the chooser of a run, and records what the run draws. A rerun ([Tape.Rerun]) is another
+// run that differs somewhere, for example by a fault. It draws the same numbers wherever it still
+// does the same.
 //
-// The generator of a stream gives its numbers in their order, so one draw more would shift all later
-// ones, and two runs would differ in everything from there on. The tape finds a draw by its place
-// instead: by the stream and the virtual time, or by what it is about ([Stream.About]). A place of
-// which the tape knows nothing has a number of its own, which depends only on the seed and the
-// place.
+// NewRandom does not give that: it hands out the numbers of a stream in order. One more draw would
+// shift all later ones, and two runs would differ in everything from there on. A tape finds a draw
+// by its position instead: by the stream and the virtual time, or by its name ([Stream.About]). If
+// the recorded run drew nothing at a position, the number depends only on the seed and the position.
 type Tape struct {
 	base *random
-	// inOrder says which streams are read in order instead, wherever the run is.
+	// inOrder says which streams are read in order instead, whatever the virtual time.
 	inOrder func(label string) bool
 	k       *Kernel
 	tracks  map[string]*track
@@ -28,12 +28,12 @@ type track struct {
 	raw []uint64
 }
 
-// matter is what draws are about, wherever they are made.
+// matter is the name that Stream.About gives a draw.
 type matter struct{ a, b uint64 }
 
-// NewTape returns the chooser of a run, which draws what NewRandom(seed) draws. inOrder names the
-// streams whose draws are found by their number and not by their time, such as those of things that
-// are drawn once; nil for none.
+// NewTape returns the chooser of a run, which draws what NewRandom(seed) draws. inOrder says which
+// streams a rerun reads in order (the n-th draw of one run is the n-th of the other) and not by
+// virtual time; nil for none. Streams that are drawn from once, at the start of a run, need that.
 func NewTape(seed uint64, inOrder func(label string) bool) *Tape {
 	if inOrder == nil {
 		inOrder = func(string) bool { return false }
@@ -41,7 +41,7 @@ func NewTape(seed uint64, inOrder func(label string) bool) *Tape {
 	return &Tape{base: &random{seed: seed}, inOrder: inOrder, tracks: make(map[string]*track), about: make(map[matter][]uint64)}
 }
 
-// bound is a chooser that wants to know the kernel, for its time and its steps.
+// bound is a chooser that needs the kernel, for its time and its steps.
 type bound interface{ bind(k *Kernel) }
 
 func (t *Tape) bind(k *Kernel) { t.k = k }
@@ -63,35 +63,35 @@ func (t *Tape) Choose(s *Stream, n uint64) uint64 {
 	return v
 }
 
-// Redraw says which draws of a rerun are drawn anew.
+// Redraw says what a rerun draws anew instead of from the tape. The zero value draws nothing anew.
 type Redraw struct {
-	// Seed is that of the new draws.
+	// Seed is the seed of the new draws of the streams in Of.
 	Seed uint64
-	// After is the last step whose draws are kept.
+	// After is the last step whose draws come from the tape.
 	After uint64
 	// Of says which streams are drawn anew after that step; nil for none.
 	Of func(label string) bool
-	// Whole are streams that are drawn anew from their beginning, by label, each from its own seed.
+	// Whole has the streams that are drawn anew from their beginning: label to seed.
 	Whole map[string]uint64
 }
 
-// Rerun returns the chooser of another run, which draws what the tape holds except for what is
-// drawn anew. It is for one run. The tape is only read, by any number of runs at a time.
+// Rerun returns the chooser of one rerun: it draws from the tape, except for what r draws anew. The
+// recorded run must be over. Reruns only read the tape, so any number may run at a time.
 func (t *Tape) Rerun(r Redraw) Chooser {
 	return &rerun{tape: t, redraw: r, fresh: &random{seed: r.Seed}, about: make(map[matter]int)}
 }
 
-// rerun is the chooser of a run beside a tape.
+// rerun is the chooser of a rerun.
 type rerun struct {
 	tape   *Tape
 	redraw Redraw
 	fresh  *random
 	k      *Kernel
-	heads  []*head // by the number of the stream
+	heads  []*head // by Stream.id
 	about  map[matter]int
 }
 
-// head is where the run is on one stream.
+// head is the position of the rerun on one stream.
 type head struct {
 	track   *track
 	next    int
@@ -125,8 +125,8 @@ func (r *rerun) Choose(s *Stream, n uint64) uint64 {
 	return scaled(h.raw(r.k.Now()), n)
 }
 
-// anew says that the step is over whose draws are the last ones that are kept. The choice of the
-// next step is made while the count of steps still stands at the last one.
+// anew reports whether the step Redraw.After is over. The choice of the next step is made while the
+// kernel still counts the step before, so the stream of the schedule is anew one step earlier.
 func (r *rerun) anew(s *Stream) bool {
 	return r.k.step > r.redraw.After || r.k.step == r.redraw.After && s == r.k.schedule
 }
@@ -150,7 +150,7 @@ func (r *rerun) head(s *Stream) *head {
 	return h
 }
 
-// raw is the next number of the stream at this time.
+// raw returns the next number of the stream at this time.
 func (h *head) raw(now time.Duration) uint64 {
 	if now != h.at {
 		h.at, h.nth = now, 0
@@ -175,8 +175,8 @@ func (r *rerun) rawAbout(m matter) uint64 {
 	return mix(mix(r.tape.base.seed^mix(m.a)) ^ mix(m.b+uint64(i)*0x9e3779b97f4a7c15))
 }
 
-// scaled makes a number below n of one of 64 bits. Of what a tape holds, it is the number that was
-// drawn, if it was drawn among as many.
+// scaled turns a 64-bit number into a number below n. For a recorded number it gives what the
+// recorded run drew, if that run chose among n alternatives, too.
 func scaled(raw, n uint64) uint64 {
 	v, _ := bits.Mul64(raw, n)
 	return v

@@ -25,34 +25,35 @@ type Task struct {
 	joiners    []Wait
 	prev, next *Task
 	held       Held
-	// Noted is for a watcher of the task; the kernel does not use it.
+	// Noted belongs to an observer of the task; the kernel neither reads nor writes it.
 	Noted Noted
 }
 
-// Held is what a task has made under Watch and not ended yet.
+// Held counts the contexts that a task has made and not ended explicitly, that is by their
+// CancelFunc. Only contexts passed to Kernel.Watch count. A context whose time is over still counts.
 type Held struct {
 	// Limited and Plain count the contexts with and without a time limit.
 	Limited, Plain int
-	// Ended is the last limited context that was ended explicitly, nil if none was. EndedAt is
-	// when.
+	// Ended is the last context with a time limit that was ended explicitly, nil if none was.
+	// EndedAt is when.
 	Ended   context.Context
 	EndedAt time.Duration
 }
 
-// Noted is a watcher's knowledge of a task.
+// Noted is what an observer notes about a task.
 type Noted struct {
-	// Over is the context whose end the task was last told of. OverAt is when.
+	// Over is the last context whose end ended a wait of the task: the task knows that this context
+	// is over. OverAt is when it learned that.
 	Over   context.Context
 	OverAt time.Duration
 	// Waited is when the task last began to wait.
 	Waited time.Duration
 }
 
-// Held returns the contexts that the task holds.
+// Held returns the number of contexts that the task holds.
 func (t *Task) Held() Held { return t.held }
 
-// Holds says that the task has made a context with a time limit under Watch and that it was not
-// ended explicitly.
+// Holds reports whether ctx is one of the contexts with a time limit that the task holds (Held).
 func (t *Task) Holds(ctx context.Context) bool {
 	c, ours := ctx.(*kernelContext)
 	return ours && c.maker == t && c.limited
@@ -90,7 +91,7 @@ func (t *Task) Join(ctx context.Context) error {
 	return err
 }
 
-// Panic is a panic in product code: a failure of the run, with its place.
+// Panic is a panic of a task, with its place. It is a failure of the program, not of the kernel.
 type Panic struct {
 	Process string
 	Task    string
@@ -168,7 +169,7 @@ func (t *Task) over() {
 	}
 	if k.current != t {
 		// A function in kernel context, which ran on top of this task, has panicked: that is not
-		// the product's fault. The panic goes on to the caller of Run.
+		// the program's fault. The panic goes on to the caller of Run.
 		panic(value)
 	}
 	if k.failure == nil {

@@ -178,7 +178,7 @@ type timers struct {
 	near  timerHeap
 	far   []timerSlot
 	until time.Duration // near timers are due before it, far ones are not
-	reach time.Duration // the distance from the first far timer to the next until
+	reach time.Duration // how far beyond the first far timer approach sets until
 }
 
 func (ts *timers) len() int { return len(ts.near) + len(ts.far) }

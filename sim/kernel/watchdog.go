@@ -41,7 +41,7 @@ func NewWatchdog(limit time.Duration, onStuck func(k *Kernel, stacks []byte)) *W
 	return wd
 }
 
-// Watch starts watching k and returns a function that stops it.
+// Watch starts watching k. The function that it returns ends the watching, not the run.
 func (wd *Watchdog) Watch(k *Kernel) (stop func()) {
 	wd.mu.Lock()
 	defer wd.mu.Unlock()
