@@ -11,8 +11,8 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// mostWorkers and mostExecutors bound the additions: each process makes every moment of a run more
-// expensive.
+// mostWorkers and mostExecutors are the largest numbers that a draw makes: each further process
+// makes a run take more steps.
 const (
 	mostWorkers   = 6
 	mostExecutors = 3
@@ -70,7 +70,7 @@ func (d *draw) named(process string) bool {
 	}) || slices.ContainsFunc(d.s.Workload, func(l scenario.Load) bool { return l.Pin == process })
 }
 
-// fewerWorkers removes workers that nothing names, as long as every runtime keeps one.
+// fewerWorkers removes workers that no fault and no load names, as long as every runtime keeps one.
 func fewerWorkers(d *draw) {
 	for i := len(d.workers) - 1; i >= 0; i-- {
 		w := d.workers[i]

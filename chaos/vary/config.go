@@ -12,27 +12,28 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// key is a key of the configuration, with the way to draw it. Only fit knows about bounds between
-// keys.
+// key is a key of the configuration, with the way to draw it. draw ignores the other keys; fit then
+// makes the keys fit each other.
 type key struct {
 	path string
 	draw func(d *draw, c *config.Config)
 }
 
-// group is keys that are drawn together, so that a run exaggerates some keys of one kind, and not
+// group holds keys that are drawn together: a run exaggerates some keys of one kind, and not
 // everything a little.
 type group []key
 
-// lasting draws a duration of the field.
+// lasting draws a duration from least to most, each doubling as often as the others.
 func lasting(path string, least, most time.Duration, field func(c *config.Config) *time.Duration) key {
 	return key{path, func(d *draw, c *config.Config) { *field(c) = d.Within(least, most) }}
 }
 
-// number draws one of a few whole numbers: the smallest ones are the interesting ones.
+// number draws one of a few whole numbers. Most are small, because small limits show most.
 func number[T int | int64](path string, field func(c *config.Config) *T, of ...T) key {
 	return key{path, func(d *draw, c *config.Config) { *field(c) = of[d.Choose(len(of))] }}
 }
 
+// share draws one of a few fractions or factors.
 func share(path string, field func(c *config.Config) *float64, of ...float64) key {
 	return key{path, func(d *draw, c *config.Config) { *field(c) = of[d.Choose(len(of))] }}
 }
@@ -165,8 +166,9 @@ func modes() group {
 	}
 }
 
-// keeping draws times that are longer than most runs. A run is judged by its rows at the end, so they
-// must still exist then. One scenario is about what leaves before.
+// keeping draws how long rows are kept. A run is judged by its rows at the end, so executions,
+// transitions and workers are kept longer than most runs last. A scenario of its own tests what is
+// removed before.
 func keeping() group {
 	return group{
 		lasting("retention.executions", 24*time.Hour, 96*time.Hour, func(c *config.Config) *time.Duration { return &c.Retention.Executions }),
@@ -211,7 +213,7 @@ func configDimensions() (all []dimension) {
 	return all
 }
 
-// copy takes the values of the group's keys from another configuration.
+// copy copies the values of the group's keys from one configuration into another.
 func (g group) copy(into, from *config.Config) {
 	for _, l := range config.Leaves() {
 		if slices.ContainsFunc(g, func(k key) bool { return k.path == l.Path }) {
@@ -231,7 +233,7 @@ func (d *draw) configured(change func(c *config.Config)) {
 	}
 }
 
-// fit moves drawn values to where validation accepts them beside the rest.
+// fit raises and lowers drawn values until validation accepts them beside the others.
 func (d *draw) fit(c *config.Config) {
 	w, e, q := &c.Worker, &c.Executor, &c.MessageQueue.RabbitMQ
 	// Validation allows a fence margin so large that a worker has no time for a second heartbeat if the
@@ -260,7 +262,7 @@ func (d *draw) fit(c *config.Config) {
 	h.FailureRateUnhealthy = max(h.FailureRateUnhealthy, h.FailureRateDegraded)
 }
 
-// fitTime raises a time for which rows are kept to the least that is allowed; 0 stays for ever.
+// fitTime raises a retention time to the least that is allowed; 0, which means for ever, stays.
 func fitTime(d, least time.Duration) time.Duration {
 	if d == 0 {
 		return 0
@@ -284,8 +286,8 @@ func (d *draw) ownDispatchTimeout() (longest time.Duration) {
 	return longest
 }
 
-// writeConfig writes the differences to the scenario's configuration as one edit, because the keys
-// are consistent only together.
+// writeConfig adds one edit with all keys that differ from the scenario's configuration, because the
+// keys are consistent only together.
 func (d *draw) writeConfig() {
 	before, whole := d.s.Config(d.profile), edit{}
 	values := make(map[string]string)
@@ -309,7 +311,7 @@ func (d *draw) writeConfig() {
 	}
 }
 
-// written is a value in the form of a file.
+// written formats a value as in a scenario file.
 func written(v reflect.Value) string {
 	switch value := v.Interface().(type) {
 	case time.Duration:

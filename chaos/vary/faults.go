@@ -13,6 +13,8 @@ import (
 // mostFaults is the largest number of added faults.
 const mostFaults = 4
 
+// faultDimensions has two dimensions whose leaveOut is no plain form, but a second way to change
+// them: one adds faults at any time or close together, the other removes some either way.
 func faultDimensions() []dimension {
 	return []dimension{
 		{leaveOut: shortFaults, exaggerate: otherLengths},
@@ -22,8 +24,8 @@ func faultDimensions() []dimension {
 	}
 }
 
-// lasts sets a fault's duration, or when its processes return. A fault that has neither ends by
-// itself.
+// lasts sets how long the i-th fault lasts, or after what time its processes restart. A fault with
+// neither ends by itself and stays as it is.
 func (d *draw) lasts(i int, value func(was time.Duration) time.Duration) {
 	f := &d.s.Faults[i]
 	switch {
@@ -66,12 +68,13 @@ func otherMoments(d *draw) {
 	}
 }
 
-// span is the time in which faults begin.
+// span is the length of the time from the start of a run in which drawn faults begin.
 func (d *draw) span() time.Duration {
 	return max(time.Minute, min(d.s.LastSubmission()+30*time.Second, d.top()))
 }
 
-// when draws a moment, or an event and the delay after it.
+// when draws when a fault begins: at a moment, or after the n-th event of a kind, perhaps with a
+// delay.
 func (d *draw) when(span time.Duration) string {
 	if d.one(2) {
 		return "{at: " + yamlfile.Short(time.Duration(d.Choose(int(span/time.Millisecond)+1))*time.Millisecond) + "}"
@@ -102,7 +105,7 @@ func drawable() []*fault.Kind {
 	return slices.DeleteFunc(fault.Kinds(), func(k *fault.Kind) bool { return k.Draw == nil || scenario.Lacks(k, scenario.Sim) != "" })
 }
 
-// entry draws a fault of any kind.
+// entry draws a fault of any kind, as in a scenario file. It lasts at most so long.
 func (d *draw) entry(when string, most time.Duration) string {
 	kinds := drawable()
 	k := kinds[d.Choose(len(kinds))]
@@ -128,8 +131,8 @@ func addedFaults(d *draw) {
 	}
 }
 
-// closeFaults adds faults that follow each other within a lease and strike few processes, so that
-// each meets the consequences of the one before.
+// closeFaults adds faults that follow each other within a lease and strike one worker and one
+// executor, so that each meets the consequences of the one before.
 func closeFaults(d *draw) {
 	all := d.Cluster
 	if len(all.Workers) > 0 {

@@ -1,17 +1,20 @@
-// Package vary draws scenarios around a scenario: the same cluster, workload and faults, with
-// another configuration, other sizes, other durations and further faults. A scenario contains a
-// situation that its author thought of. Most mistakes that no scenario finds are in situations that
-// nobody thought of.
+// Package vary draws variants of a scenario: it changes some of the configuration, the cluster, the
+// actions, the workload and the faults, and adds further faults. A scenario contains a situation
+// that its author thought of. Most mistakes that no scenario finds are in situations that nobody
+// thought of.
 //
-// A varied run is swarm testing (Groce, Zhang, Eide, Chen, Regehr, "Swarm Testing", 2012): each
-// seed changes some dimensions and keeps the others as the scenario has them. A changed dimension
-// goes to its plain form or to an extreme. If all dimensions were drawn a little, they would hide
-// what one of them alone would show.
+// A varied run is swarm testing (Groce, Zhang, Eide, Chen, Regehr, "Swarm Testing", 2012). A
+// dimension is a property that can change, such as the number of workers, or a group of related
+// settings. Each seed changes some dimensions and keeps the others as the scenario has them. A
+// changed dimension goes to its plain form (one executor, no failures) or is drawn from a wide
+// range with extremes. If every dimension changed a little in every run, they would hide what one
+// of them alone would show.
 //
-// A draw depends on the scenario's digest, the profile and the seed, and on nothing else. Its
-// result is an ordinary scenario, made by edits of the file, so that everything that works on
-// scenarios works on it. The scenario's demands on its own situation (situations to be reached,
-// texts, counts, alerts) are dropped; its invariants apply.
+// In one build, a draw depends only on the scenario's digest, the profile and the seed. A new
+// setting, kind of fault or dimension changes the draws of all seeds. The result is an ordinary
+// scenario, made by edits of the file, so that everything that works on scenarios works on it. What
+// the scenario expects of its own situation (counts, situations to be reached, error texts, alerts)
+// is dropped; its list of invariants applies.
 package vary
 
 import (
@@ -29,22 +32,24 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// MostSteps is how many steps of the simulation a varied run may take. A longer run stops there,
-// and is judged by its events until then.
+// MostSteps is how many steps of the simulation a varied run may take. The caller stops a longer run
+// there, and judges it by its events until then.
 const MostSteps = 30_000
 
 // Varied is a scenario that was drawn around another one.
 type Varied struct {
-	// Scenario has the name, the file and the digest of the original scenario, and one profile.
+	// Scenario has the name, the file and the digest of the original scenario, so these don't tell
+	// it from the original. It has one profile and runs only in the simulator.
 	Scenario *scenario.Scenario
-	// Changes describes each change in a sentence.
+	// Changes describes each change in a line.
 	Changes []string
-	// Refused is how many of the drawn edits did not fit the others, and were left out.
+	// Refused is how many drawn edits were left out because the scenario language does not allow
+	// them beside the others.
 	Refused int
 }
 
-// Of draws the varied scenario of a seed. It fails only if the original scenario's file can't be
-// edited.
+// Of draws the varied scenario of a seed. It fails only if the original scenario can't be edited as
+// a file.
 func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
 	doc, err := scenario.Edit(s)
 	if err != nil {
@@ -61,11 +66,11 @@ func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
 	return v, nil
 }
 
-// plain removes the scenario's demands on its own situation, and leaves one profile and the
-// simulated world.
+// plain removes what the scenario expects of its own situation, and limits it to one profile and
+// to the simulator.
 func plain(doc *scenario.Document, s *scenario.Scenario, p config.Profile) {
 	e := s.Expect(p)
-	// Where the scenario intends an action that no worker runs, the varied one must say so, too.
+	// If the scenario intends an action that no worker can run, the varied one must say so, too.
 	meant := slices.ContainsFunc(s.Profiles, func(p config.Profile) bool {
 		return slices.Contains(s.Expect(p).Sometimes, "no_workers_failed")
 	})
@@ -91,12 +96,13 @@ type draw struct {
 	config config.Config
 	// workers are the workers drawn so far.
 	workers []scenario.Worker
-	// longest is the longest duration of a run of an action, by its name.
+	// longest is the longest time that a run of an action takes, by the action's reference.
 	longest map[string]time.Duration
 	edits   []edit
 }
 
-// edit is one change of the file.
+// edit is one change of the file. texts describe it, in a line for each changed thing; without texts
+// it is not reported.
 type edit struct {
 	texts []string
 	make  func(doc *scenario.Document)
@@ -112,15 +118,15 @@ func newDraw(s *scenario.Scenario, p config.Profile, seed uint64) *draw {
 	for _, a := range s.Actions {
 		d.longest[a.Ref] = a.TakesMax
 	}
-	// A fault may only name processes that have been started.
+	// A drawn fault must not name a worker that starts late: it may strike before.
 	d.Cluster.Workers = slices.DeleteFunc(d.Cluster.Workers, func(name string) bool {
 		return slices.ContainsFunc(s.Cluster.Workers, func(w scenario.Worker) bool { return w.Name == name && w.Starts > 0 })
 	})
 	return d
 }
 
-// dimension is a property that a seed keeps, takes to its plain form (leaveOut) or to an extreme
-// (exaggerate).
+// dimension is a property that a seed keeps as it is, takes to a plain form (leaveOut) or draws from
+// a wide range (exaggerate). A nil leaveOut means that it has no plain form.
 type dimension struct {
 	leaveOut, exaggerate func(d *draw)
 }
@@ -128,8 +134,8 @@ type dimension struct {
 // all draws every dimension. Later dimensions depend on the draws of earlier ones.
 func (d *draw) all() {
 	dimensions := slices.Concat(configDimensions(), clusterDimensions(), actionDimensions(), workloadDimensions(), faultDimensions())
-	// The number of changed dimensions is drawn, too: a few show effects more clearly, many make
-	// situations that nobody thought of.
+	// The share of changed dimensions is drawn, too, from one to three fifths: few show effects more
+	// clearly, many make situations that nobody thought of. At least one changes.
 	changed := d.Number(1, 3)
 	sure := d.Choose(len(dimensions))
 	for i, dim := range dimensions {
@@ -154,8 +160,8 @@ func (d *draw) change(make func(doc *scenario.Document), text string, args ...an
 	d.edits = append(d.edits, edit{[]string{fmt.Sprintf(text, args...)}, make})
 }
 
-// applied makes the edits. It leaves out, one by one, edits that the scenario language refuses
-// beside the others.
+// applied makes all edits at once. If the scenario language refuses the result, it makes them one by
+// one, and leaves out each that is refused beside those before it.
 func (d *draw) applied(doc *scenario.Document) (*Varied, error) {
 	v := &Varied{}
 	whole := doc.Clone()
@@ -186,8 +192,8 @@ func (d *draw) applied(doc *scenario.Document) (*Varied, error) {
 	return v, nil
 }
 
-// top is the longest duration that may be drawn: ten times the longest deadline. It is shorter if the
-// run would take too many steps, but at least a minute.
+// top is the longest duration that may be drawn: ten times the longest deadline. It is shorter if
+// the run would take too many steps, but at least a minute.
 func (d *draw) top() time.Duration {
 	e := d.config.Executor
 	deadline := max(e.ScheduledTimeout, e.UnschedulableGrace, d.config.Worker.Lease(), d.config.MessageQueue.RabbitMQ.WorkerQueueTTL())
@@ -196,15 +202,16 @@ func (d *draw) top() time.Duration {
 	return max(time.Minute, min(10*deadline, beats*d.config.Worker.HeartbeatInterval, passes*e.ReconcileInterval))
 }
 
-// In the longest duration that is drawn, all workers together send at most beatsOfAll heartbeats, and
-// all executors together make at most passesOfAll passes. A heartbeat takes about ten steps, a pass about fifteen.
+// In the longest duration that is drawn, all workers together send at most beatsOfAll heartbeats,
+// and all executors together make at most passesOfAll passes of their reconcilers. A heartbeat takes
+// about ten steps, a pass about fifteen.
 const (
 	beatsOfAll  = 400
 	passesOfAll = 280
 )
 
-// settle gives the run time for all of its work one after the other: an overloaded worker is late,
-// not stuck.
+// settle gives the run enough time to do all of its work one execution after the other: an
+// overloaded worker is late, not stuck.
 func (d *draw) settle() {
 	var work, longest time.Duration
 	retries := 0

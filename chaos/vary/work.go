@@ -17,7 +17,7 @@ const (
 	// of executions that a load may grow to.
 	mostMore       = 3
 	mostExecutions = 40
-	// mostCopies is how often a request is sent at most.
+	// mostCopies is the largest number of times that a request is sent.
 	mostCopies = 3
 )
 
@@ -37,8 +37,8 @@ func shortRuns(d *draw) {
 	}
 }
 
-// otherRuns draws the durations of runs, up to ten times the longest deadline. But all of them
-// together may not take far longer than that on the existing workers.
+// otherRuns draws how long actions run, up to top. If the workers can't run all executions of an
+// action at once, each is shorter, so that all together do not take much longer than top.
 func otherRuns(d *draw) {
 	slots := 0
 	for _, w := range d.workers {
@@ -65,7 +65,8 @@ func otherRuns(d *draw) {
 	}
 }
 
-// withoutOwnLimits removes own limits, so that the configuration's apply.
+// withoutOwnLimits removes the dispatch timeouts of actions and the limits of steps of the workload,
+// so that those of the configuration and of the actions apply.
 func withoutOwnLimits(d *draw) {
 	for _, a := range d.s.Actions {
 		if a.DispatchTimeout > 0 {
@@ -83,8 +84,10 @@ func withoutOwnLimits(d *draw) {
 	}
 }
 
-// ownTimeouts draws timeouts of actions and of steps around the durations of runs, and dispatch
-// timeouts around the configuration's, up to the queue's time to live.
+// ownTimeouts draws timeouts and dispatch timeouts of actions and of steps of the workload. The
+// timeouts lie around the time that an action runs. The dispatch timeouts lie around that of the
+// configuration; with dead lettering, none exceeds the queue's time to live. Steps also get a number
+// of retries.
 func ownTimeouts(d *draw) {
 	for _, a := range d.s.Actions {
 		if d.one(2) {
@@ -171,12 +174,13 @@ func workloadDimensions() []dimension {
 	}
 }
 
-// usedAgain says that a later load uses the keys of the i-th again, so that the two must match.
+// usedAgain says that a later load sends the idempotency keys of the i-th load again. The two must
+// then match, so neither is changed.
 func (d *draw) usedAgain(i int) bool {
 	return slices.ContainsFunc(d.s.Workload, func(l scenario.Load) bool { return l.Again == i+1 })
 }
 
-// eachLoad calls f with every load on whose shape nothing else depends.
+// eachLoad calls f with every load that may change: all that share no idempotency keys with another.
 func (d *draw) eachLoad(f func(i int, load *scenario.Load)) {
 	for i := range d.s.Workload {
 		load := &d.s.Workload[i]
@@ -193,9 +197,9 @@ func (d *draw) count(i int, load *scenario.Load, n int) {
 	d.change(func(doc *scenario.Document) { doc.SetCount(i, n) }, "step %d of the workload submits %d instead of %d", i+1, n, load.Count)
 }
 
-// fewExecutions divides the counts of loads. The scenario language refuses a count that leaves too few
-// parents for the children, or that takes away an execution that a step cancels. Such an edit is left
-// out (applied).
+// fewExecutions divides the counts of loads. The scenario language refuses a count that leaves too
+// few parents for the children, or that takes away an execution that a step cancels. Such an edit is
+// left out (applied).
 func fewExecutions(d *draw) {
 	part := d.Number(2, 20)
 	for i := len(d.s.Workload) - 1; i >= 0; i-- { // children before their parents
