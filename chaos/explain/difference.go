@@ -11,41 +11,44 @@ import (
 	"handoff/core/execution"
 )
 
-// Difference says where two runs went different ways.
+// Difference says where two runs, the first (here) and the second (there), went different ways. It
+// splits each run into strands: what happens to one execution, worker, fault, queue or process.
 type Difference struct {
-	// Same is how many events both runs begin with, and Until the time of the last of them. After
-	// that only times and processes differ, until the first of Pairs.
+	// Same is how many equal events both runs begin with, and Until the time of the last of them.
+	// Between Until and the first of Pairs, the runs only differ in small things: times, the acting
+	// process, the order of events, perhaps messages and heartbeats.
 	Same  int
 	Until time.Duration
-	// Act is the first event at which a planted mutant acted, in either run; nil for none. There
-	// says that it did so in the second one.
+	// Act is the first event at which a planted mutant acted: of the first run, or else of the
+	// second. There says that it is of the second. Act is nil if none acted.
 	Act   *history.Event
 	There bool
-	// Pairs are the first differences, by time: at most as many as were asked for. The failing
-	// execution's is among them if it has one.
+	// Pairs are the first differences of strands, by time, at most as many as were asked for. The
+	// execution that matters most is always among them if it differs.
 	Pairs []Pair
-	// More is how many further executions, workers and parts differ. Moved is how many others do
-	// the same, by another process, at other times or in another order only.
+	// More is how many further strands differ. Moved is how many strands have the same events, but
+	// by another process, at other times or in another order.
 	More, Moved int
 
-	// swapped are the differences in the order of the same events. They are shown where nothing else
+	// swapped are the strands with the same events in another order. They are shown if nothing else
 	// differs.
 	swapped []Pair
 }
 
-// Equal says that the runs tell no difference.
+// Equal says that no difference was found.
 func (d *Difference) Equal() bool {
 	return len(d.Pairs) == 0 && d.More == 0 && d.Act == nil && d.Moved == 0
 }
 
-// Pair is the first difference in what happens to one execution, or to one process.
+// Pair is the first difference of one strand.
 type Pair struct {
-	// Here and There are what happens in the two runs in the same place; nil if nothing like the
-	// other one does.
+	// Here and There are the events of the two runs that differ. One is nil if its run has no event
+	// in place of the other's.
 	Here, There *history.Event
-	// About is the execution in the first run, 0 for none.
+	// About is the number of the execution in the first run, 0 for none.
 	About execution.ID
-	// Over says of a pair with one side that nothing at all happens on the other one from there on.
+	// Over is for a pair with one side: on the other side, nothing at all happens on this strand from
+	// there on.
 	Over bool
 }
 
@@ -60,13 +63,18 @@ func (p *Pair) At() time.Duration {
 	return min(p.Here.At, p.There.At)
 }
 
-// Compare compares two runs and shows at most so many differences. about is the execution that
-// matters most, by its number in the first run; 0 for none.
+// Compare compares two runs and returns at most so many differences. The failing run is the first
+// one. about is the execution that matters most, by its number in the first run; 0 for none.
 //
-// The runs are aligned by execution, epoch, kind and actor. Executions are the same if they were
-// created under the same idempotency key, or as the same retry of the same one, because their
-// numbers shift as soon as a run creates one more. Of each execution, worker and part only the
-// first difference is shown: everything after it is a consequence, or chance.
+// Two executions are the same if they were created under the same idempotency key, or as the same
+// retry of the same one. Their numbers don't count, because they shift as soon as a run creates one
+// more. Workers are the same by name. Two events of a strand are the same if they have the same
+// epoch, kind, type, status, lifecycle, reason and deciding part of the system. Their process and
+// their time don't count.
+//
+// Compare begins with what becomes of executions, workers, faults and servers. Only if that does
+// not differ, it also compares messages and heartbeats. Of each strand it shows only the first
+// difference: everything after it is a consequence, or chance.
 func Compare(here, there Run, about execution.ID, most int) *Difference {
 	d := &Difference{}
 	d.begin(here, there)
@@ -88,7 +96,7 @@ func Compare(here, there Run, about execution.ID, most int) *Difference {
 	return d
 }
 
-// begin finds what both runs begin with.
+// begin counts the equal events that both runs begin with.
 func (d *Difference) begin(here, there Run) {
 	i, j := 0, 0
 	for {
@@ -107,8 +115,8 @@ func (d *Difference) begin(here, there Run) {
 	}
 }
 
-// same says that two events are the same. Steps and numbers of messages differ between versions of
-// the program, and texts are for people.
+// same says that two events are equal, in everything that can be compared: steps and numbers of
+// messages differ between versions of the program, and texts are for people.
 func same(a, b *history.Event) bool {
 	x, y := *a, *b
 	x.Step, x.Message, x.Text = 0, 0, ""
@@ -131,17 +139,17 @@ func (d *Difference) acts(here, there Run) {
 	}
 }
 
-// depth says how much is compared.
+// depth says which kinds of events are compared.
 type depth uint8
 
 const (
 	// fates: what becomes of executions, workers, faults and servers.
 	fates depth = iota
-	// everything: messages and heartbeats too.
+	// everything: messages and heartbeats, too.
 	everything
 )
 
-// deals says that the depth compares events of a kind.
+// deals says that events of a kind are compared at this depth.
 func (d depth) deals(k history.Kind) bool {
 	switch k {
 	case history.Logged, history.MutantActed, history.PoliciesAsked, history.EndAsked, history.Quiescent, history.ActionDefined:
@@ -154,14 +162,14 @@ func (d depth) deals(k history.Kind) bool {
 	return true
 }
 
-// strand is what happens to one execution, worker, process or part, in order.
+// strand holds the events of one execution, worker, fault, queue or process, in order.
 type strand struct {
 	name   string
 	about  execution.ID
 	events []*history.Event
 }
 
-// strands are those of a run, in the order of their first events.
+// strands are the strands of a run, in the order of their first events.
 type strands struct {
 	run   Run
 	order []*strand
@@ -188,7 +196,8 @@ func strandsOf(r Run) *strands {
 	return l
 }
 
-// identities names each execution so that the name is the same in another run.
+// identities names each execution so that the name is the same in another run. An execution without
+// a key has no such name.
 func identities(r Run) map[execution.ID]string {
 	names := make(map[execution.ID]string)
 	for i := range r.Events {
@@ -223,11 +232,12 @@ func (l *strands) name(e *history.Event, names map[execution.ID]string) string {
 	return "process " + e.Process
 }
 
-// drawnPart is the part of a queue's name that each run draws anew: those of the executors' canaries
-// have one.
+// drawnPart is a part of a queue's name that each run draws anew. The queues of the executors' dead
+// letter canaries have one.
 var drawnPart = regexp.MustCompile(`\.[0-9a-f]{12}\b`)
 
-// step is what is compared of an event. The incarnation is not: it is a number that shifts.
+// step holds what Compare compares of an event. The incarnation is left out: it is a number that
+// shifts between runs.
 type step struct {
 	epoch  execution.Epoch
 	kind   history.Kind
@@ -258,8 +268,8 @@ func (d *Difference) compare(a, b *strands, deep depth) {
 	}
 }
 
-// strand adds the first difference of one strand: what happens on one side and not on the other. Events
-// that happen on both sides in another order are swapped.
+// strand adds the first difference of one strand: an event that only one side has. If both sides
+// have the same events in another order, the strand goes to swapped.
 func (d *Difference) strand(here, there *strand, deep depth, a, b Run) {
 	x, y := only(here.events, deep), only(there.events, deep)
 	moved, n := false, 0
@@ -281,7 +291,7 @@ func (d *Difference) strand(here, there *strand, deep depth, a, b Run) {
 		p.Here, p.There = x[0], y[0]
 		d.swapped = append(d.swapped, p)
 		return
-	// They stand side by side if one is there in place of the other.
+	// Two events stand side by side if one is in place of the other.
 	case i < len(x) && j < len(y) && (x[i].Kind == y[j].Kind || i == 0 && j == 0):
 		p.Here, p.There = x[i], y[j]
 	case j == len(y), i < len(x) && x[i].At <= y[j].At:
@@ -292,8 +302,7 @@ func (d *Difference) strand(here, there *strand, deep depth, a, b Run) {
 	d.Pairs = append(d.Pairs, p)
 }
 
-// surplus is the index of the first event in a for which b has no counterpart, wherever in b; len(a)
-// for none.
+// surplus is the index of the first event in a that b has nowhere, or not so often; len(a) for none.
 func surplus(a, b []*history.Event) int {
 	left := make(map[step]int, len(b))
 	for _, e := range b {
@@ -318,10 +327,10 @@ func only(events []*history.Event, deep depth) (kept []*history.Event) {
 	return kept
 }
 
-// actor is who did it.
+// actor names the process that caused an event, or else the worker.
 func actor(e *history.Event, r Run) string { return cmp.Or(e.Process, r.Workers[e.Worker]) }
 
-// choose keeps the first differences, and the one of the execution that matters most.
+// choose keeps the first differences by time, and always that of the execution that matters most.
 func (d *Difference) choose(about execution.ID, most int) {
 	slices.SortStableFunc(d.Pairs, func(p, q Pair) int { return cmp.Compare(p.At(), q.At()) })
 	kept := d.Pairs[:min(len(d.Pairs), most)]

@@ -1,6 +1,14 @@
-// Package explain compares runs and sums up many of them, to say why one failed: where it went
-// another way than a run that passes, which faults it needed, and when its failure became
-// inevitable. It is pure: it sees histories and counts, and runs nothing.
+// Package explain holds what is known about why a run failed. There are three answers.
+//
+//   - A counterpart is a similar run, such as the same seed without the planted mutant. Compare
+//     finds where the two went different ways.
+//   - A need says of a fault whether the failure happens without it.
+//   - A curve says when the failure became inevitable. Runs repeat the failing one up to a point and
+//     draw everything random anew from there. The share of them that fail, too, is a point of the
+//     curve; Steepest finds where it rises most.
+//
+// The package is pure: it compares histories and sums up counts, and runs nothing. The caller makes
+// the runs and fills in the needs and the points (sim/explore).
 package explain
 
 import (
@@ -10,41 +18,45 @@ import (
 
 // Explanation is what is known about why a run failed.
 type Explanation struct {
-	// Counterparts are the runs that were compared with it. The first is the most telling one.
+	// Counterparts are the runs that were compared with the failing one. The first is the most
+	// telling one.
 	Counterparts []Counterpart
-	// Faults are the faults of the scenario, in its order. They are empty if nothing was left out.
+	// Faults are the faults of the scenario, in its order. They are empty if nobody tried to leave
+	// faults out.
 	Faults []Need
-	// Curve is the share of failures over the run; nil if it was not drawn.
+	// Curve is the share of failures over the run; nil if it was not measured.
 	Curve *Curve
 }
 
-// Counterpart is a run beside the failing one.
+// Counterpart is a run that differs from the failing one by one change.
 type Counterpart struct {
 	// Change says what is different: "without the mutant unguarded-claim".
 	Change string
-	// Passes says that the failure is not in it. Ends says how the run ends, in a sentence.
+	// Passes says that this run does not have the failure. It may have another one. Ends says how
+	// the run ends, in a sentence.
 	Passes bool
 	Ends   string
-	// Difference is nil for a run that was only judged.
+	// Difference compares the failing run with this one; nil if this run was only judged.
 	Difference *Difference
-	// Workers names its workers.
+	// Workers has the names of this run's workers.
 	Workers map[execution.WorkerID]string
 }
 
 // Need says whether a fault was needed for a failure.
 type Need struct {
 	Fault string
-	// Needed says that it belongs to a smallest set of faults with which the failure happens: left
-	// out of this set, the failure is gone.
+	// Needed says that the fault belongs to a smallest set of faults with which the failure happens.
+	// Without it, the rest of the set does not cause the failure. There may be other such sets.
 	Needed bool
-	// Alone says that leaving out this fault alone makes the failure vanish. A needed fault that is
-	// not needed alone has another one that does the same harm.
+	// Alone says that the failure vanishes if only this fault is left out of the whole scenario. It
+	// implies Needed. If a fault is needed but not alone, another fault of the scenario can take over
+	// its part.
 	Alone bool
-	// Struck says that it began in the failing run.
+	// Struck says that the fault began in the failing run.
 	Struck bool
 }
 
-// Needed counts the faults that were needed.
+// Needed counts the faults with Needed.
 func (x *Explanation) Needed() (n int) {
 	for _, f := range x.Faults {
 		if f.Needed {
@@ -54,7 +66,8 @@ func (x *Explanation) Needed() (n int) {
 	return n
 }
 
-// Run is the history of a run, to be compared.
+// Run is the history of a run, to be compared. Workers has the names of its workers: their numbers
+// may differ between runs.
 type Run struct {
 	Events  []history.Event
 	Workers map[execution.WorkerID]string
