@@ -36,8 +36,8 @@ func statementsOf(n ast.Node) []ast.Stmt {
 	return nil
 }
 
-// calls says that a statement is a call, or an assignment of its result, that does more than
-// report. Locks have their own operator.
+// calls says that a statement makes a call that the operator order may move: not one that only
+// reports, and not one of package sync, which has its own operator.
 func (s *site) calls(st ast.Stmt) bool {
 	if s.idle(st) {
 		return false
@@ -65,7 +65,8 @@ func (s *site) calls(st ast.Stmt) bool {
 	return false
 }
 
-// dropped skips the branch of an error, or forgets an error.
+// dropped finds the candidates of the operator errors: it skips the branch of an error, or loses
+// an error.
 func dropped(s *site) {
 	s.each(func(n ast.Node, _ []ast.Node) {
 		switch n := n.(type) {

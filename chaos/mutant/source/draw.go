@@ -8,15 +8,16 @@ import (
 )
 
 // Draw draws the sample: for each operator as many candidates as its quota, in the order of
-// sha256(seed, ID), but no more than perFunction of one function. A long table, such as the lawful
-// transitions, has hundreds of candidates and is one function. An operator with fewer candidates
-// gives all of them. fifth asks for the first fifth of each quota instead, which is a sample by the
-// same rule. The result is in the order of the operators, and within one in the order of the draw.
+// sha256(seed, ID), but no more than three of one function. Without that bound a long table, such as
+// the table of transitions, would fill the sample: it is one function with hundreds of candidates.
+// An operator with fewer candidates than its quota gives all of them. fifth asks for the first fifth
+// of each quota instead, which is a sample by the same rule. The result is in the order of the
+// operators, and within each in the order of the draw.
 //
-// refused are the IDs of candidates that are not mutants: the server refuses their SQL.
+// refused are the IDs of candidates that are not mutants, because the server refuses their SQL.
 //
 // The sample of a score is drawn with Seed. Later changes of the core add and remove candidates,
-// and so change the sample. Other candidates keep their place in the order.
+// and so change the sample. The candidates with unchanged IDs keep their order.
 func Draw(candidates []*Candidate, seed string, fifth bool, refused ...string) []*Candidate {
 	var drawn []*Candidate
 	for _, o := range Operators() {

@@ -13,7 +13,8 @@ import (
 //go:embed equivalents.yaml
 var equivalents []byte
 
-// Equivalents are the mutants with a proof that they behave like the true core.
+// Equivalents reads equivalents.yaml: the mutants with a proof that they behave like the unchanged
+// core, and the role of the reader who proved it. The adjusted score leaves them out.
 func Equivalents() ([]score.Equivalent, error) { return readEquivalents(equivalents) }
 
 func readEquivalents(text []byte) ([]score.Equivalent, error) {
@@ -22,12 +23,12 @@ func readEquivalents(text []byte) ([]score.Equivalent, error) {
 		return nil, fmt.Errorf("reading equivalents.yaml: %w", err)
 	}
 	seen := map[string]bool{}
-	for _, e := range list {
+	for i, e := range list {
 		switch {
 		case e.ID == "" || e.Reader == "" || strings.TrimSpace(e.Proof) == "":
-			return nil, fmt.Errorf("equivalents.yaml: the entry %q needs an id, a reader and a proof", e.ID)
+			return nil, fmt.Errorf("equivalents.yaml: entry %d (%q) needs an id, a reader and a proof", i+1, e.ID)
 		case seen[e.ID]:
-			return nil, fmt.Errorf("equivalents.yaml: duplicate entry %q", e.ID)
+			return nil, fmt.Errorf("equivalents.yaml: duplicate entry %q; keep one proof for a mutant", e.ID)
 		}
 		seen[e.ID] = true
 	}

@@ -58,7 +58,7 @@ func (s *site) onlyOne(body *ast.BlockStmt) {
 	s.mutate(body.Pos(), []edit{{end, end, "; if true { break }\n"}}, "the loop ends after its first round")
 }
 
-// results inverts boolean results, and replaces others by their zero value.
+// results inverts boolean results, and replaces numbers, slices and maps by their zero value.
 func results(s *site) {
 	s.each(func(n ast.Node, _ []ast.Node) {
 		ret, ok := n.(*ast.ReturnStmt)

@@ -44,7 +44,7 @@ func (s *site) side(whole *ast.BinaryExpr, out, kept ast.Expr) {
 	s.mutate(out.Pos(), []edit{s.replace(whole, "("+s.text(kept)+")")}, "%s left out of %s", quote(s.text(out)), quote(s.text(whole)))
 }
 
-// comparesError says that a condition is about an error alone; the operator errors covers it.
+// comparesError says that a condition only compares an error. The operator errors covers those.
 func (s *site) comparesError(e ast.Expr) bool {
 	b, ok := ast.Unparen(e).(*ast.BinaryExpr)
 	if !ok || b.Op != token.EQL && b.Op != token.NEQ {

@@ -16,16 +16,15 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// Catalog has every candidate that type-checks, and counts the rest.
+// Catalog lists every candidate that compiles, and counts what was left out.
 type Catalog struct {
 	// Root is the module's folder.
 	Root string
-	// Candidates are in the order of packages, files and places.
+	// Candidates are in the order of packages, files, functions and operators.
 	Candidates []*Candidate
-	// Untyped is how many places of each operator were left out because the mutant would not
-	// compile.
+	// Untyped is how many candidates of each operator were left out because they would not compile.
 	Untyped map[string]int
-	// LeftOut counts the functions and package variables that can't have mutants, by reason.
+	// LeftOut counts the functions and package variables without candidates, by reason.
 	LeftOut map[string]int
 
 	files []*file
@@ -55,8 +54,9 @@ type function struct {
 	literal *ast.BasicLit
 }
 
-// Load reads the packages of the scope below root, the module's folder, and lists the candidates of
-// the operators for the simulated core, or for the SQL.
+// Load reads the packages to mutate below root, the module's folder, and lists their candidates:
+// those in the SQL statements if sql is true, those in the Go code of the simulated core if not. It
+// parses and type-checks all of these, and lists only candidates that compile.
 func Load(root string, sql bool) (*Catalog, error) {
 	scopes := simulated()
 	if sql {
@@ -80,7 +80,7 @@ func load(root string, scopes []scope, sql bool) (*Catalog, error) {
 	for _, s := range scopes {
 		at := slices.IndexFunc(pkgs, func(p *packages.Package) bool { return strings.HasSuffix(p.PkgPath, "/"+s.dir) })
 		if at < 0 {
-			return nil, fmt.Errorf("loading %s: no such package below %s", s.dir, root)
+			return nil, fmt.Errorf("loading %s: no such package below %s, which must be the module's folder", s.dir, root)
 		}
 		p := pkgs[at]
 		if len(p.Errors) > 0 {
@@ -131,7 +131,7 @@ func (c *Catalog) addPackage(p *packages.Package, s scope, sql bool) error {
 	return nil
 }
 
-// functions are the declarations of functions with a body.
+// functions lists the file's functions that have a body.
 func (f *file) functions() []*function {
 	var list []*function
 	for _, d := range f.tree.Decls {
@@ -142,8 +142,8 @@ func (f *file) functions() []*function {
 	return list
 }
 
-// variables counts the package's variables that are initialised: this happens before a function
-// could choose a mutant.
+// variables counts the file's package variables with a value. They have no mutants: their values
+// are set before a function could choose one.
 func (f *file) variables() int {
 	n := 0
 	for _, d := range f.tree.Decls {
@@ -183,7 +183,7 @@ func nameOf(d *ast.FuncDecl) string {
 	return name + "." + d.Name.Name
 }
 
-// unfit says why a function has no mutants; empty if it can have some.
+// unfit says why a function can't have mutants; empty if it can.
 func unfit(fn *function) string {
 	d := fn.decl
 	switch {
@@ -236,7 +236,8 @@ func (fn *function) span() (from, to int) {
 	return fn.file.offset(fn.literal.Pos()), fn.file.offset(fn.literal.End())
 }
 
-// Digest identifies a state of the mutated source.
+// Digest identifies the source that is mutated: all files of the packages, with their comments and
+// with the files that are left out.
 func (c *Catalog) Digest() string {
 	h := sha256.New()
 	for _, f := range c.files {

@@ -17,10 +17,11 @@ import (
 )
 
 // Variable is the environment variable with the mutant's number, counted from 1, for a process that
-// was built with an overlay. Without it the process is the true core.
+// was built with an overlay. Without it, or with a text that is no number of a mutant, the process
+// runs the unchanged core and reports nothing.
 const Variable = "HANDOFF_SOURCE_MUTANT"
 
-// module is the module whose enumerations operators change.
+// module begins the import paths of this module. Operators change only its own enumerations.
 const module = "handoff/"
 
 // switchFile is the file that an overlay adds to each package.
@@ -29,7 +30,7 @@ const switchFile = "zz_source_mutants.go"
 // The names in generated files have these prefixes, which occur nowhere else.
 const chosen, picked = "sourceMutant__chosen", "sourceMutant__pick"
 
-// span is a part of a generated file that belongs to one mutant.
+// span is the part of a generated file, in bytes, that belongs to the mutant with a number.
 type span struct {
 	from, to int
 	number   int
@@ -41,7 +42,7 @@ type generated struct {
 	spans []span
 }
 
-// generate writes a file anew with its mutants; numbers has the number of each.
+// generate returns the text of a file with its mutants; numbers has the number of each.
 func (f *file) generate(mutants []*Candidate, numbers map[*Candidate]int) generated {
 	byFunction := map[*function][]*Candidate{}
 	var order []*function
@@ -81,8 +82,8 @@ func (f *file) hasStatements(list []*function) bool {
 	return slices.ContainsFunc(list, func(fn *function) bool { return fn.decl == nil })
 }
 
-// constants turns a file's constant texts into variables, because only a variable can be chosen at
-// the start.
+// constants turns a file's string constants into variables, because only a variable can have a value
+// that is chosen when the process starts.
 func (f *file) constants() []edit {
 	var edits []edit
 	for _, d := range f.tree.Decls {
@@ -105,7 +106,7 @@ func (f *file) constants() []edit {
 	return edits
 }
 
-// pick turns a literal into a choice.
+// pick replaces a literal by calls that choose between it and its mutants when the process starts.
 func (fn *function) pick(mutants []*Candidate, numbers map[*Candidate]int) edit {
 	from, to := fn.span()
 	text := string(fn.file.src[from:to])
@@ -128,7 +129,8 @@ func (fn *function) mutated(m *Candidate, number int) string {
 	return apply(f.src, from, to, append(slices.Clone(m.edits), name))
 }
 
-// ask returns the edits by which a function asks at its start whether one of its copies must run.
+// ask returns the edits that begin a function with a switch: if one of its mutants was chosen, it
+// calls that copy instead. Unnamed parameters get names, so that they can be passed on.
 func (fn *function) ask(mutants []*Candidate, numbers map[*Candidate]int) []edit {
 	f, d := fn.file, fn.decl
 	var edits []edit
@@ -190,7 +192,7 @@ func (fn *function) ask(mutants []*Candidate, numbers map[*Candidate]int) []edit
 	return append(edits, edit{at, at, b.String()})
 }
 
-// switchText is the file by which a package knows the process's mutant.
+// switchText is the text of the file that reads Variable. Each mutated package gets one.
 func switchText(name string) string {
 	return fmt.Sprintf(`package %s
 
@@ -253,8 +255,8 @@ func (c *Catalog) dropUntyped() error {
 	return nil
 }
 
-// typeCheck checks one package with all its mutants, and adds the numbers of those with an error to
-// bad.
+// typeCheck type-checks one package with all its mutants, and adds the numbers of those with an
+// error to bad. An error outside of every mutant is returned.
 func typeCheck(files []*file, byFile map[*file][]*Candidate, numbers map[*Candidate]int, bad map[int]bool) error {
 	fset := token.NewFileSet()
 	spans := map[string][]span{}
@@ -297,7 +299,7 @@ func typeCheck(files []*file, byFile map[*file][]*Candidate, numbers map[*Candid
 	return nil
 }
 
-// imported provides the imports of a loaded package, and the two packages of the switch.
+// imported imports what a loaded package imports, and the two packages that switchText needs.
 type imported struct{ of *types.Package }
 
 // Import implements types.Importer.
@@ -316,7 +318,7 @@ func (i imported) Import(path string) (*types.Package, error) {
 	return nil, fmt.Errorf("%s does not import %s", i.of.Path(), path)
 }
 
-// standIn declares what the switch uses of a package that the mutated package does not import.
+// standIn declares what switchText uses of os or strconv, for a package that does not import it.
 func standIn(path string) *types.Package {
 	p := types.NewPackage(path, path)
 	str, number := types.Typ[types.String], types.Typ[types.Int]
@@ -331,7 +333,8 @@ func standIn(path string) *types.Package {
 }
 
 // Overlay writes the files for `go build -overlay` into a folder, and returns the path of the file
-// for that option. The mutants are numbered from 1, in the order of the list.
+// for that option. The mutants are numbered from 1, in the order of the list; Variable takes these
+// numbers. The list must come from this catalog.
 func (c *Catalog) Overlay(dir string, mutants []*Candidate) (string, error) {
 	byFile := map[*file][]*Candidate{}
 	numbers := map[*Candidate]int{}

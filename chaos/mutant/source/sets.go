@@ -41,7 +41,8 @@ func (s *site) isList(n *ast.CompositeLit) bool {
 	return false
 }
 
-// neighbour replaces one constant by the next one of its type, and the last by the one before.
+// neighbour replaces a constant by the next one of its type, and by the one before. Each is a
+// candidate; the first and the last constant have only one.
 func (s *site) neighbour(whole ast.Expr, name *ast.Ident) {
 	c, ok := s.object(name).(*types.Const)
 	if !ok {
@@ -53,7 +54,7 @@ func (s *site) neighbour(whole ast.Expr, name *ast.Ident) {
 		return
 	}
 	if _, plain := whole.(*ast.Ident); plain && c.Pkg() != s.fn.file.pkg.Types {
-		return // the name after a package, which its selector covers
+		return // the name after the dot of a package; the whole selector is a node of its own
 	}
 	for _, step := range []int{1, -1} {
 		if to := at + step; to >= 0 && to < len(family) {
@@ -62,9 +63,9 @@ func (s *site) neighbour(whole ast.Expr, name *ast.Ident) {
 	}
 }
 
-// enumeration is every constant of a constant's type in its package, by value; nil if the type is
-// not one of this module. The names of figures do not count as an enumeration: dashboards read
-// them, and no part decides by them.
+// enumeration returns all constants of c's type in its package, by value; nil if the type is not of
+// this module. The names of figures in core/telemetry do not count as an enumeration: dashboards
+// read them, and no part of the core decides by them.
 func enumeration(c *types.Const) []*types.Const {
 	named, ok := types.Unalias(c.Type()).(*types.Named)
 	if !ok || c.Pkg() == nil || named.Obj().Pkg() != c.Pkg() || !strings.HasPrefix(c.Pkg().Path(), module) ||
@@ -90,7 +91,8 @@ func enumeration(c *types.Const) []*types.Const {
 	return family
 }
 
-// withoutOne leaves out each of at least two elements once.
+// withoutOne adds a candidate for each element of a list: the list without it. A list of one element
+// stays.
 func (s *site) withoutOne(list []ast.Expr, what string) {
 	if len(list) < 2 {
 		return
@@ -107,7 +109,7 @@ func (s *site) withoutOne(list []ast.Expr, what string) {
 	}
 }
 
-// withoutClause removes a whole case of a switch over a constant's type.
+// withoutClause removes a whole case of a switch over a value, except the default.
 func (s *site) withoutClause(n *ast.CaseClause, above []ast.Node) {
 	if len(n.List) == 0 || len(above) < 2 {
 		return

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// site is one function as an operator sees it.
+// site is one function as an operator sees it, with the candidates that the operator found there.
 type site struct {
 	fn       *function
 	operator string
 	found    []*Candidate
 }
 
-// mutate adds a candidate at a place.
+// mutate adds a candidate at a position.
 func (s *site) mutate(at token.Pos, edits []edit, what string, args ...any) {
 	f := s.fn.file
 	s.found = append(s.found, &Candidate{
@@ -31,8 +31,8 @@ func (s *site) replaced(n ast.Node, by string) {
 	s.mutate(n.Pos(), []edit{s.replace(n, by)}, "%s replaced by %s", quote(s.text(n)), quote(by))
 }
 
-// left adds a candidate in which a statement is not executed. It stays in the text, so that the
-// things that it uses are used.
+// left adds a candidate in which a statement is left out, that is not executed. It stays in the
+// text, so that the compiler does not report unused variables and imports.
 func (s *site) left(n ast.Stmt, what string) {
 	s.mutate(n.Pos(), []edit{s.replace(n, "if false { "+s.text(n)+" }")}, "%s %s left out", what, quote(s.text(n)))
 }
@@ -49,11 +49,11 @@ func (s *site) typeOf(e ast.Expr) types.Type { return s.fn.file.pkg.TypesInfo.Ty
 
 func (s *site) object(id *ast.Ident) types.Object { return s.fn.file.pkg.TypesInfo.ObjectOf(id) }
 
-// constant is the value of a constant expression, nil for another one.
+// constant is the value of a constant expression, nil if the expression is not constant.
 func (s *site) constant(e ast.Expr) constant.Value { return s.fn.file.pkg.TypesInfo.Types[e].Value }
 
 // each visits the nodes of the function's body in order, each with the nodes above it, outermost
-// first. It passes over code that only readers of logs and errors see.
+// first. It skips code that only makes logs and texts of errors.
 func (s *site) each(visit func(n ast.Node, above []ast.Node)) {
 	var above []ast.Node
 	ast.Inspect(s.fn.decl.Body, func(n ast.Node) bool {
@@ -73,7 +73,7 @@ func (s *site) each(visit func(n ast.Node, above []ast.Node)) {
 	})
 }
 
-// told says that an expression only makes a text for readers: a log line, the text of an error.
+// told says that an expression only makes a text for people: a log line, the text of an error.
 func (s *site) told(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {
@@ -96,7 +96,7 @@ func (s *site) told(e ast.Expr) bool {
 	return false
 }
 
-// idle says that a statement only reports.
+// idle says that a statement only makes texts for people (told), and so do all statements in it.
 func (s *site) idle(st ast.Stmt) bool {
 	switch st := st.(type) {
 	case *ast.ExprStmt:
@@ -133,7 +133,7 @@ func (s *site) builtin(call *ast.CallExpr) bool {
 	return t.IsBuiltin() || t.IsType()
 }
 
-// quote puts a piece of source into a line.
+// quote quotes a piece of source in one line, shortened to 90 bytes.
 func quote(text string) string {
 	const most = 90
 	text = strings.Join(strings.Fields(text), " ")

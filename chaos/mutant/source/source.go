@@ -1,20 +1,23 @@
 // Package source makes mutants from the core's own source text: small mistakes that nobody chose.
 //
-// The authors of the rules also write the planted mutants (package mutant), so a suite that kills
-// all of them only shows what its authors thought of. Here an operator, such as "the branch of an
-// error is not taken", is applied wherever it fits; each place is a candidate. A sample of the
-// candidates is drawn by a hash. The share of it that the harness kills is its score
-// (docs/score.md).
+// The authors of the harness's rules (its invariants, for example) also write the planted mutants
+// (package mutant). A harness that kills all of those only shows what its authors thought of. Here
+// an operator is a kind of mistake, such as "the branch of an error is not taken". It is applied
+// wherever it fits, and each way to apply it is a candidate. A sample of the candidates is drawn by
+// a hash. The share of the sample that the harness kills is its score (docs/score.md).
 //
-// Operators, Quotas and the rule of the draw (Draw) are fixed before the rules that the score
-// measures: the seed of the draw is the hash of the commit that fixed them (seed.go). So a change
-// of an operator or of a quota makes a new sample, and needs a new seed; the old and the new score
-// are not comparable.
+// Nobody could fit operators, quotas and the rule of the draw (Draw) to the rules that the score
+// measures: they were committed before, and the hash of that commit is the seed of the draw
+// (Seed). A change of an operator or of a quota makes a new sample and needs a new seed. The old and
+// the new score are then not comparable.
+//
+// There are two sets of candidates: the Go code of the core that the simulator runs, and the SQL
+// statements of the PostgreSQL adapter, which it does not run. Load lists one of them.
 //
 // The core contains nothing of this. Overlay writes copies of the mutated functions beside the
 // originals into files of a temporary folder, and `go build -overlay` compiles these files instead.
-// Each original asks at its start which mutant the process was started with. One build serves all
-// mutants.
+// Each original asks at its start which mutant the process was started with (Variable). A mutated
+// SQL statement is chosen when the process starts. One build serves all mutants.
 package source
 
 import (
@@ -23,17 +26,19 @@ import (
 	"slices"
 )
 
-// Candidate is one place where an operator fits.
+// Candidate is one change that an operator can make. It becomes a mutant when it is built.
 type Candidate struct {
-	// ID is stable as long as its function exists: file, function, operator, and the number of the
-	// place among the operator's places in the function, counted from 1.
+	// ID is the file, the function, the operator, and the number of the change among all that the
+	// operator found in the function, counted from 1. Changes of other functions don't alter it. A
+	// change of its own function may renumber it.
 	ID string `json:"id"`
 	// Package is the package's folder below the module's root, such as core/executor.
 	Package string `json:"package"`
-	// File is the base name of the file, Line the line of the place.
+	// File is the base name of the file, Line the line of the change.
 	File string `json:"file"`
 	Line int    `json:"line"`
-	// Func is the function's name, with its receiver.
+	// Func is the function's name, with its receiver; for SQL, the name of the statement's variable
+	// or constant.
 	Func string `json:"func"`
 	// Operator is the name of the operator.
 	Operator string `json:"operator"`
@@ -74,7 +79,7 @@ type Operator struct {
 	Name string
 	// About says in a line what it does.
 	About string
-	// Quota is how many of its candidates are in the sample of 300.
+	// Quota is how many of its candidates are in the sample of its set (Operators).
 	Quota int
 	// SQL says that it works on the statements of the store's PostgreSQL adapter, and not on the
 	// core that the simulator runs.
@@ -84,8 +89,8 @@ type Operator struct {
 }
 
 // Operators are all operators, in the order of the tables. The quotas for the simulated core add up
-// to 300, those for SQL to 60. Each is a multiple of 5, so that the first fifth of every quota is a
-// sample as well.
+// to a sample of 300, those for SQL to one of 60. Each quota is a multiple of 5, so that the first
+// fifth of every quota is a sample as well.
 func Operators() []Operator {
 	return []Operator{
 		{Name: "guards", Quota: 50, About: "a condition is always met, never met or negated, or one side of && or || is left out", find: guards},
@@ -115,12 +120,12 @@ func Operators() []Operator {
 type scope struct {
 	// dir is the package's folder below the module's root.
 	dir string
-	// without are files of the package that are left out, each for the reason in leftOut.
+	// without are the files of the package that the simulator does not run.
 	without []string
 }
 
 // simulated is the simulated core. Subfolders have adapters to the real world, which the simulator
-// replaces by models. A file is left out if two seeds of the library run less than half of its
+// replaces by models. A file is left out if two seeds of every scenario run less than half of its
 // statements: such files read files, arguments and bytes, and print lists, which only the daemons
 // do.
 func simulated() []scope {

@@ -12,10 +12,10 @@ import (
 )
 
 // The statements of the PostgreSQL adapter are texts in package variables and constants. An
-// operator's result need not be valid SQL, which only a server can decide. If the server refuses to
-// prepare a candidate, it is no mutant, and the draw goes on to the next one.
+// operator's result need not be valid SQL, which only a server can decide. A candidate that the
+// server refuses to prepare is no mutant. The caller names it to Draw, which takes the next one.
 
-// addStatements adds the candidates in the texts of one file.
+// addStatements adds the candidates in the statements of one file: in its raw string literals.
 func (c *Catalog) addStatements(f *file) {
 	for _, d := range f.tree.Decls {
 		g, ok := d.(*ast.GenDecl)
@@ -51,7 +51,7 @@ func (s *site) sqlText() string {
 
 var sqlComment = regexp.MustCompile(`--[^\n]*`)
 
-// inSQL replaces the bytes [from, to) of a statement.
+// inSQL adds a candidate that replaces the bytes [from, to) of a statement.
 func (s *site) inSQL(from, to int, by string) {
 	text := s.fn.literal.Value
 	what := "%s replaced by %s"
@@ -65,7 +65,7 @@ func (s *site) inSQL(from, to int, by string) {
 	if strings.TrimSpace(by) != "" {
 		shown = quote(by)
 	}
-	// The line around it distinguishes one = from another.
+	// The description quotes the whole line, because one "=" looks like another.
 	around := strings.LastIndexByte(text[:from], '\n') + 1
 	end := strings.IndexByte(text[to:], '\n')
 	if end < 0 {
@@ -91,9 +91,10 @@ var (
 	sqlListWord = regexp.MustCompile(`'[a-z_]+'\s*,\s*|,\s*'[a-z_]+'`)
 )
 
-// sqlPlanned is a restriction of a table that repeats its join (sqlJoined), so that there is one
-// plan. Without it the answers are the same, but TestKeptPlans of chaos/conformance/postgrestest
-// fails. See core/store/postgres/plans.go.
+// Some conditions only guide the planner of PostgreSQL. sqlPlanned matches such a condition: it
+// restricts a column to a list, directly after a join (sqlJoined) that implies the same restriction.
+// Leaving it out changes no answer, so it gives no candidate. (TestKeptPlans of
+// chaos/conformance/postgrestest would find it. See core/store/postgres/plans.go.)
 var (
 	sqlPlanned = regexp.MustCompile(`^\s*\w+\.\w+ = any\((\$\d+::\w+\[\]|array\(select [^()]*\))\)\s*$`)
 	sqlJoined  = regexp.MustCompile(`\b\w+\.\w+ = \w+\.\w+\s*$`)
@@ -166,7 +167,8 @@ func conditionEnd(text string, at int) int {
 	return len(text)
 }
 
-// sqlFamilies are the names of the schema's enumerations, each in its order.
+// sqlFamilies are the names in the schema's enumerations (statuses, reasons, lifecycles), each in
+// its order.
 func sqlFamilies() [][]string {
 	var statuses, lifecycles []string
 	for v := execution.Requested; int(v) < execution.Statuses; v++ {

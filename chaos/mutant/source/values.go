@@ -54,8 +54,8 @@ func assigned(n *ast.Ident, above []ast.Node) bool {
 	return false
 }
 
-// otherMoment replaces an expression by the last two variables of its type that were declared
-// before it in its function.
+// otherMoment adds two candidates at most. Each replaces an expression by another variable of its
+// type: the two in scope that were declared last before it in its function.
 func (s *site) otherMoment(e ast.Expr, at token.Pos, self string) {
 	t := s.typeOf(e)
 	pkg := s.fn.file.pkg
@@ -118,8 +118,8 @@ func fields(s *site) {
 	})
 }
 
-// siblings are the fields after and before a field that have its type and that this package may
-// name. Services, which differ in their behaviour and not in their data, are left alone.
+// siblings are the next and the previous field of a field's type in a record, among those that this
+// package may name. A field of an interface type has none: it holds a service and not data.
 func (s *site) siblings(record types.Type, field types.Object) []string {
 	if p, ok := record.Underlying().(*types.Pointer); ok {
 		record = p.Elem()
@@ -189,7 +189,7 @@ func (s *site) plain(t types.Type) bool {
 	return basic
 }
 
-// nameAfter says that an identifier is the name after a dot, or of a key.
+// nameAfter says that an expression is the name after a dot, or the key of a key and value.
 func (s *site) nameAfter(e ast.Expr, above []ast.Node) bool {
 	switch p := parent(above).(type) {
 	case *ast.SelectorExpr:
@@ -249,7 +249,7 @@ func durations(s *site) {
 	})
 }
 
-// isZero says that an expression is the literal 0: half of it and twice it are 0 as well.
+// isZero says that an expression is the literal 0, which halving and doubling don't change.
 func isZero(e ast.Expr) bool {
 	lit, ok := e.(*ast.BasicLit)
 	return ok && lit.Value == "0"
