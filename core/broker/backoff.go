@@ -7,20 +7,21 @@ import (
 	"handoff/core/host"
 )
 
-// Backoff spaces out attempts: the delay doubles from min to max, with full jitter in the upper
-// half, so that a fleet that lost its broker at one moment does not return at one moment.
+// Backoff spaces out attempts. Its bound doubles from a minimum to a maximum, and each delay is
+// drawn between half of the bound and the bound. So a fleet that lost its broker at one moment does
+// not return at one moment. A Backoff is for one task.
 type Backoff struct {
 	host     host.Host
 	min, max time.Duration
 	next     time.Duration
 }
 
-// NewBackoff returns a backoff that starts at min.
+// NewBackoff returns a backoff whose bound starts at minimum.
 func NewBackoff(h host.Host, minimum, maximum time.Duration) *Backoff {
 	return &Backoff{host: h, min: minimum, max: maximum, next: minimum}
 }
 
-// Reset starts again at min. Call it after a success.
+// Reset sets the bound back to the minimum. Call it after a success.
 func (b *Backoff) Reset() { b.next = b.min }
 
 // Wait sleeps for the next delay, or returns ctx's error.

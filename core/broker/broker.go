@@ -1,13 +1,17 @@
-// Package broker declares what the core needs of a message broker. It is the only place that
-// describes its exchanges, queues and messages.
+// Package broker declares what the core needs of a message broker ([Broker], [Session],
+// [Consumer]), and defines the core's exchanges, queues and messages. No other package defines any.
+// It also has what each process puts on top: [Client] keeps a session open, [Notifier] publishes
+// hints, and [Canary] tests the dead letter path.
 //
 // The model is AMQP 0-9-1 as RabbitMQ implements it, reduced to the parts in use: sessions that
 // end, mandatory publishes with confirms, and consumers that acknowledge by delivery. A session is
-// one connection. When it ends, everything received over it belongs to the broker again. By
-// construction no other session can acknowledge it. This matters because delivery tags have no
-// generation: a late acknowledgement would settle a message of somebody else.
+// one connection. When it ends, every delivery that was not settled (acknowledged or rejected) goes
+// back to its queue. A delivery can only be settled over its own session. This matters because
+// delivery tags are numbers that a new connection counts anew: over it, a late acknowledgement
+// would settle another message.
 //
-// Messages are hints. Nothing here promises that a message arrives once, in order, or at all.
+// Messages are hints. Nothing here promises that a message arrives once, in order, or at all. The
+// database decides, and the parts find there what a lost message would have told them.
 package broker
 
 import (
@@ -26,12 +30,12 @@ type Broker interface {
 	Connect(ctx context.Context) (Session, error)
 }
 
-// Errors of sessions and consumers. Other errors are wrapped and mean that the request itself was
-// wrong.
+// Errors of sessions and consumers, to be tested with errors.Is. An error that is none of these and
+// not the context's means that the request itself was wrong.
 var (
 	// ErrUnavailable: no connection could be opened; nothing was sent.
 	ErrUnavailable = errors.New("broker unavailable")
-	// ErrClosed: the session has ended; everything received over it is requeued.
+	// ErrClosed: the session has ended; every unsettled delivery goes back to its queue.
 	ErrClosed = errors.New("broker session closed")
 	// ErrCancelled: the broker cancelled the consumer, because its queue was deleted or moved
 	// (RabbitMQ rule 32), or because the consumer kept a delivery for too long (rule 31, from 4.3
@@ -62,11 +66,11 @@ type Session interface {
 	// exists with other settings is ErrPrecondition. A declaration that the broker does not answer
 	// within DeclareWait is ErrUnanswered: it may still take effect, and the session stays open.
 	Declare(ctx context.Context, t Topology) error
-	// Limited names, sorted, the queues declared over this connection that have the broker's
-	// delivery limit although they should keep returned messages (Queue.KeepsReturned). A client
-	// can't see a policy that lifts the limit.
+	// Limited returns the names, sorted, of queues that were declared over this session with
+	// Queue.KeepsReturned, but existed before with the broker's delivery limit. They give up
+	// messages that come back often, unless a policy lifts the limit, which a client can't see.
 	Limited() []string
-	// DeleteIdle deletes a queue without consumers and without waiting messages. For a classic
+	// DeleteIdle deletes a queue if it has no consumers and no waiting messages. For a classic
 	// queue RabbitMQ checks and deletes in one step. For a quorum queue it offers no such condition
 	// (540), so one request checks and the next deletes. A consumer that arrives between the two
 	// finds the queue gone, and a message that arrives between them is lost.
@@ -75,19 +79,20 @@ type Session interface {
 	// messages that consumers hold unacknowledged. A missing queue is not an error: Exists is
 	// false.
 	QueueState(ctx context.Context, queue string) (QueueState, error)
-	// Publish sends messages mandatory, persistent and confirmed, pipelined, and returns one
-	// outcome for each, in order. It returns when all outcomes are known, or when the session or
-	// the context ends; the missing outcomes are then Unknown or NotSent. It never returns fewer
-	// outcomes than messages.
+	// Publish sends messages mandatory, persistent and confirmed, pipelined. It returns exactly one
+	// outcome for each message, in order. It returns when all outcomes are known, or when the
+	// session or the context ends; the missing outcomes are then Unknown or NotSent.
 	Publish(ctx context.Context, ms []Message) []Outcome
 	// Consume subscribes to a queue. It holds at most prefetch unsettled deliveries at a time.
 	Consume(ctx context.Context, queue string, prefetch int) (Consumer, error)
-	// Blocked says that the broker holds publishers back (memory or disk alarm): publishes wait.
+	// Blocked says that the broker has told the session that it holds publishers back (memory or
+	// disk alarm): publishes wait.
 	Blocked() bool
 	// Closed says that the session has ended.
 	Closed() bool
-	// Wait returns nil as soon as the session has ended, for whatever reason, or the context's
-	// error if that ends first. It also notices the end of an idle session, by the heartbeats.
+	// Wait returns nil as soon as the session has ended, for whatever reason, or the context's error
+	// if the context ends first. By the connection's heartbeats it also notices the end of an idle
+	// session.
 	Wait(ctx context.Context) error
 	// Close ends the session. Unsettled deliveries go back to their queues.
 	Close()
@@ -140,16 +145,18 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	// Unknown: the session ended first; the message may have been stored, once or not at all.
+	// Unknown: the session or the context ended before the broker answered, or the broker does not
+	// answer for the queue. The message may have been stored, once or not at all.
 	Unknown Outcome = iota
 	// Confirmed: every queue that the message was routed to has stored it.
 	Confirmed
 	// Returned: no queue was bound to its key (312 NO_ROUTE); nothing was stored.
 	Returned
-	// Nacked: the broker refused it (queue length limit, internal error); nothing was stored.
+	// Nacked: the broker refused it (queue length limit, internal error), or it could not be encoded.
+	// Nothing was stored.
 	Nacked
-	// NotSent: nothing was sent, because no session was open, or because the queue behind that key
-	// does not confirm.
+	// NotSent: nothing was sent. No session was open, the session or the context ended before, or
+	// the queue behind that key has not confirmed earlier messages.
 	NotSent
 )
 
@@ -172,7 +179,8 @@ type Delivery struct {
 	RoutingKey  string
 	Redelivered bool
 	Envelope    Envelope
-	// Malformed is the reason why the body could not be read, nil if it could. Body is then kept.
+	// Malformed is the reason why the message, its headers or its body, could not be read; nil if it
+	// could. If it is set, Envelope is empty and Body has the message as it came.
 	Malformed error
 	Body      []byte
 	// Deaths is the x-death header, newest first; empty if the message never died.
@@ -235,19 +243,19 @@ type Envelope struct {
 	CorrelationID string
 	// Timestamp is the publisher's wall clock. It is for readers, never for decisions.
 	Timestamp time.Time
-	// Version is VersionBlock for a message of several dispatches, WireVersion for every other.
+	// Version is VersionBlock for a block of dispatches, WireVersion for every other message.
 	Version int
 
 	// Dispatches belong to ExecutionScheduled: at least one, all for the same incarnation of a
-	// worker. Several are called a block. A block is stored, delivered and settled as one message,
-	// but each of its dispatches is claimed and judged separately.
+	// worker. A message of several is called a block. A block is stored, delivered and settled as
+	// one message, but each of its dispatches is claimed and judged separately.
 	Dispatches []Dispatch
 	// Unread are the dispatches of a block that could not be read. Only Decode sets it. The other
 	// dispatches of the block stay valid.
 	Unread []UnreadDispatch
-	// Changes belongs to ExecutionRequested and ExecutionCancel (which have only the keys),
-	// ExecutionStatusChanged and ExecutionCompleted: hints that may cover many executions. A
-	// DeadLetterCanary has none.
+	// Changes belong to hints, which may cover many executions: ExecutionRequested, ExecutionCancel,
+	// ExecutionStatusChanged and ExecutionCompleted. Of the first two only the keys matter. A
+	// DeadLetterCanary has no changes.
 	Changes []Change
 }
 
@@ -271,7 +279,7 @@ type UnreadDispatch struct {
 type Change struct {
 	Key      execution.Key
 	From, To execution.Status
-	// Handled says that the end of the execution was handled in the same step. Nothing is left to
-	// do, except that its worker has a free slot.
+	// Handled says that whoever ended the execution also handled its end, in the same step. The
+	// reader of the hint has nothing to do, except that the worker has a free slot.
 	Handled bool
 }

@@ -13,7 +13,7 @@ import (
 const (
 	// canaryTTL is how long a canary lives.
 	canaryTTL = 50 * time.Millisecond
-	// CanaryWait is how long a canary may take to arrive.
+	// CanaryWait is how long one call of Canary may take in all.
 	CanaryWait = 10 * time.Second
 	// canaryExpiry removes a canary's queues if nothing else did.
 	canaryExpiry = time.Minute
@@ -24,8 +24,10 @@ const (
 )
 
 // Canary tests the dead letter path: it lets a message die and waits for it behind the dead letter
-// exchange. Nothing else may use the session. Wrong settings there have no other symptom: dead
-// letters vanish, and only the timeout monitor finds work that no worker picked up (defect D17).
+// exchange. Wrong settings of that path have no other symptom: dead letters vanish, and only the
+// timeout monitor finds work that no worker picked up (defect D17). The caller opens a session for
+// the canary alone and closes it afterwards, so that a failure ends no other work.
+//
 // The canary dies in a queue made like a worker's and arrives in a queue bound like the dead letter
 // queue, with a wildcard. A dead message keeps its routing key, so the key identifies the canary.
 //
@@ -33,9 +35,12 @@ const (
 // binding matches: the broker returns it if that binding is missing.
 //
 // The dead letter queue receives both. Their type tells the dead letter handler to acknowledge them
-// and store nothing. With dead lettering disabled there is nothing to test. Canary returns
-// ErrPrecondition if the exchange is of another kind, ErrClosed if the session ended, ctx's error
-// if that ended, and otherwise a description of the fault in the path.
+// and store nothing.
+//
+// Canary returns nil if the path works, or if dead lettering is disabled. Otherwise it returns ctx's
+// error if ctx ended, or an error that wraps its cause: ErrPrecondition if the exchange is of
+// another kind, ErrClosed if the session ended, another error of the session, or a description of
+// the fault in the path.
 func Canary(ctx context.Context, h host.Host, s Session, c config.RabbitMQ) error {
 	if !c.DeadLetter.Enabled {
 		return nil

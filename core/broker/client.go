@@ -14,9 +14,12 @@ import (
 
 // Client keeps one session open for a process. Whenever the session ends, it connects and declares
 // the topology again, for ever, with backoff and jitter (defect D32: a consumer whose connection
-// died in silence is a deaf worker that looks healthy). It also watches an idle session: a process
-// that publishes seldom then finds a working session, and loses no hint to a session that ended
-// long ago.
+// died in silence is a deaf worker that looks healthy). It also watches an idle session. So a
+// process that publishes seldom does not find, with its first message, that its session ended long
+// ago.
+//
+// All calls share the session. Only Run opens sessions: without it, Session waits and Publish sends
+// nothing.
 type Client struct {
 	host     host.Host
 	broker   Broker
@@ -96,7 +99,7 @@ func (c *Client) publishSession(s Session) {
 	}
 }
 
-// Session waits for an open session, or until ctx ends.
+// Session returns the open session. It waits for one, or until ctx ends.
 func (c *Client) Session(ctx context.Context) (Session, error) {
 	arrived := c.host.NewSignal()
 	for {
@@ -138,8 +141,7 @@ func (c *Client) ConnectedFor() time.Duration {
 	return now - c.since
 }
 
-// Limited names the queues of the open session that have a delivery limit although they should not;
-// see Session.
+// Limited is Session.Limited of the open session; nil without a session.
 func (c *Client) Limited() []string {
 	s := c.open()
 	if s == nil {
@@ -190,23 +192,26 @@ func (c *Client) open() Session {
 	return c.session
 }
 
-// Subscription is the subscription that Consume maintains.
+// Subscription says what Consume subscribes to and who handles the deliveries.
 type Subscription struct {
 	Queue    string
 	Prefetch int
-	// Alive is called with the consumer when the subscription begins, and with nil when it ends. It
-	// may be nil.
+	// Alive is called with each new consumer, and with nil when that consumer has ended. It may be
+	// nil.
 	Alive func(Consumer)
-	// Handle gets every delivery, one after the other. If it returns false, the subscription ends.
+	// Handle gets every delivery, one after the other, and settles it. If it returns false, the
+	// subscription ends.
 	Handle func(Consumer, Delivery) bool
-	// Cancelled says that the process itself has cancelled its consumer. The end of deliveries then
-	// ends the subscription, and the session stays open for the deliveries that are still to be
-	// settled. Nil means never.
+	// Cancelled says that the process itself has cancelled its consumer (Consumer.Cancel). Then the
+	// end of deliveries ends the subscription, and the session stays open for the deliveries that
+	// are still to be settled. Nil means never.
 	Cancelled func() bool
 }
 
-// Consume maintains a subscription until ctx ends: over every new session, and after every
-// cancellation by the broker.
+// Consume maintains a subscription until ctx ends, Handle returns false or Cancelled returns true.
+// It subscribes again over every new session. If the broker refuses the subscription or cancels the
+// consumer, it closes the client's session, which ends every other use of it: a new session declares
+// the queue again.
 func (c *Client) Consume(ctx context.Context, sub Subscription) {
 	backoff := NewBackoff(c.host, c.min, c.max)
 	alive := sub.Alive

@@ -14,13 +14,14 @@ import (
 )
 
 // The wire format: a JSON object of message_id, message_type, correlation_id, timestamp, version
-// and payload. It is the same on every broker that stores bytes.
+// and payload. The simulator's broker does not use it: it carries envelopes.
 const (
-	// WireVersion is the version of all messages except blocks. A reader refuses a version that it
-	// does not know: guessing the meaning of a field is worse than a dead letter. Readers skip
-	// unknown fields, so a field that an old reader may safely ignore needs no new version.
+	// WireVersion is the version of all messages except blocks (VersionBlock). A reader refuses a
+	// version that it does not know: guessing the meaning of a field is worse than a dead letter.
+	// Readers skip unknown fields, so a field that an old reader may safely ignore needs no new
+	// version.
 	WireVersion = 1
-	// MaxBody bounds a body in both directions; a larger one is refused before it is parsed.
+	// MaxBody bounds a body, in bytes. Encode refuses a longer one, and Decode does before it parses.
 	MaxBody = 1 << 20
 	// ContentType is the media type of a body.
 	ContentType = "application/json"
@@ -37,7 +38,7 @@ type wireEnvelope struct {
 	Payload       *wirePayload `json:"payload"`
 }
 
-// wirePayload is the payload of any type, so that one pass reads a body.
+// wirePayload has the fields of all types of payload, so that one pass reads a body.
 type wirePayload struct {
 	// For execution.scheduled. In a block this holds the worker and its incarnation, and Dispatches
 	// holds the dispatches without them.
@@ -63,7 +64,7 @@ type wireDispatch struct {
 	Parameters        json.RawMessage `json:"parameters,omitempty"`
 }
 
-// wireChange is one entry of a hint. A missing status is execution.None.
+// wireChange is one change of a hint. A missing status is execution.None.
 type wireChange struct {
 	ID    *int64 `json:"id"`
 	Epoch *int64 `json:"epoch"`
@@ -131,7 +132,7 @@ func writeJSON(value any) ([]byte, error) {
 
 func tooLong(n int) error { return fmt.Errorf("message of %d bytes is longer than %d", n, MaxBody) }
 
-// EncodeDeaths returns the x-death header as JSON, for the record.
+// EncodeDeaths returns the x-death header as JSON, to be stored for people to read.
 func EncodeDeaths(deaths []Death) []byte {
 	type entry struct {
 		Queue  string    `json:"queue"`
@@ -151,7 +152,7 @@ func EncodeDeaths(deaths []Death) []byte {
 	return text
 }
 
-// checkEnvelope refuses an envelope that can't be written.
+// checkEnvelope refuses an envelope that Decode would not read back.
 func checkEnvelope(e *Envelope) error {
 	switch {
 	case e.Version != WireVersion && (e.Version != VersionBlock || e.Type != ExecutionScheduled):
@@ -172,7 +173,7 @@ func checkEnvelope(e *Envelope) error {
 	return checkName("correlation_id", e.CorrelationID)
 }
 
-// checkName refuses a name that would not come back unchanged.
+// checkName refuses an id that would not arrive unchanged.
 func checkName(field, name string) error {
 	if len(name) > maxName {
 		return fieldError(field, "is longer than %d bytes", maxName)
@@ -278,7 +279,7 @@ func decode(body []byte) (Envelope, error) {
 	return e, nil
 }
 
-// inWords translates an error of the JSON package into one that names the field.
+// inWords translates an error of the JSON package into one that names the message's field.
 func inWords(err error) error {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {

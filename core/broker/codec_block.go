@@ -6,19 +6,19 @@ import (
 	"fmt"
 )
 
-// This file writes and reads blocks, messages of several dispatches (docs/queues.md, "Blocks").
+// This file writes and reads blocks: messages of several dispatches (docs/queues.md, "Blocks").
 const (
 	// VersionBlock is the version of a block: several dispatches in one message. A worker says in
 	// its heartbeats that it reads blocks; other workers get one dispatch a message.
 	VersionBlock = 2
-	// MaxBlock bounds the dispatches of a block, in bytes of a body, so that large parameters do
-	// not make a large message. A longer dispatch is sent alone.
+	// MaxBlock bounds the dispatches of a block by their Length, in bytes, so that large parameters
+	// do not make a large message. A longer dispatch is sent alone.
 	MaxBlock = 128 << 10
 	// MaxDispatches is the largest number of dispatches in a block, for writing and for reading.
 	MaxDispatches = 1000
 )
 
-// Length estimates the bytes that the dispatch takes in a block, rather too high than too low.
+// Length estimates the bytes that the dispatch takes in a block. It rather estimates too high.
 func (d *Dispatch) Length() int {
 	const numbersAndNames = 256
 	return numbersAndNames + 2*(len(d.Action.Ref)+len(d.Action.Runtime)+len(d.Action.Entrypoint)) + len(d.Parameters)
@@ -51,7 +51,7 @@ func encodeBlock(ds []Dispatch) (*wirePayload, error) {
 }
 
 // block reads the dispatches of a block. Dispatches that can't be read are in unread and do not
-// affect the others. If none can be read, that is an error.
+// affect the others. If none can be read, err is the reason of the first.
 func (w *wirePayload) block() (ds []Dispatch, unread []UnreadDispatch, err error) {
 	if w.Dispatches == nil || len(*w.Dispatches) == 0 {
 		return nil, nil, missing("payload.dispatches")

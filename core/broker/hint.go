@@ -42,14 +42,14 @@ func (r *hintReader) text() ([]byte, bool) {
 	return text, true
 }
 
-// number reads a number from 0 on, written without leading zeros.
+// number reads a number that is not negative and has no leading zeros.
 func (r *hintReader) number() (n int64, ok bool) {
 	end := 0
 	for end < len(r.left) && r.left[end] >= '0' && r.left[end] <= '9' {
 		n = n*10 + int64(r.left[end]-'0')
 		end++
 	}
-	// 18 digits can't overflow.
+	// A number of 18 digits can't overflow.
 	if end == 0 || end > 18 || end > 1 && r.left[0] == '0' {
 		return 0, false
 	}

@@ -11,9 +11,9 @@ import (
 	"handoff/core/host"
 )
 
-// Notifier publishes hints. It puts many changes into one message, makes a few attempts with
-// backoff, and then gives up. A lost hint only costs time, because reconcilers find the same facts
-// in the database.
+// Notifier publishes hints. Its methods only note a hint; Run publishes it. Run puts many changes
+// into one message, makes a few attempts with backoff, and then gives up. A lost hint only costs
+// time, because reconcilers find the same facts in the database.
 type Notifier struct {
 	host   host.Host
 	client *Client
@@ -34,7 +34,8 @@ type cancellation struct {
 }
 
 // notifyBatch bounds the changes of one message. notifyAttempts bounds the attempts for one
-// message. notifyPending bounds the waiting hints: in a long outage the oldest are dropped.
+// message. notifyPending bounds the waiting changes of each type: in a long outage the oldest are
+// dropped.
 const (
 	notifyBatch    = 100
 	notifyAttempts = 4
@@ -63,7 +64,8 @@ func (n *Notifier) Requested(keys ...execution.Key) {
 	n.wake.Set()
 }
 
-// Changed announces new statuses. It announces terminal ones as completed, too.
+// Changed announces new statuses. If a status is terminal, it also announces that the execution has
+// completed, with a hint of its own type.
 func (n *Notifier) Changed(changes ...Change) {
 	if len(changes) == 0 {
 		return
@@ -108,16 +110,16 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 }
 
-// Flush publishes all pending hints, or returns when ctx ends. A stopping process calls it last, so
-// that nothing has to wait for a reconciler.
+// Flush tries to publish all pending hints, as Run does, until ctx ends. A stopping process calls it
+// last, so that its last hints need not wait for a reconciler.
 func (n *Notifier) Flush(ctx context.Context) {
 	for ms := n.take(); len(ms) > 0 && ctx.Err() == nil; ms = n.take() {
 		n.send(ctx, ms)
 	}
 }
 
-// take removes at most one message of each type from the pending hints, and one message of
-// cancellations to one worker.
+// take turns pending hints into messages: at most one for each type, and one with the cancellations
+// for one worker. It removes these hints.
 func (n *Notifier) take() []Message {
 	now := n.host.Now()
 	n.mu.Lock()

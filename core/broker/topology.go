@@ -31,13 +31,14 @@ const (
 // its lease, and no longer owns its work (defect D60).
 const cancelTTL = time.Minute
 
-// WorkerQueue is the queue of one worker; it survives the worker's restarts.
+// WorkerQueue is the name of the queue of one worker's dispatches. It is the same after a restart
+// of the worker.
 func WorkerQueue(id execution.WorkerID) string {
 	return workerQueuePrefix + strconv.FormatInt(int64(id), 10) + workerQueueSuffix
 }
 
-// IsWorkerQueue says that a queue belongs to a worker. Only messages of such queues stand for a
-// dispatch that died (defect D18).
+// IsWorkerQueue says that a name is a WorkerQueue; a CancelQueue is none. Only a dead letter from
+// such a queue stands for a dispatch that died (defect D18).
 func IsWorkerQueue(queue string) bool {
 	return strings.HasPrefix(queue, workerQueuePrefix) && strings.HasSuffix(queue, workerQueueSuffix)
 }
@@ -47,9 +48,10 @@ func DispatchKey(id execution.WorkerID) string {
 	return "execution.dispatch.worker." + strconv.FormatInt(int64(id), 10)
 }
 
-// CancelQueue is the queue of one worker's cancellations. They have their own queue because the
-// dispatch queue stands still while the worker is full, which is when cancellations matter. It has
-// no dead letter exchange: the heartbeat's reply also carries the cancellation.
+// CancelQueue is the name of the queue of one worker's cancellations. They have their own queue
+// because the worker takes nothing from its dispatch queue while it is full, which is when
+// cancellations matter. The queue has no dead letter exchange: the heartbeat's reply also carries
+// the cancellation.
 func CancelQueue(id execution.WorkerID) string {
 	return workerQueuePrefix + strconv.FormatInt(int64(id), 10) + cancelQueueSuffix
 }
@@ -96,14 +98,14 @@ type Queue struct {
 	// quorum queue with a dead letter exchange dead-letters at least once, and refuses publishes
 	// when it overflows.
 	DeadLetterExchange string
-	// Expires is x-expires: the broker deletes the queue with its content when nobody has consumed
-	// it for this time; a quorum queue a few seconds later. A new declaration of a classic queue
-	// renews the time. Zero means never.
+	// Expires is x-expires: the broker deletes the queue with its messages when it has had no
+	// consumer for this time; a quorum queue a few seconds later. A new declaration of a classic
+	// queue renews the time. Zero means never.
 	Expires time.Duration
 	// KeepsReturned says that a message stays in the queue however often it comes back
-	// unacknowledged. Without this, a quorum queue of RabbitMQ 4 treats it as a poison message at
-	// the 21st return: the message goes to the dead letter exchange, or is lost if there is none.
-	// An existing queue is not changed; see Session.Limited.
+	// unacknowledged. Without this, a quorum queue of RabbitMQ 4 treats a message as poison at its
+	// 21st return: the message goes to the dead letter exchange, or is lost if there is none. A
+	// queue that exists without it is not changed; see Session.Limited.
 	KeepsReturned bool
 }
 
@@ -128,12 +130,12 @@ func ExecutorTopology(c config.RabbitMQ) Topology {
 	return t.withDeadLetters(c)
 }
 
-// hints is a queue of the executors. It has no dead letter exchange.
+// hints is a queue of the executors for hints. It has no dead letter exchange.
 func hints(c config.RabbitMQ, name string) Queue {
 	return Queue{Name: name, Type: c.QueueType, KeepsReturned: true}
 }
 
-// WorkerQueues are the queues of one worker.
+// WorkerQueues are the queues of one worker: for dispatches and for cancellations.
 func WorkerQueues(c config.RabbitMQ, id execution.WorkerID) []Queue {
 	// A message that returns too often becomes a dead letter, and its execution is taken back
 	// without blaming the worker. Without dead lettering it would be lost.
@@ -158,8 +160,8 @@ func WorkerTopology(c config.RabbitMQ, id execution.WorkerID) Topology {
 	return t.withDeadLetters(c)
 }
 
-// withDeadLetters adds the dead letter path. Executors and workers declare it, because a message
-// that dies before anybody has declared it is lost.
+// withDeadLetters adds the dead letter path. Executors and workers both declare it, because a
+// message that dies before the path exists is lost.
 func (t Topology) withDeadLetters(c config.RabbitMQ) Topology {
 	if !c.DeadLetter.Enabled {
 		return t
