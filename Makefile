@@ -84,7 +84,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
 ##   stress       executors and workers as goroutines under the race detector, for ten minutes: STRESS=1h
 ##   preempt      the library with tasks switched inside critical sections, and the mutants of locks: PREEMPT_SEEDS=10
-##   reached      which statements of executor and worker no simulated run comes to, and why: REACHED_SEEDS=20 REACHED_VARIED=5
+##   reached      which statements of executor and worker no simulated run comes to, and why: REACHED_SEEDS=60 REACHED_VARIED=20
 ##   live-mutants mutants planted into real daemons: does the live world find them?
 ##   containers   what takes a container engine: servers in containers, scenarios in those of docker-compose.chaos.yaml
 ##   attack       the attacks of docs/attacks.md on a system of its own, on loopback, beside their thresholds: at most 10 minutes;
@@ -196,8 +196,8 @@ mutants: chaos-binary
 # program itself is instrumented too, or it writes no profile.
 REACHED       := reports/out/reached
 # Reasons hold for so many seeds: with more of them, some of what has a reason may be reached after all.
-REACHED_SEEDS  := 20
-REACHED_VARIED := 5
+REACHED_SEEDS  := 60
+REACHED_VARIED := 20
 REACHED_RUN    := GOCOVERDIR=$(REACHED)/counts bin/chaos-covered run --quiet --out $(REACHED)/run
 
 reached:
