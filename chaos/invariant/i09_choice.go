@@ -14,11 +14,13 @@ import (
 // later, once time has moved on: events of the same pass may follow that gave work to the other
 // worker and made it a worse choice.
 type doubt struct {
-	// old is the moment of the oldest news on which the dispatch may rest. until is when the pass has
-	// ended.
-	old, until time.Duration
-	execution  execution.ID
-	better     *candidate
+	// old is the moment of the oldest news on which the dispatch may rest, at when it was made, and
+	// until when the pass has ended.
+	old, at, until time.Duration
+	// refusing is the executor if the database may have refused its other dispatches, else empty.
+	refusing  string
+	execution execution.ID
+	better    *candidate
 	// since returns the time since which the other worker has been better. why is the violation's
 	// text if it still is.
 	since func(*candidate) time.Duration
@@ -31,11 +33,27 @@ func (c *placementChecker) settle(now time.Duration) {
 		if now <= d.until {
 			return false
 		}
-		if d.since(d.better) <= d.old {
+		if d.since(d.better) <= d.old && !c.kept(&d) {
 			c.s.violate(c.i, d.execution, "%s", d.why)
 		}
 		return true
 	})
+}
+
+// kept says that the pass of a dispatch has claimed other rows that the better worker could run, and
+// that the database has dispatched none of them since. The pass may have chosen that worker for them
+// and have thought it full.
+func (c *placementChecker) kept(d *doubt) bool {
+	if d.refusing == "" {
+		return false
+	}
+	for _, l := range c.s.lives.All() {
+		if l.status == execution.Scheduling && l.by == d.refusing && l.entered >= d.old && l.entered <= d.at &&
+			slices.Contains(d.better.runtimes, l.runtime) && (l.pinned == 0 || l.pinned == d.better.worker) {
+			return true
+		}
+	}
+	return false
 }
 
 // stood says that an executor was halted since it may have looked at the workers. When it goes on,
@@ -46,15 +64,16 @@ func (c *placementChecker) stood(e *history.Event) bool {
 
 // doubtful notes that a dispatch should have gone to another worker, if that worker is still better
 // once the pass has ended. A pass dispatches all its rows at one moment. But if the database refuses
-// that statement, the rows follow one by one, and those of the other worker may come last.
+// that statement, the rows follow one by one, and those of the other worker may come last, or not at
+// all.
 func (c *placementChecker) doubtful(e *history.Event, better *candidate, since func(*candidate) time.Duration, format string, args ...any) {
 	if better != nil && !c.stood(e) {
 		why := fmt.Sprintf("execution %d was dispatched by %s to worker %d (incarnation %d), ", e.Execution, e.Process, e.Worker, e.Incarnation) + fmt.Sprintf(format, args...)
-		until := e.At
+		d := doubt{old: e.At - c.memory, at: e.At, until: e.At, execution: e.Execution, better: better, since: since, why: why}
 		if c.s.ledger.struck(databaseFails, e.Process, 0, e.At) {
-			until += c.s.config.Executor.StatementTimeout
+			d.refusing, d.until = e.Process, e.At+c.s.config.Executor.StatementTimeout
 		}
-		c.doubts = append(c.doubts, doubt{e.At - c.memory, until, e.Execution, better, since, why})
+		c.doubts = append(c.doubts, d)
 	}
 }
 

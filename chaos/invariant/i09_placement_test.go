@@ -133,6 +133,15 @@ func TestPlacement(t *testing.T) {
 	}
 	filled = append(filled, beats(70*second, 80*second)...)
 	refusing := one(errs(history.FaultBegan, 59*second))
+	// keeping is the same dispatch by an executor that has claimed another row in the same pass.
+	other := append(one(created(59*second)), move(60*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0))
+	for i := range other {
+		other[i].Execution, other[i].Chain = 70, 70
+	}
+	keeping := with(other, again)
+	for i := range keeping {
+		keeping[i].Process = "executor-1"
+	}
 	for _, c := range []struct {
 		name   string
 		broken bool
@@ -170,6 +179,8 @@ func TestPlacement(t *testing.T) {
 		{"to the worker that it comes back from, before the other one is filled", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), again, filled)},
 		{"to the worker that it comes back from, before a refused pass fills the other one", false, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), refusing, again, filled)},
 		{"to the worker that it comes back from, by a refused pass that leaves the other one idle", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), refusing, again, beats(70*second, 80*second))},
+		{"to the worker that it comes back from, by a refused pass that keeps a row", false, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), refusing, keeping, beats(70*second, 80*second))},
+		{"to the worker that it comes back from, by a pass that keeps a row", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), keeping, beats(70*second, 80*second))},
 		{"to another worker than it comes back from", false, with(pair(), beats(10*second, 40*second), from(2), beats(50*second, 60*second), again)},
 		{"to the worker that it comes back from, the other one being cordoned", false, with(pair(), beats(10*second, 40*second), one(cordonOther), from(1), beats(50*second, 60*second), again)},
 		{"failed after the workers' leases, and does not say so", true, with(pair(), one(claimed, failed))},
