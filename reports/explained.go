@@ -148,9 +148,9 @@ func needText(x *explain.Explanation) string {
 	case 0:
 		return "none was needed: the same rule is also broken without any fault, perhaps for other executions"
 	case 1:
-		return fmt.Sprintf("one of %d was needed: with it alone the same rule is broken, without it it is not", len(x.Faults))
+		return fmt.Sprintf("one of %d was needed: with it alone the same rule is broken, without any fault it is not", len(x.Faults))
 	default:
-		return fmt.Sprintf("%d of %d were needed: with them alone the same rule is broken, without any one of them it is not", n, len(x.Faults))
+		return fmt.Sprintf("%d of %d were needed: with them alone the same rule is broken, with fewer of them it is not", n, len(x.Faults))
 	}
 }
 
@@ -159,7 +159,7 @@ func unless(f explain.Need) string {
 	if f.Alone {
 		return ""
 	}
-	return " (or another one that does the same: left out alone, the rule is still broken)"
+	return " (if only this one is left out, another fault does the same harm)"
 }
 
 func idle(f explain.Need) string {
