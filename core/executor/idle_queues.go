@@ -1,9 +1,11 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"handoff/core/broker"
@@ -31,6 +33,9 @@ type idleQueues struct {
 	// done are the incarnations whose queues are deleted, as this executor knows, by worker, so
 	// that it does not ask again at every pass. Only one task reads and writes it.
 	done map[execution.WorkerID]execution.Incarnation
+	// next is the worker with which the next pass begins. If every pass began with the first
+	// worker, a batch of queues that stay in use would keep all later ones from being deleted.
+	next execution.WorkerID
 }
 
 // idleQueueSweep is the interval of the passes. Retentions are hours.
@@ -40,8 +45,8 @@ func newIdleQueues(s *Service) *idleQueues {
 	return &idleQueues{Service: s, done: make(map[execution.WorkerID]execution.Incarnation)}
 }
 
-// pass looks at a bounded number of workers. The next pass looks again at queues that can't be
-// deleted yet.
+// pass looks at a bounded number of workers. The next pass goes on behind them, and starts over
+// after the last worker. So queues that can't be deleted yet are looked at again.
 func (q *idleQueues) pass(ctx context.Context) error {
 	if !q.client.Ready() {
 		return nil
@@ -55,8 +60,9 @@ func (q *idleQueues) pass(ctx context.Context) error {
 	}
 	var failed error
 	looked, settled := 0, !q.config.MessageQueue.RabbitMQ.DeadLetter.Enabled
+	first, _ := slices.BinarySearchFunc(workers, q.next, func(w store.WorkerRow, id execution.WorkerID) int { return cmp.Compare(w.ID, id) })
 	for i := range workers {
-		w := &workers[i]
+		w := &workers[(first+i)%len(workers)]
 		if !w.Lifecycle.Gone() {
 			delete(q.done, w.ID)
 			continue
@@ -65,6 +71,7 @@ func (q *idleQueues) pass(ctx context.Context) error {
 			continue
 		}
 		if looked++; looked > q.config.Executor.BatchSize {
+			q.next = w.ID
 			break
 		}
 		if settled = settled || q.path.settled(ctx); !settled {
