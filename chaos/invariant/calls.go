@@ -64,6 +64,9 @@ type callsOfRun struct {
 // Calls begins to judge the calls of a worker process that has just started.
 func (s *Suite) Calls(process string, capacity int) *Calls {
 	c := &Calls{s: s, process: process, capacity: capacity}
+	for later := s.later; later != nil; later = later.later {
+		later.called = true
+	}
 	for _, one := range s.checkers {
 		switch one := one.(type) {
 		case *singleRunChecker:

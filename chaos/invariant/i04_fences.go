@@ -39,6 +39,13 @@ func (c *Calls) Renewed(now, sent time.Duration) {
 	}
 }
 
+// Answered notes which heartbeat of which incarnation was answered.
+func (c *Calls) Answered(i execution.Incarnation, number uint64) {
+	for s := c.s.later; s != nil; s = s.later {
+		s.acknowledge(i, number)
+	}
+}
+
 // Fences judges a fence that the worker gives an action, at its start or later.
 func (c *Calls) Fences(key execution.Key, given time.Duration) {
 	if c.single == nil || c.gone || c.lease.fenced {

@@ -114,14 +114,19 @@ type life struct {
 
 // session is the state of one incarnation of a worker according to the history.
 type session struct {
-	worker      execution.WorkerID
-	process     string
-	lifecycle   execution.Lifecycle
-	since       time.Duration // of the lifecycle
-	leaving     time.Duration // when it began to drain or, without a drain, ended
-	leaseEnds   time.Duration
-	renewed     time.Duration
-	joined      time.Duration
+	worker    execution.WorkerID
+	process   string
+	lifecycle execution.Lifecycle
+	since     time.Duration // of the lifecycle
+	leaving   time.Duration // when it began to drain or, without a drain, ended
+	leaseEnds time.Duration
+	renewed   time.Duration
+	joined    time.Duration
+	// answered is when the database stored the latest heartbeat of which the worker knows that it
+	// did, and beats are those stored since. Only a suite that judges after a loss keeps
+	// them, and only if the calls of workers are reported; see Suite.called.
+	answered    time.Duration
+	beats       []storedBeat
 	superseded  bool
 	supersededA time.Duration
 	// late says that the time between two renewals was so long that the worker may have fenced
@@ -413,6 +418,9 @@ func (s *Suite) learnWorker(e *history.Event) {
 			counted := (oracle.Lease(w) - w.FenceMargin) * (driftTolerance - 1) / driftTolerance
 			t.late = t.late || e.At-t.renewed > counted-max(w.StatementTimeout, counted/3)
 			t.leaseEnds, t.renewed = e.Due, e.At
+			if s.called {
+				t.beats = append(t.beats, storedBeat{number: uint64(e.Count), at: e.At}) //nolint:gosec // never negative
+			}
 		}
 	default:
 	}

@@ -14,8 +14,9 @@ import (
 // Until then every rule judges as usual. From then on this suite is silent and passes the history
 // on to another suite. That suite has seen the processes, servers, faults and workers from the
 // beginning, but no executions. It waits until the contract holds again: until every incarnation
-// that has lost a heartbeat is over, and nothing older is left to do. Then it judges everything
-// accepted from that moment on, by every rule, and ignores messages and ends of older executions.
+// that has lost an answered heartbeat is over, and nothing older is left to do. Then it judges
+// everything accepted from that moment on, by every rule, and ignores messages and ends of older
+// executions.
 //
 // While it waits it judges one thing, as part of rule 12: that those incarnations end in time.
 
@@ -31,9 +32,10 @@ type rewinding struct {
 	waits, ready bool
 	// quiet asks the world whether nothing is left to do.
 	quiet func() bool
-	// stale are the incarnations that have lost a heartbeat, and due is when they must be over.
-	stale []execution.Incarnation
-	due   time.Duration
+	// stale are the incarnations that have lost an answered heartbeat, and due is when they must be
+	// over. What was written between from and to is lost.
+	stale         []execution.Incarnation
+	due, from, to time.Duration
 	// execution and message are the last numbers from before; foreign are later executions that
 	// belong to earlier ones.
 	execution execution.ID
@@ -94,17 +96,53 @@ func (s *Suite) passes(e *history.Event) bool {
 
 // lost begins the wait.
 func (s *Suite) lost(e *history.Event) {
-	s.ready, s.due = true, e.At+s.surrender()
+	s.ready, s.due, s.from, s.to = true, e.At+s.surrender(), e.Due, e.At
 	for i, t := range s.workers.All() {
-		// A heartbeat at the very moment of the loss may have been kept.
-		if _, gone := t.gone(); !gone && t.renewed > e.Due {
-			s.stale = append(s.stale, i)
+		// A worker can't miss a heartbeat if it doesn't know that the database had stored it.
+		known := t.answered
+		if !s.called {
+			known = t.renewed
 		}
+		s.loses(i, t, known)
 	}
 	slices.SortFunc(s.stale, cmp.Compare)
 }
 
-// surrender is how long an incarnation that has lost a heartbeat may go on: until it beats again,
+// loses notes an incarnation as stale if a heartbeat stored at that time is lost. A heartbeat at
+// the very moment of the loss may have been kept.
+func (s *Suite) loses(i execution.Incarnation, t *session, at time.Duration) {
+	if _, gone := t.gone(); !gone && at > s.from && !slices.Contains(s.stale, i) {
+		s.stale = append(s.stale, i)
+	}
+}
+
+// storedBeat is a heartbeat that the database has stored.
+type storedBeat struct {
+	number uint64
+	at     time.Duration
+}
+
+// acknowledge notes that a heartbeat was answered.
+func (s *Suite) acknowledge(i execution.Incarnation, number uint64) {
+	t := s.workers.Get(i)
+	if t == nil {
+		return
+	}
+	for _, b := range t.beats {
+		if b.number != number {
+			continue
+		}
+		t.answered = max(t.answered, b.at)
+		if s.waits && s.ready && b.at < s.to {
+			// The answer was under way when the database was lost.
+			s.loses(i, t, b.at)
+			s.due = max(s.due, s.now.At+s.surrender())
+		}
+	}
+	t.beats = slices.DeleteFunc(t.beats, func(b storedBeat) bool { return b.number <= number })
+}
+
+// surrender is how long an incarnation that has lost an answered heartbeat may go on: until it beats again,
 // or until an executor finds its lease over.
 func (s *Suite) surrender() time.Duration {
 	return s.bounds.WorkerDead + s.bounds.Warmup + s.bounds.Recovery
@@ -140,7 +178,7 @@ func (s *Suite) overdue(i execution.Incarnation) {
 	for _, c := range s.checkers {
 		if of, ok := c.(*detectionChecker); ok {
 			s.waits = false
-			s.violate(of.i, 0, "incarnation %d (%s) goes on although the database has lost one of its heartbeats, and perhaps more of its writes",
+			s.violate(of.i, 0, "incarnation %d (%s) goes on although the database has lost a heartbeat that it had answered, and perhaps more of its writes",
 				i, s.workers.Get(i).process)
 			s.waits = true
 		}

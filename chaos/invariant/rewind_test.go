@@ -14,17 +14,31 @@ import (
 // afterALoss returns the findings of invariants 12 and 19 for a history whose database loses, at 40
 // s, everything written since 20 s. From quiet on, nothing is left to do.
 func afterALoss(quiet time.Duration, events ...history.Event) []string {
+	return afterALossWithCalls(quiet, nil, events...)
+}
+
+// afterALossWithCalls is afterALoss where the calls of the workers are reported: answers has, for
+// each moment, the number of the heartbeat of incarnation 1 that is answered then. With nil, no
+// calls are reported.
+func afterALossWithCalls(quiet time.Duration, answers map[time.Duration]uint64, events ...history.Event) []string {
 	s := New(config.Default(config.Hardened), []int{12, 19})
 	var now time.Duration
 	s.SetRequests(func(key string) (execution.Action, bool) {
 		return execution.Action{Timeout: 5 * second, DispatchTimeout: 7 * second, MaxRetries: 1}, key == "k"
 	})
 	s.ExpectRewinds(1, func() bool { return now >= quiet })
+	var calls *Calls
+	if answers != nil {
+		calls = s.Calls("w", 1)
+	}
 	lost := history.Event{At: 40 * second, Kind: history.DatabaseRewound, Due: 20 * second}
 	i := slices.IndexFunc(events, func(e history.Event) bool { return e.At > lost.At })
 	for _, e := range slices.Insert(slices.Clone(events), i, lost) {
 		now = e.At
 		s.Observe(&e)
+		if number := answers[e.At]; number != 0 {
+			calls.Answered(1, number)
+		}
 	}
 	var found []string
 	for _, f := range s.End(false) {
@@ -62,6 +76,9 @@ func TestAfterALossOnlyWhatIsNewIsJudged(t *testing.T) {
 	}
 }
 
+// lostABeat is part of the finding about an incarnation that has lost a heartbeat and goes on.
+const lostABeat = "lost a heartbeat that it had answered"
+
 // An incarnation that has lost a heartbeat must end; one that has lost none may go on.
 func TestAnIncarnationThatLostAHeartbeatMustEnd(t *testing.T) {
 	at := func(e history.Event, at time.Duration) history.Event {
@@ -77,7 +94,35 @@ func TestAnIncarnationThatLostAHeartbeatMustEnd(t *testing.T) {
 		"it is lost":              {[]history.Event{registered(1, 1, "shell"), beat(30*second, 1), at(worker(0, execution.Lost), 45*second), at(created(0), 300*second)}, false},
 		"it had not beaten since": {[]history.Event{registered(1, 1, "shell"), beat(15*second, 1), last}, false},
 	} {
-		found := slices.ContainsFunc(afterALoss(400*second, c.events...), func(f string) bool { return strings.Contains(f, "lost one of its heartbeats") })
+		found := slices.ContainsFunc(afterALoss(400*second, c.events...), func(f string) bool { return strings.Contains(f, lostABeat) })
+		if found != c.want {
+			t.Errorf("%s: found is %v, want %v", what, found, c.want)
+		}
+	}
+}
+
+// A worker that got no answer to the heartbeat that was lost knows of no loss, and goes on. If the
+// answer arrives after the loss, its next heartbeat is refused.
+func TestAnIncarnationMayGoOnThatLostOnlyAnUnansweredHeartbeat(t *testing.T) {
+	numbered := func(at time.Duration, number int64) history.Event {
+		e := beat(at, 1)
+		e.Count = number
+		return e
+	}
+	events := []history.Event{
+		registered(1, 1, "shell"), numbered(15*second, 1), numbered(25*second, 2), numbered(35*second, 3), numbered(41*second, 4), numbered(300*second, 5),
+	}
+	for what, c := range map[string]struct {
+		answers map[time.Duration]uint64
+		want    bool
+	}{
+		"no answer":                             {map[time.Duration]uint64{15 * second: 1, 41 * second: 4}, false},
+		"an answer before the last beat":        {map[time.Duration]uint64{15 * second: 1, 25 * second: 2}, true},
+		"an answer to the last beat":            {map[time.Duration]uint64{15 * second: 1, 35 * second: 3}, true},
+		"an answer that comes after the loss":   {map[time.Duration]uint64{15 * second: 1, 41 * second: 3}, true},
+		"a late answer to a beat that was kept": {map[time.Duration]uint64{35 * second: 1, 41 * second: 4}, false},
+	} {
+		found := slices.ContainsFunc(afterALossWithCalls(400*second, c.answers, events...), func(f string) bool { return strings.Contains(f, lostABeat) })
 		if found != c.want {
 			t.Errorf("%s: found is %v, want %v", what, found, c.want)
 		}

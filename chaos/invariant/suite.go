@@ -218,7 +218,9 @@ type Suite struct {
 	requested func(key string) (execution.Action, bool)
 	// holds are the kinds of events that the history records whenever they happen; nil for all.
 	holds []history.Kind
-	aside aside
+	// called says that the calls of workers are reported to a suite that judges after a loss.
+	called bool
+	aside  aside
 	rewinding
 }
 

@@ -76,6 +76,7 @@ func (s *calling) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply,
 		return reply, err
 	}
 	s.c.Renewed(s.h.Monotonic(), sent)
+	s.c.Answered(b.Incarnation, b.Number)
 	for _, key := range reply.Lost {
 		s.c.Told(key, true)
 	}
