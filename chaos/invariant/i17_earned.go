@@ -316,10 +316,23 @@ func (c *ending) ranItsTime() string {
 	if c.l.arrived > 0 {
 		early = min(early, max((c.l.due-c.l.stamped)/2, c.l.entered-c.l.arrived))
 	}
-	if now >= c.l.due-early-c.s.tolerance {
+	if now >= c.l.due-early-c.s.tolerance || c.heldClaim() {
 		return ""
 	}
 	return fmt.Sprintf("its run deadline is still %v away; it was claimed at %v", c.l.due-now, c.l.entered)
+}
+
+// heldClaim says that the claim may have been on its way for as long as the run may take. The network
+// can hold a claim back and deliver it after a cut. The worker got no answer to it, so it counts the
+// run from then on, even if it has sent the claim again since. It sent the first claim when the
+// dispatch came to it, at the earliest. Only trouble on the way to the database since then explains
+// such a delay, and only until the link has recovered.
+func (c *ending) heldClaim() bool {
+	timeout := c.l.due - c.l.stamped
+	if c.e.By != execution.Worker || c.t == nil || c.l.arrived == 0 || c.e.At < c.l.arrived+timeout-timeout/driftTolerance {
+		return false
+	}
+	return c.ledger.struck(toDatabase|databaseFails, c.t.process, c.t.worker, max(c.l.arrived, c.s.recovered(c.l.entered)))
 }
 
 // noWorkers: no worker offers the runtime, or each worker that offers it has its own cause for

@@ -119,6 +119,50 @@ func crowdedStory(freed, told time.Duration, to execution.Status) []history.Even
 	return append(story, back)
 }
 
+// The network can hold a claim back for as long as the run may take. The worker counts the run from
+// that claim, so the run is over when it begins.
+func TestAClaimThatTheNetworkHeldCostsItsRunTime(t *testing.T) {
+	const arrived, claimed = 10 * second, 320 * second
+	partition := func(kind history.Kind, at time.Duration, to string) history.Event {
+		return history.Event{At: at, Kind: kind, Fault: "f", Text: "partition", Process: "w", Queue: to}
+	}
+	cut := func(from, until time.Duration, to string) []history.Event {
+		return []history.Event{partition(history.FaultBegan, from, to), partition(history.FaultEnded, until, to)}
+	}
+	recovery := BoundsOf(config.Default(config.Hardened)).Recovery
+	for _, c := range []struct {
+		name    string
+		arrived time.Duration
+		by      execution.Part
+		faults  []history.Event
+		earned  bool
+	}{
+		{"held", arrived, execution.Worker, cut(11*second, 315*second, "database"), true},
+		{"held until the link had just recovered", arrived, execution.Worker, cut(11*second, claimed-recovery, "database"), true},
+		{"sent when the link had long recovered", arrived, execution.Worker, cut(11*second, claimed-recovery-1, "database"), false},
+		{"not held", arrived, execution.Worker, nil, false},
+		{"cut off from the broker only", arrived, execution.Worker, cut(11*second, 315*second, "broker"), false},
+		{"cut off before the dispatch came", 316 * second, execution.Worker, cut(11*second, 315*second, "database"), false},
+		{"held for less than its time", 100 * second, execution.Worker, cut(11*second, 315*second, "database"), false},
+		{"ended by the executor, which goes by the run deadline", arrived, execution.TimeoutMonitor, cut(11*second, 315*second, "database"), false},
+	} {
+		story := slices.Concat([]history.Event{
+			registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active), created(second),
+			move(second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
+			move(second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1),
+		}, c.faults, []history.Event{
+			message(c.arrived, history.Delivered, "worker.1.executions", 0),
+			move(claimed, execution.Scheduled, execution.Running, execution.Worker, 1, 1),
+		})
+		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
+		over := move(claimed+second, execution.Running, execution.Timeout, c.by, 1, 1)
+		over.Reason = execution.RunTimeout
+		if why := earnedOf(nil, append(story, over)); (why == "") != c.earned {
+			t.Errorf("%s: %q", c.name, why)
+		}
+	}
+}
+
 // Waiting behind other executions is no cause, even with a fault, if the executor could know that
 // the worker was full.
 func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {
