@@ -71,6 +71,17 @@ func TestDutiesOfWorkers(t *testing.T) {
 	anew := again
 	anew.Incarnation = 1
 	ended := history.Event{At: 2 * second, Kind: history.ProcessStopped, Process: "w"}
+	lostAt := func(at time.Duration) history.Event {
+		e := worker(at, execution.Lost)
+		e.Process = "executor-1"
+		return e
+	}
+	cut := func(until time.Duration) []history.Event {
+		from := faultOf(second, "partition", "database")
+		to := from
+		to.At, to.Kind = until, history.FaultEnded
+		return one(from, to)
+	}
 	idle := one(registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active))
 	stopped := history.Event{At: 20 * second, Kind: history.ProcessStopped, Process: "w"}
 	slowed := func() []history.Event {
@@ -96,6 +107,9 @@ func TestDutiesOfWorkers(t *testing.T) {
 		{"a worker consumes and stays starting", 21, true, with(starting, beats(10*second, 30*second))},
 		{"a worker does not consume", 21, false, with(starting, one(unready, beat(10*second, 1), beat(20*second, 1)))},
 		{"a worker can't say that it consumes", 21, false, with(starting, one(faultOf(second, "partition", "database")), beats(10*second, 30*second))},
+		{"a worker could not say that it consumes until its fence, and is declared lost long after", 21, false, with(starting, one(beat(0, 1)), cut(20*second), one(lostAt(60*second)))},
+		{"a worker could say that it consumes before its fence, and is declared lost", 21, true, with(starting, one(beat(0, 1)), cut(10*second), one(lostAt(60*second)))},
+		{"a worker could say that it consumes, and becomes active long after", 21, true, with(starting, one(beat(0, 1)), cut(20*second), one(worker(60*second, execution.Active)))},
 		{"as many actions as slots", 22, false, beginning()},
 		{"more actions than slots", 22, true, with(beginning(), second2)},
 		{"a dispatch was left lying and counts", 24, false, with(dispatched, one(late(1)))},

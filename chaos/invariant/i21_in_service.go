@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -77,9 +78,15 @@ func (c *inServiceChecker) judge(e *history.Event, since time.Duration) {
 		return
 	}
 	c.s.judged(c.i)
-	if e.At-since > c.bound && !c.s.ledger.struck(noActivation, t.process, t.worker, e.At-c.bound) {
+	at := e.At
+	if e.Kind == history.WorkerLifecycle && e.Lifecycle == execution.Lost {
+		// A worker that could not renew its lease fences itself and then reports nothing more. The
+		// loss may be noticed long after that, when the servers have recovered.
+		at = min(at, t.renewed+oracle.Lease(&c.s.config.Worker)-c.s.config.Worker.FenceMargin)
+	}
+	if at-since > c.bound && !c.s.ledger.struck(noActivation, t.process, t.worker, at-c.bound) {
 		c.s.violate(c.i, 0, "%s (incarnation %d) has said since %v that it consumes and is still %v at %v; nothing hinders it, and the bound is %v",
-			t.process, e.Incarnation, since, t.lifecycle, e.At, c.bound)
+			t.process, e.Incarnation, since, t.lifecycle, at, c.bound)
 	}
 }
 
