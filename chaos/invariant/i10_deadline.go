@@ -25,6 +25,8 @@ type stopDeadline struct {
 	process string
 	since   time.Duration
 	at      time.Duration
+	// told is when it could first learn that an operator drains it, 0 if none does.
+	told time.Duration
 	// patient says that the deadline was already extended once, because calls to servers may have
 	// delayed the process.
 	patient bool
@@ -37,7 +39,9 @@ func (c *gracefulChecker) stops(process string, at time.Duration) {
 		return
 	}
 	if !slices.ContainsFunc(c.deadlines, func(d stopDeadline) bool { return d.process == process }) {
-		c.deadlines = append(c.deadlines, stopDeadline{process: process, since: at, at: at + c.s.config.Worker.ShutdownTimeout + c.s.config.Worker.KillGrace + c.s.prompt()})
+		c.deadlines = append(c.deadlines, stopDeadline{
+			process: process, since: at, at: at + c.s.config.Worker.ShutdownTimeout + c.s.config.Worker.KillGrace + c.s.prompt(), told: c.told[process],
+		})
 	}
 }
 
@@ -107,9 +111,13 @@ func (c *gracefulChecker) endedForStop(e *history.Event) {
 	c.s.judged(c.i)
 	d, early := c.deadlines[i], c.s.prompt()
 	if c.s.ledger.struck(toDatabase|databaseFails, e.Process, 0, c.s.recovered(d.since)) {
-		// A draining worker shows its stop only after telling the database, which may take one
-		// call.
-		early += c.s.config.Worker.StatementTimeout
+		// A worker that an operator drains counts from when it learns of the drain, and shows its
+		// stop only after telling the database, which it tries again until it gets an answer.
+		if d.told > 0 {
+			early += d.since - d.told
+		} else {
+			early += c.s.config.Worker.StatementTimeout
+		}
 	}
 	if e.At < d.since+c.s.config.Worker.ShutdownTimeout-early {
 		c.s.violate(c.i, e.Execution, "%s ended execution %d for its stop only %v after it was asked to stop; running actions have %v to finish",

@@ -28,6 +28,14 @@ func (c *gracefulChecker) drained(e *history.Event) {
 	if process := c.present[e.Worker]; e.Count == 1 && c.wished[process] {
 		delete(c.wished, process)
 		c.asked[process] = 0
+		delete(c.told, process)
+	}
+}
+
+// tells notes that a process could learn that an operator drains it.
+func (c *gracefulChecker) tells(e *history.Event) {
+	if _, asked := c.asked[e.Process]; asked && c.told[e.Process] == 0 {
+		c.told[e.Process] = e.At
 	}
 }
 
@@ -35,6 +43,7 @@ func (c *gracefulChecker) drained(e *history.Event) {
 func (c *gracefulChecker) ended(process string) {
 	delete(c.stopping, process)
 	delete(c.asked, process)
+	delete(c.told, process)
 	maps.DeleteFunc(c.present, func(_ execution.WorkerID, p string) bool { return p == process })
 }
 

@@ -21,6 +21,7 @@ func gracefulStop() *Invariant {
 		return &gracefulChecker{
 			stood: make(map[string]time.Duration),
 			i:     i, s: s, held: make(map[execution.Incarnation]int), running: make(map[string][]stoppable), stopping: make(map[string]time.Duration), asked: make(map[string]int),
+			told:   make(map[string]time.Duration),
 			wished: make(map[string]bool), present: make(map[execution.WorkerID]string),
 		}
 	}
@@ -46,6 +47,9 @@ type gracefulChecker struct {
 	// asked holds the processes that an operator drains, and how often each has renewed its lease
 	// since.
 	asked map[string]int
+	// told is when each of these could first learn of the drain: with the answer to a renewal or to
+	// a registration.
+	told map[string]time.Duration
 	// wished holds the processes that an operator is about to drain. present is the live process
 	// that last registered each worker.
 	wished  map[string]bool
@@ -97,10 +101,12 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 		c.ended(e.Process)
 	case history.WorkerRegistered:
 		c.present[e.Worker] = e.Process
+		c.tells(e)
 	case history.WorkerCordoned:
 		c.drained(e)
 	case history.HeartbeatRenewed:
 		if len(c.asked) > 0 {
+			c.tells(e)
 			c.heard(e)
 		}
 	case history.WorkerLifecycle:

@@ -76,13 +76,20 @@ func TestDutiesOfWorkers(t *testing.T) {
 		e.Process = "executor-1"
 		return e
 	}
-	cut := func(until time.Duration) []history.Event {
-		from := faultOf(second, "partition", "database")
+	cut := func(since, until time.Duration) []history.Event {
+		from := faultOf(since, "partition", "database")
 		to := from
 		to.At, to.Kind = until, history.FaultEnded
 		return one(from, to)
 	}
 	idle := one(registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active))
+	// The worker could learn of its drain at 8 s, and the database stores that it drains at 15 s.
+	drains := one(drain, cordoned, beat(8*second, 1), beat(12*second, 1), worker(15*second, execution.Draining))
+	endedAt := func(at time.Duration) history.Event {
+		e := shutdown
+		e.At = at
+		return e
+	}
 	stopped := history.Event{At: 20 * second, Kind: history.ProcessStopped, Process: "w"}
 	slowed := func() []history.Event {
 		slow := history.Event{At: 3 * second, Kind: history.FaultBegan, Fault: "f", Text: "database_slow", Process: "database"}
@@ -107,9 +114,9 @@ func TestDutiesOfWorkers(t *testing.T) {
 		{"a worker consumes and stays starting", 21, true, with(starting, beats(10*second, 30*second))},
 		{"a worker does not consume", 21, false, with(starting, one(unready, beat(10*second, 1), beat(20*second, 1)))},
 		{"a worker can't say that it consumes", 21, false, with(starting, one(faultOf(second, "partition", "database")), beats(10*second, 30*second))},
-		{"a worker could not say that it consumes until its fence, and is declared lost long after", 21, false, with(starting, one(beat(0, 1)), cut(20*second), one(lostAt(60*second)))},
-		{"a worker could say that it consumes before its fence, and is declared lost", 21, true, with(starting, one(beat(0, 1)), cut(10*second), one(lostAt(60*second)))},
-		{"a worker could say that it consumes, and becomes active long after", 21, true, with(starting, one(beat(0, 1)), cut(20*second), one(worker(60*second, execution.Active)))},
+		{"a worker could not say that it consumes until its fence, and is declared lost long after", 21, false, with(starting, one(beat(0, 1)), cut(second, 20*second), one(lostAt(60*second)))},
+		{"a worker could say that it consumes before its fence, and is declared lost", 21, true, with(starting, one(beat(0, 1)), cut(second, 10*second), one(lostAt(60*second)))},
+		{"a worker could say that it consumes, and becomes active long after", 21, true, with(starting, one(beat(0, 1)), cut(second, 20*second), one(worker(60*second, execution.Active)))},
 		{"as many actions as slots", 22, false, beginning()},
 		{"more actions than slots", 22, true, with(beginning(), second2)},
 		{"a dispatch was left lying and counts", 24, false, with(dispatched, one(late(1)))},
@@ -133,6 +140,9 @@ func TestDutiesOfWorkers(t *testing.T) {
 		{"an operator drains a process that has ended", 10, false, with(idle, one(ended, drain, cordoned, anew), beats(5*second, 30*second))},
 		{"an operator has only cordoned a worker", 10, false, with(idle, one(cordoned), beats(5*second, 30*second))},
 		{"a process that an operator drains registers anew", 10, true, with(idle, one(drain, cordoned, anew, worker(4*second, execution.Active)), beats(5*second, 30*second))},
+		{"a drained run has its time since its worker could learn of the drain, and the road was bad", 10, false, with(beginning(), cut(3*second, 14*second), drains, one(endedAt(38*second)))},
+		{"a drained run has less time than that", 10, true, with(beginning(), cut(3*second, 14*second), drains, one(endedAt(36*second)))},
+		{"a drained run has its time only since then, and nothing was bad", 10, true, with(beginning(), drains, one(endedAt(38*second)))},
 		{"an operator's drain does not end the process", 10, true, with(idle, one(drain, cordoned, worker(9*second, execution.Draining), worker(10*second, execution.Stopped), passes(200*second)))},
 	} {
 		if got := slices.Contains(judge(c.story), c.invariant); got != c.broken {
