@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ const (
 	// unitPatience is the longest time for the short tests of a package with a mutant; they
 	// normally take a second.
 	unitPatience = 60 * time.Second
+	// unitMemory bounds the addresses of that test process, in bytes. Go reserves far more than it uses.
+	unitMemory = 12 << 30
 	// goldenTests compare with recorded results of the original core: a difference is no mistake.
 	goldenTests = "^TestHistories$"
 )
@@ -77,8 +80,12 @@ func (m *measurement) checkedUnitBinary(ctx context.Context, dir string) (string
 func (m *measurement) runUnitTests(ctx context.Context, bin, dir string, number int) (failed bool, out string, cpu float64, err error) {
 	limit, cancel := context.WithTimeout(ctx, unitPatience+15*time.Second)
 	defer cancel()
-	//nolint:gosec // the program that was built for this
-	cmd := exec.CommandContext(limit, bin, "-test.short", "-test.failfast", "-test.skip", goldenTests, "-test.timeout", unitPatience.String())
+	args := []string{bin, "-test.short", "-test.failfast", "-test.skip", goldenTests, "-test.timeout", unitPatience.String()}
+	if runtime.GOOS == "linux" {
+		// A mutant may take all memory there is; then the kernel ends any process of the machine.
+		args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, unitMemory>>10)}, args...)
+	}
+	cmd := exec.CommandContext(limit, args[0], args[1:]...) //nolint:gosec // the program that was built for this
 	cmd.Dir = filepath.Join(m.root, dir)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", source.Variable, number), without.Variable+"="+strings.Join(without.Known(), ","))
 	cmd.WaitDelay = 5 * time.Second
