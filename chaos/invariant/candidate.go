@@ -33,9 +33,9 @@ type candidate struct {
 	// waiting is the number of dispatches that it has not claimed.
 	waiting int
 
-	// failures are the ends of runs for reasons that blame the worker: the true figures, to compare
-	// its reports with.
-	failures []time.Duration
+	// failures are the ends of runs for reasons that blame the worker, the latest last: the true
+	// figures, to compare its reports with.
+	failures []ownFailure
 	// snapshots is the evidence for its health over time, the oldest first.
 	snapshots []snapshot
 
@@ -54,6 +54,28 @@ type candidate struct {
 	roomSince time.Duration
 	// busySince is the time since which it has held something; never while it holds nothing.
 	busySince time.Duration
+}
+
+// ownFailure is the end of a run for a reason that blames the worker.
+type ownFailure struct {
+	key execution.Key
+	// process wrote the end.
+	process string
+	// at is when the database last answered it. A run counts for its worker from the answer on, and
+	// a worker that gets none writes the end again.
+	at time.Duration
+}
+
+// answered notes that the database refused a write of an end that it has already. The answers
+// before may have been lost, so the worker may learn of the end only now.
+func (w *candidate) answered(e *history.Event) {
+	for n, f := range w.failures {
+		if f.key == (execution.Key{ID: e.Execution, Epoch: e.Epoch}) && f.process == e.Process {
+			f.at = e.At
+			w.failures = append(slices.Delete(w.failures, n, n+1), f)
+			return
+		}
+	}
 }
 
 // snapshot is the evidence for a worker's health, valid from a moment on.

@@ -153,7 +153,7 @@ func (c *placementChecker) spotless(w *candidate, now time.Duration) bool {
 		return false
 	}
 	n := len(w.failures)
-	return n == 0 || now-w.failures[n-1] > h.Window+h.Window/10
+	return n == 0 || now-w.failures[n-1].at > h.Window+h.Window/10
 }
 
 // patient judges that an execution that fits no worker has waited for its grace: since it was due,

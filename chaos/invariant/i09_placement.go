@@ -62,7 +62,7 @@ func (c *placementChecker) hears() []history.Kind {
 	return []history.Kind{
 		history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned,
 		history.HealthReported, history.BrokerUp, history.ProcessFrozen, history.ProcessThawed, history.ActionDefined,
-		history.Transition,
+		history.Transition, history.StaleWrite,
 	}
 }
 
@@ -98,6 +98,12 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 		c.limited[e.Action] = e.Count > 0
 	case history.Transition:
 		c.transition(e, l)
+	case history.StaleWrite:
+		if e.To != execution.Running {
+			for _, w := range c.candidates {
+				w.answered(e)
+			}
+		}
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned:
 		// The roster has handled it.
 	default:
@@ -115,8 +121,8 @@ func (c *placementChecker) reported(w *candidate, e *history.Event) {
 	// A database that hangs executes a report at its end, long after the worker counted.
 	late := c.s.ledger.struck(databaseFails, e.Process, e.Worker, e.At-c.s.config.Worker.HeartbeatInterval)
 	had := 0
-	for _, at := range w.failures {
-		if at >= since || late {
+	for _, f := range w.failures {
+		if f.at >= since || late {
 			had++
 		}
 	}
@@ -183,7 +189,7 @@ func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
 		c.assess(w, e.At)
 	}
 	if oracle.Claimed(e.From) && e.By == execution.Worker && oracle.BlamesWorker(e.Reason) {
-		w.failures = append(w.failures, e.At)
+		w.failures = append(w.failures, ownFailure{execution.Key{ID: e.Execution, Epoch: e.OldEpoch}, e.Process, e.At})
 	}
 	if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
 		s := w.known()
@@ -334,7 +340,7 @@ func (c *placementChecker) available(runtime string, now time.Duration) *candida
 		}
 		last, known := -recovery, w.known()
 		if n := len(w.failures); n > 0 {
-			last = max(last, w.failures[n-1])
+			last = max(last, w.failures[n-1].at)
 		}
 		if n := len(known.expired); n > 0 {
 			last = max(last, known.expired[n-1])
