@@ -50,6 +50,7 @@ type placementChecker struct {
 	limited map[string]bool
 	// brokerUp is when the broker last came back.
 	brokerUp time.Duration
+	hung     hungQueues
 	// frozen is the time since which each machine has been frozen, slept how long it was frozen
 	// before. Its clocks stood still during that time.
 	frozen, slept map[string]time.Duration
@@ -62,7 +63,7 @@ func (c *placementChecker) hears() []history.Kind {
 	return []history.Kind{
 		history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned,
 		history.HealthReported, history.BrokerUp, history.ProcessFrozen, history.ProcessThawed, history.ActionDefined,
-		history.Transition, history.StaleWrite,
+		history.Transition, history.StaleWrite, history.FaultBegan, history.FaultEnded, history.BrokerDown,
 	}
 }
 
@@ -85,6 +86,13 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 		}
 	case history.BrokerUp:
 		c.brokerUp = e.At
+	case history.BrokerDown:
+		// The processes of its queues start anew.
+		c.hung.names = nil
+	case history.FaultBegan, history.FaultEnded:
+		if c.s.config.MessageQueue.RabbitMQ.QueueType == "classic" {
+			c.hung.announced(e)
+		}
 	case history.ProcessFrozen:
 		if _, is := c.frozen[e.Process]; !is {
 			c.frozen[e.Process] = e.At
@@ -161,6 +169,7 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 	}
 	switch {
 	case e.To == execution.Scheduled:
+		c.hung.dispatched = e.At
 		w := c.byIncarnation.Get(e.Incarnation)
 		c.s.judged(c.i)
 		if why := c.unfit(w, e, l); why != "" {
@@ -298,11 +307,11 @@ func (c *placementChecker) explained(e *history.Event, l *life, look time.Durati
 	}
 }
 
-// leftWaiting looks for executions that have been due for longer than placement may take. No
-// fitting worker may have been idle all that time, or well with room. Anything that may have
-// hindered an executor postpones the judgement.
+// leftWaiting looks for executions that have been due for longer than placement may take while an
+// executor was connected. No fitting worker may have been idle all that time, or well with room.
+// Anything that may have hindered an executor postpones the judgement.
 func (c *placementChecker) leftWaiting(now time.Duration) {
-	since := now - c.patience
+	since := c.hung.connected(now) - c.patience
 	if c.s.calm.hindering > 0 || c.s.calm.since > since || now < c.s.setBack+c.patience {
 		return
 	}
@@ -312,12 +321,12 @@ func (c *placementChecker) leftWaiting(now time.Duration) {
 			continue
 		}
 		c.s.judged(c.i)
-		if (first == nil || l.id < first.id) && c.available(l.runtime, now) != nil {
+		if (first == nil || l.id < first.id) && c.available(l.runtime, since, now) != nil {
 			first = l
 		}
 	}
 	if first != nil {
-		w := c.available(first.runtime, now)
+		w := c.available(first.runtime, since, now)
 		c.s.violate(c.i, first.id, "execution %d has been due for %v and waits although worker %d (incarnation %d) fits and has had room since %v: it holds %d, and its capacity is %d",
 			first.id, now-first.waits, w.worker, w.incarnation, w.roomSince, w.load, w.capacity)
 	}
@@ -329,11 +338,11 @@ func (c *placementChecker) free(l *life) bool {
 	return !l.hidden && l.pinned == 0 && l.parent == 0 && !c.limited[c.s.actions[l.action]]
 }
 
-// available returns a worker that fits a runtime and has held nothing for as long as placement may
-// take; or that was well and had room for as long. It has no failure of its own that is younger
-// than the time after which it may be tried again.
-func (c *placementChecker) available(runtime string, now time.Duration) *candidate {
-	since, recovery := now-c.patience, c.s.config.Executor.HealthCheckInterval
+// available returns a worker that fits a runtime and has held nothing since a moment; or that was
+// well and had room since then. It has no failure of its own that is younger than the time after
+// which it may be tried again.
+func (c *placementChecker) available(runtime string, since, now time.Duration) *candidate {
+	recovery := c.s.config.Executor.HealthCheckInterval
 	for _, w := range c.candidates {
 		if !w.offers(runtime, c.s.database(now)) || w.fitSince > since || w.idleSince > since && (w.roomSince > since || w.goodSince > since && !c.nobodyIsBetter(runtime, since, now)) {
 			continue

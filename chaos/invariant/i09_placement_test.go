@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/core/config"
 	"handoff/core/execution"
 )
 
@@ -210,6 +211,48 @@ func TestPlacement(t *testing.T) {
 		{"waiting after an executor came back", false, with(pair(), beats(10*second, 20*second), one(history.Event{At: 25 * second, Kind: history.ProcessStarted}), beats(30*second, 60*second))},
 	} {
 		if got := slices.Contains(judge(c.story), 9); got != c.broken {
+			t.Errorf("%s: broken is %v, want %v", c.name, got, c.broken)
+		}
+	}
+}
+
+// A classic queue of the executors that hangs keeps executors from connecting. It excuses only what
+// waits since the last sign that an executor is connected.
+func TestWaitingWhileAQueueHangs(t *testing.T) {
+	with := slices.Concat[[]history.Event]
+	hangs := func(queue string) []history.Event {
+		return []history.Event{{At: second, Kind: history.FaultBegan, Fault: "hangs", Text: "stuck_queue", Process: queue}}
+	}
+	over := func(at time.Duration, kind history.Kind, text string) []history.Event {
+		return []history.Event{{At: at, Kind: kind, Fault: "hangs", Text: text, Process: "completed"}}
+	}
+	// busy is another execution, which is dispatched.
+	busy := func(at time.Duration) []history.Event {
+		story := append([]history.Event{created(at)}, dispatched(at)...)
+		for i := range story {
+			story[i].Execution, story[i].Chain = 60, 60
+		}
+		return story
+	}
+	for _, c := range []struct {
+		name, queueType string
+		broken          bool
+		story           []history.Event
+	}{
+		{"while nothing hangs", "classic", true, beats(10*second, 90*second)},
+		{"while a queue of executors hangs", "classic", false, with(hangs("completed"), beats(10*second, 90*second))},
+		{"while a quorum queue hangs", "quorum", true, with(hangs("completed"), beats(10*second, 90*second))},
+		{"while the queue of a worker hangs", "classic", true, with(hangs("w"), beats(10*second, 90*second))},
+		{"while a queue hangs and another execution is dispatched late", "classic", true, with(hangs("completed"), beats(10*second, 40*second), busy(50*second), beats(50*second, 90*second))},
+		{"while a queue hangs and another execution is dispatched soon", "classic", false, with(hangs("completed"), beats(10*second, 30*second), busy(30*second), beats(40*second, 90*second))},
+		{"soon after the hang", "classic", false, with(hangs("completed"), beats(10*second, 60*second), over(60*second, history.FaultEnded, "stuck_queue"), beats(70*second, 90*second))},
+		{"long after the hang", "classic", true, with(hangs("completed"), beats(10*second, 60*second), over(60*second, history.FaultEnded, "stuck_queue"), beats(70*second, 130*second))},
+		{"long after the broker was started anew", "classic", true, with(hangs("completed"), beats(10*second, 60*second), over(60*second, history.BrokerDown, ""), over(60*second, history.BrokerUp, ""), beats(70*second, 130*second))},
+		{"long after the queue was deleted", "classic", true, with(hangs("completed"), beats(10*second, 60*second), over(60*second, history.FaultBegan, "delete_queue"), over(60*second, history.FaultEnded, "delete_queue"), beats(70*second, 130*second))},
+	} {
+		x := config.Default(config.Hardened)
+		x.MessageQueue.RabbitMQ.QueueType = c.queueType
+		if got := slices.Contains(judgeUnder(x, with(pair(), c.story)), 9); got != c.broken {
 			t.Errorf("%s: broken is %v, want %v", c.name, got, c.broken)
 		}
 	}

@@ -96,8 +96,10 @@ func handled() []history.Event {
 	return append(finished(), history.Event{At: 3 * second, Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Completed})
 }
 
-func judge(events []history.Event) []int {
-	s := New(config.Default(config.Hardened), nil)
+func judge(events []history.Event) []int { return judgeUnder(config.Default(config.Hardened), events) }
+
+func judgeUnder(c config.Config, events []history.Event) []int {
+	s := New(c, nil)
 	for i := range events {
 		events[i].Step = uint64(i)
 		s.Observe(&events[i])
