@@ -18,7 +18,7 @@ func handedOn() *Invariant {
 		Whole:     []history.Kind{history.PublishedMarked},
 		Part:      "only that everything is published or given back; an audit does not record marks",
 	}
-	i.make = func(s *Suite) checker { return &handedOnChecker{i: i, s: s} }
+	i.make = func(s *Suite) checker { return &handedOnChecker{i: i, s: s, hung: make(map[string]time.Duration)} }
 	return i
 }
 
@@ -28,24 +28,30 @@ type handedOnChecker struct {
 	agenda agenda
 	// unmarked are the dispatches that must be marked, or claimed, by a certain time.
 	unmarked agenda
+	// hung is when each executor committed its latest dispatch that it has sent to a queue that
+	// hangs.
+	hung map[string]time.Duration
 }
 
 // hears implements timed.
 func (c *handedOnChecker) hears() []history.Kind {
-	return []history.Kind{history.Transition, history.PublishedMarked}
+	return []history.Kind{history.Transition, history.Published, history.PublishedMarked}
 }
 
 func (*handedOnChecker) timed() {}
 
 func (c *handedOnChecker) observe(e *history.Event, l *life) {
 	for l, due := c.agenda.next(c.s, e.At); due; l, due = c.agenda.next(c.s, e.At) {
-		c.check(l)
+		c.check(l, e.At)
 	}
 	for l, due := c.unmarked.next(c.s, e.At); due; l, due = c.unmarked.next(c.s, e.At) {
 		c.mark(l)
 	}
 	if l != nil {
 		c.marked(e, l)
+		if e.Kind == history.Published && l.status == execution.Scheduled && l.epoch == e.Epoch && l.by == e.Process && c.s.queueStuck(l) {
+			c.hung[e.Process] = max(c.hung[e.Process], l.entered)
+		}
 	}
 	if e.Kind == history.Transition && (e.To == execution.Scheduling || e.To == execution.Scheduled) && c.clear(e.Process, e.To, c.s.recovered(e.At)) {
 		c.s.judged(c.i)
@@ -64,10 +70,21 @@ func (c *handedOnChecker) clear(executor string, in execution.Status, from time.
 	return x.clear(from) && !x.worker && r.clear(from) && (in != execution.Scheduled || !r.dispatches.since(from))
 }
 
+// waits is until when an executor may keep a claim because the pass that made it waits for a queue
+// that hangs. A pass publishes what it has placed, and then gives back what had no place.
+func (c *handedOnChecker) waits(l *life) time.Duration {
+	if at, any := c.hung[l.by]; any && at >= l.entered {
+		return l.entered + c.s.prompt() + stuckWait
+	}
+	return 0
+}
+
 // check judges an execution that was claimed or dispatched a while ago and still has that status.
-func (c *handedOnChecker) check(l *life) {
+func (c *handedOnChecker) check(l *life, now time.Duration) {
 	switch {
 	case !c.clear(l.by, l.status, c.s.recovered(l.entered)):
+	case l.status == execution.Scheduling && now <= c.waits(l):
+		c.agenda.look(c.s, c.waits(l), l.id, l.epoch, l.status)
 	case l.status == execution.Scheduling:
 		c.s.violate(c.i, l.id, "execution %d, epoch %d, was claimed for scheduling by %s at %v, which neither dispatched it nor gave it back within %v", l.id, l.epoch, l.by, l.entered, c.s.prompt())
 	case !l.published && !l.returned && !c.s.queueStuck(l):

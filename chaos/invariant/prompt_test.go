@@ -58,6 +58,23 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 	hangs := func(at time.Duration, kind history.Kind) history.Event {
 		return history.Event{At: at, Kind: kind, Fault: "f", Text: "stuck_queue", Process: "python-1", Count: 1}
 	}
+	// then is a claim by a later pass.
+	then := claimed
+	then.At += second / 2
+	// sent is a dispatch of execution 2 to worker 2.
+	sent := func(process string) []history.Event {
+		of := func(e history.Event) history.Event {
+			e.Execution, e.Chain, e.Worker, e.Incarnation, e.Process = 2, 2, 2, 2, process
+			return e
+		}
+		other := of(submitted)
+		other.Text, other.Worker = "python", 0
+		return []history.Event{other, of(claimed), of(dispatched), of(published)}
+	}
+	// passing is a pass that has made a claim and a dispatch to worker 2.
+	passing := func(process string, more ...history.Event) []history.Event {
+		return beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan), submitted, claimed}, sent(process), more)...)
+	}
 	for _, x := range []struct {
 		name   string
 		rule   int
@@ -68,6 +85,11 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 		{"a claim that is young", 25, calmly(submitted, claimed, later(second/2)), false},
 		{"a claim of an executor on a slow link", 25, calmly(fault("executor-1"), submitted, claimed, later(2*second)), false},
 		{"a claim while another executor's link is slow", 25, calmly(fault("executor-2"), submitted, claimed, later(2*second)), true},
+		{"a claim that is kept while its pass waits for the queue of another worker", 25, passing("executor-1", later(2*second)), false},
+		{"a claim that is kept for longer than a pass waits for a queue", 25, passing("executor-1", later(2*second), later(3*second)), true},
+		{"a claim that is kept while another executor waits for a queue", 25, passing("executor-2", later(2*second)), true},
+		{"a claim that is kept while a queue hangs to which nothing was sent", 25, beside(hangs(170*second, history.FaultBegan), submitted, claimed, later(2*second)), true},
+		{"a claim that is kept after a dispatch to a queue that hangs", 25, beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan)}, sent("executor-1"), []history.Event{submitted, then, later(2 * second)})...), true},
 		{"a dispatch that is not sent", 25, calmly(submitted, claimed, dispatched, later(2*second)), true},
 		{"a dispatch that is sent", 25, calmly(submitted, claimed, dispatched, published, later(2*second)), false},
 		{"a dispatch that is sent and not marked", 25, calmly(submitted, claimed, dispatched, published, later(3*second)), true},
