@@ -35,7 +35,9 @@ func work() *Invariant {
 // plus one for each executor, because claims of several executors may cross. While a fitting worker
 // is only full, executors know this and leave the execution alone. The exception is lost races,
 // whose cost all executions share: a dispatch can cost each other executor one fruitless claim,
-// plus one for each other runtime that was offered the same room. A change of the fleet can cost
+// plus one for each other runtime that was offered the same room. If the worker fits only since
+// recently, a claim is a lost race only if another executor has just given that worker something,
+// and each dispatch explains one such claim of each other executor. A change of the fleet can cost
 // each executor one batch of the executions that were open then. The claim of a dead executor is
 // taken back once each claim expiry.
 //
@@ -59,6 +61,9 @@ const (
 	statementsAnEvent = 8
 	// workWindow is the time over which statements are counted and then judged.
 	workWindow = time.Minute
+	// raceTime is the longest time from an executor's look at the workers until it gives back what
+	// it claimed then, if nothing slows its calls down.
+	raceTime = 100 * time.Millisecond
 )
 
 // budget counts the effort for one execution that is not terminal. It is part of the execution's
@@ -85,6 +90,8 @@ type workChecker struct {
 	// spoilt counts the executions that one executor may have claimed before it knew of a change of
 	// the fleet.
 	spoilt int64
+	// taken are the dispatches of the last raceTime, the earliest first.
+	taken  []taken
 	faults int
 	// faultOver is when the last fault ended; forwards is how far the database's clock has been set
 	// forwards.
@@ -114,6 +121,15 @@ type workChecker struct {
 	unread  trouble
 	handled dense.Table[execution.ID, bool]
 	recent  queue[watched]
+}
+
+// taken is a dispatch that took room from the other executors.
+type taken struct {
+	at          time.Duration
+	incarnation execution.Incarnation
+	by          string
+	// losers are the executors of which it has explained a fruitless claim.
+	losers []string
 }
 
 // Work counts the statements of each process since the start. Only the simulated world implements
@@ -226,6 +242,7 @@ func (c *workChecker) transition(e *history.Event, l *life) {
 		c.claimExpired(e, l)
 	case e.To == execution.Scheduled:
 		c.dispatches++
+		c.takes(e)
 		b := &l.effort
 		b.published = 0
 		if b.takeBacks == 0 {
@@ -266,7 +283,7 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 	n := int64(max(1, len(c.executors)))
 	// Another executor may have taken the room that this one claimed for. While a fault acts, the
 	// number of such races has no bound of its own.
-	if fits := c.fits(l, e.At, c.s.bounds.Slack); fits && c.hindered(e.At) {
+	if fits := c.fits(l, e.At, c.s.bounds.Slack) || c.outrun(e, l); fits && c.hindered(e.At) {
 		return
 	} else if fits {
 		c.races++
@@ -287,6 +304,36 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 			"execution %d was claimed for scheduling and given back %d times within %v; the bound is %d (2 + %d executors + elapsed / reconcile_interval %v) plus %d for changes of the fleet",
 			e.Execution, b.looks, elapsed, bound, n, x.ReconcileInterval, c.changes-b.changes)
 	}
+}
+
+// takes notes a dispatch.
+func (c *workChecker) takes(e *history.Event) {
+	c.forget(e.At)
+	c.taken = append(c.taken, taken{at: e.At, incarnation: e.Incarnation, by: e.Process})
+}
+
+// forget drops the dispatches that explain no fruitless claim any more.
+func (c *workChecker) forget(now time.Duration) {
+	for len(c.taken) > 0 && now-c.taken[0].at > raceTime {
+		c.taken = c.taken[1:]
+	}
+}
+
+// outrun says that another executor has just dispatched something to a worker that could be given
+// the execution, and that this dispatch has explained no other fruitless claim of the same executor.
+func (c *workChecker) outrun(e *history.Event, l *life) bool {
+	c.forget(e.At)
+	now := c.s.database(e.At)
+	i := slices.IndexFunc(c.taken, func(t taken) bool {
+		w := c.byIncarnation.Get(t.incarnation)
+		return t.by != e.Process && !slices.Contains(t.losers, e.Process) &&
+			w != nil && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, now)
+	})
+	if i < 0 {
+		return false
+	}
+	c.taken[i].losers = append(c.taken[i].losers, e.Process)
+	return true
 }
 
 func (c *workChecker) claimExpired(e *history.Event, l *life) {

@@ -65,6 +65,60 @@ func TestLooksWithoutAWorkerHaveABudget(t *testing.T) {
 	}
 }
 
+func TestALostRaceForANewWorkerIsNoLookWithoutAWorker(t *testing.T) {
+	// The worker is new. Execution 1 is claimed and given back once each tenth of a second. Each
+	// time, a process has just dispatched so many others.
+	story := func(process string, others int, ago time.Duration) []history.Event {
+		events := append([]history.Event{{At: 0, Kind: history.ProcessStarted, Process: "executor-2"}}, waiting()...)
+		id := execution.ID(1)
+		for i := range 10 {
+			at := 2*second + time.Duration(i)*second/10
+			for range others {
+				id++
+				of := []history.Event{
+					created(at - ago),
+					move(at-ago, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
+					move(at-ago, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1),
+				}
+				for j := range of {
+					of[j].Execution, of[j].Chain, of[j].Process = id, id, process
+				}
+				events = append(events, of...)
+			}
+			events = append(events, oneLook(at)...)
+		}
+		return events
+	}
+	pinned := story("executor-2", 1, second/100)
+	for i := range pinned {
+		if e := &pinned[i]; e.Kind == history.Created && e.Execution == 1 {
+			e.Worker = 2
+		}
+	}
+	double := slices.Clone(story("executor-2", 1, second/100))
+	for i := len(double) - 1; i >= 0; i-- {
+		if e := &double[i]; e.Execution == 1 && e.Kind == history.Transition && e.To == execution.Requested {
+			double = slices.Insert(double, i+1, oneLook(e.At)...)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		events []history.Event
+		broken bool
+	}{
+		{"another executor was faster", story("executor-2", 1, second/100), false},
+		{"no executor has dispatched anything", story("executor-2", 0, 0), true},
+		{"its own executor has dispatched", story("executor-1", 1, second/100), true},
+		{"another executor dispatched long before", story("executor-2", 1, second), true},
+		{"another executor has dispatched to a worker that does not fit", pinned, true},
+		{"two claims for each dispatch", double, true},
+	} {
+		if got := work18(c.events, nil); got != c.broken {
+			t.Errorf("%s: broken %v, want %v", c.name, got, c.broken)
+		}
+	}
+}
+
 func TestADispatchIsPublishedAgainOnlyWhenItsConfirmIsLate(t *testing.T) {
 	confirm := config.Default(config.Hardened).Executor.ConfirmTimeout
 	for again, broken := range map[time.Duration]bool{second: true, confirm + second: false} {
