@@ -172,13 +172,16 @@ func (r *registry) remove(now time.Duration, gone ...*entry) {
 	if r.taken() >= r.capacity {
 		r.fullUntil = now
 	}
-	r.entries = slices.DeleteFunc(r.entries, func(h heldEntry) bool {
-		leaves := slices.Contains(gone, h.entry)
-		if leaves && h.refused {
+	for _, e := range gone {
+		i := slices.IndexFunc(r.entries, func(h heldEntry) bool { return h.entry == e })
+		if i < 0 {
+			continue
+		}
+		r.entries = slices.Delete(r.entries, i, i+1)
+		if e.refused {
 			r.refused--
 		}
-		return leaves
-	})
+	}
 	r.mu.Unlock()
 	r.changed.Set()
 	r.freed.Set()
