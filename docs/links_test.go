@@ -220,7 +220,7 @@ func TestTheReadmeExplainsItsWordsAtFirstUse(t *testing.T) {
 			t.Errorf("README.md, line %d: %q is used before it is explained", line, word)
 		}
 	}
-	if !strings.Contains(text[:strings.Index(text, "\n## ")], "docs/glossary.md") {
+	if beginning, _, _ := strings.Cut(text, "\n## "); !strings.Contains(beginning, "docs/glossary.md") {
 		t.Error("README.md does not link to the glossary before its first section")
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/verdict"
-	"handoff/core/config"
 )
 
 // sortedScenarios returns the scenarios in the order of every output, which doesn't depend on the
@@ -14,16 +13,10 @@ import (
 func sortedScenarios(s *verdict.Sweep) []*verdict.Scenario {
 	list := slices.Clone(s.Scenarios)
 	slices.SortStableFunc(list, func(a, b *verdict.Scenario) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), compareProfiles(a.Profile, b.Profile), cmp.Compare(a.Mutant, b.Mutant),
+		return cmp.Or(cmp.Compare(a.Name, b.Name), verdict.CompareProfiles(a.Profile, b.Profile), cmp.Compare(a.Mutant, b.Mutant),
 			cmp.Compare(a.World, b.World), cmp.Compare(a.Strategy, b.Strategy))
 	})
 	return list
-}
-
-// compareProfiles puts the default profile first, where people begin to read.
-func compareProfiles(a, b config.Profile) int {
-	known := config.Profiles()
-	return cmp.Or(cmp.Compare(slices.Index(known, a), slices.Index(known, b)), cmp.Compare(a, b))
 }
 
 // worstFirst moves failures to the top, where people begin to read; otherwise it keeps the order.

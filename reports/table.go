@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"handoff/chaos/verdict"
-	"handoff/core/config"
 )
 
 // Limits of the table. Everything that is shown of a result has a limit, so that the page has one.
@@ -97,7 +96,9 @@ func newTable(list []*verdict.Scenario, link func(*verdict.Scenario) string) tab
 	for name := range column {
 		t.Columns = append(t.Columns, name)
 	}
-	slices.SortFunc(t.Columns, func(a, b string) int { return cmp.Or(compareProfiles(profileOf(a), profileOf(b)), cmp.Compare(a, b)) })
+	slices.SortFunc(t.Columns, func(a, b string) int {
+		return cmp.Or(verdict.CompareProfiles(profileOf(a), profileOf(b)), cmp.Compare(a, b))
+	})
 	slices.SortStableFunc(rows, func(a, b *tableRow) int { return cmp.Compare(b.Rank, a.Rank) })
 	shown, text := 0, 0
 	for _, row := range rows {
@@ -150,9 +151,9 @@ func columnOf(sc *verdict.Scenario, worlds bool) string {
 }
 
 // profileOf is the profile of a column.
-func profileOf(column string) config.Profile {
+func profileOf(column string) string {
 	name, _, _ := strings.Cut(column, " ")
-	return config.Profile(strings.TrimSuffix(name, ","))
+	return strings.TrimSuffix(name, ",")
 }
 
 func newCellResult(sc *verdict.Scenario, link string) cellResult {

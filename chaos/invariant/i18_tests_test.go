@@ -56,7 +56,8 @@ func TestAMissingTestOfTheDeadLetterPathIsExcusedWhileTheBrokerCreatesNoQueue(t 
 	restarted := func(still int64) []history.Event {
 		return []history.Event{
 			died(8*time.Minute, history.Expired, 1),
-			{At: 12 * time.Minute, Kind: history.BrokerDown}, {At: 12*time.Minute + second, Kind: history.BrokerUp, Count: still},
+			{At: 12 * time.Minute, Kind: history.BrokerDown},
+			{At: 12*time.Minute + second, Kind: history.BrokerUp, Count: still},
 		}
 	}
 	const again = 14 * time.Minute
