@@ -11,11 +11,11 @@ import (
 // own order, then names that are none.
 func CompareProfiles[P ~string](a, b P) int {
 	known := config.Profiles()
-	place := func(p P) int {
+	rank := func(p P) int {
 		if at := slices.Index(known, config.Profile(p)); at >= 0 {
 			return at
 		}
 		return len(known)
 	}
-	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 }
