@@ -33,17 +33,17 @@ func (c *placementChecker) settle(now time.Duration) {
 		if now <= d.until {
 			return false
 		}
-		if d.since(d.better) <= d.old && !c.kept(&d) {
+		if d.since(d.better) <= d.old && !c.leftClaimed(&d) {
 			c.s.violate(c.i, d.execution, "%s", d.why)
 		}
 		return true
 	})
 }
 
-// kept says that the pass of a dispatch has claimed other rows that the better worker could run, and
+// leftClaimed says that the pass of a dispatch has claimed other rows that the better worker could run, and
 // that the database has dispatched none of them since. The pass may have chosen that worker for them
 // and have thought it full.
-func (c *placementChecker) kept(d *doubt) bool {
+func (c *placementChecker) leftClaimed(d *doubt) bool {
 	if d.refusing == "" {
 		return false
 	}

@@ -12,8 +12,9 @@ func init() { register(claimsBesideForgotten, resultsBesideForgotten) }
 // refused others.
 type aloneOrNothing struct {
 	store.Store
-	p              Process
-	claims, finish bool
+	p Process
+	// claims and results say of which calls.
+	claims, results bool
 }
 
 // forgets says that a call has an answer that the worker must not learn.
@@ -37,22 +38,27 @@ func (s *aloneOrNothing) Claim(ctx context.Context, w store.WorkerKey, cs []stor
 // Finish implements store.Worker.
 func (s *aloneOrNothing) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	outcomes, err := s.Store.Finish(ctx, w, fs)
-	if s.finish && s.forgets(err, len(outcomes)) {
+	if s.results && s.forgets(err, len(outcomes)) {
 		return nil, err
 	}
 	return outcomes, err
+}
+
+// inWorkers makes the store of each worker forget answers.
+func inWorkers(claims, results bool) func(Process, store.Store) store.Store {
+	return func(p Process, s store.Store) store.Store {
+		if !p.Worker {
+			return s
+		}
+		return &aloneOrNothing{Store: s, p: p, claims: claims, results: results}
+	}
 }
 
 func claimsBesideForgotten() *Mutant {
 	return &Mutant{
 		Name: "claims-beside-forgotten", Source: "D25", Expected: 20, Scenario: "errors-in-batches",
 		About: "a worker takes a refusal of one claim for a refusal of all, and loses the executions that it has claimed",
-		Store: func(p Process, s store.Store) store.Store {
-			if !p.Worker {
-				return s
-			}
-			return &aloneOrNothing{Store: s, p: p, claims: true}
-		},
+		Store: inWorkers(true, false),
 	}
 }
 
@@ -60,11 +66,6 @@ func resultsBesideForgotten() *Mutant {
 	return &Mutant{
 		Name: "results-beside-forgotten", Source: "D25", Expected: 15, Scenario: "errors-in-batches",
 		About: "a worker takes a refusal of one result for a refusal of all, writes results again that are stored, and does not count those runs",
-		Store: func(p Process, s store.Store) store.Store {
-			if !p.Worker {
-				return s
-			}
-			return &aloneOrNothing{Store: s, p: p, finish: true}
-		},
+		Store: inWorkers(false, true),
 	}
 }
