@@ -281,11 +281,12 @@ func (f *roster) follows(row, first *execution.Execution, worker int) bool {
 
 // readsBlocks says whether an incarnation reads messages of several dispatches.
 func (f *roster) readsBlocks(n execution.Incarnation) bool {
-	at := 0
-	for at < len(f.workers) && f.workers[at].Incarnation != n {
-		at++
+	for i := range f.workers {
+		if w := &f.workers[i]; w.Incarnation == n && w.Messages >= broker.VersionBlock {
+			return true
+		}
 	}
-	return at < len(f.workers) && f.workers[at].Messages >= broker.VersionBlock
+	return false
 }
 
 // placing is the index of the worker that was chosen for a row, and how many rows that worker may
