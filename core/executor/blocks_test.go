@@ -108,3 +108,16 @@ func TestUnderLoadWorkersAreGivenBlocks(t *testing.T) {
 		}
 	}
 }
+
+// A worker of an older release gets no blocks: it can't read them.
+func TestOnlyAWorkerThatReadsBlocksGetsThem(t *testing.T) {
+	f := &roster{workers: []store.WorkerRow{
+		{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 10}, Messages: broker.WireVersion},
+		{WorkerKey: store.WorkerKey{ID: 2, Incarnation: 20}, Messages: broker.VersionBlock},
+	}}
+	for incarnation, want := range map[execution.Incarnation]bool{10: false, 20: true, 30: false} {
+		if got := f.readsBlocks(incarnation); got != want {
+			t.Errorf("incarnation %d reads blocks: %v, want %v", incarnation, got, want)
+		}
+	}
+}
