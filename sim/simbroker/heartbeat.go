@@ -66,7 +66,9 @@ func (s *session) beatAtClient(now, half time.Duration) {
 	case now-s.lastHeard >= clientBeats*half && !s.p.Paused():
 		s.conn.TouchClientward()
 		s.end()
-	case len(s.late) > 0 && !s.p.Paused():
+		return
+	}
+	if !s.p.Frozen() && !s.p.Paused() {
 		s.endIfLate()
 	}
 }

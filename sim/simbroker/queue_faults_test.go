@@ -146,3 +146,28 @@ func TestReorderedMessageIsOvertaken(t *testing.T) {
 	})
 	w.run(hour)
 }
+
+// A client ends a session in which a publish has waited for too long for a queue that hangs, however
+// well the connection is. The queue may have been deleted meanwhile: then nothing answers.
+func TestASessionEndsWhosePublishWaitsForTooLong(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		w := newWorld(t, 1)
+		w.spawn("p", func(_ *kernel.Process, s broker.Session) {
+			w.declare(s, plain(typeQuorum))
+			w.b.SuspendQueue("q", func() {})
+			w.publish(s, broker.Unknown, dispatch("", "q", 1))
+			if deleted {
+				w.b.DeleteQueue("q")
+			}
+			w.sleep(oldestConfirm - 2*stuckAfter)
+			if s.Closed() {
+				t.Errorf("deleted %v: the session ended within %v", deleted, oldestConfirm)
+			}
+			w.sleep(2*stuckAfter + heartbeat)
+			if !s.Closed() {
+				t.Errorf("deleted %v: the session goes on after %v without a confirm", deleted, oldestConfirm)
+			}
+		})
+		w.run(hour)
+	}
+}
