@@ -221,6 +221,7 @@ func (w *world) build() {
 	for _, a := range w.scenario.Actions {
 		w.behaviour[a.Ref] = simhost.Behaviour{
 			TakesMin: a.TakesMin, TakesMax: a.TakesMax, TakesLog: a.TakesLog, FailPerMillion: a.FailPerMillion, FailReason: a.FailReason,
+			FailCodes: a.FailCodes, Retried: a.Retried,
 		}
 	}
 	for i := range w.scenario.Cluster.Workers {

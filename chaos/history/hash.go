@@ -34,13 +34,17 @@ func (h *Hasher) Sum() uint64 { return h.digest.Sum64() }
 // Events is the number of events seen so far.
 func (h *Hasher) Events() uint64 { return h.events }
 
-// AppendBinary appends the canonical form of an event: every field except Text, in a fixed order,
-// each name after its length.
+// AppendBinary appends the canonical form of an event: every field except Text, and the exit code of
+// an action, in a fixed order, each name after its length.
 func (e *Event) AppendBinary(b []byte) []byte {
+	count := e.Count
+	if e.Kind == ActionEnded {
+		count = 0
+	}
 	for _, n := range [...]uint64{
 		uint64(e.At), e.Step, uint64(e.Kind), uint64(e.Execution), uint64(e.Chain), uint64(e.Related), uint64(e.Epoch), uint64(e.OldEpoch),
 		uint64(e.Named), uint64(e.From)<<16 | uint64(e.To)<<8 | uint64(e.By), uint64(e.Reason)<<16 | uint64(e.Lifecycle)<<8 | uint64(e.Type),
-		uint64(e.Worker), uint64(e.Incarnation), uint64(e.Writer), e.Message, uint64(e.Count), uint64(e.Limit), uint64(e.Due),
+		uint64(e.Worker), uint64(e.Incarnation), uint64(e.Writer), e.Message, uint64(count), uint64(e.Limit), uint64(e.Due),
 	} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}

@@ -116,7 +116,9 @@ const (
 	Dropped
 
 	// ActionStarted: Execution, Chain, Epoch, Worker, Incarnation, Process (the machine).
-	// ActionEnded: the same and To (outcome) and Reason.
+	// ActionEnded: the same and To (outcome), Reason, and Count (the exit code of a failure; 0 if the
+	// action gave its reason in words or was ended by a signal). Count is not hashed, so existing
+	// hashes stay valid.
 	ActionStarted
 	ActionEnded
 

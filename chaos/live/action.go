@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"handoff/chaos/oracle"
 	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/core/execution"
-	"handoff/core/worker"
 )
 
 // The harness's own actions draw how long they run and whether they fail. Each run draws
@@ -27,17 +27,43 @@ func shellAction(a *scenario.Action, seed uint64) string {
 	text := strings.ReplaceAll(drawInShell, "SEED", fmt.Sprint(seed%1_000_000)) + "d; " + takesInShell(a) +
 		`sleep "$((us/1000000)).$(printf %06d $((us%1000000)))"; `
 	if a.FailPerMillion > 0 {
-		text += fmt.Sprintf("d; if [ $r -lt %d ]; then %s; fi; ", a.FailPerMillion, failInShell(a.FailReason))
+		text += fmt.Sprintf("d; if [ $r -lt %d ]; then %s; fi; ", a.FailPerMillion, failInShell(a))
 	}
 	return text + `echo '{"ok":true}'`
 }
 
-// failInShell fails for a reason: by its exit code or, if it has none, by an error object.
-func failInShell(r execution.Reason) string {
-	if code, ok := worker.CodeFor(r); ok {
-		return fmt.Sprintf("echo drawn to fail >&2; exit %d", code)
+// failInShell fails with one of the exit codes of the action or, if it has none, for its reason in
+// words.
+func failInShell(a *scenario.Action) string {
+	codes := exitCodesOf(a)
+	if len(codes) == 0 {
+		if a.FailReason == execution.Unknown {
+			return `echo '{"error":{"type":"unknown"}}'; exit 1`
+		}
+		return fmt.Sprintf(`echo '{"error":{"type":"%v","message":"drawn to fail"}}'; exit 1`, a.FailReason)
 	}
-	return fmt.Sprintf(`echo '{"error":{"type":"%v","message":"drawn to fail"}}'; exit 1`, r)
+	return fmt.Sprintf("echo drawn to fail >&2; d; set -- %s; shift $((r*%d/1000000)); exit $1", strings.Trim(fmt.Sprint(codes), "[]"), len(codes))
+}
+
+// exitCodesOf are the exit codes with which the action fails: those that the scenario names, or the
+// one that stands for its reason. Without any it gives its reason in words.
+func exitCodesOf(a *scenario.Action) []int {
+	if len(a.FailCodes) > 0 {
+		return a.FailCodes
+	}
+	if code := oracle.ExitCodeOf(a.FailReason); code != 0 {
+		return []int{code}
+	}
+	return nil
+}
+
+// failureOf is why the action failed that ended with an exit code, and the exit code that says so, 0
+// if it said so in words.
+func failureOf(a *scenario.Action, code int) (reason execution.Reason, said int) {
+	if len(exitCodesOf(a)) == 0 {
+		return a.FailReason, 0
+	}
+	return oracle.ReasonOf(code, a.Retried), code
 }
 
 // logPieces is the number of pieces into which the shell, which has no logarithm, divides a
@@ -64,10 +90,13 @@ r = random.Random("%d/%%s/%%s" %% (os.environ["HANDOFF_EXECUTION_ID"], os.enviro
 least, most = %f, %f
 time.sleep(least * (most / least) ** r.random() if %s else r.uniform(least, most))
 if r.randrange(1000000) < %d:
+    codes = %s
+    if codes:
+        sys.exit(r.choice(codes))
     print(json.dumps({"error": {"type": "%v", "message": "drawn to fail"}}))
     sys.exit(1)
 print(json.dumps({"ok": True}))
-`, seed, a.TakesMin.Seconds(), a.TakesMax.Seconds(), inPython(a.TakesLog), a.FailPerMillion, a.FailReason)
+`, seed, a.TakesMin.Seconds(), a.TakesMax.Seconds(), inPython(a.TakesLog), a.FailPerMillion, listed(exitCodesOf(a)), a.FailReason)
 }
 
 func inPython(b bool) string {
@@ -84,10 +113,20 @@ const draw = () => { for (let i = 0; i < 3; i++) x = (x * 6364136223846793005n +
 const least = %f, most = %f, part = draw() / 1000000;
 const ms = %t ? least * (most / least) ** part : least + part * (most - least);
 setTimeout(() => {
-  if (draw() < %d) { console.log('{"error":{"type":"%v","message":"drawn to fail"}}'); process.exit(1); }
+  if (draw() < %d) {
+    const codes = %s;
+    if (codes.length > 0) process.exit(codes[Math.floor(draw() * codes.length / 1000000)]);
+    console.log('{"error":{"type":"%v","message":"drawn to fail"}}');
+    process.exit(1);
+  }
   console.log('{"ok":true}');
 }, ms);
-`, seed%1_000_000, float64(a.TakesMin.Microseconds())/1000, float64(a.TakesMax.Microseconds())/1000, a.TakesLog, a.FailPerMillion, a.FailReason)
+`, seed%1_000_000, float64(a.TakesMin.Microseconds())/1000, float64(a.TakesMax.Microseconds())/1000, a.TakesLog, a.FailPerMillion, listed(exitCodesOf(a)), a.FailReason)
+}
+
+// listed is a list of numbers in Python and in JavaScript.
+func listed(numbers []int) string {
+	return "[" + strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ", ") + "]"
 }
 
 // actions returns a scenario's actions with their programs, and writes scripts into a folder.

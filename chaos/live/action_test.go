@@ -1,6 +1,7 @@
 package live
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"handoff/chaos/scenario"
+	"handoff/core/execution"
 )
 
 // The shell itself computes its action's duration from one draw; this test tries every hundredth
@@ -39,6 +41,62 @@ func TestShellActionsTakeLogUniformTimes(t *testing.T) {
 	for decade, want := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second} {
 		if got := takes[decade*25]; got < want*99/100 || got > want*101/100 {
 			t.Errorf("%d%% of the draws take less than %v, want %v", decade*25, got, want)
+		}
+	}
+}
+
+// An action fails with each of the exit codes that the scenario names, and else with the one of its
+// reason, in every runtime of this machine.
+func TestActionsFailWithTheirExitCodes(t *testing.T) {
+	named := &scenario.Action{FailPerMillion: 1_000_000, FailCodes: []int{1, 63, 255}}
+	reasoned := &scenario.Action{FailPerMillion: 1_000_000, FailReason: execution.Validation}
+	worded := &scenario.Action{FailPerMillion: 1_000_000, FailReason: execution.Rejected}
+	for runtime, command := range map[string]func(*scenario.Action) []string{
+		"sh":      func(a *scenario.Action) []string { return []string{"-c", shellAction(a, 1)} },
+		"python3": func(a *scenario.Action) []string { return []string{"-c", pythonAction(a, 1)} },
+		"node":    func(a *scenario.Action) []string { return []string{"-e", nodeAction(a, 1)} },
+	} {
+		if _, err := exec.LookPath(runtime); err != nil {
+			continue
+		}
+		codes := func(a *scenario.Action, runs int) (seen []int) {
+			for id := range runs {
+				c := exec.Command(runtime, command(a)...)
+				c.Env = []string{"HANDOFF_EXECUTION_ID=" + strconv.Itoa(id+1), "HANDOFF_EPOCH=1", "PATH=" + os.Getenv("PATH")}
+				_ = c.Run()
+				if code := c.ProcessState.ExitCode(); !slices.Contains(seen, code) {
+					seen = append(seen, code)
+				}
+			}
+			slices.Sort(seen)
+			return seen
+		}
+		if got := codes(named, 30); !slices.Equal(got, named.FailCodes) {
+			t.Errorf("%s: it fails with %v, want %v", runtime, got, named.FailCodes)
+		}
+		if got := codes(reasoned, 2); !slices.Equal(got, []int{65}) {
+			t.Errorf("%s: it fails for a reason with %v", runtime, got)
+		}
+		if got := codes(worded, 2); !slices.Equal(got, []int{1}) {
+			t.Errorf("%s: it fails in words with %v", runtime, got)
+		}
+	}
+}
+
+func TestTheReasonOfAFailureIsThatOfItsExitCode(t *testing.T) {
+	for _, c := range []struct {
+		a      scenario.Action
+		code   int
+		reason execution.Reason
+		said   int
+	}{
+		{scenario.Action{FailCodes: []int{1, 65}, Retried: []int{1}}, 1, execution.Transient, 1},
+		{scenario.Action{FailCodes: []int{1, 65}, Retried: []int{1}}, 65, execution.Validation, 65},
+		{scenario.Action{FailReason: execution.Permission, Retried: []int{77}}, 77, execution.Transient, 77},
+		{scenario.Action{FailReason: execution.Rejected, Retried: []int{1}}, 1, execution.Rejected, 0},
+	} {
+		if reason, said := failureOf(&c.a, c.code); reason != c.reason || said != c.said {
+			t.Errorf("%+v with exit code %d: %v, %d", c.a, c.code, reason, said)
 		}
 	}
 }

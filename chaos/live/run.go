@@ -203,18 +203,23 @@ func (w *world) collect() ([]history.Event, []execution.Execution, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	reasons := make(map[string]execution.Reason)
-	for _, a := range w.scenario.Actions {
-		reasons[a.Ref] = a.FailReason
+	actions := make(map[string]*scenario.Action)
+	for i := range w.scenario.Actions {
+		actions[w.scenario.Actions[i].Ref] = &w.scenario.Actions[i]
 	}
-	refs := make(map[execution.ID]string, len(rows))
+	of := make(map[execution.ID]*scenario.Action, len(rows))
 	for i := range rows {
-		refs[rows[i].ID] = rows[i].Action.Ref
+		of[rows[i].ID] = actions[rows[i].Action.Ref]
 	}
 	heard, gaps := w.firehose.Heard()
 	src := evidence.Sources{
 		Own: aged(w.own(), rows), Database: database, Messages: heard, Gaps: gaps, Depths: w.lastDepths, DaemonLog: w.daemonLogs(),
-		FailReason: func(id execution.ID) execution.Reason { return reasons[refs[id]] },
+		Failure: func(id execution.ID, code int) (execution.Reason, int) {
+			if a := of[id]; a != nil {
+				return failureOf(a, code)
+			}
+			return execution.NoReason, code
+		},
 	}
 	var bad error
 	for _, p := range w.all() {

@@ -139,11 +139,9 @@ func newSoaking(w *world, o SoakOptions) *soaking {
 	}
 	x := &soaking{w: w, o: o, ledger: soak.NewLedger(), struck: make(map[string]*struck), plan: &planClock{w: w}}
 	w.injector = w.newInjector(x.plan)
-	reason := execution.NoReason
-	for _, a := range w.scenario.Actions {
-		reason = a.FailReason
-	}
-	x.stream = evidence.NewStream(w.database, witnesses, w.began, reason)
+	x.stream = evidence.NewStream(w.database, witnesses, w.began, func(_ execution.ID, code int) (execution.Reason, int) {
+		return failureOf(&w.scenario.Actions[0], code)
+	})
 	judged, _ := soakRules()
 	x.suite = invariant.New(w.config, judged)
 	x.suite.SetEvidence(soakEvidence())

@@ -266,6 +266,10 @@ func (l *loader) action(ref string, m yamlfile.Mapping, configOK bool) Action {
 		v, _ := l.Integer(n, "concurrency", 1, maxConcurrency)
 		a.Concurrency = int(v)
 	}
+	if n := m.At("retried_exit_codes"); n != nil {
+		a.Retried = l.exitCodes(n, "retried_exit_codes")
+		a.RetriedExitCodes = execution.NewExitCodes(a.Retried...)
+	}
 	a.Action = l.limits(m, configOK).On(a.Action)
 	return a
 }
@@ -309,6 +313,28 @@ func (l *loader) fails(n *yaml.Node, a *Action) {
 			l.Choice(r, "reason", reasonNames())
 		}
 	}
+	if c := m.At("exit_codes"); c != nil {
+		a.FailCodes = l.exitCodes(c, "exit_codes")
+	}
+	if m.Has("reason") == m.Has("exit_codes") {
+		l.Refuse(n, "give either reason or exit_codes under fails: a run fails for a reason or with an exit code")
+	}
+}
+
+// exitCodes reads a list of different exit codes of failures.
+func (l *loader) exitCodes(n *yaml.Node, key string) (codes []int) {
+	items, ok := l.Items(n, key)
+	if ok && len(items) == 0 {
+		l.Refuse(n, "%s is empty: name exit codes from 1 to %d, or leave it out", key, execution.MaxExitCode)
+	}
+	for _, item := range items {
+		code, ok := l.Integer(item, "an exit code under "+key, 1, execution.MaxExitCode)
+		if ok && slices.Contains(codes, int(code)) {
+			l.Refuse(item, "duplicate exit code %d under %s", code, key)
+		}
+		codes = append(codes, int(code))
+	}
+	return codes
 }
 
 // runtimes refuses an action that no worker can run: it would fail whatever the scenario tests. A

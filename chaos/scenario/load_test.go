@@ -3,6 +3,7 @@ package scenario
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -261,6 +262,22 @@ faults:
 `)
 	if s.Faults[0].When != s.Faults[1].When {
 		t.Errorf("%+v and %+v", s.Faults[0].When, s.Faults[1].When)
+	}
+}
+
+func TestActionsFailWithExitCodes(t *testing.T) {
+	s := parse(t, `
+name: example
+about: Exit codes.
+cluster: {workers: {shell-1: {runtimes: [shell]}}}
+actions:
+  core.echo: {runtime: shell, takes: 1s, fails: {rate: 5%, exit_codes: [28, 255]}, retried_exit_codes: [255, 1]}
+workload:
+  - {action: core.echo, count: 1}
+`)
+	a := &s.Actions[0]
+	if !slices.Equal(a.FailCodes, []int{28, 255}) || !slices.Equal(a.Retried, []int{255, 1}) || a.RetriedExitCodes != execution.NewExitCodes(1, 255) || a.FailPerMillion != 50_000 {
+		t.Errorf("%+v", a)
 	}
 }
 

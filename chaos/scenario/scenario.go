@@ -105,9 +105,14 @@ type Action struct {
 	// A run lasts from TakesMin to TakesMax, drawn uniformly, or log-uniformly with TakesLog.
 	TakesMin, TakesMax time.Duration
 	TakesLog           bool
-	// FailPerMillion of the runs fail, for FailReason.
+	// FailPerMillion of the runs fail: each with one of FailCodes, the exit codes, or without those
+	// for FailReason.
 	FailPerMillion uint64
 	FailReason     execution.Reason
+	FailCodes      []int
+	// Retried are the exit codes that the action declares as failures for now. Judges take them
+	// from here; RetriedExitCodes is the core's own set of them.
+	Retried []int
 }
 
 // Load submits Count executions of an action, with Every between two of them, starting at From.

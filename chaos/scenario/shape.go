@@ -61,12 +61,17 @@ func actionShape(ref string) yamlfile.Shape {
 	return yamlfile.NewShape(under("action", ref),
 		yamlfile.Required("runtime", "the runtime that a worker must have to run it", yamlfile.TextSchema()),
 		yamlfile.Required("takes", "how long a run lasts", fault.DrawnSchema("takes")),
-		yamlfile.Optional("fails", "how often a run fails, and why; left out: never", failsShape().Object()),
+		yamlfile.Optional("fails", "how often a run fails, and why; left out: never", failsSchema()),
 		timeoutKey(yamlfile.Short(execution.DefaultTimeout)),
 		dispatchTimeoutKey("the configuration's"),
 		yamlfile.Optional("concurrency", "how many executions of it may be between their scheduling and their end at a time; left out: no limit", yamlfile.IntegerSchema(1, maxConcurrency)),
 		retriesKey("0"),
+		yamlfile.Optional("retried_exit_codes", "exit codes that mean a failure for now, and go before the table of exit codes; left out: none", exitCodesSchema()),
 	)
+}
+
+func exitCodesSchema() yamlfile.Schema {
+	return yamlfile.SomeSetOf(yamlfile.IntegerSchema(1, execution.MaxExitCode))
 }
 
 // The limits that an action and a step of the workload may set. otherwise describes what holds if
@@ -90,8 +95,16 @@ func retriesKey(otherwise string) yamlfile.Key {
 func failsShape() yamlfile.Shape {
 	return yamlfile.NewShape("fails",
 		yamlfile.Required("rate", "the share of the runs that fail", yamlfile.ShareSchema()),
-		yamlfile.Required("reason", "why; it decides whether a retry may follow", yamlfile.Enum(reasonNames())),
+		yamlfile.Optional("reason", "why; it decides whether a retry may follow. Either this or exit_codes", yamlfile.Enum(reasonNames())),
+		yamlfile.Optional("exit_codes", "with which exit codes; each run that fails draws one of them, and the code decides whether a retry may follow", exitCodesSchema()),
 	)
+}
+
+// failsSchema demands one of the two keys that say how a run fails.
+func failsSchema() yamlfile.Schema {
+	s := failsShape().Object()
+	s["oneOf"] = []any{yamlfile.Schema{"required": []string{"reason"}}, yamlfile.Schema{"required": []string{"exit_codes"}}}
+	return s
 }
 
 func loadShape() yamlfile.Shape {

@@ -37,12 +37,17 @@ func ExitCodes() []ExitCode {
 	}
 }
 
-// CodeFor is the first exit code that stands for a reason, and whether there is one.
-func CodeFor(r execution.Reason) (code int, ok bool) {
+// ReasonOf is the reason of an action that ended by itself with an exit code other than 0 and gave no
+// reason in words. A code among retried, which its author declares, is a failure for now.
+func ReasonOf(code int, retried execution.ExitCodes) execution.Reason {
+	reason := execution.Unknown
 	for _, c := range ExitCodes() {
-		if c.Reason == r {
-			return c.Code, true
+		if c.Code == code {
+			reason = c.Reason
 		}
 	}
-	return 0, false
+	if retried.Has(code) && !reason.Retriable() {
+		return execution.Transient
+	}
+	return reason
 }

@@ -3,9 +3,11 @@ package simhost
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 	"handoff/core/worker"
 	"handoff/sim/kernel"
@@ -17,9 +19,13 @@ type Behaviour struct {
 	// TakesLog.
 	TakesMin, TakesMax time.Duration
 	TakesLog           bool
-	// FailPerMillion of the runs fail, for FailReason.
+	// FailPerMillion of the runs fail: each with one of FailCodes, the exit codes, or without those
+	// for FailReason.
 	FailPerMillion uint64
 	FailReason     execution.Reason
+	FailCodes      []int
+	// Retried are the exit codes that the action declares as failures for now.
+	Retried []int
 }
 
 // Delays of a machine: to start a subprocess, and until the shim notices that its worker is gone.
@@ -104,7 +110,10 @@ type action struct {
 	fence kernel.Timer
 	ended bool
 	exit  worker.Exit
-	wait  kernel.Wait
+	// failed is why the action fails by itself, by the contract; exit.Reason is what the core makes
+	// of it.
+	failed execution.Reason
+	wait   kernel.Wait
 	// strand is that of its end.
 	strand kernel.Strand
 }
@@ -149,7 +158,7 @@ func (a *action) draws() *kernel.Stream {
 func (a *action) begin() {
 	m := a.m
 	m.actions = append(m.actions, a)
-	a.emit(history.ActionStarted, execution.None, execution.NoReason)
+	a.emit(history.ActionStarted, execution.None, execution.NoReason, 0)
 	b := m.behaviour[a.spec.Action.Ref]
 	draw := a.draws().Duration
 	if b.TakesLog {
@@ -158,9 +167,7 @@ func (a *action) begin() {
 	takes := draw(b.TakesMin, b.TakesMax)
 	exit := worker.Exit{}
 	if a.draws().Chance(b.FailPerMillion) {
-		exit.Reason, exit.Message = b.FailReason, "the action says: "+b.FailReason.String()
-		// As on a real machine, where an action fails by its exit code if there is one for its reason.
-		exit.Code, _ = worker.CodeFor(exit.Reason)
+		exit = a.failure(&b)
 	}
 	a.after(takes, func() { a.end(exit) })
 	if m.shimless {
@@ -169,6 +176,25 @@ func (a *action) begin() {
 	now := a.owner.Clock().Monotonic()
 	a.after(s0(a.spec.Limit-now), func() { a.end(worker.Exit{Killed: true}) })
 	a.setFence(a.spec.Fence - now)
+}
+
+// failure draws how the action fails: by an exit code, if one is named or stands for its reason, else
+// in words. The core makes a reason of the exit code, as its runner of subprocesses does.
+func (a *action) failure(b *Behaviour) worker.Exit {
+	code := oracle.ExitCodeOf(b.FailReason)
+	if n := len(b.FailCodes); n > 0 {
+		code = b.FailCodes[a.draws().Uint64N(uint64(n))]
+	}
+	if code == 0 {
+		a.failed = b.FailReason
+		exit := worker.Exit{Reason: b.FailReason, Message: "the action says: " + b.FailReason.String()}
+		if b.FailReason == execution.Unknown {
+			exit.Message = "" // it gives no message
+		}
+		return exit
+	}
+	a.failed = oracle.ReasonOf(code, b.Retried)
+	return worker.Exit{Reason: worker.ReasonOf(code, a.spec.Action.RetriedExitCodes), Code: code, Message: "exit status " + strconv.Itoa(code)}
 }
 
 func (a *action) setFence(in time.Duration) {
@@ -193,23 +219,23 @@ func (a *action) end(exit worker.Exit) {
 		}
 	}
 	a.fence.Stop()
-	to := execution.Completed
+	to, why := execution.Completed, execution.NoReason
 	switch {
 	case exit.Killed:
 		to = execution.Cancelled
-	case exit.Reason != execution.NoReason:
-		to = execution.Failed
+	case a.failed != execution.NoReason:
+		to, why = execution.Failed, a.failed
 	}
-	a.emit(history.ActionEnded, to, exit.Reason)
+	a.emit(history.ActionEnded, to, why, exit.Code)
 	a.strand = m.k.Strand()
 	a.wait.Done()
 }
 
-func (a *action) emit(kind history.Kind, to execution.Status, reason execution.Reason) {
+func (a *action) emit(kind history.Kind, to execution.Status, reason execution.Reason, code int) {
 	m := a.m
 	m.event = history.Event{
 		At: m.k.Now(), Step: m.k.Step(), Kind: kind, Process: a.owner.Name(), Execution: a.spec.Key.ID, Epoch: a.spec.Key.Epoch,
-		Worker: a.spec.Worker.ID, Incarnation: a.spec.Worker.Incarnation, To: to, Reason: reason,
+		Worker: a.spec.Worker.ID, Incarnation: a.spec.Worker.Incarnation, To: to, Reason: reason, Count: int64(code),
 	}
 	m.sink.Observe(&m.event)
 }

@@ -12,29 +12,55 @@ import (
 	"handoff/sim/kernel"
 )
 
-// nowhere is a sink that keeps nothing.
-type nowhere struct{}
+// ends is a sink that keeps how actions end.
+type ends []history.Event
 
 // Observe implements history.Sink.
-func (nowhere) Observe(*history.Event) {}
+func (s *ends) Observe(e *history.Event) {
+	if e.Kind == history.ActionEnded {
+		*s = append(*s, *e)
+	}
+}
 
-// An action that fails exits with the code for its reason. One that succeeds has no code.
+// An action that fails exits with the code for its reason, or with one of the codes that its scenario
+// names. One that succeeds, and one that gives its reason in words, has no code. What the machine says
+// of the end is what the scenario says, and the exit is what the core makes of the row's codes.
 func TestAnActionFailsByItsExitCode(t *testing.T) {
-	for reason, code := range map[execution.Reason]int{execution.Transient: 75, execution.Validation: 65, execution.NoReason: 0} {
+	declared := execution.NewExitCodes(65, 200)
+	for _, c := range []struct {
+		name        string
+		b           Behaviour
+		row         execution.ExitCodes
+		code        int
+		exit, truth execution.Reason
+	}{
+		{"for a reason", Behaviour{FailReason: execution.Transient}, execution.ExitCodes{}, 75, execution.Transient, execution.Transient},
+		{"for a reason that is not retried", Behaviour{FailReason: execution.Validation}, execution.ExitCodes{}, 65, execution.Validation, execution.Validation},
+		{"in words", Behaviour{FailReason: execution.Rejected}, declared, 0, execution.Rejected, execution.Rejected},
+		{"with a code", Behaviour{FailCodes: []int{200}}, execution.ExitCodes{}, 200, execution.Unknown, execution.Unknown},
+		{"with a declared code", Behaviour{FailCodes: []int{200}, Retried: []int{65, 200}}, declared, 200, execution.Transient, execution.Transient},
+		{"with a declared code of its reason", Behaviour{FailReason: execution.Validation, Retried: []int{65, 200}}, declared, 65, execution.Transient, execution.Transient},
+		{"with a declared code that the row lacks", Behaviour{FailCodes: []int{200}, Retried: []int{65, 200}}, execution.ExitCodes{}, 200, execution.Unknown, execution.Transient},
+		{"not at all", Behaviour{}, declared, 0, execution.NoReason, execution.NoReason},
+	} {
 		onHost(t, kernel.Options{}, func(k *kernel.Kernel, p *kernel.Process, h host.Host) {
-			b := Behaviour{TakesMin: ms, TakesMax: ms, FailReason: reason}
-			if reason != execution.NoReason {
-				b.FailPerMillion = 1_000_000
+			c.b.TakesMin, c.b.TakesMax = ms, ms
+			if c.truth != execution.NoReason {
+				c.b.FailPerMillion = 1_000_000
 			}
-			m := NewMachine(k, "machine", map[string]Behaviour{"a": b}, nowhere{})
+			var seen ends
+			m := NewMachine(k, "machine", map[string]Behaviour{"a": c.b}, &seen)
 			run, err := m.Runner(p).Start(context.Background(), worker.Spec{
-				Key: execution.Key{ID: 1, Epoch: 1}, Action: execution.Action{Ref: "a"}, Limit: h.Monotonic() + time.Minute, Fence: h.Monotonic() + time.Minute,
+				Key: execution.Key{ID: 1, Epoch: 1}, Action: execution.Action{Ref: "a", RetriedExitCodes: c.row}, Limit: h.Monotonic() + time.Minute, Fence: h.Monotonic() + time.Minute,
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if exit, err := run.Wait(context.Background()); err != nil || exit.Reason != reason || exit.Code != code {
-				t.Errorf("%v: it ended with %+v and %v, want the exit code %d", reason, exit, err, code)
+			if exit, err := run.Wait(context.Background()); err != nil || exit.Reason != c.exit || exit.Code != c.code {
+				t.Errorf("%s: it ended with %+v and %v, want the exit code %d and %v", c.name, exit, err, c.code, c.exit)
+			}
+			if len(seen) != 1 || seen[0].Reason != c.truth || seen[0].Count != int64(c.code) {
+				t.Errorf("%s: the machine says %+v, want the exit code %d and %v", c.name, seen, c.code, c.truth)
 			}
 		})
 	}

@@ -299,6 +299,8 @@ func (c *Client) PutActions(ctx context.Context, actions []execution.Action) err
 			case a.Timeout < 0 || a.DispatchTimeout < 0 || a.MaxRetries < 0 || a.Concurrency < 0:
 				s.wrong("action %s has a negative timeout, number of retries or limit of concurrency", a.Ref)
 			default:
+				// As in the database, which keeps the exit codes as a list.
+				a.RetriedExitCodes = execution.NewExitCodes(a.RetriedExitCodes.List()...)
 				s.putAction(a)
 			}
 		}

@@ -26,8 +26,9 @@ type Sources struct {
 	DaemonLog []Item
 	// Depths counts the messages in each queue at the end; nil if they could not be counted.
 	Depths map[string]int
-	// FailReason is the reason for which an action fails if it does.
-	FailReason func(execution.ID) execution.Reason
+	// Failure is why an action failed that ended with an exit code, and the exit code that says so, 0
+	// if the action gave its reason in words.
+	Failure func(id execution.ID, code int) (execution.Reason, int)
 }
 
 // placed is an event with its position: by time, then by source, then in the source's order.
@@ -69,8 +70,9 @@ func order(s Sources, owners map[execution.Key]history.Event) []history.Event {
 		case history.ActionStarted, history.ActionEnded:
 			o := owners[execution.Key{ID: e.Execution, Epoch: e.Epoch}]
 			e.Worker, e.Incarnation, e.Chain = o.Worker, o.Incarnation, o.Chain
-			if e.To == execution.Failed && e.Reason == execution.NoReason && s.FailReason != nil {
-				e.Reason = s.FailReason(e.Execution)
+			if e.To == execution.Failed && e.Reason == execution.NoReason && s.Failure != nil {
+				reason, code := s.Failure(e.Execution, int(e.Count))
+				e.Reason, e.Count = reason, int64(code)
 			}
 		case history.Orchestrated:
 			e.Count = 0

@@ -39,8 +39,8 @@ type Stream struct {
 	old    []oldClaim
 	step   uint64
 	until  time.Time
-	// fail is the reason of all actions that fail.
-	fail execution.Reason
+	// failure says why an action failed; see Sources.Failure.
+	failure func(execution.ID, int) (execution.Reason, int)
 	// Late counts events that came after their window; Behind is how far the end of the last window
 	// was behind the present.
 	Late   int
@@ -65,11 +65,11 @@ const (
 	streamWithin = 10 * time.Second
 )
 
-// NewStream returns a stream of a database's evidence and of witnesses, whose actions all fail for
-// the same reason. Times count from start, as theirs do.
-func NewStream(database *Database, witnesses []*Witness, start time.Time, fail execution.Reason) *Stream {
+// NewStream returns a stream of a database's evidence and of witnesses. failure says why their actions
+// failed; see Sources. Times count from start, as theirs do.
+func NewStream(database *Database, witnesses []*Witness, start time.Time, failure func(execution.ID, int) (execution.Reason, int)) *Stream {
 	return &Stream{
-		database: database, witnesses: witnesses, start: start, until: start, fail: fail,
+		database: database, witnesses: witnesses, start: start, until: start, failure: failure,
 		taken: make(map[int64]bool), claims: make(map[execution.Key]history.Event),
 	}
 }
@@ -193,7 +193,7 @@ func (s *Stream) cut(known time.Time) []history.Event {
 	window.Own, s.own = s.before(s.own, known)
 	window.Database, s.rows = s.before(s.rows, known)
 	window.Witness, s.runs = s.before(s.runs, known)
-	window.FailReason = func(execution.ID) execution.Reason { return s.fail }
+	window.Failure = s.failure
 	incarnations(window.Database, s.claims)
 	events := order(window, s.claims)
 	for i := range events {

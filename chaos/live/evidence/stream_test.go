@@ -42,11 +42,11 @@ func busyHour(n int) (own, database, witness []Item) {
 // The windows together are the same history as the whole evidence, wherever they end.
 func TestWindowsMakeTheSameHistoryAsTheWhole(t *testing.T) {
 	own, database, witness := busyHour(200)
-	reason := func(execution.ID) execution.Reason { return execution.Connection }
-	want := Order(Sources{Own: own, Database: database, Witness: witness, FailReason: reason})
+	failure := func(_ execution.ID, code int) (execution.Reason, int) { return execution.Connection, code + 1 }
+	want := Order(Sources{Own: own, Database: database, Witness: witness, Failure: failure})
 	for seed := range uint64(5) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		s := NewStream(nil, nil, start, execution.Connection)
+		s := NewStream(nil, nil, start, failure)
 		var got []history.Event
 		// Everything before a moment is available, in any order between the sources, and the window
 		// ends at that moment.
@@ -87,7 +87,7 @@ func TestWindowsMakeTheSameHistoryAsTheWhole(t *testing.T) {
 // A stream keeps only the claims of executions that may still run.
 func TestAStreamForgetsClaims(t *testing.T) {
 	_, database, _ := busyHour(200)
-	s := NewStream(nil, nil, start, execution.NoReason)
+	s := NewStream(nil, nil, start, nil)
 	s.rows = database
 	s.cut(start.Add(time.Minute))
 	if len(s.claims) != 200 {
@@ -101,7 +101,7 @@ func TestAStreamForgetsClaims(t *testing.T) {
 
 // A line that comes after its window is judged at the beginning of the next window, and counted.
 func TestALateLineIsCounted(t *testing.T) {
-	s := NewStream(nil, nil, start, execution.NoReason)
+	s := NewStream(nil, nil, start, nil)
 	s.cut(start.Add(time.Second))
 	s.runs = append(s.runs, at(400, history.Event{Kind: history.ActionStarted, Execution: 1, Epoch: 1}))
 	events := s.cut(start.Add(2 * time.Second))

@@ -181,7 +181,8 @@ func (w *Witness) item(line []byte) (Item, error) {
 	case n.How.Signal != "":
 		e.To, e.Reason = execution.Failed, execution.Unknown
 	case n.How.Code != 0:
-		e.To = execution.Failed // only the action knows the reason; Order fills it in
+		// Only the action knows the reason; Order fills it in.
+		e.To, e.Count = execution.Failed, int64(n.How.Code)
 	default:
 		e.To = execution.Completed
 	}

@@ -131,9 +131,6 @@ func TestReasonsAndCodesAgree(t *testing.T) {
 		if !c.Reason.OfAction() || c.Reason == execution.Unknown {
 			t.Errorf("%d stands for %v, which is not an action's to give", c.Code, c.Reason)
 		}
-		if first, ok := worker.CodeFor(c.Reason); !ok || reasonOf(first) != c.Reason {
-			t.Errorf("%v is said by %d, %v", c.Reason, first, ok)
-		}
 	}
 	for _, name := range execution.Reasons() {
 		r, err := execution.ParseReason(name)
@@ -143,8 +140,5 @@ func TestReasonsAndCodesAgree(t *testing.T) {
 		if said := ownReason(name); r.OfAction() != (said == r) {
 			t.Errorf("an action that says %s fails as %v", name, said)
 		}
-	}
-	if _, ok := worker.CodeFor(execution.WorkerLost); ok {
-		t.Error("an exit code says that the worker was lost")
 	}
 }

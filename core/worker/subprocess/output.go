@@ -184,10 +184,7 @@ func classify(exit *worker.Exit, last map[string]any, code int, retried executio
 		exit.Reason, exit.Message = ownReason(name), shorten(message)
 		return
 	}
-	exit.Code, exit.Reason, exit.Message = code, reasonOf(code), explain(fmt.Sprintf("exit status %d", code), stderr)
-	if retried.Has(code) && !exit.Reason.Retriable() {
-		exit.Reason = execution.Transient
-	}
+	exit.Code, exit.Reason, exit.Message = code, worker.ReasonOf(code, retried), explain(fmt.Sprintf("exit status %d", code), stderr)
 }
 
 // ownReason is the reason that an action names, if an action may give it.
@@ -213,14 +210,4 @@ func shorten(text string) string {
 		return text
 	}
 	return "…" + strings.ToValidUTF8(text[len(text)-messageLimit:], "")
-}
-
-// reasonOf is the reason that an exit code other than 0 stands for.
-func reasonOf(code int) execution.Reason {
-	for _, c := range worker.ExitCodes() {
-		if c.Code == code {
-			return c.Reason
-		}
-	}
-	return execution.Unknown
 }

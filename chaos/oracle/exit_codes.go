@@ -1,0 +1,104 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"handoff/core/execution"
+)
+
+// exitCode is a row of the table of docs/actions.md, "How it ends".
+type exitCode struct {
+	code   int
+	reason execution.Reason
+}
+
+var exitCodes = []exitCode{ //detlint:ok a constant table, never written
+	{64, execution.InvalidParameters},
+	{65, execution.Validation},
+	{68, execution.Connection},
+	{69, execution.Connection},
+	{75, execution.Transient},
+	{77, execution.Permission},
+	{104, execution.Connection},
+	{110, execution.Connection},
+	{111, execution.Connection},
+	{113, execution.Connection},
+	{124, execution.Transient},
+}
+
+// MostExitCode is the greatest exit code of a process (docs/actions.md, retried_exit_codes).
+const MostExitCode = 255
+
+// ReasonOf is the reason of an action that failed with an exit code and gave no reason in words. The
+// codes retried are those that the action declares (docs/actions.md, "How it ends": a code of
+// retried_exit_codes is transient; connection and transient of the table stay what they are; every
+// other code is unknown).
+func ReasonOf(code int, retried []int) execution.Reason {
+	reason := execution.Unknown
+	if i := slices.IndexFunc(exitCodes, func(c exitCode) bool { return c.code == code }); i >= 0 {
+		reason = exitCodes[i].reason
+	}
+	if slices.Contains(retried, code) && reason != execution.Connection {
+		reason = execution.Transient
+	}
+	return reason
+}
+
+// ExitCodeOf is the first exit code that stands for a reason, 0 if there is none.
+func ExitCodeOf(r execution.Reason) int {
+	if i := slices.IndexFunc(exitCodes, func(c exitCode) bool { return c.reason == r }); i >= 0 {
+		return exitCodes[i].code
+	}
+	return 0
+}
+
+// notRetried is the beginning of the line that says why a failure is not retried.
+const notRetried = "Not retried, with "
+
+// WrongMessage says what is wrong with the message of an action's own failure, empty for nothing. The
+// action failed for a reason and with an exit code, 0 if it gave the reason in words. It was retry
+// number retry, and most retries are allowed. The message begins with the exit status
+// (docs/contract.md, "Error texts"). If retries are left and the reason allows none, it ends with a
+// line that says so and why; otherwise it has no such line (docs/actions.md, "What is retried").
+func WrongMessage(message string, r execution.Reason, code int, retry, most int64) string {
+	if code != 0 && !begins(message, "exit status "+strconv.Itoa(code)) {
+		return fmt.Sprintf("does not begin with exit status %d", code)
+	}
+	if strings.HasPrefix(message, "\n") {
+		return "begins with an empty line"
+	}
+	line := message[strings.LastIndexByte(message, '\n')+1:]
+	left := most - retry
+	if left <= 0 || Retriable(r) {
+		if strings.HasPrefix(line, notRetried) {
+			return "says that no retry follows"
+		}
+		return ""
+	}
+	names := []string{"the reason is " + ReasonNames()[r] + ", which is never retried"}
+	switch {
+	case code != 0:
+		names = []string{fmt.Sprintf("exit code %d is not retried", code), fmt.Sprintf("retried_exit_codes: [%d]", code)}
+	case r == execution.Unknown:
+		names = []string{"the reason is unknown", "exit code 75"}
+	}
+	counts := fmt.Sprintf("%s%d of %d retries left, because ", notRetried, left, most)
+	if !strings.HasPrefix(line, counts) {
+		return fmt.Sprintf("does not end with a line that begins with %q", counts)
+	}
+	for _, name := range names {
+		if !strings.Contains(line, name) {
+			return fmt.Sprintf("does not say %q", name)
+		}
+	}
+	return ""
+}
+
+// begins says that a text begins with a phrase and not with a longer word.
+func begins(text, phrase string) bool {
+	rest, ok := strings.CutPrefix(text, phrase)
+	return ok && (rest == "" || strings.ContainsAny(rest[:1], ":\n"))
+}
