@@ -47,6 +47,15 @@ func init() {
 			right := c.LimitsNamed
 			c.LimitsNamed = func(names []string, a execution.Action) execution.Limits { return right(names[:min(1, len(names))], a) }
 		}},
+		wrong{"exit-codes-read-signed", "D48", "an exit code above 127 counts as undeclared, as if it were negative", func(c *policies.Core) {
+			right := c.ExitReason
+			c.ExitReason = func(code int, retried execution.ExitCodes) execution.Reason {
+				if code > 127 {
+					retried = execution.ExitCodes{}
+				}
+				return right(code, retried)
+			}
+		}},
 		wrong{"backoff-never-longer", "D52", "the jitter makes a backoff shorter and never longer", func(c *policies.Core) {
 			right := c.Backoff
 			c.Backoff = func(r config.Retry, n int, draw func(uint64) uint64) time.Duration {

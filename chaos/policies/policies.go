@@ -45,6 +45,8 @@ type Core struct {
 	ParseStatus func(string) (execution.Status, error)
 	ParseReason func(string) (execution.Reason, error)
 	LimitsNamed func([]string, execution.Action) execution.Limits
+	// ExitReason is the reason of an action that ended with this exit code and declares others.
+	ExitReason func(code int, retried execution.ExitCodes) execution.Reason
 
 	Backoff  func(r config.Retry, n int, draw func(uint64) uint64) time.Duration
 	Brakes   func(x config.Executor, alive, over int) bool
@@ -68,7 +70,7 @@ func InForce() *Core {
 	return &Core{
 		Default: config.Default, Validate: config.Config.Validate, Started: started,
 		May: table.May, Legal: table.Legal, Claimed: execution.Status.Claimed, Terminal: execution.Status.Terminal, Retriable: execution.Reason.Retriable,
-		ParseStatus: execution.ParseStatus, ParseReason: execution.ParseReason, LimitsNamed: execution.LimitsNamed,
+		ParseStatus: execution.ParseStatus, ParseReason: execution.ParseReason, LimitsNamed: execution.LimitsNamed, ExitReason: worker.ReasonOf,
 		Backoff: config.Retry.Backoff, Brakes: config.Executor.Brakes, Roster: executor.AskRoster, Filled: executor.AskFilled,
 		Outage: executor.AskOutage, Absences: executor.AskAbsences, Leases: executor.AskLeaseWatch, Owners: executor.AskOwnerWatch,
 		Brake: executor.AskBrake, Lease: worker.AskLease,
@@ -220,6 +222,7 @@ func (a *asker) subjects() []subject {
 		{"dead letters", a.deadLetters},
 		{"settings", a.settings},
 		{"a start", a.starts},
+		{"exit codes", a.exitCodes},
 	}
 }
 

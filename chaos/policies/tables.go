@@ -3,6 +3,7 @@ package policies
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ const (
 	retries   = "docs/quickref-retries-and-health.md"
 	choosing  = "docs/executor.md"
 	working   = "docs/worker.md"
+	acting    = "docs/actions.md"
 )
 
 // defaults asks for every setting of both profiles.
@@ -141,6 +143,27 @@ func (a *asker) limits() {
 	}
 	expect(a, a.core.LimitsNamed(sets, of), oracle.OwnLimits(sets, of), contract, "the request's own limits of %+v, if it sets %v", of, sets)
 	expect(a, fmt.Sprint(own.Names()), fmt.Sprint(named(own)), contract, "the names of %+v", own)
+}
+
+// exitCodes asks for the reason of each exit code, of an action that declares none of them and of one
+// that declares some: the first and the last ones, those around the multiples of 64, and others.
+func (a *asker) exitCodes() {
+	declared := []int{1, oracle.MostExitCode}
+	for _, code := range []int{62, 63, 64, 65, 127, 128, 191, 192, 254, a.number(2, 61), a.number(66, 126), a.number(129, 190), a.number(193, 253)} {
+		if a.oneIn(2) {
+			declared = append(declared, code)
+		}
+	}
+	slices.Sort(declared)
+	set := execution.NewExitCodes(slices.Concat([]int{0, -1, oracle.MostExitCode + 1}, declared)...)
+	for code := 1; code <= oracle.MostExitCode; code++ {
+		expect(a, a.core.ExitReason(code, execution.ExitCodes{}), oracle.ReasonOf(code, nil), acting, "the reason of exit code %d", code)
+		expect(a, a.core.ExitReason(code, set), oracle.ReasonOf(code, declared), acting, "the reason of exit code %d of an action that declares %v", code, declared)
+	}
+	for _, code := range []int{-1, 0, oracle.MostExitCode + 1} {
+		expect(a, set.Has(code), false, acting, "can an action declare the exit code %d", code)
+	}
+	expect(a, fmt.Sprint(set.List()), fmt.Sprint(declared), acting, "the list of the exit codes %v", declared)
 }
 
 // named are the names of the limits that a request sets.
