@@ -11,10 +11,10 @@
 // of them alone would show.
 //
 // In one build, a draw depends only on the scenario's digest, the profile and the seed. A new
-// setting, kind of fault or dimension changes the draws of all seeds. The result is an ordinary
-// scenario, made by edits of the file, so that everything that works on scenarios works on it. What
-// the scenario expects of its own situation (counts, situations to be reached, error texts, alerts)
-// is dropped; its list of invariants applies.
+// setting, kind of fault or dimension changes the draws of all seeds, unless it has draws of its own
+// (apart). The result is an ordinary scenario, made by edits of the file, so that everything that
+// works on scenarios works on it. What the scenario expects of its own situation (counts, situations
+// to be reached, error texts, alerts) is dropped; its list of invariants applies.
 package vary
 
 import (
@@ -57,6 +57,7 @@ func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
 	}
 	d := newDraw(s, p, seed)
 	d.all()
+	d.apart("exit codes", exitCodes)
 	plain(doc, s, p)
 	v, err := d.applied(doc)
 	if err != nil {
@@ -92,6 +93,8 @@ type draw struct {
 	*fault.Dice
 	s       *scenario.Scenario
 	profile config.Profile
+	// label says which draw this is: the scenario's digest, the profile and the seed.
+	label string
 	// config is the configuration drawn so far.
 	config config.Config
 	// workers are the workers drawn so far.
@@ -109,10 +112,9 @@ type edit struct {
 }
 
 func newDraw(s *scenario.Scenario, p config.Profile, seed uint64) *draw {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", s.Digest, p, seed))
-	source := rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:])))
+	label := fmt.Sprintf("%s %s %d", s.Digest, p, seed)
 	d := &draw{
-		Dice: &fault.Dice{Choose: source.IntN, Cluster: s.Cluster.Names()}, s: s, profile: p,
+		Dice: &fault.Dice{Choose: choices(label), Cluster: s.Cluster.Names()}, s: s, profile: p, label: label,
 		config: s.Config(p), workers: slices.Clone(s.Cluster.Workers), longest: make(map[string]time.Duration),
 	}
 	for _, a := range s.Actions {
@@ -123,6 +125,20 @@ func newDraw(s *scenario.Scenario, p config.Profile, seed uint64) *draw {
 		return slices.ContainsFunc(s.Cluster.Workers, func(w scenario.Worker) bool { return w.Name == name && w.Starts > 0 })
 	})
 	return d
+}
+
+// choices returns the draws of a label: numbers below what it is called with.
+func choices(label string) func(n int) int {
+	sum := sha256.Sum256([]byte(label))
+	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:]))).IntN
+}
+
+// apart calls a dimension with draws of its own, so that it shifts the draws of no other one.
+func (d *draw) apart(label string, dimension func(*draw)) {
+	choose := d.Choose
+	d.Choose = choices(d.label + " " + label)
+	dimension(d)
+	d.Choose = choose
 }
 
 // dimension is a property that a seed keeps as it is, takes to a plain form (leaveOut) or draws from

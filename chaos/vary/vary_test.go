@@ -54,3 +54,32 @@ func TestTwoSeedsDrawDifferently(t *testing.T) {
 		t.Errorf("%v, %v: both seeds draw %q", errA, errB, a.Changes)
 	}
 }
+
+// Some draws have actions that fail with exit codes, declared ones and others, and others have none.
+func TestSomeDrawsHaveExitCodes(t *testing.T) {
+	s := library(t)[0]
+	declared, others, without := 0, 0, 0
+	for seed := range uint64(60) {
+		v, err := vary.Of(s, s.Profiles[0], seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		any := false
+		for _, a := range v.Scenario.Actions {
+			for _, code := range a.FailCodes {
+				any = true
+				if slices.Contains(a.Retried, code) {
+					declared++
+				} else {
+					others++
+				}
+			}
+		}
+		if !any {
+			without++
+		}
+	}
+	if declared == 0 || others == 0 || without < 30 {
+		t.Errorf("declared exit codes %d, others %d, draws without %d of 60", declared, others, without)
+	}
+}

@@ -153,6 +153,47 @@ func moreFailures(d *draw) {
 	}
 }
 
+// exitCodes has actions fail with exit codes, of which some are declared to be failures for now, in
+// one of four seeds.
+func exitCodes(d *draw) {
+	if !d.one(4) {
+		return
+	}
+	for _, a := range d.s.Actions {
+		if d.one(3) {
+			continue
+		}
+		codes, declared := d.codes(1, 5), d.codes(0, 5)
+		// Some of the codes with which it fails are declared.
+		for _, code := range codes {
+			if d.one(2) && !slices.Contains(declared, code) {
+				declared = append(declared, code)
+			}
+		}
+		fails := fmt.Sprintf("{rate: %s, exit_codes: %s}", d.Percent(5, 80), flow(codes))
+		retries := d.Number(0, mostRetries)
+		d.change(func(doc *scenario.Document) {
+			doc.Put(fails, "actions", a.Ref, "fails")
+			doc.Put(fmt.Sprint(retries), "actions", a.Ref, "max_retries")
+			doc.Take("actions", a.Ref, "retried_exit_codes")
+			if len(declared) > 0 {
+				doc.Put(flow(declared), "actions", a.Ref, "retried_exit_codes")
+			}
+		}, "%s fails %s, declares %s and has max_retries %d", a.Ref, fails, flow(declared), retries)
+	}
+}
+
+// codes draws different exit codes: bounds, those around the multiples of 64, and those of the table.
+func (d *draw) codes(least, most int) (codes []int) {
+	all := []int{1, 2, 63, 64, 65, 69, 75, 77, 111, 124, 127, 128, 191, 192, 254, 255}
+	for n := d.Number(least, most); n > 0; n-- {
+		i := d.Choose(len(all))
+		codes = append(codes, all[i])
+		all = slices.Delete(all, i, i+1)
+	}
+	return codes
+}
+
 func limitedActions(d *draw) {
 	for _, a := range d.s.Actions {
 		if d.one(2) {
