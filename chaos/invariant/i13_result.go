@@ -12,7 +12,7 @@ import (
 func ownResult() *Invariant {
 	i := &Invariant{
 		Number: 13, Name: "the run's own result",
-		Statement: "The stored result is the one that the owning run computed. No execution is stored as completed unless its run completed. A worker does not report a run as lost that goes on or ended by itself. A worker that ends an action gives it the kill grace. It reports the true reason for the end. No result is refused while its row waits for it. No result is held back for longer than other results may join it, or beyond the fence. A process registers again only when its results are written.",
+		Statement: "The stored result is the one that the owning run computed. No execution is stored as completed unless its run completed. A worker does not report a run as lost that goes on or ended by itself. A worker that ends an action gives it the kill grace. It reports the true reason for the end. The message of an action's own failure has its exit status, and says that no retry follows and why if retries are left and the reason allows none. No result is refused while its row waits for it. No result is held back for longer than other results may join it, or beyond the fence. A process registers again only when its results are written.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded},
 	}
 	i.make = func(s *Suite) checker {
@@ -26,7 +26,9 @@ type exit struct {
 	epoch  execution.Epoch
 	to     execution.Status
 	reason execution.Reason
-	known  bool
+	// code is the exit code of a failure, 0 if the action gave its reason in words.
+	code  uint8
+	known bool
 }
 
 type resultChecker struct {
@@ -52,7 +54,7 @@ func (c *resultChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.ActionEnded:
 		if l != nil && !oracle.Terminal(l.status) {
-			l.ran = exit{e.Epoch, e.To, e.Reason, true}
+			l.ran = exit{e.Epoch, e.To, e.Reason, uint8(e.Count), true} //nolint:gosec // exit codes end at 255
 		}
 	case history.Transition:
 		if oracle.Claimed(e.From) && e.By == execution.Worker && oracle.Terminal(e.To) {
@@ -142,11 +144,13 @@ func (c *resultChecker) judge(e *history.Event, l *life) {
 	case e.To == execution.Failed && byItself && x.to == execution.Completed:
 		c.s.violate(c.i, e.Execution, "execution %d is stored as failed (%v) by %s, and its run at epoch %d has completed", e.Execution, e.Reason, e.Process, e.OldEpoch)
 	case e.To == execution.Failed && byItself && e.Reason != x.reason:
-		c.s.violate(c.i, e.Execution, "execution %d is stored as failed for %v by %s, and its run at epoch %d failed for %v", e.Execution, e.Reason, e.Process, e.OldEpoch, x.reason)
+		c.s.violate(c.i, e.Execution, "execution %d is stored as failed for %v by %s, and its run at epoch %d failed for %v%s", e.Execution, e.Reason, e.Process, e.OldEpoch, x.reason, x.by())
 	case e.To == execution.Cancelled && byItself:
 		c.s.violate(c.i, e.Execution, "execution %d is stored as cancelled by %s, and its run at epoch %d has ended by itself", e.Execution, e.Process, e.OldEpoch)
 	case e.To == execution.Timeout && byItself:
 		c.s.violate(c.i, e.Execution, "execution %d is stored as timed out by %s, and its run at epoch %d has ended by itself", e.Execution, e.Process, e.OldEpoch)
+	case e.To == execution.Failed && byItself:
+		c.note(e, l, x)
 	}
 }
 

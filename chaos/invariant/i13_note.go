@@ -1,0 +1,41 @@
+package invariant
+
+import (
+	"strconv"
+	"strings"
+
+	"handoff/chaos/history"
+	"handoff/chaos/oracle"
+	"handoff/core/execution"
+)
+
+// This file is the part of invariant 13 about the message of an action's own failure: whoever set
+// max_retries expects a retry, so the message says if none follows, and why.
+
+// The text of a failure begins with its error. The database may have refused the action's own
+// message for ever; then the message says so instead.
+const (
+	byAction          = "Action failed"
+	refusedByDatabase = byAction + ": the database refused the action's output"
+)
+
+// note judges the message of a failure that a run at its execution's present epoch ended with. A
+// worker that knows of a cancellation says nothing about retries, so nothing is judged where one was
+// requested.
+func (c *resultChecker) note(e *history.Event, l *life, x exit) {
+	if e.From != execution.Running || c.s.cancelled[e.Chain] || strings.HasPrefix(e.Text, refusedByDatabase) {
+		return
+	}
+	message := strings.TrimPrefix(strings.TrimPrefix(e.Text, byAction), ": ")
+	if wrong := oracle.WrongMessage(message, x.reason, int(x.code), l.retry, l.maxRetries); wrong != "" {
+		c.s.violate(c.i, e.Execution, "the message of execution %d, retry %d of %d, which failed for %v%s, %s: %q", e.Execution, l.retry, l.maxRetries, x.reason, x.by(), wrong, e.Text)
+	}
+}
+
+// by is the exit code of a failure in words, empty if the action gave its reason in words.
+func (x exit) by() string {
+	if x.code == 0 {
+		return ""
+	}
+	return " with exit code " + strconv.Itoa(int(x.code))
+}

@@ -1,0 +1,75 @@
+package mutant
+
+import (
+	"context"
+	"slices"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants stores that change the exit codes that actions declare as failures for now.
+
+func init() {
+	register(declaredCodesLost, lastDeclaredCodeLost, neighboursDeclared)
+}
+
+// misreading is a store of a worker whose claimed rows lack declared exit codes.
+type misreading struct {
+	store.Store
+	p Process
+	// keep returns those of the declared codes that the rows still have.
+	keep func([]int16) []int16
+}
+
+// Claim implements store.Worker.
+func (s *misreading) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := s.Store.Claim(ctx, w, cs)
+	for i := range results {
+		a := &results[i].Row.Action
+		declared := a.RetriedExitCodes.List()
+		if kept := s.keep(slices.Clone(declared)); !slices.Equal(kept, declared) {
+			s.p.Acted("changed the exit codes that an action declares", cs[i].Key.ID)
+			a.RetriedExitCodes = execution.NewExitCodes(kept...)
+		}
+	}
+	return results, err
+}
+
+func declaring(keep func([]int16) []int16) func(Process, store.Store) store.Store {
+	return ofWorker(func(p Process, s store.Store) store.Store { return &misreading{s, p, keep} })
+}
+
+func declaredCodesLost() *Mutant {
+	return &Mutant{
+		Name: "declared-codes-lost", Source: "D49", Expected: 13, Scenario: "exit-codes",
+		About: "a worker does not read the exit codes that an action declares as failures for now",
+		Store: declaring(func([]int16) []int16 { return nil }),
+	}
+}
+
+func lastDeclaredCodeLost() *Mutant {
+	return &Mutant{
+		Name: "last-declared-code-lost", Source: "D49", Expected: 13, Scenario: "exit-codes",
+		About: "a worker does not read the last exit code, 255, among those that an action declares",
+		Store: declaring(func(codes []int16) []int16 {
+			return slices.DeleteFunc(codes, func(c int16) bool { return c == execution.MaxExitCode })
+		}),
+	}
+}
+
+func neighboursDeclared() *Mutant {
+	return &Mutant{
+		Name: "neighbours-declared", Source: "D48", Expected: 13, Scenario: "exit-codes",
+		About: "where an action declares an exit code, a worker also retries the next one",
+		Store: declaring(func(codes []int16) []int16 {
+			for _, c := range slices.Clone(codes) {
+				if c < execution.MaxExitCode && !slices.Contains(codes, c+1) {
+					codes = append(codes, c+1)
+				}
+			}
+			slices.Sort(codes)
+			return codes
+		}),
+	}
+}
