@@ -71,13 +71,13 @@ func TestActionsFailWithTheirExitCodes(t *testing.T) {
 			slices.Sort(seen)
 			return seen
 		}
-		if got := codes(named, 30); !slices.Equal(got, named.FailCodes) {
+		if got := codes(named, 12); !slices.Equal(got, named.FailCodes) {
 			t.Errorf("%s: it fails with %v, want %v", runtime, got, named.FailCodes)
 		}
-		if got := codes(reasoned, 2); !slices.Equal(got, []int{65}) {
+		if got := codes(reasoned, 1); !slices.Equal(got, []int{65}) {
 			t.Errorf("%s: it fails for a reason with %v", runtime, got)
 		}
-		if got := codes(worded, 2); !slices.Equal(got, []int{1}) {
+		if got := codes(worded, 1); !slices.Equal(got, []int{1}) {
 			t.Errorf("%s: it fails in words with %v", runtime, got)
 		}
 	}
