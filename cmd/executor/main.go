@@ -22,6 +22,7 @@ const (
 )
 
 func main() {
+	hostdaemon.CollectRarely()
 	// The first signal ends the process in good order, whatever it is doing; a second one ends it at
 	// once.
 	os.Exit(run(hostdaemon.Signals(context.Background()), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))

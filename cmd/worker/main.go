@@ -31,6 +31,7 @@ func main() {
 	// Before anything else: until then actions of another worker of this user could read the environment.
 	subprocess.ProtectWorker()
 
+	hostdaemon.CollectRarely()
 	// The first signal ends the process in good order, whatever it is doing; a second one ends it at
 	// once.
 	os.Exit(run(hostdaemon.Signals(context.Background()), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))

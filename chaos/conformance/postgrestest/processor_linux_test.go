@@ -19,8 +19,8 @@ import (
 
 // BenchmarkProcessor reports the cost in PostgreSQL of the statements of an execution's life:
 // microseconds of its processor time and bytes of its log for each row, with one caller that makes
-// calls of so many rows, one after the other. Every second batch fails without a retry, so that its
-// end is handled by a separate statement. A busy machine increases all figures, so compare two
+// calls of so many rows, one after the other. Every second batch is claimed and dispatched in two
+// steps, and fails without a retry, so that its end is handled by a separate statement. A busy machine increases all figures, so compare two
 // versions in turns. -benchtime is the number of batches.
 //
 //	go test -run '^$' -bench Processor -benchtime 100x ./chaos/conformance/postgrestest
@@ -110,21 +110,11 @@ func lives(b *testing.B, rows int) {
 			_, err := s.Workers(ctx)
 			return err
 		})
-		var claimed []execution.Execution
-		stage("schedule", func() (err error) {
-			claimed, err = s.ClaimForScheduling(ctx, store.SchedulingClaim{
-				Executor: "e", Expiry: time.Hour, Demands: []store.Demand{{Runtime: "noop", Limit: rows}},
-			})
-			return err
-		})
-		stage("dispatch", func() error {
-			ds := make([]store.Dispatch, len(claimed))
-			for i := range claimed {
-				ds[i] = store.Dispatch{Key: claimed[i].Key(), Worker: w, Timeout: time.Hour}
-			}
-			_, err := s.Dispatch(ctx, "e", ds)
-			return err
-		})
+		if fails {
+			inTwoSteps(b, s, w, rows, stage)
+		} else {
+			stage("due", func() error { return dispatchDue(s, w, rows) })
+		}
 		stage("mark", func() error { return done(s.MarkPublished(ctx, keys)) })
 		stage("claim", func() error {
 			cs := make([]store.Claim, rows)
@@ -186,4 +176,40 @@ func lives(b *testing.B, rows int) {
 		b.ReportMetric(u.ns/1000/float64(counted[name]), name+"-µs")
 		b.ReportMetric(u.bytes/float64(counted[name]), name+"-B")
 	}
+}
+
+// dispatchDue claims and dispatches so many rows in one step.
+func dispatchDue(s *postgres.Store, w store.WorkerKey, rows int) error {
+	places := make([]store.Place, rows)
+	for i := range places {
+		places[i] = store.Place{Worker: w, Limit: 1 << 20}
+	}
+	due, err := s.DispatchDue(context.Background(), store.DueDispatch{
+		Executor: "e", Expiry: time.Hour, Timeout: time.Hour, Offers: []store.Offer{{Runtimes: []string{"noop"}, Spread: places, Packed: places}},
+	})
+	if err == nil && len(due.Rows) != rows {
+		err = fmt.Errorf("%d of %d rows were dispatched", len(due.Rows), rows)
+	}
+	return err
+}
+
+// inTwoSteps claims so many rows and then dispatches them.
+func inTwoSteps(b *testing.B, s *postgres.Store, w store.WorkerKey, rows int, stage func(string, func() error)) {
+	b.Helper()
+	ctx := context.Background()
+	var claimed []execution.Execution
+	stage("schedule", func() (err error) {
+		claimed, err = s.ClaimForScheduling(ctx, store.SchedulingClaim{
+			Executor: "e", Expiry: time.Hour, Demands: []store.Demand{{Runtime: "noop", Limit: rows}},
+		})
+		return err
+	})
+	stage("dispatch", func() error {
+		ds := make([]store.Dispatch, len(claimed))
+		for i := range claimed {
+			ds[i] = store.Dispatch{Key: claimed[i].Key(), Worker: w, Timeout: time.Hour}
+		}
+		_, err := s.Dispatch(ctx, "e", ds)
+		return err
+	})
 }

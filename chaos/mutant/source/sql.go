@@ -96,7 +96,7 @@ var (
 // Leaving it out changes no answer, so it gives no candidate. (TestKeptPlans of
 // chaos/conformance/postgrestest would find it. See core/store/postgres/plans.go.)
 var (
-	sqlPlanned = regexp.MustCompile(`^\s*\w+\.\w+ = any\((\$\d+::\w+\[\]|array\(select [^()]*\))\)\s*$`)
+	sqlPlanned = regexp.MustCompile(`^\s*\w+\.\w+ = any\((\$\d+::\w+\[\]( \|\| \$\d+::\w+\[\])?|array\(select [^()]*\))\)\s*$`)
 	sqlJoined  = regexp.MustCompile(`\b\w+\.\w+ = \w+\.\w+\s*$`)
 )
 

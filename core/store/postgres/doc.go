@@ -78,8 +78,8 @@
 // allows itself hash joins and no nested loops.
 //
 // For a few rows, planning costs more than executing. So the statements of an execution's life
-// (creation without keys, claim, result, handling, mark, and the reads of rows and workers) are
-// written so that they have only one plan, which is kept: see plans.go.
+// (creation without keys, dispatch in one step, claim, result, handling, mark, and the reads of rows
+// and workers) are written so that they have only one plan, which is kept: see plans.go.
 //
 // TestCosts (chaos/conformance/postgrestest) counts the cost of each call at n and 2n of everything
 // that grows; docs/costs.md lists it.
