@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,7 +41,10 @@ func (d *daemons) way(n int) way {
 			if err := d.workers(ctx, n); err != nil {
 				return nil, err
 			}
-			return d.throughput(ctx, name, jobs)
+			if err := d.empty(ctx); err != nil {
+				return nil, err
+			}
+			return d.throughput(ctx, name, work{jobs: jobs, batch: batch})
 		},
 	}
 }
@@ -69,11 +71,22 @@ func (d *daemons) workers(ctx context.Context, n int) error {
 // clients is how many requests are under way at a time.
 const clients = 4
 
+// work is what a measurement creates: so many executions, in requests of `batch`. Their parameters
+// are a few bytes where none are given.
+type work struct {
+	jobs, batch int
+	parameters  any
+}
+
 // throughput creates many executions through the API, and waits until all of them are orchestrated.
-func (d *daemons) throughput(ctx context.Context, way string, jobs int) (*measurement, error) {
+func (d *daemons) throughput(ctx context.Context, way string, w work) (*measurement, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := d.empty(ctx); err != nil {
+	last, err := d.newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.db.Exec(ctx, "checkpoint"); err != nil {
 		return nil, err
 	}
 	meter, err := begin(ctx, d.db)
@@ -82,26 +95,33 @@ func (d *daemons) throughput(ctx context.Context, way string, jobs int) (*measur
 	}
 	var group errgroup.Group
 	group.SetLimit(clients)
-	for left := jobs; left > 0; left -= batch {
-		size := min(left, batch)
-		group.Go(func() error { return d.create(ctx, size) })
+	for left := w.jobs; left > 0; left -= w.batch {
+		size := min(left, w.batch)
+		group.Go(func() error { return d.create(ctx, w, size) })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	if err := d.orchestrated(ctx); err != nil {
+	if err := d.orchestrated(ctx, last); err != nil {
 		return nil, err
 	}
-	m, err := meter.finish(ctx, way, jobs)
+	m, err := meter.finish(ctx, way, w.jobs)
 	if err != nil {
 		return nil, err
 	}
 	var completed int
-	err = d.db.QueryRow(ctx, "select max(orchestrated_at) - min(created), count(*) filter (where status = 'completed') from execution").Scan(&m.took, &completed)
-	if err == nil && completed != jobs {
-		err = fmt.Errorf("%d of %d executions completed", completed, jobs)
+	err = d.db.QueryRow(ctx, "select max(orchestrated_at) - min(created), count(*) filter (where status = 'completed') from execution where id > $1", last).
+		Scan(&m.took, &completed)
+	if err == nil && completed != w.jobs {
+		err = fmt.Errorf("%d of %d executions completed", completed, w.jobs)
 	}
 	return m, err
+}
+
+// newest is the highest id of an execution, 0 if there is none.
+func (d *daemons) newest(ctx context.Context) (id int64, err error) {
+	err = d.db.QueryRow(ctx, "select coalesce(max(id), 0) from execution_record").Scan(&id)
+	return id, err
 }
 
 // empty removes the rows of earlier measurements, so that they do not burden this one.
@@ -117,10 +137,13 @@ func (d *daemons) empty(ctx context.Context) error {
 // batch is how many executions one request creates.
 const batch = 200
 
-func (d *daemons) create(ctx context.Context, n int) error {
+func (d *daemons) create(ctx context.Context, w work, n int) error {
 	items := make([]map[string]any, n)
 	for i := range items {
-		items[i] = map[string]any{"action_ref": "bench.noop", "parameters": map[string]any{"n": i}}
+		items[i] = map[string]any{"action_ref": "bench.noop", "parameters": w.parameters}
+		if w.parameters == nil {
+			items[i]["parameters"] = map[string]any{"n": i}
+		}
 	}
 	return d.post(ctx, "/api/v1/executions/batch", map[string]any{"executions": items})
 }
@@ -153,10 +176,10 @@ func (d *daemons) post(ctx context.Context, path string, body any) error {
 // look is the pause between two checks whether all is done.
 const look = 50 * time.Millisecond
 
-// orchestrated waits until every execution is orchestrated. Each check costs time that is measured.
-// So it checks one open execution by its key, and looks for another one only when that is
-// orchestrated.
-func (d *daemons) orchestrated(ctx context.Context) error {
+// orchestrated waits until every execution after the one with id `last` is orchestrated. Each check
+// costs time that is measured. So it checks one open execution by its key, and looks for another one
+// only when that is orchestrated. What is open has a row of work or one in the list of the unhandled.
+func (d *daemons) orchestrated(ctx context.Context, last int64) error {
 	open := int64(0)
 	for {
 		done := true
@@ -167,12 +190,13 @@ func (d *daemons) orchestrated(ctx context.Context) error {
 		}
 		if done {
 			// The newest one is probably the last to be orchestrated.
-			err := d.db.QueryRow(ctx, "select id from execution where orchestrated_at is null order by id desc limit 1").Scan(&open)
-			if errors.Is(err, pgx.ErrNoRows) {
-				return nil
-			}
+			err := d.db.QueryRow(ctx, `select coalesce(greatest((select max(id) from execution_work where id > $1), (select max(id) from execution_unhandled where id > $1)), 0)`, last).
+				Scan(&open)
 			if err != nil {
 				return err
+			}
+			if open == 0 {
+				return nil
 			}
 		}
 		if err := pause(ctx); err != nil {
@@ -215,7 +239,7 @@ func (d *daemons) latency(ctx context.Context, t *table) error {
 		if err := d.paced(ctx, p.n, p.of, p.every); err != nil {
 			return err
 		}
-		if err := d.orchestrated(ctx); err != nil {
+		if err := d.orchestrated(ctx, 0); err != nil {
 			return err
 		}
 		for _, until := range p.until {
@@ -249,7 +273,7 @@ func (d *daemons) paced(ctx context.Context, n, of int, every time.Duration) err
 			if of == 1 {
 				return d.post(ctx, "/api/v1/executions", map[string]any{"action_ref": "bench.noop"})
 			}
-			return d.create(ctx, of)
+			return d.create(ctx, work{}, of)
 		})
 	}
 	return group.Wait()

@@ -41,6 +41,7 @@ type options struct {
 	rounds  int
 	samples int
 	lists   int
+	scale   int
 	workers []int
 	verbose bool
 }
@@ -93,8 +94,11 @@ func run(ctx context.Context, args []string) (err error) {
 	defer func() { err = errors.Join(err, c.Down()) }()
 	t := &table{options: o, load: before}
 	part := measure
-	if o.lists > 0 {
+	switch {
+	case o.lists > 0:
 		part = measureLists
+	case o.scale > 0:
+		part = measureScale
 	}
 	if err := part(ctx, c, o, t); err != nil {
 		return err
@@ -163,6 +167,7 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.rounds, "rounds", 5, "measurements of each kind, in turn; the table shows their median")
 	flags.IntVar(&o.samples, "samples", 300, "executions of a latency measurement, 20 a second")
 	flags.IntVar(&o.lists, "lists", 0, "measure instead scheduling beside clients that list so many executions")
+	flags.IntVar(&o.scale, "scale", 0, "measure instead tables of several sizes, the largest with so many finished executions")
 	flags.BoolVar(&o.verbose, "v", false, "print every measurement as it is made")
 	workers := flags.String("workers", "1,4", "numbers of worker processes")
 	if err := flags.Parse(args); err != nil {
@@ -181,6 +186,9 @@ func parse(args []string) (options, error) {
 	}
 	if o.lists < 0 {
 		return o, fmt.Errorf("--lists %d: 0 measures no lists, and any higher number is how many executions they have", o.lists)
+	}
+	if o.scale < 0 || o.scale > 0 && o.lists > 0 {
+		return o, fmt.Errorf("--scale %d --lists %d: one of the two is measured at a time, and 0 means neither", o.scale, o.lists)
 	}
 	if o.jobs < 100 || o.rounds < 1 || o.samples < 10 {
 		return o, fmt.Errorf("--jobs %d --rounds %d --samples %d: at least 100, 1 and 10 are needed", o.jobs, o.rounds, o.samples)

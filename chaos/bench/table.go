@@ -94,13 +94,16 @@ func (t *table) print(w io.Writer) {
 
 func (t *table) printWays(w io.Writer) {
 	fmt.Fprintf(w, "%d noop executions a measurement, median of %d rounds in turn; workers hold up to %d at a time\n\n", t.options.jobs, t.options.rounds, concurrency)
-	best := t.way(riverBest)
+	best, beside := t.way(riverBest), "River"
+	if best == nil {
+		best, beside = t.ways[0], "first"
+	}
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(out, "µs of processor time an execution\tall\tof River")
+	fmt.Fprint(out, "µs of processor time an execution\tall\tof "+beside)
 	for _, kind := range kinds {
 		fmt.Fprintf(out, "\t%s", kind)
 	}
-	fmt.Fprintln(out, "\tWAL bytes\texecutions/s\tlowest\thighest\tof River\t")
+	fmt.Fprintln(out, "\tWAL bytes\texecutions/s\tlowest\thighest\tof "+beside+"\t")
 	for _, r := range t.ways {
 		whole := func(m *measurement) float64 { return micros(m.whole()) }
 		fmt.Fprintf(out, "%s\t%.0f\t%.2f", r.name, median(r.all(whole)), median(r.beside(best, whole)))

@@ -180,12 +180,12 @@ func lives(b *testing.B, rows int) {
 
 // dispatchDue claims and dispatches so many rows in one step.
 func dispatchDue(s *postgres.Store, w store.WorkerKey, rows int) error {
-	places := make([]store.Place, rows)
-	for i := range places {
-		places[i] = store.Place{Worker: w, Limit: 1 << 20}
+	offered := make([]store.Place, rows)
+	for i := range offered {
+		offered[i] = store.Place{Worker: w, Limit: 1 << 20}
 	}
 	due, err := s.DispatchDue(context.Background(), store.DueDispatch{
-		Executor: "e", Expiry: time.Hour, Timeout: time.Hour, Offers: []store.Offer{{Runtimes: []string{"noop"}, Spread: places, Packed: places}},
+		Executor: "e", Expiry: time.Hour, Timeout: time.Hour, Offers: []store.Offer{{Runtimes: []string{"noop"}, Spread: offered, Packed: offered}},
 	})
 	if err == nil && len(due.Rows) != rows {
 		err = fmt.Errorf("%d of %d rows were dispatched", len(due.Rows), rows)

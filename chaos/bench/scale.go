@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"handoff/chaos/live/cluster"
+)
+
+// state is what the tables hold while the daemons work through executions.
+type state struct {
+	name string
+	// fill makes the state out of the one before it.
+	fill func(ctx context.Context) error
+	// batch, jobs and parameters of the executions that are created; the usual ones where 0 and nil.
+	batch, jobs int
+	parameters  any
+}
+
+// manyParameters are the bytes of the parameters of large executions.
+const manyParameters = 100_000
+
+// measureScale measures the same work in tables of several sizes: in empty ones before and after
+// the others, so that a change of the machine is seen.
+func measureScale(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
+	d, err := openDaemons(ctx, c, o)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	if err := d.workers(ctx, 1); err != nil {
+		return err
+	}
+	large := map[string]any{"text": strings.Repeat("x", manyParameters)}
+	for _, s := range []state{
+		{name: "empty tables", fill: d.empty},
+		{name: "1,000,000 finished, with audit", fill: func(ctx context.Context) error { return d.finished(ctx, 1_000_000, true) }},
+		{name: fmt.Sprintf("%d finished", o.scale), fill: func(ctx context.Context) error { return d.finished(ctx, o.scale, false) }},
+		{name: "100,000 that are due in an hour", fill: func(ctx context.Context) error { return errors.Join(d.empty(ctx), d.waiting(ctx, 100_000)) }},
+		{name: "200 workers", fill: func(ctx context.Context) error { return errors.Join(d.empty(ctx), d.registered(ctx, 200)) }},
+		{name: "parameters of 100 kB, beside those", fill: d.empty, batch: 5, jobs: max(100, o.jobs/20), parameters: large},
+		{name: "empty tables again", fill: func(ctx context.Context) error { return errors.Join(d.empty(ctx), d.unregister(ctx)) }},
+	} {
+		began := time.Now()
+		if err := s.fill(ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		fmt.Fprintf(os.Stderr, "%s: made in %v\n", s.name, time.Since(began).Round(time.Second))
+		if err := d.measureState(ctx, &s, t); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// measureState measures what one state costs: rates and processor time in some rounds, of which the
+// first warms up, and how long an execution waits at a slow pace.
+func (d *daemons) measureState(ctx context.Context, s *state, t *table) error {
+	w := work{jobs: d.options.jobs, batch: batch, parameters: s.parameters}
+	if s.batch > 0 {
+		w.jobs, w.batch = s.jobs, s.batch
+	}
+	for round := range d.options.rounds + 1 {
+		m, err := d.throughput(ctx, s.name, w)
+		if err != nil {
+			return err
+		}
+		if round > 0 {
+			t.add(round, m)
+		}
+	}
+	if s.parameters != nil {
+		return nil
+	}
+	samples, err := d.scheduling(ctx)
+	t.latency("created to scheduled, "+s.name, samples)
+	return err
+}
+
+// finished adds finished executions until there are about n, as copies of those that the last
+// measurement left behind; with their audit, if that is asked for.
+func (d *daemons) finished(ctx context.Context, n int, audit bool) error {
+	var have, first, last int64
+	if err := d.db.QueryRow(ctx, "select count(*), coalesce(min(id), 0), coalesce(max(id), 0) from execution_record").Scan(&have, &first, &last); err != nil {
+		return err
+	}
+	if have == 0 {
+		return errors.New("no execution was left behind to be copied")
+	}
+	// A group of the audit belongs to a block of 64 executions.
+	const block = 64
+	apart, copies := (last-first+block)/block*block, (int64(n)-have)/have
+	if copies < 1 {
+		return nil
+	}
+	script := []string{
+		"set session_replication_role = replica", "alter table execution_record set (fillfactor = 100)",
+		d.copied("execution_record", "id", copies, apart),
+	}
+	if audit {
+		script = append(script, d.copied("transition_group", "base", copies, apart))
+	}
+	script = append(script, "select setval(pg_get_serial_sequence('execution_record', 'id'), (select max(id) from execution_record))",
+		"alter table execution_record set (fillfactor = 40)", "set session_replication_role = origin",
+		"vacuum analyze execution_record", "vacuum analyze transition_group", "checkpoint")
+	return d.script(ctx, script)
+}
+
+// copied is the statement that copies each row of a table several times. The key of each copy is
+// `apart` more than that of the one before. A number of the row's own is drawn anew.
+func (d *daemons) copied(table, key string, copies, apart int64) string {
+	return fmt.Sprintf(`do $do$ declare columns text; begin
+    select string_agg(quote_ident(column_name), ', ') into columns from information_schema.columns
+     where table_schema = current_schema() and table_name = '%[1]s' and column_name not in ('id', '%[2]s', 'idempotency_key');
+    execute format('insert into %[1]s (%[2]s, %%1$s) select o.%[2]s + k * %[4]d, %%1$s from %[1]s o cross join generate_series(1, %[3]d) k', columns);
+end $do$`, table, key, copies, apart)
+}
+
+// waiting adds executions that are due in an hour, in the lane of those that are measured.
+func (d *daemons) waiting(ctx context.Context, n int) error {
+	if err := d.create(ctx, work{batch: batch}, 1); err != nil {
+		return err
+	}
+	if err := d.orchestrated(ctx, 0); err != nil {
+		return err
+	}
+	return d.script(ctx, []string{
+		"set session_replication_role = replica",
+		fmt.Sprintf(`insert into execution_record (action, action_ref, runtime, entrypoint, max_retries, created, written_by)
+select action, action_ref, runtime, entrypoint, max_retries, created, 'api' from execution_record cross join generate_series(1, %d) limit %[1]d`, n),
+		`insert into execution_work (id, lane_action, lane_worker, runtime, due_at, written_by)
+select id, 0, 0, runtime, now() + interval '1 hour', 'api' from execution_record where ended is null`,
+		"set session_replication_role = origin", "vacuum analyze execution_record", "vacuum analyze execution_work", "checkpoint",
+	})
+}
+
+// fleet is the beginning of the names of workers that are only registered.
+const fleet = "registered-"
+
+// registered adds active workers that run something else. No process is behind them.
+func (d *daemons) registered(ctx context.Context, n int) error {
+	return d.script(ctx, []string{
+		"set session_replication_role = replica",
+		fmt.Sprintf(`with new as (
+    insert into worker (name, incarnation) select '%s' || n, 1000000 + n from generate_series(1, %d) n returning id, incarnation
+)
+insert into worker_incarnation (incarnation, worker, process, attempt, lifecycle, runtimes, capacity, lease_expires_at, registered_at, consumer_alive)
+overriding system value
+select incarnation, id, 1, 1, 'active', '{other}', 10, now() + interval '1 day', now(), true from new`, fleet, n),
+		"set session_replication_role = origin", "vacuum analyze worker", "vacuum analyze worker_incarnation", "checkpoint",
+	})
+}
+
+func (d *daemons) unregister(ctx context.Context) error {
+	return d.script(ctx, []string{
+		"set session_replication_role = replica",
+		"delete from worker_incarnation where incarnation > 1000000", "delete from worker where name like '" + fleet + "%'",
+		"set session_replication_role = origin",
+	})
+}
+
+func (d *daemons) script(ctx context.Context, statements []string) error {
+	for _, sql := range statements {
+		if _, err := d.db.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("%.60s: %w", sql, err)
+		}
+	}
+	return nil
+}
