@@ -101,7 +101,7 @@ func (t *session) admit() time.Duration {
 
 // mostClaims is how many dispatches one call claims: as many rows as the database accepts in one
 // statement.
-const mostClaims = 100
+const mostClaims = 250
 
 // nextWaiting removes the first waiting deliveries: those that get a slot; or, if no slot is free
 // and the time of the first one is over, that one and those of its message. Otherwise it removes
