@@ -33,7 +33,7 @@ type encoding struct {
 }
 
 const (
-	encodedWithin = 32
+	encodedWithin = 128
 	encodedEach   = 512
 )
 
