@@ -8,12 +8,14 @@ package sim
 import (
 	"context"
 	"log/slog"
+	"math"
 	"time"
 
 	"handoff/chaos/figures"
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
 	"handoff/chaos/mutant"
+	"handoff/chaos/policies"
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
 	"handoff/core/broker"
@@ -107,7 +109,9 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w.net = simnet.New(w.k)
 	w.history = history.Tee{w.judges}
 	w.db = simstore.New(w.k, w.net, w)
-	w.broker = simbroker.New(w.k, w.net, w, simbroker.Options{Version: s.Cluster.RabbitMQ})
+	w.broker = simbroker.New(w.k, w.net, w, simbroker.Options{
+		Version: s.Cluster.RabbitMQ, Sample: policies.Lots(o.Seed, s.Name+" "+string(p)+" messages")(math.MaxUint64),
+	})
 	w.witness = newWitness(w.k, w.judges.Suite.Conduct())
 	if w.witness != nil {
 		w.db.OnAnswer(w.witness.answered)

@@ -151,8 +151,8 @@ const (
 	EndAsked
 	// PoliciesAsked: Count (number of questions), Text (the answers that differ from the contract,
 	// one per line). The core was asked, outside the run, for its tables and policies
-	// (chaos/policies). Never hashed, because it is not part of the run. Only the simulated world
-	// asks.
+	// (chaos/policies). With Process, Message and Type: this message was read otherwise than it was
+	// sent. Never hashed, because it is not part of the run. Only the simulated world asks.
 	PoliciesAsked
 	// ToldGone: Process, Worker, Incarnation, Count (1 if another process has taken the name). The
 	// worker received the answer that its incarnation is over. Never hashed. Only the simulated

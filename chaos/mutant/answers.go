@@ -1,6 +1,7 @@
 package mutant
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -158,6 +159,24 @@ func init() {
 		}},
 		wrong{"started-all-the-same", "D28", "a daemon with invalid settings starts all the same", func(c *policies.Core) {
 			c.Started = func([]config.Flag) []error { return nil }
+		}},
+		wrong{"hints-read-slowly", "D31", "the fast reader of hints leaves each hint of several changes to the reader of all messages", func(c *policies.Core) {
+			right := c.Readers
+			c.Readers = func(body []byte) policies.Readers {
+				r := right(body)
+				r.OK = r.OK && len(r.Fast.Changes) == 1
+				return r
+			}
+		}},
+		wrong{"full-blocks-split", "S2", "a dispatch that would just fill a block begins the next one", func(c *policies.Core) {
+			right := c.Pack
+			c.Pack = func(rows []execution.Execution, most int, blocks func(execution.Incarnation) bool) [][]int {
+				longer := slices.Clone(rows)
+				for i := range longer {
+					longer[i].Action.Entrypoint += "x"
+				}
+				return right(longer, most, blocks)
+			}
 		}},
 	)...)
 }

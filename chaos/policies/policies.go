@@ -1,7 +1,8 @@
 // Package policies asks the core's tables and pure policies questions that may never come up in a
 // run, and compares the answers with the contract's: which defaults are in force, which part may
 // write which status, how long a backoff is, which worker gets the next execution, when a lease is
-// over, with which settings a daemon may start, what a worker declares at the broker.
+// over, with which settings a daemon may start, what a worker declares at the broker, how a message
+// is written and read.
 //
 // A run rarely meets a bound exactly, once in a thousand times if ever: for example, that a worker
 // has been full for exactly a quarter of the dispatch timeout. So each simulated run draws a few
@@ -62,6 +63,11 @@ type Core struct {
 	Executors func(config.RabbitMQ) broker.Topology
 	Workers   func(config.RabbitMQ, execution.WorkerID) broker.Topology
 	Bounded   func(store.DeadLetter) store.DeadLetter
+
+	Encode  func(*broker.Envelope) ([]byte, error)
+	Decode  func(body []byte) (broker.Envelope, error)
+	Readers func(body []byte) Readers
+	Pack    func(rows []execution.Execution, most int, blocks func(execution.Incarnation) bool) (messages [][]int)
 }
 
 // InForce is the core that this program was built with.
@@ -75,6 +81,7 @@ func InForce() *Core {
 		Outage: executor.AskOutage, Absences: executor.AskAbsences, Leases: executor.AskLeaseWatch, Owners: executor.AskOwnerWatch,
 		Brake: executor.AskBrake, Lease: worker.AskLease,
 		Executors: broker.ExecutorTopology, Workers: broker.WorkerTopology, Bounded: store.DeadLetter.Bounded,
+		Encode: broker.Encode, Decode: broker.Decode, Readers: BothReaders, Pack: executor.AskPack,
 	}
 }
 
@@ -223,6 +230,8 @@ func (a *asker) subjects() []subject {
 		{"settings", a.settings},
 		{"a start", a.starts},
 		{"exit codes", a.exitCodes},
+		{"messages", a.codec},
+		{"blocks", a.packing},
 	}
 }
 

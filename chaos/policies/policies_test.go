@@ -2,7 +2,12 @@ package policies
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"testing"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
 )
 
 // The core's answers are the contract's, for every draw. Each kind of question is asked, and the
@@ -59,5 +64,45 @@ func TestAPanicOfTheDrawIsNoAnswer(t *testing.T) {
 		if err != "no more draws" {
 			t.Fatalf("draw %d fails, the caller gets %v, and wrong is: %v", fails+1, err, answers.Wrong)
 		}
+	}
+}
+
+// Loses says whether a consumer gets less, or something else, than the sender's envelope: it
+// compares nothing, because it is asked about every message of a run.
+func TestLosesSaysWhetherAMessageCarriesItsEnvelope(t *testing.T) {
+	lost := 0
+	for seed := range uint64(2000) {
+		a := &asker{core: InForce(), draw: Lots(seed, "loses")}
+		e := a.envelope()
+		for i := range e.Dispatches {
+			d := &e.Dispatches[i]
+			if a.oneIn(2) {
+				d.Parameters = nil
+			}
+			d.Action.Concurrency, d.Action.PutBy = pick(a, 0, 0, 0, 5), pick(a, "", "", "", "somebody")
+			d.Action.RetriedExitCodes = pick(a, execution.ExitCodes{}, execution.ExitCodes{}, execution.NewExitCodes(7))
+		}
+		body, err := broker.Encode(&e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := broker.Decode(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := difference(&e, &read); d != "" {
+			t.Fatalf("seed %d: read with %s", seed, d)
+		}
+		// Parameters are always encoded, although most arrive as they were sent.
+		same := reflect.DeepEqual(e, read) && !slices.ContainsFunc(e.Dispatches, func(d broker.Dispatch) bool { return d.Parameters != nil })
+		if Loses(&e) == same {
+			t.Fatalf("seed %d: Loses says %v of %+v, which is read as %+v", seed, !same, e, read)
+		}
+		if !same {
+			lost++
+		}
+	}
+	if lost < 200 || lost > 1800 {
+		t.Errorf("%d of 2000 messages don't carry their envelope", lost)
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // The wire format: a JSON object of message_id, message_type, correlation_id, timestamp, version
-// and payload. The simulator's broker does not use it: it carries envelopes.
+// and payload.
 const (
 	// WireVersion is the version of all messages except blocks (VersionBlock). A reader refuses a
 	// version that it does not know: guessing the meaning of a field is worse than a dead letter.

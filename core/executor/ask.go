@@ -81,3 +81,12 @@ func AskBrake(c config.Config) (admit func(now time.Duration, over []store.Reap,
 	b := &brake{config: c, departed: make(map[execution.WorkerID]departure)}
 	return b.admit
 }
+
+// AskPack says which rows share a message, as indexes into rows. blocks says which incarnations read
+// messages of several dispatches.
+func AskPack(rows []execution.Execution, most int, blocks func(execution.Incarnation) bool) (messages [][]int) {
+	for _, b := range pack(rows, most, blocks) {
+		messages = append(messages, b.rows)
+	}
+	return messages
+}

@@ -47,6 +47,8 @@ type Options struct {
 	// ConsumerTimeout is how long a delivery may stay unacknowledged before the session ends; 0
 	// means 30 min.
 	ConsumerTimeout time.Duration
+	// Sample decides which messages are encoded; the type encoding says why not all of them are.
+	Sample uint64
 }
 
 func (o Options) withDefaults() Options {
@@ -101,6 +103,8 @@ type Broker struct {
 	delayed   []*delayed // held back by a filter, oldest first
 	filters   []filter   // sorted by id
 
+	encoding encoding
+
 	lastMessage uint64 // a message uses one number for each of its dispatches
 	lastPeer    uint64
 	// connects counts each process's attempts to connect, across its restarts.
@@ -128,6 +132,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink, opts Options)
 		loss:     k.Stream("broker/loss"),
 		late:     k.Stream("broker/late-reads"),
 		up:       true,
+		encoding: newEncoding(opts.Sample),
 
 		consumerTimeout: opts.ConsumerTimeout,
 		consumerTick:    consumerTick,

@@ -332,7 +332,8 @@ func (t *batch) settle(i int, o broker.Outcome) {
 }
 
 // Publish implements broker.Session. The process can crash between any two messages of a batch. A
-// message that was not sent because the session or the context had ended is NotSent.
+// message that was not sent because the session or the context had ended is NotSent. One that can't
+// be encoded is Nacked and goes nowhere.
 func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	k := s.b.k
 	t := &batch{outcomes: make([]broker.Outcome, len(ms)), left: len(ms)}
@@ -355,6 +356,11 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 		p := &publishes[i]
 		p.peer, p.batch, p.index = s.peer, t, i
 		p.exchange, p.key, p.envelope = ms[i].Exchange, ms[i].RoutingKey, ms[i].Envelope
+		if !p.encode() {
+			t.outcomes[i] = broker.Nacked
+			t.left--
+			continue
+		}
 		s.sent++
 		s.conn.SendToServer(p)
 	}

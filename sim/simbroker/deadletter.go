@@ -73,7 +73,7 @@ func (q *queue) deadLetter(m *message) bool {
 	b.tell(history.DeadLettered, m, q.decl.Name, "", "", len(targets))
 	for _, t := range targets {
 		letter := &message{
-			id: m.id, envelope: m.envelope, key: m.key,
+			id: m.id, envelope: m.envelope, body: m.body, key: m.key,
 			deaths: m.deaths, corrupt: m.corrupt, stored: true, marked: m.marked, redelivered: m.marked && t.decl.Type == typeQuorum,
 		}
 		t.push(letter)

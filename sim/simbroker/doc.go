@@ -67,6 +67,12 @@
 // is over may, depending on a draw, still hand out deliveries that it had received, although they
 // belong to the broker again.
 //
+// # The wire format
+//
+// The publish of a session encodes messages as the real client does, and consumers receive what the
+// core reads from the body: see encoding, which also says why a run does so with few messages only.
+// A message that the core refuses to write is Nacked, and stored nowhere.
+//
 // # What a message writes into the history
 //
 // A message has the number of its publish. Its copies share that number: in several queues, as a
@@ -80,7 +86,8 @@
 //	publish without a route      PublishReturned
 //	publish with n routes        Published (Count n), then Enqueued in each of the n queues at once;
 //	                             a filter's delay moves its Enqueued, a duplicate adds one more
-//	refused by a filter (nack)   no event of the message; nor has a publish that never arrived or found no exchange
+//	refused by a filter (nack)   no event of the message; nor has a publish that never arrived, could not be
+//	                             encoded or found no exchange
 //	delivery                     Delivered, any number of times, then one of Acked (Fault: what made its body
 //	                             unreadable, if anything), Requeued, Rejected
 //	back into the queue          Requeued, after the Delivered of the same process

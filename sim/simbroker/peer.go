@@ -151,20 +151,9 @@ func (c *consumer) deliver(m *message) {
 	c.q.unacked++
 	p.b.tell(history.Delivered, m, c.q.decl.Name, p.process, "", m.handled())
 	d := &arrival{sub: c.sub, Delivery: broker.Delivery{
-		Tag: tag, RoutingKey: m.key, Redelivered: m.redelivered,
-		Envelope: *m.envelope, Deaths: m.deaths,
+		Tag: tag, RoutingKey: m.key, Redelivered: m.redelivered, Deaths: m.deaths,
 	}}
-	if m.corrupt != "" {
-		d.Envelope = broker.Envelope{}
-		d.Malformed = errMalformed
-		if m.hostile {
-			d.Malformed = errHostile
-		}
-		d.Body = []byte("{\"message_type\": \xff")
-		if m.size > len(d.Body) {
-			d.Body = append(d.Body, make([]byte, m.size-len(d.Body))...)
-		}
-	}
+	m.show(&d.Delivery)
 	p.conn.SendToClient(d)
 }
 

@@ -20,6 +20,7 @@ type publish struct {
 	exchange string
 	key      string
 	envelope broker.Envelope // shared with the copies, never changed
+	body     *body           // likewise; nil if the message crosses as an envelope
 
 	id uint64
 	// copies usually have room in first: most messages go to one queue.
@@ -65,6 +66,7 @@ func (p *publish) Arrive() {
 	}
 	p.id, p.silent = b.lastMessage+1, t.silent
 	b.lastMessage += uint64(max(1, len(p.envelope.Dispatches)))
+	p.decode()
 	origin := p.message()
 	p.hints(len(queues))
 	if len(queues) == 0 {
@@ -128,7 +130,9 @@ func (m *message) handled() (n int) {
 }
 
 // message is a new copy of the published message.
-func (p *publish) message() message { return message{id: p.id, envelope: &p.envelope, key: p.key} }
+func (p *publish) message() message {
+	return message{id: p.id, envelope: &p.envelope, body: p.body, key: p.key}
+}
 
 // Fire is the moment at which every copy is stored.
 func (p *publish) Fire() {

@@ -20,7 +20,8 @@ const (
 // message is one copy of a message: in one queue, or unsettled at a consumer of it.
 type message struct {
 	id       uint64
-	envelope *broker.Envelope // shared, never changed
+	envelope *broker.Envelope // as it was sent; shared, never changed
+	body     *body            // likewise; nil if the message crosses as an envelope
 	key      string
 	queue    *queue
 	// place orders the messages of a queue (rule 28).

@@ -20,7 +20,7 @@ func prefetch(w *world) {
 		}
 		first, _ := w.receive(one)
 		second, _ := w.receive(two)
-		if first.Envelope.Dispatches[0].Key.ID != 0 || second.Envelope.Dispatches[0].Key.ID != 1 {
+		if numberOf(first) != 0 || numberOf(second) != 1 {
 			w.t.Error("the consumers did not take turns")
 		}
 		one.Ack(first)

@@ -263,7 +263,7 @@ func rejected(w *world) {
 		d, _ := w.receive(c)
 		c.Reject(d, false)
 		dead, ok := w.receive(w.consume(s, "dead", 1))
-		if !ok || dead.RoutingKey != "work" || dead.Redelivered || dead.Envelope.Dispatches[0].Key.ID != 7 {
+		if !ok || dead.RoutingKey != "work" || dead.Redelivered || numberOf(dead) != 7 {
 			w.t.Errorf("dead letter %+v, want the message under its own key, not redelivered", dead)
 		}
 		if len(dead.Deaths) != 1 || dead.Deaths[0].Reason != broker.DeathRejected || dead.Deaths[0].Count != 1 {

@@ -165,7 +165,7 @@ func (w *world) receive(c broker.Consumer) (d broker.Delivery, ok bool) {
 	return d, ok
 }
 
-// drain acknowledges deliveries until none comes for a second, and returns their execution ids.
+// drain acknowledges deliveries until none comes for a second, and returns their numbers.
 func (w *world) drain(c broker.Consumer) []execution.ID {
 	var ids []execution.ID
 	for {
@@ -174,18 +174,22 @@ func (w *world) drain(c broker.Consumer) []execution.ID {
 			return ids
 		}
 		if len(d.Envelope.Dispatches) > 0 {
-			ids = append(ids, d.Envelope.Dispatches[0].Key.ID)
+			ids = append(ids, numberOf(d))
 		}
 		c.Ack(d)
 	}
 }
 
-func dispatch(exchange, key string, id int) broker.Message {
+// dispatch is a message with a number. Numbers begin at 0, and the ids of executions at 1.
+func dispatch(exchange, key string, number int) broker.Message {
 	return broker.Message{Exchange: exchange, RoutingKey: key, Envelope: broker.Envelope{
-		Type:       broker.ExecutionScheduled,
-		Dispatches: []broker.Dispatch{{Key: execution.Key{ID: execution.ID(id), Epoch: 1}}},
+		MessageID: fmt.Sprintf("%d.1", number+1), Type: broker.ExecutionScheduled, Version: broker.WireVersion,
+		Dispatches: []broker.Dispatch{{Key: execution.Key{ID: execution.ID(number + 1), Epoch: 1}}},
 	}}
 }
+
+// numberOf is the number of a dispatch that has arrived.
+func numberOf(d broker.Delivery) execution.ID { return d.Envelope.Dispatches[0].Key.ID - 1 }
 
 func dispatches(exchange, key string, from, to int) []broker.Message {
 	var ms []broker.Message
