@@ -176,15 +176,15 @@ func (c *placementChecker) patient(e *history.Event, l *life) {
 	}
 }
 
-// nobodyIsBetter says that every worker that has fitted a runtime since a moment was unhealthy all
-// the time. Unhealthy workers then get work like any other.
+// nobodyIsBetter says that every worker that has fitted a runtime since a moment was surely unhealthy
+// all the time. Unhealthy workers then get work like any other.
 func (c *placementChecker) nobodyIsBetter(runtime string, since, now time.Duration) bool {
 	for _, w := range c.candidates {
 		if !slices.Contains(w.runtimes, runtime) {
 			continue
 		}
-		last := w.goodUntil
-		if w.goodSince != never {
+		last := w.wellUntil
+		if w.wellSince != never {
 			last = min(now, w.leaseOver)
 		}
 		if last >= since {

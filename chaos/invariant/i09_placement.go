@@ -152,11 +152,13 @@ func (c *placementChecker) learn(w *candidate, s snapshot) {
 	c.assess(w, s.from)
 }
 
-// assess updates whether an executor may consider a worker unhealthy, because of its failures or
-// its unclaimed dispatches.
+// assess updates whether an executor may, or must, consider a worker unhealthy, because of its
+// failures or its unclaimed dispatches.
 func (c *placementChecker) assess(w *candidate, at time.Duration) {
 	s, h := w.known(), c.s.config.Health
-	w.unhealthy = slices.ContainsFunc(c.evidence(w, &s, at), c.thresholds.Failing) || h.Enabled && w.waiting >= h.QueueDepthUnhealthy
+	deep := h.Enabled && w.waiting >= h.QueueDepthUnhealthy
+	w.unhealthy = deep || slices.ContainsFunc(c.evidence(w, &s, at), c.thresholds.Failing)
+	w.sick = deep || c.surely(w, &s, at, c.thresholds.Failing)
 	w.settle(at, c.cordoned[w.worker])
 }
 

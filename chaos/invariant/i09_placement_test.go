@@ -257,3 +257,37 @@ func TestWaitingWhileAQueueHangs(t *testing.T) {
 		}
 	}
 }
+
+// Work may wait beside a worker with room that an executor may consider unhealthy while another one
+// is full, unless both are surely unhealthy. Each of the two has left one dispatch unclaimed.
+func TestWaitingBesideAWorkerThatMayBeUnhealthy(t *testing.T) {
+	story := pair()
+	story[0].Limit = 3
+	for n := range execution.WorkerID(2) {
+		left := move(2*second, execution.Scheduled, execution.Failed, execution.DeadLetterHandler, 1, 1)
+		left.Count = 1
+		running := move(2*second, execution.Scheduled, execution.Running, execution.Worker, 1, 1)
+		for id, end := range []history.Event{left, running} {
+			of := append(append([]history.Event{created(second)}, dispatched(second)...), end)
+			for i := range of {
+				of[i].Execution, of[i].Chain = execution.ID(50+10*int(n)+id), execution.ID(50+10*int(n)+id)
+				if i > 1 {
+					of[i].Worker, of[i].Incarnation = n+1, execution.Incarnation(n+1)
+				}
+			}
+			story = append(story, of...)
+		}
+	}
+	story = append(story, beats(10*second, 90*second)...)
+	for _, c := range []struct {
+		// samples is how many runs it takes to judge a worker by its share of failures.
+		samples int
+		broken  bool
+	}{{1, true}, {2, false}, {10, true}} {
+		x := config.Default(config.Hardened)
+		x.Health.FailureRateUnhealthy, x.Health.MinSamples = 0.05, c.samples
+		if got := slices.Contains(judgeUnder(x, story), 9); got != c.broken {
+			t.Errorf("judged from %d runs on: broken is %v, want %v", c.samples, got, c.broken)
+		}
+	}
+}
