@@ -55,6 +55,8 @@ type candidate struct {
 	roomSince time.Duration
 	// busySince is the time since which it has held something; never while it holds nothing.
 	busySince time.Duration
+	// freed is when executions were last taken from it, the latest last, no more than its capacity.
+	freed []time.Duration
 }
 
 // ownFailure is the end of a run for a reason that blames the worker.
@@ -196,10 +198,26 @@ func (w *candidate) released(e *history.Event) {
 	if held := e.From == execution.Scheduled || oracle.Claimed(e.From); !held || oracle.Claimed(e.To) || w.load == 0 {
 		return
 	}
+	if w.freed = append(w.freed, e.At); len(w.freed) > w.capacity {
+		w.freed = slices.Delete(w.freed, 0, 1)
+	}
 	if w.load--; w.load == 0 {
 		w.idleSince, w.busySince = e.At, never
 	}
 	if w.load < w.capacity && w.roomSince == never {
 		w.roomSince = e.At
 	}
+}
+
+// seemedFull says that an executor that looked at the workers at that moment or later may take it
+// for full. What was taken from the worker since then still counts for the executor, beside what it
+// has given the worker in the same pass.
+func (w *candidate) seemedFull(look time.Duration) bool {
+	load := w.load
+	for _, at := range w.freed {
+		if at >= look {
+			load++
+		}
+	}
+	return load >= w.capacity
 }

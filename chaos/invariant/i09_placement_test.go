@@ -154,6 +154,22 @@ func TestPlacement(t *testing.T) {
 	for i := range keeping {
 		keeping[i].Process = "executor-1"
 	}
+	// freed is an execution that the other worker has until a moment, next to a place for another.
+	freed := func(until time.Duration) []history.Event {
+		story := with(one(created(20*second)), dispatched(20*second), one(move(until, execution.Scheduled, execution.Failed, execution.DeadLetterHandler, 1, 1)))
+		for i := range story {
+			story[i].Execution, story[i].Chain = 71, 71
+			if i > 1 {
+				story[i].Worker, story[i].Incarnation = 2, 2
+			}
+		}
+		return with(pair()[:1], one(registered(2, 2, "shell")), pair()[2:], beats(10*second, 20*second), story[:3], beats(30*second, 40*second), from(1), story[3:], beats(50*second, 50*second))
+	}
+	beside := append(one(created(60*second)), dispatched(60*second)...)
+	for i := range beside {
+		beside[i].Execution, beside[i].Chain = 72, 72
+	}
+	beside[2].Worker, beside[2].Incarnation = 2, 2
 	for _, c := range []struct {
 		name   string
 		broken bool
@@ -198,6 +214,9 @@ func TestPlacement(t *testing.T) {
 		{"to the worker that it comes back from, by a refused pass that leaves the other one idle", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), refusing, again, beats(70*second, 80*second))},
 		{"to the worker that it comes back from, by a refused pass that keeps a row", false, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), refusing, keeping, beats(70*second, 80*second))},
 		{"to the worker that it comes back from, by a pass that keeps a row", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), keeping, beats(70*second, 80*second))},
+		{"to the worker that it comes back from, the other one having got its last place since the look", false, with(freed(51*second), beside, again)},
+		{"to the worker that it comes back from, the other one having had a place more since before the look", true, with(freed(49*second), beside, again)},
+		{"to the worker that it comes back from, the other one having had a place and got one more since the look", true, with(freed(51*second), again)},
 		{"to another worker than it comes back from", false, with(pair(), beats(10*second, 40*second), from(2), beats(50*second, 60*second), again)},
 		{"to the worker that it comes back from, the other one being cordoned", false, with(pair(), beats(10*second, 40*second), one(cordonOther), from(1), beats(50*second, 60*second), again)},
 		{"failed after the workers' leases, and does not say so", true, with(pair(), one(claimed, failed))},
