@@ -126,8 +126,8 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 func (c *placementChecker) reported(w *candidate, e *history.Event) {
 	h := c.s.config.Health
 	since := e.At - h.Window - h.Window/10 - c.slept[e.Process]
-	// A database that hangs executes a report at its end, long after the worker counted.
-	late := c.s.ledger.struck(databaseFails, e.Process, e.Worker, e.At-c.s.config.Worker.HeartbeatInterval)
+	// A report that a database or a link has held is stored long after the worker counted.
+	late := c.s.ledger.struck(databaseFails|toDatabase, e.Process, e.Worker, e.At-c.s.config.Worker.HeartbeatInterval)
 	had := 0
 	for _, f := range w.failures {
 		if f.at >= since || late {

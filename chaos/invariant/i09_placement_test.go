@@ -111,16 +111,24 @@ func TestPlacement(t *testing.T) {
 	}
 	charged := bad(20*second, 10)
 	charged[10].Limit = 11
-	// late is a failure at 20 s that the worker reports at 405 s, long after the window.
+	// late is a failure at 20 s that the worker reports at 405 s, long after the window, with other
+	// events in between.
 	late := func(between ...history.Event) []history.Event {
 		story := bad(20*second, 1)
 		report := story[1]
-		report.At, report.Due = 405*second, 400*second
-		return with(pair()[:6], beats(10*second, 20*second), story[:1], beats(30*second, 400*second), between, one(report))
+		report.At, report.Due, report.Process = 405*second, 400*second, "w"
+		return with(pair()[:6], beats(10*second, 20*second), story[:1], beats(30*second, 370*second), between, one(report))
 	}
 	// writtenAgain is the refusal of a write of that end.
 	writtenAgain := func(to execution.Status, process string, epoch execution.Epoch) history.Event {
 		return history.Event{At: 400 * second, Kind: history.StaleWrite, Execution: 100, Epoch: epoch, To: to, By: execution.Worker, Process: process}
+	}
+	// cut is a partition of that worker that ends at this moment.
+	cut := func(end string, until time.Duration) []history.Event {
+		of := history.Event{At: 370 * second, Kind: history.FaultBegan, Fault: "cut", Text: "partition", Process: "w", Queue: end}
+		over := of
+		over.At, over.Kind = until, history.FaultEnded
+		return one(of, over)
 	}
 	// putBack is a claim at 15 s that the reconciler gives back at 100 s, with other events in
 	// between.
@@ -203,6 +211,9 @@ func TestPlacement(t *testing.T) {
 		{"charged with a failure long after the window, having written the end of another epoch again", true, late(writtenAgain(execution.Failed, "w", 2))},
 		{"charged with a failure long after the window, which another process has written again", true, late(writtenAgain(execution.Failed, "v", 1))},
 		{"charged with a failure long after the window, having claimed it again", true, late(writtenAgain(execution.Running, "w", 1))},
+		{"charged with a failure long after the window, in a report that the network held", false, late(cut("database", 404*second)...)},
+		{"charged with a failure long after the window, since its link to the broker was cut", true, late(cut("broker", 404*second)...)},
+		{"charged with a failure long after the window, and after its link to the database was cut", true, late(cut("database", 380*second)...)},
 		{"failed for want of workers", true, with(pair(), beats(10*second, 70*second), one(claimed, failed))},
 		{"failed for want of workers, read before a clock went back", false, with(pair()[:6], beats(10*second, 60*second), one(moved(61*second, 75*second), moved(65*second, -75*second), created(66*second), claimed, failed))},
 		{"failed for want of workers, long after a clock went back", true, with(pair()[:6], beats(10*second, 20*second), one(moved(21*second, 75*second), moved(22*second, -75*second)), beats(30*second, 60*second), one(created(66*second), claimed, failed))},
