@@ -68,13 +68,15 @@ func (t *session) lookBehind(ctx context.Context) {
 }
 
 // wants begins a new count, and says whether the worker could begin an execution: a slot is free,
-// nothing waits for one, and the worker is neither draining nor ending.
+// nothing waits for one, and the worker is neither draining nor ending. A slot whose claim is not
+// answered yet counts as free: futile messages may take every slot for a moment, one after the
+// other, and a worker with one slot would never ask.
 func (t *session) wants() bool {
-	held, _ := t.held.counts()
+	claimed := t.held.claimed()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.wasted = 0
-	return held < t.config.Worker.Concurrency && len(t.waiting) == 0 && !t.draining && t.over == endNone
+	return claimed < t.config.Worker.Concurrency && len(t.waiting) == 0 && !t.draining && t.over == endNone
 }
 
 // receiveRow takes a dispatch that was found as a row.
