@@ -307,8 +307,9 @@ func (c *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
 		return c.scheduled(l, b)
 	case oracle.Claimed(l.status):
 		// Both the database's clock and a clock that was never set must have passed the deadline: a
-		// clock step alone ends no run.
-		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered))
+		// clock step alone ends no run. The second one is an executor's, which stands still while its
+		// machine is frozen.
+		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered)+c.s.roads.stood(l.entered, c.s.now.At))
 		best, what := c.observing(l, deadline{over, b.Overrun, b.Warmup}, "it has run past its deadline")
 		if t := c.s.workers.Get(l.incarnation); t != nil {
 			since, more := c.s.fleet.held(t.renewed, b)

@@ -54,3 +54,38 @@ func TestEndsBeyondAPassWaitForTheNext(t *testing.T) {
 		}
 	}
 }
+
+// An executor counts a run on its own clock, too, which stands still while its machine is frozen.
+func TestAFrozenExecutorCountsARunForLonger(t *testing.T) {
+	// The claim of beginning is at 2 s, and the run may take 300 s.
+	const deadline, bound = 302 * second, 21 * second
+	halted := func(began, ended history.Kind, process string) []history.Event {
+		return []history.Event{{At: 100 * second, Kind: began, Process: process}, {At: 200 * second, Kind: ended, Process: process}}
+	}
+	frozen := halted(history.ProcessFrozen, history.ProcessThawed, "executor-1")
+	for _, c := range []struct {
+		name   string
+		over   time.Duration
+		broken bool
+		halts  []history.Event
+	}{
+		{"in time", deadline + bound, false, nil},
+		{"late", deadline + bound + second, true, nil},
+		{"late, having been frozen", deadline + 100*second + bound, false, frozen},
+		{"later than that", deadline + 101*second + bound, true, frozen},
+		{"late, having been paused", deadline + bound + second, true, halted(history.ProcessPaused, history.ProcessResumed, "executor-1")},
+		{"late, the worker having been frozen", deadline + bound + second, true, halted(history.ProcessFrozen, history.ProcessThawed, "w")},
+		{"late, another executor not having been frozen", deadline + bound + second, true, slices.Concat([]history.Event{{At: 10 * second, Kind: history.ProcessStarted, Process: "executor-2"}}, frozen)},
+	} {
+		over := move(c.over, execution.Running, execution.Timeout, execution.TimeoutMonitor, 1, 2)
+		over.Reason = execution.RunTimeout
+		story := slices.Concat([]history.Event{{Kind: history.ProcessStarted, Process: "executor-1"}}, beginning(), c.halts, []history.Event{over})
+		for at := 10 * second; at < c.over; at += 10 * second {
+			story = append(story, beat(at, 1))
+		}
+		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
+		if got := slices.Contains(judgeUnder(config.Default(config.Hardened), story), 12); got != c.broken {
+			t.Errorf("%s: broken is %v, want %v", c.name, got, c.broken)
+		}
+	}
+}
