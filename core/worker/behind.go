@@ -48,18 +48,20 @@ func (t *session) lookBehind(ctx context.Context) {
 		if _, err := t.futile.Wait(ctx, host.Forever); err != nil {
 			return
 		}
-		if t.wants() {
-			var rows []execution.Execution
-			err := t.db(func(ctx context.Context) (err error) {
-				rows, err = t.store.Dispatched(ctx, t.key, t.config.Worker.Concurrency+mostAhead)
-				return err
-			})
-			if err != nil {
-				t.limited.LogAttrs(ctx, slog.LevelWarn, "could not ask the database what is dispatched to this worker; many messages in its queue come to nothing", slog.Any("error", err))
-			}
-			for i := range rows {
-				t.receiveRow(&rows[i])
-			}
+		if !t.wants() {
+			// Further futile messages make it look again. It asked nothing, so there is no pause.
+			continue
+		}
+		var rows []execution.Execution
+		err := t.db(func(ctx context.Context) (err error) {
+			rows, err = t.store.Dispatched(ctx, t.key, t.config.Worker.Concurrency+mostAhead)
+			return err
+		})
+		if err != nil {
+			t.limited.LogAttrs(ctx, slog.LevelWarn, "could not ask the database what is dispatched to this worker; many messages in its queue come to nothing", slog.Any("error", err))
+		}
+		for i := range rows {
+			t.receiveRow(&rows[i])
 		}
 		if t.host.Sleep(ctx, behindInterval) != nil {
 			return
