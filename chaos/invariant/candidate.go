@@ -26,8 +26,9 @@ type candidate struct {
 	// leaseOver is when the lease ends by a clock that is never set.
 	leaseOver time.Duration
 	consuming bool
-	unhealthy bool
-	load      int
+	// unhealthy says that an executor may consider it unhealthy, sick that every executor must.
+	unhealthy, sick bool
+	load            int
 	// claims is the number of runs that it has begun.
 	claims int
 	// waiting is the number of dispatches that it has not claimed.
@@ -41,19 +42,21 @@ type candidate struct {
 
 	// Each is the time since which a condition holds without a break, never if it does not hold
 	// now. fitSince: it could be given work. goodSince: it could be given work and was not
-	// unhealthy. idleSince: it holds nothing.
-	fitSince, goodSince, idleSince time.Duration
+	// unhealthy, wellSince: nor surely unhealthy. idleSince: it holds nothing.
+	fitSince, goodSince, wellSince, idleSince time.Duration
 	// fitUntil is the end of the last period, longer than brief, in which it could be given work.
 	// Executors look at waiting executions twice, brief apart, so they rightly know nothing of
 	// shorter periods.
 	fitUntil, brief time.Duration
-	// goodUntil is the end of the last period in which it could be given work and was not
+	// wellUntil is the end of the last period in which it could be given work and was not surely
 	// unhealthy.
-	goodUntil time.Duration
+	wellUntil time.Duration
 	// roomSince is the time since which it has held less than its capacity; never while it is full.
 	roomSince time.Duration
 	// busySince is the time since which it has held something; never while it holds nothing.
 	busySince time.Duration
+	// freed is when executions were last taken from it, the latest last, no more than its capacity.
+	freed []time.Duration
 }
 
 // ownFailure is the end of a run for a reason that blames the worker.
@@ -103,7 +106,7 @@ func (w *candidate) lifecycle(e *history.Event, cordoned bool) {
 		return
 	}
 	w.unfit(e.At)
-	w.fitSince, w.goodSince = never, never
+	w.fitSince, w.goodSince, w.wellSince = never, never, never
 }
 
 // unfit notes that the worker could be given work until at.
@@ -112,10 +115,10 @@ func (w *candidate) unfit(at time.Duration) {
 	w.bad(at)
 }
 
-// bad notes that the worker was not unhealthy until at.
+// bad notes that the worker was not surely unhealthy until at.
 func (w *candidate) bad(at time.Duration) {
-	if w.goodSince != never {
-		w.goodUntil = max(w.goodUntil, min(at, w.leaseOver))
+	if w.wellSince != never {
+		w.wellUntil = max(w.wellUntil, min(at, w.leaseOver))
 	}
 }
 
@@ -133,7 +136,7 @@ func (w *candidate) beat(e *history.Event, now time.Duration, cordoned bool) {
 	if now > w.leaseEnds {
 		// The lease was over, so the periods begin anew.
 		w.unfit(e.At)
-		w.fitSince, w.goodSince = never, never
+		w.fitSince, w.goodSince, w.wellSince = never, never, never
 	}
 	w.leaseEnds, w.leaseOver, w.consuming = e.Due, e.At+e.Due-now, e.Limit == 1
 	w.settle(e.At, cordoned)
@@ -150,11 +153,12 @@ func (w *candidate) settle(at time.Duration, cordoned bool) {
 	switch {
 	case !fit:
 		w.unfit(at)
-	case w.unhealthy:
+	case w.sick:
 		w.bad(at)
 	}
 	w.fitSince = since(w.fitSince, at, fit)
 	w.goodSince = since(w.goodSince, at, fit && !w.unhealthy)
+	w.wellSince = since(w.wellSince, at, fit && !w.sick)
 }
 
 // since returns before, or at if the condition has just begun to hold; never if it does not hold.
@@ -194,10 +198,26 @@ func (w *candidate) released(e *history.Event) {
 	if held := e.From == execution.Scheduled || oracle.Claimed(e.From); !held || oracle.Claimed(e.To) || w.load == 0 {
 		return
 	}
+	if w.freed = append(w.freed, e.At); len(w.freed) > w.capacity {
+		w.freed = slices.Delete(w.freed, 0, 1)
+	}
 	if w.load--; w.load == 0 {
 		w.idleSince, w.busySince = e.At, never
 	}
 	if w.load < w.capacity && w.roomSince == never {
 		w.roomSince = e.At
 	}
+}
+
+// seemedFull says that an executor that looked at the workers at that moment or later may take it
+// for full. What was taken from the worker since then still counts for the executor, beside what it
+// has given the worker in the same pass.
+func (w *candidate) seemedFull(look time.Duration) bool {
+	load := w.load
+	for _, at := range w.freed {
+		if at >= look {
+			load++
+		}
+	}
+	return load >= w.capacity
 }

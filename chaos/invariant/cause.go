@@ -100,6 +100,9 @@ type afflicted struct {
 	of     [causes]trouble
 	// held is the trouble of being paused or frozen. A restarted process is no longer held.
 	held trouble
+	// silent is the trouble of connections to the database that went silent. A process notices, within
+	// a statement. So it is no cause by itself.
+	silent trouble
 }
 
 // had says whether a cause was present at any time since a moment.
@@ -227,6 +230,11 @@ func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration))
 		}
 	}
 	ends := func(server string) bool { return slices.Contains(strings.Split(e.Queue, ","), server) }
+	if kind.Name == "silent_connections" && ends(fault.Database) {
+		for name := range strings.SplitSeq(e.Process, ",") {
+			note(&l.process(name).silent, e.At)
+		}
+	}
 	for _, c := range kind.Excuses {
 		switch c {
 		case fault.LinkToDatabase:

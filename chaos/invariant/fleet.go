@@ -52,12 +52,13 @@ func (h headcount) may(b *oracle.Brakes, over int) bool {
 	return few <= h.stopped && b.Hold(h.alive+few, over)
 }
 
-// reaper is a reaper that counts: its process, how old its knowledge may be, and since when nothing
-// has hindered it.
+// reaper is a reaper that counts: its process, how old its knowledge may be, since when nothing has
+// hindered it, and when it was started.
 type reaper struct {
 	process  string
 	margin   time.Duration
 	watching time.Duration
+	started  time.Duration
 }
 
 type member struct {
@@ -167,6 +168,8 @@ func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 			if f.ends(m.session)+r.margin <= at {
 				h.over++
 			}
+		case m.left >= 0 && r.margin > 0 && r.started > 0 && m.left <= r.started+f.notice() && m.leftBy != r.process:
+			// It has never seen this worker alive, or may not have.
 		case m.left >= 0 && (m.left > at-lease || holding && m.left > remembered):
 			h.alive++
 			if r.margin == 0 || m.leftBy == r.process || m.left < at-r.margin {

@@ -1,10 +1,14 @@
 package invariant
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"handoff/chaos/history"
 	"handoff/core/config"
+	"handoff/core/execution"
 )
 
 // Looks at the fleet are a second apart whatever events come in between, so their result must not
@@ -15,6 +19,49 @@ func TestLooksAtTheFleetAreASecondApart(t *testing.T) {
 		f.pass(now)
 		if f.next <= now || f.next > now+look || f.next%look != 0 {
 			t.Errorf("after %v the next look is at %v", now, f.next)
+		}
+	}
+}
+
+// An executor that was started after workers were lost has never seen them alive, so they do not
+// make its brake hold.
+func TestARestartedExecutorCountsTheWorkersThatItHasSeen(t *testing.T) {
+	for _, c := range []struct {
+		started time.Duration
+		broken  bool
+	}{{0, true}, {45 * second, true}, {59 * second, false}, {72 * second, false}} {
+		story := []history.Event{{Kind: history.ProcessStarted, Process: "executor-2"}, {Kind: history.ProcessStarted, Process: "executor-1"}}
+		name := func(w int, e history.Event) history.Event {
+			e.Worker, e.Incarnation, e.Process = execution.WorkerID(w), execution.Incarnation(w), fmt.Sprintf("w-%d", w)
+			return e
+		}
+		for w := 1; w <= 7; w++ {
+			story = append(story, name(w, registered(1, 1, "shell")), name(w, beat(0, 1)), name(w, worker(0, execution.Active)))
+			until := 110 * second
+			switch {
+			case w <= 3:
+				until = 30 * second
+			case w == 4:
+				until = 35 * second
+			}
+			for at := 5 * second; at <= until; at += 5 * second {
+				story = append(story, name(w, beat(at, 1)))
+			}
+		}
+		lost := func(w int, at time.Duration, by string) history.Event {
+			e := name(w, worker(at, execution.Lost))
+			e.Process = by
+			return e
+		}
+		if c.started > 0 {
+			story = append(story, history.Event{At: c.started, Kind: history.ProcessStopped, Process: "executor-1"}, history.Event{At: c.started, Kind: history.ProcessStarted, Process: "executor-1"})
+		}
+		story = append(story, lost(1, 61*second, "executor-2"), lost(2, 62*second, "executor-2"), lost(3, 63*second, "executor-2"), lost(4, 104*second, "executor-1"))
+		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
+		x := config.Default(config.Hardened)
+		x.Executor.StatementTimeout, x.Executor.ReconcileInterval = second, second
+		if got := slices.Contains(judgeUnder(x, story), 2); got != c.broken {
+			t.Errorf("started at %v: broken is %v, want %v", c.started, got, c.broken)
 		}
 	}
 }

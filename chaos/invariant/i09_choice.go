@@ -77,7 +77,17 @@ func (c *placementChecker) doubtful(e *history.Event, better *candidate, since f
 	}
 }
 
-func roomSince(w *candidate) time.Duration { return w.roomSince }
+// roomSince returns the time since which a worker has had room for an execution that was claimed
+// then; never if the executor that claimed it may take the worker for full.
+func (c *placementChecker) roomSince(claimed time.Duration) func(*candidate) time.Duration {
+	look := claimed - 2*c.s.config.Executor.StatementTimeout
+	return func(w *candidate) time.Duration {
+		if w.seemedFull(look) {
+			return never
+		}
+		return w.roomSince
+	}
+}
 
 func idleSince(w *candidate) time.Duration { return w.idleSince }
 
@@ -88,8 +98,9 @@ func (c *placementChecker) avoided(w *candidate, e *history.Event, l *life) {
 		return
 	}
 	c.s.judged(c.i)
-	if other := c.better(w, e.At, l, roomSince); other != nil {
-		c.doubtful(e, other, roomSince, "from which it was taken back last, or on which its predecessor failed, although worker %d (incarnation %d) fits, is well and has had room since %v",
+	room := c.roomSince(l.entered)
+	if other := c.better(w, e.At, l, room); other != nil {
+		c.doubtful(e, other, room, "from which it was taken back last, or on which its predecessor failed, although worker %d (incarnation %d) fits, is well and has had room since %v",
 			other.worker, other.incarnation, other.roomSince)
 	}
 }
@@ -176,15 +187,15 @@ func (c *placementChecker) patient(e *history.Event, l *life) {
 	}
 }
 
-// nobodyIsBetter says that every worker that has fitted a runtime since a moment was unhealthy all
-// the time. Unhealthy workers then get work like any other.
+// nobodyIsBetter says that every worker that has fitted a runtime since a moment was surely unhealthy
+// all the time. Unhealthy workers then get work like any other.
 func (c *placementChecker) nobodyIsBetter(runtime string, since, now time.Duration) bool {
 	for _, w := range c.candidates {
 		if !slices.Contains(w.runtimes, runtime) {
 			continue
 		}
-		last := w.goodUntil
-		if w.goodSince != never {
+		last := w.wellUntil
+		if w.wellSince != never {
 			last = min(now, w.leaseOver)
 		}
 		if last >= since {

@@ -18,12 +18,12 @@ func (c *placementChecker) healthierFirst(w *candidate, e *history.Event, l *lif
 		return
 	}
 	c.s.judged(c.i)
-	old := e.At - c.memory
+	old, room := e.At-c.memory, c.roomSince(l.entered)
 	for _, other := range c.candidates {
-		if other != w && other.worker != l.avoid && other.offers(l.runtime, c.s.shown(old, e.At)) && other.goodSince <= old && other.roomSince <= old &&
+		if other != w && other.worker != l.avoid && other.offers(l.runtime, c.s.shown(old, e.At)) && other.goodSince <= old && room(other) <= old &&
 			other.capacity < c.s.config.Health.QueueDepthDegraded && c.always(other, e.At, execution.Healthy) && c.answers(other, e.At) {
 			known := w.known()
-			c.doubtful(e, other, roomSince, "which is degraded (%d failures in a row, %d of %d runs failed), while worker %d is healthy and has had room since %v",
+			c.doubtful(e, other, room, "which is degraded (%d failures in a row, %d of %d runs failed), while worker %d is healthy and has had room since %v",
 				known.consecutive, known.failed, known.total, other.worker, other.roomSince)
 			return
 		}

@@ -126,8 +126,8 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 func (c *placementChecker) reported(w *candidate, e *history.Event) {
 	h := c.s.config.Health
 	since := e.At - h.Window - h.Window/10 - c.slept[e.Process]
-	// A database that hangs executes a report at its end, long after the worker counted.
-	late := c.s.ledger.struck(databaseFails, e.Process, e.Worker, e.At-c.s.config.Worker.HeartbeatInterval)
+	// A report that a database or a link has held is stored long after the worker counted.
+	late := c.s.ledger.struck(databaseFails|toDatabase, e.Process, e.Worker, e.At-c.s.config.Worker.HeartbeatInterval)
 	had := 0
 	for _, f := range w.failures {
 		if f.at >= since || late {
@@ -152,11 +152,13 @@ func (c *placementChecker) learn(w *candidate, s snapshot) {
 	c.assess(w, s.from)
 }
 
-// assess updates whether an executor may consider a worker unhealthy, because of its failures or
-// its unclaimed dispatches.
+// assess updates whether an executor may, or must, consider a worker unhealthy, because of its
+// failures or its unclaimed dispatches.
 func (c *placementChecker) assess(w *candidate, at time.Duration) {
 	s, h := w.known(), c.s.config.Health
-	w.unhealthy = slices.ContainsFunc(c.evidence(w, &s, at), c.thresholds.Failing) || h.Enabled && w.waiting >= h.QueueDepthUnhealthy
+	deep := h.Enabled && w.waiting >= h.QueueDepthUnhealthy
+	w.unhealthy = deep || slices.ContainsFunc(c.evidence(w, &s, at), c.thresholds.Failing)
+	w.sick = deep || c.surely(w, &s, at, c.thresholds.Failing)
 	w.settle(at, c.cordoned[w.worker])
 }
 

@@ -111,16 +111,24 @@ func TestPlacement(t *testing.T) {
 	}
 	charged := bad(20*second, 10)
 	charged[10].Limit = 11
-	// late is a failure at 20 s that the worker reports at 405 s, long after the window.
+	// late is a failure at 20 s that the worker reports at 405 s, long after the window, with other
+	// events in between.
 	late := func(between ...history.Event) []history.Event {
 		story := bad(20*second, 1)
 		report := story[1]
-		report.At, report.Due = 405*second, 400*second
-		return with(pair()[:6], beats(10*second, 20*second), story[:1], beats(30*second, 400*second), between, one(report))
+		report.At, report.Due, report.Process = 405*second, 400*second, "w"
+		return with(pair()[:6], beats(10*second, 20*second), story[:1], beats(30*second, 370*second), between, one(report))
 	}
 	// writtenAgain is the refusal of a write of that end.
 	writtenAgain := func(to execution.Status, process string, epoch execution.Epoch) history.Event {
 		return history.Event{At: 400 * second, Kind: history.StaleWrite, Execution: 100, Epoch: epoch, To: to, By: execution.Worker, Process: process}
+	}
+	// cut is a partition of that worker that ends at this moment.
+	cut := func(end string, until time.Duration) []history.Event {
+		of := history.Event{At: 370 * second, Kind: history.FaultBegan, Fault: "cut", Text: "partition", Process: "w", Queue: end}
+		over := of
+		over.At, over.Kind = until, history.FaultEnded
+		return one(of, over)
 	}
 	// putBack is a claim at 15 s that the reconciler gives back at 100 s, with other events in
 	// between.
@@ -154,6 +162,22 @@ func TestPlacement(t *testing.T) {
 	for i := range keeping {
 		keeping[i].Process = "executor-1"
 	}
+	// freed is an execution that the other worker has until a moment, next to a place for another.
+	freed := func(until time.Duration) []history.Event {
+		story := with(one(created(20*second)), dispatched(20*second), one(move(until, execution.Scheduled, execution.Failed, execution.DeadLetterHandler, 1, 1)))
+		for i := range story {
+			story[i].Execution, story[i].Chain = 71, 71
+			if i > 1 {
+				story[i].Worker, story[i].Incarnation = 2, 2
+			}
+		}
+		return with(pair()[:1], one(registered(2, 2, "shell")), pair()[2:], beats(10*second, 20*second), story[:3], beats(30*second, 40*second), from(1), story[3:], beats(50*second, 50*second))
+	}
+	beside := append(one(created(60*second)), dispatched(60*second)...)
+	for i := range beside {
+		beside[i].Execution, beside[i].Chain = 72, 72
+	}
+	beside[2].Worker, beside[2].Incarnation = 2, 2
 	for _, c := range []struct {
 		name   string
 		broken bool
@@ -187,6 +211,9 @@ func TestPlacement(t *testing.T) {
 		{"charged with a failure long after the window, having written the end of another epoch again", true, late(writtenAgain(execution.Failed, "w", 2))},
 		{"charged with a failure long after the window, which another process has written again", true, late(writtenAgain(execution.Failed, "v", 1))},
 		{"charged with a failure long after the window, having claimed it again", true, late(writtenAgain(execution.Running, "w", 1))},
+		{"charged with a failure long after the window, in a report that the network held", false, late(cut("database", 404*second)...)},
+		{"charged with a failure long after the window, since its link to the broker was cut", true, late(cut("broker", 404*second)...)},
+		{"charged with a failure long after the window, and after its link to the database was cut", true, late(cut("database", 380*second)...)},
 		{"failed for want of workers", true, with(pair(), beats(10*second, 70*second), one(claimed, failed))},
 		{"failed for want of workers, read before a clock went back", false, with(pair()[:6], beats(10*second, 60*second), one(moved(61*second, 75*second), moved(65*second, -75*second), created(66*second), claimed, failed))},
 		{"failed for want of workers, long after a clock went back", true, with(pair()[:6], beats(10*second, 20*second), one(moved(21*second, 75*second), moved(22*second, -75*second)), beats(30*second, 60*second), one(created(66*second), claimed, failed))},
@@ -198,6 +225,9 @@ func TestPlacement(t *testing.T) {
 		{"to the worker that it comes back from, by a refused pass that leaves the other one idle", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), refusing, again, beats(70*second, 80*second))},
 		{"to the worker that it comes back from, by a refused pass that keeps a row", false, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), refusing, keeping, beats(70*second, 80*second))},
 		{"to the worker that it comes back from, by a pass that keeps a row", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 50*second), keeping, beats(70*second, 80*second))},
+		{"to the worker that it comes back from, the other one having got its last place since the look", false, with(freed(51*second), beside, again)},
+		{"to the worker that it comes back from, the other one having had a place more since before the look", true, with(freed(49*second), beside, again)},
+		{"to the worker that it comes back from, the other one having had a place and got one more since the look", true, with(freed(51*second), again)},
 		{"to another worker than it comes back from", false, with(pair(), beats(10*second, 40*second), from(2), beats(50*second, 60*second), again)},
 		{"to the worker that it comes back from, the other one being cordoned", false, with(pair(), beats(10*second, 40*second), one(cordonOther), from(1), beats(50*second, 60*second), again)},
 		{"failed after the workers' leases, and does not say so", true, with(pair(), one(claimed, failed))},
@@ -254,6 +284,40 @@ func TestWaitingWhileAQueueHangs(t *testing.T) {
 		x.MessageQueue.RabbitMQ.QueueType = c.queueType
 		if got := slices.Contains(judgeUnder(x, with(pair(), c.story)), 9); got != c.broken {
 			t.Errorf("%s: broken is %v, want %v", c.name, got, c.broken)
+		}
+	}
+}
+
+// Work may wait beside a worker with room that an executor may consider unhealthy while another one
+// is full, unless both are surely unhealthy. Each of the two has left one dispatch unclaimed.
+func TestWaitingBesideAWorkerThatMayBeUnhealthy(t *testing.T) {
+	story := pair()
+	story[0].Limit = 3
+	for n := range execution.WorkerID(2) {
+		left := move(2*second, execution.Scheduled, execution.Failed, execution.DeadLetterHandler, 1, 1)
+		left.Count = 1
+		running := move(2*second, execution.Scheduled, execution.Running, execution.Worker, 1, 1)
+		for id, end := range []history.Event{left, running} {
+			of := append(append([]history.Event{created(second)}, dispatched(second)...), end)
+			for i := range of {
+				of[i].Execution, of[i].Chain = execution.ID(50+10*int(n)+id), execution.ID(50+10*int(n)+id)
+				if i > 1 {
+					of[i].Worker, of[i].Incarnation = n+1, execution.Incarnation(n+1)
+				}
+			}
+			story = append(story, of...)
+		}
+	}
+	story = append(story, beats(10*second, 90*second)...)
+	for _, c := range []struct {
+		// samples is how many runs it takes to judge a worker by its share of failures.
+		samples int
+		broken  bool
+	}{{1, true}, {2, false}, {10, true}} {
+		x := config.Default(config.Hardened)
+		x.Health.FailureRateUnhealthy, x.Health.MinSamples = 0.05, c.samples
+		if got := slices.Contains(judgeUnder(x, story), 9); got != c.broken {
+			t.Errorf("judged from %d runs on: broken is %v, want %v", c.samples, got, c.broken)
 		}
 	}
 }

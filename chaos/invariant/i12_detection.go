@@ -44,6 +44,8 @@ type detectionChecker struct {
 	// dead is the name of the dead letter queue, letters the number of its messages.
 	dead    string
 	letters int32
+	// unhandled is the number of ends that are not handled.
+	unhandled int32
 }
 
 // letterTime is how long an executor may take for each dead letter that precedes another one in the
@@ -102,12 +104,17 @@ func (c *detectionChecker) observe(e *history.Event, l *life) {
 		if e.To == execution.Canceling {
 			c.canceling = append(c.canceling, askedToEnd{id: e.Execution, epoch: e.Epoch, owner: e.Incarnation})
 		}
+		if oracle.Terminal(e.To) && !oracle.Terminal(e.From) && l != nil {
+			l.before = c.unhandled
+			c.unhandled++
+		}
 		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: e.To})
 	case history.Created:
 		if e.Related != 0 {
 			c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, in: execution.Requested})
 		}
 	case history.Orchestrated:
+		c.unhandled = max(0, c.unhandled-1)
 		if e.Related == 0 {
 			for _, id := range c.s.orphans.waiting[e.Chain] {
 				c.push(watched{at: e.At + time.Nanosecond, id: id, in: execution.Requested})
@@ -300,8 +307,9 @@ func (c *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
 		return c.scheduled(l, b)
 	case oracle.Claimed(l.status):
 		// Both the database's clock and a clock that was never set must have passed the deadline: a
-		// clock step alone ends no run.
-		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered))
+		// clock step alone ends no run. The second one is an executor's, which stands still while its
+		// machine is frozen.
+		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered)+c.s.roads.stood(l.entered, c.s.now.At))
 		best, what := c.observing(l, deadline{over, b.Overrun, b.Warmup}, "it has run past its deadline")
 		if t := c.s.workers.Get(l.incarnation); t != nil {
 			since, more := c.s.fleet.held(t.renewed, b)
@@ -319,7 +327,10 @@ func (c *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
 		}
 		return best, what
 	case oracle.Terminal(l.status):
-		return deadline{l.entered, b.Terminal, 0}, "it has been terminal and its end was not handled"
+		// A pass handles the oldest ends first, and no more than so many batches.
+		x := c.s.config.Executor
+		passes := time.Duration(int(l.before) / (mostBatches * max(1, x.BatchSize)))
+		return deadline{l.entered, b.Terminal + passes*x.ReconcileInterval, 0}, "it has been terminal and its end was not handled"
 	}
 	return deadline{}, ""
 }

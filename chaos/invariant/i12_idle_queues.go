@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/broker"
@@ -38,6 +39,9 @@ type idleQueues struct {
 	// tested is when a test of the dead letter path last reached an executor. A message that can't
 	// die may block such tests for as long as it exists, and then no executor deletes a queue.
 	tested time.Duration
+	// meddled is the trouble of the messages of these tests: where one is lost, late or garbled, the
+	// test fails, and the executor's patience begins anew.
+	meddled trouble
 }
 
 // owner is a worker with its two queues.
@@ -75,12 +79,27 @@ func (c *idleQueues) observe(e *history.Event) {
 		if isCanary(e) {
 			c.tested = e.At
 		}
+	case history.FaultBegan:
+		if meddles(e) {
+			c.meddled.begin(e.At)
+		}
+	case history.FaultEnded:
+		if meddles(e) {
+			c.meddled.end(e.At)
+		}
 	default:
 	}
 	if e.At >= c.next {
 		c.next = e.At + idleTick
 		c.look(e.At)
 	}
+}
+
+// meddles says that a fault makes tests of the dead letter path fail by what it does to their
+// messages. Only faults of every message strike these.
+func meddles(e *history.Event) bool {
+	kind := fault.Find(e.Text)
+	return kind != nil && kind.Under == "messages" && slices.Contains(kind.Excuses, fault.DispatchesFail) && e.Queue == fault.EveryMessage
 }
 
 func (c *idleQueues) look(now time.Duration) {
@@ -94,7 +113,8 @@ func (c *idleQueues) look(now time.Duration) {
 		within += idlePatience
 	}
 	within += drift(within) + idleTick + 2*c.s.prompt()
-	untested := c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && now-c.tested > canaryPeriod+drift(canaryPeriod)+canaryTakes
+	untested := c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled &&
+		(now-c.tested > canaryPeriod+drift(canaryPeriod)+canaryTakes || c.meddled.since(now-canaryTakes))
 	for _, o := range c.owners {
 		due := o.beat + c.s.config.Executor.QueueRetention
 		for n, queue := range []string{broker.WorkerQueue(o.worker), broker.CancelQueue(o.worker)} {

@@ -322,6 +322,17 @@ func (c *ending) ranItsTime() string {
 	return fmt.Sprintf("its run deadline is still %v away; it was claimed at %v", c.l.due-now, c.l.entered)
 }
 
+// silentClaim: the worker sent its claim over a connection that had gone silent. It notices that
+// within a statement and sends the claim again, so this only costs a dispatch that had hardly more time
+// than that.
+func (c *ending) silentClaim() string {
+	left := c.l.due - c.s.skew - c.l.arrived
+	if c.t != nil && c.l.arrived > 0 && left <= c.s.config.Worker.StatementTimeout+callTime && c.ledger.process(c.t.process).silent.since(c.l.arrived) {
+		return ""
+	}
+	return c.innocent(c.row.causes)
+}
+
 // heldClaim says that the claim may have been on its way for as long as the run may take. The network
 // can hold a claim back and deliver it after a cut. The worker got no answer to it, so it counts the
 // run from then on, even if it has sent the claim again since. It sent the first claim when the

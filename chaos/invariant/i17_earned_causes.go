@@ -40,7 +40,7 @@ func earnings() []earning {
 	return []earning{
 		// A dispatch that nobody claimed in time.
 		{reason: execution.QueueTimeout, causes: noClaim, from: sinceDispatch},
-		{reason: execution.DispatchTimeout, causes: noClaim, from: sinceDispatch},
+		{reason: execution.DispatchTimeout, causes: noClaim, from: sinceDispatch, instead: (*ending).silentClaim},
 
 		// The worker's machine could not start the action. A machine is either sick at that very
 		// moment or not; the window only covers the time in which the worker writes the result.

@@ -163,6 +163,43 @@ func TestAClaimThatTheNetworkHeldCostsItsRunTime(t *testing.T) {
 	}
 }
 
+// A claim that went over a silent connection to the database is repeated when a statement's time is
+// over. That explains only that a dispatch with hardly more time than that stayed unclaimed.
+func TestASilentConnectionCostsAShortDispatch(t *testing.T) {
+	const dispatched = 10 * second
+	silent := func(process, server string) []history.Event {
+		return []history.Event{{At: 5 * second, Kind: history.FaultBegan, Fault: "f", Text: "silent_connections", Process: process, Queue: server}}
+	}
+	for _, c := range []struct {
+		name    string
+		arrived time.Duration
+		timeout time.Duration
+		faults  []history.Event
+		earned  bool
+	}{
+		{"little more than a statement", dispatched, 3 * second, silent("w", "database"), true},
+		{"time enough for a second claim", dispatched, 3*second + 1, silent("w", "database"), false},
+		{"it came late", dispatched + second, 4 * second, silent("w", "database"), true},
+		{"it never came", 0, 3 * second, silent("w", "database"), false},
+		{"nothing is silent", dispatched, 3 * second, nil, false},
+		{"another's connections", dispatched, 3 * second, silent("v", "database"), false},
+	} {
+		to := move(dispatched, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1)
+		to.Due = dispatched + c.timeout
+		story := slices.Concat([]history.Event{registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active)}, c.faults, []history.Event{
+			created(dispatched), move(dispatched, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0), to,
+		})
+		if c.arrived > 0 {
+			story = append(story, message(c.arrived, history.Delivered, "worker.1.executions", 0))
+		}
+		back := move(20*second, execution.Scheduled, execution.Requested, execution.DeadLetterHandler, 1, 2)
+		back.Reason, back.Count = execution.DispatchTimeout, 1
+		if why := earnedOf(nil, append(story, back)); (why == "") != c.earned {
+			t.Errorf("%s: %q", c.name, why)
+		}
+	}
+}
+
 // Waiting behind other executions is no cause, even with a fault, if the executor could know that
 // the worker was full.
 func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {

@@ -81,6 +81,7 @@ type life struct {
 	arrived   time.Duration // when the present dispatch first came to its worker, 0 if it has not
 	died      time.Duration // when its message reached the dead letter queue
 	behind    int32         // number of dead letters ahead of it then
+	before    int32         // number of ends that were not handled when it ended
 	cameBack  time.Duration // when its message was returned
 	// givenUp says that the dead letter was given up, because the database didn't accept it within
 	// letterHeld.

@@ -49,6 +49,55 @@ type road struct {
 	// stopping and held last until it starts again, whatever else happens.
 	stopping bool
 	held     int16
+	// frozen are the times since its start in which its machine was frozen, and its clock stood still,
+	// the latest last, no more than mostFrozen. The last one may last.
+	frozen []frozen
+}
+
+// frozen is a time in which a machine is frozen; until is never while it lasts.
+type frozen struct{ from, until time.Duration }
+
+// mostFrozen bounds how many times are known in which a machine was frozen.
+const mostFrozen = 100
+
+// freeze notes that the machine of a process is frozen.
+func (p *road) freeze(at time.Duration) {
+	if n := len(p.frozen); n > 0 && p.frozen[n-1].until == never {
+		return
+	}
+	if p.frozen = append(p.frozen, frozen{at, never}); len(p.frozen) > mostFrozen {
+		p.frozen = slices.Delete(p.frozen, 0, 1)
+	}
+}
+
+// thaw notes that it no longer is.
+func (p *road) thaw(at time.Duration) {
+	if n := len(p.frozen); n > 0 && p.frozen[n-1].until == never {
+		p.frozen[n-1].until = at
+	}
+}
+
+// stood is for how long the clock of a process stood still between two moments.
+func (p *road) stood(from, until time.Duration) (long time.Duration) {
+	for _, f := range p.frozen {
+		long += max(0, min(f.until, until)-max(f.from, from))
+	}
+	return long
+}
+
+// stood is for how long the clock of every running executor stood still between two moments, at
+// least.
+func (r *roads) stood(from, until time.Duration) time.Duration {
+	least := never
+	for _, p := range r.executors {
+		if p.up {
+			least = min(least, p.stood(from, until))
+		}
+	}
+	if least == never {
+		return 0
+	}
+	return least
 }
 
 func newRoads() roads {
@@ -73,7 +122,7 @@ func (r *roads) learn(e *history.Event) {
 		if !p.worker && !slices.Contains(r.executors, p) {
 			r.executors = append(r.executors, p)
 		}
-		p.up, p.stopping, p.held, p.read = true, false, 0, 0
+		p.up, p.stopping, p.held, p.read, p.frozen = true, false, 0, 0, nil
 		p.wrong.strike(e.At)
 	case history.ProcessCrashed, history.ProcessStopped:
 		p := r.of(e.Process)
@@ -87,10 +136,16 @@ func (r *roads) learn(e *history.Event) {
 		p := r.of(e.Process)
 		p.held++
 		p.wrong.strike(e.At)
+		if e.Kind == history.ProcessFrozen {
+			p.freeze(e.At)
+		}
 	case history.ProcessResumed, history.ProcessThawed:
 		p := r.of(e.Process)
 		p.held = max(0, p.held-1)
 		p.wrong.strike(e.At)
+		if e.Kind == history.ProcessThawed {
+			p.thaw(e.At)
+		}
 	case history.WorkerRegistered:
 		p := r.of(e.Process)
 		if !slices.Contains(r.ofWorker[e.Worker], p) {

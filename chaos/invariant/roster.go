@@ -63,7 +63,7 @@ func (r *roster) registered(e *history.Event) {
 	x := r.s.config.Executor
 	w := &candidate{
 		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due, leaseOver: e.At + e.Due - r.s.database(e.At),
-		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never, roomSince: never, busySince: never, fitUntil: -1, goodUntil: -1,
+		state: execution.Starting, fitSince: never, goodSince: never, wellSince: never, idleSince: never, roomSince: never, busySince: never, fitUntil: -1, wellUntil: -1,
 		brief: 2*x.ReconcileInterval + x.StatementTimeout,
 	}
 	r.byIncarnation.Set(e.Incarnation, w)

@@ -48,18 +48,20 @@ func (t *session) lookBehind(ctx context.Context) {
 		if _, err := t.futile.Wait(ctx, host.Forever); err != nil {
 			return
 		}
-		if t.wants() {
-			var rows []execution.Execution
-			err := t.db(func(ctx context.Context) (err error) {
-				rows, err = t.store.Dispatched(ctx, t.key, t.config.Worker.Concurrency+mostAhead)
-				return err
-			})
-			if err != nil {
-				t.limited.LogAttrs(ctx, slog.LevelWarn, "could not ask the database what is dispatched to this worker; many messages in its queue come to nothing", slog.Any("error", err))
-			}
-			for i := range rows {
-				t.receiveRow(&rows[i])
-			}
+		if !t.wants() {
+			// Further futile messages make it look again. It asked nothing, so there is no pause.
+			continue
+		}
+		var rows []execution.Execution
+		err := t.db(func(ctx context.Context) (err error) {
+			rows, err = t.store.Dispatched(ctx, t.key, t.config.Worker.Concurrency+mostAhead)
+			return err
+		})
+		if err != nil {
+			t.limited.LogAttrs(ctx, slog.LevelWarn, "could not ask the database what is dispatched to this worker; many messages in its queue come to nothing", slog.Any("error", err))
+		}
+		for i := range rows {
+			t.receiveRow(&rows[i])
 		}
 		if t.host.Sleep(ctx, behindInterval) != nil {
 			return
@@ -68,13 +70,15 @@ func (t *session) lookBehind(ctx context.Context) {
 }
 
 // wants begins a new count, and says whether the worker could begin an execution: a slot is free,
-// nothing waits for one, and the worker is neither draining nor ending.
+// nothing waits for one, and the worker is neither draining nor ending. A slot whose claim is not
+// answered yet counts as free: futile messages may take every slot for a moment, one after the
+// other, and a worker with one slot would never ask.
 func (t *session) wants() bool {
-	held, _ := t.held.counts()
+	claimed := t.held.claimed()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.wasted = 0
-	return held < t.config.Worker.Concurrency && len(t.waiting) == 0 && !t.draining && t.over == endNone
+	return claimed < t.config.Worker.Concurrency && len(t.waiting) == 0 && !t.draining && t.over == endNone
 }
 
 // receiveRow takes a dispatch that was found as a row.

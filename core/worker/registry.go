@@ -227,6 +227,18 @@ func (r *registry) counts() (held, alive int) {
 	return len(r.entries), alive
 }
 
+// claimed counts the executions whose claim took effect.
+func (r *registry) claimed() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		if e.answered && !e.refused {
+			n++
+		}
+	}
+	return n
+}
+
 // nextBeat numbers a heartbeat and takes the snapshot that it reports, in one step: every earlier
 // entry has a smaller number, every later entry has this one.
 func (r *registry) nextBeat() (number uint64, held []execution.Key) {

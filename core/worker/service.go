@@ -113,11 +113,18 @@ func (s *Service) Run(ctx context.Context) error {
 		case ctx.Err() != nil || t.askedToStop():
 			return nil
 		}
-		s.log.LogAttrs(ctx, slog.LevelWarn, "session ended, registering anew", slog.String("why", why.String()))
+		if !t.hasSuccessor() {
+			s.log.LogAttrs(ctx, slog.LevelWarn, "session ended, registering anew", slog.String("why", why.String()))
+		}
 		// Registering gives up the executions of the old incarnation, so its results are written
 		// first.
 		if !t.awaitResults(ctx) {
 			return nil
+		}
+		// A call of the session may have been told of a successor after the session had ended for
+		// another reason.
+		if t.hasSuccessor() {
+			return ErrSuperseded
 		}
 	}
 }

@@ -50,9 +50,11 @@ type session struct {
 	futile host.Signal
 	unread *unread.Keeper
 
-	mu       sync.Mutex
-	over     end
-	draining bool
+	mu   sync.Mutex
+	over end
+	// succeeded says that the worker was told of a successor, also if the session was over by then.
+	succeeded bool
+	draining  bool
 	// asked says that an operator wants the worker to drain and stop.
 	asked bool
 	// consumer is nil while the worker would not receive a dispatch.
@@ -129,6 +131,7 @@ func (t *session) endEarly(why end) {
 	if first {
 		t.over = why
 	}
+	t.succeeded = t.succeeded || why == endSuperseded
 	t.mu.Unlock()
 	if !first {
 		return
@@ -165,6 +168,13 @@ func (t *session) askedToStop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.asked
+}
+
+// hasSuccessor says that the worker was told that another process has its name.
+func (t *session) hasSuccessor() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.succeeded
 }
 
 func (t *session) ended() end {
