@@ -168,8 +168,8 @@ func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 			if f.ends(m.session)+r.margin <= at {
 				h.over++
 			}
-		case m.left >= 0 && r.margin > 0 && r.started > 0 && m.left <= r.started+f.notice() && m.leftBy != r.process:
-			// It has never seen this worker alive, or may not have.
+		case m.left >= 0 && r.margin > 0 && r.started > 0 && (m.left <= r.started || m.left <= r.started+f.notice() && m.leftBy != r.process):
+			// It has never seen this worker alive since its start, or may not have.
 		case m.left >= 0 && (m.left > at-lease || holding && m.left > remembered):
 			h.alive++
 			if r.margin == 0 || m.leftBy == r.process || m.left < at-r.margin {

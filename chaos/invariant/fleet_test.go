@@ -28,8 +28,12 @@ func TestLooksAtTheFleetAreASecondApart(t *testing.T) {
 func TestARestartedExecutorCountsTheWorkersThatItHasSeen(t *testing.T) {
 	for _, c := range []struct {
 		started time.Duration
+		by      string
 		broken  bool
-	}{{0, true}, {45 * second, true}, {59 * second, false}, {72 * second, false}} {
+	}{
+		{0, "executor-2", true}, {45 * second, "executor-2", true}, {59 * second, "executor-2", false}, {72 * second, "executor-2", false},
+		{59 * second, "executor-1", true}, {72 * second, "executor-1", false},
+	} {
 		story := []history.Event{{Kind: history.ProcessStarted, Process: "executor-2"}, {Kind: history.ProcessStarted, Process: "executor-1"}}
 		name := func(w int, e history.Event) history.Event {
 			e.Worker, e.Incarnation, e.Process = execution.WorkerID(w), execution.Incarnation(w), fmt.Sprintf("w-%d", w)
@@ -56,12 +60,12 @@ func TestARestartedExecutorCountsTheWorkersThatItHasSeen(t *testing.T) {
 		if c.started > 0 {
 			story = append(story, history.Event{At: c.started, Kind: history.ProcessStopped, Process: "executor-1"}, history.Event{At: c.started, Kind: history.ProcessStarted, Process: "executor-1"})
 		}
-		story = append(story, lost(1, 61*second, "executor-2"), lost(2, 62*second, "executor-2"), lost(3, 63*second, "executor-2"), lost(4, 104*second, "executor-1"))
+		story = append(story, lost(1, 61*second, c.by), lost(2, 62*second, c.by), lost(3, 63*second, c.by), lost(4, 104*second, "executor-1"))
 		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
 		x := config.Default(config.Hardened)
 		x.Executor.StatementTimeout, x.Executor.ReconcileInterval = second, second
 		if got := slices.Contains(judgeUnder(x, story), 2); got != c.broken {
-			t.Errorf("started at %v: broken is %v, want %v", c.started, got, c.broken)
+			t.Errorf("started at %v, the others marked by %s: broken is %v, want %v", c.started, c.by, got, c.broken)
 		}
 	}
 }
