@@ -240,7 +240,7 @@ func (m *measurement) sourceRun(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // revision is the commit of the harness and the core, with "-dirty" appended if files have changed
-// since.
+// since. The page of the score does not count: one measurement writes it, and the next adds to it.
 func revision(root string) string {
 	git := func(args ...string) string {
 		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output() //nolint:gosec // fixed commands
@@ -253,7 +253,7 @@ func revision(root string) string {
 	if commit == "" {
 		return explore.Commit()
 	}
-	if git("status", "--porcelain", "--untracked-files=no") != "" {
+	if git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)docs/score.md") != "" {
 		commit += "-dirty"
 	}
 	return commit

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -109,5 +110,41 @@ func TestTheFailedCaseIsTheInnermostOne(t *testing.T) {
 	}
 	if !notTaken.MatchString(`ERROR: syntax error at or near "and" (SQLSTATE 42601)`) || notTaken.MatchString("SQLSTATE 23505") {
 		t.Error("class 42 alone is what PostgreSQL does not take")
+	}
+}
+
+// The results of two measurements of one commit belong together, although the first one has written
+// the page.
+func TestThePageOfTheScoreIsNoChangeOfTheHarness(t *testing.T) {
+	root := t.TempDir()
+	git := func(args ...string) {
+		t.Helper()
+		with := append([]string{"-C", root, "-c", "user.name=t", "-c", "user.email=t@example.org"}, args...)
+		if out, err := exec.Command("git", with...).CombinedOutput(); err != nil { //nolint:gosec // fixed commands
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(root, "docs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write("docs/score.md", "1")
+	write("core.go", "1")
+	git("init", "-q")
+	git("add", ".")
+	git("commit", "-q", "-m", "first")
+	clean := revision(root)
+	write("docs/score.md", "2")
+	if now := revision(root); now != clean {
+		t.Errorf("with another page the harness is %s, want %s", now, clean)
+	}
+	write("core.go", "2")
+	if now := revision(root); now != clean+"-dirty" {
+		t.Errorf("with another core the harness is %s, want %s-dirty", now, clean)
 	}
 }

@@ -156,7 +156,7 @@ func (r *Results) Write(path string) error {
 // smaller seed, and its result of unit tests.
 func (r *Results) Merge(other *Results) error {
 	if r.Seed != other.Seed || r.Core != other.Core || r.Commit != other.Commit {
-		return fmt.Errorf("results of seed %.12s, core %.12s, harness %.12s can't be merged with those of seed %.12s, core %.12s, harness %.12s; measure again with one build",
+		return fmt.Errorf("results of seed %.12s, core %.12s, harness %s can't be merged with those of seed %.12s, core %.12s, harness %s; measure again with one build",
 			r.Seed, r.Core, r.Commit, other.Seed, other.Core, other.Commit)
 	}
 	if r.Size != other.Size && len(other.Results) > 0 {
