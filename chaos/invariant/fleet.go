@@ -53,12 +53,13 @@ func (h headcount) may(b *oracle.Brakes, over int) bool {
 }
 
 // reaper is a reaper that counts: its process, how old its knowledge may be, since when nothing has
-// hindered it, and when it was started.
+// hindered it, when it was started, and when the database last came back.
 type reaper struct {
 	process  string
 	margin   time.Duration
 	watching time.Duration
 	started  time.Duration
+	back     time.Duration
 }
 
 type member struct {
@@ -158,8 +159,10 @@ func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 	remembered := f.massSince - lease
 	if r.margin > 0 {
 		remembered += r.margin + 2*f.config.Executor.ReconcileInterval
-		// It watches anew after it was hindered, and may have forgotten those from before.
-		remembered = max(remembered, r.watching-lease)
+		// It watches anew after it was hindered, and may have forgotten those from before. After an
+		// outage of the database no worker is over for a lease. That releases its brake, which then
+		// forgets a worker a lease after its loss.
+		remembered = max(remembered, r.watching-lease, r.back)
 	}
 	for _, m := range f.members {
 		switch {

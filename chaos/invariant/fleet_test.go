@@ -69,3 +69,55 @@ func TestARestartedExecutorCountsTheWorkersThatItHasSeen(t *testing.T) {
 		}
 	}
 }
+
+// An outage of the database releases the brake, and it forgets the workers that were lost before.
+func TestTheBrakeForgetsWorkersLostBeforeAnOutageOfTheDatabase(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		down   time.Duration
+		lost   time.Duration
+		broken bool
+	}{
+		{"no outage", 0, 158 * second, true},
+		{"an outage before", 123500 * time.Millisecond, 158 * second, false},
+		{"a lease is not over since they were lost", 123500 * time.Millisecond, 151 * second, true},
+		{"an outage before the first of them", 110 * second, 158 * second, true},
+	} {
+		story := []history.Event{{Kind: history.ProcessStarted, Process: "executor-1"}, {Kind: history.ProcessStarted, Process: "executor-2"}}
+		name := func(w int, e history.Event) history.Event {
+			e.Worker, e.Incarnation, e.Process = execution.WorkerID(w), execution.Incarnation(w), fmt.Sprintf("w-%d", w)
+			return e
+		}
+		for w := 1; w <= 7; w++ {
+			story = append(story, name(w, registered(1, 1, "shell")), name(w, beat(0, 1)), name(w, worker(0, execution.Active)))
+			until := 200 * second
+			if w <= 4 {
+				until = 30 * second
+			}
+			for at := 5 * second; at <= until; at += 5 * second {
+				story = append(story, name(w, beat(at, 1)))
+			}
+		}
+		lost := func(w int, at time.Duration, by string) history.Event {
+			e := name(w, worker(at, execution.Lost))
+			e.Process, e.Step = by, uint64(at)
+			return e
+		}
+		if c.down > 0 {
+			story = append(story, history.Event{At: c.down, Kind: history.DatabaseDown}, history.Event{At: c.down + second, Kind: history.DatabaseUp})
+		}
+		story = append(story, lost(1, 122*second, "executor-1"), lost(2, 123*second, "executor-2"), lost(3, c.lost, "executor-1"), lost(4, c.lost, "executor-1"))
+		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
+		x := config.Default(config.Hardened)
+		x.Worker.HeartbeatStalenessMultiplier = 3
+		x.Executor.StatementTimeout, x.Executor.ReconcileInterval = second, second
+		rules := New(x, []int{2})
+		for i := range story {
+			rules.Observe(&story[i])
+		}
+		found := rules.End(true)
+		if broken := len(found) > 0; broken != c.broken {
+			t.Errorf("%s: broken is %v, want %v: %+v", c.name, broken, c.broken, found)
+		}
+	}
+}

@@ -146,7 +146,7 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 			due = min(due, x.ScheduledTimeout) // the wait ends then, whatever the dispatch's own timeout is
 		}
 		// An executor that first read the database's clock after a step can't know of the step.
-		if c.s.stepped > l.entered && lay < due-due/5 && c.s.missedStep(e.Process) <= l.entered {
+		if c.s.stepped > l.entered && lay+c.s.unseenBack(e.Process, l.entered) < due-due/5 && c.s.missedStep(e.Process) <= l.entered {
 			return fmt.Sprintf("it may wait %v and has waited %v: only a step of the database's clock made it late", due, lay)
 		}
 	}

@@ -100,7 +100,7 @@ func (r *reaping) unbraked(e *history.Event) string {
 	f, x := r.s.fleet, r.s.config.Executor
 	// The data read before the write is at most two statements old.
 	margin := 2*x.StatementTimeout + time.Second
-	as := reaper{process: e.Process, margin: margin, watching: max(r.s.calm.since, r.s.started[e.Process]), started: r.s.started[e.Process]}
+	as := reaper{process: e.Process, margin: margin, watching: max(r.s.calm.since, r.s.started[e.Process]), started: r.s.started[e.Process], back: r.back}
 	if r.s.calm.hindering > 0 {
 		as.watching = e.At
 	}

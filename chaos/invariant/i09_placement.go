@@ -105,13 +105,10 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 	case history.ActionDefined:
 		c.limited[e.Action] = e.Count > 0
 	case history.Transition:
+		c.charges(e)
 		c.transition(e, l)
 	case history.StaleWrite:
-		if e.To != execution.Running {
-			for _, w := range c.candidates {
-				w.answered(e)
-			}
-		}
+		c.charges(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned:
 		// The roster has handled it.
 	default:
@@ -142,6 +139,22 @@ func (c *placementChecker) reported(w *candidate, e *history.Event) {
 	s := w.known()
 	s.from, s.failed, s.consecutive, s.total, s.lastFailure = e.At, int(e.Limit), int(e.Count), int(e.Message), e.Due-c.s.skew
 	c.learn(w, s)
+}
+
+// charges notes the failures that workers count as their own.
+func (c *placementChecker) charges(e *history.Event) {
+	switch {
+	case e.Kind == history.StaleWrite:
+		if e.To != execution.Running {
+			for _, w := range c.candidates {
+				w.answered(e)
+			}
+		}
+	case oracle.Claimed(e.From) && e.By == execution.Worker && oracle.BlamesWorker(e.Reason):
+		if w := c.byIncarnation.Get(e.Incarnation); w != nil {
+			w.failures = append(w.failures, ownFailure{execution.Key{ID: e.Execution, Epoch: e.OldEpoch}, e.Process, e.At})
+		}
+	}
 }
 
 func (c *placementChecker) learn(w *candidate, s snapshot) {
@@ -198,9 +211,6 @@ func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
 	}
 	if e.From == execution.Scheduled {
 		c.assess(w, e.At)
-	}
-	if oracle.Claimed(e.From) && e.By == execution.Worker && oracle.BlamesWorker(e.Reason) {
-		w.failures = append(w.failures, ownFailure{execution.Key{ID: e.Execution, Epoch: e.OldEpoch}, e.Process, e.At})
 	}
 	if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
 		s := w.known()

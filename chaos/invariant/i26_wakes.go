@@ -92,15 +92,15 @@ func (c *wakeChecker) observe(e *history.Event, l *life) {
 
 func (c *wakeChecker) transition(e *history.Event, l *life) {
 	if w := c.byIncarnation.Get(e.Incarnation); w != nil {
-		before := w.roomSince
+		before, deep := w.roomSince, c.tooDeep(w)
 		if w.released(e); before == never && w.roomSince != never {
 			c.room(w, e.At, 0)
 		}
 		if e.To == execution.Scheduled {
 			w.given(e.At)
-			if h := &c.s.config.Health; h.Enabled && w.waiting >= h.QueueDepthUnhealthy {
-				c.deep[w.worker] = e.At
-			}
+		}
+		if deep || c.tooDeep(w) {
+			c.deep[w.worker] = e.At
 		}
 		if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
 			c.blamed[w.worker] = e.At
@@ -113,6 +113,12 @@ func (c *wakeChecker) transition(e *history.Event, l *life) {
 	case e.To == execution.Requested:
 		c.due(e, e.At)
 	}
+}
+
+// tooDeep says that so many dispatches wait at a worker that executors take it for unhealthy.
+func (c *wakeChecker) tooDeep(w *candidate) bool {
+	h := &c.s.config.Health
+	return h.Enabled && w.waiting >= h.QueueDepthUnhealthy
 }
 
 // written says that nothing has been wrong since a moment between a process that reports its writes
@@ -276,7 +282,7 @@ func (c *wakeChecker) takes(w *candidate, l *life, now time.Duration) bool {
 	deep, queued := c.deep[w.worker]
 	t := s.workers.Get(w.incarnation)
 	// No message announces a new worker: executors look once each reconcile interval.
-	return w.worker != l.avoid && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, s.database(now)) &&
+	return w.worker != l.avoid && (!c.tooDeep(w) || l.pinned == w.worker) && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, s.database(now)) &&
 		w.roomSince != never && now-w.roomSince >= 2*prompt && now-w.fitSince > s.config.Executor.ReconcileInterval+prompt &&
 		(!was || now-blamed > 2*s.config.Health.Window) && (!queued || now-deep > s.config.Executor.ReconcileInterval+2*prompt) && t != nil && s.roads.byName[t.process].clear(max(s.recovered(w.roomSince), w.fitSince))
 }

@@ -170,3 +170,46 @@ func TestAnEndMayWaitForThoseAheadOfIt(t *testing.T) {
 		})
 	}
 }
+
+// A worker gets nothing while executors take it for unhealthy because of what waits there. They
+// notice the end of that with their next look.
+func TestAnExecutionMayWaitWhileTooMuchWaitsAtTheWorker(t *testing.T) {
+	waiting := []history.Event{
+		{At: 150 * second, Kind: history.Created, Execution: 2, Chain: 2, To: execution.Requested, Action: "a", Text: "shell", Process: "client"},
+		to(150*second, execution.Requested, execution.Scheduling, "executor-1"),
+		to(150*second, execution.Scheduling, execution.Scheduled, "executor-1"),
+	}
+	taken := to(3*minute, execution.Scheduled, execution.Running, "shell-1")
+	taken.Execution, taken.Chain = 2, 2
+	for i := range waiting {
+		waiting[i].Execution, waiting[i].Chain = 2, 2
+	}
+	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
+	pinned := submitted
+	pinned.Worker = 1
+	later := func(d time.Duration) history.Event { return history.Event{At: 3*minute + d, Kind: history.Quiescent} }
+	for _, x := range []struct {
+		name   string
+		deep   int
+		story  []history.Event
+		breaks bool
+	}{
+		{"too much waits there", 1, []history.Event{submitted, later(3 * second), later(minute)}, false},
+		{"it is pinned there", 1, []history.Event{pinned, later(3 * second), later(minute)}, true},
+		{"not too much", 2, []history.Event{submitted, later(3 * second)}, true},
+		{"until now", 1, []history.Event{taken, submitted, later(3 * second)}, false},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			c := config.Default(config.Hardened)
+			c.Health.QueueDepthUnhealthy = x.deep
+			s := New(c, []int{26})
+			for _, e := range calmly(slices.Concat(waiting, x.story)...) {
+				s.Observe(&e)
+			}
+			found := slices.ContainsFunc(s.End(false), func(f Finding) bool { return f.Execution == 1 })
+			if found != x.breaks {
+				t.Errorf("broken is %v, want %v: %+v", found, x.breaks, s.Findings())
+			}
+		})
+	}
+}

@@ -50,6 +50,9 @@ func (s *Suite) missedStep(process string) time.Duration {
 func (s *Suite) noteReadings(e *history.Event) {
 	switch e.Kind {
 	case history.ClockStepped:
+		if e.Due < 0 {
+			s.back = stepBack{e.At, -e.Due, s.skew}
+		}
 		for _, p := range s.roads.executors {
 			if s.firstReading(p.name, e.At) > e.At {
 				p.missed = e.At
@@ -62,4 +65,25 @@ func (s *Suite) noteReadings(e *history.Event) {
 		}
 	default:
 	}
+}
+
+// stepBack is a step of the database's clock backwards: when it was, how far, and the clock's skew
+// before it.
+type stepBack struct{ at, by, skew time.Duration }
+
+// offsetTolerance is how far the clock may be moved without an executor's noticing it.
+const offsetTolerance = 500 * time.Millisecond
+
+// unseenBack is how much longer a wait since a moment may seem to an executor because the clock was
+// set back before that moment and forwards after it. An executor does not notice a step that another
+// one undoes before its next reading, which its timeout monitor makes at every pass.
+func (s *Suite) unseenBack(process string, since time.Duration) time.Duration {
+	b, interval := s.back, s.config.Executor.TimeoutCheckInterval
+	if b.by == 0 || b.at > since || s.stepped <= since || s.skew < b.skew-offsetTolerance {
+		return 0
+	}
+	if s.stepped-b.at > interval+drift(interval)+s.prompt() && !s.ledger.struck(hindersReading, process, 0, b.at) {
+		return 0
+	}
+	return b.by
 }

@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +45,53 @@ func TestAnExecutorKnowsOfAStepOnlyIfItReadTheClockBefore(t *testing.T) {
 				t.Errorf("broken is %v, want %v: %+v", len(found) > 0, x.breaks, found)
 			}
 		})
+	}
+}
+
+// A dispatch is rejected although it has waited for a second, because the database's clock was set
+// forwards. It is no fault of an executor that the dispatch seems older if the clock was set back
+// shortly before it.
+func TestAnExecutorDoesNotKnowOfAStepThatAnotherUndoes(t *testing.T) {
+	step := func(at, by time.Duration) history.Event {
+		return history.Event{At: at, Kind: history.ClockStepped, Process: "database", Due: by}
+	}
+	x := config.Default(config.Hardened)
+	for _, c := range []struct {
+		name    string
+		back    time.Duration // when the clock is set back
+		by      time.Duration
+		forward time.Duration
+		breaks  bool
+	}{
+		{"no step back", 0, 0, 100 * second, true},
+		{"a step back by nearly the whole wait", 38 * second, 110 * second, 125 * second, false},
+		{"a step back by less", 38 * second, 50 * second, 125 * second, true},
+		{"a step back that was not undone", 38 * second, 200 * second, 100 * second, true},
+		{"a step back before a reading", 20 * second, 110 * second, 125 * second, true},
+		{"a step back after the dispatch", 41 * second, 110 * second, 240 * second, true},
+	} {
+		dispatch := dispatched(40 * second)
+		dispatch[1].Due = 40*second - c.by + x.Executor.DispatchTimeout
+		taken := move(43*second, execution.Scheduled, execution.Requested, execution.DeadLetterHandler, 1, 1)
+		taken.Count, taken.Reason = 1, execution.DispatchTimeout
+		story := slices.Concat(pair(), beats(10*second, 40*second), dispatch, []history.Event{step(42*second, c.forward), taken})
+		if c.by > 0 {
+			story = append(story, step(c.back, -c.by))
+		}
+		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
+		s := New(x, []int{2})
+		var found []string
+		for i := range story {
+			s.Observe(&story[i])
+		}
+		for _, f := range s.Findings() {
+			if strings.Contains(f.Message, "only a step of the database's clock") {
+				found = append(found, f.Message)
+			}
+		}
+		if len(found) > 0 != c.breaks {
+			t.Errorf("%s: broken is %v, want %v: %+v", c.name, len(found) > 0, c.breaks, s.Findings())
+		}
 	}
 }
 

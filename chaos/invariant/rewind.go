@@ -13,7 +13,7 @@ import (
 //
 // Until then every rule judges as usual. From then on this suite is silent and passes the history
 // on to another suite. That suite has seen the processes, servers, faults and workers from the
-// beginning, but no executions. It waits until the contract holds again: until every incarnation
+// beginning, but no executions, except the failures that workers count. It waits until the contract holds again: until every incarnation
 // that has lost an answered heartbeat is over, and nothing older is left to do. Then it judges
 // everything accepted from that moment on, by every rule, and ignores messages and ends of older
 // executions.
@@ -77,6 +77,7 @@ func environment(k history.Kind) bool {
 // passes hands an event to the later suite, and says whether this suite looks at it too.
 func (s *Suite) passes(e *history.Event) bool {
 	if s.waits && !s.awaits(e) || s.foreign != nil && s.before(e) {
+		s.charges(e)
 		return false
 	}
 	switch {
@@ -196,6 +197,22 @@ func (s *Suite) before(e *history.Event) bool {
 	}
 	old := e.Execution != 0 && (e.Execution <= s.execution || s.foreign[e.Execution])
 	return old || e.Message != 0 && e.Message <= s.message
+}
+
+// charges notes the failures of workers in executions that this suite does not judge: a worker goes
+// on counting them, also those that the database has lost.
+func (s *Suite) charges(e *history.Event) {
+	if e.Kind != history.Transition && e.Kind != history.StaleWrite {
+		return
+	}
+	for _, c := range s.checkers {
+		if of, ok := c.(*placementChecker); ok {
+			of.charges(e)
+		}
+	}
+	if s.later != nil {
+		s.later.charges(e)
+	}
 }
 
 // silent says that findings don't count now.

@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// afterALoss returns the findings of invariants 12 and 19 for a history whose database loses, at 40
+// afterALoss returns the findings of invariants 9, 12 and 19 for a history whose database loses, at 40
 // s, everything written since 20 s. From quiet on, nothing is left to do.
 func afterALoss(quiet time.Duration, events ...history.Event) []string {
 	return afterALossWithCalls(quiet, nil, events...)
@@ -21,7 +21,7 @@ func afterALoss(quiet time.Duration, events ...history.Event) []string {
 // each moment, the number of the heartbeat of incarnation 1 that is answered then. With nil, no
 // calls are reported.
 func afterALossWithCalls(quiet time.Duration, answers map[time.Duration]uint64, events ...history.Event) []string {
-	s := New(config.Default(config.Hardened), []int{12, 19})
+	s := New(config.Default(config.Hardened), []int{9, 12, 19})
 	var now time.Duration
 	s.SetRequests(func(key string) (execution.Action, bool) {
 		return execution.Action{Timeout: 5 * second, DispatchTimeout: 7 * second, MaxRetries: 1}, key == "k"
@@ -123,6 +123,35 @@ func TestAnIncarnationMayGoOnThatLostOnlyAnUnansweredHeartbeat(t *testing.T) {
 		"a late answer to a beat that was kept": {map[time.Duration]uint64{35 * second: 1, 41 * second: 4}, false},
 	} {
 		found := slices.ContainsFunc(afterALossWithCalls(400*second, c.answers, events...), func(f string) bool { return strings.Contains(f, lostABeat) })
+		if found != c.want {
+			t.Errorf("%s: found is %v, want %v", what, found, c.want)
+		}
+	}
+}
+
+// A worker goes on counting the failures of executions from before, whether or not the database has
+// lost them. Others it may not have.
+func TestAfterALossAWorkerCountsItsFailuresFromBefore(t *testing.T) {
+	failed := func(at time.Duration) history.Event { return bad(at, 1)[0] }
+	report := func(at time.Duration, n int64) history.Event {
+		return history.Event{At: at, Kind: history.HealthReported, Worker: 1, Incarnation: 1, Process: "w", Count: n, Limit: n, Message: 3}
+	}
+	for what, c := range map[string]struct {
+		failures []time.Duration
+		counted  int64
+		want     bool
+	}{
+		"kept, lost, and after the loss": {[]time.Duration{10 * second, 30 * second, 45 * second}, 3, false},
+		"one more than there were":       {[]time.Duration{10 * second, 30 * second, 45 * second}, 4, true},
+		"an execution told of again":     {[]time.Duration{45 * second, 65 * second}, 2, false},
+		"none":                           {nil, 1, true},
+	} {
+		events := []history.Event{registered(1, 1, "shell"), beat(15*second, 1), beat(50*second, 1), report(70*second, c.counted)}
+		for _, at := range c.failures {
+			events = append(events, failed(at))
+		}
+		slices.SortStableFunc(events, func(a, b history.Event) int { return int(a.At - b.At) })
+		found := slices.ContainsFunc(afterALoss(50*second, events...), func(f string) bool { return strings.Contains(f, "is charged with") })
 		if found != c.want {
 			t.Errorf("%s: found is %v, want %v", what, found, c.want)
 		}

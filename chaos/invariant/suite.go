@@ -210,6 +210,7 @@ type Suite struct {
 	latest   time.Duration
 	setBack  time.Duration
 	stepped  time.Duration
+	back     stepBack
 	patience time.Duration
 	// tolerance is how much earlier than its bound a decision may seem to come.
 	tolerance time.Duration

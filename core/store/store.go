@@ -281,7 +281,7 @@ type Worker interface {
 	// later registrations have greater numbers. In the same step an older incarnation that is not
 	// gone becomes lost, so that its renewals no longer count and its work is reclaimed like that
 	// of any lost worker (defect D14). If an operator asked the same process to drain, its new
-	// incarnation is asked as well.
+	// incarnation is asked as well, also if another process had the name in between.
 	//
 	// Guard: the name's latest incarnation is the predecessor that the registration names, or an
 	// earlier attempt of the same process; else ErrLost. So a late request of a dead process does

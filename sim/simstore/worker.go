@@ -116,7 +116,7 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 		db.incarnations = append(db.incarnations, incarnation{
 			worker: id, lifecycle: execution.Starting, runtimes: g.Runtimes, capacity: g.Capacity, leaseExpires: s.after(g.Lease),
 			beatAt: s.now, process: g.Process, attempt: g.Attempt, healthURL: g.HealthURL,
-			drain: old != nil && old.drain && old.process == g.Process,
+			drain: db.drains(id, g.Process),
 		})
 		w.current = execution.Incarnation(len(db.incarnations))
 		db.emit(history.Event{
@@ -139,6 +139,11 @@ func (db *Database) late(id execution.WorkerID, g store.Registration) bool {
 		return newest.attempt >= g.Attempt
 	}
 	return current != g.After
+}
+
+// drains says that an operator has asked a process to drain, in any of its incarnations.
+func (db *Database) drains(id execution.WorkerID, process uint64) bool {
+	return slices.ContainsFunc(db.incarnations, func(i incarnation) bool { return i.worker == id && i.process == process && i.drain })
 }
 
 // SetLifecycle implements store.Worker.

@@ -215,10 +215,19 @@ func (w *watcher) decided(ds []store.Dispatch) {
 	if len(w.claimed) == 0 {
 		return
 	}
+	load := []bool{w.full}
+	if w.offered && w.full && len(w.claimed) < w.config.Executor.BatchSize {
+		load = []bool{false, true}
+	}
 	// If no reply explains the decisions, the newest one is the likeliest basis of them.
 	var why []string
 	for n := len(w.looks) - 1; n >= 0; n-- {
-		differs := w.differs(slices.Clone(w.looks[n]), w.keys[n], ds)
+		differs := ""
+		for _, under := range load {
+			if differs = w.differs(slices.Clone(w.looks[n]), w.keys[n], ds, under); differs == "" {
+				break
+			}
+		}
 		if differs == "" {
 			why = nil
 			break
@@ -236,10 +245,14 @@ func (w *watcher) decided(ds []store.Dispatch) {
 
 // differs says how the decisions on the claim differ from the oracle's for one reply about the
 // workers; empty if they do not. Rows with the fewest fitting workers are placed first, in the
-// order of the claim.
-func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []store.Dispatch) string {
+// order of the claim. load says that workers get blocks of rows, because more may wait than the pass
+// took. An offer of less than a batch only shows that if it is all the room that the workers have.
+func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []store.Dispatch, load bool) string {
 	request := func(row *execution.Execution) oracle.Request {
 		return oracle.Request{Runtime: row.Action.Runtime, Pinned: row.Pinned, Avoid: row.Avoid}
+	}
+	if room := w.room(fleet, request(&w.claimed[0])); load && w.offered && len(w.claimed) < min(room, w.config.Executor.BatchSize) {
+		return fmt.Sprintf("%d executions are no sign of load, there was room for %d in %+v", len(w.claimed), room, fleet)
 	}
 	rows := slices.Clone(w.claimed)
 	fitting := func(row *execution.Execution) (n int) {
@@ -285,7 +298,7 @@ func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []st
 		}
 		if more--; !follows {
 			given, to, more = request(row), chosen, 0
-			if w.full {
+			if load {
 				more = w.placement.Block(&fleet[chosen]) - 1
 			}
 		}
@@ -296,6 +309,16 @@ func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []st
 		}
 	}
 	return ""
+}
+
+// room is how many more executions the workers may hold for a request.
+func (w *watcher) room(fleet []oracle.Worker, r oracle.Request) (room int) {
+	for i := range fleet {
+		if w.placement.Fits(&fleet[i], r) {
+			room += max(0, w.placement.Limit(fleet, &fleet[i], r)-fleet[i].Load)
+		}
+	}
+	return room
 }
 
 // Executions implements store.Store.
@@ -456,16 +479,98 @@ func TestAWatcherSeesAWrongDecision(t *testing.T) {
 		}
 		for i, key := range keys {
 			ds := []store.Dispatch{{Key: execution.Key{ID: 7}, Worker: key, Limit: c.fleet[i].Capacity + x.Executor.DispatchAhead, Timeout: x.Executor.DispatchTimeout}}
-			if why := w.differs(slices.Clone(c.fleet), keys, ds); (why == "") != (key.ID == c.best) {
+			if why := w.differs(slices.Clone(c.fleet), keys, ds, false); (why == "") != (key.ID == c.best) {
 				t.Errorf("%s: worker %d: %q", c.name, key.ID, why)
 			}
 		}
-		if w.differs(slices.Clone(c.fleet), keys, nil) == "" {
+		if w.differs(slices.Clone(c.fleet), keys, nil, false) == "" {
 			t.Errorf("%s: nobody is lawful", c.name)
 		}
 	}
 	if w.backoffs = oracle.NewBackoffs(&x.Retry); w.backoffs.After(3).Holds(4*time.Second, 0) {
 		t.Error("a backoff that grows by a second each time passes")
+	}
+}
+
+// A pass for less than a batch deals its executions out, also if it fills all of its places: the next
+// one takes a whole batch. Once it was judged as if more had waited than a pass takes.
+func TestAPassForLessThanABatchDealsItsExecutionsOut(t *testing.T) {
+	s, err := scenario.Parse("drawn.yaml", []byte(`name: drawn
+about: Drawn and shrunk by TestAnExecutorDecidesAsTheOracleDoes.
+worlds: [sim]
+profile: hardened
+cluster:
+  executors: 1
+  workers:
+    w-1: {runtimes: [shell, python], concurrency: 1}
+    w-2: {runtimes: [shell, python], concurrency: 3}
+    w-3: {runtimes: [shell], concurrency: 1}
+config:
+  executor: {dispatch_timeout: 8s, dispatch_ahead: 2, health_check_interval: 5s, health_probes: off, max_dispatches: 1, batch_size: 9}
+  health: {degraded_threshold: 1, unhealthy_threshold: 1, queue_depth_degraded: 1, queue_depth_unhealthy: 3, min_samples: 2, window: 20s}
+  retry: {base_backoff_secs: 0, max_backoff_secs: 2, backoff_multiplier: 1.5, jitter_factor: 0.0}
+actions:
+  a: {runtime: shell, takes: {uniform: [100ms, 1s]}, max_retries: 0}
+  p: {runtime: python, takes: {uniform: [100ms, 1s]}, max_retries: 2, fails: {rate: 1%, reason: connection reset}}
+workload:
+  - {action: a, count: 7, every: 0ms}
+  - {action: p, count: 1, every: 0ms}
+faults:
+  - {when: {at: 23ms}, cordon: any worker, for: 6s}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f findings
+	sim.Run(s, s.Profiles[0], sim.Options{Seed: 15, Mutant: watching(&f)})
+	if len(f.list) > 0 || f.placed < 8 {
+		t.Errorf("of %d placements differ %q", f.placed, f.list)
+	}
+}
+
+// Blocks of an offer are judged by whether it was a whole batch, or all the room there was.
+func TestAWatcherKnowsWhenAnOfferGivesBlocks(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		batch, room    int
+		dealt, inBlock bool
+	}{
+		{"less than a batch, and there was more room", 8, 4, true, false},
+		{"less than a batch, and all the room there was", 8, 2, true, true},
+		{"a whole batch", 4, 4, false, true},
+	} {
+		for _, block := range []bool{false, true} {
+			x := config.Default(config.Hardened)
+			x.Executor.BatchSize, x.Executor.DispatchAhead = c.batch, 0
+			w := &watcher{config: x, shared: new(findings)}
+			w.placement = oracle.Placement{Executor: &w.config.Executor}
+			var answer store.DueDispatched
+			var offer store.Offer
+			for n, to := range []execution.WorkerID{1, 2, 1, 2} {
+				if block {
+					to = execution.WorkerID(1 + n/2)
+				}
+				row := execution.Execution{ID: execution.ID(n + 1), Worker: to, Incarnation: execution.Incarnation(to), Epoch: 1}
+				row.Action.Runtime, row.DispatchDeadline = "shell", row.ScheduledAt.Add(x.Executor.DispatchTimeout)
+				answer.Rows = append(answer.Rows, row)
+				offer.Spread = append(offer.Spread, store.Place{Worker: store.WorkerKey{ID: to, Incarnation: row.Incarnation}, Limit: 4})
+			}
+			offer.Runtimes, offer.Packed = []string{"shell"}, offer.Spread
+			w.Store, w.rows = oneStep{answer: answer}, make(map[execution.ID]execution.Execution)
+			fleet := make([]oracle.Worker, 2)
+			for i := range fleet {
+				fleet[i] = oracle.Worker{
+					ID: execution.WorkerID(i + 1), Runtimes: []string{"shell"}, Active: true, Fresh: true, Consuming: true, Capacity: 4, Load: 4 - c.room,
+				}
+			}
+			w.looks, w.keys = [][]oracle.Worker{fleet}, [][]store.WorkerKey{{{ID: 1, Incarnation: 1}, {ID: 2, Incarnation: 2}}}
+			if _, err := w.DispatchDue(context.Background(), store.DueDispatch{Offers: []store.Offer{offer}}); err != nil {
+				t.Fatal(err)
+			}
+			if lawful := len(w.shared.list) == 0; lawful != (block && c.inBlock || !block && c.dealt) {
+				t.Errorf("%s, in blocks %v: %q", c.name, block, w.shared.list)
+			}
+		}
 	}
 }
 

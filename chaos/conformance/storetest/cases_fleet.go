@@ -122,6 +122,8 @@ func fleetCases() []Case {
 			}
 			_, told = anew(2, 1)
 			b.expect("another process is told", told, false)
+			_, told = anew(1, 4)
+			b.expect("the same process is told after another one", told, true)
 		}},
 		{"a worker's age is that of its newest beat, or of its registration before the first", func(b *fixture) {
 			w, err := b.Store.Register(b.ctx, store.Registration{Process: 1, Attempt: 1, Name: "w", Capacity: 1, Lease: Lease})

@@ -37,7 +37,7 @@ clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as no
 registered as (
     insert into worker_incarnation (incarnation, worker, process, attempt, runtimes, capacity, lease_expires_at, registered_at, health_url, drain_requested)
     select $3, $2, $5, $6, $7, $8, c.now + $9::interval, c.now, $10,
-           exists (select from worker_incarnation i where i.incarnation = $4 and i.process = $5 and i.drain_requested)
+           exists (select from worker_incarnation i where i.worker = $2 and i.incarnation >= $11 and i.process = $5 and i.drain_requested)
       from clock c
 )
 update worker set incarnation = $3 where id = $2`
@@ -50,6 +50,9 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 		if err := tx.QueryRow(ctx, lockWorker, g.Name).Scan(&id, &current); err != nil {
 			return err
 		}
+		// The newest incarnation of a process knows of a drain that an older one was asked for. It is
+		// the name's newest, unless another process has registered since, which is rare.
+		drains := current
 		if current != 0 {
 			var process, attempt int64
 			err := tx.QueryRow(ctx, `select process, attempt from worker_incarnation where incarnation = $1 for no key update`, current).
@@ -60,6 +63,9 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 			own := uint64(process) == g.Process
 			if own && uint64(attempt) >= g.Attempt || !own && execution.Incarnation(current) != g.After {
 				return store.ErrLost
+			}
+			if !own && g.Attempt > 1 {
+				drains = 0
 			}
 		}
 		// It is drawn under the lock, so that a greater number is a later registration.
@@ -72,7 +78,7 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 		}
 		// A process draws its number from all 64 bits; the column keeps the bits.
 		_, err := tx.Exec(ctx, insertIncarnation, s.now(), id, incarnation, current, int64(g.Process), int64(g.Attempt), //nolint:gosec // see above
-			runtimes, g.Capacity, g.Lease, g.HealthURL)
+			runtimes, g.Capacity, g.Lease, g.HealthURL, drains)
 		registered.WorkerKey = store.WorkerKey{ID: execution.WorkerID(id), Incarnation: execution.Incarnation(incarnation)}
 		return err
 	})
