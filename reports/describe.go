@@ -73,7 +73,10 @@ func (t teller) who(e *history.Event) string {
 	case history.PoliciesAsked:
 		return "the core"
 	case history.MutantActed:
-		return "the mutant in " + t.or(e.Process, "someone")
+		if e.Process == "" {
+			return "the mutant"
+		}
+		return "the mutant in " + t.or(e.Process, "")
 	}
 	return t.or(e.Process, "someone")
 }
@@ -89,7 +92,7 @@ func (t teller) what(e *history.Event) string {
 	case history.ProcessStopped:
 		return "stopped by itself"
 	case history.ProcessPaused:
-		return "was paused, while its clocks and actions go on"
+		return "was paused: it does nothing, but its clocks and its actions go on"
 	case history.ProcessResumed:
 		return "goes on after its pause"
 	case history.ProcessFrozen:
