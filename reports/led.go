@@ -3,9 +3,12 @@ package reports
 import (
 	_ "embed" // the script that draws it
 	"fmt"
+	"strings"
+	"time"
 
 	"handoff/chaos/causes"
 	"handoff/chaos/history"
+	"handoff/chaos/invariant"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 )
@@ -26,6 +29,9 @@ type led struct {
 	Arrows [][2]int `json:"arrows"`
 	// Past is how many events its whole past has.
 	Past int `json:"past"`
+	// Said are the indexes of the last lines that name the violated execution in the logs of the
+	// processes, up to the violation. They are for readers, and no evidence.
+	Said []int `json:"said"`
 }
 
 // ledTo finds what led to the first violations of a run.
@@ -34,10 +40,68 @@ func ledTo(r *verdict.Record, violations []*verdict.Violation) []led {
 	for i, v := range violations[:min(len(violations), ledViolations)] {
 		s := causes.Of(r, v, causes.Most)
 		if len(s.Events) > 0 {
-			all = append(all, led{i, s.Events, s.Edges, s.Past})
+			all = append(all, led{i, s.Events, s.Edges, s.Past, saidOf(r, v, r.Events[s.Events[0]].At)})
 		}
 	}
 	return all
+}
+
+// Limits of the log lines about a violated execution: how many are listed with what led to the
+// violation, and how shortly before it one must be to be shown beside it.
+const (
+	saidLines = 6
+	saidThen  = 50 * time.Millisecond
+)
+
+// saidOf are the indexes of the last log lines that name a violation's execution, since a time.
+func saidOf(r *verdict.Record, v *verdict.Violation, since time.Duration) []int {
+	said := []int{}
+	if v.Execution == 0 {
+		return said
+	}
+	field := fmt.Sprintf(" execution=%d ", v.Execution)
+	for i := range r.Events {
+		e := &r.Events[i]
+		if e.Kind == history.Logged && e.At >= since && e.At <= v.At && (v.Step == 0 || e.Step <= v.Step) && strings.Contains(e.Text+" ", field) {
+			said = append(said, i)
+		}
+	}
+	return said[max(0, len(said)-saidLines):]
+}
+
+// lastSaid is the last log line that names a violation's execution, if it is of the moment of the
+// violation; otherwise nil.
+func lastSaid(r *verdict.Record, v *verdict.Violation, t teller) *whySide {
+	said := saidOf(r, v, v.At-saidThen)
+	if len(said) == 0 {
+		return nil
+	}
+	return t.side(&r.Events[said[len(said)-1]])
+}
+
+// besideTheRun says that a violation is the answer to a question that the core was asked beside the
+// run: no event of the run has led to it.
+func besideTheRun(r *verdict.Record, v *verdict.Violation) bool {
+	if v.Invariant != invariant.ContractInForce {
+		return false
+	}
+	for i := range r.Events {
+		if e := &r.Events[i]; e.Kind == history.PoliciesAsked && e.Process == "" && strings.HasPrefix(e.Text, v.Message) {
+			return true
+		}
+	}
+	return false
+}
+
+// happened leaves out the violations that no event of the run has led to. The timeline draws only
+// what happened.
+func happened(r *verdict.Record, violations []*verdict.Violation) (list []*verdict.Violation) {
+	for _, v := range violations {
+		if !besideTheRun(r, v) {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 // cutNote says where what led to a violation was cut off.
