@@ -77,8 +77,9 @@ func (c *Case) ablate(x *explain.Explanation, out, left []int, over func() bool)
 }
 
 // elsewhere finds, for a missed expectation, the other executions that miss it and need a fault for
-// that, although the execution of the case needs none. Those whose action failed by itself are left
-// out.
+// that, although the execution of the case needs none. Left out are those whose action failed by
+// itself, and those that were cancelled: a fault may decide whether a request to cancel comes in
+// time, but it is not the cause.
 func (c *Case) elsewhere(x *explain.Explanation, out, left []int, over func() bool) {
 	if !x.Missed || !x.Followed || c.mutant != nil || x.Needed() > 0 || len(left) == 0 {
 		return
@@ -86,7 +87,7 @@ func (c *Case) elsewhere(x *explain.Explanation, out, left []int, over func() bo
 	none := c.without(slices.Sorted(slices.Values(slices.Concat(out, left))))
 	for _, id := range c.Violation.Missed {
 		key := c.keyOf(id)
-		if key == "" || none.missed[key] || c.ownErrors(id) > 0 || over() {
+		if key == "" || none.missed[key] || c.cancelled(id) || c.ownErrors(id) > 0 || over() {
 			continue
 		}
 		x.Elsewhere = append(x.Elsewhere, id)
@@ -96,6 +97,17 @@ func (c *Case) elsewhere(x *explain.Explanation, out, left []int, over func() bo
 			}
 		}
 	}
+}
+
+// cancelled says that an execution of the failing run was cancelled, by a client or because its parent
+// had not completed.
+func (c *Case) cancelled(id execution.ID) bool {
+	for i := range c.Record.Events {
+		if e := &c.Record.Events[i]; e.Kind == history.Transition && e.Execution == id && e.To == execution.Cancelled {
+			return true
+		}
+	}
+	return false
 }
 
 // keyOf is the idempotency key of an execution of the failing run, or of the first row of its chain;

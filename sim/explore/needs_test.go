@@ -54,10 +54,12 @@ cluster:
     shell-1: {runtimes: [shell]}
 actions:
   core.echo: {runtime: shell, takes: 10s, max_retries: 0}
+  core.after: {runtime: shell, takes: 1s}
   core.slow: {runtime: shell, takes: 40s}
 workload:
   - {action: core.slow, count: 2, every: 1s}
   - {action: core.echo, count: 1, from: 45s}
+  - {action: core.after, count: 1, from: 46s, parent: core.echo}
   - cancel: {action: core.slow, count: 2, after: {uniform: [1s, 2s]}}
 faults:
   - {when: {between: [48s, 50s]}, crash: shell-1, restart_after: 2m}
@@ -66,10 +68,10 @@ expect:
 `
 
 // The execution that is shown needs no fault. Another one that misses the same expectation does, and
-// the explanation says which.
+// the explanation says which. Its child was skipped, which is only what it caused.
 func TestWhatOtherExecutionsNeedIsSaid(t *testing.T) {
 	c, x := explainedCase(t, "cancelled-and-lost", cancelledAndLost, 1)
-	if len(c.Violation.Missed) != 3 || x.Needed() != 0 {
+	if len(c.Violation.Missed) != 4 || x.Needed() != 0 {
 		t.Fatalf("missed by %d, %+v: this case shows nothing", c.Violation.Missed, x.Faults)
 	}
 	if len(x.Elsewhere) != 1 || x.Elsewhere[0] == c.Violation.Execution || len(x.Faults[0].Elsewhere) != 1 || x.Faults[0].Elsewhere[0] != x.Elsewhere[0] {
