@@ -207,3 +207,18 @@ func TestTheHeadingSaysHowTheOtherRunFares(t *testing.T) {
 		}
 	}
 }
+
+// Two runs number their executions apart. Where a pair shows that, the page says so.
+func TestThePageSaysThatNumbersDiffer(t *testing.T) {
+	const numbers = "The same execution may have another number there."
+	r := explainedRecord()
+	if page := pageOf(t, r); strings.Contains(page, numbers) {
+		t.Error("the numbers are the same")
+	}
+	there := *r.Explained.Counterparts[0].Difference.Pairs[0].There
+	there.Execution++
+	r.Explained.Counterparts[0].Difference.Pairs[0].There = &there
+	if page := pageOf(t, r); !strings.Contains(page, numbers) {
+		t.Error("a pair has two numbers, and the page does not say that they may be the same execution")
+	}
+}

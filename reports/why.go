@@ -4,6 +4,7 @@ import (
 	_ "embed" // the template and the style of why a run failed
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,10 +154,16 @@ func changeText(c *explain.Counterpart) string {
 }
 
 func sameText(d *explain.Difference) string {
-	if d.Same == 0 {
-		return "They differ from the first event on."
+	text := "They differ from the first event on."
+	if d.Same > 0 {
+		text = sentence(fmt.Sprintf("%sthe first %s are the same, until %s%s.", exceptActs(d), plural(d.Same, "event"), FormatTime(d.Until), onlyTimes(d)))
 	}
-	return sentence(fmt.Sprintf("%sthe first %s are the same, until %s%s.", exceptActs(d), plural(d.Same, "event"), FormatTime(d.Until), onlyTimes(d)))
+	if slices.ContainsFunc(d.Pairs, func(p explain.Pair) bool {
+		return p.Here != nil && p.There != nil && p.Here.Execution != p.There.Execution
+	}) {
+		text += " The same execution may have another number there."
+	}
+	return text
 }
 
 func (t teller) side(e *history.Event) *whySide {

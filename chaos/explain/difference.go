@@ -81,7 +81,7 @@ func (p *Pair) At() time.Duration {
 //
 // Of the strands it shows the one that differs first, and those of the execution that matters most
 // and of its family: its retries, its parent and its children. What others do later is mostly a
-// remote consequence. Only if nothing of the family differs, it shows the strands that differ first.
+// remote consequence. Without such an execution it shows the strands that differ first.
 func Compare(here, there Run, about execution.ID, most int) *Difference {
 	d := &Difference{}
 	d.begin(here, there)
@@ -376,12 +376,12 @@ func familyOf(r Run, id execution.ID) func(strand string) bool {
 }
 
 // choose keeps the earliest difference and those of the family of the execution that matters most,
-// first its own; the earliest ones if the family has none.
+// first its own; the earliest ones if there is no such execution.
 func (d *Difference) choose(family func(strand string) bool, about execution.ID, most int) {
 	slices.SortStableFunc(d.Pairs, func(p, q Pair) int { return cmp.Compare(p.At(), q.At()) })
 	all := d.Pairs
 	d.Pairs = all[:min(len(all), most)]
-	if len(all) > most && slices.ContainsFunc(all, func(p Pair) bool { return family(p.strand) }) {
+	if len(all) > most && about != 0 {
 		d.Pairs = nearest(all, family, about, most)
 	}
 	d.More = len(all) - len(d.Pairs)

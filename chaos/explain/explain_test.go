@@ -179,6 +179,7 @@ func TestTheFamilyOfTheFailingExecutionIsShown(t *testing.T) {
 		{7, 4, []execution.ID{1, 5, 6, 7}},
 		{3, 4, []execution.ID{1, 3}},
 		{0, 3, []execution.ID{1, 2, 3}},
+		{9, 3, []execution.ID{1}}, // of it, nothing differs
 		{5, 7, []execution.ID{1, 2, 3, 4, 5, 6, 7}},
 	} {
 		if got := shown(c.about, c.most); !slices.Equal(got, c.want) {
