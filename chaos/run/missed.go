@@ -261,7 +261,7 @@ func (t *tally) unmet(r *verdict.Run, what string, b scenario.Bound, of executio
 		lines = append(lines, fmt.Sprintf("a bound without an operator is exact; at least as many is `%s: \">= %d%%\"`", b.Of, b.Value))
 	}
 	if what == "executions" && slices.ContainsFunc(rows, func(row *execution.Execution) bool { return row.RetryCount > 0 }) {
-		lines = append(lines, "an execution and its retries count as one")
+		lines = append(lines, "(an execution and its retries count as one)")
 	}
 	v := verdict.Violation{
 		Name: verdict.Expectation, Statement: "An expectation of the scenario is not met.", Seed: r.Seed, Step: r.Steps, At: r.Virtual,

@@ -160,7 +160,7 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 			[]string{
 				"0 of 1 executions ended as completed; the scenario expects completed: >= 1",
 				"1 ended as timeout, run_timeout, decided by the worker, after 1 retry: execution 2",
-				"an execution and its retries count as one",
+				"(an execution and its retries count as one)",
 			},
 			2, time.Second,
 		},
@@ -177,7 +177,7 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 				"2 ended as cancelled, as a client had asked: executions 4, 5",
 				"1 ended as failed, unknown, the run's own error, after 1 retry: execution 7",
 				"3 ended as cancelled, skipped because their parents had not completed (2 cancelled, 1 failed; 1 is a child of 4): executions 1, 2, 3",
-				"an execution and its retries count as one",
+				"(an execution and its retries count as one)",
 			},
 			4, 3 * time.Second,
 		},
