@@ -3,6 +3,7 @@ package reports
 import (
 	_ "embed" // the script that draws it
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,8 +30,8 @@ type led struct {
 	Arrows [][2]int `json:"arrows"`
 	// Past is how many events its whole past has.
 	Past int `json:"past"`
-	// Said are the indexes of the last lines that name the violated execution in the logs of the
-	// processes, up to the violation. They are for readers, and no evidence.
+	// Said are the indexes of the last lines in the logs of the processes, up to the violation, that
+	// tell of it: see saidOf. They are for readers, and no evidence.
 	Said []int `json:"said"`
 }
 
@@ -46,37 +47,47 @@ func ledTo(r *verdict.Record, violations []*verdict.Violation) []led {
 	return all
 }
 
-// Limits of the log lines about a violated execution: how many are listed with what led to the
-// violation, and how shortly before it one must be to be shown beside it.
+// Limits of the log lines about a violation: how many are listed with what led to it, and how
+// shortly before it a warning must be to be shown beside it.
 const (
 	saidLines = 6
-	saidThen  = 50 * time.Millisecond
+	saidThen  = 2 * time.Second
 )
 
-// saidOf are the indexes of the last log lines that name a violation's execution, since a time.
+// saidOf are the indexes of the last log lines that tell of a violation, since a time: those that
+// name its execution, and warnings of a process that its message names. Of lines with the same text
+// it is the last one.
 func saidOf(r *verdict.Record, v *verdict.Violation, since time.Duration) []int {
-	said := []int{}
-	if v.Execution == 0 {
-		return said
-	}
+	said, known := []int{}, make(map[string]bool)
 	field := fmt.Sprintf(" execution=%d ", v.Execution)
-	for i := range r.Events {
+	for i := len(r.Events) - 1; i >= 0 && len(said) < saidLines; i-- {
 		e := &r.Events[i]
-		if e.Kind == history.Logged && e.At >= since && e.At <= v.At && (v.Step == 0 || e.Step <= v.Step) && strings.Contains(e.Text+" ", field) {
+		if e.Kind != history.Logged || e.At < since || e.At > v.At || v.Step > 0 && e.Step > v.Step || known[e.Text] {
+			continue
+		}
+		if v.Execution != 0 && strings.Contains(e.Text+" ", field) || warns(e) && containsName(v.Message, e.Process) {
+			known[e.Text] = true
 			said = append(said, i)
 		}
 	}
-	return said[max(0, len(said)-saidLines):]
+	slices.Reverse(said)
+	return said
 }
 
-// lastSaid is the last log line that names a violation's execution, if it is of the moment of the
-// violation; otherwise nil.
+// warns says that a log line is a warning or an error.
+func warns(e *history.Event) bool {
+	return strings.HasPrefix(e.Text, "WARN ") || strings.HasPrefix(e.Text, "ERROR ")
+}
+
+// lastSaid is the last warning that tells of a violation, if it comes right before it; otherwise nil.
 func lastSaid(r *verdict.Record, v *verdict.Violation, t teller) *whySide {
 	said := saidOf(r, v, v.At-saidThen)
-	if len(said) == 0 {
-		return nil
+	for _, i := range slices.Backward(said) {
+		if e := &r.Events[i]; warns(e) {
+			return t.side(e)
+		}
 	}
-	return t.side(&r.Events[said[len(said)-1]])
+	return nil
 }
 
 // besideTheRun says that a violation is the answer to a question that the core was asked beside the

@@ -12,26 +12,49 @@ import (
 	"handoff/reports"
 )
 
-// What a process logged about the violated execution right at the violation is often decisive. It is
-// shown beside the violation, and the last lines about it among what led to it.
+// What a process warned of right before the violation is often decisive. It is shown beside the
+// violation, and the last lines that tell of it among what led to it.
 func TestTheLogOfTheMomentIsShownWithTheViolation(t *testing.T) {
 	r := explainedRecord()
 	v := &r.Violations[0]
+	v.Message = "worker shell-1 did it"
 	at, _ := slices.BinarySearchFunc(r.Events, v.Step, func(e history.Event, step uint64) int { return int(e.Step) - int(step) })
-	line := func(text string, before time.Duration) history.Event {
-		return history.Event{Kind: history.Logged, At: v.At - before, Step: v.Step, Process: "executor-1", Text: text}
+	line := func(process, text string, before time.Duration) history.Event {
+		return history.Event{Kind: history.Logged, At: v.At - before, Step: v.Step, Process: process, Text: text}
 	}
-	r.Events = slices.Insert(r.Events, at, line("WARN claim not answered execution=7", 10*time.Millisecond), line("WARN another execution=71", 0), line("WARN and epoch=7", 0))
-	page := pageOf(t, r)
-	if want := `<b>executor-1</b> logged: WARN claim not answered execution=7</span>`; strings.Count(page, want) != 1 {
-		t.Errorf("%q is not once in the head", want)
+	shown := func(lines ...history.Event) (head string, said int) {
+		t.Helper()
+		was := r.Events
+		defer func() { r.Events = was }()
+		r.Events = slices.Insert(slices.Clone(was), at, lines...)
+		page := pageOf(t, r)
+		if _, rest, found := strings.Cut(page, "Right before, at"); found {
+			head, _, _ = strings.Cut(rest, "</span>")
+		}
+		_, rest, _ := strings.Cut(page, `"said":[`)
+		rest, _, _ = strings.Cut(rest, "]")
+		return head, len(strings.FieldsFunc(rest, func(c rune) bool { return c == ',' }))
 	}
-	if !strings.Contains(page, `"said":[`) || strings.Contains(page, `"said":[]`) {
-		t.Error("it is not among what led to the violation")
+	for _, c := range []struct {
+		name string
+		line history.Event
+		head bool
+		said int
+	}{
+		{"a warning about the execution", line("executor-1", "WARN claim not answered execution=7", time.Millisecond), true, 1},
+		{"a warning of a process that the violation names", line("shell-1", "WARN claim not answered execution=25", time.Millisecond), true, 1},
+		{"no warning, about the execution", line("executor-1", "INFO claimed execution=7 epoch=1", 0), false, 1},
+		{"no warning, of the process", line("shell-1", "INFO claimed execution=25", 0), false, 0},
+		{"another execution", line("executor-1", "WARN claim not answered execution=71", 0), false, 0},
+		{"a warning of long before", line("shell-1", "WARN claim not answered", 3*time.Second), false, 1},
+	} {
+		if head, said := shown(c.line); strings.Contains(head, c.line.Text) != c.head || said != c.said {
+			t.Errorf("%s: in the head %q, %d among what led to it, want %v and %d", c.name, head, said, c.head, c.said)
+		}
 	}
-	r.Events[at].At -= time.Second
-	if page := pageOf(t, r); strings.Contains(page, "Right then, at") {
-		t.Error("a line of a second before is shown as if it were of the moment")
+	again := line("shell-1", "WARN claim not answered", time.Millisecond)
+	if _, said := shown(again, again, again); said != 1 {
+		t.Errorf("the same line is listed %d times", said)
 	}
 }
 

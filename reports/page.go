@@ -108,7 +108,7 @@ type headline struct {
 	Rule      string
 	Title     string
 	Message   string
-	// Said is the log line about the violated execution at that moment; nil for none.
+	// Said is the last warning in a log that tells of it, right before it; nil for none.
 	Said      *whySide
 	Reproduce string
 	Explained *whyPage

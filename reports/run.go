@@ -32,7 +32,7 @@ type runViolation struct {
 	Title, Statement, Message string
 	// When is a sentence's end: "at 3.500s".
 	When string
-	// Said is the log line about its execution at that moment; nil for none.
+	// Said is the last warning in a log that tells of it, right before it; nil for none.
 	Said *whySide
 }
 
