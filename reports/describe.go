@@ -395,7 +395,7 @@ var workerQueue = regexp.MustCompile(`\bworker\.(\d+)\.(executions|cancels)\b`)
 // of others.
 func (t teller) queueOwner(queue string) (worker, what string) {
 	m := workerQueue.FindStringSubmatch(queue)
-	if m == nil || m[0] != queue {
+	if len(m) == 0 || m[0] != queue {
 		return "", ""
 	}
 	id, err := strconv.ParseInt(m[1], 10, 64)

@@ -162,6 +162,9 @@ func TestThePageSaysThatNoFaultWasNeeded(t *testing.T) {
 	}
 	x.Own, x.Elsewhere, x.Faults[0].Elsewhere = 0, []execution.ID{8}, []execution.ID{8}
 	page = pageOf(t, r)
+	if strings.Contains(page, "The cause is not to be found there") {
+		t.Error("the cause of what another execution needs may be found in the comparison, and the page denies it")
+	}
 	for _, want := range []string{
 		"No fault was needed for this failure of execution 7:", "But execution 8 misses the expectation only because of a fault.",
 		"None was needed: execution 7 misses the expectation without any fault, too. Of the others that miss it, one needs a fault: execution 8.",

@@ -29,7 +29,9 @@ type whyPage struct {
 	Others                    []string
 	// Unneeded says that no fault was needed, so that a run without one of them tells nothing about
 	// the cause, and is folded; otherwise it is empty.
-	Unneeded   string
+	Unneeded string
+	// Fold is what the folded comparison's title says of it.
+	Fold       string
 	FaultsText string
 	Faults     []whyFault
 	Curve      *whyCurve
@@ -106,6 +108,9 @@ func newWhy(r *verdict.Record) *whyPage {
 	p.needs(x)
 	if len(x.Faults) > 0 && x.Needed() == 0 && r.Mutant == "" {
 		p.Unneeded = unneeded(x)
+		if len(x.Elsewhere) == 0 {
+			p.Fold = ". The cause is not to be found there"
+		}
 	}
 	p.Curve = newWhyCurve(r, x.Curve, here)
 	return p
