@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -73,7 +74,10 @@ func (t teller) who(e *history.Event) string {
 	case history.PoliciesAsked:
 		return "the core"
 	case history.MutantActed:
-		return "the mutant in " + t.or(e.Process, "someone")
+		if e.Process == "" {
+			return "the mutant"
+		}
+		return "the mutant in " + t.or(e.Process, "")
 	}
 	return t.or(e.Process, "someone")
 }
@@ -89,7 +93,7 @@ func (t teller) what(e *history.Event) string {
 	case history.ProcessStopped:
 		return "stopped by itself"
 	case history.ProcessPaused:
-		return "was paused, while its clocks and actions go on"
+		return "was paused: it does nothing, but its clocks and its actions go on"
 	case history.ProcessResumed:
 		return "goes on after its pause"
 	case history.ProcessFrozen:
@@ -120,7 +124,7 @@ func (t teller) what(e *history.Event) string {
 	case history.AlertResolved:
 		return "was resolved"
 	case history.Logged:
-		return "logged: " + e.Text
+		return "logged: " + t.owned(e.Text)
 	case history.MutantActed:
 		if e.Execution != 0 {
 			return fmt.Sprintf("acted on execution %d: %s", e.Execution, e.Text)
@@ -372,29 +376,43 @@ func (t teller) or(process, otherwise string) string {
 // queue names a queue and, for a worker's queue, the worker: with "worker.3.executions" alone a
 // reader would have to look the number up.
 func (t teller) queue(name string) string {
-	if worker := t.queueOwner(name); worker != "" {
+	worker, what := t.queueOwner(name)
+	switch {
+	case worker != "" && what == "executions":
 		return "the queue of worker " + worker
-	}
-	if name == "" {
+	case worker != "":
+		return "the queue of " + what + " of worker " + worker
+	case name == "":
 		return "a queue"
 	}
 	return "queue " + name
 }
 
-func (t teller) queueOwner(queue string) string {
-	number, ok := strings.CutPrefix(queue, "worker.")
-	if !ok {
-		return ""
+// workerQueue is the name of a worker's queue: with the number of the worker, and what is in it.
+var workerQueue = regexp.MustCompile(`\bworker\.(\d+)\.(executions|cancels)\b`)
+
+// queueOwner is the name of the worker that owns a queue, and what is in the queue; empty for a queue
+// of others.
+func (t teller) queueOwner(queue string) (worker, what string) {
+	m := workerQueue.FindStringSubmatch(queue)
+	if len(m) == 0 || m[0] != queue {
+		return "", ""
 	}
-	number, ok = strings.CutSuffix(number, ".executions")
-	if !ok {
-		return ""
-	}
-	id, err := strconv.ParseInt(number, 10, 64)
+	id, err := strconv.ParseInt(m[1], 10, 64)
 	if err != nil {
-		return ""
+		return "", ""
 	}
-	return t.workers[execution.WorkerID(id)]
+	return t.workers[execution.WorkerID(id)], m[2]
+}
+
+// owned adds the names of workers to the names of their queues in a text.
+func (t teller) owned(text string) string {
+	return workerQueue.ReplaceAllStringFunc(text, func(queue string) string {
+		if worker, _ := t.queueOwner(queue); worker != "" {
+			return queue + " (" + worker + ")"
+		}
+		return queue
+	})
 }
 
 func (t teller) touched(e *history.Event) string {

@@ -19,7 +19,7 @@ import (
 func CounterpartLines(r *verdict.Record, v *verdict.Violation, c *explain.Counterpart) []string {
 	lines := []string{
 		"here    " + runLabel(r) + ": fails",
-		"there   the same " + c.Change + ": " + passes(c),
+		"there   the same " + c.Change + ": " + passes(v, c),
 	}
 	if c.Difference == nil {
 		return append(lines, "        it "+c.Ends)
@@ -30,11 +30,17 @@ func CounterpartLines(r *verdict.Record, v *verdict.Violation, c *explain.Counte
 		"        there  "+brief(c.Ends))
 }
 
-func passes(c *explain.Counterpart) string {
-	if c.Passes {
-		return "the rule is kept"
+// passes says whether a counterpart of a violation has the same failure.
+func passes(v *verdict.Violation, c *explain.Counterpart) string {
+	switch {
+	case !c.Passes:
+		return "the rule is broken too"
+	case c.Elsewhere:
+		return fmt.Sprintf("execution %d keeps the rule, and another execution breaks it", v.Execution)
+	case c.Breaks != "":
+		return "the rule is kept, and another one is broken"
 	}
-	return "the rule is broken too"
+	return "the rule is kept"
 }
 
 // DifferenceLines describe where two runs went different ways. here and there name their workers.
@@ -79,13 +85,13 @@ func exceptActs(d *explain.Difference) string {
 	return ""
 }
 
-// onlyTimes says that what follows the common beginning is the same too, apart from its times.
+// onlyTimes says that the same events follow the common beginning, apart from times and processes.
 func onlyTimes(d *explain.Difference) string {
 	if len(d.Pairs) == 0 {
 		return ""
 	}
 	if at := d.Pairs[0].At(); at-d.Until > time.Second {
-		return "; then only times and processes differ, until " + FormatTime(at)
+		return "; then the same events at other times or in other processes, until " + FormatTime(at)
 	}
 	return ""
 }
@@ -106,7 +112,7 @@ func more(d *explain.Difference) string {
 		parts = append(parts, plural(d.More, "further difference")+" in other executions and parts")
 	}
 	if d.Moved > 0 {
-		parts = append(parts, fmt.Sprintf("%d do the same at another time, in another order or through another process", d.Moved))
+		parts = append(parts, fmt.Sprintf("%d with the same events at other times, in another order or in other processes", d.Moved))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -142,16 +148,67 @@ func NeedLines(x *explain.Explanation) (lines []string) {
 	return lines
 }
 
+// shifts says what faults have to do with errors that attempts draw.
+const shifts = "Faults only change which attempts there are, and so which of them draw an error"
+
 // needText sums up which faults were needed.
 func needText(x *explain.Explanation) string {
+	if x.Own > 0 {
+		return "none is a cause: " + ownText(x) + ". " + shifts
+	}
+	breaks := "the same rule is broken"
+	switch {
+	case x.Followed && x.Missed:
+		breaks = fmt.Sprintf("execution %d misses the expectation", x.Execution)
+	case x.Followed:
+		breaks = fmt.Sprintf("execution %d breaks the rule", x.Execution)
+	}
+	var text string
 	switch n := x.Needed(); n {
 	case 0:
-		return "none was needed: the same rule is also broken without any fault, perhaps for other executions"
+		text = "none was needed: " + breaks + " without any fault, too"
 	case 1:
-		return fmt.Sprintf("one of %d was needed: with it alone the same rule is broken, without any fault it is not", len(x.Faults))
+		text = fmt.Sprintf("one of %d was needed: with it alone %s, without any fault it is not so", len(x.Faults), breaks)
 	default:
-		return fmt.Sprintf("%d of %d were needed: with them alone the same rule is broken, with fewer of them it is not", n, len(x.Faults))
+		text = fmt.Sprintf("%d of %d were needed: with them alone %s, with fewer of them it is not so", n, len(x.Faults), breaks)
 	}
+	if x.Execution != 0 && !x.Followed {
+		text += fmt.Sprintf(". It does not matter which execution breaks it: execution %d has no key, so it can't be found in another run", x.Execution)
+	}
+	if n := len(x.Elsewhere); n > 0 {
+		text += ". Of the others that miss it, " + map[bool]string{true: "one needs a fault: ", false: fmt.Sprintf("%d need a fault: ", n)}[n == 1] + executionsText(x.Elsewhere)
+	}
+	return text
+}
+
+// ownText says that an action failed by itself in every attempt.
+func ownText(x *explain.Explanation) string {
+	attempts := "its only attempt"
+	if x.Own > 1 {
+		attempts = fmt.Sprintf("each of its %d attempts", x.Own)
+	}
+	return fmt.Sprintf("the action of execution %d failed by an error of its own in %s", x.Execution, attempts)
+}
+
+// namedExecutions limits how many executions a note names.
+const namedExecutions = 5
+
+// executionsText names executions: all of a few, the first of many.
+func executionsText(list []execution.ID) string {
+	text := "execution "
+	if len(list) > 1 {
+		text = "executions "
+	}
+	for i, id := range list[:min(len(list), namedExecutions)] {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprint(id)
+	}
+	if more := len(list) - namedExecutions; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // unless says of a needed fault that another one does the same harm if only this one is left out.
@@ -162,11 +219,17 @@ func unless(f explain.Need) string {
 	return " (if only this one is left out, another fault does the same harm)"
 }
 
+// idle says of a fault that was not needed what it did.
 func idle(f explain.Need) string {
-	if f.Struck {
-		return ""
+	switch {
+	case !f.Struck:
+		return " (it never began)"
+	case len(f.Elsewhere) == 1:
+		return fmt.Sprintf(" (but %s misses the expectation only with it)", executionsText(f.Elsewhere))
+	case len(f.Elsewhere) > 1:
+		return fmt.Sprintf(" (but %s miss the expectation only with it)", executionsText(f.Elsewhere))
 	}
-	return " (it never began)"
+	return ""
 }
 
 // RunLabel names a run for people.

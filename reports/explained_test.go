@@ -49,12 +49,12 @@ func TestACounterpartIsToldSideBySide(t *testing.T) {
 	text := strings.Join(lines, "\n")
 	for _, want := range []string{
 		"there   the same without the mutant x: the rule is kept",
-		"same    the first 29 events, until 2.000s; then only times and processes differ, until 4.000s",
+		"same    the first 29 events, until 2.000s; then the same events at other times or in other processes, until 4.000s",
 		"act     here   3.000s  the mutant in worker shell-1 acted on execution 7: did <b>harm</b>",
 		"differ  here   4.000s  the timeout monitor of executor-1 failed execution 7",
 		"        there  4.000s  the timeout monitor of executor-1 took execution 7 back",
 		"        there  nothing more happens to execution 7",
-		"more    3 further differences",
+		"more    3 further differences in other executions and parts, 2 with the same events at other times, in another order or in other processes",
 		"        there  breaks no rule",
 	} {
 		if !strings.Contains(text, want) {
@@ -134,24 +134,94 @@ func TestAnActBeforeTheFirstDifferenceIsNamed(t *testing.T) {
 	}
 }
 
-// A comparison with a run without some fault misleads if no fault was needed.
+// A comparison with a run without some fault misleads if no fault was needed: it is folded, behind the
+// sentence that says so.
 func TestThePageSaysThatNoFaultWasNeeded(t *testing.T) {
-	const unneeded, chance = "No fault was needed for this failure", "without the failure is chance"
+	const unneeded, folded = "No fault was needed for this failure", "<details><summary>Beside a run without this failure. The cause is not to be found there</summary>"
 	r := explainedRecord()
-	if page := pageOf(t, r); strings.Contains(page, unneeded) {
+	if page := pageOf(t, r); strings.Contains(page, unneeded) || strings.Contains(page, folded) {
 		t.Error("a fault was needed, and the page says that none was")
 	}
 	r.Explained.Faults[0].Needed = false
 	r.Mutant = "x"
-	if page := pageOf(t, r); strings.Contains(page, unneeded) {
+	if page := pageOf(t, r); strings.Contains(page, unneeded) || strings.Contains(page, folded) {
 		t.Error("the run beside it lacks the mutant, and the page warns of it")
 	}
 	r.Mutant = ""
-	if page := pageOf(t, r); !strings.Contains(page, unneeded) || !strings.Contains(page, chance) {
-		t.Error("the page does not warn of the comparison")
+	page := pageOf(t, r)
+	if at := strings.Index(page, unneeded); at < 0 || strings.Index(page, folded) < at {
+		t.Error("the page does not say that no fault was needed, or shows the comparison all the same")
 	}
-	r.Explained.Counterparts[0].Passes = false
-	if page := pageOf(t, r); !strings.Contains(page, unneeded) || strings.Contains(page, chance) {
-		t.Error("the run beside it fails too, and the page says that it does not")
+	if !strings.Contains(page, "None was needed: the same rule is broken without any fault, too.") {
+		t.Error("the page does not say how the faults were judged")
+	}
+	x := r.Explained
+	x.Execution, x.Followed, x.Missed, x.Own = 7, true, true, 3
+	if page := pageOf(t, r); !strings.Contains(page, "No fault is a cause: the action of execution 7 failed by an error of its own in each of its 3 attempts.") {
+		t.Error("the page does not say that the action failed by itself")
+	}
+	x.Own, x.Elsewhere, x.Faults[0].Elsewhere = 0, []execution.ID{8}, []execution.ID{8}
+	page = pageOf(t, r)
+	if strings.Contains(page, "The cause is not to be found there") {
+		t.Error("the cause of what another execution needs may be found in the comparison, and the page denies it")
+	}
+	for _, want := range []string{
+		"No fault was needed for this failure of execution 7:", "But execution 8 misses the expectation only because of a fault.",
+		"None was needed: execution 7 misses the expectation without any fault, too. Of the others that miss it, one needs a fault: execution 8.",
+		"(but execution 8 misses the expectation only with it)", "(needed by execution 8)",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+}
+
+// Faults are judged by the execution that is shown, and the words say so.
+func TestTheWordsSayByWhichExecutionFaultsAreJudged(t *testing.T) {
+	x := explainedRecord().Explained
+	x.Execution = 25
+	first := func() string { return reports.NeedLines(x)[0] }
+	if got := first(); !strings.Contains(got, "with it alone the same rule is broken, without any fault it is not so. It does not matter which execution breaks it: execution 25 has no key") {
+		t.Errorf("judged by the rule: %s", got)
+	}
+	x.Followed = true
+	if got := first(); got != "faults  one of 2 was needed: with it alone execution 25 breaks the rule, without any fault it is not so" {
+		t.Errorf("judged by the execution: %s", got)
+	}
+}
+
+// The heading says how the run beside the failing one fares.
+func TestTheHeadingSaysHowTheOtherRunFares(t *testing.T) {
+	r := explainedRecord()
+	x, c := r.Explained, &r.Explained.Counterparts[0]
+	x.Execution, c.Breaks = 25, "invariant 7, x"
+	for _, step := range []struct {
+		change func()
+		want   string
+	}{
+		{func() {}, "Beside a run without this failure, which breaks another rule<"},
+		{func() { c.Elsewhere = true }, "Beside a run in which execution 25 keeps the rule, and another execution breaks it<"},
+		{func() { x.Missed = true }, "Beside a run in which execution 25 meets the expectation, and others miss it<"},
+		{func() { c.Passes = false }, "Beside a run with the same failure<"},
+	} {
+		step.change()
+		if page := pageOf(t, r); !strings.Contains(page, step.want) {
+			t.Errorf("%q is not in the page", step.want)
+		}
+	}
+}
+
+// Two runs number their executions apart. Where a pair shows that, the page says so.
+func TestThePageSaysThatNumbersDiffer(t *testing.T) {
+	const numbers = "The same execution may have another number there."
+	r := explainedRecord()
+	if page := pageOf(t, r); strings.Contains(page, numbers) {
+		t.Error("the numbers are the same")
+	}
+	there := *r.Explained.Counterparts[0].Difference.Pairs[0].There
+	there.Execution++
+	r.Explained.Counterparts[0].Difference.Pairs[0].There = &there
+	if page := pageOf(t, r); !strings.Contains(page, numbers) {
+		t.Error("a pair has two numbers, and the page does not say that they may be the same execution")
 	}
 }

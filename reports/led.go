@@ -3,9 +3,13 @@ package reports
 import (
 	_ "embed" // the script that draws it
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"handoff/chaos/causes"
 	"handoff/chaos/history"
+	"handoff/chaos/invariant"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 )
@@ -26,6 +30,9 @@ type led struct {
 	Arrows [][2]int `json:"arrows"`
 	// Past is how many events its whole past has.
 	Past int `json:"past"`
+	// Said are the indexes of the last lines in the logs of the processes, up to the violation, that
+	// tell of it: see saidOf. They are for readers, and no evidence.
+	Said []int `json:"said"`
 }
 
 // ledTo finds what led to the first violations of a run.
@@ -34,10 +41,78 @@ func ledTo(r *verdict.Record, violations []*verdict.Violation) []led {
 	for i, v := range violations[:min(len(violations), ledViolations)] {
 		s := causes.Of(r, v, causes.Most)
 		if len(s.Events) > 0 {
-			all = append(all, led{i, s.Events, s.Edges, s.Past})
+			all = append(all, led{i, s.Events, s.Edges, s.Past, saidOf(r, v, r.Events[s.Events[0]].At)})
 		}
 	}
 	return all
+}
+
+// Limits of the log lines about a violation: how many are listed with what led to it, and how
+// shortly before it a warning must be to be shown beside it.
+const (
+	saidLines = 6
+	saidThen  = 2 * time.Second
+)
+
+// saidOf are the indexes of the last log lines that tell of a violation, since a time: those that
+// name its execution, and warnings of a process that its message names. Of lines with the same text
+// it is the last one.
+func saidOf(r *verdict.Record, v *verdict.Violation, since time.Duration) []int {
+	said, known := []int{}, make(map[string]bool)
+	field := fmt.Sprintf(" execution=%d ", v.Execution)
+	for i := len(r.Events) - 1; i >= 0 && len(said) < saidLines; i-- {
+		e := &r.Events[i]
+		if e.Kind != history.Logged || e.At < since || e.At > v.At || v.Step > 0 && e.Step > v.Step || known[e.Text] {
+			continue
+		}
+		if v.Execution != 0 && strings.Contains(e.Text+" ", field) || warns(e) && containsName(v.Message, e.Process) {
+			known[e.Text] = true
+			said = append(said, i)
+		}
+	}
+	slices.Reverse(said)
+	return said
+}
+
+// warns says that a log line is a warning or an error.
+func warns(e *history.Event) bool {
+	return strings.HasPrefix(e.Text, "WARN ") || strings.HasPrefix(e.Text, "ERROR ")
+}
+
+// lastSaid is the last warning that tells of a violation, if it comes right before it; otherwise nil.
+func lastSaid(r *verdict.Record, v *verdict.Violation, t teller) *whySide {
+	said := saidOf(r, v, v.At-saidThen)
+	for _, i := range slices.Backward(said) {
+		if e := &r.Events[i]; warns(e) {
+			return t.side(e)
+		}
+	}
+	return nil
+}
+
+// besideTheRun says that a violation is the answer to a question that the core was asked beside the
+// run: no event of the run has led to it.
+func besideTheRun(r *verdict.Record, v *verdict.Violation) bool {
+	if v.Invariant != invariant.ContractInForce {
+		return false
+	}
+	for i := range r.Events {
+		if e := &r.Events[i]; e.Kind == history.PoliciesAsked && e.Process == "" && strings.HasPrefix(e.Text, v.Message) {
+			return true
+		}
+	}
+	return false
+}
+
+// happened leaves out the violations that no event of the run has led to. The timeline draws only
+// what happened.
+func happened(r *verdict.Record, violations []*verdict.Violation) (list []*verdict.Violation) {
+	for _, v := range violations {
+		if !besideTheRun(r, v) {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 // cutNote says where what led to a violation was cut off.

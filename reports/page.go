@@ -104,11 +104,12 @@ type headline struct {
 	Seed      uint64
 	Execution string
 	When      string
-	Step      uint64
 	Who       string
 	Rule      string
 	Title     string
 	Message   string
+	// Said is the last warning in a log that tells of it, right before it; nil for none.
+	Said      *whySide
 	Reproduce string
 	Explained *whyPage
 	Causes    []causeLine
@@ -298,7 +299,7 @@ func newPage(s *verdict.Sweep, first *failure, link func(*verdict.Scenario) stri
 func newHeadline(f *failure, list []*verdict.Scenario) *headline {
 	v := f.violation
 	h := &headline{
-		Scenario: f.scenario.Name + " (" + caseName(f.scenario) + ")", Seed: v.Seed, When: FormatTime(v.At), Step: v.Step,
+		Scenario: f.scenario.Name + " (" + caseName(f.scenario) + ")", Seed: v.Seed, When: fmt.Sprintf("%s into the run, step %d", FormatTime(v.At), v.Step),
 		Rule: v.Statement, Title: violationTitle(v), Message: v.Message, Reproduce: v.Reproduce,
 	}
 	if v.Execution != 0 {
@@ -313,6 +314,13 @@ func newHeadline(f *failure, list []*verdict.Scenario) *headline {
 	act, t := f.culprit()
 	if act != nil {
 		h.Who = t.who(act)
+	}
+	if f.record != nil {
+		h.Message, h.Said = t.owned(h.Message), lastSaid(f.record, v, t)
+		if besideTheRun(f.record, v) {
+			h.When, h.Who = asked, ""
+			v = &verdict.Violation{} // nothing has led to it
+		}
 	}
 	h.Cut = cutNote(len(v.Causes), v.Past)
 	for i := range v.Causes {

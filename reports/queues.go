@@ -69,8 +69,11 @@ func (q *queues) observe(k int, e *history.Event) {
 	lane := q.byName[e.Queue]
 	if lane == nil {
 		lane = &queueLane{Name: e.Queue, Label: strings.TrimPrefix(e.Queue, "attune."), Points: [][4]int64{}, Stays: []any{}, Marks: []any{}}
-		if owner := q.t.queueOwner(e.Queue); owner != "" {
+		switch owner, what := q.t.queueOwner(e.Queue); {
+		case owner != "" && what == "executions":
 			lane.Label = owner
+		case owner != "":
+			lane.Label = owner + " " + what
 		}
 		q.byName[e.Queue] = lane
 	}
@@ -172,7 +175,9 @@ func (q *queues) lanes(b *builder, shown []*rowLane) (lanes []*queueLane, leftOu
 		lanes = lanes[:b.lim.queues]
 	}
 	slices.SortFunc(lanes, func(x, y *queueLane) int {
-		wx, wy := q.t.queueOwner(x.Name) == "", q.t.queueOwner(y.Name) == ""
+		ox, _ := q.t.queueOwner(x.Name)
+		oy, _ := q.t.queueOwner(y.Name)
+		wx, wy := ox == "", oy == ""
 		if wx != wy {
 			if wx {
 				return 1

@@ -22,13 +22,22 @@ type oneRun struct {
 	More          int
 	Reproduce     string
 	Explained     *whyPage
+	// Beside says that the run has no other violation than one that was found beside it.
+	Beside bool
 
 	shownRuns
 }
 
 type runViolation struct {
-	Title, Statement, Message, When string
+	Title, Statement, Message string
+	// When is a sentence's end: "at 3.500s".
+	When string
+	// Said is the last warning in a log that tells of it, right before it; nil for none.
+	Said *whySide
 }
+
+// asked says of a violation when it happened, if no event of the run has led to it.
+const asked = "asked beside the run, not at a moment of it"
 
 // runViolations limits the violations above the timeline, which has them all.
 const runViolations = 10
@@ -49,9 +58,13 @@ func WriteRun(w io.Writer, r *verdict.Record, key string) error {
 	if r.Panic != "" {
 		p.Panic = firstLines(r.Panic, 1)[0]
 	}
-	violations := sortedViolations(r.Violations)
+	violations, tell := sortedViolations(r.Violations), newTeller(r.Workers)
 	for _, v := range violations[:min(len(violations), runViolations)] {
-		p.Violations = append(p.Violations, runViolation{violationTitle(v), v.Statement, v.Message, FormatTime(v.At)})
+		when := "at " + FormatTime(v.At)
+		if besideTheRun(r, v) {
+			when, p.Beside = asked, len(violations) == 1
+		}
+		p.Violations = append(p.Violations, runViolation{violationTitle(v), v.Statement, tell.owned(v.Message), when, lastSaid(r, v, tell)})
 		if p.Reproduce == "" {
 			p.Reproduce = v.Reproduce
 		}

@@ -113,7 +113,7 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 		b.rows.observe(i, e)
 		b.dues.observe(i, e)
 	}
-	violations := sortedViolations(r.Violations)
+	violations := happened(r, sortedViolations(r.Violations))
 	b.chooseFocus(violations)
 	out := &timeline{
 		Scenario: r.Scenario, Profile: string(r.Profile), Seed: fmt.Sprint(r.Seed), Mutant: r.Mutant,
@@ -155,7 +155,7 @@ func (b *builder) mark(v *verdict.Violation) violationMark {
 		k = max(k-1, 0)
 	}
 	return violationMark{
-		Title: violationTitle(v), Statement: v.Statement, Message: v.Message, Execution: v.Execution,
+		Title: violationTitle(v), Statement: v.Statement, Message: b.t.owned(v.Message), Execution: v.Execution,
 		At: usec(v.At), K: k, Step: v.Step, Reproduce: v.Reproduce,
 	}
 }
@@ -255,7 +255,7 @@ func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int
 	}
 	causes := make(map[int]bool)
 	for _, l := range out.Led {
-		for _, k := range l.Events {
+		for _, k := range slices.Concat(l.Events, l.Said) {
 			causes[k] = true
 		}
 	}

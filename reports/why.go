@@ -4,6 +4,7 @@ import (
 	_ "embed" // the template and the style of why a run failed
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,16 +21,17 @@ var whyStyle string
 
 // whyPage is the part of a page that says why a run failed.
 type whyPage struct {
-	Change, Same, More string
-	Passes             bool
-	Act                *whySide
-	Pairs              []whyPair
-	EndsHere           string
-	EndsThere          string
-	Others             []string
+	Title, Change, Same, More string
+	Act                       *whySide
+	Pairs                     []whyPair
+	EndsHere                  string
+	EndsThere                 string
+	Others                    []string
 	// Unneeded says that no fault was needed, so that a run without one of them tells nothing about
-	// the cause; otherwise it is empty.
-	Unneeded   string
+	// the cause, and is folded; otherwise it is empty.
+	Unneeded string
+	// Fold is what the folded comparison's title says of it.
+	Fold       string
 	FaultsText string
 	Faults     []whyFault
 	Curve      *whyCurve
@@ -85,7 +87,7 @@ func newWhy(r *verdict.Record) *whyPage {
 	}
 	c := &x.Counterparts[0]
 	d, here, there := c.Difference, newTeller(r.Workers), newTeller(c.Workers)
-	p := &whyPage{Change: c.Change, Passes: c.Passes, EndsThere: "It " + brief(c.Ends) + ".", Same: sameText(d)}
+	p := &whyPage{Title: besideTitle(x, c), Change: changeText(c), EndsThere: "It " + brief(c.Ends) + ".", Same: sameText(d)}
 	if d.More+d.Moved > 0 {
 		p.More = "Beside these, " + more(d) + "."
 	}
@@ -105,20 +107,68 @@ func newWhy(r *verdict.Record) *whyPage {
 	}
 	p.needs(x)
 	if len(x.Faults) > 0 && x.Needed() == 0 && r.Mutant == "" {
-		p.Unneeded = "No fault was needed for this failure: its cause is in the workload, the actions, the limits, or the system itself."
-		if c.Passes {
-			p.Unneeded += " That the run beside it is without the failure is chance."
+		p.Unneeded = unneeded(x)
+		if len(x.Elsewhere) == 0 {
+			p.Fold = ". The cause is not to be found there"
 		}
 	}
 	p.Curve = newWhyCurve(r, x.Curve, here)
 	return p
 }
 
-func sameText(d *explain.Difference) string {
-	if d.Same == 0 {
-		return "They differ from the first event on."
+// unneeded says that no fault was needed, and where the cause is instead.
+func unneeded(x *explain.Explanation) string {
+	if x.Own > 0 {
+		return "No fault is a cause: " + ownText(x) + "."
 	}
-	return sentence(fmt.Sprintf("%sthe first %s are the same, until %s%s.", exceptActs(d), plural(d.Same, "event"), FormatTime(d.Until), onlyTimes(d)))
+	text := "No fault was needed for this failure"
+	if x.Followed {
+		text += fmt.Sprintf(" of execution %d", x.Execution)
+	}
+	text += ": its cause is in the workload, the actions, the limits, or the system itself."
+	switch n := len(x.Elsewhere); {
+	case n == 1:
+		text += fmt.Sprintf(" But %s misses the expectation only because of a fault.", executionsText(x.Elsewhere))
+	case n > 1:
+		text += fmt.Sprintf(" But %s miss the expectation only because of a fault.", executionsText(x.Elsewhere))
+	}
+	return text
+}
+
+// besideTitle says how the run beside the failing one fares.
+func besideTitle(x *explain.Explanation, c *explain.Counterpart) string {
+	switch {
+	case !c.Passes:
+		return "Beside a run with the same failure"
+	case c.Elsewhere && x.Missed:
+		return fmt.Sprintf("Beside a run in which execution %d meets the expectation, and others miss it", x.Execution)
+	case c.Elsewhere:
+		return fmt.Sprintf("Beside a run in which execution %d keeps the rule, and another execution breaks it", x.Execution)
+	case c.Breaks != "":
+		return "Beside a run without this failure, which breaks another rule"
+	}
+	return "Beside a run without this failure"
+}
+
+// changeText says what differs in the run beside the failing one, and what both draw.
+func changeText(c *explain.Counterpart) string {
+	if c.Anew {
+		return "The same " + c.Change + ". It draws other random numbers, so much differs by chance."
+	}
+	return "The same run " + c.Change + ". Both draw the same random numbers for the same acts, so what differs follows from that change."
+}
+
+func sameText(d *explain.Difference) string {
+	text := "They differ from the first event on."
+	if d.Same > 0 {
+		text = sentence(fmt.Sprintf("%sthe first %s are the same, until %s%s.", exceptActs(d), plural(d.Same, "event"), FormatTime(d.Until), onlyTimes(d)))
+	}
+	if slices.ContainsFunc(d.Pairs, func(p explain.Pair) bool {
+		return p.Here != nil && p.There != nil && p.Here.Execution != p.There.Execution
+	}) {
+		text += " The same execution may have another number there."
+	}
+	return text
 }
 
 func (t teller) side(e *history.Event) *whySide {
@@ -137,6 +187,9 @@ func (p *whyPage) needs(x *explain.Explanation) {
 		return
 	}
 	p.FaultsText = sentence(needText(x))
+	if x.Own > 0 {
+		p.FaultsText = shifts + "." // the head says the rest
+	}
 	for _, needed := range []bool{true, false} {
 		for _, f := range x.Faults {
 			switch {
@@ -229,8 +282,11 @@ func needOf(x *explain.Explanation, fault string) (words string, idle bool) {
 	}
 	for _, f := range x.Faults {
 		if f.Fault == fault {
-			if f.Needed {
+			switch {
+			case f.Needed:
 				return " (needed)", false
+			case len(f.Elsewhere) > 0:
+				return " (needed by " + executionsText(f.Elsewhere) + ")", false
 			}
 			return " (not needed)", true
 		}

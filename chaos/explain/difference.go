@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"handoff/chaos/history"
@@ -23,8 +24,8 @@ type Difference struct {
 	// second. There says that it is of the second. Act is nil if none acted.
 	Act   *history.Event
 	There bool
-	// Pairs are the first differences of strands, by time, at most as many as were asked for. The
-	// execution that matters most is always among them if it differs.
+	// Pairs are the first differences of strands, by time, at most as many as were asked for: see
+	// Compare.
 	Pairs []Pair
 	// More is how many further strands differ. Moved is how many strands have the same events, but
 	// by another process, at other times or in another order.
@@ -50,6 +51,8 @@ type Pair struct {
 	// Over is for a pair with one side: on the other side, nothing at all happens on this strand from
 	// there on.
 	Over bool
+
+	strand string
 }
 
 // At is when the pair's earlier event happens.
@@ -75,6 +78,10 @@ func (p *Pair) At() time.Duration {
 // Compare begins with what becomes of executions, workers, faults and servers. Only if that does
 // not differ, it also compares messages and heartbeats. Of each strand it shows only the first
 // difference: everything after it is a consequence, or chance.
+//
+// Of the strands it shows the one that differs first, and those of the execution that matters most
+// and of its family: its retries, its parent and its children. What others do later is mostly a
+// remote consequence. Without such an execution it shows the strands that differ first.
 func Compare(here, there Run, about execution.ID, most int) *Difference {
 	d := &Difference{}
 	d.begin(here, there)
@@ -92,7 +99,7 @@ func Compare(here, there Run, about execution.ID, most int) *Difference {
 			break
 		}
 	}
-	d.choose(about, most)
+	d.choose(familyOf(here, about), about, most)
 	return d
 }
 
@@ -284,7 +291,7 @@ func (d *Difference) strand(here, there *strand, deep depth, a, b Run) {
 		}
 		return
 	}
-	p := Pair{About: here.about}
+	p := Pair{About: here.about, strand: cmp.Or(here.name, there.name)}
 	i, j := surplus(x, y), surplus(y, x)
 	switch {
 	case i == len(x) && j == len(y):
@@ -330,13 +337,80 @@ func only(events []*history.Event, deep depth) (kept []*history.Event) {
 // actor names the process that caused an event, or else the worker.
 func actor(e *history.Event, r Run) string { return cmp.Or(e.Process, r.Workers[e.Worker]) }
 
-// choose keeps the first differences by time, and always that of the execution that matters most.
-func (d *Difference) choose(about execution.ID, most int) {
-	slices.SortStableFunc(d.Pairs, func(p, q Pair) int { return cmp.Compare(p.At(), q.At()) })
-	kept := d.Pairs[:min(len(d.Pairs), most)]
-	if i := slices.IndexFunc(d.Pairs, func(p Pair) bool { return about != 0 && p.About == about }); i >= most && most > 0 {
-		kept = append(slices.Clone(kept[:most-1]), d.Pairs[i])
+// familyOf returns a function that says whether a strand is about an execution of a run or its
+// family: the rows of its chain, of the chain of its parent and of those of its children. No strand
+// is about execution 0.
+func familyOf(r Run, id execution.ID) func(strand string) bool {
+	chains, parents := make(map[execution.ID]execution.ID), make(map[execution.ID]execution.ID)
+	for i := range r.Events {
+		if e := &r.Events[i]; e.Kind == history.Created {
+			chains[e.Execution] = cmp.Or(e.Chain, e.Execution)
+			if e.Related != 0 {
+				parents[e.Execution] = e.Related
+			}
+		}
 	}
-	d.More = len(d.Pairs) - len(kept)
-	d.Pairs = kept
+	chain := cmp.Or(chains[id], id)
+	roots := map[execution.ID]bool{chain: true}
+	for child, parent := range parents {
+		switch {
+		case cmp.Or(chains[child], child) == chain:
+			roots[cmp.Or(chains[parent], parent)] = true
+		case cmp.Or(chains[parent], parent) == chain:
+			roots[cmp.Or(chains[child], child)] = true
+		}
+	}
+	names := identities(r)
+	return func(strand string) bool {
+		if id == 0 {
+			return false
+		}
+		first, _, _ := strings.Cut(strand, ", retry ")
+		for root := range roots {
+			if first == cmp.Or(names[root], fmt.Sprintf("execution %d", root)) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// choose keeps the earliest difference and those of the family of the execution that matters most,
+// first its own; the earliest ones if there is no such execution.
+func (d *Difference) choose(family func(strand string) bool, about execution.ID, most int) {
+	slices.SortStableFunc(d.Pairs, func(p, q Pair) int { return cmp.Compare(p.At(), q.At()) })
+	all := d.Pairs
+	d.Pairs = all[:min(len(all), most)]
+	if len(all) > most && about != 0 {
+		d.Pairs = nearest(all, family, about, most)
+	}
+	d.More = len(all) - len(d.Pairs)
+}
+
+// nearest chooses at most so many of the differences, which are in their order of time.
+func nearest(all []Pair, family func(strand string) bool, about execution.ID, most int) (kept []Pair) {
+	rank := func(i int) int {
+		switch p := &all[i]; {
+		case about != 0 && p.About == about:
+			return 0
+		case i == 0:
+			return 1
+		case family(p.strand):
+			return 2
+		}
+		return 3
+	}
+	var order []int
+	for i := range all {
+		if rank(i) < 3 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(rank(i), rank(j)) })
+	order = order[:min(len(order), most)]
+	slices.Sort(order)
+	for _, i := range order {
+		kept = append(kept, all[i])
+	}
+	return kept
 }

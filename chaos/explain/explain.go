@@ -24,6 +24,17 @@ type Explanation struct {
 	// Faults are the faults of the scenario, in its order. They are empty if nobody tried to leave
 	// faults out.
 	Faults []Need
+	// Execution is the execution of the failure, 0 for none. Followed says that faults were judged by
+	// this execution; otherwise by the rule, whichever execution breaks it. Missed says that the rule
+	// is an expectation of the scenario.
+	Execution        execution.ID
+	Followed, Missed bool
+	// Own is the number of attempts of this execution if its action failed by itself in every one of
+	// them. Then no fault is a cause, and none was left out. Otherwise it is 0.
+	Own int
+	// Elsewhere are other executions that miss the same expectation, and don't without any fault. It
+	// is only known if Execution needs no fault.
+	Elsewhere []execution.ID
 	// Curve is the share of failures over the run; nil if it was not measured.
 	Curve *Curve
 }
@@ -32,10 +43,15 @@ type Explanation struct {
 type Counterpart struct {
 	// Change says what is different: "without the mutant unguarded-claim".
 	Change string
-	// Passes says that this run does not have the failure. It may have another one. Ends says how
-	// the run ends, in a sentence.
-	Passes bool
-	Ends   string
+	// Anew says that this run draws other random numbers, because it is of another seed.
+	Anew bool
+	// Passes says that this run does not have the failure. It may have another one: Breaks names the
+	// first rule that this run breaks, empty for none, and Elsewhere says that it is the rule of the
+	// failure. Ends says how the run ends, in a sentence.
+	Passes    bool
+	Breaks    string
+	Elsewhere bool
+	Ends      string
 	// Difference compares the failing run with this one; nil if this run was only judged.
 	Difference *Difference
 	// Workers has the names of this run's workers.
@@ -54,6 +70,9 @@ type Need struct {
 	Alone bool
 	// Struck says that the fault began in the failing run.
 	Struck bool
+	// Elsewhere are those of Explanation.Elsewhere that don't miss the expectation if only this fault
+	// is left out.
+	Elsewhere []execution.ID
 }
 
 // Needed counts the faults with Needed.

@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -128,6 +129,62 @@ func TestTheFailingExecutionIsAlwaysShown(t *testing.T) {
 	d := explain.Compare(story(change), story(nil), 2, 1)
 	if len(d.Pairs) != 1 || d.Pairs[0].About != 2 || d.More != 1 {
 		t.Errorf("%+v, %d more", d.Pairs, d.More)
+	}
+}
+
+// What other executions do after the first difference is mostly a remote consequence. Shown are the
+// first difference and those of the failing execution, its retries, its parent and its children.
+func TestTheFamilyOfTheFailingExecutionIsShown(t *testing.T) {
+	run := func(to execution.Status) explain.Run {
+		var events []history.Event
+		add := func(e history.Event) {
+			e.At = time.Duration(len(events)) * time.Second
+			events = append(events, e)
+		}
+		for id := execution.ID(1); id <= 7; id++ {
+			e := history.Event{Kind: history.Created, Execution: id, Chain: id, Key: string(rune('a' + id)), To: execution.Requested}
+			switch id {
+			case 6: // a retry
+				e.Chain, e.Key, e.Count = 5, "", 1
+			case 7: // a child
+				e.Related = 5
+			case 5: // its parent
+				e.Related = 4
+			}
+			add(e)
+		}
+		for id := execution.ID(1); id <= 7; id++ {
+			add(history.Event{Kind: history.Transition, Execution: id, Epoch: 1, From: execution.Running, To: to, By: execution.Worker})
+		}
+		return explain.Run{Events: events}
+	}
+	shown := func(about execution.ID, most int) (ids []execution.ID) {
+		d := explain.Compare(run(execution.Failed), run(execution.Completed), about, most)
+		for _, p := range d.Pairs {
+			ids = append(ids, p.About)
+		}
+		if len(ids)+d.More != 7 {
+			t.Errorf("%d are shown and %d more, want 7 together", len(ids), d.More)
+		}
+		return ids
+	}
+	for _, c := range []struct {
+		about execution.ID
+		most  int
+		want  []execution.ID
+	}{
+		{5, 5, []execution.ID{1, 4, 5, 6, 7}},
+		{5, 2, []execution.ID{1, 5}},
+		{6, 4, []execution.ID{1, 4, 5, 6}},
+		{7, 4, []execution.ID{1, 5, 6, 7}},
+		{3, 4, []execution.ID{1, 3}},
+		{0, 3, []execution.ID{1, 2, 3}},
+		{9, 3, []execution.ID{1}}, // of it, nothing differs
+		{5, 7, []execution.ID{1, 2, 3, 4, 5, 6, 7}},
+	} {
+		if got := shown(c.about, c.most); !slices.Equal(got, c.want) {
+			t.Errorf("about execution %d, at most %d: %d are shown, want %d", c.about, c.most, got, c.want)
+		}
 	}
 }
 

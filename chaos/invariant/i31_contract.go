@@ -6,12 +6,15 @@ import (
 	"handoff/chaos/history"
 )
 
+// ContractInForce is the number of the invariant about what the core answers beside a run.
+const ContractInForce = 31
+
 // contractInForce is invariant 31: a run meets the exact value of a bound by chance at best, so the
 // core is asked outside the run (chaos/policies). What the simulated broker finds out about the form
 // of the run's own messages comes in the same events.
 func contractInForce() *Invariant {
 	i := &Invariant{
-		Number: 31, Name: "the contract in force",
+		Number: ContractInForce, Name: "the contract in force",
 		Statement: "Defaults, tables, bounds, pure policies and the form of messages are those of the contract.",
 		Needs:     []history.Kind{history.PoliciesAsked},
 	}

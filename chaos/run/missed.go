@@ -26,9 +26,9 @@ type moment struct {
 
 // shortfall explains an unmet bound: the executions that missed it, in groups.
 type shortfall struct {
-	// lines has a sentence for each group, the largest first.
+	// lines has a sentence for each group, the largest first; those that others caused come last.
 	lines []string
-	// first is the execution of the largest group whose end came first. Its story is the one to read.
+	// first is the execution of the first group whose end came first. Its story is the one to read.
 	first execution.ID
 	// ended is the moment of its end, zero if it has not ended.
 	ended moment
@@ -40,10 +40,13 @@ type shortfall struct {
 // others; where too many did, these are the ones that did. rows are the counted executions.
 func (t *tally) explain(b scenario.Bound, of execution.Status, found, total int64, rows []*execution.Execution) (s shortfall) {
 	few := tooFew(b, found, total)
-	groups := make(map[string][]*execution.Execution)
+	groups, lasts := make(map[string][]*execution.Execution), make(map[execution.ID]*execution.Execution)
 	var order []string
 	unserved := false
 	for _, row := range rows {
+		if last := lasts[row.Chain()]; last == nil || row.RetryCount > last.RetryCount {
+			lasts[row.Chain()] = row
+		}
 		if (ended(row.Status) == of) == few {
 			continue
 		}
@@ -56,7 +59,7 @@ func (t *tally) explain(b scenario.Bound, of execution.Status, found, total int6
 		groups[how] = append(groups[how], row)
 	}
 	slices.SortStableFunc(order, func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(groups[b]), len(groups[a])), cmp.Compare(a, b))
+		return cmp.Or(caused(groups[a])-caused(groups[b]), cmp.Compare(len(groups[b]), len(groups[a])), cmp.Compare(a, b))
 	})
 	for n, how := range order {
 		rows := groups[how]
@@ -69,12 +72,46 @@ func (t *tally) explain(b scenario.Bound, of execution.Status, found, total int6
 				s.ended = t.last.Get(rows[0].ID)
 			}
 		}
+		if caused(rows) > 0 {
+			how += parentsOf(rows, lasts)
+		}
 		s.lines = append(s.lines, fmt.Sprintf("%d %s: %s", len(rows), how, named(rows)))
 	}
 	if unserved {
 		s.lines = append(s.lines, t.whyUnserved()...)
 	}
 	return s
+}
+
+// caused is 1 for a group of executions that were skipped because of others, otherwise 0.
+func caused(group []*execution.Execution) int {
+	if group[0].FailureReason == execution.ParentFailed {
+		return 1
+	}
+	return 0
+}
+
+// parentsOf says why executions were skipped: how their parents ended, and one parent as an example.
+// lasts are the last rows of chains.
+func parentsOf(skipped []*execution.Execution, lasts map[execution.ID]*execution.Execution) string {
+	counts := make(map[string]int)
+	for _, row := range skipped {
+		if parent := lasts[row.Parent]; parent != nil {
+			counts[parent.Status.String()]++
+		}
+	}
+	var how []string
+	for _, status := range slices.Sorted(maps.Keys(counts)) {
+		how = append(how, fmt.Sprintf("%d %s", counts[status], status))
+	}
+	text := " because their parents had not completed ("
+	if len(skipped) == 1 {
+		text = " because its parent had not completed ("
+	}
+	if len(how) > 0 {
+		text += strings.Join(how, ", ") + "; "
+	}
+	return text + fmt.Sprintf("%d is a child of %d)", skipped[0].ID, skipped[0].Parent)
 }
 
 // whyUnserved says of the workers that were there why they got no work.
@@ -133,6 +170,9 @@ func (t *tally) fate(e *execution.Execution) string {
 	// Which part carried a client's request out does not matter.
 	if e.Status == execution.Cancelled && t.asked[e.Chain()] {
 		return how + ", as a client had asked"
+	}
+	if e.FailureReason == execution.ParentFailed {
+		return how + ", skipped"
 	}
 	if e.FailureReason != execution.NoReason {
 		how += ", " + e.FailureReason.String()
@@ -219,6 +259,9 @@ func (t *tally) unmet(r *verdict.Run, what string, b scenario.Bound, of executio
 	lines := append([]string{fmt.Sprintf("%d of %d %s", found, total, b.Quote(what))}, s.lines...)
 	if b.Op == "=" && b.Percent && !tooFew(b, found, total) {
 		lines = append(lines, fmt.Sprintf("a bound without an operator is exact; at least as many is `%s: \">= %d%%\"`", b.Of, b.Value))
+	}
+	if what == "executions" && slices.ContainsFunc(rows, func(row *execution.Execution) bool { return row.RetryCount > 0 }) {
+		lines = append(lines, "(an execution and its retries count as one)")
 	}
 	v := verdict.Violation{
 		Name: verdict.Expectation, Statement: "An expectation of the scenario is not met.", Seed: r.Seed, Step: r.Steps, At: r.Virtual,

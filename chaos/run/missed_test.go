@@ -68,6 +68,12 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 		}
 		return e
 	}
+	skipped := func(id, parent execution.ID) execution.Execution {
+		return execution.Execution{
+			ID: id, Parent: parent, Status: execution.Cancelled, FailureReason: execution.ParentFailed,
+			Result: execution.Result{Error: "Execution skipped", FailedBy: execution.API},
+		}
+	}
 	echo := execution.Action{Ref: "core.echo", Runtime: "shell"}
 	for _, c := range []struct {
 		name  string
@@ -154,8 +160,26 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 			[]string{
 				"0 of 1 executions ended as completed; the scenario expects completed: >= 1",
 				"1 ended as timeout, run_timeout, decided by the worker, after 1 retry: execution 2",
+				"(an execution and its retries count as one)",
 			},
 			2, time.Second,
+		},
+		{
+			"what others caused comes last, with its parents",
+			scenario.Bound{Of: "completed", Op: "=", Value: 100, Percent: true, Source: "= 100%"},
+			[]execution.Execution{
+				skipped(1, 4), skipped(2, 5), skipped(3, 6), cancelled(4, execution.API, true), cancelled(5, execution.API, true),
+				failed(6, execution.Unknown, "", execution.Worker),
+				{ID: 7, Original: 6, RetryCount: 1, Status: execution.Failed, FailureReason: execution.Unknown, Result: execution.Result{FailedBy: execution.Worker}},
+			},
+			[]string{
+				"0 of 6 executions ended as completed; the scenario expects completed: = 100%",
+				"2 ended as cancelled, as a client had asked: executions 4, 5",
+				"1 ended as failed, unknown, the run's own error, after 1 retry: execution 7",
+				"3 ended as cancelled, skipped because their parents had not completed (2 cancelled, 1 failed; 1 is a child of 4): executions 1, 2, 3",
+				"(an execution and its retries count as one)",
+			},
+			4, 3 * time.Second,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -77,10 +77,11 @@ func (a *app) diffCommand() *cobra.Command {
 		Short: "Compare a failing run with one that does not fail",
 		Long: `Shows where a run that fails goes another way than its counterpart: of a run with a
 mutant, the same seed without it; of any other, the same seed without one of its
-faults, and the nearest seed that passes. Both draw the same wherever they do the
-same, so what differs follows from the change. Runs are aligned by execution, epoch,
-kind of event and actor. Of each execution and part the first difference is shown,
-the earliest four of them; --all shows every one.
+faults, and the nearest seed that passes. With the same seed, both draw the same random
+numbers for the same acts, so what differs follows from the change. Runs are aligned by
+execution, epoch, kind of event and actor. Of each execution and part the first
+difference counts. Shown are the earliest of all and those of the execution that failed
+and its retries, parent and children; --all shows every one.
 
 With two arguments it compares two recordings, also of two versions of the program:
 A and B are files history.jsonl, or folders of failures.`,

@@ -56,7 +56,7 @@ func TestWhyExplainsARunWithoutAMutant(t *testing.T) {
 	file := filepath.Join(dir, "strict.yaml")
 	text := calm + `faults:
   - {when: {at: 4500ms}, crash: shell-1, restart_after: 2m}
-  - {when: {at: 2s}, database: restart, for: 2s}
+  - {when: {at: 20s}, database: restart, for: 2s}
 expect:
   executions: {completed: "100%"}
 `
@@ -67,7 +67,7 @@ expect:
 	if s.code != 0 {
 		t.Fatalf("code %d: %s%s", s.code, s.out, s.err)
 	}
-	for _, want := range []string{"without the fault “crash shell-1”: the rule is kept", "one of 2 was needed", "needed      crash shell-1", "not needed  ", "curve   of", "        this failure: expectation, on execution "} {
+	for _, want := range []string{"without the fault “crash shell-1”: the rule is kept", "one of 2 was needed: with it alone execution ", "needed      crash shell-1", "not needed  ", "curve   of", "        this failure: expectation, on execution "} {
 		if !strings.Contains(s.out, want) {
 			t.Errorf("%q is not in\n%s", want, s.out)
 		}

@@ -50,7 +50,7 @@ function listLed() {
   if (!l) return;
   const v = run.violations[l.violation];
   $("led-title").textContent = `What led to it: ${v.title}`;
-  $("led-lines").innerHTML = l.events.map((k) => {
+  $("led-lines").innerHTML = [...l.events, ...l.said].sort((a, b) => a - b).map((k) => {
     const e = run.events[indexOfK(k)];
     if (!e || e[K] !== k) return "";
     return `<tr class="${e[CLASS]}" data-k="${k}"><td class="n">${when(k, e[AT])}</td><td><b>${esc(run.who[e[WHO]])}</b></td><td>${esc(e[WHAT])}</td></tr>`;

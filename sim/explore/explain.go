@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -40,6 +41,8 @@ type Case struct {
 	// number. The key is empty if it has none.
 	key   string
 	retry int
+	// tried has what became of runs without some faults.
+	tried map[string]tried
 }
 
 // ErrPasses says that a run that is to be explained does not fail.
@@ -141,9 +144,15 @@ func (c *Case) Failure() string {
 	return name
 }
 
-// breaks says that a run breaks the rule of this case.
+// follows says that the execution of the case can be found in other runs.
+func (c *Case) follows() bool { return c.Violation.Execution != 0 && c.key != "" }
+
+// breaks says that a run breaks the rule of this case; if its execution can be followed, that this
+// execution breaks it.
 func (c *Case) breaks(r *sim.Result) bool {
-	return slices.ContainsFunc(r.Failures(), func(v verdict.Violation) bool { return c.sameRule(&v) })
+	return slices.ContainsFunc(r.Failures(), func(v verdict.Violation) bool {
+		return c.sameRule(&v) && (!c.follows() || c.sameFailure(r.Execution, &v))
+	})
 }
 
 // found is an Until, for one run, that ends it as soon as the rule of the case is broken; with this, on the
@@ -179,7 +188,8 @@ func chainKey(row rowOf, id execution.ID) (key string, retry int) {
 
 // same says that an execution of another run is that of the case. It is found by its key, because
 // submissions that come in another order get other numbers; without a key, by its number. If the
-// violation is about none, every one is.
+// violation is about none, every one is. An expectation about executions counts one with all its
+// retries, so every retry is the same there.
 func (c *Case) same(row rowOf, id execution.ID) bool {
 	if c.Violation.Execution == 0 {
 		return true
@@ -188,7 +198,7 @@ func (c *Case) same(row rowOf, id execution.ID) bool {
 	if key == "" || c.key == "" {
 		return id == c.Violation.Execution
 	}
-	return key == c.key && retry == c.retry
+	return key == c.key && (retry == c.retry || strings.HasPrefix(c.Violation.Expects(), "executions "))
 }
 
 // shown is how many differences are shown of two runs.
@@ -225,6 +235,18 @@ func (c *Case) explanation() *explain.Explanation {
 	return c.Record.Explained
 }
 
+// telling orders counterparts: a run without any violation, a run that breaks the rule otherwise or
+// another rule, and a run with the same failure.
+func telling(c *explain.Counterpart) int {
+	switch {
+	case c.Passes && c.Breaks == "":
+		return 0
+	case c.Passes:
+		return 1
+	}
+	return 2
+}
+
 // withoutFaults compares the case with runs that each lack one fault. The one that passes and goes
 // another way last comes first.
 func (c *Case) withoutFaults() (list []explain.Counterpart) {
@@ -236,10 +258,7 @@ func (c *Case) withoutFaults() (list []explain.Counterpart) {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b explain.Counterpart) int {
-		if a.Passes != b.Passes {
-			return map[bool]int{true: -1, false: 1}[a.Passes]
-		}
-		return b.Difference.Same - a.Difference.Same
+		return cmp.Or(telling(&a)-telling(&b), b.Difference.Same-a.Difference.Same)
 	})
 	return list
 }
@@ -247,37 +266,64 @@ func (c *Case) withoutFaults() (list []explain.Counterpart) {
 // counterpart runs the case with a change, and compares both.
 func (c *Case) counterpart(change string, o sim.Options) explain.Counterpart {
 	var kept events
-	o.Record = &kept
+	o.Record, o.EachExecution = &kept, true
 	r := c.again(kernel.Redraw{}, o)
 	c.counts(r)
+	if o.LeaveOut != nil {
+		c.noted(o.LeaveOut, r)
+	}
 	return c.compared(change, r, kept)
 }
 
 // compared is another run beside the case.
 func (c *Case) compared(change string, r *sim.Result, kept events) explain.Counterpart {
-	return explain.Counterpart{
-		Change: change, Passes: !c.breaks(r), Ends: ends(r, c.Violation.Execution),
+	other := explain.Counterpart{
+		Change: change, Passes: !c.breaks(r), Ends: c.ends(r, kept),
 		Difference: explain.Compare(
 			explain.Run{Events: c.Record.Events, Workers: c.Record.Workers},
 			explain.Run{Events: kept, Workers: r.Workers()}, c.Violation.Execution, c.Most),
 		Workers: r.Workers(),
 	}
+	if failures := r.Failures(); len(failures) > 0 {
+		other.Breaks, other.Elsewhere = failures[0].Rule(), c.sameRule(&failures[0])
+	}
+	return other
 }
 
 // ends says how a run ends: what it violates, or what becomes of the execution that failed in the
 // other one.
-func ends(r *sim.Result, id execution.ID) string {
-	failures := r.Failures()
+func (c *Case) ends(r *sim.Result, kept events) string {
+	failures, id := r.Failures(), c.Violation.Execution
 	switch {
 	case r.GaveUp != "":
 		return "can't be judged: " + r.GaveUp
 	case len(failures) > 0:
 		return fmt.Sprintf("breaks %s: %s", failures[0].Rule(), failures[0].Message)
+	case id == 0:
+		return "breaks no rule"
 	}
-	if row, known := r.Execution(id); known && id != 0 {
-		return fmt.Sprintf("breaks no rule; execution %d is %s", id, row.Status)
+	there, known := c.there(r, kept)
+	switch {
+	case !known:
+		return fmt.Sprintf("breaks no rule, and has nothing that matches execution %d", id)
+	case there.ID == id:
+		return fmt.Sprintf("breaks no rule; execution %d is %s", id, there.Status)
 	}
-	return "breaks no rule"
+	return fmt.Sprintf("breaks no rule; what matches execution %d is number %d there, and is %s", id, there.ID, there.Status)
+}
+
+// there is the execution of the case in another run: of an expectation the last row of its chain.
+func (c *Case) there(r *sim.Result, kept events) (row execution.Execution, known bool) {
+	for i := range kept {
+		e := &kept[i]
+		if e.Kind != history.Created || !c.same(r.Execution, e.Execution) {
+			continue
+		}
+		if found, there := r.Execution(e.Execution); there && (!known || found.RetryCount > row.RetryCount) {
+			row, known = found, true
+		}
+	}
+	return row, known
 }
 
 // passing is the run of the nearest seed that breaks no rule; false if there is none near.
@@ -291,64 +337,13 @@ func (c *Case) passing() (explain.Counterpart, bool) {
 			r := once(c.target, sim.Options{Seed: seed, Record: &kept, Interrupted: ended(c.ctx)})
 			c.counts(r)
 			if len(r.Failures()) == 0 && r.GaveUp == "" {
-				return c.compared(fmt.Sprintf("in seed %d, the nearest that passes", seed), r, kept), true
+				other := c.compared(fmt.Sprintf("in seed %d, the nearest that passes", seed), r, kept)
+				other.Anew = true
+				return other, true
 			}
 		}
 	}
 	return explain.Counterpart{}, false
-}
-
-// Ablate finds a smallest set of faults with which the rule is still broken. It takes faults out as
-// long as it stays broken, in halves and down to single ones, until none can go: then leaving out
-// any one of the rest makes the violation vanish. It is false if the search was interrupted.
-func (c *Case) Ablate() (found bool) {
-	x := c.explanation()
-	faults, began := c.target.Scenario.Faults, c.began()
-	x.Faults = make([]explain.Need, len(faults))
-	var out, left []int
-	for i := range faults {
-		f := &faults[i]
-		_, struck := began[f.Name]
-		x.Faults[i] = explain.Need{Fault: f.Name, Struck: struck}
-		if struck {
-			left = append(left, f.Index)
-		} else {
-			out = append(out, f.Index) // it did nothing
-		}
-	}
-	broken := c.brokenWithout()
-	over := func() bool { return c.ctx.Err() != nil }
-	for again := true; again; {
-		again = dropHalves(func() int { return len(left) }, over, func(i, n int) bool {
-			fewer := slices.Sorted(slices.Values(append(slices.Clone(out), left[i:i+n]...)))
-			if !broken(fewer) {
-				return false
-			}
-			out, left = fewer, slices.Delete(left, i, i+n)
-			return true
-		})
-	}
-	for i := range faults {
-		need := &x.Faults[i]
-		need.Needed = slices.Contains(left, faults[i].Index)
-		need.Alone = need.Needed && !broken([]int{faults[i].Index})
-	}
-	return !over()
-}
-
-// brokenWithout returns a function that says whether the rule is broken without some faults. It runs
-// no set of faults twice.
-func (c *Case) brokenWithout() func(faults []int) bool {
-	known := make(map[string]bool)
-	return func(faults []int) bool {
-		key := fmt.Sprint(faults)
-		if _, there := known[key]; !there {
-			r := c.again(kernel.Redraw{}, sim.Options{Mutant: c.mutant, LeaveOut: faults, Until: c.found(false)})
-			c.counts(r)
-			known[key] = c.breaks(r)
-		}
-		return known[key]
-	}
 }
 
 // dropHalves takes runs of a list out, half of it first and single elements last. drop takes n out

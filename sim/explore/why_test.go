@@ -168,7 +168,8 @@ func smallest(c *Case) bool {
 			out = append(out, i)
 		}
 	}
-	broken := c.brokenWithout()
+	c.tried = nil // anew
+	broken := c.brokenWithout
 	good := broken(out)
 	for _, f := range needed {
 		good = good && !broken(slices.Sorted(slices.Values(append(slices.Clone(out), f))))

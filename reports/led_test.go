@@ -1,0 +1,113 @@
+package reports_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+	"handoff/reports"
+)
+
+// What a process warned of right before the violation is often decisive. It is shown beside the
+// violation, and the last lines that tell of it among what led to it.
+func TestTheLogOfTheMomentIsShownWithTheViolation(t *testing.T) {
+	r := explainedRecord()
+	v := &r.Violations[0]
+	v.Message = "worker shell-1 did it"
+	at, _ := slices.BinarySearchFunc(r.Events, v.Step, func(e history.Event, step uint64) int { return int(e.Step) - int(step) })
+	line := func(process, text string, before time.Duration) history.Event {
+		return history.Event{Kind: history.Logged, At: v.At - before, Step: v.Step, Process: process, Text: text}
+	}
+	shown := func(lines ...history.Event) (head string, said int) {
+		t.Helper()
+		was := r.Events
+		defer func() { r.Events = was }()
+		r.Events = slices.Insert(slices.Clone(was), at, lines...)
+		page := pageOf(t, r)
+		if _, rest, found := strings.Cut(page, "Right before, at"); found {
+			head, _, _ = strings.Cut(rest, "</span>")
+		}
+		_, rest, _ := strings.Cut(page, `"said":[`)
+		rest, _, _ = strings.Cut(rest, "]")
+		return head, len(strings.FieldsFunc(rest, func(c rune) bool { return c == ',' }))
+	}
+	for _, c := range []struct {
+		name string
+		line history.Event
+		head bool
+		said int
+	}{
+		{"a warning about the execution", line("executor-1", "WARN claim not answered execution=7", time.Millisecond), true, 1},
+		{"a warning of a process that the violation names", line("shell-1", "WARN claim not answered execution=25", time.Millisecond), true, 1},
+		{"no warning, about the execution", line("executor-1", "INFO claimed execution=7 epoch=1", 0), false, 1},
+		{"no warning, of the process", line("shell-1", "INFO claimed execution=25", 0), false, 0},
+		{"another execution", line("executor-1", "WARN claim not answered execution=71", 0), false, 0},
+		{"a warning of long before", line("shell-1", "WARN claim not answered", 3*time.Second), false, 1},
+	} {
+		if head, said := shown(c.line); strings.Contains(head, c.line.Text) != c.head || said != c.said {
+			t.Errorf("%s: in the head %q, %d among what led to it, want %v and %d", c.name, head, said, c.head, c.said)
+		}
+	}
+	again := line("shell-1", "WARN claim not answered", time.Millisecond)
+	if _, said := shown(again, again, again); said != 1 {
+		t.Errorf("the same line is listed %d times", said)
+	}
+}
+
+// A question that the core was asked beside a run is no event of it: the page says so, and the
+// timeline does not draw the answer.
+func TestAnAnswerBesideTheRunIsNotDrawn(t *testing.T) {
+	const asked = "asked beside the run, not at a moment of it"
+	r := explainedRecord()
+	r.Violations = []verdict.Violation{{Invariant: 31, Name: "the contract in force", Step: 1, Message: "may a lease: the contract says yes, the core says no"}}
+	r.Events = slices.Insert(r.Events, 0, history.Event{Kind: history.PoliciesAsked, Step: 1, Text: r.Violations[0].Message + "\nanother"})
+	page := pageOf(t, r)
+	for _, want := range []string{asked, "No event of the run has led to that", `"violations":[]`, `"led":[]`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+	r.Events[0].Process = "shell-1" // a message of the run itself was misread
+	if page := pageOf(t, r); strings.Contains(page, asked) || strings.Contains(page, `"violations":[]`) {
+		t.Error("what a message of the run has shown is not drawn")
+	}
+}
+
+func TestAMutantWithoutAProcessIsNobodys(t *testing.T) {
+	e := history.Event{Kind: history.MutantActed, Text: "answers otherwise"}
+	if got, want := reports.Describe(&e, nil), "0.000s  the mutant acted: answers otherwise"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A queue's name has the number of its worker. Whoever reads it needs the worker's name.
+func TestQueuesAreToldWithTheirWorkers(t *testing.T) {
+	workers := map[execution.WorkerID]string{3: "shell-4"}
+	for _, c := range []struct {
+		e    history.Event
+		want string
+	}{
+		{history.Event{Kind: history.Enqueued, Queue: "worker.3.executions"}, "the queue of worker shell-4 "},
+		{history.Event{Kind: history.Enqueued, Queue: "worker.3.cancels"}, "the queue of cancels of worker shell-4 "},
+		{history.Event{Kind: history.Enqueued, Queue: "worker.5.cancels"}, "queue worker.5.cancels "},
+		{history.Event{Kind: history.Logged, Process: "shell-4", Text: "consuming queue=worker.3.executions"}, "consuming queue=worker.3.executions (shell-4)"},
+	} {
+		if got := reports.Describe(&c.e, workers); !strings.Contains(got, c.want) {
+			t.Errorf("%q, want %q in it", got, c.want)
+		}
+	}
+	r := explainedRecord()
+	r.Workers[3] = "shell-4"
+	r.Violations[0].Message = "two consumers on worker.3.executions"
+	r.Events = append(r.Events, history.Event{Kind: history.Enqueued, At: r.Virtual, Step: 1 << 30, Queue: "worker.3.cancels", Message: 9999})
+	page := pageOf(t, r)
+	for _, want := range []string{"two consumers on worker.3.executions (shell-4)</p>", `"label":"shell-4 cancels"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+}

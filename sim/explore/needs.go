@@ -1,0 +1,183 @@
+package explore
+
+import (
+	"fmt"
+	"slices"
+
+	"handoff/chaos/explain"
+	"handoff/chaos/history"
+	"handoff/chaos/oracle"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+	"handoff/sim"
+	"handoff/sim/kernel"
+)
+
+// This file finds which faults a failure needed.
+
+// tried is what became of a run without some faults.
+type tried struct {
+	broken bool
+	// missed has the executions that missed the expectation of the case, by their keys.
+	missed map[string]bool
+}
+
+// Ablate finds a smallest set of faults with which the rule is still broken, by the execution of the
+// case if that can be followed into other runs. It takes faults out as long as it stays broken, in
+// halves and down to single ones, until none can go: then leaving out any one of the rest makes the
+// violation vanish. It is false if the search was interrupted.
+//
+// Nothing is taken out where the action has failed by itself in every attempt. No fault causes that,
+// and a run with other attempts draws other errors.
+func (c *Case) Ablate() (found bool) {
+	x := c.explanation()
+	faults, began := c.target.Scenario.Faults, c.began()
+	x.Execution, x.Followed, x.Missed = c.Violation.Execution, c.follows(), c.Violation.Name == verdict.Expectation
+	x.Faults = make([]explain.Need, len(faults))
+	var out, left []int
+	for i := range faults {
+		f := &faults[i]
+		_, struck := began[f.Name]
+		x.Faults[i] = explain.Need{Fault: f.Name, Struck: struck}
+		if struck {
+			left = append(left, f.Index)
+		} else {
+			out = append(out, f.Index) // it did nothing
+		}
+	}
+	over := func() bool { return c.ctx.Err() != nil }
+	if x.Missed && c.mutant == nil {
+		x.Own = c.ownErrors(c.Violation.Execution)
+	}
+	if x.Own == 0 {
+		c.ablate(x, out, left, over)
+	}
+	c.elsewhere(x, out, left, over)
+	return !over()
+}
+
+// ablate marks a smallest set of the faults in left. Those in out did nothing.
+func (c *Case) ablate(x *explain.Explanation, out, left []int, over func() bool) {
+	left = slices.Clone(left)
+	for again := true; again; {
+		again = dropHalves(func() int { return len(left) }, over, func(i, n int) bool {
+			fewer := slices.Sorted(slices.Values(append(slices.Clone(out), left[i:i+n]...)))
+			if !c.brokenWithout(fewer) {
+				return false
+			}
+			out, left = fewer, slices.Delete(left, i, i+n)
+			return true
+		})
+	}
+	for i := range x.Faults {
+		need, index := &x.Faults[i], c.target.Scenario.Faults[i].Index
+		need.Needed = slices.Contains(left, index)
+		need.Alone = need.Needed && !c.brokenWithout([]int{index})
+	}
+}
+
+// elsewhere finds, for a missed expectation, the other executions that miss it and need a fault for
+// that, although the execution of the case needs none. Left out are those whose action failed by
+// itself, and those that were cancelled: a fault may decide whether a request to cancel comes in
+// time, but it is not the cause.
+func (c *Case) elsewhere(x *explain.Explanation, out, left []int, over func() bool) {
+	if !x.Missed || !x.Followed || c.mutant != nil || x.Needed() > 0 || len(left) == 0 {
+		return
+	}
+	none := c.without(slices.Sorted(slices.Values(slices.Concat(out, left))))
+	for _, id := range c.Violation.Missed {
+		key := c.keyOf(id)
+		if key == "" || none.missed[key] || c.cancelled(id) || c.ownErrors(id) > 0 || over() {
+			continue
+		}
+		x.Elsewhere = append(x.Elsewhere, id)
+		for i := range x.Faults {
+			if f := &x.Faults[i]; f.Struck && !c.without([]int{c.target.Scenario.Faults[i].Index}).missed[key] {
+				f.Elsewhere = append(f.Elsewhere, id)
+			}
+		}
+	}
+}
+
+// cancelled says that an execution of the failing run was cancelled, by a client or because its parent
+// had not completed.
+func (c *Case) cancelled(id execution.ID) bool {
+	for i := range c.Record.Events {
+		if e := &c.Record.Events[i]; e.Kind == history.Transition && e.Execution == id && e.To == execution.Cancelled {
+			return true
+		}
+	}
+	return false
+}
+
+// keyOf is the idempotency key of an execution of the failing run, or of the first row of its chain;
+// empty if it has none.
+func (c *Case) keyOf(id execution.ID) string {
+	chain := id
+	for i := range c.Record.Events {
+		if e := &c.Record.Events[i]; e.Kind == history.Created && e.Execution == id && e.Chain != 0 {
+			chain = e.Chain
+		}
+	}
+	for i := range c.Record.Events {
+		if e := &c.Record.Events[i]; e.Kind == history.Created && e.Execution == chain {
+			return e.Key
+		}
+	}
+	return ""
+}
+
+// ownErrors is the number of attempts of an execution's chain if its action has failed by itself in
+// every one of them; otherwise 0.
+func (c *Case) ownErrors(id execution.ID) (attempts int) {
+	chain := id
+	for i := range c.Record.Events {
+		if e := &c.Record.Events[i]; e.Execution == id && e.Chain != 0 {
+			chain = e.Chain
+			break
+		}
+	}
+	for i := range c.Record.Events {
+		e := &c.Record.Events[i]
+		if e.Kind != history.Transition || e.Chain != chain && e.Execution != chain || !oracle.Terminal(e.To) {
+			continue
+		}
+		if e.To != execution.Failed || e.By != execution.Worker || !oracle.OfAction(e.Reason) {
+			return 0
+		}
+		attempts++
+	}
+	return attempts
+}
+
+// brokenWithout says whether the failure of the case happens without some faults.
+func (c *Case) brokenWithout(faults []int) bool { return c.without(faults).broken }
+
+// without runs the case without some faults. It runs no set of faults twice.
+func (c *Case) without(faults []int) tried {
+	if known, there := c.tried[fmt.Sprint(faults)]; there {
+		return known
+	}
+	r := c.again(kernel.Redraw{}, sim.Options{Mutant: c.mutant, LeaveOut: faults, Until: c.found(c.follows()), EachExecution: c.follows()})
+	c.counts(r)
+	return c.noted(faults, r)
+}
+
+// noted keeps what became of a run without some faults.
+func (c *Case) noted(faults []int, r *sim.Result) tried {
+	now := tried{broken: c.breaks(r), missed: make(map[string]bool)}
+	for _, v := range r.Failures() {
+		if !c.sameRule(&v) {
+			continue
+		}
+		for _, id := range v.Missed {
+			key, _ := chainKey(r.Execution, id)
+			now.missed[key] = true
+		}
+	}
+	if c.tried == nil {
+		c.tried = make(map[string]tried)
+	}
+	c.tried[fmt.Sprint(faults)] = now
+	return now
+}

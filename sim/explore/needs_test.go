@@ -1,0 +1,124 @@
+package explore
+
+import (
+	"strings"
+	"testing"
+
+	"handoff/chaos/explain"
+	"handoff/chaos/scenario"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// explainedCase is a failing run of a scenario, compared and with its needed faults.
+func explainedCase(t *testing.T, name, text string, seed uint64) (*Case, *explain.Explanation) {
+	t.Helper()
+	s, err := scenario.Parse(name+".yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewCase(t.Context(), Target{Scenario: s, Profile: config.Hardened}, seed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := c.Compare()
+	if !c.Ablate() {
+		t.Fatal("interrupted")
+	}
+	return c, x
+}
+
+// Both crashes break the expectation. Only one of them has taken the execution with it whose story
+// the report tells.
+func TestAFaultIsNeededByTheExecutionThatIsShown(t *testing.T) {
+	c, x := explainedCase(t, "two-losses", twoLosses, 1)
+	if len(c.Violation.Missed) < 2 {
+		t.Fatalf("only %d missed: this case shows nothing", c.Violation.Missed)
+	}
+	if !x.Followed || x.Execution != c.Violation.Execution || !x.Faults[0].Needed || !x.Faults[0].Alone || x.Faults[1].Needed {
+		t.Errorf("judged by execution %d (%v): %+v, want only the first crash", x.Execution, x.Followed, x.Faults)
+	}
+	first := &x.Counterparts[0]
+	if !strings.Contains(first.Change, "shell-1") || !first.Passes || !first.Elsewhere {
+		t.Errorf("the counterpart is the run %s: %+v", first.Change, first)
+	}
+}
+
+// cancelledAndLost has two reasons why executions don't complete, and only one of them is a fault.
+const cancelledAndLost = `
+name: cancelled-and-lost
+about: Clients cancel some executions, and a worker takes another one with it.
+cluster:
+  executors: 2
+  workers:
+    shell-1: {runtimes: [shell]}
+actions:
+  core.echo: {runtime: shell, takes: 10s, max_retries: 0}
+  core.after: {runtime: shell, takes: 1s}
+  core.slow: {runtime: shell, takes: 40s}
+workload:
+  - {action: core.slow, count: 2, every: 1s}
+  - {action: core.echo, count: 1, from: 45s}
+  - {action: core.after, count: 1, from: 46s, parent: core.echo}
+  - cancel: {action: core.slow, count: 2, after: {uniform: [1s, 2s]}}
+faults:
+  - {when: {between: [48s, 50s]}, crash: shell-1, restart_after: 2m}
+expect:
+  executions: {completed: "100%"}
+`
+
+// The execution that is shown needs no fault. Another one that misses the same expectation does, and
+// the explanation says which. Its child was skipped, which is only what it caused.
+func TestWhatOtherExecutionsNeedIsSaid(t *testing.T) {
+	c, x := explainedCase(t, "cancelled-and-lost", cancelledAndLost, 1)
+	if len(c.Violation.Missed) != 4 || x.Needed() != 0 {
+		t.Fatalf("missed by %d, %+v: this case shows nothing", c.Violation.Missed, x.Faults)
+	}
+	if len(x.Elsewhere) != 1 || x.Elsewhere[0] == c.Violation.Execution || len(x.Faults[0].Elsewhere) != 1 || x.Faults[0].Elsewhere[0] != x.Elsewhere[0] {
+		t.Errorf("elsewhere %d, the fault %+v", x.Elsewhere, x.Faults[0])
+	}
+}
+
+// ownError has an action that fails by itself, and a fault that shifts which attempts draw an error.
+const ownError = `
+name: own-error
+about: An action fails by itself, also in its retry.
+cluster:
+  executors: 2
+  workers:
+    shell-1: {runtimes: [shell]}
+actions:
+  core.flaky: {runtime: shell, takes: {uniform: [1s, 5s]}, fails: {rate: 50%, reason: connection}, max_retries: 1}
+workload:
+  - {action: core.flaky, count: 6, every: 2s}
+faults:
+  - {when: {between: [1s, 6s]}, pause: executor-1, for: 20s}
+expect:
+  executions: {completed: "100%"}
+`
+
+func TestNoFaultCausesAnErrorOfTheActionsOwn(t *testing.T) {
+	_, x := explainedCase(t, "own-error", ownError, 1)
+	if x.Own != 2 || x.Needed() != 0 || len(x.Faults) != 1 || !x.Faults[0].Struck {
+		t.Errorf("%d own errors, %+v, want 2 attempts and no needed fault", x.Own, x.Faults)
+	}
+}
+
+// What the other run calls the execution of the failure does not matter. The last attempt counts: where
+// every execution has completed, none is said to have failed.
+func TestTheSameExecutionIsFoundWhateverItsNumber(t *testing.T) {
+	_, x := explainedCase(t, "own-error", ownError, 1)
+	kept := 0
+	for i := range x.Counterparts {
+		p := &x.Counterparts[i]
+		if p.Breaks != "" {
+			continue
+		}
+		if kept++; !strings.Contains(p.Ends, execution.Completed.String()) {
+			t.Errorf("the run %s breaks no rule, and %s", p.Change, p.Ends)
+		}
+	}
+	if kept == 0 {
+		t.Error("no run beside it keeps the rule: this case shows nothing")
+	}
+}
