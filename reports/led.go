@@ -48,10 +48,12 @@ func ledTo(r *verdict.Record, violations []*verdict.Violation) []led {
 }
 
 // Limits of the log lines about a violation: how many are listed with what led to it, and how
-// shortly before it a warning must be to be shown beside it.
+// shortly before it a warning must be to be shown beside it. One that does not name the execution
+// must be of the same moment: most others are about something else.
 const (
 	saidLines = 6
 	saidThen  = 2 * time.Second
+	sameThen  = 5 * time.Millisecond
 )
 
 // saidOf are the indexes of the last log lines that tell of a violation, since a time: those that
@@ -59,19 +61,23 @@ const (
 // it is the last one.
 func saidOf(r *verdict.Record, v *verdict.Violation, since time.Duration) []int {
 	said, known := []int{}, make(map[string]bool)
-	field := fmt.Sprintf(" execution=%d ", v.Execution)
 	for i := len(r.Events) - 1; i >= 0 && len(said) < saidLines; i-- {
 		e := &r.Events[i]
 		if e.Kind != history.Logged || e.At < since || e.At > v.At || v.Step > 0 && e.Step > v.Step || known[e.Text] {
 			continue
 		}
-		if v.Execution != 0 && strings.Contains(e.Text+" ", field) || warns(e) && containsName(v.Message, e.Process) {
+		if tellsOf(e, v) || warns(e) && containsName(v.Message, e.Process) {
 			known[e.Text] = true
 			said = append(said, i)
 		}
 	}
 	slices.Reverse(said)
 	return said
+}
+
+// tellsOf says that a log line names the execution of a violation.
+func tellsOf(e *history.Event, v *verdict.Violation) bool {
+	return v.Execution != 0 && strings.Contains(e.Text+" ", fmt.Sprintf(" execution=%d ", v.Execution))
 }
 
 // warns says that a log line is a warning or an error.
@@ -83,7 +89,7 @@ func warns(e *history.Event) bool {
 func lastSaid(r *verdict.Record, v *verdict.Violation, t teller) *whySide {
 	said := saidOf(r, v, v.At-saidThen)
 	for _, i := range slices.Backward(said) {
-		if e := &r.Events[i]; warns(e) {
+		if e := &r.Events[i]; warns(e) && (tellsOf(e, v) || v.At-e.At <= sameThen) {
 			return t.side(e)
 		}
 	}

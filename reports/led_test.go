@@ -43,6 +43,8 @@ func TestTheLogOfTheMomentIsShownWithTheViolation(t *testing.T) {
 	}{
 		{"a warning about the execution", line("executor-1", "WARN claim not answered execution=7", time.Millisecond), true, 1},
 		{"a warning of a process that the violation names", line("shell-1", "WARN claim not answered execution=25", time.Millisecond), true, 1},
+		{"an earlier warning about the execution", line("executor-1", "WARN claim not answered execution=7", time.Second), true, 1},
+		{"an earlier warning of the process", line("shell-1", "WARN claim not answered execution=25", 30*time.Millisecond), false, 1},
 		{"no warning, about the execution", line("executor-1", "INFO claimed execution=7 epoch=1", 0), false, 1},
 		{"no warning, of the process", line("shell-1", "INFO claimed execution=25", 0), false, 0},
 		{"another execution", line("executor-1", "WARN claim not answered execution=71", 0), false, 0},
