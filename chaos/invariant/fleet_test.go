@@ -31,8 +31,12 @@ func TestARestartedExecutorCountsTheWorkersThatItHasSeen(t *testing.T) {
 		by      string
 		broken  bool
 	}{
-		{0, "executor-2", true}, {45 * second, "executor-2", true}, {59 * second, "executor-2", false}, {72 * second, "executor-2", false},
-		{59 * second, "executor-1", true}, {72 * second, "executor-1", false},
+		{0, "executor-2", true},
+		{45 * second, "executor-2", true},
+		{59 * second, "executor-2", false},
+		{72 * second, "executor-2", false},
+		{59 * second, "executor-1", true},
+		{72 * second, "executor-1", false},
 	} {
 		story := []history.Event{{Kind: history.ProcessStarted, Process: "executor-2"}, {Kind: history.ProcessStarted, Process: "executor-1"}}
 		name := func(w int, e history.Event) history.Event {

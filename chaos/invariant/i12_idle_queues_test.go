@@ -41,7 +41,8 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 		{"late, beside a fault that has repeated messages of its tests", 13 * time.Minute, true, spoiled("duplicate_messages", "*")},
 	} {
 		story := []history.Event{
-			{Kind: history.ProcessStarted, Process: "executor-1"}, registered(1, 1, "shell"), beat(0, 1),
+			{Kind: history.ProcessStarted, Process: "executor-1"},
+			registered(1, 1, "shell"), beat(0, 1),
 			worker(0, execution.Active), worker(second, execution.Draining), worker(second, execution.Stopped),
 		}
 		faults := c.faults
