@@ -161,7 +161,7 @@ type DeadLettersDiscarded struct {
 // Survey holds the database's counts for the gauges of telemetry.
 type Survey struct {
 	// Waiting counts the executions that have not ended, by status. Statuses without executions are
-	// left out.
+	// left out, and so are statuses that this program does not know.
 	Waiting []Waiting
 	// OrchestrationLag is how long ago the oldest execution ended whose end is not handled yet.
 	OrchestrationLag time.Duration

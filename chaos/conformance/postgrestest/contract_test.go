@@ -94,6 +94,25 @@ func TestAWorkerThatCantBeRead(t *testing.T) {
 	}
 }
 
+// A worker holds an execution in a status of a newer program. A survey counts and names it once, and
+// counts the others as ever.
+func TestAHeldExecutionInAnUnknownStatusIsSurveyedOnce(t *testing.T) {
+	b := setup(t)
+	id := b.running(b.worker("w")).ID
+	b.requested()
+	b.exec("alter type execution_status add value 'paused' before 'completed'")
+	b.exec("set session_replication_role = replica")
+	b.exec("update execution_work set status = 'paused' where id = $1", int64(id))
+	found, err := b.Survey(b.ctx)
+	b.must(err)
+	same(b, "the others", fmt.Sprint(found.Waiting), fmt.Sprint([]store.Waiting{{Status: execution.Requested, Count: 1}}))
+	same(b, "how many can't be read", found.UnreadableCount, 1)
+	want := []store.UnreadableRow{{ID: id, Why: fmt.Sprintf(`a row can't be read: status of execution %d: unknown execution status "paused"`, id)}}
+	if !slices.Equal(found.Unreadable, want) {
+		t.Errorf("those that can't be read are %+v, want %+v", found.Unreadable, want)
+	}
+}
+
 // agreed records the extent to which this version of PostgreSQL agreed with the model.
 func (b *fixture) agreed(r conformance.Result) {
 	if b.Failed() {
