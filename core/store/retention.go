@@ -50,6 +50,8 @@ type Purged struct {
 	// Next is where the next step begins to look; 0 if this step has seen the end, so that the next
 	// one begins anew.
 	Next int64
-	// More says that the step was full, so that another one may find more.
+	// More says that the step was full, so that another one may find more. A step that looked only
+	// at executions created less than the age ago has seen the end, even if it was full: all behind
+	// them are younger.
 	More bool
 }

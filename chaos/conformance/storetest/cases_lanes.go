@@ -165,6 +165,28 @@ func laneCases() []Case {
 			free := b.create("shell.echo", 1)[0]
 			b.expect("claimed", b.claimedFor(5, shell(5)), list(free, lost[0]))
 		}},
+		{"named rows that need no slot leave others every free slot", func(b *fixture) {
+			once := Actions()[2]
+			once.Concurrency = 1
+			b.must(b.Store.PutActions(b.ctx, []execution.Action{once}))
+			free := b.create("shell.echo", 2)
+			node := b.create("node.run", 1)[0]
+			b.expect("claimed", b.claimedFor(5, shell(5)), list(free[0], free[1], node))
+		}},
+		{"of the others of an action whose runtime was changed, those of the first runtime get its slots", func(b *fixture) {
+			changed := Actions()[2]
+			changed.Concurrency = 1
+			b.must(b.Store.PutActions(b.ctx, []execution.Action{changed}))
+			node := b.create("node.run", 1)[0]
+			changed.Runtime = "java"
+			b.must(b.Store.PutActions(b.ctx, []execution.Action{changed}))
+			b.Advance(tick)
+			java := b.create("node.run", 1)[0]
+			b.expect("claimed", b.claimedFor(5), list(java))
+			b.cancel(java)
+			b.orchestrate(java, 0, noRetry)
+			b.expect("claimed when the slot is free again", b.claimedFor(5), list(node))
+		}},
 		{"a limit of the demand leaves slots free", func(b *fixture) {
 			b.limited(5)
 			w := b.active("w")

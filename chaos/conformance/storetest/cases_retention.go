@@ -275,6 +275,13 @@ func executionRetentionCases() []Case {
 			b.expect("the last one", fmt.Sprint(third), fmt.Sprint(store.Purged{Removed: 1}))
 			b.expect("left", b.left(append(stays, over...)...), list(stays...))
 		}},
+		{"a full step over executions that are all too young is the last one, and the next one begins anew", func(b *fixture) {
+			ids := b.create("shell.echo", 2)
+			b.Advance(keptFor - tick)
+			b.expect("before their age", fmt.Sprint(b.purge(store.KeptExecutions, 2)), fmt.Sprint(store.Purged{}))
+			b.Advance(tick)
+			b.expect("at their age", fmt.Sprint(b.purge(store.KeptExecutions, 2)), fmt.Sprint(store.Purged{Next: int64(ids[1]), More: true}))
+		}},
 		{"a step takes as many chains as have together no more rows than its limit, but one at least", func(b *fixture) {
 			w := b.active("w")
 			for range 2 {

@@ -128,6 +128,15 @@ func slotCases() []Case {
 			b.create("shell.echo", 1)
 			b.expect("no other is given out", fmt.Sprint(len(b.claimAll())), "0")
 		}},
+		{"free slots above a lowered limit take no place of rows that need none", func(b *fixture) {
+			b.limited(2)
+			ids := b.create("shell.echo", 2)
+			free := execution.Action{Ref: "shell.free", Runtime: "shell", Entrypoint: "free", Timeout: RunTimeout}
+			b.must(b.Store.PutActions(b.ctx, []execution.Action{free}))
+			other := b.create("shell.free", 1)[0]
+			b.limited(1)
+			b.expect("claimed with room for two", b.claimedIn([]int{2}, shell(5)), list(ids[0], other))
+		}},
 		{"what was created under a limit goes on without slots when the limit is lifted", func(b *fixture) {
 			b.limited(1)
 			ids := b.create("shell.echo", 4)
