@@ -278,7 +278,7 @@ func TestUnavailable(t *testing.T) {
 	key := b.running(w)
 	for name, o := range map[string]postgres.Options{
 		"lock":      {LockTimeout: 20 * time.Millisecond},
-		"statement": {StatementTimeout: 20 * time.Millisecond, LockTimeout: time.Minute},
+		"statement": {StatementTimeout: 500 * time.Millisecond, LockTimeout: time.Minute}, // opening the store is a statement, too
 	} {
 		impatient := b.open(o)
 		tx, err := b.conn.Begin(b.ctx)
