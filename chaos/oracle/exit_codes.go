@@ -97,7 +97,8 @@ func WrongMessage(message string, r execution.Reason, code int, retry, most int6
 	return ""
 }
 
-// begins says that a text begins with a phrase and not with a longer word.
+// begins says that a text begins with a phrase and goes on with a colon or a new line, if at all. So
+// "exit status 12" does not begin with "exit status 1".
 func begins(text, phrase string) bool {
 	rest, ok := strings.CutPrefix(text, phrase)
 	return ok && (rest == "" || strings.ContainsAny(rest[:1], ":\n"))
