@@ -46,7 +46,7 @@ func Misread(sent, read *broker.Envelope, err error, readers func() Readers) str
 	}
 	by := readers()
 	if !by.OK {
-		return fmt.Sprintf("does the fast reader of hints read %s: the contract says yes, because it was written as hints are, the core leaves it to the reader of all messages", about(sent))
+		return fmt.Sprintf("the fast reader of hints leaves %s to the reader of all messages, although it is written as hints are", about(sent))
 	}
 	if by.Err != nil {
 		return fmt.Sprintf("%s was sent, and the reader of all messages can't read it: %v", about(sent), by.Err)
