@@ -26,9 +26,10 @@ type candidate struct {
 	// leaseOver is when the lease ends by a clock that is never set.
 	leaseOver time.Duration
 	consuming bool
-	// unhealthy says that an executor may consider it unhealthy, sick that every executor must.
-	unhealthy, sick bool
-	load            int
+	// unhealthy says that an executor may consider it unhealthy, surelyUnhealthy that every executor
+	// must.
+	unhealthy, surelyUnhealthy bool
+	load                       int
 	// claims is the number of runs that it has begun.
 	claims int
 	// waiting is the number of dispatches that it has not claimed.
@@ -42,7 +43,8 @@ type candidate struct {
 
 	// Each is the time since which a condition holds without a break, never if it does not hold
 	// now. fitSince: it could be given work. goodSince: it could be given work and was not
-	// unhealthy, wellSince: nor surely unhealthy. idleSince: it holds nothing.
+	// unhealthy. wellSince: it could be given work and was not surely unhealthy. idleSince: it holds
+	// nothing.
 	fitSince, goodSince, wellSince, idleSince time.Duration
 	// fitUntil is the end of the last period, longer than brief, in which it could be given work.
 	// Executors look at waiting executions twice, brief apart, so they rightly know nothing of
@@ -153,12 +155,12 @@ func (w *candidate) settle(at time.Duration, cordoned bool) {
 	switch {
 	case !fit:
 		w.unfit(at)
-	case w.sick:
+	case w.surelyUnhealthy:
 		w.bad(at)
 	}
 	w.fitSince = since(w.fitSince, at, fit)
 	w.goodSince = since(w.goodSince, at, fit && !w.unhealthy)
-	w.wellSince = since(w.wellSince, at, fit && !w.sick)
+	w.wellSince = since(w.wellSince, at, fit && !w.surelyUnhealthy)
 }
 
 // since returns before, or at if the condition has just begun to hold; never if it does not hold.

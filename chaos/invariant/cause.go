@@ -100,8 +100,8 @@ type afflicted struct {
 	of     [causes]trouble
 	// held is the trouble of being paused or frozen. A restarted process is no longer held.
 	held trouble
-	// silent is the trouble of connections to the database that went silent. A process notices, within
-	// a statement. So it is no cause by itself.
+	// silent is the trouble of connections to the database that went silent. A process notices that
+	// within the time of a statement, so it is no cause by itself.
 	silent trouble
 }
 

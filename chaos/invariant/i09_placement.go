@@ -171,7 +171,7 @@ func (c *placementChecker) assess(w *candidate, at time.Duration) {
 	s, h := w.known(), c.s.config.Health
 	deep := h.Enabled && w.waiting >= h.QueueDepthUnhealthy
 	w.unhealthy = deep || slices.ContainsFunc(c.evidence(w, &s, at), c.thresholds.Failing)
-	w.sick = deep || c.surely(w, &s, at, c.thresholds.Failing)
+	w.surelyUnhealthy = deep || c.surely(w, &s, at, c.thresholds.Failing)
 	w.settle(at, c.cordoned[w.worker])
 }
 

@@ -20,10 +20,10 @@ const (
 )
 
 // note judges the message of a failure that a run at its execution's present epoch ended with. A
-// worker that knows of a cancellation says nothing about retries, so nothing is judged where one was
-// requested.
+// worker that knows of a cancellation says nothing about retries. It may or may not have learned of
+// one in canceling, so nothing is judged there.
 func (c *resultChecker) note(e *history.Event, l *life, x exit) {
-	if e.From != execution.Running || c.s.cancelled[e.Chain] || strings.HasPrefix(e.Text, refusedByDatabase) {
+	if e.From != execution.Running || strings.HasPrefix(e.Text, refusedByDatabase) {
 		return
 	}
 	message := strings.TrimPrefix(strings.TrimPrefix(e.Text, byAction), ": ")

@@ -171,8 +171,8 @@ func TestAnEndMayWaitForThoseAheadOfIt(t *testing.T) {
 	}
 }
 
-// A worker gets nothing while executors take it for unhealthy because of what waits there. They
-// notice the end of that with their next look.
+// Invariant 26 demands no work for a worker that executors take for unhealthy because of what waits
+// there, unless it is pinned there. They notice the end of that with their next look.
 func TestAnExecutionMayWaitWhileTooMuchWaitsAtTheWorker(t *testing.T) {
 	waiting := []history.Event{
 		{At: 150 * second, Kind: history.Created, Execution: 2, Chain: 2, To: execution.Requested, Action: "a", Text: "shell", Process: "client"},

@@ -81,6 +81,8 @@ func TestMessagesOfFailuresSayWhetherARetryFollows(t *testing.T) {
 		{strings.ReplaceAll(coded, "status 1", "status 12"), execution.Unknown, 1, 1, 3, "does not begin with exit status 1"},
 		{strings.SplitN(coded, "\n", 2)[1], execution.Unknown, 1, 1, 3, "does not begin with exit status 1"},
 		{worded, execution.Validation, 0, 0, 3, "validation"},
+		{strings.SplitN(worded, "\n", 2)[1], execution.Rejected, 0, 0, 3, "the action's own text"},
+		{"", execution.Rejected, 0, 3, 3, "the action's own text"},
 		{strings.ReplaceAll(unknown, "75", "1"), execution.Unknown, 0, 0, 3, "exit code 75"},
 		{"\n" + unknown, execution.Unknown, 0, 0, 3, "empty line"},
 	} {

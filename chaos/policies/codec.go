@@ -77,8 +77,8 @@ func (a *asker) envelope() broker.Envelope {
 func (a *asker) key() execution.Key {
 	const most = 1<<63 - 1
 	return execution.Key{
-		ID:    execution.ID(pick(a, 1, 9, 10, fastest, fastest+1, most, a.number(1, 100_000))),
-		Epoch: execution.Epoch(pick(a, 0, 1, 10, fastest, fastest+1, most, a.number(0, 100))),
+		ID:    execution.ID(pick(a, 1, 9, 10, largestFast, largestFast+1, most, a.number(1, 100_000))),
+		Epoch: execution.Epoch(pick(a, 0, 1, 10, largestFast, largestFast+1, most, a.number(0, 100))),
 	}
 }
 

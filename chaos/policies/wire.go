@@ -46,7 +46,7 @@ func Misread(sent, read *broker.Envelope, err error, readers func() Readers) str
 	}
 	by := readers()
 	if !by.OK {
-		return fmt.Sprintf("does the fast reader of hints read %s: the contract says yes, because it was written as hints are, the core leaves it to the reader of all messages", about(sent))
+		return fmt.Sprintf("the fast reader of hints leaves %s to the reader of all messages, although it is written as hints are", about(sent))
 	}
 	if by.Err != nil {
 		return fmt.Sprintf("%s was sent, and the reader of all messages can't read it: %v", about(sent), by.Err)
@@ -66,8 +66,8 @@ func about(e *broker.Envelope) string {
 	return fmt.Sprintf("the message %q (%v, version %d, %d dispatches, %d changes)", id, e.Type, e.Version, len(e.Dispatches), len(e.Changes))
 }
 
-// fastest is the largest number that the fast reader reads: it has 18 digits.
-const fastest = 999_999_999_999_999_999
+// largestFast is the largest number that the fast reader reads. It has 18 digits.
+const largestFast = 999_999_999_999_999_999
 
 // fast says whether the fast reader has to read a message: a hint of at least one change, without a
 // character that JSON escapes and without a number that only the careful reader can check.
@@ -77,7 +77,7 @@ func fast(e *broker.Envelope) bool {
 	}) {
 		return false
 	}
-	return !slices.ContainsFunc(e.Changes, func(c broker.Change) bool { return c.Key.ID > fastest || c.Key.Epoch > fastest })
+	return !slices.ContainsFunc(e.Changes, func(c broker.Change) bool { return c.Key.ID > largestFast || c.Key.Epoch > largestFast })
 }
 
 // difference names the first field in which a message that was read differs from the sent one.

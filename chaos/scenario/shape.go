@@ -66,7 +66,7 @@ func actionShape(ref string) yamlfile.Shape {
 		dispatchTimeoutKey("the configuration's"),
 		yamlfile.Optional("concurrency", "how many executions of it may be between their scheduling and their end at a time; left out: no limit", yamlfile.IntegerSchema(1, maxConcurrency)),
 		retriesKey("0"),
-		yamlfile.Optional("retried_exit_codes", "exit codes that mean a failure for now, and go before the table of exit codes; left out: none", exitCodesSchema()),
+		yamlfile.Optional("retried_exit_codes", "exit codes that are retried, whatever the table of exit codes says; left out: none", exitCodesSchema()),
 	)
 }
 

@@ -41,7 +41,7 @@ type Case struct {
 	// number. The key is empty if it has none.
 	key   string
 	retry int
-	// tried has what became of runs without some faults.
+	// tried has the outcomes of runs without some faults, by the indexes of these faults.
 	tried map[string]tried
 }
 

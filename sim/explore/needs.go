@@ -15,7 +15,7 @@ import (
 
 // This file finds which faults a failure needed.
 
-// tried is what became of a run without some faults.
+// tried is the outcome of a run without some faults.
 type tried struct {
 	broken bool
 	// missed has the executions that missed the expectation of the case, by their keys.
@@ -110,15 +110,10 @@ func (c *Case) cancelled(id execution.ID) bool {
 	return false
 }
 
-// keyOf is the idempotency key of an execution of the failing run, or of the first row of its chain;
-// empty if it has none.
+// keyOf is the idempotency key of the first row of the chain of an execution of the failing run; empty
+// if it has none.
 func (c *Case) keyOf(id execution.ID) string {
-	chain := id
-	for i := range c.Record.Events {
-		if e := &c.Record.Events[i]; e.Kind == history.Created && e.Execution == id && e.Chain != 0 {
-			chain = e.Chain
-		}
-	}
+	chain := chainOf(c.Record, id)
 	for i := range c.Record.Events {
 		if e := &c.Record.Events[i]; e.Kind == history.Created && e.Execution == chain {
 			return e.Key
@@ -130,13 +125,7 @@ func (c *Case) keyOf(id execution.ID) string {
 // ownErrors is the number of attempts of an execution's chain if its action has failed by itself in
 // every one of them; otherwise 0.
 func (c *Case) ownErrors(id execution.ID) (attempts int) {
-	chain := id
-	for i := range c.Record.Events {
-		if e := &c.Record.Events[i]; e.Execution == id && e.Chain != 0 {
-			chain = e.Chain
-			break
-		}
-	}
+	chain := chainOf(c.Record, id)
 	for i := range c.Record.Events {
 		e := &c.Record.Events[i]
 		if e.Kind != history.Transition || e.Chain != chain && e.Execution != chain || !oracle.Terminal(e.To) {
@@ -163,7 +152,7 @@ func (c *Case) without(faults []int) tried {
 	return c.noted(faults, r)
 }
 
-// noted keeps what became of a run without some faults.
+// noted keeps and returns the outcome of a run without some faults.
 func (c *Case) noted(faults []int, r *sim.Result) tried {
 	now := tried{broken: c.breaks(r), missed: make(map[string]bool)}
 	for _, v := range r.Failures() {

@@ -56,6 +56,16 @@ func Causes(r *verdict.Record, v *verdict.Violation) (found []history.Event, pas
 	return found, slice.Past
 }
 
+// chainOf is the first row of the chain of an execution of a run.
+func chainOf(r *verdict.Record, id execution.ID) execution.ID {
+	for i := range r.Events {
+		if e := &r.Events[i]; e.Execution == id && e.Chain != 0 {
+			return e.Chain
+		}
+	}
+	return id
+}
+
 // Story returns a function that says whether an event concerns an execution: the rows of its chain,
 // the processes that had them, or a fault of one of these. For execution 0, every event does,
 // except heartbeats, which would fill the history.
@@ -63,13 +73,7 @@ func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
 	if id == 0 {
 		return func(e *history.Event) bool { return e.Kind != history.HeartbeatRenewed }
 	}
-	chain := id
-	for i := range r.Events {
-		if e := &r.Events[i]; e.Execution == id && e.Chain != 0 {
-			chain = e.Chain
-			break
-		}
-	}
+	chain := chainOf(r, id)
 	rows, involved := map[execution.ID]bool{id: true}, map[string]bool{}
 	for i := range r.Events {
 		if e := &r.Events[i]; e.Chain == chain {

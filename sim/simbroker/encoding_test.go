@@ -154,7 +154,7 @@ func TestAMessageThatIsReadOtherwiseIsReported(t *testing.T) {
 	}{
 		{"another change", "arrives with the change", func(p *publish) { p.envelope.Changes[0].To = execution.Failed }},
 		{"unreadable", "can't be read", func(p *publish) { p.body.text = p.body.text[1:] }},
-		{"not as hints are written", "does the fast reader of hints read", func(p *publish) { p.body.text = append([]byte(" "), p.body.text...) }},
+		{"not as hints are written", "the fast reader of hints leaves", func(p *publish) { p.body.text = append([]byte(" "), p.body.text...) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, 1)
