@@ -54,7 +54,7 @@ func TestACounterpartIsToldSideBySide(t *testing.T) {
 		"differ  here   4.000s  the timeout monitor of executor-1 failed execution 7",
 		"        there  4.000s  the timeout monitor of executor-1 took execution 7 back",
 		"        there  nothing more happens to execution 7",
-		"more    3 further differences in other executions and parts, 2 with the same events at other times, in another order or in other processes",
+		"more    3 further differences in other executions and parts, and 2 cases of the same events at other times, in another order or in other processes",
 		"        there  breaks no rule",
 	} {
 		if !strings.Contains(text, want) {
