@@ -110,15 +110,20 @@ func (c *Case) cancelled(id execution.ID) bool {
 	return false
 }
 
+// chainOf is the first row of the chain of an execution of the failing run.
+func (c *Case) chainOf(id execution.ID) execution.ID {
+	for i := range c.Record.Events {
+		if e := &c.Record.Events[i]; e.Execution == id && e.Chain != 0 {
+			return e.Chain
+		}
+	}
+	return id
+}
+
 // keyOf is the idempotency key of an execution of the failing run, or of the first row of its chain;
 // empty if it has none.
 func (c *Case) keyOf(id execution.ID) string {
-	chain := id
-	for i := range c.Record.Events {
-		if e := &c.Record.Events[i]; e.Kind == history.Created && e.Execution == id && e.Chain != 0 {
-			chain = e.Chain
-		}
-	}
+	chain := c.chainOf(id)
 	for i := range c.Record.Events {
 		if e := &c.Record.Events[i]; e.Kind == history.Created && e.Execution == chain {
 			return e.Key
@@ -130,13 +135,7 @@ func (c *Case) keyOf(id execution.ID) string {
 // ownErrors is the number of attempts of an execution's chain if its action has failed by itself in
 // every one of them; otherwise 0.
 func (c *Case) ownErrors(id execution.ID) (attempts int) {
-	chain := id
-	for i := range c.Record.Events {
-		if e := &c.Record.Events[i]; e.Execution == id && e.Chain != 0 {
-			chain = e.Chain
-			break
-		}
-	}
+	chain := c.chainOf(id)
 	for i := range c.Record.Events {
 		e := &c.Record.Events[i]
 		if e.Kind != history.Transition || e.Chain != chain && e.Execution != chain || !oracle.Terminal(e.To) {
