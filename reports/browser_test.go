@@ -212,6 +212,18 @@ document.body.dataset.seen = JSON.stringify(seen);`
 	expect(t, got, `"wide":true`)
 }
 
+// The list of what led to a violation has the log lines of the moment, in their order.
+func TestWhatLedToItHasTheLogOfTheMoment(t *testing.T) {
+	browser := chromium(t)
+	var page bytes.Buffer
+	if err := reports.WriteRun(&page, said(), "ttl-race-documented-41"); err != nil {
+		t.Fatal(err)
+	}
+	got := driven(t, browser, page.String(), `const rows = [...document.querySelectorAll("#led-lines tr")].map((r) => r.textContent);
+document.body.dataset.seen = JSON.stringify({rows: rows.length > 2, said: rows.findIndex((r) => r.includes("INFO looked at it")) - rows.length});`, "#run=ttl-race-documented-41", "1440,800")
+	expect(t, got, `"rows":true`, `"said":-2`)
+}
+
 // The reader finds, filters and sorts scenarios, and asks the grid about a seed.
 func TestResultsAreFoundFilteredAndSorted(t *testing.T) {
 	browser := chromium(t)

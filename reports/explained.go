@@ -112,9 +112,9 @@ func more(d *explain.Difference) string {
 		parts = append(parts, plural(d.More, "further difference")+" in other executions and parts")
 	}
 	if d.Moved > 0 {
-		parts = append(parts, fmt.Sprintf("%d with the same events at other times, in another order or in other processes", d.Moved))
+		parts = append(parts, plural(d.Moved, "case")+" of the same events at other times, in another order or in other processes")
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, ", and ")
 }
 
 // mostBrief is the greatest length of a line's sentence.
@@ -175,8 +175,11 @@ func needText(x *explain.Explanation) string {
 	if x.Execution != 0 && !x.Followed {
 		text += fmt.Sprintf(". It does not matter which execution breaks it: execution %d has no key, so it can't be found in another run", x.Execution)
 	}
-	if n := len(x.Elsewhere); n > 0 {
-		text += ". Of the others that miss it, " + map[bool]string{true: "one needs a fault: ", false: fmt.Sprintf("%d need a fault: ", n)}[n == 1] + executionsText(x.Elsewhere)
+	switch n := len(x.Elsewhere); {
+	case n == 1:
+		text += ". Of the others that miss it, one needs a fault: " + verdict.Named(x.Elsewhere)
+	case n > 1:
+		text += fmt.Sprintf(". Of the others that miss it, %d need a fault: %s", n, verdict.Named(x.Elsewhere))
 	}
 	return text
 }
@@ -190,25 +193,12 @@ func ownText(x *explain.Explanation) string {
 	return fmt.Sprintf("the action of execution %d failed by an error of its own in %s", x.Execution, attempts)
 }
 
-// namedExecutions limits how many executions a note names.
-const namedExecutions = 5
-
-// executionsText names executions: all of a few, the first of many.
-func executionsText(list []execution.ID) string {
-	text := "execution "
-	if len(list) > 1 {
-		text = "executions "
+// misses says that executions miss the expectation.
+func misses(list []execution.ID) string {
+	if len(list) == 1 {
+		return verdict.Named(list) + " misses the expectation"
 	}
-	for i, id := range list[:min(len(list), namedExecutions)] {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprint(id)
-	}
-	if more := len(list) - namedExecutions; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return verdict.Named(list) + " miss the expectation"
 }
 
 // unless says of a needed fault that another one does the same harm if only this one is left out.
@@ -224,10 +214,8 @@ func idle(f explain.Need) string {
 	switch {
 	case !f.Struck:
 		return " (it never began)"
-	case len(f.Elsewhere) == 1:
-		return fmt.Sprintf(" (but %s misses the expectation only with it)", executionsText(f.Elsewhere))
-	case len(f.Elsewhere) > 1:
-		return fmt.Sprintf(" (but %s miss the expectation only with it)", executionsText(f.Elsewhere))
+	case len(f.Elsewhere) > 0:
+		return " (but " + misses(f.Elsewhere) + " only with it)"
 	}
 	return ""
 }

@@ -54,7 +54,7 @@ func TestACounterpartIsToldSideBySide(t *testing.T) {
 		"differ  here   4.000s  the timeout monitor of executor-1 failed execution 7",
 		"        there  4.000s  the timeout monitor of executor-1 took execution 7 back",
 		"        there  nothing more happens to execution 7",
-		"more    3 further differences in other executions and parts, 2 with the same events at other times, in another order or in other processes",
+		"more    3 further differences in other executions and parts, and 2 cases of the same events at other times, in another order or in other processes",
 		"        there  breaks no rule",
 	} {
 		if !strings.Contains(text, want) {
@@ -106,7 +106,8 @@ func pageOf(t *testing.T, r *verdict.Record) string {
 func TestThePageSaysWhy(t *testing.T) {
 	page := pageOf(t, explainedRecord())
 	for _, want := range []string{
-		"Beside a run without this failure", "did &lt;b&gt;harm&lt;/b&gt;", "The faults that it needed", "When it became inevitable",
+		`<h2 id="h-why" class="small">Beside a run without this failure</h2>`, "did &lt;b&gt;harm&lt;/b&gt;", `<h2 class="small">The faults that it needed</h2>`,
+		"<summary>One more run beside it</summary>", "Both draw the same random numbers for the same acts", "When it became inevitable",
 		`class="inevitable"`, "(needed)", "98 of 100",
 	} {
 		if !strings.Contains(page, want) {
@@ -152,13 +153,20 @@ func TestThePageSaysThatNoFaultWasNeeded(t *testing.T) {
 	if at := strings.Index(page, unneeded); at < 0 || strings.Index(page, folded) < at {
 		t.Error("the page does not say that no fault was needed, or shows the comparison all the same")
 	}
+	if strings.Count(page, `id="h-why"`) != 1 || !strings.Contains(page, `<h2 class="small" id="h-why">The faults</h2>`) {
+		t.Error("the faults have not the heading that names the section")
+	}
 	if !strings.Contains(page, "None was needed: the same rule is broken without any fault, too.") {
 		t.Error("the page does not say how the faults were judged")
 	}
 	x := r.Explained
 	x.Execution, x.Followed, x.Missed, x.Own = 7, true, true, 3
-	if page := pageOf(t, r); !strings.Contains(page, "No fault is a cause: the action of execution 7 failed by an error of its own in each of its 3 attempts.") {
-		t.Error("the page does not say that the action failed by itself")
+	page = pageOf(t, r)
+	if !strings.Contains(page, "No fault is a cause: the action of execution 7 failed by an error of its own in each of its 3 attempts.") || !strings.Contains(page, "Faults only change which attempts there are") {
+		t.Error("the page does not say that the action failed by itself, or what faults have to do with it")
+	}
+	if strings.Contains(page, "None is a cause") {
+		t.Error("the page says twice that no fault is a cause")
 	}
 	x.Own, x.Elsewhere, x.Faults[0].Elsewhere = 0, []execution.ID{8}, []execution.ID{8}
 	page = pageOf(t, r)
@@ -187,6 +195,54 @@ func TestTheWordsSayByWhichExecutionFaultsAreJudged(t *testing.T) {
 	x.Followed = true
 	if got := first(); got != "faults  one of 2 was needed: with it alone execution 25 breaks the rule, without any fault it is not so" {
 		t.Errorf("judged by the execution: %s", got)
+	}
+}
+
+// Errors of the action's own, and what other executions need, are told at the command line, too.
+func TestTheWordsTellOwnErrorsAndOtherExecutions(t *testing.T) {
+	x := explainedRecord().Explained
+	x.Execution, x.Followed, x.Missed, x.Faults[0].Needed, x.Own = 7, true, true, false, 1
+	text := func() string { return strings.Join(reports.NeedLines(x), "\n") }
+	if got := text(); !strings.Contains(got, "none is a cause: the action of execution 7 failed by an error of its own in its only attempt. Faults only change which attempts there are") {
+		t.Errorf("an own error: %s", got)
+	}
+	x.Own, x.Elsewhere, x.Faults[0].Elsewhere = 0, []execution.ID{8, 9}, []execution.ID{8, 9}
+	for _, want := range []string{
+		"Of the others that miss it, 2 need a fault: executions 8, 9\n", "(but executions 8, 9 miss the expectation only with it)",
+	} {
+		if got := text(); !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+}
+
+// A counterpart may have another failure. The line about it says so.
+func TestALineSaysHowTheOtherRunFares(t *testing.T) {
+	r := explainedRecord()
+	c := &r.Explained.Counterparts[0]
+	for _, step := range []struct {
+		change func()
+		want   string
+	}{
+		{func() { c.Breaks = "invariant 7, x" }, "the rule is kept, and another one is broken"},
+		{func() { c.Elsewhere = true }, "execution 7 keeps the rule, and another execution breaks it"},
+		{func() { c.Passes = false }, "the rule is broken too"},
+	} {
+		step.change()
+		if got, want := reports.CounterpartLines(r, &r.Violations[0], c)[1], "there   the same without the mutant x: "+step.want; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// A run of another seed differs by chance in nearly everything. The page says so, and not that its
+// differences follow from one change.
+func TestThePageSaysThatAnotherSeedDrawsAnew(t *testing.T) {
+	r := explainedRecord()
+	r.Explained.Counterparts[0].Anew = true
+	page := pageOf(t, r)
+	if !strings.Contains(page, "It draws other random numbers, so much differs by chance.") || strings.Contains(page, "what differs follows from that change") {
+		t.Error("the page does not say that the other seed draws other numbers")
 	}
 }
 

@@ -126,11 +126,8 @@ func unneeded(x *explain.Explanation) string {
 		text += fmt.Sprintf(" of execution %d", x.Execution)
 	}
 	text += ": its cause is in the workload, the actions, the limits, or the system itself."
-	switch n := len(x.Elsewhere); {
-	case n == 1:
-		text += fmt.Sprintf(" But %s misses the expectation only because of a fault.", executionsText(x.Elsewhere))
-	case n > 1:
-		text += fmt.Sprintf(" But %s miss the expectation only because of a fault.", executionsText(x.Elsewhere))
+	if len(x.Elsewhere) > 0 {
+		text += " But " + misses(x.Elsewhere) + " only because of a fault."
 	}
 	return text
 }
@@ -286,7 +283,7 @@ func needOf(x *explain.Explanation, fault string) (words string, idle bool) {
 			case f.Needed:
 				return " (needed)", false
 			case len(f.Elsewhere) > 0:
-				return " (needed by " + executionsText(f.Elsewhere) + ")", false
+				return " (needed by " + verdict.Named(f.Elsewhere) + ")", false
 			}
 			return " (not needed)", true
 		}

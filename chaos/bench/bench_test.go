@@ -31,6 +31,32 @@ func TestProcessorTimeIsThatOfThisProcessAndThoseBelow(t *testing.T) {
 	}
 }
 
+func TestAMistakeInTheFlagsIsExplained(t *testing.T) {
+	for flags, want := range map[string]string{
+		"--scale -1":                  "--scale -1: at least 2000000, because 1000000 finished executions are measured before; 0 measures no table sizes",
+		"--scale 5":                   "--scale 5: at least 2000000",
+		"--scale 2000000 --lists 500": "--scale 2000000 --lists 500: one run measures one of the two; leave out the other",
+		"--lists -1":                  "--lists -1: 0 measures no lists",
+		"--workers 1,x":               `--workers "1,x": must be numbers from 1 to 16`,
+		"--jobs 3":                    "--jobs 3 --rounds 5 --samples 300: at least 100, 1 and 10 are needed",
+	} {
+		if _, err := parse(strings.Fields(flags)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", flags, err, want)
+		}
+	}
+	if o, err := parse([]string{"--scale", "2000000"}); err != nil || o.scale != 2_000_000 {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+func TestThereAreAtLeastAsManyCopiesAsAskedFor(t *testing.T) {
+	for _, c := range []struct{ n, have, want int64 }{{100, 100, 0}, {50, 100, 0}, {101, 100, 1}, {200, 100, 1}, {201, 100, 2}} {
+		if got := copiesFor(c.n, c.have); got != c.want {
+			t.Errorf("%d rows from %d: %d copies, want %d", c.n, c.have, got, c.want)
+		}
+	}
+}
+
 func TestRatiosAreThoseOfOneRound(t *testing.T) {
 	var text strings.Builder
 	tab := &table{options: options{jobs: 100, rounds: 3}, load: 7}

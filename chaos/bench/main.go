@@ -187,8 +187,11 @@ func parse(args []string) (options, error) {
 	if o.lists < 0 {
 		return o, fmt.Errorf("--lists %d: 0 measures no lists, and any higher number is how many executions they have", o.lists)
 	}
-	if o.scale < 0 || o.scale > 0 && o.lists > 0 {
-		return o, fmt.Errorf("--scale %d --lists %d: one of the two is measured at a time, and 0 means neither", o.scale, o.lists)
+	if o.scale != 0 && o.scale < leastScale {
+		return o, fmt.Errorf("--scale %d: at least %d, because %d finished executions are measured before; 0 measures no table sizes", o.scale, leastScale, aMillion)
+	}
+	if o.scale > 0 && o.lists > 0 {
+		return o, fmt.Errorf("--scale %d --lists %d: one run measures one of the two; leave out the other", o.scale, o.lists)
 	}
 	if o.jobs < 100 || o.rounds < 1 || o.samples < 10 {
 		return o, fmt.Errorf("--jobs %d --rounds %d --samples %d: at least 100, 1 and 10 are needed", o.jobs, o.rounds, o.samples)

@@ -21,6 +21,12 @@ type state struct {
 	parameters  any
 }
 
+// The numbers of finished executions: aMillion are measured in any case, and then those of --scale.
+const (
+	aMillion   = 1_000_000
+	leastScale = 2 * aMillion
+)
+
 // manyParameters are the bytes of the parameters of large executions.
 const manyParameters = 100_000
 
@@ -38,12 +44,12 @@ func measureScale(ctx context.Context, c *cluster.Cluster, o options, t *table) 
 	large := map[string]any{"text": strings.Repeat("x", manyParameters)}
 	for _, s := range []state{
 		{name: "empty tables", fill: d.empty},
-		{name: "1,000,000 finished, with audit", fill: func(ctx context.Context) error { return d.finished(ctx, 1_000_000, true) }},
+		{name: "1,000,000 finished, with audit", fill: func(ctx context.Context) error { return d.finished(ctx, aMillion, true) }},
 		{name: fmt.Sprintf("%d finished", o.scale), fill: func(ctx context.Context) error { return d.finished(ctx, o.scale, false) }},
-		{name: "100,000 that are due in an hour", fill: func(ctx context.Context) error { return errors.Join(d.empty(ctx), d.waiting(ctx, 100_000)) }},
-		{name: "200 workers", fill: func(ctx context.Context) error { return errors.Join(d.empty(ctx), d.registered(ctx, 200)) }},
-		{name: "parameters of 100 kB, beside those", fill: d.empty, batch: 5, jobs: max(100, o.jobs/20), parameters: large},
-		{name: "empty tables again", fill: func(ctx context.Context) error { return errors.Join(d.empty(ctx), d.unregister(ctx)) }},
+		{name: "100,000 that are due in an hour", fill: func(ctx context.Context) error { return d.waiting(ctx, 100_000) }},
+		{name: "200 workers", fill: func(ctx context.Context) error { return d.registered(ctx, 200) }},
+		{name: "parameters of 100 kB, beside 200 workers", fill: d.empty, batch: 5, jobs: max(100, o.jobs/20), parameters: large},
+		{name: "empty tables again", fill: d.unregister},
 	} {
 		began := time.Now()
 		if err := s.fill(ctx); err != nil {
@@ -81,7 +87,7 @@ func (d *daemons) measureState(ctx context.Context, s *state, t *table) error {
 	return err
 }
 
-// finished adds finished executions until there are about n, as copies of those that the last
+// finished adds finished executions until there are at least n, as copies of those that the last
 // measurement left behind; with their audit, if that is asked for.
 func (d *daemons) finished(ctx context.Context, n int, audit bool) error {
 	var have, first, last int64
@@ -93,7 +99,7 @@ func (d *daemons) finished(ctx context.Context, n int, audit bool) error {
 	}
 	// A group of the audit belongs to a block of 64 executions.
 	const block = 64
-	apart, copies := (last-first+block)/block*block, (int64(n)-have)/have
+	apart, copies := (last-first+block)/block*block, copiesFor(int64(n), have)
 	if copies < 1 {
 		return nil
 	}
@@ -110,6 +116,9 @@ func (d *daemons) finished(ctx context.Context, n int, audit bool) error {
 	return d.script(ctx, script)
 }
 
+// copiesFor is how often so many rows must be copied so that there are at least n.
+func copiesFor(n, have int64) int64 { return (n+have-1)/have - 1 }
+
 // copied is the statement that copies each row of a table several times. The key of each copy is
 // `apart` more than that of the one before. A number of the row's own is drawn anew.
 func (d *daemons) copied(table, key string, copies, apart int64) string {
@@ -120,8 +129,11 @@ func (d *daemons) copied(table, key string, copies, apart int64) string {
 end $do$`, table, key, copies, apart)
 }
 
-// waiting adds executions that are due in an hour, in the lane of those that are measured.
+// waiting leaves only executions that are due in an hour, in the lane of those that are measured.
 func (d *daemons) waiting(ctx context.Context, n int) error {
+	if err := d.empty(ctx); err != nil {
+		return err
+	}
 	if err := d.create(ctx, work{batch: batch}, 1); err != nil {
 		return err
 	}
@@ -141,8 +153,12 @@ select id, 0, 0, runtime, now() + interval '1 hour', 'api' from execution_record
 // fleet is the beginning of the names of workers that are only registered.
 const fleet = "registered-"
 
-// registered adds active workers that run something else. No process is behind them.
+// registered empties the tables, and adds active workers that run something else. No process is
+// behind them.
 func (d *daemons) registered(ctx context.Context, n int) error {
+	if err := d.empty(ctx); err != nil {
+		return err
+	}
 	return d.script(ctx, []string{
 		"set session_replication_role = replica",
 		fmt.Sprintf(`with new as (
@@ -155,7 +171,11 @@ select incarnation, id, 1, 1, 'active', '{other}', 10, now() + interval '1 day',
 	})
 }
 
+// unregister empties the tables, and removes the workers of registered.
 func (d *daemons) unregister(ctx context.Context) error {
+	if err := d.empty(ctx); err != nil {
+		return err
+	}
 	return d.script(ctx, []string{
 		"set session_replication_role = replica",
 		"delete from worker_incarnation where incarnation > 1000000", "delete from worker where name like '" + fleet + "%'",

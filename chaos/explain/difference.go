@@ -391,7 +391,7 @@ func (d *Difference) choose(family func(strand string) bool, about execution.ID,
 func nearest(all []Pair, family func(strand string) bool, about execution.ID, most int) (kept []Pair) {
 	rank := func(i int) int {
 		switch p := &all[i]; {
-		case about != 0 && p.About == about:
+		case p.About == about:
 			return 0
 		case i == 0:
 			return 1

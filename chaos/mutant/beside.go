@@ -44,21 +44,11 @@ func (s *aloneOrNothing) Finish(ctx context.Context, w store.WorkerKey, fs []sto
 	return outcomes, err
 }
 
-// inWorkers makes the store of each worker forget answers.
-func inWorkers(claims, results bool) func(Process, store.Store) store.Store {
-	return func(p Process, s store.Store) store.Store {
-		if !p.Worker {
-			return s
-		}
-		return &aloneOrNothing{Store: s, p: p, claims: claims, results: results}
-	}
-}
-
 func claimsBesideForgotten() *Mutant {
 	return &Mutant{
 		Name: "claims-beside-forgotten", Source: "D25", Expected: 20, Scenario: "errors-in-batches",
 		About: "a worker takes a refusal of one claim for a refusal of all, and loses the executions that it has claimed",
-		Store: inWorkers(true, false),
+		Store: ofWorker(func(p Process, s store.Store) store.Store { return &aloneOrNothing{Store: s, p: p, claims: true} }),
 	}
 }
 
@@ -66,6 +56,6 @@ func resultsBesideForgotten() *Mutant {
 	return &Mutant{
 		Name: "results-beside-forgotten", Source: "D25", Expected: 15, Scenario: "errors-in-batches",
 		About: "a worker takes a refusal of one result for a refusal of all, writes results again that are stored, and does not count those runs",
-		Store: inWorkers(false, true),
+		Store: ofWorker(func(p Process, s store.Store) store.Store { return &aloneOrNothing{Store: s, p: p, results: true} }),
 	}
 }

@@ -14,12 +14,12 @@ func init() {
 	register(declaredCodesLost, lastDeclaredCodeLost, neighboursDeclared)
 }
 
-// misreading is a store of a worker whose claimed rows lack declared exit codes.
+// misreading is a store of a worker that changes the declared exit codes of the rows it claims.
 type misreading struct {
 	store.Store
 	p Process
-	// keep returns those of the declared codes that the rows still have.
-	keep func([]int16) []int16
+	// read returns the codes that the worker sees, given those that the action declares.
+	read func([]int16) []int16
 }
 
 // Claim implements store.Worker.
@@ -28,16 +28,17 @@ func (s *misreading) Claim(ctx context.Context, w store.WorkerKey, cs []store.Cl
 	for i := range results {
 		a := &results[i].Row.Action
 		declared := a.RetriedExitCodes.List()
-		if kept := s.keep(slices.Clone(declared)); !slices.Equal(kept, declared) {
+		if seen := s.read(slices.Clone(declared)); !slices.Equal(seen, declared) {
 			s.p.Acted("changed the exit codes that an action declares", cs[i].Key.ID)
-			a.RetriedExitCodes = execution.NewExitCodes(kept...)
+			a.RetriedExitCodes = execution.NewExitCodes(seen...)
 		}
 	}
 	return results, err
 }
 
-func declaring(keep func([]int16) []int16) func(Process, store.Store) store.Store {
-	return ofWorker(func(p Process, s store.Store) store.Store { return &misreading{s, p, keep} })
+// declaring makes each worker see other exit codes than an action declares.
+func declaring(read func([]int16) []int16) func(Process, store.Store) store.Store {
+	return ofWorker(func(p Process, s store.Store) store.Store { return &misreading{s, p, read} })
 }
 
 func declaredCodesLost() *Mutant {

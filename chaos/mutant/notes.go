@@ -3,6 +3,7 @@ package mutant
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 
 	"handoff/core/execution"
@@ -18,7 +19,8 @@ func init() {
 // noting is a store of a worker that changes the messages of actions' own failures.
 type noting struct {
 	store.Store
-	p      Process
+	p Process
+	// change returns the message that is stored.
 	change func(f *store.Finish) string
 }
 
@@ -27,7 +29,7 @@ var note = regexp.MustCompile(`(?m)^Not retried, with \d+ of (\d+) retries left,
 
 // Finish implements store.Worker.
 func (s *noting) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	changed := append([]store.Finish(nil), fs...)
+	changed := slices.Clone(fs)
 	for i := range changed {
 		f := &changed[i]
 		if f.To != execution.Failed || !f.Reason.OfAction() {
@@ -41,6 +43,7 @@ func (s *noting) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finis
 	return s.Store.Finish(ctx, w, changed)
 }
 
+// saying makes each worker store other messages of failures.
 func saying(change func(f *store.Finish) string) func(Process, store.Store) store.Store {
 	return ofWorker(func(p Process, s store.Store) store.Store { return &noting{s, p, change} })
 }

@@ -15,9 +15,6 @@ import (
 	"handoff/core/execution"
 )
 
-// namedExecutions limits how many executions of a group are named.
-const namedExecutions = 5
-
 // moment is the time and the step of an event.
 type moment struct {
 	at   time.Duration
@@ -75,7 +72,11 @@ func (t *tally) explain(b scenario.Bound, of execution.Status, found, total int6
 		if caused(rows) > 0 {
 			how += parentsOf(rows, lasts)
 		}
-		s.lines = append(s.lines, fmt.Sprintf("%d %s: %s", len(rows), how, named(rows)))
+		var ids []execution.ID
+		for _, row := range rows {
+			ids = append(ids, row.ID)
+		}
+		s.lines = append(s.lines, fmt.Sprintf("%d %s: %s", len(rows), how, verdict.Named(ids)))
 	}
 	if unserved {
 		s.lines = append(s.lines, t.whyUnserved()...)
@@ -139,22 +140,6 @@ func tooFew(b scenario.Bound, found, total int64) bool {
 		}
 		return found < b.Value
 	}
-}
-
-// named lists executions: all of a few, the first of many.
-func named(rows []*execution.Execution) string {
-	var list []string
-	for _, row := range rows[:min(len(rows), namedExecutions)] {
-		list = append(list, fmt.Sprint(row.ID))
-	}
-	text := "execution " + list[0]
-	if len(list) > 1 {
-		text = "executions " + strings.Join(list, ", ")
-	}
-	if more := len(rows) - len(list); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }
 
 // fate says of an execution which action it was of, and how and why it ended, or what it waits for.

@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -62,12 +60,24 @@ func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
 // sourcePage makes the page of a finished measurement. Proofs about survivors are written once the
 // survivors are known, so they come from a later commit.
 func (a *app) sourcePage(o *sourceOptions) error {
-	results, there, err := score.Read(o.file)
-	if err != nil || !there {
-		return usage("--out %s: no results there to make a page of: %s", o.file, reason(cmp.Or(err, fs.ErrNotExist)))
+	results, err := resultsOf("out", o.file)
+	if err != nil {
+		return err
 	}
 	fmt.Fprint(a.out, results.Summary())
 	return (&measurement{app: a, sourceOptions: o, results: results}).page()
+}
+
+// resultsOf reads the file of results that a flag names.
+func resultsOf(flag, file string) (*score.Results, error) {
+	results, there, err := score.Read(file)
+	switch {
+	case err != nil:
+		return nil, usage("--%s %v", flag, err)
+	case !there:
+		return nil, usage("--%s %s: no results there: the file does not exist", flag, file)
+	}
+	return results, nil
 }
 
 // folder is the folder of the build.
@@ -141,8 +151,16 @@ func moduleRoot() (string, error) {
 	return dir, nil
 }
 
-// open lists the candidates, and reads existing results.
+// open reads existing results, and lists the candidates.
 func (m *measurement) open() (*source.Catalog, error) {
+	const instead = "; --again forgets what is there, --out FILE writes to another file"
+	var before *score.Results
+	if !m.again {
+		var err error
+		if before, _, err = score.Read(m.file); err != nil {
+			return nil, usage("--out %v"+instead, err)
+		}
+	}
 	fmt.Fprintln(m.err, "listing candidates")
 	catalog, err := source.Load(m.root, false)
 	if err != nil {
@@ -150,16 +168,12 @@ func (m *measurement) open() (*source.Catalog, error) {
 	}
 	m.results = newResults(catalog, revision(m.root), false)
 	m.results.Size = m.size
-	before, ok, err := score.Read(m.file)
-	switch {
-	case err != nil:
-		return nil, broken("%v", err)
-	case ok && !m.again:
+	if before != nil {
 		if m.sql {
 			m.results.Size = before.Size // no runs judge statements
 		}
 		if err := m.results.Merge(before); err != nil {
-			return nil, usage("%s: %v; --again forgets them, --out FILE writes to another file", m.file, err)
+			return nil, usage("--out %s: %v"+instead, m.file, err)
 		}
 	}
 	if err := os.MkdirAll(filepath.Dir(m.file), 0o750); err != nil {
@@ -407,9 +421,8 @@ func (m *measurement) page() error {
 	}
 	var before *score.Results
 	if m.before != "" {
-		var there bool
-		if before, there, err = score.Read(m.before); err != nil || !there {
-			return usage("--before %s: no results there: %s", m.before, reason(cmp.Or(err, fs.ErrNotExist)))
+		if before, err = resultsOf("before", m.before); err != nil {
+			return err
 		}
 	}
 	page, err := m.results.Page(equivalents, before)

@@ -36,6 +36,25 @@ func TestWhatDoesNotGoWithSourceMutantsIsRefused(t *testing.T) {
 	}
 }
 
+// A file that is none of results is refused before anything is measured, and not read with
+// --again.
+func TestAFileWithoutResultsIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out.json")
+	if err := os.WriteFile(file, []byte("{\n\tx"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := "--out " + file + ":2:2 has no results: invalid character 'x'"
+	m := &measurement{app: &app{err: newTerminal(new(bytes.Buffer))}, root: t.TempDir(), sourceOptions: &sourceOptions{file: file}}
+	if _, err := m.open(); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "; --again forgets what is there, --out FILE writes to another file") {
+		t.Errorf("%v, want %s", err, want)
+	}
+	m.again = true // goes on to the source, of which the folder has none
+	if _, err := m.open(); err == nil || strings.Contains(err.Error(), file) {
+		t.Errorf("with --again: %v", err)
+	}
+	chaos(t, "mutants", "--source", "--page-only", "--table", "x", "--out", file).wants(t, 2, want)
+}
+
 // measured are the results of some mutants, or of a share of them, in the form of a measurement.
 func measured(t *testing.T, text string) string {
 	t.Helper()

@@ -104,8 +104,8 @@ func TestNoFaultCausesAnErrorOfTheActionsOwn(t *testing.T) {
 	}
 }
 
-// What the other run calls the execution of the failure does not matter. The last attempt counts: where
-// every execution has completed, none is said to have failed.
+// What the other run calls the execution of the failure does not matter. The last attempt counts:
+// where every execution has completed, none is said to have failed.
 func TestTheSameExecutionIsFoundWhateverItsNumber(t *testing.T) {
 	_, x := explainedCase(t, "own-error", ownError, 1)
 	kept := 0

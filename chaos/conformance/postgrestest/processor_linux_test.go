@@ -20,8 +20,9 @@ import (
 // BenchmarkProcessor reports the cost in PostgreSQL of the statements of an execution's life:
 // microseconds of its processor time and bytes of its log for each row, with one caller that makes
 // calls of so many rows, one after the other. Every second batch is claimed and dispatched in two
-// steps, and fails without a retry, so that its end is handled by a separate statement. A busy machine increases all figures, so compare two
-// versions in turns. -benchtime is the number of batches.
+// steps, and fails without a retry, so that its end is handled by a separate statement. A busy
+// machine increases all figures, so compare two versions in turns. -benchtime is the number of
+// batches.
 //
 //	go test -run '^$' -bench Processor -benchtime 100x ./chaos/conformance/postgrestest
 func BenchmarkProcessor(b *testing.B) {

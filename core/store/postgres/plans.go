@@ -16,8 +16,9 @@ import (
 // that are known before the join: with e.id = any($1) no path reads an index without that
 // condition, however small the table seems to be. No condition on it is written like that of a
 // partial index, or the plan might read that index from end to end. (Only dispatchDue walks such an
-// index: see there.) The table is joined only with a list of the batch. If only hash joins are allowed, the join is one pass over each side. A list of
-// one row is not joined but read by a subselect, as a hash join needs a condition.
+// index: see there.) The table is joined only with a list of the batch. If only hash joins are
+// allowed, the join is one pass over each side. A list of one row is not joined but read by a
+// subselect, as a hash join needs a condition.
 //
 // A setting holds for the transaction, which is this one statement, and is sent with it. Every
 // other statement of a session is planned anew for its arguments (see "Plans" in the package

@@ -3,6 +3,7 @@
 package score
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -129,12 +130,30 @@ func Read(path string) (r *Results, ok bool, err error) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("reading results: %w", err)
+		return nil, false, fmt.Errorf("%s can't be read: %w", path, errors.Unwrap(err))
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, false, fmt.Errorf("reading results from %s: %w", path, err)
+		return nil, false, misread(path, text, err)
+	}
+	if r == nil || r.Seed == "" || r.Core == "" || r.Commit == "" {
+		return nil, false, fmt.Errorf("%s has no results: seed, core or commit is missing", path)
 	}
 	return r, true, nil
+}
+
+// misread says where and why a file is no JSON of results.
+func misread(path string, text []byte, err error) error {
+	at, why := len(text), err.Error()
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		at = int(syntax.Offset)
+	case errors.As(err, &kind):
+		at, why = int(kind.Offset), fmt.Sprintf("%s has the wrong type, %s", cmp.Or(kind.Field, "the file"), kind.Value)
+	}
+	before := text[:min(max(at-1, 0), len(text))]
+	return fmt.Errorf("%s:%d:%d has no results: %s", path, bytes.Count(before, []byte{'\n'})+1, len(before)-bytes.LastIndexByte(before, '\n'), why)
 }
 
 // Write replaces a file of results in one step, so that an interruption leaves the old file intact.

@@ -1,6 +1,7 @@
 package score
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -172,6 +173,29 @@ func TestResultsGoOnWhereTheyStopped(t *testing.T) {
 	r, ok, err := Read(path)
 	if !ok || err != nil || r.Summary() != sample().Summary() {
 		t.Errorf("read back %v, %v: %+v", ok, err, r)
+	}
+}
+
+// A file that somebody has named by mistake, or that was cut off, is told with its position.
+func TestAFileWithoutResultsIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "results.json")
+	for text, want := range map[string]string{
+		"":                              ":1:1 has no results: unexpected end of JSON input",
+		"{\n\t\"seed\": 5\n}":           ":2:10 has no results: seed has the wrong type, number",
+		"[]":                            ":1:1 has no results: the file has the wrong type, array",
+		"{\n\t\"seed\": \"1\",\n\tx\n}": ":3:2 has no results: invalid character 'x'",
+		"null":                          " has no results: seed, core or commit is missing",
+		`{"seed": "1", "core": "2"}`:    " has no results: seed, core or commit is missing",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r, ok, err := Read(path); ok || r != nil || err == nil || !strings.Contains(err.Error(), path+want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if _, _, err := Read(t.TempDir()); err == nil || !strings.HasSuffix(err.Error(), " can't be read: is a directory") {
+		t.Errorf("a folder: %v", err)
 	}
 }
 

@@ -1,0 +1,24 @@
+package verdict
+
+import (
+	"fmt"
+	"strings"
+
+	"handoff/core/execution"
+)
+
+// mostNamed limits how many executions a sentence names.
+const mostNamed = 5
+
+// Named lists executions in a sentence: all of a few, the first of many.
+func Named(ids []execution.ID) string {
+	if len(ids) == 1 {
+		return fmt.Sprintf("execution %d", ids[0])
+	}
+	first := ids[:min(len(ids), mostNamed)]
+	text := "executions " + strings.ReplaceAll(strings.Trim(fmt.Sprint(first), "[]"), " ", ", ")
+	if more := len(ids) - len(first); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
