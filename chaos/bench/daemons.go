@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
 
 	"handoff/chaos/live/cluster"
@@ -124,14 +126,24 @@ func (d *daemons) newest(ctx context.Context) (id int64, err error) {
 	return id, err
 }
 
-// empty removes the rows of earlier measurements, so that they do not burden this one.
+// deadlockDetected is PostgreSQL's code of a statement that it ended because of one.
+const deadlockDetected = "40P01"
+
+// empty removes the rows of earlier measurements, so that they do not burden this one. The daemons go
+// on reading, and lock the tables in another order. So the database may end one of the two statements,
+// and this one is made again.
 func (d *daemons) empty(ctx context.Context) error {
-	for _, statement := range []string{"truncate execution_record, execution_work, execution_unhandled, transition_group", "checkpoint"} {
-		if _, err := d.db.Exec(ctx, statement); err != nil {
-			return err
+	for {
+		_, err := d.db.Exec(ctx, "truncate execution_record, execution_work, execution_unhandled, transition_group")
+		var refused *pgconn.PgError
+		if errors.As(err, &refused) && refused.Code == deadlockDetected {
+			continue
 		}
+		if err == nil {
+			_, err = d.db.Exec(ctx, "checkpoint")
+		}
+		return err
 	}
-	return nil
 }
 
 // batch is how many executions one request creates.

@@ -86,7 +86,7 @@ type settings struct {
 	sql bool
 }
 
-var best = settings{maxWorkers: 1000, cooldown: river.FetchCooldownMin}
+var best = settings{maxWorkers: concurrency, cooldown: river.FetchCooldownMin}
 
 // ways are River with the fastest settings that we found, with both ways of creating jobs, and with
 // its defaults.

@@ -13,7 +13,7 @@ func Defaults(p config.Profile) (c config.Config) {
 	x := &c.Executor
 	x.DispatchTimeout, x.TimeoutCheckInterval = 2*time.Minute, 10*time.Second
 	x.UnschedulableGrace, x.ReconcileInterval = time.Minute, 5*time.Second
-	x.Unclaimed, x.MaxDispatches, x.DispatchAhead, x.DispatchesPerMessage = "reschedule", 3, 2, 250
+	x.Unclaimed, x.MaxDispatches, x.DispatchAhead, x.DispatchesPerMessage = "reschedule", 3, 2, 500
 	x.DirectDispatch = !documented
 	if documented {
 		x.DispatchTimeout, x.TimeoutCheckInterval = 5*time.Minute, time.Minute
@@ -25,7 +25,7 @@ func Defaults(p config.Profile) (c config.Config) {
 	x.ClaimExpiry, x.ReapGrace, x.ConfirmTimeout = 15*time.Second, 10*time.Second, 10*time.Second
 	x.BrakeFraction, x.BrakeMinWorkers = 0.5, 4
 	x.QueueRetention, x.StatementTimeout = 24*time.Hour, 5*time.Second
-	x.HealthCheckInterval, x.FiguresInterval, x.BatchSize = 30*time.Second, 15*time.Second, 250
+	x.HealthCheckInterval, x.FiguresInterval, x.BatchSize = 30*time.Second, 15*time.Second, 500
 
 	w := &c.Worker
 	w.HeartbeatInterval, w.HeartbeatStalenessMultiplier = 10*time.Second, 3

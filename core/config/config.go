@@ -255,7 +255,7 @@ func Default(p Profile) Config {
 			MaxDispatches:        3,
 			ReconcileInterval:    5 * time.Second,
 			DispatchAhead:        2,
-			DispatchesPerMessage: 250,
+			DispatchesPerMessage: 500,
 			DirectDispatch:       true,
 			ClaimExpiry:          15 * time.Second,
 			ReapGrace:            10 * time.Second,
@@ -268,7 +268,7 @@ func Default(p Profile) Config {
 			HealthCheckInterval:  30 * time.Second,
 			HealthProbes:         Act,
 			FiguresInterval:      15 * time.Second,
-			BatchSize:            250,
+			BatchSize:            500,
 		},
 		Worker: Worker{
 			HeartbeatInterval:            10 * time.Second,

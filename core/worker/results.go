@@ -29,7 +29,7 @@ import (
 const (
 	// mostResults is how many results one statement writes: as many rows as the database accepts in
 	// one.
-	mostResults = 250
+	mostResults = 500
 	// mostResultBytes bounds the length of their outputs together: the result that reaches it is
 	// the last of its batch.
 	mostResultBytes = 1 << 20

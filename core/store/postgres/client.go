@@ -176,6 +176,9 @@ func nothing(pgx.Rows) error { return nil }
 // order of their ids.
 //
 // Without keys (see insertPlain) nothing is looked up and no key is taken.
+//
+// The name of the sequence is a subselect, because the function reads a catalogue, and would do so for
+// each row.
 const insertExecutions = `
 with asked as materialized (
     select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::bigint[],
@@ -192,7 +195,7 @@ seen as materialized (
      order by a.n
 ),
 fresh as materialized (
-    select nextval(pg_get_serial_sequence('execution_record', 'id')) as new_id, s.*
+    select nextval((select pg_get_serial_sequence('execution_record', 'id')::regclass)) as new_id, s.*
       from seen s where s.existing is null and s.id is not null and not s.lost
 ),` + keysReleased + `
 inserted as (

@@ -39,7 +39,7 @@ type Options struct {
 	// Migrate brings the schema up to date before the store is used.
 	Migrate bool
 
-	// BatchRows and BatchWait bound a batch of simultaneous calls: its rows (0 means 250), and how
+	// BatchRows and BatchWait bound a batch of simultaneous calls: its rows (0 means 500), and how
 	// long it waits for more calls (0 means a millisecond).
 	BatchRows int
 	BatchWait time.Duration
@@ -62,7 +62,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.StatementTimeout, 10*time.Second)
 	fill(&o.LockTimeout, o.StatementTimeout/2)
 	fill(&o.IdleInTransactionTimeout, 5*time.Second)
-	fill(&o.BatchRows, 250)
+	fill(&o.BatchRows, 500)
 	fill(&o.BatchWait, time.Millisecond)
 	fill(&o.BatchPatience, 25*time.Millisecond)
 	return o
