@@ -5,7 +5,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
+	"handoff/chaos/history"
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
 	"handoff/core/config"
@@ -39,6 +41,75 @@ func TestCrashAtEveryYieldPoint(t *testing.T) {
 			}
 		}
 	}
+}
+
+// shortMemory are chains that leave as soon as their keys do, in steps of two rows: a retry and its
+// first row, a parent and its child. Another execution is created when they have left. The parts look
+// seldom, so that a day has few yield points.
+const shortMemory = `
+name: short-memory
+about: Ended chains leave in small steps after a day, and the executor may crash at any of them.
+worlds: [sim]
+cluster:
+  executors: 1
+  workers:
+    shell-1: {runtimes: [shell], concurrency: 3}
+config:
+  executor: {reconcile_interval: 10m, timeout_check_interval: 10m, health_check_interval: 12h, figures_interval: 12h}
+  message_queue: {rabbitmq: {heartbeat: 5m}}
+  worker: {heartbeat_interval: 30m, fence_margin: 1m}
+  retention: {executions: 5s, step_size: 2, interval: 10m}
+actions:
+  core.retried: {runtime: shell, takes: 300ms, fails: {rate: 100%, reason: connection reset}, max_retries: 1}
+  core.parent: {runtime: shell, takes: 1s}
+  core.child: {runtime: shell, takes: 500ms}
+  core.late: {runtime: shell, takes: 200ms}
+workload:
+  - {action: core.retried, count: 1, from: 1s}
+  - {action: core.parent, count: 1, from: 1s}
+  - {action: core.child, count: 1, from: 1500ms, parent: core.parent}
+  - {action: core.late, count: 1, from: 24h21m}
+`
+
+// TestCrashAtEveryYieldPointOfADeletion crashes the executor at each of its last yield points: keys
+// and chains leave in the twenty minutes before the end of the run.
+func TestCrashAtEveryYieldPointOfADeletion(t *testing.T) {
+	const last = 400
+	s := parsed(t, shortMemory)
+	for _, profile := range config.Profiles() {
+		var points []kernel.CrashPoint
+		var events recording
+		clean := Run(s, profile, Options{Seed: 1, Record: &events})
+		chains, rows := purged(events, nil)
+		if chains != 3 || rows != 4 {
+			t.Fatalf("%s: %d chains left with %d rows, want the retried one with two, the parent and its child", profile, chains, rows)
+		}
+		for _, p := range clean.Points {
+			if p.Process != "executor-1" {
+				continue
+			}
+			if before, _ := purged(events, func(e *history.Event) bool { return e.At < 24*time.Hour }); before != 0 || p.N < last {
+				t.Fatalf("%s: %d chains left within a day, and the executor has %d yield points", profile, before, p.N)
+			}
+			for n := p.N - last; n <= p.N; n++ {
+				points = append(points, kernel.CrashPoint{Process: p.Process, N: n}, kernel.CrashPoint{Process: p.Process, N: n, After: true})
+			}
+		}
+		points = sampled(points)
+		if fired := crashAtEach(t, s, profile, points); fired < len(points)/2 {
+			t.Errorf("%s: %d of %d crash points were reached", profile, fired, len(points))
+		}
+	}
+}
+
+// purged counts the chains and rows that left, of the events for which counts is true; nil counts all.
+func purged(events recording, counts func(*history.Event) bool) (chains, rows int) {
+	for i := range events {
+		if e := &events[i]; e.Kind == history.Purged && (counts == nil || counts(e)) {
+			chains, rows = chains+1, rows+int(e.Count)
+		}
+	}
+	return chains, rows
 }
 
 // TestCrashSweepFindsWhatItIsFor plants mutants that only a crash at the right moment reveals, and

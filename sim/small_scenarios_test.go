@@ -13,14 +13,20 @@ func smallScenarios(t *testing.T) []*scenario.Scenario {
 	t.Helper()
 	var list []*scenario.Scenario
 	for _, text := range []string{lifeOfOne, slowRun, expiredDispatch, lostHints, gracefulStop, inBatches, familyAndLimit} {
-		name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(text), "name: "), "\n")
-		s, err := scenario.Parse(name+".yaml", []byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, s)
+		list = append(list, parsed(t, text))
 	}
 	return list
+}
+
+// parsed reads one of these texts.
+func parsed(t *testing.T, text string) *scenario.Scenario {
+	t.Helper()
+	name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(text), "name: "), "\n")
+	s, err := scenario.Parse(name+".yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // lifeOfOne is the whole life of one execution: created, dispatched, claimed, failed, retried,
