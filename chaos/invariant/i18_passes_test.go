@@ -137,3 +137,53 @@ func TestARowThatWasGivenBackIsLookedAtInTime(t *testing.T) {
 		}
 	}
 }
+
+// A full batch is followed by another look at once, unless the executor gives up its session with the
+// broker: then by a pass once it is connected again, at the next period at the latest.
+func TestAfterAFullBatchTheNextLookComesAtOnceOrAfterTheNextConnection(t *testing.T) {
+	c := config.Default(config.Hardened)
+	const looked = 10 * time.Minute
+	prompt := New(c, nil).prompt()
+	period := c.Executor.ReconcileInterval
+	again := c.MessageQueue.RabbitMQ.ReconnectMax + period + drift(period) + 2*prompt
+	for _, test := range []struct {
+		name       string
+		look       Look
+		by         string
+		at, within time.Duration
+	}{
+		{"its session goes on", LookSchedule, "", 0, 2 * prompt},
+		{"it gives up its session", LookSchedule, "e", looked, again},
+		{"it gives up its session while it publishes again", LookUnpublished, "e", looked, again},
+		{"it gave up its session before", LookSchedule, "e", looked - 2*prompt, 2 * prompt},
+		{"another executor gives up its session", LookSchedule, "f", looked, 2 * prompt},
+		{"it gives up its session and handles ends", LookEnds, "e", looked, 2 * prompt},
+	} {
+		for _, late := range []bool{false, true} {
+			s := New(c, []int{18})
+			s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "e"})
+			k := s.Looks("e", 0)
+			k.Asks(looked, test.look, c.Executor.BatchSize, 0)
+			k.Answered(looked, test.look, true, true, nil)
+			if test.by != "" {
+				s.GivenUp(test.by, test.at)
+			}
+			at := looked + test.within
+			if late {
+				at += time.Millisecond
+			}
+			for l := range lookKinds {
+				if l != test.look {
+					k.kinds[l].answered = at
+				}
+			}
+			s.Observe(&history.Event{At: at, Kind: history.Quiescent})
+			found := slices.ContainsFunc(s.Findings(), func(f Finding) bool {
+				return strings.Contains(f.Message, test.look.String()) && strings.Contains(f.Message, "has not looked again for the rest")
+			})
+			if found != late {
+				t.Errorf("%s, late %v: broken %v: %v", test.name, late, found, s.Findings())
+			}
+		}
+	}
+}
