@@ -371,8 +371,7 @@ func (c *workChecker) late(k *Looker, l Look, now, prompt time.Duration) {
 	within += drift(within) + 2*prompt
 	switch {
 	case t.due && k.disconnected(l, t.began-prompt):
-		// It goes on once it is connected again, with its next pass at the latest.
-		within += c.s.config.MessageQueue.RabbitMQ.ReconnectMax
+		within = c.s.reunited()
 	case t.due:
 		within = 2 * prompt
 	case !l.always():

@@ -109,22 +109,30 @@ func TestARowThatWasGivenBackIsLookedAtInTime(t *testing.T) {
 	c := config.Default(config.Hardened)
 	const due = 10 * time.Minute
 	soon := due + parkGrain + parkCalls
+	again := New(c, nil).reunited()
 	for _, test := range []struct {
 		name   string
 		stuck  bool
+		gaveUp time.Duration
 		at     time.Duration
 		broken bool
 	}{
-		{"in time", false, soon, false},
-		{"late", false, soon + time.Millisecond, true},
-		{"behind a queue that hangs", true, soon + stuckWait, false},
-		{"late behind a queue that hangs", true, soon + stuckWait + time.Millisecond, true},
+		{"in time", false, 0, soon, false},
+		{"late", false, 0, soon + time.Millisecond, true},
+		{"behind a queue that hangs", true, 0, soon + stuckWait, false},
+		{"late behind a queue that hangs", true, 0, soon + stuckWait + time.Millisecond, true},
+		{"after its session was given up", false, due, soon + again, false},
+		{"late after its session was given up", false, due, soon + again + time.Millisecond, true},
+		{"after its session was given up long before", false, due - again - time.Millisecond, soon + time.Millisecond, true},
 	} {
 		s := New(c, []int{18})
 		s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "e"})
 		s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "w"})
 		joined := registered(1, 1, "shell")
 		s.Observe(&joined)
+		if test.gaveUp > 0 {
+			s.GivenUp("e", test.gaveUp)
+		}
 		if test.stuck {
 			s.Observe(&history.Event{At: due - time.Second, Kind: history.FaultBegan, Fault: "hangs", Text: "stuck_queue", Process: "w", Count: 1})
 		}
@@ -144,8 +152,7 @@ func TestAfterAFullBatchTheNextLookComesAtOnceOrAfterTheNextConnection(t *testin
 	c := config.Default(config.Hardened)
 	const looked = 10 * time.Minute
 	prompt := New(c, nil).prompt()
-	period := c.Executor.ReconcileInterval
-	again := c.MessageQueue.RabbitMQ.ReconnectMax + period + drift(period) + 2*prompt
+	again := New(c, nil).reunited()
 	for _, test := range []struct {
 		name       string
 		look       Look

@@ -174,6 +174,37 @@ func TestADispatchMayNotBeSentWhenItsExecutorGivesUpItsSession(t *testing.T) {
 	}
 }
 
+// The executor that has the hint of an execution, or the room for it, may have no session for a moment.
+func TestAnExecutionMayWaitForAnExecutorThatGaveUpItsSession(t *testing.T) {
+	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
+	again := New(config.Default(config.Hardened), nil).reunited()
+	for _, x := range []struct {
+		name       string
+		by         string
+		gaveUp, at time.Duration
+		breaks     bool
+	}{
+		{"one of them gave it up", "executor-2", 3 * minute, 3*minute + again, false},
+		{"it was connected again long ago", "executor-2", 3*minute - again - second, 3*minute + 3*second, true},
+		{"it waits for longer than that", "executor-2", 3 * minute, 3*minute + again + 2*second, true},
+		{"a worker gave it up", "shell-1", 3 * minute, 3*minute + 3*second, true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := New(config.Default(config.Hardened), []int{26})
+			story := calmly(submitted, history.Event{At: 3*minute + 2*second, Kind: history.Quiescent}, history.Event{At: x.at, Kind: history.Quiescent})
+			for i := range story {
+				if i == len(story)-2 {
+					s.GivenUp(x.by, x.gaveUp)
+				}
+				s.Observe(&story[i])
+			}
+			if found := s.End(false); len(found) > 0 != x.breaks {
+				t.Errorf("broken is %v, want %v: %+v", len(found) > 0, x.breaks, found)
+			}
+		})
+	}
+}
+
 // An executor handles ends batch by batch.
 func TestAnEndMayWaitForThoseAheadOfIt(t *testing.T) {
 	const executions, each = 30, 50 * time.Millisecond

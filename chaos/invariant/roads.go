@@ -240,6 +240,13 @@ func (s *Suite) GivenUp(process string, at time.Duration) {
 	}
 }
 
+// reunited is how long after an executor gave up its session its scheduler makes a pass at the latest: it
+// connects again, and a period begins at most once before that.
+func (s *Suite) reunited() time.Duration {
+	period := s.config.Executor.ReconcileInterval
+	return s.config.MessageQueue.RabbitMQ.ReconnectMax + period + drift(period) + 2*s.prompt()
+}
+
 // gaveUp says that a process has given up its session with the broker since a moment.
 func (r *roads) gaveUp(process string, from time.Duration) bool {
 	p := r.byName[process]
