@@ -29,6 +29,14 @@ func TestDutiesOfWorkers(t *testing.T) {
 		}
 		return all
 	}
+	silenced := func(at time.Duration) history.Event { return faultOf(at, "silent_connections", "database") }
+	from := func(at time.Duration, story []history.Event) (all []history.Event) {
+		for _, e := range story {
+			e.At += at
+			all = append(all, e)
+		}
+		return all
+	}
 	claimed := beginning()[:len(beginning())-1]
 	lost := move(5*second, execution.Running, execution.Failed, execution.Worker, 1, 1)
 	lost.Reason = execution.WorkerLost
@@ -135,6 +143,9 @@ func TestDutiesOfWorkers(t *testing.T) {
 		{"a worker could not say that it consumes until its fence, and is declared lost long after", 21, false, with(starting, one(beat(0, 1)), cut(second, 20*second), one(lostAt(60*second)))},
 		{"a worker could say that it consumes before its fence, and is declared lost", 21, true, with(starting, one(beat(0, 1)), cut(second, 10*second), one(lostAt(60*second)))},
 		{"a worker could say that it consumes, and becomes active long after", 21, true, with(starting, one(beat(0, 1)), cut(second, 20*second), one(worker(60*second, execution.Active)))},
+		{"a heartbeat over a connection that went silent delays that a worker is active", 21, false, with(starting, one(beat(0, 1), silenced(second/2), beat(20*second, 1)))},
+		{"a worker is not active for longer than such a heartbeat takes", 21, true, with(starting, one(beat(0, 1), silenced(second/2), beat(25*second, 1)))},
+		{"a worker is not active, and a connection had gone silent long before", 21, true, with(one(silenced(0)), from(5*second, starting), one(beat(5*second, 1), beat(25*second, 1)))},
 		{"as many actions as slots", 22, false, beginning()},
 		{"more actions than slots", 22, true, with(beginning(), second2)},
 		{"a dispatch was left lying and counts", 24, false, with(dispatched, one(late(1)))},
