@@ -36,8 +36,8 @@ func (c *gracefulChecker) wishes(e *history.Event, begins bool) {
 }
 
 // drained notes that the database has stored an operator's drain, which also cordons the worker. It
-// applies to the process that registered last, which may be another one of the same name; without one
-// it applies to none. A later cordon is no drain.
+// applies to the process that registered last, which may be another one of the same name; without
+// one it applies to none. A later cordon is no drain.
 func (c *gracefulChecker) drained(e *history.Event) {
 	if e.Count != 1 || len(c.wished) == 0 {
 		return

@@ -359,8 +359,8 @@ func (c *workChecker) overdue(now time.Duration) {
 	}
 }
 
-// disconnected says that looks of a kind pause without a connection to the broker, and that the executor
-// has given up its own since a moment.
+// disconnected says that looks of a kind pause without a connection to the broker, and that the
+// executor has given up its own since a moment.
 func (k *Looker) disconnected(l Look, from time.Duration) bool {
 	return (l == LookSchedule || l == LookUnpublished) && k.c.s.roads.gaveUp(k.process, from)
 }

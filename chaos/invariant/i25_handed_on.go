@@ -29,8 +29,8 @@ type handedOnChecker struct {
 	agenda agenda
 	// unmarked are the dispatches that must be marked, or claimed, by a certain time.
 	unmarked agenda
-	// hung are the moments of the last hungFor at which each executor committed dispatches that it has
-	// sent to a queue that hangs, in order.
+	// hung are the moments of the last hungFor at which each executor committed dispatches that it
+	// has sent to a queue that hangs, in order.
 	hung map[string][]time.Duration
 }
 
@@ -123,8 +123,8 @@ func (c *handedOnChecker) marked(e *history.Event, l *life) {
 	}
 }
 
-// mark judges a dispatch that has been unclaimed for longer than its executor may take to mark it. The
-// confirms of one step arrive together, after the executor has waited for those of a queue that
+// mark judges a dispatch that has been unclaimed for longer than its executor may take to mark it.
+// The confirms of one step arrive together, after the executor has waited for those of a queue that
 // hangs; if it gives up its session, they don't arrive.
 func (c *handedOnChecker) mark(l *life, now time.Duration) {
 	if !l.published || l.returned || l.marked || c.s.queueStuck(l) || !c.clear(l.by, l.status, c.s.recovered(l.entered)) || c.s.roads.gaveUp(l.by, l.entered) {

@@ -136,9 +136,9 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 	}
 }
 
-// A queue that hangs ends the session of an executor that has waited for its confirm for too long. What
-// the executor was about to publish then is not sent, and what it has sent is not confirmed; it made
-// such a dispatch just before, and another executor's session is no reason.
+// A queue that hangs ends the session of an executor that has waited for its confirm for too long.
+// What the executor was about to publish then is not sent, and what it has just sent is not
+// confirmed. The end of another executor's session explains neither.
 func TestADispatchMayNotBeSentWhenItsExecutorGivesUpItsSession(t *testing.T) {
 	claimed, dispatched := to(3*minute, execution.Requested, execution.Scheduling, "executor-1"), to(3*minute, execution.Scheduling, execution.Scheduled, "executor-1")
 	published := history.Event{At: 3 * minute, Kind: history.Published, Execution: 1, Epoch: 1, Count: 1}
@@ -174,7 +174,7 @@ func TestADispatchMayNotBeSentWhenItsExecutorGivesUpItsSession(t *testing.T) {
 	}
 }
 
-// The executor that has the hint of an execution, or the room for it, may have no session for a moment.
+// The executor that has the hint of an execution may have no session for a moment.
 func TestAnExecutionMayWaitForAnExecutorThatGaveUpItsSession(t *testing.T) {
 	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
 	again := New(config.Default(config.Hardened), nil).reunited()

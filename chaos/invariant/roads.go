@@ -229,10 +229,10 @@ func (r *roads) stuckQueues(from time.Duration) (n time.Duration) {
 	return n
 }
 
-// GivenUp reports that a process has ended its session with the broker because a publish waited for too
-// long, as docs/queues.md says ("A broker that is half well"). What it was about to publish is not
-// sent, and until it is connected again its scheduler makes no pass. Only the simulated world reports
-// it.
+// GivenUp reports that a process has ended its session with the broker because a publish waited for
+// too long, as docs/queues.md says ("A broker that is half well"). What it was about to publish is
+// not sent, and until it is connected again its scheduler makes no pass. Only the simulated world
+// reports it.
 func (s *Suite) GivenUp(process string, at time.Duration) {
 	s.roads.of(process).givenUp.strike(at)
 	if s.later != nil {
@@ -240,8 +240,8 @@ func (s *Suite) GivenUp(process string, at time.Duration) {
 	}
 }
 
-// reunited is how long after an executor gave up its session its scheduler makes a pass at the latest: it
-// connects again, and a period begins at most once before that.
+// reunited is how long after an executor gave up its session its scheduler makes a pass at the
+// latest: it connects again, and a period begins at most once before that.
 func (s *Suite) reunited() time.Duration {
 	period := s.config.Executor.ReconcileInterval
 	return s.config.MessageQueue.RabbitMQ.ReconnectMax + period + drift(period) + 2*s.prompt()

@@ -97,8 +97,9 @@ func (o *ownerWatch) forget(now time.Duration) {
 	}
 }
 
-// followed is since when the incarnation of a row, which no survey saw as it was superseded, has been
-// superseded at the latest: since a later one was seen. It is now if none was. The lock is held.
+// followed is since when the incarnation of a row, which no survey saw as it was superseded, has
+// been superseded at the latest: since a later one was seen. It is now if none was. The lock is
+// held.
 func (o *ownerWatch) followed(row *execution.Execution, now time.Duration) time.Duration {
 	for _, s := range o.seen[row.Worker] {
 		if s.incarnation > row.Incarnation {

@@ -162,9 +162,9 @@ func TestAMessageThatComesDuringItsClaimDiesIfTheClaimIsTooLate(t *testing.T) {
 	}
 }
 
-// While the worker settles the message of a claim that came too late, its connection may end, and the
-// broker delivers the message again. Only that delivery can still be settled, and it must not be
-// acknowledged: then nobody would take the execution back before the timeout monitor.
+// While the worker settles the message of a claim that came too late, its connection may end, and
+// the broker delivers the message again. Only that delivery can still be settled, and it must not
+// be acknowledged: then nobody would take the execution back before the timeout monitor.
 func TestAMessageThatComesAgainAfterItsClaimWasTooLateDiesToo(t *testing.T) {
 	for _, when := range []string{"before the worker tells that it was full", "while it does", "while the first delivery is rejected"} {
 		s := finishing(nil)

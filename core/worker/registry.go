@@ -53,8 +53,8 @@ type entry struct {
 	// refused says that the claim was refused: the entry stays for a moment longer, and nothing
 	// runs in it.
 	refused bool
-	// granted says that the claim took effect. doubles are the deliveries of the same epoch that came
-	// before; they share the fate of the claim.
+	// granted says that the claim took effect. doubles are the deliveries of the same epoch that
+	// came before; they share the fate of the claim.
 	granted bool
 	doubles []delivery
 	// alive says that an action is running, or being started.
