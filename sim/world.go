@@ -112,6 +112,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w.broker = simbroker.New(w.k, w.net, w, simbroker.Options{
 		Version: s.Cluster.RabbitMQ, Sample: policies.Lots(o.Seed, s.Name+" "+string(p)+" messages")(math.MaxUint64),
 	})
+	w.broker.OnGivenUp(func(process string) { w.judges.Suite.GivenUp(process, w.k.Now()) })
 	w.witness = newWitness(w.k, w.judges.Suite.Conduct())
 	if w.witness != nil {
 		w.db.OnAnswer(w.witness.answered)

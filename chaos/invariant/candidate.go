@@ -87,8 +87,10 @@ func (w *candidate) answered(e *history.Event) {
 type snapshot struct {
 	from                       time.Duration
 	total, failed, consecutive int
-	lastFailure                time.Duration
-	// expired are the ends of dispatches that it left unclaimed while it stayed active.
+	// lastFailure is by the database's clock.
+	lastFailure time.Duration
+	// expired are the ends of dispatches that it left unclaimed while it stayed active, by the
+	// database's clock, which counts their age.
 	expired []time.Duration
 }
 

@@ -42,7 +42,9 @@ type copyIn struct {
 	// delivered is when a consumer got the copy. It is valid while out is set, until the consumer
 	// settles the copy.
 	delivered time.Duration
-	out       bool
+	// by is that consumer's process.
+	by  string
+	out bool
 	// expired says that its time to live has ended. It may stay in its queue for a moment, or for
 	// as long as the broker's dead lettering hangs. tooOften says that it returned more often than
 	// its queue allows.
@@ -138,7 +140,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		l.moving = max(0, l.moving-1)
 	case history.Delivered:
 		at := c.letter(e).at(e.Queue)
-		at.out, at.delivered = true, e.At
+		at.out, at.delivered, at.by = true, e.At, e.Process
 	case history.Requeued:
 		at := c.letter(e).at(e.Queue)
 		at.out = false
@@ -152,7 +154,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		}
 	case history.Acked:
 		if was := c.leave(e); was.out {
-			c.held(e, was.delivered)
+			c.held(e, was.delivered, was.by)
 		}
 		// A block with several dispatches is one body, which is stored once.
 		if e.Fault == "" || e.Limit > 1 || strings.HasPrefix(e.Queue, canaryQueues) {
@@ -199,7 +201,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		}
 	case history.ConsumerTimedOut:
 		if since := e.At - e.Due; e.Due >= consumerTimeout {
-			c.held(e, since)
+			c.held(e, since, e.Process)
 		}
 	case history.FaultBegan, history.FaultEnded, history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed,
 		history.DatabaseDown, history.DatabaseUp:
@@ -207,7 +209,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 	case history.Rejected:
 		if at := c.letter(e).at(e.Queue); at.out {
 			at.out = false
-			c.held(e, at.delivered)
+			c.held(e, at.delivered, at.by)
 		}
 	case history.Expired:
 		c.letter(e).at(e.Queue).expired = true
@@ -249,17 +251,17 @@ const canaryQueues = "handoff.canary."
 // loses all its unsettled deliveries.
 const consumerTimeout = 30 * time.Minute
 
-// held judges how long a consumer held a delivery that it settles or that the broker takes back.
+// held judges how long a process held a delivery that it settles or that the broker takes back.
 // Without a dead letter queue, a worker that gave it back would lose it; it keeps the delivery for
 // the whole dispatch timeout, and the broker ends its session now and then.
-func (c *conservationChecker) held(e *history.Event, since time.Duration) {
-	if !c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled || c.lasting[e.Process]+c.lasting[fault.Database] > 0 || max(c.troubled[e.Process], c.troubled[fault.Database]) > since {
+func (c *conservationChecker) held(e *history.Event, since time.Duration, by string) {
+	if !c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled || c.lasting[by]+c.lasting[fault.Database] > 0 || max(c.troubled[by], c.troubled[fault.Database]) > since {
 		return
 	}
 	c.s.judged(c.i)
 	if e.At-since >= consumerTimeout {
 		c.s.violate(c.i, e.Execution, "message %d%s stayed unacknowledged at %s for %v; RabbitMQ closes the channel of a consumer that holds one for %v",
-			e.Message, about(e.Execution, e.Epoch), e.Process, e.At-since, consumerTimeout)
+			e.Message, about(e.Execution, e.Epoch), by, e.At-since, consumerTimeout)
 	}
 }
 

@@ -160,7 +160,7 @@ func (c *placementChecker) spotless(w *candidate, now time.Duration) bool {
 	if s.consecutive > 0 || s.failed > 0 {
 		return false
 	}
-	if n := len(s.expired); n > 0 && now-s.expired[n-1] <= h.Window+h.Window/10 {
+	if n := len(s.expired); n > 0 && c.s.database(now)-s.expired[n-1] <= h.Window+h.Window/10 {
 		return false
 	}
 	n := len(w.failures)

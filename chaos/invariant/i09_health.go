@@ -74,7 +74,7 @@ func (c *placementChecker) surely(w *candidate, s *snapshot, at time.Duration, h
 func (c *placementChecker) evidence(w *candidate, s *snapshot, at time.Duration) []oracle.Evidence {
 	e := oracle.Evidence{Total: s.total, Failed: s.failed, Consecutive: s.consecutive}
 	for _, left := range s.expired {
-		if at-left <= c.s.config.Health.Window {
+		if c.s.database(at)-left <= c.s.config.Health.Window {
 			e.Unclaimed++
 		}
 	}

@@ -137,7 +137,7 @@ func (c *placementChecker) reported(w *candidate, e *history.Event) {
 			e.Worker, e.Incarnation, e.Limit, e.Count, len(w.failures), had)
 	}
 	s := w.known()
-	s.from, s.failed, s.consecutive, s.total, s.lastFailure = e.At, int(e.Limit), int(e.Count), int(e.Message), e.Due-c.s.skew
+	s.from, s.failed, s.consecutive, s.total, s.lastFailure = e.At, int(e.Limit), int(e.Count), int(e.Message), e.Due
 	c.learn(w, s)
 }
 
@@ -215,7 +215,7 @@ func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
 	if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
 		s := w.known()
 		// Only the latest snapshot is appended to, so all of them share one list.
-		s.from, s.expired = e.At, append(s.expired, e.At)
+		s.from, s.expired = e.At, append(s.expired, c.s.database(e.At))
 		c.learn(w, s)
 	}
 }
@@ -261,7 +261,7 @@ func (c *placementChecker) quarantined(w *candidate, now time.Duration, l *life)
 			return false
 		}
 	}
-	if len(w.snapshots) == 0 || w.snapshots[0].from > now-c.memory {
+	if len(w.snapshots) == 0 || w.snapshots[0].from > now-c.memory || c.s.stepped > now-c.memory {
 		return false
 	}
 	c.s.judged(c.i)
@@ -276,7 +276,7 @@ func (c *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration
 	if n := len(s.expired); n > 0 {
 		last = max(last, s.expired[n-1])
 	}
-	return w.load == 0 && now-last >= c.s.config.Executor.HealthCheckInterval-clockTolerance
+	return w.load == 0 && c.s.database(now)-last >= c.s.config.Executor.HealthCheckInterval-clockTolerance
 }
 
 // refused judges a failure for want of workers: the executor must have found no worker that fits.
@@ -364,7 +364,7 @@ func (c *placementChecker) available(runtime string, since, now time.Duration) *
 			last = max(last, w.failures[n-1].at)
 		}
 		if n := len(known.expired); n > 0 {
-			last = max(last, known.expired[n-1])
+			last = max(last, known.expired[n-1]-c.s.skew)
 		}
 		if last+recovery <= since || w.roomSince <= since && c.nobodyIsBetter(runtime, since, now) {
 			return w

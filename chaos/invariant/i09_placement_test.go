@@ -321,3 +321,35 @@ func TestWaitingBesideAWorkerThatMayBeUnhealthy(t *testing.T) {
 		}
 	}
 }
+
+// The database counts how long ago a dispatch stayed unclaimed, on its own clock.
+func TestAnUnclaimedDispatchAgesByTheDatabasesClock(t *testing.T) {
+	const left = 70 * second
+	window := config.Default(config.Hardened).Health.Window
+	for _, x := range []struct {
+		name     string
+		step, at time.Duration
+		counts   int
+	}{
+		{"within the window", 0, left + window, 1},
+		{"after the window", 0, left + window + second, 0},
+		{"within the window, and the clock is set forwards past its end", window, left + 20*second, 0},
+		{"after the window, and the clock is set back into it", -window, left + window + second, 1},
+	} {
+		s := New(config.Default(config.Hardened), []int{9})
+		expired := move(left, execution.Scheduled, execution.Requested, execution.DeadLetterHandler, 1, 2)
+		expired.Count = 1
+		for _, e := range slices.Concat(pair()[:6], []history.Event{created(60 * second)}, dispatched(60*second), []history.Event{expired}) {
+			s.Observe(&e)
+		}
+		if x.step != 0 {
+			s.Observe(&history.Event{At: left + second, Kind: history.ClockStepped, Process: "database", Due: x.step})
+		}
+		c := s.checkers[0].(*placementChecker)
+		w := c.byIncarnation.Get(1)
+		known := w.known()
+		if got := c.evidence(w, &known, x.at)[0].Unclaimed; got != x.counts {
+			t.Errorf("%s: %d dispatches count as unclaimed, want %d", x.name, got, x.counts)
+		}
+	}
+}

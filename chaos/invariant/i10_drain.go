@@ -3,6 +3,7 @@ package invariant
 import (
 	"maps"
 	"strings"
+	"time"
 
 	"handoff/chaos/history"
 	"handoff/core/execution"
@@ -12,6 +13,18 @@ import (
 // drains it. The first renewal after the request may fail, and the second may already have been
 // under way.
 const heardOf = 3
+
+// request is an operator's request to drain a process: when it was stored, and how often the process
+// has renewed its lease since.
+type request struct {
+	at      time.Duration
+	renewed int
+}
+
+// loses forgets the requests that the database has lost, with everything stored after from.
+func (c *gracefulChecker) loses(from time.Duration) {
+	maps.DeleteFunc(c.asked, func(_ string, r request) bool { return r.at > from })
+}
 
 // wishes notes that an operator begins to drain workers or stops trying.
 func (c *gracefulChecker) wishes(e *history.Event, begins bool) {
@@ -23,11 +36,21 @@ func (c *gracefulChecker) wishes(e *history.Event, begins bool) {
 }
 
 // drained notes that the database has stored an operator's drain, which also cordons the worker. It
-// applies to the registered process; without one it applies to none.
+// applies to the process that registered last, which may be another one of the same name; without
+// one it applies to none. A later cordon is no drain.
 func (c *gracefulChecker) drained(e *history.Event) {
-	if process := c.present[e.Worker]; e.Count == 1 && c.wished[process] {
-		delete(c.wished, process)
-		c.asked[process] = 0
+	if e.Count != 1 || len(c.wished) == 0 {
+		return
+	}
+	process, wished := c.present[e.Worker], false
+	for _, p := range c.s.roads.ofWorker[e.Worker] {
+		if c.wished[p.name] {
+			delete(c.wished, p.name)
+			wished = true
+		}
+	}
+	if wished && process != "" {
+		c.asked[process] = request{at: e.At}
 		delete(c.told, process)
 	}
 }
@@ -49,18 +72,19 @@ func (c *gracefulChecker) ended(process string) {
 
 // heard judges that a worker begins its drain when it learns of it.
 func (c *gracefulChecker) heard(e *history.Event) {
-	_, asked := c.asked[e.Process]
+	r, asked := c.asked[e.Process]
 	t := c.s.workers.Get(e.Incarnation)
 	if !asked || t == nil || t.lifecycle != execution.Active || t.superseded || c.disturbing > 0 {
 		return
 	}
-	if c.asked[e.Process]++; c.asked[e.Process] < heardOf {
+	r.renewed++
+	if c.asked[e.Process] = r; r.renewed < heardOf {
 		return
 	}
 	c.s.judged(c.i)
-	if c.asked[e.Process] > heardOf {
+	if r.renewed > heardOf {
 		c.s.violate(c.i, 0, "an operator drains %s (incarnation %d), it has renewed its lease %d times since, and it is still %v at %v",
-			e.Process, e.Incarnation, c.asked[e.Process], t.lifecycle, e.At)
+			e.Process, e.Incarnation, r.renewed, t.lifecycle, e.At)
 	}
 }
 

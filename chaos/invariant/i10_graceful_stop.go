@@ -20,7 +20,7 @@ func gracefulStop() *Invariant {
 	i.make = func(s *Suite) checker {
 		return &gracefulChecker{
 			stood: make(map[string]time.Duration),
-			i:     i, s: s, held: make(map[execution.Incarnation]int), running: make(map[string][]stoppable), stopping: make(map[string]time.Duration), asked: make(map[string]int),
+			i:     i, s: s, held: make(map[execution.Incarnation]int), running: make(map[string][]stoppable), stopping: make(map[string]time.Duration), asked: make(map[string]request),
 			told:   make(map[string]time.Duration),
 			wished: make(map[string]bool), present: make(map[execution.WorkerID]string),
 		}
@@ -44,9 +44,8 @@ type gracefulChecker struct {
 	// stopping is when each process was asked to stop, or began to stop because an operator asked
 	// for it.
 	stopping map[string]time.Duration
-	// asked holds the processes that an operator drains, and how often each has renewed its lease
-	// since.
-	asked map[string]int
+	// asked holds the processes that an operator drains.
+	asked map[string]request
 	// told is when each of these could first learn of the drain: with the answer to a renewal or to
 	// a registration.
 	told map[string]time.Duration
@@ -90,8 +89,10 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 		c.stopping[e.Process] = e.At
 		c.stops(e.Process, e.At)
 	case history.ProcessStarted:
-		// A request to stop that found the process already down doesn't count.
+		// A request to stop or to drain that found the process already down doesn't count.
 		delete(c.stopping, e.Process)
+		delete(c.asked, e.Process)
+		delete(c.told, e.Process)
 	case history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed:
 		c.stood[e.Process] = e.At
 	case history.ProcessCrashed:

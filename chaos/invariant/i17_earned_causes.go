@@ -113,8 +113,15 @@ func sinceQueue(c *ending) time.Duration {
 	return since
 }
 
-// sinceAttempt: two statements lie between the failed start and its result.
-func sinceAttempt(c *ending) time.Duration { return c.e.At - c.s.bounds.Slack }
+// sinceAttempt: two statements lie between the failed start and its result. If the worker could not
+// reach the database since the claim, it wrote the result long after the start.
+func sinceAttempt(c *ending) time.Duration {
+	since := c.e.At - c.s.bounds.Slack
+	if c.t != nil && c.s.ledger.struck(toDatabase|databaseFails|standsStill, c.t.process, c.t.worker, c.l.entered) {
+		return min(since, c.l.entered)
+	}
+	return since
+}
 
 // sinceRenewal: after the last renewal, a cause prevented the next one, or kept the reply to the
 // last one from the worker. A request that takes longer than a lease is useless, so the window

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,33 @@ func TestALostWorkerHasACauseOfItsOwn(t *testing.T) {
 		}
 		if !c.earned && !strings.Contains(why, "marked lost by executor-1") {
 			t.Errorf("%s: the message does not say what happened: %q", c.name, why)
+		}
+	}
+}
+
+// An action that its machine can't start fails at once, but its worker can only say so when it reaches
+// the database.
+func TestAFailedStartHasItsCauseAtTheStart(t *testing.T) {
+	sick := history.Event{At: second, Kind: history.FaultBegan, Fault: "f", Text: "sick", Process: "w"}
+	well := sick
+	well.At, well.Kind = 4*second, history.FaultEnded
+	away, back := history.Event{At: 2500 * time.Millisecond, Kind: history.DatabaseDown, Process: "database"}, history.Event{At: 60 * second, Kind: history.DatabaseUp, Process: "database"}
+	claimed := beginning()[:len(beginning())-1]
+	for _, c := range []struct {
+		name   string
+		story  []history.Event
+		earned bool
+	}{
+		{"the database was away since the start", []history.Event{sick, away, well, back}, true},
+		{"the database was there", []history.Event{sick, well}, false},
+		{"the machine was well", []history.Event{away, back}, false},
+	} {
+		failed := move(61*second, execution.Running, execution.Failed, execution.Worker, 1, 1)
+		failed.Reason = execution.WorkerUnavailable
+		story := slices.Concat(claimed, c.story, []history.Event{beat(60*second, 1), failed})
+		slices.SortStableFunc(story, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
+		if why := earnedOf(nil, story); (why == "") != c.earned {
+			t.Errorf("%s: %q", c.name, why)
 		}
 	}
 }

@@ -359,11 +359,19 @@ func (c *workChecker) overdue(now time.Duration) {
 	}
 }
 
+// disconnected says that looks of a kind pause without a connection to the broker, and that the
+// executor has given up its own since a moment.
+func (k *Looker) disconnected(l Look, from time.Duration) bool {
+	return (l == LookSchedule || l == LookUnpublished) && k.c.s.roads.gaveUp(k.process, from)
+}
+
 func (c *workChecker) late(k *Looker, l Look, now, prompt time.Duration) {
 	t := &k.kinds[l]
 	within := l.period(&c.s.config)
 	within += drift(within) + 2*prompt
 	switch {
+	case t.due && k.disconnected(l, t.began-prompt):
+		within = c.s.reunited()
 	case t.due:
 		within = 2 * prompt
 	case !l.always():

@@ -109,22 +109,30 @@ func TestARowThatWasGivenBackIsLookedAtInTime(t *testing.T) {
 	c := config.Default(config.Hardened)
 	const due = 10 * time.Minute
 	soon := due + parkGrain + parkCalls
+	again := New(c, nil).reunited()
 	for _, test := range []struct {
 		name   string
 		stuck  bool
+		gaveUp time.Duration
 		at     time.Duration
 		broken bool
 	}{
-		{"in time", false, soon, false},
-		{"late", false, soon + time.Millisecond, true},
-		{"behind a queue that hangs", true, soon + stuckWait, false},
-		{"late behind a queue that hangs", true, soon + stuckWait + time.Millisecond, true},
+		{"in time", false, 0, soon, false},
+		{"late", false, 0, soon + time.Millisecond, true},
+		{"behind a queue that hangs", true, 0, soon + stuckWait, false},
+		{"late behind a queue that hangs", true, 0, soon + stuckWait + time.Millisecond, true},
+		{"after its session was given up", false, due, soon + again, false},
+		{"late after its session was given up", false, due, soon + again + time.Millisecond, true},
+		{"after its session was given up long before", false, due - again - time.Millisecond, soon + time.Millisecond, true},
 	} {
 		s := New(c, []int{18})
 		s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "e"})
 		s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "w"})
 		joined := registered(1, 1, "shell")
 		s.Observe(&joined)
+		if test.gaveUp > 0 {
+			s.GivenUp("e", test.gaveUp)
+		}
 		if test.stuck {
 			s.Observe(&history.Event{At: due - time.Second, Kind: history.FaultBegan, Fault: "hangs", Text: "stuck_queue", Process: "w", Count: 1})
 		}
@@ -134,6 +142,55 @@ func TestARowThatWasGivenBackIsLookedAtInTime(t *testing.T) {
 		late := slices.ContainsFunc(s.Findings(), func(f Finding) bool { return strings.Contains(f.Message, "gave a row back") })
 		if late != test.broken {
 			t.Errorf("%s: broken %v, want %v: %v", test.name, late, test.broken, s.Findings())
+		}
+	}
+}
+
+// A full batch is followed by another look at once, unless the executor gives up its session with the
+// broker: then by a pass once it is connected again, at the next period at the latest.
+func TestAfterAFullBatchTheNextLookComesAtOnceOrAfterTheNextConnection(t *testing.T) {
+	c := config.Default(config.Hardened)
+	const looked = 10 * time.Minute
+	prompt := New(c, nil).prompt()
+	again := New(c, nil).reunited()
+	for _, test := range []struct {
+		name       string
+		look       Look
+		by         string
+		at, within time.Duration
+	}{
+		{"its session goes on", LookSchedule, "", 0, 2 * prompt},
+		{"it gives up its session", LookSchedule, "e", looked, again},
+		{"it gives up its session while it publishes again", LookUnpublished, "e", looked, again},
+		{"it gave up its session before", LookSchedule, "e", looked - 2*prompt, 2 * prompt},
+		{"another executor gives up its session", LookSchedule, "f", looked, 2 * prompt},
+		{"it gives up its session and handles ends", LookEnds, "e", looked, 2 * prompt},
+	} {
+		for _, late := range []bool{false, true} {
+			s := New(c, []int{18})
+			s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "e"})
+			k := s.Looks("e", 0)
+			k.Asks(looked, test.look, c.Executor.BatchSize, 0)
+			k.Answered(looked, test.look, true, true, nil)
+			if test.by != "" {
+				s.GivenUp(test.by, test.at)
+			}
+			at := looked + test.within
+			if late {
+				at += time.Millisecond
+			}
+			for l := range lookKinds {
+				if l != test.look {
+					k.kinds[l].answered = at
+				}
+			}
+			s.Observe(&history.Event{At: at, Kind: history.Quiescent})
+			found := slices.ContainsFunc(s.Findings(), func(f Finding) bool {
+				return strings.Contains(f.Message, test.look.String()) && strings.Contains(f.Message, "has not looked again for the rest")
+			})
+			if found != late {
+				t.Errorf("%s, late %v: broken %v: %v", test.name, late, found, s.Findings())
+			}
 		}
 	}
 }

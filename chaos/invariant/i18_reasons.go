@@ -54,7 +54,11 @@ func (k *Looker) putOff(at time.Duration) {
 	for _, due := range k.parked {
 		from := s.recovered(due)
 		// The pass before may wait for the confirms of queues that hang, as in invariant 26.
-		if at-due <= parkGrain+parkCalls+s.roads.stuckQueues(due)*stuckWait || k.stumbled || !s.roads.byName[k.process].clear(from) || !s.roads.clear(from) {
+		within := parkGrain + parkCalls + s.roads.stuckQueues(due)*stuckWait
+		if k.disconnected(LookSchedule, due-s.reunited()) {
+			within += s.reunited()
+		}
+		if at-due <= within || k.stumbled || !s.roads.byName[k.process].clear(from) || !s.roads.clear(from) {
 			continue
 		}
 		s.judged(k.c.i)

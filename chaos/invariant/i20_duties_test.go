@@ -29,6 +29,14 @@ func TestDutiesOfWorkers(t *testing.T) {
 		}
 		return all
 	}
+	silenced := func(at time.Duration) history.Event { return faultOf(at, "silent_connections", "database") }
+	from := func(at time.Duration, story []history.Event) (all []history.Event) {
+		for _, e := range story {
+			e.At += at
+			all = append(all, e)
+		}
+		return all
+	}
 	claimed := beginning()[:len(beginning())-1]
 	lost := move(5*second, execution.Running, execution.Failed, execution.Worker, 1, 1)
 	lost.Reason = execution.WorkerLost
@@ -70,6 +78,24 @@ func TestDutiesOfWorkers(t *testing.T) {
 	cordoned := history.Event{At: 3 * second, Kind: history.WorkerCordoned, Worker: 1, Count: 1}
 	anew := again
 	anew.Incarnation = 1
+	twin := registered(1, 2, "shell")
+	twin.At, twin.Incarnation, twin.Process = 2*second, 2, "w twin 2"
+	twinActive := worker(2*second, execution.Active)
+	twinActive.Incarnation, twinActive.Process = 2, twin.Process
+	twinBeats := beats(5*second, 30*second)
+	for i := range twinBeats {
+		twinBeats[i].Process, twinBeats[i].Incarnation = twin.Process, 2
+	}
+	twinEnded := history.Event{At: 3 * second, Kind: history.ProcessStopped, Process: twin.Process}
+	later, laterBeats := again, beats(10*second, 40*second)
+	later.Incarnation = 3
+	for i := range laterBeats {
+		laterBeats[i].Incarnation = 3
+	}
+	laterActive := worker(5*second, execution.Active)
+	laterActive.Incarnation = 3
+	lifted, cordonedLater := cordoned, cordoned
+	lifted.At, lifted.Count, cordonedLater.At = 5*second, 0, 6*second
 	ended := history.Event{At: 2 * second, Kind: history.ProcessStopped, Process: "w"}
 	lostAt := func(at time.Duration) history.Event {
 		e := worker(at, execution.Lost)
@@ -117,6 +143,9 @@ func TestDutiesOfWorkers(t *testing.T) {
 		{"a worker could not say that it consumes until its fence, and is declared lost long after", 21, false, with(starting, one(beat(0, 1)), cut(second, 20*second), one(lostAt(60*second)))},
 		{"a worker could say that it consumes before its fence, and is declared lost", 21, true, with(starting, one(beat(0, 1)), cut(second, 10*second), one(lostAt(60*second)))},
 		{"a worker could say that it consumes, and becomes active long after", 21, true, with(starting, one(beat(0, 1)), cut(second, 20*second), one(worker(60*second, execution.Active)))},
+		{"a heartbeat over a connection that went silent delays that a worker is active", 21, false, with(starting, one(beat(0, 1), silenced(second/2), beat(20*second, 1)))},
+		{"a worker is not active for longer than such a heartbeat takes", 21, true, with(starting, one(beat(0, 1), silenced(second/2), beat(25*second, 1)))},
+		{"a worker is not active, and a connection had gone silent long before", 21, true, with(one(silenced(0)), from(5*second, starting), one(beat(5*second, 1), beat(25*second, 1)))},
 		{"as many actions as slots", 22, false, beginning()},
 		{"more actions than slots", 22, true, with(beginning(), second2)},
 		{"a dispatch was left lying and counts", 24, false, with(dispatched, one(late(1)))},
@@ -138,6 +167,8 @@ func TestDutiesOfWorkers(t *testing.T) {
 		{"an operator's drain is not heard", 10, true, with(idle, one(drain, cordoned), beats(5*second, 30*second))},
 		{"an operator drains a worker that has not registered yet", 10, false, with(one(drain), idle, beats(5*second, 30*second))},
 		{"an operator drains a process that has ended", 10, false, with(idle, one(ended, drain, cordoned, anew), beats(5*second, 30*second))},
+		{"an operator drains the twin of a process, which ends, and then cordons another process of the name", 10, false, with(idle, one(twin, drain, cordoned, twinEnded, later, laterActive, lifted, cordonedLater), laterBeats)},
+		{"an operator drains the twin of a process, which does not hear of it", 10, true, with(idle, one(twin, twinActive, drain, cordoned), twinBeats)},
 		{"an operator has only cordoned a worker", 10, false, with(idle, one(cordoned), beats(5*second, 30*second))},
 		{"a process that an operator drains registers anew", 10, true, with(idle, one(drain, cordoned, anew, worker(4*second, execution.Active)), beats(5*second, 30*second))},
 		{"a drained run has its time since its worker could learn of the drain, and the road was bad", 10, false, with(beginning(), cut(3*second, 14*second), drains, one(endedAt(38*second)))},

@@ -84,9 +84,15 @@ func (c *inServiceChecker) judge(e *history.Event, since time.Duration) {
 		// loss may be noticed long after that, when the servers have recovered.
 		at = min(at, t.renewed+oracle.Lease(&c.s.config.Worker)-c.s.config.Worker.FenceMargin)
 	}
-	if at-since > c.bound && !c.s.ledger.struck(noActivation, t.process, t.worker, at-c.bound) {
+	bound := c.bound
+	if silent := &c.s.ledger.process(t.process).silent; silent.seen && silent.last >= since-c.s.config.Worker.StatementTimeout {
+		// The worker learns from the answer to a heartbeat that it may be active. A heartbeat may take a
+		// third of the lease, and this one was under way over a connection that went silent.
+		bound += oracle.Lease(&c.s.config.Worker) / 3
+	}
+	if at-since > bound && !c.s.ledger.struck(noActivation, t.process, t.worker, at-bound) {
 		c.s.violate(c.i, 0, "%s (incarnation %d) has said since %v that it consumes and is still %v at %v; nothing hinders it, and the bound is %v",
-			t.process, e.Incarnation, since, t.lifecycle, at, c.bound)
+			t.process, e.Incarnation, since, t.lifecycle, at, bound)
 	}
 }
 

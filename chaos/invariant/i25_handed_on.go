@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -18,7 +19,7 @@ func handedOn() *Invariant {
 		Whole:     []history.Kind{history.PublishedMarked},
 		Part:      "only that everything is published or given back; an audit does not record marks",
 	}
-	i.make = func(s *Suite) checker { return &handedOnChecker{i: i, s: s, hung: make(map[string]time.Duration)} }
+	i.make = func(s *Suite) checker { return &handedOnChecker{i: i, s: s, hung: make(map[string][]time.Duration)} }
 	return i
 }
 
@@ -28,9 +29,9 @@ type handedOnChecker struct {
 	agenda agenda
 	// unmarked are the dispatches that must be marked, or claimed, by a certain time.
 	unmarked agenda
-	// hung is when each executor committed its latest dispatch that it has sent to a queue that
-	// hangs.
-	hung map[string]time.Duration
+	// hung are the moments of the last hungFor at which each executor committed dispatches that it
+	// has sent to a queue that hangs, in order.
+	hung map[string][]time.Duration
 }
 
 // hears implements timed.
@@ -45,12 +46,12 @@ func (c *handedOnChecker) observe(e *history.Event, l *life) {
 		c.check(l, e.At)
 	}
 	for l, due := c.unmarked.next(c.s, e.At); due; l, due = c.unmarked.next(c.s, e.At) {
-		c.mark(l)
+		c.mark(l, e.At)
 	}
 	if l != nil {
 		c.marked(e, l)
 		if e.Kind == history.Published && l.status == execution.Scheduled && l.epoch == e.Epoch && l.by == e.Process && c.s.queueStuck(l) {
-			c.hung[e.Process] = max(c.hung[e.Process], l.entered)
+			c.hangs(e.Process, l.entered)
 		}
 	}
 	if e.Kind == history.Transition && (e.To == execution.Scheduling || e.To == execution.Scheduled) && c.clear(e.Process, e.To, c.s.recovered(e.At)) {
@@ -70,10 +71,22 @@ func (c *handedOnChecker) clear(executor string, in execution.Status, from time.
 	return x.clear(from) && !x.worker && r.clear(from) && (in != execution.Scheduled || !r.dispatches.since(from))
 }
 
+// hungFor is longer than any dispatch waits for a judgement here.
+const hungFor = time.Minute
+
+// hangs notes that a dispatch of that moment was sent to a queue that hangs.
+func (c *handedOnChecker) hangs(executor string, at time.Duration) {
+	all := slices.DeleteFunc(c.hung[executor], func(of time.Duration) bool { return of < at-hungFor })
+	if i, known := slices.BinarySearch(all, at); !known {
+		all = slices.Insert(all, i, at)
+	}
+	c.hung[executor] = all
+}
+
 // waits is until when an executor may keep a claim because the pass that made it waits for a queue
 // that hangs. A pass publishes what it has placed, and then gives back what had no place.
 func (c *handedOnChecker) waits(l *life) time.Duration {
-	if at, any := c.hung[l.by]; any && at >= l.entered {
+	if all := c.hung[l.by]; len(all) > 0 && all[len(all)-1] >= l.entered {
 		return l.entered + c.s.prompt() + stuckWait
 	}
 	return 0
@@ -87,7 +100,7 @@ func (c *handedOnChecker) check(l *life, now time.Duration) {
 		c.agenda.look(c.s, c.waits(l), l.id, l.epoch, l.status)
 	case l.status == execution.Scheduling:
 		c.s.violate(c.i, l.id, "execution %d, epoch %d, was claimed for scheduling by %s at %v, which neither dispatched it nor gave it back within %v", l.id, l.epoch, l.by, l.entered, c.s.prompt())
-	case !l.published && !l.returned && !c.s.queueStuck(l):
+	case !l.published && !l.returned && !c.s.queueStuck(l) && !c.s.roads.gaveUp(l.by, l.entered-c.s.prompt()):
 		c.s.violate(c.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, which did not publish it within %v", l.id, l.epoch, l.by, l.entered, c.s.prompt())
 	}
 }
@@ -111,10 +124,21 @@ func (c *handedOnChecker) marked(e *history.Event, l *life) {
 }
 
 // mark judges a dispatch that has been unclaimed for longer than its executor may take to mark it.
-func (c *handedOnChecker) mark(l *life) {
-	if l.published && !l.returned && !l.marked && !c.s.queueStuck(l) && c.clear(l.by, l.status, c.s.recovered(l.entered)) {
-		c.s.violate(c.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, and its message was published; nobody has claimed it, and %s has not marked it within %v", l.id, l.epoch, l.by, l.entered, l.by, c.s.prompt()+oracle.MarkedWithin(&c.s.config))
+// The confirms of one step arrive together, after the executor has waited for those of a queue that
+// hangs; if it gives up its session, they don't arrive.
+func (c *handedOnChecker) mark(l *life, now time.Duration) {
+	if !l.published || l.returned || l.marked || c.s.queueStuck(l) || !c.clear(l.by, l.status, c.s.recovered(l.entered)) || c.s.roads.gaveUp(l.by, l.entered) {
+		return
 	}
+	within := c.s.prompt() + oracle.MarkedWithin(&c.s.config)
+	if slices.ContainsFunc(c.hung[l.by], func(at time.Duration) bool { return (at - l.entered).Abs() <= c.s.prompt()-callTime }) {
+		within += stuckWait
+	}
+	if now <= l.entered+within {
+		c.unmarked.look(c.s, l.entered+within, l.id, l.epoch, l.status)
+		return
+	}
+	c.s.violate(c.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, and its message was published; nobody has claimed it, and %s has not marked it within %v", l.id, l.epoch, l.by, l.entered, l.by, within)
 }
 
 func (c *handedOnChecker) end(bool) {}

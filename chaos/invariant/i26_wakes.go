@@ -236,9 +236,14 @@ const stuckWait = 1500 * time.Millisecond
 
 // leave judges an execution that waits although a worker has room. An execution with more than a
 // batch ahead of it may wait for as many passes as there are batches, and one pass may wait for each
-// queue that hangs.
+// queue that hangs. An executor that has given up its session makes no pass until it is connected
+// again.
 func (c *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
-	if more := c.since(l) + c.s.prompt() + c.batchesAhead(l)*passTime + c.s.roads.stuckQueues(c.since(l))*stuckWait; now < more {
+	more := c.since(l) + c.s.prompt() + c.batchesAhead(l)*passTime + c.s.roads.stuckQueues(c.since(l))*stuckWait
+	if again := c.s.reunited(); slices.ContainsFunc(c.s.roads.executors, func(p *road) bool { return p.givenUp.since(c.since(l) - again) }) {
+		more += again
+	}
+	if now < more {
 		c.agenda.look(c.s, more, l.id, l.epoch, l.status)
 		return
 	}

@@ -61,6 +61,11 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 	// then is a claim by a later pass.
 	then := claimed
 	then.At += second / 2
+	// earlier is something half a second before.
+	earlier := func(e history.Event) history.Event {
+		e.At -= second / 2
+		return e
+	}
 	// sent is a dispatch of execution 2 to worker 2.
 	sent := func(process string) []history.Event {
 		of := func(e history.Event) history.Event {
@@ -90,6 +95,10 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 		{"a claim that is kept while another executor waits for a queue", 25, passing("executor-2", later(2*second)), true},
 		{"a claim that is kept while a queue hangs to which nothing was sent", 25, beside(hangs(170*second, history.FaultBegan), submitted, claimed, later(2*second)), true},
 		{"a claim that is kept after a dispatch to a queue that hangs", 25, beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan)}, sent("executor-1"), []history.Event{submitted, then, later(2 * second)})...), true},
+		{"a dispatch that is not marked while its pass waits for the queue of another worker", 25, passing("executor-1", dispatched, published, later(3*second)), false},
+		{"a dispatch that is not marked for longer than a pass waits for a queue", 25, passing("executor-1", dispatched, published, later(3*second), later(4*second)), true},
+		{"a dispatch that is not marked while another executor waits for a queue", 25, passing("executor-2", dispatched, published, later(3*second)), true},
+		{"a dispatch that is not marked, of a pass before the one that waits for a queue", 25, beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan), earlier(submitted), earlier(claimed), earlier(dispatched), earlier(published)}, sent("executor-1"), []history.Event{later(2 * second)})...), true},
 		{"a dispatch that is not sent", 25, calmly(submitted, claimed, dispatched, later(2*second)), true},
 		{"a dispatch that is sent", 25, calmly(submitted, claimed, dispatched, published, later(2*second)), false},
 		{"a dispatch that is sent and not marked", 25, calmly(submitted, claimed, dispatched, published, later(3*second)), true},
@@ -122,6 +131,75 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 			found := s.End(false)
 			if broken := slices.ContainsFunc(found, func(f Finding) bool { return f.Invariant.Number == x.rule }); broken != x.breaks {
 				t.Errorf("broken is %v, want %v: %+v", broken, x.breaks, found)
+			}
+		})
+	}
+}
+
+// A queue that hangs ends the session of an executor that has waited for its confirm for too long.
+// What the executor was about to publish then is not sent, and what it has just sent is not
+// confirmed. The end of another executor's session explains neither.
+func TestADispatchMayNotBeSentWhenItsExecutorGivesUpItsSession(t *testing.T) {
+	claimed, dispatched := to(3*minute, execution.Requested, execution.Scheduling, "executor-1"), to(3*minute, execution.Scheduling, execution.Scheduled, "executor-1")
+	published := history.Event{At: 3 * minute, Kind: history.Published, Execution: 1, Epoch: 1, Count: 1}
+	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
+	for _, x := range []struct {
+		name   string
+		sent   bool
+		by     string
+		at     time.Duration
+		breaks bool
+	}{
+		{"not sent", false, "executor-1", 3 * minute, false},
+		{"not sent, and the pass began before that", false, "executor-1", 3*minute - second/2, false},
+		{"not sent, and it was connected again long before", false, "executor-1", 3*minute - 2*second, true},
+		{"not sent, and another executor gave up its session", false, "executor-2", 3 * minute, true},
+		{"sent, not confirmed", true, "executor-1", 3 * minute, false},
+		{"sent, not confirmed, and it was connected again before", true, "executor-1", 3*minute - second/2, true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := New(config.Default(config.Hardened), []int{25})
+			story := calmly(submitted, claimed, dispatched)
+			if x.sent {
+				story = append(story, published)
+			}
+			s.GivenUp(x.by, x.at)
+			for _, e := range append(story, history.Event{At: 3*minute + 3*second, Kind: history.Quiescent}) {
+				s.Observe(&e)
+			}
+			if found := s.End(false); len(found) > 0 != x.breaks {
+				t.Errorf("broken is %v, want %v: %+v", len(found) > 0, x.breaks, found)
+			}
+		})
+	}
+}
+
+// The executor that has the hint of an execution may have no session for a moment.
+func TestAnExecutionMayWaitForAnExecutorThatGaveUpItsSession(t *testing.T) {
+	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
+	again := New(config.Default(config.Hardened), nil).reunited()
+	for _, x := range []struct {
+		name       string
+		by         string
+		gaveUp, at time.Duration
+		breaks     bool
+	}{
+		{"one of them gave it up", "executor-2", 3 * minute, 3*minute + again, false},
+		{"it was connected again long ago", "executor-2", 3*minute - again - second, 3*minute + 3*second, true},
+		{"it waits for longer than that", "executor-2", 3 * minute, 3*minute + again + 2*second, true},
+		{"a worker gave it up", "shell-1", 3 * minute, 3*minute + 3*second, true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := New(config.Default(config.Hardened), []int{26})
+			story := calmly(submitted, history.Event{At: 3*minute + 2*second, Kind: history.Quiescent}, history.Event{At: x.at, Kind: history.Quiescent})
+			for i := range story {
+				if i == len(story)-2 {
+					s.GivenUp(x.by, x.gaveUp)
+				}
+				s.Observe(&story[i])
+			}
+			if found := s.End(false); len(found) > 0 != x.breaks {
+				t.Errorf("broken is %v, want %v: %+v", len(found) > 0, x.breaks, found)
 			}
 		})
 	}

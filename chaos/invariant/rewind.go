@@ -107,6 +107,11 @@ func (s *Suite) lost(e *history.Event) {
 		s.loses(i, t, known)
 	}
 	slices.SortFunc(s.stale, cmp.Compare)
+	for _, c := range s.checkers {
+		if of, ok := c.(*gracefulChecker); ok {
+			of.loses(s.from)
+		}
+	}
 }
 
 // loses notes an incarnation as stale if a heartbeat stored at that time is lost. A heartbeat at

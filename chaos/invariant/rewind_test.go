@@ -157,3 +157,24 @@ func TestAfterALossAWorkerCountsItsFailuresFromBefore(t *testing.T) {
 		}
 	}
 }
+
+// A drain that an operator asked for in the lost time is lost with it; an earlier one is not.
+func TestADrainIsLostWithTheTimeInWhichItWasAskedFor(t *testing.T) {
+	for at, demanded := range map[time.Duration]bool{15 * second: true, 25 * second: false} {
+		s := New(config.Default(config.Hardened), []int{10})
+		s.ExpectRewinds(1, func() bool { return true })
+		story := []history.Event{
+			registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active), beat(14*second, 1), faultOf(at, "drain", ""),
+			{At: at, Kind: history.WorkerCordoned, Worker: 1, Count: 1}, {At: 40 * second, Kind: history.DatabaseRewound, Due: 20 * second},
+		}
+		for beats := 41 * second; beats < 100*second; beats += 10 * second {
+			story = append(story, beat(beats, 1))
+		}
+		for i := range story {
+			s.Observe(&story[i])
+		}
+		if got := len(s.End(false)) > 0; got != demanded {
+			t.Errorf("asked for at %v: the worker has to drain: %v, want %v", at, got, demanded)
+		}
+	}
+}

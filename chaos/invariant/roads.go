@@ -41,6 +41,8 @@ type road struct {
 	wrong trouble
 	// stuck is the time in which its queue hangs, if it is a worker.
 	stuck trouble
+	// givenUp is when it gave up its session with the broker; see Suite.GivenUp.
+	givenUp trouble
 	// read is when it must first have read the database's clock since its start, 0 if nothing is
 	// certain; see Suite.firstReading.
 	read time.Duration
@@ -225,6 +227,30 @@ func (r *roads) stuckQueues(from time.Duration) (n time.Duration) {
 		}
 	}
 	return n
+}
+
+// GivenUp reports that a process has ended its session with the broker because a publish waited for
+// too long, as docs/queues.md says ("A broker that is half well"). What it was about to publish is
+// not sent, and until it is connected again its scheduler makes no pass. Only the simulated world
+// reports it.
+func (s *Suite) GivenUp(process string, at time.Duration) {
+	s.roads.of(process).givenUp.strike(at)
+	if s.later != nil {
+		s.later.GivenUp(process, at)
+	}
+}
+
+// reunited is how long after an executor gave up its session its scheduler makes a pass at the
+// latest: it connects again, and a period begins at most once before that.
+func (s *Suite) reunited() time.Duration {
+	period := s.config.Executor.ReconcileInterval
+	return s.config.MessageQueue.RabbitMQ.ReconnectMax + period + drift(period) + 2*s.prompt()
+}
+
+// gaveUp says that a process has given up its session with the broker since a moment.
+func (r *roads) gaveUp(process string, from time.Duration) bool {
+	p := r.byName[process]
+	return p != nil && p.givenUp.since(from)
 }
 
 // clear says that a process runs and has had no trouble since a moment.

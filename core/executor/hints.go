@@ -31,6 +31,8 @@ type heldHint struct {
 	queue    string
 	consumer broker.Consumer
 	delivery broker.Delivery
+	// again says that a pass has had it before, and failed.
+	again bool
 }
 
 func newHints(s *Service) *hints {
@@ -56,7 +58,7 @@ func (h *hints) keep(queue string, c broker.Consumer, d broker.Delivery) {
 		h.latest[queue] = c
 		h.held = slices.DeleteFunc(h.held, h.returned)
 	}
-	h.held = append(h.held, heldHint{queue, c, d})
+	h.held = append(h.held, heldHint{queue: queue, consumer: c, delivery: d})
 	h.mu.Unlock()
 	h.wake.Set()
 }
@@ -78,6 +80,9 @@ func (h *hints) take() []heldHint {
 // settle acknowledges hints that a pass has acted on, or holds them again for another pass.
 func (h *hints) settle(held []heldHint, done bool) {
 	if !done {
+		for i := range held {
+			held[i].again = true
+		}
 		h.mu.Lock()
 		h.held = append(slices.DeleteFunc(held, h.returned), h.held...)
 		h.mu.Unlock()
@@ -93,13 +98,14 @@ func (h *hints) settle(held []heldHint, done bool) {
 }
 
 // terminals are the executions that the hints call terminal, each once, in order of arrival.
-// handled are those whose ends were handled already.
+// handled are those whose ends were handled already. A hint that is held again names none of these:
+// the scheduler was woken for them when the first pass began.
 func terminals(held []heldHint) (ids, handled []execution.ID) {
 	seen := make(map[execution.ID]bool, len(held))
 	for _, x := range held {
 		for _, c := range x.delivery.Envelope.Changes {
 			switch {
-			case !c.To.Terminal(), seen[c.Key.ID]:
+			case !c.To.Terminal(), seen[c.Key.ID], c.Handled && x.again:
 				continue
 			case c.Handled:
 				handled = append(handled, c.Key.ID)

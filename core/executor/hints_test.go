@@ -74,6 +74,30 @@ func TestHintsTellWhichEndsAreHandled(t *testing.T) {
 	}
 }
 
+// A pass that failed has woken the scheduler already. The ends that its hints call handled are no
+// news to the next pass, however often passes fail; those that nobody has handled are due again.
+func TestAHintThatIsHeldAgainWakesTheSchedulerOnce(t *testing.T) {
+	h := &hints{wake: new(set), latest: make(map[string]broker.Consumer)}
+	c, ended := new(channel), func(id execution.ID, handled bool) broker.Delivery {
+		return broker.Delivery{Envelope: broker.Envelope{Changes: []broker.Change{{Key: execution.Key{ID: id, Epoch: 1}, To: execution.Completed, Handled: handled}}}}
+	}
+	h.keep("q", c, ended(1, true))
+	h.keep("q", c, ended(2, false))
+	var known twins
+	for pass := range 5 {
+		held := h.take()
+		ids, handled := terminals(held)
+		if anew := known.anew(handled); anew != (pass == 0) || !slices.Equal(ids, []execution.ID{2}) {
+			t.Errorf("pass %d: the scheduler is woken: %v; to be handled %v, want 2", pass, anew, ids)
+		}
+		h.settle(held, false)
+	}
+	h.keep("q", c, ended(1, true))
+	if _, handled := terminals(h.take()); known.anew(handled) {
+		t.Error("the second hint of an end is no news, although the first one was held again")
+	}
+}
+
 // Of the two hints of an end the first is new, in whichever order they come. The memory stays
 // within its bound.
 func TestTheSecondHintOfAnEndIsNoNews(t *testing.T) {

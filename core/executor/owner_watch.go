@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -23,15 +24,21 @@ type ownerWatch struct {
 	mu         sync.Mutex
 	current    map[execution.WorkerID]execution.Incarnation
 	names      map[execution.WorkerID]string           // for log lines
-	since      map[execution.WorkerID]time.Duration    // when the current incarnation was first seen
+	seen       map[execution.WorkerID][]sighting       // its incarnations, the latest last
 	superseded map[execution.Incarnation]time.Duration // since when, as seen by this executor
 	lost       map[execution.Incarnation]time.Duration // when it was last seen lost or stopped
+}
+
+// sighting is when a survey saw an incarnation first.
+type sighting struct {
+	incarnation execution.Incarnation
+	at          time.Duration
 }
 
 func newOwnerWatch(h host.Host, lease time.Duration) *ownerWatch {
 	return &ownerWatch{
 		host: h, lease: lease, names: make(map[execution.WorkerID]string),
-		current: make(map[execution.WorkerID]execution.Incarnation), since: make(map[execution.WorkerID]time.Duration),
+		current: make(map[execution.WorkerID]execution.Incarnation), seen: make(map[execution.WorkerID][]sighting),
 		superseded: make(map[execution.Incarnation]time.Duration), lost: make(map[execution.Incarnation]time.Duration),
 	}
 }
@@ -51,7 +58,8 @@ func (o *ownerWatch) survey(workers []store.WorkerRow) {
 			o.lost[w.Incarnation] = now
 		}
 		if before != w.Incarnation {
-			o.current[w.ID], o.since[w.ID] = w.Incarnation, now
+			o.current[w.ID] = w.Incarnation
+			o.seen[w.ID] = append(o.seen[w.ID], sighting{w.Incarnation, now})
 			o.names[w.ID] = w.Name
 		}
 	}
@@ -83,6 +91,22 @@ func (o *ownerWatch) forget(now time.Duration) {
 			}
 		}
 	}
+	for worker, all := range o.seen { //detlint:ok entries are judged one by one
+		latest := all[len(all)-1]
+		o.seen[worker] = slices.DeleteFunc(all, func(s sighting) bool { return s != latest && now-s.at > 20*o.lease })
+	}
+}
+
+// followed is since when the incarnation of a row, which no survey saw as it was superseded, has
+// been superseded at the latest: since a later one was seen. It is now if none was. The lock is
+// held.
+func (o *ownerWatch) followed(row *execution.Execution, now time.Duration) time.Duration {
+	for _, s := range o.seen[row.Worker] {
+		if s.incarnation > row.Incarnation {
+			return s.at
+		}
+	}
+	return now
 }
 
 // over says whether the actions of a row's incarnation, which is gone by the database's clock, have
@@ -104,11 +128,7 @@ func (o *ownerWatch) over(row *execution.Execution) bool {
 	}
 	since, known := o.superseded[row.Incarnation]
 	if !known {
-		// It was gone before this executor's first survey, so it was superseded at the latest when
-		// its successor was seen.
-		if since, known = o.since[row.Worker]; !known {
-			since = now
-		}
+		since = o.followed(row, now)
 		o.superseded[row.Incarnation] = since
 	}
 	return now-since >= o.lease

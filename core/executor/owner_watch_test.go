@@ -62,3 +62,33 @@ func TestWhatASupersededWorkerRanIsTakenAfterALeaseOnTheExecutorsClock(t *testin
 		t.Error("an executor that has watched for a lease does not take it")
 	}
 }
+
+// A process that starts often has incarnations that no survey sees. Such a one is superseded at the
+// latest when a later one was seen first, however many follow.
+func TestAnIncarnationThatNoSurveySawIsSupersededWhenALaterOneIsSeen(t *testing.T) {
+	const lease, hour = 30 * time.Second, time.Hour
+	h := &still{now: hour}
+	o := newOwnerWatch(h, lease)
+	for _, seen := range []struct {
+		at          time.Duration
+		incarnation execution.Incarnation
+	}{{0, 3}, {10 * time.Second, 5}, {35 * time.Second, 8}} {
+		h.now = hour + seen.at
+		o.survey([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: seen.incarnation}, Lifecycle: execution.Active}})
+	}
+	for ran, since := range map[execution.Incarnation]time.Duration{1: 0, 3: 10 * time.Second, 4: 10 * time.Second, 7: 35 * time.Second} {
+		row := &execution.Execution{Worker: 1, Incarnation: ran, Status: execution.Running}
+		h.now = hour + since + lease - time.Nanosecond
+		early := o.over(row)
+		h.now += time.Nanosecond
+		if early || !o.over(row) {
+			t.Errorf("what incarnation %d ran is over before a lease: %v, after it: %v", ran, early, o.over(row))
+		}
+	}
+	// Only the latest sighting stays for ever.
+	h.now += 21 * lease
+	o.survey(nil)
+	if n := len(o.seen[1]); n != 1 || o.seen[1][0].incarnation != 8 {
+		t.Errorf("%d sightings are remembered, want that of incarnation 8", n)
+	}
+}

@@ -127,11 +127,20 @@ func (t *session) perform(r run) {
 	t.finish(r.e, f, took)
 }
 
-// leave releases the slot of an entry.
-func (t *session) leave(e *entry) {
-	t.held.remove(t.host.Monotonic(), e)
+// leave releases the slot of an entry, and returns its deliveries that nobody has settled.
+func (t *session) leave(e *entry) []delivery {
+	doubles := t.held.remove(t.host.Monotonic(), e)
 	if e.cancelled {
 		t.beatNow.Set()
+	}
+	return doubles
+}
+
+// settle settles the deliveries of a refused claim. The broker may deliver one of them again until the
+// slot is released: leave returns that one, which has the same fate.
+func (t *session) settle(a *admitted, as func(delivery)) {
+	for _, d := range append([]delivery{a.delivery}, t.held.doubles(a.e)...) {
+		as(d)
 	}
 }
 
@@ -207,10 +216,11 @@ func (t *session) claim(all []*admitted) (runs []run) {
 				// taken effect, only this worker can run the execution: then it asks until it
 				// knows.
 				t.limited.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
-				for _, d := range append([]delivery{all[0].delivery}, t.held.answer(all[0].e)...) {
+				t.settle(all[0], delivery.reject)
+				for _, d := range t.leave(all[0].e) {
 					d.reject()
 				}
-				break
+				return nil
 			}
 		}
 		if errors.Is(err, store.ErrUnknownOutcome) {
@@ -268,7 +278,7 @@ func (t *session) answered(all []*admitted, results []store.ClaimResult, sent ti
 			refused = append(refused, refusal{a, r})
 			continue
 		}
-		for _, d := range append([]delivery{a.delivery}, t.held.answer(a.e)...) {
+		for _, d := range append([]delivery{a.delivery}, t.held.grant(a.e)...) {
 			d.ack()
 		}
 		from := sent
@@ -280,7 +290,6 @@ func (t *session) answered(all []*admitted, results []store.ClaimResult, sent ti
 	settle := func() {
 		for _, one := range refused {
 			t.refused(one.a, one.r)
-			t.leave(one.a.e)
 		}
 	}
 	switch {
@@ -293,29 +302,31 @@ func (t *session) answered(all []*admitted, results []store.ClaimResult, sent ti
 	return runs
 }
 
-// refused settles the message of a refused claim.
+// refused settles the message of a refused claim, and releases its slot.
 func (t *session) refused(a *admitted, r *store.ClaimResult) {
 	row, key, e := &r.Row, a.Key, a.e
-	all := append([]delivery{a.delivery}, t.held.answer(e)...)
+	as := delivery.ack
 	switch {
 	case r.DeadlinePassed:
 		// The claim came too late, so the dead letter handler should act at once. It is also too
 		// late for the waiting dispatches of the same message.
-		t.tellFull(a.since)
-		for _, d := range all {
+		as = func(d delivery) {
 			d.reject()
 			t.giveUp(d.message)
 		}
+		t.tellFull(a.since)
+		t.settle(a, as)
 	default:
 		// The claim's answer was lost and the execution was cancelled since. Nothing runs here, and
 		// the next heartbeat says so. It is sent when this entry is gone.
 		e.cancelled = a.uncertain && row.Key() == key && row.Status == execution.Canceling && row.Incarnation == t.key.Incarnation
 		t.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})
-		for _, d := range all {
-			d.ack()
-		}
+		t.settle(a, as)
 		t.waste()
 	}
 	t.limited.LogAttrs(context.Background(), slog.LevelInfo, "claim refused", slog.Int64("execution", int64(key.ID)),
 		slog.Int64("epoch", int64(key.Epoch)), slog.String("now", row.Status.String()), slog.Int64("at", int64(row.Epoch)))
+	for _, d := range t.leave(e) {
+		as(d)
+	}
 }

@@ -36,17 +36,23 @@ func (g *grudging) Claim(_ context.Context, w store.WorkerKey, cs []store.Claim)
 	return []store.ClaimResult{{Outcome: store.Outcome{Row: row, Applied: g.applied}}}, nil
 }
 
-// settling is a consumer that counts its settlements.
+// settling is a consumer that counts its settlements. It calls rejecting, if there is one, while it
+// rejects.
 type settling struct {
 	broker.Consumer
 	acked, rejected int
+	rejecting       func()
 }
 
 // Ack implements broker.Consumer.
 func (c *settling) Ack(broker.Delivery) { c.acked++ }
 
 // Reject implements broker.Consumer.
-func (c *settling) Reject(broker.Delivery, bool) { c.rejected++ }
+func (c *settling) Reject(broker.Delivery, bool) {
+	if c.rejected++; c.rejecting != nil {
+		c.rejecting()
+	}
+}
 
 // A claim that the database refuses goes back to the executor, unless an earlier claim may have
 // taken effect: then the row runs here, and no other worker would begin it.
@@ -114,10 +120,11 @@ func alone(c broker.Consumer, key execution.Key) delivery {
 	return delivery{&m.delivery.Envelope.Dispatches[0], m}
 }
 
-// late is a database that says that a claim came too late. It calls meanwhile while it is asked.
+// late is a database that says that a claim came too late. It calls meanwhile while it is asked, and
+// beaten while it is told of a heartbeat.
 type late struct {
 	store.Worker
-	meanwhile func()
+	meanwhile, beaten func()
 }
 
 // Claim implements store.Worker.
@@ -127,7 +134,10 @@ func (l *late) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) ([]
 }
 
 // Heartbeat implements store.Worker.
-func (*late) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
+func (l *late) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
+	if l.beaten != nil {
+		l.beaten()
+	}
 	return store.BeatReply{}, store.ErrUnavailable
 }
 
@@ -149,5 +159,36 @@ func TestAMessageThatComesDuringItsClaimDiesIfTheClaimIsTooLate(t *testing.T) {
 	}
 	if consumer.rejected != 1 || consumer.acked != 0 {
 		t.Errorf("%d rejected, %d acknowledged", consumer.rejected, consumer.acked)
+	}
+}
+
+// While the worker settles the message of a claim that came too late, its connection may end, and
+// the broker delivers the message again. Only that delivery can still be settled, and it must not
+// be acknowledged: then nobody would take the execution back before the timeout monitor.
+func TestAMessageThatComesAgainAfterItsClaimWasTooLateDiesToo(t *testing.T) {
+	for _, when := range []string{"before the worker tells that it was full", "while it does", "while the first delivery is rejected"} {
+		s := finishing(nil)
+		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
+		again, first := new(settling), new(settling)
+		d := alone(first, execution.Key{ID: 7, Epoch: 1})
+		redeliver := func(moment string) func() {
+			return func() {
+				if moment == when {
+					s.receive(again, d.message.delivery)
+				}
+			}
+		}
+		first.rejecting = redeliver("while the first delivery is rejected")
+		s.held.capacity = 2
+		since, other, e := s.host.Monotonic(), s.held.add(execution.Key{ID: 8, Epoch: 1}), s.held.add(d.Key)
+		s.store = &late{meanwhile: func() {
+			s.held.remove(s.host.Monotonic(), other)
+			redeliver("before the worker tells that it was full")()
+		}, beaten: redeliver("while it does")}
+		s.claim([]*admitted{{waiting: waiting{delivery: d, since: since}, e: e}})
+		if first.rejected != 1 || again.rejected != 1 || first.acked+again.acked != 0 || s.held.holds(d.Key) {
+			t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
+				when, first.rejected, first.acked, again.rejected, again.acked)
+		}
 	}
 }

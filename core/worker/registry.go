@@ -53,10 +53,10 @@ type entry struct {
 	// refused says that the claim was refused: the entry stays for a moment longer, and nothing
 	// runs in it.
 	refused bool
-	// answered says that the database has answered the claim. doubles are the deliveries of the
-	// same epoch that came before; they share the fate of the claim.
-	answered bool
-	doubles  []delivery
+	// granted says that the claim took effect. doubles are the deliveries of the same epoch that
+	// came before; they share the fate of the claim.
+	granted bool
+	doubles []delivery
 	// alive says that an action is running, or being started.
 	alive bool
 	run   Run
@@ -83,7 +83,7 @@ func (r *registry) holds(key execution.Key) bool {
 	return r.find(key) != nil
 }
 
-// double takes a delivery of a key that is held. If its claim is not answered yet, the delivery is
+// double takes a delivery of a key that is held. If its claim has not taken effect, the delivery is
 // settled with the claim, and taken is true. held says whether the key is held at all, which makes
 // the delivery a duplicate.
 func (r *registry) double(d delivery) (held, taken bool) {
@@ -93,10 +93,10 @@ func (r *registry) double(d delivery) (held, taken bool) {
 	if e == nil {
 		return false, false
 	}
-	if !e.answered {
+	if !e.granted {
 		e.doubles = append(e.doubles, d)
 	}
-	return true, !e.answered
+	return true, !e.granted
 }
 
 // find returns the entry of a key, nil if it is not held.
@@ -109,11 +109,23 @@ func (r *registry) find(key execution.Key) *entry {
 	return nil
 }
 
-// answer notes that a claim is answered, and returns the duplicates that came meanwhile.
-func (r *registry) answer(e *entry) []delivery {
+// grant notes that a claim took effect, and returns the duplicates that came meanwhile.
+func (r *registry) grant(e *entry) []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e.answered = true
+	e.granted = true
+	return e.takeDoubles()
+}
+
+// doubles takes the duplicates of an entry whose claim was refused. More may come until the entry is
+// removed.
+func (r *registry) doubles(e *entry) []delivery {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return e.takeDoubles()
+}
+
+func (e *entry) takeDoubles() []delivery {
 	doubles := e.doubles
 	e.doubles = nil
 	return doubles
@@ -166,8 +178,8 @@ func (r *registry) refuse(e *entry) {
 	}
 }
 
-// remove forgets entries at the moment now, all at once.
-func (r *registry) remove(now time.Duration, gone ...*entry) {
+// remove forgets entries at the moment now, all at once, and returns their duplicates.
+func (r *registry) remove(now time.Duration, gone ...*entry) (doubles []delivery) {
 	r.mu.Lock()
 	if r.taken() >= r.capacity {
 		r.fullUntil = now
@@ -178,6 +190,7 @@ func (r *registry) remove(now time.Duration, gone ...*entry) {
 			continue
 		}
 		r.entries = slices.Delete(r.entries, i, i+1)
+		doubles = append(doubles, e.takeDoubles()...)
 		if e.refused {
 			r.refused--
 		}
@@ -185,6 +198,7 @@ func (r *registry) remove(now time.Duration, gone ...*entry) {
 	r.mu.Unlock()
 	r.changed.Set()
 	r.freed.Set()
+	return doubles
 }
 
 // doubt notes that a hint announces a cancellation, and returns whether one of its keys is held and
@@ -232,7 +246,7 @@ func (r *registry) claimed() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.entries {
-		if e.answered && !e.refused {
+		if e.granted {
 			n++
 		}
 	}

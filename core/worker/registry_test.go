@@ -61,8 +61,8 @@ func TestOnlyClaimsThatTookEffectAreClaimed(t *testing.T) {
 	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 3}
 	_, refused, granted := r.add(execution.Key{ID: 1, Epoch: 1}), r.add(execution.Key{ID: 2, Epoch: 1}), r.add(execution.Key{ID: 3, Epoch: 1})
 	r.refuse(refused)
-	r.answer(refused)
-	r.answer(granted)
+	r.doubles(refused)
+	r.grant(granted)
 	if n := r.claimed(); n != 1 {
 		t.Errorf("%d executions are claimed, want one: of the other claims one is under way, and one was refused", n)
 	}

@@ -135,8 +135,15 @@ func (s *session) shut(exchange, key string) bool {
 func (s *session) endIfLate() {
 	if len(s.late) > 0 && s.b.k.Now()-s.late[0].at > oldestConfirm {
 		s.over()
+		if s.b.givenUp != nil {
+			s.b.givenUp(s.p.Name())
+		}
 	}
 }
+
+// OnGivenUp sets a function that is called when a process ends its session because a publish has
+// waited for too long.
+func (b *Broker) OnGivenUp(f func(process string)) { b.givenUp = f }
 
 // stalledClassic returns a queue of a declaration that hangs and does not answer: a classic one.
 func (b *Broker) stalledClassic(names func(yield func(string) bool)) *queue {

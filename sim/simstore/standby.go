@@ -42,7 +42,18 @@ func (s *Standby) Promote(fault string) {
 		db.rows.add(execution.Execution{})
 	}
 	s.forget(&before)
+	s.cordons(&before)
 	db.Start()
+}
+
+// cordons reports which workers are cordoned, or no longer, because an operator's latest word is
+// lost.
+func (s *Standby) cordons(before *Database) {
+	for i := range s.db.workers {
+		if on := s.db.workers[i].cordoned; on != before.workers[i].cordoned {
+			s.db.emit(history.Event{Kind: history.WorkerCordoned, Process: Server, Worker: execution.WorkerID(i + 1), Count: one(on)})
+		}
+	}
 }
 
 // forget leaves out the numbers of incarnations that are gone, and reports the state of the others.

@@ -2,9 +2,11 @@ package simstore
 
 import (
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
+	"handoff/chaos/history"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -38,6 +40,30 @@ func TestAStandbyTakesOverWithoutWhatItLacks(t *testing.T) {
 		}
 		if next := b.worker("w"); next.Incarnation != anew.Incarnation+1 {
 			t.Errorf("the next incarnation is %d, want %d", next.Incarnation, anew.Incarnation+1)
+		}
+	})
+}
+
+// A standby that takes over tells which cordons, and which liftings of cordons, are lost.
+func TestAStandbyTellsOfTheCordonsThatItLacks(t *testing.T) {
+	within(t, func(b *fixture) {
+		kept, since, lifted := b.worker("kept"), b.worker("since"), b.worker("lifted")
+		b.db.Operate(store.Cordon{Worker: kept.ID, On: true})
+		b.db.Operate(store.Cordon{Worker: lifted.ID, On: true})
+		b.sleep(time.Millisecond)
+		standby := b.db.Standby()
+		b.db.Operate(store.Cordon{Worker: since.ID, On: true})
+		b.db.Operate(store.Cordon{Worker: lifted.ID})
+		told := make(map[execution.WorkerID]int64)
+		b.seen = append(b.seen, sinkFunc(func(e *history.Event) {
+			if e.Kind == history.WorkerCordoned {
+				told[e.Worker] = e.Count
+			}
+		}))
+		b.sleep(time.Millisecond)
+		standby.Promote("rewound")
+		if want := map[execution.WorkerID]int64{since.ID: 0, lifted.ID: 1}; !maps.Equal(told, want) {
+			t.Errorf("told %v, want %v", told, want)
 		}
 	})
 }
