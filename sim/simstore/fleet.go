@@ -14,7 +14,7 @@ const maxExpired = 100
 
 // Workers implements store.Executor and store.Client.
 func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	return look(ctx, c, func(s *step) (found []store.WorkerRow) {
+	return look(ctx, c, "Workers", func(s *step) (found []store.WorkerRow) {
 		if len(s.db.workers) > 0 {
 			found = make([]store.WorkerRow, 0, len(s.db.workers))
 		}
@@ -29,7 +29,7 @@ func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 
 // FindWorkers implements store.Client.
 func (c *Client) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.WorkerRow, error) {
-	return look(ctx, c, func(s *step) (found []store.WorkerRow) {
+	return look(ctx, c, "FindWorkers", func(s *step) (found []store.WorkerRow) {
 		for i := range s.db.workers {
 			if s.db.workers[i].name == "" {
 				continue // it has left
@@ -79,7 +79,7 @@ func (s *step) behind(r *row) bool {
 
 // SetCordon implements store.Client.
 func (c *Client) SetCordon(ctx context.Context, cordon store.Cordon) (bool, error) {
-	return transact(ctx, c, tripsOfSetCordon, func(s *step) bool { return s.setCordon(cordon) })
+	return transact(ctx, c, "SetCordon", tripsOfSetCordon, func(s *step) bool { return s.setCordon(cordon) })
 }
 
 // Operate is an operator's act on a worker, for the harness, which has no API in between.
