@@ -20,7 +20,8 @@ func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 		}
 		for i := range s.db.workers {
 			if s.db.workers[i].name != "" {
-				found = append(found, s.workerRow(execution.WorkerID(i+1)))
+				found = append(found, store.WorkerRow{})
+				s.workerRow(execution.WorkerID(i+1), &found[len(found)-1])
 			}
 		}
 		return found
@@ -34,7 +35,8 @@ func (c *Client) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.
 			if s.db.workers[i].name == "" {
 				continue // it has left
 			}
-			if w := s.workerRow(execution.WorkerID(i + 1)); q.Matches(&w) && len(found) < q.Limit {
+			var w store.WorkerRow
+			if s.workerRow(execution.WorkerID(i+1), &w); q.Matches(&w) && len(found) < q.Limit {
 				found = append(found, w)
 			}
 		}
@@ -42,10 +44,11 @@ func (c *Client) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.
 	})
 }
 
-func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
+// workerRow fills a row in place, because it is large.
+func (s *step) workerRow(id execution.WorkerID, row *store.WorkerRow) {
 	w := &s.db.workers[id-1]
 	inc := s.db.incarnation(w.current)
-	row := store.WorkerRow{
+	*row = store.WorkerRow{
 		WorkerKey: store.WorkerKey{ID: id, Incarnation: w.current},
 		Name:      w.name, Lifecycle: inc.lifecycle, Runtimes: inc.runtimes, Capacity: inc.capacity,
 		ConsumerAlive: inc.consumerAlive, Beat: inc.beat, SinceBeat: s.now.Sub(inc.beatAt), LeaseOverFor: since(s.now, inc.leaseExpires),
@@ -64,7 +67,6 @@ func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
 	for _, at := range slices.Backward(inc.expired) {
 		row.Expired = append(row.Expired, s.now.Sub(at))
 	}
-	return row
 }
 
 // full says that all run slots of the incarnation are taken.
