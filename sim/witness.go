@@ -3,11 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
-	"go/token"
 	"log/slog"
-	"runtime"
-	"strings"
-	"sync"
 	"time"
 
 	"handoff/chaos/invariant"
@@ -46,8 +42,8 @@ func (w *witness) sees() *kernel.Task {
 	return w.k.Current()
 }
 
-// answered gets the outcome of each call of a process.
-func (w *witness) answered(ctx context.Context, err error) {
+// answered gets the outcome of each call of a process. call is the name of its method.
+func (w *witness) answered(ctx context.Context, call string, err error) {
 	if err == nil && !w.rules.AnyFailing() {
 		return
 	}
@@ -59,76 +55,25 @@ func (w *witness) answered(ctx context.Context, err error) {
 	case t == nil || t.Process().Name() == client:
 	case err == nil:
 		if w.rules.Failing(t.ID()) {
-			w.rules.CallAnswered(part(t), callName())
+			w.rules.CallAnswered(part(t), call)
 		}
 	case errors.Is(err, context.Canceled):
 		// A task that gave a call up itself knows of it. But a task whose context had ended before
 		// the call made the call too late.
 		if of := t.Held(); of.Ended == ctx {
-			w.rules.CalledTooLate(part(t), callName(), of.EndedAt)
+			w.rules.CalledTooLate(part(t), call, of.EndedAt)
 		}
 	case errors.Is(err, store.ErrLost), errors.Is(err, store.ErrSuperseded), errors.Is(err, store.ErrLeaseOver):
 		// These errors are answers, not failures.
 	default:
-		w.rules.CallFailed(part(t), callName(), err.Error(), errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome))
+		w.rules.CallFailed(part(t), call, err.Error(), errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome))
 	}
 }
 
 // nothing is called for each call of a process that names nothing.
-func (w *witness) nothing() {
+func (w *witness) nothing(call string) {
 	if t := w.sees(); t != nil && t.Process().Name() != client {
-		w.rules.NamesNothing(part(t), callName())
-	}
-}
-
-// callName is the name of the current task's call: an exported method of one of the types that the
-// core calls.
-func callName() string {
-	// The method is nearly always one of the nearest frames, and each frame takes time.
-	var near [5]uintptr
-	if name := callAmong(near[:runtime.Callers(3, near[:])]); name != "" {
-		return name
-	}
-	var far [16]uintptr
-	if name := callAmong(far[:runtime.Callers(3, far[:])]); name != "" {
-		return name
-	}
-	return "of a server"
-}
-
-// callAmong is the name of the first call that one of these program counters belongs to.
-func callAmong(pcs []uintptr) string {
-	for _, pc := range pcs {
-		name, known := callNames.Load(pc)
-		if !known {
-			name, _ = callNames.LoadOrStore(pc, callAt(pc))
-		}
-		if name := name.(string); name != "" {
-			return name
-		}
-	}
-	return ""
-}
-
-// callNames caches the names of calls by program counter; they never change.
-var callNames sync.Map //detlint:ok what it holds depends on the program alone, and no task waits for it
-
-// callAt is the name of the call that a program counter belongs to, empty if there is none.
-func callAt(pc uintptr) string {
-	clients := [...]string{"sim/simstore.(*Client).", "sim.(*seenSession).", "sim.(*seenBroker).", "sim.(*seenConsumer)."}
-	frames := runtime.CallersFrames([]uintptr{pc})
-	for {
-		f, more := frames.Next()
-		for _, client := range clients {
-			if _, name, found := strings.Cut(f.Function, client); found {
-				if name, _, _ = strings.Cut(name, "."); token.IsExported(name) {
-					return name
-				}
-			}
-		}
-		if !more {
-			return ""
-		}
+		w.rules.NamesNothing(part(t), call)
 	}
 }
 

@@ -28,7 +28,7 @@ type seenBroker struct {
 // Connect implements broker.Broker.
 func (b *seenBroker) Connect(ctx context.Context) (broker.Session, error) {
 	s, err := b.Broker.Connect(ctx)
-	b.w.answered(ctx, err)
+	b.w.answered(ctx, "Connect", err)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *seenSession) Usable() time.Duration { return s.usable }
 func (s *seenSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	w := s.b.w
 	if len(ms) == 0 {
-		w.nothing()
+		w.nothing("Publish")
 	}
 	if w.sees() != nil {
 		w.goesOn(ctx, "publishes")
@@ -95,7 +95,7 @@ func (s *seenSession) Wait(ctx context.Context) error {
 // Declare implements broker.Session.
 func (s *seenSession) Declare(ctx context.Context, t broker.Topology) error {
 	err := s.Session.Declare(ctx, t)
-	s.b.w.answered(ctx, err)
+	s.b.w.answered(ctx, "Declare", err)
 	if err == nil {
 		s.declared, s.taken = true, false
 		if s.usable == 0 {
@@ -110,7 +110,7 @@ func (s *seenSession) Declare(ctx context.Context, t broker.Topology) error {
 func (s *seenSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
 	fate, err := s.Session.DeleteIdle(ctx, q)
 	if q.Expires == 0 {
-		s.b.w.answered(ctx, err)
+		s.b.w.answered(ctx, "DeleteIdle", err)
 	}
 	return fate, err
 }
@@ -118,7 +118,7 @@ func (s *seenSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.Qu
 // QueueState implements broker.Session.
 func (s *seenSession) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
 	state, err := s.Session.QueueState(ctx, queue)
-	s.b.w.answered(ctx, err)
+	s.b.w.answered(ctx, "QueueState", err)
 	return state, err
 }
 
@@ -130,7 +130,7 @@ func (s *seenSession) Consume(ctx context.Context, queue string, prefetch int) (
 	}
 	c, err := s.Session.Consume(ctx, queue, prefetch)
 	if !errors.Is(err, broker.ErrClosed) {
-		s.b.w.answered(ctx, err)
+		s.b.w.answered(ctx, "Consume", err)
 	}
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (c *seenConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
 			c.s.declared, c.s.taken = false, true
 		}
 	case errors.Is(err, broker.ErrClosed) && t != nil && t.ID() == c.s.opener:
-		c.s.b.w.answered(ctx, err)
+		c.s.b.w.answered(ctx, "Receive", err)
 	}
 	return d, err
 }

@@ -210,7 +210,15 @@ type Event struct {
 	At time.Duration
 	// Step is the kernel's step, or the event's number in a live run.
 	Step uint64
-	Kind Kind
+
+	// The small fields are side by side, because each event is copied a few times. Lifecycle is
+	// that of Incarnation, Type that of Message.
+	Kind      Kind
+	From, To  execution.Status
+	By        execution.Part
+	Reason    execution.Reason
+	Lifecycle execution.Lifecycle
+	Type      uint8
 
 	Execution execution.ID
 	Chain     execution.ID
@@ -219,19 +227,14 @@ type Event struct {
 	OldEpoch  execution.Epoch
 	// Named is the epoch that the writer named in its guard; it differs from OldEpoch only if a
 	// guard is missing.
-	Named    execution.Epoch
-	From, To execution.Status
-	By       execution.Part
-	Reason   execution.Reason
+	Named execution.Epoch
 
 	Worker      execution.WorkerID
 	Incarnation execution.Incarnation
 	// Writer is the incarnation that wrote, 0 if the writer is no worker.
-	Writer    execution.Incarnation
-	Lifecycle execution.Lifecycle
+	Writer execution.Incarnation
 
 	Message uint64
-	Type    uint8
 	Count   int64
 	Limit   int64
 	// Due is a moment on the database's clock, as time since the start of the run.

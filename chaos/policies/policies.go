@@ -128,11 +128,14 @@ func AskBeside(core *Core, draw Draw) Answers { return ask(core, draw, besides) 
 // AskInForceBeside does the same as AskBeside for the core that this program was built with.
 // Answers about fixed tables are the same in every run, so it asks for them once.
 func AskInForceBeside(draw Draw) Answers {
-	a := &asker{Answers: answersInForce(), core: InForce(), draw: draw}
+	a := &asker{Answers: answersInForce(), core: inForce(), draw: draw}
 	a.Wrong = slices.Clone(a.Wrong)
 	a.ask(fixed, besides)
 	return a.Answers
 }
+
+// inForce is InForce, made once; nobody changes it.
+var inForce = sync.OnceValue(InForce) //detlint:ok what it holds depends on the program alone, and no task waits for it
 
 // answersInForce are the answers about the fixed tables.
 var answersInForce = sync.OnceValue(func() Answers { //detlint:ok what it holds depends on the program alone, and no task waits for it

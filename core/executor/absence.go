@@ -36,11 +36,17 @@ func (a *absences) look(now time.Duration, f *roster) {
 		a.began, a.fitted = now, make(map[need]presence)
 	}
 	a.looked = now
+	latest := "" // most workers offer the same runtime
 	for i := range f.workers {
 		w := &f.workers[i]
 		for _, r := range w.Runtimes {
-			if w.Fits(r) {
-				a.fitted[need{r, 0}], a.fitted[need{r, w.ID}] = presence{last: now}, presence{last: now}
+			if !w.Fits(r) {
+				continue
+			}
+			a.fitted[need{r, w.ID}] = presence{last: now}
+			if r != latest {
+				a.fitted[need{r, 0}] = presence{last: now}
+				latest = r
 			}
 		}
 	}

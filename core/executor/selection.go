@@ -322,7 +322,7 @@ func (c *contender) room() int { return max(0, c.limit-c.load) }
 // contenders returns the workers that may get a row. The next call overwrites them.
 func (f *roster) contenders(row *execution.Execution) []contender {
 	runtime := row.Action.Runtime
-	f.among = f.among[:0]
+	f.among = slices.Grow(f.among[:0], len(f.workers))
 	for i := range f.workers {
 		if w := &f.workers[i]; f.fits(i, row) {
 			f.among = append(f.among, contender{

@@ -1,6 +1,10 @@
 package worker
 
-import "handoff/core/execution"
+import (
+	"slices"
+
+	"handoff/core/execution"
+)
 
 // ExitCode says what one exit code of an action means.
 type ExitCode struct {
@@ -21,27 +25,27 @@ type ExitCode struct {
 // out because every program uses them differently (7 is a refused connection to curl, and anything
 // elsewhere). So are 126 to 165, which shells use for commands that did not run or were killed, and
 // 101 (ENETUNREACH), with which a panicking Rust program ends.
-func ExitCodes() []ExitCode {
-	return []ExitCode{
-		{64, "EX_USAGE", execution.InvalidParameters, "the parameters are wrong"},
-		{65, "EX_DATAERR", execution.Validation, "the data is wrong"},
-		{68, "EX_NOHOST", execution.Connection, "a host is not known"},
-		{69, "EX_UNAVAILABLE", execution.Connection, "a service can't be reached"},
-		{75, "EX_TEMPFAIL", execution.Transient, "it failed for now, and a later attempt may succeed"},
-		{77, "EX_NOPERM", execution.Permission, "permission was denied"},
-		{104, "ECONNRESET", execution.Connection, "a connection was reset"},
-		{110, "ETIMEDOUT", execution.Connection, "a connection timed out"},
-		{111, "ECONNREFUSED", execution.Connection, "a connection was refused"},
-		{113, "EHOSTUNREACH", execution.Connection, "a host can't be reached"},
-		{124, "timeout(1)", execution.Transient, "a command that the action bounded with timeout(1) took too long"},
-	}
+func ExitCodes() []ExitCode { return slices.Clone(exitCodes[:]) }
+
+var exitCodes = [...]ExitCode{ //detlint:ok a constant table, never written
+	{64, "EX_USAGE", execution.InvalidParameters, "the parameters are wrong"},
+	{65, "EX_DATAERR", execution.Validation, "the data is wrong"},
+	{68, "EX_NOHOST", execution.Connection, "a host is not known"},
+	{69, "EX_UNAVAILABLE", execution.Connection, "a service can't be reached"},
+	{75, "EX_TEMPFAIL", execution.Transient, "it failed for now, and a later attempt may succeed"},
+	{77, "EX_NOPERM", execution.Permission, "permission was denied"},
+	{104, "ECONNRESET", execution.Connection, "a connection was reset"},
+	{110, "ETIMEDOUT", execution.Connection, "a connection timed out"},
+	{111, "ECONNREFUSED", execution.Connection, "a connection was refused"},
+	{113, "EHOSTUNREACH", execution.Connection, "a host can't be reached"},
+	{124, "timeout(1)", execution.Transient, "a command that the action bounded with timeout(1) took too long"},
 }
 
 // ReasonOf is the reason of an action that ended by itself with an exit code other than 0 and gave no
 // reason in words. A code among retried, which its author declares, is a failure for now.
 func ReasonOf(code int, retried execution.ExitCodes) execution.Reason {
 	reason := execution.Unknown
-	for _, c := range ExitCodes() {
+	for _, c := range exitCodes {
 		if c.Code == code {
 			reason = c.Reason
 		}

@@ -1,6 +1,9 @@
 package kernel
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Event is the action of a timer, in kernel context: it must not block. A model that pools its own
 // events arms timers without garbage.
@@ -13,7 +16,8 @@ func (f funcEvent) Fire() { f() }
 const (
 	timerFree = -1 // in the pool
 	timerHeld = -2 // of a frozen machine
-	timerFar  = -3 // and below: in timers.far, the first at -3, the second at -4
+	timerSoon = -3 // in timers.soon
+	timerFar  = -4 // and below: in timers.far, the first at -4, the second at -5
 )
 
 // timer is pooled. Its generation increases whenever it is freed, which makes old handles inert.
@@ -125,8 +129,7 @@ func (k *Kernel) free(t *timer) {
 // fireTimer moves time to the earliest timer and fires it. It frees the timer first, so that the
 // event may arm the next one in its place.
 func (k *Kernel) fireTimer() {
-	t := k.timers.first().t
-	k.timers.remove(t)
+	t := k.timers.takeFirst()
 	if t.at > k.now {
 		k.now = t.at
 	}
@@ -174,21 +177,54 @@ func addSaturated(a, b time.Duration) time.Duration {
 // stopped long before they are due. So only the near ones, due before a certain moment, are kept in
 // order. The others are unordered until the near ones have run out, which makes arming and stopping
 // them cheap.
+//
+// A new near timer is usually due before nearly all others. So the next few are in a sorted list,
+// the first one last: adding one there moves few, and firing one moves none.
 type timers struct {
+	soon  []timerSlot // all before all near ones
 	near  timerHeap
 	far   []timerSlot
 	until time.Duration // near timers are due before it, far ones are not
 	reach time.Duration // how far beyond the first far timer approach sets until
 }
 
-func (ts *timers) len() int { return len(ts.near) + len(ts.far) }
+// At most soonMost timers are in the sorted list; when it is empty, it gets soonFew.
+const (
+	soonMost = 48
+	soonFew  = 16
+)
+
+func (ts *timers) len() int { return len(ts.soon) + len(ts.near) + len(ts.far) }
 
 // first is the timer that fires next. At least one must be armed.
 func (ts *timers) first() *timerSlot {
+	if len(ts.soon) == 0 {
+		ts.refill()
+	}
+	return &ts.soon[len(ts.soon)-1]
+}
+
+// takeFirst removes the timer that fires next, and returns it. At least one must be armed.
+func (ts *timers) takeFirst() *timer {
+	t := ts.first().t
+	ts.soon = ts.soon[:len(ts.soon)-1]
+	return t
+}
+
+// refill moves the first near timers to the empty sorted list.
+func (ts *timers) refill() {
 	if len(ts.near) == 0 {
 		ts.approach()
 	}
-	return &ts.near[0]
+	if ts.soon == nil {
+		ts.soon = make([]timerSlot, 0, soonMost)
+	}
+	ts.soon = ts.soon[:min(soonFew, len(ts.near))]
+	for i := len(ts.soon) - 1; i >= 0; i-- {
+		ts.soon[i] = ts.near[0]
+		ts.near.remove(0)
+		ts.soon[i].t.pos = timerSoon
+	}
 }
 
 // approach makes the far timers that are due next near ones, when no near one is left. It moves
@@ -203,7 +239,7 @@ func (ts *timers) approach() {
 	for i := 0; i < len(ts.far); {
 		if t := ts.far[i].t; ts.far[i].at < ts.until || ts.until == maxDuration {
 			ts.drop(i)
-			ts.near.push(t)
+			ts.near.push(timerSlot{at: t.at, seq: t.seq, t: t})
 			continue
 		}
 		i++
@@ -217,20 +253,43 @@ func (ts *timers) approach() {
 }
 
 func (ts *timers) push(t *timer) {
-	if t.at < ts.until {
-		ts.near.push(t)
-		return
+	slot := timerSlot{at: t.at, seq: t.seq, t: t}
+	switch {
+	case len(ts.soon) > 0 && slot.before(ts.soon[0]):
+		ts.insert(slot)
+	case t.at < ts.until:
+		ts.near.push(slot)
+	default:
+		t.pos = timerFar - len(ts.far)
+		ts.far = append(ts.far, slot)
 	}
-	t.pos = timerFar - len(ts.far)
-	ts.far = append(ts.far, timerSlot{at: t.at, seq: t.seq, t: t})
+}
+
+// insert adds a timer to the sorted list. If that is full, its last timer goes to the near ones.
+func (ts *timers) insert(slot timerSlot) {
+	if len(ts.soon) == soonMost {
+		ts.near.push(ts.soon[0])
+		ts.soon = ts.soon[:copy(ts.soon, ts.soon[1:])]
+	}
+	slot.t.pos = timerSoon
+	ts.soon = append(ts.soon, slot)
+	i := len(ts.soon) - 1
+	for ; i > 0 && ts.soon[i-1].before(slot); i-- {
+		ts.soon[i] = ts.soon[i-1]
+	}
+	ts.soon[i] = slot
 }
 
 func (ts *timers) remove(t *timer) {
-	if t.pos >= 0 {
+	switch {
+	case t.pos >= 0:
 		ts.near.remove(t.pos)
-		return
+	case t.pos == timerSoon:
+		i := slices.IndexFunc(ts.soon, func(s timerSlot) bool { return s.t == t })
+		ts.soon = slices.Delete(ts.soon, i, i+1)
+	default:
+		ts.drop(timerFar - t.pos)
 	}
-	ts.drop(timerFar - t.pos)
 }
 
 // drop removes a far timer.
@@ -247,7 +306,7 @@ func (ts *timers) drop(i int) {
 // filter drops the timers for which keep returns false, and orders the rest anew, because keep may
 // have changed their times.
 func (ts *timers) filter(keep func(t *timer) bool) {
-	ts.far = append(ts.far, ts.near...)
+	ts.far = append(append(ts.far, ts.near...), ts.soon...)
 	all, kept := ts.far, ts.far[:0]
 	for _, slot := range all {
 		if keep(slot.t) {
@@ -257,7 +316,8 @@ func (ts *timers) filter(keep func(t *timer) bool) {
 	}
 	clear(all[len(kept):])
 	clear(ts.near)
-	ts.near, ts.far, ts.until = ts.near[:0], kept, 0
+	clear(ts.soon)
+	ts.soon, ts.near, ts.far, ts.until = ts.soon[:0], ts.near[:0], kept, 0
 }
 
 // timerHeap is a heap with four children a node, ordered by (at, seq). The keys are in the slots,
@@ -272,8 +332,8 @@ type timerSlot struct {
 
 func (a timerSlot) before(b timerSlot) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
 
-func (h *timerHeap) push(t *timer) {
-	*h = append(*h, timerSlot{at: t.at, seq: t.seq, t: t})
+func (h *timerHeap) push(slot timerSlot) {
+	*h = append(*h, slot)
 	h.up(len(*h) - 1)
 }
 

@@ -163,7 +163,7 @@ func (b *Broker) Stop(kill bool) {
 		b.net.Touch(simnet.Touched{Fault: fault, Process: b.opts.Name})
 	}
 	b.up = false
-	b.observe(history.Event{Kind: history.BrokerDown, Process: b.opts.Name})
+	b.observe(&history.Event{Kind: history.BrokerDown, Process: b.opts.Name})
 	for _, p := range slices.Clone(b.peers) {
 		p.close()
 	}
@@ -187,7 +187,7 @@ func (b *Broker) Start() {
 	if b.poisoned() {
 		up.Count = 1
 	}
-	b.observe(up)
+	b.observe(&up)
 	for _, q := range slices.Clone(b.queues) {
 		q.used()
 		q.retryHeld()
@@ -340,7 +340,7 @@ func (b *Broker) exchange(name string) *exchange {
 }
 
 // observe reports an event, and fills in time and step.
-func (b *Broker) observe(e history.Event) {
+func (b *Broker) observe(e *history.Event) {
 	if b.sink == nil {
 		return
 	}
@@ -348,7 +348,7 @@ func (b *Broker) observe(e history.Event) {
 		b.events = append(b.events, new(history.Event))
 	}
 	slot := b.events[b.depth]
-	*slot = e
+	*slot = *e
 	slot.At = b.k.Now()
 	slot.Step = b.k.Step()
 	b.depth++
@@ -358,13 +358,13 @@ func (b *Broker) observe(e history.Event) {
 
 // tell reports an event of one message.
 func (b *Broker) tell(kind history.Kind, m *message, queue, process, fault string, count int) {
-	b.tellOf(m, history.Event{Kind: kind, Queue: queue, Process: process, Fault: fault, Count: int64(count)})
+	b.tellOf(m, &history.Event{Kind: kind, Queue: queue, Process: process, Fault: fault, Count: int64(count)})
 }
 
 // tellOf reports an event of a message. A message may carry several dispatches. The history shows it
 // as several messages, one for each dispatch, each with its own number. They always move together.
-// So a rule about the message of one dispatch needs no exception.
-func (b *Broker) tellOf(m *message, e history.Event) {
+// So a rule about the message of one dispatch needs no exception. It changes the event.
+func (b *Broker) tellOf(m *message, e *history.Event) {
 	if b.sink == nil {
 		return
 	}

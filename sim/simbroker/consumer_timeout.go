@@ -105,7 +105,7 @@ func (p *peer) tellOverdue(u unsettled, cancels bool) {
 	if cancels {
 		e.Count = 1
 	}
-	b.tellOf(u.m, e)
+	b.tellOf(u.m, &e)
 }
 
 // overdueByQueue is the behaviour of quorum queues from 4.3 on. Each takes back its overdue

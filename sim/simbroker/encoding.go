@@ -102,7 +102,7 @@ func (p *publish) decode() {
 	if wrong := policies.Misread(&p.envelope, &d.envelope, d.err, func() policies.Readers { return policies.BothReaders(d.text) }); wrong != "" {
 		b := p.peer.b
 		b.encoding.suspect = true
-		b.observe(history.Event{
+		b.observe(&history.Event{
 			Kind: history.PoliciesAsked, Process: p.peer.process, Message: p.id, Type: uint8(p.envelope.Type), Count: 1, Text: wrong + "; see docs/queues.md",
 		})
 	}

@@ -112,7 +112,7 @@ func (p *publish) hints(queues int) {
 		worker = execution.WorkerID(id)
 	}
 	for _, c := range changes {
-		p.peer.b.observe(history.Event{
+		p.peer.b.observe(&history.Event{
 			Kind: history.Hinted, Process: p.peer.process, Message: p.id, Type: uint8(p.envelope.Type), Execution: c.Key.ID, Epoch: c.Key.Epoch,
 			From: c.From, To: c.To, Worker: worker, Key: p.envelope.MessageID, Limit: int64(len(changes)), Count: int64(queues),
 		})

@@ -27,8 +27,8 @@ func (db *Database) last(chain execution.ID) *row {
 
 // Cancel implements store.Client.
 func (c *Client) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
-	c.named(len(ids))
-	return transact(ctx, c, tripsOfCancel*max(1, len(ids)), func(s *step) (answers []store.Cancellation) {
+	c.named("Cancel", len(ids))
+	return transact(ctx, c, "Cancel", tripsOfCancel*max(1, len(ids)), func(s *step) (answers []store.Cancellation) {
 		for _, id := range ids {
 			answers = append(answers, s.cancel(id, actor))
 		}
@@ -111,7 +111,7 @@ func (s *step) settleChild(r *row, chain execution.ID, ended execution.Status) b
 
 // SettleChildren implements store.Executor.
 func (c *Client) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
-	return each(ctx, c, chains, func(s *step, chain *execution.ID) store.Settled {
+	return each(ctx, c, "SettleChildren", chains, func(s *step, chain *execution.ID) store.Settled {
 		first := s.db.row(*chain)
 		if first == nil || first.SettlingAt.IsZero() || most <= 0 {
 			return store.Settled{}
@@ -165,7 +165,7 @@ func (s *step) note(first *row, settles bool) {
 
 // ForgetKeys implements store.Executor.
 func (c *Client) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return ask(ctx, c, func(s *step) (forgotten int) {
+	return ask(ctx, c, "ForgetKeys", func(s *step) (forgotten int) {
 		for ; len(s.db.keyed) > 0 && forgotten < limit; forgotten++ {
 			r := s.db.row(s.db.keyed[0])
 			if !s.old(r.Created, age) {
@@ -192,7 +192,7 @@ func (s *step) forgetKey(r *row) {
 
 // List implements store.Client.
 func (c *Client) List(ctx context.Context, q store.ExecutionQuery) ([]store.Listed, error) {
-	return look(ctx, c, func(s *step) (page []store.Listed) {
+	return look(ctx, c, "List", func(s *step) (page []store.Listed) {
 		if q.IDs != nil {
 			wanted := slices.Clone(q.IDs)
 			slices.Sort(wanted)
@@ -244,7 +244,7 @@ func named(e *execution.Execution, q store.ExecutionQuery) store.Listed {
 
 // Chain implements store.Client.
 func (c *Client) Chain(ctx context.Context, id execution.ID) ([]store.Listed, error) {
-	return look(ctx, c, func(s *step) (chain []store.Listed) {
+	return look(ctx, c, "Chain", func(s *step) (chain []store.Listed) {
 		r := s.db.row(id)
 		if r == nil {
 			return nil

@@ -54,13 +54,14 @@ func (c *Client) Configure(d config.Database) {
 
 // Step makes one atomic step with raw access, over the network like any statement.
 func (c *Client) Step(ctx context.Context, f func(tx *Tx)) error {
-	return c.do(ctx, func(s *step) { f(&Tx{*s}) })
+	return c.do(ctx, "Step", func(s *step) { f(&Tx{*s}) })
 }
 
 // statement is one step in progress: its effect at the server, and its answer. It is one object
 // because a sweep makes millions of them.
 type statement[T any] struct {
 	c      *Client
+	call   string // the name of the method
 	do     func(s *step) T
 	writes bool
 	// trips is how many round trips of the call precede the one that applies it. on is its pool.
@@ -103,30 +104,30 @@ func (q *statement[T]) apply() {
 // ask makes a step that writes, and returns its answer only if the reply came: a step that is
 // applied late must not change results that its caller has given up on. Invalid items give an error
 // beside the answer.
-func ask[T any](ctx context.Context, c *Client, f func(s *step) T) (T, error) {
-	return (&statement[T]{c: c, do: f, writes: true, on: c.work}).make(ctx)
+func ask[T any](ctx context.Context, c *Client, call string, f func(s *step) T) (T, error) {
+	return (&statement[T]{c: c, call: call, do: f, writes: true, on: c.work}).make(ctx)
 }
 
 // transact is ask for a call that is a transaction of several statements, each a round trip,
 // including begin and commit. The last one applies it.
-func transact[T any](ctx context.Context, c *Client, statements int, f func(s *step) T) (T, error) {
-	return (&statement[T]{c: c, do: f, writes: true, on: c.work, trips: statements - 1}).make(ctx)
+func transact[T any](ctx context.Context, c *Client, call string, statements int, f func(s *step) T) (T, error) {
+	return (&statement[T]{c: c, call: call, do: f, writes: true, on: c.work, trips: statements - 1}).make(ctx)
 }
 
 // look is ask for a step that only reads, which a database that refuses writes still answers.
-func look[T any](ctx context.Context, c *Client, f func(s *step) T) (T, error) {
-	return (&statement[T]{c: c, do: f, on: c.work}).make(ctx)
+func look[T any](ctx context.Context, c *Client, call string, f func(s *step) T) (T, error) {
+	return (&statement[T]{c: c, call: call, do: f, on: c.work}).make(ctx)
 }
 
 func (q *statement[T]) make(ctx context.Context) (T, error) {
-	answer, err := q.call(ctx)
+	answer, err := q.answered(ctx)
 	if told := q.c.db.told; told != nil && q.c.p != nil {
-		told(ctx, err)
+		told(ctx, q.call, err)
 	}
 	return answer, err
 }
 
-func (q *statement[T]) call(ctx context.Context) (T, error) {
+func (q *statement[T]) answered(ctx context.Context) (T, error) {
 	var none T
 	var err error
 	*q.c.made++
@@ -185,15 +186,15 @@ func (c *Client) told(s *step) {
 }
 
 // each makes a call that does one thing for each of its items.
-func each[Q, R any](ctx context.Context, c *Client, items []Q, do func(s *step, item *Q) R) ([]R, error) {
-	return eachOf(ctx, c, 1, items, do)
+func each[Q, R any](ctx context.Context, c *Client, call string, items []Q, do func(s *step, item *Q) R) ([]R, error) {
+	return eachOf(ctx, c, call, 1, items, do)
 }
 
 // eachOf is each in a transaction of several statements.
-func eachOf[Q, R any](ctx context.Context, c *Client, statements int, items []Q, do func(s *step, item *Q) R) ([]R, error) {
-	c.named(len(items))
+func eachOf[Q, R any](ctx context.Context, c *Client, call string, statements int, items []Q, do func(s *step, item *Q) R) ([]R, error) {
+	c.named(call, len(items))
 	return orOneByOne(items, func(items []Q) ([]R, error) {
-		return transact(ctx, c, statements, func(s *step) []R {
+		return transact(ctx, c, call, statements, func(s *step) []R {
 			var results []R
 			if len(items) > 0 {
 				results = make([]R, 0, len(items))
@@ -236,15 +237,15 @@ func orOneByOne[Q, R any](items []Q, call func(items []Q) ([]R, error)) ([]R, er
 }
 
 // named reports a call that names nothing and so can't do anything.
-func (c *Client) named(items int) {
+func (c *Client) named(call string, items int) {
 	if items == 0 && c.p != nil && c.db.idle != nil {
-		c.db.idle()
+		c.db.idle(call)
 	}
 }
 
 // do makes a call without an answer.
-func (c *Client) do(ctx context.Context, f func(s *step)) error {
-	_, err := ask(ctx, c, func(s *step) struct{} {
+func (c *Client) do(ctx context.Context, call string, f func(s *step)) error {
+	_, err := ask(ctx, c, call, func(s *step) struct{} {
 		f(s)
 		return struct{}{}
 	})
@@ -253,9 +254,9 @@ func (c *Client) do(ctx context.Context, f func(s *step)) error {
 
 // Executions implements store.Reader.
 func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
-	c.named(len(ids))
+	c.named("Executions", len(ids))
 	var unreadable error
-	found, err := look(ctx, c, func(s *step) (found []execution.Execution) {
+	found, err := look(ctx, c, "Executions", func(s *step) (found []execution.Execution) {
 		wanted := slices.Clone(ids)
 		slices.Sort(wanted)
 		for i, id := range slices.Compact(wanted) {
@@ -279,7 +280,7 @@ func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]executio
 
 // Actions implements store.Client.
 func (c *Client) Actions(ctx context.Context, q store.ActionQuery) ([]execution.Action, error) {
-	return look(ctx, c, func(s *step) (page []execution.Action) {
+	return look(ctx, c, "Actions", func(s *step) (page []execution.Action) {
 		for _, ref := range slices.Sorted(maps.Keys(s.db.actions)) {
 			if q.Matches(ref) && len(page) < q.Limit {
 				page = append(page, s.db.actions[ref])
@@ -291,8 +292,8 @@ func (c *Client) Actions(ctx context.Context, q store.ActionQuery) ([]execution.
 
 // PutActions implements store.Client.
 func (c *Client) PutActions(ctx context.Context, actions []execution.Action) error {
-	c.named(len(actions))
-	return c.do(ctx, func(s *step) {
+	c.named("PutActions", len(actions))
+	return c.do(ctx, "PutActions", func(s *step) {
 		for _, a := range actions {
 			switch {
 			case s.garbled(a.Ref, a.Runtime, a.Entrypoint, a.PutBy):
@@ -323,9 +324,9 @@ func (s *step) putAction(a execution.Action) {
 // Create implements store.Client.
 func (c *Client) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	if slices.ContainsFunc(items, func(i store.NewExecution) bool { return i.Parent != 0 }) {
-		return eachOf(ctx, c, tripsOfChildren, items, (*step).create)
+		return eachOf(ctx, c, "Create", tripsOfChildren, items, (*step).create)
 	}
-	return each(ctx, c, items, (*step).create)
+	return each(ctx, c, "Create", items, (*step).create)
 }
 
 func (s *step) create(item *store.NewExecution) store.Created {

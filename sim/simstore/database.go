@@ -45,12 +45,12 @@ type Database struct {
 	// made counts the statements of each process, across its restarts.
 	made        map[string]*uint64
 	transitions *oracle.TransitionTable
-	// told is called in the caller's task with the outcome of each statement of a process; nil for
-	// none.
-	told func(ctx context.Context, err error)
-	// idle is called in the caller's task for each call of a process that names nothing; nil for
-	// none.
-	idle func()
+	// told is called in the caller's task with the name and the outcome of each statement of a
+	// process; nil for none.
+	told func(ctx context.Context, call string, err error)
+	// idle is called in the caller's task with the name of each call of a process that names
+	// nothing; nil for none.
+	idle func(call string)
 
 	rows    table
 	byKey   map[string]execution.ID
@@ -234,12 +234,12 @@ func (db *Database) SetHang(fault string) { db.net.SetHang(Server, fault) }
 func (db *Database) SetFull(fault string) { db.full = fault }
 
 // OnAnswer sets a function that is called with the outcome of each statement of a process, in the
-// task that made it.
-func (db *Database) OnAnswer(f func(ctx context.Context, err error)) { db.told = f }
+// task that made it. call is the name of the method, such as "Dispatch".
+func (db *Database) OnAnswer(f func(ctx context.Context, call string, err error)) { db.told = f }
 
 // OnNothing sets a function that is called for each call of a process that is about to be made with
 // an empty list, in the task that makes it.
-func (db *Database) OnNothing(f func()) { db.idle = f }
+func (db *Database) OnNothing(f func(call string)) { db.idle = f }
 
 // SetNoConnections makes the database refuse new connections, like a server that has its maximum of
 // clients (SQLSTATE 53300), for the fault of that name; the empty name ends it. Calls continue over

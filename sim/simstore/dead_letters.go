@@ -16,11 +16,11 @@ import (
 
 // StoreDeadLetters implements store.Executor and store.Worker.
 func (c *Client) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
-	c.named(len(ds))
+	c.named("StoreDeadLetters", len(ds))
 	if len(ds) == 0 {
 		return nil
 	}
-	return c.do(ctx, func(s *step) {
+	return c.do(ctx, "StoreDeadLetters", func(s *step) {
 		for i := range ds {
 			if d := &ds[i]; s.garbled(d.Queue, d.Reason, d.Outcome, d.ActionRef) || s.malformed(json.RawMessage(d.XDeath)) || s.tooLong(d.Body) {
 				return
@@ -46,7 +46,7 @@ func (s *step) storeDeadLetter(d store.DeadLetter) {
 
 // PurgeDeadLetters implements store.Executor.
 func (c *Client) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return ask(ctx, c, func(s *step) (purged int) {
+	return ask(ctx, c, "PurgeDeadLetters", func(s *step) (purged int) {
 		for purged < limit && purged < len(s.db.letters) && s.now.Sub(s.db.letters[purged].ReceivedAt) >= age {
 			purged++
 		}
@@ -57,7 +57,7 @@ func (c *Client) PurgeDeadLetters(ctx context.Context, age time.Duration, limit 
 
 // DeadLetters implements store.Client.
 func (c *Client) DeadLetters(ctx context.Context, q store.DeadLetterQuery) ([]store.StoredDeadLetter, error) {
-	return look(ctx, c, func(s *step) (page []store.StoredDeadLetter) {
+	return look(ctx, c, "DeadLetters", func(s *step) (page []store.StoredDeadLetter) {
 		for _, d := range slices.Backward(s.db.letters) {
 			if len(page) < q.Limit && (q.Before == 0 || d.ID < q.Before) && (d.Open || !q.Open) {
 				d.XDeath, d.Body = nil, nil
@@ -75,7 +75,7 @@ func (s *step) letter(id int64) int {
 
 // DeadLetter implements store.Client.
 func (c *Client) DeadLetter(ctx context.Context, id int64) (d store.StoredDeadLetter, known bool, err error) {
-	found, err := look(ctx, c, func(s *step) *store.StoredDeadLetter {
+	found, err := look(ctx, c, "DeadLetter", func(s *step) *store.StoredDeadLetter {
 		if i := s.letter(id); i >= 0 {
 			found := s.db.letters[i]
 			return &found
@@ -90,7 +90,7 @@ func (c *Client) DeadLetter(ctx context.Context, id int64) (d store.StoredDeadLe
 
 // SettleDeadLetter implements store.Client.
 func (c *Client) SettleDeadLetter(ctx context.Context, id int64, outcome, actor string) (bool, error) {
-	return ask(ctx, c, func(s *step) bool {
+	return ask(ctx, c, "SettleDeadLetter", func(s *step) bool {
 		i := s.letter(id)
 		if s.garbled(outcome, actor) || i < 0 || !s.db.letters[i].Open {
 			return false
@@ -103,7 +103,7 @@ func (c *Client) SettleDeadLetter(ctx context.Context, id int64, outcome, actor 
 
 // DiscardDeadLetters implements store.Client.
 func (c *Client) DiscardDeadLetters(ctx context.Context, d store.DeadLetterDiscard, outcome string) (store.DeadLettersDiscarded, error) {
-	return ask(ctx, c, func(s *step) (done store.DeadLettersDiscarded) {
+	return ask(ctx, c, "DiscardDeadLetters", func(s *step) (done store.DeadLettersDiscarded) {
 		if s.garbled(d.Reason, d.Queue, d.ActionRef, d.Actor, outcome) {
 			return done
 		}
@@ -131,7 +131,7 @@ func (c *Client) DiscardDeadLetters(ctx context.Context, d store.DeadLetterDisca
 
 // SummarizeDeadLetters implements store.Client.
 func (c *Client) SummarizeDeadLetters(ctx context.Context, q store.DeadLetterSummaryQuery) (store.DeadLetterSummary, error) {
-	return look(ctx, c, func(s *step) store.DeadLetterSummary {
+	return look(ctx, c, "SummarizeDeadLetters", func(s *step) store.DeadLetterSummary {
 		found := store.DeadLetterSummary{Since: s.now.Add(-q.Window), Until: s.now}
 		at := make(map[store.DeadLetterGroup]int)
 		for i := range s.db.letters {
@@ -174,7 +174,7 @@ func (c *Client) SummarizeDeadLetters(ctx context.Context, q store.DeadLetterSum
 
 // Survey implements store.Executor.
 func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
-	return look(ctx, c, func(s *step) (survey store.Survey) {
+	return look(ctx, c, "Survey", func(s *step) (survey store.Survey) {
 		var by [execution.Statuses]store.Waiting
 		for i := range int32(s.db.rows.n) {
 			r := s.db.rows.at(i)

@@ -11,7 +11,7 @@ import (
 
 // DispatchDue implements store.Executor.
 func (c *Client) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
-	return ask(ctx, c, func(s *step) store.DueDispatched {
+	return ask(ctx, c, "DispatchDue", func(s *step) store.DueDispatched {
 		if s.garbled(d.Executor) {
 			return store.DueDispatched{}
 		}

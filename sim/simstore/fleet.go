@@ -14,13 +14,14 @@ const maxExpired = 100
 
 // Workers implements store.Executor and store.Client.
 func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	return look(ctx, c, func(s *step) (found []store.WorkerRow) {
+	return look(ctx, c, "Workers", func(s *step) (found []store.WorkerRow) {
 		if len(s.db.workers) > 0 {
 			found = make([]store.WorkerRow, 0, len(s.db.workers))
 		}
 		for i := range s.db.workers {
 			if s.db.workers[i].name != "" {
-				found = append(found, s.workerRow(execution.WorkerID(i+1)))
+				found = append(found, store.WorkerRow{})
+				s.workerRow(execution.WorkerID(i+1), &found[len(found)-1])
 			}
 		}
 		return found
@@ -29,12 +30,13 @@ func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 
 // FindWorkers implements store.Client.
 func (c *Client) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.WorkerRow, error) {
-	return look(ctx, c, func(s *step) (found []store.WorkerRow) {
+	return look(ctx, c, "FindWorkers", func(s *step) (found []store.WorkerRow) {
 		for i := range s.db.workers {
 			if s.db.workers[i].name == "" {
 				continue // it has left
 			}
-			if w := s.workerRow(execution.WorkerID(i + 1)); q.Matches(&w) && len(found) < q.Limit {
+			var w store.WorkerRow
+			if s.workerRow(execution.WorkerID(i+1), &w); q.Matches(&w) && len(found) < q.Limit {
 				found = append(found, w)
 			}
 		}
@@ -42,10 +44,11 @@ func (c *Client) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.
 	})
 }
 
-func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
+// workerRow fills a row in place, because it is large.
+func (s *step) workerRow(id execution.WorkerID, row *store.WorkerRow) {
 	w := &s.db.workers[id-1]
 	inc := s.db.incarnation(w.current)
-	row := store.WorkerRow{
+	*row = store.WorkerRow{
 		WorkerKey: store.WorkerKey{ID: id, Incarnation: w.current},
 		Name:      w.name, Lifecycle: inc.lifecycle, Runtimes: inc.runtimes, Capacity: inc.capacity,
 		ConsumerAlive: inc.consumerAlive, Beat: inc.beat, SinceBeat: s.now.Sub(inc.beatAt), LeaseOverFor: since(s.now, inc.leaseExpires),
@@ -64,7 +67,6 @@ func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
 	for _, at := range slices.Backward(inc.expired) {
 		row.Expired = append(row.Expired, s.now.Sub(at))
 	}
-	return row
 }
 
 // full says that all run slots of the incarnation are taken.
@@ -79,7 +81,7 @@ func (s *step) behind(r *row) bool {
 
 // SetCordon implements store.Client.
 func (c *Client) SetCordon(ctx context.Context, cordon store.Cordon) (bool, error) {
-	return transact(ctx, c, tripsOfSetCordon, func(s *step) bool { return s.setCordon(cordon) })
+	return transact(ctx, c, "SetCordon", tripsOfSetCordon, func(s *step) bool { return s.setCordon(cordon) })
 }
 
 // Operate is an operator's act on a worker, for the harness, which has no API in between.

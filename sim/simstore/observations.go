@@ -12,7 +12,7 @@ import (
 
 // ObserveReclaims implements store.Executor.
 func (c *Client) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
-	return each(ctx, c, rs, func(s *step, rc *store.Reclaim) store.Observed {
+	return each(ctx, c, "ObserveReclaims", rs, func(s *step, rc *store.Reclaim) store.Observed {
 		if s.garbled(string(rc.Result.Output)) {
 			return store.Observed{}
 		}
@@ -42,7 +42,7 @@ func (s *step) observed(o store.Observation) {
 
 // ObserveWorkers implements store.Executor.
 func (c *Client) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
-	return each(ctx, c, ws, func(s *step, w *store.ProbedWorker) bool {
+	return each(ctx, c, "ObserveWorkers", ws, func(s *step, w *store.ProbedWorker) bool {
 		if s.garbled(w.Reason) {
 			return false
 		}
@@ -66,7 +66,7 @@ func (c *Client) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([
 
 // PurgeObservations implements store.Executor.
 func (c *Client) PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return ask(ctx, c, func(s *step) (purged int) {
+	return ask(ctx, c, "PurgeObservations", func(s *step) (purged int) {
 		for purged < limit && purged < len(s.db.observations) && s.old(s.db.observations[purged].At, age) {
 			purged++
 		}
@@ -77,7 +77,7 @@ func (c *Client) PurgeObservations(ctx context.Context, age time.Duration, limit
 
 // Observations implements store.Client.
 func (c *Client) Observations(ctx context.Context, q store.ObservationQuery) ([]store.Observation, error) {
-	return look(ctx, c, func(s *step) (page []store.Observation) {
+	return look(ctx, c, "Observations", func(s *step) (page []store.Observation) {
 		for _, o := range slices.Backward(s.db.observations) {
 			if len(page) < q.Limit && q.Matches(&o) {
 				page = append(page, o)

@@ -77,7 +77,7 @@ func listsFor(cause store.ReclaimCause) []listName {
 
 // Find implements store.Executor.
 func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	return look(ctx, c, func(s *step) (found []execution.Execution) {
+	return look(ctx, c, "Find", func(s *step) (found []execution.Execution) {
 		if f.Limit <= 0 || f.Cause == store.OwnerGone && !s.anyOwnerGone() {
 			return nil
 		}
@@ -127,7 +127,7 @@ func (s *step) anyOwnerGone() bool {
 
 // Reclaim implements store.Executor.
 func (c *Client) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	return each(ctx, c, rs, (*step).reclaim)
+	return each(ctx, c, "Reclaim", rs, (*step).reclaim)
 }
 
 func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
@@ -189,7 +189,7 @@ func (s *step) drains(r *row, cause store.ReclaimCause) bool {
 
 // Reap implements store.Executor.
 func (c *Client) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
-	return each(ctx, c, rs, func(s *step, r *store.Reap) bool {
+	return each(ctx, c, "Reap", rs, func(s *step, r *store.Reap) bool {
 		inc := s.current(r.WorkerKey)
 		ok := inc != nil && !oracle.Gone(inc.lifecycle) && inc.beat == r.Beat && s.now.After(inc.leaseExpires)
 		if ok {
@@ -202,7 +202,7 @@ func (c *Client) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 // Orchestrate implements store.Executor.
 func (c *Client) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
 	return orOneByOne(os, func(os []store.Orchestration) ([]store.Orchestrated, error) {
-		return ask(ctx, c, func(s *step) []store.Orchestrated {
+		return ask(ctx, c, "Orchestrate", func(s *step) []store.Orchestrated {
 			if len(os) == 0 {
 				return nil
 			}

@@ -20,7 +20,7 @@ func (c *Client) Purge(ctx context.Context, p store.Purge) (store.Purged, error)
 	if p.What == store.KeptExecutions {
 		trips = tripsOfPurge
 	}
-	return transact(ctx, c, trips, func(s *step) (done store.Purged) {
+	return transact(ctx, c, "Purge", trips, func(s *step) (done store.Purged) {
 		if p.Limit <= 0 {
 			return done
 		}

@@ -12,7 +12,7 @@ import (
 
 // ClaimForScheduling implements store.Executor.
 func (c *Client) ClaimForScheduling(ctx context.Context, claim store.SchedulingClaim) ([]execution.Execution, error) {
-	return ask(ctx, c, func(s *step) []execution.Execution {
+	return ask(ctx, c, "ClaimForScheduling", func(s *step) []execution.Execution {
 		if s.garbled(claim.Executor) {
 			return nil
 		}
@@ -112,7 +112,7 @@ func applied(from execution.Status, r *row) store.Outcome {
 
 // Dispatch implements store.Executor.
 func (c *Client) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	return each(ctx, c, ds, func(s *step, d *store.Dispatch) store.DispatchResult { return s.dispatch(executor, d) })
+	return each(ctx, c, "Dispatch", ds, func(s *step, d *store.Dispatch) store.DispatchResult { return s.dispatch(executor, d) })
 }
 
 func (s *step) dispatch(executor string, d *store.Dispatch) store.DispatchResult {
@@ -154,8 +154,8 @@ func (s *step) current(w store.WorkerKey) *incarnation {
 //
 // A step is one moment, so no row is ever locked by another step, and none is left over.
 func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
-	c.named(len(keys))
-	return nil, c.do(ctx, func(s *step) {
+	c.named("MarkPublished", len(keys))
+	return nil, c.do(ctx, "MarkPublished", func(s *step) {
 		for _, key := range keys {
 			if r := s.db.row(key.ID); r != nil && r.Status == execution.Scheduled && r.Epoch == key.Epoch {
 				s.markPublished(r)
@@ -174,7 +174,7 @@ func (s *step) markPublished(r *row) {
 
 // Park implements store.Executor.
 func (c *Client) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
-	return each(ctx, c, ps, func(s *step, p *store.Park) store.Outcome { return s.park(executor, p) })
+	return each(ctx, c, "Park", ps, func(s *step, p *store.Park) store.Outcome { return s.park(executor, p) })
 }
 
 func (s *step) park(executor string, p *store.Park) store.Outcome {

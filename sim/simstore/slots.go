@@ -121,12 +121,12 @@ func (r *row) mayHold() bool {
 
 // Clock implements store.Executor.
 func (c *Client) Clock(ctx context.Context) (time.Time, error) {
-	return look(ctx, c, func(s *step) time.Time { return s.now })
+	return look(ctx, c, "Clock", func(s *step) time.Time { return s.now })
 }
 
 // FreeSlots implements store.Executor.
 func (c *Client) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error) {
-	return ask(ctx, c, func(s *step) (freed []execution.ID) {
+	return ask(ctx, c, "FreeSlots", func(s *step) (freed []execution.ID) {
 		for _, ref := range s.db.limits {
 			for _, id := range s.db.slots[ref].holders {
 				if r := s.db.row(id); r != nil && !r.mayHold() && len(freed) < limit {

@@ -45,18 +45,18 @@ func (s *step) lifecycle(i execution.Incarnation, to execution.Lifecycle) {
 }
 
 // answer makes a call whose step can refuse the incarnation.
-func answer[T any](ctx context.Context, c *Client, f func(s *step) (T, error)) (T, error) {
-	return answerIn(ctx, c, 1, f)
+func answer[T any](ctx context.Context, c *Client, call string, f func(s *step) (T, error)) (T, error) {
+	return answerIn(ctx, c, call, 1, f)
 }
 
 // answerIn is answer in a transaction of several statements; see transact.
-func answerIn[T any](ctx context.Context, c *Client, statements int, f func(s *step) (T, error)) (T, error) {
-	return transact(ctx, c, statements, refusing(f))
+func answerIn[T any](ctx context.Context, c *Client, call string, statements int, f func(s *step) (T, error)) (T, error) {
+	return transact(ctx, c, call, statements, refusing(f))
 }
 
 // beat is answer for a heartbeat.
-func beat[T any](ctx context.Context, c *Client, f func(s *step) (T, error)) (T, error) {
-	return (&statement[T]{c: c, do: refusing(f), writes: true, on: c.beats, beat: true}).make(ctx)
+func beat[T any](ctx context.Context, c *Client, call string, f func(s *step) (T, error)) (T, error) {
+	return (&statement[T]{c: c, call: call, do: refusing(f), writes: true, on: c.beats, beat: true}).make(ctx)
 }
 
 // refusing is a step that can refuse the incarnation.
@@ -80,7 +80,7 @@ const (
 
 // Newest implements store.Worker.
 func (c *Client) Newest(ctx context.Context, name string) (execution.Incarnation, error) {
-	return look(ctx, c, func(s *step) execution.Incarnation {
+	return look(ctx, c, "Newest", func(s *step) execution.Incarnation {
 		if id := s.db.byName[name]; id != 0 {
 			return s.db.workers[id-1].current
 		}
@@ -90,7 +90,7 @@ func (c *Client) Newest(ctx context.Context, name string) (execution.Incarnation
 
 // Register implements store.Worker.
 func (c *Client) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	return answerIn(ctx, c, tripsOfRegister, func(s *step) (store.Registered, error) {
+	return answerIn(ctx, c, "Register", tripsOfRegister, func(s *step) (store.Registered, error) {
 		db := s.db
 		if s.garbled(append([]string{g.Name}, g.Runtimes...)...) {
 			return store.Registered{}, nil
@@ -148,7 +148,7 @@ func (db *Database) drains(id execution.WorkerID, process uint64) bool {
 
 // SetLifecycle implements store.Worker.
 func (c *Client) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
-	_, err := answerIn(ctx, c, tripsOfSetLifecycle, func(s *step) (none struct{}, err error) {
+	_, err := answerIn(ctx, c, "SetLifecycle", tripsOfSetLifecycle, func(s *step) (none struct{}, err error) {
 		inc, err := s.check(w)
 		if err != nil {
 			if old := s.db.incarnation(w.Incarnation); old != nil && old.worker == w.ID && old.lifecycle == to {
@@ -166,7 +166,7 @@ func (c *Client) SetLifecycle(ctx context.Context, w store.WorkerKey, to executi
 
 // Heartbeat implements store.Worker.
 func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	return beat(ctx, c, func(s *step) (reply store.BeatReply, err error) {
+	return beat(ctx, c, "Heartbeat", func(s *step) (reply store.BeatReply, err error) {
 		inc, err := s.check(b.WorkerKey)
 		if err == nil && inc.beat < b.Acknowledged {
 			s.gone, err = b.WorkerKey, store.ErrLost
@@ -241,9 +241,9 @@ func (s *step) endUnheld(b store.Beat) (ended []store.Outcome) {
 
 // Claim implements store.Worker.
 func (c *Client) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	c.named(len(cs))
+	c.named("Claim", len(cs))
 	return orOneByOne(cs, func(cs []store.Claim) ([]store.ClaimResult, error) {
-		return answer(ctx, c, func(s *step) (results []store.ClaimResult, err error) {
+		return answer(ctx, c, "Claim", func(s *step) (results []store.ClaimResult, err error) {
 			inc, err := s.check(w)
 			if err != nil {
 				return nil, err
@@ -289,7 +289,7 @@ func (s *step) run(r *row, beat uint64) {
 
 // Finish implements store.Worker.
 func (c *Client) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	return each(ctx, c, fs, func(s *step, f *store.Finish) store.Outcome { return s.finish(w, f) })
+	return each(ctx, c, "Finish", fs, func(s *step, f *store.Finish) store.Outcome { return s.finish(w, f) })
 }
 
 func (s *step) finish(w store.WorkerKey, f *store.Finish) store.Outcome {
@@ -319,7 +319,7 @@ func (s *step) finish(w store.WorkerKey, f *store.Finish) store.Outcome {
 
 // Release implements store.Worker.
 func (c *Client) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
-	return answerIn(ctx, c, tripsOfRelease, func(s *step) (released []execution.Key, err error) {
+	return answerIn(ctx, c, "Release", tripsOfRelease, func(s *step) (released []execution.Key, err error) {
 		inc, err := s.check(w)
 		if err != nil || inc.lifecycle != execution.Draining {
 			return nil, err
@@ -342,7 +342,7 @@ func (c *Client) Release(ctx context.Context, w store.WorkerKey) ([]execution.Ke
 
 // Dispatched implements store.Worker.
 func (c *Client) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
-	return look(ctx, c, func(s *step) (found []execution.Execution) {
+	return look(ctx, c, "Dispatched", func(s *step) (found []execution.Execution) {
 		s.db.each(listScheduled, func(r *row) bool {
 			if r.Incarnation == w.Incarnation && s.now.Before(r.DispatchDeadline) && len(found) < limit {
 				found = append(found, r.Execution)
@@ -355,7 +355,7 @@ func (c *Client) Dispatched(ctx context.Context, w store.WorkerKey, limit int) (
 
 // KeepRefusedResult implements store.Worker.
 func (c *Client) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
-	return c.do(ctx, func(s *step) {
+	return c.do(ctx, "KeepRefusedResult", func(s *step) {
 		if f.To == execution.None {
 			s.wrong("the refused result of execution %d has no status", f.Key.ID)
 		}
