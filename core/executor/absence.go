@@ -18,13 +18,8 @@ type absences struct {
 	patience time.Duration
 	// began is the first pass after the last long pause. looked is the latest pass.
 	began, looked time.Duration
-	fitted        map[need]presence
-}
-
-// need is what an execution requires of a worker.
-type need struct {
-	runtime string
-	pinned  execution.WorkerID
+	// fitted is by runtime, and by the worker that an execution is pinned to, 0 for any.
+	fitted map[string]map[execution.WorkerID]presence
 }
 
 // presence is the last pass at which a worker fitted, and the first one after it at which none did.
@@ -33,26 +28,31 @@ type presence struct{ last, gone time.Duration }
 // look notes which workers a pass sees at a moment of the monotonic clock.
 func (a *absences) look(now time.Duration, f *roster) {
 	if a.fitted == nil || now-a.looked > a.patience {
-		a.began, a.fitted = now, make(map[need]presence)
+		a.began, a.fitted = now, make(map[string]map[execution.WorkerID]presence)
 	}
 	a.looked = now
-	latest := "" // most workers offer the same runtime
+	var runtime string
+	var of map[execution.WorkerID]presence // of that runtime, which most workers share
 	for i := range f.workers {
 		w := &f.workers[i]
 		for _, r := range w.Runtimes {
 			if !w.Fits(r) {
 				continue
 			}
-			a.fitted[need{r, w.ID}] = presence{last: now}
-			if r != latest {
-				a.fitted[need{r, 0}] = presence{last: now}
-				latest = r
+			if of == nil || r != runtime {
+				if runtime, of = r, a.fitted[r]; of == nil {
+					of = make(map[execution.WorkerID]presence)
+					a.fitted[r] = of
+				}
 			}
+			of[0], of[w.ID] = presence{last: now}, presence{last: now}
 		}
 	}
-	for n, p := range a.fitted { //detlint:ok each is changed by itself
-		if p.gone == 0 && p.last != now {
-			a.fitted[n] = presence{p.last, now}
+	for _, of := range a.fitted { //detlint:ok each is changed by itself
+		for worker, p := range of { //detlint:ok each is changed by itself
+			if p.gone == 0 && p.last != now {
+				of[worker] = presence{p.last, now}
+			}
 		}
 	}
 }
@@ -60,7 +60,7 @@ func (a *absences) look(now time.Duration, f *roster) {
 // of returns for how long no worker has fitted a row, if the current pass has found none. least is
 // a lower bound. most is an upper bound, or 0 if this executor has never seen a fitting worker.
 func (a *absences) of(row *execution.Execution) (least, most time.Duration) {
-	p, seen := a.fitted[need{row.Action.Runtime, row.Pinned}]
+	p, seen := a.fitted[row.Action.Runtime][row.Pinned]
 	if !seen {
 		return a.looked - a.began, 0
 	}

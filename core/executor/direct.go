@@ -70,9 +70,11 @@ func (f *roster) groups() [][]string {
 		if slices.ContainsFunc(sets, known) {
 			continue // most workers list the same runtimes: spare them the sorting
 		}
-		set = slices.Clone(set)
-		slices.Sort(set)
-		set = slices.Compact(set)
+		if len(set) > 1 {
+			set = slices.Clone(set)
+			slices.Sort(set)
+			set = slices.Compact(set)
+		}
 		if !slices.ContainsFunc(sets, known) {
 			sets = append(sets, set)
 		}

@@ -10,6 +10,12 @@ import (
 	"handoff/core/store"
 )
 
+// need is what an execution requires of a worker.
+type need struct {
+	runtime string
+	pinned  execution.WorkerID
+}
+
 // passedOver remembers the scheduler's warnings, so that each outage gives one line and not one a
 // pass. Only the scheduling task uses it. It holds at most one entry for each worker and each need.
 type passedOver struct {
