@@ -55,7 +55,7 @@ func (w *witness) answered(ctx context.Context, call string, err error) {
 	case t == nil || t.Process().Name() == client:
 	case err == nil:
 		if w.rules.Failing(t.ID()) {
-			w.rules.CallAnswered(part(t), call)
+			w.rules.CallAnswered(part(t), ctx, call)
 		}
 	case errors.Is(err, context.Canceled):
 		// A task that gave a call up itself knows of it. But a task whose context had ended before
@@ -66,7 +66,7 @@ func (w *witness) answered(ctx context.Context, call string, err error) {
 	case errors.Is(err, store.ErrLost), errors.Is(err, store.ErrSuperseded), errors.Is(err, store.ErrLeaseOver):
 		// These errors are answers, not failures.
 	default:
-		w.rules.CallFailed(part(t), call, err.Error(), errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome))
+		w.rules.CallFailed(part(t), ctx, call, err.Error(), errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome))
 	}
 }
 

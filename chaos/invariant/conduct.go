@@ -39,10 +39,10 @@ func (s *Suite) Conduct() *Conduct {
 }
 
 // CallFailed reports that a call was answered with an error. again says that the same call may
-// succeed if it is repeated.
-func (c *Conduct) CallFailed(p Part, call, text string, again bool) {
+// succeed if it is repeated. A call may have several answers; under is the same for all of them.
+func (c *Conduct) CallFailed(p Part, under any, call, text string, again bool) {
 	if c.told != nil {
-		c.told.callFailed(p, call, text, again)
+		c.told.callFailed(p, under, call, text, again)
 	}
 }
 
@@ -65,15 +65,13 @@ func (c *Conduct) Failing(task uint64) bool {
 func (c *Conduct) AnyFailing() bool { return c.told != nil && len(c.told.parts) > 0 }
 
 // CallAnswered reports a call that was answered without an error.
-func (c *Conduct) CallAnswered(p Part, call string) {
+func (c *Conduct) CallAnswered(p Part, under any, call string) {
 	if c.told == nil {
 		return
 	}
 	if of := c.told.parts[p.Task]; of != nil {
 		of.answered(call)
-		if of.unsure.call == call {
-			of.unsure = failure{}
-		}
+		of.makes(call, under)
 	}
 }
 

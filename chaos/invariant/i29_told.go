@@ -63,8 +63,17 @@ type failure struct {
 type failures struct {
 	open []failure
 	any  bool
-	// unsure is the call that must be repeated at once, empty for none.
-	unsure failure
+	// unsure is the call that must be repeated at once, empty for none, and made is what its answers
+	// have in common. repeated is the same of the call that repeated it: it need not be repeated.
+	unsure         failure
+	made, repeated any
+}
+
+// makes notes an answer to a call, which may be the repetition of one whose outcome is unknown.
+func (f *failures) makes(call string, under any) {
+	if f.unsure.call == call && f.made != under {
+		f.unsure, f.repeated = failure{}, under
+	}
 }
 
 // askedAgain says that a call must be repeated once if its outcome is unknown: until a reconciler
@@ -110,7 +119,7 @@ func (c *toldChecker) observe(e *history.Event, _ *life) {
 func (c *toldChecker) end(bool) {}
 
 // callFailed notes a call that was answered with an error.
-func (c *toldChecker) callFailed(p Part, call, text string, again bool) {
+func (c *toldChecker) callFailed(p Part, under any, call, text string, again bool) {
 	c.s.judged(c.i)
 	c.failed[p.Process] = true
 	of := c.parts[p.Task]
@@ -119,10 +128,9 @@ func (c *toldChecker) callFailed(p Part, call, text string, again bool) {
 		c.parts[p.Task] = of
 	}
 	of.any = true
-	if made := of.unsure.call == call; again && !made && askedAgain(call) {
-		of.unsure = failure{call, text, c.s.now.At}
-	} else if made {
-		of.unsure = failure{}
+	of.makes(call, under)
+	if again && askedAgain(call) && of.unsure.call == "" && of.repeated != under {
+		of.unsure, of.made = failure{call, text, c.s.now.At}, under
 	}
 	of.answered(call)
 	of.open = append(of.open, failure{call, text, c.s.now.At})

@@ -24,43 +24,66 @@ var scheduling = Part{Process: "executor-1", Name: "scheduler", Task: 7}
 
 func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 	const refused = "database unavailable: out of memory (53200)"
+	const unknown = "database outcome unknown: connection reset"
 	for name, c := range map[string]struct {
 		behave func(c *Conduct, s *Suite)
 		want   string
 	}{
 		"nothing failed": {func(c *Conduct, _ *Suite) { c.Waits(scheduling, 0, 0) }, ""},
 		"told": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Workers", refused, false)
+			c.CallFailed(scheduling, 1, "Workers", refused, false)
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "pass: " + refused})
 			c.Waits(scheduling, 0, 0)
 		}, ""},
 		"made again": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Dispatch", refused, false)
-			c.CallAnswered(scheduling, "Dispatch")
+			c.CallFailed(scheduling, 1, "Dispatch", refused, false)
+			c.CallAnswered(scheduling, 1, "Dispatch")
 			c.Waits(scheduling, 0, 0)
 		}, ""},
+		"made again once, and unknown in part": {func(c *Conduct, _ *Suite) {
+			c.CallFailed(scheduling, 1, "Dispatch", unknown, true)
+			c.CallFailed(scheduling, 2, "Dispatch", refused, false)
+			c.CallAnswered(scheduling, 2, "Dispatch")
+			c.CallFailed(scheduling, 2, "Dispatch", unknown, true)
+			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: unknown})
+			c.Waits(scheduling, 0, 0)
+		}, ""},
+		"unknown in part and not made again": {func(c *Conduct, _ *Suite) {
+			c.CallFailed(scheduling, 1, "Dispatch", refused, false)
+			c.CallFailed(scheduling, 1, "Dispatch", unknown, true)
+			c.CallAnswered(scheduling, 1, "Dispatch")
+			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: unknown})
+			c.Waits(scheduling, 0, 0)
+		}, "has not repeated its call Dispatch"},
+		"made again, and another one unknown and not made again": {func(c *Conduct, _ *Suite) {
+			c.CallFailed(scheduling, 1, "Dispatch", unknown, true)
+			c.CallAnswered(scheduling, 2, "Dispatch")
+			c.CallFailed(scheduling, 3, "Dispatch", unknown, true)
+			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: unknown})
+			c.Waits(scheduling, 0, 0)
+		}, "has not repeated its call Dispatch"},
 		"counted by the limit of lines": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Claim", refused, false)
+			c.CallFailed(scheduling, 1, "Claim", refused, false)
 			c.Suppressed(scheduling)
 			c.Waits(scheduling, 0, 0)
 		}, ""},
 		"swallowed": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Dispatch", refused, false)
-			c.CallAnswered(scheduling, "Workers")
+			c.CallFailed(scheduling, 1, "Dispatch", refused, false)
+			c.CallAnswered(scheduling, 1, "Workers")
 			c.Waits(scheduling, 0, 0)
 		}, "executor-1: scheduler waits for its next pass, but its call Dispatch failed"},
 		"told as something else": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Dispatch", refused, false)
+			c.CallFailed(scheduling, 1, "Dispatch", refused, false)
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "no such thing"})
 			c.Waits(scheduling, 0, 0)
 		}, "its call Dispatch failed"},
 		"told by another part": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Dispatch", refused, false)
+			c.CallFailed(scheduling, 1, "Dispatch", refused, false)
 			c.Logged(Part{Process: "executor-1", Name: "figures", Task: 8}, Line{Text: "figures", Warns: true, Error: refused})
 			c.Waits(scheduling, 0, 0)
 		}, "its call Dispatch failed"},
 		"counted as one that went well": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Find", refused, false)
+			c.CallFailed(scheduling, 1, "Find", refused, false)
 			c.Counted(scheduling, "scheduler", false)
 			c.Waits(scheduling, 0, 0)
 		}, "executor-1: a pass of scheduler counts as successful, but its call Find failed"},
@@ -97,7 +120,7 @@ func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 			c.Says(scheduling, Line{Text: "received dead letter", Outcome: "running", Execution: 7, Epoch: 1})
 		}, ""},
 		"the end is no next pass": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Find", refused, false)
+			c.CallFailed(scheduling, 1, "Find", refused, false)
 			c.Ends(scheduling, 0)
 		}, ""},
 	} {
