@@ -28,6 +28,7 @@ func Mutants() []Mutant {
 			continue
 		}
 		r.entries = slices.Delete(r.entries, i, i+1)
+		doubles = append(doubles, e.takeDoubles()...)
 		if e.refused {
 			r.refused--
 		}
