@@ -165,7 +165,8 @@ func TestADrainIsLostWithTheTimeInWhichItWasAskedFor(t *testing.T) {
 		s.ExpectRewinds(1, func() bool { return true })
 		story := []history.Event{
 			registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active), beat(14*second, 1), faultOf(at, "drain", ""),
-			{At: at, Kind: history.WorkerCordoned, Worker: 1, Count: 1}, {At: 40 * second, Kind: history.DatabaseRewound, Due: 20 * second},
+			{At: at, Kind: history.WorkerCordoned, Worker: 1, Count: 1},
+			{At: 40 * second, Kind: history.DatabaseRewound, Due: 20 * second},
 		}
 		for beats := 41 * second; beats < 100*second; beats += 10 * second {
 			story = append(story, beat(beats, 1))
