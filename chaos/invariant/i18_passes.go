@@ -217,7 +217,9 @@ func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	if !ok {
 		s.violate(k.c.i, 0, "%s looked for %v at %v and again at %v, although the first look returned fewer rows than it asked for; its period is %v, and no reason for an earlier look is known", k.process, l, t.began, at, period)
 	}
-	if timed && !t.again || !t.any {
+	// A pass that has made all its batches is over, also if its last answer was full.
+	over := t.batches >= mostBatches
+	if timed && (!t.again || over) || !t.any {
 		t.timed = at
 	}
 	if !t.again || timed {

@@ -66,6 +66,20 @@ func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing
 		{"for a hint that was held while the database was away", func(s *Suite, k *Looker) { afterOutage(s, k, true) }, false},
 		{"without a reason after the database was away", func(s *Suite, k *Looker) { afterOutage(s, k, false) }, true},
 		{"more than a batch", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookSchedule, batch+1, 0) }, true},
+		{"a period after each pass that ended at its limit of batches", func(s *Suite, k *Looker) {
+			fullPasses(k, mostBatches, mostBatches, mostBatches)
+			k.c.late(k, LookKeys, 3*sweepPeriod+10*time.Second, s.prompt())
+		}, false},
+		{"not after a full batch in the pass after one that ended at its limit", func(s *Suite, k *Looker) {
+			fullPasses(k, mostBatches, mostBatches-1)
+			k.c.late(k, LookKeys, 2*sweepPeriod+10*time.Second, s.prompt())
+		}, true},
+		{"for nothing, after a pass that followed one that ended at its limit", func(_ *Suite, k *Looker) {
+			fullPasses(k, mostBatches, mostBatches-1)
+			k.Asks(2*sweepPeriod+time.Second, LookKeys, 1, execution.KeyLifetime)
+			k.Answered(2*sweepPeriod+time.Second, LookKeys, false, false, nil)
+			k.Asks(2*sweepPeriod+2*time.Second, LookKeys, 1, execution.KeyLifetime)
+		}, true},
 		{"what is to be kept", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, time.Hour) }, true},
 		{"what is old enough", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, execution.KeyLifetime) }, false},
 		{"a probe that failed told as ready", func(_ *Suite, k *Looker) { k.Tells(time.Second, 1, true, "refused") }, true},
@@ -75,6 +89,17 @@ func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing
 		test.looks(s, s.Looks("e", 0))
 		if got := len(s.Findings()) > 0; got != test.broken {
 			t.Errorf("%s: broken %v, want %v: %v", test.name, got, test.broken, s.Findings())
+		}
+	}
+}
+
+// fullPasses looks for old keys in a pass every period, each with so many batches, all of them full.
+func fullPasses(k *Looker, batches ...int) {
+	for pass, n := range batches {
+		for i := range n {
+			at := time.Duration(pass+1)*sweepPeriod + time.Duration(i)*time.Millisecond
+			k.Asks(at, LookKeys, 1, execution.KeyLifetime)
+			k.Answered(at, LookKeys, true, true, nil)
 		}
 	}
 }

@@ -314,7 +314,9 @@ func (t *session) refused(a *admitted, r *store.ClaimResult) {
 			d.reject()
 			t.giveUp(d.message)
 		}
-		t.tellFull(a.since)
+		// The dispatch is at least as old as the time that it had, by the database's clock. It may have
+		// come only now, from behind a message that waited for a slot.
+		t.tellFull(min(a.since, t.host.Monotonic()-row.DispatchDeadline.Sub(row.ScheduledAt)), a.since)
 		t.settle(a, as)
 	default:
 		// The claim's answer was lost and the execution was cancelled since. Nothing runs here, and

@@ -120,17 +120,20 @@ func alone(c broker.Consumer, key execution.Key) delivery {
 	return delivery{&m.delivery.Envelope.Dispatches[0], m}
 }
 
-// late is a database that says that a claim came too late. It calls meanwhile while it is asked, and
+// late is a database that says that a claim of row came too late. It calls meanwhile while it is asked, and
 // beaten while it is told of a heartbeat.
 type late struct {
 	store.Worker
+	row               execution.Execution
 	meanwhile, beaten func()
 }
 
 // Claim implements store.Worker.
 func (l *late) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	l.meanwhile()
-	return []store.ClaimResult{{Outcome: store.Outcome{Row: execution.Execution{ID: cs[0].Key.ID, Epoch: cs[0].Key.Epoch, Status: execution.Scheduled}}, DeadlinePassed: true}}, nil
+	row := l.row
+	row.ID, row.Epoch, row.Status = cs[0].Key.ID, cs[0].Key.Epoch, execution.Scheduled
+	return []store.ClaimResult{{Outcome: store.Outcome{Row: row}, DeadlinePassed: true}}, nil
 }
 
 // Heartbeat implements store.Worker.
@@ -189,6 +192,35 @@ func TestAMessageThatComesAgainAfterItsClaimWasTooLateDiesToo(t *testing.T) {
 		if first.rejected != 1 || again.rejected != 1 || first.acked+again.acked != 0 || s.held.holds(d.Key) {
 			t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
 				when, first.rejected, first.acked, again.rejected, again.acked)
+		}
+	}
+}
+
+// A dispatch may come to the worker long after it was made, because a message ahead of it waited for
+// a slot. The worker tells the database that it was full since the dispatch, not only since the
+// message came, so that the dispatch does not count. It tells nothing if it was full only before.
+func TestAClaimThatComesTooLateTellsThatTheWorkerWasFullSinceTheDispatch(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		lifetime time.Duration
+		told     int
+	}{
+		{"full since the dispatch", time.Hour, 1},
+		{"full before the dispatch", time.Nanosecond, 0},
+	} {
+		s := finishing(nil)
+		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
+		s.held.capacity = 1
+		s.held.remove(s.host.Monotonic(), s.held.add(execution.Key{ID: 6, Epoch: 1}))
+		_ = s.host.Sleep(context.Background(), time.Millisecond)
+		told, made := 0, time.Now()
+		row := execution.Execution{ScheduledAt: made, DispatchDeadline: made.Add(c.lifetime)}
+		s.store = &late{row: row, meanwhile: func() {}, beaten: func() { told++ }}
+		d := alone(new(settling), execution.Key{ID: 7, Epoch: 1})
+		since := s.host.Monotonic()
+		s.claim([]*admitted{{waiting: waiting{delivery: d, since: since}, e: s.held.add(d.Key)}})
+		if told != c.told {
+			t.Errorf("%s: the worker told the database %d times that it was full, want %d", c.name, told, c.told)
 		}
 	}
 }

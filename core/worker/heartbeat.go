@@ -118,15 +118,16 @@ func (t *session) toldFull(at time.Duration, was bool) {
 	}
 }
 
-// tellFull tells the database, before a waiting delivery is rejected, that every slot was taken at
-// some time since that delivery came: the take-back checks this. One extra heartbeat is enough for
-// all waiting deliveries. There is one attempt: if the database does not answer, at worst the
-// dispatch counts once.
-func (t *session) tellFull(since time.Duration) {
+// tellFull tells the database, before a delivery is rejected, that every slot was taken at some time
+// since its dispatch: the take-back checks this. The delivery came at a moment, and its dispatch was
+// made at another one or before. One extra heartbeat is enough for all waiting deliveries. There is
+// one attempt: if the database does not answer, at worst the dispatch counts once.
+func (t *session) tellFull(made, came time.Duration) {
+	full, was := t.held.lastFull(t.host.Monotonic())
 	t.mu.Lock()
-	known := t.told >= since
+	known := t.told >= min(full, came)
 	t.mu.Unlock()
-	if known || !t.held.fullSince(since) {
+	if known || !was || full < made {
 		return
 	}
 	if _, err := t.beatOnce(context.Background(), t.consuming()); err != nil {

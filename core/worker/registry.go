@@ -156,13 +156,6 @@ func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	return r.fullUntil, r.full
 }
 
-// fullSince says whether every slot was taken at some time since then.
-func (r *registry) fullSince(then time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.taken() >= r.capacity || r.full && r.fullUntil >= then
-}
-
 // taken counts the slots that are taken. An entry whose claim was refused takes none: with a
 // capacity of 1, each claim that comes too late would make the worker look full, and its dispatch
 // would never count.

@@ -91,7 +91,7 @@ func (t *session) admit() time.Duration {
 				t.limited.LogAttrs(context.Background(), slog.LevelInfo, "no run slot came free within the dispatch timeout, the dispatch goes back to the executor",
 					slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
 			}
-			t.tellFull(late[0].since)
+			t.tellFull(late[0].since, late[0].since)
 			for i := range late {
 				late[i].reject()
 			}
