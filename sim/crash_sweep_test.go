@@ -44,8 +44,8 @@ func TestCrashAtEveryYieldPoint(t *testing.T) {
 }
 
 // shortMemory are chains that leave as soon as their keys do, in steps of two rows: a retry and its
-// first row, a parent and its child. Another execution is created when they have left. The parts look
-// seldom, so that a day has few yield points.
+// first row, a parent and its child. Another execution is created when they have left. The parts
+// look seldom, so that a day has few yield points.
 const shortMemory = `
 name: short-memory
 about: Ended chains leave in small steps after a day, and the executor may crash at any of them.
@@ -102,7 +102,8 @@ func TestCrashAtEveryYieldPointOfADeletion(t *testing.T) {
 	}
 }
 
-// purged counts the chains and rows that left, of the events for which counts is true; nil counts all.
+// purged counts the chains and rows that left, of the events for which counts is true; nil counts
+// all.
 func purged(events recording, counts func(*history.Event) bool) (chains, rows int) {
 	for i := range events {
 		if e := &events[i]; e.Kind == history.Purged && (counts == nil || counts(e)) {

@@ -129,9 +129,9 @@ func (d *daemons) newest(ctx context.Context) (id int64, err error) {
 // deadlockDetected is PostgreSQL's code of a statement that it ended because of one.
 const deadlockDetected = "40P01"
 
-// empty removes the rows of earlier measurements, so that they do not burden this one. The daemons go
-// on reading, and lock the tables in another order. So the database may end one of the two statements,
-// and this one is made again.
+// empty removes the rows of earlier measurements, so that they do not burden this one. The daemons
+// go on reading, and lock the tables in another order. So the truncation may meet a deadlock, and is
+// then made again.
 func (d *daemons) empty(ctx context.Context) error {
 	for {
 		_, err := d.db.Exec(ctx, "truncate execution_record, execution_work, execution_unhandled, transition_group")

@@ -26,8 +26,8 @@ type candidate struct {
 	// leaseOver is when the lease ends by a clock that is never set.
 	leaseOver time.Duration
 	consuming bool
-	// unhealthy says that an executor may consider it unhealthy, surelyUnhealthy that every executor
-	// must.
+	// unhealthy says that an executor may consider it unhealthy, surelyUnhealthy that every
+	// executor must.
 	unhealthy, surelyUnhealthy bool
 	load                       int
 	// claims is the number of runs that it has begun.
@@ -43,8 +43,8 @@ type candidate struct {
 
 	// Each is the time since which a condition holds without a break, never if it does not hold
 	// now. fitSince: it could be given work. goodSince: it could be given work and was not
-	// unhealthy. wellSince: it could be given work and was not surely unhealthy. idleSince: it holds
-	// nothing.
+	// unhealthy. wellSince: it could be given work and was not surely unhealthy. idleSince: it
+	// holds nothing.
 	fitSince, goodSince, wellSince, idleSince time.Duration
 	// fitUntil is the end of the last period, longer than brief, in which it could be given work.
 	// Executors look at waiting executions twice, brief apart, so they rightly know nothing of

@@ -39,7 +39,7 @@ func (s *Suite) Conduct() *Conduct {
 }
 
 // CallFailed reports that a call was answered with an error. again says that the same call may
-// succeed if it is repeated. A call may have several answers; under is the same for all of them.
+// succeed if it is repeated. A call may have several answers; under identifies the call.
 func (c *Conduct) CallFailed(p Part, under any, call, text string, again bool) {
 	if c.told != nil {
 		c.told.callFailed(p, under, call, text, again)

@@ -249,7 +249,9 @@ func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 }
 
 // quarantined says that a worker should have been left alone: the worker was unhealthy whatever the
-// executor knew at its decision, a better one fitted, and the execution was no half-open probe.
+// executor knew at its decision, a better one fitted, and the execution was no half-open probe. What
+// the executor knew was counted by the database's clock as it was then, so nothing is certain right
+// after a step of it.
 func (c *placementChecker) quarantined(w *candidate, now time.Duration, l *life) bool {
 	for n := range w.snapshots {
 		s := &w.snapshots[n]

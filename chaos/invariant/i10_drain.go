@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/history"
 	"handoff/core/execution"
 )
@@ -14,8 +15,8 @@ import (
 // under way.
 const heardOf = 3
 
-// request is an operator's request to drain a process: when it was stored, and how often the process
-// has renewed its lease since.
+// request is an operator's request to drain a process: when it was stored, and how often the
+// process has renewed its lease since.
 type request struct {
 	at      time.Duration
 	renewed int
@@ -37,9 +38,10 @@ func (c *gracefulChecker) wishes(e *history.Event, begins bool) {
 
 // drained notes that the database has stored an operator's drain, which also cordons the worker. It
 // applies to the process that registered last, which may be another one of the same name; without
-// one it applies to none. A later cordon is no drain.
+// one it applies to none. A later cordon is no drain, and neither is one that a standby has again
+// when it takes over.
 func (c *gracefulChecker) drained(e *history.Event) {
-	if e.Count != 1 || len(c.wished) == 0 {
+	if e.Count != 1 || e.Process == fault.Database || len(c.wished) == 0 {
 		return
 	}
 	process, wished := c.present[e.Worker], false

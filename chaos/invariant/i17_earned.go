@@ -322,9 +322,9 @@ func (c *ending) ranItsTime() string {
 	return fmt.Sprintf("its run deadline is still %v away; it was claimed at %v", c.l.due-now, c.l.entered)
 }
 
-// silentClaim also accepts that the worker sent its claim over a connection that had gone silent. The
-// worker notices that within the time of a statement and sends the claim again. So this only excuses
-// a dispatch that had hardly more time than that.
+// silentClaim also accepts that the worker sent its claim over a connection that had gone silent.
+// The worker notices that within the time of a statement and sends the claim again. So this only
+// excuses a dispatch that had hardly more time than that.
 func (c *ending) silentClaim() string {
 	left := c.l.due - c.s.skew - c.l.arrived
 	if c.t != nil && c.l.arrived > 0 && left <= c.s.config.Worker.StatementTimeout+callTime && c.ledger.process(c.t.process).silent.since(c.l.arrived) {

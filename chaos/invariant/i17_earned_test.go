@@ -98,8 +98,8 @@ func TestALostWorkerHasACauseOfItsOwn(t *testing.T) {
 	}
 }
 
-// An action that its machine can't start fails at once, but its worker can only say so when it reaches
-// the database.
+// An action that its machine can't start fails at once, but its worker can only say so when it
+// reaches the database.
 func TestAFailedStartHasItsCauseAtTheStart(t *testing.T) {
 	sick := history.Event{At: second, Kind: history.FaultBegan, Fault: "f", Text: "sick", Process: "w"}
 	well := sick

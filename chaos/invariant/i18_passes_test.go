@@ -93,7 +93,8 @@ func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing
 	}
 }
 
-// fullPasses looks for old keys in a pass every period, each with so many batches, all of them full.
+// fullPasses looks for old keys in a pass every period, each with so many batches, all of them
+// full.
 func fullPasses(k *Looker, batches ...int) {
 	for pass, n := range batches {
 		for i := range n {
@@ -171,8 +172,8 @@ func TestARowThatWasGivenBackIsLookedAtInTime(t *testing.T) {
 	}
 }
 
-// A full batch is followed by another look at once, unless the executor gives up its session with the
-// broker: then by a pass once it is connected again, at the next period at the latest.
+// A full batch is followed by another look at once, unless the executor gives up its session with
+// the broker: then by a pass once it is connected again, at the next period at the latest.
 func TestAfterAFullBatchTheNextLookComesAtOnceOrAfterTheNextConnection(t *testing.T) {
 	c := config.Default(config.Hardened)
 	const looked = 10 * time.Minute

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/history"
 	"handoff/core/config"
 	"handoff/core/execution"
@@ -76,6 +77,8 @@ func TestDutiesOfWorkers(t *testing.T) {
 	keptBack := history.Event{At: 3 * second, Kind: history.RefusedResult, Execution: 1, Epoch: 1, Incarnation: 1, To: execution.Completed, Process: "w"}
 	drain := faultOf(3*second, "drain", "")
 	cordoned := history.Event{At: 3 * second, Kind: history.WorkerCordoned, Worker: 1, Count: 1}
+	restored := cordoned
+	restored.Process = fault.Database
 	anew := again
 	anew.Incarnation = 1
 	twin := registered(1, 2, "shell")
@@ -169,6 +172,7 @@ func TestDutiesOfWorkers(t *testing.T) {
 		{"an operator drains a process that has ended", 10, false, with(idle, one(ended, drain, cordoned, anew), beats(5*second, 30*second))},
 		{"an operator drains the twin of a process, which ends, and then cordons another process of the name", 10, false, with(idle, one(twin, drain, cordoned, twinEnded, later, laterActive, lifted, cordonedLater), laterBeats)},
 		{"an operator drains the twin of a process, which does not hear of it", 10, true, with(idle, one(twin, twinActive, drain, cordoned), twinBeats)},
+		{"an operator tries to drain a worker, and a standby takes over that still has it cordoned", 10, false, with(idle, one(drain, restored), beats(5*second, 30*second))},
 		{"an operator has only cordoned a worker", 10, false, with(idle, one(cordoned), beats(5*second, 30*second))},
 		{"a process that an operator drains registers anew", 10, true, with(idle, one(drain, cordoned, anew, worker(4*second, execution.Active)), beats(5*second, 30*second))},
 		{"a drained run has its time since its worker could learn of the drain, and the road was bad", 10, false, with(beginning(), cut(3*second, 14*second), drains, one(endedAt(38*second)))},

@@ -86,8 +86,8 @@ func (c *inServiceChecker) judge(e *history.Event, since time.Duration) {
 	}
 	bound := c.bound
 	if silent := &c.s.ledger.process(t.process).silent; silent.seen && silent.last >= since-c.s.config.Worker.StatementTimeout {
-		// The worker learns from the answer to a heartbeat that it may be active. A heartbeat may take a
-		// third of the lease, and this one was under way over a connection that went silent.
+		// The worker learns from the answer to a heartbeat that it may be active. A heartbeat may
+		// take a third of the lease, and this one was under way over a connection that went silent.
 		bound += oracle.Lease(&c.s.config.Worker) / 3
 	}
 	if at-since > bound && !c.s.ledger.struck(noActivation, t.process, t.worker, at-bound) {

@@ -63,13 +63,15 @@ type failure struct {
 type failures struct {
 	open []failure
 	any  bool
-	// unsure is the call that must be repeated at once, empty for none, and made is what its answers
-	// have in common. repeated is the same of the call that repeated it: it need not be repeated.
+	// unsure is the call that must be repeated at once, empty for none. made identifies it, as under
+	// does in Conduct.CallFailed. repeated identifies the call that repeated it: that one need not be
+	// repeated.
 	unsure         failure
 	made, repeated any
 }
 
-// makes notes an answer to a call, which may be the repetition of one whose outcome is unknown.
+// makes notes an answer to the call that under identifies. It may be the repetition of one whose
+// outcome is unknown.
 func (f *failures) makes(call string, under any) {
 	if f.unsure.call == call && f.made != under {
 		f.unsure, f.repeated = failure{}, under

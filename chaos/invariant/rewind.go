@@ -15,8 +15,8 @@ import (
 // on to another suite. That suite has seen the processes, servers, faults and workers from the
 // beginning. Of executions it has seen only the failures that workers count. It waits until the
 // contract holds again: until every incarnation that has lost an answered heartbeat is over, and
-// nothing older is left to do. Then it judges everything accepted from that moment on, by every rule,
-// and ignores messages and ends of older executions.
+// nothing older is left to do. Then it judges everything accepted from that moment on, by every
+// rule, and ignores messages and ends of older executions.
 //
 // While it waits it judges one thing, as part of rule 12: that those incarnations end in time.
 

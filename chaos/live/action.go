@@ -38,7 +38,8 @@ func failInShell(a *scenario.Action) string {
 	codes := exitCodesOf(a)
 	if len(codes) == 0 {
 		if a.FailReason == execution.Unknown {
-			// Without a message, as in the simulator: the line about retries must not begin with an empty one.
+			// Without a message, as in the simulator: the line about retries must not begin with an
+			// empty one.
 			return `echo '{"error":{"type":"unknown"}}'; exit 1`
 		}
 		return fmt.Sprintf(`echo '{"error":{"type":"%v","message":"drawn to fail"}}'; exit 1`, a.FailReason)

@@ -58,12 +58,12 @@ func ExitCodeOf(r execution.Reason) int {
 // notRetried is the beginning of the line that says why a failure is not retried.
 const notRetried = "Not retried, with "
 
-// WrongMessage says what is wrong with the message of an action's own failure, empty for nothing. The
-// action failed for a reason and with an exit code, 0 if it gave the reason in words. It was retry
-// number retry, and most retries are allowed. The message begins with the exit status or the action's
-// own text (docs/contract.md, "Error texts"). Actions of scenarios give a text with every reason
-// except unknown. If retries are left and the reason allows none, the message ends with a line that
-// says so and why; otherwise it has no such line (docs/actions.md, "What is retried").
+// WrongMessage says what is wrong with the message of an action's own failure, empty for nothing.
+// The action failed for a reason and with an exit code, 0 if it gave the reason in words. It was
+// retry number retry, and most retries are allowed. The message begins with the exit status or the
+// action's own text (docs/contract.md, "Error texts"). Actions of scenarios give a text with every
+// reason except unknown. If retries are left and the reason allows none, the message ends with a
+// line that says so and why; otherwise it has no such line (docs/actions.md, "What is retried").
 func WrongMessage(message string, r execution.Reason, code int, retry, most int64) string {
 	if code != 0 && !begins(message, "exit status "+strconv.Itoa(code)) {
 		return fmt.Sprintf("does not begin with exit status %d", code)
@@ -101,8 +101,8 @@ func WrongMessage(message string, r execution.Reason, code int, retry, most int6
 	return ""
 }
 
-// begins says that a text begins with a phrase and goes on with a colon or a new line, if at all. So
-// "exit status 12" does not begin with "exit status 1".
+// begins says that a text begins with a phrase and goes on with a colon or a new line, if at all.
+// So "exit status 12" does not begin with "exit status 1".
 func begins(text, phrase string) bool {
 	rest, ok := strings.CutPrefix(text, phrase)
 	return ok && (rest == "" || strings.ContainsAny(rest[:1], ":\n"))

@@ -105,8 +105,8 @@ type Action struct {
 	// A run lasts from TakesMin to TakesMax, drawn uniformly, or log-uniformly with TakesLog.
 	TakesMin, TakesMax time.Duration
 	TakesLog           bool
-	// FailPerMillion of the runs fail. Each of them draws one of FailCodes, the exit codes. If there
-	// are none, it fails for FailReason.
+	// FailPerMillion of the runs fail. Each of them draws one of FailCodes, the exit codes. If
+	// there are none, it fails for FailReason.
 	FailPerMillion uint64
 	FailReason     execution.Reason
 	FailCodes      []int

@@ -81,8 +81,8 @@ type Execution struct {
 	Limits     Limits
 	Parameters json.RawMessage
 
-	// The small fields are side by side, so that a row, which is copied a lot, takes 768 bytes. That
-	// is a size of which the allocator has blocks; the next one is 896.
+	// The small fields are side by side, so that a row, which is copied a lot, takes 768 bytes.
+	// That is a size of which the allocator has blocks; the next one is 896.
 	Status        Status
 	FailureReason Reason
 	RetryReason   Reason

@@ -29,7 +29,7 @@ type ownerWatch struct {
 	lost       map[execution.Incarnation]time.Duration // when it was last seen lost or stopped
 }
 
-// sighting is when a survey saw an incarnation first.
+// sighting says when a survey first saw an incarnation.
 type sighting struct {
 	incarnation execution.Incarnation
 	at          time.Duration
@@ -97,9 +97,9 @@ func (o *ownerWatch) forget(now time.Duration) {
 	}
 }
 
-// followed is since when the incarnation of a row, which no survey saw as it was superseded, has
-// been superseded at the latest: since a later one was seen. It is now if none was. The lock is
-// held.
+// followed returns a moment at which the incarnation of a row was certainly superseded, although no
+// survey noticed: when a later incarnation of its worker was first seen, or now if none was. The
+// lock is held.
 func (o *ownerWatch) followed(row *execution.Execution, now time.Duration) time.Duration {
 	for _, s := range o.seen[row.Worker] {
 		if s.incarnation > row.Incarnation {

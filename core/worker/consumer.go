@@ -136,8 +136,8 @@ func (t *session) leave(e *entry) []delivery {
 	return doubles
 }
 
-// settle settles the deliveries of a refused claim. The broker may deliver one of them again until the
-// slot is released: leave returns that one, which has the same fate.
+// settle settles the deliveries of a refused claim. The broker may deliver one of them again until
+// the slot is released: leave returns that one, which has the same fate.
 func (t *session) settle(a *admitted, as func(delivery)) {
 	for _, d := range append([]delivery{a.delivery}, t.held.doubles(a.e)...) {
 		as(d)
@@ -314,8 +314,8 @@ func (t *session) refused(a *admitted, r *store.ClaimResult) {
 			d.reject()
 			t.giveUp(d.message)
 		}
-		// The dispatch is at least as old as the time that it had, by the database's clock. It may have
-		// come only now, from behind a message that waited for a slot.
+		// By the database's clock, the dispatch is at least as old as its timeout. It may have come
+		// only now, because a message ahead of it waited for a slot.
 		t.tellFull(min(a.since, t.host.Monotonic()-row.DispatchDeadline.Sub(row.ScheduledAt)), a.since)
 		t.settle(a, as)
 	default:

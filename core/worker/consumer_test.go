@@ -120,8 +120,8 @@ func alone(c broker.Consumer, key execution.Key) delivery {
 	return delivery{&m.delivery.Envelope.Dispatches[0], m}
 }
 
-// late is a database that says that a claim of row came too late. It calls meanwhile while it is asked, and
-// beaten while it is told of a heartbeat.
+// late is a database that says that a claim of row came too late. It calls meanwhile while it is
+// asked, and beaten while it is told of a heartbeat.
 type late struct {
 	store.Worker
 	row               execution.Execution
@@ -196,8 +196,8 @@ func TestAMessageThatComesAgainAfterItsClaimWasTooLateDiesToo(t *testing.T) {
 	}
 }
 
-// A dispatch may come to the worker long after it was made, because a message ahead of it waited for
-// a slot. The worker tells the database that it was full since the dispatch, not only since the
+// A dispatch may come to the worker long after it was made, because a message ahead of it waited
+// for a slot. The worker tells the database that it was full since the dispatch, not only since the
 // message came, so that the dispatch does not count. It tells nothing if it was full only before.
 func TestAClaimThatComesTooLateTellsThatTheWorkerWasFullSinceTheDispatch(t *testing.T) {
 	for _, c := range []struct {

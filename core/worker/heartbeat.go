@@ -118,10 +118,11 @@ func (t *session) toldFull(at time.Duration, was bool) {
 	}
 }
 
-// tellFull tells the database, before a delivery is rejected, that every slot was taken at some time
-// since its dispatch: the take-back checks this. The delivery came at a moment, and its dispatch was
-// made at another one or before. One extra heartbeat is enough for all waiting deliveries. There is
-// one attempt: if the database does not answer, at worst the dispatch counts once.
+// tellFull tells the database, before a delivery is rejected, that every slot was taken at some
+// time since its dispatch: the take-back checks this. The dispatch was made at the moment made or
+// before, and the delivery came at the moment came. One extra heartbeat is enough for all waiting
+// deliveries. There is one attempt: if the database does not answer, at worst the dispatch counts
+// once.
 func (t *session) tellFull(made, came time.Duration) {
 	full, was := t.held.lastFull(t.host.Monotonic())
 	t.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"handoff/core/broker"
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/unread"
@@ -122,6 +123,16 @@ func TestAMessageIsAcknowledgedWithTheLastOfItsClaims(t *testing.T) {
 	}
 	if c.acked != 1 || c.rejected != 0 {
 		t.Errorf("%d acknowledged, %d rejected", c.acked, c.rejected)
+	}
+}
+
+// The dispatches of the largest message that an executor sends by default are claimed in one
+// statement, if there are slots for them. No more than that are.
+func TestTheLargestMessageIsClaimedInOneStatement(t *testing.T) {
+	largest := config.Default(config.Hardened).Executor.DispatchesPerMessage
+	s, _, _ := many(largest+1, largest+1, &judging{of: granted})
+	if taken, _, _ := s.nextWaiting(); len(taken) != largest {
+		t.Errorf("%d are claimed in one statement, want %d", len(taken), largest)
 	}
 }
 

@@ -117,8 +117,8 @@ func (r *registry) grant(e *entry) []delivery {
 	return e.takeDoubles()
 }
 
-// doubles takes the duplicates of an entry whose claim was refused. More may come until the entry is
-// removed.
+// doubles takes the duplicates of an entry whose claim was refused. More may come until the entry
+// is removed.
 func (r *registry) doubles(e *entry) []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()

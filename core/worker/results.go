@@ -27,9 +27,9 @@ import (
 // The slots of a batch become free together, so one statement also makes the next claims for them.
 
 const (
-	// mostResults is how many results one statement writes: as many rows as the database accepts in
-	// one.
-	mostResults = 500
+	// mostRows is how many dispatches one statement claims, and how many results one statement
+	// writes: as many rows as the adapter of the database has in a batch.
+	mostRows = 500
 	// mostResultBytes bounds the length of their outputs together: the result that reaches it is
 	// the last of its batch.
 	mostResultBytes = 1 << 20
@@ -56,7 +56,7 @@ type batch struct {
 // add puts a result into the batch, and says whether the batch is now full.
 func (b *batch) add(r *result) (full bool) {
 	b.all, b.bytes = append(b.all, r), b.bytes+len(r.Result.Output)+len(r.Result.Message)
-	return len(b.all) >= mostResults || b.bytes >= mostResultBytes
+	return len(b.all) >= mostRows || b.bytes >= mostResultBytes
 }
 
 // results collects results that come at the same time into batches.

@@ -66,7 +66,7 @@ func TestAResultThatFindsTheWorkerIdleIsWrittenAtOnce(t *testing.T) {
 
 // A batch is written when it is full, in rows or in bytes, and the next one begins.
 func TestAFullBatchLeaves(t *testing.T) {
-	for _, size := range []struct{ bytes, most int }{{10, mostResults}, {mostResultBytes / 4, 4}, {2 * mostResultBytes, 1}} {
+	for _, size := range []struct{ bytes, most int }{{10, mostRows}, {mostResultBytes / 4, 4}, {2 * mostResultBytes, 1}} {
 		r, _ := gathering()
 		wantResult(t, r, "leads 1, waits 0s")
 		b, _ := r.put(size.bytes)

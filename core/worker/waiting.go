@@ -99,10 +99,6 @@ func (t *session) admit() time.Duration {
 	}
 }
 
-// mostClaims is how many dispatches one call claims: as many rows as the database accepts in one
-// statement.
-const mostClaims = 250
-
 // nextWaiting removes the first waiting deliveries: those that get a slot; or, if no slot is free
 // and the time of the first one is over, that one and those of its message. Otherwise it removes
 // nothing, and left is how long the first one may still wait.
@@ -129,10 +125,10 @@ func (t *session) nextWaiting() (taken []*admitted, late []waiting, left time.Du
 	return nil, late, 0
 }
 
-// takeSlots holds as many of the first waiting deliveries as there are free slots. The caller holds
-// t.mu.
+// takeSlots holds as many of the first waiting deliveries as there are free slots, and as one
+// statement claims. The caller holds t.mu.
 func (t *session) takeSlots() (all []*admitted) {
-	for i := range t.waiting[:min(len(t.waiting), mostClaims)] {
+	for i := range t.waiting[:min(len(t.waiting), mostRows)] {
 		e := t.held.add(t.waiting[i].Key)
 		if e == nil {
 			break

@@ -110,8 +110,8 @@ func (c *Case) cancelled(id execution.ID) bool {
 	return false
 }
 
-// keyOf is the idempotency key of the first row of the chain of an execution of the failing run; empty
-// if it has none.
+// keyOf is the idempotency key of the first row of the chain of an execution of the failing run;
+// empty if it has none.
 func (c *Case) keyOf(id execution.ID) string {
 	chain := chainOf(c.Record, id)
 	for i := range c.Record.Events {

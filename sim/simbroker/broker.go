@@ -88,8 +88,8 @@ type Broker struct {
 	up    bool
 	alarm bool
 	stuck bool // see poisoned
-	// givenUp is told which process ends its session because a publish has waited for too long; may be
-	// nil.
+	// givenUp is told which process ends its session because a publish has waited for too long; may
+	// be nil.
 	givenUp func(process string)
 
 	stalls      int       // queues that hang

@@ -19,8 +19,8 @@ type Behaviour struct {
 	// TakesLog.
 	TakesMin, TakesMax time.Duration
 	TakesLog           bool
-	// FailPerMillion of the runs fail. Each of them draws one of FailCodes, the exit codes. If there
-	// are none, it fails for FailReason.
+	// FailPerMillion of the runs fail. Each of them draws one of FailCodes, the exit codes. If
+	// there are none, it fails for FailReason.
 	FailPerMillion uint64
 	FailReason     execution.Reason
 	FailCodes      []int

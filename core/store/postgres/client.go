@@ -177,8 +177,8 @@ func nothing(pgx.Rows) error { return nil }
 //
 // Without keys (see insertPlain) nothing is looked up and no key is taken.
 //
-// The name of the sequence is a subselect, because the function reads a catalogue, and would do so for
-// each row.
+// The name of the sequence is a subselect, because the function reads a catalogue, and would do so
+// for each row.
 const insertExecutions = `
 with asked as materialized (
     select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::bigint[],
