@@ -48,7 +48,10 @@ func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
 		defer os.RemoveAll(work)
 	}
 	m := &measurement{app: a, sourceOptions: o, root: root, work: work, bin: filepath.Join(work, "chaos")}
-	if err := m.measure(ctx); err != nil {
+	switch err := m.measure(ctx); {
+	case err != nil && ctx.Err() != nil && m.done == 0:
+		return broken("interrupted before a mutant was judged: there is nothing to go on with")
+	case err != nil:
 		return err
 	}
 	if o.into != "" {
@@ -161,6 +164,9 @@ func (m *measurement) open() (*source.Catalog, error) {
 			return nil, usage("--out %v"+instead, err)
 		}
 	}
+	if err := m.writable(); err != nil {
+		return nil, usage("--out %s can't be written, so nothing is measured: %v", m.file, err)
+	}
 	fmt.Fprintln(m.err, "listing candidates")
 	catalog, err := source.Load(m.root, false)
 	if err != nil {
@@ -176,10 +182,21 @@ func (m *measurement) open() (*source.Catalog, error) {
 			return nil, usage("--out %s: %v"+instead, m.file, err)
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(m.file), 0o750); err != nil {
-		return nil, broken("making the folder of %s: %v", m.file, err)
-	}
 	return catalog, nil
+}
+
+// writable says whether the file of results can be written, before the measurement takes half an
+// hour. It makes the folder of the file.
+func (m *measurement) writable() error {
+	folder := filepath.Dir(m.file)
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		return err
+	}
+	trial, err := os.CreateTemp(folder, ".results-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(trial.Close(), os.Remove(trial.Name()))
 }
 
 // choose draws the sample, and selects the requested part of it.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,6 +54,23 @@ func TestAFileWithoutResultsIsRefused(t *testing.T) {
 		t.Errorf("with --again: %v", err)
 	}
 	chaos(t, "mutants", "--source", "--page-only", "--table", "x", "--out", file).wants(t, 2, want)
+}
+
+// A file that can't be written is refused before anything is measured, and a measurement that is
+// interrupted early says so.
+func TestAMeasurementThatCanKeepNothingDoesNotBegin(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inside := filepath.Join(file, "results.json")
+	chaos(t, "mutants", "--source", "--again", "--out", inside).wants(t, 2, "--out "+inside+" can't be written, so nothing is measured")
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	err := (&app{err: newTerminal(new(bytes.Buffer))}).sourceMutants(ctx, &sourceOptions{file: filepath.Join(t.TempDir(), "out.json"), sql: true, procs: 1})
+	if err == nil || !strings.Contains(err.Error(), "interrupted before a mutant was judged") {
+		t.Errorf("interrupted while it builds: %v", err)
+	}
 }
 
 // measured are the results of some mutants, or of a share of them, in the form of a measurement.
