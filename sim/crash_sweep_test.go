@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"handoff/chaos/history"
 	"handoff/chaos/mutant"
@@ -80,7 +79,7 @@ func TestCrashAtEveryYieldPointOfADeletion(t *testing.T) {
 		var points []kernel.CrashPoint
 		var events recording
 		clean := Run(s, profile, Options{Seed: 1, Record: &events})
-		chains, rows := purged(events, nil)
+		chains, rows := purged(events)
 		if chains != 3 || rows != 4 {
 			t.Fatalf("%s: %d chains left with %d rows, want the retried one with two, the parent and its child", profile, chains, rows)
 		}
@@ -88,8 +87,11 @@ func TestCrashAtEveryYieldPointOfADeletion(t *testing.T) {
 			if p.Process != "executor-1" {
 				continue
 			}
-			if before, _ := purged(events, func(e *history.Event) bool { return e.At < 24*time.Hour }); before != 0 || p.N < last {
-				t.Fatalf("%s: %d chains left within a day, and the executor has %d yield points", profile, before, p.N)
+			var first recording
+			Run(s, profile, Options{Seed: 1, Record: &first, CrashAt: &kernel.CrashPoint{Process: p.Process, N: p.N - last}})
+			crash := slices.IndexFunc(first, func(e history.Event) bool { return e.Kind == history.ProcessCrashed })
+			if before, _ := purged(first[:crash+1]); crash < 0 || before != 0 {
+				t.Fatalf("%s: %d chains had left at the first crash (event %d), so the sweep misses their calls", profile, before, crash)
 			}
 			for n := p.N - last; n <= p.N; n++ {
 				points = append(points, kernel.CrashPoint{Process: p.Process, N: n}, kernel.CrashPoint{Process: p.Process, N: n, After: true})
@@ -102,11 +104,10 @@ func TestCrashAtEveryYieldPointOfADeletion(t *testing.T) {
 	}
 }
 
-// purged counts the chains and rows that left, of the events for which counts is true; nil counts
-// all.
-func purged(events recording, counts func(*history.Event) bool) (chains, rows int) {
+// purged counts the chains and rows that left.
+func purged(events recording) (chains, rows int) {
 	for i := range events {
-		if e := &events[i]; e.Kind == history.Purged && (counts == nil || counts(e)) {
+		if e := &events[i]; e.Kind == history.Purged {
 			chains, rows = chains+1, rows+int(e.Count)
 		}
 	}
