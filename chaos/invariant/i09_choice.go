@@ -41,8 +41,8 @@ func (c *placementChecker) settle(now time.Duration) {
 }
 
 // leftClaimed says that the pass of a dispatch has claimed other rows that the better worker could
-// run, and that the database has dispatched none of them since. The pass may have chosen that
-// worker for them and have thought it full.
+// run, and that the database has dispatched none of them since. The pass may have meant
+// them for that worker, and then the worker was full for it.
 func (c *placementChecker) leftClaimed(d *doubt) bool {
 	if d.refusing == "" {
 		return false

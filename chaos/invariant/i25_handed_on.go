@@ -29,8 +29,8 @@ type handedOnChecker struct {
 	agenda agenda
 	// unmarked are the dispatches that must be marked, or claimed, by a certain time.
 	unmarked agenda
-	// hung are the moments of the last hungFor at which each executor committed dispatches that it
-	// has sent to a queue that hangs, in order.
+	// hung says for each executor when it committed dispatches that it then sent to a queue that
+	// hangs. The moments are in order; those older than hungFor are forgotten.
 	hung map[string][]time.Duration
 }
 

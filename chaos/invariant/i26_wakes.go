@@ -115,8 +115,8 @@ func (c *wakeChecker) transition(e *history.Event, l *life) {
 	}
 }
 
-// tooDeep says that so many dispatches wait at a worker that executors take it for unhealthy. When
-// it gets work that is not pinned to it, because no better worker fits, is a matter of invariant 9.
+// tooDeep says that so many dispatches wait at a worker that executors take it for unhealthy.
+// Invariant 9 judges when such a worker gets work that is not pinned to it.
 func (c *wakeChecker) tooDeep(w *candidate) bool {
 	h := &c.s.config.Health
 	return h.Enabled && w.waiting >= h.QueueDepthUnhealthy

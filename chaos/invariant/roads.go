@@ -241,7 +241,7 @@ func (s *Suite) GivenUp(process string, at time.Duration) {
 }
 
 // reunited is how long after an executor gave up its session its scheduler makes a pass at the
-// latest: it connects again, and a period begins at most once before that.
+// latest: it connects again within ReconnectMax, and its next pass comes within a period.
 func (s *Suite) reunited() time.Duration {
 	period := s.config.Executor.ReconcileInterval
 	return s.config.MessageQueue.RabbitMQ.ReconnectMax + period + drift(period) + 2*s.prompt()
