@@ -404,6 +404,7 @@ TIMED_PACKAGE  := ./chaos/live/cluster
 LONGEST := 25m
 
 most: servers
+	@echo "testing: the first package takes about ten minutes, and nothing is printed before it is done"
 	@apart=$$(go list $(FIRST_PACKAGE) $(BROKER_PACKAGE) $(TIMED_PACKAGE)) && packages=$$(go list ./... | grep -vxF "$$apart") && \
 	go test -vet=off -p 3 -timeout $(LONGEST) -skip '$(PAGES)' $(FIRST_PACKAGE) $$packages
 
