@@ -192,11 +192,11 @@ func (m *measurement) writable() error {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return err
 	}
-	trial, err := os.CreateTemp(folder, ".results-*")
+	probe, err := os.CreateTemp(folder, ".results-*")
 	if err != nil {
 		return err
 	}
-	return errors.Join(trial.Close(), os.Remove(trial.Name()))
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 // choose draws the sample, and selects the requested part of it.
