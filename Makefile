@@ -99,7 +99,8 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   cross        vet for macOS and Windows, where the harness and the simulator run too
 ##   bench        the daemons on real servers in turn with River: processor time, rates, latencies; then the simulated world
 ##   bench-causes what led to a violation, measured over all mutants, into docs/causes.md
-##   bench-beside the simulated world's processor time a step beside that of an older commit: BEFORE=8ac9cdc ROUNDS=11
+##   bench-beside the simulated world's processor time for each step and execution beside that of an older commit:
+##                BEFORE=8ac9cdc ROUNDS=11
 ##   bench-why    every mutant's first failing run explained: how good are chaos diff and chaos why? Half an hour; writes the table
 ##                of docs/explaining.md. A row is kept as soon as a mutant is done, in WHY_ROWS, and not measured again: remove the
 ##                folder after a change. WHY_SHARE=1/3 takes a third, so that several processes, or sittings, can share the work;
@@ -523,9 +524,9 @@ bench-beside:
 	cd $(BESIDE_TREE) && go test -c -o ../before.test ./sim
 	for round in $$(seq $(ROUNDS)); do for which in before now; do \
 		(cd sim && GOGC=400 ../bin/$$which.test -test.cpu 1 -test.run '^$$' -test.bench '$(BESIDE)' -test.benchtime 1x) | \
-			awk -v which=$$which '/^Benchmark/ {for (i = 1; i <= NF; i++) if ($$i == "steps/cpu_s") print $$1, which, $$(i-1)}'; \
-	done; done | awk '{if ($$2 == "before") before[$$1] = $$3; else print $$1, before[$$1] / $$3}' | sort -k1,1 -k2,2n | \
-		awk '{n[$$1]++; all[$$1, n[$$1]] = $$2} END {for (name in n) print name ": processor time a step, now / before, median of", n[name] ":", all[name, int((n[name] + 1) / 2)]}'
+			awk -v which=$$which '/^Benchmark/ {for (i = 1; i <= NF; i++) if ($$i ~ /^(step|execution)s\/cpu_s$$/) print $$1, substr($$i, 1, length($$i) - 7), which, $$(i-1)}'; \
+	done; done | awk '{key = $$1 " " $$2} $$3 == "before" {before[key] = $$4; next} {print key, before[key] / $$4}' | sort -k1,2 -k3,3n | \
+		awk '{key = $$1 ": processor time for each " $$2; n[key]++; all[key, n[key]] = $$3} END {for (key in n) print key ", now / before, median of", n[key] ":", all[key, int((n[key] + 1) / 2)]}' | sort
 	git worktree remove --force $(BESIDE_TREE)
 
 # A run is a function of scenario and seed. So neither the number of processors, nor a second
