@@ -59,6 +59,9 @@ func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]s
 			where, here, there = "there", there, here
 		}
 		lines = append(lines, "act     "+where+"  "+brief(Describe(d.Act, here)))
+		if d.ActOn != nil {
+			lines = append(lines, "        "+where+"  "+brief(Describe(d.ActOn, here)))
+		}
 		if d.There {
 			here, there = there, here
 		}
@@ -163,14 +166,26 @@ func needText(x *explain.Explanation) string {
 	case x.Followed:
 		breaks = fmt.Sprintf("execution %d breaks the rule", x.Execution)
 	}
-	var text string
-	switch n := x.Needed(); n {
+	n, text, fewer := x.Needed(), "", "this execution does not"
+	switch {
+	case x.Same:
+		breaks, fewer = "the expectation is missed", "it is met"
+	case !x.Followed:
+		fewer = "it is kept"
+	}
+	switch n {
 	case 0:
 		text = "none was needed: " + breaks + " without any fault, too"
 	case 1:
-		text = fmt.Sprintf("one of %d was needed: with it alone %s, without any fault it is not so", len(x.Faults), breaks)
+		text = fmt.Sprintf("one of %d was needed: with it alone %s, without any fault %s", len(x.Faults), breaks, fewer)
 	default:
-		text = fmt.Sprintf("%d of %d were needed: with them alone %s, with fewer of them it is not so", n, len(x.Faults), breaks)
+		text = fmt.Sprintf("%d of %d were needed: with them alone %s, with fewer of them %s", n, len(x.Faults), breaks, fewer)
+	}
+	if x.Same {
+		text += fmt.Sprintf(". Execution %d ends in the same way without any fault", x.Execution)
+		if len(x.Others) > 0 {
+			text += "; not so " + verdict.Named(x.Others)
+		}
 	}
 	if x.Execution != 0 && !x.Followed {
 		text += fmt.Sprintf(". It does not matter which execution breaks it: execution %d has no key, so it can't be found in another run", x.Execution)
@@ -285,7 +300,11 @@ func JumpLines(r *verdict.Record, c *explain.Curve) []string {
 	if rule.Failed > from.Failed {
 		lines = append(lines, fmt.Sprintf("        Right before it, %d of %d runs break the same rule, %d of them only on other executions.", rule.Failed, rule.Runs, rule.Failed-from.Failed))
 	}
-	return append(lines, apart(jump)...)
+	lines = append(lines, apart(jump)...)
+	if x := r.Explained; x != nil && len(x.Faults) > 0 && x.Needed() == 0 {
+		return lines // without any fault the failure is there, too, so faults do not decide it anywhere
+	}
+	return append(lines, decider(jump)...)
 }
 
 func flat(c *explain.Curve) string {
@@ -311,7 +330,7 @@ func apart(jump explain.Jump) (lines []string) {
 		lines = append(lines, fmt.Sprintf("        Right before it, with only the draws of %s made anew: %d of %d (%s).", name, from.Failed, from.Runs, percents(from)))
 	}
 	slices.Sort(lines)
-	return append(lines, decider(jump)...)
+	return lines
 }
 
 // decider says which draws decide at the jump, if only one of the two kinds can still avert the

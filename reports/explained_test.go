@@ -89,6 +89,10 @@ func TestTheJumpIsPutIntoWords(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
+	r.Explained.Faults[0].Needed = false
+	if text := strings.Join(reports.JumpLines(r, r.Explained.Curve), "\n"); strings.Contains(text, "no longer the faults") {
+		t.Errorf("no fault was needed, and the jump says that faults have decided it before:\n%s", text)
+	}
 	for i := range r.Explained.Curve.Points {
 		r.Explained.Curve.Points[i].This[explain.All] = explain.Share{Failed: 100, Runs: 100}
 	}
@@ -189,12 +193,16 @@ func TestTheWordsSayByWhichExecutionFaultsAreJudged(t *testing.T) {
 	x := explainedRecord().Explained
 	x.Execution = 25
 	first := func() string { return reports.NeedLines(x)[0] }
-	if got := first(); !strings.Contains(got, "with it alone the same rule is broken, without any fault it is not so. It does not matter which execution breaks it: execution 25 has no key") {
+	if got := first(); !strings.Contains(got, "with it alone the same rule is broken, without any fault it is kept. It does not matter which execution breaks it: execution 25 has no key") {
 		t.Errorf("judged by the rule: %s", got)
 	}
 	x.Followed = true
-	if got := first(); got != "faults  one of 2 was needed: with it alone execution 25 breaks the rule, without any fault it is not so" {
+	if got := first(); got != "faults  one of 2 was needed: with it alone execution 25 breaks the rule, without any fault this execution does not" {
 		t.Errorf("judged by the execution: %s", got)
+	}
+	x.Missed, x.Same, x.Others = true, true, []execution.ID{7, 9}
+	if got := first(); got != "faults  one of 2 was needed: with it alone the expectation is missed, without any fault it is met. Execution 25 ends in the same way without any fault; not so executions 7, 9" {
+		t.Errorf("needed for others: %s", got)
 	}
 }
 

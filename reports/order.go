@@ -32,10 +32,7 @@ func sortedViolations(vs []verdict.Violation) []*verdict.Violation {
 	for i := range vs {
 		list[i] = &vs[i]
 	}
-	slices.SortStableFunc(list, func(a, b *verdict.Violation) int {
-		return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Step, b.Step), cmp.Compare(a.At, b.At),
-			cmp.Compare(a.Invariant, b.Invariant), cmp.Compare(a.Execution, b.Execution), cmp.Compare(a.Message, b.Message))
-	})
+	slices.SortStableFunc(list, verdict.Before)
 	return list
 }
 

@@ -22,7 +22,7 @@ var whyStyle string
 // whyPage is the part of a page that says why a run failed.
 type whyPage struct {
 	Title, Change, Same, More string
-	Act                       *whySide
+	Acts                      []*whySide
 	Pairs                     []whyPair
 	EndsHere                  string
 	EndsThere                 string
@@ -91,8 +91,10 @@ func newWhy(r *verdict.Record) *whyPage {
 	if d.More+d.Moved > 0 {
 		p.More = "Beside these, " + more(d) + "."
 	}
-	if d.Act != nil {
-		p.Act = here.side(d.Act)
+	for _, act := range [...]*history.Event{d.Act, d.ActOn} {
+		if act != nil {
+			p.Acts = append(p.Acts, here.side(act))
+		}
 	}
 	for i := range d.Pairs {
 		pair := &d.Pairs[i]

@@ -24,6 +24,9 @@ type Difference struct {
 	// second. There says that it is of the second. Act is nil if none acted.
 	Act   *history.Event
 	There bool
+	// ActOn is the first act on the execution that matters most, in the same run; nil if that is Act,
+	// or if there is none.
+	ActOn *history.Event
 	// Pairs are the first differences of strands, by time, at most as many as were asked for: see
 	// Compare.
 	Pairs []Pair
@@ -76,7 +79,7 @@ func (p *Pair) At() time.Duration {
 // their time don't count.
 //
 // Compare begins with what becomes of executions, workers, faults and servers. Only if that does
-// not differ, it also compares messages and heartbeats. Of each strand it shows only the first
+// not differ before the first run fails, it also compares messages and heartbeats. Of each strand it shows only the first
 // difference: everything after it is a consequence, or chance.
 //
 // Of the strands it shows the one that differs first, and those of the execution that matters most
@@ -85,19 +88,15 @@ func (p *Pair) At() time.Duration {
 func Compare(here, there Run, about execution.ID, most int) *Difference {
 	d := &Difference{}
 	d.begin(here, there)
-	d.acts(here, there)
+	d.acts(here, there, about)
 	a, b := strandsOf(here), strandsOf(there)
-	for _, depth := range []depth{fates, everything} {
-		d.Pairs, d.swapped, d.More, d.Moved = nil, nil, 0, 0
-		d.compare(a, b, depth)
-		if len(d.Pairs) == 0 {
-			d.Pairs = d.swapped
-		} else {
-			d.Moved += len(d.swapped)
+	if fate := d.at(fates, a, b); !fate || d.tooLate(here.Failed) {
+		if d.at(everything, a, b); fate && d.tooLate(here.Failed) {
+			d.at(fates, a, b)
 		}
-		if len(d.Pairs) > 0 {
-			break
-		}
+	}
+	if d.ActOn != nil && most > 1 {
+		most-- // its line takes the place of a difference
 	}
 	d.choose(familyOf(here, about), about, most)
 	return d
@@ -131,19 +130,48 @@ func same(a, b *history.Event) bool {
 	return x == y
 }
 
-func (d *Difference) acts(here, there Run) {
-	first := func(r Run) *history.Event {
-		i := slices.IndexFunc(r.Events, func(e history.Event) bool { return e.Kind == history.MutantActed })
-		if i < 0 {
-			return nil
+// at compares the strands at one depth, and says whether any differ.
+func (d *Difference) at(deep depth, a, b *strands) bool {
+	d.Pairs, d.swapped, d.More, d.Moved = nil, nil, 0, 0
+	d.compare(a, b, deep)
+	if len(d.Pairs) == 0 {
+		d.Pairs = d.swapped
+	} else {
+		d.Moved += len(d.swapped)
+	}
+	return len(d.Pairs) > 0
+}
+
+// tooLate says that all differences follow the failure, and so don't explain it.
+func (d *Difference) tooLate(failed time.Duration) bool {
+	return failed != 0 && !slices.ContainsFunc(d.Pairs, func(p Pair) bool { return p.At() <= failed })
+}
+
+// acts finds the first act of a mutant, and the first one on an execution.
+func (d *Difference) acts(here, there Run, about execution.ID) {
+	for _, r := range [...]Run{here, there} {
+		for i := range r.Events {
+			e := &r.Events[i]
+			switch {
+			case e.Kind != history.MutantActed:
+				continue
+			case d.Act == nil:
+				d.Act = e
+			case e.Execution != about:
+				continue
+			case d.Act.Execution != about:
+				d.ActOn = e
+			}
+			if about == 0 || e.Execution == about {
+				return
+			}
 		}
-		return &r.Events[i]
+		if d.Act != nil {
+			return
+		}
+		d.There = true
 	}
-	d.Act = first(here)
-	if d.Act == nil {
-		d.Act = first(there)
-		d.There = d.Act != nil
-	}
+	d.There = false
 }
 
 // depth says which kinds of events are compared.

@@ -12,6 +12,8 @@
 package explain
 
 import (
+	"time"
+
 	"handoff/chaos/history"
 	"handoff/core/execution"
 )
@@ -35,6 +37,11 @@ type Explanation struct {
 	// Elsewhere are other executions that miss the same expectation, and don't without any fault. It
 	// is only known if Execution needs no fault.
 	Elsewhere []execution.ID
+	// Same says that Execution ends in the same status without any fault, although the expectation is
+	// met then: the faults make others miss it, and Others are these. It is only known of an
+	// expectation for which faults were needed.
+	Same   bool
+	Others []execution.ID
 	// Curve is the share of failures over the run; nil if it was not measured.
 	Curve *Curve
 }
@@ -86,8 +93,10 @@ func (x *Explanation) Needed() (n int) {
 }
 
 // Run is the history of a run, to be compared. Workers has the names of its workers: their numbers
-// may differ between runs.
+// may differ between runs. Failed is when it broke the rule that is explained; 0 if it broke none, or
+// if the rule is about the run as a whole.
 type Run struct {
 	Events  []history.Event
 	Workers map[execution.WorkerID]string
+	Failed  time.Duration
 }

@@ -196,6 +196,66 @@ func TestHeartbeatsAreComparedWhereNothingElseDiffers(t *testing.T) {
 	}
 }
 
+// What differs only after the failure does not explain it. Then messages and heartbeats from before
+// it are shown, if these differ.
+func TestWhatFollowsTheFailureDoesNotExplainIt(t *testing.T) {
+	later := func(events *[]history.Event) { (*events)[7].To = execution.Failed }
+	both := func(events *[]history.Event) { later(events); (*events)[3].Kind = history.HealthReported }
+	for name, c := range map[string]struct {
+		change func(*[]history.Event)
+		failed time.Duration
+		want   history.Kind
+	}{
+		"a failure in between":           {both, 5 * time.Second, history.HealthReported},
+		"a failure behind all":           {both, 7 * time.Second, history.Transition},
+		"no failure":                     {both, 0, history.Transition},
+		"nothing differs before it":      {later, 5 * time.Second, history.Transition},
+		"a failure before anything else": {both, 1, history.Transition},
+	} {
+		here := story(c.change)
+		here.Failed = c.failed
+		if d := explain.Compare(here, story(nil), 0, 4); len(d.Pairs) == 0 || d.Pairs[0].Here == nil || d.Pairs[0].Here.Kind != c.want {
+			t.Errorf("%s: %+v, want first a difference of kind %v", name, d.Pairs, c.want)
+		}
+	}
+}
+
+// Beside the first act of a mutant, the first one on the execution that failed is told.
+func TestTheActOnTheExecutionIsTold(t *testing.T) {
+	acts := func(ids ...execution.ID) explain.Run {
+		return story(func(events *[]history.Event) {
+			for i, id := range ids {
+				*events = append(*events, history.Event{At: time.Minute, Step: uint64(1000 + i), Kind: history.MutantActed, Execution: id, Process: "shell-1"})
+			}
+		})
+	}
+	for _, c := range []struct {
+		acts      []execution.ID
+		about     execution.ID
+		first, on uint64
+	}{
+		{[]execution.ID{1, 2, 2}, 2, 1000, 1001},
+		{[]execution.ID{2, 1, 2}, 2, 1000, 0},
+		{[]execution.ID{1, 0}, 2, 1000, 0},
+		{[]execution.ID{1, 2}, 0, 1000, 0},
+	} {
+		for there, d := range map[bool]*explain.Difference{
+			false: explain.Compare(acts(c.acts...), story(nil), c.about, 4), true: explain.Compare(story(nil), acts(c.acts...), c.about, 4),
+		} {
+			var on uint64
+			if d.ActOn != nil {
+				on = d.ActOn.Step
+			}
+			if d.Act == nil || d.Act.Step != c.first || on != c.on || d.There != there {
+				t.Errorf("acts on %d, about %d: first %+v, on it %d (there %v), want steps %d and %d", c.acts, c.about, d.Act, on, d.There, c.first, c.on)
+			}
+		}
+	}
+	if d := explain.Compare(story(nil), story(nil), 1, 4); d.Act != nil || d.There {
+		t.Errorf("without a mutant: %+v", d)
+	}
+}
+
 func TestWilsonInterval(t *testing.T) {
 	for _, c := range []struct {
 		share       explain.Share

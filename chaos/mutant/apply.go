@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -41,18 +42,58 @@ func (p Process) Executor() bool { return !p.Worker && !p.Client }
 
 // Acted says that the planted defect had an effect at this moment, on each of the executions or on
 // none in particular. The text describes it as a sentence without its subject: "wrote over a
-// completed execution". A process repeats a text about an execution only after a minute, because
-// some mutants act in every pass of a loop.
+// completed execution". The report adds the call in which it acted, if that is one of the database
+// or of the broker. A process repeats a text about an execution only after a minute, because some
+// mutants act in every pass of a loop.
 func (p Process) Acted(text string, to ...execution.ID) {
 	if p.Report == nil {
 		return
 	}
+	text += inCall()
 	if len(to) == 0 {
 		p.Report(text, 0)
 	}
 	for _, id := range to {
 		p.Report(text, id)
 	}
+}
+
+// deepestCall is the number of stack frames that are searched for a call. Mutants act in a wrapped
+// call or in a function literal there.
+const deepestCall = 8
+
+// inCall says in which call of the database or of the broker the caller of [Process.Acted] is, by the
+// name of its method or of the one around its function literal; "" if it is in none.
+func inCall() string {
+	var callers [deepestCall]uintptr
+	// Without runtime.Callers, inCall and Acted.
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
+	for {
+		f, more := frames.Next()
+		// A name is like handoff/chaos/mutant.(*settled).Claim.func1.
+		name := strings.ReplaceAll(f.Function[strings.LastIndexByte(f.Function, '/')+1:], "[...]", "")
+		if parts := strings.Split(name, "."); len(parts) > 2 && strings.HasPrefix(name, "mutant") {
+			for _, to := range calledParts {
+				if _, is := to.of.MethodByName(parts[2]); is {
+					return " (in a call of " + to.name + ": " + parts[2] + ")"
+				}
+			}
+		}
+		if !more {
+			return ""
+		}
+	}
+}
+
+// calledParts are the interfaces of the database and of the broker.
+var calledParts = []struct {
+	name string
+	of   reflect.Type
+}{
+	{"the database", reflect.TypeFor[store.Store]()},
+	{"the broker", reflect.TypeFor[broker.Broker]()},
+	{"the broker", reflect.TypeFor[broker.Session]()},
+	{"the broker", reflect.TypeFor[broker.Consumer]()},
 }
 
 // The line of a daemon's log about a mutant: its message, and the names of the attributes with the

@@ -156,3 +156,24 @@ func TestADaemonLogsThatItsMutantActed(t *testing.T) {
 		t.Errorf("the log is\n%s", b.String())
 	}
 }
+
+// The text of an act ends with the call in which the mutant acted.
+func TestAnActNamesItsCall(t *testing.T) {
+	var told []string
+	p := mutant.Process{Report: func(text string, _ execution.ID) { told = append(told, text) }}
+	caller{p: p}.Claim()
+	func() { caller{p: p}.Publish() }()
+	caller{p: p}.neither()
+	p.Acted("by a function")
+	want := []string{"late (in a call of the database: Claim)", "lost (in a call of the broker: Publish)", "of no call", "by a function"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+// caller has methods with names of calls.
+type caller struct{ p mutant.Process }
+
+func (c caller) Claim()   { c.p.Acted("late") }
+func (c caller) Publish() { func() { c.p.Acted("lost") }() }
+func (c caller) neither() { c.p.Acted("of no call") }

@@ -91,6 +91,13 @@ func (r *Run) Failures() []Violation {
 	})
 }
 
+// Before compares two violations by seed, and those of one seed in the order in which they happened.
+// The first one of a run is the headline of its page, and the one that is explained.
+func Before(a, b *Violation) int {
+	return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Step, b.Step), cmp.Compare(a.At, b.At),
+		cmp.Compare(a.Invariant, b.Invariant), cmp.Compare(a.Execution, b.Execution), cmp.Compare(a.Message, b.Message))
+}
+
 // Add adds a run. Runs come from parallel goroutines in any order, one call at a time (the caller
 // ensures that), so the result must not depend on the order.
 func (s *Scenario) Add(r *Run) {

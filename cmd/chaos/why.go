@@ -23,8 +23,8 @@ func (a *app) whyCommand() *cobra.Command {
 		Long: `Shows why a run fails, in three parts.
 
 The counterpart is the same run without its mutant, or without one of its faults, as in
-chaos diff. The faults that were needed are a smallest set: with them alone the same
-execution breaks the same rule, and with fewer of them it does not. The curve says when
+chaos diff. The faults that were needed are a minimal set: with them alone the same
+execution breaks the same rule, and without any one of them it does not. The curve says when
 the failure became inevitable: from one moment of the run after another, everything
 random is drawn anew, a hundred times, and the share of runs is counted that end in the
 same failure. The steepest jump is put into words. It is the same failure if the same

@@ -57,8 +57,8 @@ func (e *ErrPasses) Error() string {
 }
 
 // NewCase runs a seed again and keeps what it draws. It is an *ErrPasses if the run does not fail.
-// When ctx ends, the case's runs stop. The violation is the first one; of a mutant, the first one of
-// the invariant that should find it.
+// When ctx ends, the case's runs stop. The violation is the first one, which is the headline of the
+// run's page, too.
 func NewCase(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*Case, error) {
 	plain, _, err := t.Plain(seed)
 	if err != nil {
@@ -74,13 +74,7 @@ func NewCase(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*Cas
 	case len(failures) == 0:
 		return nil, &ErrPasses{Target: t, Seed: seed}
 	}
-	c.Violation = failures[0]
-	for i := range failures {
-		if f != nil && failures[i].Invariant == f.Expected {
-			c.Violation = failures[i]
-			break
-		}
-	}
+	c.Violation = slices.MinFunc(failures, func(a, b verdict.Violation) int { return verdict.Before(&a, &b) })
 	c.key, c.retry = chainKey(r.Execution, c.Violation.Execution)
 	return c, nil
 }
@@ -280,7 +274,7 @@ func (c *Case) compared(change string, r *sim.Result, kept events) explain.Count
 	other := explain.Counterpart{
 		Change: change, Passes: !c.breaks(r), Ends: c.ends(r, kept),
 		Difference: explain.Compare(
-			explain.Run{Events: c.Record.Events, Workers: c.Record.Workers},
+			explain.Run{Events: c.Record.Events, Workers: c.Record.Workers, Failed: c.failedAt()},
 			explain.Run{Events: kept, Workers: r.Workers()}, c.Violation.Execution, c.Most),
 		Workers: r.Workers(),
 	}
@@ -288,6 +282,14 @@ func (c *Case) compared(change string, r *sim.Result, kept events) explain.Count
 		other.Breaks, other.Elsewhere = failures[0].Rule(), c.sameRule(&failures[0])
 	}
 	return other
+}
+
+// failedAt is when the rule was broken; 0 for an expectation, which is about the whole run.
+func (c *Case) failedAt() time.Duration {
+	if c.Violation.Name == verdict.Expectation {
+		return 0
+	}
+	return c.Violation.At
 }
 
 // ends says how a run ends: what it violates, or what becomes of the execution that failed in the

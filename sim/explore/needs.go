@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -52,6 +53,7 @@ func (c *Case) Ablate() (found bool) {
 	if x.Own == 0 {
 		c.ablate(x, out, left, over)
 	}
+	c.others(x, over)
 	c.elsewhere(x, out, left, over)
 	return !over()
 }
@@ -97,6 +99,51 @@ func (c *Case) elsewhere(x *explain.Explanation, out, left []int, over func() bo
 			}
 		}
 	}
+}
+
+// others compares, for a missed expectation that needed faults, how its executions end without any
+// fault. An expectation counts executions, so a fault may be needed because of others than the one
+// that the failure shows.
+func (c *Case) others(x *explain.Explanation, over func() bool) {
+	if !x.Missed || !x.Followed || x.Needed() == 0 || over() {
+		return
+	}
+	var all []int
+	for i := range c.target.Scenario.Faults {
+		all = append(all, c.target.Scenario.Faults[i].Index)
+	}
+	var kept events
+	r := c.again(kernel.Redraw{}, sim.Options{Mutant: c.mutant, LeaveOut: all, Record: &kept, EachExecution: true})
+	c.counts(r)
+	here, there := lastRows(c.Record.Events), lastRows(kept)
+	same := func(id execution.ID) bool {
+		key := c.keyOf(id)
+		return key != "" && here[key] == there[key]
+	}
+	if x.Same = same(x.Execution); !x.Same {
+		return
+	}
+	for _, id := range c.Violation.Missed {
+		if !same(id) && c.keyOf(id) != "" {
+			x.Others = append(x.Others, id)
+		}
+	}
+}
+
+// lastRows is the last status of the last row of each chain, by the idempotency key of its first row.
+func lastRows(all []history.Event) map[string]execution.Status {
+	keys, last := make(map[execution.ID]string), make(map[string]execution.Status)
+	for i := range all {
+		switch e := &all[i]; {
+		case e.Kind == history.Created && e.Key != "":
+			keys[e.Execution] = e.Key
+		case e.Kind == history.Transition:
+			if key := keys[cmp.Or(e.Chain, e.Execution)]; key != "" {
+				last[key] = e.To
+			}
+		}
+	}
+	return last
 }
 
 // cancelled says that an execution of the failing run was cancelled, by a client or because its parent

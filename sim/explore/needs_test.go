@@ -1,11 +1,13 @@
 package explore
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"handoff/chaos/explain"
 	"handoff/chaos/scenario"
+	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/core/execution"
 )
@@ -121,4 +123,46 @@ func TestTheSameExecutionIsFoundWhateverItsNumber(t *testing.T) {
 	if kept == 0 {
 		t.Error("no run beside it keeps the rule: this case shows nothing")
 	}
+}
+
+// The crash is needed for the expectation to be missed, but not for the end of the execution that is
+// shown, which clients had cancelled. The explanation says so, and names those that do need it.
+func TestAFaultIsNeededForOthersThanTheExecutionThatIsShown(t *testing.T) {
+	text := strings.Replace(cancelledAndLost, `"100%"`, `">= 50%"`, 1)
+	text = strings.Replace(text, "  - cancel:", "  - {action: core.after, count: 2, every: 1s}\n  - cancel:", 1)
+	c, x := explainedCase(t, "cancelled-and-lost", text, 1)
+	if len(c.Violation.Missed) != 4 || x.Needed() != 1 || !c.cancelled(x.Execution) {
+		t.Fatalf("missed by %d, execution %d, %+v: this case shows nothing", c.Violation.Missed, x.Execution, x.Faults)
+	}
+	if !x.Same || len(x.Others) != 2 {
+		t.Errorf("ends in the same way without any fault: %v; not so: %d; want the one that the crash took, and its child", x.Same, x.Others)
+	}
+	for _, id := range x.Others {
+		if c.cancelled(id) && c.ownErrors(id) > 0 || !slices.Contains(c.Violation.Missed, id) {
+			t.Errorf("execution %d did not miss the expectation because of the crash", id)
+		}
+	}
+}
+
+// A page begins with the first violation of its run, so that one is explained, also if a mutant was
+// planted to break another rule.
+func TestTheHeadlineIsWhatIsExplained(t *testing.T) {
+	for _, k := range kills(t) {
+		if !k.Killed() || len(k.Violations) < 2 || k.Target.Varied {
+			continue
+		}
+		first := slices.MinFunc(k.Violations, func(a, b verdict.Violation) int { return verdict.Before(&a, &b) })
+		if first.Invariant == k.Mutant.Expected {
+			continue
+		}
+		c, err := NewCase(t.Context(), k.Target, k.Seed, k.Mutant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Violation.Rule() != first.Rule() || c.Violation.Step != first.Step {
+			t.Errorf("%s in %s breaks first %s, at step %d; explained is %s, at step %d", k.Mutant.Name, k.Target, first.Rule(), first.Step, c.Violation.Rule(), c.Violation.Step)
+		}
+		return
+	}
+	t.Error("no mutant breaks another rule first: this test shows nothing")
 }
