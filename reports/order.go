@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"handoff/chaos/history"
 	"handoff/chaos/verdict"
@@ -95,17 +96,24 @@ func (f *failure) culprit() (*history.Event, teller) {
 	return nil, t
 }
 
-// eventOf returns the index of the event at which a violation happened: the last event of its step
-// about its execution, or -1.
+// eventOf returns the index of the event at which a violation happened, or -1: the last event of its
+// step about its execution. An event of the process with whose name the message begins comes first.
 func eventOf(events []history.Event, v *verdict.Violation) int {
+	found := -1
 	for i := len(events) - 1; i >= 0; i-- {
 		e := &events[i]
 		if e.Step < v.Step {
 			break
 		}
-		if e.Step == v.Step && !e.Kind.ForReaders() && (v.Execution == 0 || e.Execution == v.Execution) {
+		if e.Step != v.Step || e.Kind.ForReaders() && e.Kind != history.Hinted || v.Execution != 0 && e.Execution != v.Execution {
+			continue
+		}
+		if e.Process != "" && strings.HasPrefix(v.Message, e.Process+" ") {
 			return i
 		}
+		if found < 0 && !e.Kind.ForReaders() {
+			found = i
+		}
 	}
-	return -1
+	return found
 }
