@@ -24,10 +24,12 @@ type Calls struct {
 	alerts   *alertChecker
 	work     *workChecker
 	away     *awayChecker
+	service  *inServiceChecker
 
-	lease  leaseOf
-	ends   endsOf
-	behind behindOf
+	lease   leaseOf
+	renewal renewalOf
+	ends    endsOf
+	behind  behindOf
 	// gone says that the process was told that its incarnation is over. draining is the time of the
 	// run at which it told the database that it drains, negative if it didn't.
 	gone     bool
@@ -81,6 +83,8 @@ func (s *Suite) Calls(process string, capacity int) *Calls {
 			c.work = one
 		case *awayChecker:
 			c.away = one
+		case *inServiceChecker:
+			c.service = one
 		}
 	}
 	c.Registered(0)
@@ -90,7 +94,7 @@ func (s *Suite) Calls(process string, capacity int) *Calls {
 
 // Registered begins a new incarnation. asked is when the process sent the request.
 func (c *Calls) Registered(asked time.Duration) {
-	c.lease = leaseOf{renewed: asked}
+	c.lease, c.renewal = leaseOf{renewed: asked}, renewalOf{}
 	c.ends, c.behind = endsOf{}, behindOf{sure: true, answered: -lookBehind}
 	c.gone, c.draining = false, -1
 	c.runs = make(map[execution.Key]*callsOfRun)

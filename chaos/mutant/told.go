@@ -10,6 +10,7 @@ import (
 func init() {
 	register(
 		claimsUnheeded,
+		leaseOverUnheeded,
 		successorUnheeded,
 		dispatchesNotAskedAgain,
 	)
@@ -41,6 +42,36 @@ func claimsUnheeded() *Mutant {
 				return s
 			}
 			return &unheeding{s, p}
+		},
+	}
+}
+
+// unhurried is a worker's store whose claims don't report that the lease is over: they seem to have had
+// no answer.
+type unhurried struct {
+	store.Store
+	p Process
+}
+
+// Claim implements store.Worker.
+func (s *unhurried) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := s.Store.Claim(ctx, w, cs)
+	if errors.Is(err, store.ErrLeaseOver) {
+		s.p.Acted("treated the answer that its lease is over as no answer")
+		return nil, store.ErrUnavailable
+	}
+	return results, err
+}
+
+func leaseOverUnheeded() *Mutant {
+	return &Mutant{
+		Name: "lease-over-unheeded", Source: "D15", Expected: 21, Scenario: "clock-step-within-grace",
+		About: "a worker does not renew its lease before the next heartbeat is due, although a claim was refused because the lease is over",
+		Store: func(p Process, s store.Store) store.Store {
+			if !p.Worker {
+				return s
+			}
+			return &unhurried{s, p}
 		},
 	}
 }

@@ -70,7 +70,9 @@ func (s *calling) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply,
 	sent := s.h.Monotonic()
 	f := &b.Figures
 	s.c.Reports(sent, invariant.RunFigures{Total: f.Total, Failed: f.Failed, Consecutive: f.Consecutive, LastFailure: f.LastFailure, Average: f.Average})
+	s.c.Beats(sent)
 	reply, err := s.Store.Heartbeat(ctx, b)
+	s.c.Beaten(s.h.Monotonic())
 	s.gone(err)
 	if err != nil {
 		return reply, err
@@ -113,6 +115,9 @@ func (s *calling) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim
 	}
 	results, err := s.Store.Claim(ctx, w, cs)
 	s.gone(err)
+	if errors.Is(err, store.ErrLeaseOver) {
+		s.c.LeaseOver(s.h.Monotonic())
+	}
 	for i := range cs {
 		if err != nil && (len(results) != len(cs) || results[i].Row.ID != cs[i].Key.ID) {
 			a := answer(w, cs[i].Key, execution.Running, nil, err)

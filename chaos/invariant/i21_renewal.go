@@ -1,0 +1,47 @@
+package invariant
+
+import "time"
+
+// This file is the part of invariant 21 about a worker whose claim was refused because its lease is
+// over by the database's clock, which may have been set forwards. It must not wait for its next
+// heartbeat: until one renews the lease, it can't begin anything. Only the simulated world reports
+// calls.
+
+// renewalOf is what is known of one incarnation's need to renew its lease. Times are on the
+// process's clock.
+type renewalOf struct {
+	// over is when the first claim since the last heartbeat was refused so; 0 if none was. present is
+	// the time of the run at that moment.
+	over, present time.Duration
+	// ended is when the last heartbeat had its answer.
+	ended time.Duration
+}
+
+// LeaseOver notes that a claim was refused because the worker's lease is over.
+func (c *Calls) LeaseOver(now time.Duration) {
+	if c.renewal.over == 0 {
+		c.renewal.over, c.renewal.present = now, c.s.present()
+	}
+}
+
+// Beats judges, before it is sent, a heartbeat after a refused claim. The refusal may have come
+// while the heartbeat before was under way. After that one, a worker may also report that it is
+// active.
+func (c *Calls) Beats(now time.Duration) {
+	r := &c.renewal
+	if r.over == 0 || c.service == nil {
+		return
+	}
+	over, present := r.over, r.present
+	r.over = 0
+	c.s.judged(c.service.i)
+	within := c.s.prompt() + c.s.config.Worker.StatementTimeout
+	late := now - max(over, r.ended)
+	if late <= within || c.s.ledger.struck(standsStill|itsClock|hasTwin, c.process, 0, present-within) {
+		return
+	}
+	c.s.violate(c.service.i, 0, "%s learned from a claim that its lease is over, and began its next heartbeat only %v later, or after the answer to the one before; %v is allowed", c.process, late, within)
+}
+
+// Beaten notes that a heartbeat has ended.
+func (c *Calls) Beaten(now time.Duration) { c.renewal.ended = now }
