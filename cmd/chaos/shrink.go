@@ -54,8 +54,9 @@ func (a *app) shrink(ctx context.Context, scenario, profile, mutantName string, 
 	}
 	t.Varied = varied
 	small, err := explore.Shrink(ctx, t, seed, planted, out)
+	var notKept *explore.ErrNotKept
 	switch {
-	case errors.Is(err, explore.ErrNothingToShrink):
+	case errors.Is(err, explore.ErrNothingToShrink), errors.As(err, &notKept):
 		return usage("%v; to look at it: %s", err, t.Reproduce(seed, planted))
 	case ctx.Err() != nil && err != nil:
 		return broken("interrupted: %s was not written", out)

@@ -24,11 +24,11 @@ func (a *app) whyCommand() *cobra.Command {
 
 The counterpart is the same run without its mutant, or without one of its faults, as in
 chaos diff. The faults that were needed are a minimal set: with them alone the same
-execution breaks the same rule, and without any one of them it does not. The curve says when
-the failure became inevitable: from one moment of the run after another, everything
-random is drawn anew, a hundred times, and the share of runs is counted that end in the
-same failure. The steepest jump is put into words. It is the same failure if the same
-rule is broken on the same execution, which the curve names.
+execution breaks the same rule, and if any one of them is left out, it does not. The
+curve says when the failure became inevitable: from one moment of the run after another,
+everything random is drawn anew, a hundred times, and the share of runs is counted that
+end in the same failure. The steepest jump is put into words. It is the same failure if
+the same rule is broken on the same execution, which the curve names.
 
 It takes about ten seconds on two processors. --steps bounds the work, and --out writes
 the page of the run with all of this in it.`,

@@ -91,8 +91,9 @@ type Executor struct {
 	ClaimExpiry time.Duration `yaml:"claim_expiry"`
 	// ReapGrace is added to a lease, and to a run deadline, before an execution is taken away.
 	ReapGrace time.Duration `yaml:"reap_grace"`
-	// The lease monitor holds back when more than BrakeFraction of the workers are over at once, if
-	// at least BrakeMinWorkers were alive: many apparent deaths are more often one fault elsewhere.
+	// The lease monitor holds back when more than BrakeFraction of the workers lose their leases at
+	// once, if at least BrakeMinWorkers were alive: many apparent deaths are more often one fault
+	// elsewhere.
 	BrakeFraction   float64 `yaml:"brake_fraction"`
 	BrakeMinWorkers int     `yaml:"brake_min_workers"`
 	// ConfirmTimeout is how long an unpublished dispatch waits before it is published again.
@@ -121,7 +122,8 @@ type Executor struct {
 }
 
 // Brakes says whether the lease monitor holds back because too many of the workers that were alive
-// a lease ago are over: more than the fraction, if at least the minimum was alive (defect D47).
+// a lease ago have lost their leases since: more than the fraction, if at least the minimum was
+// alive (defect D47). over is their number.
 func (e Executor) Brakes(alive, over int) bool {
 	return alive >= e.BrakeMinWorkers && int64(over)*whole > millionths(e.BrakeFraction)*int64(alive)
 }

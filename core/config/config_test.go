@@ -105,7 +105,8 @@ func TestTheFenceMarginLeavesRoomForAHeartbeat(t *testing.T) {
 	}
 }
 
-// While the timeout monitor observes, only the dead letter handler takes back unclaimed work.
+// While the timeout monitor observes, only the dead letter handler takes back what a live worker does
+// not claim.
 func TestMonitorThatObservesNeedsDeadLettering(t *testing.T) {
 	for _, c := range []struct {
 		mode    Mode

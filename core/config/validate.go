@@ -99,8 +99,8 @@ func (v *validation) executor(c Config) {
 	}
 }
 
-// modes refuses unknown modes. It also refuses a timeout monitor that only observes if nothing else
-// takes back unclaimed work.
+// modes refuses unknown modes. It also refuses a timeout monitor that only observes if dead lettering
+// is disabled: then no part would take back a confirmed dispatch that a live worker does not claim.
 func (v *validation) modes(c Config) {
 	if m := c.Executor.TimeoutMonitor; m != Act && m != Observe {
 		v.refuse("executor.timeout_monitor", "%q is not a mode; allowed: act, observe", m)

@@ -31,7 +31,7 @@ type brake struct {
 }
 
 // departure is when a worker was found gone, and whether it was marked lost or had stopped by
-// itself. Both kinds were alive a lease ago, but only the lost count as over.
+// itself. Both kinds were alive a lease ago, but only the lost ones have lost their leases.
 type departure struct {
 	at   time.Duration
 	lost bool
@@ -39,18 +39,23 @@ type departure struct {
 
 func (b *brake) hold() time.Duration { return 2 * b.config.Worker.Lease() }
 
+// lost counts the departed workers that were marked lost. Their leases are over, too, but they are
+// not among those that the monitor would mark now.
+func (b *brake) lost() (n int) {
+	for _, d := range b.departed { //detlint:ok counts
+		if d.lost {
+			n++
+		}
+	}
+	return n
+}
+
 // admit returns the reaps of over that may be done now. alive is how many workers are not gone,
 // including those of over.
 func (b *brake) admit(now time.Duration, over []store.Reap, alive int) []store.Reap {
 	b.trickles = false
 	b.forget(now)
-	lost := 0
-	for _, d := range b.departed { //detlint:ok counts
-		if d.lost {
-			lost++
-		}
-	}
-	mass := b.config.Executor.Brakes(alive+len(b.departed), len(over)+lost)
+	mass := b.config.Executor.Brakes(alive+len(b.departed), len(over)+b.lost())
 	held := b.engaged && now-b.since < b.hold()
 	switch {
 	case len(over) == 0, held && !mass:

@@ -15,8 +15,8 @@ import (
 
 // sampler sets the gauges that only the database and the broker know, as often as the alert rules
 // expect. Every replica with a metrics listener does so; readers take the largest value. While the
-// database or the broker can't be asked, its gauges keep their last values, and those of the other
-// are set.
+// database or the broker can't be asked, its gauges keep their last values, but the dead letter
+// queue counts as without consumers (sampleQueue). Those of the other are set.
 type sampler struct {
 	*Service
 	// shown are the workers whose own gauges this process has set; when a worker is gone, its
@@ -35,7 +35,7 @@ func (s *sampler) run(ctx context.Context) {
 	s.meetBroker(ctx)
 	for {
 		if err := loop.Pass(func() error { return errors.Join(s.sample(), s.sampleQueue()) }); err != nil {
-			s.log.LogAttrs(ctx, slog.LevelWarn, "figures could not be read, the last ones stand", slog.Any("error", err))
+			s.log.LogAttrs(ctx, slog.LevelWarn, "figures could not be read: they keep their last values, but the dead letter queue counts as without consumers if the broker could not be asked", slog.Any("error", err))
 		}
 		loop.Interval(s.config.Executor.FiguresInterval)
 		if s.host.Sleep(ctx, s.config.Executor.FiguresInterval) != nil {

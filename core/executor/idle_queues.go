@@ -30,8 +30,8 @@ import (
 // back at once; the timeout monitor finds a dispatch that was lost with a queue.
 type idleQueues struct {
 	*Service
-	// done are the incarnations whose queues are deleted, as this executor knows, by worker, so
-	// that it does not ask again at every pass. Only one task reads and writes it.
+	// done holds, by worker, the incarnation whose queues are gone, so that not every pass asks the
+	// broker again. Only one task reads and writes it.
 	done map[execution.WorkerID]execution.Incarnation
 	// next is the worker with which the next pass begins. If every pass began with the first
 	// worker, a batch of queues that stay in use would keep all later ones from being deleted.
@@ -97,7 +97,7 @@ func (q *idleQueues) delete(w *store.WorkerRow) (over bool, err error) {
 			return false, err
 		}
 		if fate == broker.QueueDeleted {
-			q.log.LogAttrs(context.Background(), slog.LevelInfo, "queue of a worker that is long gone deleted",
+			q.log.LogAttrs(context.Background(), slog.LevelInfo, "deleted a queue of a worker that is long gone",
 				slog.String("queue", queue.Name), slog.Duration("gone", w.SinceBeat))
 		}
 		over = over && fate != broker.QueueInUse

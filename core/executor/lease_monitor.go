@@ -13,8 +13,8 @@ import (
 // leaseMonitor marks workers lost. A lease is over when two clocks agree: the database's clock says
 // that it has expired, and this executor has seen the same heartbeat number for a full lease on its
 // own monotonic clock. So no worker is lost because the database's clock was set, or because an
-// executor or the database was away for longer than a lease (defects D35, D47). When most workers
-// are over at once, the brake holds it back.
+// executor or the database was away for longer than a lease (defects D35, D47). When the leases of
+// too many workers are over at once, the brake holds it back.
 type leaseMonitor struct {
 	*Service
 	// Only one task reads and writes the following fields.
@@ -148,8 +148,9 @@ func (m *leaseMonitor) restrain(ctx context.Context, over []store.Reap, alive in
 	switch {
 	case m.brake.engaged && !was:
 		m.recorder.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
-		m.log.LogAttrs(ctx, slog.LevelError, "reaper brake: most workers are over at once, none of them is reaped for two leases; look at the database, the network and the machines",
-			slog.Int("over", len(over)), slog.Int("alive_a_lease_ago", alive+len(m.brake.departed)), slog.Duration("holds", m.brake.hold()))
+		m.log.LogAttrs(ctx, slog.LevelError, "reaper brake engaged: more workers lost their leases at once than executor.brake_fraction allows, "+
+			"so this executor marks none of them lost for up to two leases; check the database, the network and the machines",
+			slog.Int("over", len(over)), slog.Int("lost", m.brake.lost()), slog.Int("alive_a_lease_ago", alive+len(m.brake.departed)), slog.Duration("holds", m.brake.hold()))
 	case was && !m.brake.engaged:
 		m.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
 		m.log.LogAttrs(ctx, slog.LevelWarn, "reaper brake released", slog.Int("over", len(over)), slog.Int("alive", alive))

@@ -87,8 +87,8 @@ func (s *Service) purgeObservations(ctx context.Context) error {
 // sayWhoObserves logs at start which parts only observe, and which work nobody does meanwhile.
 func (s *Service) sayWhoObserves(ctx context.Context) {
 	if s.config.Executor.TimeoutMonitor == config.Observe {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "the timeout monitor only observes: unclaimed work is taken back by the dead letter handler alone, "+
-			"so work whose message was lost stays scheduled; and a run past its deadline is ended by its worker alone, so it stays running on a live worker that fails to end it",
+		s.log.LogAttrs(ctx, slog.LevelWarn, "the timeout monitor only observes: a confirmed dispatch stays scheduled if its message is lost or its live worker neither claims nor rejects it, "+
+			"and a run past its deadline goes on if its live worker fails to end it",
 			slog.Duration("scheduled_timeout", s.config.Executor.ScheduledTimeout))
 	}
 	if s.prober != nil && s.config.Health.Enabled && s.config.Executor.HealthProbes == config.Observe {

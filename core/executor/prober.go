@@ -14,15 +14,15 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Prober asks a worker's health endpoint. An error means that it did not answer before ctx ended
-// that it is ready; ErrElsewhere means that it can't be asked from here.
+// Prober asks a worker's health endpoint. Probe returns nil only if the endpoint reports before ctx
+// ends that the worker is ready. ErrElsewhere means that it can't be asked from this machine.
 type Prober interface {
 	Probe(ctx context.Context, url string) error
 }
 
 // ErrElsewhere says that a health endpoint only answers on another machine, so nothing is known of
 // its worker.
-var ErrElsewhere = errors.New("the health endpoint is only reached on its own machine")
+var ErrElsewhere = errors.New("the health endpoint listens on the loopback address of another machine")
 
 const (
 	// probeTimeout bounds one probe.
@@ -49,8 +49,8 @@ type probes struct {
 	// failed counts consecutive failures of probed workers, by incarnation.
 	failed map[execution.Incarnation]int
 
-	// told is whether an incarnation is ready, as the database was last told while the probes only
-	// observe. Only the probing task uses it.
+	// told is what this executor last told the database while the probes only observe: whether an
+	// incarnation is ready. Only the probing task uses it.
 	told map[execution.Incarnation]bool
 }
 

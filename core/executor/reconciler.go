@@ -110,7 +110,7 @@ func (s *Service) reconcileSlots(ctx context.Context) error {
 		return len(ids), err
 	})
 	if len(freed) > 0 {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "freed concurrency slots that their holders may not hold", slog.Any("executions", freed))
+		s.log.LogAttrs(ctx, slog.LevelWarn, "freed the concurrency slots of executions that may hold none", slog.Any("executions", freed))
 		s.scheduler.wakeIn(0)
 	}
 	return err

@@ -11,9 +11,9 @@ import (
 	"handoff/core/telemetry"
 )
 
-// retention deletes what is no longer kept. Every executor does it: a step passes over rows that
-// another one has locked. after is where the next step of each kind begins to look; a new process
-// begins anew.
+// retention deletes the rows whose configured time is over. Every executor does it: a step passes
+// over rows that another one has locked. after is where the next step of each kind begins to look; a
+// new process begins anew.
 type retention struct {
 	*Service
 	after map[store.Kept]int64
@@ -27,9 +27,9 @@ func kept(r *config.Retention, k store.Kept) time.Duration {
 	}[k]
 }
 
-// pass deletes the rows that are older than their kind is kept, one kind after the other. If one kind
-// fails, the pass goes on with the next. If the error is that of a database that may answer again
-// soon, or ctx has ended, the pass ends.
+// pass deletes the rows whose time is over, one kind after the other. If one kind fails, the pass goes
+// on with the next. If the error is that of a database that may answer again soon, or ctx has ended,
+// the pass ends.
 func (r *retention) pass(ctx context.Context) error {
 	var failed error
 	for _, k := range store.AllKept() {
@@ -40,7 +40,7 @@ func (r *retention) pass(ctx context.Context) error {
 		removed, err := r.purge(ctx, store.Purge{What: k, Age: age, Limit: r.config.Retention.StepSize})
 		if removed > 0 {
 			r.recorder.Add(telemetry.Purged, int64(removed), telemetry.Labels{k.String()})
-			r.log.LogAttrs(ctx, slog.LevelInfo, "deleted what is no longer kept", slog.String("kind", k.String()), slog.Int("rows", removed),
+			r.log.LogAttrs(ctx, slog.LevelInfo, "retention deleted rows whose configured time was over", slog.String("kind", k.String()), slog.Int("rows", removed),
 				slog.Duration("kept", age))
 		}
 		if failed = errors.Join(failed, err); ctx.Err() != nil || store.Retriable(err) {

@@ -6,9 +6,14 @@
 // Each listens to hints to be fast, and polls to be right.
 //
 // An unknown outcome is treated like a crash at that point: a reconciler loop finds every possible
-// leftover by its status and age. So no part has a memory that matters beyond one pass, and an
-// executor may die anywhere. (The marker remembers for a second which dispatches were confirmed; if
-// it dies, they are published once more.)
+// leftover by its status and age. So an executor may die anywhere, although some parts remember
+// things across passes. Some of this memory only saves work or repeated log lines: the marker
+// remembers for a second which dispatches were confirmed, and if it dies, they are published once
+// more. The rest is a second clock beside the database's: which heartbeats this executor has seen,
+// since when no worker fits, when the database was away. A restarted executor starts these watches
+// anew, so it decides later and not too early, with two exceptions. It can't notice a step of the
+// database's clock before its first reading (databaseClock). And its brake counts no workers that
+// were lost before its start.
 package executor
 
 import (
@@ -113,8 +118,8 @@ func (s *Service) Notifier() *broker.Notifier { return s.notifier }
 // broker. Code that creates executions in the same process calls it. It never blocks.
 func (s *Service) Wake() { s.scheduler.wakeIn(0) }
 
-// WorkerName is the name of a worker that this executor has read of, as it does of every worker at
-// every look of its lease monitor; empty for any other. It asks nobody.
+// WorkerName returns the name of a worker that the lease monitor has seen, and "" for any other. It
+// makes no call.
 func (s *Service) WorkerName(id execution.WorkerID) string { return s.owners.name(id) }
 
 // Connected says that a publish would go out now: a session is open and not blocked.
@@ -127,7 +132,7 @@ func (s *Service) Limited() []string { return s.client.Limited() }
 // dispatches, publishes the last hints and returns.
 func (s *Service) Run(ctx context.Context) {
 	if !s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "dead lettering is disabled: unclaimed work is only found by the timeout monitor",
+		s.log.LogAttrs(ctx, slog.LevelWarn, "dead lettering is disabled: if a live worker leaves a confirmed dispatch unclaimed, only the timeout monitor takes it back",
 			slog.Duration("after", s.config.Executor.ScheduledTimeout))
 	}
 	s.sayWhoObserves(ctx)

@@ -29,7 +29,7 @@ func (s *Service) Unreadable() string {
 		return ""
 	}
 	return fmt.Sprintf("%d executions and %d workers are left alone because this executor can't read them, such as: %s. "+
-		"A newer program wrote them, or somebody by hand: start a newer executor, or correct them", u.executions, u.workers, u.example)
+		"A newer program wrote them, or somebody edited them by hand: start a newer executor, or correct the rows", u.executions, u.workers, u.example)
 }
 
 // tellUnreadable counts, logs and remembers them.

@@ -106,8 +106,8 @@ func Table() []Info {
 		WorkerDowntime:    {"handoff_worker_downtime_seconds", "From a worker's last heartbeat to its being marked lost.", Histogram, true, nil},
 		DeadLetterSeconds: {"handoff_dead_letter_handling_seconds", "From the death of a message to its being handled as a dead letter.", Histogram, true, nil},
 
-		ReaperBrake:      {"handoff_reaper_brake", "1 while the lease monitor holds back because most workers are over at once.", Gauge, false, nil},
-		UnreadableRows:   {"handoff_unreadable_rows", "Rows of the database that this executor can't read, because a newer program or somebody by hand wrote them: executions that have not ended or whose end is not handled, and workers. It leaves them alone.", Gauge, false, []string{"kind"}},
+		ReaperBrake:      {"handoff_reaper_brake", "1 while the lease monitor holds back because too many workers lost their leases at once.", Gauge, false, nil},
+		UnreadableRows:   {"handoff_unreadable_rows", "Rows of the database that this executor can't read, because a newer program wrote them or somebody edited them by hand: executions that have not ended or whose end is not handled, and workers. It leaves them alone.", Gauge, false, []string{"kind"}},
 		Executions:       {"handoff_executions", "Executions that have not ended, by status.", Gauge, false, []string{"status"}},
 		OldestExecution:  {"handoff_oldest_execution_age_seconds", "Age, in its status, of the execution that has been in it for longest.", Gauge, true, []string{"status"}},
 		OrchestrationLag: {"handoff_orchestration_lag_seconds", "How long ago the oldest execution ended whose end is not handled.", Gauge, true, nil},

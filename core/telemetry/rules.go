@@ -163,7 +163,7 @@ func Rules() []Rule {
 		},
 		{
 			Name: "reaper_brake", Severity: "critical", Above: 0,
-			Summary: "Most workers are over at once, and the reaper holds back: look at the database, the network and the machines.",
+			Summary: "Too many workers lost their leases at once, and the reaper holds back: look at the database, the network and the machines.",
 			Of:      now(ReaperBrake),
 		},
 	}

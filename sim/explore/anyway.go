@@ -11,14 +11,15 @@ import (
 // OwnFailure is a rule that a target breaks without a mutant.
 type OwnFailure struct {
 	Target Target
-	// Violation is the first violation, in the first seed that has one; Seeds counts all of them.
+	// Violation is the first violation of the rule, in the first seed that has one. Seeds counts the
+	// seeds that have one.
 	Violation verdict.Violation
 	Seeds     int
 }
 
 // FailsAnyway runs scenarios without a mutant under the first seeds, in every profile, and returns
-// the rules that they break. A mutant is not found by such a rule. When ctx ends, it returns the
-// rules found so far.
+// the rules that they break. A violation of such a rule does not count as finding a mutant. When
+// ctx ends, it returns the rules found so far.
 func FailsAnyway(ctx context.Context, library []*scenario.Scenario, seeds int) (own []OwnFailure) {
 	for _, t := range Targets(library) {
 		known := make(map[string]int)

@@ -38,14 +38,14 @@ type Case struct {
 	mutant *mutant.Mutant
 	tape   *kernel.Tape
 	// key and retry name the execution of the violation in other runs, where it may have another
-	// number. The key is empty if it has none.
+	// number. The key is empty if the execution has none.
 	key   string
 	retry int
 	// tried has the outcomes of runs without some faults, by the indexes of these faults.
 	tried map[string]tried
 }
 
-// ErrPasses says that a run that is to be explained does not fail.
+// ErrPasses means that the run to explain does not fail.
 type ErrPasses struct {
 	Target Target
 	Seed   uint64
@@ -56,9 +56,9 @@ func (e *ErrPasses) Error() string {
 	return fmt.Sprintf("%s does not fail in seed %d, so there is nothing to explain", e.Target, e.Seed)
 }
 
-// NewCase runs a seed again and keeps what it draws. It is an *ErrPasses if the run does not fail.
-// When ctx ends, the case's runs stop. The violation is the first one, which is the headline of the
-// run's page, too.
+// NewCase runs a seed again and keeps what it draws. The error is an *ErrPasses if the run does not
+// fail. When ctx ends, the case's runs stop. The violation is the first one, which is the headline of
+// the run's page, too.
 func NewCase(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*Case, error) {
 	plain, _, err := t.Plain(seed)
 	if err != nil {
@@ -149,8 +149,9 @@ func (c *Case) breaks(r *sim.Result) bool {
 	})
 }
 
-// found is an Until, for one run, that ends it as soon as the rule of the case is broken; with this, on the
-// execution of the case. It is nil for a rule that is no invariant: those are judged at the end.
+// found returns the sim.Options.Until of one run: it ends the run as soon as the rule of the case
+// is broken, or, if this is set, as soon as the case's execution breaks it. It is nil for a rule
+// that is no invariant: those are judged at the end.
 func (c *Case) found(this bool) func(sim.Findings) bool {
 	if c.Violation.Invariant == 0 {
 		return nil
@@ -221,7 +222,7 @@ func (c *Case) Compare() *explain.Explanation {
 	return x
 }
 
-// explanation is that of the record.
+// explanation returns the explanation of the record, empty at first.
 func (c *Case) explanation() *explain.Explanation {
 	if c.Record.Explained == nil {
 		c.Record.Explained = &explain.Explanation{}
@@ -241,8 +242,8 @@ func telling(c *explain.Counterpart) int {
 	return 2
 }
 
-// withoutFaults compares the case with runs that each lack one fault. The one that passes and goes
-// another way last comes first.
+// withoutFaults compares the case with runs that each lack one fault. The list begins with the run
+// that tells most (telling); among equals, with the run that differs from the case latest.
 func (c *Case) withoutFaults() (list []explain.Counterpart) {
 	began := c.began()
 	for i := range c.target.Scenario.Faults {
@@ -269,7 +270,7 @@ func (c *Case) counterpart(change string, o sim.Options) explain.Counterpart {
 	return c.compared(change, r, kept)
 }
 
-// compared is another run beside the case.
+// compared compares another run with the case.
 func (c *Case) compared(change string, r *sim.Result, kept events) explain.Counterpart {
 	other := explain.Counterpart{
 		Change: change, Passes: !c.breaks(r), Ends: c.ends(r, kept),
@@ -307,14 +308,15 @@ func (c *Case) ends(r *sim.Result, kept events) string {
 	there, known := c.there(r, kept)
 	switch {
 	case !known:
-		return fmt.Sprintf("breaks no rule, and has nothing that matches execution %d", id)
+		return fmt.Sprintf("breaks no rule, and has no execution that matches execution %d", id)
 	case there.ID == id:
 		return fmt.Sprintf("breaks no rule; execution %d is %s", id, there.Status)
 	}
-	return fmt.Sprintf("breaks no rule; what matches execution %d is number %d there, and is %s", id, there.ID, there.Status)
+	return fmt.Sprintf("breaks no rule; execution %d has the number %d in that run, and is %s", id, there.ID, there.Status)
 }
 
-// there is the execution of the case in another run: of an expectation the last row of its chain.
+// there returns the execution of the case in another run. For an expectation, that is the last row
+// of its chain.
 func (c *Case) there(r *sim.Result, kept events) (row execution.Execution, known bool) {
 	for i := range kept {
 		e := &kept[i]
@@ -348,9 +350,9 @@ func (c *Case) passing() (explain.Counterpart, bool) {
 	return explain.Counterpart{}, false
 }
 
-// dropHalves takes runs of a list out, half of it first and single elements last. drop takes n out
-// from the i-th on, and says whether it did. over ends the search. It says whether anything was
-// taken out.
+// dropHalves takes elements out of a list, half of them at a time first and single ones last. drop
+// takes n elements out from the i-th on, and says whether it did. over ends the search. dropHalves
+// returns whether anything was taken out.
 func dropHalves(count func() int, over func() bool, drop func(i, n int) bool) (changed bool) {
 	for size := count(); size >= 1; size /= 2 {
 		for i := 0; i < count() && !over(); {
@@ -365,9 +367,9 @@ func dropHalves(count func() int, over func() bool, drop func(i, n int) bool) (c
 	return changed
 }
 
-// story are the events of the case at which its curve can have a point: those of the violation's
-// story until it happened, of different steps. Acts of the mutant are among them. The last one is at
-// the step of the violation, or before it if nothing happened then.
+// story returns the events of the case at which its curve can have a point: those of the
+// violation's story until it happened, one for each step. Acts of the mutant are among them. The
+// last one is at the step of the violation, or before it if nothing happened then.
 func (c *Case) story() (list []*history.Event) {
 	about := Story(c.Record, c.Violation.Execution)
 	var last *history.Event
@@ -396,7 +398,7 @@ func (c *Case) story() (list []*history.Event) {
 	return list
 }
 
-// began is when each fault began in the case; it is not there for one that did not.
+// began returns when each fault began in the case. A fault that did not begin is missing.
 func (c *Case) began() map[string]time.Duration {
 	at := make(map[string]time.Duration)
 	for i := range c.Record.Events {

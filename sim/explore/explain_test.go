@@ -65,7 +65,7 @@ func TestTheCounterpartOfAMutantIsTheRunWithoutIt(t *testing.T) {
 }
 
 // A failure needs its faults: with them alone it is broken, and without any one of them it is not.
-func TestTheNeededFaultsAreASmallestSet(t *testing.T) {
+func TestTheNeededFaultsAreAMinimalSet(t *testing.T) {
 	c := shownMutant(t)
 	if !c.Ablate() {
 		t.Fatal("interrupted")

@@ -1,6 +1,11 @@
-// Package explore runs scenarios under many seeds, on all processors, with one kernel per goroutine
-// and nothing shared. It is outside the deterministic world, so it may use clocks and goroutines;
-// its results depend on neither.
+// Package explore runs scenarios in the simulator under many seeds, and works on the failures. It
+// runs a seed twice to test determinism, hunts mutants, shrinks a failing run to a small scenario,
+// and finds out why it failed. Runs are spread over all processors, each on its own kernel, and
+// share nothing.
+//
+// The package is outside the deterministic world. Clocks and goroutines may decide which runs are
+// made, and in which order, and that a run which hangs is abandoned. They don't decide what a
+// finished run shows.
 package explore
 
 import (

@@ -16,11 +16,12 @@ import (
 
 // CurveOptions bound the work that a curve takes. The result depends on nothing else.
 type CurveOptions struct {
-	// Runs is how many runs the ends of the steepest jump get. Other points get fewer.
+	// Runs is how many runs each of the two ends of the steepest jump gets. Other points get fewer.
 	Runs int
 	// Steps bounds the kernel's steps of all runs.
 	Steps uint64
-	// Only leaves out the curves of the faults' draws and of all others.
+	// Only measures only the curve for which everything is drawn anew. It leaves out the two curves
+	// for which only the faults' draws, or only all other draws, are made anew.
 	Only bool
 	// Workers is how many goroutines run; 0 means GOMAXPROCS.
 	Workers int
@@ -32,14 +33,14 @@ type CurveOptions struct {
 // DefaultCurve takes ten seconds at most on two processors.
 func DefaultCurve() CurveOptions { return CurveOptions{Runs: 100, Steps: 20_000_000} }
 
-// curver draws the curve of a case.
+// curver measures the curve of a case.
 type curver struct {
 	*Case
 	o     CurveOptions
 	curve *explain.Curve
 	story []*history.Event
 	began map[string]time.Duration
-	// cost is the steps of the runs so far and their number, for an estimate.
+	// runs counts the runs so far, and steps their steps. They give an estimate of what a run costs.
 	runs  int
 	steps uint64
 }
@@ -47,9 +48,9 @@ type curver struct {
 // Curve finds when the failure became inevitable. From points of the failing run on, everything
 // random is drawn anew, and the share of runs is counted that fail in the same way. The points are
 // chosen to narrow down the steepest rise: first some over the whole run, then more where it may be
-// the steepest (see narrow). At its ends and at some others, the draws of the faults are also
-// made anew alone, and all other draws alone. If the case's context ends, the curve holds what was
-// measured so far.
+// the steepest (see narrow). From its ends and from some other points there are two more curves:
+// one draws only the faults' choices anew, the other one only all other choices. If the case's
+// context ends, the curve holds what was measured so far.
 func (c *Case) Curve(o CurveOptions) *explain.Curve {
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
@@ -88,8 +89,8 @@ func (c *Case) Curve(o CurveOptions) *explain.Curve {
 	return v.curve
 }
 
-// sample are the points of the other two curves beside the ends of the jump: what the whole curve
-// began with, without its end, where nothing is left to be drawn.
+// sample returns the points of the other two curves beside the ends of the jump: those with which
+// the first curve began, without the last one, after which nothing is left to be drawn.
 func (v *curver) sample(cut int) (at []int) {
 	for i := range cut {
 		at = append(at, i*len(v.story)/cut)
@@ -131,8 +132,8 @@ type job struct {
 	done       bool
 }
 
-// measure brings points to so many runs. It begins nothing that would exceed the bound, and then
-// measures fewer points, the first ones.
+// measure makes runs from each point until the point has so many. If all of them would exceed the
+// bound, it makes fewer, spread over the points.
 func (v *curver) measure(what explain.Redrawn, runs int, leave uint64, points ...int) {
 	var jobs []job
 	for _, at := range points {
@@ -168,7 +169,8 @@ func (v *curver) measure(what explain.Redrawn, runs int, leave uint64, points ..
 	}
 }
 
-// least is the number of runs that even the smallest bound allows: one of each point, once.
+// least is the number of runs that even the smallest bound allows: one from each point of the first
+// measurement.
 func least(runs int, points []int) uint64 {
 	if runs > 0 {
 		return 0
@@ -176,7 +178,8 @@ func least(runs int, points []int) uint64 {
 	return uint64(len(points))
 }
 
-// within keeps so many jobs: those with the lowest numbers, so that every point gets some.
+// within keeps at most so many jobs: those with the lowest numbers, so that they are spread over
+// the points.
 func (v *curver) within(jobs []job, most uint64) []job {
 	if uint64(len(jobs)) <= most {
 		return jobs

@@ -23,12 +23,13 @@ type tried struct {
 	missed map[string]bool
 }
 
-// Ablate finds a smallest set of faults with which the rule is still broken, by the execution of the
-// case if that can be followed into other runs. It takes faults out as long as it stays broken, in
-// halves and down to single ones, until none can go: then leaving out any one of the rest makes the
-// violation vanish. It is false if the search was interrupted.
+// Ablate finds a minimal set of faults: the rule is still broken with it, and no longer if any one
+// of them is left out. There may be other such sets, and smaller ones. If the execution of the case
+// can be followed into other runs, that execution must break the rule. The search takes faults out,
+// halves of them first and single ones last, as long as the rule stays broken. Ablate returns false
+// if the search was interrupted.
 //
-// Nothing is taken out where the action has failed by itself in every attempt. No fault causes that,
+// If the action failed by itself in every attempt, no set is searched for. No fault causes that,
 // and a run with other attempts draws other errors.
 func (c *Case) Ablate() (found bool) {
 	x := c.explanation()
@@ -58,7 +59,7 @@ func (c *Case) Ablate() (found bool) {
 	return !over()
 }
 
-// ablate marks a smallest set of the faults in left. Those in out did nothing.
+// ablate marks a minimal set of the faults in left. Those in out did nothing.
 func (c *Case) ablate(x *explain.Explanation, out, left []int, over func() bool) {
 	left = slices.Clone(left)
 	for again := true; again; {

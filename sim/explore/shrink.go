@@ -16,7 +16,7 @@ import (
 	"handoff/sim"
 )
 
-// Shrunk is the smallest scenario found that fails like the original.
+// Shrunk is the smallest scenario found that still fails like the original.
 type Shrunk struct {
 	// Target is the small scenario. Seed is a seed that fails in it.
 	Target Target
@@ -44,6 +44,30 @@ const (
 // ErrNothingToShrink means that the run to shrink does not fail.
 var ErrNothingToShrink = errors.New("the run does not fail, so there is nothing to shrink")
 
+// ErrNotKept means that the run to shrink fails, but that its scenario, cut down to the profile of
+// the run, does not: no seed was found in which it fails in the same way and, with a mutant, passes
+// without it.
+type ErrNotKept struct {
+	Target Target
+	Seed   uint64
+	Mutant *mutant.Mutant
+	// Tried is the last of the first seeds in which this was tried, too; 0 for none.
+	Tried uint64
+}
+
+// Error implements error.
+func (e *ErrNotKept) Error() string {
+	const cut = "%s fails in seed %d, but cut down to this one profile it was not found to fail in the same way%s; tried: seed %d%s"
+	passes, tried := "", ""
+	if e.Mutant != nil {
+		passes = " and to pass without the mutant " + e.Mutant.Name
+	}
+	if e.Tried > 0 {
+		tried = fmt.Sprintf(" and seeds 1 to %d", e.Tried)
+	}
+	return fmt.Sprintf(cut, e.Target, e.Seed, passes, e.Seed, tried)
+}
+
 // shrinker looks for smaller scenarios that fail in the same way.
 type shrinker struct {
 	ctx       context.Context
@@ -58,13 +82,16 @@ type shrinker struct {
 
 	doc  *scenario.Document
 	best *Shrunk
+	// tried is how many of the first seeds the last candidate has run in.
+	tried uint64
 }
 
 // Shrink removes faults, settings, executions, workers and executors from a failing run, and
-// narrows the rest, as long as the same invariant or expectation fails with the mutant and nothing fails without
-// it. Of a varied target it shrinks the variant that the seed draws. file is the path of the
-// result, which gives the result its name. The result depends only on the arguments; if ctx ends,
-// it is the smallest one so far.
+// narrows the rest, as long as the same invariant or expectation fails with the mutant and nothing
+// fails without it. Of a varied target it shrinks the variant that the seed draws. file is the path
+// of the result, which gives the result its name. The result depends only on the arguments; if ctx
+// ends, it is the smallest one so far. The error is ErrNothingToShrink if the run does not fail,
+// and an *ErrNotKept if its scenario no longer does so once it is cut down to one profile.
 func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file string) (*Shrunk, error) {
 	from := t
 	t, _, err := t.Plain(seed)
@@ -90,10 +117,11 @@ func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file s
 		return nil, err
 	}
 	s := &shrinker{ctx: ctx, mutant: f, invariant: v.Invariant, name: v.Name, expects: v.Expects(), target: t, from: from, file: file, doc: doc}
-	about := fmt.Sprintf("What is left of %s, seed %d, when everything is taken out that this failure does not need: %s", t.Scenario.Name, seed, v.Statement)
+	original := t.Scenario.Name
 	if from.Varied {
-		about = fmt.Sprintf("What is left of the varied run of %s, seed %d, when everything is taken out that this failure does not need: %s", t.Scenario.Name, seed, v.Statement)
+		original = "the varied run of " + original
 	}
+	about := fmt.Sprintf("The smallest scenario found that still fails like %s, seed %d: %s", original, seed, v.Statement)
 	doc.Keep(fileScenario(file), about, string(t.Profile))
 	s.best = &Shrunk{Seed: seed, Invariant: v.Invariant, Runs: 1, Steps: r.Steps}
 	if judged := doc.Clone(); v.Invariant != 0 {
@@ -104,7 +132,10 @@ func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file s
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("%s fails in seed %d, and not any more under one profile alone: %w", t, seed, ErrNothingToShrink)
+		if _, err := doc.Parse(t.Scenario.Name + ".yaml"); err != nil {
+			return nil, fmt.Errorf("%s can't be cut down to its profile: %w", from, err)
+		}
+		return nil, &ErrNotKept{Target: from, Seed: seed, Mutant: f, Tried: s.tried}
 	}
 	s.search()
 	s.finish()
@@ -144,6 +175,7 @@ func (s *shrinker) try(d *scenario.Document) bool {
 		return false
 	}
 	t := Target{Scenario: candidate, Profile: s.target.Profile}
+	s.tried = 0
 	if s.fails(t, s.best.Seed) {
 		return s.keep(d, t, s.best.Seed)
 	}
@@ -151,6 +183,7 @@ func (s *shrinker) try(d *scenario.Document) bool {
 		if seed != s.best.Seed && s.fails(t, seed) {
 			return s.keep(d, t, seed)
 		}
+		s.tried = seed
 	}
 	return false
 }
@@ -322,7 +355,7 @@ func (s *shrinker) narrow() (changed bool) {
 	return changed
 }
 
-// struck is when each fault began and ended in the best run.
+// struck is when a fault began and ended in the best run; zero if it did not begin.
 func (s *shrinker) struck(name string) verdict.FaultInterval {
 	r := once(s.best.Target, sim.Options{Seed: s.best.Seed, Mutant: s.mutant, Interrupted: ended(s.ctx)})
 	s.best.Runs++

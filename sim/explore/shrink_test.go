@@ -3,13 +3,16 @@ package explore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/core/config"
 	"handoff/scenarios"
 	"handoff/sim"
 )
@@ -142,5 +145,29 @@ func TestShrinkingIsDeterministic(t *testing.T) {
 	}
 	if _, err := Shrink(context.Background(), target, 1, nil, "sound.yaml"); err == nil {
 		t.Error("a run that passes was shrunk")
+	}
+}
+
+// A failure that also happens without the mutant is not the mutant's. The error says so, and not
+// that the run passes.
+func TestAFailureWithoutTheMutantIsNotShrunk(t *testing.T) {
+	s, err := scenario.Parse("cancelled-and-lost.yaml", []byte(cancelledAndLost))
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := Target{Scenario: s, Profile: config.Hardened}
+	_, err = Shrink(t.Context(), target, 50, mutant.Find("returned-is-confirmed"), "small.yaml")
+	want := "cancelled-and-lost (hardened) fails in seed 50, but cut down to this one profile it was not found to fail in the same way " +
+		"and to pass without the mutant returned-is-confirmed; tried: seed 50 and seeds 1 to 40"
+	var notKept *ErrNotKept
+	if !errors.As(err, &notKept) || errors.Is(err, ErrNothingToShrink) || err.Error() != want {
+		t.Errorf("the error is %v\nwant %s", err, want)
+	}
+	small, err := Shrink(t.Context(), target, 50, nil, "small.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if about := "The smallest scenario found that still fails like cancelled-and-lost, seed 50: "; !strings.HasPrefix(small.Target.Scenario.About, about) {
+		t.Errorf("about %q; want %q and the expectation", small.Target.Scenario.About, about)
 	}
 }

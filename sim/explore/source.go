@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"handoff/chaos/mutant/source/score"
@@ -21,9 +22,10 @@ const sourceSteps = 3_000_000
 // this is the true core: its runs are returned, and the plain ones have to pass. A varied run that
 // the true core fails is left out, because it can't judge a mutant.
 //
-// It passes the result to done, once and from any goroutine. A run that takes longer than patience
-// in real time can't be stopped, only abandoned. That includes the end of the run, when every
-// remaining task has to leave.
+// It passes the result to done, once and from any goroutine, before it returns. A run that takes
+// longer than patience in real time can't be stopped, only abandoned: done gets its result
+// (score.Hang) while the run goes on, and SourceMutant returns only if the run ends after all. The
+// limit includes the end of the run, when every remaining task has to leave.
 func SourceMutant(targets []Target, size score.Size, truth *score.Truth, patience time.Duration, done func(*score.Result)) *score.Truth {
 	return sourceMutant(once, targets, size, truth, patience, done)
 }
@@ -32,8 +34,10 @@ func sourceMutant(run runOne, targets []Target, size score.Size, truth *score.Tr
 	o := Options{Seeds: size.Seeds, Varied: size.Varied}
 	s := &sourced{run: run, targets: append(targets[:len(targets):len(targets)], Varied(targets)...), truth: truth}
 	s.own = &score.Truth{Size: size, Targets: map[string]*score.Lines{}}
+	var reported sync.Once
+	report := func(r *score.Result) { reported.Do(func() { done(r) }) }
 	hangs := func(t Target, seed uint64) {
-		done(&score.Result{
+		report(&score.Result{
 			By: score.Hang, Target: t.String(), Seed: seed, Reached: true, Message: fmt.Sprintf("the run did not end within %v of real time", patience),
 		})
 	}
@@ -49,14 +53,18 @@ func sourceMutant(run runOne, targets []Target, size score.Size, truth *score.Tr
 			}
 			limit := time.AfterFunc(patience, func() { hangs(t, seed) })
 			killed := s.kills(i, seed)
-			if limit.Stop() && killed {
-				done(&s.out)
+			if !limit.Stop() {
+				hangs(t, seed) // if the limit's own call goes on, this waits for it
+				return s.own
+			}
+			if killed {
+				report(&s.out)
 				return s.own
 			}
 		}
 	}
 	s.lost()
-	done(&s.out)
+	report(&s.out)
 	return s.own
 }
 

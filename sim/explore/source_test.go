@@ -74,3 +74,38 @@ func TestAVariedRunThatTheTrueCoreFailsJudgesNoMutant(t *testing.T) {
 		t.Errorf("a mutant that fails another varied run: %+v", r)
 	}
 }
+
+// A run that came back after its time was over has been reported already, and its mutant is killed.
+func TestARunThatComesBackLateIsReportedOnce(t *testing.T) {
+	for _, c := range []struct {
+		about string
+		truth *score.Truth
+	}{
+		{"the true core", nil},
+		{"a mutant", &score.Truth{Targets: map[string]*score.Lines{
+			"ttl-race (hardened)":   {Hashes: []string{"a", "b"}},
+			"ttl-race (documented)": {Hashes: []string{"a", "b"}},
+		}}},
+	} {
+		var results []*score.Result
+		reported := make(chan struct{}, 10)
+		runs := 0
+		late := func(target Target, o sim.Options) *sim.Result {
+			if runs++; runs == 1 {
+				<-reported
+			}
+			return &sim.Result{Run: verdict.Run{Seed: o.Seed, Profile: target.Profile}}
+		}
+		// The limit is short, because the first run waits until it is over.
+		sourceMutant(late, find(t, "ttl-race"), score.Size{Seeds: 2}, c.truth, time.Millisecond, func(r *score.Result) {
+			results = append(results, r)
+			reported <- struct{}{}
+		})
+		if len(results) != 1 || results[0].By != score.Hang || results[0].Seed != 1 || results[0].Target != "ttl-race (hardened)" {
+			t.Errorf("%s: %d results, %+v; want the first run as the only one that hung", c.about, len(results), results)
+		}
+		if runs != 1 {
+			t.Errorf("%s: %d runs were made, although the result was known after the first", c.about, runs)
+		}
+	}
+}

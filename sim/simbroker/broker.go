@@ -267,8 +267,8 @@ type block struct {
 }
 
 // BlockConsumers cancels every consumer of a queue and lets nobody subscribe to it until the
-// returned function is called: subscriptions wait without an answer. It calls touch whenever that
-// makes a difference.
+// returned function is called: subscriptions wait without an answer. It calls touch if it cancels a
+// consumer, and whenever a subscription has to wait.
 func (b *Broker) BlockConsumers(name string, touch func()) (unblock func()) {
 	if b.CancelConsumers(name) > 0 {
 		touch()

@@ -17,31 +17,38 @@
 //	 9  x-message-ttl of a queue (a message has no expiration of its own in this project)
 //	10  expired messages are never delivered, and leave at the head only
 //	11  a delivered message does not expire
-//	12  a requeued message keeps its expiry; if it has passed, the message dies at once, even if a consumer waits
+//	12  a requeued message keeps its expiry; if it has passed, the message dies at once, even if a
+//	    consumer waits
 //	13  expiry runs on while the broker is down
-//	15  dead letters come from rejection and expiry; deleting a queue makes none
+//	15  dead letters come from rejection, expiry and too many returns (rule 30); deleting a queue
+//	    makes none
 //	16  a dead letter keeps its routing key
 //	17  a classic queue drops a dead letter whose exchange is missing or has no route
-//	18  x-death: newest first, one entry for a queue and reason, with count and time (in seconds) of the first; before 4.0
-//	    the older entries turn round with each death
+//	18  x-death: newest first, one entry for a queue and reason, with count and time (in seconds) of
+//	    the first; before 4.0 each death reverses the older entries
 //	19  a dead letter that comes back to a queue without a rejection on its way is dropped
 //	20  at-least-once dead lettering of quorum queues, without its duplicates: the move is one step
 //	22  a redeclaration with other settings is refused
-//	23  x-expires: a queue that has had no consumer for this time is deleted; a declaration of a classic queue starts the
-//	    time again; a quorum queue goes up to 5 s later, at the next tick of its leader (here always 5 s)
+//	23  x-expires: a queue that has had no consumer for this time is deleted; a declaration of a
+//	    classic queue starts the time again; a quorum queue is deleted up to 5 s later, at the next
+//	    tick of its leader (here always 5 s)
 //	25  prefetch for each consumer, 0 being no limit; consumers take turns
 //	26  delivery tags belong to a session; an unknown one, or one settled twice, closes the session
 //	27  cancelling a consumer leaves what it holds with the session
 //	28  the end of a session requeues all it held, at its old places, redelivered
-//	29  redelivered says "maybe seen": the delivery may never have reached the program; from 4.0 on of dead letters, too
-//	30  the delivery count of quorum queues: from 4.0 on, what comes back more than 20 times dies, unless the queue was
-//	    declared to keep it; no limit before
-//	31  the consumer timeout: a delivery that stays unacknowledged ends the session, up to a minute late; from 4.3 on a
-//	    quorum queue takes it back in time and cancels the consumer, and a classic queue has no timeout
+//	29  redelivered says "maybe seen": the delivery may never have reached the program; from 4.0 on,
+//	    some dead letters carry it too
+//	30  the delivery count of quorum queues: from 4.0 on, a message that returns more than 20 times
+//	    dies, unless its queue was declared to keep returned messages; before 4.0 there is no limit
+//	31  the consumer timeout: a delivery that stays unacknowledged ends the session, up to a minute
+//	    late; from 4.3 on a quorum queue takes it back in time and cancels the consumer, and a
+//	    classic queue has no timeout
 //	32  deleting a queue cancels its consumers and leaves their sessions open
-//	34  heartbeats of both ends; until they miss, a silent client keeps what it holds
+//	34  heartbeats of both ends; a silent client keeps its deliveries until the broker has missed its
+//	    heartbeats for long enough
 //	35  the alarm: publishes are held without an error, consumers go on
-//	36  persistent messages outlast a restart; after a kill a classic queue marks all of them redelivered
+//	36  persistent messages outlast a restart; after a kill a classic queue marks all of them
+//	    redelivered
 //	38  publishes of one session keep their order
 //	41  a quorum queue keeps a dead letter without a route and tries again after 180 s
 //	43  expiry is never early and at most 22 ms late
@@ -62,16 +69,18 @@
 // One session is one connection with as many channels as it needs: a refused declaration or a
 // consumer of a missing queue is an error and leaves the session open, while errors that RabbitMQ
 // answers by closing the channel of publishes or deliveries (rules 5 and 26) end the session. When
-// the process ends, its operating system closes the connection, and the broker learns of it after one
-// leg. If the leg is cut, the broker learns of it only by the missing heartbeats. A client that learns that its session
-// is over may, depending on a draw, still hand out deliveries that it had received, although they
-// belong to the broker again.
+// the process ends, its operating system closes the connection, and the broker learns of it after
+// one way through the network. If that way is cut, only the missing heartbeats tell the broker. A
+// client that learns that its session is over may, depending on a draw, still hand out deliveries
+// that it had received, although they belong to the broker again.
 //
 // # The wire format
 //
-// The publish of a session encodes messages as the real client does, and consumers receive what the
-// core reads from the body: see encoding, which also says why a run does so with few messages only.
-// A message that the core refuses to write is Nacked, and stored nowhere.
+// Most messages cross the model as Go structs. A few are encoded as the real client encodes them,
+// and consumers receive what the core reads from the body: of each shape one of the first 128
+// messages and then each 512th, every message that does not carry all of its envelope, and all
+// messages after the first mistake. The type encoding says why. A message that the core refuses to
+// write is Nacked, and stored nowhere.
 //
 // # What a message writes into the history
 //
@@ -86,27 +95,40 @@
 //	publish without a route      PublishReturned
 //	publish with n routes        Published (Count n), then Enqueued in each of the n queues at once;
 //	                             a filter's delay moves its Enqueued, a duplicate adds one more
-//	refused by a filter (nack)   no event of the message; nor has a publish that never arrived, could not be
-//	                             encoded or found no exchange
-//	delivery                     Delivered, any number of times, then one of Acked (Fault: what made its body
-//	                             unreadable, if anything), Requeued, Rejected
+//	  to a queue that hangs      Enqueued when the queue resumes; if the queue is deleted or the
+//	                             broker goes down first, Enqueued and Dropped with FaultKill
+//	  delayed, queue deleted     Enqueued and Dropped with FaultQueueDeleted after the delay
+//	refused by a filter (nack)   nothing but Hinted, see below
+//	never arrived, not encoded,  nothing
+//	or no such exchange
+//	delivery                     Delivered, any number of times, then one of Acked (Fault: what made
+//	                             its body unreadable, if anything), Requeued, Rejected
 //	back into the queue          Requeued, after the Delivered of the same process
-//	expiry                       Expired, then one end (Fault: what made its body unreadable, if anything)
-//	rejection without requeue    Rejected, then one end (Fault: likewise)
+//	expiry                       Expired (Fault: what made its body unreadable, if anything), then
+//	                             one end
+//	rejection without requeue    Rejected (Fault: likewise), then one end
+//	returned too often           Requeued, then ReturnedTooOften (Fault: likewise), then one end
 //	  end with a route           DeadLettered (Queue: where it died, Count n), then n times Enqueued
-//	  end without                Dropped with an empty Fault: no dead letter exchange, or, in a classic
-//	                             queue, no route there, or a cycle; with FaultUnbound where a fault took
-//	                             the exchange's bindings away
-//	  end without, quorum queue  nothing at first: the queue holds the copy, and a later attempt that finds
-//	                             a route writes DeadLettered
+//	  end without                Dropped with an empty Fault: no dead letter exchange, or, in a
+//	                             classic queue, no route there, or a cycle; with FaultUnbound where
+//	                             a fault took the exchange's bindings away
+//	  end delayed                nothing at first: the queue holds the copy, and a later attempt
+//	                             writes DeadLettered or Dropped. This is so in a quorum queue while
+//	                             there is no route or its dead lettering stands still (stuck.go),
+//	                             and in any queue while a target hangs or dead lettering has ended
+//	                             (attack.go)
 //	lost to a filter             Enqueued, then Dropped with the filter's Fault, at once
 //	lost by a kill               Dropped with FaultKill, after a Requeued if it was unsettled
-//	queue deleted                Dropped with FaultQueueDeleted for every copy, unsettled ones included;
-//	                             settling those later writes nothing
+//	queue deleted                Dropped for every copy, unsettled ones included, with
+//	                             FaultQueueDeleted; with an empty Fault if a client or x-expires
+//	                             deleted the queue. Settling those copies later writes nothing
+//
+// A hint that has arrived at an existing exchange also writes one Hinted for each change in it,
+// before its other events. If a filter refuses it, Hinted has no number of a message.
 //
 // When the broker goes down it writes BrokerDown, then Requeued for every unsettled message, then
-// Dropped for every message that a kill lost. Process is the publisher of Published and
-// PublishReturned, the consumer of Delivered, Acked and Requeued, and empty elsewhere.
+// Dropped for every message that a kill lost. Process is the publisher of Published,
+// PublishReturned and Hinted, the consumer of Delivered, Acked and Requeued, and empty elsewhere.
 //
 // # Choices
 //

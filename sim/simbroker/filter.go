@@ -18,8 +18,9 @@ type Interception struct {
 	// Delay: confirmed at once, but it enters its queues this much later; different delays reorder
 	// messages.
 	Delay time.Duration
-	// Behind: like Delay, but it enters a queue right after the next message that does, if that is
-	// sooner.
+	// Behind: the message waits for Delay at most. It enters each queue right after the next
+	// message that is published there without a delay, if that comes sooner. Without a Delay it has
+	// no effect.
 	Behind bool
 	// Corrupt: delivered with Malformed set and no envelope.
 	Corrupt bool
@@ -39,8 +40,8 @@ type filter struct {
 	fn Filter
 }
 
-// interference is the combined effect of all filters; each field names the fault behind it, empty for
-// none.
+// interference is the combined effect of all filters. Each string names the fault behind an effect,
+// and is empty if there is none; delays are the faults behind delay.
 type interference struct {
 	drop, duplicate, corrupt, nack, silent string
 	delay                                  time.Duration
@@ -93,12 +94,13 @@ func (b *Broker) interference(t broker.Type, key string) interference {
 type delayed struct {
 	m     *message
 	queue string
-	// behind says that the next message that enters the queue releases it.
+	// behind says that the next message that is published to the queue without a delay releases it.
 	behind bool
 	due    bool
 }
 
-// overtaken releases the messages that wait for another message to enter their queue.
+// overtaken releases the messages that wait for another message to enter their queue, which has just
+// happened.
 func (b *Broker) overtaken(queue string) {
 	found := false
 	for _, d := range b.delayed {

@@ -31,8 +31,8 @@ type stall struct {
 type waiter struct{ run, lost func() }
 
 // SuspendQueue makes a queue hang until the returned function is called, or until the broker goes
-// down. It calls touch whenever that makes a difference. It returns nil if there is no such queue,
-// or if the queue already hangs.
+// down. It calls touch whenever the hang holds back a message, a request or a dead letter. It
+// returns nil if there is no such queue, or if the queue already hangs.
 func (b *Broker) SuspendQueue(name string, touch func()) (resume func()) {
 	q := b.queue(name)
 	if q == nil || q.stall != nil {
@@ -93,7 +93,7 @@ func (q *queue) loseStalled() {
 }
 
 // admitStalled puts a message into a queue that hangs: it is stored when the queue resumes, and
-// confirmed after that.
+// confirmed after that. If the queue is deleted or the broker goes down first, it is lost.
 func (p *publish) admitStalled(q *queue, t interference) {
 	b := p.peer.b
 	p.waits++
@@ -170,7 +170,8 @@ func (b *Broker) retryAllHeld() {
 
 // StopDeadLettering stops the processes that move the dead letters of quorum queues, until the
 // returned function is called: dead messages stay in their queues. Classic queues have no such
-// process. It calls touch whenever that makes a difference.
+// process. It calls touch whenever a dead letter has to stay in its quorum queue; of several stops
+// at the same time, the first one is told.
 func (b *Broker) StopDeadLettering(touch func()) (resume func()) {
 	x := new(func())
 	*x = touch
