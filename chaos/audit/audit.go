@@ -2,9 +2,9 @@
 // file, by the same invariants as a simulated run.
 //
 // Triggers write a database's audit in the audited transactions, so it is evidence. It is
-// incomplete: it has no messages, leases or runs of actions. Invariants that need those are
-// reported as not judged. The package only reads, in one read-only transaction with a statement
-// timeout.
+// incomplete: it has no messages, leases or runs of actions. Of some invariants that need those, a
+// part is judged (Rule.Part); the others are reported as not judged. Judge only reads the database,
+// in one read-only transaction with a statement timeout. JudgeHistory reads no database.
 package audit
 
 import (
@@ -45,14 +45,14 @@ type Result struct {
 	Violations []invariant.Finding
 	// Unread is the number of events that could not be read, because a newer program wrote them.
 	// Unknown gives the reasons for the first few. Aside is the number of executions that were not
-	// judged because of this.
+	// judged, because one of their events could not be read or retention has deleted the first ones.
 	Unread  int
 	Unknown []string
 	Aside   int
-	// Since is the time from which on the audit is whole, because a retention has deleted what came
+	// Since is the time from which on the audit is whole, because retention has deleted what came
 	// before; the zero time if nothing was deleted. Executions that were created before are not
-	// judged. Left is the number of executions that have left themselves while the audit still has
-	// lines of them.
+	// judged. Left is the number of executions that retention has deleted although the audit still
+	// has lines about them.
 	Since time.Time
 	Left  int
 }
@@ -175,7 +175,7 @@ func JudgeHistory(ctx context.Context, next func(*history.Event) error, h Histor
 		case h.Unconfigured && !i.Unconfigured:
 			return "its bounds follow from the configuration of the scenario, which is not known"
 		case i.Number == invariant.AlertsNumber && !h.Alerts.Any():
-			return "its scenario expects nothing of them, so they were not watched"
+			return "no expectation about alerts is known, so alerts were not watched"
 		}
 		return ""
 	})
@@ -275,8 +275,9 @@ func (j *judge) end(now time.Duration) *Result {
 	return j.r
 }
 
-// conclude sets the outcome of a rule. A rule without an occasion was not judged, and neither was one
-// of whose evidence nothing is there, whatever it made of the rest.
+// conclude sets the outcome of a rule. A rule with a finding is broken. Any other was not judged if
+// it could not be (Rule.Why, Suite.Blind), if it had no occasion, or if none of the kinds of events
+// that it needs occurred.
 func (j *judge) conclude(rule *Rule) {
 	i := rule.Invariant
 	for _, kind := range i.Needs {
@@ -290,7 +291,7 @@ func (j *judge) conclude(rule *Rule) {
 		return
 	case rule.Why != "":
 	case j.suite.Blind(i):
-		rule.Why = "it would need what can't be read"
+		rule.Why = j.r.unseen()
 	case rule.Occasions > 0 && len(rule.Never) < len(i.Needs):
 		rule.Outcome = Holds
 		return
@@ -300,6 +301,17 @@ func (j *judge) conclude(rule *Rule) {
 		rule.Why = "nothing happened that it judges"
 	}
 	rule.Outcome, rule.Part, rule.Occasions = NotJudged, "", 0
+}
+
+// unseen says why a rule is blind (Suite.Blind): what became of events that it needs.
+func (r *Result) unseen() string {
+	switch {
+	case r.Since.IsZero():
+		return "it needs events that could not be read"
+	case r.Unread == 0:
+		return "it needs events that retention has deleted"
+	}
+	return "it needs events that could not be read, or that retention has deleted"
 }
 
 // missing says which kinds of events that an invariant needs a history does not record; empty if it

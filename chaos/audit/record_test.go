@@ -3,6 +3,7 @@ package audit
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"handoff/chaos/history"
 )
@@ -31,6 +32,23 @@ func TestARowWithAnUnknownWordIsReadBesideIt(t *testing.T) {
 		}
 		if e.Execution != 7 || e.Chain != 5 || e.Worker != 2 || e.Kind == history.NoKind {
 			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}
+
+// A rule may lack events because they can't be read, or because retention has deleted them.
+func TestABlindRuleSaysWhatBecameOfItsEvents(t *testing.T) {
+	since := time.Unix(1, 0)
+	for _, c := range []struct {
+		r    Result
+		want string
+	}{
+		{Result{Unread: 1}, "it needs events that could not be read"},
+		{Result{Since: since}, "it needs events that retention has deleted"},
+		{Result{Unread: 1, Since: since}, "it needs events that could not be read, or that retention has deleted"},
+	} {
+		if got := c.r.unseen(); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.r, got, c.want)
 		}
 	}
 }

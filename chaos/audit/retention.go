@@ -10,7 +10,7 @@ import (
 	"handoff/chaos/history"
 )
 
-// readRetention says what a retention has deleted. A database of an older schema has deleted nothing.
+// readRetention reads what retention has deleted. A database of an older schema has deleted nothing.
 func readRetention(ctx context.Context, tx pgx.Tx, r *Result) error {
 	var there bool
 	if err := tx.QueryRow(ctx, "select to_regclass('execution_transition_gone') is not null").Scan(&there); err != nil || !there {
@@ -18,7 +18,7 @@ func readRetention(ctx context.Context, tx pgx.Tx, r *Result) error {
 	}
 	var since *time.Time
 	if err := tx.QueryRow(ctx, "select max(at) from execution_transition_gone").Scan(&since); err != nil {
-		return fmt.Errorf("reading what is left of the audit: %w", err)
+		return fmt.Errorf("reading up to when the audit was deleted: %w", err)
 	}
 	if since != nil {
 		r.Since = *since
@@ -26,12 +26,12 @@ func readRetention(ctx context.Context, tx pgx.Tx, r *Result) error {
 	err := tx.QueryRow(ctx, `select count(distinct t.execution) from execution_transition t
 		where not exists (select from execution_record e where e.id = t.execution)`).Scan(&r.Left)
 	if err != nil {
-		return fmt.Errorf("reading which executions have left: %w", err)
+		return fmt.Errorf("counting the deleted executions that the audit still has lines about: %w", err)
 	}
 	return nil
 }
 
-// cut notes an event of an execution of which the beginning is gone.
+// cut notes an event of an execution whose first events retention has deleted.
 func (j *judge) cut(e *history.Event) {
 	j.r.Events++
 	j.suite.SetAside(e)

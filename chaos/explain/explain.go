@@ -2,7 +2,8 @@
 //
 //   - A counterpart is a similar run, such as the same seed without the planted mutant. Compare
 //     finds where the two went different ways.
-//   - A need says of a fault whether the failure happens without it.
+//   - A need says of a fault whether it belongs to a minimal set of faults with which the failure
+//     still happens, and whether the failure vanishes if only this fault is left out.
 //   - A curve says when the failure became inevitable. Runs repeat the failing one up to a point and
 //     draw everything random anew from there. The share of them that fail, too, is a point of the
 //     curve; Steepest finds where it rises most.
@@ -32,10 +33,11 @@ type Explanation struct {
 	Execution        execution.ID
 	Followed, Missed bool
 	// Own is the number of attempts of this execution if its action failed by itself in every one of
-	// them. Then no fault is a cause, and none was left out. Otherwise it is 0.
+	// them. Then no fault is a cause, and no minimal set of faults was searched for. Otherwise it is
+	// 0, as it always is with a mutant and for a failure that is no missed expectation.
 	Own int
-	// Elsewhere are other executions that miss the same expectation, and don't without any fault. It
-	// is only known if Execution needs no fault.
+	// Elsewhere are other executions that miss the same expectation in this run, but not in the run
+	// without any fault. It is only known if Execution needs no fault.
 	Elsewhere []execution.ID
 	// Same says that Execution ends in the same status without any fault, although the expectation is
 	// met then: the faults make others miss it, and Others are these. It is only known of an
@@ -68,8 +70,9 @@ type Counterpart struct {
 // Need says whether a fault was needed for a failure.
 type Need struct {
 	Fault string
-	// Needed says that the fault belongs to a smallest set of faults with which the failure happens.
-	// Without it, the rest of the set does not cause the failure. There may be other such sets.
+	// Needed says that the fault belongs to the minimal set of faults that was found: with the set,
+	// the failure happens, and with any one of its faults left out, it doesn't. There may be other
+	// such sets, also smaller ones.
 	Needed bool
 	// Alone says that the failure vanishes if only this fault is left out of the whole scenario. It
 	// implies Needed. If a fault is needed but not alone, another fault of the scenario can take over
@@ -78,7 +81,7 @@ type Need struct {
 	// Struck says that the fault began in the failing run.
 	Struck bool
 	// Elsewhere are those of Explanation.Elsewhere that don't miss the expectation if only this fault
-	// is left out.
+	// is left out of the whole scenario.
 	Elsewhere []execution.ID
 }
 

@@ -180,11 +180,11 @@ const (
 	// RowUnreadable: Execution, Count (1: the row's content is now unreadable to every program of
 	// the run; 0: the old content is back), Fault.
 	RowUnreadable
-	// Purged: Execution (the first row of a chain that left with all its rows), Process, Count (how
-	// many rows), Due (the age that the purge named).
+	// Purged: Execution (the first row of a chain that was deleted with all its rows), Process, Count
+	// (how many rows), Due (the age that the purge named).
 	Purged
-	// WorkerPurged: Worker, Incarnation, Process, Count (1: the worker left with this incarnation, its
-	// latest; 0: the incarnation alone), Due (the age that the purge named).
+	// WorkerPurged: Worker, Incarnation, Process, Count (1: the worker was deleted with this
+	// incarnation, its latest; 0: the incarnation alone), Due (the age that the purge named).
 	WorkerPurged
 
 	kinds

@@ -189,7 +189,8 @@ func (c *Conduct) GoesOn(p Part, what string, since time.Duration) {
 }
 
 // Undeclared reports that a process is about to consume a queue over a session without having
-// declared it there since the session was opened, or since the broker cancelled a consumer of it.
+// declared it there since the session was opened. If taken, it counts from the moment at which the
+// broker cancelled one of the session's consumers.
 func (c *Conduct) Undeclared(process, queue string, taken bool) {
 	if c.told != nil {
 		c.told.undeclared(process, queue, taken)

@@ -14,7 +14,7 @@ import (
 func ownership() *Invariant {
 	i := &Invariant{
 		Number: 2, Name: "ownership",
-		Statement: "Every status is written by the owner of that stage, or taken back for a lawful cause. Nobody changes a row that nobody can read. Parts that only observe write no status.",
+		Statement: "Every status is written by the owner of that stage, or taken back for a lawful cause. A program changes no row that only a newer program can read, except for a requested cancellation. Parts that only observe write no status.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.HeartbeatRenewed, history.Expired, history.Published},
 	}
 	i.make = func(s *Suite) checker { return &ownershipChecker{i: i, s: s, r: newReaping(i, s)} }
@@ -64,7 +64,7 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 			c.s.judged(c.i)
 		}
 		if oracle.Terminal(e.From) {
-			c.s.violate(c.i, e.Execution, "execution %d had ended as %v and belonged to nobody, and the %v (%s) wrote %v", e.Execution, e.From, e.By, e.Process, e.To)
+			c.s.violate(c.i, e.Execution, "execution %d had ended as %v, so it belonged to no part, but the %v (%s) wrote %v", e.Execution, e.From, e.By, e.Process, e.To)
 			return
 		}
 		if l == nil {
@@ -75,7 +75,7 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 			return
 		}
 		if !c.s.transitions.May(e.By, e.From, e.To) {
-			c.s.violate(c.i, e.Execution, "execution %d was changed from %v to %v by the %v (%s), who does not own it then", e.Execution, e.From, e.To, e.By, e.Process)
+			c.s.violate(c.i, e.Execution, "execution %d was changed from %v to %v by the %v (%s), which may not make this change", e.Execution, e.From, e.To, e.By, e.Process)
 			return
 		}
 		if why := c.unlawful(e, l); why != "" {
@@ -116,7 +116,7 @@ func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 		return "the scheduling claim has not expired"
 	case e.From == execution.Scheduled && e.By != execution.Worker && e.To != execution.Cancelled:
 		if l.tooOften && !l.expired && !l.rejected && e.Count > l.dispatches {
-			return "a dispatch is counted although the broker gave its message up for having come back too often, which says nothing about the worker"
+			return "the dispatch is counted, although its message died for returning to its queue too often, which is not the worker's fault"
 		}
 		if why := c.counted(e, l); why != "" {
 			return why
@@ -137,7 +137,7 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 	if used {
 		t := c.s.workers.Get(l.incarnation)
 		if t == nil || t.superseded || t.lifecycle != execution.Active {
-			return "a dispatch is counted although its worker did not stay"
+			return "the dispatch is counted, although its worker did not stay"
 		}
 	}
 	if late := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout; late && (used || e.To == execution.Failed) {
@@ -173,7 +173,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 			return why
 		}
 		if at := c.s.database(e.At); at < l.stamped+x.ScheduledTimeout-c.s.tolerance {
-			return fmt.Sprintf("it has been scheduled for %v, not for %v", at-l.stamped, x.ScheduledTimeout)
+			return fmt.Sprintf("it has been scheduled for only %v; executor.scheduled_timeout is %v", at-l.stamped, x.ScheduledTimeout)
 		}
 		if e.To == execution.Failed && !l.marked {
 			return "nothing shows that its message was ever sent"
@@ -188,10 +188,10 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 		// The handler judges why a message died (defect D19): only an expired time to live is a
 		// queue timeout.
 		if e.Reason == execution.QueueTimeout && l.rejected && !l.expired {
-			return "the reason that it gives is that the message's time in the queue was over, and its worker had rejected it"
+			return fmt.Sprintf("the given reason is %v, but its message had not expired: its worker had rejected it", e.Reason)
 		}
 		if l.tooOften && !l.expired && !l.rejected && e.Reason != execution.WorkerUnavailable {
-			return fmt.Sprintf("the reason that it gives is %v, and the broker gave its message up for having come back too often", e.Reason)
+			return fmt.Sprintf("the given reason is %v, but its message died because it had returned to its queue too often; the reason for that is %v", e.Reason, execution.WorkerUnavailable)
 		}
 	case execution.Scheduler:
 		// A refusal by the broker leaves no event; a return does.
@@ -224,7 +224,7 @@ func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
 	overrun := c.s.database(e.At) >= l.due+grace-c.s.tolerance
 	switch {
 	case e.To == execution.Timeout && !overrun:
-		return "its run deadline and grace are not over"
+		return fmt.Sprintf("its run deadline plus executor.reap_grace ends only in %v", l.due+grace-c.s.database(e.At))
 	case e.To == execution.Timeout, e.To == execution.Cancelled && e.By == execution.TimeoutMonitor && overrun:
 		return c.r.cold(e)
 	}
@@ -236,7 +236,7 @@ func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
 		return fmt.Sprintf("incarnation %d, which runs it, is %v", l.incarnation, t.lifecycle)
 	}
 	if at := c.s.database(e.At); at < t.leaseEnds+grace-c.s.tolerance {
-		return fmt.Sprintf("the lease under which it runs, and grace, end in %v", t.leaseEnds+grace-at)
+		return fmt.Sprintf("the lease of its worker plus executor.reap_grace ends only in %v", t.leaseEnds+grace-at)
 	}
 	return ""
 }

@@ -60,7 +60,7 @@ func (r *reaping) cold(e *history.Event) string {
 	lease := oracle.Lease(&r.s.config.Worker)
 	warm := lease - lease/driftTolerance
 	if at, known := r.s.started[e.Process]; known && e.At-at < warm {
-		return fmt.Sprintf("%s was started %v ago and has not watched for a lease", e.Process, e.At-at)
+		return fmt.Sprintf("%s was started %v ago and has not watched for the time of a lease yet", e.Process, e.At-at)
 	}
 	if woke, slept := r.woke[e.Process]; slept && e.At-woke < warm || r.s.calm.hindering > 0 {
 		// A call begun before the standstill, or a message that the network held back, may arrive
@@ -68,7 +68,7 @@ func (r *reaping) cold(e *history.Event) string {
 		return ""
 	}
 	if r.up >= 0 && e.At-r.up < warm {
-		return fmt.Sprintf("the database came back %v ago, and workers have a lease to come back too", e.At-r.up)
+		return fmt.Sprintf("the database came back %v ago, and workers have the time of a lease to come back too", e.At-r.up)
 	}
 	return ""
 }
@@ -86,7 +86,7 @@ func (r *reaping) unlawful(e *history.Event) string {
 	}
 	r.batch++
 	if ends := r.s.fleet.ends(t); e.At < ends-r.s.tolerance {
-		return fmt.Sprintf("its lease ends in %v", ends-e.At)
+		return fmt.Sprintf("its lease ends only in %v", ends-e.At)
 	}
 	if why := r.cold(e); why != "" {
 		return why
@@ -94,8 +94,9 @@ func (r *reaping) unlawful(e *history.Event) string {
 	return r.unbraked(e)
 }
 
-// unbraked says why the brake must have held: marking several workers in one step is too fast for
-// the trickle, and for two leases after most leases were over no worker may be marked.
+// unbraked says why the brake must have held; empty if it need not. No worker may be marked for two
+// leases from the moment at which the brake had to engage. After that it lets through one a second,
+// so several in one step are too many.
 func (r *reaping) unbraked(e *history.Event) string {
 	f, x := r.s.fleet, r.s.config.Executor
 	// The data read before the write is at most two statements old.
@@ -108,18 +109,20 @@ func (r *reaping) unbraked(e *history.Event) string {
 	if r.batch > 1 {
 		// Workers marked earlier in this step are already among the lost.
 		if h.must(f.brakes, h.lost+1) {
-			return fmt.Sprintf("together with others: %d of %d workers are lost within a lease, and the brake must let one a second through", h.lost+1, h.alive)
+			return fmt.Sprintf("it was marked together with others: %d of %d workers were marked lost within the time of a lease, so the brake may let through only one a second", h.lost+1, h.alive)
 		}
 		return ""
 	}
-	// Over even for the reaper, which saw the last beat at most one pass late, a lease ago.
+	// Count only leases that are over for the reaper, too: it saw the last heartbeat at most one pass
+	// late, a lease ago.
 	as.margin += 2 * x.ReconcileInterval
 	h = f.count(e.At, as)
 	held := f.episode + oracle.HeldFor(&r.s.config.Worker)
-	// After an outage of the database all workers are watched anew, so none is over for a lease.
+	// After an outage of the database all workers are watched anew, so for the time of a lease the
+	// reaper takes no lease for over.
 	anew := r.back > f.episode
 	if h.must(f.brakes, h.over+h.lost) && f.episode >= 0 && !anew && e.At < held-r.s.tolerance-look {
-		return fmt.Sprintf("while %d of %d workers are over: the brake must hold until %v", h.over+h.lost, h.alive, held)
+		return fmt.Sprintf("%d of %d workers had lost their leases, so the brake had to hold until %v", h.over+h.lost, h.alive, held)
 	}
 	return ""
 }

@@ -12,7 +12,7 @@ import (
 func ownResult() *Invariant {
 	i := &Invariant{
 		Number: 13, Name: "the run's own result",
-		Statement: "The stored result is the one that the owning run computed. No execution is stored as completed unless its run completed. A worker does not report a run as lost that goes on or ended by itself. A worker that ends an action gives it the kill grace. It reports the true reason for the end. The message of an action's own failure begins with its exit status or its text. It says that no retry follows and why if retries are left and the reason allows none. No result is refused while its row waits for it. No result is held back for longer than other results may join it, or beyond the fence. A process registers again only when its results are written.",
+		Statement: "The stored result is the one that the owning run computed. No execution is stored as completed unless its run completed. A worker does not report as lost a run that still goes on or has ended by itself. A worker that ends an action gives it the kill grace. It reports the true reason for the end. The message of an action's own failure begins with its exit status or its text. It says that no retry follows and why if retries are left and the reason allows none. No result is refused while its row waits for it. A result waits at most 2 ms for others to be written with it, and not beyond the fence. A process registers again only when its results are written.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded},
 	}
 	i.make = func(s *Suite) checker {

@@ -131,7 +131,7 @@ func (c *ending) describe(counted bool) string {
 	what := "failed"
 	switch {
 	case counted && e.To == execution.Requested:
-		what = "was counted against " + c.worker()
+		what = "had a dispatch counted against " + c.worker()
 	case e.To == execution.Abandoned:
 		what = "was abandoned"
 	case e.To == execution.Timeout:
@@ -200,7 +200,7 @@ func (c *ending) faulty(of cause) bool {
 func (c *ending) innocent(of cause) string {
 	was := "is not known"
 	if c.t != nil && c.at != nil {
-		was = fmt.Sprintf("was %v, beat last at %v and ran %d of %d", c.t.lifecycle, c.t.renewed, c.at.running, c.at.capacity)
+		was = fmt.Sprintf("was %v, last renewed its lease at %v and held %d executions with a capacity of %d", c.t.lifecycle, c.t.renewed, c.at.running, c.at.capacity)
 	}
 	return fmt.Sprintf("its worker %s %s; a cause would be %s since %v", c.worker(), was, of.describe(c.worker()), max(0, c.row.from(c)))
 }
@@ -219,7 +219,7 @@ func (c *ending) crowded(counted bool) string {
 	}
 	c.s.judged(c.i)
 	if t.full() && t.fullSince <= c.l.entered {
-		return fmt.Sprintf("its worker %s has run %d of %d since %v, and it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
+		return fmt.Sprintf("its worker %s has held %d executions with a capacity of %d since %v, and it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
 	}
 	// The guard compares two moments of the database's clock, the last at which the worker was full
 	// and the dispatch, so a step between them misleads it.
@@ -229,9 +229,9 @@ func (c *ending) crowded(counted bool) string {
 	known := t.known()
 	switch {
 	case t.full() && max(t.fullSince, c.l.entered) <= known:
-		return fmt.Sprintf("its worker %s has run %d of %d since %v, and said so with its heartbeat at %v", c.worker(), t.running, t.capacity, t.fullSince, c.t.renewed)
+		return fmt.Sprintf("its worker %s has held %d executions with a capacity of %d since %v, and said so with its heartbeat at %v", c.worker(), t.running, t.capacity, t.fullSince, c.t.renewed)
 	case t.fullUntil > 0 && max(t.fullFrom, c.l.entered) <= min(t.fullUntil, known):
-		return fmt.Sprintf("its worker %s ran %d of %d from %v to %v, and said so with its heartbeat at %v; it was dispatched there at %v",
+		return fmt.Sprintf("its worker %s held %d executions with a capacity of %d from %v to %v, and said so with its heartbeat at %v; it was dispatched there at %v",
 			c.worker(), t.capacity, t.capacity, t.fullFrom, t.fullUntil, c.t.renewed, c.l.entered)
 	}
 	return ""
@@ -369,7 +369,7 @@ func (c *ending) noWorkers() string {
 			// The worker has only just arrived and may not have been ready.
 			continue
 		}
-		return fmt.Sprintf("worker %s offers %s, is %v and beat last at %v; a cause would be %s since %v",
+		return fmt.Sprintf("worker %s offers %s, is %v and last renewed its lease at %v; a cause would be %s since %v",
 			m.process, c.l.runtime, m.lifecycle, m.renewed, c.row.causes.describe(m.process), max(0, from))
 	}
 	return ""

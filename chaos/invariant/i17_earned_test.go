@@ -352,7 +352,7 @@ func TestAnAuditIsJudgedInPart(t *testing.T) {
 	if !ByNumber(17).InPart(held) || ByNumber(17).InPart(nil) {
 		t.Error("an audit is judged in part, and a whole history is not")
 	}
-	if why := earnedOf(held, crowdedStory(0, 140*second, execution.Failed)); !strings.Contains(why, "has run 1 of 1 since") {
+	if why := earnedOf(held, crowdedStory(0, 140*second, execution.Failed)); !strings.Contains(why, "has held 1 executions with a capacity of 1 since") {
 		t.Errorf("failed for waiting at a worker that was full the whole time: %q", why)
 	}
 	if why := earnedOf(held, crowdedStory(40*second, 140*second, execution.Failed)); why != "" {

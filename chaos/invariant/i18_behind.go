@@ -13,7 +13,8 @@ const (
 	lookBehind = time.Second
 )
 
-// behindOf is what is known of a worker's questions to the database.
+// behindOf is what is known of a worker's questions: its calls that ask the database for its
+// dispatches.
 type behindOf struct {
 	// sure says that the worker has had a free slot since its last question, and that nothing kept
 	// it from the next one.
@@ -41,10 +42,10 @@ func (b *behindOf) wastes(_ *Calls, now time.Duration) {
 	}
 }
 
-// Hindered notes that something may keep the worker from its next question.
+// Hindered notes that something may keep the worker from asking the database for its dispatches.
 func (c *Calls) Hindered() { c.behind.sure = false }
 
-// due is the latest time for the next question. known says that one is due.
+// due is the latest time for the worker's next question. known says that it must ask one.
 func (b *behindOf) due() (at time.Duration, known bool) {
 	return max(b.enough, b.answered+lookBehind), b.sure && !b.asked && b.wasted >= fruitless
 }
@@ -67,7 +68,7 @@ func (c *Calls) look(now time.Duration) {
 // between.
 const callsTime = 100 * time.Millisecond
 
-// LooksBehind judges a question before it is sent.
+// LooksBehind judges, before it is sent, a worker's call that asks the database for its dispatches.
 func (c *Calls) LooksBehind(now time.Duration) {
 	c.look(now)
 	b := &c.behind
@@ -80,7 +81,7 @@ func (c *Calls) LooksBehind(now time.Duration) {
 	b.asked, b.wasted = true, 0
 }
 
-// LookedBehind notes the answer.
+// LookedBehind notes that this call was answered.
 func (c *Calls) LookedBehind(now time.Duration) {
 	b := &c.behind
 	b.asked, b.answered = false, now

@@ -101,9 +101,9 @@ type Looker struct {
 	parked []time.Duration
 	// woken, patient and reasons allow the scheduler to look before its period is over. woken and
 	// patient hold events that have come, those that lapse first in front; patient holds those that
-	// lapse later, because something was wrong when they came. As long as something is wrong, none of
-	// them lapses, because the part that was told of them may not have passed them on: until is when
-	// they do. reasons holds what the scheduler remembers.
+	// lapse later, because something was wrong when they came. None in patient lapses before until,
+	// which each look of the scheduler moves on while something is wrong: the part that was told of
+	// the event may not have passed it on yet. reasons holds what the scheduler remembers.
 	woken, patient queue[reason]
 	until          time.Duration
 	reasons        []reason
@@ -162,10 +162,11 @@ func (s *Suite) Looks(process string, at time.Duration) *Looker {
 // Lost notes that the executor has marked a worker lost.
 func (k *Looker) Lost() { k.lost++ }
 
-// Settled notes that children of chains were settled. left says that some still wait, more that
-// further chains or children follow. Chains that a look has found go on at once while there is
-// more. Children that were settled when the end of a chain was handled, not by a look, are a reason
-// for a series of looks of its own, after the current one.
+// Settled notes a call that settled children of chains. left says that some may still wait, more
+// that the call settled some of a chain's children and others still wait. If the last look found
+// exactly these chains, more means that the next look must follow at once. Otherwise the executor
+// handled the end of a chain, or tried each chain of a failed call alone. Then left is a reason for
+// another series of looks, after the present one.
 func (k *Looker) Settled(at time.Duration, chains []execution.ID, left, more bool) {
 	if !slices.Equal(chains, k.found) {
 		if left {
@@ -313,7 +314,7 @@ func (k *Looker) resumes(at time.Duration) {
 }
 
 // Stumbled notes that another statement failed. If a pass of the scheduler made it, the next pass
-// comes after a pause, and a reason that comes meanwhile allows one pass more.
+// comes after a pause. A reason that comes during the pause stays valid for one pass after that.
 func (k *Looker) Stumbled() { k.stumbled = true }
 
 // GoesOn notes that another claim must follow the last claim of the scheduler.

@@ -290,7 +290,7 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 		bound := c.dispatches*(n*c.runtimes-1) + n*(c.spoilt+1)
 		if c.races > bound {
 			c.s.violate(c.i, e.Execution,
-				"execution %d was claimed for scheduling and given back by %s although a worker fits it that is only full: %d such claims in this run; the bound is %d (%d dispatches × (%d executors × %d runtimes − 1) + %d executors × %d executions that were open when the fleet changed, at most a batch each time)",
+				"execution %d was claimed for scheduling and given back by %s although a fitting worker was only full: %d such claims in this run; the bound is %d (%d dispatches × (%d executors × %d runtimes − 1) + %d executors × %d executions that were open when the fleet changed, at most a batch each time)",
 				e.Execution, e.Process, c.races, bound, c.dispatches, n, c.runtimes, n, c.spoilt+1)
 		}
 		return

@@ -79,7 +79,7 @@ func (c *capacityChecker) count(e *history.Event, w *carried) {
 		w.actions++
 		c.s.judged(c.i)
 		if w.actions > w.capacity {
-			c.s.violate(c.i, e.Execution, "%s (incarnation %d) started execution %d as number %d of its actions at a time; its capacity is %d",
+			c.s.violate(c.i, e.Execution, "%s (incarnation %d) started execution %d and then ran %d actions at the same time; its capacity is %d",
 				e.Process, e.Incarnation, e.Execution, w.actions, w.capacity)
 		}
 	case e.Kind == history.ActionEnded:
@@ -89,7 +89,7 @@ func (c *capacityChecker) count(e *history.Event, w *carried) {
 		w.claimed++
 		c.s.judged(c.i)
 		if w.claimed > w.capacity {
-			c.s.violate(c.i, e.Execution, "%s (incarnation %d) claimed execution %d as number %d of those that it has at a time; its capacity is %d",
+			c.s.violate(c.i, e.Execution, "%s (incarnation %d) claimed execution %d and then held %d executions at the same time; its capacity is %d",
 				e.Process, e.Incarnation, e.Execution, w.claimed, w.capacity)
 		}
 	case oracle.Claimed(e.From) && !oracle.Claimed(e.To) && c.given[e.Execution]:

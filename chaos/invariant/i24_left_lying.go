@@ -18,7 +18,7 @@ func leftLying() *Invariant {
 		Statement: "A dispatch counts as used if a live worker with a free slot left it unclaimed until its time was over. It does not count if it waited behind others until it was sent back. No message is sent back before its time is over, or acknowledged before it is claimed. A message that came too late to be claimed dies at once, so that the dead letter handler can act.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.HeartbeatRenewed, history.StaleWrite, history.Rejected, history.FaultBegan},
 		Whole:     []history.Kind{history.Acked, history.Delivered, history.Requeued},
-		Part:      "not that none is acknowledged before it is claimed; only the simulated broker tells of acknowledgements",
+		Part:      "only what does not depend on how messages are delivered, requeued and acknowledged; this history does not record all of that",
 	}
 	i.make = func(s *Suite) checker {
 		return &lyingChecker{i: i, s: s, bound: 3 * s.config.Worker.StatementTimeout, kept: keptChecker{i, s, make(map[execution.Key]copies)}}

@@ -96,8 +96,8 @@ func (c *hintChecker) full(process string, m *broker.Message, now time.Duration)
 		if !any || before.size >= hintSize || n.at+heldBack >= before.at || c.s.ledger.struck(hinders, process, 0, from) || c.s.roads.of(process).wrong.since(from) {
 			continue
 		}
-		c.s.violate(c.i, n.id, "%s sends %q with execution %d, epoch %d, which it made %v at %v, and had sent one with %d changes at %v that was not full; %d go into one",
-			process, m.RoutingKey, n.id, n.epoch, n.to, n.at, before.size, before.at, hintSize)
+		c.s.violate(c.i, n.id, "%s sends %q with execution %d, epoch %d, which it made %v at %v: this change belonged in the previous %q, which had only %d changes when it was sent at %v; a message holds %d",
+			process, m.RoutingKey, n.id, n.epoch, n.to, n.at, m.RoutingKey, before.size, before.at, hintSize)
 	}
 	if c.last == nil {
 		c.last = make(map[sentTo]lastSent)

@@ -75,7 +75,7 @@ func TestHintsWhereTheyAreSent(t *testing.T) {
 		{"after one that was not full, and known for long", func(c *Conduct) {
 			c.Publishing("shell-1", other, 170*second)
 			c.Publishing("shell-1", hint("shell-1/2", 1), 170*second)
-		}, "that was not full"},
+		}, "belonged in the previous"},
 		{"after one that was not full, and known since then", func(c *Conduct) {
 			c.Publishing("shell-1", other, 166*second)
 			c.Publishing("shell-1", hint("shell-1/2", 1), 166*second)

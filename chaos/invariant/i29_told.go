@@ -14,7 +14,7 @@ import (
 func told() *Invariant {
 	i := &Invariant{
 		Number: 29, Name: "failures are told",
-		Statement: "A failed call to the database or the broker is repeated at once with success, or logged with its error before its part waits for the next pass. A failed call that may have written dispatches is repeated once in any case. A failed pass does not count as successful. A part that knows that its context is done neither waits nor calls under it again. A process whose consumer the broker has cancelled declares the queue before it consumes again. No failure is logged without one. A log line about what was or would be done to an execution is true. Each change of a worker's health endpoint is logged once, when it happens. Only a pass with something to place logs that it passes over a worker.",
+		Statement: "A failed call to the database or the broker is repeated at once with success, or logged with its error before its part waits for the next pass. A failed call that may have written dispatches is repeated once in any case. A failed pass does not count as successful. A part that knows that its context is done neither waits nor calls under it again. A process whose consumer the broker has cancelled declares the queue before it consumes again. A log line for an error contains the error. No process warns of an error, or counts a pass as failed, before one of its calls has failed or a fault has begun. A log line about what was or would be done to an execution is true. Each change of a worker's health endpoint is logged once, when it happens. Only a pass with something to place logs that it passes over a worker.",
 		Needs:     []history.Kind{history.Logged},
 	}
 	i.make = func(s *Suite) checker {
@@ -173,7 +173,7 @@ func (c *toldChecker) line(p Part, l Line) {
 	switch {
 	case l.Empty:
 		c.s.judged(c.i)
-		c.s.violate(c.i, 0, "%s: %s logs a line for an error without one: %q", p.Process, p.Name, l.Text)
+		c.s.violate(c.i, 0, "%s: %s logs %q with an empty error field", p.Process, p.Name, l.Text)
 	case l.Warns && l.Error != "" && !c.struck && !c.failed[p.Process]:
 		c.s.judged(c.i)
 		c.s.violate(c.i, 0, "%s: %s logs %q with the error %q, but no call of that process has failed, and no fault has begun", p.Process, p.Name, l.Text, l.Error)
@@ -219,16 +219,16 @@ func (c *toldChecker) waits(p Part) {
 // wait or call ends before it begins, so a loop around it may spin.
 func (c *toldChecker) goesOn(p Part, what string, since time.Duration) {
 	c.s.judged(c.i)
-	c.s.violate(c.i, 0, "%s: %s %s under a context that it has known since %v to be done", p.Process, p.Name, what, since)
+	c.s.violate(c.i, 0, "%s: %s %s under a context, although it saw at %v that this context was done", p.Process, p.Name, what, since)
 }
 
 // undeclared judges a process that consumes a queue without declaring it first. When the broker
 // cancelled the consumer, the queue may have been deleted or have lost its bindings.
 func (c *toldChecker) undeclared(process, queue string, taken bool) {
 	c.s.judged(c.i)
-	why := "since it was opened"
+	why := "since the session was opened"
 	if taken {
-		why = "since the broker cancelled a consumer of it"
+		why = "since the broker cancelled a consumer of the session"
 	}
-	c.s.violate(c.i, 0, "%s consumes %s over a session over which it has declared nothing %s", process, queue, why)
+	c.s.violate(c.i, 0, "%s consumes queue %s over a session on which it has not declared this queue %s", process, queue, why)
 }

@@ -97,7 +97,7 @@ func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 		}, ""},
 		"told without an error": {func(c *Conduct, _ *Suite) {
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Empty: true})
-		}, "logs a line for an error without one"},
+		}, `logs "scheduling pass failed" with an empty error field`},
 		"what was done": {func(c *Conduct, s *Suite) {
 			s.Observe(&history.Event{Kind: history.Transition, Process: "executor-1", Execution: 7, OldEpoch: 1, Epoch: 2, From: execution.Scheduled, To: execution.Requested, By: execution.TimeoutMonitor})
 			c.Says(scheduling, Line{Text: "execution has been scheduled too long, dispatching again", Execution: 7, Epoch: 1})
@@ -143,10 +143,10 @@ func TestWhatWasTakenIsGivenBack(t *testing.T) {
 			c.Starts(scheduling, true, 10, mostParts+20)
 			c.Starts(scheduling, false, 0, mostParts+mostProbes)
 		}, ""},
-		"a deadline":         {func(c *Conduct, _ *Suite) { c.Waits(scheduling, 1, 0) }, "holds 1 deadlines"},
-		"contexts":           {func(c *Conduct, _ *Suite) { c.Waits(scheduling, 0, mostPlainContexts+1) }, "holds 5 contexts"},
-		"at the end":         {func(c *Conduct, _ *Suite) { c.Ends(scheduling, 1) }, "left 1 contexts"},
-		"called too late":    {func(c *Conduct, _ *Suite) { c.CalledTooLate(scheduling, "DeleteIdle", second) }, "makes the call DeleteIdle"},
+		"a deadline":         {func(c *Conduct, _ *Suite) { c.Waits(scheduling, 1, 0) }, "holds 1 contexts with a deadline"},
+		"contexts":           {func(c *Conduct, _ *Suite) { c.Waits(scheduling, 0, mostPlainContexts+1) }, "holds 5 contexts without a deadline"},
+		"at the end":         {func(c *Conduct, _ *Suite) { c.Ends(scheduling, 1) }, "has not ended 1 contexts"},
+		"called too late":    {func(c *Conduct, _ *Suite) { c.CalledTooLate(scheduling, "DeleteIdle", second) }, "makes the call DeleteIdle under a context with a deadline that it made itself and had already ended at 1s"},
 		"sessions":           {func(c *Conduct, _ *Suite) { c.Sessions("shell-1", mostSessions+1) }, "shell-1 has 4 sessions"},
 		"consumers":          {func(c *Conduct, _ *Suite) { c.Consumers("shell-1", "q", 2) }, "consumes the queue q 2 times"},
 		"tasks":              {func(c *Conduct, _ *Suite) { c.Starts(scheduling, true, 1, mostParts+3) }, "has 43 tasks"},
@@ -166,14 +166,14 @@ func TestNobodyGoesOnAfterTheEnd(t *testing.T) {
 		behave func(c *Conduct, s *Suite)
 		want   string
 	}{
-		"waits again": {func(c *Conduct, _ *Suite) { c.GoesOn(scheduling, "waits", 7*second) }, "executor-1: scheduler waits under a context that it has known since 7s to be done"},
+		"waits again": {func(c *Conduct, _ *Suite) { c.GoesOn(scheduling, "waits", 7*second) }, "executor-1: scheduler waits under a context, although it saw at 7s that this context was done"},
 		"consumes without a queue": {
 			func(c *Conduct, _ *Suite) { c.Undeclared("shell-1", "worker.1.executions", false) },
-			"shell-1 consumes worker.1.executions over a session over which it has declared nothing since it was opened",
+			"shell-1 consumes queue worker.1.executions over a session on which it has not declared this queue since the session was opened",
 		},
 		"consumes where it was cancelled": {
 			func(c *Conduct, _ *Suite) { c.Undeclared("shell-1", "worker.1.executions", true) },
-			"declared nothing since the broker cancelled a consumer of it",
+			"has not declared this queue since the broker cancelled a consumer of the session",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,10 +54,10 @@ func (c *heldChecker) waits(p Part, deadlines, plain int) {
 	}
 	c.s.judged(c.i)
 	if deadlines > 0 {
-		c.s.violate(c.i, 0, "%s: %s waits, and holds %d deadlines for calls that are over: each keeps a timer until its time has passed", p.Process, p.Name, deadlines)
+		c.s.violate(c.i, 0, "%s: %s waits, and holds %d contexts with a deadline that it has not ended: each keeps a timer until its time has passed", p.Process, p.Name, deadlines)
 	}
 	if plain > mostPlainContexts {
-		c.s.violate(c.i, 0, "%s: %s waits, and holds %d contexts that it has not ended; the bound is %d", p.Process, p.Name, plain, mostPlainContexts)
+		c.s.violate(c.i, 0, "%s: %s waits, and holds %d contexts without a deadline that it has not ended; the bound is %d", p.Process, p.Name, plain, mostPlainContexts)
 	}
 }
 
@@ -66,12 +66,12 @@ func (c *heldChecker) ends(p Part, contexts int) {
 		return
 	}
 	c.s.judged(c.i)
-	c.s.violate(c.i, 0, "%s: %s has ended, and left %d contexts that it has not ended", p.Process, p.Name, contexts)
+	c.s.violate(c.i, 0, "%s: %s has ended, but has not ended %d contexts that it made", p.Process, p.Name, contexts)
 }
 
 func (c *heldChecker) cancelled(p Part, call string, at time.Duration) {
 	c.s.judged(c.i)
-	c.s.violate(c.i, 0, "%s: %s makes the call %s under a deadline of its own that it has ended at %v, before the call", p.Process, p.Name, call, at)
+	c.s.violate(c.i, 0, "%s: %s makes the call %s under a context with a deadline that it made itself and had already ended at %v", p.Process, p.Name, call, at)
 }
 
 func (c *heldChecker) tasks(p Part, worker bool, concurrency, tasks int) {

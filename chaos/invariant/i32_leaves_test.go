@@ -64,7 +64,7 @@ func TestWhatIsKeptLeavesNeitherEarlyNorLate(t *testing.T) {
 			r.created(0, 2, 2, 1, "")
 			r.over(ended, 2, 2)
 			r.leaves(ended+time.Hour, 2, 1)
-		}, "parent goes on"},
+		}, "the chain of its parent has not ended"},
 		"a parent of children": {func(r *keptRun) {
 			r.created(0, 1, 1, 0, "")
 			r.created(0, 2, 2, 1, "")
@@ -80,12 +80,12 @@ func TestWhatIsKeptLeavesNeitherEarlyNorLate(t *testing.T) {
 			r.leaves(ended+time.Hour, 2, 1)
 			r.leaves(ended+time.Hour+time.Second, 1, 1)
 		}, ""},
-		"one that left already": {func(r *keptRun) {
+		"one that was deleted before": {func(r *keptRun) {
 			r.created(0, 1, 1, 0, "")
 			r.over(ended, 1, 1)
 			r.leaves(ended+time.Hour, 1, 1)
 			r.leaves(ended+time.Hour, 1, 1)
-		}, "left already"},
+		}, "deleted before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := config.Default(config.Hardened)
@@ -123,9 +123,12 @@ func TestAnIncarnationLeavesOnlyWhenItIsGone(t *testing.T) {
 	}{
 		"at its age":                  {[]history.Event{registered(0, 1), lost, registered(2*time.Minute, 2), left(lease+time.Hour, 0)}, ""},
 		"too early":                   {[]history.Event{registered(0, 1), lost, registered(2*time.Minute, 2), left(lease+time.Hour-time.Second, 0)}, "too early"},
-		"alone, and it is the latest": {[]history.Event{registered(0, 1), lost, left(2*time.Hour, 0)}, "latest"},
+		"alone, and it is the latest": {[]history.Event{registered(0, 1), lost, left(2*time.Hour, 0)}, "it is the latest of worker 1"},
 		"with its worker":             {[]history.Event{registered(0, 1), lost, left(4*time.Hour, 1)}, ""},
-		"while it is there":           {[]history.Event{registered(0, 1), left(4*time.Hour, 1)}, "is starting"},
+		"with its worker, although it has a successor": {
+			[]history.Event{registered(0, 1), lost, registered(2*time.Minute, 2), left(4*time.Hour, 1)}, "but a later one has registered",
+		},
+		"while it is there": {[]history.Event{registered(0, 1), left(4*time.Hour, 1)}, "is starting"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := config.Default(config.Hardened)

@@ -56,7 +56,7 @@ func TestCheckGoesOnBehindWordsThatItDoesNotKnow(t *testing.T) {
 		"a part":          {`{"at_ns":1,"kind":"transition","execution":1,"chain":1,"from":"requested","to":"failed","by":"judge"}`, `:3:89: by: unknown name "judge"; allowed: `, "1 execution not judged"},
 		"a kind of event": {`{"at_ns":1,"kind":"snoozed","execution":1,"chain":1}`, `:3:12: kind: unknown name "snoozed"; allowed: `, "1 execution not judged"},
 		"a worker's state": {
-			`{"at_ns":1,"kind":"worker_lifecycle","worker":1,"incarnation":1,"lifecycle":"snoozing"}`, `:2:65: lifecycle: unknown name "snoozing"; allowed: starting, `, "not judged   2 ownership: it would need",
+			`{"at_ns":1,"kind":"worker_lifecycle","worker":1,"incarnation":1,"lifecycle":"snoozing"}`, `:2:65: lifecycle: unknown name "snoozing"; allowed: starting, `, "not judged   2 ownership: it needs events that could not be read\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestCheckJudgesAlerts(t *testing.T) {
 		t.Fatal("the report wrote no history", err)
 	}
 	chaos(t, "check", files[0]).wants(t, 1, "FAIL invariant 15", "the alert no_active_workers never fired", "see docs/playbooks/no_active_workers.md")
-	chaos(t, "check", files[0], "--scenario", "two-executors").wants(t, 0, "not judged  15 alerts: its scenario expects nothing of them")
+	chaos(t, "check", files[0], "--scenario", "two-executors").wants(t, 0, "not judged  15 alerts: no expectation about alerts is known")
 }
 
 // The history of a run with a time scale is judged by the bounds of that scale.
