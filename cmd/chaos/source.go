@@ -444,7 +444,7 @@ func (m *measurement) page() error {
 	}
 	page, err := m.results.Page(equivalents, before)
 	if err != nil {
-		return broken("%s is not written: %v", m.into, err)
+		return broken("%s is not written: %v\nthe results stay in %s: once that is mended, --page-only in place of a measurement writes the page", m.into, err, m.file)
 	}
 	if err := os.WriteFile(m.into, []byte(page), 0o600); err != nil {
 		return broken("writing the score to %s: %v", m.into, err)
