@@ -17,6 +17,7 @@ import (
 	"handoff/chaos/invariant"
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/verdict"
 	"handoff/scenarios"
 )
 
@@ -150,6 +151,30 @@ func TestRunFails(t *testing.T) {
 func TestRunIsInconclusive(t *testing.T) {
 	s := chaos(t, "run", write(t, "idle.yaml", idle), "--seed", "4", "--out", t.TempDir())
 	s.wants(t, 3, "INCONCLUSIVE calm (hardened)", "the fault “crash shell-1” did not fire in this run", "calm      documented  1 ")
+}
+
+// A fault has to make a difference in one run of a sweep. A run alone that it misses proves nothing,
+// and docs/judging.md says both, and from how many seeds on situations are demanded.
+func TestASweepMayMissAFaultInSingleRuns(t *testing.T) {
+	path := write(t, "calm.yaml", calm+"faults:\n  - {when: {between: [1s, 20s]}, stuck_queue: shell-1, for: 1s}\n")
+	run := func(args ...string) said {
+		return chaos(t, append([]string{"run", path, "--profile", "hardened", "--varied=never", "--quiet", "--out", t.TempDir()}, args...)...)
+	}
+	run("--seeds", "8").wants(t, 0, "pass: 8 runs")
+	alone := run("--seed", "1")
+	alone.wants(t, 3, "fired, but made no difference to anything in this run")
+	text, err := os.ReadFile("../../docs/judging.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.Join(strings.Fields(string(text)), " ")
+	for _, rule := range []string{
+		"a fault made no difference to anything in any run", "A single run is judged by itself", fmt.Sprintf("From %d seeds on", verdict.SweepSeeds),
+	} {
+		if !strings.Contains(page, rule) {
+			t.Errorf("docs/judging.md does not say %q", rule)
+		}
+	}
 }
 
 // Every command of a reproduction line works when pasted, with mutant and profile.
