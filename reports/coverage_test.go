@@ -1,10 +1,12 @@
 package reports
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
 	"handoff/chaos/verdict"
+	"handoff/core/config"
 )
 
 // A situation that a scenario expects and no run reached is a gap of the page and of the summary,
@@ -27,5 +29,35 @@ func TestWhatNoRunReachedIsAGapAndSaysHowNearItCame(t *testing.T) {
 	summaryCoverage(&b, list)
 	if !strings.Contains(b.String(), "- Never reached: `parked`") || strings.Count(b.String(), near) != 1 {
 		t.Errorf("the summary says\n%s", b.String())
+	}
+}
+
+// A rule is counted in every run that broke it, however many violations are kept as examples. What
+// has no number has its own row: a run may both miss an expectation and panic.
+func TestARuleIsCountedInEveryRunThatBrokeIt(t *testing.T) {
+	var list []*verdict.Scenario
+	for _, profile := range []config.Profile{config.Hardened, config.Documented} {
+		sc := verdict.NewScenario(verdict.Scenario{Name: "s", Profile: profile}, verdict.Want{Seeds: 36})
+		for seed := range uint64(36) {
+			r := verdict.Run{Seed: seed, Violations: []verdict.Violation{
+				{Invariant: 3, Name: "fencing", Seed: seed}, {Invariant: 3, Name: "fencing", Seed: seed, Step: 1}, {Name: verdict.Expectation, Seed: seed},
+			}}
+			if seed%2 == 0 {
+				r.Panic = "boom"
+			}
+			sc.Add(&r)
+		}
+		list = append(list, sc)
+	}
+	got := map[string]int{}
+	for _, row := range newCoverage(list).RulesBroken {
+		got[row.Name] = row.Runs
+	}
+	if want := map[string]int{"fencing": 72, verdict.Expectation: 72, "panic": 36}; !maps.Equal(got, want) {
+		t.Errorf("runs %v, want %v", got, want)
+	}
+	// A result that was not added up has its examples.
+	if rows := newCoverage([]*verdict.Scenario{{Violations: []verdict.Violation{{Invariant: 3, Seed: 1}, {Invariant: 3, Seed: 1}, {Invariant: 3, Seed: 2}}}}).RulesBroken; rows[0].Runs != 2 {
+		t.Errorf("rows %+v", rows)
 	}
 }
