@@ -22,12 +22,17 @@ func CounterpartLines(r *verdict.Record, v *verdict.Violation, c *explain.Counte
 		"there   the same " + c.Change + ": " + passes(v, c),
 	}
 	if c.Difference == nil {
-		return append(lines, "        it "+c.Ends)
+		return append(lines, "        it "+brief(c.Ends))
 	}
 	lines = append(lines, DifferenceLines(c.Difference, r.Workers, c.Workers)...)
 	return append(lines,
 		"end     here   "+FormatTime(v.At)+"  "+v.Rule()+": "+brief(v.Message),
 		"        there  "+brief(c.Ends))
+}
+
+// OtherCounterpart says in one line what a further counterpart is, and how it ends.
+func OtherCounterpart(c *explain.Counterpart) string {
+	return "same " + c.Change + ": it " + brief(c.Ends)
 }
 
 // passes says whether a counterpart of a violation has the same failure.
