@@ -243,6 +243,8 @@ func TestMistakes(t *testing.T) {
 	}{
 		{[]string{"rnu"}, `did you mean "run"?`},
 		{[]string{"help", "rnu"}, `did you mean "run"?`},
+		{[]string{"rnu", "--help"}, `no command is called "rnu"; did you mean "run"?`},
+		{[]string{"rnu", "ttl-race", "-h"}, `no command is called "rnu"; did you mean "run"?`},
 		{[]string{"rnu", "ttl-race", "--seed", "3"}, `no command is called "rnu"; did you mean "run"?`},
 		{[]string{"run", strings.TrimSuffix(one, ".yaml")}, "did you mean the file " + one + "?"},
 		{[]string{"run", "--sed", "3"}, `did you mean "--seed"?`},
