@@ -2,6 +2,8 @@ package reports_test
 
 import (
 	"bytes"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -85,5 +87,30 @@ func TestThePageDrawsTheCurvesAndTheSummarySaysTheSame(t *testing.T) {
 	}
 	if first := strings.SplitAfter(page.String(), "<figure>")[1]; !strings.Contains(first, "<b>steep</b>") || !strings.Contains(page.String(), "<summary>4 more</summary>") {
 		t.Errorf("the curves do not begin with the one that would show the most:\n%s", first)
+	}
+}
+
+var curveText = regexp.MustCompile(`<text [^>]*y="([0-9.]+)"[^>]* dy="(-?[0-9.]+)">`)
+
+// The figures of a curve that is not extrapolated stand at its highest point, and inside the drawing.
+func TestTheFiguresOfACurveAreInsideItsDrawing(t *testing.T) {
+	const letters = 12 // the height of a line of text
+	var page bytes.Buffer
+	if err := reports.WriteHTML(&page, &verdict.Sweep{Scenarios: []*verdict.Scenario{shown(4, 0), shown(60, 0)}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	drawn := 0
+	for _, svg := range strings.Split(page.String(), `<svg class="curve"`)[1:] {
+		svg, _, _ = strings.Cut(svg, "</svg>")
+		for _, m := range curveText.FindAllStringSubmatch(svg, -1) {
+			y, _ := strconv.ParseFloat(m[1], 64)
+			dy, _ := strconv.ParseFloat(m[2], 64)
+			if drawn++; y+dy < letters {
+				t.Errorf("a text at %v would be cut off above: %s", y+dy, m[0])
+			}
+		}
+	}
+	if drawn != 6 {
+		t.Errorf("%d texts, want 6", drawn)
 	}
 }
