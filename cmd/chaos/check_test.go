@@ -112,6 +112,18 @@ func TestCheckSaysThatAHistoryHasNoFigures(t *testing.T) {
 	}
 }
 
+// A message has a worker's number; run and check add its name, by which scenarios know it.
+func TestMessagesNameWorkers(t *testing.T) {
+	dir := t.TempDir()
+	const named = "worker 2 (shell-1, incarnation 2) is charged with "
+	chaos(t, "run", "broken-action", "--profile", "hardened", "--mutant", "action-failures-blamed", "--seed", "1", "--quiet", "--out", dir).wants(t, 1, named)
+	files, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("the report wrote no history", err)
+	}
+	chaos(t, "check", files[0]).wants(t, 1, named)
+}
+
 // The history of a run with a time scale is judged by the bounds of that scale.
 func TestCheckScalesItsBounds(t *testing.T) {
 	h, err := recorded(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 0.2}, "", nil, "")
