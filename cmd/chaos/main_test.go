@@ -271,6 +271,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"run", "--world", "live", "--time-scale", "2"}, "a factor above 0 and up to 1"},
 		{[]string{"run", "worker-frozen", "--world", "live"}, "it has no freeze: its processes"},
 		{[]string{"run", "ttl-race", "--world", "live", "--time-scale", "0.1"}, "under the floor"},
+		{[]string{"run", "ttl-race", "--varied", "never"}, `the value of --varied follows an equals sign: --varied=never`},
+		{[]string{"run", "--varied", "beside", "ttl-race"}, `the value of --varied follows an equals sign: --varied=beside`},
 		{[]string{"run", "--world", "sun"}, "allowed: sim, live"},
 		{[]string{"run", "--check-determinism", "-1"}, "a number of seeds"},
 		{[]string{"run", calmFile, "--out", filepath.Join(calmFile, "x")}, "--out: making the folder"},

@@ -92,6 +92,9 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 			if err := foreign(cmd, f.world, scenario.Sim, "shard", "varied", "fail-fast"); err != nil {
 				return err
 			}
+			if at := slices.IndexFunc(args, isVariedWord); at >= 0 && cmd.Flags().Changed("varied") {
+				return usage("run: the value of --varied follows an equals sign: --varied=%s", args[at])
+			}
 			f.oneSeed, f.chosen = cmd.Flags().Changed("seed"), asksForRuns(cmd)
 			if f.world == string(scenario.Live) && !cmd.Flags().Changed("seeds") {
 				f.seeds = 1 // a live run takes its time
