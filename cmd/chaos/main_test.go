@@ -330,7 +330,17 @@ func TestLint(t *testing.T) {
 	if n := strings.Count(said.out, "means exactly"); n != 1 {
 		t.Errorf("%d warnings, want one:\n%s", n, said.out)
 	}
-	chaos(t, "lint", good, bad).wants(t, 2, good+": ok", bad+":12:1: ", `did you mean "faults"?`, "1 of 2 arguments with mistakes")
+	chaos(t, "lint", good, bad).wants(t, 2, good+": ok", bad+":12:1: ", `did you mean "faults"?`, "1 mistake in 1 of 2 files")
+	folder := t.TempDir()
+	for name, text := range map[string]string{"a": calm, "b": calm + "fault: []\nsettl: 1\n", "c": calm + "fault: []\n"} {
+		if err := os.WriteFile(filepath.Join(folder, name+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chaos(t, "lint", folder).wants(t, 2, "a.yaml: ok", "4 mistakes in 2 of 3 files")
+	chaos(t, "lint", t.TempDir(), good).wants(t, 2, good+": ok", "no scenario in ", "1 mistake in 1 of 2 files")
+	cancels := write(t, "cancels.yaml", calm+"  - cancel: {action: core.echo, count: 2, after: 1s}\n")
+	chaos(t, "lint", cancels).wants(t, 0, "2 steps, 0 faults)")
 }
 
 func TestLists(t *testing.T) {
