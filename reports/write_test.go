@@ -2,10 +2,12 @@ package reports
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"handoff/chaos/verdict"
 	"handoff/core/config"
+	"handoff/core/execution"
 )
 
 // The folder of a varied run says so, with and without a mutant: the run of the same seed as written
@@ -24,6 +26,25 @@ func TestAFolderSaysThatItsRunIsVaried(t *testing.T) {
 	} {
 		if got := recordFolders(c.records); !slices.Equal(got, c.want) {
 			t.Errorf("folders %q, want %q", got, c.want)
+		}
+	}
+}
+
+// A failure that concerns no execution leads to no execution's story, and to the timeline all the same.
+func TestOnlyAFailureOfAnExecutionLeadsToItsStory(t *testing.T) {
+	for id, want := range map[execution.ID]bool{0: false, 7: true} {
+		v := verdict.Violation{Invariant: 15, Name: "alerts", Seed: 1, Execution: id}
+		r := &verdict.Record{Run: verdict.Run{Scenario: "s", Profile: config.Hardened, Seed: 1, Violations: []verdict.Violation{v}}}
+		sc := verdict.NewScenario(verdict.Scenario{Name: "s", Profile: config.Hardened}, verdict.Want{Seeds: 1})
+		sc.Add(&r.Run)
+		s := &verdict.Sweep{Scenarios: []*verdict.Scenario{sc}}
+		s.Judge()
+		var page strings.Builder
+		if err := WriteHTML(&page, s, []*verdict.Record{r}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(page.String(), "Story of this execution"); got != want || !strings.Contains(page.String(), `<a href="#run">Timeline`) {
+			t.Errorf("execution %d: a link to its story: %v, want %v", id, got, want)
 		}
 	}
 }
