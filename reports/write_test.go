@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"handoff/chaos/history"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/core/execution"
@@ -46,5 +47,12 @@ func TestOnlyAFailureOfAnExecutionLeadsToItsStory(t *testing.T) {
 		if got := strings.Contains(page.String(), "Story of this execution"); got != want || !strings.Contains(page.String(), `<a href="#run">Timeline`) {
 			t.Errorf("execution %d: a link to its story: %v, want %v", id, got, want)
 		}
+	}
+}
+// A refused change that sets no status is told without one.
+func TestARefusedChangeWithoutAStatusNamesNone(t *testing.T) {
+	got := Describe(&history.Event{Kind: history.StaleWrite, By: execution.Reconciler, Process: "executor-2", Execution: 19, Epoch: 1}, nil)
+	if want := "tried to change execution 19 at epoch 1 and was refused"; !strings.Contains(got, want) {
+		t.Errorf("%q lacks %q", got, want)
 	}
 }
