@@ -161,21 +161,21 @@ func needText(x *explain.Explanation) string {
 	if x.Own > 0 {
 		return "none is a cause: " + ownText(x) + ". " + shifts
 	}
-	breaks := "the same rule is broken"
+	breaks, not := "the same rule is broken", "is not"
 	switch {
 	case x.Followed && x.Missed:
-		breaks = fmt.Sprintf("execution %d misses the expectation", x.Execution)
+		breaks, not = fmt.Sprintf("execution %d misses the expectation", x.Execution), "does not"
 	case x.Followed:
-		breaks = fmt.Sprintf("execution %d breaks the rule", x.Execution)
+		breaks, not = fmt.Sprintf("execution %d breaks the rule", x.Execution), "does not"
 	}
 	var text string
 	switch n := x.Needed(); n {
 	case 0:
 		text = "none was needed: " + breaks + " without any fault, too"
 	case 1:
-		text = fmt.Sprintf("one of %d was needed: with it alone %s, without any fault it is not so", len(x.Faults), breaks)
+		text = fmt.Sprintf("one of %d was needed: with it alone %s, without any fault it %s", len(x.Faults), breaks, not)
 	default:
-		text = fmt.Sprintf("%d of %d were needed: with them alone %s, with fewer of them it is not so", n, len(x.Faults), breaks)
+		text = fmt.Sprintf("%d of %d were needed: with them alone %s, with fewer of them it %s", n, len(x.Faults), breaks, not)
 	}
 	if x.Execution != 0 && !x.Followed {
 		text += fmt.Sprintf(". It does not matter which execution breaks it: execution %d has no key, so it can't be found in another run", x.Execution)

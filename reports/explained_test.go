@@ -189,11 +189,11 @@ func TestTheWordsSayByWhichExecutionFaultsAreJudged(t *testing.T) {
 	x := explainedRecord().Explained
 	x.Execution = 25
 	first := func() string { return reports.NeedLines(x)[0] }
-	if got := first(); !strings.Contains(got, "with it alone the same rule is broken, without any fault it is not so. It does not matter which execution breaks it: execution 25 has no key") {
+	if got := first(); !strings.Contains(got, "with it alone the same rule is broken, without any fault it is not. It does not matter which execution breaks it: execution 25 has no key") {
 		t.Errorf("judged by the rule: %s", got)
 	}
 	x.Followed = true
-	if got := first(); got != "faults  one of 2 was needed: with it alone execution 25 breaks the rule, without any fault it is not so" {
+	if got := first(); got != "faults  one of 2 was needed: with it alone execution 25 breaks the rule, without any fault it does not" {
 		t.Errorf("judged by the execution: %s", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"handoff/chaos/explain"
 	"handoff/chaos/history"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
@@ -54,5 +55,19 @@ func TestARefusedChangeWithoutAStatusNamesNone(t *testing.T) {
 	got := Describe(&history.Event{Kind: history.StaleWrite, By: execution.Reconciler, Process: "executor-2", Execution: 19, Epoch: 1}, nil)
 	if want := "tried to change execution 19 at epoch 1 and was refused"; !strings.Contains(got, want) {
 		t.Errorf("%q lacks %q", got, want)
+	}
+}
+
+// What a failure needed is told in whole sentences.
+func TestTheFaultsThatWereNeededAreToldInSentences(t *testing.T) {
+	two := []explain.Need{{Needed: true}, {Needed: true}}
+	for want, x := range map[string]*explain.Explanation{
+		"2 of 2 were needed: with them alone the same rule is broken, with fewer of them it is not":              {Faults: two},
+		"2 of 2 were needed: with them alone execution 7 misses the expectation, with fewer of them it does not": {Faults: two, Followed: true, Missed: true, Execution: 7},
+		"one of 1 was needed: with it alone execution 7 breaks the rule, without any fault it does not":          {Faults: two[:1], Followed: true, Execution: 7},
+	} {
+		if got := needText(x); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
