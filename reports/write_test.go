@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +51,7 @@ func TestOnlyAFailureOfAnExecutionLeadsToItsStory(t *testing.T) {
 		}
 	}
 }
+
 // A refused change that sets no status is told without one.
 func TestARefusedChangeWithoutAStatusNamesNone(t *testing.T) {
 	got := Describe(&history.Event{Kind: history.StaleWrite, By: execution.Reconciler, Process: "executor-2", Execution: 19, Epoch: 1}, nil)
@@ -68,6 +70,20 @@ func TestTheFaultsThatWereNeededAreToldInSentences(t *testing.T) {
 	} {
 		if got := needText(x); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// A build without a stamp has an unknown commit everywhere.
+func TestAnUnknownCommitIsSaidToBeUnknown(t *testing.T) {
+	var page, summary strings.Builder
+	s := &verdict.Sweep{Go: "go1"}
+	if err := errors.Join(WriteSummary(&summary, s), WriteHTML(&page, s, nil)); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"summary": summary.String(), "page": page.String()} {
+		if !strings.Contains(text, "go1, commit unknown") {
+			t.Errorf("the %s does not say that the commit is unknown", name)
 		}
 	}
 }

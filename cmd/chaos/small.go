@@ -107,11 +107,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print what this program was built from",
 		Args:  noArgs,
 		Run: func(*cobra.Command, []string) {
-			commit := explore.Commit()
-			if commit == "" {
-				commit = "unknown"
-			}
-			fmt.Fprintf(a.out, "chaos, commit %s, %s %s/%s\n", commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(a.out, "chaos, commit %s, %s %s/%s\n", reports.CommitText(explore.Commit()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		},
 	}
 }
