@@ -61,3 +61,18 @@ func TestARuleIsCountedInEveryRunThatBrokeIt(t *testing.T) {
 		t.Errorf("rows %+v", rows)
 	}
 }
+
+// The page tells what a scenario demands from what runs reached besides.
+func TestThePageSaysWhichSituationsAreDemanded(t *testing.T) {
+	sc := verdict.NewScenario(verdict.Scenario{Name: "s"}, verdict.Want{Seeds: 1, Sometimes: []string{"parked"}})
+	sc.Add(&verdict.Run{Seed: 1, Sometimes: map[string]int{"parked": 1, "cordoned": 1, "fenced": 2}})
+	var page strings.Builder
+	if err := WriteHTML(&page, &verdict.Sweep{Scenarios: []*verdict.Scenario{sc, sc}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"✔ each that a scenario demands was reached", "6 that were reached, counted apart in each result"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}

@@ -46,7 +46,7 @@ func TestTheResultSaysHowSureItIs(t *testing.T) {
 		{"few runs", []*verdict.Scenario{shown(2, 0)}, "3 distinct situations, 2 seen in one run only (too few seeds to say what more would show: 10 are needed); 0 of 2 runs failed: fewer than 78 % with 95 %"},
 		{"many runs", []*verdict.Scenario{many}, "1 distinct situation, 0 seen in one run only; doubling the seeds would show 0 more (0–6); 0 of 20,000 runs failed: fewer than 1 in 6,600 with 95 %"},
 		{"always new", []*verdict.Scenario{shown(50, 0)}, "51 distinct situations, 50 seen in one run only; doubling the seeds would show 49 more ("},
-		{"two scenarios", []*verdict.Scenario{shown(20, 0), shown(20, 0)}, "42 distinct situations, 40 seen in one run only; doubling the seeds would show 38 more ("},
+		{"two scenarios", []*verdict.Scenario{shown(20, 0), shown(20, 0)}, "42 distinct situations (counted apart in each of 2 results), 40 seen in one run only; doubling the seeds would show 38 more ("},
 		{"failing", []*verdict.Scenario{shown(100, 3)}, "; 3 of 100 runs failed: at most 1 in 13 with 95 %"},
 		{"not judged", []*verdict.Scenario{unjudged}, "; 0 of 10 runs failed: fewer than 26 % with 95 %"},
 		{"capped", []*verdict.Scenario{capped}, "at least 16,384 distinct situations, 16,384 seen"},
