@@ -148,6 +148,12 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
+// A varied result has one name on the terminal.
+func TestAVariedResultIsNamedInOneWay(t *testing.T) {
+	s := chaos(t, "run", write(t, "calm.yaml", calm), "--varied", "--seeds", "2", "--profile", "hardened", "--out", t.TempDir())
+	s.wants(t, 0, "calm      hardened, varied  2 ")
+}
+
 func TestRunIsInconclusive(t *testing.T) {
 	s := chaos(t, "run", write(t, "idle.yaml", idle), "--seed", "4", "--out", t.TempDir())
 	s.wants(t, 3, "INCONCLUSIVE calm (hardened)", "the fault “crash shell-1” did not fire in this run", "calm      documented  1 ")
