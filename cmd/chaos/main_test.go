@@ -414,3 +414,13 @@ func TestVersionAndHelp(t *testing.T) {
 	chaos(t).wants(t, 0, "Exit codes:")
 	chaos(t, "help", "run").wants(t, 0, "--check-determinism")
 }
+
+// Whoever asks for help sees what to type. One seed is not what run does by default.
+func TestHelpHasExamples(t *testing.T) {
+	for _, name := range []string{"run", "replay", "diff", "why", "export", "mutants", "list", "lint", "check", "new", "shrink", "merge"} {
+		chaos(t, name, "--help").wants(t, 0, "Examples:\n  bin/chaos "+name)
+	}
+	if help := chaos(t, "run", "--help"); strings.Contains(help.out, "this seed only (default 1)") {
+		t.Error("one seed looks like the default")
+	}
+}
