@@ -49,11 +49,12 @@ type sometimesRow struct {
 }
 
 type ruleRow struct {
-	Number     int
-	Name       string
-	Statement  string
-	Violations int
-	Where      string
+	Number    int
+	Name      string
+	Statement string
+	// Runs counts the runs that broke it.
+	Runs  int
+	Where string
 }
 
 func newCoverage(list []*verdict.Scenario) coverage {
@@ -85,7 +86,7 @@ func newCoverage(list []*verdict.Scenario) coverage {
 		}
 	}
 	for _, r := range ruleRows(list) {
-		if r.Violations > 0 {
+		if r.Runs > 0 {
 			c.RulesBroken = append(c.RulesBroken, r)
 		} else {
 			c.RulesKept = append(c.RulesKept, r)
@@ -111,36 +112,43 @@ func unreached(sc *verdict.Scenario) (names []string) {
 // ruleResults limits the results that a broken rule names.
 const ruleResults = 10
 
-// ruleRows counts violations by invariant, including invariants without any, because a reader wants
-// to know what was judged. Unmet expectations are in the last row.
+// ruleRows counts the runs that broke each rule, including invariants that none broke, because a
+// reader wants to know what was judged. Rules without a number are in the last rows.
 func ruleRows(list []*verdict.Scenario) []ruleRow {
-	byNumber, wheres := make(map[int]*ruleRow), make(map[*ruleRow][]string)
+	type rule struct {
+		number int
+		name   string // of a rule without a number
+	}
+	byRule, wheres := make(map[rule]*ruleRow), make(map[*ruleRow][]string)
 	for _, i := range invariant.All() {
-		byNumber[i.Number] = &ruleRow{Number: i.Number, Name: i.Name, Statement: i.Statement}
+		byRule[rule{number: i.Number}] = &ruleRow{Number: i.Number, Name: i.Name, Statement: i.Statement}
 	}
 	for _, sc := range list {
 		where := sc.Name + ", " + caseName(sc)
+		counted := make(map[string]bool)
 		for _, v := range sortedViolations(sc.Violations) {
-			row := byNumber[v.Invariant]
+			key := rule{number: v.Invariant}
+			if v.Invariant == 0 {
+				key.name = v.Name
+			}
+			row := byRule[key]
 			if row == nil {
 				row = &ruleRow{Number: v.Invariant}
-				if v.Invariant == 0 {
-					row.Statement = "What the scenario's own expectations say is met."
-				}
-				byNumber[v.Invariant] = row
+				byRule[key] = row
 			}
-			if v.Invariant > 0 {
-				row.Name = cmp.Or(v.Name, row.Name)
-				row.Statement = cmp.Or(v.Statement, row.Statement)
+			row.Name = cmp.Or(v.Name, row.Name)
+			row.Statement = cmp.Or(v.Statement, row.Statement)
+			if !counted[v.Rule()] {
+				counted[v.Rule()] = true
+				row.Runs += sc.RunsThatBroke(v.Rule())
 			}
-			row.Violations++
 			if list := wheres[row]; len(list) == 0 || list[len(list)-1] != where {
 				wheres[row] = append(list, where)
 			}
 		}
 	}
-	rows := make([]ruleRow, 0, len(byNumber))
-	for _, r := range byNumber {
+	rows := make([]ruleRow, 0, len(byRule))
+	for _, r := range byRule {
 		list := wheres[r]
 		r.Where = strings.Join(list[:min(len(list), ruleResults)], "; ")
 		if more := len(list) - ruleResults; more > 0 {
@@ -150,9 +158,9 @@ func ruleRows(list []*verdict.Scenario) []ruleRow {
 	}
 	slices.SortFunc(rows, func(a, b ruleRow) int {
 		if (a.Number == 0) != (b.Number == 0) {
-			return b.Number - a.Number // expectations, whose number is 0, come last
+			return b.Number - a.Number // those whose number is 0 come last
 		}
-		return a.Number - b.Number
+		return cmp.Or(a.Number-b.Number, cmp.Compare(a.Name, b.Name))
 	})
 	return rows
 }

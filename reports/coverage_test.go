@@ -1,10 +1,12 @@
 package reports
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
 	"handoff/chaos/verdict"
+	"handoff/core/config"
 )
 
 // A situation that a scenario expects and no run reached is a gap of the page and of the summary,
@@ -27,5 +29,50 @@ func TestWhatNoRunReachedIsAGapAndSaysHowNearItCame(t *testing.T) {
 	summaryCoverage(&b, list)
 	if !strings.Contains(b.String(), "- Never reached: `parked`") || strings.Count(b.String(), near) != 1 {
 		t.Errorf("the summary says\n%s", b.String())
+	}
+}
+
+// A rule is counted in every run that broke it, however many violations are kept as examples. What
+// has no number has its own row: a run may both miss an expectation and panic.
+func TestARuleIsCountedInEveryRunThatBrokeIt(t *testing.T) {
+	var list []*verdict.Scenario
+	for _, profile := range []config.Profile{config.Hardened, config.Documented} {
+		sc := verdict.NewScenario(verdict.Scenario{Name: "s", Profile: profile}, verdict.Want{Seeds: 36})
+		for seed := range uint64(36) {
+			r := verdict.Run{Seed: seed, Violations: []verdict.Violation{
+				{Invariant: 3, Name: "fencing", Seed: seed}, {Invariant: 3, Name: "fencing", Seed: seed, Step: 1}, {Name: verdict.Expectation, Seed: seed},
+			}}
+			if seed%2 == 0 {
+				r.Panic = "boom"
+			}
+			sc.Add(&r)
+		}
+		list = append(list, sc)
+	}
+	got := map[string]int{}
+	for _, row := range newCoverage(list).RulesBroken {
+		got[row.Name] = row.Runs
+	}
+	if want := map[string]int{"fencing": 72, verdict.Expectation: 72, "panic": 36}; !maps.Equal(got, want) {
+		t.Errorf("runs %v, want %v", got, want)
+	}
+	// A result that was not added up has its examples.
+	if rows := newCoverage([]*verdict.Scenario{{Violations: []verdict.Violation{{Invariant: 3, Seed: 1}, {Invariant: 3, Seed: 1}, {Invariant: 3, Seed: 2}}}}).RulesBroken; rows[0].Runs != 2 {
+		t.Errorf("rows %+v", rows)
+	}
+}
+
+// The page tells what a scenario demands from what runs reached besides.
+func TestThePageSaysWhichSituationsAreDemanded(t *testing.T) {
+	sc := verdict.NewScenario(verdict.Scenario{Name: "s"}, verdict.Want{Seeds: 1, Sometimes: []string{"parked"}})
+	sc.Add(&verdict.Run{Seed: 1, Sometimes: map[string]int{"parked": 1, "cordoned": 1, "fenced": 2}})
+	var page strings.Builder
+	if err := WriteHTML(&page, &verdict.Sweep{Scenarios: []*verdict.Scenario{sc, sc}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"✔ each that a scenario demands was reached", "6 that were reached, counted apart in each result"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page does not say %q", want)
+		}
 	}
 }

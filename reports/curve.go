@@ -41,11 +41,11 @@ const (
 	moreCurves  = 200
 	curveSteps  = 16
 	curveWidth  = 300.0
-	curveHeight = 132.0
+	curveHeight = 140.0
 	curveLeft   = 8.0
 	curveRight  = 252.0
-	curveTop    = 12.0
-	curveEnd    = 108.0
+	curveTop    = 20.0
+	curveEnd    = 116.0
 )
 
 // newSure returns nil if there is nothing to show.

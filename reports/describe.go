@@ -168,8 +168,12 @@ func (t teller) row(e *history.Event) string {
 		return t.transition(e)
 	case history.StaleWrite:
 		act := fmt.Sprintf("write %s to", e.To)
-		if e.To == execution.Running {
+		switch e.To {
+		case execution.Running:
 			act = "claim"
+		case execution.None:
+			act = "change"
+		default:
 		}
 		return fmt.Sprintf("tried to %s execution %d at epoch %d and was refused: its epoch or status has changed since", act, e.Execution, e.Epoch)
 	case history.Orchestrated:

@@ -22,12 +22,17 @@ func CounterpartLines(r *verdict.Record, v *verdict.Violation, c *explain.Counte
 		"there   the same " + c.Change + ": " + passes(v, c),
 	}
 	if c.Difference == nil {
-		return append(lines, "        it "+c.Ends)
+		return append(lines, "        it "+brief(c.Ends))
 	}
 	lines = append(lines, DifferenceLines(c.Difference, r.Workers, c.Workers)...)
 	return append(lines,
 		"end     here   "+FormatTime(v.At)+"  "+v.Rule()+": "+brief(v.Message),
 		"        there  "+brief(c.Ends))
+}
+
+// OtherCounterpart says in one line what a further counterpart is, and how it ends.
+func OtherCounterpart(c *explain.Counterpart) string {
+	return "same " + c.Change + ": it " + brief(c.Ends)
 }
 
 // passes says whether a counterpart of a violation has the same failure.
@@ -159,20 +164,16 @@ func needText(x *explain.Explanation) string {
 	if x.Own > 0 {
 		return "none is a cause: " + ownText(x) + ". " + shifts
 	}
-	breaks := "the same rule is broken"
-	switch {
-	case x.Followed && x.Missed:
-		breaks = fmt.Sprintf("execution %d misses the expectation", x.Execution)
-	case x.Followed:
-		breaks = fmt.Sprintf("execution %d breaks the rule", x.Execution)
-	}
-	n, text, fewer := x.Needed(), "", "this execution does not"
+	breaks, fewer := "the same rule is broken", "it is kept"
 	switch {
 	case x.Same:
 		breaks, fewer = "the expectation is missed", "it is met"
-	case !x.Followed:
-		fewer = "it is kept"
+	case x.Followed && x.Missed:
+		breaks, fewer = fmt.Sprintf("execution %d misses the expectation", x.Execution), "it does not"
+	case x.Followed:
+		breaks, fewer = fmt.Sprintf("execution %d breaks the rule", x.Execution), "it does not"
 	}
+	n, text := x.Needed(), ""
 	switch n {
 	case 0:
 		text = "none was needed: " + breaks + " without any fault, too"

@@ -197,7 +197,7 @@ func TestTheWordsSayByWhichExecutionFaultsAreJudged(t *testing.T) {
 		t.Errorf("judged by the rule: %s", got)
 	}
 	x.Followed = true
-	if got := first(); got != "faults  one of 2 was needed: with it alone execution 25 breaks the rule, without any fault this execution does not" {
+	if got := first(); got != "faults  one of 2 was needed: with it alone execution 25 breaks the rule, without any fault it does not" {
 		t.Errorf("judged by the execution: %s", got)
 	}
 	x.Missed, x.Same, x.Others = true, true, []execution.ID{7, 9}

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -90,6 +91,9 @@ func FormatTime(d time.Duration) string {
 	}
 	return fmt.Sprintf("%s%d.%03ds", sign, s, ms)
 }
+
+// CommitText is the commit that a program was built from, for people: some builds have no stamp.
+func CommitText(commit string) string { return cmp.Or(commit, "unknown") }
 
 // plural is, for example, "1 queue" or "2 queues".
 func plural[N int | int64 | uint64](n N, noun string) string {

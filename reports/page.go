@@ -261,7 +261,7 @@ func newPage(s *verdict.Sweep, first *failure, link func(*verdict.Scenario) stri
 	list := sortedScenarios(s)
 	p := &page{
 		Verdict: s.Verdict.String(), Sign: sign(s.Verdict), Overall: overall(s), Interrupted: s.Interrupted, Notes: s.Notes,
-		Go: s.Go, Commit: s.Commit, Coverage: newCoverage(list), Sure: newSure(list), Agreement: s.Agreement, Matrix: newMatrix(s.Matrix),
+		Go: s.Go, Commit: CommitText(s.Commit), Coverage: newCoverage(list), Sure: newSure(list), Agreement: s.Agreement, Matrix: newMatrix(s.Matrix),
 		Failures: groupFailures(list, link), Table: newTable(list, link), Grid: newGrid(list, link),
 	}
 	if more := len(p.Notes) - pageNotes; more > 0 {

@@ -33,7 +33,7 @@ func WriteSummary(w io.Writer, s *verdict.Sweep) error {
 	summaryFailed(&b, list)
 	summaryCoverage(&b, list)
 	if s.Go != "" || s.Commit != "" {
-		fmt.Fprintf(&b, "%s, commit %s\n", cell(s.Go), cell(s.Commit))
+		fmt.Fprintf(&b, "%s, commit %s\n", cell(s.Go), cell(CommitText(s.Commit)))
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("writing the summary: %w", err)

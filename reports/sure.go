@@ -28,7 +28,11 @@ func sureText(list []*verdict.Scenario) string {
 	if runs < 2 {
 		return ""
 	}
-	text := fmt.Sprintf("%s distinct %s, %s seen in one run only", thousands(distinct), noun(distinct, "situation"), thousands(once))
+	apart := ""
+	if len(list) > 1 {
+		apart = fmt.Sprintf(" (counted apart in each of %s results)", thousands(len(list)))
+	}
+	text := fmt.Sprintf("%s distinct %s%s, %s seen in one run only", thousands(distinct), noun(distinct, "situation"), apart, thousands(once))
 	if capped {
 		text = "at least " + text
 	}

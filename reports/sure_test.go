@@ -2,6 +2,8 @@ package reports_test
 
 import (
 	"bytes"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -44,7 +46,7 @@ func TestTheResultSaysHowSureItIs(t *testing.T) {
 		{"few runs", []*verdict.Scenario{shown(2, 0)}, "3 distinct situations, 2 seen in one run only (too few seeds to say what more would show: 10 are needed); 0 of 2 runs failed: fewer than 78 % with 95 %"},
 		{"many runs", []*verdict.Scenario{many}, "1 distinct situation, 0 seen in one run only; doubling the seeds would show 0 more (0–6); 0 of 20,000 runs failed: fewer than 1 in 6,600 with 95 %"},
 		{"always new", []*verdict.Scenario{shown(50, 0)}, "51 distinct situations, 50 seen in one run only; doubling the seeds would show 49 more ("},
-		{"two scenarios", []*verdict.Scenario{shown(20, 0), shown(20, 0)}, "42 distinct situations, 40 seen in one run only; doubling the seeds would show 38 more ("},
+		{"two scenarios", []*verdict.Scenario{shown(20, 0), shown(20, 0)}, "42 distinct situations (counted apart in each of 2 results), 40 seen in one run only; doubling the seeds would show 38 more ("},
 		{"failing", []*verdict.Scenario{shown(100, 3)}, "; 3 of 100 runs failed: at most 1 in 13 with 95 %"},
 		{"not judged", []*verdict.Scenario{unjudged}, "; 0 of 10 runs failed: fewer than 26 % with 95 %"},
 		{"capped", []*verdict.Scenario{capped}, "at least 16,384 distinct situations, 16,384 seen"},
@@ -85,5 +87,30 @@ func TestThePageDrawsTheCurvesAndTheSummarySaysTheSame(t *testing.T) {
 	}
 	if first := strings.SplitAfter(page.String(), "<figure>")[1]; !strings.Contains(first, "<b>steep</b>") || !strings.Contains(page.String(), "<summary>4 more</summary>") {
 		t.Errorf("the curves do not begin with the one that would show the most:\n%s", first)
+	}
+}
+
+var curveText = regexp.MustCompile(`<text [^>]*y="([0-9.]+)"[^>]* dy="(-?[0-9.]+)">`)
+
+// The figures of a curve that is not extrapolated stand at its highest point, and inside the drawing.
+func TestTheFiguresOfACurveAreInsideItsDrawing(t *testing.T) {
+	const letters = 12 // the height of a line of text
+	var page bytes.Buffer
+	if err := reports.WriteHTML(&page, &verdict.Sweep{Scenarios: []*verdict.Scenario{shown(4, 0), shown(60, 0)}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	drawn := 0
+	for _, svg := range strings.Split(page.String(), `<svg class="curve"`)[1:] {
+		svg, _, _ = strings.Cut(svg, "</svg>")
+		for _, m := range curveText.FindAllStringSubmatch(svg, -1) {
+			y, _ := strconv.ParseFloat(m[1], 64)
+			dy, _ := strconv.ParseFloat(m[2], 64)
+			if drawn++; y+dy < letters {
+				t.Errorf("a text at %v would be cut off above: %s", y+dy, m[0])
+			}
+		}
+	}
+	if drawn != 6 {
+		t.Errorf("%d texts, want 6", drawn)
 	}
 }

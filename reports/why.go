@@ -104,8 +104,7 @@ func newWhy(r *verdict.Record) *whyPage {
 		p.EndsHere = fmt.Sprintf("It breaks %s: %s", vs[0].Rule(), brief(vs[0].Message))
 	}
 	for i := range x.Counterparts[1:] {
-		o := &x.Counterparts[1+i]
-		p.Others = append(p.Others, "The same "+o.Change+": it "+brief(o.Ends))
+		p.Others = append(p.Others, "The "+OtherCounterpart(&x.Counterparts[1+i]))
 	}
 	p.needs(x)
 	if len(x.Faults) > 0 && x.Needed() == 0 && r.Mutant == "" {

@@ -20,7 +20,8 @@ const (
 
 // Write writes the whole report into dir, which it creates if necessary: index.html, result.json,
 // timing.json, junit.xml and summary.md, and for each record with a violation or a panic a folder
-// SCENARIO-PROFILE-SEED with its history, its scenario and its page, run.html.
+// SCENARIO-PROFILE-SEED (SCENARIO-PROFILE-varied-SEED) with its history, its scenario and its page,
+// run.html.
 //
 // Each file is complete or absent: it is written under another name and then renamed, so that
 // neither a full disk nor Ctrl-C leaves half a result that CI takes for a whole one. index.html
@@ -110,10 +111,14 @@ func runKeys(records []*verdict.Record) map[*verdict.Record]string {
 	return keys
 }
 
-// folderOf names the folder of a failure. The name contains the mutant only if two records would
-// otherwise share a folder.
+// folderOf names the folder of a failure, and says of a varied run that it is one. The name contains
+// the mutant only if two records would otherwise share a folder.
 func folderOf(r *verdict.Record, taken map[string]bool) string {
-	name := fileName(fmt.Sprintf("%s-%s-%d", r.Scenario, r.Profile, r.Seed))
+	profile := string(r.Profile)
+	if r.Varied != nil {
+		profile += "-varied"
+	}
+	name := fileName(fmt.Sprintf("%s-%s-%d", r.Scenario, profile, r.Seed))
 	if taken[name] && r.Mutant != "" {
 		name += "-" + fileName(r.Mutant)
 	}

@@ -181,13 +181,15 @@ func (w *world) result(why kernel.Stop) *Result {
 		o.Mutant = w.mutant.Name
 	}
 	w.ended(why, &o)
+	r := &Result{world: w}
+	o.Workers = r.Workers()
 	if w.figures != nil {
 		w.judges.Suite.Reported(w.figures.End())
 	}
-	return &Result{
-		Run: w.judges.Verdict(o), FaultIntervals: w.injector.FaultIntervals(w.k.Now()), Points: w.k.Points(), CrashFired: w.k.CrashFired(),
-		PauseFired: w.paused, Interrupted: why == kernel.StopInterrupted && !w.enough, Events: w.judges.Events(), world: w,
-	}
+	r.Run, r.FaultIntervals, r.Events = w.judges.Verdict(o), w.injector.FaultIntervals(w.k.Now()), w.judges.Events()
+	r.Points, r.CrashFired, r.PauseFired = w.k.Points(), w.k.CrashFired(), w.paused
+	r.Interrupted = why == kernel.StopInterrupted && !w.enough
+	return r
 }
 
 // ended translates the kernel's reason to stop into the outcome of the run.

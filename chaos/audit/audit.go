@@ -163,6 +163,10 @@ type History struct {
 	Tolerance time.Duration
 }
 
+// noFigures says why invariant 15 is judged in part at most: a wrong figure is found only where the
+// reporting process can be looked into.
+const noFigures = "the figures that processes report are not in a history: chaos run and chaos replay judge them"
+
 // JudgeHistory judges a recorded history. next reads its next event, and returns io.EOF after the
 // last one. After a *history.UnknownWord it skips the event and doesn't judge what the event is
 // about. The error comes from next, or from a ctx that has ended; ctx is checked before every
@@ -175,10 +179,13 @@ func JudgeHistory(ctx context.Context, next func(*history.Event) error, h Histor
 		case h.Unconfigured && !i.Unconfigured:
 			return "its bounds follow from the configuration of the scenario, which is not known"
 		case i.Number == invariant.AlertsNumber && !h.Alerts.Any():
-			return "no expectation about alerts is known, so alerts were not watched"
+			return "no expectation about alerts is known, and " + noFigures
 		}
 		return ""
 	})
+	if alerts := &j.r.Rules[invariant.AlertsNumber-1]; alerts.Why == "" {
+		alerts.Part = "by the alerts that its scenario expects; " + noFigures
+	}
 	var e history.Event
 	for {
 		if err := ctx.Err(); err != nil {

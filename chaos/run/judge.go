@@ -118,6 +118,8 @@ type Outcome struct {
 	At            time.Duration
 	// Rows are the executions at the end of the run.
 	Rows []execution.Execution
+	// Workers are the names of the workers, for messages.
+	Workers map[execution.WorkerID]string
 	// Cut says that the run was broken off because it took more steps than allowed; its Ending is
 	// Cut.
 	Cut bool
@@ -138,9 +140,9 @@ func (j *Judges) Verdict(o Outcome) verdict.Run {
 	switch o.Ending {
 	case Unjudged:
 	case Cut:
-		j.judge(&r, j.Suite.Findings(), o.Rows, false)
+		j.judge(&r, j.Suite.Findings(), &o, false)
 	case Settled, Unsettled:
-		j.judge(&r, j.Suite.End(o.Ending == Settled), o.Rows, !o.Abandoned)
+		j.judge(&r, j.Suite.End(o.Ending == Settled), &o, !o.Abandoned)
 	}
 	if o.Ending == Unsettled && r.Panic == "" && r.GaveUp == "" && len(r.Violations) == 0 {
 		r.GaveUp = fmt.Sprintf("after %v it had not come to rest", o.At.Round(time.Second))
@@ -151,7 +153,9 @@ func (j *Judges) Verdict(o Outcome) verdict.Run {
 
 // judge adds to a run the findings of the invariants, and the results of the scenario's
 // expectations on the rows at the end of the run.
-func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, rows []execution.Execution, accepted bool) {
+func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, o *Outcome, accepted bool) {
+	rows := o.Rows
+	invariant.NameWorkers(findings, o.Workers)
 	for _, f := range findings {
 		r.Violations = append(r.Violations, verdict.Violation{
 			Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: r.Seed,

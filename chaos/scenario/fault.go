@@ -18,6 +18,9 @@ type loader struct {
 	// clusterOK says that the cluster was read without errors, so the targets of faults can be
 	// checked.
 	clusterOK bool
+	// actionsOK says that the names of the actions are known, stepsOK that of every step of the
+	// workload so far it is known what it submits, and how many.
+	actionsOK, stepsOK bool
 	// expectsNoWorkers says that the scenario expects actions that no worker can run.
 	expectsNoWorkers bool
 	whenNodes        []*yaml.Node

@@ -89,11 +89,11 @@ func (l *loader) scenario(root *yaml.Node) {
 	configOK := true
 	l.s.configs = effective(l.s.Profiles, nil)
 	read("config", func(n *yaml.Node) { configOK = l.config(n) })
-	actions, actionsOK := m.At("actions"), false
+	actions := m.At("actions")
 	if actions != nil {
-		actionsOK = l.actions(actions, configOK)
+		l.actions(actions, configOK)
 	}
-	read("workload", func(n *yaml.Node) { l.workload(n, actionsOK, configOK) })
+	read("workload", func(n *yaml.Node) { l.workload(n, configOK) })
 	l.s.expects = map[config.Profile]Expect{}
 	read("expect", l.expect)
 	read("faults", l.faults)
@@ -235,19 +235,19 @@ func (l *loader) config(n *yaml.Node) bool {
 	return l.Count() == before
 }
 
-// actions reads the list and says whether it was read without errors.
-func (l *loader) actions(n *yaml.Node, configOK bool) bool {
+// actions reads the list. An action with mistakes has its name all the same: whoever misspells one
+// of its keys is not told that there is no such action.
+func (l *loader) actions(n *yaml.Node, configOK bool) {
 	before := l.Count()
 	list := l.Entries(n, "actions")
 	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 		l.Refuse(n, "actions is empty: there would be nothing to run")
 	}
+	l.actionsOK = l.Count() == before
 	for _, e := range list {
-		if m, ok := l.Mapping(e.Value, actionShape(e.Name)); ok {
-			l.s.Actions = append(l.s.Actions, l.action(e.Name, m, configOK))
-		}
+		m, _ := l.Mapping(e.Value, actionShape(e.Name))
+		l.s.Actions = append(l.s.Actions, l.action(e.Name, m, configOK))
 	}
-	return l.Count() == before
 }
 
 func (l *loader) action(ref string, m yamlfile.Mapping, configOK bool) Action {

@@ -13,7 +13,8 @@ import (
 
 // workload reads the submissions and cancellations. A step can refer only to steps above it, so a
 // workflow can't contain a cycle.
-func (l *loader) workload(n *yaml.Node, actionsOK, configOK bool) {
+func (l *loader) workload(n *yaml.Node, configOK bool) {
+	l.stepsOK = true
 	items, ok := l.Items(n, "workload")
 	if ok && len(items) == 0 {
 		l.Refuse(n, "workload is empty: nothing would happen")
@@ -23,20 +24,41 @@ func (l *loader) workload(n *yaml.Node, actionsOK, configOK bool) {
 			l.cancelStep(item)
 			continue
 		}
+		before := len(l.s.Workload)
 		if m, ok := l.Mapping(item, loadShape()); ok {
-			l.load(item, m, actionsOK, configOK)
+			l.load(item, m, configOK)
 		}
+		added := l.s.Workload[before:]
+		l.stepsOK = l.stepsOK && len(added) == 1 && added[0].Action != "" && added[0].Count > 0
 	}
 }
 
-func (l *loader) load(item *yaml.Node, m yamlfile.Mapping, actionsOK, configOK bool) {
+// declared reads the name of an action.
+func (l *loader) declared(n *yaml.Node, what string) string {
+	if !l.actionsOK {
+		return ""
+	}
+	var refs []string
+	for _, a := range l.s.Actions {
+		refs = append(refs, a.Ref)
+	}
+	name, _ := l.Choice(n, what, refs)
+	return name
+}
+
+// submittedAbove reads the name of an action that steps above submit. ok is false if it was refused,
+// or if a step above can't be read, so that nobody knows what it submits.
+func (l *loader) submittedAbove(n *yaml.Node, what string) (name string, ok bool) {
+	if !l.stepsOK {
+		return l.declared(n, what), false
+	}
+	return l.Choice(n, what, l.submitted())
+}
+
+func (l *loader) load(item *yaml.Node, m yamlfile.Mapping, configOK bool) {
 	var load Load
-	if a := m.At("action"); a != nil && actionsOK {
-		var refs []string
-		for _, a := range l.s.Actions {
-			refs = append(refs, a.Ref)
-		}
-		load.Action, _ = l.Choice(a, "action", refs)
+	if a := m.At("action"); a != nil {
+		load.Action = l.declared(a, "action")
 	}
 	if c := m.At("count"); c != nil {
 		v, _ := l.Integer(c, "count", 1, maxCount)
@@ -62,8 +84,8 @@ func (l *loader) load(item *yaml.Node, m yamlfile.Mapping, actionsOK, configOK b
 			l.Refuse(n, "siblings needs parent beside it: it says how many children each parent gets")
 		}
 	}
-	if p := m.At("parent"); p != nil && actionsOK {
-		if name, ok := l.Choice(p, "parent", l.submitted()); ok {
+	if p := m.At("parent"); p != nil {
+		if name, ok := l.submittedAbove(p, "parent"); ok && load.Count > 0 {
 			load.Parent = name
 			parents := l.s.SubmissionsOf(name)
 			switch needed := load.ParentOf(load.Count-1) + 1; {
@@ -76,7 +98,7 @@ func (l *loader) load(item *yaml.Node, m yamlfile.Mapping, actionsOK, configOK b
 		}
 	}
 	load.Limits = l.limits(m, configOK)
-	if a := m.At("again"); a != nil {
+	if a := m.At("again"); a != nil && l.stepsOK {
 		l.again(a, &load)
 	}
 	if load.Count > 1 && load.Every > (yamlfile.MaxDuration-load.From)/time.Duration(load.Count-1) {
@@ -174,7 +196,7 @@ func (l *loader) cancelStep(item *yaml.Node) {
 		c.AfterMin, c.AfterMax, c.AfterLog = d.Least, d.Most, d.Log
 	}
 	if n := m.At("action"); n != nil {
-		if c.Action, ok = l.Choice(n, "action", l.submitted()); ok && c.Nth+c.Count-1 > l.s.SubmissionsOf(c.Action) {
+		if c.Action, ok = l.submittedAbove(n, "action"); ok && c.Nth+c.Count-1 > l.s.SubmissionsOf(c.Action) {
 			l.Refuse(n, "execution %d of %s can't be cancelled: the steps above submit %d", c.Nth+c.Count-1, c.Action, l.s.SubmissionsOf(c.Action))
 		}
 	}

@@ -276,6 +276,21 @@ func (s *Scenario) judgeFailures(because func(Verdict, string, ...any)) {
 	}
 }
 
+// RunsThatBroke counts the runs that broke a rule, named as by Violation.Rule. A result that was not
+// added up from its runs knows only those of its Violations.
+func (s *Scenario) RunsThatBroke(rule string) int {
+	if b := s.tally.Broken[rule]; b != nil {
+		return b.Seeds
+	}
+	seeds := make(map[uint64]bool)
+	for i := range s.Violations {
+		if v := &s.Violations[i]; v.Rule() == rule {
+			seeds[v.Seed] = true
+		}
+	}
+	return len(seeds)
+}
+
 // Rule names the violated rule.
 func (v *Violation) Rule() string {
 	if v.Invariant == 0 {

@@ -131,6 +131,7 @@ func (a *app) checkHistory(ctx context.Context, path string, f checkFlags) error
 	case err != nil:
 		return usage("%v", err)
 	}
+	invariant.NameWorkers(r.Violations, rec.Workers)
 	head := checkHead{Scenario: reports.Printable(rec.Scenario, ""), Profile: string(h.Config.Profile), Seed: rec.Seed}
 	head.title = fmt.Sprintf("%s (%s), seed %d", head.Scenario, head.Profile, head.Seed)
 	head.replay = from.replay(rec, h.Config.Profile)

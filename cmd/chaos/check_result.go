@@ -37,8 +37,11 @@ func (a *app) judged(r *audit.Result, of checkHead, file string) error {
 		fmt.Fprintln(say, "\n  not judged  what the scenario itself expects: chaos run and chaos replay judge that")
 	}
 	for _, v := range r.Violations {
-		fmt.Fprintf(say, "\n%s invariant %d, %s\n  execution %d: %s\n", say.red("FAIL"), v.Invariant.Number, v.Invariant.Name, v.Execution,
-			reports.Printable(v.Message, ""))
+		about := "no execution in particular"
+		if v.Execution != 0 {
+			about = fmt.Sprintf("execution %d", v.Execution)
+		}
+		fmt.Fprintf(say, "\n%s invariant %d, %s\n  %s: %s\n", say.red("FAIL"), v.Invariant.Number, v.Invariant.Name, about, reports.Printable(v.Message, ""))
 	}
 	if of.replay != "" {
 		fmt.Fprintf(say, "\nreplay: %s\n", reports.Printable(of.replay, ""))

@@ -90,6 +90,40 @@ func TestCheckJudgesAlerts(t *testing.T) {
 	chaos(t, "check", files[0], "--scenario", "two-executors").wants(t, 0, "not judged  15 alerts: no expectation about alerts is known")
 }
 
+// A run that failed by a figure that a process reports is not said to pass in that: the history lacks
+// what the processes knew when they reported it. What concerns no execution names none.
+func TestCheckSaysThatAHistoryHasNoFigures(t *testing.T) {
+	dir := t.TempDir()
+	chaos(t, "run", "two-executors", "--profile", "hardened", "--mutant", "runs-told-shorter", "--seed", "1", "--quiet", "--out", dir).
+		wants(t, 1, "15 alerts", "reports that a run takes")
+	files, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("the report wrote no history", err)
+	}
+	const figures = "the figures that processes report are not in a history: chaos run and chaos replay judge them"
+	chaos(t, "check", files[0]).wants(t, 0, "not judged  15 alerts: its scenario expects nothing of them, and "+figures)
+
+	fired := write(t, "fired.jsonl", strings.Replace(header, `"scenario":""`, `"scenario":"alerts-fire-and-resolve"`, 1)+
+		`{"at_ns":1,"kind":"alert_fired","fault":"reaper_brake"}`+"\n")
+	said := chaos(t, "check", fired, "--scenario", "alerts-fire-and-resolve")
+	said.wants(t, 1, "in part     15 alerts: judged by the alerts that its scenario expects; "+figures, "\n  no execution in particular: the alert ")
+	if strings.Contains(said.out, "execution 0") {
+		t.Errorf("it names an execution 0:\n%s", said.out)
+	}
+}
+
+// A message has a worker's number; run and check add its name, by which scenarios know it.
+func TestMessagesNameWorkers(t *testing.T) {
+	dir := t.TempDir()
+	const named = "worker 2 (shell-1, incarnation 2) is charged with "
+	chaos(t, "run", "broken-action", "--profile", "hardened", "--mutant", "action-failures-blamed", "--seed", "1", "--quiet", "--out", dir).wants(t, 1, named)
+	files, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("the report wrote no history", err)
+	}
+	chaos(t, "check", files[0]).wants(t, 1, named)
+}
+
 // The history of a run with a time scale is judged by the bounds of that scale.
 func TestCheckScalesItsBounds(t *testing.T) {
 	h, err := recorded(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 0.2}, "", nil, "")

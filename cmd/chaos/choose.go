@@ -82,7 +82,7 @@ func loadFolder(folder string) ([]*scenario.Scenario, error) {
 		return nil, fmt.Errorf("reading a folder of scenarios: %w", err)
 	}
 	var list []*scenario.Scenario
-	var problems []string
+	var problems []error
 	files := 0
 	for _, entry := range entries {
 		if entry.IsDir() || !isYAML(entry.Name()) {
@@ -91,17 +91,14 @@ func loadFolder(folder string) ([]*scenario.Scenario, error) {
 		files++
 		s, err := scenario.LoadFile(filepath.Join(folder, entry.Name()))
 		if err != nil {
-			problems = append(problems, err.Error())
+			problems = append(problems, err)
 		}
 		list = append(list, single(s)...)
 	}
 	if files == 0 {
 		return nil, fmt.Errorf("no scenario in %s: a scenario file is called *.yaml, and chaos new NAME writes one", folder)
 	}
-	if len(problems) > 0 {
-		return list, errors.New(strings.Join(problems, "\n"))
-	}
-	return list, nil
+	return list, errors.Join(problems...)
 }
 
 func single(s *scenario.Scenario) []*scenario.Scenario {

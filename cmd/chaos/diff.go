@@ -140,8 +140,7 @@ func (a *app) diff(ctx context.Context, file string, f runChoice, most int) erro
 		fmt.Fprintln(a.out, reports.Printable(line, ""))
 	}
 	for i := range x.Counterparts[1:] {
-		other := &x.Counterparts[1+i]
-		fmt.Fprintln(a.out, reports.Printable("also    the same "+other.Change+": it "+other.Ends, ""))
+		fmt.Fprintln(a.out, reports.Printable("also    the "+reports.OtherCounterpart(&x.Counterparts[1+i]), ""))
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ type fate struct {
 	Mutant   string `json:"mutant"`
 	Source   string `json:"source"`
 	Expected int    `json:"expected"`
-	// Result is killed, MISSED, survived (another scenario must find it) or stopped.
+	// Result is killed, MISSED, stopped, or in a scenario that need not find it: found (by another
+	// rule than the one named for it) or survived.
 	Result string `json:"result"`
 	// Scenario, Profile, Seed and Rule say where it was found and what was broken; empty if nothing
 	// found it.
@@ -48,6 +49,7 @@ type fate struct {
 const (
 	fateKilled   = "killed"
 	fateMissed   = "MISSED"
+	fateFound    = "found"
 	fateSurvived = "survived"
 	fateStopped  = "stopped"
 )
@@ -69,6 +71,8 @@ func fates(kills []*explore.Kill, home string) []fate {
 			f.Result = fateKilled
 		case home == "" || k.Mutant.Scenario == home:
 			f.Result = fateMissed
+		case f.Rule != "":
+			f.Result = fateFound
 		default:
 			f.Result = fateSurvived
 		}
@@ -128,9 +132,9 @@ func (a *app) fates(list []fate, every bool) {
 // named invariant did not find. In a single scenario most mutants are another one's, so there it is
 // those that anything found, and the scenario's own.
 func worthALook(list []fate) (shown []fate) {
-	single := slices.ContainsFunc(list, func(f fate) bool { return f.Result == fateSurvived })
+	single := slices.ContainsFunc(list, func(f fate) bool { return f.Result == fateSurvived || f.Result == fateFound })
 	for _, f := range list {
-		if f.Result == fateSurvived && f.Rule == "" || f.Result == fateKilled && !single {
+		if f.Result == fateSurvived || f.Result == fateKilled && !single {
 			continue
 		}
 		shown = append(shown, f)

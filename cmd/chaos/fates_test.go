@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
+	"handoff/sim/explore"
 )
 
 // printed is what a list of results prints, and the exit code after it.
@@ -78,5 +81,37 @@ func TestOneScenarioShowsWhatItFinds(t *testing.T) {
 	}
 	if want := "18 survived that other scenarios have to find"; !strings.Contains(text, want) {
 		t.Errorf("%q is not in\n%s", want, text)
+	}
+}
+
+// A mutant that a scenario finds by another rule has not survived it. Only its own scenario, or the
+// whole library, misses it then.
+func TestAMutantThatAnotherRuleFindsHasNotSurvived(t *testing.T) {
+	m := mutant.Find("unguarded-monitor")
+	found := &explore.Kill{
+		Mutant: m, Target: explore.Target{Scenario: &scenario.Scenario{Name: "elsewhere"}}, Runs: 1,
+		Violations: []verdict.Violation{{Invariant: m.Expected + 1, Name: "another"}},
+	}
+	survives := &explore.Kill{Mutant: m, Runs: 9}
+	for home, want := range map[string][2]string{"": {fateMissed, fateMissed}, m.Scenario: {fateMissed, fateMissed}, "elsewhere": {fateFound, fateSurvived}} {
+		list := fates([]*explore.Kill{found, survives}, home)
+		if got := [2]string{list[0].Result, list[1].Result}; got != want {
+			t.Errorf("in %q: %v, want %v", home, got, want)
+		}
+	}
+	list := manyFates()
+	for i := range list[2:] {
+		list[2+i] = fate{Mutant: fmt.Sprintf("elsewhere-%02d", i), Source: "D1", Expected: 4, Result: fateSurvived, Runs: 20}
+	}
+	list[0].Result = fateFound
+	list[0].Rule = "invariant 9, placement"
+	text, code := printed(list, false)
+	for _, want := range []string{"9, placement, should be 3  found", "1 of 20 mutants killed", "18 survived that other scenarios have to find"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if code != verdict.ExitPass {
+		t.Errorf("code %d", code)
 	}
 }

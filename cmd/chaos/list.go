@@ -30,7 +30,10 @@ func (a *app) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List scenarios, faults, triggers, situations, invariants or mutants",
-		Args:  noArgs,
+		Example: `  bin/chaos list
+  bin/chaos list --faults
+  bin/chaos list --mutants`,
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			rows, before := scenarioRows, ""
 			for i, l := range lists {

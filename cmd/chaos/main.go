@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	// Help has no error of its own.
+	var refused error
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, given []string) {
+		if refused = unknownCommand(cmd); refused == nil {
+			help(cmd, given)
+		}
+	})
+	err := cmp.Or(root.ExecuteContext(ctx), refused)
 	if err == nil {
 		return a.code
 	}
@@ -204,6 +213,15 @@ func helpCommand() *cobra.Command {
 	}
 }
 
+// unknownCommand refuses a word that the root was given before a flag.
+func unknownCommand(cmd *cobra.Command) error {
+	words := cmd.Flags().Args()
+	if cmd.HasParent() || len(words) == 0 {
+		return nil
+	}
+	return unknown("command", words[0], commandNames(cmd))
+}
+
 // flagError refuses an unknown flag and suggests a similar one, or refuses a flag's value.
 func flagError(cmd *cobra.Command, err error) error {
 	var twice *givenTwice
@@ -221,8 +239,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	if !errors.As(err, &missing) {
 		return usage("%s: %v; see %s --help", cmd.Name(), err, cmd.CommandPath())
 	}
-	if words := cmd.Flags().Args(); !cmd.HasParent() && len(words) > 0 {
-		return unknown("command", words[0], commandNames(cmd)) // its flag is not the mistake
+	if err := unknownCommand(cmd); err != nil {
+		return err // its flag is not the mistake
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -17,6 +17,7 @@ import (
 	"handoff/chaos/invariant"
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/verdict"
 	"handoff/scenarios"
 )
 
@@ -147,9 +148,39 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
+// A varied result has one name on the terminal.
+func TestAVariedResultIsNamedInOneWay(t *testing.T) {
+	s := chaos(t, "run", write(t, "calm.yaml", calm), "--varied", "--seeds", "2", "--profile", "hardened", "--out", t.TempDir())
+	s.wants(t, 0, "calm      hardened, varied  2 ")
+}
+
 func TestRunIsInconclusive(t *testing.T) {
 	s := chaos(t, "run", write(t, "idle.yaml", idle), "--seed", "4", "--out", t.TempDir())
 	s.wants(t, 3, "INCONCLUSIVE calm (hardened)", "the fault “crash shell-1” did not fire in this run", "calm      documented  1 ")
+}
+
+// A fault has to make a difference in one run of a sweep. A run alone that it misses proves nothing,
+// and docs/judging.md says both, and from how many seeds on situations are demanded.
+func TestASweepMayMissAFaultInSingleRuns(t *testing.T) {
+	path := write(t, "calm.yaml", calm+"faults:\n  - {when: {between: [1s, 20s]}, stuck_queue: shell-1, for: 1s}\n")
+	run := func(args ...string) said {
+		return chaos(t, append([]string{"run", path, "--profile", "hardened", "--varied=never", "--quiet", "--out", t.TempDir()}, args...)...)
+	}
+	run("--seeds", "8").wants(t, 0, "pass: 8 runs")
+	alone := run("--seed", "1")
+	alone.wants(t, 3, "fired, but made no difference to anything in this run")
+	text, err := os.ReadFile("../../docs/judging.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.Join(strings.Fields(string(text)), " ")
+	for _, rule := range []string{
+		"a fault made no difference to anything in any run", "A single run is judged by itself", fmt.Sprintf("From %d seeds on", verdict.SweepSeeds),
+	} {
+		if !strings.Contains(page, rule) {
+			t.Errorf("docs/judging.md does not say %q", rule)
+		}
+	}
 }
 
 // Every command of a reproduction line works when pasted, with mutant and profile.
@@ -218,6 +249,8 @@ func TestMistakes(t *testing.T) {
 	}{
 		{[]string{"rnu"}, `did you mean "run"?`},
 		{[]string{"help", "rnu"}, `did you mean "run"?`},
+		{[]string{"rnu", "--help"}, `no command is called "rnu"; did you mean "run"?`},
+		{[]string{"rnu", "ttl-race", "-h"}, `no command is called "rnu"; did you mean "run"?`},
 		{[]string{"rnu", "ttl-race", "--seed", "3"}, `no command is called "rnu"; did you mean "run"?`},
 		{[]string{"run", strings.TrimSuffix(one, ".yaml")}, "did you mean the file " + one + "?"},
 		{[]string{"run", "--sed", "3"}, `did you mean "--seed"?`},
@@ -244,6 +277,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"run", "--world", "live", "--time-scale", "2"}, "a factor above 0 and up to 1"},
 		{[]string{"run", "worker-frozen", "--world", "live"}, "it has no freeze: its processes"},
 		{[]string{"run", "ttl-race", "--world", "live", "--time-scale", "0.1"}, "under the floor"},
+		{[]string{"run", "ttl-race", "--varied", "never"}, `the value of --varied follows an equals sign: --varied=never`},
+		{[]string{"run", "--varied", "beside", "ttl-race"}, `the value of --varied follows an equals sign: --varied=beside`},
 		{[]string{"run", "--world", "sun"}, "allowed: sim, live"},
 		{[]string{"run", "--check-determinism", "-1"}, "a number of seeds"},
 		{[]string{"run", calmFile, "--out", filepath.Join(calmFile, "x")}, "--out: making the folder"},
@@ -301,7 +336,17 @@ func TestLint(t *testing.T) {
 	if n := strings.Count(said.out, "means exactly"); n != 1 {
 		t.Errorf("%d warnings, want one:\n%s", n, said.out)
 	}
-	chaos(t, "lint", good, bad).wants(t, 2, good+": ok", bad+":12:1: ", `did you mean "faults"?`, "1 of 2 arguments with mistakes")
+	chaos(t, "lint", good, bad).wants(t, 2, good+": ok", bad+":12:1: ", `did you mean "faults"?`, "1 mistake in 1 of 2 files")
+	folder := t.TempDir()
+	for name, text := range map[string]string{"a": calm, "b": calm + "fault: []\nsettl: 1\n", "c": calm + "fault: []\n"} {
+		if err := os.WriteFile(filepath.Join(folder, name+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chaos(t, "lint", folder).wants(t, 2, "a.yaml: ok", "4 mistakes in 2 of 3 files")
+	chaos(t, "lint", t.TempDir(), good).wants(t, 2, good+": ok", "no scenario in ", "1 mistake in 1 of 2 files")
+	cancels := write(t, "cancels.yaml", calm+"  - cancel: {action: core.echo, count: 2, after: 1s}\n")
+	chaos(t, "lint", cancels).wants(t, 0, "2 steps, 0 faults)")
 }
 
 func TestLists(t *testing.T) {
@@ -368,4 +413,14 @@ func TestVersionAndHelp(t *testing.T) {
 	chaos(t, "version").wants(t, 0, "chaos, commit ", "go1.")
 	chaos(t).wants(t, 0, "Exit codes:")
 	chaos(t, "help", "run").wants(t, 0, "--check-determinism")
+}
+
+// Whoever asks for help sees what to type. One seed is not what run does by default.
+func TestHelpHasExamples(t *testing.T) {
+	for _, name := range []string{"run", "replay", "diff", "why", "export", "mutants", "list", "lint", "check", "new", "shrink", "merge"} {
+		chaos(t, name, "--help").wants(t, 0, "Examples:\n  bin/chaos "+name)
+	}
+	if help := chaos(t, "run", "--help"); strings.Contains(help.out, "this seed only (default 1)") {
+		t.Error("one seed looks like the default")
+	}
 }

@@ -71,7 +71,7 @@ func (a *app) merge(ctx context.Context, args []string, f mergeFlags) error {
 	h := set.Files[0].Header
 	switch {
 	case h.Commit != explore.Commit():
-		return usage("%s is of commit %s, and this program of %s: merge with the program that ran the shares", set.Files[0].Path, or(h.Commit), or(explore.Commit()))
+		return usage("%s is of commit %s, and this program of %s: merge with the program that ran the shares", set.Files[0].Path, reports.CommitText(h.Commit), reports.CommitText(explore.Commit()))
 	case len(set.Missing) > 0 && !f.partial:
 		return usage("%s %s missing of %d: give what %s wrote too, or --partial for an inconclusive result",
 			plural(len(set.Missing), "share"), is(len(set.Missing)), h.Share.Of, set.Absent())
@@ -170,13 +170,6 @@ func (a *app) look(args []string, known map[string]shard.File) (shard.Set, error
 		files = append(files, file)
 	}
 	return shard.Gather(files)
-}
-
-func or(text string) string {
-	if text == "" {
-		return "none"
-	}
-	return text
 }
 
 func is(n int) string {

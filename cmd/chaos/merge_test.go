@@ -223,7 +223,7 @@ func TestAShareLeavesReachToTheMerge(t *testing.T) {
 func TestAFailureIsToldAtOnce(t *testing.T) {
 	path := write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
 	args := []string{"run", path, "--profile", "hardened", "--seeds", "2", "--varied=never", "--shard", "2/2", "--out", t.TempDir()}
-	line := "FAIL hopeless (hardened) in seed 2: expectation; reproduce: bin/chaos replay " + path + " --profile hardened --seed 2\n"
+	line := "FAIL hopeless (hardened) in seed 2, the first to end: expectation; reproduce: bin/chaos replay " + path + " --profile hardened --seed 2\n"
 	if s := chaos(t, args...); !strings.Contains(s.err, line) {
 		t.Errorf("no %q in\n%s", line, s.err)
 	}

@@ -51,6 +51,10 @@ Each gets --seeds plain runs of every scenario and profile, 2 unless it is given
 --varied-seeds varied ones beside them. --shard and --report divide it, too.
 To see what one of them does: --keep FOLDER --only ID, and then with the number that
 is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
+		Example: `  bin/chaos mutants --scenario my-incident.yaml --seeds 10
+  bin/chaos mutants --only unguarded-claim
+  bin/chaos mutants --shard 2/4 --report mutants/2
+  bin/chaos mutants --source --seeds 2`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if seeds < 1 {

@@ -49,7 +49,8 @@ func (p *progress) update(at explore.Progress) {
 	p.at.Store(&at)
 	if at.Failed != nil {
 		// Print failures while the sweep goes on, so that a reader can begin with the first.
-		said := fmt.Sprintf("%s in seed %d: %s", at.Failed, at.Seed, at.Broken)
+		// The result names the smallest seed, which may be another one.
+		said := fmt.Sprintf("%s in seed %d, the first to end: %s", at.Failed, at.Seed, at.Broken)
 		again := at.Failed.Reproduce(at.Seed, p.mutant)
 		p.line(p.out.red("FAIL") + " " + said + "; reproduce: " + again)
 	}

@@ -120,3 +120,34 @@ func TestTheReadmeShowsWhatItsCommandsPrint(t *testing.T) {
 		}
 	}
 }
+
+var demoFolder = regexp.MustCompile(`reports/out/demo/([\w.-]+)`)
+
+// A page that names what the demo has written can be followed after `make demo`.
+func TestThePagesNameFoldersThatTheDemoWrites(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	named := map[string]string{}
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range demoFolder.FindAllStringSubmatch(string(text), -1) {
+			named[m[1]] = filepath.Base(page)
+		}
+	}
+	t.Chdir(t.TempDir())
+	chaos(t, typed(t, "make demo", string(makefile))...).wants(t, 1)
+	for name, page := range named {
+		if _, err := os.Stat(filepath.Join("reports/out/demo", name)); err != nil {
+			t.Errorf("%s names what the demo does not write: %v", page, err)
+		}
+	}
+}

@@ -118,19 +118,15 @@ func (a *app) table(s *verdict.Sweep) {
 	fmt.Fprintln(w, "SCENARIO\tPROFILE\tSEEDS\tFAILING\tEXECUTIONS\tSTEPS\tHISTORY HASH\tVERDICT")
 	plain := slices.ContainsFunc(s.Scenarios, func(sc *verdict.Scenario) bool { return sc.Strategy != verdict.Varied })
 	for _, sc := range s.Scenarios {
-		profile := string(sc.Profile)
-		if sc.Strategy == verdict.Varied {
-			if plain && sc.Verdict == verdict.Pass {
-				continue // one line covers all of them
-			}
-			profile += "/varied"
+		if sc.Strategy == verdict.Varied && plain && sc.Verdict == verdict.Pass {
+			continue // one line covers all of them
 		}
 		var executions int64
 		for _, n := range sc.Chains {
 			executions += n
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%016x\t%s\n",
-			sc.Name, profile, sc.Seeds, sc.Failing, executions, sc.Steps, sc.Hash, sc.Verdict)
+			sc.Name, profileOf(sc), sc.Seeds, sc.Failing, executions, sc.Steps, sc.Hash, sc.Verdict)
 	}
 	_ = w.Flush()
 	a.lastColumn(b.String())

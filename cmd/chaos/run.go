@@ -92,6 +92,9 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 			if err := foreign(cmd, f.world, scenario.Sim, "shard", "varied", "fail-fast"); err != nil {
 				return err
 			}
+			if at := slices.IndexFunc(args, isVariedWord); at >= 0 && cmd.Flags().Changed("varied") {
+				return usage("run: the value of --varied follows an equals sign: --varied=%s", args[at])
+			}
 			f.oneSeed, f.chosen = cmd.Flags().Changed("seed"), asksForRuns(cmd)
 			if f.world == string(scenario.Live) && !cmd.Flags().Changed("seeds") {
 				f.seeds = 1 // a live run takes its time
@@ -113,7 +116,7 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	flags.IntVar(&f.parallel, "parallel", 1, "live: how many runs go on at a time, each on servers of its own")
 	flags.BoolVar(&f.agree, "agree", false, "live: run the same in the simulated world, and compare both")
 	flags.StringVar(&f.profile, "profile", "", "run under this profile only: hardened or documented")
-	flags.Uint64Var(&f.seed, "seed", 1, "run this seed only")
+	flags.Uint64Var(&f.seed, "seed", 0, "run this seed only, instead of several")
 	flags.IntVar(&f.seeds, "seeds", defaultSeeds, "run seeds 1 to this")
 	flags.StringVar(&f.shard, "shard", "", shareUsage)
 	flags.StringVar(&f.varied, "varied", variedBeside, "varied runs: beside the plain ones, only, or never")
@@ -124,7 +127,7 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too; - is standard output")
 	flags.StringVar(&f.annotations, "annotations", "", annotationsUsage)
 	flags.IntVar(&f.double, "check-determinism", 0, "run this many seeds of everything twice, and fail where the histories differ")
-	flags.IntVar(&f.mutants, "mutants", 0, "also plant every mutant into every scenario for this many seeds, and show in the report which kills which")
+	flags.IntVar(&f.mutants, "mutants", 0, "also plant every mutant, one at a time, into every scenario for this many seeds, and show in the report which kills which; --mutant plants one")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "begin no further run after the first failure")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress, only the result")
 	return cmd

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"handoff/chaos/live"
 	"handoff/chaos/scenario"
 	"handoff/core/config"
+	"handoff/core/config/yamlfile"
 	"handoff/reports"
 	"handoff/sim/explore"
 )
@@ -21,6 +23,8 @@ func (a *app) lintCommand() *cobra.Command {
 		Use:   "lint FILE|DIR ...",
 		Short: "Check scenario files without running them",
 		Long:  "Reads scenario files and prints every mistake with its line, and every\nold word with the new one. Exit code 2 if there is a mistake.",
+		Example: `  bin/chaos lint my-incident.yaml
+  bin/chaos lint my-scenarios/`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("%s needs a scenario file, or a folder of them", cmd.Name())
@@ -34,12 +38,17 @@ func (a *app) lintCommand() *cobra.Command {
 }
 
 func (a *app) lint(args []string) error {
-	bad := 0
+	files, bad, mistakes := 0, 0, 0
 	for _, arg := range args {
 		list, err := loadOne(arg)
+		refused := mistakesOf(err)
+		files, bad = files+len(list)+len(refused), bad+len(refused)
+		for _, n := range refused {
+			mistakes += n
+		}
 		for _, s := range list {
 			fmt.Fprintf(a.out, "%s: %s (%s, profiles %v, %s, %s)\n",
-				s.File, a.out.verdict("ok"), s.Name, s.Profiles, plural(len(s.Workload), "load"), plural(len(s.Faults), "fault"))
+				s.File, a.out.verdict("ok"), s.Name, s.Profiles, plural(len(s.Workload)+len(s.Cancels), "step"), plural(len(s.Faults), "fault"))
 			fmt.Fprintf(a.out, "  live world: %s\n", liveWorld(s, live.Unable))
 			fmt.Fprintf(a.out, "  in containers: %s\n", liveWorld(s, live.UnableInCompose))
 			for _, w := range s.Warnings {
@@ -47,15 +56,33 @@ func (a *app) lint(args []string) error {
 			}
 		}
 		if err != nil {
-			bad++
 			// The message quotes the file.
 			fmt.Fprintln(a.out, reports.Printable(err.Error(), "\n\t"))
 		}
 	}
 	if bad > 0 {
-		return usage("%d of %d arguments with mistakes", bad, len(args))
+		return usage("%s in %d of %s", plural(mistakes, "mistake"), bad, plural(files, "file"))
 	}
 	return nil
+}
+
+// mistakesOf counts the mistakes of each file that an argument's error is about. A file or folder that
+// can't be read is one.
+func mistakesOf(err error) (counts []int) {
+	var problems yamlfile.Errors
+	several, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the files of a folder, as they were joined
+	switch {
+	case err == nil:
+	case ok:
+		for _, one := range several.Unwrap() {
+			counts = append(counts, mistakesOf(one)...)
+		}
+	case errors.As(err, &problems):
+		counts = []int{len(problems)}
+	default:
+		counts = []int{1}
+	}
+	return counts
 }
 
 // liveWorld says whether the live world can run a scenario at its default time scale. unable says
@@ -82,11 +109,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print what this program was built from",
 		Args:  noArgs,
 		Run: func(*cobra.Command, []string) {
-			commit := explore.Commit()
-			if commit == "" {
-				commit = "unknown"
-			}
-			fmt.Fprintf(a.out, "chaos, commit %s, %s %s/%s\n", commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(a.out, "chaos, commit %s, %s %s/%s\n", reports.CommitText(explore.Commit()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		},
 	}
 }

@@ -41,7 +41,7 @@ func (t *terminal) verdict(v string) string {
 	switch v {
 	case "pass", "killed", "ok":
 		return t.green(v)
-	case "inconclusive", "stopped", "survived":
+	case "inconclusive", "stopped", "survived", "found":
 		return t.yellow(v)
 	default:
 		return t.red(v)

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"slices"
 
 	"handoff/chaos/verdict"
 	"handoff/sim/explore"
@@ -16,6 +18,12 @@ const (
 )
 
 func variedWords() []string { return []string{variedBeside, variedOnly, variedNever} }
+
+// isVariedWord says whether an argument is a value of --varied and no scenario, so it was meant as one.
+func isVariedWord(arg string) bool {
+	_, err := os.Stat(arg)
+	return slices.Contains(variedWords(), arg) && err != nil
+}
 
 // vary adds the varied targets, or replaces the others with them, and sets their number of seeds. A
 // single requested seed is run unvaried by default.

@@ -50,6 +50,21 @@ func TestDiffAndWhyRefuse(t *testing.T) {
 	}
 }
 
+// A counterpart that breaks a rule with a message of several lines takes one line.
+func TestDiffKeepsToTheFirstLineOfAMessage(t *testing.T) {
+	file := write(t, "hopeless.yaml", calm+`faults:
+  - {when: {at: 4500ms}, crash: shell-1, restart_after: 2m}
+  - {when: {at: 20s}, database: restart, for: 2s}
+expect:
+  executions: {completed: 0}
+`)
+	s := chaos(t, "diff", file, "--profile", "hardened", "--seed", "1")
+	s.wants(t, 0, "\nalso    the same without the fault “", ": it breaks expectation: ")
+	if strings.Contains(s.out, `\n`) {
+		t.Errorf("a line has an escaped end of line:\n%s", s.out)
+	}
+}
+
 // Without a mutant a run is compared with itself, less a fault; and why writes a page.
 func TestWhyExplainsARunWithoutAMutant(t *testing.T) {
 	dir := t.TempDir()

@@ -105,8 +105,9 @@ func (m Mapping) At(key string) *yaml.Node { return m.Values[key] }
 func (m Mapping) Has(key string) bool { return m.Values[key] != nil }
 
 // Mapping reads n as a mapping of a shape. It refuses unknown, duplicate and missing keys and
-// returns the others under their present names. It warns about a former name. ok is false only if n
-// is not a mapping.
+// returns the others under their present names. It warns about a former name. An unknown key stands
+// for the one that was probably meant, if that is not given, so that the mistakes below it are found
+// too. ok is false only if n is not a mapping.
 func (r *Reader) Mapping(n *yaml.Node, s Shape) (m Mapping, ok bool) {
 	m = Mapping{Node: n, Keys: map[string]*yaml.Node{}, Values: map[string]*yaml.Node{}}
 	list, duplicate, ok := r.entries(n, s.Where)
@@ -114,11 +115,13 @@ func (r *Reader) Mapping(n *yaml.Node, s Shape) (m Mapping, ok bool) {
 		return m, false
 	}
 	m.Invalid = duplicate
+	var misspelt []Entry
 	for _, e := range list {
 		k, known := s.key(e.Name)
 		if !known {
 			r.Unknown(e.Key, fmt.Sprintf("unknown key %q under %s", Cut(e.Name), s.Where), e.Name, s.Names())
 			m.Invalid = true
+			misspelt = append(misspelt, e)
 			continue
 		}
 		if m.Has(k.Name) {
@@ -130,6 +133,11 @@ func (r *Reader) Mapping(n *yaml.Node, s Shape) (m Mapping, ok bool) {
 			r.Warn(e.Key, "%s is called %s now", k.Was, k.Name)
 		}
 		m.Keys[k.Name], m.Values[k.Name] = e.Key, e.Value
+	}
+	for _, e := range misspelt {
+		if meant := Nearest(e.Name, s.Names()); meant != "" && !m.Has(meant) {
+			m.Keys[meant], m.Values[meant] = e.Key, e.Value
+		}
 	}
 	for _, k := range s.Keys {
 		if k.Required && !m.Has(k.Name) && !m.Invalid {

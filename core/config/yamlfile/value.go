@@ -189,18 +189,19 @@ func ParseDuration(text, what, called string, least, most time.Duration) (time.D
 	if unit := badUnit(bare); unit != "" {
 		return 0, Problem{
 			Message: fmt.Sprintf("%s has the unknown unit %q in %q", what, unit, text),
-			Allowed: units(), Nearest: meantUnit(unit),
+			Allowed: units(), Nearest: meantDuration(text, unit),
 		}, false
 	}
 	d, err := time.ParseDuration(text)
-	if err == nil && (d < least || d > most) {
+	formed := durationForm.MatchString(bare)
+	if err == nil && (d < least || d > most) || err != nil && formed { // formed, but no time.Duration holds it
 		bound := fmt.Sprintf("must be from %s to %s", Short(least), Short(most))
-		if d < least && least == time.Millisecond {
+		if err == nil && d < least && least == time.Millisecond {
 			bound = "must be longer than 0s"
 		}
 		return 0, Problem{Message: fmt.Sprintf("%s is %s, %s", what, text, bound)}, false
 	}
-	if err != nil || !durationForm.MatchString(text) {
+	if err != nil || !formed || bare != text {
 		return 0, Problem{Message: fmt.Sprintf("%s must be a duration such as 10s, is %s", what, called)}, false
 	}
 	return d, Problem{}, true
@@ -219,6 +220,19 @@ func badUnit(text string) string {
 	return ""
 }
 
+// meantDuration is the duration that a text with an unknown unit stands for: with days in hours, with
+// any other unit that unit alone.
+func meantDuration(text, unit string) string {
+	if !strings.HasPrefix(strings.ToLower(unit), "d") {
+		return meantUnit(unit)
+	}
+	days, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(text, unit)), 64)
+	if err != nil {
+		return "" // days among other units
+	}
+	return strconv.FormatFloat(24*days, 'f', -1, 64) + "h"
+}
+
 // meantUnit is the unit that a word or another spelling stands for.
 func meantUnit(unit string) string {
 	switch u := strings.TrimSpace(strings.ToLower(unit)); {
@@ -228,7 +242,7 @@ func meantUnit(unit string) string {
 		return "s"
 	case strings.HasPrefix(u, "mi"), u == "m":
 		return "m"
-	case strings.HasPrefix(u, "h"), strings.HasPrefix(u, "d"):
+	case strings.HasPrefix(u, "h"):
 		return "h"
 	}
 	return ""

@@ -1,6 +1,7 @@
 package yamlfile
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,18 @@ func TestDuration(t *testing.T) {
 		d, ok := r.Duration(&yaml.Node{Kind: yaml.ScalarNode, Value: text, Line: 1, Column: 1}, "x", 0)
 		if p := r.Problems(); ok || len(p) != 1 || !strings.HasPrefix(p[0].Message, want) {
 			t.Errorf("%q: %v, %v; want %s", text, d, p, want)
+		}
+	}
+	for text, want := range map[string]Problem{
+		"9999999h":  {Message: "x is 9999999h, must be from 0s to 744h"},
+		"-9999999h": {Message: "x is -9999999h, must be from 0s to 744h"},
+		"2d":        {Message: `x has the unknown unit "d" in "2d"`, Allowed: units(), Nearest: "48h"},
+		"1.5days":   {Message: `x has the unknown unit "days" in "1.5days"`, Allowed: units(), Nearest: "36h"},
+		"1d12h":     {Message: `x has the unknown unit "d" in "1d12h"`, Allowed: units()},
+		"2min":      {Message: `x has the unknown unit "min" in "2min"`, Allowed: units(), Nearest: "m"},
+	} {
+		if d, p, ok := ParseDuration(text, "x", "", 0, MaxDuration); ok || !reflect.DeepEqual(p, want) {
+			t.Errorf("%q: %v, %+v, want %+v", text, d, p, want)
 		}
 	}
 	if d, p, ok := ParseDuration("1h30m500ms", "x", "", 0, MaxDuration); !ok || d != 90*time.Minute+500*time.Millisecond {

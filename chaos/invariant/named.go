@@ -1,0 +1,35 @@
+package invariant
+
+import (
+	"regexp"
+	"strconv"
+
+	"handoff/core/execution"
+)
+
+// numbered is a worker's number in a message, with its incarnation if that follows in brackets.
+var numbered = regexp.MustCompile(`\bworker (\d+)\b( \((incarnation ))?`)
+
+// NameWorkers adds the names of workers to their numbers in the messages of findings, because
+// scenarios, queues and logs know workers by name. Questions about the contract have workers of
+// their own.
+func NameWorkers(findings []Finding, names map[execution.WorkerID]string) {
+	for i := range findings {
+		f := &findings[i]
+		if f.Invariant.Number == ContractInForce {
+			continue
+		}
+		f.Message = numbered.ReplaceAllStringFunc(f.Message, func(text string) string {
+			m := numbered.FindStringSubmatch(text)
+			id, _ := strconv.ParseInt(m[1], 10, 64)
+			name := names[execution.WorkerID(id)]
+			switch {
+			case name == "":
+				return text
+			case m[2] == "":
+				return text + " (" + name + ")"
+			}
+			return "worker " + m[1] + " (" + name + ", " + m[3]
+		})
+	}
+}
