@@ -10,7 +10,7 @@ import (
 
 func topShape() yamlfile.Shape {
 	return yamlfile.NewShape("the scenario",
-		yamlfile.Required("name", "the file's name without .yaml: small letters, digits and hyphens", yamlfile.Schema{"type": "string", "pattern": namePattern}),
+		yamlfile.Required("name", "small letters, digits and hyphens; in the library it is the file's name without .yaml", yamlfile.Schema{"type": "string", "pattern": namePattern}),
 		yamlfile.Required("about", "what it guards against, for lists and reports", yamlfile.TextSchema()),
 		yamlfile.Optional("worlds", "where it can run; left out: sim and live", yamlfile.SomeSetOf(yamlfile.Enum(worldNames()))),
 		yamlfile.Required("cluster", "what runs", clusterShape().Object()),
