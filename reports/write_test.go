@@ -64,7 +64,7 @@ func TestARefusedChangeWithoutAStatusNamesNone(t *testing.T) {
 func TestTheFaultsThatWereNeededAreToldInSentences(t *testing.T) {
 	two := []explain.Need{{Needed: true}, {Needed: true}}
 	for want, x := range map[string]*explain.Explanation{
-		"2 of 2 were needed: with them alone the same rule is broken, with fewer of them it is kept":              {Faults: two},
+		"2 of 2 were needed: with them alone the same rule is broken, with fewer of them it is kept":             {Faults: two},
 		"2 of 2 were needed: with them alone execution 7 misses the expectation, with fewer of them it does not": {Faults: two, Followed: true, Missed: true, Execution: 7},
 		"one of 1 was needed: with it alone execution 7 breaks the rule, without any fault it does not":          {Faults: two[:1], Followed: true, Execution: 7},
 	} {

@@ -146,7 +146,7 @@ func TestThePagesNameFoldersThatTheDemoWrites(t *testing.T) {
 	t.Chdir(t.TempDir())
 	chaos(t, typed(t, "make demo", string(makefile))...).wants(t, 1)
 	for name, page := range named {
-		if _, err := os.Stat(filepath.Join("reports/out/demo", name)); err != nil {
+		if _, err := os.Stat(filepath.Join("reports", "out", "demo", name)); err != nil {
 			t.Errorf("%s names what the demo does not write: %v", page, err)
 		}
 	}

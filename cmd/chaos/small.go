@@ -70,7 +70,7 @@ func (a *app) lint(args []string) error {
 // can't be read is one.
 func mistakesOf(err error) (counts []int) {
 	var problems yamlfile.Errors
-	several, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the files of a folder, as they were joined
+	several, ok := err.(interface{ Unwrap() []error })
 	switch {
 	case err == nil:
 	case ok:
