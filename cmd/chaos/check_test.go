@@ -101,7 +101,7 @@ func TestCheckSaysThatAHistoryHasNoFigures(t *testing.T) {
 		t.Fatal("the report wrote no history", err)
 	}
 	const figures = "the figures that processes report are not in a history: chaos run and chaos replay judge them"
-	chaos(t, "check", files[0]).wants(t, 0, "not judged  15 alerts: its scenario expects nothing of them, and "+figures)
+	chaos(t, "check", files[0]).wants(t, 0, "not judged  15 alerts: no expectation about alerts is known, and "+figures)
 
 	fired := write(t, "fired.jsonl", strings.Replace(header, `"scenario":""`, `"scenario":"alerts-fire-and-resolve"`, 1)+
 		`{"at_ns":1,"kind":"alert_fired","fault":"reaper_brake"}`+"\n")
