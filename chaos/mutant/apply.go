@@ -73,7 +73,7 @@ func inCall() string {
 		// A name is like handoff/chaos/mutant.(*settled).Claim.func1.
 		name := strings.ReplaceAll(f.Function[strings.LastIndexByte(f.Function, '/')+1:], "[...]", "")
 		if parts := strings.Split(name, "."); len(parts) > 2 && strings.HasPrefix(name, "mutant") {
-			for _, to := range calledParts {
+			for _, to := range calledParts() {
 				if _, is := to.of.MethodByName(parts[2]); is {
 					return " (in a call of " + to.name + ": " + parts[2] + ")"
 				}
@@ -85,15 +85,20 @@ func inCall() string {
 	}
 }
 
-// calledParts are the interfaces of the database and of the broker.
-var calledParts = []struct {
+// part is an interface whose calls an act names.
+type part struct {
 	name string
 	of   reflect.Type
-}{
-	{"the database", reflect.TypeFor[store.Store]()},
-	{"the broker", reflect.TypeFor[broker.Broker]()},
-	{"the broker", reflect.TypeFor[broker.Session]()},
-	{"the broker", reflect.TypeFor[broker.Consumer]()},
+}
+
+// calledParts are the interfaces of the database and of the broker.
+func calledParts() [4]part {
+	return [...]part{
+		{"the database", reflect.TypeFor[store.Store]()},
+		{"the broker", reflect.TypeFor[broker.Broker]()},
+		{"the broker", reflect.TypeFor[broker.Session]()},
+		{"the broker", reflect.TypeFor[broker.Consumer]()},
+	}
 }
 
 // The line of a daemon's log about a mutant: its message, and the names of the attributes with the
