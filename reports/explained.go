@@ -184,8 +184,12 @@ func needText(x *explain.Explanation) string {
 	}
 	if x.Same {
 		text += fmt.Sprintf(". Execution %d ends in the same way without any fault", x.Execution)
-		if len(x.Others) > 0 {
-			text += "; not so " + verdict.Named(x.Others)
+		switch len(x.Others) {
+		case 0:
+		case 1:
+			text += "; " + verdict.Named(x.Others) + " does not"
+		default:
+			text += "; " + verdict.Named(x.Others) + " do not"
 		}
 	}
 	if x.Execution != 0 && !x.Followed {

@@ -201,7 +201,7 @@ func TestTheWordsSayByWhichExecutionFaultsAreJudged(t *testing.T) {
 		t.Errorf("judged by the execution: %s", got)
 	}
 	x.Missed, x.Same, x.Others = true, true, []execution.ID{7, 9}
-	if got := first(); got != "faults  one of 2 was needed: with it alone the expectation is missed, without any fault it is met. Execution 25 ends in the same way without any fault; not so executions 7, 9" {
+	if got := first(); got != "faults  one of 2 was needed: with it alone the expectation is missed, without any fault it is met. Execution 25 ends in the same way without any fault; executions 7, 9 do not" {
 		t.Errorf("needed for others: %s", got)
 	}
 }

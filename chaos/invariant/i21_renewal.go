@@ -40,7 +40,7 @@ func (c *Calls) Beats(now time.Duration) {
 	if late <= within || c.s.ledger.struck(standsStill|itsClock|hasTwin, c.process, 0, present-within) {
 		return
 	}
-	c.s.violate(c.service.i, 0, "%s learned from a claim that its lease is over, and began its next heartbeat only %v later, or after the answer to the one before; %v is allowed", c.process, late, within)
+	c.s.violate(c.service.i, 0, "%s was told by a claim that its lease is over, and began its next heartbeat only %v after that, or after the end of a heartbeat that was under way; %v is allowed", c.process, late, within)
 }
 
 // Beaten notes that a heartbeat has ended.

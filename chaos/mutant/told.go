@@ -3,6 +3,7 @@ package mutant
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"handoff/core/store"
 )
@@ -16,18 +17,20 @@ func init() {
 	)
 }
 
-// unheeding is a worker's store whose claims don't report that the incarnation is over: they seem
-// to have had no answer.
+// unheeding is a worker's store whose claims don't report one kind of refusal: they seem to have had no
+// answer.
 type unheeding struct {
 	store.Store
-	p Process
+	p       Process
+	unheard []error
+	what    string
 }
 
 // Claim implements store.Worker.
 func (s *unheeding) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	results, err := s.Store.Claim(ctx, w, cs)
-	if errors.Is(err, store.ErrSuperseded) || errors.Is(err, store.ErrLost) {
-		s.p.Acted("treated the answer that its incarnation is over as no answer")
+	if slices.ContainsFunc(s.unheard, func(of error) bool { return errors.Is(err, of) }) {
+		s.p.Acted("treated the answer that its " + s.what + " is over as no answer")
 		return nil, store.ErrUnavailable
 	}
 	return results, err
@@ -41,26 +44,9 @@ func claimsUnheeded() *Mutant {
 			if !p.Worker {
 				return s
 			}
-			return &unheeding{s, p}
+			return &unheeding{s, p, []error{store.ErrSuperseded, store.ErrLost}, "incarnation"}
 		},
 	}
-}
-
-// unhurried is a worker's store whose claims don't report that the lease is over: they seem to have had
-// no answer.
-type unhurried struct {
-	store.Store
-	p Process
-}
-
-// Claim implements store.Worker.
-func (s *unhurried) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := s.Store.Claim(ctx, w, cs)
-	if errors.Is(err, store.ErrLeaseOver) {
-		s.p.Acted("treated the answer that its lease is over as no answer")
-		return nil, store.ErrUnavailable
-	}
-	return results, err
 }
 
 func leaseOverUnheeded() *Mutant {
@@ -71,7 +57,7 @@ func leaseOverUnheeded() *Mutant {
 			if !p.Worker {
 				return s
 			}
-			return &unhurried{s, p}
+			return &unheeding{s, p, []error{store.ErrLeaseOver}, "lease"}
 		},
 	}
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +51,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			help(cmd, given)
 		}
 	})
-	err := cmp.Or(root.ExecuteContext(ctx), refused)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = refused
+	}
 	if err == nil {
 		return a.code
 	}
