@@ -66,7 +66,7 @@ func read(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err erro
 			return nil
 		}
 		if err != nil {
-			j.setAside(&e, &history.UnknownWord{Err: fmt.Errorf("%s: %w", r.place(), err)})
+			j.setAside(&e, &history.UnknownWord{Err: fmt.Errorf("%s: %w", r.source(), err)})
 			return nil
 		}
 		j.observe(&e)
@@ -150,8 +150,8 @@ func (r *record) event(at time.Duration) (history.Event, error) {
 	return e, cmp.Or(errs[0], errs[1], errs[2], errs[3])
 }
 
-// place describes the position of a row.
-func (r *record) place() string {
+// source names the row in the tables, for errors.
+func (r *record) source() string {
 	if r.rank == rankHandled || r.rank == rankCancelled {
 		return fmt.Sprintf("execution %d", r.id)
 	}
