@@ -3,6 +3,7 @@ package rabbitmqtest_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -191,7 +192,11 @@ func (r *rabbit) open() (broker.Session, error) {
 	defer cancel()
 	// On a busy machine with many sessions, one session may take long to open, and rabbitmqctl may
 	// take long to resume a queue.
-	s, err := rabbitmq.New(rabbitmq.Options{URL: p.url, Heartbeat: 2 * time.Second, DialTimeout: patience, OldestConfirm: time.Hour}).Connect(ctx)
+	// The log says why a session ended, which no error does; go test shows it if a case fails.
+	s, err := rabbitmq.New(rabbitmq.Options{
+		URL: p.url, Heartbeat: 2 * time.Second, DialTimeout: patience, OldestConfirm: time.Hour,
+		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}).Connect(ctx)
 	// A session has one connection. With 100,000 commands, listeners that stay open would take all
 	// ports of the machine, including those that rabbitmqctl needs.
 	p.listener.Close()
