@@ -79,28 +79,37 @@ func run(ctx context.Context, args []string) (err error) {
 	if err := servers.EnsureInstalled(ctx, os.Stderr); err != nil {
 		return err
 	}
-	c, err := cluster.Up(ctx, cluster.Options{
-		Bin: o.bin, Executors: 1, Workers: slices.Max(o.workers), Runtimes: "noop", Actions: actions,
-		Env: map[string]string{
-			"HANDOFF_WORKER_CONCURRENCY": strconv.Itoa(concurrency),
-			// Writing a log line for every request is work in production, too, but there it does
-			// not go to a terminal.
-			"HANDOFF_LOG_LEVEL": "warn",
-		},
-	})
+	up := func() (*cluster.Cluster, error) {
+		return cluster.Up(ctx, cluster.Options{
+			Bin: o.bin, Executors: 1, Workers: slices.Max(o.workers), Runtimes: "noop", Actions: actions,
+			Env: map[string]string{
+				"HANDOFF_WORKER_CONCURRENCY": strconv.Itoa(concurrency),
+				// Writing a log line for every request is work in production, too, but there it does
+				// not go to a terminal.
+				"HANDOFF_LOG_LEVEL": "warn",
+			},
+		})
+	}
+	c, err := up()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Down()) }()
 	t := &table{options: o, load: before}
-	part := measure
 	switch {
 	case o.lists > 0:
-		part = measureLists
+		err = measureLists(ctx, c, o, t)
 	case o.scale > 0:
-		part = measureScale
+		var beside *cluster.Cluster
+		if beside, err = up(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, beside.Down()) }()
+		err = measureScale(ctx, c, beside, o, t)
+	default:
+		err = measure(ctx, c, o, t)
 	}
-	if err := part(ctx, c, o, t); err != nil {
+	if err != nil {
 		return err
 	}
 	t.print(os.Stdout)

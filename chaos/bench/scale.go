@@ -30,61 +30,90 @@ const (
 // manyParameters are the bytes of the parameters of large executions.
 const manyParameters = 100_000
 
-// measureScale measures the same work in tables of several sizes: in empty ones before and after
-// the others, so that a change of the machine is seen.
-func measureScale(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
+// emptyTables is the way that the others are compared with: the same work in tables that hold
+// nothing else.
+const emptyTables = "empty tables"
+
+// measureScale measures the same work in tables of several sizes. In turn with each size it measures
+// empty tables, which belong to a second cluster: so a machine that gets slower during the run slows
+// both, and the ratios stay. The first size is empty, too: its ratio shows how far two equal clusters
+// are apart.
+func measureScale(ctx context.Context, c, beside *cluster.Cluster, o options, t *table) error {
 	d, err := openDaemons(ctx, c, o)
 	if err != nil {
 		return err
 	}
 	defer d.close()
-	if err := d.workers(ctx, 1); err != nil {
+	reference, err := openDaemons(ctx, beside, o)
+	if err != nil {
 		return err
 	}
+	defer reference.close()
+	for _, d := range []*daemons{d, reference} {
+		if err := d.workers(ctx, 1); err != nil {
+			return err
+		}
+	}
 	large := map[string]any{"text": strings.Repeat("x", manyParameters)}
-	for _, s := range []state{
-		{name: "empty tables", fill: d.empty},
+	for i, s := range []state{
+		{name: "empty tables, too", fill: d.empty},
 		{name: "1,000,000 finished, with audit", fill: func(ctx context.Context) error { return d.finished(ctx, aMillion, true) }},
 		{name: fmt.Sprintf("%d finished", o.scale), fill: func(ctx context.Context) error { return d.finished(ctx, o.scale, false) }},
 		{name: "100,000 that are due in an hour", fill: func(ctx context.Context) error { return d.waiting(ctx, 100_000) }},
 		{name: "200 workers", fill: func(ctx context.Context) error { return d.registered(ctx, 200) }},
 		{name: "parameters of 100 kB, beside 200 workers", fill: d.empty, batch: 5, jobs: max(100, o.jobs/20), parameters: large},
-		{name: "empty tables again", fill: d.unregister},
 	} {
 		began := time.Now()
 		if err := s.fill(ctx); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		fmt.Fprintf(os.Stderr, "%s: made in %v\n", s.name, time.Since(began).Round(time.Second))
-		if err := d.measureState(ctx, &s, t); err != nil {
+		if err := measureState(ctx, d, reference, i*o.rounds, &s, t); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
 	return nil
 }
 
-// measureState measures what one state costs: rates and processor time in some rounds, of which the
-// first warms up, and how long an execution waits at a slow pace.
-func (d *daemons) measureState(ctx context.Context, s *state, t *table) error {
+// measureState measures what one state costs beside empty tables: rates and processor time in some
+// rounds, which are numbered from after on, and how long an execution waits at a slow pace. A round
+// before them warms up.
+func measureState(ctx context.Context, d, reference *daemons, after int, s *state, t *table) error {
 	w := work{jobs: d.options.jobs, batch: batch, parameters: s.parameters}
 	if s.batch > 0 {
 		w.jobs, w.batch = s.jobs, s.batch
 	}
 	for round := range d.options.rounds + 1 {
+		if err := reference.empty(ctx); err != nil {
+			return err
+		}
+		empty, err := reference.throughput(ctx, emptyTables, work{jobs: d.options.jobs, batch: batch})
+		if err != nil {
+			return err
+		}
 		m, err := d.throughput(ctx, s.name, w)
 		if err != nil {
 			return err
 		}
 		if round > 0 {
-			t.add(round, m)
+			t.add(after+round, empty)
+			t.add(after+round, m)
 		}
 	}
 	if s.parameters != nil {
 		return nil
 	}
-	samples, err := d.scheduling(ctx)
-	t.latency("created to scheduled, "+s.name, samples)
-	return err
+	for _, of := range []struct {
+		name string
+		d    *daemons
+	}{{emptyTables + " meanwhile", reference}, {s.name, d}} {
+		samples, err := of.d.scheduling(ctx)
+		if err != nil {
+			return err
+		}
+		t.latency("created to scheduled, "+of.name, samples)
+	}
+	return nil
 }
 
 // finished adds finished executions until there are at least n, as copies of those that the last
@@ -150,9 +179,6 @@ select id, 0, 0, runtime, now() + interval '1 hour', 'api' from execution_record
 	})
 }
 
-// fleet is the beginning of the names of workers that are only registered.
-const fleet = "registered-"
-
 // registered empties the tables, and adds active workers that run something else. No process is
 // behind them.
 func (d *daemons) registered(ctx context.Context, n int) error {
@@ -162,24 +188,12 @@ func (d *daemons) registered(ctx context.Context, n int) error {
 	return d.script(ctx, []string{
 		"set session_replication_role = replica",
 		fmt.Sprintf(`with new as (
-    insert into worker (name, incarnation) select '%s' || n, 1000000 + n from generate_series(1, %d) n returning id, incarnation
+    insert into worker (name, incarnation) select 'registered-' || n, 1000000 + n from generate_series(1, %d) n returning id, incarnation
 )
 insert into worker_incarnation (incarnation, worker, process, attempt, lifecycle, runtimes, capacity, lease_expires_at, registered_at, consumer_alive)
 overriding system value
-select incarnation, id, 1, 1, 'active', '{other}', 10, now() + interval '1 day', now(), true from new`, fleet, n),
+select incarnation, id, 1, 1, 'active', '{other}', 10, now() + interval '1 day', now(), true from new`, n),
 		"set session_replication_role = origin", "vacuum analyze worker", "vacuum analyze worker_incarnation", "checkpoint",
-	})
-}
-
-// unregister empties the tables, and removes the workers of registered.
-func (d *daemons) unregister(ctx context.Context) error {
-	if err := d.empty(ctx); err != nil {
-		return err
-	}
-	return d.script(ctx, []string{
-		"set session_replication_role = replica",
-		"delete from worker_incarnation where incarnation > 1000000", "delete from worker where name like '" + fleet + "%'",
-		"set session_replication_role = origin",
 	})
 }
 

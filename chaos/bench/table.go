@@ -96,7 +96,7 @@ func (t *table) printWays(w io.Writer) {
 	fmt.Fprintf(w, "%d noop executions a measurement, median of %d rounds in turn; workers hold up to %d at a time\n\n", t.options.jobs, t.options.rounds, concurrency)
 	best, beside := t.way(riverBest), "River"
 	if best == nil {
-		best, beside = t.ways[0], "first"
+		best, beside = t.ways[0], "empty"
 	}
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(out, "µs of processor time an execution\tall\tof "+beside)
