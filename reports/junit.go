@@ -119,10 +119,7 @@ func caseOf(sc *verdict.Scenario) *junitCase {
 
 // caseName is the profile, plus whatever else distinguishes two results of one scenario.
 func caseName(sc *verdict.Scenario) string {
-	name := string(sc.Profile)
-	if sc.Strategy == verdict.Varied {
-		name += " varied"
-	}
+	name := verdict.ProfileName(sc.Profile, sc.Strategy == verdict.Varied)
 	if sc.Mutant != "" {
 		name += " with mutant " + sc.Mutant
 	}

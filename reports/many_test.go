@@ -218,7 +218,7 @@ func TestTableHasOneRowForEachScenario(t *testing.T) {
 	list := sortedScenarios(s)
 	shown := chooseRecords(firstFailure(s, records), records)
 	table := newTable(list, linker(records, runKeys(records), shown))
-	if want := []string{"hardened", "hardened varied", "documented", "documented varied"}; !slices.Equal(table.Columns, want) {
+	if want := []string{"hardened", "hardened, varied", "documented", "documented, varied"}; !slices.Equal(table.Columns, want) {
 		t.Errorf("columns %q, want %q", table.Columns, want)
 	}
 	if len(table.Rows) != 14 || table.Fail != 2 || table.Fail+table.Inconclusive+table.Pass != 14 {

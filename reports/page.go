@@ -114,7 +114,8 @@ type headline struct {
 	Explained *whyPage
 	Causes    []causeLine
 	// Cut says how much of the past is left out of the causes; empty for nothing.
-	Cut  string
+	Cut string
+	// More is how many other runs fail.
 	More int
 }
 
@@ -331,8 +332,8 @@ func newHeadline(f *failure, list []*verdict.Scenario) *headline {
 		})
 	}
 	for _, sc := range list {
-		h.More += len(sc.Violations)
+		h.More += sc.Failing
 	}
-	h.More--
+	h.More = max(0, h.More-1)
 	return h
 }

@@ -79,10 +79,7 @@ func WriteRun(w io.Writer, r *verdict.Record, key string) error {
 
 // runLabel names a run for people.
 func runLabel(r *verdict.Record) string {
-	label := fmt.Sprintf("%s, %s, seed %d", r.Scenario, r.Profile, r.Seed)
-	if r.Varied != nil {
-		label = fmt.Sprintf("%s, %s varied, seed %d", r.Scenario, r.Profile, r.Seed)
-	}
+	label := fmt.Sprintf("%s, %s, seed %d", r.Scenario, verdict.ProfileName(r.Profile, r.Varied != nil), r.Seed)
 	if r.Mutant != "" {
 		label += ", mutant " + r.Mutant
 	}

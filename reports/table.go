@@ -140,10 +140,7 @@ func severalWorlds(list []*verdict.Scenario) bool {
 // columnOf names the column of a result: its profile, and whatever else but the mutant
 // distinguishes two results of a scenario.
 func columnOf(sc *verdict.Scenario, worlds bool) string {
-	name := string(sc.Profile)
-	if sc.Strategy == verdict.Varied {
-		name += " varied"
-	}
+	name := verdict.ProfileName(sc.Profile, sc.Strategy == verdict.Varied)
 	if worlds {
 		name += ", " + sc.World
 	}

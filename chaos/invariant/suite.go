@@ -444,5 +444,29 @@ func (s *Suite) violate(i *Invariant, id execution.ID, format string, args ...an
 	if s.clock != nil {
 		step, at = s.clock()
 	}
-	s.findings = append(s.findings, Finding{Invariant: i, Execution: id, Step: step, At: at, Message: fmt.Sprintf(format, args...)})
+	s.findings = append(s.findings, Finding{Invariant: i, Execution: id, Step: step, At: at, Message: fmt.Sprintf(format, readable(args)...)})
+}
+
+// readable rounds the durations among args to the millisecond, or to the microsecond below a second:
+// nobody reads the nanoseconds. Where two that differ would look alike, as 8s and 7.999999999s, all
+// of them stay as they are, because their difference is what the message is about.
+func readable(args []any) []any {
+	out := slices.Clone(args)
+	exact := make(map[time.Duration]time.Duration)
+	for i, arg := range args {
+		d, ok := arg.(time.Duration)
+		if !ok {
+			continue
+		}
+		short := d.Round(time.Millisecond)
+		if d.Abs() < time.Second {
+			short = d.Round(time.Microsecond)
+		}
+		if other, taken := exact[short]; taken && other != d {
+			return args
+		}
+		exact[short] = d
+		out[i] = short
+	}
+	return out
 }

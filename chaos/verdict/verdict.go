@@ -122,6 +122,14 @@ const (
 	Varied = "varied"
 )
 
+// ProfileName is how people are told the profile of a run or of a result, and that it is varied.
+func ProfileName(p config.Profile, varied bool) string {
+	if varied {
+		return string(p) + ", varied"
+	}
+	return string(p)
+}
+
 // Scenario is the result of a scenario under one profile and one strategy, over its seeds. Merge
 // must handle every field.
 type Scenario struct {

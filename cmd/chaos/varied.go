@@ -53,10 +53,7 @@ func tellChanges(out io.Writer, changes []string) {
 
 // profileOf is a result's profile, and whether it is varied.
 func profileOf(sc *verdict.Scenario) string {
-	if sc.Strategy == verdict.Varied {
-		return string(sc.Profile) + ", varied"
-	}
-	return string(sc.Profile)
+	return verdict.ProfileName(sc.Profile, sc.Strategy == verdict.Varied)
 }
 
 // variedLine summarizes the varied runs in one line.

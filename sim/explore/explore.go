@@ -32,10 +32,7 @@ type Target struct {
 
 // String is the target's name in messages.
 func (t Target) String() string {
-	if t.Varied {
-		return fmt.Sprintf("%s (%s, varied)", t.Scenario.Name, t.Profile)
-	}
-	return fmt.Sprintf("%s (%s)", t.Scenario.Name, t.Profile)
+	return fmt.Sprintf("%s (%s)", t.Scenario.Name, verdict.ProfileName(t.Profile, t.Varied))
 }
 
 // Targets lists every profile of every scenario, in their order.
