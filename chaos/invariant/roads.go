@@ -211,12 +211,15 @@ func (r *roads) announced(e *history.Event, note func(*trouble, time.Duration)) 
 
 // queueStuck says that the queue of the worker to which an execution was dispatched has hung since
 // its dispatch. Messages that the broker doesn't confirm need not arrive.
-func (s *Suite) queueStuck(l *life) bool {
+func (s *Suite) queueStuck(l *life) bool { return s.queueStuckSince(l, l.entered) }
+
+// queueStuckSince says that this queue has hung since a moment.
+func (s *Suite) queueStuckSince(l *life, from time.Duration) bool {
 	t := s.workers.Get(l.incarnation)
 	if t == nil {
 		return false
 	}
-	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.since(l.entered) })
+	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.since(from) })
 }
 
 // stuckQueues is the number of workers whose queue has hung since a moment.
