@@ -277,6 +277,12 @@ func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration))
 	}
 }
 
+// lasts says that a cause has struck a process and has not ended. It is a cause of processes.
+func (l *ledger) lasts(c cause, process string) bool {
+	p := l.byName[process]
+	return p != nil && p.of[c.at()].lasting > 0
+}
+
 // struck says whether one of the causes was present since a moment, for a worker or for the process
 // that runs its incarnation. worker is 0 if the caller knows only the process.
 func (l *ledger) struck(of cause, process string, worker execution.WorkerID, from time.Duration) bool {

@@ -156,6 +156,9 @@ func (c *detectionChecker) renewed(e *history.Event) {
 		}
 		if a.renewals++; a.renewals == 3 {
 			a.heard = e.At
+		}
+		if a.heard != 0 {
+			// A worker that was away owes it again.
 			c.push(watched{at: e.At + time.Nanosecond, id: a.id, epoch: uint16(a.epoch), in: execution.Canceling})
 		}
 	}
@@ -170,6 +173,25 @@ func (c *detectionChecker) heard(id execution.ID) time.Duration {
 		}
 	}
 	return 0
+}
+
+// owed is since when a worker that must have learned of a cancellation could have ended it; 0 if it
+// need not end it.
+//
+// While its lease lasts, only the worker can end what it has claimed, so its own bound holds as long
+// as it is there. A worker that has stopped, was declared lost or has a successor ends nothing any
+// more. Nor does a process that has crashed or is held, and without the database none can write an
+// end. The executors take the execution back when the lease has been over for the grace, and not
+// before. That bound always applies. When the worker is well again, its own time starts again.
+func (c *detectionChecker) owed(l *life) time.Duration {
+	heard, t := c.heard(l.id), c.s.workers.Get(l.incarnation)
+	if heard == 0 || t == nil {
+		return heard
+	}
+	if _, gone := t.gone(); gone || c.s.roads.byName[t.process].away() || c.s.ledger.lasts(toDatabase, t.process) {
+		return 0
+	}
+	return max(heard, c.s.roads.byName[t.process].troubled())
 }
 
 // look checks every execution that is due.
@@ -322,8 +344,8 @@ func (c *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
 				best, what = dead, "its worker has not renewed its lease"
 			}
 		}
-		if heard := c.heard(l.id); heard != 0 && heard+b.Cancel < best.since+best.bound {
-			best, what = deadline{heard, b.Cancel, 0}, "its worker has known of its cancellation and has not ended it"
+		if owed := c.owed(l); owed != 0 && owed+b.Cancel < best.since+best.bound {
+			best, what = deadline{owed, b.Cancel, 0}, "its worker has known of its cancellation and has not ended it"
 		}
 		return best, what
 	case oracle.Terminal(l.status):

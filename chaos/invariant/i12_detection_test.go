@@ -89,3 +89,76 @@ func TestAFrozenExecutorCountsARunForLonger(t *testing.T) {
 		}
 	}
 }
+
+// A worker owes the end of a cancelled execution while it is there and can write it. Its executions
+// are otherwise found when its lease is over.
+func TestAWorkerOwesACancellationWhileItIsThere(t *testing.T) {
+	// The third renewal after the request is at 40 s. The kill grace, five statements and the calls
+	// of an undisturbed pass take 13 s.
+	const asked, heard, bound = 12 * second, 40 * second, 13 * second
+	stops := func(at time.Duration) history.Event { return worker(at, execution.Stopped) }
+	lost := func(at time.Duration) history.Event {
+		e := worker(at, execution.Lost)
+		e.Process = "executor-1"
+		return e
+	}
+	succeeded := func(at time.Duration) history.Event {
+		e := registered(1, 1, "shell")
+		e.At, e.Incarnation, e.Process, e.Due = at, 2, "v", at+30*second
+		return e
+	}
+	of := func(kind history.Kind) func(at time.Duration) history.Event {
+		return func(at time.Duration) history.Event { return history.Event{At: at, Kind: kind, Process: "w"} }
+	}
+	link := func(kind history.Kind) func(at time.Duration) history.Event {
+		return func(at time.Duration) history.Event {
+			return history.Event{At: at, Kind: kind, Fault: "cut", Text: "slow_link", Process: "w", Queue: "database"}
+		}
+	}
+	type happens struct {
+		at  time.Duration
+		one func(at time.Duration) history.Event
+	}
+	for _, x := range []struct {
+		name string
+		// renews is until when the worker renews its lease.
+		renews, over time.Duration
+		broken       bool
+		happens      []happens
+	}{
+		{"ended in time", 100 * second, heard + bound, false, nil},
+		{"ended late", 100 * second, heard + bound + second, true, nil},
+		{"ended late by a worker that drains", 100 * second, heard + bound + second, true, []happens{{45 * second, func(at time.Duration) history.Event { return worker(at, execution.Draining) }}}},
+		{"the worker has stopped", 40 * second, heard + bound + second, false, []happens{{45 * second, stops}}},
+		{"the worker has stopped, and its lease is long over", 40 * second, 150 * second, true, []happens{{45 * second, stops}}},
+		{"the worker stopped too late", 60 * second, heard + bound + 2*second, true, []happens{{heard + bound + second, stops}}},
+		{"the worker was declared lost", 40 * second, heard + bound + second, false, []happens{{45 * second, lost}}},
+		{"the worker has a successor", 40 * second, heard + bound + second, false, []happens{{45 * second, succeeded}}},
+		{"its process has crashed", 40 * second, heard + bound + second, false, []happens{{45 * second, of(history.ProcessCrashed)}}},
+		{"its process is paused", 40 * second, heard + bound + second, false, []happens{{45 * second, of(history.ProcessPaused)}}},
+		{"its process goes on, and ends it in time", 100 * second, 50*second + bound, false, []happens{{45 * second, of(history.ProcessPaused)}, {50 * second, of(history.ProcessResumed)}}},
+		{"its process goes on, and does not end it", 100 * second, 51*second + bound, true, []happens{{45 * second, of(history.ProcessPaused)}, {50 * second, of(history.ProcessResumed)}}},
+		{"its link to the database is slow", 100 * second, heard + bound + second, false, []happens{{45 * second, link(history.FaultBegan)}}},
+		{"its link was slow before", 100 * second, heard + bound + second, true, []happens{{13 * second, link(history.FaultBegan)}, {15 * second, link(history.FaultEnded)}}},
+		{"another process has crashed", 100 * second, heard + bound + second, true, []happens{{45 * second, func(at time.Duration) history.Event {
+			return history.Event{At: at, Kind: history.ProcessCrashed, Process: "v"}
+		}}}},
+	} {
+		story := slices.Concat([]history.Event{{Kind: history.ProcessStarted, Process: "executor-1"}, {Kind: history.ProcessStarted, Process: "w"}}, beginning())
+		canceling := move(asked, execution.Running, execution.Canceling, execution.API, 1, 1)
+		canceling.Due = 302 * second
+		story = append(story, canceling)
+		for at := 10 * second; at <= min(x.renews, x.over); at += 10 * second {
+			story = append(story, beat(at, 1))
+		}
+		for _, h := range x.happens {
+			story = append(story, h.one(h.at))
+		}
+		over := move(x.over, execution.Canceling, execution.Cancelled, execution.Worker, 1, 1)
+		story = append(story, over, history.Event{At: x.over, Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Cancelled})
+		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
+		if got := slices.Contains(judgeUnder(config.Default(config.Hardened), story), 12); got != x.broken {
+			t.Errorf("%s: broken is %v, want %v", x.name, got, x.broken)
+		}
+	}
+}

@@ -251,3 +251,62 @@ func TestServersThatAreAwayAreLeftInPeace(t *testing.T) {
 		}
 	}
 }
+
+// A worker whose heartbeats the database stores, and which hears none of the answers, fences itself.
+// It then gives up what it has claimed, and its next heartbeat says so. Every fault of a link to the
+// database can lose all answers of a lease.
+func TestAWorkerThatHearsNoAnswerGivesUpItsClaims(t *testing.T) {
+	of := func(at time.Duration, kind history.Kind, what, process, server string) history.Event {
+		return history.Event{At: at, Kind: kind, Fault: "f", Text: what, Process: process, Queue: server}
+	}
+	// The worker claims at 39 s and ends its claim as lost at 42 s. Its lease is 30 s, its margin 5 s.
+	broken := func(faults ...history.Event) bool {
+		story := slices.Concat(beginning()[:3], faults)
+		for at := 10 * second; at <= 40*second; at += 10 * second {
+			story = append(story, beat(at, 1))
+		}
+		for _, e := range beginning()[3:11] {
+			e.At += 37 * second
+			if e.Kind == history.Transition {
+				e.Due += 37 * second
+			}
+			story = append(story, e)
+		}
+		lost := move(42*second, execution.Running, execution.Failed, execution.Worker, 1, 1)
+		lost.Reason = execution.WorkerLost
+		story = append(story, lost)
+		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
+		return slices.Contains(judge(story), 20)
+	}
+	if !broken() {
+		t.Error("a worker that hears its answers may not give up a claim")
+	}
+	for _, kind := range fault.Kinds() {
+		if slices.Contains(kind.Excuses, fault.LinkToDatabase) && broken(of(3*second, history.FaultBegan, kind.Name, "w", "database")) {
+			t.Errorf("%s: a worker that may have heard no answer for a lease may not give up a claim", kind.Name)
+		}
+	}
+	const began, over = history.FaultBegan, history.FaultEnded
+	for _, x := range []struct {
+		name   string
+		faults []history.Event
+		broken bool
+	}{
+		{"for less than a lease", []history.Event{of(20*second, began, "reset", "w", "database")}, true},
+		{"on another link", []history.Event{of(3*second, began, "reset", "w", "broker")}, true},
+		{"on that link and another", []history.Event{of(3*second, began, "reset", "w", "broker,database")}, false},
+		{"of another process", []history.Event{of(3*second, began, "reset", "executor-1", "database")}, true},
+		{"until just before", []history.Event{of(3*second, began, "reset", "w", "database"), of(39*second, over, "reset", "w", "database")}, false},
+		{"until long before", []history.Event{of(second, began, "reset", "w", "database"), of(29*second, over, "reset", "w", "database")}, true},
+		{"of two kinds, of which one has ended", []history.Event{
+			of(3*second, began, "reset", "w", "database"), of(5*second, began, "latency", "w", "database"), of(8*second, over, "latency", "w", "database"),
+		}, false},
+		{"twice, both times for less than a lease", []history.Event{
+			of(3*second, began, "reset", "w", "database"), of(20*second, over, "reset", "w", "database"), of(22*second, began, "reset", "w", "database"),
+		}, true},
+	} {
+		if got := broken(x.faults...); got != x.broken {
+			t.Errorf("no answers %s: broken is %v, want %v", x.name, got, x.broken)
+		}
+	}
+}

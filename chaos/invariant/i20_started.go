@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/execution"
@@ -23,7 +24,7 @@ func started() *Invariant {
 		bound := startBound(s)
 		return &startedChecker{
 			i: i, s: s, bound: bound, afterDatabase: bound + max(0, connectTimeout-s.config.Worker.StatementTimeout),
-			shut: make(map[string]*trouble), slowed: make(map[string]time.Duration),
+			shut: make(map[string]*trouble), slowed: make(map[string]*answersLate),
 		}
 	}
 	return i
@@ -63,10 +64,17 @@ type startedChecker struct {
 	// cut off from the database: the database may have stored renewals whose replies the worker
 	// never got.
 	shut map[string]*trouble
-	// slowed is the time since which processes get late answers.
-	slowed map[string]time.Duration
+	// slowed holds the processes whose answers come late or are lost.
+	slowed map[string]*answersLate
 	// narrow are the start times of the slow links that still last, the oldest first.
 	narrow []time.Duration
+}
+
+// answersLate is the time in which the answers to a process come late or are lost: it began at since
+// and, unless some fault of it still lasts, was over at until.
+type answersLate struct {
+	lasting      int
+	since, until time.Duration
 }
 
 // claimed is a claim whose action has not started.
@@ -117,9 +125,12 @@ func (c *startedChecker) observe(e *history.Event, l *life) {
 func (c *startedChecker) fault(e *history.Event) {
 	switch e.Text {
 	case "freeze", "partition", "slow_link":
-	case "latency", "database_slow":
-		// A single late answer ends a lease only if the fence leaves no room for another heartbeat.
-		// But all answers within a lease may be late.
+	case "latency", "database_slow", "reset":
+		if e.Text == "reset" && !slices.Contains(strings.Split(e.Queue, ","), fault.Database) {
+			return
+		}
+		// A single answer that is late or lost ends a lease only if the fence leaves no room for
+		// another heartbeat. But all answers within a lease may be.
 		if w := &c.s.config.Worker; oracle.Lease(w)-w.FenceMargin >= 2*w.HeartbeatInterval {
 			c.slow(e)
 			return
@@ -154,23 +165,40 @@ func (c *startedChecker) fault(e *history.Event) {
 	}
 }
 
-// slow notes the time since which a process gets late answers.
+// slow notes a fault that makes answers to processes late or loses them.
 func (c *startedChecker) slow(e *history.Event) {
 	for name := range strings.SplitSeq(e.Process, ",") {
-		switch _, is := c.slowed[name]; {
+		t := c.slowed[name]
+		if t == nil {
+			t = new(answersLate)
+			c.slowed[name] = t
+		}
+		switch {
 		case e.Kind == history.FaultEnded:
-			delete(c.slowed, name)
-		case !is:
-			c.slowed[name] = e.At
+			t.lasting, t.until = max(0, t.lasting-1), e.At
+		case t.lasting == 0:
+			t.lasting, t.since = 1, e.At
+		default:
+			t.lasting++
 		}
 	}
 }
 
-// isShut says whether a process was cut off at some time since a moment, or has got late answers
-// for a lease.
+// forALease says whether answers came late or were lost for so long that the process may have fenced
+// itself, and still did at a moment or later.
+func (t *answersLate) forALease(from, now, fenced time.Duration) bool {
+	until := t.until
+	if t.lasting > 0 {
+		until = now
+	}
+	return until >= from && until-t.since > fenced
+}
+
+// isShut says whether a process was cut off at some time since a moment, or until then got no answer
+// in time for a lease.
 func (c *startedChecker) isShut(process string, from time.Duration) bool {
-	for _, name := range [...]string{process, theDatabase} {
-		if since, is := c.slowed[name]; is && c.s.now.At-since > oracle.Lease(&c.s.config.Worker)-c.s.config.Worker.FenceMargin {
+	for _, name := range [...]string{process, fault.Database} {
+		if t := c.slowed[name]; t != nil && t.forALease(from, c.s.now.At, oracle.Lease(&c.s.config.Worker)-c.s.config.Worker.FenceMargin) {
 			return true
 		}
 		if t := c.shut[name]; t != nil && t.since(from) {
@@ -179,9 +207,6 @@ func (c *startedChecker) isShut(process string, from time.Duration) bool {
 	}
 	return false
 }
-
-// theDatabase is the target that a fault of the database names.
-const theDatabase = "database"
 
 // settle forgets a claim that has been started or ended.
 func (c *startedChecker) settle(e *history.Event) {

@@ -33,6 +33,9 @@ type probedBy struct {
 type probedURL struct {
 	last       time.Duration
 	registered uint64
+	// listed is the earliest moment at which the round of the last probe may have read the list of
+	// incarnations. A worker that has registered since was another incarnation in that round.
+	listed time.Duration
 	// known says that failed, the number of failures in a row, equals the process's own count.
 	// wasKnown says the same of was, the number before the last probe.
 	known, wasKnown bool
@@ -55,8 +58,16 @@ func (c *toldChanges) observe(e *history.Event) {
 	}
 }
 
-// probeTakes is how long before a probe its round may have read the list of incarnations.
-const probeTakes = 5 * time.Second
+// listed is the earliest moment at which the round of a probe that ends now may have read the list of
+// incarnations: a statement and a probe earlier. If its process stood still meanwhile, the list may
+// be of any age. The next round has a new one.
+func (c *toldChanges) listed(process string, now time.Duration) time.Duration {
+	from := now - c.s.config.Executor.StatementTimeout - probeTimeout - callTime
+	if p := c.s.ledger.byName[process]; p != nil && p.held.since(from) {
+		return -1
+	}
+	return from
+}
 
 // changed says that the last probe has made the address unreachable, or reachable again.
 func (u *probedURL) changed() bool {
@@ -89,11 +100,11 @@ func (c *toldChanges) probed(by any, process, url string, now time.Duration, fai
 		// A round without the worker forgets it, and an address shared by two workers is counted
 		// for each.
 		gap, interval := now-u.last, c.s.config.Executor.HealthCheckInterval
-		if u.registered != c.registered || c.registeredAt > u.last-probeTakes || gap > interval+interval/2 || gap < interval/2 {
+		if u.registered != c.registered || c.registeredAt > u.listed || gap > interval+interval/2 || gap < interval/2 {
 			u.known = false
 		}
 	}
-	u.last, u.registered, u.told = now, c.registered, false
+	u.last, u.registered, u.listed, u.told = now, c.registered, c.listed(process, now), false
 	u.was, u.wasKnown = u.failed, u.known
 	if u.failed++; !failed {
 		u.failed, u.known = 0, true

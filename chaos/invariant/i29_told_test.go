@@ -3,6 +3,7 @@ package invariant
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"handoff/chaos/history"
 	"handoff/core/config"
@@ -181,5 +182,61 @@ func TestNobodyGoesOnAfterTheEnd(t *testing.T) {
 				t.Errorf("found %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// A probe counts for the incarnation that its round has read from the database. A round whose
+// process stood still may have read the list of long ago, so its failure does not count for a
+// worker that has registered since.
+func TestARoundThatStoodStillMayProbeAnEarlierIncarnation(t *testing.T) {
+	const url = "sim://w/readyz"
+	registers := func(at time.Duration) history.Event {
+		e := registered(1, 1, "shell")
+		e.At, e.Incarnation = at, execution.Incarnation(at/second)+1
+		return e
+	}
+	// halted is a worker that registers again while a process stands still.
+	halted := func(process string, began, ended history.Kind, from, again, until time.Duration) []history.Event {
+		return []history.Event{
+			registers(0),
+			{At: from, Kind: began, Process: process},
+			registers(again),
+			{At: until, Kind: ended, Process: process},
+		}
+	}
+	rounds := func(from time.Duration) []time.Duration {
+		return []time.Duration{from, from + 30*second, from + 60*second, from + 90*second}
+	}
+	const untold = "did not log this before it probed again"
+	for _, x := range []struct {
+		name   string
+		events []history.Event
+		probes []time.Duration
+		want   string
+	}{
+		{"three failures that are not told", []history.Event{registers(0)}, rounds(30 * second), untold},
+		{"a worker that registers between two rounds", []history.Event{registers(0), registers(45 * second)}, rounds(30 * second), ""},
+		{"a worker that registers while the first round stands still", halted("executor-1", history.ProcessPaused, history.ProcessResumed, 31*second, 100*second, 300*second), rounds(300 * second), ""},
+		{"a worker that registers while the first round is frozen", halted("executor-1", history.ProcessFrozen, history.ProcessThawed, 31*second, 100*second, 300*second), rounds(300 * second), ""},
+		{"a worker that registers while another process stands still", halted("executor-2", history.ProcessPaused, history.ProcessResumed, 31*second, 100*second, 300*second), rounds(300 * second), untold},
+		{"a process that stood still long before", halted("executor-1", history.ProcessPaused, history.ProcessResumed, 31*second, 100*second, 300*second), rounds(330 * second), untold},
+		{"a worker that registers while the first list is read", []history.Event{registers(24 * second)}, rounds(30 * second), ""},
+		{"a worker that registers before the first list is read", []history.Event{registers(21 * second)}, rounds(30 * second), untold},
+	} {
+		got := conduct29(func(c *Conduct, s *Suite) {
+			s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "executor-1"})
+			s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "executor-2"})
+			events := x.events
+			for _, at := range x.probes {
+				for len(events) > 0 && events[0].At <= at {
+					s.Observe(&events[0])
+					events = events[1:]
+				}
+				c.Probed(1, "executor-1", url, at, true)
+			}
+		})
+		if (got == "") != (x.want == "") || !strings.Contains(got, x.want) {
+			t.Errorf("%s: %q, want %q", x.name, got, x.want)
+		}
 	}
 }

@@ -80,6 +80,19 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 	passing := func(process string, more ...history.Event) []history.Event {
 		return beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan), submitted, claimed}, sent(process), more)...)
 	}
+	// unsent is a dispatch of execution 2 to worker 2 that is not sent.
+	unsent := func(process string) []history.Event { return sent(process)[:3] }
+	// answersAgain is such a dispatch at 3 minutes. The queue has answered again since a moment, and
+	// an executor sent a dispatch there while it hung.
+	answersAgain := func(waited string, at, again time.Duration, process string) []history.Event {
+		var before []history.Event
+		for _, e := range sent(waited) {
+			if e.Execution, e.Chain, e.At = 1, 1, at; waited != "" {
+				before = append(before, e)
+			}
+		}
+		return beside(slices.Concat([]history.Event{hangs(at-second, history.FaultBegan)}, before, []history.Event{hangs(again, history.FaultEnded)}, unsent(process), []history.Event{later(2 * second)})...)
+	}
 	for _, x := range []struct {
 		name   string
 		rule   int
@@ -99,6 +112,12 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 		{"a dispatch that is not marked for longer than a pass waits for a queue", 25, passing("executor-1", dispatched, published, later(3*second), later(4*second)), true},
 		{"a dispatch that is not marked while another executor waits for a queue", 25, passing("executor-2", dispatched, published, later(3*second)), true},
 		{"a dispatch that is not marked, of a pass before the one that waits for a queue", 25, beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan), earlier(submitted), earlier(claimed), earlier(dispatched), earlier(published)}, sent("executor-1"), []history.Event{later(2 * second)})...), true},
+		{"a dispatch that is not sent to a queue that hangs", 25, beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan)}, unsent("executor-1"), []history.Event{later(2 * second)})...), false},
+		{"a dispatch that is not sent, before its executor has heard that the queue answers again", 25, answersAgain("executor-1", 150*second, 3*minute-5*time.Millisecond, "executor-1"), false},
+		{"a dispatch that is not sent, long after the queue answered again", 25, answersAgain("executor-1", 150*second, 179*second-time.Millisecond, "executor-1"), true},
+		{"a dispatch that is not sent, and another executor waited for the queue", 25, answersAgain("executor-2", 150*second, 3*minute-5*time.Millisecond, "executor-1"), true},
+		{"a dispatch that is not sent, and nobody waited for the queue", 25, answersAgain("", 150*second, 3*minute-5*time.Millisecond, "executor-1"), true},
+		{"a dispatch that is not sent, and its executor must have given up its session", 25, answersAgain("executor-1", 145*second, 3*minute-5*time.Millisecond, "executor-1"), true},
 		{"a dispatch that is not sent", 25, calmly(submitted, claimed, dispatched, later(2*second)), true},
 		{"a dispatch that is sent", 25, calmly(submitted, claimed, dispatched, published, later(2*second)), false},
 		{"a dispatch that is sent and not marked", 25, calmly(submitted, claimed, dispatched, published, later(3*second)), true},

@@ -37,7 +37,10 @@ type road struct {
 	name   string
 	worker bool
 	// up says that it runs: it has started, and has neither stopped nor crashed since.
-	up    bool
+	up bool
+	// ended says that it has stopped or crashed, and has not started again. A process whose start the
+	// history does not record is neither up nor ended.
+	ended bool
 	wrong trouble
 	// stuck is the time in which its queue hangs, if it is a worker.
 	stuck trouble
@@ -124,11 +127,11 @@ func (r *roads) learn(e *history.Event) {
 		if !p.worker && !slices.Contains(r.executors, p) {
 			r.executors = append(r.executors, p)
 		}
-		p.up, p.stopping, p.held, p.read, p.frozen = true, false, 0, 0, nil
+		p.up, p.ended, p.stopping, p.held, p.read, p.frozen = true, false, false, 0, 0, nil
 		p.wrong.strike(e.At)
 	case history.ProcessCrashed, history.ProcessStopped:
 		p := r.of(e.Process)
-		p.up = false
+		p.up, p.ended = false, true
 		p.wrong.strike(e.At)
 	case history.ProcessStopping:
 		p := r.of(e.Process)
@@ -211,12 +214,15 @@ func (r *roads) announced(e *history.Event, note func(*trouble, time.Duration)) 
 
 // queueStuck says that the queue of the worker to which an execution was dispatched has hung since
 // its dispatch. Messages that the broker doesn't confirm need not arrive.
-func (s *Suite) queueStuck(l *life) bool {
+func (s *Suite) queueStuck(l *life) bool { return s.queueStuckSince(l, l.entered) }
+
+// queueStuckSince says that this queue has hung since a moment.
+func (s *Suite) queueStuckSince(l *life, from time.Duration) bool {
 	t := s.workers.Get(l.incarnation)
 	if t == nil {
 		return false
 	}
-	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.since(l.entered) })
+	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.since(from) })
 }
 
 // stuckQueues is the number of workers whose queue has hung since a moment.
@@ -256,6 +262,17 @@ func (r *roads) gaveUp(process string, from time.Duration) bool {
 // clear says that a process runs and has had no trouble since a moment.
 func (p *road) clear(from time.Duration) bool {
 	return p != nil && p.up && !p.stopping && p.held == 0 && !p.wrong.since(from)
+}
+
+// away says that a process is known to have ended, or is paused or frozen.
+func (p *road) away() bool { return p != nil && (p.ended || p.held > 0) }
+
+// troubled is the last moment at which a process is known to have had trouble, 0 for none.
+func (p *road) troubled() time.Duration {
+	if p == nil {
+		return 0
+	}
+	return p.wrong.last
 }
 
 // clear says that the servers have had no trouble since a moment.
