@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/execution"
@@ -20,7 +21,7 @@ func gracefulStop() *Invariant {
 	i.make = func(s *Suite) checker {
 		return &gracefulChecker{
 			stood: make(map[string]time.Duration),
-			i:     i, s: s, held: make(map[execution.Incarnation]int), running: make(map[string][]stoppable), stopping: make(map[string]time.Duration), asked: make(map[string]request),
+			i:     i, s: s, running: make(map[string][]stoppable), stopping: make(map[string]time.Duration), asked: make(map[string]request),
 			told:   make(map[string]time.Duration),
 			wished: make(map[string]bool), present: make(map[execution.WorkerID]string),
 		}
@@ -32,7 +33,7 @@ type gracefulChecker struct {
 	i *Invariant
 	s *Suite
 	// held counts the executions that each incarnation runs.
-	held map[execution.Incarnation]int
+	held dense.Table[execution.Incarnation, int]
 	// running holds the actions of each process. deadlines holds the stopping processes, with the
 	// time by which all their actions must have ended; see i10_deadline.go.
 	running   map[string][]stoppable
@@ -131,8 +132,8 @@ func (c *gracefulChecker) left(e *history.Event) {
 		return
 	}
 	c.s.judged(c.i)
-	if c.held[e.Incarnation] > 0 {
-		c.s.violate(c.i, 0, "incarnation %d of worker %d stopped while %d executions were still running on it", e.Incarnation, e.Worker, c.held[e.Incarnation])
+	if held := c.held.Get(e.Incarnation); held > 0 {
+		c.s.violate(c.i, 0, "incarnation %d of worker %d stopped while %d executions were still running on it", e.Incarnation, e.Worker, held)
 	}
 }
 
@@ -144,13 +145,15 @@ func (c *gracefulChecker) undisturbed(t *session) bool {
 
 func (c *gracefulChecker) transition(e *history.Event, l *life) {
 	if oracle.Claimed(e.From) && !oracle.Claimed(e.To) {
-		if c.held[e.Incarnation]--; c.held[e.Incarnation] <= 0 {
-			delete(c.held, e.Incarnation)
+		if held := c.held.At(e.Incarnation); held != nil {
+			if *held--; *held == 0 {
+				c.held.Delete(e.Incarnation)
+			}
 		}
 	}
 	t := c.s.workers.Get(e.Incarnation)
 	if e.To == execution.Running {
-		c.held[e.Incarnation]++
+		*c.held.Make(e.Incarnation)++
 		c.claimed(e, t)
 		return
 	}

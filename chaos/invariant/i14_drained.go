@@ -17,15 +17,19 @@ func drained() *Invariant {
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
-		return &drainedChecker{i: i, s: s, depth: make(map[string]int), slots: make(map[slot]execution.ID)}
+		return &drainedChecker{i: i, s: s, depth: make(map[string]*int), slots: make(map[slot]execution.ID)}
 	}
 	return i
 }
 
 type drainedChecker struct {
-	i     *Invariant
-	s     *Suite
-	depth map[string]int
+	i *Invariant
+	s *Suite
+	// depth is the number of messages in each queue. of is the place of queue, the one of the latest
+	// event: consecutive events are often about one queue.
+	depth map[string]*int
+	queue string
+	of    *int
 	slots map[slot]execution.ID
 	// limited says that a slot was taken at some time.
 	limited bool
@@ -45,9 +49,9 @@ func (c *drainedChecker) hears() []history.Kind {
 func (c *drainedChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.Enqueued:
-		c.depth[e.Queue]++
+		*c.in(e.Queue)++
 	case history.Acked, history.DeadLettered, history.Dropped:
-		c.depth[e.Queue]--
+		*c.in(e.Queue)--
 	case history.SlotTaken:
 		c.slots[slot{e.Action, e.Count}] = e.Execution
 		c.limited = true
@@ -55,6 +59,20 @@ func (c *drainedChecker) observe(e *history.Event, _ *life) {
 		delete(c.slots, slot{e.Action, e.Count})
 	default:
 	}
+}
+
+// in is where the messages of a queue are counted.
+func (c *drainedChecker) in(queue string) *int {
+	if c.of != nil && c.queue == queue {
+		return c.of
+	}
+	of := c.depth[queue]
+	if of == nil {
+		of = new(int)
+		c.depth[queue] = of
+	}
+	c.queue, c.of = queue, of
+	return of
 }
 
 // mostListed is the greatest number of queues that a violation names.
@@ -71,7 +89,7 @@ func (c *drainedChecker) end(bool) {
 	var left []string
 	for queue, n := range c.depth { //detlint:ok sorted below
 		c.s.judged(c.i)
-		if n > 0 {
+		if *n > 0 {
 			left = append(left, queue)
 		}
 	}
@@ -83,5 +101,5 @@ func (c *drainedChecker) end(bool) {
 	if len(left) > mostListed {
 		more = fmt.Sprintf(" and %d more", len(left)-mostListed)
 	}
-	c.s.violate(c.i, 0, "queue %s still holds %d messages (queues that are not empty: %v%s)", left[0], c.depth[left[0]], left[:min(len(left), mostListed)], more)
+	c.s.violate(c.i, 0, "queue %s still holds %d messages (queues that are not empty: %v%s)", left[0], *c.depth[left[0]], left[:min(len(left), mostListed)], more)
 }

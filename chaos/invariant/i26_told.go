@@ -51,6 +51,7 @@ type committed struct {
 // number of attempts.
 type sent struct {
 	id       string
+	position hintPosition
 	process  string
 	at       time.Duration
 	message  uint64
@@ -67,7 +68,7 @@ type hintChecker struct {
 	recent, kept queue[*committed]
 	byChange     dense.Table[execution.ID, *committed]
 	// sent holds the hints by their ids, order the same hints, the oldest first.
-	sent  map[string]*sent
+	sent  sentHints
 	order queue[*sent]
 	// newest is the hint of the last event about a hint.
 	newest *sent
@@ -87,7 +88,7 @@ type hintChecker struct {
 }
 
 func newHintChecker(i *Invariant, s *Suite) *hintChecker {
-	return &hintChecker{i: i, s: s, sent: make(map[string]*sent), again: make(map[string]time.Duration)}
+	return &hintChecker{i: i, s: s, sent: newSentHints(), again: make(map[string]time.Duration)}
 }
 
 func (c *hintChecker) observe(e *history.Event, l *life) {
@@ -186,16 +187,16 @@ func (c *hintChecker) hinted(e *history.Event, l *life) {
 func (c *hintChecker) once(e *history.Event) {
 	h := c.newest
 	if h == nil || h.id != e.Key {
-		h = c.sent[e.Key]
-	}
-	if h == nil {
-		h = spare(&c.unsent)
-		*h = sent{id: e.Key, process: e.Process, at: e.At, message: e.Message, attempts: 1, routed: e.Count > 0}
-		c.sent[e.Key] = h
-		c.order.add(h)
-		c.next = min(c.next, h.at+longestHint)
-		c.newest = h
-		return
+		position := c.sent.position(e.Key)
+		if h = position.table.Get(position.number); h == nil {
+			h = spare(&c.unsent)
+			*h = sent{id: e.Key, position: position, process: e.Process, at: e.At, message: e.Message, attempts: 1, routed: e.Count > 0}
+			position.table.Set(position.number, h)
+			c.order.add(h)
+			c.next = min(c.next, h.at+longestHint)
+			c.newest = h
+			return
+		}
 	}
 	c.newest = h
 	if h.message == e.Message && e.Message != 0 && h.process == e.Process {
@@ -203,7 +204,7 @@ func (c *hintChecker) once(e *history.Event) {
 	}
 	for _, process := range [...]string{h.process, e.Process} {
 		if _, again := c.again[process]; again || c.s.ledger.struck(hasTwin, process, 0, 0) {
-			*h = sent{id: h.id, process: e.Process, at: h.at, message: e.Message, attempts: 1, routed: e.Count > 0}
+			*h = sent{id: h.id, position: h.position, process: e.Process, at: h.at, message: e.Message, attempts: 1, routed: e.Count > 0}
 			return
 		}
 	}
@@ -244,7 +245,7 @@ func (c *hintChecker) look(now time.Duration) {
 	}
 	for h, any := c.order.first(); any && now-h.at > longestHint; h, any = c.order.first() {
 		c.order.drop()
-		delete(c.sent, h.id)
+		h.position.table.Delete(h.position.number)
 		if c.newest == h {
 			c.newest = nil
 		}

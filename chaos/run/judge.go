@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
 	"handoff/chaos/oracle"
@@ -186,15 +187,16 @@ func counts(rows []*execution.Execution) (n [execution.Statuses]int64) {
 
 // lastRows are the last rows of the chains, in the order of the chains' first rows.
 func lastRows(rows []*execution.Execution) (list []*execution.Execution) {
-	last := make(map[execution.ID]int)
+	list = make([]*execution.Execution, 0, len(rows))
+	var last dense.Table[execution.ID, int]
 	for _, row := range rows {
-		at, known := last[row.Chain()]
+		at := last.At(row.Chain())
 		switch {
-		case !known:
-			last[row.Chain()] = len(list)
+		case at == nil:
+			last.Set(row.Chain(), len(list))
 			list = append(list, row)
-		case row.RetryCount > list[at].RetryCount:
-			list[at] = row
+		case row.RetryCount > list[*at].RetryCount:
+			list[*at] = row
 		}
 	}
 	return list

@@ -113,10 +113,36 @@ type Broker struct {
 	// connects counts each process's attempts to connect, across its restarts.
 	connects map[string]uint64
 
+	// What crosses the network once for each message is reused.
+	spareArrivals    spares[arrival]
+	spareSettlements spares[settlement]
+
 	// Events are reused. If a sink makes the broker report another event while it handles one, that
 	// event gets the next slot.
 	events []*history.Event
 	depth  int
+}
+
+// spares are values that nothing holds any more. What is lost on the way is not among them; the garbage
+// collector frees it.
+type spares[T any] []*T
+
+// take returns a zero value.
+func (s *spares[T]) take() *T {
+	last := len(*s) - 1
+	if last < 0 {
+		return new(T)
+	}
+	one := (*s)[last]
+	*s = (*s)[:last]
+	return one
+}
+
+// put takes a value that nothing holds any more.
+func (s *spares[T]) put(one *T) {
+	var zero T
+	*one = zero
+	*s = append(*s, one)
 }
 
 // New returns a broker that is up and empty. Events go to sink; nil drops them.

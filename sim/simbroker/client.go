@@ -312,6 +312,24 @@ type batch struct {
 	over     bool   // the caller has the outcomes, which now belong to it
 }
 
+// newBatch returns a batch of n messages, with their publishes.
+func newBatch(n int) (*batch, []publish) {
+	var t *batch
+	var publishes []publish
+	if n == 1 {
+		// Most batches have one message, so both are one object.
+		both := new(struct {
+			batch   batch
+			publish [1]publish
+		})
+		t, publishes = &both.batch, both.publish[:]
+	} else {
+		t, publishes = new(batch), make([]publish, n)
+	}
+	t.outcomes, t.left = make([]broker.Outcome, n), n
+	return t, publishes
+}
+
 // settle notes an outcome.
 func (t *batch) settle(i int, o broker.Outcome) {
 	if t.over || len(t.gaveUp) > i && t.gaveUp[i] {
@@ -336,8 +354,7 @@ func (t *batch) settle(i int, o broker.Outcome) {
 // be encoded is Nacked and goes nowhere.
 func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	k := s.b.k
-	t := &batch{outcomes: make([]broker.Outcome, len(ms)), left: len(ms)}
-	publishes := make([]publish, len(ms))
+	t, publishes := newBatch(len(ms))
 	for i := range ms {
 		k.CheckAlive()
 		k.Point()

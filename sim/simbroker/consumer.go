@@ -70,7 +70,9 @@ func (sub *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 			d := sub.buffer[0]
 			sub.buffer = slices.Delete(sub.buffer, 0, 1)
 			k.Meet(d.strand)
-			return d.Delivery, nil
+			got := d.Delivery
+			sub.s.b.spareArrivals.put(d)
+			return got, nil
 		case sub.s.closed:
 			return broker.Delivery{}, broker.ErrClosed
 		case sub.cancelled:
@@ -99,14 +101,25 @@ type settlement struct {
 }
 
 // Arrive implements simnet.Frame.
-func (s *settlement) Arrive() { s.peer.settle(s.tag, s.how) }
+func (s *settlement) Arrive() {
+	of := *s
+	of.peer.b.spareSettlements.put(s)
+	of.peer.settle(of.tag, of.how)
+}
+
+// settle sends a settlement to the broker.
+func (s *session) settle(tag uint64, how settling) {
+	one := s.b.spareSettlements.take()
+	one.peer, one.tag, one.how = s.peer, tag, how
+	s.conn.SendToServer(one)
+}
 
 // Ack implements broker.Consumer. It ignores a delivery of a session that has ended.
 func (sub *subscription) Ack(d broker.Delivery) {
 	s := sub.s
 	s.b.k.CheckAlive()
 	if s.owns(d) {
-		s.conn.SendToServer(&settlement{peer: s.peer, tag: d.Tag, how: byAck})
+		s.settle(d.Tag, byAck)
 	}
 }
 
@@ -119,14 +132,13 @@ func (sub *subscription) Reject(d broker.Delivery, requeue bool) {
 		if requeue {
 			how = byRequeue
 		}
-		s.conn.SendToServer(&settlement{peer: s.peer, tag: d.Tag, how: how})
+		s.settle(d.Tag, how)
 	}
 }
 
 // giveBack requeues a delivery that nobody will read.
 func (sub *subscription) giveBack(d *arrival) {
-	s := sub.s
-	s.conn.SendToServer(&settlement{peer: s.peer, tag: d.Tag, how: byRequeue})
+	sub.s.settle(d.Tag, byRequeue)
 }
 
 // Cancel implements broker.Consumer. Afterwards Receive empties the buffer and then returns

@@ -150,9 +150,8 @@ func (c *consumer) deliver(m *message) {
 	c.unacked++
 	c.q.unacked++
 	p.b.tell(history.Delivered, m, c.q.decl.Name, p.process, "", m.handled())
-	d := &arrival{sub: c.sub, Delivery: broker.Delivery{
-		Tag: tag, RoutingKey: m.key, Redelivered: m.redelivered, Deaths: m.deaths,
-	}}
+	d := p.b.spareArrivals.take()
+	d.sub, d.Tag, d.RoutingKey, d.Redelivered, d.Deaths = c.sub, tag, m.key, m.redelivered, m.deaths
 	m.show(&d.Delivery)
 	p.conn.SendToClient(d)
 }

@@ -23,9 +23,11 @@ type publish struct {
 	body     *body           // likewise; nil if the message crosses as an envelope
 
 	id uint64
-	// copies usually have room in first: most messages go to one queue.
+	// copies are those in queues until all are stored. Most messages go to one queue, so the first copy
+	// and the list of it are part of the publish.
 	copies  []*message
-	first   [1]*message
+	list    [1]*message
+	first   message
 	outcome broker.Outcome
 	// silent is the fault that suppresses the confirm.
 	silent string
@@ -75,7 +77,7 @@ func (p *publish) Arrive() {
 		return
 	}
 	b.tell(history.Published, &origin, "", p.peer.process, "", len(queues))
-	if p.copies = p.first[:0]; len(queues) > len(p.first) {
+	if p.copies = p.list[:0]; len(queues) > len(p.list) {
 		p.copies = make([]*message, 0, len(queues))
 	}
 	for _, q := range queues {
@@ -139,7 +141,7 @@ func (p *publish) Fire() {
 	for _, m := range p.copies {
 		m.stored = true
 	}
-	p.copies, p.first = nil, [1]*message{}
+	p.copies, p.list = nil, [1]*message{}
 	if p.silent != "" {
 		origin := p.message()
 		p.peer.b.touched(p.silent, &origin, "")
@@ -183,7 +185,10 @@ func (p *publish) admit(q *queue, t *interference) {
 		n = 2
 	}
 	for range n {
-		m := new(message)
+		m := &p.first
+		if m.envelope != nil {
+			m = new(message) // the first one is in use
+		}
 		*m = origin
 		if t.corrupt != "" {
 			b.touched(t.corrupt, m, q.decl.Name)

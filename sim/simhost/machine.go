@@ -87,7 +87,7 @@ func (m *Machine) ownerEnded(p *kernel.Process) {
 	}
 	for _, a := range m.actions {
 		if a.owner == p {
-			a.after(a.draws().Duration(pipeMin, pipeMax), func() { a.end(worker.Exit{Killed: true}) })
+			a.after(a.draws().Duration(pipeMin, pipeMax), a.killed)
 		}
 	}
 }
@@ -108,8 +108,10 @@ type action struct {
 	owner *kernel.Process
 	spec  worker.Spec
 	fence kernel.Timer
-	ended bool
-	exit  worker.Exit
+	// killed ends it from outside. It is one function for all timers that do so.
+	killed func()
+	ended  bool
+	exit   worker.Exit
 	// failed is why the action fails by itself, by the contract; exit.Reason is what the core makes
 	// of it.
 	failed execution.Reason
@@ -129,6 +131,7 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	}
 	w := m.k.NewWait()
 	a := &action{m: m, owner: r.p, spec: s}
+	a.killed = func() { a.end(worker.Exit{Killed: true}) }
 	late := false
 	m.ground.AfterMonotonic(a.draws().Duration(spawnMin, spawnMax), func() {
 		if !r.p.Alive() {
@@ -174,7 +177,7 @@ func (a *action) begin() {
 		return
 	}
 	now := a.owner.Clock().Monotonic()
-	a.after(s0(a.spec.Limit-now), func() { a.end(worker.Exit{Killed: true}) })
+	a.after(s0(a.spec.Limit-now), a.killed)
 	a.setFence(a.spec.Fence - now)
 }
 
@@ -199,7 +202,7 @@ func (a *action) failure(b *Behaviour) worker.Exit {
 
 func (a *action) setFence(in time.Duration) {
 	a.fence.Stop()
-	a.fence = a.after(s0(in), func() { a.end(worker.Exit{Killed: true}) })
+	a.fence = a.after(s0(in), a.killed)
 }
 
 func (a *action) after(d time.Duration, fn func()) kernel.Timer {
@@ -272,10 +275,10 @@ func (a *action) Kill(grace time.Duration) {
 		a.asked(grace)
 	}
 	if grace > 0 && a.draws().Chance(ignoresTerm) {
-		a.after(grace, func() { a.end(worker.Exit{Killed: true}) })
+		a.after(grace, a.killed)
 		return
 	}
-	a.after(a.draws().Duration(0, min(grace, obeyMax)), func() { a.end(worker.Exit{Killed: true}) })
+	a.after(a.draws().Duration(0, min(grace, obeyMax)), a.killed)
 }
 
 // Extend implements worker.Run.

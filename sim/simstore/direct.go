@@ -98,6 +98,10 @@ func (s *step) dispatchOffer(d *store.DueDispatch, o *store.Offer, rival *reques
 				r.DispatchDeadline = s.after(r.Action.DispatchTimeout)
 			}
 		})
+		if answer.Rows == nil {
+			// Rows are large, and copies of a growing list of them cost more than the rows.
+			answer.Rows = make([]execution.Execution, 0, min(len(c.found), places)-n)
+		}
 		answer.Rows = append(answer.Rows, r.Execution)
 	}
 }

@@ -1,0 +1,58 @@
+package invariant
+
+import (
+	"strconv"
+	"strings"
+
+	"handoff/chaos/dense"
+)
+
+// sentHints holds hints by their ids. A sender makes an id of its name and of a number that it
+// counts up, so the hints of each name are in a table by number. A map of all ids is slower, because
+// there are thousands of them, and each is soon forgotten.
+type sentHints struct {
+	byName map[string]*dense.Table[uint64, *sent]
+	// odd are the hints with any other id, by the number that oddly has given the id.
+	odd   dense.Table[uint64, *sent]
+	oddly map[string]uint64
+}
+
+// hintPosition is where a hint is: in a table, under a number.
+type hintPosition struct {
+	table  *dense.Table[uint64, *sent]
+	number uint64
+}
+
+func newSentHints() sentHints {
+	return sentHints{byName: make(map[string]*dense.Table[uint64, *sent]), oddly: make(map[string]uint64)}
+}
+
+// position is where the hint with this id is, or belongs if there is none.
+func (h *sentHints) position(id string) hintPosition {
+	// Only one spelling of a number is accepted, so that no two ids have the same position.
+	if name, digits, ok := cutLast(id, '/'); ok && digits != "" && digits[0] != '0' {
+		if number, err := strconv.ParseUint(digits, 10, 64); err == nil {
+			of := h.byName[name]
+			if of == nil {
+				of = new(dense.Table[uint64, *sent])
+				h.byName[name] = of
+			}
+			return hintPosition{of, number}
+		}
+	}
+	number, known := h.oddly[id]
+	if !known {
+		number = uint64(len(h.oddly))
+		h.oddly[id] = number
+	}
+	return hintPosition{&h.odd, number}
+}
+
+// cutLast cuts a string at the last separator.
+func cutLast(s string, separator byte) (before, after string, found bool) {
+	i := strings.LastIndexByte(s, separator)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}

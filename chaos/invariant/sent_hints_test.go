@@ -1,0 +1,22 @@
+package invariant
+
+import "testing"
+
+// Also ids of unusual forms, which a mutant may make.
+func TestEachHintHasAPositionOfItsOwn(t *testing.T) {
+	ids := []string{"executor-1/7", "executor-1/8", "worker-1/7", "a/b/7", "executor-1/07", "executor-1/0", "executor-1/", "/7", "7", "", "executor-1/+7", "executor-1/18446744073709551616"}
+	h := newSentHints()
+	for _, id := range ids {
+		at := h.position(id)
+		if got := at.table.Get(at.number); got != nil {
+			t.Errorf("%q has the position of %q", id, got.id)
+		}
+		at.table.Set(at.number, &sent{id: id})
+	}
+	for _, id := range ids {
+		at := h.position(id)
+		if got := at.table.Get(at.number); got == nil || got.id != id {
+			t.Errorf("%q was found as %v", id, got)
+		}
+	}
+}
