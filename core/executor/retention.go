@@ -21,6 +21,10 @@ import (
 type retention struct {
 	*Service
 	after map[store.Kept]int64
+	// first is where the executions begin, as far as is known: before it there are none. anew is when
+	// that is looked up again.
+	first int64
+	anew  time.Duration
 	// steps is how many full steps the pass has made so far, and pause how long it waits after each.
 	steps int
 	pause time.Duration
@@ -56,6 +60,23 @@ func (r *retention) rest() time.Duration {
 		return r.pause
 	}
 	return r.config.Retention.Interval
+}
+
+// firstAgain is how often the beginning of the executions is looked up, because a database that has
+// lost its last changes may have some before it.
+const firstAgain = time.Hour
+
+// begin is where a round through the rows of a kind begins. At the beginning of the table there are
+// the remains of all that has left since a vacuum could remove it, which a backup keeps from doing so for
+// hours. A step that began there would read through them.
+func (r *retention) begin(k store.Kept) int64 {
+	if k != store.KeptExecutions {
+		return 0
+	}
+	if now := r.host.Monotonic(); now >= r.anew {
+		r.first, r.anew = 0, now+firstAgain
+	}
+	return r.first
 }
 
 // kept is how long a kind is kept; 0 for ever.
@@ -95,6 +116,10 @@ func (r *retention) pass(ctx context.Context) error {
 // pass then goes on where this one has stopped.
 func (r *retention) purge(ctx context.Context, p store.Purge) (removed int, err error) {
 	p.After = r.after[p.What]
+	begins := p.After == 0
+	if begins {
+		p.After = r.begin(p.What)
+	}
 	for range passBatches {
 		var done store.Purged
 		if err := r.db(func(ctx context.Context) (err error) {
@@ -103,6 +128,10 @@ func (r *retention) purge(ctx context.Context, p store.Purge) (removed int, err 
 		}); err != nil {
 			return removed, err
 		}
+		if begins && done.First > 0 {
+			r.first = done.First - 1
+		}
+		begins = false
 		removed += done.Removed
 		p.After = done.Next
 		r.after[p.What] = done.Next

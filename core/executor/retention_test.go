@@ -15,6 +15,8 @@ type archived struct {
 	rows   map[store.Kept]int
 	asked  map[store.Kept][]store.Purge
 	failed map[store.Kept]error
+	// first is what the steps say of the first row.
+	first int64
 }
 
 func (a *archived) Purge(_ context.Context, p store.Purge) (store.Purged, error) {
@@ -24,7 +26,7 @@ func (a *archived) Purge(_ context.Context, p store.Purge) (store.Purged, error)
 	}
 	n := min(p.Limit, a.rows[p.What])
 	a.rows[p.What] -= n
-	done := store.Purged{Removed: n, More: n == p.Limit}
+	done := store.Purged{Removed: n, More: n == p.Limit, First: a.first}
 	if done.More {
 		done.Next = p.After + int64(n)
 	}
@@ -56,6 +58,29 @@ func TestARetentionGoesOnWhileItsStepsAreFull(t *testing.T) {
 	}
 	if n := len(a.asked[store.KeptTransitions]); n != 1 {
 		t.Errorf("%d steps looked for transitions, of which none is there, want 1", n)
+	}
+}
+
+// A round begins where the last one has found the first execution, and once an hour at the beginning.
+func TestARoundBeginsAtTheFirstExecution(t *testing.T) {
+	r, a := keeping(map[store.Kept]int{})
+	h := &dated{day: time.Unix(2e9, 0)}
+	r.host = h
+	for n, c := range []struct{ first, after int64 }{{0, 0}, {70, 0}, {0, 69}, {90, 69}, {90, 89}} {
+		a.first = c.first
+		if err := r.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if p := a.asked[store.KeptExecutions][n]; p.After != c.after {
+			t.Errorf("round %d begins after %d, want %d", n, p.After, c.after)
+		}
+	}
+	h.now += firstAgain
+	if err := r.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p := a.asked[store.KeptExecutions][5]; p.After != 0 {
+		t.Errorf("after an hour a round begins after %d, want 0", p.After)
 	}
 }
 

@@ -52,7 +52,8 @@ locked as materialized (
      order by f.id for update skip locked
 )
 select coalesce((select max(id) from page), 0), (select count(*) from page),
-       exists (select from page where created <= (select old from clock)), array(select id from locked)`
+       exists (select from page where created <= (select old from clock)), array(select id from locked),
+       coalesce((select id from page where id = (select min(id) from page) and created <= (select old from clock) + $2::interval - $5::interval), 0)`
 
 // open says that a row of a chain is still needed, or has not been out of use for long enough.
 const open = `%[1]s.ended is null or %[1]s.orchestrated_at is null or %[1]s.ended > (select old from clock) or %[1]s.idempotency_key is not null`
@@ -88,7 +89,7 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 		var last, looked int64
 		var old bool
 		var chains []int64
-		if err := tx.QueryRow(ctx, lockOldChains, s.now(), p.Age, p.After, p.Limit).Scan(&last, &looked, &old, &chains); err != nil {
+		if err := tx.QueryRow(ctx, lockOldChains, s.now(), p.Age, p.After, p.Limit, store.VisibleAfter).Scan(&last, &looked, &old, &chains, &done.First); err != nil {
 			return err
 		}
 		if done.More = old && looked == int64(p.Limit); done.More {
