@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,36 @@ func TestRatiosAreThoseOfOneRound(t *testing.T) {
 	}
 	tab.print(&text)
 	for _, want := range []string{"3.00", "0.50", "not judged"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, text.String())
+		}
+	}
+}
+
+func TestARetentionIsComparedWithTheSameRound(t *testing.T) {
+	var text strings.Builder
+	tab := &table{options: options{retention: 1_000_000, rounds: 2, window: 10 * time.Second}}
+	used := map[string]time.Duration{"PostgreSQL": time.Second}
+	claims := func(d time.Duration) []time.Duration { return []time.Duration{d, d, d} }
+	for round, ways := range [][]purged{
+		{{claims: claims(10)}, {claims: claims(20), executions: 5000, ofAge: 4000, created: 3000}},
+		{{claims: claims(120), executions: 5000}, {claims: claims(30)}},
+	} {
+		for i := range ways {
+			p := &ways[i]
+			p.claims = slices.Clone(p.claims)
+			for j := range p.claims {
+				p.claims[j] *= time.Millisecond
+			}
+			p.measurement, p.window = measurement{way: nothingLeaves, n: 100, took: time.Second, used: used}, 10*time.Second
+			if p.executions > 0 {
+				p.way = dayLeaves
+			}
+			tab.purge(round+1, p)
+		}
+	}
+	tab.print(&text)
+	for _, want := range []string{"noop executions for 10s, beside at least 1000000 finished ones, a measurement", "p50 3.00, p99 3.00", "20.0 ms      2.00", "120.0 ms      4.00"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, text.String())
 		}

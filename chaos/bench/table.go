@@ -97,7 +97,11 @@ func (t *table) print(w io.Writer) {
 }
 
 func (t *table) printWays(w io.Writer) {
-	fmt.Fprintf(w, "%d noop executions a measurement, median of %d rounds in turn; workers hold up to %d at a time\n\n", t.options.jobs, t.options.rounds, concurrency)
+	many := fmt.Sprintf("%d noop executions", t.options.jobs)
+	if len(t.purges) > 0 {
+		many = fmt.Sprintf("noop executions for %v, beside at least %d finished ones,", t.options.window, t.options.retention)
+	}
+	fmt.Fprintf(w, "%s a measurement, median of %d rounds in turn; workers hold up to %d at a time\n\n", many, t.options.rounds, concurrency)
 	best, beside := t.way(riverBest), "River"
 	if best == nil {
 		best, beside = t.ways[0], "first"
