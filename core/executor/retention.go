@@ -74,7 +74,8 @@ func (r *retention) begin(k store.Kept) int64 {
 		return 0
 	}
 	if now := r.host.Monotonic(); now >= r.anew {
-		r.first, r.anew = 0, now+firstAgain
+		r.anew = now + firstAgain
+		return 0 // once: if the step takes too long, the next round begins where the last one has found it
 	}
 	return r.first
 }

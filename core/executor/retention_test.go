@@ -76,11 +76,18 @@ func TestARoundBeginsAtTheFirstExecution(t *testing.T) {
 		}
 	}
 	h.now += firstAgain
+	a.failed[store.KeptExecutions] = store.ErrUnavailable
+	if err := r.pass(t.Context()); err == nil {
+		t.Fatal("the step that looks from the beginning takes too long, and the pass has no error")
+	}
+	a.failed[store.KeptExecutions] = nil
 	if err := r.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if p := a.asked[store.KeptExecutions][5]; p.After != 0 {
-		t.Errorf("after an hour a round begins after %d, want 0", p.After)
+	for n, after := range []int64{0, 89} {
+		if p := a.asked[store.KeptExecutions][5+n]; p.After != after {
+			t.Errorf("round %d, after an hour, begins after %d, want %d", n, p.After, after)
+		}
 	}
 }
 
