@@ -153,9 +153,11 @@ func (a *aged) fill(ctx context.Context, way string) error {
 	if err := a.db.QueryRow(ctx, "select now() - $1::interval", retained-until).Scan(&a.first); err != nil {
 		return err
 	}
-	var have, apart int64
-	// A group of the audit belongs to a block of 64 executions.
-	if err := a.db.QueryRow(ctx, "select count(*), (max(id) - min(id) + 64) / 64 * 64 from sampled_record").Scan(&have, &apart); err != nil {
+	var have, apart, from int64
+	// A group of the audit belongs to a block of 64 executions. Ids go on from those of before: the
+	// executor does not look for older ones.
+	if err := a.db.QueryRow(ctx, `select count(*), (max(id) - min(id) + 64) / 64 * 64,
+		(nextval(pg_get_serial_sequence('execution_record', 'id')) - min(id) + 64) / 64 * 64 from sampled_record`).Scan(&have, &apart, &from); err != nil {
 		return err
 	}
 	copies := copiesFor(int64(a.options.retention), have)
@@ -172,11 +174,11 @@ func (a *aged) fill(ctx context.Context, way string) error {
       into columns, taken from information_schema.columns
      where table_schema = current_schema() and table_name = '%[1]s' and column_name not in ('id', '%[3]s', 'idempotency_key');
     execute format($x$insert into %[1]s (%[3]s, %%1$s) %[6]s
-        select o.%[3]s + o.k * %[7]d, %%2$s
+        select o.%[3]s + %[11]d + o.k * %[7]d, %%2$s
           from (select o.*, k, '%[8]s'::timestamptz + (row_number() over (order by %[4]s) - 1) * interval '1 second' * %[9]f / count(*) over () as target
                   from %[2]s o cross join generate_series(0, %[10]d) k) o
          order by %[4]s$x$, columns, taken);
-end $do$`, table, sample, key, order, ended, overriding, apart, a.first.Format(time.RFC3339Nano), spread, copies)
+end $do$`, table, sample, key, order, ended, overriding, apart, a.first.Format(time.RFC3339Nano), spread, copies, from)
 	}
 	return a.script(ctx, []string{
 		"set session_replication_role = replica", "alter table execution_record set (fillfactor = 100)",
