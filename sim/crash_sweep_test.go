@@ -42,46 +42,72 @@ func TestCrashAtEveryYieldPoint(t *testing.T) {
 	}
 }
 
-// shortMemory are chains that leave as soon as their keys do, in steps of two rows: a retry and its
-// first row, a parent and its child. Another execution is created when they have left. The parts
-// look seldom, so that a day has few yield points.
+// shortMemory is what leaves a day after it was needed last, in steps of two rows. Of executions: a
+// retry and its first row, a parent and its child, and others. Of the fleet: three incarnations of a
+// worker, and two workers with their only one. And what was noted of workers that stood still: that
+// dispatches stayed unclaimed, and results that came too late. Another execution is created when
+// they have left. The parts look seldom, so that a day has few yield points.
 const shortMemory = `
 name: short-memory
-about: Ended chains leave in small steps after a day, and the executor may crash at any of them.
+about: Whatever a retention deletes leaves in small steps after a day, and the executor may crash at any of them.
 worlds: [sim]
 cluster:
   executors: 1
   workers:
     shell-1: {runtimes: [shell], concurrency: 3}
+    gone-1: {runtimes: [other], concurrency: 1}
+    gone-2: {runtimes: [other], concurrency: 1}
+    slow-1: {runtimes: [slow], concurrency: 2}
+    late-1: {runtimes: [late], concurrency: 3}
 config:
-  executor: {reconcile_interval: 10m, timeout_check_interval: 10m, health_check_interval: 12h, figures_interval: 12h}
-  message_queue: {rabbitmq: {heartbeat: 5m}}
+  executor:
+    reconcile_interval: 10m
+    timeout_check_interval: 10m
+    health_check_interval: 12h
+    figures_interval: 12h
+    queue_retention: 22h
+    dispatch_timeout: 20s
+    scheduled_timeout: 40s
+  message_queue: {rabbitmq: {heartbeat: 5m, worker_queue_ttl_ms: 25000}}
   worker: {heartbeat_interval: 30m, fence_margin: 1m}
-  retention: {executions: 5s, step_size: 2, interval: 10m}
+  retention: {executions: 5s, refused_results: 22h10m, expiries: 24h, incarnations: 22h35m, workers: 22h35m, step_size: 2, interval: 10m}
 actions:
   core.retried: {runtime: shell, takes: 300ms, fails: {rate: 100%, reason: connection reset}, max_retries: 1}
   core.parent: {runtime: shell, takes: 1s}
   core.child: {runtime: shell, takes: 500ms}
   core.late: {runtime: shell, takes: 200ms}
+  core.slow: {runtime: slow, takes: 500ms, max_retries: 1}
+  core.overdue: {runtime: late, takes: 10s, timeout: 20s, max_retries: 0}
 workload:
   - {action: core.retried, count: 1, from: 1s}
   - {action: core.parent, count: 1, from: 1s}
   - {action: core.child, count: 1, from: 1500ms, parent: core.parent}
+  - {action: core.slow, count: 2, from: 40s}
+  - {action: core.overdue, count: 3, from: 40s}
   - {action: core.late, count: 1, from: 24h21m}
+faults:
+  - {when: {at: 10s}, crash: shell-1, restart_after: 2s}
+  - {when: {at: 20s}, crash: shell-1, restart_after: 2s}
+  - {when: {at: 30s}, crash: shell-1, restart_after: 2s}
+  - {when: {at: 10s}, crash: gone-1}
+  - {when: {at: 12s}, crash: gone-2}
+  - {when: {at: 35s}, pause: slow-1, for: 40s}
+  - {when: {at: 45s}, pause: late-1, for: 1h50m}
 `
 
 // TestCrashAtEveryYieldPointOfADeletion crashes the executor at each of its last yield points: keys
-// and chains leave in the twenty minutes before the end of the run.
+// and all that is kept leave in the twenty minutes before the end of the run.
 func TestCrashAtEveryYieldPointOfADeletion(t *testing.T) {
-	const last = 400
+	const last = 450
 	s := parsed(t, shortMemory)
 	for _, profile := range config.Profiles() {
 		var points []kernel.CrashPoint
 		var events recording
 		clean := Run(s, profile, Options{Seed: 1, Record: &events})
-		chains, rows := purged(events)
-		if chains != 3 || rows != 4 {
-			t.Fatalf("%s: %d chains left with %d rows, want the retried one with two, the parent and its child", profile, chains, rows)
+		chains, rows, incarnations := purged(events)
+		if chains < 6 || rows < chains+1 || incarnations != 5 {
+			t.Fatalf("%s: %d chains left with %d rows, and %d incarnations: want the retried chain with two, the parent, the child and others, and five incarnations",
+				profile, chains, rows, incarnations)
 		}
 		for _, p := range clean.Points {
 			if p.Process != "executor-1" {
@@ -89,9 +115,9 @@ func TestCrashAtEveryYieldPointOfADeletion(t *testing.T) {
 			}
 			var first recording
 			Run(s, profile, Options{Seed: 1, Record: &first, CrashAt: &kernel.CrashPoint{Process: p.Process, N: p.N - last}})
-			crash := slices.IndexFunc(first, func(e history.Event) bool { return e.Kind == history.ProcessCrashed })
-			if before, _ := purged(first[:crash+1]); crash < 0 || before != 0 {
-				t.Fatalf("%s: %d chains had left at the first crash (event %d), so the sweep misses their calls", profile, before, crash)
+			crash := slices.IndexFunc(first, func(e history.Event) bool { return e.Kind == history.ProcessCrashed && e.Process == p.Process })
+			if before, _, of := purged(first[:crash+1]); crash < 0 || before != 0 || of != 0 {
+				t.Fatalf("%s: %d chains and %d incarnations had left at the first crash (event %d), so the sweep misses their calls", profile, before, of, crash)
 			}
 			for n := p.N - last; n <= p.N; n++ {
 				points = append(points, kernel.CrashPoint{Process: p.Process, N: n}, kernel.CrashPoint{Process: p.Process, N: n, After: true})
@@ -104,14 +130,18 @@ func TestCrashAtEveryYieldPointOfADeletion(t *testing.T) {
 	}
 }
 
-// purged counts the chains and rows that left.
-func purged(events recording) (chains, rows int) {
+// purged counts the chains that left, with their rows, and the incarnations.
+func purged(events recording) (chains, rows, incarnations int) {
 	for i := range events {
-		if e := &events[i]; e.Kind == history.Purged {
+		switch e := &events[i]; e.Kind {
+		case history.Purged:
 			chains, rows = chains+1, rows+int(e.Count)
+		case history.WorkerPurged:
+			incarnations++
+		default:
 		}
 	}
-	return chains, rows
+	return chains, rows, incarnations
 }
 
 // TestCrashSweepFindsWhatItIsFor plants mutants that only a crash at the right moment reveals, and

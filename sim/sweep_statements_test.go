@@ -64,30 +64,41 @@ func (c called) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcom
 	return c.Store.Reclaim(ctx, rs)
 }
 
+// Purge is noted by its kind, with the rows that it removed.
+func (c called) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
+	done, err := c.Store.Purge(ctx, p)
+	c.note("Purge "+p.What.String(), done.Removed)
+	return done, err
+}
+
 // The sweeps over yield points prove nothing about a statement that their scenarios never make, or
-// never make for as many rows as it is meant for. What retention deletes is a day old at least, too
-// late for a sweep.
+// never make for as many rows as it is meant for.
 func TestSweptScenariosMakeTheStatementsOfAnExecutionsLife(t *testing.T) {
-	most := make(map[string]int)
+	most, all := make(map[string]int), make(map[string]int)
 	var mu sync.Mutex
 	planted := &mutant.Mutant{Name: "none", Store: func(_ mutant.Process, s store.Store) store.Store {
 		return called{s, func(what string, items int) {
 			mu.Lock()
 			defer mu.Unlock()
-			most[what] = max(most[what], items)
+			most[what], all[what] = max(most[what], items), all[what]+items
 		}}
 	}}
-	for _, s := range smallScenarios(t) {
+	for _, s := range append(smallScenarios(t), parsed(t, shortMemory)) {
 		for _, profile := range config.Profiles() {
 			Run(s, profile, Options{Seed: 1, Mutant: planted})
 		}
 	}
 	for what, least := range map[string]int{
 		"DispatchDue": 6, "Dispatch": 1, "MarkPublished": 2, "Claim": 3, "Finish": 2, "Orchestrate": 1, "SettleChildren": 1, "Release": 1,
-		"Reclaim": 1,
+		"Reclaim": 1, "Purge executions": 2, "Purge refused_results": 2, "Purge expiries": 2, "Purge incarnations": 1, "Purge workers": 1,
 	} {
 		if most[what] < least {
 			t.Errorf("%s is made for at most %d rows, want %d; all: %v", what, most[what], least, most)
+		}
+	}
+	for _, what := range []string{"Purge executions", "Purge refused_results", "Purge expiries", "Purge incarnations", "Purge workers"} {
+		if each := len(config.Profiles()); all[what] < 2*each {
+			t.Errorf("%s removes %d rows in both profiles, want several in each", what, all[what])
 		}
 	}
 }

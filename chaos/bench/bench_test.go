@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,12 +34,15 @@ func TestProcessorTimeIsThatOfThisProcessAndThoseBelow(t *testing.T) {
 
 func TestAMistakeInTheFlagsIsExplained(t *testing.T) {
 	for flags, want := range map[string]string{
-		"--scale -1":                  "--scale -1: at least 2000000, because 1000000 finished executions are measured before; 0 measures no table sizes",
-		"--scale 5":                   "--scale 5: at least 2000000",
-		"--scale 2000000 --lists 500": "--scale 2000000 --lists 500: one run measures one of the two; leave out the other",
-		"--lists -1":                  "--lists -1: 0 measures no lists",
-		"--workers 1,x":               `--workers "1,x": must be numbers from 1 to 16`,
-		"--jobs 3":                    "--jobs 3 --rounds 5 --samples 300: at least 100, 1 and 10 are needed",
+		"--scale -1":                   "--scale -1: at least 2000000, because 1000000 finished executions are measured before; 0 measures no table sizes",
+		"--scale 5":                    "--scale 5: at least 2000000",
+		"--scale 2000000 --lists 500":  "--scale 2000000 --lists 500: one run measures one of them; leave out the others",
+		"--retention 500000 --lists 5": "--lists 5 --retention 500000: one run measures one of them; leave out the others",
+		"--retention 7":                "--retention 7: at least 200000, so that some are left at the end of a window; 0 measures no retention",
+		"--window 2s":                  "--window 2s: at least 10s, because a retention looks every ten seconds",
+		"--lists -1":                   "--lists -1: 0 measures no lists",
+		"--workers 1,x":                `--workers "1,x": must be numbers from 1 to 16`,
+		"--jobs 3":                     "--jobs 3 --rounds 5 --samples 300: at least 100, 1 and 10 are needed",
 	} {
 		if _, err := parse(strings.Fields(flags)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", flags, err, want)
@@ -70,6 +74,36 @@ func TestRatiosAreThoseOfOneRound(t *testing.T) {
 	}
 	tab.print(&text)
 	for _, want := range []string{"3.00", "0.50", "not judged"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, text.String())
+		}
+	}
+}
+
+func TestARetentionIsComparedWithTheSameRound(t *testing.T) {
+	var text strings.Builder
+	tab := &table{options: options{retention: 1_000_000, rounds: 2, window: 10 * time.Second}}
+	used := map[string]time.Duration{"PostgreSQL": time.Second}
+	claims := func(d time.Duration) []time.Duration { return []time.Duration{d, d, d} }
+	for round, ways := range [][]purged{
+		{{claims: claims(10)}, {claims: claims(20), executions: 5000, ofAge: 4000, created: 3000}},
+		{{claims: claims(120), executions: 5000}, {claims: claims(30)}},
+	} {
+		for i := range ways {
+			p := &ways[i]
+			p.claims = slices.Clone(p.claims)
+			for j := range p.claims {
+				p.claims[j] *= time.Millisecond
+			}
+			p.measurement, p.window = measurement{way: nothingLeaves, n: 100, took: time.Second, used: used}, 10*time.Second
+			if p.executions > 0 {
+				p.way = dayLeaves
+			}
+			tab.purge(round+1, p)
+		}
+	}
+	tab.print(&text)
+	for _, want := range []string{"noop executions for 10s, beside at least 1000000 finished ones, a measurement", "p50 3.00, p99 3.00", "20.0 ms      2.00", "120.0 ms      4.00"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, text.String())
 		}

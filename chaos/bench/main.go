@@ -12,6 +12,10 @@
 // lists of N executions: readers must not slow down the work. The criterion: with them, at
 // 2,000,000 rows, the 99th percentile is at most twice that without them.
 //
+// With -retention N it instead measures a day of retention: each second as many of N finished
+// executions leave as are created. The criterion: the retention keeps up at the highest rate, and
+// the 99th percentile of a claim is at most a tenth higher than while nothing leaves.
+//
 // It is its own module, because River needs newer versions of the product's dependencies, and a
 // module graph has one version of each.
 package main
@@ -42,8 +46,12 @@ type options struct {
 	samples int
 	lists   int
 	scale   int
-	workers []int
-	verbose bool
+	// retention is how many finished executions there are beside a retention, and window how long
+	// a measurement beside it is.
+	retention int
+	window    time.Duration
+	workers   []int
+	verbose   bool
 }
 
 func main() {
@@ -79,15 +87,18 @@ func run(ctx context.Context, args []string) (err error) {
 	if err := servers.EnsureInstalled(ctx, os.Stderr); err != nil {
 		return err
 	}
+	env := map[string]string{
+		"HANDOFF_WORKER_CONCURRENCY": strconv.Itoa(concurrency),
+		// Writing a log line for every request is work in production, too, but there it does
+		// not go to a terminal.
+		"HANDOFF_LOG_LEVEL": "warn",
+	}
+	if o.retention > 0 {
+		env["HANDOFF_RETENTION_EXECUTIONS"], env["HANDOFF_RETENTION_TRANSITIONS"] = retained.String(), retained.String()
+	}
 	up := func() (*cluster.Cluster, error) {
 		return cluster.Up(ctx, cluster.Options{
-			Bin: o.bin, Executors: 1, Workers: slices.Max(o.workers), Runtimes: "noop", Actions: actions,
-			Env: map[string]string{
-				"HANDOFF_WORKER_CONCURRENCY": strconv.Itoa(concurrency),
-				// Writing a log line for every request is work in production, too, but there it does
-				// not go to a terminal.
-				"HANDOFF_LOG_LEVEL": "warn",
-			},
+			Bin: o.bin, Executors: 1, Workers: slices.Max(o.workers), Runtimes: "noop", Actions: actions, Env: env,
 		})
 	}
 	c, err := up()
@@ -106,6 +117,8 @@ func run(ctx context.Context, args []string) (err error) {
 		}
 		defer func() { err = errors.Join(err, beside.Down()) }()
 		err = measureScale(ctx, c, beside, o, t)
+	case o.retention > 0:
+		err = measureRetention(ctx, c, o, t)
 	default:
 		err = measure(ctx, c, o, t)
 	}
@@ -177,6 +190,8 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.samples, "samples", 300, "executions of a latency measurement, 20 a second")
 	flags.IntVar(&o.lists, "lists", 0, "measure instead scheduling beside clients that list so many executions")
 	flags.IntVar(&o.scale, "scale", 0, "measure instead tables of several sizes, the largest with so many finished executions")
+	flags.IntVar(&o.retention, "retention", 0, "measure instead a day of retention in a table of so many finished executions: as many leave as come")
+	flags.DurationVar(&o.window, "window", time.Minute, "how long a measurement with --retention creates executions")
 	flags.BoolVar(&o.verbose, "v", false, "print every measurement as it is made")
 	workers := flags.String("workers", "1,4", "numbers of worker processes")
 	if err := flags.Parse(args); err != nil {
@@ -199,8 +214,23 @@ func parse(args []string) (options, error) {
 	if o.scale != 0 && o.scale < leastScale {
 		return o, fmt.Errorf("--scale %d: at least %d, because %d finished executions are measured before; 0 measures no table sizes", o.scale, leastScale, aMillion)
 	}
-	if o.scale > 0 && o.lists > 0 {
-		return o, fmt.Errorf("--scale %d --lists %d: one run measures one of the two; leave out the other", o.scale, o.lists)
+	if o.retention != 0 && o.retention < leastRetention {
+		return o, fmt.Errorf("--retention %d: at least %d, so that some are left at the end of a window; 0 measures no retention", o.retention, leastRetention)
+	}
+	if o.window < leastWindow {
+		return o, fmt.Errorf("--window %v: at least %v, because a retention looks every ten seconds", o.window, leastWindow)
+	}
+	var one []string
+	for _, f := range []struct {
+		flag string
+		n    int
+	}{{"--scale", o.scale}, {"--lists", o.lists}, {"--retention", o.retention}} {
+		if f.n > 0 {
+			one = append(one, fmt.Sprintf("%s %d", f.flag, f.n))
+		}
+	}
+	if len(one) > 1 {
+		return o, fmt.Errorf("%s: one run measures one of them; leave out the others", strings.Join(one, " "))
 	}
 	if o.jobs < 100 || o.rounds < 1 || o.samples < 10 {
 		return o, fmt.Errorf("--jobs %d --rounds %d --samples %d: at least 100, 1 and 10 are needed", o.jobs, o.rounds, o.samples)

@@ -20,6 +20,7 @@ type table struct {
 	load      float64
 	ways      []*wayRows
 	latencies []latencyRow
+	purges    []*purged
 }
 
 // wayRows are the measurements of one way, one for each round.
@@ -87,16 +88,26 @@ func (t *table) print(w io.Writer) {
 		t.printWays(w)
 	}
 	t.printLatencies(w)
+	if len(t.purges) > 0 {
+		t.printPurges(w)
+	}
 	if t.load >= quietLoad {
 		fmt.Fprintf(w, "\nRates and latencies are not judged: the load before the run was %.2f, and %.1f is the most.\n", t.load, quietLoad)
 	}
 }
 
 func (t *table) printWays(w io.Writer) {
-	fmt.Fprintf(w, "%d noop executions a measurement, median of %d rounds in turn; workers hold up to %d at a time\n\n", t.options.jobs, t.options.rounds, concurrency)
+	many := fmt.Sprintf("%d noop executions", t.options.jobs)
+	if len(t.purges) > 0 {
+		many = fmt.Sprintf("noop executions for %v, beside at least %d finished ones,", t.options.window, t.options.retention)
+	}
+	fmt.Fprintf(w, "%s a measurement, median of %d rounds in turn; workers hold up to %d at a time\n\n", many, t.options.rounds, concurrency)
 	best, beside := t.way(riverBest), "River"
 	if best == nil {
-		best, beside = t.ways[0], "empty"
+		best, beside = t.ways[0], "first"
+		if best.name == emptyTables {
+			beside = "empty"
+		}
 	}
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(out, "µs of processor time an execution\tall\tof "+beside)
@@ -140,3 +151,46 @@ func quantile(sorted []time.Duration, share float64) time.Duration {
 }
 
 func short(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
+
+// purge adds a measurement beside a retention.
+func (t *table) purge(round int, p *purged) {
+	t.add(round, &p.measurement)
+	slices.Sort(p.claims)
+	t.purges = append(t.purges, p)
+	name := "claim, " + p.way
+	for i := range t.latencies {
+		if l := &t.latencies[i]; l.name == name {
+			l.samples = append(l.samples, p.claims...)
+			slices.Sort(l.samples)
+			return
+		}
+	}
+	t.latency(name, slices.Clone(p.claims))
+}
+
+// printPurges prints what left in each measurement, and how much longer than in the same round without that
+// a claim took.
+func (t *table) printPurges(w io.Writer) {
+	fmt.Fprintln(w)
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(out, "a second\tcreated\tof age\tremoved\ttransitions\tbehind\taudit behind\tclaims\tp99\tof quiet\t")
+	var ratios, halves []float64
+	for i := 0; i+1 < len(t.purges); i += 2 {
+		quiet, leaving := t.purges[i], t.purges[i+1]
+		if quiet.way != nothingLeaves {
+			quiet, leaving = leaving, quiet
+		}
+		for _, p := range []*purged{quiet, leaving} {
+			s := p.window.Seconds()
+			ratio := float64(quantile(p.claims, 0.99)) / float64(quantile(quiet.claims, 0.99))
+			if p == leaving {
+				ratios = append(ratios, ratio)
+				halves = append(halves, float64(quantile(p.claims, 0.5))/float64(quantile(quiet.claims, 0.5)))
+			}
+			fmt.Fprintf(out, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f s\t%.1f s\t%d\t%s\t%.2f\t\n", p.way, p.created/s, p.ofAge/s, p.executions/s, p.transitions/s,
+				p.behind.Seconds(), p.behindAudit.Seconds(), len(p.claims), short(quantile(p.claims, 0.99)), ratio)
+		}
+	}
+	_ = out.Flush()
+	fmt.Fprintf(w, "\nclaims beside a retention, of quiet, median of the rounds: p50 %.2f, p99 %.2f\n", median(halves), median(ratios))
+}

@@ -111,6 +111,13 @@ type Tx interface {
 	Named(key execution.Key, writer execution.Incarnation)
 	// Move changes a row's status, whatever it was. change sets its other columns and may be nil.
 	Move(id execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution))
+	// MoveTold does the same, but the audit says it of another row, or of none if told is 0.
+	MoveTold(id, told execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution))
+	// Rewait changes the row of what waits of an execution that is requested: as the scheduler sees
+	// it. It removes it if change is nil. The execution itself stays requested.
+	Rewait(id execution.ID, change func(*execution.Execution))
+	// Unlist removes an end from the list of those that nobody has handled.
+	Unlist(id execution.ID)
 	// MarkPublished marks a row's dispatch as published, whatever the row's state, unless it is
 	// marked.
 	MarkPublished(id execution.ID)

@@ -14,9 +14,70 @@ import (
 // retention deletes the rows whose configured time is over. Every executor does it: a step passes
 // over rows that another one has locked. after is where the next step of each kind begins to look; a
 // new process begins anew.
+//
+// A pass spreads its steps: the rows that come of age in one interval leave evenly over up to half of
+// the next one. All at once they would take a processor, and the log of the database, from
+// the claims of that time.
 type retention struct {
 	*Service
 	after map[store.Kept]int64
+	// first is where the executions begin, as far as is known: before it there are none. anew is when
+	// that is looked up again.
+	first int64
+	anew  time.Duration
+	// steps is how many full steps the pass has made so far, and pause how long it waits after each.
+	steps int
+	pause time.Duration
+	// limited says that the pass stopped at its limit for a kind.
+	limited bool
+}
+
+// longestStepPause bounds the pause after a step: many rows may be left although the pass before found
+// few.
+const longestStepPause = 100 * time.Millisecond
+
+// run makes passes until ctx ends. A pass that stopped at its limit has left rows behind: the next one
+// follows at once.
+func (r *retention) run(ctx context.Context) {
+	loop := r.loop("retention")
+	for {
+		began := r.host.Monotonic()
+		if err := loop.Pass(func() error { return r.pass(ctx) }); err != nil {
+			r.log.LogAttrs(ctx, slog.LevelWarn, "retention pass failed, the next one starts anew", slog.Any("error", err))
+		}
+		rest := r.rest()
+		// A pass that spreads its steps is not late for that.
+		loop.Interval(r.host.Monotonic() - began + rest)
+		if r.host.Sleep(ctx, rest) != nil {
+			return
+		}
+	}
+}
+
+// rest is how long the next pass waits.
+func (r *retention) rest() time.Duration {
+	if r.limited {
+		return r.pause
+	}
+	return r.config.Retention.Interval
+}
+
+// firstAgain is how often the beginning of the executions is looked up, because a database that has
+// lost its last changes may have some before it.
+const firstAgain = time.Hour
+
+// begin is where a round through the rows of a kind begins. At the beginning of the table there are
+// the remains of all that has left since a vacuum could remove it, which a backup keeps from doing so for
+// hours. A step that began there would read through them.
+func (r *retention) begin(k store.Kept) int64 {
+	if k != store.KeptExecutions {
+		return 0
+	}
+	if now := r.host.Monotonic(); now >= r.anew {
+		r.anew = now + firstAgain
+		return 0 // once: if the step takes too long, the next round begins where the last one has found it
+	}
+	return r.first
 }
 
 // kept is how long a kind is kept; 0 for ever.
@@ -31,6 +92,8 @@ func kept(r *config.Retention, k store.Kept) time.Duration {
 // on with the next. If the error is that of a database that may answer again soon, or ctx has ended,
 // the pass ends.
 func (r *retention) pass(ctx context.Context) error {
+	r.pause = min(longestStepPause, r.config.Retention.Interval/time.Duration(2*max(1, r.steps)))
+	r.steps, r.limited = 0, false
 	var failed error
 	for _, k := range store.AllKept() {
 		age := kept(&r.config.Retention, k)
@@ -50,10 +113,14 @@ func (r *retention) pass(ctx context.Context) error {
 	return failed
 }
 
-// purge makes steps for one kind until one is not full, or until it has made passBatches. The next
+// purge makes steps for one kind until one is not full, ctx ends, or it has made passBatches. The next
 // pass then goes on where this one has stopped.
 func (r *retention) purge(ctx context.Context, p store.Purge) (removed int, err error) {
 	p.After = r.after[p.What]
+	begins := p.After == 0
+	if begins {
+		p.After = r.begin(p.What)
+	}
 	for range passBatches {
 		var done store.Purged
 		if err := r.db(func(ctx context.Context) (err error) {
@@ -62,13 +129,22 @@ func (r *retention) purge(ctx context.Context, p store.Purge) (removed int, err 
 		}); err != nil {
 			return removed, err
 		}
+		if begins && done.First > 0 {
+			r.first = done.First - 1
+		}
+		begins = false
 		removed += done.Removed
 		p.After = done.Next
 		r.after[p.What] = done.Next
-		if !done.More || ctx.Err() != nil {
+		if !done.More {
+			return removed, nil
+		}
+		r.steps++
+		if r.host.Sleep(ctx, r.pause) != nil {
 			return removed, nil
 		}
 	}
+	r.limited = true
 	r.log.LogAttrs(ctx, slog.LevelWarn, "a pass stopped at its limit of batches, the next pass goes on",
 		slog.String("cause", "retention of "+p.What.String()), slog.Int("batches", passBatches))
 	return removed, nil

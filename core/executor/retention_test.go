@@ -15,6 +15,8 @@ type archived struct {
 	rows   map[store.Kept]int
 	asked  map[store.Kept][]store.Purge
 	failed map[store.Kept]error
+	// first is what the steps say of the first row.
+	first int64
 }
 
 func (a *archived) Purge(_ context.Context, p store.Purge) (store.Purged, error) {
@@ -24,7 +26,7 @@ func (a *archived) Purge(_ context.Context, p store.Purge) (store.Purged, error)
 	}
 	n := min(p.Limit, a.rows[p.What])
 	a.rows[p.What] -= n
-	done := store.Purged{Removed: n, More: n == p.Limit}
+	done := store.Purged{Removed: n, More: n == p.Limit, First: a.first}
 	if done.More {
 		done.Next = p.After + int64(n)
 	}
@@ -33,6 +35,7 @@ func (a *archived) Purge(_ context.Context, p store.Purge) (store.Purged, error)
 
 func keeping(rows map[store.Kept]int) (*retention, *archived) {
 	s, t := sweeping(0)
+	s.host = &dated{day: time.Unix(2e9, 0)}
 	a := &archived{table: t, rows: rows, asked: make(map[store.Kept][]store.Purge), failed: make(map[store.Kept]error)}
 	s.store = a
 	r := &s.config.Retention
@@ -58,6 +61,51 @@ func TestARetentionGoesOnWhileItsStepsAreFull(t *testing.T) {
 	}
 }
 
+// A round begins where the last one has found the first execution, and once an hour at the beginning.
+func TestARoundBeginsAtTheFirstExecution(t *testing.T) {
+	r, a := keeping(map[store.Kept]int{})
+	h := &dated{day: time.Unix(2e9, 0)}
+	r.host = h
+	for n, c := range []struct{ first, after int64 }{{0, 0}, {70, 0}, {0, 69}, {90, 69}, {90, 89}} {
+		a.first = c.first
+		if err := r.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if p := a.asked[store.KeptExecutions][n]; p.After != c.after {
+			t.Errorf("round %d begins after %d, want %d", n, p.After, c.after)
+		}
+	}
+	h.now += firstAgain
+	a.failed[store.KeptExecutions] = store.ErrUnavailable
+	if err := r.pass(t.Context()); err == nil {
+		t.Fatal("the step that looks from the beginning takes too long, and the pass has no error")
+	}
+	a.failed[store.KeptExecutions] = nil
+	if err := r.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for n, after := range []int64{0, 89} {
+		if p := a.asked[store.KeptExecutions][5+n]; p.After != after {
+			t.Errorf("round %d, after an hour, begins after %d, want %d", n, p.After, after)
+		}
+	}
+}
+
+// The steps that the pass before needed say how far this one spreads its own: over half of the
+// interval, and never with pauses that would keep it from what has gathered.
+func TestARetentionSpreadsItsSteps(t *testing.T) {
+	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 100*batch + 1})
+	h := &dated{day: time.Unix(2e9, 0)}
+	r.host, r.config.Retention.Interval = h, 10*time.Second
+	for _, want := range []time.Duration{100 * longestStepPause, 100 * (10 * time.Second / 200), 100 * (10 * time.Second / 200)} {
+		before := h.now
+		if err := r.pass(t.Context()); err != nil || h.now-before != want {
+			t.Errorf("%v; a pass of 100 full steps paused for %v in all, want %v", err, h.now-before, want)
+		}
+		a.rows[store.KeptExecutions] = 100*batch + 1
+	}
+}
+
 // A pass ends after so many steps, so that its loop shows that it is alive. The next one goes on
 // where it stopped and not at the beginning.
 func TestAPassOfTheRetentionEndsAndTheNextGoesOn(t *testing.T) {
@@ -65,8 +113,14 @@ func TestAPassOfTheRetentionEndsAndTheNextGoesOn(t *testing.T) {
 	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 5 {
 		t.Errorf("%v, %d executions are left, want 5", err, a.rows[store.KeptExecutions])
 	}
+	if rest := r.rest(); rest > longestStepPause {
+		t.Errorf("rows are left, and the next pass waits %v", rest)
+	}
 	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
 		t.Errorf("%v, %d executions are left", err, a.rows[store.KeptExecutions])
+	}
+	if rest := r.rest(); rest != r.config.Retention.Interval {
+		t.Errorf("no rows are left, and the next pass waits %v", rest)
 	}
 	if p := a.asked[store.KeptExecutions][passBatches]; p.After != passBatches*batch {
 		t.Errorf("the second pass begins at %d, want %d", p.After, passBatches*batch)

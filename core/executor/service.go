@@ -161,7 +161,7 @@ func (s *Service) Run(ctx context.Context) {
 	}
 	if s.config.Retention.Any() {
 		r := &retention{Service: s, after: make(map[store.Kept]int64)}
-		parts = append(parts, s.every(ctx, "retention", s.config.Retention.Interval, r.pass))
+		parts = append(parts, s.host.Go("retention", func() { r.run(ctx) }))
 	}
 	if s.recorder.Listens() {
 		parts = append(parts, s.host.Go("figures", func() { newSampler(s).run(ctx) }))

@@ -54,4 +54,11 @@ type Purged struct {
 	// at executions created less than the age ago has seen the end, even if it was full: all behind
 	// them are younger.
 	More bool
+	// First is the first execution that the step has looked at, if it was created VisibleAfter ago or
+	// earlier; else 0. No execution can appear before it.
+	First int64
 }
+
+// VisibleAfter is the age from which on an execution has none before it that cannot be seen yet: no
+// transaction of the programs takes as long.
+const VisibleAfter = time.Hour

@@ -51,6 +51,9 @@ func (s *step) purgeExecutions(p *store.Purge) (done store.Purged) {
 		if r == nil {
 			continue
 		}
+		if looked == 0 && s.old(r.Created, store.VisibleAfter) {
+			done.First = int64(id)
+		}
 		looked++
 		done.Next = int64(id)
 		old = old || s.old(r.Created, p.Age)

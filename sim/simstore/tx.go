@@ -39,6 +39,34 @@ func (tx *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reas
 	})
 }
 
+// MoveTold does the same, but the audit says it of another row, or of none if told is 0.
+func (tx *Tx) MoveTold(id, told execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution)) {
+	tx.s.mistold, tx.s.told = true, told
+	tx.Move(id, to, by, reason, change)
+	tx.s.mistold = false
+}
+
+// Rewait changes how a requested row waits: the lane in which it stands, and when it is due. It
+// removes the row from all lanes if change is nil.
+func (tx *Tx) Rewait(id execution.ID, change func(*execution.Execution)) {
+	r := tx.s.db.row(id)
+	if r == nil || r.Status != execution.Requested || r.AwaitsParent {
+		return
+	}
+	tx.s.db.withdraw(r)
+	if change != nil {
+		change(&r.Execution)
+		tx.s.db.request(r, tx.s.now)
+	}
+}
+
+// Unlist removes an end from the list of those that nobody has handled.
+func (tx *Tx) Unlist(id execution.ID) {
+	if r := tx.s.db.row(id); r != nil && oracle.Terminal(r.Status) {
+		tx.s.db.unlink(int32(id - 1))
+	}
+}
+
 // MarkPublished marks a row's dispatch as published, whatever the row's state.
 func (tx *Tx) MarkPublished(id execution.ID) {
 	if r := tx.s.db.row(id); r != nil {

@@ -25,6 +25,10 @@ type step struct {
 	refused error
 	// gone is the incarnation that the step was for, if it is over.
 	gone store.WorkerKey
+	// mistold says that the audit names another row than the one that moves: told, or none if that
+	// is 0. Only planted mutants do so.
+	mistold bool
+	told    execution.ID
 }
 
 // after is the moment d from now. An interval of the database has a resolution of microseconds.
@@ -92,6 +96,13 @@ func (s *step) move(r *row, to execution.Status, by execution.Part, reason execu
 		if r.Result.Message != "" {
 			e.Text += ": " + r.Result.Message
 		}
+	}
+	if s.mistold {
+		neighbour := db.row(s.told)
+		if neighbour == nil {
+			return
+		}
+		e.Execution, e.Chain = s.told, neighbour.Chain()
 	}
 	db.emit(e)
 }

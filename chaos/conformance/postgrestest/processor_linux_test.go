@@ -179,6 +179,50 @@ func lives(b *testing.B, rows int) {
 	}
 }
 
+// BenchmarkProcessorOfPurge reports what a step of the retention costs: of an execution that leaves and
+// of a line of its audit.
+func BenchmarkProcessorOfPurge(b *testing.B) {
+	const copies = 20_000
+	for _, limit := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("limit=%d", limit), func(b *testing.B) {
+			ctx := context.Background()
+			s, k := observe(b)
+			exec := func(sql string, args ...any) {
+				_, err := k.log.Exec(ctx, sql, args...)
+				fatal(b, err)
+			}
+			exec("set session_replication_role = replica")
+			left, spent := map[string]int{}, map[string]usage{}
+			for range b.N {
+				exec(`insert into execution_record (action, action_ref, runtime, entrypoint, max_retries, created, status, ended, orchestrated_at, written_by, parameters, result)
+					select 1, 'a', 'shell', '/bin/a', 1, now() - interval '2 days', 'completed', now() - interval '2 days', now() - interval '2 days', 'api',
+					       '{"n": 1}', '{"output": "done"}' from generate_series(1, $1::int)`, copies)
+				exec(`insert into transition_group (transaction, base, members, "to", epoch, old_epoch, named_epoch, writer, at)
+					select '3', n * 64, -1, 'requested', 0, 0, 0, 'api', now() - interval '2 days' from generate_series(1, $1::int) n`, copies*5/64)
+				exec("analyze")
+				for _, what := range []store.Kept{store.KeptExecutions, store.KeptTransitions} {
+					before, p := k.used(), store.Purge{What: what, Age: 24 * time.Hour, Limit: limit}
+					for {
+						done, err := s.Purge(ctx, p)
+						fatal(b, err)
+						left[what.String()] += done.Removed
+						if p.After = done.Next; !done.More {
+							break
+						}
+					}
+					after, t := k.used(), spent[what.String()]
+					spent[what.String()] = usage{t.ns + after.ns - before.ns, t.bytes + after.bytes - before.bytes}
+				}
+			}
+			b.ReportMetric(0, "ns/op") // a wall clock's
+			for name, u := range spent {
+				b.ReportMetric(u.ns/1000/float64(left[name]), name+"-µs")
+				b.ReportMetric(u.bytes/float64(left[name]), name+"-B")
+			}
+		})
+	}
+}
+
 // dispatchDue claims and dispatches so many rows in one step.
 func dispatchDue(s *postgres.Store, w store.WorkerKey, rows int) error {
 	offered := make([]store.Place, rows)

@@ -266,13 +266,13 @@ func executionRetentionCases() []Case {
 			b.Advance(keptFor)
 			b.beat(w, 2)
 			first := b.purge(store.KeptExecutions, 2)
-			b.expect("a step at the rows that stay", fmt.Sprint(first), fmt.Sprint(store.Purged{Next: int64(stays[1]), More: true}))
+			b.expect("a step at the rows that stay", fmt.Sprint(first), fmt.Sprint(store.Purged{Next: int64(stays[1]), More: true, First: int64(stays[0])}))
 			second, err := b.Store.Purge(b.ctx, store.Purge{What: store.KeptExecutions, Age: keptFor, After: first.Next, Limit: 2})
 			b.must(err)
-			b.expect("the next one", fmt.Sprint(second), fmt.Sprint(store.Purged{Removed: 2, Next: int64(over[1]), More: true}))
+			b.expect("the next one", fmt.Sprint(second), fmt.Sprint(store.Purged{Removed: 2, Next: int64(over[1]), More: true, First: int64(over[0])}))
 			third, err := b.Store.Purge(b.ctx, store.Purge{What: store.KeptExecutions, Age: keptFor, After: second.Next, Limit: 2})
 			b.must(err)
-			b.expect("the last one", fmt.Sprint(third), fmt.Sprint(store.Purged{Removed: 1}))
+			b.expect("the last one", fmt.Sprint(third), fmt.Sprint(store.Purged{Removed: 1, First: int64(over[2])}))
 			b.expect("left", b.left(append(stays, over...)...), list(stays...))
 		}},
 		{"a full step over executions that are all too young is the last one, and the next one begins anew", func(b *fixture) {
@@ -280,7 +280,15 @@ func executionRetentionCases() []Case {
 			b.Advance(keptFor - tick)
 			b.expect("before their age", fmt.Sprint(b.purge(store.KeptExecutions, 2)), fmt.Sprint(store.Purged{}))
 			b.Advance(tick)
-			b.expect("at their age", fmt.Sprint(b.purge(store.KeptExecutions, 2)), fmt.Sprint(store.Purged{Next: int64(ids[1]), More: true}))
+			b.expect("at their age", fmt.Sprint(b.purge(store.KeptExecutions, 2)), fmt.Sprint(store.Purged{Next: int64(ids[1]), More: true, First: int64(ids[0])}))
+		}},
+		{"a step names the first execution that it has looked at once none can appear before it", func(b *fixture) {
+			ids := b.create("shell.echo", 1)
+			b.Advance(store.VisibleAfter - tick)
+			b.expect("before", b.purge(store.KeptExecutions, 2).First, int64(0))
+			b.Advance(tick)
+			b.create("shell.echo", 1)
+			b.expect("from then on", b.purge(store.KeptExecutions, 2).First, int64(ids[0]))
 		}},
 		{"a step takes as many chains as have together no more rows than its limit, but one at least", func(b *fixture) {
 			w := b.active("w")

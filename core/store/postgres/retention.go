@@ -52,7 +52,8 @@ locked as materialized (
      order by f.id for update skip locked
 )
 select coalesce((select max(id) from page), 0), (select count(*) from page),
-       exists (select from page where created <= (select old from clock)), array(select id from locked)`
+       exists (select from page where created <= (select old from clock)), array(select id from locked),
+       coalesce((select id from page where id = (select min(id) from page) and created <= (select old from clock) + $2::interval - $5::interval), 0)`
 
 // open says that a row of a chain is still needed, or has not been out of use for long enough.
 const open = `%[1]s.ended is null or %[1]s.orchestrated_at is null or %[1]s.ended > (select old from clock) or %[1]s.idempotency_key is not null`
@@ -88,7 +89,7 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 		var last, looked int64
 		var old bool
 		var chains []int64
-		if err := tx.QueryRow(ctx, lockOldChains, s.now(), p.Age, p.After, p.Limit).Scan(&last, &looked, &old, &chains); err != nil {
+		if err := tx.QueryRow(ctx, lockOldChains, s.now(), p.Age, p.After, p.Limit, store.VisibleAfter).Scan(&last, &looked, &old, &chains, &done.First); err != nil {
 			return err
 		}
 		if done.More = old && looked == int64(p.Limit); done.More {
@@ -118,8 +119,9 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 // so that no step reads again over what earlier ones have deleted. Nothing is left behind that
 // place: a step stops at the first group that is too young, and at the oldest transaction that still
 // goes on, below which nothing can appear any more. One executor at a time makes such a step; another
-// one that finds the place locked has nothing to do. The running sum bounds the lines; one group may
-// have more than that. The place is that of the last line of the last group.
+// one that finds the place locked has nothing to do. The limit bounds the groups, which are the rows
+// of the table; the answer counts lines, of which a group has up to 64. A limit of lines would read
+// many groups for the few that leave. The place is that of the last line of the last group.
 const purgeTransitions = `
 with place as materialized (
     select g.transaction, g.id from execution_transition_gone g for update skip locked
@@ -131,26 +133,25 @@ page as materialized (
      order by t.transaction, t.id limit $3
 ),
 judged as materialized (
-    select p.*, bool_and(p.at <= (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval)) over w as old,
-           row_number() over w as number, sum(p.size) over w as lines
+    select p.*, bool_and(p.at <= (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval)) over w as old
       from page p window w as (order by p.transaction, p.id)
 ),
-taken as materialized (select * from judged where old and (number = 1 or lines <= $3)),
+taken as materialized (select * from judged where old),
 gone as (delete from transition_group t where t.ctid = any(array(select x.line from taken x))),
 noted as (
     update execution_transition_gone g set transaction = l.transaction, id = l.last, at = greatest(g.at, (select max(at) from taken))
       from (select transaction, id + size - 1 as last from taken order by transaction desc, id desc limit 1) l
 )
-select coalesce((select sum(size) from taken), 0), (select count(*) from taken) < (select count(*) from judged where old)`
+select coalesce((select sum(size) from taken), 0), (select count(*) from taken)`
 
 func (s *Store) purgeTransitions(ctx context.Context, p store.Purge) (done store.Purged, err error) {
-	var left bool
-	err = s.query(ctx, "purging "+p.What.String(), func(rows pgx.Rows) error { return rows.Scan(&done.Removed, &left) },
+	var groups int
+	err = s.query(ctx, "purging "+p.What.String(), func(rows pgx.Rows) error { return rows.Scan(&done.Removed, &groups) },
 		purgeTransitions, s.now(), p.Age, p.Limit)
 	if err != nil {
 		return store.Purged{}, err
 	}
-	done.More = left || done.Removed >= p.Limit
+	done.More = groups >= p.Limit
 	return done, nil
 }
 

@@ -1,0 +1,318 @@
+package mutant
+
+import (
+	"context"
+	"slices"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants statements that leave the tables in disagreement. An execution has a row of what
+// waits or is live and a row that is kept, its unhandled end stands in a list, and one row of the audit
+// tells of many transitions.
+
+func init() {
+	register(
+		createdWithoutWork, takenBackWithoutWork, endLeavesItsWork, endKeepsNoReason, endInNoList,
+		retryWaitsUnpinned, retryWaitsUnlimited, retryWaitsUndelayed, groupLosesOne, groupNamesANeighbour,
+	)
+}
+
+// apart is a store whose statements are followed by changes of single tables.
+type apart struct {
+	Database
+
+	created func(tx Tx, ids []execution.ID)
+	// retaken gets a row that was taken back and waits, ended one that has ended.
+	retaken, ended func(tx Tx, id execution.ID)
+	// retried gets a row that follows another one as its retry.
+	retried func(tx Tx, id execution.ID)
+}
+
+func disagreeing(make func(p Process) apart) func(Process, Database) store.Store {
+	return func(p Process, c Database) store.Store {
+		own := make(p)
+		own.Database = c
+		return &own
+	}
+}
+
+// Create implements store.Store.
+func (s *apart) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	created, err := s.Database.Create(ctx, items)
+	if err != nil || s.created == nil {
+		return created, err
+	}
+	var ids []execution.ID
+	for i := range created {
+		if c := &created[i]; c.ID != 0 && !c.Existed {
+			ids = append(ids, c.ID)
+		}
+	}
+	return created, s.Step(ctx, func(tx Tx) { s.created(tx, ids) })
+}
+
+// Reclaim implements store.Store.
+func (s *apart) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := s.Database.Reclaim(ctx, rs)
+	if err != nil || s.retaken == nil {
+		return outcomes, err
+	}
+	return outcomes, s.Step(ctx, func(tx Tx) {
+		for i := range outcomes {
+			if o := &outcomes[i]; o.Applied && o.Row.Status == execution.Requested {
+				s.retaken(tx, o.Row.ID)
+			}
+		}
+	})
+}
+
+// Finish implements store.Store.
+func (s *apart) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := s.Database.Finish(ctx, w, fs)
+	if err != nil || s.ended == nil {
+		return outcomes, err
+	}
+	return outcomes, s.Step(ctx, func(tx Tx) {
+		for i := range outcomes {
+			if o := &outcomes[i]; o.Applied && unhandled(tx.Row(o.Row.ID)) {
+				s.ended(tx, o.Row.ID)
+			}
+		}
+	})
+}
+
+// Orchestrate implements store.Store.
+func (s *apart) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	done, err := s.Database.Orchestrate(ctx, os)
+	if err != nil || s.retried == nil {
+		return done, err
+	}
+	return done, s.Step(ctx, func(tx Tx) {
+		for i := range done {
+			if done[i].Retry != 0 && tx.Row(done[i].Retry) != nil {
+				s.retried(tx, done[i].Retry)
+			}
+		}
+	})
+}
+
+func createdWithoutWork() *Mutant {
+	return &Mutant{
+		Name: "created-without-work", Source: "D8", Expected: 5, Scenario: "more-than-a-batch",
+		About: "the statement that creates several executions writes no row of what waits for the last one",
+		Statements: disagreeing(func(p Process) apart {
+			return apart{created: func(tx Tx, ids []execution.ID) {
+				if len(ids) > 1 {
+					last := slices.Max(ids)
+					p.Acted("created an execution that waits nowhere", last)
+					tx.Rewait(last, nil)
+				}
+			}}
+		}),
+	}
+}
+
+func takenBackWithoutWork() *Mutant {
+	return &Mutant{
+		Name: "taken-back-without-work", Source: "D8", Expected: 5, Scenario: "worker-never-picks-up",
+		About: "an execution that is taken back has no row of what waits any more",
+		Statements: disagreeing(func(p Process) apart {
+			return apart{retaken: func(tx Tx, id execution.ID) {
+				p.Acted("took an execution back that waits nowhere", id)
+				tx.Rewait(id, nil)
+			}}
+		}),
+	}
+}
+
+func endInNoList() *Mutant {
+	return &Mutant{
+		Name: "end-in-no-list", Source: "D22", Expected: 12, Scenario: "ends-told-to-nobody",
+		About: "an end is not in the list of ends that nobody has handled, so only its message leads to it",
+		Statements: disagreeing(func(p Process) apart {
+			return apart{ended: func(tx Tx, id execution.ID) {
+				p.Acted("left an end out of the list of the unhandled", id)
+				tx.Unlist(id)
+			}}
+		}),
+	}
+}
+
+func endKeepsNoReason() *Mutant {
+	return &Mutant{
+		Name: "end-keeps-no-reason", Source: "D22", Expected: 7, Scenario: "ends-told-to-nobody",
+		About: "the row that is kept of a failure lacks its reason, so no retry follows",
+		Statements: disagreeing(func(p Process) apart {
+			return apart{ended: func(tx Tx, id execution.ID) {
+				if row := tx.Row(id); row.FailureReason != execution.NoReason {
+					p.Acted("kept a failure without its reason", id)
+					row.FailureReason = execution.NoReason
+				}
+			}}
+		}),
+	}
+}
+
+// waiting makes a mutant's retries wait otherwise than they should. change says whether it makes a
+// difference to the row.
+func waiting(says string, change func(tx Tx, e *execution.Execution) bool) func(Process, Database) store.Store {
+	return disagreeing(func(p Process) apart {
+		return apart{retried: func(tx Tx, id execution.ID) {
+			if copied := *tx.Row(id); copied.Status == execution.Requested && change(tx, &copied) {
+				p.Acted(says, id)
+				tx.Rewait(id, func(e *execution.Execution) { change(tx, e) })
+			}
+		}}
+	})
+}
+
+func retryWaitsUnpinned() *Mutant {
+	return &Mutant{
+		Name: "retry-waits-unpinned", Source: "D10", Expected: 9, Scenario: "pinned-and-retried",
+		About: "the retry of a pinned execution waits in the lane of those that any worker may run",
+		Statements: waiting("let a retry wait for any worker", func(_ Tx, e *execution.Execution) bool {
+			was := e.Pinned
+			e.Pinned = 0
+			return was != 0
+		}),
+	}
+}
+
+func retryWaitsUnlimited() *Mutant {
+	return &Mutant{
+		Name: "retry-waits-unlimited", Source: "D24", Expected: 11, Scenario: "concurrency-under-crashes",
+		About: "the retry of an execution with a concurrency limit waits in the lane of those without one",
+		Statements: waiting("let a retry wait for no slot", func(_ Tx, e *execution.Execution) bool {
+			was := e.Action.Concurrency
+			e.Action.Concurrency = 0
+			return was != 0
+		}),
+	}
+}
+
+func retryWaitsUndelayed() *Mutant {
+	return &Mutant{
+		Name: "retry-waits-undelayed", Source: "D51", Expected: 8, Scenario: "retries-exhausted",
+		About: "a retry keeps the moment from which it may run, and waits as if it were due",
+		Statements: waiting("let a retry wait as if it were due", func(tx Tx, e *execution.Execution) bool {
+			early := e.NotBefore.After(tx.Now())
+			e.NotBefore = tx.Now()
+			return early
+		}),
+	}
+}
+
+func endLeavesItsWork() *Mutant {
+	return &Mutant{
+		Name: "end-leaves-its-work", Source: "D23", Expected: 13, Scenario: "results-together",
+		About: "of the results that are written together, the last one leaves the row of what is live: the worker is told that it has ended, and everybody else that it runs",
+		Statements: func(p Process, c Database) store.Store {
+			return &leavesWork{c, p}
+		},
+	}
+}
+
+// leavesWork is a store that leaves the last of several ends running.
+type leavesWork struct {
+	Database
+	p Process
+}
+
+// Finish implements store.Store.
+func (s *leavesWork) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	last := len(fs) - 1
+	if last < 1 {
+		return s.Database.Finish(ctx, w, fs)
+	}
+	left := store.Outcome{}
+	if err := s.Step(ctx, func(tx Tx) {
+		f := &fs[last]
+		left = store.Outcome{}
+		if row := tx.Row(f.Key.ID); row != nil && row.Key() == f.Key && row.Incarnation == w.Incarnation && row.Status.Claimed() {
+			s.p.Acted("left an execution running that has ended", row.ID)
+			left = store.Outcome{Applied: true, Row: *row, From: row.Status}
+			left.Row.Status, left.Row.FailureReason, left.Row.Result, left.Row.Ended = f.To, f.Reason, f.Result, tx.Now()
+		}
+	}); err != nil {
+		return nil, err
+	}
+	if !left.Applied {
+		return s.Database.Finish(ctx, w, fs)
+	}
+	outcomes, err := s.Database.Finish(ctx, w, fs[:last])
+	if err != nil {
+		return nil, err
+	}
+	return append(outcomes, left), nil
+}
+
+// grouping makes a mutant that claims the last of several executions so that the audit tells of the
+// execution `told` instead, 0 for none. first is the first of them.
+func grouping(says string, told func(first execution.ID) execution.ID) func(Process, Database) store.Store {
+	return func(p Process, c Database) store.Store { return &groups{c, p, says, told} }
+}
+
+type groups struct {
+	Database
+	p    Process
+	says string
+	told func(first execution.ID) execution.ID
+}
+
+// Claim implements store.Store.
+func (s *groups) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	last := len(cs) - 1
+	if last < 1 {
+		return s.Database.Claim(ctx, w, cs)
+	}
+	results, err := s.Database.Claim(ctx, w, cs[:last])
+	if err != nil {
+		return nil, err
+	}
+	replaced := false
+	var of store.ClaimResult
+	if err := s.Step(ctx, func(tx Tx) {
+		c := &cs[last]
+		row := tx.Row(c.Key.ID)
+		replaced = results[0].Applied && row != nil && row.Status == execution.Scheduled && row.Key() == c.Key && row.Incarnation == w.Incarnation &&
+			tx.Now().Before(row.DispatchDeadline)
+		if !replaced {
+			return
+		}
+		s.p.Acted(s.says, row.ID)
+		tx.MarkPublished(c.Key.ID)
+		tx.Named(c.Key, w.Incarnation)
+		tx.MoveTold(c.Key.ID, s.told(cs[0].Key.ID), execution.Running, execution.Worker, execution.NoReason, func(e *execution.Execution) {
+			e.StartedAt, e.RunDeadline, e.ClaimBeat = tx.Now(), tx.Now().Add(e.Action.RunTimeout()), c.Beat
+		})
+		of = store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: *tx.Row(c.Key.ID)}}
+	}); err != nil {
+		return nil, err
+	}
+	if replaced {
+		return append(results, of), nil
+	}
+	rest, err := s.Database.Claim(ctx, w, cs[last:])
+	if err != nil {
+		return nil, err
+	}
+	return append(results, rest...), nil
+}
+
+func groupLosesOne() *Mutant {
+	return &Mutant{
+		Name: "group-loses-one", Source: "D12", Expected: 1, Scenario: "messages-of-many",
+		About:      "the group of the audit that tells of claims made together lacks the last one",
+		Statements: grouping("left a claim out of the audit's group", func(execution.ID) execution.ID { return 0 }),
+	}
+}
+
+func groupNamesANeighbour() *Mutant {
+	return &Mutant{
+		Name: "group-names-a-neighbour", Source: "D12", Expected: 1, Scenario: "messages-of-many",
+		About:      "the group of the audit that tells of claims made together names the first execution in place of the last one",
+		Statements: grouping("told a claim of another execution", func(first execution.ID) execution.ID { return first }),
+	}
+}
