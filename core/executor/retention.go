@@ -25,9 +25,8 @@ type retention struct {
 	// that is looked up again.
 	first int64
 	anew  time.Duration
-	// steps is how many full steps the pass has made so far, and pause how long it waits after each.
-	steps int
-	pause time.Duration
+	// steps is how many full steps the pass has made so far, and before how many the pass before it.
+	steps, before int
 	// limited says that the pass stopped at its limit for a kind.
 	limited bool
 }
@@ -57,9 +56,15 @@ func (r *retention) run(ctx context.Context) {
 // rest is how long the next pass waits.
 func (r *retention) rest() time.Duration {
 	if r.limited {
-		return r.pause
+		return r.pause()
 	}
 	return r.config.Retention.Interval
+}
+
+// pause is how long the pass waits after a full step: half of the interval, divided by the steps that
+// it will have made, as far as it is known.
+func (r *retention) pause() time.Duration {
+	return min(longestStepPause, r.config.Retention.Interval/time.Duration(2*max(1, r.before, r.steps)))
 }
 
 // firstAgain is how often the beginning of the executions is looked up, because a database that has
@@ -92,8 +97,7 @@ func kept(r *config.Retention, k store.Kept) time.Duration {
 // on with the next. If the error is that of a database that may answer again soon, or ctx has ended,
 // the pass ends.
 func (r *retention) pass(ctx context.Context) error {
-	r.pause = min(longestStepPause, r.config.Retention.Interval/time.Duration(2*max(1, r.steps)))
-	r.steps, r.limited = 0, false
+	r.before, r.steps, r.limited = r.steps, 0, false
 	var failed error
 	for _, k := range store.AllKept() {
 		age := kept(&r.config.Retention, k)
@@ -140,7 +144,7 @@ func (r *retention) purge(ctx context.Context, p store.Purge) (removed int, err 
 			return removed, nil
 		}
 		r.steps++
-		if r.host.Sleep(ctx, r.pause) != nil {
+		if r.host.Sleep(ctx, r.pause()) != nil {
 			return removed, nil
 		}
 	}
