@@ -206,19 +206,6 @@ func (b *fixture) next(c broker.Consumer, within time.Duration) (d broker.Delive
 	return d, err
 }
 
-// awaited waits for a delivery for so long that its session may be lost: heartbeats of two seconds
-// end it where the machine stands still for a moment. Then it consumes in another session.
-func (b *fixture) awaited(queue string, within time.Duration) (broker.Delivery, error) {
-	b.t.Helper()
-	for end := b.Now() + within; ; {
-		d, err := b.next(b.consume(b.session(), queue, 1), end-b.Now())
-		if !errors.Is(err, broker.ErrClosed) {
-			return d, err
-		}
-		b.t.Logf("%s: the session was lost %v before the end of the wait; consuming in another one", b.name, end-b.Now())
-	}
-}
-
 // receive waits for a delivery that must come.
 func (b *fixture) receive(c broker.Consumer) broker.Delivery {
 	b.t.Helper()

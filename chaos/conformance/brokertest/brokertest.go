@@ -301,10 +301,6 @@ func runRestarts(t *testing.T, world WithSubject, kill bool) int {
 				after = append(after, c.before(b))
 			}
 		}
-		// RabbitMQ 3.10 writes the names of its quorum queues every half second. If a queue was
-		// declared later than that before a kill, it has no leader afterwards, and consuming from
-		// it hangs.
-		s.Sleep(time.Second)
 		restart()
 		for i, b := range benches {
 			b.sessions, b.back, b.killed = nil, s.Now(), kill

@@ -162,7 +162,7 @@ func settingsRestartCases() []outlasting {
 			return func() {
 				// It comes at once, unless its target queue comes up after the queue that it is in:
 				// then it has to wait for the next attempt.
-				d, err := b.awaited("dead", deadLetterRetry+patience)
+				d, err := b.next(b.consume(b.session(), "dead", 1), deadLetterRetry+patience)
 				b.must(err)
 				b.expect("its deaths", b.deaths(d), "q expired 1")
 			}
