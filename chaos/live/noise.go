@@ -6,13 +6,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"handoff/chaos/fault"
+	"handoff/chaos/history"
 	"handoff/chaos/invariant"
 	"handoff/chaos/oracle"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
+	"handoff/core/store"
 )
 
 // Stall is a time in which the machine didn't do its work.
@@ -117,6 +122,44 @@ func (n *noise) stop() []Stall {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.stalls
+}
+
+// statementsLost are the statements that the database did not answer in time, by what the processes say,
+// while no fault struck the process or the database, nor had until a timeout before. The probes take
+// ways of their own and miss a stall of one session.
+func statementsLost(events []history.Event, c *config.Config) []Stall {
+	var stalls []Stall
+	faults := make(map[string]int)
+	struck := make(map[string]time.Duration) // when the last fault of a process or the database ended
+	for i := range events {
+		e := &events[i]
+		switch e.Kind {
+		case history.FaultBegan, history.FaultEnded:
+			for name := range strings.SplitSeq(e.Process, ",") {
+				if e.Kind == history.FaultBegan {
+					faults[name]++
+				} else {
+					faults[name]--
+					struck[name] = e.At
+				}
+			}
+		case history.Logged:
+			if !strings.Contains(e.Text, store.ErrUnknownOutcome.Error()) || !strings.Contains(e.Text, context.DeadlineExceeded.Error()) {
+				continue
+			}
+			timeout := c.Worker.StatementTimeout
+			if strings.Contains(e.Text, " executor=") {
+				timeout = c.Executor.StatementTimeout
+			}
+			if !slices.ContainsFunc([]string{e.Process, fault.Database}, func(name string) bool {
+				ended, was := struck[name]
+				return faults[name] > 0 || was && e.At-ended <= timeout
+			}) {
+				stalls = append(stalls, Stall{"the database did not answer a statement of " + e.Process, e.At - timeout, timeout})
+			}
+		}
+	}
+	return stalls
 }
 
 // tolerableStall is how long the machine may stand still without making a verdict worthless.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"handoff/chaos/history"
 	"handoff/chaos/invariant"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
@@ -62,5 +63,40 @@ func TestLateAnswersAreStalls(t *testing.T) {
 	})
 	if got := n.stop(); len(got) != 1 || got[0].At < time.Minute+leastStall || got[0].For < leastStall {
 		t.Errorf("stalls: %+v, want the second call's alone", got)
+	}
+}
+
+// What a process says of the database is a stall, unless a fault explains it.
+func TestStatementsWithoutAnAnswerAreStalls(t *testing.T) {
+	const text = "WARN scheduling pass failed, the next one starts anew error=postgres: parking: database outcome unknown: timeout: context deadline exceeded executor=executor-1"
+	const second = time.Second
+	c := config.Config{Executor: config.Executor{StatementTimeout: second}, Worker: config.Worker{StatementTimeout: second / 2}}
+	began := func(process string) history.Event {
+		return history.Event{At: 2 * second, Kind: history.FaultBegan, Process: process}
+	}
+	ended := func(process string, at time.Duration) history.Event {
+		return history.Event{At: at, Kind: history.FaultEnded, Process: process}
+	}
+	said := history.Event{At: 9 * second, Kind: history.Logged, Process: "executor-1", Text: text}
+	refused := said
+	refused.Text = "WARN scheduling pass failed, the next one starts anew error=postgres: parking: connection refused executor=executor-1"
+	for _, x := range []struct {
+		name   string
+		events []history.Event
+		stalls int
+	}{
+		{"nothing explains it", []history.Event{said}, 1},
+		{"a fault of others lasts", []history.Event{began("shell-1,shell-2"), said}, 1},
+		{"its own fault lasts", []history.Event{began("shell-1,executor-1"), said}, 0},
+		{"the database's fault lasts", []history.Event{began("database"), said}, 0},
+		{"its fault ended within the timeout", []history.Event{began("executor-1"), ended("executor-1", 8*second), said}, 0},
+		{"its fault ended before", []history.Event{began("executor-1"), ended("executor-1", 7*second), said}, 1},
+		{"one of two faults ended", []history.Event{began("executor-1"), began("executor-1"), ended("executor-1", 7*second), said}, 0},
+		{"another error", []history.Event{refused}, 0},
+	} {
+		got := statementsLost(x.events, &c)
+		if len(got) != x.stalls || len(got) > 0 && (got[0].At != 8*second || got[0].For != second) {
+			t.Errorf("%s: %+v, want %d", x.name, got, x.stalls)
+		}
 	}
 }
