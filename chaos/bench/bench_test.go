@@ -34,15 +34,16 @@ func TestProcessorTimeIsThatOfThisProcessAndThoseBelow(t *testing.T) {
 
 func TestAMistakeInTheFlagsIsExplained(t *testing.T) {
 	for flags, want := range map[string]string{
-		"--scale -1":                   "--scale -1: at least 2000000, because 1000000 finished executions are measured before; 0 measures no table sizes",
-		"--scale 5":                    "--scale 5: at least 2000000",
-		"--scale 2000000 --lists 500":  "--scale 2000000 --lists 500: one run measures one of them; leave out the others",
-		"--retention 500000 --lists 5": "--lists 5 --retention 500000: one run measures one of them; leave out the others",
-		"--retention 7":                "--retention 7: at least 200000, so that some are left at the end of a window; 0 measures no retention",
-		"--window 2s":                  "--window 2s: at least 10s, because a retention looks every ten seconds",
-		"--lists -1":                   "--lists -1: 0 measures no lists",
-		"--workers 1,x":                `--workers "1,x": must be numbers from 1 to 16`,
-		"--jobs 3":                     "--jobs 3 --rounds 5 --samples 300: at least 100, 1 and 10 are needed",
+		"--scale -1":                     "--scale -1: at least 2000000, because 1000000 finished executions are measured before; 0 measures no table sizes",
+		"--scale 5":                      "--scale 5: at least 2000000",
+		"--scale 2000000 --lists 500":    "--scale 2000000 --lists 500: one run measures one of them; leave out the others",
+		"--retention 500000 --lists 5":   "--lists 5 --retention 500000: one run measures one of them; leave out the others",
+		"--retention 7":                  "--retention 7: at least 200000, so that some are left at the end of a window; 0 measures no retention",
+		"--window 20s":                   "--window 20s: only --retention has one",
+		"--retention 500000 --window 2s": "--window 2s: at least 10s, because a retention looks every ten seconds",
+		"--lists -1":                     "--lists -1: 0 measures no lists",
+		"--workers 1,x":                  `--workers "1,x": must be numbers from 1 to 16`,
+		"--jobs 3":                       "--jobs 3 --rounds 5 --samples 300: at least 100, 1 and 10 are needed",
 	} {
 		if _, err := parse(strings.Fields(flags)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", flags, err, want)

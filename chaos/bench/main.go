@@ -208,6 +208,11 @@ func parse(args []string) (options, error) {
 	if o.bin, err = filepath.Abs(o.bin); err != nil {
 		return o, err
 	}
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if given["window"] && o.retention == 0 {
+		return o, fmt.Errorf("--window %v: only --retention has one; leave it out, or add --retention with a number of executions", o.window)
+	}
 	if o.lists < 0 {
 		return o, fmt.Errorf("--lists %d: 0 measures no lists, and any higher number is how many executions they have", o.lists)
 	}

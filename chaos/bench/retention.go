@@ -275,13 +275,17 @@ func (a *aged) comeOfAge(ctx context.Context) error {
 // keepBusy creates executions during the window, as fast as they are claimed.
 func (a *aged) keepBusy(ctx context.Context) (created int, err error) {
 	group, ctx := errgroup.WithContext(ctx)
-	end := time.Now().Add(a.options.window)
+	window, end := context.WithTimeout(ctx, a.options.window)
+	defer end()
 	var all atomic.Int64
 	for range clients {
 		group.Go(func() error {
-			for time.Now().Before(end) {
+			for window.Err() == nil {
 				if all.Load()-a.worker.claimed.Load() > mostOpen {
-					time.Sleep(time.Millisecond)
+					select {
+					case <-a.worker.more:
+					case <-window.Done():
+					}
 					continue
 				}
 				all.Add(batch)
@@ -325,6 +329,8 @@ type timedWorker struct {
 	store.Worker
 	stop    func() error
 	claimed atomic.Int64
+	// more has an element if claims were made since it was last read.
+	more chan struct{}
 
 	mu    sync.Mutex
 	times []time.Duration
@@ -342,7 +348,7 @@ func startTimed(ctx context.Context, c *cluster.Cluster) (*timedWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &timedWorker{Worker: db}
+	w := &timedWorker{Worker: db, more: make(chan struct{}, 1)}
 	const name = "timed"
 	service := worker.New(worker.Options{
 		Name: name, Runtimes: []string{subprocess.Noop}, Host: h, Store: w,
@@ -373,6 +379,10 @@ func (w *timedWorker) Claim(ctx context.Context, key store.WorkerKey, cs []store
 		}
 	}
 	w.claimed.Add(int64(applied))
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.times = append(w.times, took)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -124,38 +123,39 @@ func (n *noise) stop() []Stall {
 	return n.stalls
 }
 
-// statementsLost are the statements that the database did not answer in time, by what the processes say,
-// while no fault struck the process or the database, nor had until a timeout before. The probes take
-// ways of their own and miss a stall of one session.
-func statementsLost(events []history.Event, c *config.Config) []Stall {
+// unansweredStatements are the statements that the database did not answer in time, as the processes
+// log it, although no fault struck the process or the database while they waited. The probes use
+// connections of their own, so they miss a stall of one session.
+func unansweredStatements(events []history.Event, c *config.Config) []Stall {
 	var stalls []Stall
-	faults := make(map[string]int)
-	struck := make(map[string]time.Duration) // when the last fault of a process or the database ended
+	lasting := make(map[string]int)         // faults, by what they strike
+	ended := make(map[string]time.Duration) // the last one of each
+	struck := func(name string, from time.Duration) bool {
+		at, any := ended[name]
+		return lasting[name] > 0 || any && at >= from
+	}
 	for i := range events {
 		e := &events[i]
 		switch e.Kind {
-		case history.FaultBegan, history.FaultEnded:
+		case history.FaultBegan:
 			for name := range strings.SplitSeq(e.Process, ",") {
-				if e.Kind == history.FaultBegan {
-					faults[name]++
-				} else {
-					faults[name]--
-					struck[name] = e.At
-				}
+				lasting[name]++
+			}
+		case history.FaultEnded:
+			for name := range strings.SplitSeq(e.Process, ",") {
+				lasting[name]--
+				ended[name] = e.At
 			}
 		case history.Logged:
 			if !strings.Contains(e.Text, store.ErrUnknownOutcome.Error()) || !strings.Contains(e.Text, context.DeadlineExceeded.Error()) {
 				continue
 			}
 			timeout := c.Worker.StatementTimeout
-			if strings.Contains(e.Text, " executor=") {
+			if strings.Contains(e.Text, " executor=") { // each such line of an executor says who it is
 				timeout = c.Executor.StatementTimeout
 			}
-			if !slices.ContainsFunc([]string{e.Process, fault.Database}, func(name string) bool {
-				ended, was := struck[name]
-				return faults[name] > 0 || was && e.At-ended <= timeout
-			}) {
-				stalls = append(stalls, Stall{"the database did not answer a statement of " + e.Process, e.At - timeout, timeout})
+			if from := e.At - timeout; !struck(e.Process, from) && !struck(fault.Database, from) {
+				stalls = append(stalls, Stall{"the database did not answer a statement of " + e.Process, from, timeout})
 			}
 		}
 	}

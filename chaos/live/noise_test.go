@@ -94,7 +94,7 @@ func TestStatementsWithoutAnAnswerAreStalls(t *testing.T) {
 		{"one of two faults ended", []history.Event{began("executor-1"), began("executor-1"), ended("executor-1", 7*second), said}, 0},
 		{"another error", []history.Event{refused}, 0},
 	} {
-		got := statementsLost(x.events, &c)
+		got := unansweredStatements(x.events, &c)
 		if len(got) != x.stalls || len(got) > 0 && (got[0].At != 8*second || got[0].For != second) {
 			t.Errorf("%s: %+v, want %d", x.name, got, x.stalls)
 		}

@@ -159,7 +159,7 @@ func (w *world) finish(settled bool) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Stalls: append(stalls, statementsLost(events, &w.config)...), Unscraped: missed}
+	r := &Result{Stalls: append(stalls, unansweredStatements(events, &w.config)...), Unscraped: missed}
 	r.TimeScale = w.options.Scale
 	r.Events, r.Workers, r.FaultIntervals = events, w.database.Workers(), w.injector.FaultIntervals(end-w.ready)
 	for i := range r.FaultIntervals { // the record counts from the start of the run
