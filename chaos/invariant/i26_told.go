@@ -245,7 +245,7 @@ func (c *hintChecker) look(now time.Duration) {
 	}
 	for h, any := c.order.first(); any && now-h.at > longestHint; h, any = c.order.first() {
 		c.order.drop()
-		h.position.table.Delete(h.position.number)
+		c.sent.forget(h.position)
 		if c.newest == h {
 			c.newest = nil
 		}

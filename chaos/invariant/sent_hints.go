@@ -10,17 +10,23 @@ import (
 // sentHints holds hints by their ids. A sender makes an id of its name and of a number that it
 // counts up, so the hints of each name are in a table by number. A map of all ids is slower, because
 // there are thousands of them, and each is soon forgotten.
+//
+// It is as large as the hints that are not forgotten: names and ids go with their last hint.
 type sentHints struct {
 	byName map[string]*dense.Table[uint64, *sent]
-	// odd are the hints with any other id, by the number that oddly has given the id.
+	// odd are the hints with any other id, by the number that oddly has given the id. Numbers are
+	// given from next on.
 	odd   dense.Table[uint64, *sent]
 	oddly map[string]uint64
+	next  uint64
 }
 
-// hintPosition is where a hint is: in a table, under a number.
+// hintPosition is where a hint is: in a table, under a number. name is that of its sender, odd its
+// id if it is one of the odd ones.
 type hintPosition struct {
-	table  *dense.Table[uint64, *sent]
-	number uint64
+	table     *dense.Table[uint64, *sent]
+	number    uint64
+	name, odd string
 }
 
 func newSentHints() sentHints {
@@ -37,15 +43,27 @@ func (h *sentHints) position(id string) hintPosition {
 				of = new(dense.Table[uint64, *sent])
 				h.byName[name] = of
 			}
-			return hintPosition{of, number}
+			return hintPosition{table: of, number: number, name: name}
 		}
 	}
 	number, known := h.oddly[id]
 	if !known {
-		number = uint64(len(h.oddly))
+		number = h.next
+		h.next++
 		h.oddly[id] = number
 	}
-	return hintPosition{&h.odd, number}
+	return hintPosition{table: &h.odd, number: number, odd: id}
+}
+
+// forget removes the hint at a position.
+func (h *sentHints) forget(at hintPosition) {
+	at.table.Delete(at.number)
+	switch {
+	case at.table == &h.odd:
+		delete(h.oddly, at.odd)
+	case at.table.Len() == 0:
+		delete(h.byName, at.name)
+	}
 }
 
 // cutLast cuts a string at the last separator.

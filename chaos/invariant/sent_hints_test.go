@@ -19,4 +19,15 @@ func TestEachHintHasAPositionOfItsOwn(t *testing.T) {
 			t.Errorf("%q was found as %v", id, got)
 		}
 	}
+	// An id that is new has no position of one that is left.
+	h.forget(h.position("7"))
+	if at := h.position("8"); at.table.Get(at.number) != nil {
+		t.Errorf("a new id has the position of %q", at.table.Get(at.number).id)
+	}
+	for _, id := range append(ids, "8") {
+		h.forget(h.position(id))
+	}
+	if len(h.byName)+len(h.oddly)+h.odd.Len() != 0 {
+		t.Errorf("all hints are forgotten, and left are %v and %v", h.byName, h.oddly)
+	}
 }
