@@ -55,7 +55,7 @@ FUZZTIME := 1s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: timed apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt playground playground-hashes
+.PHONY: timed apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why occasions shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt playground playground-hashes
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -105,6 +105,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##                of docs/explaining.md. A row is kept as soon as a mutant is done, in WHY_ROWS, and not measured again: remove the
 ##                folder after a change. WHY_SHARE=1/3 takes a third, so that several processes, or sittings, can share the work;
 ##                WHY=none only writes the table, WHY=lost-cancel,no-brake measures two
+##   occasions    how often each rule is judged beside an older commit, over the runs that both have: BEFORE=8ac9cdc
 ##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
 ##   build        all three binaries, into bin/; then `bin/chaos up` runs the whole system
 ##   fmt          format the code as the linters want it
@@ -528,6 +529,11 @@ bench-beside:
 	done; done | awk '{key = $$1 " " $$2} $$3 == "before" {before[key] = $$4; next} {print key, before[key] / $$4}' | sort -k1,2 -k3,3n | \
 		awk '{key = $$1 ": processor time for each " $$2; n[key]++; all[key, n[key]] = $$3} END {for (key in n) print key ", now / before, median of", n[key] ":", all[key, int((n[key] + 1) / 2)]}' | sort
 	git worktree remove --force $(BESIDE_TREE)
+
+occasions:
+	@mkdir -p reports/out
+	git show $(BEFORE):sim/explore/testdata/histories.txt > reports/out/occasions.txt
+	HANDOFF_OCCASIONS=$(abspath reports/out/occasions.txt) go test -vet=off -count 1 -v -run 'TestTheRulesAreJudgedAsOftenAsBefore$$' ./sim/explore
 
 # A run is a function of scenario and seed. So neither the number of processors, nor a second
 # process, nor the race detector (which needs a C compiler, and ten times the time) may change a hash.
