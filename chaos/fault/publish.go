@@ -94,6 +94,16 @@ func (f *publish) Describe() string {
 	return "publish " + strings.ReplaceAll(string(f.What), "_", " ") + " to " + f.Target
 }
 
+// Flood is how many messages f puts into the queues of workers' dispatches, before what comes later;
+// 0 if none. (Forged cancellations go to another queue.)
+func Flood(f Fault) int {
+	p, published := f.(*publish)
+	if !published || p.What == forgedCancel || slices.Contains(ExecutorQueues(), p.Target) {
+		return 0
+	}
+	return p.Count
+}
+
 func (f *publish) inject(x *Injection, w Publisher) (func(), error) {
 	queues := f.queues(x, w)
 	left := f.Count

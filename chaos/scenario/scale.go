@@ -21,6 +21,15 @@ const (
 	LeastAMQPHeartbeat = time.Second
 )
 
+// A worker whose dispatches lie behind a flood of messages asks the database for them once a second,
+// at any time scale. So a dispatch needs the time between two questions, and some for the answer.
+const (
+	LeastDispatchBehindFlood = 1500 * time.Millisecond
+	// leastFlood is the number of messages from which on a worker may need longer than that to get
+	// through them: real ones store 2,000 to 10,000 a second.
+	leastFlood = 1000
+)
+
 // Scaled returns the scenario with every duration of its configuration, actions, workload and
 // faults multiplied by factor. It returns an error if a duration falls below its lower limit or the
 // scaled configuration is invalid under profile p.
@@ -46,7 +55,7 @@ func (s *Scenario) Scaled(factor float64, p config.Profile) (*Scenario, error) {
 	scaleConfig(&c, factor)
 	out.configs = map[config.Profile]config.Config{p: c}
 	out.expects = maps.Clone(s.expects)
-	return &out, floors(c, factor)
+	return &out, out.floors(c, factor)
 }
 
 // scaleDurations multiplies every duration in a value, whatever its field is called.
@@ -93,7 +102,7 @@ func scaleConfig(c *config.Config, factor float64) {
 }
 
 // floors refuses a configuration below the lower limits.
-func floors(c config.Config, factor float64) error {
+func (s *Scenario) floors(c config.Config, factor float64) error {
 	var problems []string
 	least := func(what string, is, floor time.Duration) {
 		if is < floor {
@@ -103,6 +112,9 @@ func floors(c config.Config, factor float64) error {
 	least("worker.heartbeat_interval", c.Worker.HeartbeatInterval, LeastHeartbeat)
 	least("the lease", c.Worker.Lease(), LeastLease)
 	least("message_queue.rabbitmq.heartbeat", c.MessageQueue.RabbitMQ.Heartbeat, LeastAMQPHeartbeat)
+	if slices.ContainsFunc(s.Faults, func(f Fault) bool { return fault.Flood(f.Spec) >= leastFlood }) {
+		least("behind a flood of messages executor.dispatch_timeout", c.Executor.DispatchTimeout, LeastDispatchBehindFlood)
+	}
 	for _, p := range c.Validate() {
 		problems = append(problems, p.Error())
 	}

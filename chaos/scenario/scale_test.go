@@ -60,3 +60,25 @@ func TestScalesUnderAFloorAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// A worker asks once a second what lies behind garbage, however short the rest is made.
+func TestADispatchBehindAFloodNeedsTimeAtAnyScale(t *testing.T) {
+	s, err := scenarios.Find("garbage-before-work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "behind a flood of messages executor.dispatch_timeout would be 800ms, under the floor of 1.5s"
+	if _, err := s.Scaled(0.2, config.Hardened); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("at 0.2: %v; want %q", err, want)
+	}
+	if _, err := s.Scaled(1, config.Hardened); err != nil {
+		t.Errorf("at 1: %v; want no error", err)
+	}
+	few, err := scenarios.Find("short-dispatch-timeouts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := few.Scaled(0.2, config.Hardened); err != nil {
+		t.Errorf("without a flood: %v; want no error", err)
+	}
+}

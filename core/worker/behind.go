@@ -19,7 +19,8 @@ const (
 	// mostWasted is how many futile messages may arrive before the worker asks. Duplicates and late
 	// dispatches are futile too, so a few prove nothing.
 	mostWasted = 10
-	// behindInterval is the least time between two questions.
+	// behindInterval is the least time between two questions. (LeastDispatchBehindFlood in
+	// chaos/scenario follows it.)
 	behindInterval = time.Second
 	// mostAhead is how many dispatches beyond its slots the worker takes from one answer. An
 	// executor gives a worker executor.dispatch_ahead more than it can run; the worker does not
