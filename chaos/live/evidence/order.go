@@ -47,7 +47,7 @@ func Order(s Sources) []history.Event {
 
 // order is Order with known claims.
 func order(s Sources, owners map[execution.Key]history.Event) []history.Event {
-	messages := settle(s.Messages, s.Gaps, s.Depths)
+	messages := settle(s.Messages, s.Gaps, s.Own, s.Depths)
 	causes(messages, s.Database)
 	var all []placed
 	for source, list := range [][]Item{s.Own, messages, successorsLast(cancelled(retriesNamed(together(s.Database)))), s.Witness, s.DaemonLog} {

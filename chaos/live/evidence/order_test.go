@@ -63,6 +63,35 @@ func TestHowACopyLeavesItsQueue(t *testing.T) {
 	}
 }
 
+// What a broker has not confirmed when its publisher is killed may be lost.
+func TestAKilledPublishersMessageMayBeLost(t *testing.T) {
+	sent := []Item{heard(1000, history.Published, "", 1), heard(1000, history.Enqueued, "q", 0)}
+	killed := func(ms int) []Item {
+		return []Item{at(ms, history.Event{Kind: history.ProcessCrashed, Process: "executor-1"})}
+	}
+	for _, c := range []struct {
+		name  string
+		own   []Item
+		fault string
+	}{
+		{"a kill just before it was seen", killed(925), "kill of executor-1"},
+		{"a kill just after", killed(1100), "kill of executor-1"},
+		{"a kill long before", killed(1000 - int(Lag/time.Millisecond)), ""},
+		{"a kill long after", killed(1000 + int(Lag/time.Millisecond)), ""},
+		{"a stop", []Item{at(1000, history.Event{Kind: history.ProcessStopped, Process: "executor-1"})}, ""},
+	} {
+		events := Order(Sources{Messages: sent, Own: c.own})
+		i := slices.IndexFunc(events, func(e history.Event) bool { return e.Kind == history.Dropped })
+		if i < 0 || events[i].Fault != c.fault {
+			t.Errorf("%s: %v; want it dropped because of %q", c.name, events, c.fault)
+		}
+	}
+	delivered := append(slices.Clone(sent), heard(1010, history.Delivered, "q", 0))
+	if got := kinds(Order(Sources{Messages: delivered, Own: killed(1000)})); slices.Contains(got, "dropped") {
+		t.Errorf("delivered: %v; want no loss", got)
+	}
+}
+
 // A message seen slightly after its consequence is placed before it. A message seen long after was
 // not the cause and stays.
 func TestCausesComeFirst(t *testing.T) {

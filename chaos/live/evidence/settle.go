@@ -26,8 +26,9 @@ type stay struct {
 // settle adds what the firehose leaves out: how each copy left its queue. The trace has no
 // acknowledgements. A copy that was delivered, is gone and did not die was acknowledged. A copy
 // that is gone but was never delivered was lost by the broker, unless it was there at a time when
-// nothing listened.
-func settle(heard []Item, gaps []Gap, depths map[string]int) []Item {
+// nothing listened, or its publisher may have been killed before the broker confirmed it. own is
+// what the harness itself saw.
+func settle(heard []Item, gaps []Gap, own []Item, depths map[string]int) []Item {
 	stays := make(map[copyOf]*stay)
 	var order []*stay
 	var out []Item
@@ -70,7 +71,7 @@ func settle(heard []Item, gaps []Gap, depths map[string]int) []Item {
 		out = append(out, *item)
 	}
 	for _, s := range order {
-		out = append(out, s.leave(gaps, depths)...)
+		out = append(out, s.leave(gaps, own, depths)...)
 	}
 	slices.SortStableFunc(out, func(a, b Item) int { return cmp.Compare(a.Wall.UnixNano(), b.Wall.UnixNano()) })
 	return out
@@ -85,7 +86,7 @@ func unheard(item *Item) []Item {
 }
 
 // leave returns how the copies left the queue, as far as the trace doesn't say it.
-func (s *stay) leave(gaps []Gap, depths map[string]int) []Item {
+func (s *stay) leave(gaps []Gap, own []Item, depths map[string]int) []Item {
 	left := s.entered - s.deaths
 	if left <= 0 {
 		return nil
@@ -104,7 +105,7 @@ func (s *stay) leave(gaps []Gap, depths map[string]int) []Item {
 			e.Fault = s.unreadable
 		}
 	default:
-		e.Kind, e.Fault = history.Dropped, excuse(gaps, s.first, s.queue)
+		e.Kind, e.Fault = history.Dropped, cmp.Or(excuse(gaps, s.first, s.queue), unconfirmed(own, s.first))
 	}
 	items := make([]Item, left)
 	for i := range items {
@@ -118,6 +119,20 @@ func excuse(gaps []Gap, since time.Time, queue string) string {
 	for _, g := range gaps {
 		if since.Before(g.To) && (g.Queue == "" || g.Queue == queue) {
 			return g.Fault
+		}
+	}
+	return ""
+}
+
+// unconfirmed says whose kill may have lost a message that was published at a time, and that nobody
+// got; empty if no process was killed then. A broker promises to keep what it has confirmed. The
+// trace tells of a publish when the channel routes it; when the publisher's connection ends, the
+// channel ends, too, and a quorum queue may not have got the message yet. (RabbitMQ 3.10 on a busy
+// machine: three dispatches of an executor that had been killed 75 ms before.)
+func unconfirmed(own []Item, published time.Time) string {
+	for i := range own {
+		if e := &own[i].Event; e.Kind == history.ProcessCrashed && published.Sub(own[i].Wall).Abs() < Lag {
+			return "kill of " + e.Process
 		}
 	}
 	return ""
