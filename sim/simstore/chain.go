@@ -177,6 +177,16 @@ func (c *Client) ForgetKeys(ctx context.Context, age time.Duration, limit int) (
 	})
 }
 
+// keep notes that a new row has an idempotency key. It is the youngest of those that have one, unless
+// the database's clock has been set back meanwhile.
+func (db *Database) keep(id execution.ID) {
+	at, created := len(db.keyed), db.row(id).Created
+	for at > 0 && db.row(db.keyed[at-1]).Created.After(created) {
+		at--
+	}
+	db.keyed = slices.Insert(db.keyed, at, id)
+}
+
 // forgetKey frees a row's idempotency key.
 func (s *step) forgetKey(r *row) {
 	db := s.db

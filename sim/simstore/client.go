@@ -371,7 +371,7 @@ func (s *step) create(item *store.NewExecution) store.Created {
 	}, execution.API)
 	if item.IdempotencyKey != "" {
 		db.byKey[item.IdempotencyKey] = id
-		db.keyed = append(db.keyed, id)
+		db.keep(id)
 	}
 	return store.Created{ID: id, Skipped: parent != 0 && s.adopt(id, parent)}
 }

@@ -47,10 +47,18 @@ func (s *step) storeDeadLetter(d store.DeadLetter) {
 // PurgeDeadLetters implements store.Executor.
 func (c *Client) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
 	return ask(ctx, c, "PurgeDeadLetters", func(s *step) (purged int) {
-		for purged < limit && purged < len(s.db.letters) && s.now.Sub(s.db.letters[purged].ReceivedAt) >= age {
+		var old []store.StoredDeadLetter
+		for i := range s.db.letters {
+			if s.now.Sub(s.db.letters[i].ReceivedAt) >= age {
+				old = append(old, s.db.letters[i])
+			}
+		}
+		slices.SortStableFunc(old, func(a, b store.StoredDeadLetter) int { return a.ReceivedAt.Compare(b.ReceivedAt) })
+		for _, l := range old[:min(len(old), max(0, limit))] {
+			i := s.letter(l.ID)
+			s.db.letters = slices.Delete(s.db.letters, i, i+1)
 			purged++
 		}
-		s.db.letters = slices.Delete(s.db.letters, 0, purged)
 		return purged
 	})
 }

@@ -3,6 +3,7 @@ package simstore
 import (
 	"context"
 	"slices"
+	"time"
 
 	"handoff/chaos/history"
 	"handoff/core/execution"
@@ -134,6 +135,16 @@ func (s *step) blame(i execution.Incarnation) {
 		return
 	}
 	// Copies of the database share the list, so it is never changed in place.
-	first := max(0, len(inc.expired)+1-maxExpired)
-	inc.expired = append(slices.Clone(inc.expired[first:]), s.now)
+	latest := byTime(slices.Clone(inc.expired), s.now)
+	inc.expired = latest[max(0, len(latest)-maxExpired):]
+}
+
+// byTime adds a time to a list, behind those that are not later. It is the last, unless the
+// database's clock has been set back meanwhile.
+func byTime(list []time.Time, at time.Time) []time.Time {
+	i := len(list)
+	for i > 0 && list[i-1].After(at) {
+		i--
+	}
+	return slices.Insert(list, i, at)
 }

@@ -362,7 +362,7 @@ func (c *Client) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f sto
 		if f.To == execution.None || s.garbled(string(f.Result.Output)) || s.malformed(f.Result.Output) {
 			return
 		}
-		s.db.refusals = append(s.db.refusals, s.now)
+		s.db.refusals = byTime(s.db.refusals, s.now)
 		s.db.emit(history.Event{
 			Kind: history.RefusedResult, Process: s.process, Execution: f.Key.ID, Epoch: f.Key.Epoch,
 			Worker: w.ID, Incarnation: w.Incarnation, To: f.To, Reason: f.Reason,

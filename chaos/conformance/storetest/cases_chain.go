@@ -487,5 +487,19 @@ func childCases() []Case {
 			b.must(err)
 			b.expect("existed, another row", fmt.Sprint(second[0].Existed, second[0].ID != first[0].ID), "false true")
 		}},
+		{"a key is forgotten by its own age, after a step of the clock back, too", func(b *fixture) {
+			create := func(key string) execution.ID {
+				created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: key}})
+				b.must(err)
+				return created[0].ID
+			}
+			younger := create("k1")
+			b.Advance(-time.Minute)
+			older := create("k2")
+			b.Advance(30 * time.Second)
+			n, err := b.Store.ForgetKeys(b.ctx, 20*time.Second, 10)
+			b.must(err)
+			b.expect("forgotten, and the keys", fmt.Sprintf("%d %q %q", n, b.row(younger).IdempotencyKey, b.row(older).IdempotencyKey), `1 "k1" ""`)
+		}},
 	}
 }

@@ -92,6 +92,15 @@ func deadLetterCases() []Case {
 			b.expect("purged later", fmt.Sprint(purge(), purge()), "1 0")
 			b.expect("left in the end", page(b, store.DeadLetterQuery{}), "c")
 		}},
+		{"dead letters are purged by their own age, after a step of the clock back, too", func(b *fixture) {
+			keep(b, "a", true)
+			b.Advance(-time.Minute)
+			keep(b, "b", true)
+			b.Advance(30 * time.Second)
+			n, err := b.Store.PurgeDeadLetters(b.ctx, 20*time.Second, 10)
+			b.must(err)
+			b.expect("purged, and left", fmt.Sprint(n, " ", page(b, store.DeadLetterQuery{})), "1 a")
+		}},
 		{"the survey counts what has not ended and what nobody has dealt with", func(b *fixture) {
 			seen := func() string {
 				found, err := b.Store.Survey(b.ctx)

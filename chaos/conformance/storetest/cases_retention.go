@@ -60,6 +60,36 @@ func retentionCases() []Case {
 			b.Advance(time.Second)
 			b.expect("at the age of the second", b.purged(store.KeptRefusedResults), 1)
 		}},
+		{"refused results leave by their own age, after a step of the clock back, too", func(b *fixture) {
+			w := b.active("w")
+			keep := func() {
+				b.must(b.Store.KeepRefusedResult(b.ctx, w, store.Finish{Key: execution.Key{ID: 1, Epoch: 1}, To: execution.Completed}))
+			}
+			keep()
+			b.Advance(-time.Minute)
+			keep()
+			b.Advance(keptFor)
+			b.expect("at the age of the second", b.purged(store.KeptRefusedResults), 1)
+			b.Advance(time.Minute)
+			b.expect("at the age of the first", b.purged(store.KeptRefusedResults), 1)
+		}},
+		{"expiries leave from their age on, after a step of the clock back, too", func(b *fixture) {
+			w := b.active("w")
+			blame := func() {
+				r := unclaimed(b.scheduled(w), store.Unclaimed, time.Second)
+				b.Advance(DispatchTimeout)
+				r.Counts = true
+				b.expect("taken back", b.reclaim(r).Applied, true)
+			}
+			blame()
+			b.Advance(-time.Minute)
+			blame()
+			b.expect("the latest first", fmt.Sprint(b.worker(w).Expired), fmt.Sprint([]time.Duration{DispatchTimeout - time.Minute, 0}))
+			b.Advance(keptFor)
+			b.expect("at the age of the second", b.purged(store.KeptExpiries), 1)
+			b.Advance(time.Minute - DispatchTimeout)
+			b.expect("at the age of the first", b.purged(store.KeptExpiries), 1)
+		}},
 		{"expiries leave from their age on", func(b *fixture) {
 			w := b.active("w")
 			key := b.scheduled(w)
