@@ -56,10 +56,15 @@ func (f *roster) fit(runtime string, health execution.Health) {
 }
 
 func newRoster(workers []store.WorkerRow, c config.Config, found *probes, draw func(uint64) uint64) *roster {
-	f := &roster{
-		workers: workers, assessments: make([]assessment, len(workers)),
-		ahead: c.Executor.DispatchAhead, most: c.Executor.DispatchesPerMessage, turnover: c.Executor.DispatchTimeout / 4, draw: draw,
-	}
+	f := &roster{draw: draw}
+	f.see(workers, &c, found)
+	return f
+}
+
+// see makes the roster one of these workers. It uses the memory of the roster before again.
+func (f *roster) see(workers []store.WorkerRow, c *config.Config, found *probes) {
+	f.workers, f.assessments, f.runtimes = workers, slices.Grow(f.assessments[:0], len(workers))[:len(workers)], f.runtimes[:0]
+	f.ahead, f.most, f.turnover = c.Executor.DispatchAhead, c.Executor.DispatchesPerMessage, c.Executor.DispatchTimeout/4
 	for i := range workers {
 		w := &workers[i]
 		f.assessments[i] = judge(w, c, found.avoided(w.Incarnation))
@@ -69,7 +74,6 @@ func newRoster(workers []store.WorkerRow, c config.Config, found *probes, draw f
 			}
 		}
 	}
-	return f
 }
 
 // quarantined says that a worker gets nothing but a half-open probe. This never applies to the last
