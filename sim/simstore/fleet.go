@@ -99,7 +99,7 @@ func (s *step) setCordon(cordon store.Cordon) bool {
 	if !cordon.On {
 		w.cordonReason = ""
 	}
-	s.db.emit(history.Event{Kind: history.WorkerCordoned, Process: s.process, Worker: cordon.Worker, Count: one(cordon.On)})
+	s.db.emit(&history.Event{Kind: history.WorkerCordoned, Process: s.process, Worker: cordon.Worker, Count: one(cordon.On)})
 	if cordon.Drain {
 		s.db.incarnation(w.current).drain = true
 	}
@@ -121,7 +121,7 @@ func (s *step) report(inc *incarnation, b *store.Beat) {
 	if bad {
 		e.Due = s.db.sinceStart(s.now.Add(-b.Figures.LastFailure))
 	}
-	s.db.emit(e)
+	s.db.emit(&e)
 }
 
 // blame notes that a dispatch stayed unclaimed past its deadline at an incarnation that stayed
