@@ -2,6 +2,7 @@ package history
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -57,16 +58,29 @@ func (e *Event) AppendBinary(b []byte) []byte {
 	if e.Kind == ActionEnded {
 		count = 0
 	}
-	numbers := [...]uint64{
-		uint64(e.At), e.Step, uint64(e.Kind), uint64(e.Execution), uint64(e.Chain), uint64(e.Related), uint64(e.Epoch), uint64(e.OldEpoch),
-		uint64(e.Named), uint64(e.From)<<16 | uint64(e.To)<<8 | uint64(e.By), uint64(e.Reason)<<16 | uint64(e.Lifecycle)<<8 | uint64(e.Type),
-		uint64(e.Worker), uint64(e.Incarnation), uint64(e.Writer), e.Message, uint64(count), uint64(e.Limit), uint64(e.Due),
-	}
+	// One place for all numbers, and no list of them: every event of a run passes here.
+	const numbers = 18
 	at := len(b)
-	b = append(b, make([]byte, 8*len(numbers))...)
-	for i, n := range numbers {
-		binary.LittleEndian.PutUint64(b[at+8*i:], n)
-	}
+	b = slices.Grow(b, 8*numbers)[:at+8*numbers]
+	to := (*[8 * numbers]byte)(b[at:])
+	binary.LittleEndian.PutUint64(to[0:], uint64(e.At))
+	binary.LittleEndian.PutUint64(to[8:], e.Step)
+	binary.LittleEndian.PutUint64(to[16:], uint64(e.Kind))
+	binary.LittleEndian.PutUint64(to[24:], uint64(e.Execution))
+	binary.LittleEndian.PutUint64(to[32:], uint64(e.Chain))
+	binary.LittleEndian.PutUint64(to[40:], uint64(e.Related))
+	binary.LittleEndian.PutUint64(to[48:], uint64(e.Epoch))
+	binary.LittleEndian.PutUint64(to[56:], uint64(e.OldEpoch))
+	binary.LittleEndian.PutUint64(to[64:], uint64(e.Named))
+	binary.LittleEndian.PutUint64(to[72:], uint64(e.From)<<16|uint64(e.To)<<8|uint64(e.By))
+	binary.LittleEndian.PutUint64(to[80:], uint64(e.Reason)<<16|uint64(e.Lifecycle)<<8|uint64(e.Type))
+	binary.LittleEndian.PutUint64(to[88:], uint64(e.Worker))
+	binary.LittleEndian.PutUint64(to[96:], uint64(e.Incarnation))
+	binary.LittleEndian.PutUint64(to[104:], uint64(e.Writer))
+	binary.LittleEndian.PutUint64(to[112:], e.Message)
+	binary.LittleEndian.PutUint64(to[120:], uint64(count))
+	binary.LittleEndian.PutUint64(to[128:], uint64(e.Limit))
+	binary.LittleEndian.PutUint64(to[136:], uint64(e.Due))
 	if e.Kind == Created {
 		b = binary.LittleEndian.AppendUint64(b, uint64(e.RunTimeout))
 		b = binary.LittleEndian.AppendUint64(b, uint64(e.DispatchTimeout))
