@@ -15,8 +15,8 @@ type arena struct {
 
 const (
 	// keptBlocks is how many blocks of contexts a run passes on at most: as many as nearly all runs
-	// of the harness's scenarios need, three megabytes. Most runs need the first block only.
-	keptBlocks = 8
+	// of the harness's scenarios need, a megabyte. Most runs need the first block only.
+	keptBlocks = 3
 	keptBlock  = 2048
 	// contextBlock is how many further contexts are allocated together: nearly all live for one
 	// call.
