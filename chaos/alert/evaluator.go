@@ -3,6 +3,7 @@
 package alert
 
 import (
+	"slices"
 	"time"
 
 	"handoff/core/telemetry"
@@ -14,15 +15,14 @@ type Evaluator struct {
 	table []telemetry.Info
 	rules []*rule
 	// counters are sums over all processes and their restarts, like the result of Prometheus'
-	// increase() for counters that restart from zero.
-	counters []series
-	gauges   []gauge
+	// increase() for counters that restart from zero. They and the gauges are indexed by figure.
+	counters [][]series
+	gauges   [][]gauge
 	// measured is the number of measurements of each histogram; counters holds their sums.
-	measured []series
+	measured [][]series
 }
 
 type series struct {
-	figure telemetry.Figure
 	labels telemetry.Labels
 	value  int64
 }
@@ -44,7 +44,8 @@ type rule struct {
 
 // NewEvaluator returns an evaluator without samples.
 func NewEvaluator() *Evaluator {
-	b := &Evaluator{table: telemetry.Table()}
+	table := telemetry.Table()
+	b := &Evaluator{table: table, counters: make([][]series, len(table)), gauges: make([][]gauge, len(table)), measured: make([][]series, len(table))}
 	for _, r := range telemetry.Rules() {
 		b.rules = append(b.rules, &rule{Rule: r})
 	}
@@ -122,13 +123,14 @@ func (b *Evaluator) value(q *telemetry.Query) (sum int64, known bool) {
 	if b.table[q.Figure].Kind != telemetry.Gauge {
 		return total(b.counters, q), true
 	}
-	for i := range b.gauges {
-		g := &b.gauges[i]
-		if g.figure != q.Figure || !q.Matches(g.labels) {
+	gauges := b.gauges[q.Figure]
+	for i := range gauges {
+		g := &gauges[i]
+		if !q.Matches(g.labels) {
 			continue
 		}
 		known = true
-		if b.largest(i) {
+		if largest(gauges, i) {
 			sum += g.value
 		}
 	}
@@ -136,22 +138,22 @@ func (b *Evaluator) value(q *telemetry.Query) (sum int64, known bool) {
 }
 
 // total is the sum of the series that a query selects.
-func total(of []series, q *telemetry.Query) (sum int64) {
-	for i := range of {
-		if c := &of[i]; c.figure == q.Figure && q.Matches(c.labels) {
+func total(of [][]series, q *telemetry.Query) (sum int64) {
+	for i := range of[q.Figure] {
+		if c := &of[q.Figure][i]; q.Matches(c.labels) {
 			sum += c.value
 		}
 	}
 	return sum
 }
 
-// largest says that no other process reports a larger value of the gauge, and no earlier one an
-// equal value.
-func (b *Evaluator) largest(i int) bool {
-	g := &b.gauges[i]
-	for j := range b.gauges {
-		o := &b.gauges[j]
-		if o.figure == g.figure && o.labels == g.labels && (o.value > g.value || o.value == g.value && j < i) {
+// largest says that no other process reports a larger value of a gauge, and no earlier one an equal
+// value. gauges are those of its figure.
+func largest(gauges []gauge, i int) bool {
+	g := &gauges[i]
+	for j := range gauges {
+		o := &gauges[j]
+		if o.labels == g.labels && (o.value > g.value || o.value == g.value && j < i) {
 			return false
 		}
 	}
@@ -198,13 +200,9 @@ func (b *Evaluator) Process(name string) telemetry.Recorder { return &recorder{b
 
 // Ended forgets the gauges of a process that has ended, because it no longer exports them.
 func (b *Evaluator) Ended(name string) {
-	kept := b.gauges[:0]
-	for _, g := range b.gauges {
-		if g.process != name {
-			kept = append(kept, g)
-		}
+	for f := range b.gauges {
+		b.gauges[f] = slices.DeleteFunc(b.gauges[f], func(g gauge) bool { return g.process == name })
 	}
-	b.gauges = kept
 }
 
 type recorder struct {
@@ -217,35 +215,35 @@ func (*recorder) Listens() bool { return true }
 
 // Add implements telemetry.Recorder.
 func (r *recorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
-	r.b.counters = add(r.b.counters, series{f, l, n})
+	add(&r.b.counters[f], l, n)
 }
 
-// add adds a value to the series with the same figure and labels.
-func add(to []series, more series) []series {
-	for i := range to {
-		if c := &to[i]; c.figure == more.figure && c.labels == more.labels {
-			c.value += more.value
-			return to
+// add adds a value to the series of a figure with the same labels.
+func add(to *[]series, l telemetry.Labels, more int64) {
+	for i := range *to {
+		if c := &(*to)[i]; c.labels == l {
+			c.value += more
+			return
 		}
 	}
-	return append(to, more)
+	*to = append(*to, series{l, more})
 }
 
 // Measured adds n measurements of a histogram; sum is their total in nanoseconds.
 func (b *Evaluator) Measured(f telemetry.Figure, n, sum int64, l telemetry.Labels) {
-	b.counters = add(b.counters, series{f, l, sum})
-	b.measured = add(b.measured, series{f, l, n})
+	add(&b.counters[f], l, sum)
+	add(&b.measured[f], l, n)
 }
 
 // Set implements telemetry.Recorder.
 func (r *recorder) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
-	for i := range r.b.gauges {
-		if g := &r.b.gauges[i]; g.process == r.process && g.figure == f && g.labels == l {
+	for i := range r.b.gauges[f] {
+		if g := &r.b.gauges[f][i]; g.process == r.process && g.labels == l {
 			g.value = v
 			return
 		}
 	}
-	r.b.gauges = append(r.b.gauges, gauge{series{f, l, v}, r.process})
+	r.b.gauges[f] = append(r.b.gauges[f], gauge{series{l, v}, r.process})
 }
 
 // Observe implements telemetry.Recorder.

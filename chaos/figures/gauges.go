@@ -145,41 +145,35 @@ func (w *Watch) judgeWorkers(workers []store.WorkerRow) {
 // where probes find nobody, and only the process knows what its probes found.
 func (w *Watch) judgeConditions(workers []store.WorkerRow) {
 	probed := w.j.config.Executor.HealthProbes == config.Act && w.j.config.Health.Enabled
-	type condition struct {
-		lifecycle execution.Lifecycle
-		name      string
-	}
-	counts := make(map[condition][execution.Unhealthy + 1]int64)
+	const live, stale, deaf = 0, 1, 2
+	names := [...]string{live: "live", stale: "stale", deaf: "deaf"}
+	var counts [execution.Lost + 1][len(names)][execution.Unhealthy + 1]int64
 	for i := range workers {
 		row := &workers[i]
-		name, health := "live", execution.Unhealthy
+		condition, health := live, execution.Unhealthy
 		switch {
 		case row.LeaseOverFor > 0:
-			name = "stale"
+			condition = stale
 		case !row.ConsumerAlive:
-			name = "deaf"
+			condition = deaf
 		default:
 			health = w.j.health(row)
 		}
-		of := condition{row.Lifecycle, name}
-		n := counts[of]
-		n[health]++
-		counts[of] = n
+		counts[row.Lifecycle][condition][health]++
 	}
 	for lifecycle := execution.Starting; lifecycle <= execution.Lost; lifecycle++ {
-		for _, name := range []string{"live", "stale", "deaf"} {
-			n := counts[condition{lifecycle, name}]
-			of := []string{lifecycle.String(), name}
-			w.shows(telemetry.Workers, n[execution.Unhealthy], append(of, execution.Unhealthy.String())...)
+		for condition, name := range names {
+			n, of := &counts[lifecycle][condition], lifecycle.String()
+			w.shows(telemetry.Workers, n[execution.Unhealthy], of, name, execution.Unhealthy.String())
 			if probed {
-				healthy := w.gauges[series{telemetry.Workers, telemetry.Labels{of[0], name, execution.Healthy.String()}}]
+				healthy := w.gauges[series{telemetry.Workers, telemetry.Labels{of, name, execution.Healthy.String()}}]
 				if n[execution.Healthy] > healthy && healthy >= 0 {
 					n[execution.Degraded] += n[execution.Healthy] - healthy
 					n[execution.Healthy] = healthy
 				}
 			}
-			w.shows(telemetry.Workers, n[execution.Healthy], append(of, execution.Healthy.String())...)
-			w.shows(telemetry.Workers, n[execution.Degraded], append(of, execution.Degraded.String())...)
+			w.shows(telemetry.Workers, n[execution.Healthy], of, name, execution.Healthy.String())
+			w.shows(telemetry.Workers, n[execution.Degraded], of, name, execution.Degraded.String())
 		}
 	}
 }

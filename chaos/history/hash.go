@@ -2,6 +2,7 @@ package history
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -16,7 +17,13 @@ type Hasher struct {
 }
 
 // NewHasher returns a hasher that has seen no event.
-func NewHasher() *Hasher { return &Hasher{digest: xxhash.New(), buffer: make([]byte, 0, 512)} }
+func NewHasher() *Hasher {
+	return &Hasher{digest: xxhash.New(), buffer: make([]byte, 0, hashedAtOnce+512)}
+}
+
+// hashedAtOnce is how many bytes of events are hashed together: a digest spends as much time on the
+// beginning and the end of a short piece as on the piece.
+const hashedAtOnce = 2048
 
 // Observe implements Sink.
 func (h *Hasher) Observe(e *Event) {
@@ -24,12 +31,22 @@ func (h *Hasher) Observe(e *Event) {
 		return
 	}
 	h.events++
-	h.buffer = e.AppendBinary(h.buffer[:0])
+	h.buffer = e.AppendBinary(h.buffer)
+	if len(h.buffer) >= hashedAtOnce {
+		h.flush()
+	}
+}
+
+func (h *Hasher) flush() {
 	_, _ = h.digest.Write(h.buffer)
+	h.buffer = h.buffer[:0]
 }
 
 // Sum is the hash of the events seen so far.
-func (h *Hasher) Sum() uint64 { return h.digest.Sum64() }
+func (h *Hasher) Sum() uint64 {
+	h.flush()
+	return h.digest.Sum64()
+}
 
 // Events is the number of events seen so far.
 func (h *Hasher) Events() uint64 { return h.events }
@@ -41,13 +58,29 @@ func (e *Event) AppendBinary(b []byte) []byte {
 	if e.Kind == ActionEnded {
 		count = 0
 	}
-	for _, n := range [...]uint64{
-		uint64(e.At), e.Step, uint64(e.Kind), uint64(e.Execution), uint64(e.Chain), uint64(e.Related), uint64(e.Epoch), uint64(e.OldEpoch),
-		uint64(e.Named), uint64(e.From)<<16 | uint64(e.To)<<8 | uint64(e.By), uint64(e.Reason)<<16 | uint64(e.Lifecycle)<<8 | uint64(e.Type),
-		uint64(e.Worker), uint64(e.Incarnation), uint64(e.Writer), e.Message, uint64(count), uint64(e.Limit), uint64(e.Due),
-	} {
-		b = binary.LittleEndian.AppendUint64(b, n)
-	}
+	// One place for all numbers, and no list of them: every event of a run passes here.
+	const numbers = 18
+	at := len(b)
+	b = slices.Grow(b, 8*numbers)[:at+8*numbers]
+	to := (*[8 * numbers]byte)(b[at:])
+	binary.LittleEndian.PutUint64(to[0:], uint64(e.At))
+	binary.LittleEndian.PutUint64(to[8:], e.Step)
+	binary.LittleEndian.PutUint64(to[16:], uint64(e.Kind))
+	binary.LittleEndian.PutUint64(to[24:], uint64(e.Execution))
+	binary.LittleEndian.PutUint64(to[32:], uint64(e.Chain))
+	binary.LittleEndian.PutUint64(to[40:], uint64(e.Related))
+	binary.LittleEndian.PutUint64(to[48:], uint64(e.Epoch))
+	binary.LittleEndian.PutUint64(to[56:], uint64(e.OldEpoch))
+	binary.LittleEndian.PutUint64(to[64:], uint64(e.Named))
+	binary.LittleEndian.PutUint64(to[72:], uint64(e.From)<<16|uint64(e.To)<<8|uint64(e.By))
+	binary.LittleEndian.PutUint64(to[80:], uint64(e.Reason)<<16|uint64(e.Lifecycle)<<8|uint64(e.Type))
+	binary.LittleEndian.PutUint64(to[88:], uint64(e.Worker))
+	binary.LittleEndian.PutUint64(to[96:], uint64(e.Incarnation))
+	binary.LittleEndian.PutUint64(to[104:], uint64(e.Writer))
+	binary.LittleEndian.PutUint64(to[112:], e.Message)
+	binary.LittleEndian.PutUint64(to[120:], uint64(count))
+	binary.LittleEndian.PutUint64(to[128:], uint64(e.Limit))
+	binary.LittleEndian.PutUint64(to[136:], uint64(e.Due))
 	if e.Kind == Created {
 		b = binary.LittleEndian.AppendUint64(b, uint64(e.RunTimeout))
 		b = binary.LittleEndian.AppendUint64(b, uint64(e.DispatchTimeout))

@@ -124,12 +124,22 @@ func (n *Notifier) take() []Message {
 	now := n.host.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var ms []Message
+	size := min(len(n.cancels), 1)
+	for t := ExecutionRequested; t <= ExecutionCompleted; t++ {
+		size += min(len(n.pending[t]), 1)
+	}
+	if size == 0 {
+		return nil
+	}
+	ms := make([]Message, 0, size)
+	var digits [20]byte
 	add := func(t Type, key string, changes []Change) {
 		n.seq++
 		ms = append(ms, Message{
 			Exchange: ExchangeExecutions, RoutingKey: key,
-			Envelope: Envelope{MessageID: n.source + "/" + strconv.FormatUint(n.seq, 10), Type: t, Timestamp: now, Version: 1, Changes: changes},
+			Envelope: Envelope{
+				MessageID: n.source + "/" + string(strconv.AppendUint(digits[:0], n.seq, 10)), Type: t, Timestamp: now, Version: 1, Changes: changes,
+			},
 		})
 	}
 	for t := ExecutionRequested; t <= ExecutionCompleted; t++ {

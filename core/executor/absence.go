@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"slices"
 	"time"
 
 	"handoff/core/execution"
@@ -18,53 +19,78 @@ type absences struct {
 	patience time.Duration
 	// began is the first pass after the last long pause. looked is the latest pass.
 	began, looked time.Duration
-	// fitted is by runtime, and by the worker that an execution is pinned to, 0 for any.
-	fitted map[string]map[execution.WorkerID]presence
+	// anyone has an entry for each runtime that a worker has fitted, few enough for a linear search.
+	// fitted has one for each worker and runtime, in the order in which passes see them.
+	anyone, fitted []presence
 }
 
-// presence is the last pass at which a worker fitted, and the first one after it at which none did.
-type presence struct{ last, gone time.Duration }
+// presence is the last pass at which a worker fitted a runtime, and the first one after it at which
+// none did: the worker that an execution is pinned to, or any worker if that is 0.
+type presence struct {
+	runtime    string
+	worker     execution.WorkerID
+	last, gone time.Duration
+}
 
 // look notes which workers a pass sees at a moment of the monotonic clock.
 func (a *absences) look(now time.Duration, f *roster) {
 	if a.fitted == nil || now-a.looked > a.patience {
-		a.began, a.fitted = now, make(map[string]map[execution.WorkerID]presence)
+		a.began, a.anyone, a.fitted = now, a.anyone[:0], make([]presence, 0, len(f.workers))
 	}
 	a.looked = now
-	var runtime string
-	var of map[execution.WorkerID]presence // of that runtime, which most workers share
+	next := 0
 	for i := range f.workers {
 		w := &f.workers[i]
 		for _, r := range w.Runtimes {
-			if !w.Fits(r) {
-				continue
-			}
-			if of == nil || r != runtime {
-				if runtime, of = r, a.fitted[r]; of == nil {
-					of = make(map[execution.WorkerID]presence)
-					a.fitted[r] = of
-				}
-			}
-			of[0], of[w.ID] = presence{last: now}, presence{last: now}
-		}
-	}
-	for _, of := range a.fitted { //detlint:ok each is changed by itself
-		for worker, p := range of { //detlint:ok each is changed by itself
-			if p.gone == 0 && p.last != now {
-				of[worker] = presence{p.last, now}
+			if w.Fits(r) {
+				a.anyone, _ = fits(a.anyone, 0, r, 0, now)
+				a.fitted, next = fits(a.fitted, next, r, w.ID, now)
 			}
 		}
 	}
+	for _, list := range [...][]presence{a.anyone, a.fitted} {
+		for i := range list {
+			if p := &list[i]; p.gone == 0 && p.last != now {
+				p.gone = now
+			}
+		}
+	}
+}
+
+// fits notes in a list that a worker fits a runtime. It looks first where the entry is likely, and
+// returns where the next one is.
+func fits(list []presence, likely int, runtime string, worker execution.WorkerID, now time.Duration) (with []presence, next int) {
+	at := likely
+	if at >= len(list) || !list[at].is(runtime, worker) {
+		if at = find(list, runtime, worker); at < 0 {
+			at, list = len(list), append(list, presence{runtime: runtime, worker: worker})
+		}
+	}
+	list[at].last, list[at].gone = now, 0
+	return list, at + 1
+}
+
+// find is the index of an entry, -1 if there is none.
+func find(list []presence, runtime string, worker execution.WorkerID) int {
+	return slices.IndexFunc(list, func(p presence) bool { return p.is(runtime, worker) })
+}
+
+func (p *presence) is(runtime string, worker execution.WorkerID) bool {
+	return p.worker == worker && p.runtime == runtime
 }
 
 // of returns for how long no worker has fitted a row, if the current pass has found none. least is
 // a lower bound. most is an upper bound, or 0 if this executor has never seen a fitting worker.
 func (a *absences) of(row *execution.Execution) (least, most time.Duration) {
-	p, seen := a.fitted[row.Action.Runtime][row.Pinned]
-	if !seen {
+	list := a.fitted
+	if row.Pinned == 0 {
+		list = a.anyone
+	}
+	at := find(list, row.Action.Runtime, row.Pinned)
+	if at < 0 {
 		return a.looked - a.began, 0
 	}
-	return a.looked - p.gone, a.looked - p.last
+	return a.looked - list[at].gone, a.looked - list[at].last
 }
 
 // since is when a row's current absence began. It is the same moment in each pass.

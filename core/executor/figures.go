@@ -127,7 +127,7 @@ func (s *sampler) condition(w *store.WorkerRow) (condition int, health execution
 	case !w.ConsumerAlive:
 		return deaf, execution.Unhealthy
 	}
-	return live, judge(w, s.config, s.probes.avoided(w.Incarnation)).health
+	return live, judge(w, &s.config, s.probes.avoided(w.Incarnation)).health
 }
 
 // countWorkers sets how many workers are in each state, including states without workers.

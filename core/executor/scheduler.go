@@ -23,8 +23,10 @@ type scheduler struct {
 	// due are the moments at which a row is known to be due.
 	due moments
 
-	// Used only by the scheduling task. absent: since when no worker fits; leases: the beats seen;
-	// told: the warnings given; recent: about how many rows the last passes dispatched directly.
+	// Used only by the scheduling task. roster: the workers of this pass; absent: since when no worker
+	// fits; leases: the beats seen; told: the warnings given; recent: about how many rows the last
+	// passes dispatched directly.
+	roster roster
 	absent absences
 	leases leaseWatch
 	told   passedOver
@@ -34,7 +36,7 @@ type scheduler struct {
 func newScheduler(s *Service) *scheduler {
 	c := s.config.Executor
 	return &scheduler{
-		Service: s, hints: newHints(s),
+		Service: s, hints: newHints(s), roster: roster{draw: s.host.Uint64N},
 		absent: absences{patience: 2*c.ReconcileInterval + c.StatementTimeout}, leases: leaseWatch{lease: s.config.Worker.Lease()},
 		told: newPassedOver(),
 	}
@@ -126,7 +128,8 @@ func (s *scheduler) pass() (more bool, err error) {
 	}); err != nil {
 		return false, err
 	}
-	roster := newRoster(workers, s.config, s.probes, s.host.Uint64N)
+	roster := &s.roster
+	roster.see(workers, &s.config, s.probes)
 	s.absent.look(s.host.Monotonic(), roster)
 	s.leases.look(s.host.Monotonic(), workers)
 	others, again, err := s.directly(roster)

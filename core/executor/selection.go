@@ -25,8 +25,11 @@ type roster struct {
 	// turnover is how long a worker may be full before nothing more is dispatched ahead of it.
 	turnover time.Duration
 	draw     func(uint64) uint64
-	// among is the latest answer of contenders; its memory is used again.
-	among []contender
+	// among is the latest answer of contenders; its memory is used again. common, pinned and part are
+	// what demands works with.
+	among          []contender
+	common, pinned []store.Demand
+	part           joined
 }
 
 // runtimeHealth is the best health among the workers that fit a runtime.
@@ -56,10 +59,15 @@ func (f *roster) fit(runtime string, health execution.Health) {
 }
 
 func newRoster(workers []store.WorkerRow, c config.Config, found *probes, draw func(uint64) uint64) *roster {
-	f := &roster{
-		workers: workers, assessments: make([]assessment, len(workers)),
-		ahead: c.Executor.DispatchAhead, most: c.Executor.DispatchesPerMessage, turnover: c.Executor.DispatchTimeout / 4, draw: draw,
-	}
+	f := &roster{draw: draw}
+	f.see(workers, &c, found)
+	return f
+}
+
+// see makes the roster one of these workers. It uses the memory of the roster before again.
+func (f *roster) see(workers []store.WorkerRow, c *config.Config, found *probes) {
+	f.workers, f.assessments, f.runtimes = workers, slices.Grow(f.assessments[:0], len(workers))[:len(workers)], f.runtimes[:0]
+	f.ahead, f.most, f.turnover = c.Executor.DispatchAhead, c.Executor.DispatchesPerMessage, c.Executor.DispatchTimeout/4
 	for i := range workers {
 		w := &workers[i]
 		f.assessments[i] = judge(w, c, found.avoided(w.Incarnation))
@@ -69,7 +77,6 @@ func newRoster(workers []store.WorkerRow, c config.Config, found *probes, draw f
 			}
 		}
 	}
-	return f
 }
 
 // quarantined says that a worker gets nothing but a half-open probe. This never applies to the last
@@ -118,8 +125,7 @@ func (f *roster) rank(i int, runtime string) execution.Health {
 // or rows would be claimed only to be parked. A quarantined worker has room for its pinned rows
 // alone; that room is a pool of its own, or rows of other lanes would be claimed for it.
 func (f *roster) demands(most int) (demands []store.Demand, pools []int) {
-	var pinned []store.Demand
-	var part joined
+	common, pinned, part := f.common[:0], f.pinned[:0], f.part[:0]
 	for i := range f.workers {
 		w := &f.workers[i]
 		pool, shared, own := -1, 0, 0
@@ -128,12 +134,12 @@ func (f *roster) demands(most int) (demands []store.Demand, pools []int) {
 			if !w.Fits(r) {
 				continue
 			}
-			at := slices.IndexFunc(demands, func(d store.Demand) bool { return d.Runtime == r })
+			at := slices.IndexFunc(common, func(d store.Demand) bool { return d.Runtime == r })
 			if at < 0 {
-				at = len(demands)
-				demands = append(demands, store.Demand{Runtime: r, Pool: -1})
+				at = len(common)
+				common = append(common, store.Demand{Runtime: r, Pool: -1})
 			}
-			d := &demands[at]
+			d := &common[at]
 			if d.Pool < 0 && pool < 0 {
 				d.Pool = len(pools)
 				pools, part = append(pools, 0), append(part, d.Pool)
@@ -156,7 +162,8 @@ func (f *roster) demands(most int) (demands []store.Demand, pools []int) {
 			pools[pool] += max(shared, own)
 		}
 	}
-	demands = append(demands, pinned...)
+	f.common, f.pinned, f.part = common, pinned, part
+	demands = slices.Concat(common, pinned)
 	for i := range pools {
 		if whole := part.of(i); whole != i {
 			pools[whole] += pools[i]

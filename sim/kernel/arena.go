@@ -8,15 +8,16 @@ import "sync"
 // functions that end them, pass to a later kernel, which saves two allocations a call. A run that
 // makes more allocates the others in blocks, which the collector frees.
 type arena struct {
-	kept []kernelContext
-	used int             // how many of kept are in use
-	more []kernelContext // the block that follows, not used yet
+	kept [][]kernelContext // blocks of keptBlock
+	used int               // how many contexts of kept are in use
+	more []kernelContext   // the block that follows, not used yet
 }
 
 const (
-	// keptContexts is how many contexts a run passes on: as many as most runs of the harness's
-	// scenarios need, a third of a megabyte.
-	keptContexts = 2048
+	// keptBlocks is how many blocks of contexts a run passes on at most: as many as nearly all runs
+	// of the harness's scenarios need, a megabyte. Most runs need the first block only.
+	keptBlocks = 3
+	keptBlock  = 2048
 	// contextBlock is how many further contexts are allocated together: nearly all live for one
 	// call.
 	contextBlock = 16
@@ -30,14 +31,18 @@ func takeArena() *arena {
 	if a, _ := arenas.Get().(*arena); a != nil {
 		return a
 	}
-	return &arena{kept: make([]kernelContext, keptContexts)}
+	return new(arena)
 }
 
 // context returns a context that is zero except for the function that ends it.
 func (a *arena) context() *kernelContext {
-	if a.used < len(a.kept) {
+	if a.used < keptBlocks*keptBlock {
+		block := a.used / keptBlock
+		if block == len(a.kept) {
+			a.kept = append(a.kept, make([]kernelContext, keptBlock))
+		}
 		a.used++
-		return &a.kept[a.used-1]
+		return &a.kept[block][(a.used-1)%keptBlock]
 	}
 	if len(a.more) == 0 {
 		a.more = make([]kernelContext, contextBlock)
@@ -55,8 +60,8 @@ func (a *arena) giveBack() {
 
 // empty removes everything of the run from the arena, except the functions that end its contexts.
 func (a *arena) empty() {
-	for i := range a.kept[:a.used] {
-		c := &a.kept[i]
+	for i := range a.used {
+		c := &a.kept[i/keptBlock][i%keptBlock]
 		*c = kernelContext{end: c.end}
 	}
 	a.used, a.more = 0, nil

@@ -10,29 +10,40 @@ import (
 // A new user of an arena finds nothing of the run before except the functions that end its
 // contexts.
 func TestAnArenaIsHandedOnEmpty(t *testing.T) {
-	a := &arena{kept: make([]kernelContext, 2)}
+	const some = keptBlock + 2 // so that two blocks are in use
+	a := new(arena)
 	ends := 0
-	for range 2 {
+	for range some {
 		c := a.context()
 		*c = kernelContext{
 			k: new(Kernel), parent: context.Background(), up: new(kernelContext), err: context.Canceled, deadline: time.Second, hasDeadline: true,
 			limited: true, end: func() { ends++ },
 		}
 	}
-	a.context()
 	a.empty() // and not given back: its functions end no context
 	if a.used != 0 || a.more != nil {
 		t.Errorf("%d contexts are in use, and %d more are left", a.used, len(a.more))
 	}
-	for i := range a.kept {
-		c := a.kept[i]
+	for i := range some {
+		c := a.kept[i/keptBlock][i%keptBlock]
 		c.end()
 		c.end = nil
 		if !reflect.ValueOf(c).IsZero() {
 			t.Errorf("context %d is handed on as %+v", i, c)
 		}
 	}
-	if ends != 2 {
-		t.Errorf("%d of 2 functions are kept", ends)
+	if ends != some {
+		t.Errorf("%d of %d functions are kept", ends, some)
+	}
+}
+
+// A long run has contexts that no later run gets.
+func TestAnArenaKeepsABoundedNumberOfContexts(t *testing.T) {
+	a := new(arena)
+	for range keptBlocks*keptBlock + 1 {
+		a.context()
+	}
+	if a.empty(); len(a.kept) != keptBlocks || a.used != 0 || a.more != nil {
+		t.Errorf("%d blocks are kept, %d contexts are in use, and %d more are left", len(a.kept), a.used, len(a.more))
 	}
 }

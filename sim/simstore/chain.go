@@ -69,7 +69,7 @@ func (s *step) requestCancel(first, last *row, actor string) {
 		return
 	}
 	first.CancelRequestedAt, first.CancelRequestedBy = s.now, actor
-	s.db.emit(history.Event{
+	s.db.emit(&history.Event{
 		Kind: history.CancelRequested, Process: s.process, Execution: last.ID, Chain: first.ID, From: last.Status, Action: last.Action.Ref,
 	})
 }
@@ -97,7 +97,7 @@ func (s *step) adopt(id, parent execution.ID) bool {
 func (s *step) settleChild(r *row, chain execution.ID, ended execution.Status) bool {
 	if ended == execution.Completed {
 		r.AwaitsParent = false
-		s.db.emit(history.Event{Kind: history.ChildStarted, Process: s.process, Execution: r.ID, Related: chain})
+		s.db.emit(&history.Event{Kind: history.ChildStarted, Process: s.process, Execution: r.ID, Related: chain})
 		s.db.request(r, s.now)
 		return true
 	}

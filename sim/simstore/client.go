@@ -105,18 +105,18 @@ func (q *statement[T]) apply() {
 // applied late must not change results that its caller has given up on. Invalid items give an error
 // beside the answer.
 func ask[T any](ctx context.Context, c *Client, call string, f func(s *step) T) (T, error) {
-	return (&statement[T]{c: c, call: call, do: f, writes: true, on: c.work}).make(ctx)
+	return prepare(c, call, true, 0, f).make(ctx)
 }
 
 // transact is ask for a call that is a transaction of several statements, each a round trip,
 // including begin and commit. The last one applies it.
 func transact[T any](ctx context.Context, c *Client, call string, statements int, f func(s *step) T) (T, error) {
-	return (&statement[T]{c: c, call: call, do: f, writes: true, on: c.work, trips: statements - 1}).make(ctx)
+	return prepare(c, call, true, statements-1, f).make(ctx)
 }
 
 // look is ask for a step that only reads, which a database that refuses writes still answers.
 func look[T any](ctx context.Context, c *Client, call string, f func(s *step) T) (T, error) {
-	return (&statement[T]{c: c, call: call, do: f, on: c.work}).make(ctx)
+	return prepare(c, call, false, 0, f).make(ctx)
 }
 
 func (q *statement[T]) make(ctx context.Context) (T, error) {
@@ -124,7 +124,38 @@ func (q *statement[T]) make(ctx context.Context) (T, error) {
 	if told := q.c.db.told; told != nil && q.c.p != nil {
 		told(ctx, q.call, err)
 	}
+	if err == nil {
+		// Its reply came, so it is nowhere on the way. Without a reply it may arrive later.
+		list := spare[T](q.c.db)
+		*q = statement[T]{}
+		*list = append(*list, q)
+	}
 	return answer, err
+}
+
+// prepare returns a statement that was not sent yet, in the memory of an answered one if there is any.
+func prepare[T any](c *Client, call string, writes bool, trips int, do func(s *step) T) *statement[T] {
+	var q *statement[T]
+	if list := spare[T](c.db); len(*list) > 0 {
+		last := len(*list) - 1
+		q, *list = (*list)[last], (*list)[:last]
+	} else {
+		q = new(statement[T])
+	}
+	q.c, q.call, q.do, q.writes, q.trips, q.on = c, call, do, writes, trips, c.work
+	return q
+}
+
+// spare is the list of answered statements with that type of answer. There are few types.
+func spare[T any](db *Database) *[]*statement[T] {
+	for _, list := range db.spare {
+		if list, ok := list.(*[]*statement[T]); ok {
+			return list
+		}
+	}
+	list := new([]*statement[T])
+	db.spare = append(db.spare, list)
+	return list
 }
 
 func (q *statement[T]) answered(ctx context.Context) (T, error) {
@@ -179,7 +210,7 @@ func (c *Client) KeepDemoted() { c.keepsDemoted = true }
 // told reports that a process has learnt that its incarnation is over.
 func (c *Client) told(s *step) {
 	if s.gone.Incarnation != 0 {
-		c.db.emit(history.Event{
+		c.db.emit(&history.Event{
 			Kind: history.ToldGone, Process: s.process, Worker: s.gone.ID, Incarnation: s.gone.Incarnation, Count: one(errors.Is(s.refused, store.ErrSuperseded)),
 		})
 	}
@@ -318,7 +349,7 @@ func (s *step) putAction(a execution.Action) {
 		db.limits = append(db.limits, a.Ref)
 	}
 	of.resize(a.Concurrency)
-	db.emit(history.Event{Kind: history.ActionDefined, Process: s.process, Action: a.Ref, Count: int64(a.Concurrency)})
+	db.emit(&history.Event{Kind: history.ActionDefined, Process: s.process, Action: a.Ref, Count: int64(a.Concurrency)})
 }
 
 // Create implements store.Client.
@@ -398,7 +429,7 @@ func (s *step) insert(e execution.Execution, by execution.Part) execution.ID {
 	if r.AwaitsParent {
 		created.Related = r.Parent
 	}
-	db.emit(created)
+	db.emit(&created)
 	return r.ID
 }
 

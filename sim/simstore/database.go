@@ -67,6 +67,8 @@ type Database struct {
 	requests map[lane]*queue
 	lanes    []*queue // of requests, by runtime and worker
 	claiming claiming
+	// spare has a *[]*statement[T] for each type of answer: statements to use again.
+	spare []any
 	// requested counts the requested rows.
 	requested int
 	slots     map[string]*slots
@@ -183,13 +185,13 @@ func (db *Database) now() time.Time { return db.clock.Wall().Truncate(time.Micro
 func (db *Database) Stop() {
 	db.net.SetServer(Server, false)
 	db.session++
-	db.emit(history.Event{Kind: history.DatabaseDown, Process: Server})
+	db.emit(&history.Event{Kind: history.DatabaseDown, Process: Server})
 }
 
 // Start brings the server back with everything that was committed.
 func (db *Database) Start() {
 	db.net.SetServer(Server, true)
-	db.emit(history.Event{Kind: history.DatabaseUp, Process: Server})
+	db.emit(&history.Event{Kind: history.DatabaseUp, Process: Server})
 }
 
 // SetReadOnly makes the database refuse every write, as a standby does, for the fault of that name;
@@ -302,12 +304,12 @@ var (
 // history, because the step changes what a moment of that clock means.
 func (db *Database) StepClock(d time.Duration) {
 	db.clock.Step(d)
-	db.emit(history.Event{Kind: history.ClockStepped, Process: Server, Due: d})
+	db.emit(&history.Event{Kind: history.ClockStepped, Process: Server, Due: d})
 }
 
 // emit writes one event, with time and step filled in.
-func (db *Database) emit(e history.Event) {
-	db.event = e
+func (db *Database) emit(e *history.Event) {
+	db.event = *e
 	db.event.At, db.event.Step = db.k.Now(), db.k.Step()
 	db.sink.Observe(&db.event)
 	if db.steps {

@@ -39,7 +39,7 @@ func (s *step) storeDeadLetter(d store.DeadLetter) {
 		kept.HandledAt = s.now
 	}
 	s.db.letters = append(s.db.letters, kept)
-	s.db.emit(history.Event{
+	s.db.emit(&history.Event{
 		Kind: history.DeadLetterStored, Process: s.process, Execution: d.Key.ID, Epoch: d.Key.Epoch, Queue: d.Queue, Text: d.Outcome,
 	})
 }

@@ -23,7 +23,7 @@ func (db *Database) Clone() *Database {
 	c.left = slices.Clone(db.left)
 	c.refusals = slices.Clone(db.refusals)
 	c.letters, c.observations = slices.Clone(db.letters), slices.Clone(db.observations)
-	c.claiming, c.foreign = claiming{}, maps.Clone(db.foreign)
+	c.claiming, c.spare, c.foreign = claiming{}, nil, maps.Clone(db.foreign)
 	c.requests, c.lanes = make(map[lane]*queue, len(db.lanes)), nil
 	for _, q := range db.lanes {
 		copied := &queue{lane: q.lane, unlimited: slices.Clone(q.unlimited)}

@@ -21,7 +21,7 @@ func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 		}
 		for i := range s.db.workers {
 			if s.db.workers[i].name != "" {
-				found = append(found, store.WorkerRow{})
+				found = found[:len(found)+1]
 				s.workerRow(execution.WorkerID(i+1), &found[len(found)-1])
 			}
 		}
@@ -45,17 +45,15 @@ func (c *Client) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.
 	})
 }
 
-// workerRow fills a row in place, because it is large.
+// workerRow fills a row that is zero in place, because it is large.
 func (s *step) workerRow(id execution.WorkerID, row *store.WorkerRow) {
 	w := &s.db.workers[id-1]
 	inc := s.db.incarnation(w.current)
-	*row = store.WorkerRow{
-		WorkerKey: store.WorkerKey{ID: id, Incarnation: w.current},
-		Name:      w.name, Lifecycle: inc.lifecycle, Runtimes: inc.runtimes, Capacity: inc.capacity,
-		ConsumerAlive: inc.consumerAlive, Beat: inc.beat, SinceBeat: s.now.Sub(inc.beatAt), LeaseOverFor: since(s.now, inc.leaseExpires),
-		Load: inc.load, Queued: inc.queued, Cordoned: w.cordoned, CordonReason: w.cordonReason, CordonChangedBy: w.cordonChangedBy,
-		Figures: inc.figures, HealthURL: inc.healthURL, Messages: inc.messages,
-	}
+	row.WorkerKey = store.WorkerKey{ID: id, Incarnation: w.current}
+	row.Name, row.Lifecycle, row.Runtimes, row.Capacity = w.name, inc.lifecycle, inc.runtimes, inc.capacity
+	row.ConsumerAlive, row.Beat, row.SinceBeat, row.LeaseOverFor = inc.consumerAlive, inc.beat, s.now.Sub(inc.beatAt), since(s.now, inc.leaseExpires)
+	row.Load, row.Queued, row.Cordoned, row.CordonReason, row.CordonChangedBy = inc.load, inc.queued, w.cordoned, w.cordonReason, w.cordonChangedBy
+	row.Figures, row.HealthURL, row.Messages = inc.figures, inc.healthURL, inc.messages
 	if inc.full() && inc.load > inc.queued {
 		row.FullFor = s.now.Sub(inc.claimedAt)
 	}
@@ -102,7 +100,7 @@ func (s *step) setCordon(cordon store.Cordon) bool {
 	if !cordon.On {
 		w.cordonReason = ""
 	}
-	s.db.emit(history.Event{Kind: history.WorkerCordoned, Process: s.process, Worker: cordon.Worker, Count: one(cordon.On)})
+	s.db.emit(&history.Event{Kind: history.WorkerCordoned, Process: s.process, Worker: cordon.Worker, Count: one(cordon.On)})
 	if cordon.Drain {
 		s.db.incarnation(w.current).drain = true
 	}
@@ -124,7 +122,7 @@ func (s *step) report(inc *incarnation, b *store.Beat) {
 	if bad {
 		e.Due = s.db.sinceStart(s.now.Add(-b.Figures.LastFailure))
 	}
-	s.db.emit(e)
+	s.db.emit(&e)
 }
 
 // blame notes that a dispatch stayed unclaimed past its deadline at an incarnation that stayed

@@ -58,7 +58,7 @@ func (db *Database) HideRows(fault string, most int) (hidden int, show func()) {
 	write := func(says bool, count int64) {
 		for _, id := range ids {
 			db.WriteForeign(id, says)
-			db.emit(history.Event{Kind: history.RowUnreadable, Process: Server, Execution: id, Count: count, Fault: fault})
+			db.emit(&history.Event{Kind: history.RowUnreadable, Process: Server, Execution: id, Count: count, Fault: fault})
 		}
 	}
 	write(true, 1)

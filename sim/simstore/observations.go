@@ -26,7 +26,7 @@ func (c *Client) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]sto
 		s.observed(store.Observation{
 			Part: rc.By.String(), Key: rc.Key, Worker: store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}, Would: to.String(), Reason: reason.String(),
 		})
-		s.db.emit(history.Event{
+		s.db.emit(&history.Event{
 			Kind: history.Observed, Process: s.process, Execution: r.ID, Epoch: r.Epoch, To: to, By: rc.By, Reason: reason,
 			Worker: r.Worker, Incarnation: r.Incarnation,
 		})
@@ -59,7 +59,7 @@ func (c *Client) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([
 		default:
 			return false
 		}
-		s.db.emit(history.Event{Kind: history.Observed, Process: s.process, Worker: w.ID, Incarnation: w.Incarnation, Count: began})
+		s.db.emit(&history.Event{Kind: history.Observed, Process: s.process, Worker: w.ID, Incarnation: w.Incarnation, Count: began})
 		return true
 	})
 }

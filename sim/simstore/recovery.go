@@ -297,7 +297,7 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 			s.note(first, true)
 		}
 	}
-	db.emit(history.Event{
+	db.emit(&history.Event{
 		Kind: history.Orchestrated, Process: s.process, Execution: from.ID, Chain: from.Chain(), From: from.Status,
 		Reason: from.FailureReason, Related: id, Due: s.now.Sub(from.Ended),
 	})

@@ -123,7 +123,7 @@ func (s *step) remove(first execution.ID, age time.Duration) (removed int) {
 	}
 	delete(db.children, first)
 	db.settling = slices.DeleteFunc(db.settling, func(id execution.ID) bool { return id == first })
-	db.emit(history.Event{Kind: history.Purged, Process: s.process, Execution: first, Count: int64(len(rows)), Due: age})
+	db.emit(&history.Event{Kind: history.Purged, Process: s.process, Execution: first, Count: int64(len(rows)), Due: age})
 	return len(rows)
 }
 
@@ -183,7 +183,7 @@ func (s *step) unused(inc *incarnation, age time.Duration) bool {
 
 func (s *step) removeIncarnation(i execution.Incarnation, latest int64, age time.Duration) {
 	inc := s.db.incarnation(i)
-	s.db.emit(history.Event{
+	s.db.emit(&history.Event{
 		Kind: history.WorkerPurged, Process: s.process, Worker: inc.worker, Incarnation: i, Count: latest, Due: age,
 	})
 	*inc = incarnation{lifecycle: execution.Lost}

@@ -168,7 +168,7 @@ func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) ([]exe
 func (s *step) markPublished(r *row) {
 	if r.PublishedAt.IsZero() {
 		r.PublishedAt = s.now
-		s.db.emit(history.Event{Kind: history.PublishedMarked, Process: s.process, Execution: r.ID, Epoch: r.Epoch})
+		s.db.emit(&history.Event{Kind: history.PublishedMarked, Process: s.process, Execution: r.ID, Epoch: r.Epoch})
 	}
 }
 

@@ -82,7 +82,7 @@ func (s *step) freeSlot(r *row) {
 }
 
 func (s *step) slotEvent(kind history.Kind, id execution.ID, action string, number int) {
-	s.db.emit(history.Event{Kind: kind, Process: s.process, Execution: id, Action: action, Count: int64(number)})
+	s.db.emit(&history.Event{Kind: kind, Process: s.process, Execution: id, Action: action, Count: int64(number)})
 }
 
 // HoldSlots gives free slots to ended executions, as a manual edit can, for the fault of that name.
@@ -97,7 +97,7 @@ func (db *Database) HoldSlots(fault string, most int) (held int) {
 		r.slot = of.free()
 		of.holders[r.slot-1] = r.ID
 		held++
-		db.emit(history.Event{Kind: history.SlotTaken, Execution: r.ID, Action: r.Action.Ref, Count: int64(r.slot), Fault: fault})
+		db.emit(&history.Event{Kind: history.SlotTaken, Execution: r.ID, Action: r.Action.Ref, Count: int64(r.slot), Fault: fault})
 	}
 	return held
 }

@@ -37,7 +37,7 @@ func (s *Standby) Promote(fault string) {
 	db.readOnly, db.full, db.noConnections = before.readOnly, before.full, before.noConnections
 	db.demoted, db.demotedAt, db.retired = before.demoted, before.demotedAt, before.retired
 	db.rollback, db.unread, db.session = before.rollback, before.unread, before.session
-	db.emit(history.Event{Kind: history.DatabaseRewound, Process: Server, Due: s.at})
+	db.emit(&history.Event{Kind: history.DatabaseRewound, Process: Server, Due: s.at})
 	for db.rows.n < before.rows.n {
 		db.rows.add(execution.Execution{})
 	}
@@ -51,7 +51,7 @@ func (s *Standby) Promote(fault string) {
 func (s *Standby) cordons(before *Database) {
 	for i := range s.db.workers {
 		if on := s.db.workers[i].cordoned; on != before.workers[i].cordoned {
-			s.db.emit(history.Event{Kind: history.WorkerCordoned, Process: Server, Worker: execution.WorkerID(i + 1), Count: one(on)})
+			s.db.emit(&history.Event{Kind: history.WorkerCordoned, Process: Server, Worker: execution.WorkerID(i + 1), Count: one(on)})
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (s *Standby) forget(before *Database) {
 			db.incarnations = append(db.incarnations, incarnation{lifecycle: execution.Lost})
 		}
 		if old.worker != 0 && is != old.lifecycle {
-			db.emit(history.Event{
+			db.emit(&history.Event{
 				Kind: history.WorkerLifecycle, Process: Server, Worker: old.worker, Incarnation: execution.Incarnation(i + 1), Lifecycle: is,
 			})
 		}

@@ -41,7 +41,7 @@ func (s *step) lawful(w store.WorkerKey) (*incarnation, error) {
 func (s *step) lifecycle(i execution.Incarnation, to execution.Lifecycle) {
 	inc := s.db.incarnation(i)
 	inc.lifecycle = to
-	s.db.emit(history.Event{Kind: history.WorkerLifecycle, Process: s.process, Worker: inc.worker, Incarnation: i, Lifecycle: to})
+	s.db.emit(&history.Event{Kind: history.WorkerLifecycle, Process: s.process, Worker: inc.worker, Incarnation: i, Lifecycle: to})
 }
 
 // answer makes a call whose step can refuse the incarnation.
@@ -56,7 +56,9 @@ func answerIn[T any](ctx context.Context, c *Client, call string, statements int
 
 // beat is answer for a heartbeat.
 func beat[T any](ctx context.Context, c *Client, call string, f func(s *step) (T, error)) (T, error) {
-	return (&statement[T]{c: c, call: call, do: refusing(f), writes: true, on: c.beats, beat: true}).make(ctx)
+	q := prepare(c, call, true, 0, refusing(f))
+	q.on, q.beat = c.beats, true
+	return q.make(ctx)
 }
 
 // refusing is a step that can refuse the incarnation.
@@ -119,7 +121,7 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 			drain: db.drains(id, g.Process),
 		})
 		w.current = execution.Incarnation(len(db.incarnations))
-		db.emit(history.Event{
+		db.emit(&history.Event{
 			Kind: history.WorkerRegistered, Process: s.process, Worker: id, Incarnation: w.current, Due: db.sinceStart(s.after(g.Lease)),
 			Limit: int64(g.Capacity), Text: strings.Join(g.Runtimes, " "),
 		})
@@ -183,7 +185,7 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 			if b.WasFull {
 				inc.fullAt = s.after(-b.FullAgo)
 			}
-			s.db.emit(history.Event{
+			s.db.emit(&history.Event{
 				Kind: history.HeartbeatRenewed, Process: s.process, Worker: b.ID, Incarnation: b.Incarnation,
 				Count: int64(b.Number), Due: s.db.sinceStart(inc.leaseExpires), Limit: one(b.ConsumerAlive),
 			})
@@ -363,7 +365,7 @@ func (c *Client) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f sto
 			return
 		}
 		s.db.refusals = byTime(s.db.refusals, s.now)
-		s.db.emit(history.Event{
+		s.db.emit(&history.Event{
 			Kind: history.RefusedResult, Process: s.process, Execution: f.Key.ID, Epoch: f.Key.Epoch,
 			Worker: w.ID, Incarnation: w.Incarnation, To: f.To, Reason: f.Reason,
 		})

@@ -104,7 +104,7 @@ func (s *step) move(r *row, to execution.Status, by execution.Part, reason execu
 		}
 		e.Execution, e.Chain = s.told, neighbour.Chain()
 	}
-	db.emit(e)
+	db.emit(&e)
 }
 
 // dueOf is the moment that the row waits for in its status.
@@ -122,7 +122,7 @@ func dueOf(r *row) time.Time {
 
 // stale writes that a guarded write matched no row.
 func (s *step) stale(key execution.Key, to execution.Status, by execution.Part) {
-	s.db.emit(history.Event{Kind: history.StaleWrite, Process: s.process, Execution: key.ID, Epoch: key.Epoch, To: to, By: by})
+	s.db.emit(&history.Event{Kind: history.StaleWrite, Process: s.process, Execution: key.ID, Epoch: key.Epoch, To: to, By: by})
 }
 
 // takeBack clears what a dispatch set: the next epoch has no owner.
