@@ -44,6 +44,9 @@ func (r *retention) run(ctx context.Context) {
 		if err := loop.Pass(func() error { return r.pass(ctx) }); err != nil {
 			r.log.LogAttrs(ctx, slog.LevelWarn, "retention pass failed, the next one starts anew", slog.Any("error", err))
 		}
+		if ctx.Err() != nil {
+			return // a step's pause has seen it
+		}
 		rest := r.rest()
 		// A pass that spreads its steps is not late for that.
 		loop.Interval(r.host.Monotonic() - began + rest)
