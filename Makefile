@@ -105,7 +105,8 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##                of docs/explaining.md. A row is kept as soon as a mutant is done, in WHY_ROWS, and not measured again: remove the
 ##                folder after a change. WHY_SHARE=1/3 takes a third, so that several processes, or sittings, can share the work;
 ##                WHY=none only writes the table, WHY=lost-cancel,no-brake measures two
-##   occasions    how often each rule is judged beside an older commit, over the runs that both have: BEFORE=8ac9cdc
+##   occasions    how often each rule is judged beside an older commit, over the runs that both have:
+##                BEFORE=2e471141~1, before a dispatch took one statement
 ##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
 ##   build        all three binaries, into bin/; then `bin/chaos up` runs the whole system
 ##   fmt          format the code as the linters want it

@@ -3,6 +3,7 @@ package scenario
 import (
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -104,16 +105,18 @@ func scaleConfig(c *config.Config, factor float64) {
 // floors refuses a configuration below the lower limits.
 func (s *Scenario) floors(c config.Config, factor float64) error {
 	var problems []string
+	needed := 0.0 // the factor from which on no duration is under its floor
 	least := func(what string, is, floor time.Duration) {
 		if is < floor {
 			problems = append(problems, fmt.Sprintf("%s would be %v, under the floor of %v", what, is, floor))
+			needed = max(needed, factor*float64(floor)/float64(is))
 		}
 	}
 	least("worker.heartbeat_interval", c.Worker.HeartbeatInterval, LeastHeartbeat)
 	least("the lease", c.Worker.Lease(), LeastLease)
 	least("message_queue.rabbitmq.heartbeat", c.MessageQueue.RabbitMQ.Heartbeat, LeastAMQPHeartbeat)
 	if slices.ContainsFunc(s.Faults, func(f Fault) bool { return fault.Flood(f.Spec) >= leastFlood }) {
-		least("behind a flood of messages executor.dispatch_timeout", c.Executor.DispatchTimeout, LeastDispatchBehindFlood)
+		least("executor.dispatch_timeout, behind a flood of messages,", c.Executor.DispatchTimeout, LeastDispatchBehindFlood)
 	}
 	for _, p := range c.Validate() {
 		problems = append(problems, p.Error())
@@ -121,5 +124,10 @@ func (s *Scenario) floors(c config.Config, factor float64) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return fmt.Errorf("at a time scale of %v %s", factor, strings.Join(problems, "; "))
+	advice := ""
+	// Two digits, rounded up; what is missing for the last one is an error of the division.
+	if needed = math.Ceil(needed*100-1e-6) / 100; needed > 0 && needed <= 1 {
+		advice = fmt.Sprintf("; the floors need a time scale of at least %v", needed)
+	}
+	return fmt.Errorf("at a time scale of %v %s%s", factor, strings.Join(problems, "; "), advice)
 }

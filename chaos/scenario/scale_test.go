@@ -67,12 +67,12 @@ func TestADispatchBehindAFloodNeedsTimeAtAnyScale(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "behind a flood of messages executor.dispatch_timeout would be 800ms, under the floor of 1.5s"
+	const want = "executor.dispatch_timeout, behind a flood of messages, would be 800ms, under the floor of 1.5s; the floors need a time scale of at least 0.38"
 	if _, err := s.Scaled(0.2, config.Hardened); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("at 0.2: %v; want %q", err, want)
 	}
-	if _, err := s.Scaled(1, config.Hardened); err != nil {
-		t.Errorf("at 1: %v; want no error", err)
+	if _, err := s.Scaled(0.38, config.Hardened); err != nil {
+		t.Errorf("at 0.38: %v; want no error", err)
 	}
 	few, err := scenarios.Find("short-dispatch-timeouts")
 	if err != nil {

@@ -177,9 +177,9 @@ func (c *Client) ForgetKeys(ctx context.Context, age time.Duration, limit int) (
 	})
 }
 
-// keep notes that a new row has an idempotency key. It is the youngest of those that have one, unless
+// rememberKey notes that a new row has an idempotency key. It is the youngest of those that have one, unless
 // the database's clock has been set back meanwhile.
-func (db *Database) keep(id execution.ID) {
+func (db *Database) rememberKey(id execution.ID) {
 	at, created := len(db.keyed), db.row(id).Created
 	for at > 0 && db.row(db.keyed[at-1]).Created.After(created) {
 		at--

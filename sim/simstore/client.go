@@ -402,7 +402,7 @@ func (s *step) create(item *store.NewExecution) store.Created {
 	}, execution.API)
 	if item.IdempotencyKey != "" {
 		db.byKey[item.IdempotencyKey] = id
-		db.keep(id)
+		db.rememberKey(id)
 	}
 	return store.Created{ID: id, Skipped: parent != 0 && s.adopt(id, parent)}
 }

@@ -249,7 +249,7 @@ func Cases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
 		creationCases(), schedulingCases(), workerCases(), endingCases(), fleetCases(), recoveryCases(), terminalCases(), deadLetterCases(), messageCases(), deadLetterBulkCases(), orderCases(),
-		wrongCases(), cancelCases(), childCases(), slotCases(), laneCases(), directCases(), listCases(), observationCases(), retentionCases(), actorCases(), unreadableCases(),
+		wrongCases(), cancelCases(), childCases(), keyCases(), slotCases(), laneCases(), directCases(), listCases(), observationCases(), retentionCases(), actorCases(), unreadableCases(),
 	} {
 		all = append(all, group...)
 	}
