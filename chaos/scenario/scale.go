@@ -125,7 +125,7 @@ func (s *Scenario) floors(c config.Config, factor float64) error {
 		return nil
 	}
 	advice := ""
-	// Two digits, rounded up; what is missing for the last one is an error of the division.
+	// Rounded up to two digits. Without the small number, an error of the division could add one.
 	if needed = math.Ceil(needed*100-1e-6) / 100; needed > 0 && needed <= 1 {
 		advice = fmt.Sprintf("; the floors need a time scale of at least %v", needed)
 	}
