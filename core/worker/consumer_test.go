@@ -196,6 +196,44 @@ func TestAMessageThatComesAgainAfterItsClaimWasTooLateDiesToo(t *testing.T) {
 	}
 }
 
+// broken is a database that answers each claim with an error that is no outage. It calls meanwhile
+// while it is asked.
+type broken struct {
+	store.Worker
+	meanwhile func()
+}
+
+// Claim implements store.Worker.
+func (b *broken) Claim(context.Context, store.WorkerKey, []store.Claim) ([]store.ClaimResult, error) {
+	b.meanwhile()
+	return nil, errors.New("internal error (XX000)")
+}
+
+// The same holds if the database refuses the claim for good.
+func TestAMessageThatComesAgainWhileItsClaimIsRefusedForGoodDiesToo(t *testing.T) {
+	for _, when := range []string{"while the database is asked", "while the first delivery is rejected"} {
+		s := finishing(nil)
+		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
+		s.held.capacity = 1
+		again, first := new(settling), new(settling)
+		d := alone(first, execution.Key{ID: 7, Epoch: 1})
+		redeliver := func(moment string) func() {
+			return func() {
+				if moment == when {
+					s.receive(again, d.message.delivery)
+				}
+			}
+		}
+		first.rejecting = redeliver("while the first delivery is rejected")
+		s.store = &broken{meanwhile: redeliver("while the database is asked")}
+		s.claim([]*admitted{{waiting: waiting{delivery: d, since: s.host.Monotonic()}, e: s.held.add(d.Key)}})
+		if first.rejected != 1 || again.rejected != 1 || first.acked+again.acked != 0 || s.held.holds(d.Key) {
+			t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
+				when, first.rejected, first.acked, again.rejected, again.acked)
+		}
+	}
+}
+
 // A dispatch may come to the worker long after it was made, because a message ahead of it waited
 // for a slot. The worker tells the database that it was full since the dispatch, not only since the
 // message came, so that the dispatch does not count. It tells nothing if it was full only before.
