@@ -131,7 +131,6 @@ type Result struct {
 
 // Run runs a scenario once, under one profile.
 func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
-	keepFloor()
 	w := newWorld(s, p, o)
 	defer preempt.Begin(w.k)()
 	defer w.k.Close()

@@ -31,9 +31,9 @@ func program() int {
 	// The first Ctrl-C ends the sweep and writes its report; a second one ends the program.
 	context.AfterFunc(ctx, stop)
 	// A sweep makes short-lived worlds of a few megabytes each. With Go's default, which collects
-	// at twice the live heap, it spends a sixth of its time on garbage. (A value four times higher
-	// gains nothing more.)
-	debug.SetGCPercent(400)
+	// at twice the live heap, it spends a sixth of its time on garbage. 400 takes 5 % longer than
+	// 800, and 1,600 gains nothing more.
+	debug.SetGCPercent(800)
 	// Nobody asks this process for a profile of its memory, and the samples for one take a hundredth
 	// of a sweep.
 	runtime.MemProfileRate = 0

@@ -16,7 +16,7 @@ import (
 // either result or error. With the argument hashes, under node, it prints the hash of each run that
 // its input names.
 func main() {
-	debug.SetGCPercent(400) // as cmd/chaos does
+	debug.SetGCPercent(800) // as cmd/chaos does
 	if len(os.Args) > 1 && os.Args[1] == "hashes" {
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 			hash, err := hashOf(lines.Text())
