@@ -149,9 +149,9 @@ func (s *looking) judge(err error) {
 }
 
 // Workers implements store.Executor.
-func (s *looking) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+func (s *looking) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
 	began := s.w.k.Now()
-	workers, err := s.Store.Workers(ctx)
+	workers, err := s.Store.Workers(ctx, into)
 	s.judge(err)
 	s.k.Began(began)
 	return workers, err

@@ -27,7 +27,7 @@ type database struct {
 
 func (d *database) Survey(context.Context) (store.Survey, error) { return d.survey, d.refusal }
 
-func (d *database) Workers(context.Context) ([]store.WorkerRow, error) { return d.workers, d.refusal }
+func (d *database) Workers(context.Context, []store.WorkerRow) ([]store.WorkerRow, error) { return d.workers, d.refusal }
 
 func (d *database) Dispatch(context.Context, string, []store.Dispatch) ([]store.DispatchResult, error) {
 	return nil, d.dispatch
@@ -55,7 +55,7 @@ func newFixture() *fixture {
 // sample asks as a sampler does, and shows what it is told to.
 func (f *fixture) sample(executions, load int64) {
 	_, err := f.store.Survey(context.Background())
-	if _, e := f.store.Workers(context.Background()); err != nil || e != nil {
+	if _, e := f.store.Workers(context.Background(), nil); err != nil || e != nil {
 		return
 	}
 	set := func(figure telemetry.Figure, v int64, labels ...string) {
@@ -164,7 +164,7 @@ func TestAnAnswerThatNobodyShowsIsMissedAndOneThatDidNotComeIsNot(t *testing.T) 
 	f.sample(3, 2)
 	f.answers(4, 2)
 	_, _ = f.store.Survey(context.Background())
-	_, _ = f.store.Workers(context.Background())
+	_, _ = f.store.Workers(context.Background(), nil)
 	f.expect(t, "not shown", "is 3, and the database said 4")
 
 	f = newFixture()

@@ -168,8 +168,8 @@ func (s *asking) Survey(ctx context.Context) (store.Survey, error) {
 }
 
 // Workers implements store.Executor.
-func (s *asking) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	rows, err := s.Store.Workers(ctx)
+func (s *asking) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	rows, err := s.Store.Workers(ctx, into)
 	if now := &s.w.sample; err == nil && now.asked == ctx {
 		now.workers, now.known = slices.Clone(rows), true
 	}

@@ -121,7 +121,7 @@ func TestAFullDatabaseIsReadAndNotWritten(t *testing.T) {
 	}
 	for name, s := range map[string]*postgres.Store{"before": before, "during": during} {
 		refusedWith(t, "a write through the pool from "+name, register(t, s, name), "53100")
-		if workers, err := s.Workers(t.Context()); err != nil || len(workers) != 0 {
+		if workers, err := s.Workers(t.Context(), nil); err != nil || len(workers) != 0 {
 			t.Errorf("a read through the pool from %s gives %v, %v; want no workers", name, workers, err)
 		}
 	}

@@ -50,8 +50,8 @@ func (s *opened) Register(ctx context.Context, r store.Registration) (store.Regi
 }
 
 // Workers implements store.Store.
-func (s *opened) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	return once(s, func() ([]store.WorkerRow, error) { return s.Store.Workers(ctx) })
+func (s *opened) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	return once(s, func() ([]store.WorkerRow, error) { return s.Store.Workers(ctx, into) })
 }
 
 // DispatchDue implements store.Store.

@@ -31,8 +31,8 @@ type oneClock struct {
 }
 
 // Workers implements store.Store.
-func (s *oneClock) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	workers, err := s.Store.Workers(ctx)
+func (s *oneClock) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	workers, err := s.Store.Workers(ctx, into)
 	if err != nil {
 		return nil, err
 	}
@@ -374,7 +374,7 @@ type shared struct {
 
 // Register implements store.Store.
 func (s *shared) Register(ctx context.Context, r store.Registration) (store.Registered, error) {
-	workers, err := s.Workers(ctx)
+	workers, err := s.Workers(ctx, nil)
 	if err != nil {
 		return store.Registered{}, err
 	}

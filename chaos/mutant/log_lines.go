@@ -90,7 +90,7 @@ func (s *talkative) ClaimForScheduling(ctx context.Context, c store.SchedulingCl
 	if err != nil || len(rows) > 0 {
 		return rows, err
 	}
-	workers, err := s.Workers(ctx)
+	workers, err := s.Workers(ctx, nil)
 	if err != nil {
 		return rows, nil
 	}

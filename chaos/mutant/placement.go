@@ -87,8 +87,8 @@ func each(change func(w *store.WorkerRow)) func([]store.WorkerRow) {
 }
 
 // Workers implements store.Store.
-func (s *misplacing) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	ws, err := s.Store.Workers(ctx)
+func (s *misplacing) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	ws, err := s.Store.Workers(ctx, into)
 	s.see(ws)
 	return ws, err
 }

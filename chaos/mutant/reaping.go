@@ -33,8 +33,8 @@ type presentOnly struct {
 }
 
 // Workers implements store.Store.
-func (s presentOnly) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	workers, err := s.Store.Workers(ctx)
+func (s presentOnly) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	workers, err := s.Store.Workers(ctx, into)
 	present := slices.DeleteFunc(workers, func(w store.WorkerRow) bool { return w.Lifecycle == execution.Stopped })
 	if len(present) < len(workers) {
 		s.p.Acted("did not count workers that have stopped")
@@ -71,7 +71,7 @@ type stuckBrake struct {
 
 // Reap implements store.Store.
 func (s *stuckBrake) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
-	workers, err := s.Workers(ctx)
+	workers, err := s.Workers(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +147,8 @@ type hasty struct {
 }
 
 // Workers implements store.Store.
-func (s *hasty) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	workers, err := s.Store.Workers(ctx)
+func (s *hasty) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	workers, err := s.Store.Workers(ctx, into)
 	s.mu.Lock()
 	first := err == nil && !s.looked
 	s.looked = err == nil

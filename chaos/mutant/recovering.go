@@ -156,9 +156,9 @@ type insistent struct {
 const insists = 300
 
 // Workers implements store.Store.
-func (s *insistent) Workers(ctx context.Context) (ws []store.WorkerRow, err error) {
+func (s *insistent) Workers(ctx context.Context, into []store.WorkerRow) (ws []store.WorkerRow, err error) {
 	for range insists {
-		if ws, err = s.Store.Workers(ctx); err == nil || ctx.Err() != nil {
+		if ws, err = s.Store.Workers(ctx, into); err == nil || ctx.Err() != nil {
 			return ws, err
 		}
 		s.p.Acted("asked again at once")
@@ -210,8 +210,8 @@ type concluding struct {
 }
 
 // Workers implements store.Store.
-func (s *concluding) Workers(ctx context.Context) (ws []store.WorkerRow, err error) {
-	ws, err = s.Store.Workers(ctx)
+func (s *concluding) Workers(ctx context.Context, into []store.WorkerRow) (ws []store.WorkerRow, err error) {
+	ws, err = s.Store.Workers(ctx, into)
 	s.workers = ws
 	return ws, err
 }

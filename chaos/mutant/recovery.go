@@ -30,8 +30,8 @@ type finder struct {
 }
 
 // Workers implements store.Store.
-func (s *finder) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	ws, err := s.Store.Workers(ctx)
+func (s *finder) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	ws, err := s.Store.Workers(ctx, into)
 	if s.see != nil {
 		s.see(ws)
 	}
@@ -196,7 +196,7 @@ func sameNameOrphans() *Mutant {
 
 // notHidden keeps the rows of workers whose present incarnation is not active.
 func notHidden(ctx context.Context, p Process, c store.Store, found []execution.Execution) []execution.Execution {
-	workers, err := c.Workers(ctx)
+	workers, err := c.Workers(ctx, nil)
 	if err != nil {
 		return nil
 	}
@@ -253,7 +253,7 @@ func drainingLooksDead() *Mutant {
 }
 
 func runningOnDraining(ctx context.Context, c Database) []execution.Execution {
-	workers, err := c.Workers(ctx)
+	workers, err := c.Workers(ctx, nil)
 	if err != nil {
 		return nil
 	}

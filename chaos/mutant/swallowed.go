@@ -43,8 +43,8 @@ func (s *incurious) Find(ctx context.Context, f store.Finding) ([]execution.Exec
 }
 
 // Workers implements store.Executor.
-func (s *incurious) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	ws, err := s.Store.Workers(ctx)
+func (s *incurious) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	ws, err := s.Store.Workers(ctx, into)
 	s.mu.Lock()
 	s.asked++
 	due := s.asked%10 == 0

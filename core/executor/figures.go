@@ -80,7 +80,7 @@ func (s *sampler) sample() error {
 		if survey, err = s.store.Survey(ctx); err != nil {
 			return err
 		}
-		workers, err = s.store.Workers(ctx)
+		workers, err = s.store.Workers(ctx, nil)
 		return err
 	}); err != nil {
 		return err

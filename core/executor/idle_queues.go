@@ -53,7 +53,7 @@ func (q *idleQueues) pass(ctx context.Context) error {
 	}
 	var workers []store.WorkerRow
 	if err := q.db(func(ctx context.Context) (err error) {
-		workers, err = q.store.Workers(ctx)
+		workers, err = q.store.Workers(ctx, nil)
 		return err
 	}); err != nil {
 		return err

@@ -60,7 +60,7 @@ func (m *leaseMonitor) run(ctx context.Context) {
 func (m *leaseMonitor) pass(ctx context.Context) error {
 	var workers []store.WorkerRow
 	if err := m.db(func(ctx context.Context) (err error) {
-		workers, err = m.store.Workers(ctx)
+		workers, err = m.store.Workers(ctx, nil)
 		return err
 	}); err != nil {
 		// While it could not look, the monitor has not seen a heartbeat stand still. So it watches

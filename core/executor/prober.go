@@ -68,7 +68,7 @@ func (p *probes) unreachable(i execution.Incarnation) bool {
 func (s *Service) probeWorkers(context.Context) error {
 	var workers []store.WorkerRow
 	if err := s.db(func(ctx context.Context) (err error) {
-		workers, err = s.store.Workers(ctx)
+		workers, err = s.store.Workers(ctx, nil)
 		return err
 	}); err != nil {
 		return err

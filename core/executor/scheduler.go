@@ -121,14 +121,14 @@ func (s *scheduler) drain(ctx context.Context) error {
 // batch of all and dispatches or parks every row of it. It returns whether another pass may find
 // more to do.
 func (s *scheduler) pass() (more bool, err error) {
+	roster := &s.roster
 	var workers []store.WorkerRow
 	if err := s.db(func(ctx context.Context) (err error) {
-		workers, err = s.store.Workers(ctx)
+		workers, err = s.store.Workers(ctx, roster.workers)
 		return err
 	}); err != nil {
 		return false, err
 	}
-	roster := &s.roster
 	roster.see(workers, &s.config, s.probes)
 	s.absent.look(s.host.Monotonic(), roster)
 	s.leases.look(s.host.Monotonic(), workers)

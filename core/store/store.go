@@ -144,8 +144,9 @@ type Executor interface {
 
 	// Workers returns every worker with its live load, ordered by id, unreadable ones included and
 	// marked as such. An unreadable worker gets no work. Its lease counts like any other's, unless
-	// its lifecycle is unreadable.
-	Workers(ctx context.Context) ([]WorkerRow, error)
+	// its lifecycle is unreadable. It may use the memory of into, an earlier answer that nobody
+	// reads any more; nil for none.
+	Workers(ctx context.Context, into []WorkerRow) ([]WorkerRow, error)
 
 	// ClaimForScheduling moves due requested rows to scheduling, for one executor, until the claim
 	// expires: per lane at most the demand's limit, oldest due first.

@@ -26,6 +26,8 @@ type Client struct {
 	made *uint64 // statements of all processes of that name
 	// work and beats are the pools; beats is work if heartbeats have no connections of their own.
 	work, beats *pool
+	// rows is memory of answered calls of Workers.
+	rows [][]store.WorkerRow
 	// keepsDemoted says that connections that refuse writes are kept: a mutant.
 	keepsDemoted bool
 }

@@ -28,7 +28,7 @@ func TestReadOnlyDatabaseStillReads(t *testing.T) {
 		if err != nil || len(rows) != 1 || rows[0].Status != execution.Scheduled {
 			t.Errorf("a read gives %v, %v; want the row as it was", rows, err)
 		}
-		if _, err := b.c.Workers(b.ctx); err != nil {
+		if _, err := b.c.Workers(b.ctx, nil); err != nil {
 			t.Errorf("Workers: %v", err)
 		}
 		if len(touched) != 1 || touched[0].Fault != "standby" || touched[0].Process != "test" {
@@ -83,7 +83,7 @@ func TestAFullDatabaseStillReads(t *testing.T) {
 		if err != nil || len(rows) != 1 || rows[0].Status != execution.Scheduled {
 			t.Errorf("a read gives %v, %v; want the row as it was", rows, err)
 		}
-		if workers, err := b.c.Workers(b.ctx); err != nil || workers[0].Beat != 1 {
+		if workers, err := b.c.Workers(b.ctx, nil); err != nil || workers[0].Beat != 1 {
 			t.Errorf("Workers: %+v, %v; want the first heartbeat", workers, err)
 		}
 		if written != 0 || b.db.Rows() != 1 {
@@ -108,7 +108,7 @@ func TestAServerWithoutConnectionsKeepsThoseThatItHas(t *testing.T) {
 		b.net.OnTouch(func(x simnet.Touched) { touched = append(touched, x) })
 		reads := func(who string, connects bool) {
 			t.Helper()
-			rows, err := b.c.Workers(b.ctx)
+			rows, err := b.c.Workers(b.ctx, nil)
 			switch {
 			case connects && err != nil:
 				t.Errorf("%s: %v", who, err)
@@ -152,18 +152,18 @@ func TestAConnectionIsLostWithItsAnswer(t *testing.T) {
 		b.db.SetNoConnections("crowd")
 		over, cancel := context.WithCancel(b.ctx)
 		cancel()
-		if _, err := b.c.Workers(over); !errors.Is(err, context.Canceled) {
+		if _, err := b.c.Workers(over, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("a call after its deadline gives %v", err)
 		}
-		if _, err := b.c.Workers(b.ctx); err != nil {
+		if _, err := b.c.Workers(b.ctx, nil); err != nil {
 			t.Errorf("after a call that was not sent: %v", err)
 		}
 		b.net.SetReset("test", Server, 1_000_000, "reset")
-		if _, err := b.c.Workers(b.ctx); !errors.Is(err, store.ErrUnknownOutcome) {
+		if _, err := b.c.Workers(b.ctx, nil); !errors.Is(err, store.ErrUnknownOutcome) {
 			t.Errorf("a call on a connection that is reset gives %v", err)
 		}
 		b.net.SetReset("test", Server, 0, "reset")
-		if _, err := b.c.Workers(b.ctx); !errors.Is(err, store.ErrUnavailable) {
+		if _, err := b.c.Workers(b.ctx, nil); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("after a reset: %v, want ErrUnavailable", err)
 		}
 	})

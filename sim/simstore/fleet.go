@@ -14,19 +14,28 @@ import (
 const maxExpired = 100
 
 // Workers implements store.Executor and store.Client.
-func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	return look(ctx, c, "Workers", func(s *step) (found []store.WorkerRow) {
-		if len(s.db.workers) > 0 {
-			found = make([]store.WorkerRow, 0, len(s.db.workers))
-		}
+func (c *Client) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	var memory []store.WorkerRow
+	if last := len(c.rows) - 1; last >= 0 {
+		memory, c.rows = c.rows[last], c.rows[:last]
+	}
+	found, err := look(ctx, c, "Workers", func(s *step) []store.WorkerRow {
+		found := slices.Grow(memory, len(s.db.workers))
 		for i := range s.db.workers {
 			if s.db.workers[i].name != "" {
-				found = found[:len(found)+1]
+				found = append(found, store.WorkerRow{})
 				s.workerRow(execution.WorkerID(i+1), &found[len(found)-1])
 			}
 		}
 		return found
 	})
+	if err != nil {
+		// It may still arrive, so its memory is not used again.
+		return nil, err
+	}
+	into = append(into[:0], found...)
+	c.rows = append(c.rows, found[:0])
+	return into, nil
 }
 
 // FindWorkers implements store.Client.

@@ -22,7 +22,7 @@ func (b *fixture) filled(n int, d config.Database) {
 	left := n
 	for range n {
 		b.p.Go("filler", func() {
-			if _, err := b.c.Workers(b.ctx); err != nil {
+			if _, err := b.c.Workers(b.ctx, nil); err != nil {
 				b.t.Errorf("filling the pool: %v", err)
 			}
 			if left--; left == 0 {
@@ -50,7 +50,7 @@ func TestASilentPoolIsThrownAway(t *testing.T) {
 			for {
 				calls++
 				ctx, cancel := b.h.WithTimeout(b.ctx, time.Second)
-				_, err := b.c.Workers(ctx)
+				_, err := b.c.Workers(ctx, nil)
 				cancel()
 				if err == nil {
 					break
@@ -75,7 +75,7 @@ func TestASlowPoolIsKept(t *testing.T) {
 		b.sleep(2 * time.Second)
 		b.net.SetSlow("test", Server, time.Second, time.Second, "slow")
 		began := b.k.Now()
-		_, err := b.c.Workers(b.ctx)
+		_, err := b.c.Workers(b.ctx, nil)
 		b.must(err)
 		if took := b.k.Now() - began; took < 2*time.Second || took > 2*time.Second+50*time.Millisecond {
 			t.Errorf("a ping and a statement took %v, want 2 s", took)
@@ -151,14 +151,14 @@ func TestADatabaseThatHangsAppliesEverythingAtItsEnd(t *testing.T) {
 		}
 		ctx, cancel = b.h.WithTimeout(b.ctx, time.Second)
 		defer cancel()
-		if _, err := b.c.Workers(ctx); !errors.Is(err, store.ErrUnavailable) {
+		if _, err := b.c.Workers(ctx, nil); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("a call without a connection gives %v: none can be made", err)
 		}
 		b.db.SetHang("")
 		if _, applied := b.db.actions["late"]; !applied {
 			t.Error("what had come was not applied at the end")
 		}
-		_, err := b.c.Workers(b.ctx)
+		_, err := b.c.Workers(b.ctx, nil)
 		b.must(err)
 	})
 }

@@ -117,7 +117,7 @@ func TestLeaseBoundary(t *testing.T) {
 		within(t, func(b *fixture) {
 			w := b.worker("w")
 			b.sleep(c.age)
-			rows, err := b.c.Workers(b.ctx)
+			rows, err := b.c.Workers(b.ctx, nil)
 			b.must(err)
 			if rows[0].LeaseValid() != c.fresh {
 				t.Errorf("a heartbeat that is %v old is fresh: %v", c.age, rows[0].LeaseValid())
@@ -314,11 +314,11 @@ func TestLateRegistrationHasNoEffect(t *testing.T) {
 func TestErrorsOfTheNetwork(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.db.Stop()
-		if _, err := b.c.Workers(b.ctx); !errors.Is(err, store.ErrUnavailable) {
+		if _, err := b.c.Workers(b.ctx, nil); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("a database that is down: %v", err)
 		}
 		b.db.Start()
-		_, err := b.c.Workers(b.ctx) // it makes the connection
+		_, err := b.c.Workers(b.ctx, nil) // it makes the connection
 		b.must(err)
 		b.net.Cut(Server, "test", "cut")
 		ctx, cancel := b.h.WithTimeout(b.ctx, time.Second)

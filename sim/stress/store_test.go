@@ -92,8 +92,8 @@ func (x *database) SetCordon(ctx context.Context, c store.Cordon) (bool, error) 
 }
 
 // Workers implements store.Store.
-func (x *database) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	return ask(ctx, x.servers, x.process, "Workers", func(ctx context.Context) ([]store.WorkerRow, error) { return x.Store.Workers(ctx) })
+func (x *database) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	return ask(ctx, x.servers, x.process, "Workers", func(ctx context.Context) ([]store.WorkerRow, error) { return x.Store.Workers(ctx, into) })
 }
 
 // ClaimForScheduling implements store.Store.

@@ -72,8 +72,8 @@ func watching(f *findings) *mutant.Mutant {
 }
 
 // Workers implements store.Store.
-func (w *watcher) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	rows, err := w.Store.Workers(ctx)
+func (w *watcher) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	rows, err := w.Store.Workers(ctx, into)
 	fleet, keys := make([]oracle.Worker, len(rows)), make([]store.WorkerKey, len(rows))
 	for i := range rows {
 		fleet[i], keys[i] = w.worker(&rows[i]), rows[i].WorkerKey

@@ -99,7 +99,7 @@ func (l *lifecycle) steps(n int) []struct {
 			return err
 		}},
 		{"Workers", func() error {
-			_, err := l.store.Workers(l.ctx)
+			_, err := l.store.Workers(l.ctx, nil)
 			return err
 		}},
 		{"DispatchDue", func() error {

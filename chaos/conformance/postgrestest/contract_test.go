@@ -73,7 +73,7 @@ func TestAWorkerThatCantBeRead(t *testing.T) {
 	b.exec("alter type worker_lifecycle add value 'hibernating'")
 	b.exec("update worker_incarnation set lifecycle = 'hibernating', lease_expires_at = $2 where incarnation = $1", int64(unknown.Incarnation), b.now.Add(-lease))
 	b.exec(`update worker_incarnation set capabilities = '{"health": {"total_executions": "many"}}' where incarnation = $1`, int64(strange.Incarnation))
-	rows, err := b.Workers(b.ctx)
+	rows, err := b.Workers(b.ctx, nil)
 	b.must(err)
 	var seen []string
 	for i := range rows {

@@ -170,7 +170,7 @@ func clientCosts() []costCase {
 			return func() error { return done(c.Cancel(c.ctx, ids, "ci")) }
 		}},
 		{"Workers", "", false, func(c *costs, b int) func() error {
-			return func() error { return done(c.Workers(c.ctx)) }
+			return func() error { return done(c.Workers(c.ctx, nil)) }
 		}},
 		{"FindWorkers", "the first page", true, func(c *costs, b int) func() error {
 			return func() error { return done(c.FindWorkers(c.ctx, store.WorkerQuery{Limit: b})) }

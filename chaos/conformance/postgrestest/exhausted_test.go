@@ -50,7 +50,7 @@ begin raise exception 'could not extend file "base/1/1": No space left on device
 	if s := b.row(key.ID).Status; s != execution.Scheduled {
 		t.Errorf("the row is %v after refused writes, want scheduled", s)
 	}
-	rows, err := b.Workers(b.ctx)
+	rows, err := b.Workers(b.ctx, nil)
 	b.must(err)
 	if len(rows) != 1 || rows[0].Beat != 1 {
 		t.Errorf("the workers after refused writes: %+v, want one with its first heartbeat", rows)
@@ -92,31 +92,31 @@ func TestAServerWithoutConnectionsRefusesOnlyNewOnes(t *testing.T) {
 		_, err = postgres.Open(b.ctx, u.String(), o)
 		b.unavailable(what, err, "53300")
 	}
-	if _, err := existing.Workers(b.ctx); err != nil {
+	if _, err := existing.Workers(b.ctx, nil); err != nil {
 		t.Errorf("a pool that has its connection: %v", err)
 	}
 	b.exec("begin")
 	b.exec("lock table worker in access exclusive mode")
 	busy := make(chan error)
 	go func() {
-		_, err := existing.Workers(b.ctx)
+		_, err := existing.Workers(b.ctx, nil)
 		busy <- err
 	}()
 	for waits := false; !waits; {
 		b.scan("select exists (select from pg_stat_activity where usename = $1 and wait_event_type = 'Lock')", []any{role}, &waits)
 	}
-	_, err = existing.Workers(b.ctx)
+	_, err = existing.Workers(b.ctx, nil)
 	b.unavailable("a pool whose one connection is in use", err, "53300")
 	b.exec("commit")
 	b.must(<-busy)
 	b.exec("select pg_terminate_backend(pid) from pg_stat_activity where usename = $1", role)
 	for err = nil; err == nil; { // until the pool has noticed
-		_, err = existing.Workers(b.ctx)
+		_, err = existing.Workers(b.ctx, nil)
 	}
-	_, err = existing.Workers(b.ctx)
+	_, err = existing.Workers(b.ctx, nil)
 	b.unavailable("a pool that has lost its connection", err, "53300")
 	b.exec(fmt.Sprintf("alter role %s connection limit -1", name))
-	if _, err := existing.Workers(b.ctx); err != nil {
+	if _, err := existing.Workers(b.ctx, nil); err != nil {
 		t.Errorf("that pool when there are connections again: %v", err)
 	}
 }

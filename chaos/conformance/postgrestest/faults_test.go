@@ -192,7 +192,7 @@ func TestConnectionCutAtCommit(t *testing.T) {
 				t.Errorf("applied: %d", applied)
 			}
 			// The pool goes on with another connection.
-			_, err = s.Workers(b.ctx)
+			_, err = s.Workers(b.ctx, nil)
 			b.must(err)
 		})
 	}
@@ -218,7 +218,7 @@ func TestHeartbeatTakesOneRoundTrip(t *testing.T) {
 			t.Errorf("heartbeat %d took %d round trips, want %d; lost %v", i+1, got, want, reply.Lost)
 		}
 	}
-	rows, err := b.Workers(b.ctx)
+	rows, err := b.Workers(b.ctx, nil)
 	b.must(err)
 	if rows[0].Beat != 12 || rows[0].LeaseOverFor != -lease {
 		t.Errorf("after the heartbeats: %+v", rows[0])
@@ -269,7 +269,7 @@ func TestUnavailable(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(b.ctx)
 	cancel()
-	if _, err := b.Workers(over); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+	if _, err := b.Workers(over, nil); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 		t.Errorf("a call after its deadline: %v", err)
 	}
 

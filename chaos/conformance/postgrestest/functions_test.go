@@ -98,7 +98,7 @@ func TestTheDatabaseListsTheWorkersThatTheSchedulerMayChooseAndCountsTheirQueues
 			b.exec("update worker_incarnation set lifecycle = $2::text::worker_lifecycle, lease_expires_at = lease_expires_at - $3::interval where incarnation = $1",
 				int64(w.Incarnation), lifecycle.String(), over)
 		}
-		rows, err := b.Workers(b.ctx)
+		rows, err := b.Workers(b.ctx, nil)
 		b.must(err)
 		var listed, chosen []int64
 		b.scan("select coalesce(array_agg(id order by id), '{}') from healthy_workers", nil, &listed)
@@ -143,7 +143,7 @@ func TestTheDepthOfAQueueCountsDispatchesToEarlierIncarnations(t *testing.T) {
 	}
 	var depth int
 	b.scan("select get_worker_queue_depth($1)", []any{int64(w.ID)}, &depth)
-	rows, err := b.Workers(b.ctx)
+	rows, err := b.Workers(b.ctx, nil)
 	b.must(err)
 	if depth != 1 || rows[0].Queued != 0 {
 		t.Errorf("the queue is %d deep, and the present incarnation holds %d of it", depth, rows[0].Queued)

@@ -130,7 +130,7 @@ func (k *keeper) life(n int, fails bool) map[string]observed {
 		return err
 	})
 	step("Workers", func() error {
-		_, err := k.Workers(k.ctx)
+		_, err := k.Workers(k.ctx, nil)
 		return err
 	})
 	step("Executions", func() error {

@@ -188,7 +188,7 @@ func TestSchedulingBesideLists(t *testing.T) {
 			began := time.Now()
 			_, err := pool.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo"}})
 			b.must(err)
-			_, err = pool.Workers(b.ctx)
+			_, err = pool.Workers(b.ctx, nil)
 			b.must(err)
 			found, err := pool.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "shell", Limit: 100}}, Others: 100})
 			b.must(err)

@@ -176,7 +176,7 @@ func TestCallsJudgeByTheMomentAfterTheirWait(t *testing.T) {
 		}
 	}
 	var workers []store.WorkerRow
-	over := wait("workers", time.Time{}, func() { workers, err = real.Workers(b.ctx); fail(err) })
+	over := wait("workers", time.Time{}, func() { workers, err = real.Workers(b.ctx, nil); fail(err) })
 	not("the age of a heartbeat", workers[0].LastBeat.Add(workers[0].SinceBeat), over)
 	var counted store.Survey
 	over = wait("survey", time.Time{}, func() { counted, err = real.Survey(b.ctx); fail(err) })

@@ -108,7 +108,7 @@ func lives(b *testing.B, rows int) {
 			return err
 		})
 		stage("workers", func() error {
-			_, err := s.Workers(ctx)
+			_, err := s.Workers(ctx, nil)
 			return err
 		})
 		if fails {

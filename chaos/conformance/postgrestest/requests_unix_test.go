@@ -187,7 +187,7 @@ func TestOneRowByHandHidesNoOtherRowFromTheAPI(t *testing.T) {
 		if r.Code != 200 || !strings.Contains(r.Body.String(), `"unreadable":"`+why[:5]) && !strings.Contains(r.Body.String(), why) {
 			t.Errorf("%s: %d %s, want %s", capabilities, r.Code, r.Body, why)
 		}
-		rows, err := b.Workers(b.ctx)
+		rows, err := b.Workers(b.ctx, nil)
 		if err != nil || !slices.ContainsFunc(rows, func(row store.WorkerRow) bool { return strings.Contains(row.Unreadable, why) }) {
 			t.Errorf("%s: the executor reads %v, %v; want a worker that can't be read because of %s", capabilities, rows, err, why)
 		}

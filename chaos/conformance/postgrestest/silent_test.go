@@ -110,7 +110,7 @@ func (b *fixture) fill(db *postgres.Store, connections int) {
 	for {
 		var all sync.WaitGroup
 		for range 2 * connections {
-			all.Go(func() { _, _ = db.Workers(b.ctx) })
+			all.Go(func() { _, _ = db.Workers(b.ctx, nil) })
 		}
 		all.Wait()
 		if work, _ := db.Use(); work.Idle == int64(connections) || b.ctx.Err() != nil {
@@ -122,7 +122,7 @@ func (b *fixture) fill(db *postgres.Store, connections int) {
 // nextBeat waits for the next heartbeat of a worker, or until it has fenced itself.
 func (b *fixture) nextBeat(name string, f *fences, before int64) {
 	read := func() (execution.Incarnation, uint64) {
-		rows, err := b.Workers(b.ctx)
+		rows, err := b.Workers(b.ctx, nil)
 		if err != nil {
 			b.Error(err)
 		}

@@ -26,7 +26,7 @@ func TestLeaseBoundary(t *testing.T) {
 	} {
 		w := b.worker(c.name)
 		b.sleep(c.age)
-		rows, err := b.Workers(b.ctx)
+		rows, err := b.Workers(b.ctx, nil)
 		b.must(err)
 		row := rows[len(rows)-1]
 		if row.WorkerKey != w || row.LeaseValid() != c.fresh || row.LeaseOverFor != c.age-lease {
@@ -260,7 +260,7 @@ func TestRegistrationAttempts(t *testing.T) {
 	if _, err := b.Heartbeat(b.ctx, store.Beat{WorkerKey: first.WorkerKey, Number: 2, Lease: lease}); !errors.Is(err, store.ErrLost) {
 		t.Errorf("the incarnation of the same process before: %v", err)
 	}
-	rows, err := b.Workers(b.ctx)
+	rows, err := b.Workers(b.ctx, nil)
 	b.must(err)
 	if len(rows) != 1 || rows[0].WorkerKey != second.WorkerKey || rows[0].Lifecycle != execution.Starting || rows[0].Beat != 0 ||
 		rows[0].ConsumerAlive || !slices.Equal(rows[0].Runtimes, g.Runtimes) || rows[0].LeaseOverFor != -lease {
@@ -273,7 +273,7 @@ func TestLifecycleGoesForwardOnly(t *testing.T) {
 	w := b.register("w", 1)
 	is := func(want execution.Lifecycle) {
 		t.Helper()
-		rows, err := b.Workers(b.ctx)
+		rows, err := b.Workers(b.ctx, nil)
 		b.must(err)
 		if rows[0].Lifecycle != want {
 			t.Errorf("is %v, want %v", rows[0].Lifecycle, want)
@@ -319,7 +319,7 @@ func TestHeartbeatEndsWhatIsNotHeld(t *testing.T) {
 	// A late beat renews nothing.
 	b.sleep(time.Second)
 	b.beat(w, 1, held)
-	rows, err := b.Workers(b.ctx)
+	rows, err := b.Workers(b.ctx, nil)
 	b.must(err)
 	if rows[0].Beat != 2 || rows[0].LeaseOverFor != time.Second-lease || rows[0].Load != 3 {
 		t.Errorf("after a late beat: %+v", rows[0])

@@ -180,7 +180,7 @@ func wrongCases() []Case {
 		{"a worker of a negative capacity is an error", func(b *fixture) {
 			_, err := b.Store.Register(b.ctx, store.Registration{Process: 1, Attempt: 1, Name: "w", Capacity: -1, Lease: Lease})
 			b.expect("an error", failed(err), "the request was wrong")
-			rows, err := b.Store.Workers(b.ctx)
+			rows, err := b.Store.Workers(b.ctx, nil)
 			b.must(err)
 			b.expect("workers", len(rows), 0)
 		}},

@@ -142,7 +142,7 @@ func retentionCases() []Case {
 			b.expect("at their age, but for the one with an older incarnation", b.purged(store.KeptWorkers), 1)
 			b.expect("the incarnation", b.purged(store.KeptIncarnations), 1)
 			b.expect("then the worker", b.purged(store.KeptWorkers), 1)
-			rows, err := b.Store.Workers(b.ctx)
+			rows, err := b.Store.Workers(b.ctx, nil)
 			b.must(err)
 			var names []string
 			for i := range rows {

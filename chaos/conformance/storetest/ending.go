@@ -50,7 +50,7 @@ func ending(t *testing.T, c Case, s Subject) []string {
 	RunCase(t, c, s)
 	p := newPlayer(s)
 	p.begin, p.Kept = begin, nil
-	workers, err := s.Store.Workers(ctx)
+	workers, err := s.Store.Workers(ctx, nil)
 	p.saw("workers: %s", failed(err))
 	for i := range workers {
 		p.known, p.names[workers[i].ID] = append(p.known, workers[i].WorkerKey), workers[i].Name

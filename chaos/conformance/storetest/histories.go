@@ -327,7 +327,7 @@ func (c *cell) everything(s store.Store) string {
 
 // workers shows the cell's worker. The number of a newer incarnation is open.
 func (c *cell) workers(s store.Store) string {
-	rows, err := s.Workers(c.ctx)
+	rows, err := s.Workers(c.ctx, nil)
 	for i := range rows {
 		if w := &rows[i]; w.Name == c.name {
 			return c.answer(err, fmt.Sprintf("the first %v, %v beat %d consumes %v over %v load %d cordoned %v",

@@ -213,7 +213,7 @@ func (p *player) survey() {
 	for i := range p.rows {
 		p.differs("row "+p.id(p.ids[i]), p.row(&p.rows[i]))
 	}
-	if p.workers, err = p.Store.Workers(p.ctx); err != nil {
+	if p.workers, err = p.Store.Workers(p.ctx, nil); err != nil {
 		p.saw("reading all workers: %s", failed(err))
 		return
 	}

@@ -219,7 +219,7 @@ func (b *fixture) row(id execution.ID) execution.Execution {
 
 func (b *fixture) worker(w store.WorkerKey) store.WorkerRow {
 	b.t.Helper()
-	rows, err := b.Store.Workers(b.ctx)
+	rows, err := b.Store.Workers(b.ctx, nil)
 	b.must(err)
 	for i := range rows {
 		if rows[i].ID == w.ID {

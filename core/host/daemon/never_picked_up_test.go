@@ -41,7 +41,7 @@ func (d *database) Executions(context.Context, []execution.ID) ([]execution.Exec
 	return []execution.Execution{d.read()}, nil
 }
 
-func (d *database) Workers(context.Context) ([]store.WorkerRow, error) {
+func (d *database) Workers(context.Context, []store.WorkerRow) ([]store.WorkerRow, error) {
 	return []store.WorkerRow{{
 		WorkerKey: silent, Name: "silent", Lifecycle: execution.Active, Runtimes: []string{"shell"}, Capacity: 1, ConsumerAlive: true,
 	}}, nil

@@ -43,19 +43,19 @@ select w.id, w.incarnation, w.name, i.lifecycle::text, array_remove(i.runtimes, 
  order by w.id limit $5`
 
 // Workers implements store.Executor.
-func (s *Store) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	return s.workers(ctx, s.kept(keptLooped), store.WorkerQuery{}, nil)
+func (s *Store) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	return s.workers(ctx, s.kept(keptLooped), store.WorkerQuery{}, nil, into[:0])
 }
 
 // FindWorkers implements store.Client.
 func (s *Store) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.WorkerRow, error) {
 	limit := max(0, q.Limit)
 	// Not kept: which index finds one worker depends on the query.
-	return s.workers(ctx, s.query, q, &limit)
+	return s.workers(ctx, s.query, q, &limit, nil)
 }
 
-func (s *Store) workers(ctx context.Context, query queryFunc, q store.WorkerQuery, limit *int) ([]store.WorkerRow, error) {
-	var found []store.WorkerRow
+// workers appends the workers to found.
+func (s *Store) workers(ctx context.Context, query queryFunc, q store.WorkerQuery, limit *int, found []store.WorkerRow) ([]store.WorkerRow, error) {
 	err := query(ctx, "reading workers", func(rows pgx.Rows) error {
 		var w store.WorkerRow
 		var lifecycle, kind, messages string
