@@ -26,8 +26,10 @@ type Client struct {
 	made *uint64 // statements of all processes of that name
 	// work and beats are the pools; beats is work if heartbeats have no connections of their own.
 	work, beats *pool
-	// rows is memory of answered calls of Workers.
-	rows [][]store.WorkerRow
+	// looks, finds and dispatches are for the calls that executors make over and over.
+	looks      questions[[]store.WorkerRow, []store.WorkerRow]
+	finds      questions[store.Finding, []execution.Execution]
+	dispatches questions[store.DueDispatch, store.DueDispatched]
 	// keepsDemoted says that connections that refuse writes are kept: a mutant.
 	keepsDemoted bool
 }
@@ -121,6 +123,35 @@ func look[T any](ctx context.Context, c *Client, call string, f func(s *step) T)
 	return prepare(c, call, false, 0, f).make(ctx)
 }
 
+// questions are answered questions of a method, whose memory the next calls use again. A question
+// whose answer did not come may still arrive, so it is not among them.
+type questions[Q, T any] []*question[Q, T]
+
+type question[Q, T any] struct {
+	of Q
+	do func(s *step) T
+}
+
+// ask makes a call like that of ask and look, with a question that is kept for the next call. Without
+// a question, do gets one that an earlier call has left.
+func (qs *questions[Q, T]) ask(ctx context.Context, c *Client, call string, writes bool, of *Q, do func(s *step, of *Q) T) (T, error) {
+	var q *question[Q, T]
+	if last := len(*qs) - 1; last >= 0 {
+		q, *qs = (*qs)[last], (*qs)[:last]
+	} else {
+		q = new(question[Q, T])
+		q.do = func(s *step) T { return do(s, &q.of) }
+	}
+	if of != nil {
+		q.of = *of
+	}
+	answer, err := prepare(c, call, writes, 0, q.do).make(ctx)
+	if err == nil {
+		*qs = append(*qs, q)
+	}
+	return answer, err
+}
+
 func (q *statement[T]) make(ctx context.Context) (T, error) {
 	answer, err := q.answered(ctx)
 	if told := q.c.db.told; told != nil && q.c.p != nil {
@@ -172,7 +203,7 @@ func (q *statement[T]) answered(ctx context.Context) (T, error) {
 			err, unsent = q.send(ctx)
 		}
 		if unsent != nil {
-			return none, fmt.Errorf("%w: %w", store.ErrUnavailable, unsent)
+			return none, failure{store.ErrUnavailable, unsent}
 		}
 	}
 	switch {
@@ -184,11 +215,20 @@ func (q *statement[T]) answered(ctx context.Context) (T, error) {
 	case err == nil:
 		return q.answer, q.bad
 	case errors.Is(err, simnet.ErrRefused):
-		return none, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+		return none, failure{store.ErrUnavailable, err}
 	default:
-		return none, fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
+		return none, failure{store.ErrUnknownOutcome, err}
 	}
 }
+
+// failure is a call without an answer. Most are never printed.
+type failure struct{ kind, cause error }
+
+// Error returns both texts.
+func (f failure) Error() string { return f.kind.Error() + ": " + f.cause.Error() }
+
+// Unwrap returns both errors.
+func (f failure) Unwrap() []error { return []error{f.kind, f.cause} }
 
 // send makes the call over a connection of the pool. unsent is the reason why there was none.
 func (q *statement[T]) send(ctx context.Context) (err, unsent error) {

@@ -11,17 +11,15 @@ import (
 
 // DispatchDue implements store.Executor.
 func (c *Client) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
-	return ask(ctx, c, "DispatchDue", func(s *step) store.DueDispatched {
-		if s.garbled(d.Executor) {
-			return store.DueDispatched{}
-		}
-		return s.dispatchDue(&d)
-	})
+	return c.dispatches.ask(ctx, c, "DispatchDue", true, &d, (*step).dispatchDue)
 }
 
 // dispatchDue looks for rivals in all lanes before it takes anything, as a statement with one
 // snapshot does.
 func (s *step) dispatchDue(d *store.DueDispatch) (answer store.DueDispatched) {
+	if s.garbled(d.Executor) {
+		return store.DueDispatched{}
+	}
 	rivals := make([]*request, len(d.Offers))
 	for _, q := range s.db.lanes {
 		of := slices.IndexFunc(d.Offers, func(o store.Offer) bool { return slices.Contains(o.Runtimes, q.runtime) })

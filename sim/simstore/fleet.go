@@ -15,27 +15,25 @@ const maxExpired = 100
 
 // Workers implements store.Executor and store.Client.
 func (c *Client) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	var memory []store.WorkerRow
-	if last := len(c.rows) - 1; last >= 0 {
-		memory, c.rows = c.rows[last], c.rows[:last]
-	}
-	found, err := look(ctx, c, "Workers", func(s *step) []store.WorkerRow {
-		found := slices.Grow(memory, len(s.db.workers))
-		for i := range s.db.workers {
-			if s.db.workers[i].name != "" {
-				found = append(found, store.WorkerRow{})
-				s.workerRow(execution.WorkerID(i+1), &found[len(found)-1])
-			}
-		}
-		return found
-	})
+	// The rows are copied into the caller's memory when the answer has come: a step that is applied
+	// late must not write there.
+	found, err := c.looks.ask(ctx, c, "Workers", false, nil, (*step).everyWorker)
 	if err != nil {
-		// It may still arrive, so its memory is not used again.
 		return nil, err
 	}
-	into = append(into[:0], found...)
-	c.rows = append(c.rows, found[:0])
-	return into, nil
+	return append(into[:0], found...), nil
+}
+
+func (s *step) everyWorker(memory *[]store.WorkerRow) []store.WorkerRow {
+	found := slices.Grow((*memory)[:0], len(s.db.workers))
+	for i := range s.db.workers {
+		if s.db.workers[i].name != "" {
+			found = append(found, store.WorkerRow{})
+			s.workerRow(execution.WorkerID(i+1), &found[len(found)-1])
+		}
+	}
+	*memory = found
+	return found
 }
 
 // FindWorkers implements store.Client.

@@ -77,41 +77,43 @@ func listsFor(cause store.ReclaimCause) []listName {
 
 // Find implements store.Executor.
 func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	return look(ctx, c, "Find", func(s *step) (found []execution.Execution) {
-		if f.Limit <= 0 || f.Cause == store.OwnerGone && !s.anyOwnerGone() {
-			return nil
+	return c.finds.ask(ctx, c, "Find", false, &f, (*step).find)
+}
+
+func (s *step) find(f *store.Finding) (found []execution.Execution) {
+	if f.Limit <= 0 || f.Cause == store.OwnerGone && !s.anyOwnerGone() {
+		return nil
+	}
+	for _, id := range s.db.settling {
+		if f.Cause != store.Unsettled || len(found) == f.Limit {
+			break
 		}
-		for _, id := range s.db.settling {
-			if f.Cause != store.Unsettled || len(found) == f.Limit {
-				break
+		if r := s.db.row(id); s.given(r, f.Cause, f.Age) && !slices.Contains(f.Skip, id) && s.db.foreign[id] == "" {
+			found = append(found, r.Execution)
+		}
+	}
+	for _, name := range listsFor(f.Cause) {
+		s.db.each(name, func(r *row) bool {
+			// The list of running rows is ordered by their starts, not by their deadlines.
+			if len(found) == f.Limit && f.Cause != store.Overrun {
+				return false
 			}
-			if r := s.db.row(id); s.given(r, f.Cause, f.Age) && !slices.Contains(f.Skip, id) && s.db.foreign[id] == "" {
-				found = append(found, r.Execution)
+			if s.given(r, f.Cause, f.Age) {
+				if !slices.Contains(f.Skip, r.ID) && s.db.foreign[r.ID] == "" {
+					found = append(found, r.Execution)
+				}
+				return true
 			}
-		}
-		for _, name := range listsFor(f.Cause) {
-			s.db.each(name, func(r *row) bool {
-				// The list of running rows is ordered by their starts, not by their deadlines.
-				if len(found) == f.Limit && f.Cause != store.Overrun {
-					return false
-				}
-				if s.given(r, f.Cause, f.Age) {
-					if !slices.Contains(f.Skip, r.ID) && s.db.foreign[r.ID] == "" {
-						found = append(found, r.Execution)
-					}
-					return true
-				}
-				// Later rows in these lists are younger.
-				return f.Cause != store.Unclaimed && f.Cause != store.Unorchestrated
-			})
-		}
-		if f.Cause == store.Overrun {
-			slices.SortFunc(found, func(a, b execution.Execution) int {
-				return cmp.Or(a.RunDeadline.Compare(b.RunDeadline), cmp.Compare(a.ID, b.ID))
-			})
-		}
-		return found[:min(len(found), f.Limit)]
-	})
+			// Later rows in these lists are younger.
+			return f.Cause != store.Unclaimed && f.Cause != store.Unorchestrated
+		})
+	}
+	if f.Cause == store.Overrun {
+		slices.SortFunc(found, func(a, b execution.Execution) int {
+			return cmp.Or(a.RunDeadline.Compare(b.RunDeadline), cmp.Compare(a.ID, b.ID))
+		})
+	}
+	return found[:min(len(found), f.Limit)]
 }
 
 // anyOwnerGone avoids a scan if no incarnation that is leaving or gone holds anything.
