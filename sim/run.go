@@ -143,7 +143,7 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 	return w.result(w.k.Run(func() bool {
 		// This is called before every step, so it is fast: while an execution is unfinished,
 		// nothing else matters.
-		if w.db.Unfinished() > 0 {
+		if w.db.AnyUnfinished() {
 			rest.Stirs()
 			return false
 		}
@@ -155,7 +155,7 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 type state struct{ w *world }
 
 func (s state) Messages() bool   { return !s.w.broker.Idle() }
-func (s state) Unfinished() bool { return s.w.db.Unfinished() > 0 }
+func (s state) Unfinished() bool { return s.w.db.AnyUnfinished() }
 func (s state) Drained() bool    { return true }
 func (s state) Faults() bool     { return s.w.injector.Busy() }
 

@@ -27,7 +27,9 @@ type database struct {
 
 func (d *database) Survey(context.Context) (store.Survey, error) { return d.survey, d.refusal }
 
-func (d *database) Workers(context.Context, []store.WorkerRow) ([]store.WorkerRow, error) { return d.workers, d.refusal }
+func (d *database) Workers(context.Context, []store.WorkerRow) ([]store.WorkerRow, error) {
+	return d.workers, d.refusal
+}
 
 func (d *database) Dispatch(context.Context, string, []store.Dispatch) ([]store.DispatchResult, error) {
 	return nil, d.dispatch

@@ -55,7 +55,7 @@ type sent struct {
 	process  string
 	at       time.Duration
 	message  uint64
-	attempts int
+	attempts int32
 	routed   bool
 }
 
@@ -245,7 +245,7 @@ func (c *hintChecker) look(now time.Duration) {
 	}
 	for h, any := c.order.first(); any && now-h.at > longestHint; h, any = c.order.first() {
 		c.order.drop()
-		c.sent.forget(h.position)
+		c.sent.forget(h)
 		if c.newest == h {
 			c.newest = nil
 		}

@@ -21,12 +21,10 @@ type sentHints struct {
 	next  uint64
 }
 
-// hintPosition is where a hint is: in a table, under a number. name is that of its sender, odd its
-// id if it is one of the odd ones.
+// hintPosition is where a hint is: in a table, under a number.
 type hintPosition struct {
-	table     *dense.Table[uint64, *sent]
-	number    uint64
-	name, odd string
+	table  *dense.Table[uint64, *sent]
+	number uint64
 }
 
 func newSentHints() sentHints {
@@ -43,7 +41,7 @@ func (h *sentHints) position(id string) hintPosition {
 				of = new(dense.Table[uint64, *sent])
 				h.byName[name] = of
 			}
-			return hintPosition{table: of, number: number, name: name}
+			return hintPosition{of, number}
 		}
 	}
 	number, known := h.oddly[id]
@@ -52,17 +50,19 @@ func (h *sentHints) position(id string) hintPosition {
 		h.next++
 		h.oddly[id] = number
 	}
-	return hintPosition{table: &h.odd, number: number, odd: id}
+	return hintPosition{&h.odd, number}
 }
 
-// forget removes the hint at a position.
-func (h *sentHints) forget(at hintPosition) {
+// forget removes a hint.
+func (h *sentHints) forget(s *sent) {
+	at := s.position
 	at.table.Delete(at.number)
 	switch {
 	case at.table == &h.odd:
-		delete(h.oddly, at.odd)
+		delete(h.oddly, s.id)
 	case at.table.Len() == 0:
-		delete(h.byName, at.name)
+		name, _, _ := cutLast(s.id, '/')
+		delete(h.byName, name)
 	}
 }
 

@@ -11,7 +11,7 @@ func TestEachHintHasAPositionOfItsOwn(t *testing.T) {
 		if got := at.table.Get(at.number); got != nil {
 			t.Errorf("%q has the position of %q", id, got.id)
 		}
-		at.table.Set(at.number, &sent{id: id})
+		at.table.Set(at.number, &sent{id: id, position: at})
 	}
 	for _, id := range ids {
 		at := h.position(id)
@@ -20,12 +20,13 @@ func TestEachHintHasAPositionOfItsOwn(t *testing.T) {
 		}
 	}
 	// An id that is new has no position of one that is left.
-	h.forget(h.position("7"))
+	forget := func(id string) { h.forget(&sent{id: id, position: h.position(id)}) }
+	forget("7")
 	if at := h.position("8"); at.table.Get(at.number) != nil {
 		t.Errorf("a new id has the position of %q", at.table.Get(at.number).id)
 	}
 	for _, id := range append(ids, "8") {
-		h.forget(h.position(id))
+		forget(id)
 	}
 	if len(h.byName)+len(h.oddly)+h.odd.Len() != 0 {
 		t.Errorf("all hints are forgotten, and left are %v and %v", h.byName, h.oddly)

@@ -306,10 +306,11 @@ func (s *session) QueueState(ctx context.Context, queue string) (state broker.Qu
 // batch is one call of Publish.
 type batch struct {
 	outcomes []broker.Outcome
-	left     int
+	one      [1]broker.Outcome // those of one message
+	over     bool              // the caller has the outcomes, which now belong to it
+	left     int32
 	wait     kernel.Wait
 	gaveUp   []bool // the outcomes for which the client no longer waits, reported as unknown; nil for none
-	over     bool   // the caller has the outcomes, which now belong to it
 }
 
 // newBatch returns a batch of n messages, with their publishes.
@@ -323,10 +324,12 @@ func newBatch(n int) (*batch, []publish) {
 			publish [1]publish
 		})
 		t, publishes = &both.batch, both.publish[:]
+		t.outcomes = t.one[:]
 	} else {
 		t, publishes = new(batch), make([]publish, n)
+		t.outcomes = make([]broker.Outcome, n)
 	}
-	t.outcomes, t.left = make([]broker.Outcome, n), n
+	t.left = int32(n) //nolint:gosec // a caller publishes a few hundred messages at once
 	return t, publishes
 }
 
@@ -371,7 +374,7 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 			continue
 		}
 		p := &publishes[i]
-		p.peer, p.batch, p.index = s.peer, t, i
+		p.peer, p.batch, p.index = s.peer, t, int32(i) //nolint:gosec // as above
 		p.exchange, p.key, p.envelope = ms[i].Exchange, ms[i].RoutingKey, ms[i].Envelope
 		if !p.encode() {
 			t.outcomes[i] = broker.Nacked

@@ -14,9 +14,15 @@ import (
 
 // publish is one message on its way from a client to its confirm.
 type publish struct {
-	peer     *peer
-	batch    *batch
-	index    int // in the batch
+	peer  *peer
+	batch *batch
+	index int32 // in the batch
+	// waits is how many hanging queues have not taken it yet. late says that it has waited for one,
+	// and at is since when.
+	waits    int32
+	late     bool
+	outcome  broker.Outcome
+	at       time.Duration
 	exchange string
 	key      string
 	envelope broker.Envelope // shared with the copies, never changed
@@ -25,17 +31,11 @@ type publish struct {
 	id uint64
 	// copies are those in queues until all are stored. Most messages go to one queue, so the first copy
 	// and the list of it are part of the publish.
-	copies  []*message
-	list    [1]*message
-	first   message
-	outcome broker.Outcome
+	copies []*message
+	list   [1]*message
+	first  message
 	// silent is the fault that suppresses the confirm.
 	silent string
-	// waits is how many hanging queues have not taken it yet. late says that it has waited for one,
-	// and at is since when.
-	waits int
-	late  bool
-	at    time.Duration
 	// strand is that of its first arrival, while the alarm holds it.
 	strand kernel.Strand
 }
@@ -167,7 +167,7 @@ func (c *confirm) Arrive() {
 	if c.late {
 		c.peer.s.answered((*publish)(c))
 	}
-	c.batch.settle(c.index, c.outcome)
+	c.batch.settle(int(c.index), c.outcome)
 }
 
 // admit puts copies of the message into a queue, unless filters prevent it.

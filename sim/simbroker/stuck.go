@@ -102,7 +102,7 @@ func (p *publish) admitStalled(q *queue, t interference) {
 		p.peer.s.late = append(p.peer.s.late, p)
 		b.k.After(stuckAfter, func() {
 			if s := p.peer.s; !s.closed && slices.Contains(s.late, p) {
-				p.batch.settle(p.index, broker.Unknown)
+				p.batch.settle(int(p.index), broker.Unknown)
 			}
 		})
 	}

@@ -363,6 +363,12 @@ func (db *Database) Unfinished() int {
 		db.lists[listRunning].n + db.lists[listUnorchestrated].n
 }
 
+// AnyUnfinished says that there are such rows. It is asked before every step of a run.
+func (db *Database) AnyUnfinished() bool {
+	return db.lists[listRunning].n > 0 || db.requested > 0 || db.lists[listScheduled].n > 0 ||
+		db.lists[listScheduling].n > 0 || db.lists[listUnorchestrated].n > 0
+}
+
 // WorkerName is the name of a worker, empty if there is none.
 func (db *Database) WorkerName(id execution.WorkerID) string {
 	if id < 1 || int(id) > len(db.workers) {
