@@ -108,8 +108,10 @@ type action struct {
 	owner *kernel.Process
 	spec  worker.Spec
 	fence kernel.Timer
-	// killed ends it from outside. It is one function for all timers that do so.
+	// killed ends it from outside. It is one function for all timers that do so. They hold the action
+	// only through timed.
 	killed func()
+	timed  *timed
 	ended  bool
 	exit   worker.Exit
 	// failed is why the action fails by itself, by the contract; exit.Reason is what the core makes
@@ -118,6 +120,16 @@ type action struct {
 	wait   kernel.Wait
 	// strand is that of its end.
 	strand kernel.Strand
+}
+
+// timed is an action until it ends. Its limit is a timer that outlives it for minutes, and would keep
+// its memory as long.
+type timed struct{ a *action }
+
+func (t *timed) kill() {
+	if t.a != nil {
+		t.a.end(worker.Exit{Killed: true})
+	}
 }
 
 // Start implements worker.Runner.
@@ -131,7 +143,8 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	}
 	w := m.k.NewWait()
 	a := &action{m: m, owner: r.p, spec: s}
-	a.killed = func() { a.end(worker.Exit{Killed: true}) }
+	a.timed = &timed{a}
+	a.killed = a.timed.kill
 	late := false
 	m.ground.AfterMonotonic(a.draws().Duration(spawnMin, spawnMax), func() {
 		if !r.p.Alive() {
@@ -222,6 +235,7 @@ func (a *action) end(exit worker.Exit) {
 		}
 	}
 	a.fence.Stop()
+	a.timed.a = nil
 	to, why := execution.Completed, execution.NoReason
 	switch {
 	case exit.Killed:
