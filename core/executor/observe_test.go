@@ -46,7 +46,9 @@ func (l *ledger) ObserveReclaims(_ context.Context, rs []store.Reclaim) ([]store
 	return seen, nil
 }
 
-func (l *ledger) Workers(context.Context, []store.WorkerRow) ([]store.WorkerRow, error) { return l.workers, nil }
+func (l *ledger) Workers(context.Context, []store.WorkerRow) ([]store.WorkerRow, error) {
+	return l.workers, nil
+}
 
 func (l *ledger) ObserveWorkers(_ context.Context, ws []store.ProbedWorker) ([]bool, error) {
 	changed := make([]bool, len(ws))
