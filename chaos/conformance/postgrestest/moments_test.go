@@ -61,7 +61,7 @@ func (s *stage) realTime() (moved, within string) {
 		`select 'worker_incarnation.capabilities', (capabilities #>> '{health,last_check}')::timestamptz from worker_incarnation`)
 	s.exec("create function kept.move(interval) returns void language plpgsql as $$ begin " + strings.Join(moves, "; ") + "; end $$")
 	return "select kept.move(clock_timestamp() - $1::timestamptz)",
-		`select distinct m.place from (` + strings.Join(reads, " union all ") + `) m, unnest($3::interval[]) o
+		`select distinct m.place || ' ' || (m.at - o)::text || ', between ' || ($1::timestamptz)::text || ' and ' || ($2::timestamptz)::text from (` + strings.Join(reads, " union all ") + `) m, unnest($3::interval[]) o
 		  where m.at - o >= $1::timestamptz and m.at - o < $2::timestamptz order by 1`
 }
 
@@ -77,31 +77,48 @@ func (s *stage) moments(m *meetings, attempts []*attempt) {
 		if _, unseen := alone[a.Method]; !a.effective && !unseen || !m.timed(a.Method) {
 			continue
 		}
-		c.gate.arm(0)
-		// The first time its statements are prepared, in their own transactions.
-		for range 2 {
-			s.ends(s.begin(c, a.Write))
-			s.restore()
-			s.exec(moved, s.now)
+		early, back := s.early(c, a, moved, within)
+		for tries := 0; len(early) > 0 && back > 0 && tries < 3; tries++ {
+			s.Logf("the machine's clock went back by %v, so %v is tested again; it wrote %v", back, a, early)
+			early, back = s.early(c, a, moved, within)
 		}
-		tx := s.lockAll()
-		var began, over time.Time
-		s.scan("select clock_timestamp()", nil, &began)
-		u := s.begin(c, a.Write)
-		if !s.stops(u, false) {
-			s.Errorf("%v did not wait for the tables", a)
-		}
-		s.scan("select clock_timestamp()", nil, &over)
-		s.must(tx.Rollback(s.ctx))
-		s.ends(u)
-		rows, err := s.conn.Query(s.ctx, within, began, over, offsets)
-		s.must(err)
-		early, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		s.must(err)
 		if len(early) > 0 {
 			s.Errorf("%v wrote moments at which it still waited for its locks: %v", a, early)
 		}
 	}
+}
+
+// early lets a call wait for a lock on all tables, and returns the moments before the end of the wait
+// that it has written. back is how far the machine's clock was set back meanwhile: then a moment
+// after the wait may look like one before.
+func (s *stage) early(c *caller, a *attempt, moved, within string) (early []string, back time.Duration) {
+	s.Helper()
+	c.gate.arm(0)
+	// The first time its statements are prepared, in their own transactions.
+	for range 2 {
+		s.ends(s.begin(c, a.Write))
+		s.restore()
+		s.exec(moved, s.now)
+	}
+	tx := s.lockAll()
+	start := time.Now()
+	var began, over time.Time
+	s.scan("select clock_timestamp()", nil, &began)
+	u := s.begin(c, a.Write)
+	if !s.stops(u, false) {
+		s.Errorf("%v did not wait for the tables", a)
+	}
+	s.scan("select clock_timestamp()", nil, &over)
+	s.must(tx.Rollback(s.ctx))
+	s.ends(u)
+	end := time.Now()
+	rows, err := s.conn.Query(s.ctx, within, began, over, offsets)
+	s.must(err)
+	early, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	s.must(err)
+	elapsed := end.Sub(start) // by the monotonic clock
+	slowed := elapsed / 1000  // Linux slows a clock down by 500 parts in a million at most
+	return early, max(0, elapsed-slowed-end.Round(0).Sub(start.Round(0)))
 }
 
 // timed says whether the moments of a method should be tested once more.
