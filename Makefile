@@ -520,6 +520,7 @@ BESIDE      := Named|BusyLoad
 BESIDE_TREE := bin/before
 
 bench-beside:
+	@git worktree remove --force $(BESIDE_TREE) 2>/dev/null || true # of a comparison that failed
 	git worktree add --force --detach $(BESIDE_TREE) $(BEFORE)
 	cp sim/bench_test.go $(BESIDE_TREE)/sim/
 	go test -c -o bin/now.test ./sim
@@ -527,7 +528,12 @@ bench-beside:
 	for round in $$(seq $(ROUNDS)); do for which in before now; do \
 		(cd sim && GOGC=400 ../bin/$$which.test -test.cpu 1 -test.run '^$$' -test.bench '$(BESIDE)' -test.benchtime 1x) | \
 			awk -v which=$$which '/^Benchmark/ {for (i = 1; i <= NF; i++) if ($$i ~ /^(step|execution)s\/cpu_s$$/) print $$1, substr($$i, 1, length($$i) - 7), which, $$(i-1)}'; \
-	done; done | awk '{key = $$1 " " $$2} $$3 == "before" {before[key] = $$4; next} {print key, before[key] / $$4}' | sort -k1,2 -k3,3n | \
+	done; done > bin/beside.txt
+	@awk '$$2 == "step" {n[$$1, $$3]++; keys[$$1]} \
+		END {for (key in keys) if (n[key, "before"] != $(ROUNDS) || n[key, "now"] != $(ROUNDS)) {bad = 1; \
+			print key ": " n[key, "before"] + 0 " of $(ROUNDS) rounds of $(BEFORE) and " n[key, "now"] + 0 " of this tree gave a figure. See why: cd sim && ../bin/before.test -test.run NONE -test.bench " substr(key, 10) ", or now.test"}; \
+			if (!NR) {bad = 1; print "no benchmark of either tree is named $(BESIDE)"} exit bad}' bin/beside.txt >&2
+	@awk '{key = $$1 " " $$2} $$3 == "before" {before[key] = $$4; next} {print key, before[key] / $$4}' bin/beside.txt | sort -k1,2 -k3,3n | \
 		awk '{key = $$1 ": processor time for each " $$2; n[key]++; all[key, n[key]] = $$3} END {for (key in n) print key ", now / before, median of", n[key] ":", all[key, int((n[key] + 1) / 2)]}' | sort
 	git worktree remove --force $(BESIDE_TREE)
 

@@ -165,34 +165,58 @@ func TestAMessageThatComesDuringItsClaimDiesIfTheClaimIsTooLate(t *testing.T) {
 	}
 }
 
+// twice is a message that is delivered to a session twice, the second time at one moment of the
+// settling of the first one.
+type twice struct {
+	t            *testing.T
+	s            *session
+	d            delivery
+	first, again *settling
+	when         string
+}
+
+func deliveredTwice(t *testing.T, when string) *twice {
+	x := &twice{t: t, s: finishing(nil), first: new(settling), again: new(settling), when: when}
+	x.s.lease = newLease(x.s.host, x.s.config.Worker, x.s.host.Monotonic())
+	x.d = alone(x.first, execution.Key{ID: 7, Epoch: 1})
+	x.first.rejecting = x.at("while the first delivery is rejected")
+	return x
+}
+
+// at returns what happens at a moment: the second delivery, or nothing.
+func (x *twice) at(moment string) func() {
+	return func() {
+		if moment == x.when {
+			x.s.receive(x.again, x.d.message.delivery)
+		}
+	}
+}
+
+// dies lets the session claim the message, and judges that both deliveries are rejected. Only the
+// second one can still be settled, and it must not be acknowledged: then nobody would take the
+// execution back before the timeout monitor.
+func (x *twice) dies(since time.Duration, e *entry) {
+	x.t.Helper()
+	x.s.claim([]*admitted{{waiting: waiting{delivery: x.d, since: since}, e: e}})
+	if x.first.rejected != 1 || x.again.rejected != 1 || x.first.acked+x.again.acked != 0 || x.s.held.holds(x.d.Key) {
+		x.t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
+			x.when, x.first.rejected, x.first.acked, x.again.rejected, x.again.acked)
+	}
+}
+
 // While the worker settles the message of a claim that came too late, its connection may end, and
-// the broker delivers the message again. Only that delivery can still be settled, and it must not
-// be acknowledged: then nobody would take the execution back before the timeout monitor.
+// the broker delivers the message again.
 func TestAMessageThatComesAgainAfterItsClaimWasTooLateDiesToo(t *testing.T) {
 	for _, when := range []string{"before the worker tells that it was full", "while it does", "while the first delivery is rejected"} {
-		s := finishing(nil)
-		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
-		again, first := new(settling), new(settling)
-		d := alone(first, execution.Key{ID: 7, Epoch: 1})
-		redeliver := func(moment string) func() {
-			return func() {
-				if moment == when {
-					s.receive(again, d.message.delivery)
-				}
-			}
-		}
-		first.rejecting = redeliver("while the first delivery is rejected")
+		x := deliveredTwice(t, when)
+		s := x.s
 		s.held.capacity = 2
-		since, other, e := s.host.Monotonic(), s.held.add(execution.Key{ID: 8, Epoch: 1}), s.held.add(d.Key)
+		since, other, e := s.host.Monotonic(), s.held.add(execution.Key{ID: 8, Epoch: 1}), s.held.add(x.d.Key)
 		s.store = &late{meanwhile: func() {
 			s.held.remove(s.host.Monotonic(), other)
-			redeliver("before the worker tells that it was full")()
-		}, beaten: redeliver("while it does")}
-		s.claim([]*admitted{{waiting: waiting{delivery: d, since: since}, e: e}})
-		if first.rejected != 1 || again.rejected != 1 || first.acked+again.acked != 0 || s.held.holds(d.Key) {
-			t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
-				when, first.rejected, first.acked, again.rejected, again.acked)
-		}
+			x.at("before the worker tells that it was full")()
+		}, beaten: x.at("while it does")}
+		x.dies(since, e)
 	}
 }
 
@@ -212,53 +236,9 @@ func (b *broken) Claim(context.Context, store.WorkerKey, []store.Claim) ([]store
 // The same holds if the database refuses the claim for good.
 func TestAMessageThatComesAgainWhileItsClaimIsRefusedForGoodDiesToo(t *testing.T) {
 	for _, when := range []string{"while the database is asked", "while the first delivery is rejected"} {
-		s := finishing(nil)
-		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
-		s.held.capacity = 1
-		again, first := new(settling), new(settling)
-		d := alone(first, execution.Key{ID: 7, Epoch: 1})
-		redeliver := func(moment string) func() {
-			return func() {
-				if moment == when {
-					s.receive(again, d.message.delivery)
-				}
-			}
-		}
-		first.rejecting = redeliver("while the first delivery is rejected")
-		s.store = &broken{meanwhile: redeliver("while the database is asked")}
-		s.claim([]*admitted{{waiting: waiting{delivery: d, since: s.host.Monotonic()}, e: s.held.add(d.Key)}})
-		if first.rejected != 1 || again.rejected != 1 || first.acked+again.acked != 0 || s.held.holds(d.Key) {
-			t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
-				when, first.rejected, first.acked, again.rejected, again.acked)
-		}
-	}
-}
-
-// A dispatch may come to the worker long after it was made, because a message ahead of it waited
-// for a slot. The worker tells the database that it was full since the dispatch, not only since the
-// message came, so that the dispatch does not count. It tells nothing if it was full only before.
-func TestAClaimThatComesTooLateTellsThatTheWorkerWasFullSinceTheDispatch(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		lifetime time.Duration
-		told     int
-	}{
-		{"full since the dispatch", time.Hour, 1},
-		{"full before the dispatch", time.Nanosecond, 0},
-	} {
-		s := finishing(nil)
-		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
-		s.held.capacity = 1
-		s.held.remove(s.host.Monotonic(), s.held.add(execution.Key{ID: 6, Epoch: 1}))
-		_ = s.host.Sleep(context.Background(), time.Millisecond)
-		told, made := 0, time.Now()
-		row := execution.Execution{ScheduledAt: made, DispatchDeadline: made.Add(c.lifetime)}
-		s.store = &late{row: row, meanwhile: func() {}, beaten: func() { told++ }}
-		d := alone(new(settling), execution.Key{ID: 7, Epoch: 1})
-		since := s.host.Monotonic()
-		s.claim([]*admitted{{waiting: waiting{delivery: d, since: since}, e: s.held.add(d.Key)}})
-		if told != c.told {
-			t.Errorf("%s: the worker told the database %d times that it was full, want %d", c.name, told, c.told)
-		}
+		x := deliveredTwice(t, when)
+		x.s.held.capacity = 1
+		x.s.store = &broken{meanwhile: x.at("while the database is asked")}
+		x.dies(x.s.host.Monotonic(), x.s.held.add(x.d.Key))
 	}
 }

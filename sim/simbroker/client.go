@@ -374,7 +374,7 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 			continue
 		}
 		p := &publishes[i]
-		p.peer, p.batch, p.index = s.peer, t, int32(i) //nolint:gosec // as above
+		p.peer, p.batch, p.index = s.peer, t, int32(i) //nolint:gosec // as in newBatch
 		p.exchange, p.key, p.envelope = ms[i].Exchange, ms[i].RoutingKey, ms[i].Envelope
 		if !p.encode() {
 			t.outcomes[i] = broker.Nacked

@@ -162,3 +162,52 @@ func TestADatabaseThatHangsAppliesEverythingAtItsEnd(t *testing.T) {
 		b.must(err)
 	})
 }
+
+// Calls use the memory of answered ones again. A call that its caller gave up may still be applied:
+// then it asks what it was made with, and writes nowhere that belongs to somebody else by now.
+func TestALateCallKeepsItsOwnQuestionAndMemory(t *testing.T) {
+	within(t, func(b *fixture) {
+		first, second := b.worker("first"), b.worker("second")
+		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell"}}))
+		created, err := b.c.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}})
+		b.must(err)
+		read, err := b.c.Workers(b.ctx, nil)
+		b.must(err)
+		// giveUp makes calls, one after the other, to a database that hangs until they are over.
+		giveUp := func(calls ...func(ctx context.Context) error) {
+			t.Helper()
+			b.filled(1, config.Default(config.Hardened).Database)
+			b.db.SetHang("hang")
+			for i, call := range calls {
+				ctx, cancel := b.h.WithTimeout(b.ctx, time.Second)
+				// Only the first one is sent, over the only connection.
+				if err := call(ctx); err == nil || i == 0 && !errors.Is(err, store.ErrUnknownOutcome) {
+					t.Errorf("call %d to a database that hangs gives %v", i+1, err)
+				}
+				cancel()
+			}
+			b.db.SetHang("")
+		}
+		dispatch := func(w store.WorkerKey) func(ctx context.Context) error {
+			return func(ctx context.Context) error {
+				place := []store.Place{{Worker: w}}
+				_, err := b.c.DispatchDue(ctx, store.DueDispatch{
+					Executor: "e", Expiry: time.Second, Timeout: time.Minute, Offers: []store.Offer{{Runtimes: []string{"shell"}, Spread: place, Packed: place}},
+				})
+				return err
+			}
+		}
+		giveUp(dispatch(first), dispatch(second))
+		if row, _ := b.db.Execution(created[0].ID); row.Worker != first.ID {
+			t.Errorf("the execution is at worker %d, and the call that was applied offered a place at worker %d", row.Worker, first.ID)
+		}
+		giveUp(func(ctx context.Context) error {
+			_, err := b.c.Workers(ctx, read)
+			read[0].Name = "in use for something else"
+			return err
+		})
+		if read[0].Name != "in use for something else" {
+			t.Error("a look that was given up has written into the memory of its caller")
+		}
+	})
+}

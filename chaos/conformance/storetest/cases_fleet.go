@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"handoff/core/execution"
@@ -203,6 +204,23 @@ func fleetCases() []Case {
 			b.expect("taken back", b.reclaim(dead).Applied, true)
 			b.expect("expiries, the latest first", fmt.Sprint(b.worker(w).Expired), fmt.Sprint([]time.Duration{0, time.Second}))
 			b.expect("expiries of the next incarnation", len(b.worker(b.active("w")).Expired), 0)
+		}},
+		{"a look at the workers leaves nothing of an earlier answer whose memory it uses", func(b *fixture) {
+			w, other := b.active("w"), b.active("other")
+			b.reclaim(func() store.Reclaim {
+				dead := unclaimed(b.scheduled(w), store.DeadLettered, 0)
+				dead.Counts, dead.MaxDispatches = true, 9
+				return dead
+			}())
+			_, err := b.Store.SetCordon(b.ctx, store.Cordon{Worker: other.ID, On: true, Reason: "broken"})
+			b.must(err)
+			fresh, err := b.Store.Workers(b.ctx, nil)
+			b.must(err)
+			used := append(slices.Clone(fresh), fresh...)
+			slices.Reverse(used) // each row lies where the other one goes, and there are too many
+			again, err := b.Store.Workers(b.ctx, used)
+			b.must(err)
+			b.expect("the workers", fmt.Sprint(again), fmt.Sprint(fresh))
 		}},
 		{"a pin is kept by the row and by its retries, and an unknown worker is refused", func(b *fixture) {
 			w := b.active("w")
