@@ -190,9 +190,9 @@ func TestALateCallKeepsItsOwnQuestionAndMemory(t *testing.T) {
 		}
 		dispatch := func(w store.WorkerKey) func(ctx context.Context) error {
 			return func(ctx context.Context) error {
-				place := []store.Place{{Worker: w}}
+				free := []store.Place{{Worker: w}}
 				_, err := b.c.DispatchDue(ctx, store.DueDispatch{
-					Executor: "e", Expiry: time.Second, Timeout: time.Minute, Offers: []store.Offer{{Runtimes: []string{"shell"}, Spread: place, Packed: place}},
+					Executor: "e", Expiry: time.Second, Timeout: time.Minute, Offers: []store.Offer{{Runtimes: []string{"shell"}, Spread: free, Packed: free}},
 				})
 				return err
 			}
