@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
@@ -87,12 +86,24 @@ func (c *Cluster) serveControl() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("serving the control interface: %w", err)
 	}
-	routes := c.links.toxiproxy.Routes()
-	routes.HandleFunc(ProcessesPath, c.list).Methods(http.MethodGet)
-	routes.PathPrefix(ProcessesPath + "/").HandlerFunc(c.act).Methods(http.MethodPost)
-	c.links.control = &http.Server{Handler: hostguard.Guard{}.Wrap(routes), ReadHeaderTimeout: 5 * time.Second}
+	breakable := make(map[string]server)
+	if c.Servers != nil {
+		breakable[fault.Database], breakable[fault.Broker] = c.Servers.Postgres, c.Servers.RabbitMQ
+	}
+	c.links.control = &http.Server{Handler: c.routes(breakable), ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = c.links.control.Serve(listener) }() // it ends when it is shut down
 	return "http://" + listener.Addr().String(), nil
+}
+
+// routes serves the control interface; servers are those that can be broken by hand. Toxiproxy ends
+// each request of its own router after 25 seconds, with an empty page, and a server may take minutes
+// to start: so the processes' paths are not under that router.
+func (c *Cluster) routes(servers map[string]server) http.Handler {
+	routes := http.NewServeMux()
+	routes.HandleFunc("GET "+ProcessesPath, c.list)
+	routes.HandleFunc("POST "+ProcessesPath+"/{name}/{act}", func(w http.ResponseWriter, r *http.Request) { c.act(w, r, servers) })
+	routes.Handle("/", c.links.toxiproxy.Routes())
+	return hostguard.Guard{}.Wrap(routes)
 }
 
 func (c *Cluster) list(w http.ResponseWriter, _ *http.Request) {
@@ -107,18 +118,16 @@ func (c *Cluster) list(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(all) // the client may be gone
 }
 
-func (c *Cluster) act(w http.ResponseWriter, r *http.Request) {
-	name, act, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, ProcessesPath+"/"), "/")
+func (c *Cluster) act(w http.ResponseWriter, r *http.Request, servers map[string]server) {
+	name, act := r.PathValue("name"), Act(r.PathValue("act"))
 	all := slices.Concat(c.Executors, c.Workers)
 	i := slices.IndexFunc(all, func(d *Daemon) bool { return d.Name == name })
 	var err error
 	switch {
-	case name == fault.Database && c.Servers != nil:
-		err = onServer(r.Context(), name, c.Servers.Postgres, Act(act))
-	case name == fault.Broker && c.Servers != nil:
-		err = onServer(r.Context(), name, c.Servers.RabbitMQ, Act(act))
+	case servers[name] != nil:
+		err = onServer(r.Context(), name, servers[name], act)
 	case i >= 0:
-		err = all[i].Do(Act(act))
+		err = all[i].Do(act)
 	default:
 		http.Error(w, fmt.Sprintf("there is no process %q", name), http.StatusNotFound)
 		return

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // recorded is a server that records what is done to it.
@@ -43,6 +46,28 @@ func TestAServerIsBrokenAndStartedAgain(t *testing.T) {
 	if len(said) != 4 || !strings.Contains(said[0], "the broker does not run; chaos inject --undo") || !strings.Contains(said[3], "crash, stop, pause, resume or start") {
 		t.Errorf("refused: %q", said)
 	}
+}
+
+// slow is a server that takes long to start, as RabbitMQ does with many queues or on a busy machine.
+type slow struct{ recorded }
+
+func (s *slow) Start(context.Context) error {
+	time.Sleep(4 * time.Minute) // of the bubble's time
+	return s.note("started")
+}
+
+// Whoever starts a server waits until it answers, also where that takes minutes.
+func TestAStartThatTakesMinutesIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Cluster{links: newLinks()}
+		broker := &slow{}
+		answer := httptest.NewRecorder()
+		question := httptest.NewRequest(http.MethodPost, "http://127.0.0.1"+ProcessesPath+"/broker/start", http.NoBody)
+		c.routes(map[string]server{"broker": broker}).ServeHTTP(answer, question)
+		if answer.Code != http.StatusOK || !slices.Equal(broker.asked, []string{"started"}) {
+			t.Errorf("the broker was asked %q, and the answer is %d %s", broker.asked, answer.Code, answer.Body)
+		}
+	})
 }
 
 // Every client that can reach a port of this machine may crash processes. Pages of other sites must
