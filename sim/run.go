@@ -225,16 +225,18 @@ func (w *world) ended(why kernel.Stop, o *run.Outcome) {
 }
 
 // rows are the executions at the end of the run, and those that have left before, as they were.
-func (w *world) rows() []execution.Execution {
-	rows := make([]execution.Execution, 0, w.db.Rows())
+func (w *world) rows() []*execution.Execution {
+	rows := make([]*execution.Execution, 0, w.db.Rows())
 	for id := execution.ID(1); int(id) <= w.db.Rows(); id++ {
-		if row, known := w.db.Execution(id); known {
+		if row := w.db.Look(id); row != nil {
 			rows = append(rows, row)
 		}
 	}
 	if left := w.db.Left(); len(left) > 0 {
-		rows = append(rows, left...)
-		slices.SortFunc(rows, func(a, b execution.Execution) int { return cmp.Compare(a.ID, b.ID) })
+		for i := range left {
+			rows = append(rows, &left[i])
+		}
+		slices.SortFunc(rows, func(a, b *execution.Execution) int { return cmp.Compare(a.ID, b.ID) })
 	}
 	return rows
 }

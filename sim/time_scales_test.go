@@ -55,7 +55,7 @@ type timeScales struct {
 
 // unearned lists the chains that did not complete, although nothing in the run could cause that.
 func (d *timeScales) unearned(r *Result) (complaints []string) {
-	last := make(map[execution.ID]execution.Execution)
+	last := make(map[execution.ID]*execution.Execution)
 	for _, row := range r.world.rows() {
 		if before, known := last[row.Chain()]; !known || row.RetryCount > before.RetryCount {
 			last[row.Chain()] = row

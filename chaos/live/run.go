@@ -173,7 +173,10 @@ func (w *world) finish(settled bool) (*Result, error) {
 	}
 	o := run.Outcome{
 		Seed: w.options.Seed, Mutant: w.options.Mutant, Ending: run.Unsettled, Panic: crashed, Faults: w.injector.Counts(),
-		Steps: uint64(len(events)), At: end, Rows: rows, Workers: r.Workers,
+		Steps: uint64(len(events)), At: end, Workers: r.Workers,
+	}
+	for i := range rows {
+		o.Rows = append(o.Rows, &rows[i])
 	}
 	if settled {
 		o.Ending = run.Settled

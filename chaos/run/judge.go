@@ -118,7 +118,7 @@ type Outcome struct {
 	Steps         uint64
 	At            time.Duration
 	// Rows are the executions at the end of the run.
-	Rows []execution.Execution
+	Rows []*execution.Execution
 	// Workers are the names of the workers, for messages.
 	Workers map[execution.WorkerID]string
 	// Cut says that the run was broken off because it took more steps than allowed; its Ending is
@@ -155,7 +155,6 @@ func (j *Judges) Verdict(o Outcome) verdict.Run {
 // judge adds to a run the findings of the invariants, and the results of the scenario's
 // expectations on the rows at the end of the run.
 func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, o *Outcome, accepted bool) {
-	rows := o.Rows
 	invariant.NameWorkers(findings, o.Workers)
 	for _, f := range findings {
 		r.Violations = append(r.Violations, verdict.Violation{
@@ -163,10 +162,7 @@ func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, o *Outcome,
 			Execution: f.Execution, Step: f.Step, At: f.At, Message: f.Message,
 		})
 	}
-	all := make([]*execution.Execution, len(rows))
-	for i := range rows {
-		all[i] = &rows[i]
-	}
+	all := o.Rows
 	last := lastRows(all)
 	r.Rows, r.Chains = counts(all), counts(last)
 	if accepted {

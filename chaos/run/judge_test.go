@@ -19,7 +19,9 @@ func judged(o Outcome, rows ...execution.Execution) (violations string, gaveUp s
 		j.Observe(&history.Event{Kind: history.Created, Step: uint64(i), Execution: rows[i].ID, Chain: rows[i].ID, To: execution.Requested, Action: "a", Key: "k"})
 	}
 	j.Observe(&history.Event{Kind: history.Logged, Text: "no evidence"})
-	o.Rows = rows
+	for i := range rows {
+		o.Rows = append(o.Rows, &rows[i])
+	}
 	r := j.Verdict(o)
 	var rules []string
 	for i := range r.Violations {
