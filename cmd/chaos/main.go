@@ -236,7 +236,10 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
-		what := map[string]string{"int": "a whole number", "int64": "a whole number", "uint64": "a whole number that is not negative", "bool": "true, false or nothing"}[invalid.GetFlag().Value.Type()]
+		what := map[string]string{
+			"int": "a whole number", "int64": "a whole number", "uint64": "a whole number that is not negative", "float64": "a number",
+			"duration": "a time with its unit, as in 90s, 30m or 2h,", "bool": "true, false or nothing",
+		}[invalid.GetFlag().Value.Type()]
 		if what != "" {
 			return usage("%s: --%s %s: %s is needed", cmd.Name(), invalid.GetFlag().Name, invalid.GetValue(), what)
 		}

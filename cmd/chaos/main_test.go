@@ -256,6 +256,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"run", "--sed", "3"}, `did you mean "--seed"?`},
 		{[]string{"run", "-z"}, `no flag is called "-z"`},
 		{[]string{"run", "--seeds", "x"}, "a whole number is needed"},
+		{[]string{"soak", "--for", "60"}, "--for 60: a time with its unit, as in 90s, 30m or 2h, is needed"},
+		{[]string{"soak", "--rate", "fast"}, "--rate fast: a number is needed"},
 		{[]string{"run", "--seeds", "0"}, "at least 1 seed"},
 		{[]string{"run", "--seed", "1", "--seeds", "2"}, "only one of them"},
 		{[]string{"run", "ttl-rcae"}, `did you mean "ttl-race"?`},
