@@ -382,7 +382,7 @@ vet:
 PAGES := ^TestTheCommandsOfThePagesDoWhatThePagesSay$$
 
 pages:
-	go test -vet=off -timeout 10m -run '$(PAGES)' ./docs
+	go test -vet=off -timeout 20m -run '$(PAGES)' ./docs
 
 # The tests start private servers of their own; this finds them, or installs them on Debian as root.
 servers: chaos-binary

@@ -31,7 +31,7 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 	b.garbage(garbage)
 	began := time.Now()
 	b.submit("quick", 1)
-	b.eventually("the execution has started", 30*time.Second, func() error {
+	b.eventually("the execution has started", patience, func() error {
 		if b.count("started_at is not null") == 0 {
 			return fmt.Errorf("it has not")
 		}
@@ -65,7 +65,7 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 	if len(log) > 1<<20 {
 		t.Errorf("the worker's log has %d bytes", len(log))
 	}
-	b.settled(20 * time.Second)
+	b.settled()
 	response, err := http.Get(b.c.Executors[0].URL + "/readyz")
 	if err != nil {
 		t.Fatal(err)
