@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -91,12 +92,7 @@ func (c *resultChecker) refused(e *history.Event, l *life) {
 // again judges a process that registers again since its start. Registering gives up everything that
 // the old incarnation holds, so the results of all its ended runs must be written before.
 func (c *resultChecker) again(e *history.Event) {
-	var old execution.Incarnation
-	for n, t := range c.s.workers.All() {
-		if t.worker == e.Worker && t.process == e.Process && n < e.Incarnation && t.joined >= c.s.started[e.Process] {
-			old = max(old, n)
-		}
-	}
+	old := c.before(e)
 	if old == 0 {
 		return
 	}
@@ -111,6 +107,24 @@ func (c *resultChecker) again(e *history.Event) {
 		c.s.violate(c.i, given.id, "%s registered as incarnation %d while its incarnation %d still had execution %d, whose run at epoch %d has ended: its result was not written before",
 			e.Process, e.Incarnation, old, given.id, given.epoch)
 	}
+}
+
+// before is the last incarnation of the same worker that the same process has registered since its start,
+// or 0. It looks no further back than that start.
+func (c *resultChecker) before(e *history.Event) execution.Incarnation {
+	for _, n := range slices.Backward(c.s.registered.Get(e.Worker)) {
+		t := c.s.workers.Get(n)
+		if t == nil || n >= e.Incarnation || t.worker != e.Worker {
+			continue
+		}
+		if t.joined < c.s.started[e.Process] {
+			return 0
+		}
+		if t.process == e.Process {
+			return n
+		}
+	}
+	return 0
 }
 
 // grace judges that an action which timed out, was cancelled or was ended for a stop had its kill

@@ -398,11 +398,13 @@ func (s *Suite) retire(l *life) {
 func (s *Suite) learnWorker(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
-		for _, t := range s.workers.All() {
-			if t.worker == e.Worker && !t.superseded {
+		all := s.registered.Make(e.Worker)
+		if n := len(*all); n > 0 { // those before it were superseded by it
+			if t := s.workers.Get((*all)[n-1]); t != nil && t.worker == e.Worker && !t.superseded {
 				t.superseded, t.supersededA = true, e.At
 			}
 		}
+		*all = append(*all, e.Incarnation)
 		s.workers.Set(e.Incarnation, &session{
 			worker: e.Worker, process: e.Process, lifecycle: execution.Starting, since: e.At, leaseEnds: e.Due, renewed: e.At, joined: e.At,
 		})

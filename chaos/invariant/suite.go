@@ -176,6 +176,9 @@ type Suite struct {
 
 	lives   dense.Table[execution.ID, *life]
 	workers dense.Table[execution.Incarnation, *session]
+	// registered are the incarnations of each worker in the order of their registration. Numbers may
+	// come again after a rewind.
+	registered dense.Table[execution.WorkerID, []execution.Incarnation]
 	// started is when each process last started.
 	started map[string]time.Duration
 	free    []*life
