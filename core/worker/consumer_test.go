@@ -242,3 +242,32 @@ func TestAMessageThatComesAgainWhileItsClaimIsRefusedForGoodDiesToo(t *testing.T
 		x.dies(x.s.host.Monotonic(), x.s.held.add(x.d.Key))
 	}
 }
+
+// A dispatch may come to the worker long after it was made, because a message ahead of it waited
+// for a slot. The worker tells the database that it was full since the dispatch, not only since the
+// message came, so that the dispatch does not count. It tells nothing if it was full only before.
+func TestAClaimThatComesTooLateTellsThatTheWorkerWasFullSinceTheDispatch(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		lifetime time.Duration
+		told     int
+	}{
+		{"full since the dispatch", time.Hour, 1},
+		{"full before the dispatch", time.Nanosecond, 0},
+	} {
+		s := finishing(nil)
+		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
+		s.held.capacity = 1
+		s.held.remove(s.host.Monotonic(), s.held.add(execution.Key{ID: 6, Epoch: 1}))
+		_ = s.host.Sleep(context.Background(), time.Millisecond)
+		told, made := 0, time.Now()
+		row := execution.Execution{ScheduledAt: made, DispatchDeadline: made.Add(c.lifetime)}
+		s.store = &late{row: row, meanwhile: func() {}, beaten: func() { told++ }}
+		d := alone(new(settling), execution.Key{ID: 7, Epoch: 1})
+		since := s.host.Monotonic()
+		s.claim([]*admitted{{waiting: waiting{delivery: d, since: since}, e: s.held.add(d.Key)}})
+		if told != c.told {
+			t.Errorf("%s: the worker told the database %d times that it was full, want %d", c.name, told, c.told)
+		}
+	}
+}
