@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,28 +9,34 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/core/testenv"
 )
 
 // garbageVariable sets the number of unreadable messages ahead of a good execution:
-// HANDOFF_TEST_GARBAGE=200000 go test ./chaos/live/cluster -run Garbage. The default is 5,000.
+// HANDOFF_TEST_GARBAGE=200000 go test ./chaos/live/cluster -run Garbage. The default is 1,000, and
+// 5,000 in make test-all.
 const garbageVariable = "HANDOFF_TEST_GARBAGE"
 
-// Behind any number of unreadable messages in its worker's queue, a good execution starts within
-// five seconds. The worker's log stays below 1 MB, and every message is stored.
+// Behind any number of unreadable messages in its worker's queue, a good execution starts; make
+// test-all judges that it starts within five seconds. The worker's log stays below 1 MB, and every
+// message is stored.
 func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
 	}
-	garbage := 5000
+	garbage := 1000
+	if testenv.All() {
+		garbage = 5000
+	}
 	if n, err := strconv.Atoi(os.Getenv(garbageVariable)); err == nil {
 		garbage = n
 	}
 	b := up(t, 1, 1)
-	b.ctx = context.WithoutCancel(b.ctx) // a long variant exceeds the usual time of a test
 	b.garbage(garbage)
 	began := time.Now()
 	b.submit("quick", 1)
-	b.eventually("the execution has started", patience, func() error {
+	b.eventually("the execution has started", func() error {
 		if b.count("started_at is not null") == 0 {
 			return fmt.Errorf("it has not")
 		}
@@ -48,10 +53,10 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 		return n
 	}
 	t.Logf("%d messages: started after %v (%v on the clock of this test), with %d of them stored", garbage, took, time.Since(began), letters())
-	if took > 5*time.Second {
+	if testenv.All() && took > 5*time.Second {
 		t.Errorf("it started after %v", took)
 	}
-	b.eventually("every message is stored", 10*time.Minute, func() error {
+	b.eventually("every message is stored", func() error {
 		if n := letters(); n < garbage {
 			return fmt.Errorf("%d are", n)
 		}

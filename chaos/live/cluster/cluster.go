@@ -100,8 +100,9 @@ type Instance interface {
 	Log() string
 }
 
-// readyWithin limits the time in which a daemon must become ready.
-const readyWithin = 30 * time.Second
+// readyWithin limits the time in which a daemon must become ready, on a machine that is busy with
+// other things. A daemon that ends is noticed at once.
+const readyWithin = 3 * time.Minute
 
 // Up starts everything and returns when every daemon is ready.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
@@ -288,6 +289,15 @@ func each(all []*Daemon, f func(*Daemon) error) error {
 // Down stops the daemons gracefully, workers first, kills those that do not stop within a few
 // seconds, and ends the servers.
 func (c *Cluster) Down() error {
+	failed := c.stopDaemons()
+	if c.links != nil {
+		failed = errors.Join(failed, c.links.close())
+	}
+	return errors.Join(failed, c.Servers.Down())
+}
+
+// stopDaemons stops the daemons as Down does.
+func (c *Cluster) stopDaemons() error {
 	stop := func(d *Daemon) error {
 		p := d.Instance()
 		if p == nil || !p.Running() {
@@ -302,11 +312,7 @@ func (c *Cluster) Down() error {
 		}
 		return nil
 	}
-	failed := errors.Join(each(c.Workers, stop), each(c.Executors, stop))
-	if c.links != nil {
-		failed = errors.Join(failed, c.links.close())
-	}
-	return errors.Join(failed, c.Servers.Down())
+	return errors.Join(each(c.Workers, stop), each(c.Executors, stop))
 }
 
 // Instance is the running process, nil before the first Start.
