@@ -10,6 +10,7 @@ import (
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
 	"handoff/core/config"
+	"handoff/core/testenv"
 )
 
 // pauses are the lengths of the pauses in the sweep. One is longer than the lease, so that the
@@ -57,14 +58,19 @@ func yieldPoints(t *testing.T, s *scenario.Scenario, profile config.Profile, pla
 	return points
 }
 
-// sampled is all points or, in a quick run of the tests, every eleventh. A point has fewer than
-// eleven lengths of pause, so each length is sampled.
+// sampled returns all points in make test-all, every eleventh in make test and every 97th in make
+// check. Both strides are prime and greater than the number of lengths of pause that a point has,
+// so each length is sampled.
 func sampled[P any](points []P) []P {
-	if !testing.Short() {
+	stride := 11
+	switch {
+	case testenv.All():
 		return points
+	case testing.Short():
+		stride = 97
 	}
 	var sample []P
-	for i := 0; i < len(points); i += 11 {
+	for i := 0; i < len(points); i += stride {
 		sample = append(sample, points[i])
 	}
 	return sample

@@ -8,6 +8,7 @@ import (
 
 	"handoff/chaos/audit"
 	"handoff/core/config"
+	"handoff/core/testenv"
 	"handoff/reports"
 )
 
@@ -45,7 +46,7 @@ func FuzzHistory(f *testing.F) {
 		if _, err := audit.JudgeHistory(t.Context(), r.Next, audit.History{Config: config.Default(config.Hardened), Kinds: r.Header().Kinds}); err != nil {
 			placed(t, err)
 		}
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > testenv.Patience() {
 			t.Errorf("judging %d bytes took %v", len(data), took)
 		}
 	})

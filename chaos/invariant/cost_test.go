@@ -7,11 +7,13 @@ import (
 	"handoff/chaos/history"
 	"handoff/core/config"
 	"handoff/core/execution"
+	"handoff/core/testenv"
 )
 
 // The time to judge a history grows with its length, not with its square: a production history may have any number of
 // registrations.
 func TestJudgingCostsInProportion(t *testing.T) {
+	testenv.Nightly(t, "only a clock shows that judging takes the square of the events")
 	for name, story := range map[string]func(n int, tell func(history.Event)){
 		"a worker whose process starts again and again": func(n int, tell func(history.Event)) {
 			for i := range n {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"handoff/core/testenv"
 )
 
 // ledger is a program whose every effect is counted at a server, and which tries to have more effects
@@ -304,9 +306,9 @@ func TestExit(t *testing.T) {
 }
 
 func TestNoGoroutineIsLeft(t *testing.T) {
-	runs := 100_000
-	if raceEnabled || testing.Short() {
-		runs = 5_000
+	runs := 5_000
+	if testenv.All() && !raceEnabled {
+		runs = 100_000
 	}
 	before := runtime.NumGoroutine()
 	for i := range runs {
@@ -326,7 +328,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		k.Close()
 	}
 	// Throw-away goroutines may still be on their last instructions.
-	for start := time.Now(); time.Since(start) < 5*time.Second; {
+	for start := time.Now(); time.Since(start) < testenv.Patience(); {
 		if runtime.NumGoroutine() <= before {
 			return
 		}

@@ -20,6 +20,7 @@ import (
 	"handoff/core/host/daemon"
 	"handoff/core/store"
 	"handoff/core/store/metered"
+	"handoff/core/testenv"
 	"handoff/core/worker"
 	"handoff/sim/simbroker"
 	"handoff/sim/simstore"
@@ -29,11 +30,9 @@ const (
 	executors = 2
 	workers   = 4
 	// short is how long everything is disturbed, in real time; HANDOFF_STRESS overrides it. A run
-	// goes on for up to patience until everything in goesRound has happened.
-	short    = 8 * time.Second
-	patience = 30 * time.Second
-	// rest is how long work in progress may take to end after that.
-	rest = 90 * time.Second
+	// goes on until everything in goesRound has happened, and then until nothing is left to do, each
+	// for as long as testenv.Patience.
+	short = 8 * time.Second
 )
 
 // system is executors, workers and a client over the models.
@@ -295,7 +294,7 @@ func TestEverythingEndsWhateverRunsAtOnce(t *testing.T) {
 			}
 		})
 	}
-	for time.Since(began) < lasts || len(counted.missing()) > 0 && time.Since(began) < lasts+patience {
+	for time.Since(began) < lasts || len(counted.missing()) > 0 && time.Since(began) < lasts+testenv.Patience() {
 		s.clock.Clock.Sleep(20 * time.Millisecond)
 	}
 	stop()
@@ -312,7 +311,7 @@ func TestEverythingEndsWhateverRunsAtOnce(t *testing.T) {
 // settle waits until nothing is left to do, and stops everything. It restarts workers that were
 // drained or superseded, so that executions dispatched to them can be claimed.
 func (s *system) settle(left []*process) {
-	deadline := time.Now().Add(rest)
+	deadline := time.Now().Add(testenv.Patience())
 	for {
 		var unfinished int
 		var idle bool
@@ -321,7 +320,7 @@ func (s *system) settle(left []*process) {
 			break
 		}
 		if time.Now().After(deadline) {
-			s.t.Errorf("%d executions have not ended %v after everything was mended, and messages are left: %t", unfinished, rest, !idle)
+			s.t.Errorf("%d executions have not ended %v after everything was mended, and messages are left: %t", unfinished, testenv.Patience(), !idle)
 			s.servers.with(func() {
 				for _, d := range s.servers.broker.Depths() {
 					s.t.Logf("%+v", d)
@@ -345,8 +344,8 @@ func (s *system) settle(left []*process) {
 	for i, p := range left {
 		select {
 		case <-p.ended:
-		case <-time.After(rest):
-			s.t.Fatalf("process %d of %d (%d executors, then workers) has not stopped %v after it was asked to", i+1, len(left), executors, rest)
+		case <-time.After(testenv.Patience()):
+			s.t.Fatalf("process %d of %d (%d executors, then workers) has not stopped %v after it was asked to", i+1, len(left), executors, testenv.Patience())
 		}
 	}
 }
