@@ -250,7 +250,7 @@ func (p *Postgres) openDatabase(ctx context.Context, dir *workDir, was *kept, po
 // postgresSettings are the settings in which every server started here differs from PostgreSQL's
 // defaults.
 func postgresSettings() []string {
-	return []string{"-c", "max_connections=200", "-c", "log_line_prefix=%m [%p] %d "}
+	return []string{"-c", "max_connections=400", "-c", "log_line_prefix=%m [%p] %d "}
 }
 
 // serverEnv is the whole environment of servers and their commands: variables such as PGPORT or

@@ -1,0 +1,38 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"io"
+)
+
+// Shared starts a PostgreSQL and a RabbitMQ for several programs, such as the tests of many
+// packages, and returns the variables by which Up finds them in each of these, as NAME=VALUE. A
+// component whose address is given already, or that HANDOFF_WITHOUT excludes, is left out. down ends
+// what was started; it is never nil.
+func Shared(ctx context.Context, log io.Writer) (variables []string, down func() error, err error) {
+	o := Options{Management: true, Log: log}
+	declared, err := WithoutList()
+	if err != nil {
+		return nil, func() error { return nil }, err
+	}
+	o.Postgres = !declared[ComponentPostgres] && addressFor(AddressPostgres, false) == ""
+	o.RabbitMQ = !declared[ComponentRabbitMQ] && addressFor(AddressRabbitMQ, false) == ""
+	if !o.Postgres && !o.RabbitMQ {
+		return nil, func() error { return nil }, nil
+	}
+	set, err := Up(ctx, o)
+	if err != nil {
+		return nil, func() error { return nil }, err
+	}
+	if p := set.Postgres; p != nil {
+		variables = append(variables, AddressPostgres+"="+p.URL)
+	}
+	if m := set.RabbitMQ; m != nil {
+		if m.Management == "" {
+			return nil, func() error { return nil }, errors.Join(errors.New("RabbitMQ came up without its management API, which creates virtual hosts"), set.Down())
+		}
+		variables = append(variables, AddressRabbitMQ+"="+m.URL, AddressManagement+"="+m.Management)
+	}
+	return variables, set.Down, nil
+}
