@@ -8,10 +8,10 @@ import (
 	"handoff/chaos/run"
 	"handoff/chaos/run/product"
 	"handoff/chaos/scenario"
-	"handoff/core/api"
 	"handoff/core/broker"
 	"handoff/core/execution"
 	"handoff/core/store/metered"
+	"handoff/core/submission"
 	"handoff/sim/kernel"
 	"handoff/sim/simhost"
 )
@@ -31,7 +31,7 @@ func (w *world) startClient() {
 	w.workload = run.NewWorkload(run.WorkloadOptions{
 		Scenario: w.scenario, Clock: clock{w.k}, Host: h, Batch: w.config.Executor.BatchSize,
 		Client: &product.Client{
-			API:      &api.Submitter{Host: h, Store: db, Notifier: notifier, Timeout: w.config.Executor.StatementTimeout},
+			API:      &submission.Submitter{Host: h, Store: db, Notifier: notifier, Timeout: w.config.Executor.StatementTimeout},
 			WorkerID: w.db.WorkerID,
 		},
 		Draws: func(int) scenario.Drawer { return delays },

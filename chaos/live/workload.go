@@ -11,12 +11,12 @@ import (
 	"handoff/chaos/run"
 	"handoff/chaos/run/product"
 	"handoff/chaos/scenario"
-	"handoff/core/api"
 	"handoff/core/broker"
 	"handoff/core/broker/rabbitmq"
 	"handoff/core/execution"
 	"handoff/core/host"
 	"handoff/core/host/daemon"
+	"handoff/core/submission"
 )
 
 // client is the name of the process that submits the workload, which is this process.
@@ -36,7 +36,7 @@ func (w *world) submit() error {
 	w.workload = run.NewWorkload(run.WorkloadOptions{
 		Scenario: w.scenario, Clock: w.clock(), Host: h, Batch: w.config.Executor.BatchSize,
 		Client: &product.Client{
-			API:      &api.Submitter{Host: h, Store: w.store, Notifier: notifier, Timeout: w.config.Executor.StatementTimeout},
+			API:      &submission.Submitter{Host: h, Store: w.store, Notifier: notifier, Timeout: w.config.Executor.StatementTimeout},
 			WorkerID: w.database.WorkerID,
 		},
 		Draws: func(cancel int) scenario.Drawer {

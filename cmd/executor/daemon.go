@@ -25,6 +25,7 @@ import (
 	"handoff/core/store"
 	"handoff/core/store/metered"
 	"handoff/core/store/postgres"
+	"handoff/core/submission"
 	"handoff/core/telemetry"
 	"handoff/core/telemetry/exporter"
 	"handoff/docs"
@@ -295,7 +296,7 @@ func (d *daemon) serveAPI(service *executor.Service) {
 	}
 	counted := metered.API(d.requests, d.figures)
 	d.answer(api.NewServer(api.Options{
-		Submitter: &api.Submitter{Host: d.host, Store: counted, Notifier: service.Notifier(), Wake: service.Wake, Timeout: d.config.Executor.StatementTimeout},
+		Submitter: &submission.Submitter{Host: d.host, Store: counted, Notifier: service.Notifier(), Wake: service.Wake, Timeout: d.config.Executor.StatementTimeout},
 		Store:     counted,
 		Config:    d.config,
 		Tokens:    d.deployment.Tokens(),

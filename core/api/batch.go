@@ -50,7 +50,7 @@ func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) {
 
 // readBatch reads at most maxBatchItems submissions, and returns their number; one more means more
 // than that, and reading ends there.
-func (s *Server) readBatch(ctx context.Context, data []byte) (b *body, submissions []submission, n int) {
+func (s *Server) readBatch(ctx context.Context, data []byte) (b *body, submissions []submitRequest, n int) {
 	b, ok := parseBody(ctx, data)
 	if !ok {
 		return b, nil, 0
@@ -80,12 +80,12 @@ func (s *Server) readBatch(ctx context.Context, data []byte) (b *body, submissio
 // one gets that one's result: no statement has to create one key twice.
 //
 // It returns false when the client has gone, without sending the remaining pieces.
-func (s *Server) submitBatch(r *http.Request, submissions []submission) ([]batchResult, bool) {
+func (s *Server) submitBatch(r *http.Request, submissions []submitRequest) ([]batchResult, bool) {
 	compared := newComparison()
 	outcomes := make([]outcome, len(submissions))
 	first := map[string]int{}
-	var distinct []submission
-	var repeated []submission
+	var distinct []submitRequest
+	var repeated []submitRequest
 	for _, sub := range submissions {
 		if sub.refused != nil {
 			outcomes[sub.position] = outcome{problem: sub.refused}
@@ -133,7 +133,7 @@ func (s *Server) submitBatch(r *http.Request, submissions []submission) ([]batch
 }
 
 // piece is how many of the next submissions go into one statement.
-func (s *Server) piece(next []submission) int {
+func (s *Server) piece(next []submitRequest) int {
 	bytes := 0
 	for n := range next {
 		bytes += len(next[n].item.Parameters)

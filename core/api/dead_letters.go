@@ -227,6 +227,6 @@ func (s *Server) dispatchAgain(r *http.Request, row *execution.Execution) *Probl
 	if err != nil {
 		return s.storeProblem(r, err, harmless)
 	}
-	s.Submitter.requested(execution.Key{ID: row.ID})
+	s.Submitter.AnnounceWork(execution.Key{ID: row.ID})
 	return nil
 }

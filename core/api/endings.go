@@ -72,7 +72,7 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) {
 		(&Problem{Type: typeNotRetriable, Title: "The execution can't be retried", Status: http.StatusConflict, Detail: why}).write(w)
 		return
 	}
-	result := s.submit(r, []submission{{
+	result := s.submit(r, []submitRequest{{
 		item: sameAgain(last), key: key,
 	}}, newComparison())[0]
 	if result.problem != nil {

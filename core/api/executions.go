@@ -16,8 +16,8 @@ import (
 	"handoff/core/store"
 )
 
-// submission is one execution that a client requests.
-type submission struct {
+// submitRequest is one execution that a client requests.
+type submitRequest struct {
 	item store.NewExecution
 	// key is the idempotency key as the client wrote it.
 	key string
@@ -45,9 +45,9 @@ func (c *caller) keyScope(ref, key string) string {
 func clientKey(stored string) string { return stored[strings.LastIndexByte(stored, ' ')+1:] }
 
 // readSubmission reads the execution that comes next in the body.
-func (s *Server) readSubmission(b *body, pointer string, allowed []string) submission {
+func (s *Server) readSubmission(b *body, pointer string, allowed []string) submitRequest {
 	before := len(b.mistakes)
-	var sub submission
+	var sub submitRequest
 	root, fields := b.object(pointer, allowed, "", nil)
 	if f, ok := fields["action_ref"]; ok {
 		sub.item.ActionRef, ok = b.text(f)
@@ -93,7 +93,7 @@ func (s *Server) readSubmission(b *body, pointer string, allowed []string) submi
 }
 
 // readLimits reads the limits that replace the action's; null keeps the action's.
-func (s *Server) readLimits(b *body, fields map[string]value, sub *submission) {
+func (s *Server) readLimits(b *body, fields map[string]value, sub *submitRequest) {
 	before := len(b.mistakes)
 	l := &sub.item.Limits
 	whole := func(key string, least, most int64) (n int64) {
@@ -163,7 +163,7 @@ func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	b, ok := parseBody(r.Context(), data)
-	var sub submission
+	var sub submitRequest
 	if ok {
 		sub = s.readSubmission(b, "", submissionFields)
 		ok = b.close()
@@ -178,7 +178,7 @@ func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) {
 		sub.refused.write(w)
 		return
 	}
-	result := s.submit(r, []submission{sub}, newComparison())[0]
+	result := s.submit(r, []submitRequest{sub}, newComparison())[0]
 	if result.problem != nil {
 		result.problem.write(w)
 		return

@@ -22,6 +22,7 @@ import (
 	"handoff/core/execution"
 	"handoff/core/host/daemon"
 	"handoff/core/store"
+	"handoff/core/submission"
 )
 
 // fakeStore is a store.Client in memory, as a database that can be away.
@@ -319,7 +320,7 @@ func setup(t testing.TB, change func(*Options)) *bundle {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	client := broker.NewClient(h, nil, broker.Topology{}, c.MessageQueue.RabbitMQ, log)
 	o := Options{
-		Submitter: &Submitter{Host: h, Store: db, Notifier: broker.NewNotifier(h, client, "test", log), Timeout: time.Second},
+		Submitter: &submission.Submitter{Host: h, Store: db, Notifier: broker.NewNotifier(h, client, "test", log), Timeout: time.Second},
 		Store:     db, Config: c, Log: log,
 		Checks: []Check{DatabaseCheck(db), BrokerCheck(func() bool { return false })},
 	}

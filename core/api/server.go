@@ -1,3 +1,4 @@
+// Package api serves the HTTP API: requests that create, cancel and show executions.
 package api
 
 import (
@@ -16,11 +17,12 @@ import (
 	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 	"handoff/core/store"
+	"handoff/core/submission"
 )
 
 // Options configure a Server.
 type Options struct {
-	Submitter *Submitter
+	Submitter *submission.Submitter
 	Store     Store
 	Config    config.Config
 	// Tokens are the tokens of which requests under /api must carry one; none for no check.

@@ -46,7 +46,7 @@ func (o outcome) status() int {
 }
 
 // submit creates executions, and returns the result of each. Accepted means committed.
-func (s *Server) submit(r *http.Request, submissions []submission, c *comparison) []outcome {
+func (s *Server) submit(r *http.Request, submissions []submitRequest, c *comparison) []outcome {
 	out := make([]outcome, len(submissions))
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
 	defer cancel()
@@ -171,7 +171,7 @@ func (s *Server) listed(r *http.Request, q store.ExecutionQuery) ([]store.Listed
 	return s.Store.List(ctx, q)
 }
 
-func judge(sub submission, m store.Created, rows map[execution.ID]*known) outcome {
+func judge(sub submitRequest, m store.Created, rows map[execution.ID]*known) outcome {
 	ref := sub.item.ActionRef
 	if m.UnknownAction {
 		return outcome{problem: &Problem{

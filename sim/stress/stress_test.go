@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"handoff/core/api"
 	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/execution"
@@ -20,6 +19,7 @@ import (
 	"handoff/core/host/daemon"
 	"handoff/core/store"
 	"handoff/core/store/metered"
+	"handoff/core/submission"
 	"handoff/core/testenv"
 	"handoff/core/worker"
 	"handoff/sim/simbroker"
@@ -144,7 +144,7 @@ func (s *system) submit(ctx context.Context) {
 	}()
 	for db.PutActions(ctx, actions) != nil && ctx.Err() == nil {
 	}
-	submitter := &api.Submitter{Host: h, Store: db, Notifier: notifier, Timeout: s.config.Executor.StatementTimeout}
+	submitter := &submission.Submitter{Host: h, Store: db, Notifier: notifier, Timeout: s.config.Executor.StatementTimeout}
 	for n := 0; ctx.Err() == nil; n++ {
 		var items []store.NewExecution
 		for i := range 1 + h.Uint64N(8) {

@@ -24,6 +24,7 @@ import (
 	"handoff/core/host/daemon"
 	"handoff/core/store"
 	"handoff/core/store/postgres"
+	"handoff/core/submission"
 )
 
 // served is the API over the database, on its own connections, as in an executor.
@@ -32,7 +33,7 @@ func (b *fixture) served() http.Handler {
 	h, c, log := daemon.New(daemon.Options{}), config.Default(config.Hardened), slog.New(slog.DiscardHandler)
 	client := broker.NewClient(h, nil, broker.Topology{}, c.MessageQueue.RabbitMQ, log)
 	return api.NewServer(api.Options{
-		Submitter: &api.Submitter{Host: h, Store: db, Notifier: broker.NewNotifier(h, client, "test", log), Timeout: 5 * time.Second},
+		Submitter: &submission.Submitter{Host: h, Store: db, Notifier: broker.NewNotifier(h, client, "test", log), Timeout: 5 * time.Second},
 		Store:     db, Config: c, Log: log,
 	}).Handler()
 }

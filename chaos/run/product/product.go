@@ -8,14 +8,14 @@ import (
 	"fmt"
 
 	"handoff/chaos/run"
-	"handoff/core/api"
 	"handoff/core/execution"
 	"handoff/core/store"
+	"handoff/core/submission"
 )
 
 // Client implements run.Client.
 type Client struct {
-	API *api.Submitter
+	API *submission.Submitter
 	// WorkerID returns the number of a worker's name, 0 if no worker has registered under it. It
 	// must be safe for concurrent use.
 	WorkerID func(name string) execution.WorkerID

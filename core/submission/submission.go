@@ -1,5 +1,6 @@
-// Package api creates, cancels and shows executions, and serves the HTTP API over them.
-package api
+// Package submission creates and cancels executions, and publishes hints about them. It is below the
+// HTTP API (core/api), so that a client without HTTP, such as the simulator, does the same.
+package submission
 
 import (
 	"context"
@@ -37,7 +38,7 @@ func (s *Submitter) Submit(ctx context.Context, items []store.NewExecution) ([]s
 	for {
 		created, err := s.create(items)
 		if err == nil {
-			s.announce(created)
+			s.announceCreated(created)
 			return created, nil
 		}
 		if !store.Retriable(err) || !repeatable {
@@ -49,9 +50,9 @@ func (s *Submitter) Submit(ctx context.Context, items []store.NewExecution) ([]s
 	}
 }
 
-// announce publishes hints about created executions: that work is due, or that a child has ended
+// announceCreated publishes hints about created executions: that work is due, or that a child has ended
 // because its parent's chain had ended before and it was skipped.
-func (s *Submitter) announce(created []store.Created) {
+func (s *Submitter) announceCreated(created []store.Created) {
 	var keys []execution.Key
 	var ends []broker.Change
 	for _, c := range created {
@@ -63,12 +64,12 @@ func (s *Submitter) announce(created []store.Created) {
 			keys = append(keys, key)
 		}
 	}
-	s.requested(keys...)
+	s.AnnounceWork(keys...)
 	s.Notifier.Changed(ends...)
 }
 
-// requested announces work: to the scheduler of this process at once, and to all others by a hint.
-func (s *Submitter) requested(keys ...execution.Key) {
+// AnnounceWork announces requested executions: to the scheduler of this process at once, and to all others by a hint.
+func (s *Submitter) AnnounceWork(keys ...execution.Key) {
 	if s.Wake != nil && len(keys) > 0 {
 		s.Wake()
 	}
@@ -92,7 +93,7 @@ func (s *Submitter) Cancel(ctx context.Context, id execution.ID, actor string) (
 		if err == nil {
 			// An earlier attempt with unknown outcome may have cancelled it.
 			answer.Applied = answer.Applied || uncertain && answer.Row.Status == execution.Cancelled
-			s.tell(&answer)
+			s.announceCancellation(&answer)
 			return answer, nil
 		}
 		uncertain = uncertain || errors.Is(err, store.ErrUnknownOutcome)
@@ -115,7 +116,7 @@ func (s *Submitter) cancel(id execution.ID, actor string) (store.Cancellation, e
 	return answers[0], nil
 }
 
-func (s *Submitter) tell(c *store.Cancellation) {
+func (s *Submitter) announceCancellation(c *store.Cancellation) {
 	if !c.Applied {
 		return
 	}

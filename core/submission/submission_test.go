@@ -1,4 +1,4 @@
-package api
+package submission
 
 import (
 	"log/slog"
@@ -30,10 +30,10 @@ func TestOwnWorkWakesTheScheduler(t *testing.T) {
 		{"nothing", nil, 0},
 	} {
 		woken = 0
-		if s.announce(x.created); woken != x.want {
+		if s.announceCreated(x.created); woken != x.want {
 			t.Errorf("%s: woken %d times, want %d", x.what, woken, x.want)
 		}
 	}
 	s.Wake = nil
-	s.requested(execution.Key{ID: 4}) // without a scheduler there is only the hint
+	s.AnnounceWork(execution.Key{ID: 4}) // without a scheduler there is only the hint
 }
