@@ -55,13 +55,14 @@ FUZZTIME := 1s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: timed apart most broker-tests newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why occasions shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt playground playground-hashes
+.PHONY: print-live-first tools packages test-all guarded newer reached check drawn help attack servers build chaos demo test lint bench fmt vet race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why occasions shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt playground playground-hashes
 
 ## Targets:
-##   chaos        build the harness and run the whole scenario library, report in reports/out
+##   chaos        build the simulator and run the whole scenario library, report in reports/out: at most three minutes on two
+##                processors, half a minute of it the first build
 ##   chaos-live   the library on real PostgreSQL, RabbitMQ and daemons, side by side with the simulator;
 ##                both profiles with LIVE_PROFILES=
-##   live-named   nine scenarios on real servers: the five of the first design and those of live-order; in make test
+##   live-named   live-order under one profile: in make test
 ##   soak         real daemons at the highest rate that the machine holds, every part killed, paused and cut off, judged as it goes:
 ##                SOAK_FOR=60m SOAK_SEED=7 SOAK_FLAGS='--rate 20'; page in reports/out/soak
 ##   live-order   crash-after-heartbeat, network-partition, ttl-race, dropped-status-messages on real servers, both profiles
@@ -91,9 +92,11 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##                ATTACK_FLAGS='--only S5 --bin DIR'
 ##   contracts    what stores and brokers promise, also on servers that you name: HANDOFF_CHAOS_POSTGRES_IMAGE=postgres:17
 ##   demo         one mutant caught red-handed, then the same seed without it
-##   check        while you work, in a minute: build, vet, format, the quick tests, three seeds of every scenario; starts no servers
-##   test         tests, race detector, fuzzing, determinism and its rules, the named scenarios live
-##   pages        the commands of docs/operations.md and of every playbook, on real servers: part of make test
+##   check        while you work, a minute: format, the quick tests, every scenario once; starts no servers
+##   test         what has to hold for every change, on real servers: eight minutes on two processors, twelve where it installs them.
+##                HANDOFF_PATIENCE=3 makes every wait three times as long
+##   test-all     everything in full, for the night: at most three hours; called again, it goes on where it stopped
+##   guarded      two seeds of every scenario on a core that panics where a lock is missing: in make test
 ##   servers      find or install PostgreSQL and RabbitMQ, which the tests start privately
 ##   lint         vet and the linters: detlint, golangci-lint, actionlint for the workflow
 ##   cross        vet for macOS and Windows, where the harness and the simulator run too
@@ -117,19 +120,32 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
-build: chaos-binary
-	go build -o bin/ ./cmd/executor ./cmd/worker
+# The whole program and the daemons.
+build:
+	go build -o bin/ ./cmd/chaos ./cmd/executor ./cmd/worker
 
-# The core in it is guarded (sim/guard): who touches what a mutex guards without it panics, which fails the run.
-GUARDED := reports/out/guarded
+# The simulator alone builds in half the time of the whole program. Where the whole one was built before, it stays.
+SIMULATOR := $(if $(wildcard bin/executor),,-tags simulator)
 
 chaos-binary:
-	go run ./sim/guard/weave/write $(GUARDED)
-	go build -overlay $(GUARDED)/overlay.json -o bin/chaos ./cmd/chaos
+	go build $(SIMULATOR) -o bin/chaos ./cmd/chaos
 
-chaos: chaos-binary
+chaos:
+	@echo "building bin/chaos: half a minute the first time"
+	@$(MAKE) --no-print-directory chaos-binary
 	bin/chaos run --out reports/out $(RUN_FLAGS)
 	@echo "Next: make chaos-live (the same scenarios on real servers and daemons)"
+
+# The core in it is guarded (sim/guard): who touches what a mutex guards without it panics, which fails the run. Exit 3 is no
+# failure: so few seeds need not reach every rare situation.
+GUARDED       := reports/out/guarded
+GUARDED_SEEDS := 2
+
+guarded:
+	@go run ./sim/guard/weave/write $(GUARDED)
+	@go build -overlay $(GUARDED)/overlay.json -tags simulator -o bin/chaos-guarded ./cmd/chaos
+	@bin/chaos-guarded run --quiet --varied=never --seeds $(GUARDED_SEEDS) --out $(GUARDED)/run > $(GUARDED)/said.txt 2>&1 || [ $$? -eq 3 ] || { cat $(GUARDED)/said.txt; exit 1; }
+	@echo "guarded: $(GUARDED_SEEDS) seeds of every scenario touch nothing without its lock, and break no invariant"
 
 # Real servers and daemons, at a fifth of real time: the least that the default heartbeats allow.
 # A run waits more than it computes. LIVE_PROFILES= runs both profiles, in twice the time.
@@ -157,13 +173,17 @@ soak: build servers
 live-order: build servers
 	$(MAKE) live-named-run LIVE_NAMED='$(LIVE_ORDER)' LIVE_NAMED_PROFILES= LIVE_NAMED_OUT=reports/out/live-order
 
-LIVE_NAMED          := $(LIVE_FIRST) $(LIVE_ORDER)
+# make test has the four; the five of the first design are a night's.
+LIVE_NAMED          := $(LIVE_ORDER)
 LIVE_NAMED_PROFILES := --profile hardened
 LIVE_NAMED_OUT      := reports/out/live-named
 
+print-live-first:
+	@echo $(LIVE_FIRST)
+
 live-named-run:
 	@case "$$HANDOFF_WITHOUT" in *postgres*|*rabbitmq*) echo "live-named: not run: HANDOFF_WITHOUT=$$HANDOFF_WITHOUT";; *) \
-	bin/chaos run $(LIVE_NAMED) --world live $(LIVE_NAMED_PROFILES) --parallel 3 --out $(LIVE_NAMED_OUT);; esac
+	bin/chaos run $(LIVE_NAMED) --world live $(LIVE_NAMED_PROFILES) --parallel 4 --out $(LIVE_NAMED_OUT);; esac
 
 # What takes a container engine: servers and whole systems in containers, their faults, and that nothing of them is left.
 # The image of the daemons is built. Without an engine the tests say so and the scenarios exit with 4.
@@ -189,11 +209,11 @@ mutated:
 
 # What the ordinary tests do on a sample: every mutant shrunk, every injector missed under every seed, and the
 # table of which scenario kills which mutant, in reports/out/mutants.
-mutants: chaos-binary
+mutants: build
 	bin/chaos mutants
 	bin/chaos run --seeds 50 --mutants 10 --out reports/out/mutants
 	bin/chaos mutants --source --sample 60 $(SOURCE_SIZE) --unit --again --out reports/out/mutants/source.json
-	MUTANTS_FULL=yes go test -count 1 -timeout 60m -v -run 'Shrunk|Missed|Killed|Vacuous' ./sim/explore
+	HANDOFF_TESTS=all go test -count 1 -timeout 60m -v -run 'Shrunk|Missed|Killed|Vacuous' ./sim/explore
 
 # What no simulated run comes to can be wrong without anything showing it. Reasons stand in .tools/reached/reasons.yaml. The
 # program itself is instrumented too, or it writes no profile.
@@ -219,7 +239,7 @@ SHARD_RUN   := bin/chaos run --quiet --seeds $(SHARD_SEEDS)
 # A few mutants of the source, in two shares and in one run.
 SHARD_SOURCE := mutants --source --unit --seeds 1 --varied-seeds 1 --only core/executor/children.go
 
-shards: chaos-binary
+shards: build
 	@rm -rf $(SHARDS) && mkdir -p $(SHARDS)
 	$(SHARD_RUN) --out $(SHARDS)/one > $(SHARDS)/one.txt || [ $$? -eq 3 ]
 	@for i in 1 2 3 4; do $(SHARD_RUN) --shard $$i/4 --out $(SHARDS)/$$i > $(SHARDS)/$$i.txt || exit 1; done
@@ -241,21 +261,21 @@ NIGHT_SEEDS := 4500
 NIGHT_MUTANTS := 300
 SHARD := 1/1
 
-night-run: chaos-binary
+night-run: build
 	bin/chaos run --seeds $(NIGHT_SEEDS) --shard $(SHARD) --out reports/out/night/share
 
-night-mutants: chaos-binary
+night-mutants: build
 	bin/chaos mutants --source --sample $(NIGHT_MUTANTS) $(SOURCE_SIZE) --unit --shard $(SHARD) --report reports/out/night/source
 	bin/chaos mutants --shard $(SHARD) --report reports/out/night/mutants
 
 night-merge: chaos-binary
 	bin/chaos merge reports/out/night/shares --partial --out reports/out/night/merged
 
-night-merge-mutants: chaos-binary
+night-merge-mutants: build
 	bin/chaos merge reports/out/night/mutant-shares --partial --out reports/out/night/merged-mutants
 
 # The page is only written of all shares; nothing is run for it.
-night-merge-source: chaos-binary
+night-merge-source: build
 	bin/chaos merge reports/out/night/source-shares --out reports/out/night/merged-source
 	bin/chaos mutants --source --page-only --out reports/out/night/merged-source/source.json \
 		--before docs/score-before.json --table reports/out/night/merged-source/score.md
@@ -266,11 +286,11 @@ SOURCE_SEEDS  := 2
 SOURCE_VARIED := 2
 SOURCE_SIZE   := --seeds $(SOURCE_SEEDS) --varied-seeds $(SOURCE_VARIED)
 
-mutants-source: chaos-binary
+mutants-source: build
 	bin/chaos mutants --source $(SOURCE_SIZE) --unit --before docs/score-before.json --table docs/score.md --out reports/out/source.json
 
 # The mutants of the store's SQL, into the same results and the same page.
-mutants-sql: chaos-binary servers
+mutants-sql: servers
 	bin/chaos mutants --source --sql --before docs/score-before.json --table docs/score.md --out reports/out/source.json
 
 # The store's model against PostgreSQL. The ordinary tests take a sample; this runs 100,000 random commands, and every
@@ -346,82 +366,51 @@ demo: chaos-binary
 	@echo "again. Without the mutant the same seed is clean."
 	@echo "The story of that execution: reports/out/demo/index.html"
 
-# What `check` leaves to `test`: packages whose tests start servers or wait in real time. All others are in it, so a new
-# package is too; a package that moves fails the check rather than dropping out of it.
+# The three tiers (docs/testing.md). check: what most changes break, without servers. test: what has to hold for every change,
+# on real servers. test-all: everything in full, for the night.
+#
+# go test builds and runs this many packages at a time. Those with servers mostly wait for them, so that is more than there
+# are processors.
+TEST_PARALLEL := 4
+# A package that takes this long hangs: go test takes no number from HANDOFF_PATIENCE, so this one does.
+TEST_TIMEOUT  := $(shell awk -v p="$$HANDOFF_PATIENCE" 'BEGIN {print int(60 * (p > 1 ? p : 1))}')m
+RUNTESTS      := .tools/bin/runtests
+
+# What check leaves to test: packages whose tests are about servers or processes. All others are in it, so a new package is too;
+# a package that moves fails the check rather than dropping out of it.
 CHECK_LATER := ./chaos/conformance/postgrestest ./chaos/conformance/rabbitmqtest ./chaos/live/cluster ./chaos/servers ./cmd/executor ./core/worker/subprocess
-CHECK_SEEDS := 3
-CHECK_OUT   := reports/out/check
 
-# Exit 3 of the sweep is no failure: so few seeds need not reach every rare situation.
-check: build vet
+tools:
+	@cd .tools && go build -o bin/ ./runtests gotest.tools/gotestsum
+
+check: tools
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "not formatted (make fmt):"; echo "$$files"; exit 1; fi
-	@later=$$(go list $(CHECK_LATER)) && packages=$$(go list ./... | grep -vxF "$$later") && \
-	go test -short -vet=off $$packages && \
-	echo "check: left to make test: $(CHECK_LATER)"
-	@mkdir -p $(CHECK_OUT); code=0; \
-	bin/chaos run --quiet --seeds $(CHECK_SEEDS) --out $(CHECK_OUT) > $(CHECK_OUT)/said.txt 2>&1 || code=$$?; \
-	if [ $$code -ne 0 ] && [ $$code -ne 3 ]; then cat $(CHECK_OUT)/said.txt; exit $$code; fi; \
-	echo "check: $(CHECK_SEEDS) seeds of every scenario broke no invariant: $(CHECK_OUT)/index.html"
+	@later=$$(go list $(CHECK_LATER)) && packages=$$(go list ./... | grep -vxF "$$later") && $(RUNTESTS) -- -short -vet=off $$packages
+	@echo "check: make test has more: servers, daemons, samples of what is drawn"
 
-# First the tests. Then, each by itself, the daemons whose leases are of seconds, and the race detector over what kills processes
-# within seconds. Then what starts servers of its own and mostly waits for them; two at a time, as their daemons are judged by
-# what they do in seconds. Tests are built without vet: it reads every dependency anew, and make lint has it.
-test: most build
-	$(MAKE) timed
-	$(MAKE) checks
-	$(MAKE) -j2 --output-sync=target broker-tests live-named-run apart pages
+# The longest packages first. Tests are built without vet: it reads every dependency anew, and make lint has it.
+TEST_FIRST := ./chaos/conformance/postgrestest ./chaos/conformance/rabbitmqtest ./chaos/live/cluster ./cmd/chaos ./sim/explore
 
-# What computes, by itself.
-checks: race fuzz determinism detlint
+test: tools build
+	bin/chaos servers -- $(MAKE) --no-print-directory packages
+	@cd .tools && go test -vet=off ./...
+	@cd chaos/bench && go test -vet=off .
+	$(MAKE) --no-print-directory guarded detlint live-named-run
+
+packages:
+	@first=$$(go list $(TEST_FIRST)) && others=$$(go list ./... | grep -vxF "$$first") && \
+	$(RUNTESTS) -events reports/out/test/events.json -- -vet=off -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $$first $$others
+
+# Everything in full. It goes on where it stopped, as long as the commit is the same: .ci/test-all --help.
+test-all:
+	.ci/test-all
 
 vet:
 	go vet ./...
 
-# The commands of the playbooks and of docs/operations.md, on a system in the state that each page is about. It waits more
-# than it computes, so make test runs it beside other things.
-PAGES := ^TestTheCommandsOfThePagesDoWhatThePagesSay$$
-
-pages:
-	go test -vet=off -timeout 20m -run '$(PAGES)' ./docs
-
 # The tests start private servers of their own; this finds them, or installs them on Debian as root.
-servers: chaos-binary
+servers: build
 	bin/chaos servers
-
-unit: most timed apart broker-tests
-
-# Packages that have servers mostly wait for them, so more of them go on at a time than there are processors. The tools'
-# tests read files outside their module, and those of ./cmd ask the go command; the cache of results sees neither change.
-#
-# The two packages that hold the models to real servers compute most beside those servers, and the broker's compares moments.
-# So they don't go on at the same time: the database's is the first of the tests, as go test takes packages in the order in
-# which it is given them, and the broker's comes after them.
-#
-# The daemons of the third live by a lease of three seconds. Where two other packages want both processors, fifty actions take
-# longer than that to start, and their worker ends them at its fence, as it should. So it has the processors first.
-FIRST_PACKAGE  := ./chaos/conformance/postgrestest
-BROKER_PACKAGE := ./chaos/conformance/rabbitmqtest
-TIMED_PACKAGE  := ./chaos/live/cluster
-
-# A package that takes this long hangs. On a slow machine the first takes a third of it.
-LONGEST := 25m
-
-most: servers
-	@echo "testing: the first package takes about ten minutes, and nothing is printed before it is done"
-	@apart=$$(go list $(FIRST_PACKAGE) $(BROKER_PACKAGE) $(TIMED_PACKAGE)) && packages=$$(go list ./... | grep -vxF "$$apart") && \
-	go test -vet=off -p 3 -timeout $(LONGEST) -skip '$(PAGES)' $(FIRST_PACKAGE) $$packages
-
-# The linters and the benchmark of daemons are modules of their own, with much to compile.
-apart:
-	go test -vet=off -count 1 ./cmd
-	cd .tools && go test -vet=off -count 1 ./...
-	cd chaos/bench && go test -vet=off -count 1 .
-
-broker-tests:
-	go test -vet=off -timeout $(LONGEST) $(BROKER_PACKAGE)
-
-timed:
-	go test -vet=off -timeout $(LONGEST) $(TIMED_PACKAGE)
 
 # The large sample of drawn clusters; make test draws a hundred. A seed that fails does not stop the others; the last
 # line names all that failed.
@@ -493,7 +482,7 @@ bench: bench-daemons bench-sim
 
 # What led to a violation, measured over all mutants, into docs/causes.md: two minutes.
 bench-causes:
-	CAUSES_PAGE=$(CURDIR)/docs/causes.md go test ./sim/explore -count 1 -v -run 'TestWhatLedToAViolationIsFound'
+	HANDOFF_TESTS=all CAUSES_PAGE=$(CURDIR)/docs/causes.md go test ./sim/explore -count 1 -v -run 'TestWhatLedToAViolationIsFound'
 
 # A module of its own: what it compares with stays out of the product's module graph.
 bench-daemons: build
