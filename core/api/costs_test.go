@@ -15,6 +15,7 @@ import (
 
 	"handoff/core/execution"
 	"handoff/core/telemetry/exporter"
+	"handoff/core/testenv"
 	"handoff/docs"
 )
 
@@ -114,8 +115,12 @@ func measure(h http.Handler, asked string, a *attempt, body []byte) cost {
 }
 
 // TestNoRequestCostsMoreThanItsBounds sends every request that worst lists to a server whose store
-// is full.
+// is full. Only make test-all judges processor time.
 func TestNoRequestCostsMoreThanItsBounds(t *testing.T) {
+	judged := 0
+	if testenv.All() && !raced { // only an idle machine's processor time says something
+		judged = 1
+	}
 	worstTime, worstMemory := cost{}, cost{}
 	var slowest, largest string
 	for asked, attempts := range worst() {
@@ -131,7 +136,7 @@ func TestNoRequestCostsMoreThanItsBounds(t *testing.T) {
 			}
 			h := whole(t, db)
 			c := measure(h, asked, a, body)
-			for range 3 { // other load makes it slower, but never faster
+			for range 3 * judged { // other load makes it slower, but never faster
 				if c.processor > mostProcessorTime*3/4 && a.prepare == nil {
 					again := measure(h, asked, a, body)
 					again.processor = min(c.processor, again.processor)
@@ -157,7 +162,7 @@ func TestNoRequestCostsMoreThanItsBounds(t *testing.T) {
 			if c.memory > mostMemory {
 				t.Errorf("%s: %d KB were allocated, allowed are %d", what, c.memory>>10, mostMemory>>10)
 			}
-			if c.processor > mostProcessorTime && !raced {
+			if judged > 0 && c.processor > mostProcessorTime {
 				t.Errorf("%s: took %v of the processor, allowed are %v", what, c.processor, mostProcessorTime)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"handoff/core/host/daemon"
 	"handoff/core/store"
 	"handoff/core/telemetry"
+	"handoff/core/testenv"
 )
 
 // archive stores messages, once it is back. It accepts the outcome that it refuses only after the
@@ -75,7 +76,7 @@ func (c *consumer) Ack(d broker.Delivery) {
 // world is a keeper over a database and a consumer. run runs it until enough messages are
 // acknowledged.
 func world(t *testing.T, a *archive) (k *Keeper, c *consumer, out *bytes.Buffer, run func(enough int)) {
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), testenv.Patience())
 	t.Cleanup(stop)
 	out = new(bytes.Buffer)
 	a.host = &hurried{Host: daemon.New(daemon.Options{})}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"handoff/core/broker"
+	"handoff/core/testenv"
 )
 
 // silentListener accepts connections and never answers.
@@ -37,17 +38,16 @@ func TestConnectRefused(t *testing.T) {
 
 func TestConnectToSilence(t *testing.T) {
 	address := "amqp://u:secret@" + silentListener(t)
-	start := time.Now()
+	// Without the limits that are under test, both calls wait for ever.
 	_, err := New(Options{URL: address, DialTimeout: 200 * time.Millisecond}).Connect(t.Context())
-	if took := time.Since(start); !errors.Is(err, broker.ErrUnavailable) || took > 2*time.Second {
-		t.Errorf("a broker that does not answer is %v after %v", err, took)
+	if !errors.Is(err, broker.ErrUnavailable) {
+		t.Errorf("a broker that does not answer is %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	start = time.Now()
-	_, err = New(Options{URL: address}).Connect(ctx)
-	if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, broker.ErrUnavailable) || took > 2*time.Second {
-		t.Errorf("a context that ends is %v after %v", err, took)
+	_, err = New(Options{URL: address, DialTimeout: testenv.Patience()}).Connect(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, broker.ErrUnavailable) {
+		t.Errorf("a context that ends is %v", err)
 	}
 }
 

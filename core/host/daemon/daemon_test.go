@@ -15,6 +15,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"handoff/core/host"
+	"handoff/core/testenv"
 )
 
 // The tests run in bubbles: time there is virtual, for clock.New() too; the real milliseconds of
@@ -228,7 +229,7 @@ func TestEachSetWakesOneWaiter(t *testing.T) {
 // taken.
 func TestSignalLosesNothing(t *testing.T) {
 	h := New(Options{})
-	ctx, cancel := h.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := h.WithTimeout(context.Background(), testenv.Patience())
 	defer cancel()
 	s, done := h.NewSignal(), h.NewSignal()
 	const items = 5000

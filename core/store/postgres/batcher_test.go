@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"handoff/core/store"
+	"handoff/core/testenv"
 )
 
 // gate is a run function whose batches wait until the test lets them pass.
@@ -106,7 +107,7 @@ func TestBatcherLeaves(t *testing.T) {
 		}
 		select {
 		case <-g.entered:
-		case <-time.After(5 * time.Second):
+		case <-time.After(testenv.Patience()):
 			t.Errorf("%s: no second batch while the first is under way", name)
 		}
 		close(g.let)

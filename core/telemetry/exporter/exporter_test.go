@@ -11,6 +11,7 @@ import (
 
 	"handoff/core/telemetry"
 	"handoff/core/telemetry/exporter"
+	"handoff/core/testenv"
 )
 
 func TestFiguresAreScraped(t *testing.T) {
@@ -51,7 +52,7 @@ func TestCountersSayWhenTheyWereCreated(t *testing.T) {
 		if family.GetName() != telemetry.Table()[telemetry.DeadLetters].Name {
 			continue
 		}
-		if at := family.GetMetric()[0].GetCounter().GetCreatedTimestamp(); at == nil || time.Since(at.AsTime()) > time.Minute {
+		if at := family.GetMetric()[0].GetCounter().GetCreatedTimestamp(); at == nil || time.Since(at.AsTime()) > testenv.Patience() {
 			t.Errorf("created at %v", at)
 		}
 		return

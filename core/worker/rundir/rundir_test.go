@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"handoff/core/testenv"
 )
 
 func soon() time.Time { return time.Now().Add(time.Minute) }
@@ -248,7 +250,7 @@ func TestAFIFOHoldsUpNoStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(testenv.Patience()):
 		t.Fatal("a worker waits for the FIFO in " + base)
 	}
 	if _, err := os.Lstat(fifo); !errors.Is(err, os.ErrNotExist) {

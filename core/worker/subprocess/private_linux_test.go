@@ -33,8 +33,8 @@ func TestWhatARunWritesToTmpEndsWithIt(t *testing.T) {
 		mark := fmt.Sprintf("handoff-private-%d-", os.Getpid())
 		dir := yard(t)
 		w := isolatedWorker{Dir: dir, Isolation: Isolation{User: user}, Lines: []string{
-			`for d in /tmp /var/tmp /dev/shm; do head -c 1000000 /dev/zero >$d/` + mark + `a; mkdir -p $d/` + mark + `b/c; chmod 0 $d/` + mark + `b; done; setsid sleep 600 & ` +
-				`kill -9 $PPID && sleep 600; exit 0`,
+			`for d in /tmp /var/tmp /dev/shm; do head -c 1000000 /dev/zero >$d/` + mark + `a; mkdir -p $d/` + mark + `b/c; chmod 0 $d/` + mark + `b; done; setsid sleep 9999 & ` +
+				`kill -9 $PPID && sleep 9999; exit 0`,
 			`ls -A /tmp /var/tmp /dev/shm | grep ` + mark + `; ls -A .; exit 0`,
 			`set -e; test "$(pwd)" = "$TMPDIR"; test "$(/bin/pwd)" = "$TMPDIR"; cd "$PWD"; cd /; cd "$TMPDIR"; echo x >rel; cat "$TMPDIR/rel"; cat /proc/self/cwd/rel; ` +
 				`f=$(mktemp); echo x >"$f"; cat rel "$f"; cd /tmp; f=$(TMPDIR= mktemp); echo x >"$f"; cat "$f"; mkdir /tmp/` + mark + `d; mv /tmp/` + mark + `d /var/tmp; ` +
@@ -72,7 +72,7 @@ func TestARunThatFillsTmpEnds(t *testing.T) {
 	mark := fmt.Sprintf("handoff-fill-%d-", os.Getpid())
 	w := isolatedWorker{Dir: yard(t), Isolation: Isolation{DiskBytes: 8 << 20}}
 	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm"} {
-		w.Lines = append(w.Lines, `head -c 9000000 /dev/zero >`+dir+`/`+mark+`; sleep 5`)
+		w.Lines = append(w.Lines, `head -c 9000000 /dev/zero >`+dir+`/`+mark+`; sleep 9999`)
 	}
 	f := w.start(t, 0)
 	for i, e := range f.Exits {
@@ -90,7 +90,7 @@ func TestARunThatFillsTmpEnds(t *testing.T) {
 func TestAShimWithoutWorkerRemovesWhatItsRunWroteToTmp(t *testing.T) {
 	t.Parallel()
 	needMounts(t)
-	w := isolatedWorker{Dir: yard(t), Lines: []string{`echo x >/tmp/x; echo x >x; kill -9 $WORKER; sleep 600`}}
+	w := isolatedWorker{Dir: yard(t), Lines: []string{`echo x >/tmp/x; echo x >x; kill -9 $WORKER; sleep 9999`}}
 	w.Isolation.RunDir = filepath.Join(w.Dir, "runs")
 	// Any worker that starts on this machine ends the control groups of a dead worker, including
 	// its shim's.

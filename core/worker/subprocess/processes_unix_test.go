@@ -20,11 +20,27 @@ import (
 	"handoff/core/execution"
 	"handoff/core/host/daemon"
 	"handoff/core/host/without"
+	"handoff/core/testenv"
 	"handoff/core/worker"
 )
 
-// patience bounds every wait for an event that has to happen.
-const patience = 30 * time.Second
+// patience bounds every wait for an event that has to happen. No action sleeps for so short a time
+// that the wait could see its end instead.
+var patience = testenv.Patience()
+
+// tryFences tries longer and longer fences: on a busy machine a short one can pass before a test
+// has done what has to happen before it.
+func tryFences(t *testing.T, try func(fence time.Duration) error) {
+	t.Helper()
+	var err error
+	for _, fence := range []time.Duration{2 * time.Second, 10 * time.Second, time.Minute} {
+		if err = try(fence); err == nil {
+			return
+		}
+		t.Logf("under a fence of %v: %v", fence, err)
+	}
+	t.Fatal(err)
+}
 
 // fixture is a runner with its own directory, in which its actions start.
 type fixture struct {
@@ -39,7 +55,7 @@ func newFixture(t *testing.T, limit int) *fixture {
 	return newLoneFixture(t, limit)
 }
 
-// newLoneFixture is for tests that measure durations and so run alone.
+// newLoneFixture is for tests that count what this process has, and so run alone.
 func newLoneFixture(t *testing.T, limit int) *fixture {
 	b := &fixture{t: t, dir: t.TempDir(), host: daemon.New(daemon.Options{})}
 	b.Runner = New(Options{Host: b.host, Actions: b.dir, OutputLimit: limit})
@@ -255,7 +271,7 @@ func TestOutputIsLimited(t *testing.T) {
 
 func TestKillAnActionThatObeys(t *testing.T) {
 	b := newFixture(t, 0)
-	run := b.shell(`trap 'echo bye > obeyed; exit 0' TERM; ` + put("$$", "pid") + `sleep 600 & wait`)
+	run := b.shell(`trap 'echo bye > obeyed; exit 0' TERM; ` + put("$$", "pid") + `sleep 9999 & wait`)
 	pid := b.pid("pid")
 	run.Kill(time.Hour)
 	if exit := b.wait(run); !exit.Killed {
@@ -268,7 +284,7 @@ func TestKillAnActionThatObeys(t *testing.T) {
 
 func TestKillAnActionThatIgnoresIt(t *testing.T) {
 	b := newFixture(t, 0)
-	run := b.shell(`trap '' TERM; ` + put("$$", "pid") + `while :; do sleep 600; done`)
+	run := b.shell(`trap '' TERM; ` + put("$$", "pid") + `while :; do sleep 9999; done`)
 	pid := b.pid("pid")
 	began := time.Now()
 	run.Kill(500 * time.Millisecond)
@@ -277,7 +293,7 @@ func TestKillAnActionThatIgnoresIt(t *testing.T) {
 		t.Errorf("%+v after %v", exit, took)
 	}
 	// A second kill without grace does not wait for the first.
-	run = b.shell(`trap '' TERM; ` + put("$$", "again") + `while :; do sleep 600; done`)
+	run = b.shell(`trap '' TERM; ` + put("$$", "again") + `while :; do sleep 9999; done`)
 	b.pid("again")
 	run.Kill(time.Hour)
 	run.Kill(0)
@@ -288,14 +304,14 @@ func TestKillAnActionThatIgnoresIt(t *testing.T) {
 
 func TestGrandchildrenDie(t *testing.T) {
 	b := newFixture(t, 0)
-	run := b.shell(`sh -c '` + put("$$", "child") + `sleep 600 & wait' & ` + put("$$", "pid") + `wait`)
+	run := b.shell(`sh -c '` + put("$$", "child") + `sleep 9999 & wait' & ` + put("$$", "pid") + `wait`)
 	pid, child := b.pid("pid"), b.pid("child")
 	run.Kill(0)
 	if exit := b.wait(run); !exit.Killed || alive(-pid) || alive(child) {
 		t.Errorf("%+v, group alive: %v", exit, alive(-pid))
 	}
 	// An action that ends by itself leaves no process behind either.
-	run = b.shell(`sleep 600 & ` + put("$!", "left"))
+	run = b.shell(`sleep 9999 & ` + put("$!", "left"))
 	if exit := b.wait(run); exit.Killed || exit.Reason != execution.NoReason || alive(b.pid("left")) {
 		t.Errorf("%+v", exit)
 	}
@@ -303,41 +319,53 @@ func TestGrandchildrenDie(t *testing.T) {
 
 func TestFence(t *testing.T) {
 	b := newFixture(t, 0)
-	began := time.Now()
-	run := b.shell(put("$$", "pid")+"sleep 600", 2*time.Second)
-	exit := b.wait(run)
-	if took := time.Since(began); !exit.Killed || took < 2*time.Second || !strings.Contains(exit.Message, "fence") {
-		t.Errorf("%+v after %v", exit, took)
-	}
-	if pid := b.pid("pid"); alive(-pid) {
-		t.Error("the group lives")
-	}
+	tryFences(t, func(fence time.Duration) error {
+		began := time.Now()
+		file := "pid-" + fence.String()
+		exit := b.wait(b.shell(put("$$", file)+"sleep 9999", fence))
+		if took := time.Since(began); !exit.Killed || took < fence || !strings.Contains(exit.Message, "fence") {
+			t.Errorf("%+v after %v", exit, took)
+		}
+		if _, err := os.Stat(filepath.Join(b.dir, file)); err != nil {
+			return fmt.Errorf("the action had not begun: %w", err)
+		}
+		if alive(-b.pid(file)) {
+			t.Error("the group lives")
+		}
+		return nil
+	})
 }
 
 func TestExtension(t *testing.T) {
 	b := newFixture(t, 0)
-	began := time.Now()
-	run := b.shell("sleep 600", 2*time.Second)
-	run.Extend(b.host.Monotonic() + 4*time.Second)
-	run.Extend(b.host.Monotonic() + time.Millisecond) // an earlier one has no effect
-	exit := b.wait(run)
-	if took := time.Since(began); !exit.Killed || took < 4*time.Second {
-		t.Errorf("%+v after %v", exit, took)
-	}
+	tryFences(t, func(fence time.Duration) error {
+		began := time.Now()
+		run := b.shell("sleep 9999", fence)
+		run.Extend(b.host.Monotonic() + fence*3/2)
+		run.Extend(b.host.Monotonic() + time.Millisecond) // an earlier one has no effect
+		exit := b.wait(run)
+		if took := time.Since(began); !exit.Killed || took < fence*3/2 {
+			return fmt.Errorf("%+v after %v", exit, took)
+		}
+		return nil
+	})
 }
 
 func TestLimit(t *testing.T) {
 	b := newFixture(t, 0)
-	run := b.shell("sleep 600", 2*time.Second, 2*time.Second)
-	run.Extend(b.host.Monotonic() + time.Hour)
-	if exit := b.wait(run); !exit.Killed || !strings.Contains(exit.Message, "run timeout") {
-		t.Errorf("%+v", exit)
-	}
+	tryFences(t, func(limit time.Duration) error {
+		run := b.shell("sleep 9999", limit, limit)
+		run.Extend(b.host.Monotonic() + time.Hour)
+		if exit := b.wait(run); !exit.Killed || !strings.Contains(exit.Message, "run timeout") {
+			return fmt.Errorf("%+v", exit)
+		}
+		return nil
+	})
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
 	b := newFixture(t, 0)
-	run := b.shell("sleep 600")
+	run := b.shell("sleep 9999")
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	if exit, err := run.Wait(ctx); err == nil {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 
 	"handoff/core/execution"
 	"handoff/core/host/daemon"
+	"handoff/core/testenv"
 	"handoff/core/worker"
 )
 
@@ -109,16 +111,16 @@ func (b *fixture) startWorker(line string, fence time.Duration) (*exec.Cmd, *buf
 	return cmd, lines
 }
 
-const family3 = `trap '' TERM; sh -c 'trap "" TERM; echo $$ > child.new; mv child.new child; while :; do sleep 600; done' & `
+const family3 = `trap '' TERM; sh -c 'trap "" TERM; echo $$ > child.new; mv child.new child; while :; do sleep 9999; done' & `
 
 func TestActionsEndWithAKilledWorker(t *testing.T) {
 	b := newLoneFixture(t, 0)
-	w, _ := b.startWorker(family3+`setsid sh -c 'echo $$ > away.new; mv away.new away; sleep 600' & `+put("$$", "pid")+`wait`, time.Hour)
+	w, _ := b.startWorker(family3+`setsid sh -c 'echo $$ > away.new; mv away.new away; sleep 9999' & `+put("$$", "pid")+`wait`, time.Hour)
 	pids := []int{b.pid("pid"), b.pid("child"), b.pid("away")}
 	if err := w.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the death of the killed worker's action", time.Second, func() bool {
+	eventually(t, "the death of the killed worker's action", patience, func() bool {
 		return gone(pids[0]) && gone(pids[1]) && gone(pids[2])
 	})
 	// Dead processes belong to the group until they are reaped.
@@ -126,34 +128,50 @@ func TestActionsEndWithAKilledWorker(t *testing.T) {
 }
 
 func TestActionsEndAtTheFenceOfAStoppedWorker(t *testing.T) {
-	b := newLoneFixture(t, 0)
-	began := time.Now()
-	w, lines := b.startWorker(family3+put("$$", "pid")+`wait`, 2*time.Second)
-	pid, child := b.pid("pid"), b.pid("child")
-	// Stops its whole group, as a terminal would.
-	if err := syscall.Kill(-w.Process.Pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the worker stands still", patience, func() bool {
-		p, ok := look(w.Process.Pid)
-		return ok && p.state == "T"
+	b := newFixture(t, 0)
+	tryFences(t, func(fence time.Duration) error {
+		began := time.Now()
+		w, lines := b.startWorker(put("$$", "pid-"+fence.String())+family3+`wait`, fence)
+		// Stops its whole group, as a terminal would.
+		if err := syscall.Kill(-w.Process.Pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the worker stands still, or has ended", patience, func() bool {
+			p, ok := look(w.Process.Pid)
+			return !ok || p.state == "T" || p.state == "Z"
+		})
+		if time.Since(began) >= fence {
+			return errors.New("it is over before the worker stands still")
+		}
+		pid := 0
+		eventually(t, "the action has started, or its fence is over", patience, func() bool {
+			text, err := os.ReadFile(filepath.Join(b.dir, "pid-"+fence.String()))
+			if err == nil {
+				pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+			}
+			return err == nil || time.Since(began) > 2*fence
+		})
+		if pid == 0 {
+			return errors.New("it is over before the action has started")
+		}
+		if gone(pid) && time.Since(began) < fence {
+			t.Error("the action ended before its fence")
+		}
+		eventually(t, "the death of the action", patience, func() bool { return gone(pid) && !alive(-pid) })
+		if took := time.Since(began); testenv.All() && took > 2*fence {
+			t.Errorf("it lived for %v under a fence of %v", took, fence)
+		}
+		if p, ok := look(w.Process.Pid); !ok || p.state != "T" {
+			t.Errorf("the worker took part in it: %+v", p)
+		}
+		if err := syscall.Kill(-w.Process.Pid, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, string(causeFence)) {
+			t.Errorf("the worker, when it goes on, hears %q, %v", line, err)
+		}
+		return nil
 	})
-	if gone(pid) && time.Since(began) < 2*time.Second {
-		t.Error("the action ended before its fence")
-	}
-	eventually(t, "the death of the action", patience, func() bool { return gone(pid) && gone(child) })
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("it lived for %v under a fence of 2s", took)
-	}
-	if p, ok := look(w.Process.Pid); !ok || p.state != "T" {
-		t.Errorf("the worker took part in it: %+v", p)
-	}
-	if err := syscall.Kill(-w.Process.Pid, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, string(causeFence)) {
-		t.Errorf("the worker, when it goes on, hears %q, %v", line, err)
-	}
 }
 
 // shimOf is the parent process of an action.
@@ -204,7 +222,7 @@ func sessionOf(pid int) (int, error) {
 // Descendants that left the group, and those whose parents are gone, belong to the action as well.
 func TestDescendantsThatLeaveTheGroupDie(t *testing.T) {
 	b := newFixture(t, 0)
-	away := `setsid sh -c 'setsid sh -c "echo \$\$ > inner.new; mv inner.new inner; sleep 600" & ` + put("$$", "outer") + `wait' & `
+	away := `setsid sh -c 'setsid sh -c "echo \$\$ > inner.new; mv inner.new inner; sleep 9999" & ` + put("$$", "outer") + `wait' & `
 	run := b.shell(away + put("$$", "pid") + `wait`)
 	pids := []int{b.pid("pid"), b.pid("outer"), b.pid("inner")}
 	run.Kill(0)
@@ -217,7 +235,7 @@ func TestDescendantsThatLeaveTheGroupDie(t *testing.T) {
 		}
 	}
 	// The same after an action that ends by itself, with output held open by the process that left.
-	run = b.shell(`setsid sh -c 'echo $$ > daemon.new; mv daemon.new daemon; sleep 600' & while ! test -e daemon; do sleep 0.01; done; echo '{"ok":true}'`)
+	run = b.shell(`setsid sh -c 'echo $$ > daemon.new; mv daemon.new daemon; sleep 9999' & while ! test -e daemon; do sleep 0.01; done; echo '{"ok":true}'`)
 	if exit := b.wait(run); exit.Killed || string(exit.Output) != `{"ok":true}` || !gone(b.pid("daemon")) {
 		t.Errorf("%+v with output %s", exit, exit.Output)
 	}
@@ -225,7 +243,7 @@ func TestDescendantsThatLeaveTheGroupDie(t *testing.T) {
 
 func TestOrphansAreReapedWhileTheActionRuns(t *testing.T) {
 	b := newFixture(t, 0)
-	b.shell(`i=0; while test $i -lt 20; do (sleep 0.01 &); i=$((i+1)); done; ` + put("$$", "pid") + `sleep 600`)
+	b.shell(`i=0; while test $i -lt 20; do (sleep 0.01 &); i=$((i+1)); done; ` + put("$$", "pid") + `sleep 9999`)
 	shim := shimOf(t, b.pid("pid"))
 	eventually(t, "twenty orphans are reaped", patience, func() bool {
 		children, err := childrenOf(shim)
@@ -250,7 +268,7 @@ func TestActionEndsWithItsShim(t *testing.T) {
 
 func TestShimThatDoesNotAnswerIsKilled(t *testing.T) {
 	b := newFixture(t, 0)
-	run := b.shell(put("$$", "pid") + "sleep 600")
+	run := b.shell(put("$$", "pid") + "sleep 9999")
 	pid := b.pid("pid")
 	shim := shimOf(t, pid)
 	if err := syscall.Kill(shim, syscall.SIGSTOP); err != nil {
@@ -274,7 +292,7 @@ func TestRunsLeaveNothingInTheWorker(t *testing.T) {
 	b.wait(b.shell("exit 0"))
 	files, goroutines := count()
 	for i := range 10 {
-		run := b.shell("sleep 600")
+		run := b.shell("sleep 9999")
 		run.Kill(time.Duration(i%2) * time.Hour)
 		b.wait(run)
 	}
