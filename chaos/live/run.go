@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/live/capability"
 	"handoff/chaos/live/evidence"
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
@@ -167,7 +168,7 @@ func (w *world) finish(settled bool) (*Result, error) {
 		r.FaultIntervals[i].End += w.ready
 	}
 	judges := run.NewJudges(w.scenario, w.profile, w.config, w.scenario.Expect(w.profile).Invariants)
-	judges.Suite.SetTolerance(JudgedWithin)
+	judges.Suite.SetTolerance(capability.Tolerance)
 	for i := range events {
 		judges.Observe(&events[i])
 	}
@@ -188,11 +189,6 @@ func (w *world) finish(settled bool) (*Result, error) {
 	r.Noise = noisy(r.Violations, r.Stalls, w.config.Worker)
 	return r, nil
 }
-
-// JudgedWithin is the longest time between a statement's decision about a row and its trigger, on a
-// machine that is busy with other sandboxes; 72 ms have been seen. A take-back is dated by its
-// trigger, but its delay counts from the decision.
-const JudgedWithin = 200 * time.Millisecond
 
 // collect reads all evidence and orders it.
 func (w *world) collect() ([]history.Event, []execution.Execution, error) {

@@ -10,6 +10,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
+	"handoff/chaos/live/capability"
 	"handoff/chaos/live/evidence"
 	"handoff/chaos/scenario"
 	"handoff/chaos/soak"
@@ -145,7 +146,7 @@ func newSoaking(w *world, o SoakOptions) *soaking {
 	judged, _ := soakRules()
 	x.suite = invariant.New(w.config, judged)
 	x.suite.SetEvidence(soakEvidence())
-	x.suite.SetTolerance(JudgedWithin)
+	x.suite.SetTolerance(capability.Tolerance)
 	x.suite.SetRequests(func(key string) (execution.Action, bool) {
 		_, ours := soak.Number(key)
 		return w.scenario.Actions[0].Action, ours

@@ -10,12 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/audit"
 	"handoff/chaos/invariant"
-	"handoff/chaos/live"
+	"handoff/chaos/live/capability"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
@@ -58,9 +57,8 @@ events, or because nothing happened that the rule judges.`,
 			case len(args) == 0 && f.url == "":
 				return usage("nothing to judge: name a history, or with --database-url the database whose audit table is to be judged")
 			}
-			// The parser's own message may contain the password.
-			if _, err := pgx.ParseConfig(f.url); f.url != "" && err != nil {
-				return usage("--database-url is not the URL of a database: write it as postgres://USER:PASSWORD@HOST:5432/NAME")
+			if f.url != "" {
+				return checkDatabaseURL(f.url)
 			}
 			return nil
 		},
@@ -74,7 +72,7 @@ events, or because nothing happened that the rule judges.`,
 				}
 				return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.checkHistory(ctx, args[0], f) })
 			}
-			return a.check(cmd.Context(), f)
+			return a.checkDatabase(cmd.Context(), f)
 		},
 	}
 	cmd.Flags().StringVar(&f.scenario, "scenario", "", "for a history: the `NAME` or file of its scenario")
@@ -82,17 +80,6 @@ events, or because nothing happened that the rule judges.`,
 	cmd.Flags().StringVar(&f.profile, "profile", string(config.Hardened), "the profile that the daemons run with: hardened or documented")
 	cmd.Flags().StringVar(&f.json, "json", "", "write the judgement to this `FILE` too; - is standard output")
 	return cmd
-}
-
-func (a *app) check(ctx context.Context, f checkFlags) error {
-	r, err := audit.Judge(ctx, f.url, audit.Options{Config: config.Default(config.Profile(f.profile))})
-	switch {
-	case errors.Is(err, audit.ErrNoAudit):
-		return usage("%v: is it a database of Handoff, and migrated?", err)
-	case err != nil:
-		return broken("%v", err)
-	}
-	return a.judged(r, checkHead{Profile: f.profile}, f.json)
 }
 
 // checkHistory judges a file in the format of a report, or the folder of a failure. The file may come
@@ -181,7 +168,7 @@ func recorded(rec *verdict.Record, chosen string, beside *scenario.Scenario, pro
 		if s, err = s.Scaled(rec.TimeScale, under); err != nil {
 			return h, usage("the history's time scale: %v", err)
 		}
-		h.Tolerance = live.JudgedWithin
+		h.Tolerance = capability.Tolerance
 	}
 	h.Config, h.Alerts = s.Config(under), invariant.Alerts(s.Expect(under).Alerts)
 	return h, nil

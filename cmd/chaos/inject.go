@@ -1,3 +1,5 @@
+//go:build !simulator
+
 package main
 
 import (
@@ -11,9 +13,6 @@ import (
 	"handoff/chaos/live/manual"
 )
 
-// composeFile is the system in containers that can be broken by hand.
-const composeFile = "docker-compose.chaos.yaml"
-
 // injectFlags select the running system.
 type injectFlags struct {
 	at, target, file, toxiproxy string
@@ -24,7 +23,7 @@ func (a *app) injectCommand() *cobra.Command {
 	f := injectFlags{target: "up", file: composeFile, toxiproxy: "127.0.0.1:8474"}
 	cmd := &cobra.Command{
 		Use:   "inject FAULT | --undo",
-		Short: "Break a running system by hand",
+		Short: injectShort,
 		Long: `Brings one fault about in a running system, waits for its end, and ends it; Ctrl-C ends it at once. The fault
 is written as in a scenario, without its time:
 

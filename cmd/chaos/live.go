@@ -1,3 +1,5 @@
+//go:build !simulator
+
 package main
 
 import (
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"handoff/chaos/live"
+	"handoff/chaos/live/capability"
 	"handoff/chaos/live/compose"
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
@@ -20,10 +23,6 @@ import (
 	"handoff/reports"
 	"handoff/sim/explore"
 )
-
-// defaultScale is the smallest time scale that the default configuration allows: it turns AMQP
-// heartbeats of 5 s into their minimum of one second.
-const defaultScale = 0.2
 
 // runLive runs scenarios on real servers and real daemons.
 func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
@@ -173,9 +172,9 @@ const notExpressible = "not expressible: "
 
 // expressible leaves out scenarios that the live world can't run; it refuses those that were named.
 func (a *app) expressible(targets []explore.Target, named bool, f runFlags) (able []explore.Target, notes []string, err error) {
-	unable, where := live.Unable, "in the live world"
+	unable, where := capability.Unable, "in the live world"
 	if f.target == targetCompose {
-		unable, where = live.UnableInCompose, "in containers"
+		unable, where = capability.UnableInCompose, "in containers"
 	}
 	for _, t := range targets {
 		why := unable(t.Scenario, t.Profile, f.scale)

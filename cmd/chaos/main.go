@@ -160,6 +160,15 @@ func meant(got string, allowed []string) string {
 	return ""
 }
 
+// The descriptions of the commands that a program for the simulator alone (simulator.go) lists without
+// having them.
+const (
+	upShort      = "Real PostgreSQL, RabbitMQ, executor and workers on this machine, until Ctrl-C"
+	injectShort  = "Break a running system by hand"
+	soakShort    = "Run real daemons at the highest rate that the machine holds while every part is killed, paused and cut off"
+	serversShort = "Find PostgreSQL and RabbitMQ for tests, or install them (Debian, as root)"
+)
+
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "chaos",
@@ -169,7 +178,7 @@ misbehave, and judges every run by invariants. A run is a function of scenario,
 profile and seed: what failed once fails again.
 
 Exit codes: 0 pass, 1 fail, 2 bad usage or a bad scenario, 3 inconclusive,
-4 the harness hung, its environment did not come up, or its report was not written.`,
+4 the harness hung, its environment did not come up, or its report was not written.` + extentHelp,
 		Example: `  bin/chaos run                              the whole library, 60 seeds each
   bin/chaos run ttl-race --seed 7            one seed of one scenario
   bin/chaos replay ttl-race --seed 7         what happened in it, event by event

@@ -19,6 +19,10 @@ import (
 // counts as missed.
 const mutantSeeds = 500
 
+// liveMutantSeeds is the number of runs, each in real time, after which a mutant has survived its
+// own scenario.
+const liveMutantSeeds = 3
+
 func (a *app) mutantsCommand() *cobra.Command {
 	var only, one, matrix, world, part, report string
 	var seeds, parallel int
@@ -62,10 +66,7 @@ is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 			}
 			if fromSource.on {
 				fromSource.size.Seeds, fromSource.procs, fromSource.only, fromSource.report = seeds, parallel, only, report
-				if err := fromSource.asked(cmd, part); err != nil {
-					return err
-				}
-				return a.sourceMutants(cmd.Context(), &fromSource)
+				return a.measureSource(cmd, part, &fromSource)
 			}
 			if err := withoutSource(cmd); err != nil {
 				return err

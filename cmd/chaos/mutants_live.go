@@ -1,3 +1,5 @@
+//go:build !simulator
+
 package main
 
 import (
@@ -9,15 +11,12 @@ import (
 	"text/tabwriter"
 
 	"handoff/chaos/live"
+	"handoff/chaos/live/capability"
 	"handoff/chaos/mutant"
 	"handoff/chaos/servers"
 	"handoff/chaos/verdict"
 	"handoff/scenarios"
 )
-
-// liveMutantSeeds is the number of runs, each in real time, after which a mutant has survived its
-// own scenario.
-const liveMutantSeeds = 3
 
 // liveKill is the result of one mutant in the live world.
 type liveKill struct {
@@ -88,7 +87,7 @@ func (k *liveKill) aim() {
 		return
 	}
 	k.target = live.Target{Scenario: s, Profile: s.Profiles[0], Mutant: k.mutant.Name}
-	k.lacks = live.Unable(s, k.target.Profile, defaultScale)
+	k.lacks = capability.Unable(s, k.target.Profile, defaultScale)
 }
 
 // liveHunted notes the finding of a run: that of the mutant's expected invariant, otherwise the

@@ -45,6 +45,13 @@ type runFlags struct {
 	stdout io.Writer
 }
 
+// defaultScale is the smallest time scale that the default configuration allows: it turns AMQP
+// heartbeats of 5 s into their minimum of one second.
+const defaultScale = 0.2
+
+// composeFile is the system in containers, which live runs use and which can be broken by hand.
+const composeFile = "docker-compose.chaos.yaml"
+
 // The environments of a live run: processes of this machine, or the containers of a compose file.
 const (
 	targetProcesses = "processes"

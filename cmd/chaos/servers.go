@@ -1,3 +1,5 @@
+//go:build !simulator
+
 package main
 
 import (
@@ -17,7 +19,7 @@ import (
 func (a *app) serversCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "servers [-- COMMAND [ARGUMENT]...]",
-		Short: "Find PostgreSQL and RabbitMQ for tests, or install them (Debian, as root)",
+		Short: serversShort,
 		Long: `servers finds PostgreSQL and RabbitMQ, or installs them (Debian, as root). With a
 command it also starts both, private and on loopback, runs the command with their
 addresses in ` + servers.AddressPostgres + ` and ` + servers.AddressRabbitMQ + `, and ends

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"handoff/chaos/live"
+	"handoff/chaos/live/capability"
 	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/core/config/yamlfile"
@@ -49,8 +49,8 @@ func (a *app) lint(args []string) error {
 		for _, s := range list {
 			fmt.Fprintf(a.out, "%s: %s (%s, profiles %v, %s, %s)\n",
 				s.File, a.out.verdict("ok"), s.Name, s.Profiles, plural(len(s.Workload)+len(s.Cancels), "step"), plural(len(s.Faults), "fault"))
-			fmt.Fprintf(a.out, "  live world: %s\n", liveWorld(s, live.Unable))
-			fmt.Fprintf(a.out, "  in containers: %s\n", liveWorld(s, live.UnableInCompose))
+			fmt.Fprintf(a.out, "  live world: %s\n", liveWorld(s, capability.Unable))
+			fmt.Fprintf(a.out, "  in containers: %s\n", liveWorld(s, capability.UnableInCompose))
 			for _, w := range s.Warnings {
 				fmt.Fprintln(a.out, reports.Printable(w.Error(), "\n\t"))
 			}
@@ -109,7 +109,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print what this program was built from",
 		Args:  noArgs,
 		Run: func(*cobra.Command, []string) {
-			fmt.Fprintf(a.out, "chaos, commit %s, %s %s/%s\n", reports.CommitText(explore.Commit()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(a.out, "chaos, commit %s, %s %s/%s%s\n", reports.CommitText(explore.Commit()), runtime.Version(), runtime.GOOS, runtime.GOARCH, extent)
 		},
 	}
 }

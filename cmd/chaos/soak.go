@@ -1,3 +1,5 @@
+//go:build !simulator
+
 package main
 
 import (
@@ -13,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/live"
+	"handoff/chaos/live/capability"
 	"handoff/chaos/scenario"
 	"handoff/chaos/servers"
 	"handoff/chaos/soak"
@@ -43,7 +46,7 @@ func (a *app) soakCommand() *cobra.Command {
 	var f soakFlags
 	cmd := &cobra.Command{
 		Use:   "soak",
-		Short: "Run real daemons at the highest rate that the machine holds while every part is killed, paused and cut off",
+		Short: soakShort,
 		Long: `Starts private servers, executors and workers, finds the rate that this machine
 holds and submits at 60 % of it, in batches, through the API. Meanwhile every part
 is killed, paused and cut off, one after the other, by a plan that the seed draws:
@@ -106,7 +109,7 @@ func (a *app) soak(ctx context.Context, f soakFlags) error {
 	if _, err := plantable(f.mutant); err != nil {
 		return err
 	}
-	if why := live.Unable(s, config.Hardened, defaultScale); why != "" {
+	if why := capability.Unable(s, config.Hardened, defaultScale); why != "" {
 		return broken("this machine can't soak: %s", why)
 	}
 	if err := makeFolder("--out", f.out); err != nil {

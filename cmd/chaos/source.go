@@ -1,3 +1,5 @@
+//go:build !simulator
+
 package main
 
 import (
@@ -6,30 +8,35 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"handoff/chaos/mutant/source"
 	"handoff/chaos/mutant/source/score"
 	"handoff/chaos/shard"
 	"handoff/reports"
+	"handoff/scenarios"
 	"handoff/sim/explore"
 	"handoff/sim/guard/weave"
 )
 
-// The default numbers of seeds of each scenario and profile for a source mutant, unvaried and
-// varied. A surviving mutant takes about fifteen seconds of one processor; more seeds find little
-// (docs/score.md).
-const (
-	sourceSeeds       = 2
-	sourceVariedSeeds = 2
-)
+// measureSource checks the flags of `mutants --source` and measures the harness.
+func (a *app) measureSource(cmd *cobra.Command, part string, o *sourceOptions) error {
+	if err := o.asked(cmd, part); err != nil {
+		return err
+	}
+	return a.sourceMutants(cmd.Context(), o)
+}
 
 // sourceMutants measures the harness with a sample of mutants of the core's source.
 func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
@@ -58,6 +65,55 @@ func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
 		return m.page()
 	}
 	return nil
+}
+
+// asked copies the flags that all kinds of mutants share, and refuses flags that don't go with
+// --source.
+func (o *sourceOptions) asked(cmd *cobra.Command, part string) error {
+	for _, name := range []string{"world", "scenario", "matrix", "all"} {
+		if cmd.Flags().Changed(name) {
+			return usage("--%s is for planted mutants: leave out --%[1]s or --source", name)
+		}
+	}
+	if !cmd.Flags().Changed("seeds") {
+		o.size.Seeds = sourceSeeds
+	}
+	if !cmd.Flags().Changed("parallel") {
+		o.procs = runtime.NumCPU()
+	}
+	var err error
+	if o.share, err = share(part); err != nil {
+		return err
+	}
+	switch {
+	case o.sample != 60 && o.sample != 300:
+		return usage("--sample %d: allowed are 300, and 60 for the first fifth of each quota", o.sample)
+	case o.size.Varied < 0:
+		return usage("--varied-seeds %d: 0 or more are needed", o.size.Varied)
+	case o.procs < 1:
+		return usage("--parallel %d: at least 1 is needed", o.procs)
+	case o.before != "" && o.into == "":
+		return usage("--before is for the page of the score: add --table FILE")
+	case o.pageOnly && (o.into == "" || o.again || o.unit || o.sql || o.report != ""):
+		return usage("--page-only runs nothing: give --table FILE, and leave out --again, --unit, --sql and --report")
+	case o.report != "" && cmd.Flags().Changed("out"):
+		return usage("--report FOLDER has the results in FOLDER/%s: leave out --out", sourceFile)
+	case o.sql && o.report != "":
+		return usage("--report with --sql: statements are judged on one machine; leave out --report")
+	case o.into != "" && !o.share.Whole():
+		return usage("--table with --shard: the page is made of all shares; give it after chaos merge (docs/shards.md)")
+	}
+	if o.report != "" {
+		o.file = filepath.Join(o.report, sourceFile)
+		if err := (&runFlags{out: o.report}).prepare(); err != nil {
+			return err
+		}
+	}
+	o.header = func() (shard.Header, error) {
+		library, err := scenarios.Library()
+		return shareHeader(cmd, o.share, 0, explore.Targets(library)), err
+	}
+	return shareOfMutants(o.share, o.report, "")
 }
 
 // sourcePage makes the page of a finished measurement. Proofs about survivors are written once the
@@ -448,6 +504,33 @@ func (m *measurement) page() error {
 	}
 	if err := os.WriteFile(m.into, []byte(page), 0o600); err != nil {
 		return broken("writing the score to %s: %v", m.into, err)
+	}
+	return nil
+}
+
+// writeShare writes the share beside its results, if this is a share.
+func (m *measurement) writeShare() error {
+	if m.share.Whole() {
+		return nil
+	}
+	header, err := m.header()
+	if err != nil {
+		return broken("%v", err)
+	}
+	header.Kind = sourceShares
+	head := *m.results
+	head.Results = nil
+	first := sourceItem{Head: &head}
+	for _, c := range m.whole {
+		first.Order = append(first.Order, c.ID)
+	}
+	items := []any{first}
+	for _, c := range m.order {
+		items = append(items, sourceItem{Result: m.results.Results[c.ID]})
+	}
+	err = reports.WriteFile(filepath.Join(m.report, shard.FileName), func(w io.Writer) error { return shard.Write(w, header, items, m.cpu) })
+	if err != nil {
+		return broken("the mutants are judged, but writing the share failed: %v", err)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 
@@ -25,33 +24,6 @@ type sourceItem struct {
 	Order  []string       `json:"order,omitempty"`
 	Head   *score.Results `json:"head,omitempty"`
 	Result *score.Result  `json:"result,omitempty"`
-}
-
-// writeShare writes the share beside its results, if this is a share.
-func (m *measurement) writeShare() error {
-	if m.share.Whole() {
-		return nil
-	}
-	header, err := m.header()
-	if err != nil {
-		return broken("%v", err)
-	}
-	header.Kind = sourceShares
-	head := *m.results
-	head.Results = nil
-	first := sourceItem{Head: &head}
-	for _, c := range m.whole {
-		first.Order = append(first.Order, c.ID)
-	}
-	items := []any{first}
-	for _, c := range m.order {
-		items = append(items, sourceItem{Result: m.results.Results[c.ID]})
-	}
-	err = reports.WriteFile(filepath.Join(m.report, shard.FileName), func(w io.Writer) error { return shard.Write(w, header, items, m.cpu) })
-	if err != nil {
-		return broken("the mutants are judged, but writing the share failed: %v", err)
-	}
-	return nil
 }
 
 // mergeSource merges the shares of a measurement, and writes the results that a single machine

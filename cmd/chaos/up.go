@@ -1,3 +1,5 @@
+//go:build !simulator
+
 package main
 
 import (
@@ -36,7 +38,7 @@ func (a *app) upCommand() *cobra.Command {
 	f := upFlags{executors: 1, workers: 2}
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Real PostgreSQL, RabbitMQ, executor and workers on this machine, until Ctrl-C",
+		Short: upShort,
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context(), f) },
 	}

@@ -1,14 +1,22 @@
-package live
+// Package capability says what the live world can run, and how exactly a run there is judged. It starts
+// nothing and imports no driver of a server, so that a program without the live world can say it too.
+package capability
 
 import (
 	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"handoff/chaos/scenario"
 	"handoff/core/config"
 )
+
+// Tolerance is the longest time between a statement's decision about a row and its trigger, on a
+// machine that is busy with other sandboxes; 72 ms have been seen. A take-back is dated by its
+// trigger, but its delay counts from the decision.
+const Tolerance = 200 * time.Millisecond
 
 // Unable says why the live world can't run a scenario under a profile at a time scale; empty if it
 // can.

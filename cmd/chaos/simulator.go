@@ -1,0 +1,67 @@
+//go:build simulator
+
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+)
+
+// With the tag simulator this program has everything about the simulator, and nothing that needs a
+// server or the go command. It needs about a third of the packages, so that it builds in a fraction of
+// the time. What it lacks it still lists, and refuses with the way to get it.
+
+// extent is the end of the line that `chaos version` prints.
+const extent = ", for the simulator alone"
+
+const extentHelp = `
+
+This program was built for the simulator alone (make chaos). It lacks up, inject, soak,
+servers, --world live, mutants --source and check --database-url; make build builds
+the whole program.`
+
+// notInThisBuild refuses what this program was built without.
+func notInThisBuild(what, needs string) error {
+	return usage("%s needs %s, and this program was built for the simulator alone (make chaos); make build builds the whole one", what, needs)
+}
+
+const needsServers = "real servers"
+
+// commandOfWhole is a command that only the whole program has. Its flags are not known here.
+func commandOfWhole(use, short string) *cobra.Command {
+	return &cobra.Command{
+		Use:                use,
+		Short:              short,
+		Long:               short + ".\n\n" + notInThisBuild(use, needsServers).Error() + ".",
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+				return cmd.Help()
+			}
+			return notInThisBuild(cmd.Name(), needsServers)
+		},
+	}
+}
+
+func (a *app) upCommand() *cobra.Command      { return commandOfWhole("up", upShort) }
+func (a *app) injectCommand() *cobra.Command  { return commandOfWhole("inject", injectShort) }
+func (a *app) soakCommand() *cobra.Command    { return commandOfWhole("soak", soakShort) }
+func (a *app) serversCommand() *cobra.Command { return commandOfWhole("servers", serversShort) }
+
+func (a *app) runLive(context.Context, []string, runFlags) error {
+	return notInThisBuild("run --world live", needsServers)
+}
+
+func (a *app) liveMutants(context.Context, string, int, int) error {
+	return notInThisBuild("mutants --world live", needsServers)
+}
+
+func (a *app) measureSource(*cobra.Command, string, *sourceOptions) error {
+	return notInThisBuild("mutants --source", "Go and the source")
+}
+
+func checkDatabaseURL(string) error { return notInThisBuild("check --database-url", "a database") }
+
+func (a *app) checkDatabase(context.Context, checkFlags) error { return checkDatabaseURL("") }
