@@ -16,31 +16,6 @@ import (
 	"handoff/scenarios"
 )
 
-// The true core passes every scenario in both profiles. `make determinism`, a part of make test,
-// fails on a violation in five seeds of each; `make chaos` fails on any failure in two hundred.
-func TestTheTrueCoreHoldsEverywhere(t *testing.T) {
-	library, err := scenarios.Library()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range library {
-		for _, p := range s.Profiles {
-			t.Run(s.Name+"/"+string(p), func(t *testing.T) {
-				t.Parallel()
-				for seed := uint64(1); seed <= 2; seed++ {
-					r := Run(s, p, Options{Seed: seed})
-					for _, v := range r.Violations {
-						t.Errorf("seed %d: invariant %d: %s", seed, v.Invariant, v.Message)
-					}
-					if r.Panic != "" || r.GaveUp != "" {
-						t.Errorf("seed %d: %s%s", seed, r.Panic, r.GaveUp)
-					}
-				}
-			})
-		}
-	}
-}
-
 type recording []history.Event
 
 // Observe implements history.Sink.

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"handoff/chaos/invariant"
+	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/scenarios"
 	"handoff/sim"
@@ -43,6 +44,8 @@ type historyRun struct {
 	judged []uint64
 	// failed is the reason why the run can't be compared; empty if it can.
 	failed string
+	// violations are what the rules say of the run.
+	violations []verdict.Violation
 }
 
 // libraryRuns runs every scenario under every profile and seed once, for all tests that examine the
@@ -90,7 +93,7 @@ func isRun(profile string, seed uint64) bool {
 
 func (h *historyRun) run() {
 	r := once(h.target, sim.Options{Seed: h.seed})
-	h.hash, h.events, h.judged = r.Hash, r.Events, r.Judged
+	h.hash, h.events, h.judged, h.violations = r.Hash, r.Events, r.Judged, r.Violations
 	if h.failed = r.Panic; h.failed == "" {
 		h.failed = r.GaveUp
 	}
@@ -121,7 +124,7 @@ func TestEveryInvariantJudgesSomethingInTheLibrary(t *testing.T) {
 	}
 }
 
-// The committed file holds the hash of the history of every run, its number of events, and how
+// The core breaks no rule in any run of the library, and the committed file holds the hash of the history of every run, its number of events, and how
 // often each invariant has judged something. A change that should not change runs changes no line.
 // A change of the checkers that loses judgements changes a count.
 func TestHistories(t *testing.T) {
@@ -132,6 +135,9 @@ func TestHistories(t *testing.T) {
 	for _, r := range runs {
 		if r.failed != "" {
 			t.Errorf("%s, seed %d, can't be compared: %s", r.target, r.seed, r.failed)
+		}
+		for _, v := range r.violations {
+			t.Errorf("%s, seed %d: invariant %d: %s", r.target, r.seed, v.Invariant, v.Message)
 		}
 	}
 	if t.Failed() {
