@@ -126,10 +126,10 @@ func clientCosts() []costCase {
 		}},
 		{"Create", "children", true, func(c *costs, b int) func() error {
 			parent := c.fill(fillOf{status: "running", count: 1})[0]
-			switch c.dimension {
-			case "children":
+			switch {
+			case c.grows("children"):
 				parent = permanentParent
-			case "chain":
+			case c.grows("chain"):
 				parent = permanentChain
 			}
 			items := make([]store.NewExecution, b)
@@ -155,7 +155,7 @@ func clientCosts() []costCase {
 			c.fill(fillOf{status: "failed", handled: true, count: 2, more: map[string]string{
 				"original_execution": fmt.Sprint(id), "retry_count": "n", "retry_reason": "'transient'",
 			}})
-			if c.dimension == "chain" {
+			if c.grows("chain") {
 				id = permanentChain
 			}
 			return func() error { return done(c.Chain(c.ctx, id)) }
@@ -163,7 +163,7 @@ func clientCosts() []costCase {
 	}, deadLetterCosts(), []costCase{
 		{"Cancel", "", true, func(c *costs, b int) func() error {
 			ids := append(c.fill(fillOf{status: "requested", count: b / 2}), c.fill(fillOf{status: "running", count: b - b/2})...)
-			if c.dimension == "chain" {
+			if c.grows("chain") {
 				c.exec("update execution set status = 'running', orchestrated_at = null, ended = null, started_at = now(), claim_beat = 1, run_deadline = now() where id = (select id from execution where original_execution = $1 order by retry_count desc limit 1)", permanentChain)
 				ids[0] = permanentChain
 			}
@@ -364,7 +364,7 @@ func executorCosts() []costCase {
 func settlingCost(shape, status string) costCase {
 	return costCase{"SettleChildren", shape, true, func(c *costs, b int) func() error {
 		var first int64 = permanentChain
-		if c.dimension == "chain" {
+		if c.grows("chain") {
 			c.exec("update execution set settling_at = now(), has_children = true where id = $1", first)
 		} else {
 			first = int64(c.fill(fillOf{status: status, handled: true, count: 1, more: map[string]string{"has_children": "true", "settling_at": "now()"}})[0])

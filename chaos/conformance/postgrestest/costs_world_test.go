@@ -40,12 +40,11 @@ type costs struct {
 	session *pgx.Conn
 
 	worker store.WorkerKey
-	// dimension is the dimension that is measured, empty for another one. size is its size.
-	dimension string
-	size      int
+	// sizes are the present sizes of the dimensions that are measured.
+	sizes map[string]int
 	// serial makes names and heartbeats new with every call.
 	serial uint64
-	// before is where the tables ended before the dimension filled them.
+	// before is where the tables ended before the dimensions filled them.
 	before mark
 }
 
@@ -259,10 +258,16 @@ func (c *costs) forget(m mark) {
 
 // of returns the size of a dimension: its measured size if it is being measured, otherwise a few.
 func (c *costs) of(dimension string, otherwise int) int {
-	if c.dimension == dimension {
-		return c.size
+	if size, ok := c.sizes[dimension]; ok {
+		return size
 	}
 	return otherwise
+}
+
+// grows reports whether a dimension is being measured.
+func (c *costs) grows(dimension string) bool {
+	_, ok := c.sizes[dimension]
+	return ok
 }
 
 // next is a number that was not used before.
