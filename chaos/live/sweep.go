@@ -57,6 +57,10 @@ type Outcome struct {
 	Records []*verdict.Record
 	// Repeated counts the runs that were repeated because the environment was too noisy.
 	Repeated int
+	// Runs counts the runs that ended, without those that were repeated. Unjudged are those of them
+	// that the machine made worthless twice, by the position of the target.
+	Runs     int
+	Unjudged map[int]int
 	// Interrupted says that the plan was not completed.
 	Interrupted bool
 	Wall        time.Duration
@@ -72,7 +76,7 @@ type job struct {
 // results until then are returned with it.
 func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	began := time.Now()
-	out := &Outcome{}
+	out := &Outcome{Unjudged: make(map[int]int)}
 	for _, t := range p.Targets {
 		e := t.Scenario.Expect(t.Profile)
 		out.Scenarios = append(out.Scenarios, verdict.NewScenario(verdict.Scenario{
@@ -224,6 +228,10 @@ func (x *planned) add(j job, r *Result) (more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	sc := x.out.Scenarios[j.target]
+	x.out.Runs++
+	if r.Noise != "" {
+		x.out.Unjudged[j.target]++
+	}
 	sc.Add(&r.Run)
 	sc.Wall += r.Wall
 	if failures := r.Failures(); len(failures) > 0 && x.records[j.target] == nil {

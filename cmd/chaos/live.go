@@ -89,7 +89,36 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 		return broken("the environment failed: %v", err)
 	}
 	a.code = out.Sweep.Verdict.ExitCode()
+	if tooMany, text := unjudged(done, out.Sweep.Verdict); text != "" {
+		fmt.Fprintln(a.out, text)
+		a.code = verdict.Pass.ExitCode()
+		if tooMany {
+			a.code = verdict.Fail.ExitCode()
+		}
+	}
 	return nil
+}
+
+// unjudged is what to say if nothing but the machine kept runs from being judged; empty otherwise.
+// One run in ten may be like that, and always one: a machine that does other work stands still at
+// times, and its owner learns nothing from a red line about that. More of them are too many, because
+// then the runs prove nothing.
+func unjudged(done *live.Outcome, v verdict.Verdict) (tooMany bool, text string) {
+	if v != verdict.Inconclusive || done.Interrupted {
+		return false, ""
+	}
+	n := 0
+	for i, sc := range done.Scenarios {
+		n += done.Unjudged[i]
+		if sc.Verdict == verdict.Inconclusive && done.Unjudged[i] == 0 {
+			return false, ""
+		}
+	}
+	text = fmt.Sprintf("%d of %s could not be judged, twice, because the machine stood still; one in ten may", n, plural(done.Runs, "run"))
+	if tooMany = n > max(1, done.Runs/10); tooMany {
+		text += "; give the machine less to do, run fewer at a time (--parallel) or more slowly (--time-scale)"
+	}
+	return tooMany, text
 }
 
 // liveGround chooses where the plan runs: on this machine, or from the compose file.
