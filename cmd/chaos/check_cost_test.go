@@ -82,6 +82,7 @@ func retained(t *testing.T, text []byte, h audit.History) int64 {
 // A judgement keeps no events: of each it may keep a few bytes, such as the final status of an
 // execution and its idempotency key, so that a million events need some 16 MB.
 func TestCheckKeepsNoEvents(t *testing.T) {
+	leaveToMakeTest(t)
 	const executions, perEvent, most = 1500, 24, 4 << 20
 	text, events, h := busyHistory(t, executions)
 	once := retained(t, text, h)

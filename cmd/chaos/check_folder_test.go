@@ -27,6 +27,7 @@ func failing(t *testing.T, args ...string) string {
 // The folder of a failure holds all that it needs to be judged and replayed: also for a scenario that
 // no library has, and for a varied run, whose scenario was drawn.
 func TestAFoldersFailureIsJudgedAnywhere(t *testing.T) {
+	leaveToMakeTest(t)
 	text, err := os.ReadFile("../../scenarios/network-partition.yaml")
 	if err != nil {
 		t.Fatal(err)

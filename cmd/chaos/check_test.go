@@ -15,6 +15,7 @@ import (
 
 // A history that a report wrote is judged like its run: it fails by the same invariant.
 func TestCheckJudgesAWrittenHistory(t *testing.T) {
+	leaveToMakeTest(t)
 	dir := t.TempDir()
 	chaos(t, "run", "network-partition", "--profile", "hardened", "--mutant", "unguarded-finish", "--seeds", "40", "--quiet", "--out", dir)
 	files, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
@@ -146,6 +147,7 @@ func TestNewWritesAScenarioThatRuns(t *testing.T) {
 }
 
 func TestShrinkWritesARegression(t *testing.T) {
+	leaveToMakeTest(t)
 	t.Chdir(t.TempDir())
 	said := chaos(t, "shrink", "queue-unbound", "--profile", "hardened", "--seed", "1", "--mutant", "returned-is-confirmed", "-o", "small.yaml")
 	said.wants(t, 0, "small.yaml: 1 fault, 1 execution, 1 worker, 1 executor left")

@@ -185,6 +185,7 @@ func TestASweepMayMissAFaultInSingleRuns(t *testing.T) {
 
 // Every command of a reproduction line works when pasted, with mutant and profile.
 func TestAFailureIsReproducedByItsLine(t *testing.T) {
+	leaveToMakeTest(t)
 	s := chaos(t, "run", "ttl-race", "--mutant", "unguarded-monitor", "--out", t.TempDir(), "--quiet")
 	s.wants(t, 1, "FAIL ttl-race")
 	lines := regexp.MustCompile(`(?m)^ +reproduce +bin/chaos (.*)$`).FindAllStringSubmatch(s.out, -1)

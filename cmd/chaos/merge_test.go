@@ -72,6 +72,7 @@ func sameFiles(t *testing.T, want, got string) {
 // Three scenarios, one of which fails, so that records are merged too. make shards does this with
 // the whole library.
 func TestFourSharesMergeToTheBytesOfOneRun(t *testing.T) {
+	leaveToMakeTest(t)
 	args := []string{"run", "ttl-race", "worker-stops-mid-execution", "network-partition", "--mutant", "unguarded-monitor", "--seeds", "8"}
 	one := filepath.Join(t.TempDir(), "one")
 	whole := chaos(t, append(args, "--out", one)...)
@@ -230,6 +231,7 @@ func TestAFailureIsToldAtOnce(t *testing.T) {
 }
 
 func TestSharesOfMutantsMerge(t *testing.T) {
+	leaveToMakeTest(t)
 	// Some mutants break something even in a calm run.
 	args := []string{"mutants", "--scenario", write(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1)), "--seeds", "1"}
 	one := filepath.Join(t.TempDir(), "one")

@@ -18,30 +18,41 @@ import (
 	"time"
 
 	"handoff/chaos/servers"
+	"handoff/core/testenv"
 )
 
 // However `chaos up` ends, it leaves no process and no port behind. Its directory is gone at once
 // or, if it could not clean up, after the next start. SIGQUIT ends a Go program like a panic.
 func TestUpLeavesNothingBehind(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts the whole system three times")
+		t.Skip("starts the whole system")
 	}
+	t.Parallel()
 	bin := buildAll(t)
+	actions := scriptFolder(t)
 	left := ""
-	for _, end := range []struct {
+	type ending struct {
 		how    string
 		signal syscall.Signal
 		cleans bool
-	}{{"kill -9", syscall.SIGKILL, false}, {"panic", syscall.SIGQUIT, false}, {"Ctrl-C", syscall.SIGINT, true}} {
-		up := startUp(t, bin)
+	}
+	ends := []ending{{"kill -9", syscall.SIGKILL, false}, {"Ctrl-C", syscall.SIGINT, true}}
+	if testenv.All() {
+		ends = []ending{{"kill -9", syscall.SIGKILL, false}, {"panic", syscall.SIGQUIT, false}, {"Ctrl-C", syscall.SIGINT, true}}
+	}
+	for _, end := range ends {
+		up := startUp(t, bin, "--actions", actions, "--runtimes", "shell")
 		if left != "" {
 			if _, err := os.Stat(left); !os.IsNotExist(err) {
 				t.Errorf("%s: the directory of the run before is still there: %v", end.how, err)
 			}
 		}
 		if end.cleans {
+			up.runsScript(t)
 			up.breaks(t, bin)
-			up.undoes(t, bin)
+			if testenv.All() { // it starts both servers anew, twice
+				up.undoes(t, bin)
+			}
 		}
 		if err := up.cmd.Process.Signal(end.signal); err != nil {
 			t.Fatal(err)
@@ -60,19 +71,12 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 // and a second `chaos up` finds in a kept directory what the first has left.
 func TestUpRunsScriptsAndKeepsWhatTheyDid(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts the whole system twice")
+		t.Skip("starts the whole system")
 	}
+	testenv.Nightly(t, "starts the whole system twice; TestUpLeavesNothingBehind runs the script, and stops the system")
+	t.Parallel()
 	bin := buildAll(t)
-	actions := t.TempDir()
-	for name, text := range map[string]string{
-		"greet.yaml": "name: team.greet\nruntime: shell\nentrypoint: greet.sh\n",
-		"greet.sh":   ". \"$HANDOFF_ACTIONS_DIR/lib.sh\"\ngreet\n",
-		"lib.sh":     "greet() { echo '{\"greeting\": \"good day\"}'; }\n",
-	} {
-		if err := os.WriteFile(filepath.Join(actions, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	actions := scriptFolder(t)
 	keep, err := os.MkdirTemp("", "up-test-*") // not t.TempDir: the servers' users have to reach it
 	if err != nil {
 		t.Fatal(err)
@@ -92,22 +96,7 @@ func TestUpRunsScriptsAndKeepsWhatTheyDid(t *testing.T) {
 	if first.api != "http://"+listen+"/api/v1" || first.dir != keep {
 		t.Errorf("the API is at %s and the logs are in %s, want %s and %s", first.api, first.dir, listen, keep)
 	}
-	answer := post(t, first.api+"/executions", `{"action_ref": "team.greet"}`)
-	id := regexp.MustCompile(`"id": ?(\d+)`).FindStringSubmatch(answer)
-	if id == nil {
-		t.Fatalf("no id in %s", answer)
-	}
-	execution := first.api + "/executions/" + id[1]
-	deadline := time.Now().Add(30 * time.Second)
-	for answer = get(t, execution); !strings.Contains(answer, "good day"); answer = get(t, execution) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the script did not run: %s", answer)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	if workers := get(t, first.api+"/workers"); !strings.Contains(workers, `"shell"`) || strings.Contains(workers, `"noop"`) {
-		t.Errorf("the worker offers other runtimes than shell: %s", workers)
-	}
+	execution := first.runsScript(t)
 	first.ends(t)
 
 	second := startUp(t, bin, args...)
@@ -123,6 +112,44 @@ func TestUpRunsScriptsAndKeepsWhatTheyDid(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(keep, "env")); !os.IsNotExist(err) {
 		t.Errorf("addresses of a system that is gone are left: %v", err)
 	}
+}
+
+// scriptFolder is a folder with an action, its script, and a library of the script.
+func scriptFolder(t *testing.T) string {
+	t.Helper()
+	actions := t.TempDir()
+	for name, text := range map[string]string{
+		"greet.yaml": "name: team.greet\nruntime: shell\nentrypoint: greet.sh\n",
+		"greet.sh":   ". \"$HANDOFF_ACTIONS_DIR/lib.sh\"\ngreet\n",
+		"lib.sh":     "greet() { echo '{\"greeting\": \"good day\"}'; }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(actions, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return actions
+}
+
+// runsScript runs the action of scriptFolder, and returns the address of its execution.
+func (r *running) runsScript(t *testing.T) string {
+	t.Helper()
+	answer := post(t, r.api+"/executions", `{"action_ref": "team.greet"}`)
+	id := regexp.MustCompile(`"id": ?(\d+)`).FindStringSubmatch(answer)
+	if id == nil {
+		t.Fatalf("no id in %s", answer)
+	}
+	execution := r.api + "/executions/" + id[1]
+	deadline := time.Now().Add(testenv.Patience())
+	for answer = get(t, execution); !strings.Contains(answer, "good day"); answer = get(t, execution) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the script did not run: %s", answer)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if workers := get(t, r.api+"/workers"); !strings.Contains(workers, `"shell"`) || strings.Contains(workers, `"noop"`) {
+		t.Errorf("the worker offers other runtimes than shell: %s", workers)
+	}
+	return execution
 }
 
 // ends ends it as Ctrl-C does.
@@ -171,11 +198,19 @@ func buildAll(t *testing.T) string {
 	t.Helper()
 	servers.Require(t, servers.EnsureInstalled(t.Context(), os.Stderr))
 	servers.Require(t, servers.Available(t.Context(), servers.Options{Postgres: true, RabbitMQ: true}))
-	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin+"/", "handoff/cmd/...").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "handoff-bin-*"); built.err != nil {
+			return
+		}
+		out, err := exec.Command("go", "build", "-o", built.dir+"/", "handoff/cmd/chaos", "handoff/cmd/executor", "handoff/cmd/worker").CombinedOutput()
+		if err != nil {
+			built.err = fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
 	}
-	return bin
+	return built.dir
 }
 
 // running is one `chaos up`, or one live run.
@@ -231,7 +266,7 @@ func startUp(t *testing.T, bin string, args ...string) *running {
 // breaks injects by hand every fault that can be injected by hand.
 func (r *running) breaks(t *testing.T, bin string) {
 	t.Helper()
-	for _, c := range []struct {
+	faults := []struct {
 		fault, says string
 	}{
 		{"crash: worker-1, restart_after: 100ms", "crash: worker-1\nit ends in 100ms, or with Ctrl-C\nit is over"},
@@ -245,7 +280,11 @@ func (r *running) breaks(t *testing.T, bin string) {
 		{"database: hangs, for: 100ms", "it is over"},
 		{"database: kill, for: 100ms", "database_kill: database\nit ends in 100ms, or with Ctrl-C\nit is over"},
 		{"broker: restart, for: 100ms", "broker_restart: broker\nit ends in 100ms, or with Ctrl-C\nit is over"},
-	} {
+	}
+	if !testenv.All() {
+		faults = faults[:len(faults)-2] // all but those that end a server
+	}
+	for _, c := range faults {
 		out, err := exec.Command(filepath.Join(bin, "chaos"), "inject", "--at", r.control, c.fault).CombinedOutput()
 		if !strings.Contains(string(out), c.says) {
 			t.Errorf("inject %q: %v, %s; it should say %q", c.fault, err, out, c.says)
@@ -296,7 +335,7 @@ func (r *running) undoes(t *testing.T, bin string) {
 // gone waits until no process mentions the directory and nothing listens any more.
 func (r *running) gone(t *testing.T, how string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(testenv.Patience())
 	for {
 		left := r.processes()
 		for _, address := range r.addresses {
