@@ -145,7 +145,7 @@ func upWith(t *testing.T, env map[string]string, executors, workers int) *fixtur
 	}
 	witness := filepath.Join(t.TempDir(), "witness")
 	env["HANDOFF_WITNESS"] = witness
-	c := &Cluster{Servers: place(t)}
+	c := &Cluster{Servers: serversForTest(t)}
 	b := &fixture{t: t, ctx: ctx, c: c, witness: witness}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -165,9 +165,9 @@ func upWith(t *testing.T, env map[string]string, executors, workers int) *fixtur
 	return b
 }
 
-// place starts the servers for the first test. They get a database and a virtual host for each test,
+// serversForTest starts the servers for the first test. They get a database and a virtual host for each test,
 // which end with the servers.
-func place(t *testing.T) *servers.Set {
+func serversForTest(t *testing.T) *servers.Set {
 	t.Helper()
 	machine.once.Do(func() {
 		ctx := context.WithoutCancel(t.Context())
