@@ -14,12 +14,16 @@ import (
 
 	"handoff/chaos/verdict"
 	"handoff/core/host/without"
+	"handoff/core/testenv"
 	"handoff/reports"
 )
 
 // chromium finds a browser.
 func chromium(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
@@ -32,7 +36,7 @@ func chromium(t *testing.T) string {
 // dom loads a page and returns the document as its scripts left it.
 func dom(t *testing.T, browser, page string, more ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 	defer cancel()
 	args := []string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

@@ -12,6 +12,7 @@ import (
 	"handoff/chaos/conformance/brokertest"
 	"handoff/chaos/fault"
 	"handoff/chaos/servers"
+	"handoff/core/testenv"
 )
 
 func TestMain(m *testing.M) { servers.Main(m) }
@@ -141,8 +142,8 @@ func deadLettersGoOn(t *testing.T, w *world) {
 					t.Fatal("the broker has closed the channel")
 				}
 				want = slices.DeleteFunc(want, func(name string) bool { return name == string(d.Body) })
-			case <-time.After(time.Minute):
-				t.Fatalf("the dead letters of %v did not arrive within a minute", want)
+			case <-time.After(testenv.Patience()):
+				t.Fatalf("the dead letters of %v did not arrive", want)
 			}
 		}
 	}

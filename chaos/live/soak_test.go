@@ -17,6 +17,7 @@ import (
 	"handoff/chaos/servers"
 	"handoff/chaos/soak"
 	"handoff/chaos/verdict"
+	"handoff/core/testenv"
 )
 
 // A soak judges everything that its answers promise, and knows why it doesn't judge the rest.
@@ -114,9 +115,7 @@ func TestThePlanWaitsForAServerThatIsBeingStarted(t *testing.T) {
 // A short soak of real daemons in which every part is killed: nothing is lost, nothing runs twice,
 // nothing fails without a cause, and the journals cover every process.
 func TestAShortSoak(t *testing.T) {
-	if testing.Short() {
-		t.Skip("soaks the whole system for 20 s")
-	}
+	testenv.Nightly(t, "soaks the whole system for 20 s, with leases of a second; chaos/live/cluster kills every daemon under load")
 	bin := t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/", "handoff/cmd/executor", "handoff/cmd/worker").CombinedOutput(); err != nil {
 		t.Fatalf("building the daemons: %v\n%s", err, out)

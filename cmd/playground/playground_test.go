@@ -26,6 +26,7 @@ import (
 
 	"handoff/chaos/scenario"
 	"handoff/core/host/without"
+	"handoff/core/testenv"
 	"handoff/scenarios"
 )
 
@@ -65,13 +66,19 @@ func folder(t *testing.T) string {
 // pairsVariable says how many runs are compared, as in make playground-hashes.
 const pairsVariable = "HANDOFF_PLAYGROUND_RUNS"
 
-// somePairs are as many runs as make test has time for.
-const somePairs = 60
+// How many runs make test compares, and make test-all. The next larger number is make playground-hashes.
+const (
+	fewPairs  = 8
+	somePairs = 60
+)
 
 // pairs are runs of the library: every scenario and profile in turn, under one seed after another.
 func pairs(t *testing.T) (list []string) {
 	t.Helper()
-	most := somePairs
+	most := fewPairs
+	if testenv.All() {
+		most = somePairs
+	}
 	if text := os.Getenv(pairsVariable); text != "" {
 		var err error
 		if most, err = strconv.Atoi(text); err != nil || most < 1 {
@@ -144,7 +151,7 @@ func TestTheBrowsersRunsAreTheSame(t *testing.T) {
 
 // hashesIn runs the list in WebAssembly.
 func hashesIn(ctx context.Context, node, script, wasm string, list []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Hour)
+	ctx, cancel := context.WithTimeout(ctx, max(time.Hour, testenv.Patience()))
 	defer cancel()
 	// Arguments and environment have only a few kilobytes there, so the list is its input.
 	cmd := exec.CommandContext(ctx, node, "--stack-size=8192", script, wasm, "hashes")
@@ -245,7 +252,7 @@ func TestThePlaygroundRunsInABrowser(t *testing.T) {
 	})
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(),
