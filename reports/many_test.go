@@ -85,6 +85,9 @@ func pageOf(t *testing.T, s *verdict.Sweep, records []*verdict.Record) string {
 // The page of a large sweep grows with its results only up to its limits, and never beyond what a
 // browser opens at once.
 func TestPageOfManyResultsStaysSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second: make test has it")
+	}
 	const n = 2000
 	bytes := make(map[int]int)
 	for _, results := range []int{1, 164, n, 2 * n} {
@@ -111,6 +114,9 @@ func TestPageOfManyResultsStaysSmall(t *testing.T) {
 
 // However long everything is that others have named, the page keeps its limit.
 func TestPageOfManyFailuresStaysSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second: make test has it")
+	}
 	s, records := Many(28)
 	long := strings.Repeat("long <words> & 7 ", 400)
 	for i := range 4000 {

@@ -283,6 +283,9 @@ func TestPageSaysWhatEachVerdictMeans(t *testing.T) {
 
 // TestPageStaysSmall repeats the story until the full data would be too large for a browser.
 func TestPageStaysSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second: make test has it")
+	}
 	sweep, records := synthetic()
 	big := *records[0]
 	big.Events = nil

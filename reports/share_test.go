@@ -98,6 +98,9 @@ func files(t *rapid.T, dir string) map[string]string {
 // The result has the same bytes however the runs were divided, and in whatever order, and however
 // often, the shares are given.
 func TestSharesMergeToTheBytesOfOneRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second: make test has it")
+	}
 	dir, n := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
 		n++

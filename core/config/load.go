@@ -130,7 +130,7 @@ func EnvName(path string) string {
 // foreignVariable finds variables that begin like ours but set no key: the name of the file, those
 // of the harness, those that an action sees, and those that Kubernetes sets for every service whose
 // name begins with "handoff".
-var foreignVariable = regexp.MustCompile(`^HANDOFF_(CONFIG|CHAOS_.*|CONFORMANCE_.*|WITHOUT|INSTALL|WITNESS|ACTIONS_DIR|EXECUTION_ID|EPOCH|PARAMETERS|(.*_)?SERVICE_(HOST|PORT(_.*)?)|(.*_)?PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+var foreignVariable = regexp.MustCompile(`^HANDOFF_(CONFIG|CHAOS_.*|CONFORMANCE_.*|WITHOUT|INSTALL|TESTS|PATIENCE|WITNESS|ACTIONS_DIR|EXECUTION_ID|EPOCH|PARAMETERS|(.*_)?SERVICE_(HOST|PORT(_.*)?)|(.*_)?PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 func (l *loader) environment(environ []string) {
 	var names []string

@@ -105,7 +105,7 @@ func TestMistakesInEnvironmentAndFlags(t *testing.T) {
 		Environ: []string{
 			"HANDOFF_DISPATCH_TIMEOUT=3s", "HANDOFF_EXECUTOR_BATCH_SIZ=1", "HANDOFF_EXECUTOR_REAP_GRACE=3", "HANDOFF_RETRY_ENABLED=yes", "PATH=/bin",
 			// Kubernetes sets these for services called handoff and handoff-executor.
-			"HANDOFF_WITHOUT=docker", "HANDOFF_INSTALL=no", "HANDOFF_CONFORMANCE_STEPS=9", "HANDOFF_SERVICE_HOST=10.0.0.1", "HANDOFF_PORT_8080_TCP_ADDR=10.0.0.1", "HANDOFF_EXECUTOR_PORT=tcp://10.0.0.1:1", "HANDOFF_EXECUTOR_SERVICE_PORT_HTTP=1",
+			"HANDOFF_WITHOUT=docker", "HANDOFF_INSTALL=no", "HANDOFF_TESTS=all", "HANDOFF_PATIENCE=3", "HANDOFF_CONFORMANCE_STEPS=9", "HANDOFF_SERVICE_HOST=10.0.0.1", "HANDOFF_PORT_8080_TCP_ADDR=10.0.0.1", "HANDOFF_EXECUTOR_PORT=tcp://10.0.0.1:1", "HANDOFF_EXECUTOR_SERVICE_PORT_HTTP=1",
 			"HANDOFF_CHAOS_DATABASE_URL=x", "HANDOFF_WITNESS=/tmp/w",
 		},
 		Flags: []Flag{{"--runtimes", "worker.runtimes", "shell,perl"}, {"--concurrency", "worker.concurrency", "0"}},
