@@ -33,7 +33,7 @@ var patience = testenv.Patience()
 func tryFences(t *testing.T, try func(fence time.Duration) error) {
 	t.Helper()
 	var err error
-	for _, fence := range []time.Duration{2 * time.Second, 10 * time.Second, time.Minute} {
+	for _, fence := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
 		if err = try(fence); err == nil {
 			return
 		}
