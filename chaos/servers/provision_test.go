@@ -115,7 +115,7 @@ func TestDatabasesAreSeparate(t *testing.T) {
 	if n := query[int](t, b.URL, "SELECT count(*) FROM pg_tables WHERE tablename = 'only_a'"); n != 0 {
 		t.Fatal("b has a's table")
 	}
-	for setting, want := range map[string]string{"fsync": "on", "max_connections": "200", "listen_addresses": "127.0.0.1"} {
+	for setting, want := range map[string]string{"fsync": "on", "max_connections": "400", "listen_addresses": "127.0.0.1"} {
 		if got := query[string](t, a.URL, "SELECT current_setting('"+setting+"')"); a.Server.Private() && got != want {
 			t.Errorf("%s = %s, want %s", setting, got, want)
 		}

@@ -10,6 +10,7 @@ import (
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
+	"handoff/core/testenv"
 )
 
 func TestCreate(t *testing.T) {
@@ -299,7 +300,7 @@ func TestAMarkPassesByWhatIsLocked(t *testing.T) {
 	b.must(err)
 	_, err = tx.Exec(b.ctx, "select from execution_work where id = any($1) for no key update", []int64{int64(held.ID), int64(claimed.ID)})
 	b.must(err)
-	impatient, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+	impatient, cancel := context.WithTimeout(b.ctx, testenv.Patience())
 	defer cancel()
 	keys := []execution.Key{claimed, free, held, {ID: held.ID, Epoch: held.Epoch - 1}}
 	left, err := b.MarkPublished(impatient, keys)

@@ -17,6 +17,7 @@ import (
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/store/postgres"
+	"handoff/core/testenv"
 )
 
 // proxy is a TCP proxy that can cut its connections when a client sends bytes: after they were
@@ -280,7 +281,7 @@ func TestUnavailable(t *testing.T) {
 		"lock":      {LockTimeout: 20 * time.Millisecond},
 		"statement": {StatementTimeout: 500 * time.Millisecond, LockTimeout: time.Minute}, // opening the store is a statement, too
 	} {
-		impatient := b.open(o)
+		impatient := b.openWithin(o)
 		tx, err := b.conn.Begin(b.ctx)
 		b.must(err)
 		_, err = tx.Exec(b.ctx, "select from execution_work w join execution_record r on r.id = w.id where w.id = $1 for update", int64(key.ID))
@@ -306,7 +307,41 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// A deadline that passes while the server works leaves the outcome unknown.
+// openWithin opens a store whose statements have little time, so that opening it may take several
+// attempts.
+func (b *fixture) openWithin(o postgres.Options) *postgres.Store {
+	b.Helper()
+	for end := time.Now().Add(testenv.Patience()); ; {
+		s, err := postgres.Open(b.ctx, b.url, o)
+		if err == nil {
+			b.Cleanup(s.Close)
+			return s
+		}
+		if time.Now().After(end) {
+			b.Fatal(err)
+		}
+	}
+}
+
+// endsInALock returns a context that ends when a call in this database waits for a lock.
+func (b *fixture) endsInALock() (context.Context, context.CancelFunc) {
+	b.Helper()
+	looker, err := pgx.Connect(b.ctx, b.url)
+	b.must(err)
+	ctx, cancel := context.WithCancel(b.ctx)
+	go func() {
+		defer cancel()
+		defer looker.Close(context.WithoutCancel(ctx))
+		for waits := false; !waits; {
+			if err := looker.QueryRow(ctx, "select exists (select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database())").Scan(&waits); err != nil {
+				return // the test is over
+			}
+		}
+	}()
+	return ctx, cancel
+}
+
+// A call whose context ends while the server works leaves the outcome unknown.
 func TestDeadlineUnderWay(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -315,12 +350,12 @@ func TestDeadlineUnderWay(t *testing.T) {
 	b.must(err)
 	_, err = tx.Exec(b.ctx, "select from execution_work w join execution_record r on r.id = w.id where w.id = $1 for update", int64(key.ID))
 	b.must(err)
-	ctx, cancel := context.WithTimeout(b.ctx, 300*time.Millisecond)
+	ctx, cancel := b.endsInALock()
 	defer cancel()
 	if _, err := b.Store.Finish(ctx, w, []store.Finish{{Key: key, To: execution.Completed}}); !errors.Is(err, store.ErrUnknownOutcome) {
 		t.Errorf("a batched call: %v", err)
 	}
-	again, cancel := context.WithTimeout(b.ctx, 300*time.Millisecond)
+	again, cancel := b.endsInALock()
 	defer cancel()
 	_, err = b.Orchestrate(again, []store.Orchestration{{ID: key.ID}})
 	if !errors.Is(err, store.ErrUnknownOutcome) {

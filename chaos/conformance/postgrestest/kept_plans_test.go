@@ -15,6 +15,7 @@ import (
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/store/postgres"
+	"handoff/core/testenv"
 )
 
 // keeper is a store with one session, whose plans the test watches.
@@ -40,7 +41,7 @@ func newKeeper(t *testing.T, rewrite func(sql string) string) *keeper {
 	observed := k.observer.sessions(func(c *pgx.Conn) { k.session = c })
 	observed.rewrite = rewrite
 	var err error
-	k.Store, err = postgres.Open(k.ctx, k.url, postgres.Options{Migrate: true, MaxConns: 1, StatementTimeout: time.Minute, Tracer: observed})
+	k.Store, err = postgres.Open(k.ctx, k.url, postgres.Options{Migrate: true, MaxConns: 1, StatementTimeout: testenv.Patience(), Tracer: observed})
 	k.must(err)
 	t.Cleanup(k.Close)
 	k.fill("alter table execution_record set (autovacuum_enabled = off); alter table execution_work set (autovacuum_enabled = off)")
@@ -258,9 +259,6 @@ func (k *keeper) kept() {
 // that seems tiny by its statistics, still works on a large one: nothing grows with the table, and
 // only in proportion with the batch. The same holds for plans made anew after an analyze.
 func TestKeptPlans(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills 300,000 rows")
-	}
 	for _, begins := range []string{"on an empty table", "on a tiny table with statistics"} {
 		t.Run(begins, func(t *testing.T) {
 			t.Parallel()
@@ -279,7 +277,7 @@ func TestKeptPlans(t *testing.T) {
 			report(k.judge("with 10,000 finished executions and no statistics of them", 1, 10, 100, 200))
 			k.fill("analyze execution_record; analyze execution_work")
 			report(k.judge("with 10,000 finished executions and statistics", 10, 100, 200))
-			if begins == "on an empty table" {
+			if begins == "on an empty table" && testenv.All() {
 				k.fill(finished(290_000))
 				report(k.judge("with 300,000 and statistics of 10,000", 100))
 				k.fill("analyze execution_record; analyze execution_work")
@@ -300,9 +298,6 @@ var restriction = regexp.MustCompile(`[erw]\.id = any\((\$\d+::bigint\[\]|array\
 
 // The test finds the same statements without the part that leaves the planner one choice.
 func TestKeptPlansAreJudged(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills 10,000 rows")
-	}
 	for name, rewrite := range map[string]func(sql string) string{
 		"without keys known before the join": func(sql string) string {
 			return restriction.ReplaceAllString(sql, "")

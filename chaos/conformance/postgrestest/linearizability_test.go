@@ -13,6 +13,7 @@ import (
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/store/postgres"
+	"handoff/core/testenv"
 	"handoff/sim/kernel"
 	"handoff/sim/simnet"
 	"handoff/sim/simstore"
@@ -33,9 +34,9 @@ func (b *fixture) model() storetest.State {
 // Simultaneous calls of many clients are answered as if each had been made at one moment.
 func TestLinearizable(t *testing.T) {
 	b := setup(t)
-	rounds, calls := 25, 0
-	if testing.Short() {
-		rounds = 5
+	rounds, calls := 5, 0
+	if testenv.All() {
+		rounds = 25
 	}
 	for seed := range uint64(rounds) { //nolint:gosec // not negative
 		b.empty()
@@ -86,7 +87,7 @@ func TestLinearizableFindsAnUnguardedClaim(t *testing.T) {
 	pool, err := pgxpool.New(b.ctx, b.url)
 	b.must(err)
 	defer pool.Close()
-	end := time.Now().Add(time.Minute)
+	end := time.Now().Add(testenv.Patience())
 	for seed := uint64(0); time.Now().Before(end); seed++ {
 		b.empty()
 		unexplained, _ := storetest.Linearizable(t, unguarded{b.Store, b, pool}, b.model(), seed, storetest.Shape{

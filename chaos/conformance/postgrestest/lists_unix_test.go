@@ -27,6 +27,7 @@ import (
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/store/postgres"
+	"handoff/core/testenv"
 )
 
 // endedLongAgo are executions that are hard for lists: hardly one is abandoned, none of the later
@@ -109,7 +110,7 @@ func TestNoFilterOfAListWalksThroughTheTable(t *testing.T) {
 	var sent listed
 	db := b.open(postgres.Options{Tracer: &sent})
 	c := config.Default(config.Hardened)
-	c.Executor.StatementTimeout = time.Minute // this machine may be busy
+	c.Executor.StatementTimeout = testenv.Patience()
 	h := api.NewServer(api.Options{Store: db, Config: c, Log: slog.New(slog.DiscardHandler)}).Handler()
 	for _, filter := range filters {
 		before, ids, pages := int64(0), 0, 0
@@ -172,6 +173,7 @@ func TestNoFilterOfAListWalksThroughTheTable(t *testing.T) {
 // otherwise idle machine. On a busy machine a bound on times would fail at random, so the ratio is
 // only reported, and the test demands that both were served.
 func TestSchedulingBesideLists(t *testing.T) {
+	testenv.Nightly(t, "it compares latencies; TestNoFilterOfAListWalksThroughTheTable counts what a list reads")
 	b := setup(t)
 	rows := many(b, 60000)
 	pool := b.open(postgres.Options{MaxConns: config.Default(config.Hardened).Database.Connections})

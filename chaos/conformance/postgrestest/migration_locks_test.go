@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"handoff/chaos/servers"
+	"handoff/core/testenv"
 	"handoff/migrations"
 )
 
@@ -88,7 +89,7 @@ func TestReadersGoOnWhileAMigrationWaits(t *testing.T) {
 		if !m.waits(looker, migrator, ended) {
 			return
 		}
-		within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		within, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 		_, err := reader.Exec(within, "select from execution limit 1")
 		cancel()
 		if err != nil {
@@ -135,7 +136,7 @@ func TestAMigrationThatPausesEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
-	patience := migrations.Patience{Lock: 500 * time.Millisecond, Tries: 2, Pause: time.Hour}
+	patience := migrations.Patience{Lock: 2 * time.Second, Tries: 2, Pause: time.Hour}
 	go func() { ended <- patience.Up(ctx, migrator) }()
 	if !m.waits(looker, migrator, ended) {
 		return

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"handoff/chaos/conformance/storetest"
+	"handoff/core/testenv"
 )
 
 // PairsVariable lets pairs of writes meet at every lock that the first of them takes, and between
@@ -22,6 +23,9 @@ const PairsVariable = "HANDOFF_CONFORMANCE_PAIRS"
 
 // sample: one in this many of those meetings is made, and the first of each method.
 const sample = 25
+
+// situationsInTest: make test has one in this many situations.
+const situationsInTest = 6
 
 // alone are the methods that can't meet another call, and why.
 var alone = map[string]string{
@@ -94,7 +98,7 @@ func TestPairs(t *testing.T) {
 	}
 	t.Run("situations", func(t *testing.T) {
 		for n, situation := range storetest.Situations() {
-			if testing.Short() && n%6 != 0 {
+			if !m.all && !testenv.All() && n%situationsInTest != 0 {
 				continue
 			}
 			t.Run(situation.Name, func(t *testing.T) {
@@ -118,7 +122,7 @@ func TestPairs(t *testing.T) {
 	if m.waited < m.made/2 || m.methods == nil && m.made < 30*m.situations {
 		t.Error("too few calls have met")
 	}
-	if m.situations < len(storetest.Situations()) || m.methods != nil {
+	if m.methods != nil {
 		return
 	}
 	for _, method := range storetest.Writing() {

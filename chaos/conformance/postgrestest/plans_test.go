@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,12 +15,23 @@ import (
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/store/postgres"
+	"handoff/core/testenv"
 )
 
-// fillRows makes 200,000 executions: mostly history, and some of the rest in every status. 30,000
+// fillRows makes plannedRows executions: mostly history, and some of the rest in every status. 30,000
 // children wait for one parent that has not ended, and 40 each for 250 chains whose children are to
 // be settled.
-const fillRows = `
+func fillRows() string { return strings.ReplaceAll(fillTemplate, "$rows", strconv.Itoa(plannedRows())) }
+
+// plannedRows is the number of executions on which plans are judged.
+func plannedRows() int {
+	if testenv.All() {
+		return 200_000
+	}
+	return 50_000
+}
+
+const fillTemplate = `
 set session_replication_role = replica;
 insert into action (ref, runtime, entrypoint, max_retries) values ('a', 'shell', '/bin/a', 1);
 with new as (insert into worker (name, incarnation) select 'w' || n, n from generate_series(1, 200) n returning id, incarnation)
@@ -35,7 +47,7 @@ select 1, 'a', 'runtime' || n % 5, '/bin/a', 1, s.status, w, w, case when w is n
        case when w is not null then at end, case when claimed then at end, case when claimed then 1 end,
        case when s.status >= 'completed' then at end, case when s.status >= 'completed' and n % 200 > 20 then at end, 'api',
        case when n % 10 = 0 then 'key' || n end
-  from generate_series(1, 200000) n
+  from generate_series(1, $rows) n
  cross join lateral (select (case when n % 100 < 2 then 'requested' when n % 100 = 2 then 'scheduling' when n % 100 = 3 then 'scheduled'
        when n % 100 = 4 then 'running' else 'completed' end)::execution_status as status) s
  cross join lateral (select case when s.status in ('scheduled', 'running', 'completed') then n / 100 % 200 + 1 end as w,
@@ -205,9 +217,6 @@ func (n *node) walk(f func(*node)) {
 // Every hot statement reaches its rows by an index and touches few: with fresh statistics, and also
 // on a table that was empty when the statement was first used and has no statistics.
 func TestPlans(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills 200,000 rows")
-	}
 	statements, under := hotStatements(t)
 	ctx := t.Context()
 	conn, fill := planned(t)
@@ -222,7 +231,7 @@ func TestPlans(t *testing.T) {
 		// If the session keeps a plan, it keeps the plan made here.
 		explain(t, conn, under, h)
 	}
-	fill(fillRows)
+	fill(fillRows())
 	t.Run("first used on an empty table", func(t *testing.T) { judge(t, conn, under, statements) })
 	exec("analyze execution_record, execution_work, execution_unhandled")
 	t.Run("fresh statistics", func(t *testing.T) { judge(t, conn, under, statements) })
@@ -235,7 +244,7 @@ func planned(t *testing.T) (conn *pgx.Conn, fill func(script string)) {
 	t.Helper()
 	ctx, url := t.Context(), servers.Database(t).URL
 	s, err := postgres.Open(ctx, url, postgres.Options{
-		Migrate: true, MaxConns: 1, StatementTimeout: time.Minute,
+		Migrate: true, MaxConns: 1, StatementTimeout: testenv.Patience(),
 		Tracer: &sessions{opened: func(c *pgx.Conn) { conn = c }},
 	})
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 	"handoff/core/store"
 	"handoff/core/store/postgres"
 	"handoff/core/submission"
+	"handoff/core/testenv"
 )
 
 // served is the API over the database, on its own connections, as in an executor.
@@ -33,7 +34,7 @@ func (b *fixture) served() http.Handler {
 	h, c, log := daemon.New(daemon.Options{}), config.Default(config.Hardened), slog.New(slog.DiscardHandler)
 	client := broker.NewClient(h, nil, broker.Topology{}, c.MessageQueue.RabbitMQ, log)
 	return api.NewServer(api.Options{
-		Submitter: &submission.Submitter{Host: h, Store: db, Notifier: broker.NewNotifier(h, client, "test", log), Timeout: 5 * time.Second},
+		Submitter: &submission.Submitter{Host: h, Store: db, Notifier: broker.NewNotifier(h, client, "test", log), Timeout: testenv.Patience()},
 		Store:     db, Config: c, Log: log,
 	}).Handler()
 }
@@ -129,6 +130,10 @@ func TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold(t *testing.T) {
 		t.Logf("%s %s: %d, %d bytes, %v of the processor, the heap grew by %d KB", x.method, x.path, status, len(answer), took, grown>>10)
 		if status != 200 || !strings.Contains(answer, x.contains) {
 			t.Errorf("%s %s: %d %.200s, want %s", x.method, x.path, status, answer, x.contains)
+		}
+		// How much memory and processor time a request takes depends on what else the machine does.
+		if !testenv.All() {
+			continue
 		}
 		// The client reads the answer into memory, which doubles as it grows.
 		if allowed := uint64(32<<20 + 3*len(answer)); grown > allowed {

@@ -11,6 +11,7 @@ import (
 	"handoff/chaos/conformance/storetest"
 	"handoff/chaos/history"
 	"handoff/core/execution"
+	"handoff/core/testenv"
 	"handoff/sim/kernel"
 	"handoff/sim/simnet"
 	"handoff/sim/simstore"
@@ -18,6 +19,14 @@ import (
 
 // lanes is the number of databases on which sequences run at a time.
 const lanes = 4
+
+// randomCommands is how many random commands TestSequences compares.
+func randomCommands() int {
+	if testenv.All() {
+		return 10_000
+	}
+	return 700
+}
 
 // The model of the simulated world and PostgreSQL give the same answers to random commands, and
 // their audits are equal. For more and other commands: HANDOFF_CONFORMANCE_STEPS=100000
@@ -34,7 +43,7 @@ func TestSequences(t *testing.T) {
 		defer func() { free <- b }()
 		b.empty()
 		body(b.subject())
-	}, 10_000, lanes)
+	}, randomCommands(), lanes)
 	(<-free).agreed(conformance.Result{Commands: commands})
 }
 

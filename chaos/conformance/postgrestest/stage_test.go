@@ -13,6 +13,7 @@ import (
 	"handoff/chaos/history"
 	"handoff/core/execution"
 	"handoff/core/store/postgres"
+	"handoff/core/testenv"
 	"handoff/sim/kernel"
 	"handoff/sim/simnet"
 	"handoff/sim/simstore"
@@ -212,8 +213,8 @@ func (s *stage) ends(u *underway) {
 	s.Helper()
 	select {
 	case <-u.done:
-	case <-time.After(30 * time.Second):
-		s.Fatalf("a call is not over after 30 s")
+	case <-time.After(testenv.Patience()):
+		s.Fatalf("a call is not over after %v", testenv.Patience())
 	}
 }
 
