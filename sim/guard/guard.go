@@ -13,7 +13,7 @@
 // methods of the same struct touch them. A lock that is held, but at the wrong moment, is not
 // noticed here: package preempt looks for those.
 //
-// Package weave writes the overlay; make chaos and the mutants of the core's source are built with
+// Package weave writes the overlay; make guarded and the mutants of the core's source are built with
 // it. An ordinary build contains nothing of it.
 package guard
 
