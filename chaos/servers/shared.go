@@ -4,7 +4,23 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 )
+
+// sharing is set beside the addresses of Shared, so that MainAlone can tell them from addresses that a
+// person gave.
+const sharing = "HANDOFF_CHAOS_SHARED"
+
+// MainAlone is Main for a package whose tests stop its servers or change them as a whole: it does not
+// use servers that several programs share. Addresses that a person gave are used.
+func MainAlone(m interface{ Run() int }) {
+	if os.Getenv(sharing) != "" {
+		for _, name := range []string{sharing, AddressPostgres, AddressRabbitMQ, AddressManagement} {
+			_ = os.Unsetenv(name)
+		}
+	}
+	Main(m)
+}
 
 // Shared starts a PostgreSQL and a RabbitMQ for several programs, such as the tests of many
 // packages, and returns the variables by which Up finds them in each of these, as NAME=VALUE. A
@@ -34,5 +50,5 @@ func Shared(ctx context.Context, log io.Writer) (variables []string, down func()
 		}
 		variables = append(variables, AddressRabbitMQ+"="+m.URL, AddressManagement+"="+m.Management)
 	}
-	return variables, set.Down, nil
+	return append(variables, sharing+"=yes"), set.Down, nil
 }

@@ -119,6 +119,9 @@ func TestPairs(t *testing.T) {
 	if m.alone {
 		return
 	}
+	if !m.all && !testenv.All() {
+		return // a sample of the situations has not every method
+	}
 	if m.waited < m.made/2 || m.methods == nil && m.made < 30*m.situations {
 		t.Error("too few calls have met")
 	}

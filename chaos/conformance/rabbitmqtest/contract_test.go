@@ -18,6 +18,7 @@ import (
 	"handoff/chaos/servers"
 	"handoff/core/broker"
 	"handoff/core/broker/rabbitmq"
+	"handoff/core/testenv"
 	"handoff/sim/kernel"
 	"handoff/sim/simbroker"
 	"handoff/sim/simnet"
@@ -46,7 +47,11 @@ func TestContract(t *testing.T) {
 	found := conformance.Result{Server: "RabbitMQ", Version: is}
 	found.Cases, found.Skipped = brokertest.Run(t, world, 16)
 	// A sequence mostly waits, so many of them hardly disturb each other.
-	t.Run("sequences", func(t *testing.T) { found.Commands = brokertest.Sequences(t, model(is), world, 10_000, 48) })
+	steps := 1_500
+	if testenv.All() {
+		steps = 10_000
+	}
+	t.Run("sequences", func(t *testing.T) { found.Commands = brokertest.Sequences(t, model(is), world, steps, 48) })
 	t.Logf("%+v", found)
 	if !t.Failed() {
 		if err := conformance.Record(found); err != nil {

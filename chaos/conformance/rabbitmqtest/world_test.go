@@ -18,7 +18,7 @@ import (
 	"handoff/core/execution"
 )
 
-func TestMain(m *testing.M) { servers.Main(m) }
+func TestMain(m *testing.M) { servers.MainAlone(m) }
 
 // The types of queues.
 const (
