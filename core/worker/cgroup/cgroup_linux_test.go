@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,7 +73,7 @@ func TestAWorkerLeavesItsGroupToHandControllersDown(t *testing.T) {
 		return
 	}
 	own, lack := ownGroup()
-	parent, controller := filepath.Join(own, "test-handoff"), ""
+	parent, controller := filepath.Join(own, fmt.Sprintf("test-handoff-%d", os.Getpid())), "" // a run that was killed leaves its own
 	if lack == nil {
 		lack = os.Mkdir(parent, 0o755)
 	}
