@@ -323,17 +323,21 @@ func (b *fixture) openWithin(o postgres.Options) *postgres.Store {
 	}
 }
 
-// endsInALock returns a context that ends when a call in this database waits for a lock.
+// endsInALock returns a context that ends when another call in this database begins to wait for a
+// lock. The backend of a call that has ended may still wait.
 func (b *fixture) endsInALock() (context.Context, context.CancelFunc) {
 	b.Helper()
+	const waiting = "select coalesce(array_agg(pid), '{}') from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() and pid <> all($1)"
 	looker, err := pgx.Connect(b.ctx, b.url)
 	b.must(err)
+	var before []int32
+	b.must(looker.QueryRow(b.ctx, waiting, []int32{}).Scan(&before))
 	ctx, cancel := context.WithCancel(b.ctx)
 	go func() {
 		defer cancel()
 		defer looker.Close(context.WithoutCancel(ctx))
-		for waits := false; !waits; {
-			if err := looker.QueryRow(ctx, "select exists (select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database())").Scan(&waits); err != nil {
+		for now := []int32(nil); len(now) == 0; {
+			if err := looker.QueryRow(ctx, waiting, before).Scan(&now); err != nil {
 				return // the test is over
 			}
 		}
