@@ -26,8 +26,8 @@ const (
 	quorum  = "quorum"
 )
 
-// patience bounds every wait that is expected to end.
-const patience = 20 * time.Second
+// patience bounds every wait that is expected to end. It is for what hangs.
+const patience = 2 * time.Minute
 
 // world is an empty virtual host on a real broker.
 type world struct {

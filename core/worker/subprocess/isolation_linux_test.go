@@ -223,14 +223,14 @@ func TestARunThatPrintsWithoutEndEnds(t *testing.T) {
 
 func TestActionsRunAsAnotherUser(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	needRoot(t) // the user is no other test's: its processes would be open to the attacker
 	dir := yard(t)
 	private := filepath.Join(dir, "handoff.yaml")
 	if err := os.WriteFile(private, []byte(secret), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	witness := filepath.Join(dir, "witness")
-	w := isolatedWorker{Dir: dir, Witness: witness, Isolation: Isolation{User: "65534:65534", SecretFile: private, Processes: 50, Runs: 2}, Lines: []string{
+	w := isolatedWorker{Dir: dir, Witness: witness, Isolation: Isolation{User: "65533:65533", SecretFile: private, Processes: 50, Runs: 2}, Lines: []string{
 		`id -u; id -g; id -G; echo "$HOME"; pwd; echo mine >file; cat file; cat ` + private + `; kill -9 $PPID; echo "$?"`,
 		attackLine(t, dir),
 		`ulimit -p 2>/dev/null || ulimit -u`,
@@ -240,7 +240,7 @@ func TestActionsRunAsAnotherUser(t *testing.T) {
 		t.Fatal(f.Error)
 	}
 	got := strings.Split(output(t, f.Exits[0]), "\n")
-	if len(got) < 7 || strings.Join(got[:3], " ") != "65534 65534 65534" || !strings.HasPrefix(got[4], w.Isolation.RunDir) || got[5] != "mine" || got[6] == "0" {
+	if len(got) < 7 || strings.Join(got[:3], " ") != "65533 65533 65533" || !strings.HasPrefix(got[4], w.Isolation.RunDir) || got[5] != "mine" || got[6] == "0" {
 		t.Errorf("%q, %+v", got, f.Exits[0])
 	}
 	if found := output(t, f.Exits[1]); found != "" {
