@@ -79,7 +79,7 @@ func run(every time.Duration, events string, args []string) (code int, err error
 				_ = command.Process.Signal(s)
 			case now := <-tick.C:
 				if err := w.readFile(events); err == nil {
-					fmt.Println(w.line(now.Sub(began), now))
+					fmt.Fprintln(os.Stdout, w.line(now.Sub(began), now))
 				}
 			}
 		}
@@ -91,7 +91,7 @@ func run(every time.Duration, events string, args []string) (code int, err error
 		return 1, err
 	}
 	if n := len(w.nightly); n > 0 {
-		fmt.Printf("%d tests were left to make test-all, or take a sample here: docs/testing.md\n", n)
+		fmt.Fprintf(os.Stdout, "%d tests were left to make test-all, or take a sample here: docs/testing.md\n", n)
 	}
 	var ended *exec.ExitError
 	if errors.As(ran, &ended) {
@@ -126,7 +126,7 @@ func (w *watch) readFile(path string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	if _, err := f.Seek(w.offset, io.SeekStart); err != nil {
 		return err
 	}
