@@ -6,26 +6,35 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"handoff/core/broker"
 	"handoff/core/execution"
+	"handoff/core/testenv"
 )
 
 // patience is how long the suite waits for an event that must come.
-const patience = 15 * time.Second
+var patience = testenv.Patience()
+
+// tester is the part of *testing.T that a case uses.
+type tester interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
 
 // fixture has the tools of a case.
 type fixture struct {
 	Subject
 	Features
-	t         *testing.T
+	t         tester
 	ctx       context.Context
 	queueType string
 	prefix    string
 	sessions  []broker.Session
 	queues    []string
+	// soon and ttl are the times to live of the case.
+	soon, ttl time.Duration
 
 	// name and later belong to a case that fails only after all cases have been judged.
 	name  string
@@ -35,8 +44,10 @@ type fixture struct {
 	killed bool
 }
 
-func newFixture(t *testing.T, s *Subject, queueType, prefix string) *fixture {
+func newFixture(t tester, s *Subject, queueType, prefix string) *fixture {
 	return &fixture{
+		soon: soon, ttl: ttl,
+
 		Subject: *s, Features: FeaturesOf(queueType, s.Version, false), t: t, ctx: context.Background(),
 		queueType: queueType, prefix: s.Prefix + prefix,
 	}
@@ -44,14 +55,18 @@ func newFixture(t *testing.T, s *Subject, queueType, prefix string) *fixture {
 
 // clear closes what the case opened and deletes its queues.
 func (b *fixture) clear() {
-	for _, s := range b.sessions {
-		s.Close()
-	}
+	b.closeSessions()
 	if b.DeleteQueue == nil {
 		return
 	}
 	for _, q := range b.queues {
 		b.DeleteQueue(q)
+	}
+}
+
+func (b *fixture) closeSessions() {
+	for _, s := range b.sessions {
+		s.Close()
 	}
 }
 

@@ -7,7 +7,9 @@ package brokertest
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -48,6 +50,11 @@ type Subject struct {
 	Heartbeat time.Duration
 	// Slow permits cases that wait for minutes.
 	Slow bool
+	// Busy reports whether the subject's machine may do other work: then no case judges how late
+	// something is, and a case that fails is run again more slowly.
+	Busy bool
+	// Slowed, if not nil, makes the heartbeats of later sessions so many times longer.
+	Slowed func(pace int)
 
 	// Restart stops the broker in good order and starts it again. Kill ends it without warning and
 	// starts it again.
@@ -201,6 +208,13 @@ func (c *Case) types() []string {
 // Run runs every case, atOnce at a time, and after them the cases that outlast a restart. It
 // returns how many cases were run, and how many this subject can't do.
 func Run(t *testing.T, world WithSubject, atOnce int) (ran, skipped int) {
+	ran, skipped = RunCases(t, world, atOnce)
+	restarted, notRestarted := RunRestarts(t, world)
+	return ran + restarted, skipped + notRestarted
+}
+
+// RunCases is Run without the cases that outlast a restart.
+func RunCases(t *testing.T, world WithSubject, atOnce int) (ran, skipped int) {
 	var together, alone []func(t *testing.T)
 	var asked, passedOver atomic.Int64
 	for i, c := range Cases() {
@@ -228,22 +242,27 @@ func Run(t *testing.T, world WithSubject, atOnce int) (ran, skipped int) {
 			run(t)
 		}
 	})
+	return int(asked.Load()), int(passedOver.Load())
+}
+
+// RunRestarts is Run with the cases that outlast a restart only.
+func RunRestarts(t *testing.T, world WithSubject) (ran, skipped int) {
 	for _, name := range []string{"restart", "kill"} {
 		t.Run(name, func(t *testing.T) {
 			n := runRestarts(t, world, name == "kill")
-			if asked.Add(int64(n)); n == 0 {
-				passedOver.Add(restartCases())
+			if ran += n; n == 0 {
+				skipped += restartCases()
 				t.Skip("this subject can't do that")
 			}
 		})
 	}
-	return int(asked.Load()), int(passedOver.Load())
+	return ran, skipped
 }
 
 // restartCases is how many cases outlast a restart.
-func restartCases() (n int64) {
+func restartCases() (n int) {
 	for _, c := range outlastingCases() {
-		n += int64(len(c.types()))
+		n += len(c.types())
 	}
 	return n
 }
@@ -269,45 +288,113 @@ func atATime(atOnce, n int, do func(i int)) {
 
 // run runs the case and returns true, or false if the subject can't do what it needs.
 func (c *Case) run(t *testing.T, world WithSubject, queueType, prefix string) (asked bool) {
-	world(t, func(s Subject) {
-		if asked = c.needs == nil || c.needs(&s); asked {
-			b := newFixture(t, &s, queueType, prefix)
-			c.body(b)
-			b.clear()
+	again := true
+	for i, pace := range casePaces {
+		if !again {
+			break
 		}
-	})
+		world(t, func(s Subject) {
+			again = false
+			if asked = c.needs == nil || c.needs(&s); !asked {
+				return
+			}
+			judge := func(t tester) {
+				b := newFixture(t, &s, queueType, prefix)
+				b.slow(pace)
+				defer b.closeSessions() // of a case that has ended in the middle, which may have left a queue that hangs
+				c.body(b)
+				b.clear()
+			}
+			if !s.Busy || i == len(casePaces)-1 {
+				judge(t)
+				return
+			}
+			if failed := recorded(judge); len(failed) > 0 {
+				t.Logf("run again more slowly: %s", strings.Join(failed, "; "))
+				again = true
+			}
+		})
+	}
 	return asked
 }
 
-// runRestarts prepares every case that outlasts a restart, restarts once, and then judges them all.
-// It returns how many there were, none if the subject can't restart.
+// casePaces are the factors by which a case is slowed down on a busy machine, after it failed. There a
+// message may expire before it is delivered; a broken rule is broken at every pace.
+var casePaces = []int{1, 4, 16}
+
+// slow makes all times of the case longer.
+func (b *fixture) slow(pace int) {
+	if pace == 1 {
+		return
+	}
+	factor := time.Duration(pace)
+	b.soon, b.ttl = b.soon*factor, b.ttl*factor
+	b.Quiet, b.Pause, b.Late, b.Heartbeat = b.Quiet*factor, b.Pause*factor, b.Late*factor, b.Heartbeat*factor
+	b.prefix += fmt.Sprintf("slower%d.", pace)
+	if b.Slowed != nil {
+		b.Slowed(pace)
+	}
+}
+
+// recorder keeps failures instead of failing a test.
+type recorder struct{ failed []string }
+
+func (r *recorder) Helper() {}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.failed = append(r.failed, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// recorded returns the failures of a judgement.
+func recorded(judge func(t tester)) []string {
+	var r recorder
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		judge(&r)
+	}()
+	<-done
+	return r.failed
+}
+
+// runRestarts prepares every case that outlasts a restart, restarts once, and then judges them all. On
+// a busy machine it does so again more slowly if one fails. It returns how many there were, none if the
+// subject can't restart.
 func runRestarts(t *testing.T, world WithSubject, kill bool) int {
 	var benches []*fixture
-	world(t, func(s Subject) {
-		restart := s.Restart
-		if kill {
-			restart = s.Kill
+	again := true
+	for i, pace := range casePaces {
+		if !again {
+			break
 		}
-		if restart == nil {
-			return
-		}
-		var after []func()
-		for i, c := range outlastingCases() {
-			for _, queueType := range c.types() {
-				b := newFixture(t, &s, queueType, fmt.Sprintf("%s.restart.%v.%d.", queueType, kill, i))
-				b.later = &[]string{}
-				b.name = queueType + "/" + c.Name
-				benches = append(benches, b)
-				after = append(after, c.before(b))
+		world(t, func(s Subject) {
+			again, benches = false, nil
+			restart := s.Restart
+			if kill {
+				restart = s.Kill
 			}
-		}
-		restart()
-		for i, b := range benches {
-			b.sessions, b.back, b.killed = nil, s.Now(), kill
-			after[i]()
-			b.clear()
-		}
-	})
+			if restart == nil {
+				return
+			}
+			if !s.Busy || i == len(casePaces)-1 {
+				benches = restartOnce(t, &s, restart, kill, pace)
+				return
+			}
+			failed := recorded(func(t tester) { benches = restartOnce(t, &s, restart, kill, pace) })
+			for _, b := range benches {
+				failed = append(failed, *b.later...)
+			}
+			if len(failed) > 0 {
+				t.Logf("run again more slowly: %s", strings.Join(failed, "; "))
+				again = true
+			}
+		})
+	}
 	for _, b := range benches {
 		t.Run(b.name, func(t *testing.T) {
 			for _, failure := range slices.Compact(*b.later) {
@@ -316,4 +403,26 @@ func runRestarts(t *testing.T, world WithSubject, kill bool) int {
 		})
 	}
 	return len(benches)
+}
+
+// restartOnce prepares every case that outlasts a restart, restarts, and judges them.
+func restartOnce(t tester, s *Subject, restart func(), kill bool, pace int) (benches []*fixture) {
+	var after []func()
+	for i, c := range outlastingCases() {
+		for _, queueType := range c.types() {
+			b := newFixture(t, s, queueType, fmt.Sprintf("%s.restart.%v.%d.", queueType, kill, i))
+			b.slow(pace)
+			b.later = &[]string{}
+			b.name = queueType + "/" + c.Name
+			benches = append(benches, b)
+			after = append(after, c.before(b))
+		}
+	}
+	restart()
+	for i, b := range benches {
+		b.sessions, b.back, b.killed = nil, s.Now(), kill
+		after[i]()
+		b.clear()
+	}
+	return benches
 }

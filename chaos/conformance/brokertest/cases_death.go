@@ -47,7 +47,7 @@ func deadLetterCases() []Case {
 			s := b.session()
 			b.declare(s, broker.Topology{
 				Exchanges: []broker.Exchange{b.exchange("x", broker.Topic), b.exchange("dlx", broker.Topic)},
-				Queues:    []broker.Queue{b.mortal("q", soon, "dlx"), b.queue("ones"), b.queue("others")},
+				Queues:    []broker.Queue{b.mortal("q", b.soon, "dlx"), b.queue("ones"), b.queue("others")},
 				Bindings:  []broker.Binding{b.bind("x", "#", "q"), b.bind("dlx", "work.1", "ones"), b.bind("dlx", "work.*", "others")},
 			})
 			b.to(s, broker.Confirmed, b.called("x"), "work.1", 1)
@@ -60,7 +60,7 @@ func deadLetterCases() []Case {
 		}},
 		{Name: "rule 16 published by queue name, its key is the queue's name", body: func(b *fixture) {
 			s := b.session()
-			b.path(s, soon)
+			b.path(s, b.soon)
 			b.put(s, 1)
 			b.expect("its key", b.receive(b.consume(s, "dead", 1)).RoutingKey, b.called("q"))
 		}},
@@ -98,9 +98,9 @@ func copyCases() []Case {
 		}},
 		{Name: "rule 38 what expires together keeps its order", body: func(b *fixture) {
 			s := b.session()
-			b.path(s, soon)
+			b.path(s, b.soon)
 			b.put(s, upTo(1, 30)...)
-			b.Sleep(soon + b.Late)
+			b.Sleep(b.soon + b.Late)
 			b.holds("dead", upTo(1, 30)...)
 		}},
 	}
@@ -145,7 +145,7 @@ func deathCases() []Case {
 			s := b.session()
 			b.declare(s, broker.Topology{
 				Exchanges: []broker.Exchange{b.exchange("again", broker.Topic)},
-				Queues:    []broker.Queue{b.mortal("q", ttl, "again"), b.mortal("dead", 0, "again")},
+				Queues:    []broker.Queue{b.mortal("q", b.ttl, "again"), b.mortal("dead", 0, "again")},
 				Bindings:  []broker.Binding{b.bind("again", b.called("q"), "dead")},
 			})
 			c, dead := b.consume(s, "q", 1), b.consume(s, "dead", 1)
@@ -172,7 +172,7 @@ func deathCases() []Case {
 			s := b.session()
 			b.declare(s, broker.Topology{
 				Exchanges: []broker.Exchange{b.exchange("one", broker.Topic), b.exchange("two", broker.Topic)},
-				Queues:    []broker.Queue{b.mortal("q", soon, "one"), b.mortal("r", soon, "two"), b.queue("dead")},
+				Queues:    []broker.Queue{b.mortal("q", b.soon, "one"), b.mortal("r", b.soon, "two"), b.queue("dead")},
 				Bindings:  []broker.Binding{b.bind("one", "#", "r"), b.bind("two", "#", "dead"), b.bind("two", "#", "q")},
 			})
 			b.put(s, 1)
@@ -215,11 +215,11 @@ func endlessCycle(b *fixture) {
 	s := b.session()
 	b.declare(s, broker.Topology{
 		Exchanges: []broker.Exchange{b.exchange("loop", broker.Topic)},
-		Queues:    []broker.Queue{b.mortal("q", soon, "loop")},
+		Queues:    []broker.Queue{b.mortal("q", b.soon, "loop")},
 		Bindings:  []broker.Binding{b.bind("loop", "#", "q")},
 	})
 	b.put(s, 1)
-	b.Sleep(soon + b.Late)
+	b.Sleep(b.soon + b.Late)
 	b.nothing("what would come round", b.consume(s, "q", 1))
 	b.keptOrDropped()
 }
@@ -231,7 +231,7 @@ func turningDeaths(b *fixture) {
 	stages := []string{"one", "two", "three", "four"}
 	for i, stage := range stages {
 		top.Exchanges = append(top.Exchanges, b.exchange("after-"+stage, broker.Topic))
-		top.Queues = append(top.Queues, b.mortal(stage, soon, "after-"+stage), b.queue("saw-"+stage))
+		top.Queues = append(top.Queues, b.mortal(stage, b.soon, "after-"+stage), b.queue("saw-"+stage))
 		top.Bindings = append(top.Bindings, b.bind("after-"+stage, "#", "saw-"+stage))
 		if i > 0 {
 			top.Bindings = append(top.Bindings, b.bind("after-"+stages[i-1], "#", stage))
@@ -259,9 +259,9 @@ func routelessCases() []Case {
 	return []Case{
 		{Name: "rule 17 and 41 a dead letter whose exchange is missing is dropped by classic and kept by quorum queues", needs: needsTotal, body: func(b *fixture) {
 			s := b.session()
-			b.declare(s, broker.Topology{Queues: []broker.Queue{b.mortal("q", soon, "missing")}})
+			b.declare(s, broker.Topology{Queues: []broker.Queue{b.mortal("q", b.soon, "missing")}})
 			b.put(s, 1)
-			b.Sleep(soon + b.Late)
+			b.Sleep(b.soon + b.Late)
 			b.keptOrDropped()
 		}},
 		{Name: "rule 17 and 41 a dead letter without a binding is dropped by classic and kept by quorum queues", needs: needsTotal, body: func(b *fixture) {
@@ -283,11 +283,11 @@ func routelessCases() []Case {
 			s := b.session()
 			b.declare(s, broker.Topology{
 				Exchanges: []broker.Exchange{b.exchange("dlx", broker.Direct)},
-				Queues:    []broker.Queue{b.mortal("q", soon, "dlx"), b.queue("dead")},
+				Queues:    []broker.Queue{b.mortal("q", b.soon, "dlx"), b.queue("dead")},
 				Bindings:  []broker.Binding{b.bind("dlx", "#", "dead")},
 			})
 			b.put(s, 1)
-			b.Sleep(soon + b.Late)
+			b.Sleep(b.soon + b.Late)
 			b.keptOrDropped()
 			b.holds("dead")
 		}},
@@ -310,10 +310,10 @@ func routelessCases() []Case {
 		}},
 		{Name: "rule 41 a kept dead letter is tried again after three minutes", Types: []string{Quorum}, needs: needsSlow, body: func(b *fixture) {
 			s := b.session()
-			b.declare(s, broker.Topology{Queues: []broker.Queue{b.mortal("q", soon, "dlx")}})
+			b.declare(s, broker.Topology{Queues: []broker.Queue{b.mortal("q", b.soon, "dlx")}})
 			b.put(s, 1)
 			b.Sleep(time.Second)
-			b.path(s, soon)
+			b.path(s, b.soon)
 			begin := b.Now()
 			d, err := b.next(b.consume(s, "dead", 0), 4*time.Minute)
 			b.must(err)

@@ -81,7 +81,7 @@ func limitCases() []Case {
 			b.expect("queues with a limit, after a second declaration", s.Limited(), limited)
 			b.declare(old, broker.Topology{Queues: []broker.Queue{b.queue("q")}})
 			other := b.keeping("q")
-			other.TTL = soon
+			other.TTL = b.soon
 			b.refused("another time to live", s.Declare(b.ctx, broker.Topology{Queues: []broker.Queue{other}}), broker.ErrPrecondition)
 			b.expect("the session is closed", s.Closed(), false)
 			b.put(s, 1)

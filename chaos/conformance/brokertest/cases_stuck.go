@@ -46,7 +46,7 @@ func stuckQueue(b *fixture) {
 			b.expect("the outcome of a publish beside a queue that hangs", o, want)
 		}
 	})
-	if took := b.Now() - began; took > 5*time.Second {
+	if took := b.Now() - began; !b.Busy && took > 5*time.Second {
 		b.errorf("the publishes took %v", took)
 	}
 	for _, want := range []int{2, 4} {
@@ -118,7 +118,7 @@ func declareStuck(b *fixture) {
 	if err != nil && !strings.Contains(err.Error(), "queue "+b.called("q")+":") {
 		b.errorf("the error does not name the queue: %v", err)
 	}
-	if took := b.Now() - began; took < broker.DeclareWait || took > broker.DeclareWait+5*time.Second {
+	if took := b.Now() - began; took < broker.DeclareWait || !b.Busy && took > broker.DeclareWait+5*time.Second {
 		b.errorf("it was given up after %v, the deadline is %v", took, broker.DeclareWait)
 	}
 	b.expect("the session is closed", s.Closed(), false)
@@ -160,7 +160,7 @@ func oneOfMany(b *fixture) {
 				b.errorf("publish %d to a queue that does not hang is %v", i-len(stuck), o)
 			}
 		}
-		if took := b.Now() - began; took > 3*time.Second {
+		if took := b.Now() - began; !b.Busy && took > 3*time.Second {
 			b.errorf("a call with publishes to the queue that hangs took %v", took)
 		}
 		for range 5 {
@@ -168,7 +168,7 @@ func oneOfMany(b *fixture) {
 			for i, o := range s.Publish(ctx, well) {
 				b.expect(fmt.Sprint("the outcome of publish ", i), o, broker.Confirmed)
 			}
-			if took := b.Now() - began; took > time.Second {
+			if took := b.Now() - began; !b.Busy && took > time.Second {
 				b.errorf("publishes to the queues that do not hang took %v", took)
 			}
 		}
@@ -206,7 +206,7 @@ func consumerTimeout(b *fixture) {
 	}
 	_, err := b.next(c, patience)
 	b.refused("receiving while a delivery stays unacknowledged", err, want)
-	if took := b.Now() - began; took < overdueAfter-time.Second || took > overdueAfter+overdueLate {
+	if took := b.Now() - began; took < overdueAfter-time.Second || !b.Busy && took > overdueAfter+overdueLate {
 		b.errorf("the consumer ended after %v, the timeout is %v", took, overdueAfter)
 	}
 	b.expect("its session is closed", s.Closed(), b.Overdue == EndsSession)

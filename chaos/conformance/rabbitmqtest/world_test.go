@@ -2,6 +2,7 @@ package rabbitmqtest_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"net/url"
@@ -16,9 +17,19 @@ import (
 	"handoff/core/broker"
 	"handoff/core/broker/rabbitmq"
 	"handoff/core/execution"
+	"handoff/core/testenv"
 )
 
-func TestMain(m *testing.M) { servers.MainAlone(m) }
+// sideBySide is how many parallel tests run at a time: they mostly wait.
+const sideBySide = "10"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", sideBySide); err != nil {
+		panic(err)
+	}
+	servers.MainAlone(m)
+}
 
 // The types of queues.
 const (
@@ -26,8 +37,8 @@ const (
 	quorum  = "quorum"
 )
 
-// patience bounds every wait that is expected to end. It is for what hangs.
-const patience = 2 * time.Minute
+// patience bounds every wait that is expected to end.
+var patience = testenv.Patience()
 
 // world is an empty virtual host on a real broker.
 type world struct {
@@ -71,6 +82,9 @@ func (w *world) connect(o rabbitmq.Options) broker.Session {
 	w.t.Helper()
 	if o.URL == "" {
 		o.URL = w.mq.URL
+	}
+	if o.DialTimeout == 0 {
+		o.DialTimeout = patience
 	}
 	s, err := rabbitmq.New(o).Connect(w.within(patience))
 	if err != nil {
