@@ -153,7 +153,7 @@ func (c *child) kill() {
 		signalProcess(pid, sigKill)
 	}
 	<-c.done
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if !anyAlive(below) {
 			break
 		}

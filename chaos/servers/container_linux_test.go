@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"handoff/core/testenv"
 )
 
 // However a process ends, the containers that it started end too: at once if the guard has a docker
@@ -25,7 +27,7 @@ func TestContainersEndWithTheirProcess(t *testing.T) {
 			check(t, c.Process.Kill())
 		}
 		_ = c.Wait() // it was killed
-		for deadline := time.Now().Add(30 * time.Second); count(t, e, dirs[0]) != 0; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(testenv.Patience()); count(t, e, dirs[0]) != 0; time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: its container outlives it", mode)
 			}

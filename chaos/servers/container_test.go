@@ -37,7 +37,7 @@ func TestContainers(t *testing.T) {
 	e := engine(t)
 	var log strings.Builder
 	o := Options{Postgres: true, RabbitMQ: true, Management: true, PrivateOnly: true, Log: &log, places: inContainers(t)}
-	set, err := Up(within(t, imageWithin), o)
+	set, err := Up(within(t), o)
 	check(t, err)
 	t.Cleanup(func() { check(t, set.Down()) })
 	if n := strings.Count(log.String(), ": a container of "); n != 2 {
@@ -65,18 +65,18 @@ func TestContainersLeftBehind(t *testing.T) {
 	ports, err := freePorts(1)
 	check(t, err)
 	for _, run := range []string{alive.path, gone} {
-		_, err := e.Create(within(t, imageWithin), containers.Spec{
+		_, err := e.Create(within(t), containers.Spec{
 			Name: boxName(), Image: postgresImage(), Ports: map[int]int{5432: ports[0]}, Run: run,
 		})
 		check(t, err)
 	}
-	removed, err := e.Sweep(within(t, engineWithin), runIsOver)
+	removed, err := e.Sweep(within(t), runIsOver)
 	check(t, err)
 	if len(removed) == 0 || count(t, e, alive.path) != 1 || count(t, e, gone) != 0 {
 		t.Errorf("removed %q; left of the living run %d, of the dead one %d", removed, count(t, e, alive.path), count(t, e, gone))
 	}
 	check(t, alive.remove())
-	_, err = e.Sweep(within(t, engineWithin), runIsOver)
+	_, err = e.Sweep(within(t), runIsOver)
 	check(t, err)
 	if count(t, e, alive.path) != 0 {
 		t.Error("its run over, the container is still there")
@@ -121,7 +121,7 @@ func postgresImage() string {
 func count(t *testing.T, e *containers.Engine, run string) int {
 	t.Helper()
 	n := 0
-	_, err := e.Sweep(within(t, engineWithin), func(directory string) bool {
+	_, err := e.Sweep(within(t), func(directory string) bool {
 		if directory == run {
 			n++
 		}

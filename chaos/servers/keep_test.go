@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // What servers have stored is there again at the next Up of the same directory, at the same
@@ -17,7 +16,7 @@ func TestAKeptDirectoryKeepsDataAndAddresses(t *testing.T) {
 	keep := filepath.Join(os.Getenv("TMPDIR"), "kept")
 	up := func() *Set {
 		t.Helper()
-		s, err := Up(within(t, 4*time.Minute), Options{Postgres: true, RabbitMQ: true, PrivateOnly: true, Keep: keep})
+		s, err := Up(within(t), Options{Postgres: true, RabbitMQ: true, PrivateOnly: true, Keep: keep})
 		var container *KeepError
 		if errors.As(err, &container) && strings.Contains(err.Error(), "container") {
 			t.Skip("servers run in containers here: " + err.Error())

@@ -10,11 +10,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"handoff/core/testenv"
 )
 
 const childMode = "PROVISION_TEST_CHILD"
@@ -73,8 +76,25 @@ func (waiting) Run() int {
 	select {}
 }
 
+// victimStarted is a process whose servers are up, with their directories.
+type victimStarted struct {
+	cmd        *exec.Cmd
+	dirs       []string
+	closeInput func()
+	temp       string
+	err        error
+}
+
 // startVictim returns the process once its servers are up, and their directories.
 func startVictim(t *testing.T, mode string) (*exec.Cmd, []string, func()) {
+	t.Helper()
+	v := beginVictim(t, mode)()
+	check(t, v.err)
+	return v.cmd, v.dirs, v.closeInput
+}
+
+// beginVictim starts the process, and returns a function that waits until its servers are up.
+func beginVictim(t *testing.T, mode string) func() victimStarted {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childMode+"="+mode)
@@ -85,12 +105,14 @@ func startVictim(t *testing.T, mode string) (*exec.Cmd, []string, func()) {
 	check(t, err)
 	check(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	words := strings.Fields(line)
-	if err != nil || len(words) < 2 || words[0] != "up" {
-		t.Fatalf("%q, %v", line, err)
+	return func() victimStarted {
+		line, err := bufio.NewReader(out).ReadString('\n')
+		words := strings.Fields(line)
+		if err != nil || len(words) < 2 || words[0] != "up" {
+			return victimStarted{err: fmt.Errorf("%s: %q, %w", mode, line, errors.Join(err, errors.New("its servers are not up")))}
+		}
+		return victimStarted{cmd: cmd, dirs: words[1:], closeInput: func() { _ = in.Close() }}
 	}
-	return cmd, words[1:], func() { _ = in.Close() }
 }
 
 // alive lists the processes in the directories, with their names, except zombies.
@@ -107,12 +129,10 @@ func alive(dirs []string) []string {
 	return out
 }
 
-// goneWithin is for a busy machine: the guard acts at once, but each process needs a processor to end.
-const goneWithin = 10 * time.Second
-
 func TestNothingSurvives(t *testing.T) {
 	noImages(t)
-	for _, c := range []struct {
+	Require(t, Available(t.Context(), Options{Postgres: true, RabbitMQ: true, PrivateOnly: true}))
+	cases := []struct {
 		mode  string
 		names []string // must run before
 		end   func(cmd *exec.Cmd, closeInput func())
@@ -122,12 +142,25 @@ func TestNothingSurvives(t *testing.T) {
 		{"paused", []string{"postgres"}, func(cmd *exec.Cmd, _ func()) { _ = cmd.Process.Kill() }, true},
 		{"panic", []string{"postgres"}, func(_ *exec.Cmd, closeInput func()) { closeInput() }, true},
 		{"interrupt", []string{"beam", "epmd", "postgres"}, func(cmd *exec.Cmd, _ func()) { _ = cmd.Process.Signal(os.Interrupt) }, false},
-	} {
+	}
+	// They start side by side, each in a temporary directory of its own, and end one after the other.
+	started := make([]victimStarted, len(cases))
+	var all sync.WaitGroup
+	for i, c := range cases {
+		ownTemp(t)
+		temp, start := os.Getenv("TMPDIR"), beginVictim(t, c.mode)
+		all.Go(func() {
+			started[i] = start()
+			started[i].temp = temp
+		})
+	}
+	all.Wait()
+	for i, c := range cases {
 		t.Run(c.mode, func(t *testing.T) {
-			_, err := makePlan(t.Context(), Options{Postgres: true, RabbitMQ: len(c.names) > 1, PrivateOnly: true})
-			Require(t, err)
-			ownTemp(t)
-			cmd, dirs, closeInput := startVictim(t, c.mode)
+			v := started[i]
+			check(t, v.err)
+			t.Setenv("TMPDIR", v.temp)
+			cmd, dirs, closeInput := v.cmd, v.dirs, v.closeInput
 			before := strings.Join(alive(dirs), ", ")
 			for _, name := range c.names {
 				if !strings.Contains(before, name) {
@@ -137,11 +170,11 @@ func TestNothingSurvives(t *testing.T) {
 			c.end(cmd, closeInput)
 			_ = cmd.Wait() // it was made to fail
 			began := time.Now()
-			for len(alive(dirs)) > 0 && time.Since(began) < goneWithin {
+			for len(alive(dirs)) > 0 && time.Since(began) < testenv.Patience() {
 				time.Sleep(5 * time.Millisecond)
 			}
 			if left := alive(dirs); len(left) > 0 {
-				t.Fatalf("%v later: %q", goneWithin, left)
+				t.Fatalf("%v later: %q", time.Since(began), left)
 			}
 			t.Logf("all gone %v after the process", time.Since(began).Round(time.Millisecond))
 			if c.swept {
@@ -186,7 +219,7 @@ func TestSweepKillsWhatStillRuns(t *testing.T) {
 	dead := filepath.Join(base, dirPrefix+"dead")
 	check(t, os.Mkdir(dead, 0o755))
 	check(t, os.WriteFile(filepath.Join(dead, lockName), nil, 0o600))
-	cmd := exec.Command("sleep", "60")
+	cmd := exec.Command("sleep", "3600")
 	cmd.Dir = dead
 	check(t, cmd.Start())
 	living, err := makeWorkDir(base)

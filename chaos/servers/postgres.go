@@ -16,9 +16,9 @@ import (
 // Time limits for a server. They are generous, for a machine that is busy with other things; they
 // are no expectations.
 const (
-	postgresStartWithin = 60 * time.Second
-	postgresStopWithin  = 15 * time.Second
-	cleanupWithin       = 15 * time.Second
+	postgresStartWithin = 5 * time.Minute
+	postgresStopWithin  = 2 * time.Minute
+	cleanupWithin       = 2 * time.Minute
 )
 
 // Postgres is a PostgreSQL server: a private instance, or a given server on which we have a

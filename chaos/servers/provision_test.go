@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/core/testenv"
 )
 
 // instead, if set, runs in this process in place of the tests.
@@ -23,9 +25,9 @@ func TestMain(m *testing.M) {
 }
 
 // within limits what a test waits for. The limit is for what hangs, not for a busy machine: there, a node has taken 27 s to start.
-func within(t *testing.T, d time.Duration) context.Context {
+func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -39,7 +41,7 @@ func check(t *testing.T, err error) {
 
 func query[T any](t *testing.T, address, sql string) T {
 	t.Helper()
-	ctx := within(t, time.Minute)
+	ctx := within(t)
 	conn, err := pgx.Connect(ctx, address)
 	check(t, err)
 	defer conn.Close(ctx)
@@ -50,7 +52,7 @@ func query[T any](t *testing.T, address, sql string) T {
 
 func execute(t *testing.T, address, sql string) {
 	t.Helper()
-	ctx := within(t, time.Minute)
+	ctx := within(t)
 	conn, err := pgx.Connect(ctx, address)
 	check(t, err)
 	defer conn.Close(ctx)
@@ -83,7 +85,7 @@ func publish(t *testing.T, address, queue, text string) {
 	dc, err := ch.PublishWithDeferredConfirm("", queue, true, false,
 		amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(text)})
 	check(t, err)
-	if ok, err := dc.WaitContext(within(t, time.Minute)); !ok || err != nil {
+	if ok, err := dc.WaitContext(within(t)); !ok || err != nil {
 		t.Fatalf("not confirmed: %v", err)
 	}
 }
@@ -163,7 +165,7 @@ func TestDisposedVhostsAreDeletedWithTheNextRefill(t *testing.T) {
 	if !m.Private() {
 		t.Skip("the node was given: it deletes at once")
 	}
-	ctx := within(t, 5*time.Minute)
+	ctx := within(t)
 	mq, err := m.CreateVhost(ctx)
 	check(t, err)
 	check(t, mq.Drop(ctx))
@@ -201,7 +203,7 @@ func workDirs(t *testing.T) []string {
 }
 
 func postgresLife(t *testing.T, p *Postgres) {
-	ctx := within(t, 5*time.Minute)
+	ctx := within(t)
 	execute(t, p.URL, "CREATE TABLE kept AS SELECT 42 AS n")
 	if err := p.Start(ctx); err == nil {
 		t.Fatal("started twice")
@@ -247,8 +249,11 @@ func postgresLife(t *testing.T, p *Postgres) {
 }
 
 func rabbitLife(t *testing.T, m *RabbitMQ) {
-	ctx := within(t, 10*time.Minute)
+	ctx := within(t)
 	for name, stop := range map[string]func() error{"stop": m.Stop, "kill": m.Kill} {
+		if name == "stop" && !testenv.All() {
+			continue // a node that is kept is stopped and starts again in TestAKeptDirectoryKeepsDataAndAddresses
+		}
 		publish(t, m.URL, "kept", name)
 		began := time.Now()
 		check(t, stop())
@@ -290,7 +295,7 @@ func rabbitLife(t *testing.T, m *RabbitMQ) {
 
 // givenServers uses the private servers as if their addresses had been given.
 func givenServers(t *testing.T, private *Set) {
-	ctx := within(t, 5*time.Minute)
+	ctx := within(t)
 	t.Setenv(AddressPostgres, private.Postgres.URL)
 	t.Setenv(AddressRabbitMQ, private.RabbitMQ.URL)
 	t.Setenv("DATABASE_URL", "postgres://nobody@127.0.0.1:1/never")

@@ -20,7 +20,7 @@ const (
 	// A node starts within seconds on an idle machine, and within minutes on one that is busy with
 	// builds.
 	rabbitStartWithin = 5 * time.Minute
-	rabbitStopWithin  = 30 * time.Second
+	rabbitStopWithin  = 3 * time.Minute
 )
 
 // RabbitMQ is a node: a private one, or a given node on which we have a virtual host. Stop, Kill,

@@ -8,13 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"handoff/chaos/servers/containers"
 )
 
 func TestRemoteAddressesAreRefused(t *testing.T) {
-	ctx := within(t, time.Minute)
+	ctx := within(t)
 	for _, c := range []struct{ variable, address, host string }{
 		{AddressPostgres, "postgres://u:secret@192.0.2.7:5432/x", "192.0.2.7"},
 		{AddressPostgres, "postgres://u:secret@127.0.0.1/x?host=192.0.2.8", "192.0.2.8"},
@@ -86,7 +85,7 @@ func TestUnusableAddresses(t *testing.T) {
 func TestGivenServerThatDoesNotAnswer(t *testing.T) {
 	t.Setenv(AddressPostgres, "postgres://u:secret@127.0.0.1:1/x")
 	t.Setenv(AddressRabbitMQ, "amqp://u:secret@127.0.0.1:1/")
-	_, err := Up(within(t, time.Minute), Options{Postgres: true, RabbitMQ: true})
+	_, err := Up(within(t), Options{Postgres: true, RabbitMQ: true})
 	if !errors.Is(err, ErrEnvironment) || strings.Contains(err.Error(), "secret") {
 		t.Fatalf("got %v", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 )
 
 // MQ is a virtual host on a node. On a given node without a management API it is a prefix for names
@@ -123,7 +122,7 @@ func (a *managementAPI) delete(ctx context.Context, vhost string) error {
 }
 
 func (a *managementAPI) call(ctx context.Context, method, path, body string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, cleanupWithin)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewBufferString(body))
 	if err != nil {
