@@ -93,9 +93,9 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   contracts    what stores and brokers promise, also on servers that you name: HANDOFF_CHAOS_POSTGRES_IMAGE=postgres:17
 ##   demo         one mutant caught red-handed, then the same seed without it
 ##   check        while you work, a minute: format, the quick tests, every scenario once; starts no servers
-##   test         what has to hold for every change, on real servers: eight minutes on two processors, twelve where it installs them.
+##   test         what has to hold for every change, on real servers: eight minutes on two processors, more where it installs them.
 ##                HANDOFF_PATIENCE=3 makes every wait three times as long
-##   test-all     everything in full, for the night: at most three hours; called again, it goes on where it stopped
+##   test-all     everything in full, for the night: no step begins after three hours; called again, it goes on where it stopped
 ##   guarded      two seeds of every scenario on a core that panics where a lock is missing: in make test
 ##   servers      find or install PostgreSQL and RabbitMQ, which the tests start privately
 ##   lint         vet and the linters: detlint, golangci-lint, actionlint for the workflow
