@@ -3,6 +3,7 @@ package rabbitmqtest_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -314,6 +315,14 @@ func TestAlarm(t *testing.T) {
 		}
 		if err := c.Cancel(w.within(patience)); err != nil {
 			t.Error(err)
+		}
+		// The broker may have delivered another message between the last acknowledgement and the cancel.
+		d, err := c.Receive(w.within(patience))
+		for ; err == nil; d, err = c.Receive(w.within(patience)) {
+			c.Reject(d, true)
+		}
+		if !errors.Is(err, broker.ErrCancelled) {
+			t.Errorf("after the cancel: %v", err)
 		}
 	}
 	done := make(chan []broker.Outcome)
