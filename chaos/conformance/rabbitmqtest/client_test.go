@@ -115,8 +115,8 @@ func TestClientSurvivesTheBroker(t *testing.T) {
 		name string
 		end  func() error
 	}{{"kill", set.RabbitMQ.Kill}, {"stop", set.RabbitMQ.Stop}} {
-		if how.name == "stop" && !testenv.All() {
-			continue // to a client it is a kill that takes six seconds longer
+		if how.name == "kill" && !testenv.All() {
+			continue // RabbitMQ 3.10 may lose the queue (see rabbit.subject); to a client a stop is the same
 		}
 		// See rabbit.subject: RabbitMQ 3.10 has to write the queue's name before it is killed.
 		if out, err := set.RabbitMQ.Ctl(t.Context(), "eval", syncNames); err != nil {
