@@ -16,7 +16,7 @@ import (
 // added.
 const (
 	callTime = time.Second
-	lateness = 10
+	lateness = 4
 )
 
 // prompt is the longest time for a reaction.
