@@ -14,7 +14,9 @@ import (
 	"handoff/core/store/postgres"
 )
 
-func TestMain(m *testing.M) { servers.Main(m) }
+// The server is this package's own: the stream of changes and the audit's retention end before the oldest
+// transaction of the whole server, whatever database it is in.
+func TestMain(m *testing.M) { servers.MainAlone(m) }
 
 // fixture is a store on its own database. Its clock stands still until the test moves it, so that
 // moments are exact. Statements by hand go through conn.
