@@ -57,7 +57,7 @@ func reasonMeanings() map[execution.Reason]string {
 		execution.DispatchTimeout:   "it was not claimed in time",
 		execution.Unroutable:        "no queue was bound to the worker's key",
 		execution.WorkerLost:        "the worker's lease ended while it ran, or the worker does not run what it claimed",
-		execution.WorkerShutdown:    "the worker stopped, and `worker.shutdown_timeout` was over",
+		execution.WorkerShutdown:    "the worker stopped, and `worker.shutdown_timeout` was over, or the signal that stopped it ended the run, too",
 		execution.HeartbeatStale:    "the worker could not renew its lease and ended the action itself",
 		execution.RunTimeout:        "the action's `timeout_seconds` were over",
 		execution.Transient:         "the action says so",

@@ -5,7 +5,7 @@
 
 -- What is kept and its audit leave in bounded steps. A chain leaves only when no chain has it as its parent, and a worker when
 -- no incarnation has it any more. Both columns are written once, at the creation, so the end of an execution writes no more than before.
-create index execution_record_children on execution_record (parent, id) where parent is not null;
+-- The index for chains is built by the next migration, beside work.
 create index worker_incarnation_worker on worker_incarnation (worker, incarnation);
 -- For the foreign key: an incarnation that leaves must be nobody's latest.
 create index worker_latest on worker (incarnation);
@@ -33,4 +33,4 @@ drop index refused_result_age;
 drop index worker_expiry_age;
 drop index worker_latest;
 drop index worker_incarnation_worker;
-drop index execution_record_children;
+drop index if exists execution_record_children;

@@ -2,8 +2,7 @@
 //
 // The files are in goose's format, so goose's own tool reads them too. They are applied by the
 // hundred lines here instead of goose's provider, because that one speaks database/sql, which sends a
-// statement again when its reply was lost, and polls for its lock; this one runs on the driver that
-// everything else uses and waits for the lock in the server.
+// statement again when its reply was lost; this one runs on the driver that everything else uses.
 package migrations
 
 import (
@@ -23,6 +22,9 @@ import (
 
 //go:embed *.sql
 var files embed.FS
+
+// lockPause is how long a process waits before it looks again whether another one still migrates.
+const lockPause = 100 * time.Millisecond
 
 // lock is the advisory lock under which migrations run: the first eight letters of "handoff.".
 const lock int64 = 0x68616e646f66662e
@@ -165,8 +167,21 @@ func locked(ctx context.Context, conn *pgx.Conn, f func(all []migration, applied
 	if _, err := conn.Exec(ctx, "set statement_timeout = 0; set lock_timeout = 0"); err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
-	if _, err := conn.Exec(ctx, "select pg_advisory_lock($1)", lock); err != nil {
-		return fmt.Errorf("migrations: waiting for the lock: %w", err)
+	// It asks again and again instead of waiting in the server: an index that is built beside work waits for every statement
+	// that is under way, and so it would wait for this one.
+	for {
+		var got bool
+		if err := conn.QueryRow(ctx, "select pg_try_advisory_lock($1)", lock).Scan(&got); err != nil {
+			return fmt.Errorf("migrations: asking for the lock: %w", err)
+		}
+		if got {
+			break
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			return fmt.Errorf("migrations: waiting until another process has migrated: %w", ctx.Err())
+		}
 	}
 	err = func() error {
 		if _, err := conn.Exec(ctx, versionTable); err != nil {
@@ -202,6 +217,8 @@ type migration struct {
 	version  int64
 	name     string
 	up, down string
+	// beside says that it runs beside work: each of its statements by itself, without a transaction.
+	beside bool
 }
 
 // title is the name without number and ending.
@@ -228,6 +245,9 @@ func (m migration) loses() (lost []string) {
 
 // run executes one direction and notes it, both or neither.
 func (m migration) run(ctx context.Context, conn *pgx.Conn, p Patience, script, note string, values ...any) error {
+	if m.beside {
+		return m.runBeside(ctx, conn, script, note, values...)
+	}
 	return p.patiently(ctx, conn, m.name, func() error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			// Without arguments a whole script goes in one message.
@@ -238,6 +258,40 @@ func (m migration) run(ctx context.Context, conn *pgx.Conn, p Patience, script, 
 			return err
 		})
 	})
+}
+
+// statement is each of a script that runs beside work. indexBuilt finds the name of an index that it builds.
+var (
+	statement  = regexp.MustCompile(`(?ms)^[a-z].*?;$`)
+	indexBuilt = regexp.MustCompile(`^create index concurrently if not exists (\w+)`)
+)
+
+// runBeside executes a script statement by statement. Each may be executed again, after a process that has ended in the middle. Their
+// locks hold up no reader or writer, and those for which they wait hold up nobody behind them, so the wait has no bound.
+func (m migration) runBeside(ctx context.Context, conn *pgx.Conn, script, note string, values ...any) error {
+	if _, err := conn.Exec(ctx, "set lock_timeout = 0"); err != nil {
+		return fmt.Errorf("migrations: %s: %w", m.name, err)
+	}
+	for _, sql := range statement.FindAllString(script, -1) {
+		if built := indexBuilt.FindStringSubmatch(sql); built != nil {
+			// Whoever ended while building it has left an index that is no use to anybody.
+			var broken bool
+			err := conn.QueryRow(ctx, "select exists (select from pg_index where indexrelid = to_regclass($1) and not indisvalid)", built[1]).Scan(&broken)
+			if err == nil && broken {
+				_, err = conn.Exec(ctx, "drop index concurrently "+built[1])
+			}
+			if err != nil {
+				return fmt.Errorf("migrations: %s: %w", m.name, err)
+			}
+		}
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("migrations: %s: %w", m.name, err)
+		}
+	}
+	if _, err := conn.Exec(ctx, note, values...); err != nil {
+		return fmt.Errorf("migrations: %s: %w", m.name, err)
+	}
+	return nil
 }
 
 // load reads the files, in the order of their versions.
@@ -285,5 +339,5 @@ func parse(name, text string) (migration, error) {
 	if !up || !down {
 		return migration{}, fmt.Errorf("migrations: %s lacks a heading: -- +goose Up, -- +goose Down", name)
 	}
-	return migration{version: version, name: name, up: above, down: below}, nil
+	return migration{version: version, name: name, up: above, down: below, beside: strings.HasPrefix(text, "-- +goose NO TRANSACTION\n")}, nil
 }

@@ -65,7 +65,7 @@ func (t teller) who(e *history.Event) string {
 		return t.queue(e.Queue)
 	case history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered, history.Dropped:
 		return t.message(e)
-	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped, history.DatabaseRewound, history.RowUnreadable:
+	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped, history.DatabaseRewound, history.RowUnreadable, history.RowLocked:
 		return "the database"
 	case history.BrokerDown, history.BrokerUp:
 		return "the broker"
@@ -117,6 +117,11 @@ func (t teller) what(e *history.Event) string {
 			return fmt.Sprintf("has a readable row of execution %d again", e.Execution)
 		}
 		return fmt.Sprintf("has a row of execution %d that only a newer program can read", e.Execution)
+	case history.RowLocked:
+		if e.Count == 0 {
+			return fmt.Sprintf("lets others change the row of execution %d again", e.Execution)
+		}
+		return fmt.Sprintf("has the row of execution %d locked, for a session that is none of the run's", e.Execution)
 	case history.ClockStepped:
 		return fmt.Sprintf("had its clock moved by %v", e.Due)
 	case history.AlertFired:

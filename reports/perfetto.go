@@ -291,7 +291,7 @@ func (p *perfetto) home(e *history.Event) string {
 	switch e.Kind {
 	case history.FaultTouched, history.AlertFired, history.AlertResolved, history.Quiescent, history.PoliciesAsked:
 		return perfettoRun
-	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped, history.DatabaseRewound, history.RowUnreadable, history.RefusedResult:
+	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped, history.DatabaseRewound, history.RowUnreadable, history.RowLocked, history.RefusedResult:
 		return "database"
 	case history.BrokerDown, history.BrokerUp, history.Enqueued, history.Requeued, history.Expired, history.Rejected,
 		history.ReturnedTooOften, history.DeadLettered, history.Dropped:

@@ -350,6 +350,12 @@ func (w *world) HideRows(x *fault.Injection, most int) (hidden int, show func())
 	return w.db.HideRows(x.Name, most)
 }
 
+// LockRows implements fault.Strangers.
+func (w *world) LockRows(x *fault.Injection, most int) (locked int, free func(), err error) {
+	locked, free = w.db.LockRows(x.Name, most)
+	return locked, free, nil
+}
+
 // RefuseConnections implements fault.DatabaseConnections.
 func (w *world) RefuseConnections(x *fault.Injection) (func(), error) {
 	w.db.SetNoConnections(x.Name)

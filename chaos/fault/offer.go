@@ -38,6 +38,7 @@ type Simulated interface {
 	DatabaseRewinding
 	SlotEdits
 	RowEdits
+	Strangers
 	Clocks
 }
 
@@ -66,6 +67,7 @@ type Live interface {
 	DatabaseFull
 	DatabaseConnections
 	DatabaseHanging
+	Strangers
 }
 
 // part is one of the interfaces that worlds offer.
@@ -109,6 +111,7 @@ func parts() []part {
 		{"DatabaseRewinding", reflect.TypeFor[DatabaseRewinding](), "its triggers write the history into the database that would forget it, and it has no standby"},
 		{"SlotEdits", reflect.TypeFor[SlotEdits](), "nobody edits the rows of its database by hand"},
 		{"RowEdits", reflect.TypeFor[RowEdits](), "its programs are all of one release, and no newer one writes"},
+		{"Strangers", reflect.TypeFor[Strangers](), "nobody else has a session in its database"},
 		{"Processes", reflect.TypeFor[Processes](), "it can't start and end processes"},
 	}
 }

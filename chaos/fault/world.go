@@ -292,6 +292,13 @@ type RowEdits interface {
 	HideRows(x *Injection, most int) (hidden int, show func())
 }
 
+// Strangers are sessions of somebody else in the database.
+type Strangers interface {
+	// LockRows locks rows of executions that were dispatched or run, and that no stranger has locked;
+	// most is their greatest number. It returns how many it locked, and a function that lets them go.
+	LockRows(x *Injection, most int) (locked int, free func(), err error)
+}
+
 // Clocks are the clocks of processes and of the database, each of which can be moved.
 type Clocks interface {
 	// ShiftClock moves the wall clock of a process's current instance.

@@ -66,6 +66,7 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	RowUnreadable:    "row_unreadable",
 	Purged:           "purged",
 	WorkerPurged:     "worker_purged",
+	RowLocked:        "row_locked",
 }
 
 // String is the kind's name in recorded histories; empty for NoKind.

@@ -76,7 +76,7 @@ func (c *detectionChecker) hears() []history.Kind {
 	return []history.Kind{
 		history.FaultBegan, history.FaultEnded, history.HeartbeatRenewed, history.Transition, history.Created, history.Orchestrated,
 		history.Enqueued, history.Acked, history.Dropped, history.DeadLettered, history.PublishReturned, history.WorkerLifecycle,
-		history.WorkerRegistered, history.Delivered, history.RowUnreadable,
+		history.WorkerRegistered, history.Delivered, history.RowUnreadable, history.RowLocked,
 	}
 }
 
@@ -133,7 +133,7 @@ func (c *detectionChecker) observe(e *history.Event, l *life) {
 			l.behind = c.letters
 		}
 		c.hasten(e)
-	case history.RowUnreadable:
+	case history.RowUnreadable, history.RowLocked:
 		if e.Count == 0 && l != nil {
 			c.push(watched{at: e.At + time.Nanosecond, id: l.id, epoch: uint16(l.epoch), in: l.status})
 		}

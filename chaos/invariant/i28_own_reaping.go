@@ -89,7 +89,8 @@ func (c *ownReapingChecker) clear(executor string, at time.Duration) bool {
 // check judges an execution that still belongs to a worker that was declared lost.
 func (c *ownReapingChecker) check(l *life) {
 	r, known := c.reaped[l.incarnation]
-	if !known || !c.clear(r.by, r.at) {
+	// Nobody can take back a row that a stranger has locked.
+	if !known || l.hidden || l.shown > r.at || !c.clear(r.by, r.at) {
 		return
 	}
 	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %v at worker %d (incarnation %d), which %s declared lost at %v; running executions may be taken back since %v, all others at once",

@@ -187,7 +187,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			l.stamped, l.endsBefore = s.database(e.At), s.endsHandled
 			s.retire(l)
 		}
-	case history.RowUnreadable:
+	case history.RowUnreadable, history.RowLocked:
 		if l != nil {
 			l.hidden, l.shown = e.Count > 0, e.At
 		}

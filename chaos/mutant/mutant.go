@@ -106,6 +106,8 @@ type Tx interface {
 	Rows() int
 	// Row returns the row, nil if there is none. Changes of it are stored.
 	Row(id execution.ID) *execution.Execution
+	// Locked says that a stranger has locked the row.
+	Locked(id execution.ID) bool
 	// Named notes the epoch that the statement's caller named, and the incarnation that makes the
 	// statement, 0 if it is not a worker.
 	Named(key execution.Key, writer execution.Incarnation)

@@ -30,21 +30,26 @@ func (s *Service) take(rs []store.Reclaim, tell func(*store.Reclaim, *store.Outc
 }
 
 // takeTogether is take for callers that themselves find the row that the database refuses: it
-// returns the error of the batch.
+// returns the error of the batch. After a passing error, it has taken the rows that were answered
+// beside it.
 func (s *Service) takeTogether(rs []store.Reclaim, tell func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
 	if len(rs) == 0 {
 		return nil, nil
 	}
 	var outcomes []store.Outcome
-	if err := s.db(func(ctx context.Context) (err error) {
+	err = s.db(func(ctx context.Context) (err error) {
 		outcomes, err = s.store.Reclaim(ctx, rs)
 		return err
-	}); err != nil {
+	})
+	if err != nil && !store.Retriable(err) {
 		return nil, err
 	}
 	var changes []broker.Change
 	for i := range outcomes {
 		o := &outcomes[i]
+		if err != nil && o.Row.ID != rs[i].Key.ID {
+			continue // not answered, as a row that somebody has locked
+		}
 		if !o.Applied {
 			s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{rs[i].By.String()})
 			s.log.LogAttrs(context.Background(), slog.LevelInfo, "stale write rejected", slog.Int64("execution", int64(rs[i].Key.ID)),
@@ -62,7 +67,7 @@ func (s *Service) takeTogether(rs []store.Reclaim, tell func(*store.Reclaim, *st
 		changes = append(changes, broker.Change{Key: o.Row.Key(), From: o.From, To: o.Row.Status})
 	}
 	s.notifier.Changed(changes...)
-	return taken, nil
+	return taken, err
 }
 
 // takeOneByOne takes rows back after the database has refused their batch: one bad row must not
@@ -102,7 +107,7 @@ func (s *Service) sweep(ctx context.Context, cause store.Finding, decide func(*e
 				s.announceTimeout(rows, r, o)
 			}
 		})
-		if store.Retriable(err) {
+		if store.Retriable(err) && len(taken) == 0 {
 			return nil, err
 		}
 		refused = errors.Join(refused, err)

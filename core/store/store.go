@@ -8,9 +8,10 @@
 // current row.
 //
 // A call about several rows is a separate step for each of them, each at its own moment, because a
-// failed statement is repeated row by row. An error then is about the whole call, though some of
-// its rows may be done. After an error, any of the rows may have been applied, so the caller
-// repeats the call with the same epochs.
+// statement that failed, or that waited for a row which somebody else had locked, is repeated row by
+// row. An error then is about the whole call, though some of its rows may be done: an answer that names
+// its row is valid beside an error. Any other row may have been applied, too, so the caller repeats the
+// call for those with the same epochs.
 //
 // All times are the database's. Callers pass durations, and get durations or verdicts back. They
 // never compare a database time with their own clock (defect D35).

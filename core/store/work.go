@@ -70,6 +70,9 @@ type BeatReply struct {
 	// Ended are the rows that the heartbeat ended because the worker does not hold them, ordered by
 	// id.
 	Ended []Outcome
+	// Incomplete is why Lost and Ended may lack rows; nil if they are complete. The lease is renewed all
+	// the same, and the next heartbeat finds the rest.
+	Incomplete error
 }
 
 // Claim takes ownership of one dispatched epoch.

@@ -193,17 +193,18 @@ func (t *session) claim(all []*admitted) (runs []run) {
 			_ = backoff.Wait(context.Background())
 			continue
 		}
+		// Claims that the database answered beside the error are done: it may refuse only one, or
+		// somebody may have locked its row, and the others must not suffer.
+		together := len(all) > 1
+		var done []run
+		if done, all = t.answeredBeside(all, results, sent); len(done) > 0 {
+			t.begin(done)
+		}
+		if len(all) == 0 {
+			return nil
+		}
 		if !store.Retriable(err) {
-			if len(all) > 1 {
-				// The database may refuse only one of them, and the others must not suffer. Claims
-				// that it answered beside the refusal are done; each of the rest goes on alone.
-				var done []run
-				if done, all = t.answeredBeside(all, results, sent); len(done) > 0 {
-					t.begin(done)
-				}
-				if len(all) == 0 {
-					return nil
-				}
+			if together {
 				for _, a := range all[1:] {
 					t.host.Go("execution", func() { t.execute([]*admitted{a}) })
 				}
@@ -241,8 +242,8 @@ func (t *session) claim(all []*admitted) (runs []run) {
 	return nil
 }
 
-// answeredBeside settles the claims that the database answered although it refused the statement as
-// a whole. It returns the granted ones and the unanswered ones.
+// answeredBeside settles the claims that the database answered although the call failed as a whole. It
+// returns the granted ones and the unanswered ones.
 func (t *session) answeredBeside(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run, left []*admitted) {
 	if len(results) != len(all) {
 		return nil, all

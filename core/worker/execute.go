@@ -97,6 +97,9 @@ func (t *session) verdict(f store.Finish, row *execution.Execution, exit Exit, w
 	case !exit.Killed:
 		f.Reason = exit.Reason
 		f.Result.Error, f.Result.Message, f.Result.Output = "Action failed", exit.Message, exit.Output
+		if exit.Reason == execution.WorkerShutdown {
+			f.Result.Error = "worker shutting down"
+		}
 		if why != execution.CancelRequested {
 			f.Result.Message = withoutRetry(row, exit)
 		}

@@ -80,6 +80,10 @@ func (t *session) beatOnce(ctx context.Context, consuming bool) (starting bool, 
 		_, kill := t.lease.deadline()
 		t.held.extend(kill)
 	}
+	if reply.Incomplete != nil {
+		t.limited.LogAttrs(context.Background(), slog.LevelWarn, "lease renewed, but the database could not say what was lost; the next heartbeat asks again",
+			slog.Any("error", reply.Incomplete))
+	}
 	if reply.Drain {
 		t.askToStop()
 	}

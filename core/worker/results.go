@@ -173,16 +173,16 @@ func (t *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []
 		if err == nil {
 			return append(refused, t.written(all, outcomes)...)
 		}
+		// Results that the database answered beside the error are done: it may refuse only one, or
+		// somebody may have locked its row, and the others must not suffer.
+		together := len(all) > 1
+		var answered []refusal
+		answered, all = t.writtenBeside(all, outcomes)
+		refused = append(refused, answered...)
 		switch {
-		case !store.Retriable(err) && len(all) > 1:
-			// The database may refuse only one of them, and the others must not suffer. Results
-			// that it answered beside the refusal are done; each of the rest goes on alone.
-			var answered []refusal
-			answered, all = t.writtenBeside(all, outcomes)
-			refused = append(refused, answered...)
-			if len(all) == 0 {
-				return refused
-			}
+		case len(all) == 0:
+			return refused
+		case !store.Retriable(err) && together:
 			for _, r := range all[1:] {
 				own := *backoff
 				t.host.Go("result", func() {
@@ -216,8 +216,8 @@ func (t *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []
 	}
 }
 
-// writtenBeside notes the results that the database answered although it refused the statement as a
-// whole, and returns the others in left.
+// writtenBeside notes the results that the database answered although the call failed as a whole, and
+// returns the others in left.
 func (t *session) writtenBeside(all []*result, outcomes []store.Outcome) (refused []refusal, left []*result) {
 	if len(outcomes) != len(all) {
 		return nil, all

@@ -43,6 +43,9 @@ func (s *step) cancel(id execution.ID, actor string) store.Cancellation {
 	}
 	first := s.db.row(r.Chain())
 	r = s.db.last(first.ID)
+	if s.locked(r.ID) {
+		return store.Cancellation{}
+	}
 	from := r.Status
 	if oracle.Terminal(from) && (!r.OrchestratedAt.IsZero() || !mayRetry(r)) {
 		s.stale(r.Key(), execution.Cancelled, execution.API)

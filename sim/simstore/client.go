@@ -103,6 +103,12 @@ func (q *statement[T]) apply() {
 	if len(q.step.bad) > 0 {
 		q.bad = errors.Join(q.step.bad...)
 	}
+	if waits := len(q.step.waits); waits > 0 && waits == q.step.asked {
+		q.bad = errors.Join(q.step.waits...)
+	} else if waits > 0 && q.bad == nil {
+		// The caller can't tell which of the others were done, but for those that are answered.
+		q.bad = fmt.Errorf("%w: a part of the call: %v", store.ErrUnknownOutcome, errors.Join(q.step.waits...))
+	}
 }
 
 // ask makes a step that writes, and returns its answer only if the reply came: a step that is
@@ -268,6 +274,7 @@ func eachOf[Q, R any](ctx context.Context, c *Client, call string, statements in
 	c.named(call, len(items))
 	return orOneByOne(items, func(items []Q) ([]R, error) {
 		return transact(ctx, c, call, statements, func(s *step) []R {
+			s.asked = len(items)
 			var results []R
 			if len(items) > 0 {
 				results = make([]R, 0, len(items))

@@ -90,6 +90,8 @@ type Database struct {
 
 	// foreign are the rows that this program can't read, with the reason; nil for none.
 	foreign map[execution.ID]string
+	// locks are the rows that a stranger has locked, with the fault; nil for none.
+	locks map[execution.ID]string
 	// readOnly, full and noConnections are the faults that cause these states, empty for none.
 	readOnly, full, noConnections string
 	// demoted is the fault that has made another server the primary, at demotedAt; empty for none.

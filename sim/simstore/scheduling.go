@@ -152,15 +152,21 @@ func (s *step) current(w store.WorkerKey) *incarnation {
 
 // MarkPublished implements store.Executor.
 //
-// A step is one moment, so no row is ever locked by another step, and none is left over.
+// A step is one moment, so no row is ever locked by another step: only those that a stranger has locked
+// are left over.
 func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
 	c.named("MarkPublished", len(keys))
-	return nil, c.do(ctx, "MarkPublished", func(s *step) {
+	return ask(ctx, c, "MarkPublished", func(s *step) (left []execution.Key) {
 		for _, key := range keys {
 			if r := s.db.row(key.ID); r != nil && r.Status == execution.Scheduled && r.Epoch == key.Epoch {
+				if r.PublishedAt.IsZero() && s.foreignLock(key.ID) {
+					left = append(left, key)
+					continue
+				}
 				s.markPublished(r)
 			}
 		}
+		return left
 	})
 }
 

@@ -12,6 +12,9 @@ import (
 // mutants: a statement without its guard is another statement, and this is how the model runs it.
 type Tx struct{ s step }
 
+// Locked says that a stranger has locked the row.
+func (tx *Tx) Locked(id execution.ID) bool { return tx.s.foreignLock(id) }
+
 // Named notes the epoch that the mutated statement's caller named, and the incarnation that writes.
 func (tx *Tx) Named(key execution.Key, writer execution.Incarnation) {
 	tx.s.naming(key)

@@ -3,6 +3,7 @@ package simstore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -201,7 +202,7 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 			}
 		}
 		s.writer = b.Incarnation
-		reply.Ended = s.endUnheld(b)
+		reply.Ended, reply.Incomplete = s.endUnheld(b)
 		return reply, nil
 	})
 }
@@ -215,7 +216,7 @@ func one(yes bool) int64 {
 
 // endUnheld ends the executions that, as the database believes, this incarnation runs, but that it
 // does not.
-func (s *step) endUnheld(b store.Beat) (ended []store.Outcome) {
+func (s *step) endUnheld(b store.Beat) (ended []store.Outcome, locked error) {
 	held := make(map[execution.Key]bool, len(b.Held))
 	for _, key := range b.Held {
 		held[key] = true
@@ -227,6 +228,10 @@ func (s *step) endUnheld(b store.Beat) (ended []store.Outcome) {
 		}
 		return true
 	})
+	if slices.ContainsFunc(missing, func(r *row) bool { return s.foreignLock(r.ID) }) {
+		// One statement ends them all.
+		return nil, fmt.Errorf("%w: canceling statement due to lock timeout (55P03)", store.ErrUnavailable)
+	}
 	for _, r := range missing {
 		from, to, reason := r.Status, execution.Failed, execution.WorkerLost
 		if r.Status == execution.Canceling {
@@ -238,7 +243,7 @@ func (s *step) endUnheld(b store.Beat) (ended []store.Outcome) {
 		ended = append(ended, applied(from, r))
 	}
 	slices.SortFunc(ended, func(a, b store.Outcome) int { return cmp.Compare(a.Row.ID, b.Row.ID) })
-	return ended
+	return ended, nil
 }
 
 // Claim implements store.Worker.
@@ -253,6 +258,7 @@ func (c *Client) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 			if s.now.After(inc.leaseExpires) {
 				return nil, store.ErrLeaseOver
 			}
+			s.asked = len(cs)
 			results = make([]store.ClaimResult, 0, len(cs))
 			for _, claim := range cs {
 				results = append(results, s.claim(w, claim))
@@ -265,6 +271,9 @@ func (c *Client) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 func (s *step) claim(w store.WorkerKey, claim store.Claim) store.ClaimResult {
 	s.naming(claim.Key)
 	s.writer = w.Incarnation
+	if s.locked(claim.Key.ID) {
+		return store.ClaimResult{}
+	}
 	r := s.db.row(claim.Key.ID)
 	if r == nil || r.Status != execution.Scheduled || r.Epoch != claim.Key.Epoch || r.Incarnation != w.Incarnation {
 		s.stale(claim.Key, execution.Running, execution.Worker)
@@ -297,7 +306,7 @@ func (c *Client) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finis
 func (s *step) finish(w store.WorkerKey, f *store.Finish) store.Outcome {
 	s.naming(f.Key)
 	s.writer = w.Incarnation
-	if s.garbled(string(f.Result.Output)) {
+	if s.locked(f.Key.ID) || s.garbled(string(f.Result.Output)) {
 		return store.Outcome{}
 	}
 	r := s.db.row(f.Key.ID)
@@ -329,7 +338,7 @@ func (c *Client) Release(ctx context.Context, w store.WorkerKey) ([]execution.Ke
 		s.writer = w.Incarnation
 		var rows []*row
 		s.db.each(listScheduled, func(r *row) bool {
-			if r.Incarnation == w.Incarnation {
+			if r.Incarnation == w.Incarnation && !s.foreignLock(r.ID) {
 				rows = append(rows, r)
 			}
 			return true

@@ -21,6 +21,10 @@ type step struct {
 	writer execution.Incarnation
 	// bad are the errors of the call's invalid items.
 	bad []error
+	// waits are the errors of the call's items whose rows a stranger has locked.
+	waits []error
+	// asked is how many items the call has, if it is one that can wait for them.
+	asked int
 	// refused is the reason why the step did nothing at all for its caller.
 	refused error
 	// gone is the incarnation that the step was for, if it is over.

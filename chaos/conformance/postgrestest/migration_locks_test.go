@@ -149,3 +149,38 @@ func TestAMigrationThatPausesEndsWithItsContext(t *testing.T) {
 		t.Errorf("the migration ended with %v", err)
 	}
 }
+
+// An index is built while others write to its table, and while another process waits to migrate. What a
+// process that ended in the middle has left is built anew.
+func TestAnIndexIsBuiltBesideWork(t *testing.T) {
+	m := &migrating{T: t, url: servers.Database(t).URL}
+	first, second, looker := m.connect("first"), m.connect("second"), m.connect("looker")
+	m.must(migrations.Up(t.Context(), first))
+	m.must(migrations.Down(t.Context(), first, 16))
+	_, err := looker.Exec(t.Context(), `create index execution_record_children on execution_record (id);
+		update pg_index set indisvalid = false where indexrelid = 'execution_record_children'::regclass`)
+	m.must(err)
+	m.holder = m.connect("work")
+	m.tx, err = m.holder.Begin(t.Context())
+	m.must(err)
+	_, err = m.tx.Exec(t.Context(), "delete from execution_record where id = 0")
+	m.must(err)
+	ended := make(chan error, 2)
+	go func() { ended <- migrations.Up(t.Context(), first) }()
+	if !m.waits(looker, first, ended) {
+		return
+	}
+	go func() { ended <- migrations.Up(t.Context(), second) }()
+	within, cancel := context.WithTimeout(t.Context(), testenv.Patience())
+	defer cancel()
+	_, err = looker.Exec(within, "update execution_record set id = id where id = 0")
+	m.must(err)
+	m.must(m.tx.Commit(t.Context()))
+	m.must(<-ended)
+	m.must(<-ended)
+	var index string
+	m.must(looker.QueryRow(t.Context(), "select pg_get_indexdef(indexrelid) from pg_index where indexrelid = to_regclass('execution_record_children') and indisvalid").Scan(&index))
+	if !strings.Contains(index, "(parent, id) WHERE (parent IS NOT NULL)") {
+		t.Errorf("the index is %s", index)
+	}
+}

@@ -14,7 +14,8 @@ import (
 // lockParents locks the first rows of the chains that the parents $1 belong to, and says which
 // parent belongs to which chain. It locks them in the order of their ids, as every statement that
 // locks several does. It is a statement of its own, so that the next one sees whatever was
-// committed while it waited.
+// committed while it waited. The answer comes from the locked rows: a chain that was deleted during the
+// wait is still in the statement's snapshot, and in asked.
 const lockParents = `
 with asked as materialized (
     select e.id, coalesce(e.original_execution, e.id) as chain from execution_record e where e.id = any($1::bigint[])
@@ -22,7 +23,7 @@ with asked as materialized (
 locked as materialized (
     select f.id from execution_record f where f.id in (select chain from asked) order by f.id for no key update of f
 )
-select a.id, a.chain from asked a where (select count(*) from locked) >= 0`
+select a.id, a.chain from locked l join asked a on a.chain = l.id`
 
 // selectEnds returns the final status of chains whose end was handled.
 const selectEnds = `

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -92,12 +93,21 @@ func answered(op string, refused *pgconn.PgError, err error) error {
 // readOnly is the SQLSTATE of a write that the server refuses because it is read-only.
 const readOnly = "25006"
 
+// lockTimeout is the SQLSTATE of a statement that has waited for a lock for lock_timeout.
+const lockTimeout = "55P03"
+
+// locked says that the server rolled a statement back because somebody else held a lock that it needed.
+func locked(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && !final(refused) && refused.Code == lockTimeout
+}
+
 // passing says that the same statement may succeed later.
 func passing(code string) bool {
 	switch code {
 	case readOnly, // a standby, or a primary that is being replaced
 		"25P03", // idle in transaction for too long
-		"55P03", // lock_timeout
+		lockTimeout,
 		"57014", // statement_timeout, or cancelled by an operator
 		"58030": // input or output error
 		return true
@@ -165,7 +175,12 @@ func (s *Store) over(ctx context.Context, op string, do func(ctx context.Context
 // scan may get a row a second time.
 func (s *Store) query(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
 	return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
-		err := read(ctx, conn, scan, sql, args...)
+		var err error
+		if hasty(ctx) {
+			err = readUnder(ctx, conn, `select `+hasteSetting, scan, sql, args...)
+		} else {
+			err = read(ctx, conn, scan, sql, args...)
+		}
 		return sent(op, err, !conn.IsClosed())
 	})
 }
@@ -183,6 +198,10 @@ func read(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql stri
 // along.
 func (s *Store) kept(settings string) queryFunc {
 	return func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
+		settings := settings
+		if hasty(ctx) {
+			settings += ", " + hasteSetting
+		}
 		return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
 			err := readUnder(ctx, conn, settings, scan, sql, args...)
 			return sent(op, err, !conn.IsClosed())
@@ -268,7 +287,7 @@ func once(ctx context.Context, op string, conn *pgx.Conn, f func(tx pgx.Tx) erro
 	if err != nil {
 		return unsent(op, err, !conn.IsClosed())
 	}
-	if err := f(tx); err != nil {
+	if err := begun(ctx, tx, f); err != nil {
 		alive := !conn.IsClosed()
 		_ = tx.Rollback(ctx) // the server rolls back a transaction whose connection is gone
 		if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrSuperseded) {
@@ -278,3 +297,26 @@ func once(ctx context.Context, op string, conn *pgx.Conn, f func(tx pgx.Tx) erro
 	}
 	return sent(op, tx.Commit(ctx), !conn.IsClosed())
 }
+
+// begun calls f in a transaction that has begun.
+func begun(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
+	if hasty(ctx) {
+		if _, err := tx.Exec(ctx, `select `+hasteSetting); err != nil {
+			return err
+		}
+	}
+	return f(tx)
+}
+
+// hasteTimeout is how long a hasty statement waits for a lock. The row's batch has already waited for
+// lock_timeout, so whoever holds the lock is no statement of this program.
+const hasteTimeout = 100 * time.Millisecond
+
+var hasteSetting = fmt.Sprintf("set_config('lock_timeout', '%dms', true)", hasteTimeout.Milliseconds())
+
+// haste is the key of a context whose statements wait for locks only for hasteTimeout.
+type haste struct{}
+
+func inHaste(ctx context.Context) context.Context { return context.WithValue(ctx, haste{}, true) }
+
+func hasty(ctx context.Context) bool { return ctx.Value(haste{}) != nil }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -190,28 +191,35 @@ update worker_incarnation
            'last_failure', coalesce($1::timestamptz, clock_timestamp()) - $11::interval, 'average_execution_time_ms', $12::float8))
  where incarnation = $2 and beat < $4 and beat >= $14 and exists (` + acting + `)`
 
-const selectLost = `
-select a.n, coalesce(e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling', false) as canceling
+// What became of the held rows. A row without work has ended, or this database has never known it; the
+// record tells which, and is asked afterwards (see Heartbeat).
+const selectHeld = `
+select a.n, e.id is null as gone, coalesce(e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling', false) as canceling
   from unnest($2::bigint[], $3::bigint[]) with ordinality as a(id, epoch, n)
   left join execution_work e on e.id = a.id
- where case when e.id is null then exists (select from execution_record r where r.id = a.id)
-            else e.epoch <> a.epoch or e.incarnation is distinct from $1 or e.status = 'canceling' end`
+ where e.id is null or e.epoch <> a.epoch or e.incarnation is distinct from $1 or e.status = 'canceling'`
 
-// The rows that this incarnation runs according to the database, and does not hold. "not in" looks
-// the held ids up in a hash; "not exists" would compare each row with each, because hash joins are
+const selectRecorded = `select a.n from unnest($1::bigint[]) with ordinality as a(id, n) where exists (select from execution_record r where r.id = a.id)`
+
+// unheld are the rows that the incarnation $2 runs according to the database, and does not hold. "not in"
+// looks the held ids up in a hash; "not exists" would compare each row with each, because hash joins are
 // off.
+const unheld = `execution_work w
+     where w.incarnation = $2 and w.status in ('running', 'canceling') and w.claim_beat < $4 and exists (` + acting + ` and i.beat >= $1)
+       and (w.id, w.epoch) not in (select h.id, h.epoch from unnest($5::bigint[], $6::bigint[]) as h(id, epoch))`
+
+const existUnheld = `select exists (select from ` + unheld + `)`
+
 var endUnheld = text(`
 with judged as materialized (
-    select w.*, coalesce($1::timestamptz, clock_timestamp()) as now from execution_work w
-     where w.incarnation = $2 and w.status in ('running', 'canceling') and w.claim_beat < $4 and exists (` + acting + ` and i.beat >= $8)
-       and (w.id, w.epoch) not in (select h.id, h.epoch from unnest($5::bigint[], $6::bigint[]) as h(id, epoch))
+    select w.*, coalesce($7::timestamptz, clock_timestamp()) as now from ` + unheld + `
      order by w.id for no key update of w
 ),
 over as (
     update execution_record r
        set status = case when j.status = 'canceling' then 'cancelled' else 'failed' end::execution_status,
            failure_reason = case when j.status = 'canceling' then 'cancelled' else 'worker_lost' end::failure_reason,
-           result = $7::text::json, ended = j.now, ` + carry() + `,
+           result = $8::text::json, ended = j.now, ` + carry() + `,
            written_by = 'worker', written_incarnation = $2, written_epoch = j.epoch,
            written_reason = case when j.status = 'canceling' then 'cancelled' else 'worker_lost' end::failure_reason, written_actor = null
       from judged j
@@ -225,36 +233,45 @@ select 0, true, false, m.was, {m} from over m`)
 // can be dispatched to the incarnation, claimed by it or taken back from it. The statements are
 // sent together: with a round trip for each of them, a lease would be lost on a slow path, and the
 // lock would be held while the answers travel.
+//
+// A lease depends on no table but the worker's and the live work's: somebody may build an index on
+// another one for a minute. What needs the records is rare, and comes afterwards, in statements of its
+// own that hardly wait for a lock. It is judged as of this beat: a row that is claimed later has a
+// later claim_beat.
 func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	const op = "renewing a lease"
 	var reply store.BeatReply
 	var st permission
-	var lost, canceling []int
+	var lost, gone, canceling []int
+	ends := false
 	ids, epochs := make([]int64, len(b.Held)), make([]int64, len(b.Held))
 	for i, key := range b.Held {
 		ids[i], epochs[i] = int64(key.ID), int64(key.Epoch)
 	}
-	err := s.heartbeat(ctx, "renewing a lease", func(p *pgx.Batch) {
-		reply, st, lost, canceling = store.BeatReply{}, permission{}, nil, nil
+	beat := []any{int64(b.Acknowledged), int64(b.Incarnation), int64(b.ID), int64(b.Number), ids, epochs}
+	err := s.heartbeat(ctx, op, func(p *pgx.Batch) {
+		reply, st, lost, gone, canceling, ends = store.BeatReply{}, permission{}, nil, nil, nil, false
 		p.Queue(lockIncarnation, int64(b.Incarnation))
 		p.Queue(selectStanding, int64(b.Incarnation), int64(b.ID), s.now()).Query(each(st.scan))
 		arguments := append([]any{s.now(), int64(b.Incarnation), int64(b.ID), int64(b.Number), b.ConsumerAlive, b.Lease}, renewed(&b)...)
 		p.Queue(renew, append(arguments, int64(b.Acknowledged), b.Messages)...)
 		if len(ids) > 0 {
-			p.Queue(selectLost, int64(b.Incarnation), ids, epochs).Query(each(func(rows pgx.Rows) error {
+			p.Queue(selectHeld, int64(b.Incarnation), ids, epochs).Query(each(func(rows pgx.Rows) error {
 				var n int
-				var cancel bool
-				err := rows.Scan(&n, &cancel)
-				if cancel {
+				var ended, cancel bool
+				err := rows.Scan(&n, &ended, &cancel)
+				switch {
+				case ended:
+					gone = append(gone, n-1)
+				case cancel:
 					canceling = append(canceling, n-1)
-				} else {
+				default:
 					lost = append(lost, n-1)
 				}
 				return err
 			}))
 		}
-		p.Queue(endUnheld, s.now(), int64(b.Incarnation), int64(b.ID), int64(b.Number), ids, epochs, encodeResult(&execution.Result{
-			Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker,
-		}), int64(b.Acknowledged)).Query(each(verdicts(func(v *verdict) { reply.Ended = append(reply.Ended, v.outcome()) })))
+		p.Queue(existUnheld, beat...).Query(each(func(rows pgx.Rows) error { return rows.Scan(&ends) }))
 	})
 	if err != nil {
 		return store.BeatReply{}, err
@@ -267,7 +284,31 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 	}
 	reply.Drain = st.drain && st.lifecycle < execution.Draining
 	reply.Starting = st.lifecycle == execution.Starting
+	ctx = inHaste(ctx)
+	if len(gone) > 0 {
+		asked := make([]int64, len(gone))
+		for i, n := range gone {
+			asked[i] = ids[n]
+		}
+		var recorded []int
+		reply.Incomplete = s.query(ctx, op+": reading which of the held executions have ended", func(rows pgx.Rows) error {
+			var n int
+			err := rows.Scan(&n)
+			recorded = append(recorded, n-1)
+			return err
+		}, selectRecorded, asked)
+		for _, n := range recorded {
+			lost = append(lost, gone[n])
+		}
+	}
+	if ends {
+		result := encodeResult(&execution.Result{Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker})
+		err := s.query(ctx, op+": ending what the worker does not hold", verdicts(func(v *verdict) { reply.Ended = append(reply.Ended, v.outcome()) }),
+			endUnheld, append(beat, s.now(), result)...)
+		reply.Incomplete = errors.Join(reply.Incomplete, err)
+	}
 	slices.Sort(lost)
+	lost = slices.Compact(lost)
 	for _, n := range lost {
 		reply.Lost = append(reply.Lost, b.Held[n])
 	}
@@ -276,6 +317,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		reply.Cancel = append(reply.Cancel, b.Held[n])
 	}
 	slices.SortFunc(reply.Ended, func(a, b outcome) int { return cmp.Compare(a.Row.ID, b.Row.ID) })
+	reply.Ended = slices.CompactFunc(reply.Ended, func(a, b outcome) bool { return a.Row.ID == b.Row.ID }) // a query that was sent again
 	return reply, nil
 }
 
@@ -283,7 +325,7 @@ var releaseAll = text(`
 with owner as materialized (select i.incarnation from worker_incarnation i where i.incarnation = $2 and i.lifecycle = 'draining'),
 locked as materialized (
     select w.id, w.scheduled_at from execution_work w join owner o on o.incarnation = w.incarnation
-     where w.status = 'scheduled' order by w.id for no key update of w
+     where w.status = 'scheduled' order by w.id for no key update of w skip locked
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 judged as materialized (select l.*, c.now, interval '0' as ask_delay from locked l cross join clock c),
@@ -297,7 +339,8 @@ moved as (
 select id, epoch from moved order by was_scheduled_at, id`)
 
 // Release implements store.Worker. Nothing is dispatched to an incarnation that drains, so the
-// statement sees all its rows.
+// statement sees all its rows. Whatever else this program does with them happens under the lock of the
+// incarnation, so only a stranger's locks are skipped; the executors take those rows back later.
 func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
 	var released []execution.Key
 	err := s.transaction(ctx, "releasing", func(tx pgx.Tx) error {

@@ -19,8 +19,9 @@ type step[Q, R any] struct {
 }
 
 // each makes the step for every item, in one statement if possible. It takes further statements for
-// items about the same row as an earlier one. After an error in the request it takes one for each
-// row, so that one bad row does not stop the rest. It returns an error for each item.
+// items about the same row as an earlier one. After an error in the request, or if it waited for
+// somebody else's lock for too long, it takes one for each row, so that one bad or locked row does not
+// stop the rest. It returns an error for each item.
 func (st step[Q, R]) each(ctx context.Context, items []Q) ([]R, []error) {
 	results, errs := make([]R, len(items)), make([]error, len(items))
 	var broken error
@@ -50,25 +51,41 @@ func (st step[Q, R]) round(ctx context.Context, items []Q, places []int, results
 			results[i] = out[n]
 		}
 		return nil
-	case store.Retriable(err):
+	case len(places) == 1 && !store.Retriable(err):
+		errs[places[0]] = fmt.Errorf("%w (row %v)", err, st.row(&batch[0]))
+		return nil
+	case len(places) == 1 && locked(err) && hasty(ctx):
+		errs[places[0]] = fmt.Errorf("%w (row %v is locked by another session)", err, st.row(&batch[0]))
+		return nil
+	case store.Retriable(err) && (len(places) == 1 || !locked(err)):
 		for _, i := range places {
 			errs[i] = err
 		}
 		return err
-	case len(places) == 1:
-		errs[places[0]] = fmt.Errorf("%w (row %v)", err, st.row(&batch[0]))
-		return nil
+	case locked(err):
+		ctx = inHaste(ctx)
 	}
 	var broken error
+	held := 0
 	for n, i := range places {
+		if broken == nil && held == mostLocked {
+			broken = fmt.Errorf("%d rows were locked by other sessions", held)
+		}
 		if broken != nil {
 			errs[i] = unavailable(st.op, fmt.Errorf("not sent, because an earlier statement failed: %w", broken))
 			continue
 		}
 		broken = st.round(ctx, items, places[n:n+1], results, errs)
+		if locked(errs[i]) {
+			held++
+		}
 	}
 	return broken
 }
+
+// mostLocked is after how many locked rows the rest of a batch is not tried: then a whole table may be
+// locked. With hasteTimeout for each of them, they take a second.
+const mostLocked = 10
 
 // rounds splits the indexes of items so that no two in a round are about the same row, and items
 // about the same row stay in their order.
@@ -98,7 +115,7 @@ func (st step[Q, R]) all(ctx context.Context, items []Q) ([]R, error) {
 }
 
 // settle combines the errors of a call's items into the call's error: unavailable only if no item
-// was applied.
+// was applied. The results of items without an error come with it.
 func settle[R any](results []R, errs []error) ([]R, error) {
 	var passing, bad []error
 	clean := true
@@ -117,9 +134,9 @@ func settle[R any](results []R, errs []error) ([]R, error) {
 	case len(passing) > 0 && clean:
 		return nil, passing[0]
 	case len(passing) > 0 && errors.Is(passing[0], store.ErrUnknownOutcome):
-		return nil, passing[0]
+		return results, passing[0]
 	case len(passing) > 0:
-		return nil, unknown("a part of the call", fmt.Errorf("%v", passing[0]))
+		return results, unknown("a part of the call", fmt.Errorf("%v", passing[0]))
 	case len(bad) > 0:
 		return results, errors.Join(bad...)
 	}

@@ -20,7 +20,8 @@
 //     by whatever signal, the kernel closes the pipe, and the shim kills the action at once.
 //   - A limit, the end of the run timeout and its grace, applies whatever fence the worker sends.
 //   - The shim leads its own session and survives SIGTERM, SIGINT and SIGHUP. So a signal to the
-//     worker's group, or to everything in its control group, ends the worker but not the shim.
+//     worker's group, or to everything in its control group, ends the worker but not the shim. An
+//     action that such a signal ends together with it has ended with its worker: the shim says so.
 //   - If the shim itself is killed, the kernel kills the action (PR_SET_PDEATHSIG), and the worker
 //     kills the rest of its group. A shim that no longer answers is killed the same way.
 //     A process that had left the group becomes a child of the worker, which is a subreaper too

@@ -154,6 +154,9 @@ func outcome(e end, retried execution.ExitCodes, stdout, stderr *tail) worker.Ex
 	case e.Cause.own():
 		exit.Reason = execution.Unknown
 		exit.Message = explain("ended: "+string(e.Cause), stderr)
+	case e.Cause == causeStopped:
+		exit.Reason = execution.WorkerShutdown
+		exit.Message = explain("ended: "+string(e.Cause), stderr)
 	case e.Cause != "":
 		exit.Killed = true
 		exit.Message = "killed: " + string(e.Cause)

@@ -113,7 +113,7 @@ type end struct {
 	Code int `json:"code"`
 	// Signal is the name of the signal that ended it, empty if it exited.
 	Signal string `json:"signal,omitempty"`
-	// Cause is the reason why the shim signalled it, empty if the shim did not.
+	// Cause is the reason why the shim signalled it, empty if the shim did not, unless it is causeStopped.
 	Cause cause `json:"cause,omitempty"`
 	// OutOfMemory says that the kernel ended it at its memory limit.
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
@@ -127,6 +127,8 @@ const (
 	causeFence  cause = "the fence was not extended"
 	causeLimit  cause = "its run timeout and grace were over"
 	causeOrphan cause = "its worker is gone"
+	// causeStopped is no cause of the shim: somebody else has signalled the action and the shim together.
+	causeStopped cause = "everything of its worker was asked to stop"
 	causeDisk   cause = "its directory grew beyond worker.isolation.disk_bytes"
 	causeDeep   cause = "its directory could not be measured: it has directories nested deeper than 500 levels"
 	causeOutput cause = "it wrote more output than worker.isolation.output_bytes"

@@ -50,6 +50,10 @@ type shim struct {
 	orders  chan order
 	// excess is the reason why the action has to end for something that it does.
 	excess chan cause
+	// stops gets the signals that ask this process to end, and stopped is when the last of them came, on
+	// shimClock. The shim goes on; the action may have got the same signal.
+	stops   chan os.Signal
+	stopped time.Duration
 	// children wakes the shim when a process has ended.
 	children chan os.Signal
 	alarm    *alarm
@@ -67,10 +71,10 @@ func shimMain() error {
 	conceal()
 	s := &shim{
 		reports: os.NewFile(reportsFD, "reports"), orders: make(chan order), children: make(chan os.Signal, 1),
-		excess: make(chan cause, 1), kill: never,
+		stops: make(chan os.Signal, 1), excess: make(chan cause, 1), kill: never, stopped: -never,
 	}
 	// Caught and not ignored: the action would inherit an ignored signal.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	signal.Notify(s.stops, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	signal.Notify(s.children, syscall.SIGCHLD)
 	control := bufio.NewReader(os.Stdin)
 	line, err := control.ReadBytes('\n')
@@ -251,6 +255,8 @@ func (s *shim) watch() {
 		case c := <-s.excess:
 			s.destroy(c)
 		case <-s.children:
+		case <-s.stops:
+			s.stopped = shimClock()
 		case <-s.alarm.c:
 		}
 	}
@@ -314,16 +320,62 @@ func (s *shim) because(c cause) {
 // the signal and ended by itself. An exit after SIGTERM is a program's way to obey.
 func (s *shim) end(status syscall.WaitStatus) *end {
 	e := &end{Cause: s.cause}
+	if s.cause == "" && s.stoppedTogether(status) {
+		e.Cause = causeStopped
+	}
 	if status.Signaled() {
 		e.Signal = status.Signal().String()
 		e.OutOfMemory = s.cause == "" && s.launch.Group.OutOfMemory() > 0
 		return e
 	}
 	e.Code = status.ExitStatus()
-	if !s.asked {
+	if !s.asked && e.Cause != causeStopped {
 		e.Cause = ""
 	}
 	return e
+}
+
+const (
+	// stopDelay bounds how long the shim waits for the signal that has ended its action: whoever signals
+	// several processes does so one after the other.
+	stopDelay = 200 * time.Millisecond
+	// stopWindow is how long after such a signal a failure of the action counts as its answer. No stop of a
+	// machine or a service leaves its processes more time than that by default (systemd: 90 s).
+	stopWindow = 90 * time.Second
+)
+
+// stoppedTogether says that the action ended because everything around it was asked to end: systemd stops
+// a control group so, a machine all its processes, and an operator all of a user. The shim got that signal,
+// too.
+func (s *shim) stoppedTogether(status syscall.WaitStatus) bool {
+	var wait <-chan time.Time
+	switch {
+	case status.Signaled():
+		switch status.Signal() {
+		case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
+		default:
+			return false
+		}
+		wait = time.After(stopDelay)
+	case status.ExitStatus() == 0:
+		return false
+	default:
+		wait = time.After(0)
+	}
+	select {
+	case <-s.stops:
+		return true
+	default:
+	}
+	if s.stopped >= shimClock()-stopWindow {
+		return true
+	}
+	select {
+	case <-s.stops:
+		return true
+	case <-wait:
+		return false
+	}
 }
 
 // tell writes a report. A worker that is gone is not an error: then nobody needs the report.

@@ -211,6 +211,44 @@ func TestShimOutlivesWhatEndsAWorker(t *testing.T) {
 	}
 }
 
+// Systemd stops a service by signalling its whole control group, a machine all its processes, an operator
+// all of a user. Then an action ends because its worker stops, whichever process gets the signal first. A
+// signal to the action alone is somebody's opinion of the action.
+func TestAnActionThatIsStoppedWithItsShimEndsAsTheWorkersStop(t *testing.T) {
+	b := newFixture(t, 0)
+	for name, c := range map[string]struct {
+		line   string
+		order  func(pid, shim int) []int
+		reason execution.Reason
+	}{
+		"the shim first":                {`exec sleep 9999`, func(pid, shim int) []int { return []int{shim, pid} }, execution.WorkerShutdown},
+		"the action first":              {`exec sleep 9999`, func(pid, shim int) []int { return []int{pid, shim} }, execution.WorkerShutdown},
+		"an action that obeys":          {`trap 'exit 3' TERM; while :; do sleep 0.01; done`, func(pid, shim int) []int { return []int{shim, pid} }, execution.WorkerShutdown},
+		"an action that ends its work":  {`trap 'exit 0' TERM; while :; do sleep 0.01; done`, func(pid, shim int) []int { return []int{shim, pid} }, execution.NoReason},
+		"the action alone":              {`exec sleep 9999`, func(pid, _ int) []int { return []int{pid} }, execution.Unknown},
+		"the action alone, which obeys": {`trap 'exit 3' TERM; while :; do sleep 0.01; done`, func(pid, _ int) []int { return []int{pid} }, execution.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := strings.ReplaceAll(name, " ", "-")
+			trap, rest, _ := strings.Cut(c.line, ";")
+			line := put("$$", file) + c.line
+			if rest != "" {
+				line = trap + "; " + put("$$", file) + rest
+			}
+			run := b.shell(line)
+			pid := b.pid(file)
+			for _, to := range c.order(pid, shimOf(t, pid)) {
+				if err := syscall.Kill(to, syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if exit := b.wait(run); exit.Reason != c.reason || exit.Killed {
+				t.Errorf("%+v, want the reason %q", exit, c.reason)
+			}
+		})
+	}
+}
+
 func sessionOf(pid int) (int, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -1,0 +1,235 @@
+package postgrestest_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/store/postgres"
+)
+
+// stranger is a session that is none of the program's: somebody's psql, a backup, an index that is built.
+func (b *fixture) stranger() *pgx.Conn {
+	b.Helper()
+	conn, err := pgx.Connect(b.ctx, b.url)
+	b.must(err)
+	b.Cleanup(func() { conn.Close(b.ctx) })
+	return conn
+}
+
+// holding runs do while a stranger holds what the statement locked.
+func (b *fixture) holding(lock string, args []any, do func()) {
+	b.Helper()
+	tx, err := b.stranger().Begin(b.ctx)
+	b.must(err)
+	_, err = tx.Exec(b.ctx, lock, args...)
+	b.must(err)
+	do()
+	b.must(tx.Rollback(b.ctx))
+}
+
+// waitsForALock waits until a session of this database waits for a lock.
+func (b *fixture) waitsForALock() {
+	b.Helper()
+	for waits := false; !waits && b.ctx.Err() == nil; {
+		b.scan("select exists (select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database())", nil, &waits)
+	}
+}
+
+// One row that somebody has locked holds up no other row of a batch: while the lock is held, all others
+// are done.
+func TestALockedRowHoldsUpNoOther(t *testing.T) {
+	const rows, nth = 12, 5
+	b := setup(t)
+	s := b.open(postgres.Options{Now: b.clock, LockTimeout: 300 * time.Millisecond})
+	w := b.worker("w")
+	b.exec("update worker_incarnation set capacity = 1000")
+	lostWorker := b.worker("lost")
+	b.exec("update worker_incarnation set capacity = 1000")
+	keys := func(of func(store.WorkerKey) execution.Key, w store.WorkerKey) (keys []execution.Key) {
+		for range rows {
+			keys = append(keys, of(w))
+		}
+		return keys
+	}
+	for _, call := range []struct {
+		name string
+		keys []execution.Key
+		do   func(keys []execution.Key) (answered []execution.ID, err error)
+	}{
+		{"claim", keys(b.scheduled, w), func(keys []execution.Key) (answered []execution.ID, err error) {
+			var cs []store.Claim
+			for _, key := range keys {
+				cs = append(cs, store.Claim{Key: key, Beat: 1})
+			}
+			results, err := s.Claim(b.ctx, w, cs)
+			for i := range results {
+				if results[i].Applied {
+					answered = append(answered, results[i].Row.ID)
+				}
+			}
+			return answered, err
+		}},
+		{"finish", keys(b.running, w), func(keys []execution.Key) (answered []execution.ID, err error) {
+			var fs []store.Finish
+			for _, key := range keys {
+				fs = append(fs, store.Finish{Key: key, To: execution.Completed})
+			}
+			results, err := s.Finish(b.ctx, w, fs)
+			for i := range results {
+				if results[i].Applied {
+					answered = append(answered, results[i].Row.ID)
+				}
+			}
+			return answered, err
+		}},
+		{"reclaim", keys(b.scheduled, lostWorker), func(keys []execution.Key) (answered []execution.ID, err error) {
+			var rs []store.Reclaim
+			for _, key := range keys {
+				rs = append(rs, store.Reclaim{Key: key, Cause: store.DeadLettered, By: execution.DeadLetterHandler, Reason: execution.QueueTimeout, MaxDispatches: 5})
+			}
+			results, err := s.Reclaim(b.ctx, rs)
+			for i := range results {
+				if results[i].Applied {
+					answered = append(answered, results[i].Row.ID)
+				}
+			}
+			return answered, err
+		}},
+	} {
+		t.Run(call.name, func(t *testing.T) {
+			var want []execution.ID
+			for i, key := range call.keys {
+				if i != nth {
+					want = append(want, key.ID)
+				}
+			}
+			held := call.keys[nth]
+			b.holding("select from execution_work where id = $1 for update", []any{int64(held.ID)}, func() {
+				answered, err := call.do(call.keys)
+				if slices.Sort(answered); !slices.Equal(answered, want) {
+					t.Errorf("beside a locked row %v were done, want %v (%v)", answered, want, err)
+				}
+				if !store.Retriable(err) {
+					t.Errorf("the locked row's error is %v, want one that is tried again", err)
+				}
+			})
+			answered, err := call.do([]execution.Key{held})
+			if err != nil || !slices.Equal(answered, []execution.ID{held.ID}) {
+				t.Errorf("when the lock is gone, %v is done: %v", answered, err)
+			}
+		})
+	}
+}
+
+// A lease depends on no table but the worker's and the live work's. Others may be locked for as long as an
+// index on them is built, or a vacuum full takes.
+func TestALeaseNeedsNoOtherTable(t *testing.T) {
+	b := setup(t)
+	s := b.open(postgres.Options{Now: b.clock, LockTimeout: 300 * time.Millisecond})
+	w := b.worker("w")
+	held, ended := b.running(w), b.running(w)
+	b.finish(w, store.Finish{Key: ended, To: execution.Completed})
+	unheld := b.running(w)
+	b.exec("update execution_work set claim_beat = 0 where id = $1", int64(unheld.ID))
+	rows, err := b.conn.Query(b.ctx, `select relname::text from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace order by 1`)
+	b.must(err)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	b.must(err)
+	number := uint64(1)
+	for _, table := range tables {
+		for _, mode := range []string{"share", "access exclusive"} {
+			switch {
+			case table == "worker", table == "worker_incarnation", table == "execution_work" && mode != "share":
+				continue
+			}
+			number++
+			b.holding(fmt.Sprintf("lock table %s in %s mode", table, mode), nil, func() {
+				reply, err := s.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Acknowledged: number - 1, Lease: lease, ConsumerAlive: true, Held: []execution.Key{held, ended, unheld}})
+				if err != nil {
+					t.Errorf("%s in %s mode: %v", table, mode, err)
+				}
+				if len(reply.Lost) != 1 && reply.Incomplete == nil {
+					t.Errorf("%s in %s mode: lost %v, without a word that this is incomplete", table, mode, reply.Lost)
+				}
+			})
+		}
+	}
+	number++
+	b.holding("lock table execution_record in share mode", nil, func() {
+		reply, err := s.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Acknowledged: number - 1, Lease: lease, Held: []execution.Key{held}})
+		if err != nil || len(reply.Ended) != 0 || !store.Retriable(reply.Incomplete) {
+			t.Errorf("a row that is not held can't be ended: %v, %+v", err, reply)
+		}
+	})
+	if got := b.row(unheld.ID).Status; got != execution.Running {
+		t.Fatalf("the row that is not held is %v", got)
+	}
+	number++
+	reply, err := s.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Acknowledged: number - 1, Lease: lease, Held: []execution.Key{held, ended}})
+	if err != nil || reply.Incomplete != nil || len(reply.Ended) != 1 || reply.Ended[0].Row.ID != unheld.ID || !slices.Equal(reply.Lost, []execution.Key{ended}) {
+		t.Errorf("the next heartbeat: %v, %+v", err, reply)
+	}
+}
+
+// A child whose parent's chain leaves at the same moment has no parent. Otherwise it would wait for ever
+// for the end of a chain that does not exist.
+func TestAChildOfAChainThatLeavesHasNoParent(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	parent := b.running(w)
+	b.finish(w, store.Finish{Key: parent, To: execution.Completed})
+	var created []store.Created
+	var err error
+	done := make(chan struct{})
+	tx, begun := b.stranger().Begin(b.ctx)
+	b.must(begun)
+	_, deleted := tx.Exec(b.ctx, "delete from execution_record where id = $1", int64(parent.ID))
+	b.must(deleted)
+	go func() {
+		defer close(done)
+		created, err = b.Create(b.ctx, []store.NewExecution{{ActionRef: "a", Parent: parent.ID}})
+	}()
+	b.waitsForALock()
+	b.must(tx.Commit(b.ctx))
+	<-done
+	b.must(err)
+	if !created[0].UnknownParent {
+		t.Errorf("created %+v under a parent that is gone", created[0])
+	}
+}
+
+// An edit by hand keeps what happened to the row since the edit's statement began, and no edit lowers an
+// epoch.
+func TestAnEditByHandTakesNothingBack(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	key := b.scheduled(w)
+	tx, err := b.stranger().Begin(b.ctx)
+	b.must(err)
+	_, err = tx.Exec(b.ctx, "select from execution_work where id = $1 for update", int64(key.ID))
+	b.must(err)
+	editor, done := b.stranger(), make(chan error, 1)
+	go func() {
+		_, err := editor.Exec(b.ctx, "update execution set max_retries = 5 where id = $1", int64(key.ID))
+		done <- err
+	}()
+	b.waitsForALock()
+	// Meanwhile it is taken back and dispatched anew.
+	_, err = tx.Exec(b.ctx, "update execution_work set status = 'requested', epoch = epoch + 1, written_epoch = epoch, written_by = 'reconciler', worker = null, incarnation = null, scheduled_at = null, dispatch_deadline = null, published_at = null where id = $1", int64(key.ID))
+	b.must(err)
+	b.must(tx.Commit(b.ctx))
+	b.must(<-done)
+	row := b.row(key.ID)
+	if row.Epoch != key.Epoch+1 || row.Status != execution.Requested || row.Action.MaxRetries != 5 {
+		t.Errorf("after an edit of max_retries the row is %v at epoch %d, with %d retries; want requested, %d, 5", row.Status, row.Epoch, row.Action.MaxRetries, key.Epoch+1)
+	}
+	if _, err := b.conn.Exec(b.ctx, "update execution set epoch = 1 where id = $1", int64(key.ID)); err == nil {
+		t.Error("an edit has lowered an epoch")
+	}
+}

@@ -1,0 +1,60 @@
+package live
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/chaos/fault"
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// stranger opens a session that is none of the daemons', with a transaction that stays open until end.
+func (w *world) stranger() (tx pgx.Tx, end func(), err error) {
+	w.down.database.Lock() // wait for a server that is down
+	defer w.down.database.Unlock()
+	ctx, cancel := w.within()
+	defer cancel()
+	conn, err := pgx.Connect(ctx, w.db.URL)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connecting to the database as a stranger: %w", err)
+	}
+	end = func() { _ = conn.Close(context.WithoutCancel(w.ctx)) } // which rolls back
+	if tx, err = conn.Begin(ctx); err != nil {
+		end()
+		return nil, nil, fmt.Errorf("beginning a stranger's transaction: %w", err)
+	}
+	return tx, end, nil
+}
+
+// LockRows implements fault.Strangers.
+func (w *world) LockRows(x *fault.Injection, most int) (locked int, free func(), err error) {
+	tx, end, err := w.stranger()
+	if err != nil {
+		return 0, nil, err
+	}
+	ctx, cancel := w.within()
+	defer cancel()
+	rows, err := tx.Query(ctx, `select id from execution_work where status in ('scheduled', 'running', 'canceling') order by id limit $1 for update skip locked`, most)
+	if err != nil {
+		end()
+		return 0, nil, fmt.Errorf("locking rows as a stranger: %w", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil || len(ids) == 0 {
+		end()
+		return 0, nil, err
+	}
+	say := func(count int64) {
+		for _, id := range ids {
+			w.emit(history.Event{Kind: history.RowLocked, Process: fault.Database, Execution: execution.ID(id), Count: count, Fault: x.Name})
+		}
+	}
+	say(1)
+	return len(ids), func() {
+		end()
+		say(0)
+	}, nil
+}

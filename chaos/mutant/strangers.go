@@ -1,0 +1,109 @@
+package mutant
+
+import (
+	"context"
+	"fmt"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants programs that other sessions in the database hold up.
+
+func init() { register(aLockedRowHoldsUpItsBatch, aLockedRowEndsTheSweep) }
+
+// errLocked is the error of a statement that has waited for a lock for too long.
+var errLocked = fmt.Errorf("%w: canceling statement due to lock timeout (55P03)", store.ErrUnavailable)
+
+// together is a store whose statements are not repeated row by row when one of their rows is locked.
+type together struct {
+	store.Store
+	p Process
+	c Database
+}
+
+func (s *together) held(ctx context.Context, ids []execution.ID) (err error) {
+	if len(ids) < 2 {
+		return nil
+	}
+	if failed := s.c.Step(ctx, func(tx Tx) {
+		for _, id := range ids {
+			if tx.Locked(id) {
+				s.p.Acted("repeats a whole batch because of a locked row", ids...)
+				err = errLocked
+			}
+		}
+	}); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// Claim implements store.Worker.
+func (s *together) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	var ids []execution.ID
+	for i := range cs {
+		ids = append(ids, cs[i].Key.ID)
+	}
+	if err := s.held(ctx, ids); err != nil {
+		return nil, err
+	}
+	return s.Store.Claim(ctx, w, cs)
+}
+
+// Finish implements store.Worker.
+func (s *together) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	var ids []execution.ID
+	for i := range fs {
+		ids = append(ids, fs[i].Key.ID)
+	}
+	if err := s.held(ctx, ids); err != nil {
+		return nil, err
+	}
+	return s.Store.Finish(ctx, w, fs)
+}
+
+// Reclaim implements store.Executor.
+func (s *together) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	var ids []execution.ID
+	for i := range rs {
+		ids = append(ids, rs[i].Key.ID)
+	}
+	if err := s.held(ctx, ids); err != nil {
+		return nil, err
+	}
+	return s.Store.Reclaim(ctx, rs)
+}
+
+func aLockedRowHoldsUpItsBatch() *Mutant {
+	return &Mutant{
+		Name: "a-locked-row-holds-up-its-batch", Source: "D61", Expected: 28, Scenario: "rows-locked-by-a-stranger",
+		About:      "a claim, a result or a take-back waits for as long as a stranger has locked the row of another one in its batch",
+		Statements: func(p Process, c Database) store.Store { return &together{c, p, c} },
+	}
+}
+
+// unanswered is a store whose callers get nothing beside an error: the answers about rows that are not
+// locked are lost.
+type unanswered struct {
+	store.Store
+	p Process
+}
+
+// Reclaim implements store.Executor.
+func (s *unanswered) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := s.Store.Reclaim(ctx, rs)
+	if store.Retriable(err) && outcomes != nil {
+		s.p.Acted("drops the answers that come beside an error")
+		return nil, err
+	}
+	return outcomes, err
+}
+
+func aLockedRowEndsTheSweep() *Mutant {
+	return &Mutant{
+		Name: "a-locked-row-ends-the-sweep", Source: "D61", Expected: 26, Scenario: "rows-locked-by-a-stranger",
+		About: "an executor that takes rows back together with one that a stranger has locked does not learn which it took, and tells nobody",
+		Store: func(p Process, s store.Store) store.Store { return &unanswered{s, p} },
+	}
+}
