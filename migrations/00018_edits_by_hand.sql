@@ -127,7 +127,7 @@ begin
 end
 $$;
 
-create trigger execution_epoch before update on execution_work for each row when (new.epoch < old.epoch) execute function refuse_epoch();
+create trigger execution_epoch before update on execution_work for each row when (new.epoch < old.epoch and new.epoch >= 0) execute function refuse_epoch();
 
 -- +goose Down
 

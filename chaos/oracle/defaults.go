@@ -12,7 +12,7 @@ func Defaults(p config.Profile) (c config.Config) {
 	documented := p == config.Documented
 	x := &c.Executor
 	x.DispatchTimeout, x.TimeoutCheckInterval = 2*time.Minute, 10*time.Second
-	x.UnschedulableGrace, x.ReconcileInterval = time.Minute, 5*time.Second
+	x.UnschedulableGrace, x.ReconcileInterval = time.Hour, 5*time.Second
 	x.Unclaimed, x.MaxDispatches, x.DispatchAhead, x.DispatchesPerMessage = "reschedule", 3, 2, 500
 	x.DirectDispatch = !documented
 	if documented {

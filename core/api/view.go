@@ -59,7 +59,10 @@ type listedView struct {
 	IdempotencyKey    *string `json:"idempotency_key"`
 	SubmittedBy       *string `json:"submitted_by"`
 
-	Created             *string `json:"created"`
+	Created *string `json:"created"`
+	// NoWorkerSince is since when an execution that waits finds no worker that fits it, as far as the
+	// executors have looked; null for any other.
+	NoWorkerSince       *string `json:"no_worker_since"`
 	SchedulingAt        *string `json:"scheduling_at"`
 	SchedulingBy        *string `json:"scheduling_by"`
 	SchedulingExpiresAt *string `json:"scheduling_expires_at"`
@@ -102,7 +105,7 @@ func (s *Server) viewSmall(e *execution.Execution) listedView {
 		OriginalExecution: number(int64(e.Original)), RetryCount: e.RetryCount, MaxRetries: e.Action.MaxRetries,
 		RetryReason: name(e.RetryReason.String()), RetryAt: moment(e.NotBefore), IdempotencyKey: name(clientKey(e.IdempotencyKey)),
 		SubmittedBy: name(e.SubmittedBy), CancelRequestedBy: name(e.CancelRequestedBy),
-		Created: moment(e.Created), SchedulingAt: moment(e.SchedulingAt), SchedulingBy: name(e.SchedulingBy), SchedulingExpiresAt: moment(e.SchedulingExpiresAt),
+		Created: moment(e.Created), NoWorkerSince: moment(e.UnschedulableSince), SchedulingAt: moment(e.SchedulingAt), SchedulingBy: name(e.SchedulingBy), SchedulingExpiresAt: moment(e.SchedulingExpiresAt),
 		ScheduledAt: moment(e.ScheduledAt), DispatchDeadline: moment(e.DispatchDeadline), PublishedAt: moment(e.PublishedAt),
 		StartedAt: moment(e.StartedAt), RunDeadline: moment(e.RunDeadline), CancelRequestedAt: moment(e.CancelRequestedAt),
 		CancelingAt: moment(e.CancelingAt), Ended: moment(e.Ended), OrchestratedAt: moment(e.OrchestratedAt),

@@ -69,7 +69,8 @@ type Executor struct {
 	// takes back unclaimed executions, which needs dead lettering, and nothing ends a run that a
 	// live worker fails to end.
 	TimeoutMonitor Mode `yaml:"timeout_monitor"`
-	// UnschedulableGrace is how long an execution may wait for any fitting worker before it fails.
+	// UnschedulableGrace is how long an execution may wait for any fitting worker before it fails; 0 for
+	// not at all.
 	UnschedulableGrace time.Duration `yaml:"unschedulable_grace"`
 	// Unclaimed is the policy for executions that were never claimed.
 	Unclaimed Unclaimed `yaml:"unclaimed"`
@@ -252,7 +253,7 @@ func Default(p Profile) Config {
 			DispatchTimeout:      120 * time.Second,
 			ScheduledTimeout:     300 * time.Second,
 			TimeoutCheckInterval: 10 * time.Second,
-			UnschedulableGrace:   60 * time.Second,
+			UnschedulableGrace:   time.Hour,
 			Unclaimed:            Reschedule,
 			MaxDispatches:        3,
 			ReconcileInterval:    5 * time.Second,

@@ -50,7 +50,7 @@ func TestProfilesDifferWhereTheContractSays(t *testing.T) {
 			"worker_queue_ttl":       {300 * time.Second, 180 * time.Second},
 			"scheduled_timeout":      {300 * time.Second, 300 * time.Second},
 			"timeout_check_interval": {60 * time.Second, 10 * time.Second},
-			"unschedulable_grace":    {time.Duration(0), 60 * time.Second},
+			"unschedulable_grace":    {time.Duration(0), time.Hour},
 			"unclaimed":              {Fail, Reschedule},
 			"max_dispatches":         {1, 3},
 			"reconcile_interval":     {10 * time.Second, 5 * time.Second},

@@ -41,8 +41,11 @@ var beginning = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 const lease = 90 * time.Second
 
 // editable lets a test write impossible rows into the view execution: in the role of a replica, in
-// which no other trigger fires. It applies to sessions that have not used the view yet.
-const editable = `update pg_trigger set tgenabled = 'A' where tgname = 'execution_by_hand'`
+// which no other trigger fires. The second statement makes sessions read the view's triggers anew.
+const editable = `do $$ begin
+    update pg_trigger set tgenabled = 'A' where tgname = 'execution_by_hand';
+    alter view execution reset (security_barrier);
+end $$`
 
 func setup(t *testing.T) *fixture {
 	t.Helper()

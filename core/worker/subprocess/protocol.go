@@ -129,9 +129,9 @@ const (
 	causeOrphan cause = "its worker is gone"
 	// causeStopped is no cause of the shim: somebody else has signalled the action and the shim together.
 	causeStopped cause = "everything of its worker was asked to stop"
-	causeDisk   cause = "its directory grew beyond worker.isolation.disk_bytes"
-	causeDeep   cause = "its directory could not be measured: it has directories nested deeper than 500 levels"
-	causeOutput cause = "it wrote more output than worker.isolation.output_bytes"
+	causeDisk    cause = "its directory grew beyond worker.isolation.disk_bytes"
+	causeDeep    cause = "its directory could not be measured: it has directories nested deeper than 500 levels"
+	causeOutput  cause = "it wrote more output than worker.isolation.output_bytes"
 )
 
 // own says that the action caused the end itself.
