@@ -108,9 +108,10 @@ const settleTrickle = 40
 func Settle(c config.Config, longest time.Duration, retries int) time.Duration {
 	b, e := BoundsOf(c), c.Executor
 	backoff := oracle.NewBackoffs(&c.Retry).After(max(retries, e.MaxDispatches)).Most
-	dispatch := b.Unclaimed + backoff + e.UnschedulableGrace + 2*e.ReconcileInterval
+	dispatch := b.Unclaimed + backoff + 2*e.ReconcileInterval
 	// A few dispatches beyond the counted ones can be lost with their worker or executor.
-	attempt := time.Duration(e.MaxDispatches+2)*dispatch + max(longest+b.Overrun+b.Warmup, b.WorkerDead+b.Hold+settleTrickle*b.Trickle) + b.Terminal + backoff
+	// What is dispatched has had a worker, so only one wait for a worker lasts as long as it may.
+	attempt := e.UnschedulableGrace + time.Duration(e.MaxDispatches+2)*dispatch + max(longest+b.Overrun+b.Warmup, b.WorkerDead+b.Hold+settleTrickle*b.Trickle) + b.Terminal + backoff
 	drain := oracle.QueueTTL(&c.MessageQueue.RabbitMQ) + b.DeadLetter
 	return time.Duration(retries+1)*attempt + drain
 }

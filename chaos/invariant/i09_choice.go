@@ -171,7 +171,7 @@ func (c *placementChecker) spotless(w *candidate, now time.Duration) bool {
 // and since a worker last fitted it.
 func (c *placementChecker) patient(e *history.Event, l *life) {
 	grace := c.s.config.Executor.UnschedulableGrace
-	if c.s.stepped > 0 && c.s.stepped >= e.At-grace || e.At < c.s.setBack+grace {
+	if c.s.stepped > 0 && c.s.stepped >= e.At-grace || c.s.setBack > 0 && e.At < c.s.setBack+grace {
 		return
 	}
 	c.s.judged(c.i)

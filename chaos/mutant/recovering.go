@@ -181,7 +181,7 @@ func asksAgainAtOnce() *Mutant {
 
 func graceCutShort() *Mutant {
 	return &Mutant{
-		Name: "grace-cut-short", Source: "D45", Expected: 9, Scenario: "workers-gone-without-a-word",
+		Name: "grace-cut-short", Source: "D45", Expected: 9, Scenario: "all-workers-down",
 		About:  "an execution that no worker fits fails when half of its grace is over",
 		Config: func(c *config.Config) { c.Executor.UnschedulableGrace /= 2 },
 	}
