@@ -154,7 +154,8 @@ func (c *handedOnChecker) marked(e *history.Event, l *life) {
 // The confirms of one step arrive together, after the executor has waited for those of a queue that
 // hangs; if it gives up its session, they don't arrive.
 func (c *handedOnChecker) mark(l *life, now time.Duration) {
-	if !l.published || l.returned || l.marked || c.s.queueStuck(l) || !c.clear(l.by, l.status, c.s.recovered(l.entered)) || c.s.roads.gaveUp(l.by, l.entered) {
+	// A row that a stranger has locked since can't be marked.
+	if !l.published || l.returned || l.marked || l.hidden || l.shown > l.entered || c.s.queueStuck(l) || !c.clear(l.by, l.status, c.s.recovered(l.entered)) || c.s.roads.gaveUp(l.by, l.entered) {
 		return
 	}
 	within := c.s.prompt() + oracle.MarkedWithin(&c.s.config)

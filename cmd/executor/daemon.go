@@ -208,6 +208,7 @@ func (d *daemon) open(ctx context.Context) error {
 	err := d.persist(ctx, "connecting to the database", func() (err error) {
 		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{
 			Migrate: d.deployment.Database.Migrate, MaxConns: d.config.Database.Connections, PingTimeout: d.config.Database.PingTimeout,
+			LockTimeout: d.config.Executor.StatementTimeout / 2, // a call has to have time for what follows a wait for a lock
 		})
 		if err != nil {
 			return err
@@ -227,7 +228,7 @@ func (d *daemon) open(ctx context.Context) error {
 	if err == nil && d.deployment.API.Listen != "" {
 		err = d.persist(ctx, "connecting to the database for the API", func() (err error) {
 			d.requests, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{
-				MaxConns: d.config.Database.APIConnections, PingTimeout: d.config.Database.PingTimeout,
+				MaxConns: d.config.Database.APIConnections, PingTimeout: d.config.Database.PingTimeout, LockTimeout: d.config.Executor.StatementTimeout / 2,
 			})
 			return err
 		})

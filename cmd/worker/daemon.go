@@ -114,6 +114,7 @@ func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
 	for {
 		db, err := postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{
 			MaxConns: d.config.Database.Connections, HeartbeatConns: d.config.Database.HeartbeatConnections, PingTimeout: d.config.Database.PingTimeout,
+			LockTimeout: d.config.Worker.StatementTimeout / 2, // a call has to have time for what follows a wait for a lock
 		})
 		if err == nil {
 			if err = db.SchemaReady(ctx); err == nil {

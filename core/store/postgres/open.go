@@ -31,7 +31,9 @@ type Options struct {
 	// StatementTimeout is how long the server may work on a statement; 0 means 10 s. A call's own
 	// deadline applies, too.
 	StatementTimeout time.Duration
-	// LockTimeout is how long a statement waits for a lock; 0 means half of StatementTimeout.
+	// LockTimeout is how long a statement waits for a lock; 0 means half of StatementTimeout. It has to be
+	// well below the deadlines of calls: what waited for longer is repeated row by row. Heartbeats on
+	// connections of their own wait for half of StatementTimeout.
 	LockTimeout time.Duration
 	// IdleInTransactionTimeout ends a transaction, with its locks, whose client has fallen silent;
 	// 0 means 5 s.
@@ -115,6 +117,8 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	}
 	s := &Store{pool: all, beats: all, options: options}
 	if options.HeartbeatConns > 0 {
+		config := config.Copy()
+		config.ConnConfig.RuntimeParams["lock_timeout"] = milliseconds(options.StatementTimeout / 2)
 		if s.beats, err = newPool(ctx, config, options.HeartbeatConns, options); err != nil {
 			all.Close()
 			return nil, fmt.Errorf("postgres: %w", err)
