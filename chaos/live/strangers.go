@@ -11,8 +11,9 @@ import (
 	"handoff/core/execution"
 )
 
-// stranger opens a session that is none of the daemons', with a transaction that stays open until end.
-func (w *world) stranger() (tx pgx.Tx, end func(), err error) {
+// openStrangerSession opens a session that belongs to no daemon, with a transaction that stays open until
+// end is called.
+func (w *world) openStrangerSession() (tx pgx.Tx, end func(), err error) {
 	w.down.database.Lock() // wait for a server that is down
 	defer w.down.database.Unlock()
 	ctx, cancel := w.within()
@@ -31,7 +32,7 @@ func (w *world) stranger() (tx pgx.Tx, end func(), err error) {
 
 // LockRows implements fault.Strangers.
 func (w *world) LockRows(x *fault.Injection, most int) (locked int, free func(), err error) {
-	tx, end, err := w.stranger()
+	tx, end, err := w.openStrangerSession()
 	if err != nil {
 		return 0, nil, err
 	}

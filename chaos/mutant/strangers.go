@@ -22,7 +22,7 @@ type together struct {
 	c Database
 }
 
-func (s *together) held(ctx context.Context, ids []execution.ID) (err error) {
+func (s *together) refuseIfAnyLocked(ctx context.Context, ids []execution.ID) (err error) {
 	if len(ids) < 2 {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (s *together) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 	for i := range cs {
 		ids = append(ids, cs[i].Key.ID)
 	}
-	if err := s.held(ctx, ids); err != nil {
+	if err := s.refuseIfAnyLocked(ctx, ids); err != nil {
 		return nil, err
 	}
 	return s.Store.Claim(ctx, w, cs)
@@ -57,7 +57,7 @@ func (s *together) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fin
 	for i := range fs {
 		ids = append(ids, fs[i].Key.ID)
 	}
-	if err := s.held(ctx, ids); err != nil {
+	if err := s.refuseIfAnyLocked(ctx, ids); err != nil {
 		return nil, err
 	}
 	return s.Store.Finish(ctx, w, fs)
@@ -69,7 +69,7 @@ func (s *together) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Out
 	for i := range rs {
 		ids = append(ids, rs[i].Key.ID)
 	}
-	if err := s.held(ctx, ids); err != nil {
+	if err := s.refuseIfAnyLocked(ctx, ids); err != nil {
 		return nil, err
 	}
 	return s.Store.Reclaim(ctx, rs)

@@ -201,15 +201,20 @@ func (d *daemon) mayServe(ctx context.Context, l net.Listener) error {
 
 func (d *daemon) answer(h http.Handler) { d.handler.Store(&h) }
 
+// storeOptions are the options of a store of the executor. A call that has waited for a lock still needs
+// time to retry row by row, so it waits for half of its timeout.
+func storeOptions(c *config.Config, connections int) postgres.Options {
+	return postgres.Options{MaxConns: connections, PingTimeout: c.Database.PingTimeout, LockTimeout: c.Executor.StatementTimeout / 2}
+}
+
 // open connects to the database, migrates it, unless the configuration leaves that to somebody else, and puts the
 // actions into it, as often as it takes. It returns an error that trying again does not help, or ctx's.
 func (d *daemon) open(ctx context.Context) error {
 	var known, applied int64
 	err := d.persist(ctx, "connecting to the database", func() (err error) {
-		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{
-			Migrate: d.deployment.Database.Migrate, MaxConns: d.config.Database.Connections, PingTimeout: d.config.Database.PingTimeout,
-			LockTimeout: d.config.Executor.StatementTimeout / 2, // a call has to have time for what follows a wait for a lock
-		})
+		o := storeOptions(&d.config, d.config.Database.Connections)
+		o.Migrate = d.deployment.Database.Migrate
+		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, o)
 		if err != nil {
 			return err
 		}
@@ -227,9 +232,7 @@ func (d *daemon) open(ctx context.Context) error {
 	}
 	if err == nil && d.deployment.API.Listen != "" {
 		err = d.persist(ctx, "connecting to the database for the API", func() (err error) {
-			d.requests, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{
-				MaxConns: d.config.Database.APIConnections, PingTimeout: d.config.Database.PingTimeout, LockTimeout: d.config.Executor.StatementTimeout / 2,
-			})
+			d.requests, err = postgres.Open(ctx, d.deployment.Database.URL, storeOptions(&d.config, d.config.Database.APIConnections))
 			return err
 		})
 		if err != nil {

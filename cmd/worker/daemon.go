@@ -108,14 +108,20 @@ func (d *daemon) announce(ctx context.Context) {
 		slog.String("shutdown_timeout", c.ShutdownTimeout.String()), slog.String("stop_grace_period_at_least", longest.String()))
 }
 
+// storeOptions are the options of the worker's store. A call that has waited for a lock still needs time to
+// retry row by row, so it waits for half of its timeout.
+func storeOptions(c *config.Config) postgres.Options {
+	return postgres.Options{
+		MaxConns: c.Database.Connections, HeartbeatConns: c.Database.HeartbeatConnections, PingTimeout: c.Database.PingTimeout,
+		LockTimeout: c.Worker.StatementTimeout / 2,
+	}
+}
+
 // open connects to the database as often as it takes, and waits until an executor has made the schema.
 func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
 	backoff := broker.NewBackoff(d.host, 200*time.Millisecond, 5*time.Second)
 	for {
-		db, err := postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{
-			MaxConns: d.config.Database.Connections, HeartbeatConns: d.config.Database.HeartbeatConnections, PingTimeout: d.config.Database.PingTimeout,
-			LockTimeout: d.config.Worker.StatementTimeout / 2, // a call has to have time for what follows a wait for a lock
-		})
+		db, err := postgres.Open(ctx, d.deployment.Database.URL, storeOptions(&d.config))
 		if err == nil {
 			if err = db.SchemaReady(ctx); err == nil {
 				return db, nil

@@ -245,7 +245,8 @@ func expectDocumented(t testing.TB, e *exchange) {
 	t.Helper()
 	d, err := description()
 	if err != nil {
-		t.Fatalf("openapi.yaml is not valid OpenAPI: %v", err)
+		t.Errorf("openapi.yaml is not valid OpenAPI: %v", err) // no Fatal: some tests send their requests from goroutines
+		return
 	}
 	if err := d.check(t.Context(), e); err != nil {
 		t.Errorf("openapi.yaml does not describe %s %s with status %d: %v\nIf the API is right, describe it there.", e.method, e.target, e.status, err)

@@ -6,6 +6,7 @@
 package testenv
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"time"
@@ -19,23 +20,34 @@ const PatienceFactor = "HANDOFF_PATIENCE"
 
 // patience is far above what anything takes on a machine that does other work, and far below what
 // a person waits for a hang: in November 2026, beside eight busy loops on two processors, the start
-// of a RabbitMQ node took 27 seconds.
+// of a RabbitMQ node took 169 seconds.
 const patience = 5 * time.Minute
 
 // Patience returns how long a test waits for something that has to happen. When it is over, the
-// thing hangs; no test judges how long it took. It is five minutes, multiplied by HANDOFF_PATIENCE
-// (a value that is no number above zero counts as 1).
+// thing hangs; no test judges how long it took. It is five minutes, multiplied by HANDOFF_PATIENCE.
+// It panics if the value is no number above 0 and at most 1000: a test that ignored the mistake would
+// run with another patience than was asked for.
 func Patience() time.Duration {
-	factor, err := strconv.ParseFloat(os.Getenv(PatienceFactor), 64)
-	if err != nil || factor <= 0 || factor > 1000 {
+	value := os.Getenv(PatienceFactor)
+	if value == "" {
 		return patience
+	}
+	factor, err := strconv.ParseFloat(value, 64)
+	if err != nil || !(factor > 0 && factor <= 1000) {
+		panic(fmt.Sprintf("%s is %q: it multiplies how long a test waits, and must be a number above 0 and at most 1000, such as 3", PatienceFactor, value))
 	}
 	return time.Duration(float64(patience) * factor)
 }
 
 // All reports whether everything runs in full (make test-all). Without it, a test that has a large
-// size takes a smaller one.
-func All() bool { return os.Getenv(Tests) == "all" }
+// size takes a smaller one. A value other than "all" is a panic, as in Patience.
+func All() bool {
+	value := os.Getenv(Tests)
+	if value != "" && value != "all" {
+		panic(fmt.Sprintf("%s is %q: it must be all, for every test in full, or not set", Tests, value))
+	}
+	return value == "all"
+}
 
 // TB is the part of *testing.T that Nightly uses. It keeps package testing out of binaries.
 type TB interface {

@@ -43,7 +43,7 @@ func (s *step) cancel(id execution.ID, actor string) store.Cancellation {
 	}
 	first := s.db.row(r.Chain())
 	r = s.db.last(first.ID)
-	if s.locked(r.ID) {
+	if s.refuseIfLocked(r.ID) {
 		return store.Cancellation{}
 	}
 	from := r.Status

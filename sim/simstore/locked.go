@@ -10,10 +10,9 @@ import (
 	"handoff/sim/simnet"
 )
 
-// A session of somebody else may lock a row. A statement about several rows waits for the lock until its
-// time to wait is over, and is then repeated row by row: the others are done, and the locked row gives an
-// error after which the caller tries again. The model answers at once, so how long the first statement
-// waited is not modelled.
+// Another program's session may lock a row. The real store then waits for the lock timeout and retries the
+// batch row by row: the other rows are done, and the locked row returns a retriable error. The model
+// returns the same answers at once, without the wait.
 
 // LockRows locks rows of executions that were dispatched or run, the oldest first, at most `most`, for the
 // fault of that name. free lets them go.
@@ -40,17 +39,17 @@ func (db *Database) LockRows(fault string, most int) (locked int, free func()) {
 	}
 }
 
-// locked says that a stranger has locked a row, so that nothing can be done about it, and notes it.
-func (s *step) locked(id execution.ID) bool {
-	if !s.foreignLock(id) {
+// refuseIfLocked reports whether another session has locked a row, and notes the error for the call.
+func (s *step) refuseIfLocked(id execution.ID) bool {
+	if !s.isLocked(id) {
 		return false
 	}
 	s.waits = append(s.waits, fmt.Errorf("%w: canceling statement due to lock timeout (55P03): execution %d is locked by another session", store.ErrUnavailable, id))
 	return true
 }
 
-// foreignLock says that a stranger has locked a row, for a statement that skips such rows.
-func (s *step) foreignLock(id execution.ID) bool {
+// isLocked reports whether another session has locked a row.
+func (s *step) isLocked(id execution.ID) bool {
 	fault := s.db.locks[id]
 	if fault != "" {
 		s.db.net.Touch(simnet.Touched{Fault: fault, Process: s.process})

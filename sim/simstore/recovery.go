@@ -134,7 +134,7 @@ func (c *Client) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outco
 
 func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 	s.naming(rc.Key)
-	if s.locked(rc.Key.ID) || s.garbled(string(rc.Result.Output)) {
+	if s.refuseIfLocked(rc.Key.ID) || s.garbled(string(rc.Result.Output)) {
 		return store.Outcome{}
 	}
 	r := s.db.row(rc.Key.ID)

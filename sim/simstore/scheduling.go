@@ -159,7 +159,7 @@ func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) ([]exe
 	return ask(ctx, c, "MarkPublished", func(s *step) (left []execution.Key) {
 		for _, key := range keys {
 			if r := s.db.row(key.ID); r != nil && r.Status == execution.Scheduled && r.Epoch == key.Epoch {
-				if r.PublishedAt.IsZero() && s.foreignLock(key.ID) {
+				if r.PublishedAt.IsZero() && s.isLocked(key.ID) {
 					left = append(left, key)
 					continue
 				}

@@ -13,7 +13,7 @@ import (
 type Tx struct{ s step }
 
 // Locked says that a stranger has locked the row.
-func (tx *Tx) Locked(id execution.ID) bool { return tx.s.foreignLock(id) }
+func (tx *Tx) Locked(id execution.ID) bool { return tx.s.isLocked(id) }
 
 // Named notes the epoch that the mutated statement's caller named, and the incarnation that writes.
 func (tx *Tx) Named(key execution.Key, writer execution.Incarnation) {

@@ -228,7 +228,7 @@ func (s *step) endUnheld(b store.Beat) (ended []store.Outcome, locked error) {
 		}
 		return true
 	})
-	if slices.ContainsFunc(missing, func(r *row) bool { return s.foreignLock(r.ID) }) {
+	if slices.ContainsFunc(missing, func(r *row) bool { return s.isLocked(r.ID) }) {
 		// One statement ends them all.
 		return nil, fmt.Errorf("%w: canceling statement due to lock timeout (55P03)", store.ErrUnavailable)
 	}
@@ -271,7 +271,7 @@ func (c *Client) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 func (s *step) claim(w store.WorkerKey, claim store.Claim) store.ClaimResult {
 	s.naming(claim.Key)
 	s.writer = w.Incarnation
-	if s.locked(claim.Key.ID) {
+	if s.refuseIfLocked(claim.Key.ID) {
 		return store.ClaimResult{}
 	}
 	r := s.db.row(claim.Key.ID)
@@ -306,7 +306,7 @@ func (c *Client) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finis
 func (s *step) finish(w store.WorkerKey, f *store.Finish) store.Outcome {
 	s.naming(f.Key)
 	s.writer = w.Incarnation
-	if s.locked(f.Key.ID) || s.garbled(string(f.Result.Output)) {
+	if s.refuseIfLocked(f.Key.ID) || s.garbled(string(f.Result.Output)) {
 		return store.Outcome{}
 	}
 	r := s.db.row(f.Key.ID)
@@ -338,7 +338,7 @@ func (c *Client) Release(ctx context.Context, w store.WorkerKey) ([]execution.Ke
 		s.writer = w.Incarnation
 		var rows []*row
 		s.db.each(listScheduled, func(r *row) bool {
-			if r.Incarnation == w.Incarnation && !s.foreignLock(r.ID) {
+			if r.Incarnation == w.Incarnation && !s.isLocked(r.ID) {
 				rows = append(rows, r)
 			}
 			return true

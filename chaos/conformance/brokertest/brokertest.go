@@ -300,7 +300,7 @@ func (c *Case) run(t *testing.T, world WithSubject, queueType, prefix string) (a
 			}
 			judge := func(t tester) {
 				b := newFixture(t, &s, queueType, prefix)
-				b.slow(pace)
+				b.slowDown(pace)
 				defer b.closeSessions() // of a case that has ended in the middle, which may have left a queue that hangs
 				c.body(b)
 				b.clear()
@@ -309,7 +309,7 @@ func (c *Case) run(t *testing.T, world WithSubject, queueType, prefix string) (a
 				judge(t)
 				return
 			}
-			if failed := recorded(judge); len(failed) > 0 {
+			if failed := collectFailures(judge); len(failed) > 0 {
 				t.Logf("run again more slowly: %s", strings.Join(failed, "; "))
 				again = true
 			}
@@ -322,8 +322,8 @@ func (c *Case) run(t *testing.T, world WithSubject, queueType, prefix string) (a
 // message may expire before it is delivered; a broken rule is broken at every pace.
 var casePaces = []int{1, 4, 16}
 
-// slow makes all times of the case longer.
-func (b *fixture) slow(pace int) {
+// slowDown makes all times of the case longer.
+func (b *fixture) slowDown(pace int) {
 	if pace == 1 {
 		return
 	}
@@ -350,8 +350,8 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// recorded returns the failures of a judgement.
-func recorded(judge func(t tester)) []string {
+// collectFailures returns the failures of a judgement.
+func collectFailures(judge func(t tester)) []string {
 	var r recorder
 	done := make(chan struct{})
 	go func() {
@@ -385,7 +385,7 @@ func runRestarts(t *testing.T, world WithSubject, kill bool) int {
 				benches = restartOnce(t, &s, restart, kill, pace)
 				return
 			}
-			failed := recorded(func(t tester) { benches = restartOnce(t, &s, restart, kill, pace) })
+			failed := collectFailures(func(t tester) { benches = restartOnce(t, &s, restart, kill, pace) })
 			for _, b := range benches {
 				failed = append(failed, *b.later...)
 			}
@@ -411,7 +411,7 @@ func restartOnce(t tester, s *Subject, restart func(), kill bool, pace int) (ben
 	for i, c := range outlastingCases() {
 		for _, queueType := range c.types() {
 			b := newFixture(t, s, queueType, fmt.Sprintf("%s.restart.%v.%d.", queueType, kill, i))
-			b.slow(pace)
+			b.slowDown(pace)
 			b.later = &[]string{}
 			b.name = queueType + "/" + c.Name
 			benches = append(benches, b)

@@ -13,8 +13,8 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// stranger is a session that is none of the program's: somebody's psql, a backup, an index that is built.
-func (b *fixture) stranger() *pgx.Conn {
+// connectStranger opens a session of another program: somebody's psql, a backup, an index build.
+func (b *fixture) connectStranger() *pgx.Conn {
 	b.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	b.must(err)
@@ -22,10 +22,10 @@ func (b *fixture) stranger() *pgx.Conn {
 	return conn
 }
 
-// holding runs do while a stranger holds what the statement locked.
-func (b *fixture) holding(lock string, args []any, do func()) {
+// whileLocked calls do while another session holds the locks that a statement takes.
+func (b *fixture) whileLocked(lock string, args []any, do func()) {
 	b.Helper()
-	tx, err := b.stranger().Begin(b.ctx)
+	tx, err := b.connectStranger().Begin(b.ctx)
 	b.must(err)
 	_, err = tx.Exec(b.ctx, lock, args...)
 	b.must(err)
@@ -110,7 +110,7 @@ func TestALockedRowHoldsUpNoOther(t *testing.T) {
 				}
 			}
 			held := call.keys[nth]
-			b.holding("select from execution_work where id = $1 for update", []any{int64(held.ID)}, func() {
+			b.whileLocked("select from execution_work where id = $1 for update", []any{int64(held.ID)}, func() {
 				answered, err := call.do(call.keys)
 				if slices.Sort(answered); !slices.Equal(answered, want) {
 					t.Errorf("beside a locked row %v were done, want %v (%v)", answered, want, err)
@@ -149,7 +149,7 @@ func TestALeaseNeedsNoOtherTable(t *testing.T) {
 				continue
 			}
 			number++
-			b.holding(fmt.Sprintf("lock table %s in %s mode", table, mode), nil, func() {
+			b.whileLocked(fmt.Sprintf("lock table %s in %s mode", table, mode), nil, func() {
 				reply, err := s.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Acknowledged: number - 1, Lease: lease, ConsumerAlive: true, Held: []execution.Key{held, ended, unheld}})
 				if err != nil {
 					t.Errorf("%s in %s mode: %v", table, mode, err)
@@ -161,7 +161,7 @@ func TestALeaseNeedsNoOtherTable(t *testing.T) {
 		}
 	}
 	number++
-	b.holding("lock table execution_record in share mode", nil, func() {
+	b.whileLocked("lock table execution_record in share mode", nil, func() {
 		reply, err := s.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Acknowledged: number - 1, Lease: lease, Held: []execution.Key{held}})
 		if err != nil || len(reply.Ended) != 0 || !store.Retriable(reply.Incomplete) {
 			t.Errorf("a row that is not held can't be ended: %v, %+v", err, reply)
@@ -187,7 +187,7 @@ func TestAChildOfAChainThatLeavesHasNoParent(t *testing.T) {
 	var created []store.Created
 	var err error
 	done := make(chan struct{})
-	tx, begun := b.stranger().Begin(b.ctx)
+	tx, begun := b.connectStranger().Begin(b.ctx)
 	b.must(begun)
 	_, deleted := tx.Exec(b.ctx, "delete from execution_record where id = $1", int64(parent.ID))
 	b.must(deleted)
@@ -209,12 +209,12 @@ func TestAChildOfAChainThatLeavesHasNoParent(t *testing.T) {
 func TestAnEditByHandTakesNothingBack(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
-	key := b.scheduled(w)
-	tx, err := b.stranger().Begin(b.ctx)
+	run, key := b.running(w), b.scheduled(w)
+	tx, err := b.connectStranger().Begin(b.ctx)
 	b.must(err)
 	_, err = tx.Exec(b.ctx, "select from execution_work where id = $1 for update", int64(key.ID))
 	b.must(err)
-	editor, done := b.stranger(), make(chan error, 1)
+	editor, done := b.connectStranger(), make(chan error, 1)
 	go func() {
 		_, err := editor.Exec(b.ctx, "update execution set max_retries = 5 where id = $1", int64(key.ID))
 		done <- err
@@ -228,6 +228,34 @@ func TestAnEditByHandTakesNothingBack(t *testing.T) {
 	row := b.row(key.ID)
 	if row.Epoch != key.Epoch+1 || row.Status != execution.Requested || row.Action.MaxRetries != 5 {
 		t.Errorf("after an edit of max_retries the row is %v at epoch %d, with %d retries; want requested, %d, 5", row.Status, row.Epoch, row.Action.MaxRetries, key.Epoch+1)
+	}
+	// The same with an execution that completes meanwhile.
+	tx, err = b.connectStranger().Begin(b.ctx)
+	b.must(err)
+	_, err = tx.Exec(b.ctx, "select from execution_record where id = $1 for share", int64(run.ID))
+	b.must(err)
+	finished := make(chan error, 1)
+	go func() {
+		_, err := b.Finish(b.ctx, w, []store.Finish{{Key: run, To: execution.Failed, Reason: execution.Transient, Result: execution.Result{Error: "no", Output: []byte(`{"a":  1}`)}}})
+		finished <- err
+	}()
+	b.waitsForALock()
+	go func() {
+		_, err := editor.Exec(b.ctx, "update execution set max_retries = 7 where id = $1", int64(run.ID))
+		done <- err
+	}()
+	for waiting := 0; waiting < 2; {
+		b.scan("select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()", nil, &waiting)
+	}
+	b.must(tx.Rollback(b.ctx))
+	b.must(<-finished)
+	b.must(<-done)
+	ended := b.row(run.ID)
+	if ended.Status != execution.Failed || ended.Action.MaxRetries != 7 || string(ended.Result.Output) != `{"a":  1}` {
+		t.Errorf("after an edit of what ended meanwhile: %v, %d retries, output %s", ended.Status, ended.Action.MaxRetries, ended.Result.Output)
+	}
+	if listed := b.found(store.Unorchestrated, 0); !slices.Equal(listed, []execution.ID{run.ID}) {
+		t.Errorf("ends that nobody has handled: %v, want %d", listed, run.ID)
 	}
 	if _, err := b.conn.Exec(b.ctx, "update execution set epoch = 1 where id = $1", int64(key.ID)); err == nil {
 		t.Error("an edit has lowered an epoch")

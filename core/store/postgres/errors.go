@@ -96,8 +96,8 @@ const readOnly = "25006"
 // lockTimeout is the SQLSTATE of a statement that has waited for a lock for lock_timeout.
 const lockTimeout = "55P03"
 
-// locked says that the server rolled a statement back because somebody else held a lock that it needed.
-func locked(err error) bool {
+// waitedForLock reports whether the server rolled a statement back because it did not get a lock in time.
+func waitedForLock(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && !final(refused) && refused.Code == lockTimeout
 }
@@ -176,8 +176,8 @@ func (s *Store) over(ctx context.Context, op string, do func(ctx context.Context
 func (s *Store) query(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
 	return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
 		var err error
-		if hasty(ctx) {
-			err = readUnder(ctx, conn, `select `+hasteSetting, scan, sql, args...)
+		if hasShortLockTimeout(ctx) {
+			err = readUnder(ctx, conn, `select `+shortLockSetting, scan, sql, args...)
 		} else {
 			err = read(ctx, conn, scan, sql, args...)
 		}
@@ -199,8 +199,8 @@ func read(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql stri
 func (s *Store) kept(settings string) queryFunc {
 	return func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
 		settings := settings
-		if hasty(ctx) {
-			settings += ", " + hasteSetting
+		if hasShortLockTimeout(ctx) {
+			settings += ", " + shortLockSetting
 		}
 		return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
 			err := readUnder(ctx, conn, settings, scan, sql, args...)
@@ -287,7 +287,7 @@ func once(ctx context.Context, op string, conn *pgx.Conn, f func(tx pgx.Tx) erro
 	if err != nil {
 		return unsent(op, err, !conn.IsClosed())
 	}
-	if err := begun(ctx, tx, f); err != nil {
+	if err := runInTransaction(ctx, tx, f); err != nil {
 		alive := !conn.IsClosed()
 		_ = tx.Rollback(ctx) // the server rolls back a transaction whose connection is gone
 		if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrSuperseded) {
@@ -298,25 +298,27 @@ func once(ctx context.Context, op string, conn *pgx.Conn, f func(tx pgx.Tx) erro
 	return sent(op, tx.Commit(ctx), !conn.IsClosed())
 }
 
-// begun calls f in a transaction that has begun.
-func begun(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
-	if hasty(ctx) {
-		if _, err := tx.Exec(ctx, `select `+hasteSetting); err != nil {
+// runInTransaction sets the context's lock timeout in an open transaction and calls f.
+func runInTransaction(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
+	if hasShortLockTimeout(ctx) {
+		if _, err := tx.Exec(ctx, `select `+shortLockSetting); err != nil {
 			return err
 		}
 	}
 	return f(tx)
 }
 
-// hasteTimeout is how long a hasty statement waits for a lock. The row's batch has already waited for
-// lock_timeout, so whoever holds the lock is no statement of this program.
-const hasteTimeout = 100 * time.Millisecond
+// shortLockTimeout is the lock timeout of a statement that retries one row of a batch. The batch has
+// already waited for lock_timeout, so the lock is probably held by another program.
+const shortLockTimeout = 20 * time.Millisecond
 
-var hasteSetting = fmt.Sprintf("set_config('lock_timeout', '%dms', true)", hasteTimeout.Milliseconds())
+var shortLockSetting = fmt.Sprintf("set_config('lock_timeout', '%dms', true)", shortLockTimeout.Milliseconds())
 
-// haste is the key of a context whose statements wait for locks only for hasteTimeout.
-type haste struct{}
+// shortLockKey is the key of a context whose statements wait for a lock for at most shortLockTimeout.
+type shortLockKey struct{}
 
-func inHaste(ctx context.Context) context.Context { return context.WithValue(ctx, haste{}, true) }
+func withShortLockTimeout(ctx context.Context) context.Context {
+	return context.WithValue(ctx, shortLockKey{}, true)
+}
 
-func hasty(ctx context.Context) bool { return ctx.Value(haste{}) != nil }
+func hasShortLockTimeout(ctx context.Context) bool { return ctx.Value(shortLockKey{}) != nil }

@@ -18,10 +18,9 @@ type step[Q, R any] struct {
 	run func(ctx context.Context, items []Q, results []R) error
 }
 
-// each makes the step for every item, in one statement if possible. It takes further statements for
-// items about the same row as an earlier one. After an error in the request, or if it waited for
-// somebody else's lock for too long, it takes one for each row, so that one bad or locked row does not
-// stop the rest. It returns an error for each item.
+// each makes the step for every item, in one statement if possible. It sends another statement for
+// items about the same row as an earlier one. If the statement fails with a request error or a lock
+// timeout, it retries row by row. It returns an error for each item.
 func (st step[Q, R]) each(ctx context.Context, items []Q) ([]R, []error) {
 	results, errs := make([]R, len(items)), make([]error, len(items))
 	var broken error
@@ -54,21 +53,21 @@ func (st step[Q, R]) round(ctx context.Context, items []Q, places []int, results
 	case len(places) == 1 && !store.Retriable(err):
 		errs[places[0]] = fmt.Errorf("%w (row %v)", err, st.row(&batch[0]))
 		return nil
-	case len(places) == 1 && locked(err) && hasty(ctx):
+	case len(places) == 1 && waitedForLock(err) && hasShortLockTimeout(ctx):
 		errs[places[0]] = fmt.Errorf("%w (row %v is locked by another session)", err, st.row(&batch[0]))
 		return nil
-	case store.Retriable(err) && (len(places) == 1 || !locked(err)):
+	case store.Retriable(err) && (len(places) == 1 || !waitedForLock(err)):
 		for _, i := range places {
 			errs[i] = err
 		}
 		return err
-	case locked(err):
-		ctx = inHaste(ctx)
+	case waitedForLock(err):
+		ctx = withShortLockTimeout(ctx)
 	}
 	var broken error
 	held := 0
 	for n, i := range places {
-		if broken == nil && held == mostLocked {
+		if broken == nil && held == maxLockedRows {
 			broken = fmt.Errorf("%d rows were locked by other sessions", held)
 		}
 		if broken != nil {
@@ -76,16 +75,16 @@ func (st step[Q, R]) round(ctx context.Context, items []Q, places []int, results
 			continue
 		}
 		broken = st.round(ctx, items, places[n:n+1], results, errs)
-		if locked(errs[i]) {
+		if waitedForLock(errs[i]) {
 			held++
 		}
 	}
 	return broken
 }
 
-// mostLocked is after how many locked rows the rest of a batch is not tried: then a whole table may be
-// locked. With hasteTimeout for each of them, they take a second.
-const mostLocked = 10
+// maxLockedRows is the number of locked rows after which the rest of a batch is not tried, because the
+// whole table may be locked. At shortLockTimeout each, they take a second.
+const maxLockedRows = 50
 
 // rounds splits the indexes of items so that no two in a round are about the same row, and items
 // about the same row stay in their order.

@@ -1,0 +1,15 @@
+package main
+
+import (
+	"testing"
+
+	"handoff/core/config"
+)
+
+// A call that waits for a lock until its own deadline can't retry row by row.
+func TestCallsOutlastTheirLockTimeout(t *testing.T) {
+	c := config.Default(config.Hardened)
+	if got := storeOptions(&c, 5).LockTimeout; got <= 0 || got > c.Executor.StatementTimeout/2 {
+		t.Errorf("a statement waits %v for a lock, and a call lasts %v", got, c.Executor.StatementTimeout)
+	}
+}
