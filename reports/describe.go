@@ -119,9 +119,9 @@ func (t teller) what(e *history.Event) string {
 		return fmt.Sprintf("has a row of execution %d that only a newer program can read", e.Execution)
 	case history.RowLocked:
 		if e.Count == 0 {
-			return fmt.Sprintf("lets others change the row of execution %d again", e.Execution)
+			return fmt.Sprintf("has released the lock of another program on the row of execution %d", e.Execution)
 		}
-		return fmt.Sprintf("has the row of execution %d locked, for a session that is none of the run's", e.Execution)
+		return fmt.Sprintf("has locked the row of execution %d for another program", e.Execution)
 	case history.ClockStepped:
 		return fmt.Sprintf("had its clock moved by %v", e.Due)
 	case history.AlertFired:

@@ -186,8 +186,8 @@ const (
 	// WorkerPurged: Worker, Incarnation, Process, Count (1: the worker was deleted with this
 	// incarnation, its latest; 0: the incarnation alone), Due (the age that the purge named).
 	WorkerPurged
-	// RowLocked: Execution, Count (1: a session that is none of the run's holds a lock on the row, so
-	// nobody can change it; 0: it has let go), Fault.
+	// RowLocked: Execution, Count (1: another program's session holds a lock on the row, so no process
+	// can change it; 0: the lock is released), Fault.
 	RowLocked
 
 	kinds
