@@ -130,7 +130,10 @@ func (b *Evaluator) value(q *telemetry.Query) (sum int64, known bool) {
 			continue
 		}
 		known = true
-		if largest(gauges, i) {
+		switch {
+		case q.Largest:
+			sum = max(sum, g.value)
+		case largest(gauges, i):
 			sum += g.value
 		}
 	}
@@ -244,6 +247,13 @@ func (r *recorder) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 		}
 	}
 	r.b.gauges[f] = append(r.b.gauges[f], gauge{series{l, v}, r.process})
+}
+
+// Drop implements telemetry.Recorder.
+func (r *recorder) Drop(f telemetry.Figure, dropped ...telemetry.Labels) {
+	r.b.gauges[f] = slices.DeleteFunc(r.b.gauges[f], func(g gauge) bool {
+		return g.process == r.process && (len(dropped) == 0 || slices.Contains(dropped, g.labels))
+	})
 }
 
 // Observe implements telemetry.Recorder.

@@ -21,7 +21,7 @@ func run(b *Evaluator, from, n int, feed func(i int)) (story string) {
 // reporting is an evaluator that gets figures from one executor.
 func reporting() *Evaluator {
 	b := NewEvaluator()
-	b.Process("executor-0").Set(telemetry.OrchestrationLag, 0, telemetry.Labels{})
+	b.Process("executor-0").Set(telemetry.SampleAge, 0, telemetry.Labels{telemetry.SourceDatabase})
 	return b
 }
 
@@ -155,7 +155,7 @@ func TestAnAlertIsRaisedWhenNobodyReports(t *testing.T) {
 	if s := run(b, 4, 1, func(int) {}); s != "+no_executors " {
 		t.Errorf("after a minute: %s", s)
 	}
-	b.Process("executor-1").Set(telemetry.OrchestrationLag, 0, telemetry.Labels{})
+	b.Process("executor-1").Set(telemetry.SampleAge, 0, telemetry.Labels{telemetry.SourceDatabase})
 	if s := run(b, 5, 1, func(int) {}); s != "-no_executors " {
 		t.Errorf("one reports: %s", s)
 	}

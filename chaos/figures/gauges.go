@@ -2,6 +2,8 @@ package figures
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,12 +34,11 @@ func (w *Watch) set(f telemetry.Figure, v int64) {
 		}
 	case telemetry.DeadLetterQueueConsumers:
 		w.j.judged++
-		want := int64(0)
-		if w.queue != nil {
-			want = int64(w.queue.Consumers)
-		}
-		if v != want {
-			w.violate("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, want)
+		switch {
+		case w.queue == nil:
+			w.violate("%s is set to %d, and the broker has not said so", w.j.table[f].Name, v)
+		case v != int64(w.queue.Consumers):
+			w.violate("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, w.queue.Consumers)
 		}
 		w.queue = nil
 	default:
@@ -50,7 +51,7 @@ var sampled = map[telemetry.Figure]bool{
 	telemetry.Executions: true, telemetry.OldestExecution: true, telemetry.OrchestrationLag: true, telemetry.Workers: true,
 	telemetry.LeaseOverdue: true, telemetry.HeartbeatAge: true, telemetry.WorkerLoad: true, telemetry.WorkerLoadMean: true,
 	telemetry.QueueDepth: true, telemetry.QueueDepthMean: true, telemetry.SlotsInUse: true, telemetry.DeadLettersOpen: true,
-	telemetry.UnreadableRows: true,
+	telemetry.UnreadableRows: true, telemetry.StreamHeld: true,
 }
 
 // violate notes what is wrong with what the process shows.
@@ -80,8 +81,10 @@ func (w *Watch) judgeSample() {
 		w.violate("figures are set, and the database has not answered with a survey and then the workers")
 		return
 	case !s.known:
+		w.judgeUnanswered()
 		return
 	}
+	w.unanswered = 0
 	var by [execution.Statuses]store.Waiting
 	for _, waiting := range s.survey.Waiting {
 		by[waiting.Status] = waiting
@@ -110,6 +113,33 @@ func (w *Watch) judgeSample() {
 	w.judgeConditions(s.workers)
 }
 
+// judgeUnanswered demands that nothing is shown of a database that has left two looks in a row
+// without an answer.
+func (w *Watch) judgeUnanswered() {
+	if w.sample.asked == nil {
+		return
+	}
+	if w.unanswered++; w.unanswered < 2 {
+		return
+	}
+	w.j.judged++
+	for _, of := range slices.SortedFunc(maps.Keys(w.gauges), compare) {
+		if sampled[of.figure] {
+			w.violate("%s is %d, and the database has not answered the last %d times", w.j.text(of), w.gauges[of], w.unanswered)
+			return
+		}
+	}
+}
+
+// hidden judges that a gauge of something that is gone is no longer shown.
+func (w *Watch) hidden(f telemetry.Figure, label string) {
+	of := series{f, telemetry.Labels{label}}
+	w.j.judged++
+	if got, set := w.gauges[of]; set {
+		w.violate("%s is %d, and the database no longer has it", w.j.text(of), got)
+	}
+}
+
 // judgeWorkers compares what is shown of the workers' leases, heartbeats and loads.
 func (w *Watch) judgeWorkers(workers []store.WorkerRow) {
 	var overdue time.Duration
@@ -119,13 +149,10 @@ func (w *Watch) judgeWorkers(workers []store.WorkerRow) {
 		row := &workers[i]
 		label := strconv.FormatInt(int64(row.ID), 10)
 		if oracle.Gone(row.Lifecycle) {
-			if w.shown[row.ID] {
-				w.shows(telemetry.WorkerLoad, 0, label)
-				w.shows(telemetry.QueueDepth, 0, label)
-			}
+			w.hidden(telemetry.WorkerLoad, label)
+			w.hidden(telemetry.QueueDepth, label)
 			continue
 		}
-		w.shown[row.ID] = true
 		w.shows(telemetry.WorkerLoad, int64(row.Load), label)
 		w.shows(telemetry.QueueDepth, int64(row.Queued), label)
 		overdue, beats[row.Lifecycle] = max(overdue, row.LeaseOverFor), max(beats[row.Lifecycle], row.SinceBeat)

@@ -3,6 +3,7 @@ package figures
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,8 +26,8 @@ type Watch struct {
 	// gauges are the displayed values.
 	gauges map[series]int64
 	sample sample
-	// shown are the workers whose own gauges must have been set.
-	shown map[execution.WorkerID]bool
+	// unanswered is how many looks in a row the database has not answered.
+	unanswered int
 	// health has the process's answers about its readiness; nil if it can't be asked.
 	health Health
 	// session is the session that the process uses, nil before the first.
@@ -81,7 +82,7 @@ func (j *Judge) Ask(process string, h Health) {
 func (j *Judge) Process(name string, samples bool) *Watch {
 	p := j.process(name)
 	p.current = &Watch{
-		j: j, p: p, samples: samples, fresh: j.now(), gauges: make(map[series]int64), shown: make(map[execution.WorkerID]bool),
+		j: j, p: p, samples: samples, fresh: j.now(), gauges: make(map[series]int64),
 		loops: make(map[string]*passes), suspicious: -1,
 	}
 	return p.current
@@ -131,6 +132,14 @@ func (r *recorder) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	r.w.gauges[series{f, l}] = v
 	r.w.set(f, v)
 	r.Recorder.Set(f, v, l)
+}
+
+// Drop implements telemetry.Recorder.
+func (r *recorder) Drop(f telemetry.Figure, dropped ...telemetry.Labels) {
+	maps.DeleteFunc(r.w.gauges, func(of series, _ int64) bool {
+		return of.figure == f && (len(dropped) == 0 || slices.Contains(dropped, of.labels))
+	})
+	r.Recorder.Drop(f, dropped...)
 }
 
 // Store notes the process's calls of the database, and their answers.

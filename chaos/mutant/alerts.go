@@ -15,6 +15,7 @@ func init() {
 	register(
 		depthCountsRows, unattendedUntold, canariesCounted, canaryAtStartOnly, everyFailureIsTheWorkers,
 		waitingIsHandoff, workersReportForExecutors, timedFromDelivery, failuresWithoutReasons,
+		lastValuesStay, valuesLookFresh, blockedUntold,
 	)
 }
 
@@ -168,7 +169,7 @@ func waitingIsHandoff() *Mutant {
 	}
 }
 
-// lively lets workers report a figure that only executors know.
+// lively lets workers report a figure that only executors have.
 type lively struct {
 	telemetry.Recorder
 	p Process
@@ -176,21 +177,67 @@ type lively struct {
 
 // Add implements telemetry.Recorder.
 func (r *lively) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
-	r.p.Acted("reported a lag of 0, which only executors know")
-	r.Recorder.Set(telemetry.OrchestrationLag, 0, telemetry.Labels{})
+	r.p.Acted("reported that its values are fresh, which only executors can")
+	r.Recorder.Set(telemetry.SampleAge, 0, telemetry.Labels{telemetry.SourceDatabase})
 	r.Recorder.Add(f, n, l)
 }
 
 func workersReportForExecutors() *Mutant {
 	return &Mutant{
 		Name: "workers-report-for-executors", Source: "D59", Expected: 15, Scenario: "no-executors",
-		About: "workers report a lag of 0, so no alert shows that the executors, whose figure it is, are missing",
+		About: "workers report how old their values are, so no alert shows that the executors, whose figure it is, are missing",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			if !p.Worker {
 				return r
 			}
 			return &lively{r, p}
 		},
+	}
+}
+
+// relic goes on showing what its source has not said for long.
+type relic struct {
+	telemetry.Recorder
+	p Process
+}
+
+// Drop implements telemetry.Recorder.
+func (k *relic) Drop(f telemetry.Figure, series ...telemetry.Labels) {
+	if len(series) > 0 {
+		k.Recorder.Drop(f, series...)
+		return
+	}
+	k.p.Acted("kept its last values, although their source has not answered")
+}
+
+func lastValuesStay() *Mutant {
+	return &Mutant{
+		Name: "last-values-stay", Source: "D62", Expected: 15, Scenario: "database-away-for-long",
+		About:    "an executor that can't reach the database shows its last values, so all workers look live while nothing can be known",
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &relic{r, p} },
+	}
+}
+
+func valuesLookFresh() *Mutant {
+	return &Mutant{
+		Name: "values-look-fresh", Source: "D62", Expected: 15, Scenario: "database-away-for-long",
+		About: "the age of the shown values counts the time since the last look, whether or not it was answered, so no alert shows that the database is away",
+		Recorder: reporting("reported as fresh what the source has not said", func(f telemetry.Figure, v int64) (int64, bool) {
+			return min(v, int64(telemetry.SampleInterval)), f == telemetry.SampleAge && v > int64(telemetry.SampleInterval)
+		}),
+	}
+}
+
+func blockedUntold() *Mutant {
+	return &Mutant{
+		Name: "blocked-untold", Source: "D62", Expected: 15, Scenario: "broker-holds-publishers-back",
+		About: "an executor does not say that the broker holds back what it publishes, so no alert shows why nothing starts",
+		Recorder: reporting("reported a broker that takes everything", func(f telemetry.Figure, v int64) (int64, bool) {
+			if f == telemetry.BrokerBlocked {
+				v = 0
+			}
+			return v, true
+		}),
 	}
 }
 

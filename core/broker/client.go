@@ -173,6 +173,16 @@ func (c *Client) DeleteIdle(ctx context.Context, q Queue) (QueueFate, error) {
 	return s.DeleteIdle(ctx, q)
 }
 
+// Blocked says whether the broker holds back what the open session publishes. Without a session it
+// returns ErrUnavailable.
+func (c *Client) Blocked() (bool, error) {
+	s := c.open()
+	if s == nil {
+		return false, ErrUnavailable
+	}
+	return s.Blocked(), nil
+}
+
 // QueueState looks at a queue over the open session. Without a session it returns ErrUnavailable.
 func (c *Client) QueueState(ctx context.Context, queue string) (QueueState, error) {
 	s := c.open()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,28 +16,78 @@ import (
 )
 
 // sampler sets the gauges that only the database and the broker know, as often as the alert rules
-// expect. Every replica with a metrics listener does so; readers take the largest value. While the
-// database or the broker can't be asked, its gauges keep their last values, but the dead letter
-// queue counts as without consumers (sampleQueue). Those of the other are set.
+// expect. Every replica with a metrics listener does so; readers take the largest value. What can't
+// be asked twice in a row is no longer shown: an old value would look like a healthy one. How old
+// the values are is a figure of its own (telemetry.SampleAge), for the database and for the broker.
 type sampler struct {
 	*Service
-	// shown are the workers whose own gauges this process has set; when a worker is gone, its
-	// gauges are reset.
+	database, broker source
+	// shown are the workers whose own gauges this process has set.
 	shown map[execution.WorkerID]bool
+	// slots are the actions whose gauges this process has set.
+	slots map[string]bool
 	// open is how many dead letters were still open at the last pass.
 	open int
+	// held is the transaction that held back the stream of changes at the last pass, 0 for none, and
+	// heldSince when this process first saw it do so.
+	held      uint64
+	heldSince time.Duration
 }
 
+// source is a server whose answers an executor shows.
+type source struct {
+	name   string
+	gauges []telemetry.Figure
+	// read is when it last answered, at first when the executor began to ask; failed is how many
+	// passes have failed since.
+	read   time.Duration
+	failed int
+}
+
+// tolerated is how many passes in a row may fail before the gauges of a source are dropped.
+const tolerated = 1
+
 func newSampler(s *Service) *sampler {
-	return &sampler{Service: s, shown: make(map[execution.WorkerID]bool)}
+	now := s.host.Monotonic()
+	return &sampler{
+		Service: s, shown: make(map[execution.WorkerID]bool), slots: make(map[string]bool),
+		database: source{name: telemetry.SourceDatabase, read: now, gauges: []telemetry.Figure{
+			telemetry.Executions, telemetry.OldestExecution, telemetry.OrchestrationLag, telemetry.Workers, telemetry.LeaseOverdue,
+			telemetry.HeartbeatAge, telemetry.WorkerLoad, telemetry.WorkerLoadMean, telemetry.QueueDepth, telemetry.QueueDepthMean,
+			telemetry.SlotsInUse, telemetry.DeadLettersOpen, telemetry.UnreadableRows, telemetry.StreamHeld,
+		}},
+		broker: source{name: telemetry.SourceBroker, read: now, gauges: []telemetry.Figure{
+			telemetry.BrokerBlocked, telemetry.DeadLetterQueueMessages, telemetry.DeadLetterQueueConsumers,
+		}},
+	}
+}
+
+// ask reads a source, and shows how old its values are.
+func (s *sampler) ask(of *source, read func() error) error {
+	err := read()
+	now := s.host.Monotonic()
+	if err == nil {
+		of.read, of.failed = now, 0
+	} else if of.failed++; of.failed == tolerated+1 {
+		for _, f := range of.gauges {
+			s.recorder.Drop(f)
+		}
+		if of == &s.database {
+			clear(s.shown)
+			clear(s.slots)
+			s.held = 0
+		}
+	}
+	s.recorder.Set(telemetry.SampleAge, int64(now-of.read), telemetry.Labels{of.name})
+	return err
 }
 
 func (s *sampler) run(ctx context.Context) {
 	loop := s.loop("figures")
 	s.meetBroker(ctx)
 	for {
-		if err := loop.Pass(func() error { return errors.Join(s.sample(), s.sampleQueue()) }); err != nil {
-			s.log.LogAttrs(ctx, slog.LevelWarn, "figures could not be read: they keep their last values, but the dead letter queue counts as without consumers if the broker could not be asked", slog.Any("error", err))
+		if err := loop.Pass(func() error { return errors.Join(s.ask(&s.database, s.sample), s.ask(&s.broker, s.sampleBroker)) }); err != nil {
+			s.log.LogAttrs(ctx, slog.LevelWarn, "figures could not be read: they are shown for one more interval, then dropped until they can be", slog.Any("error", err))
 		}
 		loop.Interval(s.config.Executor.FiguresInterval)
 		if s.host.Sleep(ctx, s.config.Executor.FiguresInterval) != nil {
@@ -52,12 +104,19 @@ func (s *sampler) meetBroker(ctx context.Context) {
 	_, _ = s.client.Session(within)
 }
 
-// sampleQueue sets the broker's figures of the dead letter queue. A missing queue counts as one
-// without consumers. An executor that can't ask reports no consumer: it does not consume either,
-// and alerts take the largest number of all executors. If it kept the last number, a queue would
-// look attended while the broker is away or refuses the question. Without dead lettering there is
-// no queue and no figure.
-func (s *sampler) sampleQueue() error {
+// sampleBroker sets the broker's figures: whether it takes messages, and what is in the dead letter
+// queue. A missing queue counts as one without consumers. Without dead lettering there is no queue
+// to ask for, and an open session is the answer.
+func (s *sampler) sampleBroker() error {
+	blocked, err := s.client.Blocked()
+	if err != nil {
+		return err
+	}
+	held := int64(0)
+	if blocked {
+		held = 1
+	}
+	s.recorder.Set(telemetry.BrokerBlocked, held, telemetry.Labels{})
 	if !s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		return nil
 	}
@@ -65,7 +124,6 @@ func (s *sampler) sampleQueue() error {
 	defer cancel()
 	state, err := s.client.QueueState(ctx, broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange))
 	if err != nil {
-		s.recorder.Set(telemetry.DeadLetterQueueConsumers, 0, telemetry.Labels{})
 		return err
 	}
 	s.recorder.Set(telemetry.DeadLetterQueueMessages, int64(state.Ready), telemetry.Labels{})
@@ -102,12 +160,36 @@ func (s *sampler) sample() error {
 	}
 	s.open = survey.DeadLettersOpen
 	s.tellUnreadable(&survey, workers)
-	for _, in := range survey.Slots {
-		s.recorder.Set(telemetry.SlotsInUse, int64(in.Count), telemetry.Labels{in.ActionRef})
-	}
+	s.countSlots(survey.Slots)
+	s.measureStream(survey.Held)
 	s.countWorkers(workers)
 	s.measureWorkers(workers)
 	return nil
+}
+
+// countSlots sets the gauges of the actions that have limits, and drops those of the others.
+func (s *sampler) countSlots(slots []store.SlotsInUse) {
+	for ref := range s.slots { //detlint:ok each is set to the same value
+		s.slots[ref] = false
+	}
+	for _, in := range slots {
+		s.slots[in.ActionRef] = true
+		s.recorder.Set(telemetry.SlotsInUse, int64(in.Count), telemetry.Labels{in.ActionRef})
+	}
+	for _, ref := range slices.Sorted(maps.Keys(s.slots)) {
+		if !s.slots[ref] {
+			delete(s.slots, ref)
+			s.recorder.Drop(telemetry.SlotsInUse, telemetry.Labels{ref})
+		}
+	}
+}
+
+// measureStream sets for how long this process has seen one transaction hold back the stream.
+func (s *sampler) measureStream(held uint64) {
+	if held == 0 || held != s.held {
+		s.held, s.heldSince = held, s.host.Monotonic()
+	}
+	s.recorder.Set(telemetry.StreamHeld, int64(s.host.Monotonic()-s.heldSince), telemetry.Labels{})
 }
 
 // conditions of a worker in telemetry.Workers.
@@ -156,8 +238,7 @@ func (s *sampler) measureWorkers(workers []store.WorkerRow) {
 		w := &workers[i]
 		if w.Lifecycle.Gone() {
 			if s.shown[w.ID] {
-				delete(s.shown, w.ID)
-				s.show(w.ID, 0, 0)
+				s.hide(w.ID)
 			}
 			continue
 		}
@@ -180,4 +261,12 @@ func (s *sampler) show(w execution.WorkerID, load, queued int) {
 	l := telemetry.Labels{strconv.FormatInt(int64(w), 10)}
 	s.recorder.Set(telemetry.WorkerLoad, int64(load), l)
 	s.recorder.Set(telemetry.QueueDepth, int64(queued), l)
+}
+
+// hide drops the gauges of a worker that is gone.
+func (s *sampler) hide(w execution.WorkerID) {
+	delete(s.shown, w)
+	l := telemetry.Labels{strconv.FormatInt(int64(w), 10)}
+	s.recorder.Drop(telemetry.WorkerLoad, l)
+	s.recorder.Drop(telemetry.QueueDepth, l)
 }

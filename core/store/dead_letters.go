@@ -170,6 +170,9 @@ type Survey struct {
 	// Slots lists the actions that have a concurrency limit, or whose executions still hold slots
 	// of a former limit, in the byte order of their refs.
 	Slots []SlotsInUse
+	// Held identifies the oldest transaction that was open, anywhere on the database server, and had
+	// begun to write; the stream of changes ends before it. 0 if there was none.
+	Held uint64
 	// Unreadable lists rows that this program can't read, among the executions that have not ended
 	// or whose end is not handled: at most MostUnreadable, ordered by id. UnreadableCount is how
 	// many the survey saw; it looks at a limited number of rows.

@@ -52,6 +52,16 @@ const (
 	DeadLetterQueueMessages
 	DeadLetterQueueConsumers
 	DeadLetterPathBroken
+	SampleAge
+	BrokerBlocked
+	LoopFailing
+	StreamHeld
+)
+
+// The sources of an executor's gauges, as labels of SampleAge.
+const (
+	SourceDatabase = "database"
+	SourceBroker   = "broker"
 )
 
 // StageHandoff is the stage of StageSeconds from a dispatch to its claim, for executions that did
@@ -122,7 +132,12 @@ func Table() []Info {
 		DeadLettersOpen:  {"handoff_dead_letters_open", "Stored dead letters that nobody has dealt with.", Gauge, false, nil},
 
 		DeadLetterQueueMessages:  {"handoff_dead_letter_queue_messages", "Messages that are ready in the broker's dead letter queue; those that a handler holds unacknowledged, at most 50 for each executor, are not among them. 0 where the queue does not exist.", Gauge, false, nil},
-		DeadLetterQueueConsumers: {"handoff_dead_letter_queue_consumers", "Consumers of the broker's dead letter queue: one for each executor whose handler is subscribed. 0 on an executor that can't ask the broker.", Gauge, false, nil},
+		DeadLetterQueueConsumers: {"handoff_dead_letter_queue_consumers", "Consumers of the broker's dead letter queue: one for each executor whose handler is subscribed.", Gauge, false, nil},
 		DeadLetterPathBroken:     {"handoff_dead_letter_path_broken", "1 while an executor's test message does not come round by way of the dead letter exchange, or the dead letter queue is not bound to it.", Gauge, false, nil},
+
+		SampleAge:     {"handoff_sample_age_seconds", "How old the values are that an executor shows of a source: database or broker. After two reads in a row that failed it shows none of them until the next one succeeds.", Gauge, true, []string{"source"}},
+		BrokerBlocked: {"handoff_broker_blocked", "1 while the broker holds back what an executor publishes, because it is short of memory or disk space.", Gauge, false, nil},
+		LoopFailing:   {"handoff_loop_failing_seconds", "How long every pass of a periodic loop has failed, from the first that failed to the last; 0 after one that succeeded.", Gauge, true, []string{"loop"}},
+		StreamHeld:    {"handoff_change_stream_held_seconds", "How long one transaction that is open somewhere on the database server has held back the stream of changes, as far as this executor saw; 0 while none does for longer than an interval.", Gauge, true, nil},
 	}
 }

@@ -14,6 +14,8 @@ type Loop struct {
 	began    time.Duration
 	// due is when the next pass has to begin to keep the loop's interval; 0 before the first one.
 	due time.Duration
+	// failing is when the first pass of an unbroken row of failed ones began; negative for none.
+	failing time.Duration
 }
 
 // NewLoop returns the reporter of the loop with that name; spaces in the name become underscores in
@@ -22,7 +24,7 @@ func NewLoop(r Recorder, now func() time.Duration, name string) *Loop {
 	if !r.Listens() {
 		return nil
 	}
-	return &Loop{recorder: r, now: now, label: Labels{strings.ReplaceAll(name, " ", "_")}}
+	return &Loop{recorder: r, now: now, label: Labels{strings.ReplaceAll(name, " ", "_")}, failing: -1}
 }
 
 // Pass makes one pass and returns its error.
@@ -37,10 +39,21 @@ func (l *Loop) Pass(pass func() error) error {
 	err := pass()
 	l.recorder.Observe(LoopSeconds, l.now()-l.began, l.label)
 	result := "ok"
-	if err != nil {
+	switch {
+	case err == nil:
+		l.failing = -1
+	case l.failing < 0:
+		l.failing = l.began
+		result = "failed"
+	default:
 		result = "failed"
 	}
 	l.recorder.Add(LoopRuns, 1, Labels{l.label[0], result})
+	failed := time.Duration(0)
+	if l.failing >= 0 {
+		failed = l.now() - l.failing
+	}
+	l.recorder.Set(LoopFailing, int64(failed), l.label)
 	return err
 }
 

@@ -39,6 +39,8 @@ type Query struct {
 	// allows all.
 	Match  [4][]string
 	Window time.Duration
+	// Largest takes the largest series instead of their sum; only of a current value.
+	Largest bool
 }
 
 // Matches says whether a series is selected.
@@ -150,11 +152,11 @@ func Rules() []Rule {
 			Of:      unfit, Per: &all,
 		},
 		{
-			// An executor sets this figure once it has reached the database; a restart takes
+			// An executor sets this figure whether or not it reaches its servers; a restart takes
 			// seconds.
 			Name: "no_executors", Severity: "critical", Absent: true, For: time.Minute,
-			Summary: "No executor reports its figures: none runs, or none has reached the database since it started.",
-			Of:      now(OrchestrationLag),
+			Summary: "No executor reports its figures: none runs, or monitoring can't reach them.",
+			Of:      now(SampleAge),
 		},
 		{
 			Name: "orchestration_lag", Severity: "warning", Above: 60,
@@ -165,6 +167,40 @@ func Rules() []Rule {
 			Name: "reaper_brake", Severity: "critical", Above: 0,
 			Summary: "Too many workers lost their leases at once, and the reaper holds back: look at the database, the network and the machines.",
 			Of:      now(ReaperBrake),
+		},
+		{
+			// Two reads in a row have failed. A restart of the database takes less.
+			Name: "database_unreachable", Severity: "critical", Above: 30, For: 30 * time.Second,
+			Summary: "An executor has not been able to read the database for more than half a minute: what needs it waits, and its figures are not shown.",
+			Of:      now(SampleAge, []string{SourceDatabase}),
+		},
+		{
+			Name: "broker_unreachable", Severity: "critical", Above: 30, For: 30 * time.Second,
+			Summary: "An executor has not been able to ask the broker for more than half a minute: it hands no work to workers.",
+			Of:      now(SampleAge, []string{SourceBroker}),
+		},
+		{
+			Name: "broker_blocked", Severity: "critical", Above: 0, For: 30 * time.Second,
+			Summary: "The broker holds back what executors publish, because it is short of memory or disk space: no work reaches a worker.",
+			Of:      now(BrokerBlocked),
+		},
+		{
+			// A queue is there to let work wait, so this is a matter of minutes. Faults that stop work
+			// have alerts of their own, which come sooner.
+			Name: "backlog_age", Severity: "warning", Above: 600,
+			Summary: "An execution has been due for more than 10 minutes, and no worker has got it: too few workers, no fitting one, or a limit of its action.",
+			Of:      now(OldestExecution, []string{"requested"}),
+		},
+		{
+			// A pass that fails once is made again within seconds.
+			Name: "loop_failing", Severity: "warning", Above: 60, For: 30 * time.Second,
+			Summary: "Every pass of a periodic loop has failed for more than a minute: the log of that process says why.",
+			Of:      Query{Figure: LoopFailing, Largest: true},
+		},
+		{
+			Name: "change_stream_held", Severity: "warning", Above: 120,
+			Summary: "A transaction that is open on the database server has held back the stream of changes for more than 2 minutes: readers get no events, and old ones can't be removed.",
+			Of:      now(StreamHeld),
 		},
 	}
 }
@@ -273,7 +309,7 @@ func (q *Query) expression() string {
 	if q.Window > 0 {
 		series = fmt.Sprintf("avg_over_time(%s[%s])", series, duration(q.Window))
 	}
-	if len(info.Labels) == 0 {
+	if len(info.Labels) == 0 || q.Largest {
 		return "max(" + series + ")"
 	}
 	return fmt.Sprintf("sum(max by (%s) (%s))", strings.Join(info.Labels, ", "), series)

@@ -21,6 +21,9 @@ type Recorder interface {
 	Add(f Figure, n int64, l Labels)
 	// Set sets a gauge: a number, or nanoseconds if the figure's unit is time.
 	Set(f Figure, v int64, l Labels)
+	// Drop removes series of a gauge, so that nothing is shown of what is gone or can't be asked: the
+	// series with these labels, or all of this process if none are given.
+	Drop(f Figure, series ...Labels)
 	// Observe adds one measurement to a histogram.
 	Observe(f Figure, d time.Duration, l Labels)
 }
@@ -36,6 +39,9 @@ func (Discard) Add(Figure, int64, Labels) {}
 
 // Set implements Recorder.
 func (Discard) Set(Figure, int64, Labels) {}
+
+// Drop implements Recorder.
+func (Discard) Drop(Figure, ...Labels) {}
 
 // Observe implements Recorder.
 func (Discard) Observe(Figure, time.Duration, Labels) {}

@@ -77,6 +77,9 @@ func (r recorder) Add(f telemetry.Figure, _ int64, l telemetry.Labels) {
 // Set implements telemetry.Recorder.
 func (recorder) Set(telemetry.Figure, int64, telemetry.Labels) {}
 
+// Drop implements telemetry.Recorder.
+func (recorder) Drop(telemetry.Figure, ...telemetry.Labels) {}
+
 // Observe implements telemetry.Recorder.
 func (recorder) Observe(telemetry.Figure, time.Duration, telemetry.Labels) {}
 

@@ -38,6 +38,12 @@ func (b both) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	}
 }
 
+func (b both) Drop(f telemetry.Figure, series ...telemetry.Labels) {
+	for _, r := range b {
+		r.Drop(f, series...)
+	}
+}
+
 func (b both) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 	for _, r := range b {
 		r.Observe(f, d, l)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,6 +27,9 @@ select s.status, s.ref, s.n, coalesce(c.now - s.oldest, interval '0') from clock
     select 'unhandled', '', count(*), min(ended) from execution_unhandled
     union all
     select 'dead letters', '', count(*), null from dead_letter where handled_at is null
+    union all
+    select 'held', pg_snapshot_xmin(snapshot)::text, 1, null
+      from pg_current_snapshot() snapshot where pg_snapshot_xmin(snapshot) < pg_snapshot_xmax(snapshot)
     union all
     select 'slots', a.ref, x.n, null
       from (
@@ -54,6 +58,12 @@ func (s *Store) Survey(ctx context.Context) (store.Survey, error) {
 			found.OrchestrationLag = age
 		case "dead letters":
 			found.DeadLettersOpen = n
+		case "held":
+			held, err := strconv.ParseUint(ref, 10, 64)
+			if err != nil {
+				return err
+			}
+			found.Held = held
 		case "slots":
 			found.Slots = append(found.Slots, store.SlotsInUse{ActionRef: ref, Count: n})
 		default:

@@ -76,6 +76,16 @@ func (e *Exporter) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	e.gauges[f].WithLabelValues(l[:e.labels[f]]...).Set(value)
 }
 
+// Drop implements telemetry.Recorder.
+func (e *Exporter) Drop(f telemetry.Figure, series ...telemetry.Labels) {
+	if len(series) == 0 {
+		e.gauges[f].Reset()
+	}
+	for _, l := range series {
+		e.gauges[f].DeleteLabelValues(l[:e.labels[f]]...)
+	}
+}
+
 // Observe implements telemetry.Recorder.
 func (e *Exporter) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 	e.histograms[f].WithLabelValues(l[:e.labels[f]]...).Observe(d.Seconds())
