@@ -12,6 +12,7 @@ import (
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/store/postgres"
+	"handoff/core/testenv"
 )
 
 // In all other tests the clock of the database is the test's, so they do not show which clock of
@@ -72,7 +73,7 @@ func (s *stage) moments(m *meetings, attempts []*attempt) {
 	moved, within := s.realTime()
 	c := &caller{gate: new(gate), name: "real"}
 	c.gate.sessions = sessions{set: map[string]string{"application_name": c.name}}
-	c.Store = s.open(postgres.Options{MaxConns: 1, Tracer: c.gate})
+	c.Store = s.open(postgres.Options{MaxConns: 1, Tracer: c.gate, RowLockTimeout: testenv.Patience()})
 	for _, a := range attempts {
 		if _, unseen := alone[a.Method]; !a.effective && !unseen || !m.timed(a.Method) {
 			continue

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -176,8 +175,8 @@ func (s *Store) over(ctx context.Context, op string, do func(ctx context.Context
 func (s *Store) query(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
 	return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
 		var err error
-		if hasShortLockTimeout(ctx) {
-			err = readUnder(ctx, conn, `select `+shortLockSetting, scan, sql, args...)
+		if hasRowLockTimeout(ctx) {
+			err = readUnder(ctx, conn, `select `+s.rowLockSetting(), scan, sql, args...)
 		} else {
 			err = read(ctx, conn, scan, sql, args...)
 		}
@@ -199,8 +198,8 @@ func read(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql stri
 func (s *Store) kept(settings string) queryFunc {
 	return func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
 		settings := settings
-		if hasShortLockTimeout(ctx) {
-			settings += ", " + shortLockSetting
+		if hasRowLockTimeout(ctx) {
+			settings += ", " + s.rowLockSetting()
 		}
 		return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
 			err := readUnder(ctx, conn, settings, scan, sql, args...)
@@ -279,6 +278,15 @@ type queryer interface {
 // transaction calls f in one short transaction. If f returns an error of the store itself, the
 // transaction rolls back and returns that error unchanged.
 func (s *Store) transaction(ctx context.Context, op string, f func(tx pgx.Tx) error) error {
+	if hasRowLockTimeout(ctx) {
+		call := f
+		f = func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "select "+s.rowLockSetting()); err != nil {
+				return err
+			}
+			return call(tx)
+		}
+	}
 	return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error { return once(ctx, op, conn, f) })
 }
 
@@ -287,7 +295,7 @@ func once(ctx context.Context, op string, conn *pgx.Conn, f func(tx pgx.Tx) erro
 	if err != nil {
 		return unsent(op, err, !conn.IsClosed())
 	}
-	if err := runInTransaction(ctx, tx, f); err != nil {
+	if err := f(tx); err != nil {
 		alive := !conn.IsClosed()
 		_ = tx.Rollback(ctx) // the server rolls back a transaction whose connection is gone
 		if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrSuperseded) {
@@ -298,27 +306,16 @@ func once(ctx context.Context, op string, conn *pgx.Conn, f func(tx pgx.Tx) erro
 	return sent(op, tx.Commit(ctx), !conn.IsClosed())
 }
 
-// runInTransaction sets the context's lock timeout in an open transaction and calls f.
-func runInTransaction(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
-	if hasShortLockTimeout(ctx) {
-		if _, err := tx.Exec(ctx, `select `+shortLockSetting); err != nil {
-			return err
-		}
-	}
-	return f(tx)
+// rowLockKey is the key of a context whose statements wait for a lock for at most RowLockTimeout.
+type rowLockKey struct{}
+
+func withRowLockTimeout(ctx context.Context) context.Context {
+	return context.WithValue(ctx, rowLockKey{}, true)
 }
 
-// shortLockTimeout is the lock timeout of a statement that retries one row of a batch. The batch has
-// already waited for lock_timeout, so the lock is probably held by another program.
-const shortLockTimeout = 20 * time.Millisecond
+func hasRowLockTimeout(ctx context.Context) bool { return ctx.Value(rowLockKey{}) != nil }
 
-var shortLockSetting = fmt.Sprintf("set_config('lock_timeout', '%dms', true)", shortLockTimeout.Milliseconds())
-
-// shortLockKey is the key of a context whose statements wait for a lock for at most shortLockTimeout.
-type shortLockKey struct{}
-
-func withShortLockTimeout(ctx context.Context) context.Context {
-	return context.WithValue(ctx, shortLockKey{}, true)
+// rowLockSetting is the expression that sets the lock timeout.
+func (s *Store) rowLockSetting() string {
+	return "set_config('lock_timeout', '" + milliseconds(s.options.RowLockTimeout) + "', true)"
 }
-
-func hasShortLockTimeout(ctx context.Context) bool { return ctx.Value(shortLockKey{}) != nil }

@@ -35,6 +35,9 @@ type Options struct {
 	// well below the deadlines of calls: what waited for longer is repeated row by row. Heartbeats on
 	// connections of their own wait for half of StatementTimeout.
 	LockTimeout time.Duration
+	// RowLockTimeout is how long a statement waits for a lock whose batch has already waited, and what a
+	// heartbeat does after it has renewed the lease; 0 means 20 ms.
+	RowLockTimeout time.Duration
 	// IdleInTransactionTimeout ends a transaction, with its locks, whose client has fallen silent;
 	// 0 means 5 s.
 	IdleInTransactionTimeout time.Duration
@@ -63,6 +66,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.ConnectTimeout, 5*time.Second)
 	fill(&o.StatementTimeout, 10*time.Second)
 	fill(&o.LockTimeout, o.StatementTimeout/2)
+	fill(&o.RowLockTimeout, 20*time.Millisecond)
 	fill(&o.IdleInTransactionTimeout, 5*time.Second)
 	fill(&o.BatchRows, 500)
 	fill(&o.BatchWait, time.Millisecond)

@@ -284,7 +284,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 	}
 	reply.Drain = st.drain && st.lifecycle < execution.Draining
 	reply.Starting = st.lifecycle == execution.Starting
-	ctx = withShortLockTimeout(ctx)
+	ctx = withRowLockTimeout(ctx)
 	if len(gone) > 0 {
 		asked := make([]int64, len(gone))
 		for i, n := range gone {

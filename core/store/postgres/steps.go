@@ -53,7 +53,7 @@ func (st step[Q, R]) round(ctx context.Context, items []Q, places []int, results
 	case len(places) == 1 && !store.Retriable(err):
 		errs[places[0]] = fmt.Errorf("%w (row %v)", err, st.row(&batch[0]))
 		return nil
-	case len(places) == 1 && waitedForLock(err) && hasShortLockTimeout(ctx):
+	case len(places) == 1 && waitedForLock(err) && hasRowLockTimeout(ctx):
 		errs[places[0]] = fmt.Errorf("%w (row %v is locked by another session)", err, st.row(&batch[0]))
 		return nil
 	case store.Retriable(err) && (len(places) == 1 || !waitedForLock(err)):
@@ -62,7 +62,7 @@ func (st step[Q, R]) round(ctx context.Context, items []Q, places []int, results
 		}
 		return err
 	case waitedForLock(err):
-		ctx = withShortLockTimeout(ctx)
+		ctx = withRowLockTimeout(ctx)
 	}
 	var broken error
 	held := 0
@@ -83,7 +83,7 @@ func (st step[Q, R]) round(ctx context.Context, items []Q, places []int, results
 }
 
 // maxLockedRows is the number of locked rows after which the rest of a batch is not tried, because the
-// whole table may be locked. At shortLockTimeout each, they take a second.
+// whole table may be locked. At RowLockTimeout each, they take a second.
 const maxLockedRows = 50
 
 // rounds splits the indexes of items so that no two in a round are about the same row, and items
