@@ -51,7 +51,7 @@ var sampled = map[telemetry.Figure]bool{
 	telemetry.Executions: true, telemetry.OldestExecution: true, telemetry.OrchestrationLag: true, telemetry.Workers: true,
 	telemetry.LeaseOverdue: true, telemetry.HeartbeatAge: true, telemetry.WorkerLoad: true, telemetry.WorkerLoadMean: true,
 	telemetry.QueueDepth: true, telemetry.QueueDepthMean: true, telemetry.SlotsInUse: true, telemetry.DeadLettersOpen: true,
-	telemetry.UnreadableRows: true, telemetry.StreamHeld: true,
+	telemetry.UnreadableRows: true, telemetry.StreamHeld: true, telemetry.UnclaimedAge: true, telemetry.UnfitAge: true,
 }
 
 // violate notes what is wrong with what the process shows.
@@ -97,6 +97,8 @@ func (w *Watch) judgeSample() {
 	}
 	w.shows(telemetry.OrchestrationLag, int64(s.survey.OrchestrationLag))
 	w.shows(telemetry.DeadLettersOpen, int64(s.survey.DeadLettersOpen))
+	w.shows(telemetry.UnclaimedAge, int64(s.survey.Unclaimed))
+	w.shows(telemetry.UnfitAge, int64(s.survey.Unfit))
 	for _, in := range s.survey.Slots {
 		w.shows(telemetry.SlotsInUse, int64(in.Count), in.ActionRef)
 	}

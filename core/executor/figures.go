@@ -55,6 +55,7 @@ func newSampler(s *Service) *sampler {
 			telemetry.Executions, telemetry.OldestExecution, telemetry.OrchestrationLag, telemetry.Workers, telemetry.LeaseOverdue,
 			telemetry.HeartbeatAge, telemetry.WorkerLoad, telemetry.WorkerLoadMean, telemetry.QueueDepth, telemetry.QueueDepthMean,
 			telemetry.SlotsInUse, telemetry.DeadLettersOpen, telemetry.UnreadableRows, telemetry.StreamHeld,
+			telemetry.UnclaimedAge, telemetry.UnfitAge,
 		}},
 		broker: source{name: telemetry.SourceBroker, read: now, gauges: []telemetry.Figure{
 			telemetry.BrokerBlocked, telemetry.DeadLetterQueueMessages, telemetry.DeadLetterQueueConsumers,
@@ -154,6 +155,8 @@ func (s *sampler) sample() error {
 	}
 	s.recorder.Set(telemetry.OrchestrationLag, int64(survey.OrchestrationLag), telemetry.Labels{})
 	s.recorder.Set(telemetry.DeadLettersOpen, int64(survey.DeadLettersOpen), telemetry.Labels{})
+	s.recorder.Set(telemetry.UnclaimedAge, int64(survey.Unclaimed), telemetry.Labels{})
+	s.recorder.Set(telemetry.UnfitAge, int64(survey.Unfit), telemetry.Labels{})
 	if survey.DeadLettersOpen > s.open {
 		// Unreadable messages that workers have stored are a reason to test the path.
 		s.path.suspect()

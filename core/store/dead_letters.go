@@ -170,6 +170,11 @@ type Survey struct {
 	// Slots lists the actions that have a concurrency limit, or whose executions still hold slots
 	// of a former limit, in the byte order of their refs.
 	Slots []SlotsInUse
+	// Unclaimed is how long the oldest dispatch has lain at a worker that had a free slot all that
+	// time, by its heartbeats.
+	Unclaimed time.Duration
+	// Unfit is how long the oldest execution has found no worker that fits it.
+	Unfit time.Duration
 	// Held identifies the oldest transaction that was open, anywhere on the database server, and had
 	// begun to write; the stream of changes ends before it. 0 if there was none.
 	Held uint64

@@ -56,6 +56,8 @@ const (
 	BrokerBlocked
 	LoopFailing
 	StreamHeld
+	UnclaimedAge
+	UnfitAge
 )
 
 // The sources of an executor's gauges, as labels of SampleAge.
@@ -138,6 +140,8 @@ func Table() []Info {
 		SampleAge:     {"handoff_sample_age_seconds", "How old the values are that an executor shows of a source: database or broker. After two reads in a row that failed it shows none of them until the next one succeeds.", Gauge, true, []string{"source"}},
 		BrokerBlocked: {"handoff_broker_blocked", "1 while the broker holds back what an executor publishes, because it is short of memory or disk space.", Gauge, false, nil},
 		LoopFailing:   {"handoff_loop_failing_seconds", "How long every pass of a periodic loop has failed, from the first that failed to the last; 0 after one that succeeded.", Gauge, true, []string{"loop"}},
+		UnclaimedAge:  {"handoff_unclaimed_dispatch_age_seconds", "How long the oldest dispatch has lain at a worker that had a free slot all that time, by its heartbeats.", Gauge, true, nil},
+		UnfitAge:      {"handoff_no_fitting_worker_seconds", "How long the oldest execution that waits has found no worker that fits it; workers that are only full fit.", Gauge, true, nil},
 		StreamHeld:    {"handoff_change_stream_held_seconds", "How long one transaction that is open somewhere on the database server has held back the stream of changes, as far as this executor saw; 0 while none does for longer than an interval.", Gauge, true, nil},
 	}
 }

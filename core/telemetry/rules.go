@@ -68,6 +68,7 @@ func Rules() []Rule {
 	retried := query(Retries, percentWindow)
 	lost := query(Transitions, percentWindow, nil, []string{"failed", "timeout", "abandoned"}, nil, platformReasons())
 	handoff := query(StageSeconds, percentWindow, []string{StageHandoff})
+	dispatched := query(Transitions, 2*time.Minute, []string{"scheduled"})
 	unfit := query(Workers, percentWindow, []string{"active"}, nil, []string{"unhealthy"})
 	return []Rule{
 		{
@@ -185,6 +186,25 @@ func Rules() []Rule {
 			Of:      now(BrokerBlocked),
 		},
 		{
+			// A worker claims what is delivered within milliseconds. A heartbeat says every ten
+			// seconds whether a slot is free.
+			Name: "unclaimed_dispatches", Severity: "critical", Above: 60, For: 30 * time.Second,
+			Summary: "A worker with a free slot has not claimed what was dispatched to it for more than a minute: its messages don't reach it.",
+			Of:      now(UnclaimedAge),
+		},
+		{
+			Name: "failed_dispatches", Severity: "critical", Above: 50, Samples: 5,
+			Summary: "More than half of the dispatches of the last 2 minutes came to nothing: the broker did not take them, or no worker claimed them in time.",
+			Of: query(Transitions, 2*time.Minute, []string{"scheduled"}, []string{"requested", "failed", "timeout"}, nil,
+				[]string{"unroutable", "transient", "queue_timeout", "dispatch_timeout"}),
+			Per: &dispatched,
+		},
+		{
+			Name: "no_fitting_worker", Severity: "critical", Above: 60, For: 30 * time.Second,
+			Summary: "An execution has found no worker that fits it for more than a minute: none is live and uncordoned, or none has its runtime.",
+			Of:      now(UnfitAge),
+		},
+		{
 			// A queue is there to let work wait, so this is a matter of minutes. Faults that stop work
 			// have alerts of their own, which come sooner.
 			Name: "backlog_age", Severity: "warning", Above: 600,
@@ -246,6 +266,9 @@ func RuleFile() []byte {
 			fmt.Fprintf(&b, "        for: %s\n", duration(r.For))
 		}
 		fmt.Fprintf(&b, "        labels:\n          severity: %s\n        annotations:\n          summary: %q\n", r.Severity, r.Summary)
+		if r.Of.Window == 0 && Table()[r.Of.Figure].Seconds && !r.Absent {
+			b.WriteString("          for: \"{{ humanizeDuration $value }}\"\n")
+		}
 		fmt.Fprintf(&b, "          runbook_url: %q\n", runbook+r.Name)
 	}
 	return []byte(b.String())

@@ -201,6 +201,16 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 			if !r.AwaitsParent {
 				w.Oldest = max(w.Oldest, s.now.Sub(entered(r)))
 			}
+			if !r.UnschedulableSince.IsZero() {
+				survey.Unfit = max(survey.Unfit, s.now.Sub(r.UnschedulableSince))
+			}
+			if r.Status == execution.Scheduled {
+				since := r.ScheduledAt
+				if i := s.db.incarnation(r.Incarnation); i.fullAt.After(since) {
+					since = i.fullAt
+				}
+				survey.Unclaimed = max(survey.Unclaimed, s.now.Sub(since))
+			}
 		}
 		for status, w := range by {
 			if w.Count > 0 {

@@ -28,6 +28,11 @@ select s.status, s.ref, s.n, coalesce(c.now - s.oldest, interval '0') from clock
     union all
     select 'dead letters', '', count(*), null from dead_letter where handled_at is null
     union all
+    select 'unclaimed', '', count(*), min(greatest(e.scheduled_at, i.full_at))
+      from execution_work e join worker_incarnation i on i.incarnation = e.incarnation where e.status = 'scheduled'
+    union all
+    select 'unfit', '', count(*), min(unschedulable_since) from execution_work where unschedulable_since is not null
+    union all
     select 'held', pg_snapshot_xmin(snapshot)::text, 1, null
       from pg_current_snapshot() snapshot where pg_snapshot_xmin(snapshot) < pg_snapshot_xmax(snapshot)
     union all
@@ -58,6 +63,10 @@ func (s *Store) Survey(ctx context.Context) (store.Survey, error) {
 			found.OrchestrationLag = age
 		case "dead letters":
 			found.DeadLettersOpen = n
+		case "unclaimed":
+			found.Unclaimed = max(0, age)
+		case "unfit":
+			found.Unfit = max(0, age)
 		case "held":
 			held, err := strconv.ParseUint(ref, 10, 64)
 			if err != nil {

@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/chaos/fault"
+	"handoff/chaos/history"
+	"handoff/chaos/scenario"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/telemetry"
+)
+
+// stopped is how long work may stand still before an alert has to say so.
+const stopped = 2 * time.Minute
+
+// Whatever fault stops all work for longer than two minutes, an alert fires while it lasts, and all
+// alerts resolve after it. Each kind of fault strikes, with its full strength, a cluster of one
+// executor and one worker that always has work; its example says how it is written.
+func TestEveryFaultThatStopsWorkIsTold(t *testing.T) {
+	var quiet []string
+	for _, k := range fault.Kinds() {
+		s, err := scenario.Parse("told.yaml", fmt.Appendf(nil, untold, fullStrength(k), strings.Join(telemetry.RuleNames(), ", ")))
+		if err != nil {
+			t.Errorf("%s: %v", k.Name, err)
+			continue
+		}
+		h := &standstill{}
+		Run(s, config.Hardened, Options{Seed: 1, Record: h})
+		switch {
+		case h.began == 0:
+			t.Errorf("%s did not begin", k.Name)
+		case h.longest <= stopped:
+			quiet = append(quiet, k.Name)
+		case !h.told:
+			t.Errorf("%s: nothing ended for %v, until %v, and no alert fired within %v and another minute; these did: %v", k.Name, h.longest, h.until, stopped, h.fired)
+		default:
+			t.Logf("%s: nothing ended for %v; %s", k.Name, h.longest, strings.Join(h.fired, ", "))
+		}
+		// What nobody can read waits for a person.
+		if h.firing = slices.DeleteFunc(h.firing, func(name string) bool { return name == "dead_letters_open" }); len(h.firing) > 0 {
+			t.Errorf("%s: long after it %v fire", k.Name, h.firing)
+		}
+	}
+	t.Logf("stop no work for that long: %s", strings.Join(quiet, ", "))
+	if n := len(fault.Kinds()) - len(quiet); n < 15 {
+		t.Errorf("only %d kinds of faults stop work, so the others show nothing", n)
+	}
+}
+
+const untold = `
+name: told
+about: A fault of full strength strikes a cluster that always has work.
+worlds: [sim]
+cluster:
+  executors: 1
+  workers:
+    shell-1: {runtimes: [shell], concurrency: 4}
+profile: [hardened]
+actions:
+  core.echo: {runtime: shell, takes: 1s, max_retries: 9}
+workload:
+  - {action: core.echo, count: 400, every: 2s}
+faults:
+  - {when: {at: 60s}, %s}
+settle: {within: 6h}
+expect:
+  invariants: [15]
+  alerts: {resolves: [%s]}
+`
+
+var (
+	lasts  = regexp.MustCompile(`(for|restart_after): \w+$`)
+	shares = regexp.MustCompile(`\b\d+%`)
+	spans  = regexp.MustCompile(`\[\d+m?s, \d+m?s\]`)
+)
+
+// fullStrength is the example of a kind, with the longest times and the highest rates.
+func fullStrength(k *fault.Kind) string {
+	text := lasts.ReplaceAllString(k.Example, "$1: 4m")
+	text = strings.ReplaceAll(text, "dead_letters", "shell-1")
+	if !strings.HasPrefix(text, "clock") {
+		text = shares.ReplaceAllString(text, "100%")
+	}
+	return spans.ReplaceAllString(text, "[20s, 30s]")
+}
+
+// standstill measures for how long nothing ends from the beginning of the fault on.
+type standstill struct {
+	began, last, longest, until time.Duration
+	fired, firing               []string
+	// told says that an alert fired in time within the longest standstill. alert is when the first one
+	// fired in the present one, or its beginning if one fired already.
+	told  bool
+	alert time.Duration
+}
+
+// Observe implements history.Sink.
+func (h *standstill) Observe(e *history.Event) {
+	switch e.Kind {
+	case history.FaultBegan:
+		h.began, h.last = e.At, e.At
+	case history.AlertFired:
+		h.fired, h.firing = append(h.fired, e.Fault), append(h.firing, e.Fault)
+		if h.alert < h.last {
+			h.alert = e.At
+		}
+	case history.AlertResolved:
+		h.firing = slices.DeleteFunc(h.firing, func(name string) bool { return name == e.Fault })
+	case history.Transition:
+		if e.To != execution.Completed {
+			return
+		}
+		if gap := e.At - h.last; h.began > 0 && gap > h.longest {
+			h.longest, h.until = gap, e.At
+			h.told = h.alert >= h.last && h.alert-h.last <= stopped+time.Minute
+		}
+		h.last, h.alert = e.At, -1
+		if len(h.firing) > 0 {
+			h.alert = e.At
+		}
+	default:
+	}
+}
