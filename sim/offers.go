@@ -356,6 +356,11 @@ func (w *world) LockRows(x *fault.Injection, most int) (locked int, free func(),
 	return locked, free, nil
 }
 
+// OpenTransaction implements fault.Strangers.
+func (w *world) OpenTransaction(*fault.Injection) (end func(), err error) {
+	return w.db.OpenTransaction(), nil
+}
+
 // RefuseConnections implements fault.DatabaseConnections.
 func (w *world) RefuseConnections(x *fault.Injection) (func(), error) {
 	w.db.SetNoConnections(x.Name)

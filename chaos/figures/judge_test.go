@@ -72,7 +72,7 @@ func (f *fixture) sample(executions, load int64) {
 	set(telemetry.Executions, executions, execution.Requested.String())
 	set(telemetry.UnreadableRows, f.shownUnreadable, "execution")
 	set(telemetry.UnreadableRows, 0, "worker")
-	for _, figure := range []telemetry.Figure{telemetry.OrchestrationLag, telemetry.DeadLettersOpen, telemetry.LeaseOverdue} {
+	for _, figure := range []telemetry.Figure{telemetry.OrchestrationLag, telemetry.UnclaimedAge, telemetry.UnfitAge, telemetry.DeadLettersOpen, telemetry.LeaseOverdue} {
 		set(figure, 0)
 	}
 	set(telemetry.WorkerLoad, load, "7")

@@ -13,7 +13,7 @@ import (
 
 // openStrangerSession opens a session that belongs to no daemon, with a transaction that stays open until
 // end is called.
-func (w *world) openStrangerSession() (tx pgx.Tx, end func(), err error) {
+func (w *world) openStrangerSession(isolation pgx.TxIsoLevel) (tx pgx.Tx, end func(), err error) {
 	w.down.database.Lock() // wait for a server that is down
 	defer w.down.database.Unlock()
 	ctx, cancel := w.within()
@@ -23,7 +23,7 @@ func (w *world) openStrangerSession() (tx pgx.Tx, end func(), err error) {
 		return nil, nil, fmt.Errorf("connecting to the database as a stranger: %w", err)
 	}
 	end = func() { _ = conn.Close(context.WithoutCancel(w.ctx)) } // which rolls back
-	if tx, err = conn.Begin(ctx); err != nil {
+	if tx, err = conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: isolation}); err != nil {
 		end()
 		return nil, nil, fmt.Errorf("beginning a stranger's transaction: %w", err)
 	}
@@ -32,7 +32,7 @@ func (w *world) openStrangerSession() (tx pgx.Tx, end func(), err error) {
 
 // LockRows implements fault.Strangers.
 func (w *world) LockRows(x *fault.Injection, most int) (locked int, free func(), err error) {
-	tx, end, err := w.openStrangerSession()
+	tx, end, err := w.openStrangerSession(pgx.ReadCommitted)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -58,4 +58,19 @@ func (w *world) LockRows(x *fault.Injection, most int) (locked int, free func(),
 		end()
 		say(0)
 	}, nil
+}
+
+// OpenTransaction implements fault.Strangers.
+func (w *world) OpenTransaction(*fault.Injection) (end func(), err error) {
+	tx, end, err := w.openStrangerSession(pgx.RepeatableRead)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := w.within()
+	defer cancel()
+	if _, err := tx.Exec(ctx, "select pg_current_xact_id()"); err != nil {
+		end()
+		return nil, fmt.Errorf("writing as a stranger: %w", err)
+	}
+	return end, nil
 }

@@ -194,10 +194,9 @@ func Rules() []Rule {
 		},
 		{
 			Name: "failed_dispatches", Severity: "critical", Above: 50, Samples: 5,
-			Summary: "More than half of the dispatches of the last 2 minutes came to nothing: the broker did not take them, or no worker claimed them in time.",
-			Of: query(Transitions, 2*time.Minute, []string{"scheduled"}, []string{"requested", "failed", "timeout"}, nil,
-				[]string{"unroutable", "transient", "queue_timeout", "dispatch_timeout"}),
-			Per: &dispatched,
+			Summary: "More than half of the dispatches of the last 2 minutes came to nothing: the broker did not take them, or had no queue for them.",
+			Of:      query(Transitions, 2*time.Minute, []string{"scheduled"}, nil, nil, []string{"unroutable", "transient"}),
+			Per:     &dispatched,
 		},
 		{
 			Name: "no_fitting_worker", Severity: "critical", Above: 60, For: 30 * time.Second,

@@ -92,6 +92,9 @@ type Database struct {
 	foreign map[execution.ID]string
 	// locks are the rows that a stranger has locked, with the fault; nil for none.
 	locks map[execution.ID]string
+	// open are the transactions that strangers have open, of the transactions that they have begun.
+	open         []uint64
+	transactions uint64
 	// readOnly, full and noConnections are the faults that cause these states, empty for none.
 	readOnly, full, noConnections string
 	// demoted is the fault that has made another server the primary, at demotedAt; empty for none.

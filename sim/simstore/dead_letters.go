@@ -218,6 +218,9 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 				survey.Waiting = append(survey.Waiting, w)
 			}
 		}
+		if len(s.db.open) > 0 {
+			survey.Held = s.db.open[0]
+		}
 		for i := range s.db.letters {
 			if s.db.letters[i].Open {
 				survey.DeadLettersOpen++

@@ -2,6 +2,7 @@ package simstore
 
 import (
 	"fmt"
+	"slices"
 
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
@@ -37,6 +38,15 @@ func (db *Database) LockRows(fault string, most int) (locked int, free func()) {
 			db.emit(&history.Event{Kind: history.RowLocked, Process: Server, Execution: id, Fault: fault})
 		}
 	}
+}
+
+// OpenTransaction opens another program's transaction until end is called. In the model it changes one
+// figure: it has no audit to stream, and no dead rows.
+func (db *Database) OpenTransaction() (end func()) {
+	db.transactions++
+	id := db.transactions
+	db.open = append(db.open, id)
+	return func() { db.open = slices.DeleteFunc(db.open, func(o uint64) bool { return o == id }) }
 }
 
 // refuseIfLocked reports whether another session has locked a row, and notes the error for the call.

@@ -105,9 +105,10 @@ func deadLetterCases() []Case {
 			seen := func() string {
 				found, err := b.Store.Survey(b.ctx)
 				b.must(err)
+				found.Held = 0 // only a real server has other transactions
 				return fmt.Sprint(found)
 			}
-			b.expect("at first", seen(), "{[] 0s 0 [] [] 0}")
+			b.expect("at first", seen(), "{[] 0s 0 [] 0s 0s 0 [] 0}")
 			w := b.active("w")
 			done := b.running(w)
 			b.running(w)
@@ -118,7 +119,7 @@ func deadLetterCases() []Case {
 			b.Advance(2 * time.Second)
 			keep(b, "q", true)
 			keep(b, "r", false)
-			b.expect("the survey", seen(), "{[{requested 1 2s} {scheduled 1 2s} {running 1 3s}] 3s 1 [] [] 0}")
+			b.expect("the survey", seen(), "{[{requested 1 2s} {scheduled 1 2s} {running 1 3s}] 3s 1 [] 2s 0s 0 [] 0}")
 		}},
 		{"the survey tells since when executions are due, and only counts children that wait for their parent", func(b *fixture) {
 			seen := func() string {

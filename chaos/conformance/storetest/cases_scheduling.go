@@ -280,13 +280,22 @@ func schedulingCases() []Case {
 				b.must(err)
 				return out[0].Row.Status
 			}
+			unfit := func() time.Duration {
+				found, err := b.Store.Survey(b.ctx)
+				b.must(err)
+				return found.Unfit
+			}
+			b.expect("since when none fits, before", unfit(), time.Duration(0))
 			b.expect("the first time", park(), execution.Requested)
-			b.Advance(5*time.Second + 10*time.Second + tick)
+			b.Advance(5 * time.Second)
+			b.expect("since when none fits", unfit(), 5*time.Second)
+			b.Advance(10*time.Second + tick)
 			b.expect("after nobody looked for longer than the patience", park(), execution.Requested)
 			b.Advance(15 * time.Second)
 			b.expect("30 s after the first time", park(), execution.Requested)
 			b.Advance(15 * time.Second)
 			b.expect("30 s after the grace began anew", park(), execution.Failed)
+			b.expect("since when none fits, after", unfit(), time.Duration(0))
 		}},
 		{"a row whose claim expired starts its grace anew", func(b *fixture) {
 			b.create("shell.echo", 1)
