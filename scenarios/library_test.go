@@ -43,7 +43,7 @@ func TestLibrary(t *testing.T) {
 			"keys-used-again", "pinned-backlog", "pinned-beyond-a-batch", "step-kills-busy", "step-past-dispatch-deadlines", "steps-while-busy", "two-days",
 			"dead-letters-unattended", "slow-handoffs", "work-behind-full-workers", "no-executors", "executors-start-often", "dead-letter-path-broken", "poisoned-broker",
 			"one-queue-stuck", "consumer-timeout", "consumer-timeout-cancels", "dead-lettering-stands-still", "late-behind-short-runs", "what-is-kept-leaves",
-			"broker-holds-publishers-back", "work-reaches-nobody",
+			"broker-holds-publishers-back", "work-reaches-nobody", "deploys-under-long-runs",
 		}
 		if len(s.Faults) == 0 && !slices.Contains(calm, s.Name) || len(s.Profiles) != 2 && !slices.Contains(hardened, s.Name) {
 			t.Errorf("%s has %d faults and profiles %v", s.Name, len(s.Faults), s.Profiles)

@@ -105,12 +105,13 @@ func (c *orchestrationChecker) handled(e *history.Event, l *life) {
 // retried judges that every execution that may be retried is. So an end without a retry is the last
 // of its chain.
 func (c *orchestrationChecker) retried(e *history.Event, l *life) {
-	if !c.s.config.Retry.Enabled || c.s.cancelled[l.chain] || !oracle.MayRetry(l.status, l.reason, int(l.retry), int(l.maxRetries)) {
+	may := oracle.MayRetry(l.status, l.reason, int(l.retry), int(l.maxRetries)) || c.s.freeRetry(l)
+	if !c.s.config.Retry.Enabled || c.s.cancelled[l.chain] || !may {
 		return
 	}
 	c.s.judged(c.i)
 	if e.Related == 0 {
-		c.s.violate(c.i, e.Execution, "the end of execution %d as %v for %q was handled by %s without a retry, although it was only retry %d of %d",
+		c.s.violate(c.i, e.Execution, "the end of execution %d as %v for %q was handled by %s without a retry, although it was retry %d of %d",
 			e.Execution, l.status, l.reason, e.Process, l.retry, l.maxRetries)
 	}
 }

@@ -87,9 +87,13 @@ func (c *limitsChecker) accepted(e *history.Event) {
 func (c *limitsChecker) retried(l *life) {
 	c.s.judged(c.i)
 	n := &c.created
+	allowed := l.maxRetries
+	if c.s.freeRetry(l) {
+		allowed++
+	}
 	switch {
-	case n.Limit != l.maxRetries:
-		c.s.violate(c.i, n.Execution, "execution %d retries execution %d with %d retries allowed instead of %d", n.Execution, l.id, n.Limit, l.maxRetries)
+	case n.Limit != allowed:
+		c.s.violate(c.i, n.Execution, "execution %d retries execution %d with %d retries allowed instead of %d", n.Execution, l.id, n.Limit, allowed)
 	case n.RunTimeout != l.runTimeout:
 		c.s.violate(c.i, n.Execution, "execution %d retries execution %d with a run timeout of %v instead of %v", n.Execution, l.id, n.RunTimeout, l.runTimeout)
 	case n.DispatchTimeout != l.dispatchTimeout:

@@ -19,6 +19,8 @@ type life struct {
 	retry      int64
 	dispatches int64
 	maxRetries int64
+	// firstRetries is maxRetries of the first row of the chain.
+	firstRetries int64
 	// runTimeout and dispatchTimeout are the row's. A runTimeout of 0 is unknown; a dispatchTimeout
 	// of 0 means the configuration's.
 	runTimeout, dispatchTimeout time.Duration
@@ -216,7 +218,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		if l != nil {
 			l.orchestrated, l.nextRetry = true, e.Related
 			if next := s.lives.Get(e.Related); next != nil {
-				next.avoid = l.left
+				next.avoid, next.firstRetries = l.left, l.firstRetries
 			}
 			s.retire(l)
 		}
@@ -325,6 +327,7 @@ func (s *Suite) learnCreated(e *history.Event) {
 		l = new(life)
 	}
 	l.id, l.chain, l.status, l.retry, l.maxRetries = e.Execution, e.Chain, e.To, e.Count, e.Limit
+	l.firstRetries = e.Limit
 	l.runTimeout, l.dispatchTimeout = e.RunTimeout, e.DispatchTimeout
 	l.notBefore, l.due, l.entered, l.reason = e.Due, e.Due, e.At, e.Reason
 	l.stamped, l.waits = s.database(e.At), max(e.At, e.Due-s.skew)
@@ -464,4 +467,9 @@ func (s *Suite) action(ref string) uint16 {
 		s.actionAt[ref] = at
 	}
 	return at
+}
+
+// freeRetry says that a retry of this execution costs none.
+func (s *Suite) freeRetry(l *life) bool {
+	return oracle.FreeRetry(l.status, l.reason, int(l.firstRetries), int(l.maxRetries), s.config.Retry.FreeShutdowns)
 }

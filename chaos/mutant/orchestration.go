@@ -10,7 +10,7 @@ import (
 
 func init() {
 	register(
-		handledTwice, retryAtOnce, retryUnbounded,
+		handledTwice, retryAtOnce, retryUnbounded, deploysCostRetries, stopsAreFreeForEver,
 	)
 }
 
@@ -96,6 +96,36 @@ func retryAtOnce() *Mutant {
 				if o.Retry != nil && o.Retry.Delay > 0 {
 					p.Acted("made the retry due at once", o.ID)
 					o.Retry.Delay = 0
+				}
+			}}
+		},
+	}
+}
+
+func deploysCostRetries() *Mutant {
+	return &Mutant{
+		Name: "deploys-cost-retries", Source: "D63", Expected: 19, Scenario: "deploys-under-long-runs",
+		About: "a retry that follows the stop of a worker counts like one that follows a failure, so some deployments use up the retries of a long action",
+		Store: func(p Process, c store.Store) store.Store {
+			return &handler{Store: c, change: func(o *store.Orchestration) {
+				if o.Retry != nil && o.Retry.Free > 0 {
+					p.Acted("counted a retry that follows the stop of a worker", o.ID)
+					o.Retry.Free = 0
+				}
+			}}
+		},
+	}
+}
+
+func stopsAreFreeForEver() *Mutant {
+	return &Mutant{
+		Name: "stops-are-free-for-ever", Source: "D63", Expected: 19, Scenario: "deploys-under-long-runs",
+		About: "no number of stops ends a chain of retries: an action that is longer than the time between two deployments runs for ever",
+		Store: func(p Process, c store.Store) store.Store {
+			return &handler{Store: c, change: func(o *store.Orchestration) {
+				if o.Retry != nil && o.Retry.Free > 0 {
+					p.Acted("made a retry free that may follow the stop of a worker", o.ID)
+					o.Retry.Free = 1000
 				}
 			}}
 		},

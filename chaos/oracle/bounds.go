@@ -109,6 +109,7 @@ func (u *unlawful) policies(c *config.Config) {
 	u.unless(r.MaxBackoffSecs >= r.BaseBackoffSecs, "retry.max_backoff_secs", r.MaxBackoffSecs, r.BaseBackoffSecs)
 	u.unless(r.BackoffMultiplier >= 1, "retry.backoff_multiplier", r.BackoffMultiplier, 1)
 	u.unless(r.JitterFactor >= 0 && r.JitterFactor < 1, "retry.jitter_factor", r.JitterFactor, 0, 1)
+	u.unless(0 <= r.FreeShutdowns && r.FreeShutdowns <= 100, "retry.free_shutdowns", r.FreeShutdowns, 0, 100)
 	u.unless(h.DegradedThreshold >= 1, "health.degraded_threshold", h.DegradedThreshold, 1)
 	u.unless(h.UnhealthyThreshold >= h.DegradedThreshold, "health.unhealthy_threshold", h.UnhealthyThreshold, h.DegradedThreshold)
 	u.unless(h.QueueDepthDegraded >= 1, "health.queue_depth_degraded", h.QueueDepthDegraded, 1)

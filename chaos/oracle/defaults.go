@@ -43,6 +43,10 @@ func Defaults(p config.Profile) (c config.Config) {
 	r := &c.Retry
 	r.Enabled, r.BaseBackoffSecs, r.MaxBackoffSecs = true, 1, 300
 	r.BackoffMultiplier, r.JitterFactor = 2, 0.2
+	r.FreeShutdowns = 10
+	if documented {
+		r.FreeShutdowns = 0
+	}
 
 	h := &c.Health
 	h.Enabled, h.DegradedThreshold, h.UnhealthyThreshold = true, 3, 10

@@ -92,6 +92,8 @@ func tweaks(step time.Duration) []tweak {
 		count(func(c *config.Config) *int { return &c.Worker.HeartbeatStalenessMultiplier }, 3),
 		count(func(c *config.Config) *int { return &c.Worker.Concurrency }, 1),
 		count(func(c *config.Config) *int { return &c.Worker.Concurrency }, 2000),
+		count(func(c *config.Config) *int { return &c.Retry.FreeShutdowns }, 0),
+		count(func(c *config.Config) *int { return &c.Retry.FreeShutdowns }, 100),
 		count(func(c *config.Config) *int { return &c.Health.DegradedThreshold }, 1),
 		count(func(c *config.Config) *int { return &c.Health.QueueDepthDegraded }, 1),
 		count(func(c *config.Config) *int { return &c.Health.MinSamples }, 1),

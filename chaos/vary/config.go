@@ -137,6 +137,7 @@ func retries() group {
 		number("retry.base_backoff_secs", func(c *config.Config) *int64 { return &c.Retry.BaseBackoffSecs }, 0, 1, 2, 10, 60),
 		number("retry.max_backoff_secs", func(c *config.Config) *int64 { return &c.Retry.MaxBackoffSecs }, 0, 1, 5, 60, 300),
 		share("retry.backoff_multiplier", func(c *config.Config) *float64 { return &c.Retry.BackoffMultiplier }, 1, 1.5, 2, 10),
+		number("retry.free_shutdowns", func(c *config.Config) *int { return &c.Retry.FreeShutdowns }, 0, 1, 3, 10),
 		share("retry.jitter_factor", func(c *config.Config) *float64 { return &c.Retry.JitterFactor }, 0, 0.1, 0.5, 0.9),
 	}
 }

@@ -48,7 +48,7 @@ func (d *daemon) run(ctx context.Context) error {
 	d.host = hostdaemon.New(hostdaemon.Options{})
 	d.figures = exporter.New()
 	d.announce(ctx)
-	context.AfterFunc(ctx, func() { d.log.LogAttrs(ctx, slog.LevelInfo, "worker stopping; a second signal ends it at once") })
+	context.AfterFunc(ctx, func() { d.log.LogAttrs(ctx, slog.LevelInfo, "worker stopping; SIGINT ends it at once") })
 	runner, err := d.isolate(ctx)
 	if err != nil {
 		if ctx.Err() != nil {

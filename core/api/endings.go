@@ -96,7 +96,7 @@ func notRetriable(last *execution.Execution) string {
 		return fmt.Sprintf("Execution %d has completed. To run its action again, create an execution.", last.ID)
 	case !last.Status.Terminal():
 		return fmt.Sprintf("Execution %d, the last of its chain, is %v: it has not ended.", last.ID, last.Status)
-	case last.OrchestratedAt.IsZero() && last.FailureReason.Retriable() && last.RetryCount < last.Action.MaxRetries:
+	case last.OrchestratedAt.IsZero() && last.FailureReason.Retriable() && (last.RetryCount < last.Action.MaxRetries || last.MayBeFree()):
 		return fmt.Sprintf("Execution %d has just ended as %v and is about to be retried by itself.", last.ID, last.Status)
 	}
 	return ""

@@ -218,7 +218,14 @@ type Retry struct {
 	BackoffMultiplier float64 `yaml:"backoff_multiplier"`
 	// JitterFactor is the share of a delay by which a drawn delay may be shorter or longer.
 	JitterFactor float64 `yaml:"jitter_factor"`
+	// FreeShutdowns is how many ends by worker_shutdown cost an execution and its retries none, if
+	// its action has retries at all: to be stopped by a deployment is nobody's failure. Further ones
+	// count. 0: all count.
+	FreeShutdowns int `yaml:"free_shutdowns"`
 }
+
+// MaxFreeShutdowns is the greatest retry.free_shutdowns: a chain of retries has to end.
+const MaxFreeShutdowns = 100
 
 // Database configures the connections to the database. Each process has its own pools.
 type Database struct {
@@ -290,7 +297,7 @@ func Default(p Profile) Config {
 			ReconnectMin:     250 * time.Millisecond,
 			ReconnectMax:     5 * time.Second,
 		}},
-		Retry:  Retry{Enabled: true, BaseBackoffSecs: 1, MaxBackoffSecs: 300, BackoffMultiplier: 2, JitterFactor: 0.2},
+		Retry:  Retry{Enabled: true, BaseBackoffSecs: 1, MaxBackoffSecs: 300, BackoffMultiplier: 2, JitterFactor: 0.2, FreeShutdowns: 10},
 		Health: defaultHealth(),
 		Database: Database{
 			Connections:          16,
@@ -305,6 +312,7 @@ func Default(p Profile) Config {
 		c.Executor.DispatchTimeout = 300 * time.Second
 		c.Executor.TimeoutCheckInterval = 60 * time.Second
 		c.Executor.UnschedulableGrace = 0
+		c.Retry.FreeShutdowns = 0
 		c.Executor.Unclaimed = Fail
 		c.Executor.MaxDispatches = 1
 		c.Executor.ReconcileInterval = 10 * time.Second

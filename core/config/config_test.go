@@ -43,6 +43,7 @@ func TestProfilesDifferWhereTheContractSays(t *testing.T) {
 		{"max_dispatches", d.Executor.MaxDispatches, h.Executor.MaxDispatches},
 		{"reconcile_interval", d.Executor.ReconcileInterval, h.Executor.ReconcileInterval},
 		{"dispatch_ahead", d.Executor.DispatchAhead, h.Executor.DispatchAhead},
+		{"free_shutdowns", d.Retry.FreeShutdowns, h.Retry.FreeShutdowns},
 	} {
 		want := map[string][2]any{
 			"lease":                  {30 * time.Second, 30 * time.Second},
@@ -55,6 +56,7 @@ func TestProfilesDifferWhereTheContractSays(t *testing.T) {
 			"max_dispatches":         {1, 3},
 			"reconcile_interval":     {10 * time.Second, 5 * time.Second},
 			"dispatch_ahead":         {0, 2},
+			"free_shutdowns":         {0, 10},
 		}[r.key]
 		if r.documented != want[0] || r.hardened != want[1] {
 			t.Errorf("%s is %v and %v, the contract says %v and %v", r.key, r.documented, r.hardened, want[0], want[1])
@@ -73,6 +75,7 @@ func TestSettingsThatMakeNoSenseTogetherAreRefused(t *testing.T) {
 		"executor.health_probes":                      func(c *Config) { c.Executor.HealthProbes = "on" },
 		"message_queue.rabbitmq.worker_queue_ttl_ms":  func(c *Config) { c.MessageQueue.RabbitMQ.WorkerQueueTTLMS = 1 },
 		"message_queue.rabbitmq.queue_type":           func(c *Config) { c.MessageQueue.RabbitMQ.QueueType = "stream" },
+		"retry.free_shutdowns":                        func(c *Config) { c.Retry.FreeShutdowns = -1 },
 		"retry.jitter_factor":                         func(c *Config) { c.Retry.JitterFactor = 1 },
 		"retry.max_backoff_secs":                      func(c *Config) { c.Retry.MaxBackoffSecs = 0 },
 		"database.connections":                        func(c *Config) { c.Database.Connections = 0 },

@@ -33,7 +33,7 @@ func TestMistakesInTheFile(t *testing.T) {
 		},
 		"key of another section": {
 			"retry: {max_dispatches: 1}\n",
-			[]string{`c.yaml:3:9: unknown key "max_dispatches" under retry; allowed: enabled, base_backoff_secs, max_backoff_secs, backoff_multiplier, jitter_factor; did you mean "executor.max_dispatches"?`},
+			[]string{`c.yaml:3:9: unknown key "max_dispatches" under retry; allowed: enabled, base_backoff_secs, max_backoff_secs, backoff_multiplier, jitter_factor, free_shutdowns; did you mean "executor.max_dispatches"?`},
 		},
 		"unknown section": {
 			"exekutor: {}\n",

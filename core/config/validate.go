@@ -197,4 +197,7 @@ func (v *validation) retry(r Retry) {
 	if !(r.JitterFactor >= 0 && r.JitterFactor < 1) {
 		v.refuse("retry.jitter_factor", "is %v, must be at least 0 and less than 1", r.JitterFactor)
 	}
+	if r.FreeShutdowns < 0 || r.FreeShutdowns > MaxFreeShutdowns {
+		v.refuse("retry.free_shutdowns", "is %d, must be 0 to %d", r.FreeShutdowns, MaxFreeShutdowns)
+	}
 }

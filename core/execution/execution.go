@@ -166,7 +166,8 @@ func (e *Execution) Key() Key { return Key{e.ID, e.Epoch} }
 
 // Retriable reports whether another row may follow e in its chain: e ended for a reason that may
 // pass, and has attempts left. The database's is_execution_retriable decides alike. Whether a row
-// does follow also depends on retry.enabled and on whether the chain is being cancelled.
+// does follow also depends on retry.enabled, on whether the chain is being cancelled, and on
+// retry.free_shutdowns (MayBeFree).
 func (e *Execution) Retriable() bool {
 	switch e.Status {
 	case Failed, Timeout, Abandoned:
@@ -174,6 +175,13 @@ func (e *Execution) Retriable() bool {
 	default:
 		return false
 	}
+}
+
+// MayBeFree reports whether a retry may follow e that costs none: its worker was stopped, which is
+// nobody's failure, and whoever wrote the action wants it to be run again. How many of a chain are
+// free is for the configuration to say (retry.free_shutdowns).
+func (e *Execution) MayBeFree() bool {
+	return e.Status == Failed && e.FailureReason == WorkerShutdown && e.Action.MaxRetries > 0
 }
 
 // Chain is the first row of the retry chain that e belongs to: its own ID if it is the first.

@@ -19,6 +19,10 @@ type Retry struct {
 	Reason execution.Reason
 	// Delay is the backoff, counted from the moment of the step.
 	Delay time.Duration
+	// Free is how many retries of a chain may cost none, if this is one of those: it follows an end that is
+	// nobody's failure. While fewer have been free, the row that follows may be retried once more than this
+	// one; afterwards the retry counts, and is not created if none are left; so it does if the chain's request allowed no retries. 0 if the retry counts.
+	Free int
 }
 
 // Orchestrated is the outcome of one Orchestration.

@@ -207,7 +207,7 @@ func Rules() []Rule {
 			// A queue is there to let work wait, so this is a matter of minutes. Faults that stop work
 			// have alerts of their own, which come sooner.
 			Name: "backlog_age", Severity: "warning", Above: 600,
-			Summary: "An execution has been due for more than 10 minutes, and no worker has got it: too few workers, no fitting one, or a limit of its action.",
+			Summary: "An execution has been due for more than 10 minutes, and no worker has got it: too few workers, or a limit of its action.",
 			Of:      now(OldestExecution, []string{"requested"}),
 		},
 		{

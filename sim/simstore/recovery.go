@@ -283,6 +283,13 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 	from := r.Execution
 	done := store.Orchestrated{Applied: true}
 	var id execution.ID
+	if retry != nil && retry.Free > 0 {
+		if first := db.row(from.Chain()).Action.MaxRetries; first > 0 && from.Action.MaxRetries-first < retry.Free {
+			from.Action.MaxRetries++
+		} else if from.RetryCount >= from.Action.MaxRetries {
+			retry = nil
+		}
+	}
 	if retry != nil {
 		key := retryKey{from.Chain(), retry.Count}
 		if id = db.retries[key]; id == 0 {

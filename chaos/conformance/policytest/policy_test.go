@@ -379,10 +379,16 @@ func (w *watcher) Orchestrate(ctx context.Context, os []store.Orchestration) ([]
 		}
 		w.shared.last++
 		may := w.config.Retry.Enabled && oracle.MayRetry(row.Status, row.FailureReason, row.RetryCount, row.Action.MaxRetries)
+		// Whether one of them is free any more is for the store to say: it knows the first row of the chain.
+		free := 0
+		if oracle.FreeRetry(row.Status, row.FailureReason, row.Action.MaxRetries, row.Action.MaxRetries, w.config.Retry.FreeShutdowns) {
+			free = w.config.Retry.FreeShutdowns
+		}
+		may = may || w.config.Retry.Enabled && free > 0
 		switch r := os[i].Retry; {
 		case may != (r != nil):
 			w.shared.add("execution %d, retry %d of %d, ended as %v for %q, and that it is retried is %v", row.ID, row.RetryCount, row.Action.MaxRetries, row.Status, row.FailureReason, r != nil)
-		case r != nil && (r.Count != row.RetryCount+1 || r.Reason != row.FailureReason || !w.backoffs.After(row.RetryCount).Holds(r.Delay, 0)):
+		case r != nil && (r.Count != row.RetryCount+1 || r.Reason != row.FailureReason || r.Free != free || !w.backoffs.After(row.RetryCount).Holds(r.Delay, 0)):
 			w.shared.add("execution %d, retry %d, failed for %q, and gets %+v", row.ID, row.RetryCount, row.FailureReason, *r)
 		}
 	}

@@ -418,6 +418,29 @@ func terminalCases() []Case {
 				b.expect("original and count", fmt.Sprint(row.Original, row.RetryCount), fmt.Sprint(id, count))
 			}
 		}},
+		{"a free retry raises the limit of its row, for as long as the chain has any", func(b *fixture) {
+			w := b.active("w")
+			key, made := b.running(w), execution.ID(0)
+			most := b.row(key.ID).Action.MaxRetries
+			// The action allows two retries, and two are free, so four follow.
+			for count := 1; count <= 5; count++ {
+				b.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.WorkerShutdown})
+				done, err := b.Store.Orchestrate(b.ctx, []store.Orchestration{{ID: key.ID, Retry: &store.Retry{Count: count, Reason: execution.WorkerShutdown, Free: 2}}})
+				b.must(err)
+				b.expect(fmt.Sprint("handled, ", count), done[0].Applied, true)
+				if made = done[0].Retry; made == 0 {
+					b.expect("the last of the chain is retry", count-1, most+2)
+					return
+				}
+				b.expect(fmt.Sprint("the limit of retry ", count), b.row(made).Action.MaxRetries, min(most+count, most+2))
+				row := b.claimed("e")
+				results, err := b.Store.Dispatch(b.ctx, "e", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: DispatchTimeout}})
+				b.must(err)
+				key = results[0].Row.Key()
+				b.claim(w, key)
+			}
+			b.expect("retries", "more than five", "at most four")
+		}},
 		{"without a retry only the mark is set", func(b *fixture) {
 			w := b.active("w")
 			key := b.running(w)

@@ -200,7 +200,7 @@ func (p *player) orchestrate(c command) {
 		key, e := p.about(it, execution.Completed, execution.Failed, execution.Timeout, execution.Abandoned, execution.Cancelled)
 		o := store.Orchestration{ID: key.ID}
 		if it.a%3 != 0 {
-			o.Retry = &store.Retry{Count: e.RetryCount + pick(it.b, 1, 1, 1, 0, -1), Reason: reason(it.a), Delay: delay(it.worker, i)}
+			o.Retry = &store.Retry{Count: e.RetryCount + pick(it.b, 1, 1, 1, 0, -1), Reason: reason(it.a), Delay: delay(it.worker, i), Free: pick(it.a+it.b, 0, 0, 1, 2)}
 		}
 		os = append(os, o)
 		if o.Retry != nil && p.parents[p.chainOf(key.ID)] {

@@ -20,20 +20,25 @@ type signals struct {
 type signalsKey struct{}
 
 // Signals returns a context that ends with the first SIGINT or SIGTERM, so that the process can end
-// in good order. A second signal ends the process at once, with the exit code that a shell reports
-// for a process killed by it: 130 or 143. LogSignals sets the logger for both.
+// in good order. A SIGINT after it, such as a second Ctrl+C, ends the process at once, with the exit
+// code that a shell reports for it, 130. A further SIGTERM changes nothing: supervisors and scripts
+// send it to the process and to its group, and those that want more send SIGKILL. LogSignals sets
+// the logger for all.
 func Signals(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancel(parent)
 	s := new(signals)
 	received := make(chan os.Signal, 2)
 	ossignal.Notify(received, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		name, _ := describeSignal(<-received)
-		s.tell("received " + name)
+		s.tell("received " + signalName(<-received))
 		cancel()
-		name, code := describeSignal(<-received)
-		s.tell("received " + name + ", the second signal: ending at once")
-		os.Exit(code)
+		for again := range received {
+			if again == os.Interrupt {
+				s.tell("received SIGINT while stopping: ending at once")
+				os.Exit(interrupted)
+			}
+			s.tell("received SIGTERM while stopping: it changes nothing; SIGINT ends the process at once")
+		}
 	}()
 	return context.WithValue(ctx, signalsKey{}, s)
 }
@@ -64,10 +69,12 @@ func (s *signals) tell(text string) {
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, text)
 }
 
-// describeSignal returns a signal's name, and the exit code of a process that it ended.
-func describeSignal(s os.Signal) (name string, code int) {
+// interrupted is the exit code of a process that SIGINT ended.
+const interrupted = 130
+
+func signalName(s os.Signal) string {
 	if s == os.Interrupt {
-		return "SIGINT", 130
+		return "SIGINT"
 	}
-	return "SIGTERM", 143
+	return "SIGTERM"
 }

@@ -110,7 +110,7 @@ func (s *Store) cancel(ctx context.Context, tx pgx.Tx, id execution.ID, actor *s
 	last := rows[0]
 	answer := store.Cancellation{Outcome: outcome{From: last.Status, Row: last}}
 	mayRetry := last.Status != execution.Completed && last.Status != execution.Cancelled &&
-		last.FailureReason.Retriable() && last.RetryCount < last.Action.MaxRetries
+		last.FailureReason.Retriable() && (last.RetryCount < last.Action.MaxRetries || last.MayBeFree())
 	if last.Status.Terminal() && (!last.OrchestratedAt.IsZero() || !mayRetry) {
 		return answer, nil
 	}

@@ -24,17 +24,18 @@ import (
 var orchestrate = `
 with asked as materialized (
     select a.*, coalesce(e.original_execution, e.id) as chain
-      from unnest($2::bigint[], $3::int[], $4::text[], $5::interval[])
-           with ordinality as a(ask_id, ask_count, ask_reason, ask_delay, n)
+      from unnest($2::bigint[], $3::int[], $4::text[], $5::interval[], $6::int[])
+           with ordinality as a(ask_id, ask_count, ask_reason, ask_delay, ask_free, n)
       join execution_record e on e.id = a.ask_id
      where e.id = any($2::bigint[])
 ),
 -- Each row once, whether it is requested, or the first of a chain, or both. No row is requested twice in one statement.
 named as materialized (
-    select t.ask_id, max(t.ask_count) as ask_count, max(t.ask_reason) as ask_reason, max(t.ask_delay) as ask_delay, max(t.n) as n
-      from (select ask_id, ask_count, ask_reason, ask_delay, n from asked
+    select t.ask_id, max(t.ask_count) as ask_count, max(t.ask_reason) as ask_reason, max(t.ask_delay) as ask_delay, max(t.ask_free) as ask_free,
+           max(t.n) as n
+      from (select ask_id, ask_count, ask_reason, ask_delay, ask_free, n from asked
             union all
-            select chain, null, null, null, null from asked) t
+            select chain, null, null, null, null, null from asked) t
      group by t.ask_id
 ),
 locked as materialized (
@@ -47,12 +48,16 @@ clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as no
 chained as materialized (
     select l.*, coalesce(l.original_execution, l.id) as chain,
            bool_or(l.has_children) filter (where l.original_execution is null) over c as family,
-           bool_or(l.cancel_requested_at is not null) filter (where l.original_execution is null) over c as called_off
+           bool_or(l.cancel_requested_at is not null) filter (where l.original_execution is null) over c as called_off,
+           -- Each free retry has raised the limit of the row that it created, and the first row has the limit of its request.
+           max(l.max_retries) filter (where l.original_execution is null) over c > 0
+           and l.max_retries - max(l.max_retries) filter (where l.original_execution is null) over c < l.ask_free as free
       from locked l
     window c as (partition by coalesce(l.original_execution, l.id))
 ),
 judged as materialized (
-    select l.*, (select now from clock) as now, l.ask_count is not null and not l.called_off as goes_on
+    select l.*, (select now from clock) as now, l.ask_count is not null and not l.called_off
+           and (l.ask_free = 0 or l.free or l.retry_count < l.max_retries) as goes_on
       from chained l
      where l.n is not null and l.family is not null and l.status >= 'completed' and l.orchestrated_at is null
 ),
@@ -85,7 +90,7 @@ inserted as (
         action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, retried_exit_codes, concurrency, own_limits, parameters, parent,
         original_execution, retry_count, retry_reason, retry_at, due_at, avoid_worker, pinned_worker, created, written_by, submitted_by
     )
-    select j.action, j.action_ref, j.runtime, j.entrypoint, j.timeout_seconds, j.dispatch_timeout_seconds, j.max_retries, j.retried_exit_codes, j.concurrency,
+    select j.action, j.action_ref, j.runtime, j.entrypoint, j.timeout_seconds, j.dispatch_timeout_seconds, j.max_retries + j.free::int, j.retried_exit_codes, j.concurrency,
            j.own_limits, j.parameters, j.parent, j.chain, j.ask_count, j.ask_reason::failure_reason, j.now + j.ask_delay, j.now + j.ask_delay, j.worker,
            j.pinned_worker, j.now, 'retry_manager', j.submitted_by
       from judged j
@@ -122,6 +127,7 @@ func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, resul
 	const op = "orchestrating"
 	var ids []int64
 	var counts []*int32
+	var frees []int32
 	var reasons []*string
 	var delays []time.Duration
 	for i := range os {
@@ -138,9 +144,10 @@ func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, resul
 		}
 		ids, counts = append(ids, int64(os[i].ID)), append(counts, count)
 		reasons, delays = append(reasons, reasonOrNull(retry.Reason)), append(delays, retry.Delay)
+		frees = append(frees, int32(retry.Free))
 	}
 	a := answers{results: results, retries: make(map[attempt]int64), wanted: make(map[int]attempt)}
-	if err := s.kept(keptHashed)(ctx, op, a.scan(counts), orchestrate, s.now(), ids, counts, reasons, delays); err != nil {
+	if err := s.kept(keptHashed)(ctx, op, a.scan(counts), orchestrate, s.now(), ids, counts, reasons, delays, frees); err != nil {
 		return err
 	}
 	if err := s.existing(ctx, a.wanted, a.retries); err != nil {
