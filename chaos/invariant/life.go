@@ -19,6 +19,8 @@ type life struct {
 	retry      int64
 	dispatches int64
 	maxRetries int64
+	// claimed says that the execution ran, or was to, before the latest change of its status.
+	claimed bool
 	// firstRetries is maxRetries of the first row of the chain.
 	firstRetries int64
 	// runTimeout and dispatchTimeout are the row's. A runTimeout of 0 is unknown; a dispatchTimeout
@@ -341,6 +343,7 @@ func (s *Suite) learnCreated(e *history.Event) {
 }
 
 func (l *life) transition(e *history.Event) {
+	l.claimed = e.From == execution.Running
 	l.status, l.epoch, l.entered, l.due, l.reason = e.To, e.Epoch, e.At, e.Due, e.Reason
 	l.by = e.Process
 	l.dispatches = e.Count
@@ -471,5 +474,5 @@ func (s *Suite) action(ref string) uint16 {
 
 // freeRetry says that a retry of this execution costs none.
 func (s *Suite) freeRetry(l *life) bool {
-	return oracle.FreeRetry(l.status, l.reason, int(l.firstRetries), int(l.maxRetries), s.config.Retry.FreeShutdowns)
+	return oracle.FreeRetry(l.status, l.reason, l.claimed, int(l.firstRetries), int(l.maxRetries), s.config.Retry.FreeShutdowns)
 }

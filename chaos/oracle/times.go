@@ -87,11 +87,12 @@ func MayRetry(ended execution.Status, why execution.Reason, retries, most int) b
 	return (ended == execution.Failed || ended == execution.Timeout || ended == execution.Abandoned) && Retriable(why) && retries < most
 }
 
-// FreeRetry says that a retry may follow an execution without costing one: its worker was stopped, its request allowed retries
-// (first of them), and of those that have cost none, each of which allowed the next row one more, there are fewer than free
-// (retry.free_shutdowns; docs/actions.md).
-func FreeRetry(ended execution.Status, why execution.Reason, first, most, free int) bool {
-	return ended == execution.Failed && why == execution.WorkerShutdown && first > 0 && most-first < free
+// FreeRetry says that a retry may follow an execution without costing one: its worker was stopped and its request allowed retries
+// (first of them), or it was claimed and its action could not be started; and of those that have cost none, each of which allowed
+// the next row one more, there are fewer than free (retry.free_shutdowns; docs/actions.md).
+func FreeRetry(ended execution.Status, why execution.Reason, claimed bool, first, most, free int) bool {
+	stopped := why == execution.WorkerShutdown && first > 0
+	return ended == execution.Failed && (stopped || why == execution.WorkerUnavailable && claimed) && most-first < free
 }
 
 // heldAtMost is the longest time that a worker keeps a delivery, if rejected deliveries are

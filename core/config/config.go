@@ -219,8 +219,9 @@ type Retry struct {
 	// JitterFactor is the share of a delay by which a drawn delay may be shorter or longer.
 	JitterFactor float64 `yaml:"jitter_factor"`
 	// FreeShutdowns is how many ends by worker_shutdown cost an execution and its retries none, if
-	// its action has retries at all: to be stopped by a deployment is nobody's failure. Further ones
-	// count. 0: all count.
+	// its action has retries at all: to be stopped by a deployment is nobody's failure. So do ends
+	// because a worker's machine could not start the action, whether it has retries or not: nothing
+	// has run. Further ones count. 0: all count.
 	FreeShutdowns int `yaml:"free_shutdowns"`
 }
 

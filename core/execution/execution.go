@@ -178,10 +178,18 @@ func (e *Execution) Retriable() bool {
 }
 
 // MayBeFree reports whether a retry may follow e that costs none: its worker was stopped, which is
-// nobody's failure, and whoever wrote the action wants it to be run again. How many of a chain are
+// nobody's failure, and whoever wrote the action wants it to be run again; or the worker claimed it
+// and its machine could not start the action, so nothing of it has run. How many of a chain are
 // free is for the configuration to say (retry.free_shutdowns).
 func (e *Execution) MayBeFree() bool {
-	return e.Status == Failed && e.FailureReason == WorkerShutdown && e.Action.MaxRetries > 0
+	switch e.FailureReason {
+	case WorkerShutdown:
+		return e.Status == Failed && e.Action.MaxRetries > 0
+	case WorkerUnavailable:
+		return e.Status == Failed && !e.StartedAt.IsZero()
+	default:
+		return false
+	}
 }
 
 // Chain is the first row of the retry chain that e belongs to: its own ID if it is the first.

@@ -21,7 +21,8 @@ type Retry struct {
 	Delay time.Duration
 	// Free is how many retries of a chain may cost none, if this is one of those: it follows an end that is
 	// nobody's failure. While fewer have been free, the row that follows may be retried once more than this
-	// one; afterwards the retry counts, and is not created if none are left; so it does if the chain's request allowed no retries. 0 if the retry counts.
+	// one; afterwards the retry counts, and is not created if none are left; so it does if the chain's request allowed no retries
+	// and the action has been started. 0 if the retry counts.
 	Free int
 }
 

@@ -284,7 +284,7 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 	done := store.Orchestrated{Applied: true}
 	var id execution.ID
 	if retry != nil && retry.Free > 0 {
-		if first := db.row(from.Chain()).Action.MaxRetries; first > 0 && from.Action.MaxRetries-first < retry.Free {
+		if first := db.row(from.Chain()).Action.MaxRetries; (first > 0 || from.FailureReason == execution.WorkerUnavailable) && from.Action.MaxRetries-first < retry.Free {
 			from.Action.MaxRetries++
 		} else if from.RetryCount >= from.Action.MaxRetries {
 			retry = nil

@@ -381,7 +381,7 @@ func (w *watcher) Orchestrate(ctx context.Context, os []store.Orchestration) ([]
 		may := w.config.Retry.Enabled && oracle.MayRetry(row.Status, row.FailureReason, row.RetryCount, row.Action.MaxRetries)
 		// Whether one of them is free any more is for the store to say: it knows the first row of the chain.
 		free := 0
-		if oracle.FreeRetry(row.Status, row.FailureReason, row.Action.MaxRetries, row.Action.MaxRetries, w.config.Retry.FreeShutdowns) {
+		if oracle.FreeRetry(row.Status, row.FailureReason, !row.StartedAt.IsZero(), row.Action.MaxRetries, row.Action.MaxRetries, w.config.Retry.FreeShutdowns) {
 			free = w.config.Retry.FreeShutdowns
 		}
 		may = may || w.config.Retry.Enabled && free > 0

@@ -50,7 +50,7 @@ chained as materialized (
            bool_or(l.has_children) filter (where l.original_execution is null) over c as family,
            bool_or(l.cancel_requested_at is not null) filter (where l.original_execution is null) over c as called_off,
            -- Each free retry has raised the limit of the row that it created, and the first row has the limit of its request.
-           max(l.max_retries) filter (where l.original_execution is null) over c > 0
+           (max(l.max_retries) filter (where l.original_execution is null) over c > 0 or l.failure_reason = 'worker_unavailable')
            and l.max_retries - max(l.max_retries) filter (where l.original_execution is null) over c < l.ask_free as free
       from locked l
     window c as (partition by coalesce(l.original_execution, l.id))
