@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 
 	"handoff/core/config"
 	"handoff/core/worker/subprocess"
@@ -9,6 +10,7 @@ import (
 
 // isolate makes the runner of actions, and says what keeps them apart on this machine.
 func (d *daemon) isolate(ctx context.Context) (*subprocess.Runner, error) {
+	d.fitDescriptors(ctx)
 	i := d.deployment.Worker.Isolation
 	runner := subprocess.New(subprocess.Options{
 		Host: d.host, Actions: d.deployment.Worker.ActionsDir, Name: d.deployment.Worker.Name, Log: d.log,
@@ -26,4 +28,15 @@ func (d *daemon) isolate(ctx context.Context) (*subprocess.Runner, error) {
 	d.isolation = state
 	state.Log(ctx, d.log)
 	return runner, nil
+}
+
+// fitDescriptors lowers the number of runs to what the limit of open files allows: an action that
+// can't be started for want of descriptors would have been claimed in vain.
+func (d *daemon) fitDescriptors(ctx context.Context) {
+	wanted := d.config.Worker.Concurrency
+	if fit, limit := subprocess.FittingRuns(); fit < wanted {
+		d.config.Worker.Concurrency = fit
+		d.log.LogAttrs(ctx, slog.LevelWarn, "worker.concurrency is more than the limit of open files allows: raise it (ulimit -n, LimitNOFILE), or the worker runs fewer",
+			slog.Int("concurrency", wanted), slog.Int("runs", fit), slog.Uint64("open_files", limit))
+	}
 }

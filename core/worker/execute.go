@@ -45,6 +45,7 @@ func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 	if err != nil {
 		return t.notStarted(f, t.held.stopped(e), deadline, err)
 	}
+	t.starts.well()
 	if ended, grace := t.held.started(e, action); ended {
 		action.Kill(grace)
 	}
@@ -83,6 +84,7 @@ func (t *session) notStarted(f store.Finish, why execution.Reason, deadline time
 	default:
 		// An action can't give this reason.
 		f.Reason = execution.WorkerUnavailable
+		t.restAfter(err)
 		f.Result.Error = "Action could not be started"
 	}
 	return f

@@ -49,6 +49,7 @@ type session struct {
 	hinted host.Signal
 	futile host.Signal
 	unread *unread.Keeper
+	starts starts
 
 	mu   sync.Mutex
 	over end

@@ -101,7 +101,7 @@ func (t *session) admit() time.Duration {
 
 // nextWaiting removes the first waiting deliveries: those that get a slot; or, if no slot is free
 // and the time of the first one is over, that one and those of its message. Otherwise it removes
-// nothing, and left is how long the first one may still wait.
+// nothing, and left is how long the first one may still wait, or the worker rests.
 func (t *session) nextWaiting() (taken []*admitted, late []waiting, left time.Duration) {
 	now := t.host.Monotonic()
 	t.mu.Lock()
@@ -109,12 +109,19 @@ func (t *session) nextWaiting() (taken []*admitted, late []waiting, left time.Du
 	if t.over != endNone || t.draining || len(t.waiting) == 0 {
 		return nil, nil, host.Forever
 	}
-	if taken = t.takeSlots(); len(taken) > 0 {
+	rest := t.starts.left(now)
+	if rest == 0 {
+		taken = t.takeSlots()
+	}
+	if len(taken) > 0 {
 		t.waiting = append(t.waiting[:0], t.waiting[len(taken):]...)
 		return taken, nil, 0
 	}
 	first := t.waiting[0]
 	if left = max(0, first.since+t.patience(first.Action)-now); left > 0 {
+		if rest > 0 {
+			left = min(left, rest)
+		}
 		return nil, nil, left
 	}
 	t.waiting = append(t.waiting[:0], t.waiting[1:]...)

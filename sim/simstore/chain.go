@@ -80,8 +80,8 @@ func (s *step) requestCancel(first, last *row, actor string) {
 // mayRetry says that a terminal row could be followed by a retry. The adapter of the real server
 // asks the core in the same way.
 func mayRetry(r *row) bool {
-	return r.Status != execution.Completed && r.Status != execution.Cancelled && r.FailureReason.Retriable() && (r.RetryCount < r.Action.MaxRetries || r.FailureReason == execution.WorkerShutdown && r.Action.MaxRetries > 0 ||
-		r.FailureReason == execution.WorkerUnavailable && !r.StartedAt.IsZero()) //nolint:forbidigo // as core/store/postgres/chain.go does
+	ended := r.Status != execution.Completed && r.Status != execution.Cancelled
+	return ended && r.FailureReason.Retriable() && (r.RetryCount < r.Action.MaxRetries || r.MayBeFree()) //nolint:forbidigo // as core/store/postgres/chain.go does
 }
 
 // adopt files a new child with its parent's chain, or starts or skips it at once if that chain has

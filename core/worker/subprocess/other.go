@@ -5,6 +5,7 @@ package subprocess
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"handoff/core/worker"
@@ -34,6 +35,9 @@ func (*Runner) Prepare(context.Context) (*State, error) {
 	s.lacks("actions", unsupported().Error())
 	return s, nil
 }
+
+// FittingRuns knows no limit here.
+func FittingRuns() (runs int, limit uint64) { return math.MaxInt, math.MaxUint64 }
 
 // Close does nothing.
 func (*Runner) Close() {}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,6 +139,14 @@ func alive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 // put is shell text that writes a word to a file in one step.
 func put(word, name string) string {
 	return fmt.Sprintf("echo %s > %s.new; mv %s.new %s; ", word, name, name, name)
+}
+
+func TestRunsFitTheLimitOfOpenFiles(t *testing.T) {
+	for limit, want := range map[uint64]int{0: 1, 40: 1, 52: 2, 1024: 164, 1 << 62: math.MaxInt32} {
+		if got := fittingRuns(limit); got != want {
+			t.Errorf("%d open files allow %d runs, want %d", limit, got, want)
+		}
+	}
 }
 
 func TestSuccess(t *testing.T) {

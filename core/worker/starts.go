@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// The first and the longest rest after a start that failed.
+const (
+	firstRest   = time.Second
+	longestRest = 30 * time.Second
+)
+
+// starts remembers whether the machine starts actions. While it does not, for want of descriptors,
+// processes, memory or room on the disk, the worker rests longer and longer between two attempts:
+// each claim would only end its execution. Deliveries wait meanwhile, as they do for a slot.
+type starts struct {
+	mu    sync.Mutex
+	rest  time.Duration
+	until time.Duration
+}
+
+// failed notes that an action could not be started, and returns how long the worker rests; 0 if
+// another failure has made it rest already.
+func (s *starts) failed(now time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now < s.until {
+		return 0
+	}
+	s.rest = min(max(2*s.rest, firstRest), longestRest)
+	s.until = now + s.rest
+	return s.rest
+}
+
+// well notes that an action was started.
+func (s *starts) well() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rest, s.until = 0, 0
+}
+
+// left is how long the worker still rests.
+func (s *starts) left(now time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(0, s.until-now)
+}
+
+// restAfter rests because an action could not be started.
+func (t *session) restAfter(err error) {
+	if rest := t.starts.failed(t.host.Monotonic()); rest > 0 {
+		t.log.LogAttrs(context.Background(), slog.LevelWarn, "an action could not be started, the worker claims nothing for a while: look at its limits of descriptors and processes, its memory and its disk",
+			slog.Duration("rests", rest), slog.Any("error", err))
+	}
+}
