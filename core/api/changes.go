@@ -178,6 +178,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQu
 	// Send the beginning at once: then the client can resume from there even if nothing has
 	// happened yet.
 	out.position(q.After)
+	var end store.Position
+	since := time.Now()
 	for {
 		page, err := s.changes(r.Context(), q)
 		if out.extend() != nil {
@@ -194,8 +196,15 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQu
 				out.change(&page.Changes[i])
 			}
 			q.After = page.Next
+			if !page.Held || page.End != end {
+				end, since = page.End, time.Now()
+			}
 			if time.Since(out.told) >= s.streams.keepAlive {
 				out.position(q.After)
+				// While nobody holds it back, the sign of life itself says that nothing has happened.
+				if held := time.Since(since); held >= s.streams.keepAlive {
+					out.comment(fmt.Sprintf("held back for %v by a transaction that is open on the database server, in whatever database: what has happened since comes when it ends", held.Round(time.Second)))
+				}
 			}
 		case passing(err):
 			s.Log.LogAttrs(r.Context(), slog.LevelWarn, "a stream of changes waits for the database", slog.Any("error", err))

@@ -190,6 +190,35 @@ func TestSilentStreamShowsLifeAndMoves(t *testing.T) {
 	}
 }
 
+// A reader can tell that nothing happens from being held back.
+func TestAStreamThatIsHeldBackSaysSo(t *testing.T) {
+	s := newStreaming(t, func(s *streams) { s.keepAlive = time.Millisecond })
+	f := s.follow("?after=0", "")
+	for range 3 {
+		fields, err := f.block()
+		if err != nil || fields[""] != "" {
+			t.Fatalf("nothing holds it back, and it says %q (%v)", fields[""], err)
+		}
+	}
+	s.mu.Lock()
+	s.held = true
+	s.mu.Unlock()
+	for {
+		fields, err := f.block()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(fields[""], "held back for ") {
+			break
+		}
+	}
+	s.mu.Lock()
+	s.held = false
+	s.mu.Unlock()
+	s.changed(1, "a", execution.Requested)
+	f.expect("1 requested")
+}
+
 func TestStreamOutlivesTheLimitsOfRequests(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second

@@ -41,6 +41,7 @@ type fakeStore struct {
 	audit        map[execution.ID][]store.Transition
 	changes      []store.Change
 	gone         store.Position
+	held         bool
 	// fails are the errors of the next calls; a call with an unknown outcome takes effect.
 	fails []error
 	calls int
@@ -215,7 +216,7 @@ func (f *fakeStore) Changes(_ context.Context, q store.ChangeQuery) (page store.
 		return page, err
 	}
 	page.End = store.Position{Transaction: uint64(len(f.changes) + 1)}
-	page.Gone = f.gone
+	page.Gone, page.Held = f.gone, f.held
 	page.Next = page.End
 	looked := 0
 	for _, c := range f.changes {

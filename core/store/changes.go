@@ -75,6 +75,9 @@ type ChangePage struct {
 	// End is the current end of the stream. No position that the stream has handed out lies behind
 	// it.
 	End Position
+	// Held says that the stream ends before changes that have happened: a transaction that is open,
+	// anywhere on the database server, began to write before them.
+	Held bool
 	// Gone is the position of the latest change that a purge has deleted; zero if none was. A reader
 	// whose position comes before it has missed changes. GoneAt is the time of the
 	// latest of those that are deleted.

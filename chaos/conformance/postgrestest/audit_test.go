@@ -67,9 +67,17 @@ func TestChangesThatCommitLateAreNotPassedOver(t *testing.T) {
 			}
 			before := b.changes(store.ChangeQuery{After: from, Limit: 10})
 			b.tells("while an older transaction goes on", before)
+			counted, err := b.Survey(b.ctx)
+			b.must(err)
+			if !before.Held || counted.Held == 0 {
+				t.Errorf("while a transaction holds the stream back, the page says %v and the survey names %d", before.Held, counted.Held)
+			}
 			b.must(tx.Commit(b.ctx))
 			after := b.changes(store.ChangeQuery{After: before.Next, Limit: 10})
 			b.tells("afterwards", after, fmt.Sprintf("%d cancelled", slow), fmt.Sprintf("%d cancelled", fast))
+			if counted, err = b.Survey(b.ctx); after.Held || err != nil || counted.Held != 0 {
+				t.Errorf("when it has ended, the page says %v and the survey names %d (%v)", after.Held, counted.Held, err)
+			}
 			b.tells("once more", b.changes(store.ChangeQuery{After: after.Next, Limit: 10}))
 		})
 	}

@@ -80,7 +80,9 @@ func (s *Store) Transitions(ctx context.Context, q store.TransitionQuery) ([]sto
 // may have some on both sides of it, and it takes no more than 64 groups above the limit to see as
 // many changes as that.
 const selectReach = `
-with horizon as materialized (select pg_snapshot_xmin(pg_current_snapshot()) as xmin),
+with horizon as materialized (
+    select pg_snapshot_xmin(s) as xmin, pg_snapshot_xmin(s) < pg_snapshot_xmax(s) as held from pg_current_snapshot() s
+),
 page as materialized (
     select g.transaction, g.id, bit_count(g.members::bit(64)) as size,
            case when g.transaction > $1::text::xid8 then 0 else least(bit_count(g.members::bit(64)), greatest(0, $2::bigint + 1 - g.id)) end as seen
@@ -89,7 +91,7 @@ page as materialized (
      order by g.transaction, g.id limit $3::bigint + 64
 ),
 summed as (select p.*, sum(p.size - p.seen) over (order by p.transaction, p.id) as total from page p)
-select h.xmin::text, coalesce(l.transaction::text, '0'), coalesce(l.last, 0)
+select h.xmin::text, h.held, coalesce(l.transaction::text, '0'), coalesce(l.last, 0)
   from horizon h
   left join lateral (
     select s.transaction, s.id + s.size - 1 - (s.total - $3)::bigint as last from summed s
@@ -124,7 +126,7 @@ func (s *Store) Changes(ctx context.Context, q store.ChangeQuery) (page store.Ch
 	var last store.Position
 	err = s.query(ctx, op, func(rows pgx.Rows) (err error) {
 		var horizon, transaction string
-		if err := rows.Scan(&horizon, &transaction, &last.ID); err != nil {
+		if err := rows.Scan(&horizon, &page.Held, &transaction, &last.ID); err != nil {
 			return err
 		}
 		if page.End.Transaction, err = strconv.ParseUint(horizon, 10, 64); err != nil {
