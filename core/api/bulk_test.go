@@ -282,3 +282,29 @@ func (f *failsLater) Create(ctx context.Context, items []store.NewExecution) ([]
 	}
 	return f.fakeStore.Create(ctx, items)
 }
+
+// An unreadable row is refused, and does not lead the search for a time astray.
+func TestBulkPassesUnreadableRows(t *testing.T) {
+	b := outage(t, 9)
+	b.store.unreadable = map[execution.ID]string{13: "written by hand"}
+	_, total := b.steps("retry", `"failure_reason":"no_workers","created_from":"2001-09-09T01:55:40Z"`)
+	if got, want := total.String(), "8 map[unreadable:1]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestBulkRunsOneRequestAtATime(t *testing.T) {
+	var o Options
+	b := setup(t, func(given *Options) { o = *given })
+	server := NewServer(o)
+	server.gates.bulk.patience = time.Millisecond
+	b.Handler = server.Handler()
+	leave, _ := server.gates.bulk.enter(t.Context())
+	if a := b.count(`"status":"failed"`); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.text, "requests by filter") {
+		t.Errorf("beside another one: %d %s", a.status, a.text)
+	}
+	leave()
+	if a := b.count(`"status":"failed"`); a.status != 200 {
+		t.Errorf("after it: %d %s", a.status, a.text)
+	}
+}
