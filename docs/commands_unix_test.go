@@ -346,7 +346,7 @@ psql "$DB" -Atc "select 'unhandled ' || count(*) from execution where status >= 
 // broker and a process that is gone, and what an operator does every day.
 var atOnce = []string{
 	"retry_rate", "dead_letters_open", "no_executors",
-	"Restarts, upgrades, backups", "What to watch", "Tuning", "Show one queue and its arguments", "Move messages", "Purge", "Stop a worker",
+	"Restarts, upgrades, backups", "What to watch", "After an outage: retry what failed with no_workers", "Tuning", "Show one queue and its arguments", "Move messages", "Purge", "Stop a worker",
 }
 
 // The commands of every page are tried on a system that is in the state which the page, or the section of a page, is

@@ -35,7 +35,8 @@ func threeTokens(o *Options) {
 // has to be made here, too.
 var needs = map[config.Right][]string{
 	config.RightSubmit: {
-		"POST /api/v1/executions", "POST /api/v1/executions/batch", "POST /api/v1/executions/{id}/cancel", "POST /api/v1/executions/{id}/retry",
+		"POST /api/v1/executions", "POST /api/v1/executions/batch", "POST /api/v1/executions/cancel", "POST /api/v1/executions/retry",
+		"POST /api/v1/executions/{id}/cancel", "POST /api/v1/executions/{id}/retry",
 	},
 	config.RightOperate: {
 		"POST /api/v1/actions",

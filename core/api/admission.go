@@ -60,12 +60,16 @@ func (g *gate) enter(ctx context.Context) (leave func(), problem *Problem) {
 }
 
 // gates are the classes of requests.
-type gates struct{ lists, reads, writes, large, probes *gate }
+//
+// bulk are the places of requests by filter, each of which walks through tables like a list. Such a
+// request enters it when its body is read, beside the gate of its class.
+type gates struct{ lists, reads, writes, large, probes, bulk *gate }
 
 func newGates() gates {
 	return gates{
 		lists: newGate("lists", placesOfLists), reads: newGate("reading requests", placesOfReads), writes: newGate("writing requests", placesOfWrites),
 		large: newGate("requests with large bodies", placesOfLarge), probes: newGate("probes", placesOfReads),
+		bulk: newGate("requests by filter", placesOfBulk),
 	}
 }
 

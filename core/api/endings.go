@@ -68,12 +68,14 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	last := &rows[0]
-	if why := notRetriable(last); why != "" {
+	if refused, why := notRetriable(last); refused != "" {
 		(&Problem{Type: typeNotRetriable, Title: "The execution can't be retried", Status: http.StatusConflict, Detail: why}).write(w)
 		return
 	}
+	item := sameAgain(last)
+	item.Limits = chain[0].Limits // a retry that cost none has raised those of the rows after it
 	result := s.submit(r, []submitRequest{{
-		item: sameAgain(last), key: key,
+		item: item, key: key,
 	}}, newComparison())[0]
 	if result.problem != nil {
 		result.problem.write(w)
@@ -89,15 +91,16 @@ func sameAgain(e *execution.Execution) store.NewExecution {
 	return store.NewExecution{ActionRef: e.Action.Ref, Parameters: e.Parameters, Pinned: e.Pinned, Limits: e.Limits}
 }
 
-// notRetriable returns the reason why the last row of a chain can't be run again.
-func notRetriable(last *execution.Execution) string {
+// notRetriable returns why the last row of a chain can't be run again: the reason, empty if it can,
+// and a text for the client.
+func notRetriable(last *execution.Execution) (refused, why string) {
 	switch {
 	case last.Status == execution.Completed:
-		return fmt.Sprintf("Execution %d has completed. To run its action again, create an execution.", last.ID)
+		return refusedCompleted, fmt.Sprintf("Execution %d has completed. To run its action again, create an execution.", last.ID)
 	case !last.Status.Terminal():
-		return fmt.Sprintf("Execution %d, the last of its chain, is %v: it has not ended.", last.ID, last.Status)
+		return refusedNotEnded, fmt.Sprintf("Execution %d, the last of its chain, is %v: it has not ended.", last.ID, last.Status)
 	case last.OrchestratedAt.IsZero() && last.FailureReason.Retriable() && (last.RetryCount < last.Action.MaxRetries || last.MayBeFree()):
-		return fmt.Sprintf("Execution %d has just ended as %v and is about to be retried by itself.", last.ID, last.Status)
+		return refusedAboutToRetry, fmt.Sprintf("Execution %d has just ended as %v and is about to be retried by itself.", last.ID, last.Status)
 	}
-	return ""
+	return "", ""
 }

@@ -19,6 +19,7 @@ var fuzzTargets = []string{
 	"POST /api/v1/dead-letters/discard", "GET /api/v1/dead-letters/1", "POST /api/v1/dead-letters/1/replay", "POST /api/v1/dead-letters/1/discard",
 	"GET /api/v1/observations", "GET /api/v1/workers", "GET /api/v1/workers/1", "POST /api/v1/workers/1/cordon", "POST /api/v1/workers/1/uncordon",
 	"POST /api/v1/workers/1/drain", "GET /healthz", "GET /readyz", "GET /metrics", "GET /playbooks/dlq_rate",
+	"GET /api/v1/executions/count", "POST /api/v1/executions/retry", "POST /api/v1/executions/cancel",
 }
 
 // FuzzEndpoints sends anything to any endpoint. The response is never a failure of the server, is
@@ -30,6 +31,7 @@ func FuzzEndpoints(f *testing.F) {
 			{"?limit=2&before=1&after=0&open=true&window=1h&every=1s&by=reason&status=failed", "k", "{}"},
 			{"?limit=1;select%201&a=%ff&%00=%", "1-1", `{"reason":"\u0000","ids":[1,-1,1e9],"older_than_seconds":0}`},
 			{"/%ff/../%00", "\xff", `{"executions":[{"action_ref":"core.echo","idempotency_key":"k"},{"action_ref":"core.echo","idempotency_key":"k","parameters":{"a":1}},null]}`},
+			{"?status=failed&created_from=2001-09-09T01:46:40Z&ended_to=x", "k", `{"status":"requested","created_to":"2001-09-09T01:46:41Z","before":9,"limit":1,"dry_run":false}`},
 			{"?after=9-9", "k", `{"action_ref":"core.echo","parameters":{"a":[1,"\ud800",1e999]},"timeout_seconds":1,"worker_id":1,"parent":1}`},
 			{"", "k", `{"ref":"x","runtime":"shell","entrypoint":"e","concurrency":0,"ref":"x"}`},
 		} {

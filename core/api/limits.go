@@ -70,6 +70,23 @@ const (
 	longestWindow = 31 * 24 * time.Hour
 )
 
+// Requests by filter.
+const (
+	// bulkWindows is how many windows of listWindow ids one step or count looks through.
+	bulkWindows = 10
+	// mostCounted is the largest count; a count beyond it goes on in the next request.
+	mostCounted = 10000
+	// largestBulk is how many executions one step deals with, and bulkPiece is for how many of them
+	// it reads the parameters at once: at most 13 MB. A step ends early when it has repeated
+	// maxBatchBody of parameters, or after bulkStepTime.
+	largestBulk  = 500
+	bulkPiece    = 50
+	bulkStepTime = 10 * time.Second
+	// idDisorder is how far the order of creation times may differ from that of the ids: a statement
+	// reads the clock and takes its ids at different moments.
+	idDisorder = 10 * time.Minute
+)
+
 // Concurrent requests. Each class has its own places, so that readers never block submissions. A
 // request that finds all places of its class taken waits at most placeWait, and is then refused
 // with 503 and Retry-After.
@@ -79,6 +96,8 @@ const (
 	// execution five times as slow at its 99th percentile. With one it takes less than twice as
 	// long there, and a tenth longer at its median (TestSchedulingBesideLists).
 	placesOfLists = 1
+	// placesOfBulk is for requests by filter, which walk through tables as lists do.
+	placesOfBulk = 1
 	// placesOfLarge are for requests whose body is longer than smallBody or of unknown length,
 	// above all batches: one takes up to 16 MB while it is in progress. largeBodyWait is how long
 	// its client may take to send it.

@@ -124,7 +124,7 @@ func TestOpenAPIHasEveryField(t *testing.T) {
 	for name, value := range map[string]any{
 		"Execution": executionView{}, "ListedExecution": listedView{}, "Unreadable": unreadableView{}, "ListedDeadLetter": listedLetterView{}, "Result": resultView{}, "Created": created{}, "BatchResult": batchResult{}, "Transition": transitionView{}, "Change": changeView{},
 		"Action": actionView{}, "NewAction": newActionView{}, "Worker": workerView{}, "Capabilities": capabilitiesView{}, "Health": healthView{},
-		"DeadLetter": deadLetterView{}, "Observation": observationView{}, "Replayed": replayed{}, "DeadLetterSummary": deadLetterSummaryView{}, "DeadLetterGroup": deadLetterGroupView{}, "Discarded": discarded{}, "Problem": Problem{}, "FieldError": FieldError{},
+		"DeadLetter": deadLetterView{}, "Observation": observationView{}, "Replayed": replayed{}, "DeadLetterSummary": deadLetterSummaryView{}, "DeadLetterGroup": deadLetterGroupView{}, "Discarded": discarded{}, "ExecutionCount": executionCount{}, "BulkResult": bulkResult{}, "Problem": Problem{}, "FieldError": FieldError{},
 	} {
 		var fields, always []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(value)) {
@@ -174,10 +174,11 @@ func TestOpenAPIHasWhatRequestsMaySay(t *testing.T) {
 		"NewExecution": b.do("POST", executionsPath, `{"nonsense": 1}`),
 		"NewBatchItem": b.do("POST", executionsPath+"/batch", `{"executions": [{"nonsense": 1}]}`),
 		"NewAction":    b.do("POST", "/api/v1/actions", `{"nonsense": 1}`),
+		"BulkCommand":  b.do("POST", executionsPath+"/retry", `{"nonsense": 1}`),
 	} {
 		same(t, name, slices.Collect(maps.Keys(d.Components.Schemas[name].Properties)), allowed(a))
 	}
-	for _, path := range []string{executionsPath, "/api/v1/actions", "/api/v1/dead-letters", "/api/v1/observations", "/api/v1/changes", "/api/v1/workers"} {
+	for _, path := range []string{executionsPath, executionsPath + "/count", "/api/v1/actions", "/api/v1/dead-letters", "/api/v1/observations", "/api/v1/changes", "/api/v1/workers"} {
 		var get struct {
 			Parameters []struct {
 				Name string `yaml:"name"`

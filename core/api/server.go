@@ -99,6 +99,9 @@ func (s *Server) routes() map[string]methods {
 	return map[string]methods{
 		"/api/v1/executions":                  {http.MethodPost: submits(s.createExecution), http.MethodGet: reads(s.listExecutions)},
 		"/api/v1/executions/batch":            {http.MethodPost: submits(s.createBatch)},
+		"/api/v1/executions/count":            {http.MethodGet: reads(s.countExecutions)},
+		"/api/v1/executions/retry":            {http.MethodPost: submits(s.retryExecutions)},
+		"/api/v1/executions/cancel":           {http.MethodPost: submits(s.cancelExecutions)},
 		"/api/v1/executions/{id}":             {http.MethodGet: reads(s.getExecution)},
 		"/api/v1/executions/{id}/transitions": {http.MethodGet: reads(s.getTransitions)},
 		"/api/v1/executions/{id}/chain":       {http.MethodGet: reads(s.getChain)},
@@ -162,6 +165,8 @@ const (
 	allKeyed
 	// someUnkeyed: a repetition would create something twice.
 	someUnkeyed
+	// repeatableStep: part of a step may be done, and a repetition does the rest.
+	repeatableStep
 )
 
 // storeProblem translates the error of a database call for the client. Errors that the client can't
@@ -184,6 +189,11 @@ func (s *Server) storeProblem(r *http.Request, err error, keys keyed) *Problem {
 		return &Problem{
 			Type: typeOutcomeUnknown, Title: "Nobody knows whether it was accepted", Status: http.StatusServiceUnavailable,
 			Detail: "The database did not answer. The execution may exist: sending the request again may create it twice. Requests with an Idempotency-Key can be repeated.",
+		}
+	case passing(err) && keys == repeatableStep:
+		return &Problem{
+			Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable,
+			Detail: "Part of the step may be done. Send the same request again: nothing is done twice.", retryAfter: 2,
 		}
 	case passing(err):
 		return &Problem{

@@ -2,6 +2,7 @@ package store
 
 import (
 	"crypto/sha256"
+	"time"
 
 	"handoff/core/execution"
 )
@@ -14,6 +15,11 @@ type ExecutionQuery struct {
 	// wanted.
 	Worker execution.WorkerID
 	Parent execution.ID
+	// Reason is the failure reason.
+	Reason execution.Reason
+	// Created and Ended bound when the execution was created and when it ended. A bound of Ended
+	// leaves out executions that have not ended.
+	Created, Ended Period
 	// The page has only ids below Before (0 begins with the newest) and above After (0 for no
 	// bound). After bounds the search of a narrow filter.
 	Before, After execution.ID
@@ -25,6 +31,23 @@ type ExecutionQuery struct {
 	IDs            []execution.ID
 	WithParameters bool
 	Digests        bool
+
+	// OnlyIDs asks for nothing but the ids of a page that the filters select, so that many can be
+	// counted at once.
+	OnlyIDs bool
+}
+
+// Period is a span of the database's time, from From up to but not including To. A zero bound is no
+// bound.
+type Period struct{ From, To time.Time }
+
+// Contains reports whether a moment is in the period. The zero moment, which has not come yet, is
+// only in a period without bounds.
+func (p Period) Contains(moment time.Time) bool {
+	if p == (Period{}) {
+		return true
+	}
+	return !moment.IsZero() && !moment.Before(p.From) && (p.To.IsZero() || moment.Before(p.To))
 }
 
 // Listed is an execution in a list: without Parameters, Result and the action's Entrypoint, so that
@@ -46,7 +69,8 @@ const MaxChain = 500
 // Matches says whether an execution passes the filters.
 func (q *ExecutionQuery) Matches(e *execution.Execution) bool {
 	return (q.Status == execution.None || e.Status == q.Status) && (q.ActionRef == "" || e.Action.Ref == q.ActionRef) &&
-		(q.Worker == 0 || e.Worker == q.Worker) && (q.Parent == 0 || e.Parent == q.Parent) && (q.Before == 0 || e.ID < q.Before) && e.ID > q.After
+		(q.Worker == 0 || e.Worker == q.Worker) && (q.Parent == 0 || e.Parent == q.Parent) &&
+		(q.Reason == execution.NoReason || e.FailureReason == q.Reason) && q.Created.Contains(e.Created) && q.Ended.Contains(e.Ended) && (q.Before == 0 || e.ID < q.Before) && e.ID > q.After
 }
 
 // WorkerQuery asks for a page of workers, ordered by id. A zero filter passes all.

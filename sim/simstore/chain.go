@@ -219,7 +219,13 @@ func (c *Client) List(ctx context.Context, q store.ExecutionQuery) ([]store.List
 		}
 		for id := execution.ID(s.db.Rows()); id > 0 && len(page) < q.Limit; id-- {
 			if r := s.db.row(id); r != nil && q.Matches(&r.Execution) {
-				page = append(page, s.shown(listed(&r.Execution)))
+				row := listed(&r.Execution)
+				if q.OnlyIDs {
+					row = store.Listed{Execution: execution.Execution{ID: id}}
+				} else {
+					row = s.shown(row)
+				}
+				page = append(page, row)
 			}
 		}
 		return page

@@ -146,6 +146,15 @@ func clientCosts() []costCase {
 				return done(c.List(c.ctx, store.ExecutionQuery{Status: execution.Abandoned, Limit: b}))
 			}
 		}},
+		{"List", "the ids of a filter that nothing passes, within a window", false, func(c *costs, b int) func() error {
+			ids := c.fill(fillOf{status: "completed", handled: true, count: b})
+			return func() error {
+				return done(c.List(c.ctx, store.ExecutionQuery{
+					Reason: execution.NoWorkers, Created: store.Period{From: time.Unix(1e9, 0)}, Ended: store.Period{To: time.Unix(2e9, 0)},
+					Before: ids[b-1] + 1, After: ids[0] - 1, Limit: b, OnlyIDs: true,
+				}))
+			}
+		}},
 		{"List", "rows that are named", true, func(c *costs, b int) func() error {
 			ids := c.fill(fillOf{status: "completed", handled: true, count: b})
 			return func() error { return done(c.List(c.ctx, store.ExecutionQuery{IDs: ids, Digests: true})) }

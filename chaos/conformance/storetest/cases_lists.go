@@ -73,6 +73,44 @@ func listCases() []Case {
 			b.expect("named one by one", page(store.ExecutionQuery{IDs: []execution.ID{ids[0], 999, ids[2], ids[0]}}), list(ids[2], ids[0]))
 			b.expect("none named", page(store.ExecutionQuery{IDs: []execution.ID{}, Limit: 5}), list())
 		}},
+		{"executions are filtered by reason and by times", func(b *fixture) {
+			w := b.active("w")
+			failed := b.failed(w).ID
+			runs := b.running(w).ID
+			rows, err := b.Store.Executions(b.ctx, []execution.ID{failed})
+			b.must(err)
+			before := rows[0].Ended
+			b.Advance(time.Second)
+			late := b.failed(w).ID
+			rows, err = b.Store.Executions(b.ctx, []execution.ID{late})
+			b.must(err)
+			created, ended := rows[0].Created, rows[0].Ended
+			page := func(q store.ExecutionQuery) string {
+				var pages []string
+				for _, q.OnlyIDs = range []bool{false, true} {
+					q.Limit = 10
+					found, err := b.Store.List(b.ctx, q)
+					b.must(err)
+					var ids []execution.ID
+					for i := range found {
+						ids = append(ids, found[i].ID)
+						b.expect("only its id", found[i].Status == execution.None, q.OnlyIDs)
+					}
+					pages = append(pages, list(ids...))
+				}
+				b.expect("the ids alone", pages[1], pages[0])
+				return pages[0]
+			}
+			b.expect("by reason", page(store.ExecutionQuery{Reason: execution.Connection}), list(late, failed))
+			b.expect("by another reason", page(store.ExecutionQuery{Status: execution.Failed, Reason: execution.NoWorkers}), list())
+			b.expect("an open execution has no reason", page(store.ExecutionQuery{Status: execution.Running, Reason: execution.Connection}), list())
+			b.expect("created from", page(store.ExecutionQuery{Created: store.Period{From: created}}), list(late))
+			b.expect("created to", page(store.ExecutionQuery{Created: store.Period{To: created}}), list(runs, failed))
+			b.expect("open, created to", page(store.ExecutionQuery{Status: execution.Running, Created: store.Period{To: created}}), list(runs))
+			b.expect("ended from", page(store.ExecutionQuery{Ended: store.Period{From: ended}}), list(late))
+			b.expect("ended to", page(store.ExecutionQuery{Ended: store.Period{To: ended}}), list(failed))
+			b.expect("ended within", page(store.ExecutionQuery{Status: execution.Failed, Ended: store.Period{From: before, To: ended}}), list(failed))
+		}},
 		{"lists leave out what may be large", func(b *fixture) {
 			parameters := []byte(`{"a": "\u00fc", "b":  1}`)
 			key := b.failed(b.active("w"))

@@ -20,7 +20,9 @@ var workLists = map[execution.Status]string{
 // A page is a walk down the primary key of the records or, for rows that have not ended, of the
 // work. It stops when the page is full. So the hot path pays for no index for lists. A narrow
 // filter walks far; $2 bounds the walk, and the next page continues behind it.
-var selectPages = func() (pages [execution.Statuses]string) {
+//
+// selectIDs are the same pages with nothing but the ids.
+var selectPages, selectIDs = func() (pages, ids [execution.Statuses]string) {
 	for status := range pages {
 		from, condition := "execution_record r left join execution_work w on w.id = r.id", ""
 		id, worker, columns := "r.id", "coalesce(w.worker, r.worker)", "{any, small}"
@@ -32,16 +34,19 @@ var selectPages = func() (pages [execution.Statuses]string) {
 			from, condition = "execution_work w join execution_record r on r.id = w.id", "w.status = '"+name.String()+"' and "+workLists[name]+" and "
 			id, worker, columns = "w.id", "w.worker", "{open, small}"
 		}
-		pages[status] = text(`
-select ` + columns + ` from ` + from + `
+		rest := ` from ` + from + `
  where ` + condition + `($1::bigint = 0 or ` + id + ` < $1) and ` + id + ` > $2
    and ($3::text is null or r.action_ref = $3)
    and ($4::bigint = 0 or ` + worker + ` = $4)
    and ($5::bigint = 0 or r.parent = $5)
+   and ($6::failure_reason is null or r.failure_reason = $6)
+   and ($7::timestamptz is null or r.created >= $7) and ($8::timestamptz is null or r.created < $8)
+   and ($9::timestamptz is null or r.ended >= $9) and ($10::timestamptz is null or r.ended < $10)
  order by ` + id + ` desc
- limit $6`)
+ limit $11`
+		pages[status], ids[status] = text("\nselect "+columns+rest), text("\nselect "+id+rest)
 	}
-	return pages
+	return pages, ids
 }()
 
 var selectListed = text(`
@@ -76,6 +81,16 @@ func (s *Store) listNamed(ctx context.Context, q store.ExecutionQuery) ([]store.
 	return found, nil
 }
 
+// listingIDs returns a scan that collects rows of which only the id is read.
+func listingIDs(found *[]store.Listed) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var id int64
+		err := rows.Scan(&id)
+		*found = append(*found, store.Listed{Execution: execution.Execution{ID: execution.ID(id)}})
+		return err
+	}
+}
+
 // List implements store.Client.
 func (s *Store) List(ctx context.Context, q store.ExecutionQuery) ([]store.Listed, error) {
 	if q.IDs != nil {
@@ -85,8 +100,13 @@ func (s *Store) List(ctx context.Context, q store.ExecutionQuery) ([]store.Liste
 		return nil, nil
 	}
 	var page []store.Listed
-	err := s.query(ctx, "listing executions", listing(&page), selectPages[q.Status],
-		int64(q.Before), int64(q.After), orNull(q.ActionRef), int64(q.Worker), int64(q.Parent), max(0, q.Limit))
+	scan, sql := listing(&page), selectPages[q.Status]
+	if q.OnlyIDs {
+		scan, sql = listingIDs(&page), selectIDs[q.Status]
+	}
+	err := s.query(ctx, "listing executions", scan, sql,
+		int64(q.Before), int64(q.After), orNull(q.ActionRef), int64(q.Worker), int64(q.Parent), reasonOrNull(q.Reason),
+		momentOrNull(q.Created.From), momentOrNull(q.Created.To), momentOrNull(q.Ended.From), momentOrNull(q.Ended.To), max(0, q.Limit))
 	if err != nil {
 		return nil, err
 	}

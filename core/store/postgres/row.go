@@ -422,6 +422,14 @@ func jsonOrNull(raw json.RawMessage) *string {
 
 func reasonOrNull(r execution.Reason) *string { return orNull(r.String()) }
 
+// momentOrNull is null for the zero moment.
+func momentOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
 // countOrNull leaves it to the table to refuse a negative number.
 func countOrNull(n int) *int32 {
 	if n == 0 {

@@ -1,0 +1,471 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/core/config/yamlfile"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// Executions are counted, retried and cancelled by filter in steps, from the newest to the oldest.
+// A step goes down the primary key, at most bulkWindows times listWindow ids, so a narrow filter may
+// find nothing in a step and still have more. Statuses in which some part holds the executions have
+// short indexes and need no window. No index leads to times: idBounds finds where the bounds of
+// creation are among the ids.
+
+// executionCount is the response to a count and to a dry run.
+type executionCount struct {
+	Count int          `json:"count"`
+	More  bool         `json:"more"`
+	Next  execution.ID `json:"next"`
+}
+
+// bulkResult is the response to one step of a command.
+type bulkResult struct {
+	Done    int            `json:"done"`
+	Refused map[string]int `json:"refused"`
+	More    bool           `json:"more"`
+	Next    execution.ID   `json:"next"`
+}
+
+// The reasons for which a command refuses a selected execution.
+const (
+	refusedCompleted      = "completed"
+	refusedNotEnded       = "not_ended"
+	refusedAboutToRetry   = "about_to_retry"
+	refusedLaterAttempt   = "later_attempt"
+	refusedAlreadyRetried = "already_retried"
+	refusedUnknownAction  = "unknown_action"
+	refusedUnknownWorker  = "unknown_worker"
+	refusedEnded          = "ended"
+	refusedCanceling      = "already_canceling"
+	refusedGone           = "gone"
+	refusedUnreadable     = "unreadable"
+)
+
+// countExecutions is GET
+// /api/v1/executions/count?action_ref=R&status=S&failure_reason=F&created_from=T&created_to=T&ended_from=T&ended_to=T&before=ID.
+func (s *Server) countExecutions(w http.ResponseWriter, r *http.Request) {
+	var f executionFilter
+	problem := readQuery(r, append(f.parameters(), parameter{"before", number64(&f.query.Before)}))
+	if problem == nil {
+		problem = f.check("")
+	}
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	s.serveBulk(w, r, f.query, nil)
+}
+
+// retryExecutions is POST /api/v1/executions/retry: one step of a retry by filter.
+func (s *Server) retryExecutions(w http.ResponseWriter, r *http.Request) {
+	s.serveCommand(w, r, s.retryListed)
+}
+
+// cancelExecutions is POST /api/v1/executions/cancel: one step of a cancellation by filter.
+func (s *Server) cancelExecutions(w http.ResponseWriter, r *http.Request) {
+	s.serveCommand(w, r, s.cancelListed)
+}
+
+func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, command bulkCommand) {
+	q, dryRun, problem := readCommand(w, r)
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	if dryRun {
+		command = nil
+	}
+	s.serveBulk(w, r, q, command)
+}
+
+// bulkCommand does something to listed executions, in their order, and notes it in the result. It
+// returns how many of them it has dealt with: at least one, and all unless the step is too long.
+type bulkCommand func(ctx context.Context, r *http.Request, rows []store.Listed, result *bulkResult) (handled int, err error)
+
+// serveBulk answers a request by filter. A nil command only counts.
+func (s *Server) serveBulk(w http.ResponseWriter, r *http.Request, q store.ExecutionQuery, command bulkCommand) {
+	leave, problem := s.gates.bulk.enter(r.Context())
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	defer leave()
+	if command == nil {
+		// One more shows whether there are more.
+		q.OnlyIDs, q.Limit = true, mostCounted+1
+	}
+	rows, next, left, err := s.selectExecutions(r, q)
+	if err != nil {
+		s.storeProblem(r, err, harmless).write(w)
+		return
+	}
+	if command == nil {
+		if len(rows) > mostCounted {
+			rows, next, left = rows[:mostCounted], rows[mostCounted-1].ID, true
+		}
+		writeJSON(w, "application/json", http.StatusOK, executionCount{Count: len(rows), More: left, Next: next})
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), bulkStepTime)
+	defer cancel()
+	result := bulkResult{Refused: map[string]int{}, More: left, Next: next}
+	handled, err := command(ctx, r, rows, &result)
+	if err != nil {
+		s.storeProblem(r, err, repeatableStep).write(w)
+		return
+	}
+	if handled < len(rows) {
+		result.More, result.Next = true, rows[handled-1].ID
+	}
+	writeJSON(w, "application/json", http.StatusOK, result)
+}
+
+// executionFilter reads a filter of executions, from a query or from a body.
+type executionFilter struct {
+	query store.ExecutionQuery
+	given bool
+}
+
+// parameters are the fields of a filter, all of them texts.
+func (f *executionFilter) parameters() []parameter {
+	q := &f.query
+	all := []parameter{
+		{"action_ref", func(text string) error {
+			if q.ActionRef = text; text == "" || len(text) > maxActionRef || strings.ContainsRune(text, 0) {
+				return fmt.Errorf("it must be the name of an action, of 1 to %d characters; leave it out for any", maxActionRef)
+			}
+			return nil
+		}},
+		{"status", oneOf(&q.Status, statusNames(), execution.ParseStatus)},
+		{"failure_reason", oneOf(&q.Reason, execution.Reasons(), execution.ParseReason)},
+		{"created_from", readMoment(&q.Created.From)}, {"created_to", readMoment(&q.Created.To)},
+		{"ended_from", readMoment(&q.Ended.From)}, {"ended_to", readMoment(&q.Ended.To)},
+	}
+	for i := range all {
+		read := all[i].read
+		all[i].read = func(text string) error { f.given = true; return read(text) }
+	}
+	return all
+}
+
+// check refuses a filter that has no field, or a period that ends before it begins. Names of fields
+// begin with prefix.
+func (f *executionFilter) check(prefix string) *Problem {
+	if !f.given {
+		var names []string
+		for _, p := range f.parameters() {
+			names = append(names, p.name)
+		}
+		return badRequest("The request does not say which executions. Give at least one of " + strings.Join(names, ", ") + ".")
+	}
+	var mistakes []FieldError
+	order := func(name string, p store.Period) {
+		if !p.From.IsZero() && !p.To.IsZero() && !p.From.Before(p.To) {
+			mistakes = append(mistakes, FieldError{Field: prefix + name + "_to", Detail: "must be later than " + name + "_from"})
+		}
+	}
+	order("created", f.query.Created)
+	order("ended", f.query.Ended)
+	if len(mistakes) > 0 {
+		return badRequest("The filter can't be used.", mistakes...)
+	}
+	return nil
+}
+
+// oneOf reads one of several names.
+func oneOf[T any](into *T, names []string, parse func(string) (T, error)) func(string) error {
+	return func(text string) (err error) {
+		if !slices.Contains(names, text) {
+			return fmt.Errorf("it must be one of %s; leave it out for any", strings.Join(names, ", "))
+		}
+		*into, err = parse(text)
+		return err
+	}
+}
+
+// statusNames are the names of all statuses.
+func statusNames() (names []string) {
+	for s := execution.None + 1; int(s) < execution.Statuses; s++ {
+		names = append(names, s.String())
+	}
+	return names
+}
+
+func readMoment(into *time.Time) func(string) error {
+	return func(text string) error {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil || at.IsZero() {
+			return fmt.Errorf("it must be a time with its zone, such as 2026-01-31T14:30:00Z")
+		}
+		*into = at
+		return nil
+	}
+}
+
+// readCommand reads the body of a command by filter.
+func readCommand(w http.ResponseWriter, r *http.Request) (q store.ExecutionQuery, dryRun bool, problem *Problem) {
+	var filter executionFilter
+	filter.query.Limit = largestBulk
+	parameters := filter.parameters()
+	var allowed []string
+	for _, p := range parameters {
+		allowed = append(allowed, p.name)
+	}
+	problem = optionalBody(w, r, append(allowed, "before", "limit", "dry_run"), func(b *body, fields map[string]value) {
+		for _, p := range parameters {
+			f, given := fields[p.name]
+			if !given {
+				continue
+			}
+			if text, ok := b.text(f); ok {
+				if err := p.read(text); err != nil {
+					b.refuse(f.pointer, f.at, fmt.Sprintf("can't be used: %q: %v", yamlfile.Cut(text), err))
+				}
+			}
+		}
+		if f, given := fields["before"]; given {
+			n, _ := b.integer(f, 1, math.MaxInt64, false)
+			filter.query.Before = execution.ID(n)
+		}
+		if f, given := fields["limit"]; given {
+			n, _ := b.integer(f, 1, largestBulk, false)
+			filter.query.Limit = int(n)
+		}
+		if f, given := fields["dry_run"]; given {
+			if dryRun = f.raw[0] == 't'; f.kind() != "a boolean" {
+				b.refuse(f.pointer, f.at, "must be true or false, is "+f.kind())
+			}
+		}
+	})
+	if problem == nil {
+		problem = filter.check("/")
+	}
+	return filter.query, dryRun, problem
+}
+
+// selectExecutions returns the next executions that a filter selects, newest first, at most q.Limit.
+// next is the position of the next step, and more reports whether there may be more executions.
+func (s *Server) selectExecutions(r *http.Request, q store.ExecutionQuery) (rows []store.Listed, next execution.ID, more bool, err error) {
+	floor, top, err := s.idBounds(r, &q)
+	held := q.Status > execution.Requested && !q.Status.Terminal()
+	limit := q.Limit
+	for windows := 0; err == nil && windows < bulkWindows && top-1 > floor && len(rows) < limit; windows++ {
+		q.Before, q.After, q.Limit = top, max(top-1-listWindow, floor), limit-len(rows)
+		if held {
+			q.After = floor
+		}
+		var page []store.Listed
+		if page, err = s.listed(r, q); err != nil {
+			break
+		}
+		rows = append(rows, page...)
+		if top = q.After + 1; len(page) == q.Limit {
+			top = page[len(page)-1].ID
+		}
+	}
+	return rows, top, top-1 > floor, err
+}
+
+// idBounds returns the ids between which all executions are that a filter may still select: above
+// floor and below top.
+func (s *Server) idBounds(r *http.Request, q *store.ExecutionQuery) (floor, top execution.ID, err error) {
+	newest, err := s.listed(r, store.ExecutionQuery{Limit: 1})
+	if err != nil || len(newest) == 0 {
+		return 0, 1, err
+	}
+	top = newest[0].ID + 1
+	if !q.Created.From.IsZero() {
+		if floor, _, err = s.searchCreated(r, newest[0].ID, q.Created.From.Add(-idDisorder)); err != nil {
+			return 0, 1, err
+		}
+	}
+	to := q.Created.To
+	if to.IsZero() || !q.Ended.To.IsZero() && q.Ended.To.Before(to) {
+		// What has ended before a moment was created before it.
+		to = q.Ended.To
+	}
+	switch {
+	case q.Before != 0:
+		top = min(top, q.Before)
+	case !to.IsZero():
+		_, last, err := s.searchCreated(r, newest[0].ID, to.Add(idDisorder))
+		if err != nil {
+			return 0, 1, err
+		}
+		top = last + 1
+	}
+	return floor, top, nil
+}
+
+// searchCreated searches for the last execution that was created before a moment, by halving: one
+// row of the primary key for each bit of the newest id. Its id is from low to high. They differ only
+// if a row in between can't be read.
+func (s *Server) searchCreated(r *http.Request, newest execution.ID, moment time.Time) (low, high execution.ID, err error) {
+	high = newest
+	for low < high {
+		middle := high - (high-low)/2
+		rows, err := s.listed(r, store.ExecutionQuery{Before: middle + 1, Limit: 1})
+		switch {
+		case err != nil:
+			return 0, 0, err
+		case len(rows) > 0 && rows[0].Unreadable != "":
+			return low, high, nil
+		case len(rows) == 0 || rows[0].Created.Before(moment):
+			low = middle
+		default:
+			high = max(low, rows[0].ID-1)
+		}
+	}
+	return low, high, nil
+}
+
+// retryListed retries executions as retryExecution does, each chain once: the new execution has a
+// key that belongs to the chain, whoever asks, for execution.KeyLifetime.
+func (s *Server) retryListed(ctx context.Context, r *http.Request, rows []store.Listed, result *bulkResult) (handled int, err error) {
+	bytes := 0
+	for piece := range slices.Chunk(rows, bulkPiece) {
+		if handled > 0 && (ctx.Err() != nil || bytes > maxBatchBody) {
+			break
+		}
+		var ids []execution.ID
+		for i := range piece {
+			refused, err := s.retryRefusal(r, &piece[i])
+			if err != nil {
+				return handled, err
+			}
+			if refused == "" {
+				ids = append(ids, piece[i].ID)
+			} else {
+				result.Refused[refused]++
+			}
+		}
+		n, err := s.retryLast(ctx, r, ids, result)
+		if err != nil {
+			return handled, err
+		}
+		bytes += n
+		handled += len(piece)
+	}
+	return handled, nil
+}
+
+// retryRefusal returns the reason why an execution can't be retried, empty if it can. No guard of a
+// retry can change after that: an end is for good, and so is its handling, after which no row joins
+// the chain.
+func (s *Server) retryRefusal(r *http.Request, row *store.Listed) (string, error) {
+	if row.Unreadable != "" {
+		return refusedUnreadable, nil
+	}
+	if refused, _ := notRetriable(&row.Execution); refused != "" {
+		return refused, nil
+	}
+	if !row.Retriable() {
+		return "", nil
+	}
+	// Another attempt may have followed. Then the chain is retried by its last row.
+	ctx, cancel := s.statement(r)
+	defer cancel()
+	chain, err := s.Store.Chain(ctx, row.ID)
+	if err == nil && len(chain) > 0 && chain[len(chain)-1].ID != row.ID {
+		return refusedLaterAttempt, nil
+	}
+	return "", err
+}
+
+// retryLast creates an execution for each of the given ones, which are the last of their chains. It
+// returns the size of their parameters.
+func (s *Server) retryLast(ctx context.Context, r *http.Request, ids []execution.ID, result *bulkResult) (bytes int, err error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	rows, err := s.listed(r, store.ExecutionQuery{IDs: ids, WithParameters: true})
+	if err != nil {
+		return 0, err
+	}
+	if gone := len(ids) - len(rows); gone > 0 {
+		result.Refused[refusedGone] += gone
+	}
+	var requests []submitRequest
+	for i := range rows {
+		row := &rows[i]
+		if row.Unreadable != "" {
+			result.Refused[refusedUnreadable]++
+			continue
+		}
+		item := sameAgain(&row.Execution)
+		item.Actor = actor(r)
+		// The two spaces keep the key apart from every key of a client.
+		item.IdempotencyKey = fmt.Sprintf("%s  retry/%d", item.ActionRef, row.Chain())
+		requests = append(requests, submitRequest{item: item})
+		bytes += len(item.Parameters)
+	}
+	for len(requests) > 0 {
+		n := s.piece(requests)
+		items := make([]store.NewExecution, n)
+		for i := range items {
+			items[i] = requests[i].item
+		}
+		requests = requests[n:]
+		made, err := s.Submitter.Submit(ctx, items)
+		if err != nil {
+			return bytes, err
+		}
+		for _, m := range made {
+			switch {
+			case m.UnknownAction:
+				result.Refused[refusedUnknownAction]++
+			case m.UnknownWorker:
+				result.Refused[refusedUnknownWorker]++
+			case m.Existed:
+				result.Refused[refusedAlreadyRetried]++
+			default:
+				result.Done++
+			}
+		}
+	}
+	return bytes, nil
+}
+
+// cancelListed cancels executions as cancelExecution does. It does not ask again for what is being
+// cancelled. An execution that has ended is left to the later attempts of its chain, which are
+// executions of their own.
+func (s *Server) cancelListed(ctx context.Context, r *http.Request, rows []store.Listed, result *bulkResult) (handled int, err error) {
+	for i := range rows {
+		if i > 0 && ctx.Err() != nil {
+			return i, nil
+		}
+		row := &rows[i]
+		switch {
+		case row.Unreadable != "":
+			result.Refused[refusedUnreadable]++
+			continue
+		case row.Status.Terminal() && !row.OrchestratedAt.IsZero():
+			result.Refused[refusedEnded]++
+			continue
+		case row.Status == execution.Canceling:
+			result.Refused[refusedCanceling]++
+			continue
+		}
+		answer, err := s.Submitter.Cancel(ctx, row.ID, actor(r))
+		switch {
+		case err != nil:
+			return i, err
+		case answer.Row.ID == 0:
+			result.Refused[refusedGone]++
+		case !answer.Applied:
+			result.Refused[refusedEnded]++
+		default:
+			result.Done++
+		}
+	}
+	return len(rows), nil
+}
