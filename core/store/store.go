@@ -268,6 +268,8 @@ type Executor interface {
 	// the latest of its worker, and holds nothing. A worker leaves with its latest incarnation, by
 	// the lease of that. Guard: that incarnation is stopped or lost and holds nothing, no other is
 	// left, the worker is not cordoned, and no execution that has not ended is pinned to it.
+	//
+	// A dry run answers the same and removes nothing.
 	Purge(ctx context.Context, p Purge) (Purged, error)
 }
 
