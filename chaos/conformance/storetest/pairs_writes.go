@@ -318,7 +318,11 @@ func (st *Stage) fleetWrites() []Write {
 		}
 		return Answer{tell: func(p *player) { p.saw("PurgeDeadLetters: %s %d", failed(err), n) }}
 	}}
-	return []Write{reap, letter, purge}
+	mark := simple("MarkQueuesDeleted", "", func(ctx context.Context, s store.Store) (string, error) {
+		marked, err := s.MarkQueuesDeleted(ctx, []store.WorkerKey{st.worker})
+		return fmt.Sprint(marked), err
+	})
+	return []Write{reap, letter, purge, mark}
 }
 
 func registering(name string, g store.Registration, meets ...string) Write {
