@@ -158,9 +158,9 @@ returning w.id`
 func (s *Store) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([]bool, error) {
 	marked := make([]bool, len(ws))
 	var workers, incarnations []int64
-	places := make(map[int64]int, len(ws))
+	slots := make(map[int64]int, len(ws))
 	for i, w := range ws {
-		places[int64(w.ID)] = i
+		slots[int64(w.ID)] = i
 		workers, incarnations = append(workers, int64(w.ID)), append(incarnations, int64(w.Incarnation))
 	}
 	err := s.query(ctx, "marking workers whose queues are deleted", func(rows pgx.Rows) error {
@@ -168,7 +168,7 @@ func (s *Store) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([]
 		if err := rows.Scan(&id); err != nil {
 			return err
 		}
-		marked[places[id]] = true
+		marked[slots[id]] = true
 		return nil
 	}, markQueuesDeleted, workers, incarnations)
 	if err != nil {
