@@ -221,6 +221,10 @@ func (s *asking) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([
 	return step(s, "observe", func() ([]bool, error) { return s.Store.ObserveWorkers(ctx, ws) })
 }
 
+func (s *asking) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([]bool, error) {
+	return step(s, "mark queues deleted", func() ([]bool, error) { return s.Store.MarkQueuesDeleted(ctx, ws) })
+}
+
 func (s *asking) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 	return step(s, "reap", func() ([]bool, error) { return s.Store.Reap(ctx, rs) })
 }

@@ -58,6 +58,11 @@ func Defaults(p config.Profile) (c config.Config) {
 	d.Connections, d.HeartbeatConnections, d.APIConnections = 16, 2, 8
 	d.PingTimeout = 500 * time.Millisecond
 
-	c.Retention.StepSize, c.Retention.Interval = 1000, 10*time.Second
+	k := &c.Retention
+	k.StepSize, k.Interval = 1000, 10*time.Second
+	if !documented {
+		k.Executions, k.Transitions, k.RefusedResults = 720*time.Hour, 720*time.Hour, 720*time.Hour
+		k.Expiries, k.Incarnations, k.Workers = 720*time.Hour, 720*time.Hour, 720*time.Hour
+	}
 	return c
 }

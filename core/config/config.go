@@ -306,7 +306,7 @@ func Default(p Profile) Config {
 			APIConnections:       8,
 			PingTimeout:          LongestPing,
 		},
-		Retention: Retention{StepSize: 1000, Interval: 10 * time.Second},
+		Retention: defaultRetention(p),
 	}
 	if p == Documented {
 		c.Profile = Documented

@@ -3,7 +3,8 @@ package config
 import "time"
 
 // Retention configures how long the database keeps rows that nothing works with any more. A time of
-// 0, the default of each, keeps the rows for ever. Idempotency keys have no setting here: they leave
+// 0 keeps the rows for ever. Each is DefaultRetention by default, and 0 in the profile documented,
+// whose sources delete nothing. Idempotency keys have no setting here: they leave
 // execution.KeyLifetime after their creation, whatever is kept.
 type Retention struct {
 	// Executions is how long a chain is kept after its last row has ended. It leaves as a whole, and
@@ -28,6 +29,22 @@ type Retention struct {
 	StepSize int `yaml:"step_size"`
 	// Interval is the time between two passes. A pass repeats its steps while they find full pages.
 	Interval time.Duration `yaml:"interval"`
+}
+
+// DefaultRetention is the default of each time of the profile hardened. Without one, the audit and
+// the list of workers grow for as long as the installation lives, and with them what each pass of an
+// executor costs. It is far longer than executor.queue_retention, so a worker's queues are deleted
+// long before the worker itself, which is how the executor knows of them.
+const DefaultRetention = 30 * 24 * time.Hour
+
+// defaultRetention is the section as a profile has it.
+func defaultRetention(p Profile) Retention {
+	r := Retention{StepSize: 1000, Interval: 10 * time.Second}
+	if p != Documented {
+		const d = DefaultRetention
+		r.Executions, r.Transitions, r.RefusedResults, r.Expiries, r.Incarnations, r.Workers = d, d, d, d, d, d
+	}
+	return r
 }
 
 // longestKept bounds how long something can be kept, apart from for ever: ten years.

@@ -27,3 +27,19 @@ func TestWhatIsKeptMayBeKeptForYears(t *testing.T) {
 		t.Errorf("problems:\n%s\nwant:\n%s", got, want)
 	}
 }
+
+// A default may not break a configuration in silence: queues that are kept for longer than workers are
+// refused, with the key to set.
+func TestDefaultRetentionIsLongerThanQueues(t *testing.T) {
+	c := Default(Hardened)
+	if r := c.Retention; r.Executions != DefaultRetention || r.Workers != DefaultRetention || r.Workers < 10*c.Executor.QueueRetention {
+		t.Errorf("the defaults are %+v, with queues kept for %v", r, c.Executor.QueueRetention)
+	}
+	if r := Default(Documented).Retention; r.Any() {
+		t.Errorf("the profile documented deletes: %+v", r)
+	}
+	c.Executor.QueueRetention = DefaultRetention + time.Hour
+	if problems := c.Validate(); len(problems) != 1 || problems[0].Key != "retention.workers" {
+		t.Errorf("problems: %v", problems)
+	}
+}

@@ -59,6 +59,7 @@ func (q *idleQueues) pass(ctx context.Context) error {
 		return err
 	}
 	var failed error
+	var deleted []store.WorkerKey
 	looked, settled := 0, !q.config.MessageQueue.RabbitMQ.DeadLetter.Enabled
 	first, _ := slices.BinarySearchFunc(workers, q.next, func(w store.WorkerRow, id execution.WorkerID) int { return cmp.Compare(w.ID, id) })
 	for i := range workers {
@@ -67,7 +68,11 @@ func (q *idleQueues) pass(ctx context.Context) error {
 			delete(q.done, w.ID)
 			continue
 		}
-		if q.done[w.ID] == w.Incarnation || w.SinceBeat < q.config.Executor.QueueRetention {
+		if w.SinceBeat < q.config.Executor.QueueRetention {
+			continue
+		}
+		if q.done[w.ID] == w.Incarnation { // it could not be marked yet
+			deleted = append(deleted, w.WorkerKey)
 			continue
 		}
 		if looked++; looked > q.config.Executor.BatchSize {
@@ -80,10 +85,33 @@ func (q *idleQueues) pass(ctx context.Context) error {
 		over, err := q.delete(w)
 		if over {
 			q.done[w.ID] = w.Incarnation
+			deleted = append(deleted, w.WorkerKey)
 		}
 		failed = errors.Join(failed, err)
 	}
-	return failed
+	return errors.Join(failed, q.mark(deleted))
+}
+
+// mark notes in the database that the queues of workers are deleted, so that no pass of any executor
+// reads these workers any more. One that still holds an execution stays, and is marked by a later pass.
+func (q *idleQueues) mark(deleted []store.WorkerKey) error {
+	for len(deleted) > 0 {
+		batch := deleted[:min(len(deleted), q.config.Executor.BatchSize)]
+		deleted = deleted[len(batch):]
+		var marked []bool
+		if err := q.db(func(ctx context.Context) (err error) {
+			marked, err = q.store.MarkQueuesDeleted(ctx, batch)
+			return err
+		}); err != nil {
+			return err
+		}
+		for i, ok := range marked {
+			if ok {
+				delete(q.done, batch[i].ID)
+			}
+		}
+	}
+	return nil
 }
 
 // delete deletes the queues of one worker, and says whether all of them are gone.

@@ -29,7 +29,19 @@ type retention struct {
 	steps, before int
 	// limited says that the pass stopped at its limit for a kind.
 	limited bool
+	// looked reports whether this process has looked for rows that are long overdue. Nothing leaves by
+	// a default time before held, on the monotonic clock.
+	looked bool
+	held   time.Duration
 }
+
+func newRetention(s *Service) *retention {
+	return &retention{Service: s, after: make(map[store.Kept]int64)}
+}
+
+// archiveNotice is how long a new process waits before it deletes rows by a default time from a
+// database with rows that were due long ago, and how long ago that is.
+const archiveNotice = 24 * time.Hour
 
 // longestStepPause bounds the pause after a step: many rows may be left although the pass before found
 // few.
@@ -39,6 +51,7 @@ const longestStepPause = 100 * time.Millisecond
 // follows at once.
 func (r *retention) run(ctx context.Context) {
 	loop := r.loop("retention")
+	r.logTimes(ctx)
 	for {
 		began := r.host.Monotonic()
 		if err := loop.Pass(func() error { return r.pass(ctx) }); err != nil {
@@ -96,15 +109,102 @@ func kept(r *config.Retention, k store.Kept) time.Duration {
 	}[k]
 }
 
+// isDefault reports whether a kind is kept for the default time, so that maybe nobody has chosen it.
+func (r *retention) isDefault(k store.Kept) bool {
+	d := config.Default(r.config.Profile).Retention
+	return kept(&r.config.Retention, k) == kept(&d, k)
+}
+
+// logTimes logs what will be deleted, once for each process.
+func (r *retention) logTimes(ctx context.Context) {
+	var times []slog.Attr
+	for _, k := range store.AllKept() {
+		times = append(times, slog.Duration(k.String(), kept(&r.config.Retention, k)))
+	}
+	r.log.LogAttrs(ctx, slog.LevelInfo, "retention deletes rows that have been out of use for these times; the keys of the section retention change them, and 0 keeps the rows for ever", times...)
+}
+
+// defaultsApply reports whether rows may leave whose time is a default.
+//
+// Until a release made 30 days the default, rows were kept for ever, so a database may hold an archive
+// that nobody expects to lose by an upgrade. The same holds for a backup that was restored after
+// months. Therefore a new process first counts what has been due for archiveNotice longer than usual,
+// without deleting it. If there is any, it warns, and then deletes nothing by a default time for
+// archiveNotice. Where retention runs, nothing is due for that long, so an ordinary restart delays
+// nothing.
+//
+// The rule needs no memory in the database, and it errs on the side of keeping: each start within the
+// notice warns again and waits again, and if a process never runs for a day, all stays, as it did before. A
+// time that differs from the default is an operator's word, and takes effect at once. One that was set to
+// the default can't be told from it, which costs a day once. All defaults wait together, because a row of one
+// kind can hold back those of another.
+func (r *retention) defaultsApply(ctx context.Context) (bool, error) {
+	var failed error
+	if !r.looked {
+		found := false
+		for _, k := range store.AllKept() {
+			age := kept(&r.config.Retention, k)
+			if age == 0 || !r.isDefault(k) {
+				continue
+			}
+			rows, more, err := r.countOverdue(ctx, k, age+archiveNotice+r.config.Retention.Interval)
+			if ctx.Err() != nil || err != nil && store.Retriable(err) {
+				return false, errors.Join(failed, err) // the next pass asks again
+			}
+			if err != nil { // what can't be counted may be an archive, too
+				failed, found = errors.Join(failed, err), true
+				continue
+			}
+			if rows == 0 && !more {
+				continue
+			}
+			found = true
+			r.log.LogAttrs(ctx, slog.LevelWarn, "the database has rows that are older than the default time of retention; the executor deletes them after a notice, unless the key is set to a longer time or to 0",
+				slog.String("key", "retention."+k.String()), slog.Duration("kept", age), slog.Int("rows", rows), slog.Bool("there_are_more", more),
+				slog.Duration("notice", archiveNotice))
+		}
+		r.looked = true
+		if found {
+			r.held = r.host.Monotonic() + archiveNotice
+		}
+	}
+	return r.host.Monotonic() >= r.held, failed
+}
+
+// countOverdue counts rows of a kind that would leave if they were kept for age, up to those of one
+// step, and reports whether there may be more. It looks on while it finds none, as far as a pass would.
+func (r *retention) countOverdue(ctx context.Context, k store.Kept, age time.Duration) (rows int, more bool, err error) {
+	p := store.Purge{What: k, Age: age, Limit: r.config.Retention.StepSize, DryRun: true}
+	for range passBatches {
+		var done store.Purged
+		if err := r.db(func(ctx context.Context) (err error) {
+			done, err = r.store.Purge(ctx, p)
+			return err
+		}); err != nil {
+			return 0, false, err
+		}
+		if done.Removed > 0 || !done.More {
+			return done.Removed, done.More, nil
+		}
+		if p.After = done.Next; r.host.Sleep(ctx, r.pause()) != nil {
+			return 0, false, nil
+		}
+	}
+	return 0, true, nil
+}
+
 // pass deletes the rows whose time is over, one kind after the other. If one kind fails, the pass goes
 // on with the next. If the error is that of a database that may answer again soon, or ctx has ended,
 // the pass ends.
 func (r *retention) pass(ctx context.Context) error {
 	r.before, r.steps, r.limited = r.steps, 0, false
-	var failed error
+	defaults, failed := r.defaultsApply(ctx)
+	if ctx.Err() != nil || failed != nil && store.Retriable(failed) {
+		return failed
+	}
 	for _, k := range store.AllKept() {
 		age := kept(&r.config.Retention, k)
-		if age == 0 {
+		if age == 0 || !defaults && r.isDefault(k) {
 			continue
 		}
 		removed, err := r.purge(ctx, store.Purge{What: k, Age: age, Limit: r.config.Retention.StepSize})

@@ -1,11 +1,15 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
+	"handoff/core/config"
 	"handoff/core/store"
 )
 
@@ -15,6 +19,8 @@ type archived struct {
 	rows   map[store.Kept]int
 	asked  map[store.Kept][]store.Purge
 	failed map[store.Kept]error
+	// archive is how many rows of each kind were due long ago.
+	archive map[store.Kept]int
 	// first is what the steps say of the first row.
 	first int64
 }
@@ -24,8 +30,14 @@ func (a *archived) Purge(_ context.Context, p store.Purge) (store.Purged, error)
 	if err := a.failed[p.What]; err != nil {
 		return store.Purged{}, err
 	}
-	n := min(p.Limit, a.rows[p.What])
-	a.rows[p.What] -= n
+	rows := a.rows
+	if p.DryRun {
+		rows = a.archive
+	}
+	n := min(p.Limit, rows[p.What])
+	if !p.DryRun {
+		rows[p.What] -= n
+	}
 	done := store.Purged{Removed: n, More: n == p.Limit, First: a.first}
 	if done.More {
 		done.Next = p.After + int64(n)
@@ -38,9 +50,8 @@ func keeping(rows map[store.Kept]int) (*retention, *archived) {
 	s.host = &dated{day: time.Unix(2e9, 0)}
 	a := &archived{table: t, rows: rows, asked: make(map[store.Kept][]store.Purge), failed: make(map[store.Kept]error)}
 	s.store = a
-	r := &s.config.Retention
-	r.Executions, r.Transitions, r.StepSize = time.Hour, 2*time.Hour, batch
-	return &retention{Service: s, after: make(map[store.Kept]int64)}, a
+	s.config.Retention = config.Retention{Executions: time.Hour, Transitions: 2 * time.Hour, StepSize: batch, Interval: 10 * time.Second}
+	return newRetention(s), a
 }
 
 func TestARetentionGoesOnWhileItsStepsAreFull(t *testing.T) {
@@ -149,5 +160,76 @@ func TestOneKindThatFailsKeepsNoOtherFromLeaving(t *testing.T) {
 	a.asked[store.KeptTransitions] = nil
 	if err := r.pass(t.Context()); !errors.Is(err, store.ErrUnavailable) || len(a.asked[store.KeptTransitions]) > 0 {
 		t.Errorf("%v, and %d more calls to a database that is away", err, len(a.asked[store.KeptTransitions]))
+	}
+}
+
+// An executor that is new on a database with rows that were due long ago warns, and waits a day before
+// it deletes anything by a default time.
+func TestDefaultRetentionGivesNotice(t *testing.T) {
+	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 1, store.KeptTransitions: 1, store.KeptWorkers: 1})
+	h := &dated{day: time.Unix(2e9, 0)}
+	var log bytes.Buffer
+	r.host, r.log = h, slog.New(slog.NewTextHandler(&log, nil))
+	r.config.Retention.Executions, r.config.Retention.Workers = config.DefaultRetention, config.DefaultRetention
+	a.archive = map[store.Kept]int{store.KeptExecutions: 3, store.KeptTransitions: 9}
+	pass := func() {
+		t.Helper()
+		if err := r.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass()
+	if a.rows[store.KeptExecutions] == 0 || a.rows[store.KeptWorkers] == 0 {
+		t.Error("rows left by a default time, without notice")
+	}
+	if a.rows[store.KeptTransitions] != 0 {
+		t.Error("a time that is not the default waits for a notice")
+	}
+	if p := a.asked[store.KeptExecutions][0]; !p.DryRun || p.Age <= config.DefaultRetention+archiveNotice || p.Limit != batch {
+		t.Errorf("the look for old executions is %+v", p)
+	}
+	h.now += archiveNotice - time.Second
+	pass()
+	if a.rows[store.KeptExecutions] == 0 {
+		t.Error("executions left before the notice was over")
+	}
+	h.now += time.Second
+	pass()
+	if a.rows[store.KeptExecutions] != 0 || a.rows[store.KeptWorkers] != 0 {
+		t.Errorf("rows stay after the notice: %v", a.rows)
+	}
+	text := log.String()
+	if n := strings.Count(text, "level=WARN"); n != 1 || !strings.Contains(text, "key=retention.executions kept=720h0m0s rows=3 there_are_more=false notice=24h0m0s") {
+		t.Errorf("%d warnings, want one that names the key and counts the rows:\n%s", n, text)
+	}
+}
+
+// Where retention has been running, a new process deletes at once. It deletes nothing by a default time
+// before it could look for old rows.
+func TestDefaultRetentionWithoutArchive(t *testing.T) {
+	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 1})
+	r.config.Retention.Executions = config.DefaultRetention
+	a.failed[store.KeptExecutions] = store.ErrUnavailable
+	if err := r.pass(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("the look fails, and the pass returns %v", err)
+	}
+	if n := len(a.asked[store.KeptExecutions]); n != 1 {
+		t.Errorf("%d steps although the look failed, want the look alone", n)
+	}
+	a.failed[store.KeptExecutions] = nil
+	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
+		t.Errorf("%v, %d executions are left", err, a.rows[store.KeptExecutions])
+	}
+}
+
+// A kind that can't be counted may be an archive, too.
+func TestDefaultRetentionThatCannotLook(t *testing.T) {
+	r, a := keeping(map[store.Kept]int{store.KeptTransitions: 1})
+	r.config.Retention.Transitions = config.DefaultRetention
+	r.config.Retention.Executions = config.DefaultRetention
+	wrong := errors.New("a trigger refuses it")
+	a.failed[store.KeptExecutions] = wrong
+	if err := r.pass(t.Context()); !errors.Is(err, wrong) || a.rows[store.KeptTransitions] == 0 {
+		t.Errorf("%v, %d transitions are left, want 1 during the notice", err, a.rows[store.KeptTransitions])
 	}
 }

@@ -160,7 +160,7 @@ func (s *Service) Run(ctx context.Context) {
 		s.every(ctx, "reconciler of idempotency keys", keySweep, s.reconcileKeys),
 	}
 	if s.config.Retention.Any() {
-		r := &retention{Service: s, after: make(map[store.Kept]int64)}
+		r := newRetention(s)
 		parts = append(parts, s.host.Go("retention", func() { r.run(ctx) }))
 	}
 	if s.recorder.Listens() {

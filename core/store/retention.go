@@ -41,6 +41,8 @@ type Purge struct {
 	After int64
 	// Limit bounds the rows that the step looks at.
 	Limit int
+	// DryRun asks what the step would remove. It answers as if it had, and removes nothing.
+	DryRun bool
 }
 
 // Purged is the answer.

@@ -143,11 +143,20 @@ type Audit interface {
 type Executor interface {
 	Reader
 
-	// Workers returns every worker with its live load, ordered by id, unreadable ones included and
-	// marked as such. An unreadable worker gets no work. Its lease counts like any other's, unless
+	// Workers returns every worker in use with its live load, ordered by id, unreadable ones included
+	// and marked as such. A worker is in use unless MarkQueuesDeleted has marked its newest
+	// incarnation. So the answer grows with the workers that are there or left not long ago, and not
+	// with all that were ever seen. An unreadable worker gets no work. Its lease counts like any other's, unless
 	// its lifecycle is unreadable. It may use the memory of into, an earlier answer that nobody
 	// reads any more; nil for none.
 	Workers(ctx context.Context, into []WorkerRow) ([]WorkerRow, error)
+
+	// MarkQueuesDeleted notes of workers that their queues are deleted, and returns for each whether it
+	// was noted. Workers then leaves the worker out until it registers again. Guard: the incarnation is
+	// its worker's newest, is stopped or lost, and holds no execution, so no part has to watch it.
+	// Noting it again is harmless. It waits for no lock: it may leave out a worker that another
+	// transaction has locked. A worker may be named once.
+	MarkQueuesDeleted(ctx context.Context, ws []WorkerKey) ([]bool, error)
 
 	// ClaimForScheduling moves due requested rows to scheduling, for one executor, until the claim
 	// expires: per lane at most the demand's limit, oldest due first.
@@ -268,6 +277,8 @@ type Executor interface {
 	// the latest of its worker, and holds nothing. A worker leaves with its latest incarnation, by
 	// the lease of that. Guard: that incarnation is stopped or lost and holds nothing, no other is
 	// left, the worker is not cordoned, and no execution that has not ended is pinned to it.
+	//
+	// A dry run answers the same and removes nothing.
 	Purge(ctx context.Context, p Purge) (Purged, error)
 }
 

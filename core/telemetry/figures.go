@@ -123,7 +123,7 @@ func Table() []Info {
 		Executions:       {"handoff_executions", "Executions that have not ended, by status.", Gauge, false, []string{"status"}},
 		OldestExecution:  {"handoff_oldest_execution_age_seconds", "Age, in its status, of the execution that has been in it for longest.", Gauge, true, []string{"status"}},
 		OrchestrationLag: {"handoff_orchestration_lag_seconds", "How long ago the oldest execution ended whose end is not handled.", Gauge, true, nil},
-		Workers:          {"handoff_workers", "Workers by lifecycle, condition (live, stale: lease over, or deaf: does not consume) and health; who is stale or deaf is unhealthy whatever its runs say.", Gauge, false, []string{"lifecycle", "condition", "health"}},
+		Workers:          {"handoff_workers", "Workers by lifecycle, condition (live, stale: lease over, or deaf: does not consume) and health; who is stale or deaf is unhealthy whatever its runs say. Workers whose queues were deleted are not counted.", Gauge, false, []string{"lifecycle", "condition", "health"}},
 		LeaseOverdue:     {"handoff_lease_overdue_seconds", "How long ago the oldest lease of a worker that is not gone ended; 0 while all are valid.", Gauge, true, nil},
 		HeartbeatAge:     {"handoff_heartbeat_age_seconds", "How long ago the worker beat whose last heartbeat is the oldest, by lifecycle; those that are gone left out.", Gauge, true, []string{"lifecycle"}},
 		WorkerLoad:       {"handoff_worker_load", "Executions that are scheduled at a worker or run on it.", Gauge, false, []string{"worker"}},

@@ -129,6 +129,8 @@ type worker struct {
 	cordonReason string
 	// cordonChangedBy is the name of the last one who set or lifted the cordon.
 	cordonChangedBy string
+	// queuesDeletedAfter is the incarnation after whose end its queues were deleted, 0 for none.
+	queuesDeletedAfter execution.Incarnation
 }
 
 // incarnation is one registration.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -27,13 +28,25 @@ func (c *Client) Workers(ctx context.Context, into []store.WorkerRow) ([]store.W
 func (s *step) everyWorker(memory *[]store.WorkerRow) []store.WorkerRow {
 	found := slices.Grow((*memory)[:0], len(s.db.workers))
 	for i := range s.db.workers {
-		if s.db.workers[i].name != "" {
+		if w := &s.db.workers[i]; w.name != "" && w.queuesDeletedAfter != w.current {
 			found = append(found, store.WorkerRow{})
 			s.workerRow(execution.WorkerID(i+1), &found[len(found)-1])
 		}
 	}
 	*memory = found
 	return found
+}
+
+// MarkQueuesDeleted implements store.Executor.
+func (c *Client) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([]bool, error) {
+	return each(ctx, c, "MarkQueuesDeleted", ws, func(s *step, w *store.WorkerKey) bool {
+		inc := s.db.incarnation(w.Incarnation)
+		if inc == nil || inc.worker != w.ID || s.db.workers[w.ID-1].current != w.Incarnation || !oracle.Gone(inc.lifecycle) || inc.load > 0 {
+			return false
+		}
+		s.db.workers[w.ID-1].queuesDeletedAfter = w.Incarnation
+		return true
+	})
 }
 
 // FindWorkers implements store.Client.

@@ -72,6 +72,10 @@ func (s *step) purgeExecutions(p *store.Purge) (done store.Purged) {
 			break
 		}
 		taken = first.ID
+		if p.DryRun {
+			done.Removed += len(rows)
+			continue
+		}
 		done.Removed += s.remove(first.ID, p.Age)
 	}
 	return done
@@ -128,15 +132,28 @@ func (s *step) remove(first execution.ID, age time.Duration) (removed int) {
 }
 
 func (s *step) purgeRefusals(p *store.Purge) (done store.Purged) {
-	for done.Removed < p.Limit && len(s.db.refusals) > 0 && s.old(s.db.refusals[0], p.Age) {
-		s.db.refusals = s.db.refusals[1:]
+	for done.Removed < min(p.Limit, len(s.db.refusals)) && s.old(s.db.refusals[done.Removed], p.Age) {
 		done.Removed++
+	}
+	if !p.DryRun {
+		s.db.refusals = s.db.refusals[done.Removed:]
 	}
 	done.More = done.Removed == p.Limit
 	return done
 }
 
 func (s *step) purgeExpiries(p *store.Purge) (done store.Purged) {
+	if p.DryRun {
+		for i := range s.db.incarnations {
+			for _, at := range s.db.incarnations[i].expired {
+				if s.old(at, p.Age) {
+					done.Removed = min(done.Removed+1, p.Limit)
+				}
+			}
+		}
+		done.More = done.Removed == p.Limit
+		return done
+	}
 	for done.Removed < p.Limit {
 		var oldest *incarnation
 		for i := range s.db.incarnations {
@@ -165,8 +182,10 @@ func (s *step) purgeIncarnations(p *store.Purge) (done store.Purged) {
 		looked++
 		done.Next = int64(i)
 		if s.db.workers[inc.worker-1].current != i && s.unused(inc, p.Age) {
-			s.removeIncarnation(i, 0, p.Age)
 			done.Removed++
+			if !p.DryRun {
+				s.removeIncarnation(i, 0, p.Age)
+			}
 		}
 	}
 	if done.More = looked == p.Limit; !done.More {
@@ -202,10 +221,13 @@ func (s *step) purgeWorkers(p *store.Purge) (done store.Purged) {
 		if w.cordoned || s.registered(id) > 1 || !s.unused(db.incarnation(w.current), p.Age) || s.pinnedTo(id) {
 			continue
 		}
+		done.Removed++
+		if p.DryRun {
+			continue
+		}
 		s.removeIncarnation(w.current, 1, p.Age)
 		delete(db.byName, w.name)
 		*w = worker{}
-		done.Removed++
 	}
 	if done.More = looked == p.Limit; !done.More {
 		done.Next = 0

@@ -96,6 +96,11 @@ func (x *database) Workers(ctx context.Context, into []store.WorkerRow) ([]store
 	return ask(ctx, x.servers, x.process, "Workers", func(ctx context.Context) ([]store.WorkerRow, error) { return x.Store.Workers(ctx, into) })
 }
 
+// MarkQueuesDeleted implements store.Store.
+func (x *database) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([]bool, error) {
+	return ask(ctx, x.servers, x.process, "MarkQueuesDeleted", func(ctx context.Context) ([]bool, error) { return x.Store.MarkQueuesDeleted(ctx, ws) })
+}
+
 // ClaimForScheduling implements store.Store.
 func (x *database) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	return ask(ctx, x.servers, x.process, "ClaimForScheduling", func(ctx context.Context) ([]execution.Execution, error) { return x.Store.ClaimForScheduling(ctx, c) })

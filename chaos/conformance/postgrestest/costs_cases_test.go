@@ -181,6 +181,18 @@ func clientCosts() []costCase {
 		{"Workers", "", false, func(c *costs, b int) func() error {
 			return func() error { return done(c.Workers(c.ctx, nil)) }
 		}},
+		{"MarkQueuesDeleted", "", true, func(c *costs, b int) func() error {
+			ws := make([]store.WorkerKey, b)
+			c.exec("update worker_incarnation set lifecycle = 'lost' where incarnation between $1 and $2", late, late+b-1)
+			for n := range ws {
+				ws[n] = number(late + n)
+			}
+			return func() error {
+				defer c.exec("update worker_incarnation set lifecycle = 'active' where incarnation between $1 and $2", late, late+b-1)
+				defer c.exec("update worker set queues_deleted_after = null where id between $1 and $2", late, late+b-1)
+				return done(c.MarkQueuesDeleted(c.ctx, ws))
+			}
+		}},
 		{"FindWorkers", "the first page", true, func(c *costs, b int) func() error {
 			return func() error { return done(c.FindWorkers(c.ctx, store.WorkerQuery{Limit: b})) }
 		}},

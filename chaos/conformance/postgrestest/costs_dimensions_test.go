@@ -25,8 +25,8 @@ func dimensions() []dimension {
 	}
 	return []dimension{
 		{"finished", "executions that are finished and handled", 25_000, 1_000_000, executions(fillOf{status: "completed", handled: true, ago: time.Hour})},
-		{"names", "worker names ever seen", 2_000, 10_000, func(c *costs, from, to int) {
-			c.exec(`with new as (insert into worker (name, incarnation) select 'old' || n, -n from generate_series($1::int + 1, $2::int) n returning id, incarnation)
+		{"names", "worker names that were seen long ago, whose queues are deleted", 2_000, 10_000, func(c *costs, from, to int) {
+			c.exec(`with new as (insert into worker (name, incarnation, queues_deleted_after) select 'old' || n, -n, -n from generate_series($1::int + 1, $2::int) n returning id, incarnation)
 				insert into worker_incarnation (incarnation, worker, process, attempt, lifecycle, runtimes, capacity, lease_expires_at, registered_at)
 				select incarnation, id, 1, 1, 'lost', '{cost}', 10, now() - interval '1 day', now() - interval '2 days' from new`, from, to)
 		}},

@@ -37,7 +37,6 @@ var costGrowth = []grows{
 	{"PutActions, one with slots", linear, "an action has as many slots as its concurrency says, and each is looked up", []string{"free slots"}},
 	{"List, a filter that nothing passes", linear, "a page is a walk down the primary key; no index for lists makes the hot path pay", walked},
 	{"Chain", linear, "it answers with each row of the chain", []string{"chain"}},
-	{"Workers", linear, "one row for each worker name that is there, which retention.workers bounds", []string{"names"}},
 	{"Workers", linear, "it counts what each worker holds", []string{"held slots", "scheduled", "running"}},
 	{
 		"Survey", linear, "it counts the executions that have not ended or are not handled, and the dead letters that are open",

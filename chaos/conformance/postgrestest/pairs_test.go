@@ -26,7 +26,7 @@ const sample = 25
 
 // inTest are the situations that make test has: in each status, and so that every method meets another.
 var inTest = []string{
-	"a dead letter", "an outage of a worker's health endpoint", "scheduling, and the claim has expired", "scheduled at a worker whose lease is over",
+	"a dead letter", "a worker that has stopped", "an outage of a worker's health endpoint", "scheduling, and the claim has expired", "scheduled at a worker whose lease is over",
 	"running past the deadline", "completed, and its slot was left behind", "failed and handled, and a child waits",
 }
 

@@ -126,7 +126,7 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 		{"Create, locks of parents", with("as chain from execution_record e where e.id = any"), []any{ids}, batch},
 		{"Create, ends of parents", with("select f.id, coalesce(last.status, f.status)"), []any{ids}, batch},
 		{"Create, parents marked", with("set has_children = true where id"), []any{ids}, batch},
-		{"Workers", with("select w.id, w.incarnation, w.name, i.lifecycle"), []any{now, int64(0), "", int64(0), nil}, 4000},
+		{"Workers", with("w.queues_deleted_after is distinct from"), []any{now, int64(0), "", int64(0), nil}, 4000},
 		claimFor(t, s, r, "ClaimForScheduling", store.SchedulingClaim{
 			Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "runtime1", Limit: 100}}, Others: 100,
 		}, 400),

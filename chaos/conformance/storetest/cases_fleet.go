@@ -222,6 +222,45 @@ func fleetCases() []Case {
 			b.must(err)
 			b.expect("the workers", fmt.Sprint(again), fmt.Sprint(fresh))
 		}},
+		{"a worker whose queues are deleted is out of the passes' sight until it registers again", func(b *fixture) {
+			w, other := b.active("w"), b.active("other")
+			mark := func(ws ...store.WorkerKey) string {
+				b.t.Helper()
+				marked, err := b.Store.MarkQueuesDeleted(b.ctx, ws)
+				b.must(err)
+				return fmt.Sprint(marked)
+			}
+			names := func() string {
+				b.t.Helper()
+				rows, err := b.Store.Workers(b.ctx, nil)
+				b.must(err)
+				var all []string
+				for i := range rows {
+					all = append(all, rows[i].Name)
+				}
+				return fmt.Sprint(all)
+			}
+			key := b.running(w)
+			b.expect("an active worker is marked", mark(w), "[false]")
+			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Stopped))
+			b.expect("one that still holds an execution is marked", mark(w), "[false]")
+			b.Advance(time.Hour)
+			b.expect("taken back", b.reclaim(store.Reclaim{
+				Key: key, Cause: store.OwnerGone, By: execution.Reconciler, Reason: execution.WorkerLost, To: execution.Abandoned,
+				Result: execution.Result{Error: "lost", FailedBy: execution.Reconciler},
+			}).Applied, true)
+			b.expect("in sight before", names(), "[w other]")
+			b.expect("an unknown worker, one that is gone and one that is there", mark(store.WorkerKey{ID: 99, Incarnation: 99}, w, other), "[false true false]")
+			b.expect("again", mark(w), "[true]")
+			b.expect("in sight afterwards", names(), "[other]")
+			found, err := b.Store.FindWorkers(b.ctx, store.WorkerQuery{Limit: 10})
+			b.must(err)
+			b.expect("a client still finds it", len(found), 2)
+			again := b.active("w")
+			b.expect("it comes back as the same worker", again.ID, w.ID)
+			b.expect("the earlier incarnation", mark(w), "[false]")
+			b.expect("in sight again", names(), "[w other]")
+		}},
 		{"a pin is kept by the row and by its retries, and an unknown worker is refused", func(b *fixture) {
 			w := b.active("w")
 			created, err := b.Store.Create(b.ctx, []store.NewExecution{

@@ -335,6 +335,42 @@ func executionRetentionCases() []Case {
 			b.must(err)
 			b.expect("the second chain, beyond a limit of one", second.Removed, 2)
 		}},
+		{"a dry run counts what a step would remove, and removes nothing", func(b *fixture) {
+			w := b.active("w")
+			key := b.failed(w)
+			retry := b.orchestrate(key.ID, 1, 0).Retry
+			b.cancel(retry)
+			b.orchestrate(retry, 0, noRetry)
+			for range 2 {
+				b.must(b.Store.KeepRefusedResult(b.ctx, w, store.Finish{Key: execution.Key{ID: 1, Epoch: 1}, To: execution.Completed}))
+				r := unclaimed(b.scheduled(w), store.Unclaimed, time.Second)
+				b.Advance(DispatchTimeout)
+				r.Counts = true
+				b.expect("taken back", b.reclaim(r).Applied, true)
+			}
+			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Stopped))
+			w = b.active("w")
+			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Stopped))
+			lone := b.active("lone")
+			b.must(b.Store.SetLifecycle(b.ctx, lone, execution.Stopped))
+			b.Advance(Lease + keptFor)
+			for _, c := range []struct {
+				what store.Kept
+				rows int
+			}{{store.KeptExecutions, 2}, {store.KeptRefusedResults, 2}, {store.KeptExpiries, 2}, {store.KeptIncarnations, 1}, {store.KeptWorkers, 1}} {
+				for range 2 {
+					done, err := b.Store.Purge(b.ctx, store.Purge{What: c.what, Age: keptFor, Limit: enough, DryRun: true})
+					b.must(err)
+					b.expect("counted of "+c.what.String(), done.Removed, c.rows)
+				}
+			}
+			for what, rows := range map[store.Kept]int{store.KeptExecutions: 2, store.KeptRefusedResults: 2, store.KeptExpiries: 2} {
+				b.expect("removed of "+what.String(), b.purged(what), rows)
+			}
+			b.expect("workers before the older incarnation leaves", b.purged(store.KeptWorkers), 1)
+			b.expect("incarnations", b.purged(store.KeptIncarnations), 1)
+			b.expect("workers then", b.purged(store.KeptWorkers), 1)
+		}},
 		{"a step of no rows does nothing", func(b *fixture) {
 			for _, k := range store.AllKept() {
 				b.expect(k.String(), fmt.Sprint(b.purge(k, 0)), fmt.Sprint(store.Purged{}))

@@ -92,6 +92,9 @@ func Situations() []Situation {
 			_, err := b.Store.SetCordon(b.ctx, store.Cordon{Worker: st.worker.ID, On: true, Reason: "why", Drain: true})
 			b.must(err)
 		})},
+		{"a worker that has stopped", at(execution.Requested, func(b *fixture, st *Stage) {
+			b.must(b.Store.SetLifecycle(b.ctx, st.worker, execution.Stopped))
+		})},
 		{"an outage of a worker's health endpoint", at(execution.Requested, func(b *fixture, st *Stage) {
 			_, err := b.Store.ObserveWorkers(b.ctx, []store.ProbedWorker{{WorkerKey: st.worker, Reason: "timed out"}})
 			b.must(err)

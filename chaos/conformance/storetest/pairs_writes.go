@@ -318,7 +318,14 @@ func (st *Stage) fleetWrites() []Write {
 		}
 		return Answer{tell: func(p *player) { p.saw("PurgeDeadLetters: %s %d", failed(err), n) }}
 	}}
-	return []Write{reap, letter, purge}
+	mark := Write{Method: "MarkQueuesDeleted", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
+		marked, err := s.MarkQueuesDeleted(ctx, []store.WorkerKey{st.worker})
+		if err == nil && !marked[0] {
+			return passed
+		}
+		return Answer{tell: func(p *player) { p.saw("MarkQueuesDeleted: %s %v", failed(err), marked) }}
+	}}
+	return []Write{reap, letter, purge, mark}
 }
 
 func registering(name string, g store.Registration, meets ...string) Write {

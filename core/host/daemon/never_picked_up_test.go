@@ -144,6 +144,10 @@ func (d *database) ObserveWorkers(context.Context, []store.ProbedWorker) ([]bool
 	return nil, nil
 }
 
+func (d *database) MarkQueuesDeleted(context.Context, []store.WorkerKey) ([]bool, error) {
+	return nil, nil
+}
+
 func (d *database) PurgeObservations(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
 func (d *database) Purge(context.Context, store.Purge) (store.Purged, error) {

@@ -39,23 +39,30 @@ select w.id, w.incarnation, w.name, i.lifecycle::text, array_remove(i.runtimes, 
     select count(*) as load, count(*) filter (where e.status = 'scheduled') as queued, max(e.started_at) as latest from execution_work e
      where e.incarnation = w.incarnation
  ) held
- where ($2::bigint = 0 or w.id = $2) and ($3::text = '' or w.name = $3) and w.id > $4
- order by w.id limit $5`
+ where ($2::bigint = 0 or w.id = $2) and ($3::text = '' or w.name = $3) and w.id > $4`
+
+// The passes ask again and again, so they read by an index that has only the workers in use. FindWorkers
+// reads a page of all.
+const (
+	selectEveryWorker  = selectWorkers + workersInOrder
+	selectWorkersInUse = selectWorkers + ` and w.queues_deleted_after is distinct from w.incarnation` + workersInOrder
+	workersInOrder     = ` order by w.id limit $5`
+)
 
 // Workers implements store.Executor.
 func (s *Store) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	return s.workers(ctx, s.kept(keptLooped), store.WorkerQuery{}, nil, into[:0])
+	return s.workers(ctx, s.kept(keptLooped), selectWorkersInUse, store.WorkerQuery{}, nil, into[:0])
 }
 
 // FindWorkers implements store.Client.
 func (s *Store) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.WorkerRow, error) {
 	limit := max(0, q.Limit)
 	// Not kept: which index finds one worker depends on the query.
-	return s.workers(ctx, s.query, q, &limit, nil)
+	return s.workers(ctx, s.query, selectEveryWorker, q, &limit, nil)
 }
 
 // workers appends the workers to found.
-func (s *Store) workers(ctx context.Context, query queryFunc, q store.WorkerQuery, limit *int, found []store.WorkerRow) ([]store.WorkerRow, error) {
+func (s *Store) workers(ctx context.Context, query queryFunc, sql string, q store.WorkerQuery, limit *int, found []store.WorkerRow) ([]store.WorkerRow, error) {
 	err := query(ctx, "reading workers", func(rows pgx.Rows) error {
 		var w store.WorkerRow
 		var lifecycle, kind, messages string
@@ -93,7 +100,7 @@ func (s *Store) workers(ctx context.Context, query queryFunc, q store.WorkerQuer
 		}
 		found = append(found, w)
 		return nil
-	}, selectWorkers, s.now(), int64(q.ID), q.Name, int64(q.After), limit)
+	}, sql, s.now(), int64(q.ID), q.Name, int64(q.After), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +135,47 @@ func (r *reportedFigures) figures(now time.Time) (f execution.Figures, err error
 }
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// An incarnation that is stopped or lost stays that and gets no work any more, so what the statement sees
+// of it holds under the lock. A registration locks the worker: the row that is locked after it names
+// another incarnation. Workers that somebody has locked are left out.
+const markQueuesDeleted = `
+with gone as materialized (
+    select i.worker, i.incarnation
+      from unnest($1::bigint[], $2::bigint[]) n(worker, incarnation)
+     cross join lateral (select * from worker_incarnation x where x.incarnation = n.incarnation and x.worker = n.worker offset 0) i
+     where i.lifecycle in ('stopped', 'lost') and not exists (select from execution_work e where e.incarnation = i.incarnation)
+),
+locked as materialized (
+    select w.id, w.incarnation from worker w
+     where w.id = any(array(select worker from gone)) and w.incarnation = any(array(select incarnation from gone))
+     order by w.id for no key update skip locked
+)
+update worker w set queues_deleted_after = l.incarnation from locked l where w.id = l.id
+returning w.id`
+
+// MarkQueuesDeleted implements store.Executor.
+func (s *Store) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([]bool, error) {
+	marked := make([]bool, len(ws))
+	var workers, incarnations []int64
+	slots := make(map[int64]int, len(ws))
+	for i, w := range ws {
+		slots[int64(w.ID)] = i
+		workers, incarnations = append(workers, int64(w.ID)), append(incarnations, int64(w.Incarnation))
+	}
+	err := s.query(ctx, "marking workers whose queues are deleted", func(rows pgx.Rows) error {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		marked[slots[id]] = true
+		return nil
+	}, markQueuesDeleted, workers, incarnations)
+	if err != nil {
+		return nil, err
+	}
+	return marked, nil
+}
 
 const setCordon = `
 update worker w

@@ -117,11 +117,12 @@ func (s *Store) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]
 	}.all(ctx, ws)
 }
 
-// The statement leaves out rows that another executor is deleting.
+// The statement leaves out rows that another executor is deleting. The moment is in a subquery, as in
+// purgeDeadLetters.
 const purgeObservations = `
 delete from observation where id in (
     select id from observation
-     where at <= coalesce($1::timestamptz, clock_timestamp()) - $2::interval
+     where at <= (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval)
      order by at limit $3 for update skip locked)
 returning id`
 

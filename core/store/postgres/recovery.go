@@ -346,10 +346,11 @@ func (s *Store) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error
 	return freed, nil
 }
 
+// The moment is in a subquery, as in purgeDeadLetters.
 const forgetKeys = `
 with old as materialized (
     select e.id from execution_record e
-     where e.idempotency_key is not null and e.created <= coalesce($1::timestamptz, clock_timestamp()) - $2::interval
+     where e.idempotency_key is not null and e.created <= (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval)
      order by e.created, e.id
      limit $3::bigint
        for no key update skip locked

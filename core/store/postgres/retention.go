@@ -31,6 +31,30 @@ func (s *Store) Purge(ctx context.Context, p store.Purge) (store.Purged, error) 
 	return store.Purged{}, fmt.Errorf("purging: there is no kind %d of rows that leave", p.What)
 }
 
+// readPurge runs the one statement of a step. A dry run is the same statement, undone: so it counts
+// exactly what the step would have removed.
+func (s *Store) readPurge(ctx context.Context, p store.Purge, scan func(pgx.Rows) error, sql string, args ...any) error {
+	op := "purging " + p.What.String()
+	if !p.DryRun {
+		return s.query(ctx, op, scan, sql, args...)
+	}
+	return s.transaction(ctx, op, func(tx pgx.Tx) error {
+		return undo(ctx, tx, func(tx pgx.Tx) error { return read(ctx, tx, scan, sql, args...) })
+	})
+}
+
+// undo calls f and takes back what it has written.
+func undo(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
+	inner, err := tx.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f(inner); err != nil {
+		return err
+	}
+	return inner.Rollback(ctx)
+}
+
 // The records are walked by their ids, which say well enough in which order they were created. An
 // index of the moment of their end would be one that every end writes. A step that stops in front of
 // records that are too young tells the next one to begin anew, so that one old execution which goes
@@ -84,7 +108,7 @@ gone as (
 select (select count(*) from gone), coalesce((select max(id) from taken), 0), (select count(*) from taken) < (select count(*) from over)`
 
 func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.Purged, err error) {
-	err = s.transaction(ctx, "purging executions", func(tx pgx.Tx) error {
+	step := func(tx pgx.Tx) error {
 		done = store.Purged{}
 		var last, looked int64
 		var old bool
@@ -107,6 +131,12 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 			done.Next, done.More = taken, true
 		}
 		return nil
+	}
+	err = s.transaction(ctx, "purging executions", func(tx pgx.Tx) error {
+		if p.DryRun {
+			return undo(ctx, tx, step)
+		}
+		return step(tx)
 	})
 	if err != nil {
 		return store.Purged{}, err
@@ -146,8 +176,7 @@ select coalesce((select sum(size) from taken), 0), (select count(*) from taken)`
 
 func (s *Store) purgeTransitions(ctx context.Context, p store.Purge) (done store.Purged, err error) {
 	var groups int
-	err = s.query(ctx, "purging "+p.What.String(), func(rows pgx.Rows) error { return rows.Scan(&done.Removed, &groups) },
-		purgeTransitions, s.now(), p.Age, p.Limit)
+	err = s.readPurge(ctx, p, func(rows pgx.Rows) error { return rows.Scan(&done.Removed, &groups) }, purgeTransitions, s.now(), p.Age, p.Limit)
 	if err != nil {
 		return store.Purged{}, err
 	}
@@ -179,7 +208,7 @@ select count(*) from gone`
 
 // purgeInOrder purges rows that leave in the order of their times.
 func (s *Store) purgeInOrder(ctx context.Context, p store.Purge, sql string) (done store.Purged, err error) {
-	err = s.query(ctx, "purging "+p.What.String(), func(rows pgx.Rows) error { return rows.Scan(&done.Removed) }, sql, s.now(), p.Age, p.Limit)
+	err = s.readPurge(ctx, p, func(rows pgx.Rows) error { return rows.Scan(&done.Removed) }, sql, s.now(), p.Age, p.Limit)
 	if err != nil {
 		return store.Purged{}, err
 	}
@@ -238,7 +267,7 @@ select (select count(*) from gone), coalesce((select max(id) from page), 0), (se
 func (s *Store) purgeWalking(ctx context.Context, p store.Purge, sql string) (done store.Purged, err error) {
 	var last int64
 	var looked int
-	err = s.query(ctx, "purging "+p.What.String(), func(rows pgx.Rows) error {
+	err = s.readPurge(ctx, p, func(rows pgx.Rows) error {
 		return rows.Scan(&done.Removed, &last, &looked)
 	}, sql, s.now(), p.Age, p.After, p.Limit)
 	if err != nil {
