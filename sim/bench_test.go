@@ -62,7 +62,10 @@ about: One executor and ten workers at work, and nothing goes wrong.
 cluster:
   executors: 1
   workers:
-%sactions:
+%s# What is kept only until its retention is over is no growth.
+config:
+  retention: {executions: 0s, transitions: 0s, refused_results: 0s, expiries: 0s, incarnations: 0s, workers: 0s}
+actions:
   core.echo: {runtime: shell, takes: {uniform: [50ms, 2s]}}
 workload:
   - {action: core.echo, count: %d, every: %v}
