@@ -218,7 +218,7 @@ func (s *step) purgeWorkers(p *store.Purge) (done store.Purged) {
 		}
 		looked++
 		done.Next = int64(id)
-		if w.cordoned || s.registered(id) > 1 || !s.unused(db.incarnation(w.current), p.Age) || s.pinnedTo(id) {
+		if w.cordoned || w.queuesDeletedAfter != w.current || s.registered(id) > 1 || !s.unused(db.incarnation(w.current), p.Age) || s.pinnedTo(id) {
 			continue
 		}
 		done.Removed++

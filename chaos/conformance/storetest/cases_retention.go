@@ -129,20 +129,22 @@ func retentionCases() []Case {
 			b.active("w")
 			b.must(b.Store.SetLifecycle(b.ctx, old, execution.Stopped))
 			w := b.active("w")
-			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Stopped))
+			b.ended(w)
 			live := b.active("live")
 			cordoned := b.active("cordoned")
 			_, err := b.Store.SetCordon(b.ctx, store.Cordon{Worker: cordoned.ID, On: true, Reason: "broken"})
 			b.must(err)
-			b.must(b.Store.SetLifecycle(b.ctx, cordoned, execution.Stopped))
+			b.ended(cordoned)
 			b.Advance(Lease + keptFor - tick)
 			b.beat(live, 2)
 			b.expect("before", b.purged(store.KeptWorkers), 0)
 			b.Advance(tick)
-			b.expect("at their age, but for the one with an older incarnation", b.purged(store.KeptWorkers), 1)
+			b.expect("at their age, while the queues of one may be there, and the other has an older incarnation", b.purged(store.KeptWorkers), 0)
+			b.queuesGone(old)
+			b.expect("when its queues are gone", b.purged(store.KeptWorkers), 1)
 			b.expect("the incarnation", b.purged(store.KeptIncarnations), 1)
 			b.expect("then the worker", b.purged(store.KeptWorkers), 1)
-			rows, err := b.Store.Workers(b.ctx, nil)
+			rows, err := b.Store.FindWorkers(b.ctx, store.WorkerQuery{Limit: 10})
 			b.must(err)
 			var names []string
 			for i := range rows {
@@ -158,7 +160,7 @@ func retentionCases() []Case {
 		}},
 		{"a worker stays while an execution waits for it alone", func(b *fixture) {
 			w := b.active("w")
-			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Stopped))
+			b.ended(w)
 			created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", Pinned: w.ID}})
 			b.must(err)
 			b.Advance(Lease + keptFor)
@@ -348,11 +350,11 @@ func executionRetentionCases() []Case {
 				r.Counts = true
 				b.expect("taken back", b.reclaim(r).Applied, true)
 			}
-			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Stopped))
+			b.ended(w)
 			w = b.active("w")
-			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Stopped))
+			b.ended(w)
 			lone := b.active("lone")
-			b.must(b.Store.SetLifecycle(b.ctx, lone, execution.Stopped))
+			b.ended(lone)
 			b.Advance(Lease + keptFor)
 			for _, c := range []struct {
 				what store.Kept
@@ -377,4 +379,15 @@ func executionRetentionCases() []Case {
 			}
 		}},
 	}
+}
+
+// ended stops a worker whose queues are deleted then.
+func (b *fixture) ended(w store.WorkerKey) {
+	b.must(b.Store.SetLifecycle(b.ctx, w, execution.Stopped))
+	b.queuesGone(w)
+}
+
+func (b *fixture) queuesGone(w store.WorkerKey) {
+	_, err := b.Store.MarkQueuesDeleted(b.ctx, []store.WorkerKey{w})
+	b.must(err)
 }

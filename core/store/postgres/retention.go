@@ -244,7 +244,7 @@ page as materialized (
     select w.id, w.incarnation from worker w where w.id > $3 order by w.id limit $4
 ),
 locked as materialized (
-    select w.id, w.incarnation, w.cordoned_at from worker w
+    select w.id, w.incarnation, w.cordoned_at, w.queues_deleted_after from worker w
      where w.id = any(array(
          select p.id from page p
           where (select i.lifecycle in ('stopped', 'lost') and i.lease_expires_at <= (select old from clock)
@@ -253,7 +253,7 @@ locked as materialized (
 ),
 old as materialized (
     select l.id, l.incarnation from locked l
-     where l.cordoned_at is null
+     where l.cordoned_at is null and l.queues_deleted_after = l.incarnation
        and exists (select from worker_incarnation i where i.incarnation = l.incarnation and i.lifecycle in ('stopped', 'lost'))
        and not exists (select from worker_incarnation i where i.worker = l.id and i.incarnation <> l.incarnation)
        and not exists (select from execution_work e where e.incarnation = l.incarnation)
