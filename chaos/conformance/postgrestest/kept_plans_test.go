@@ -36,12 +36,18 @@ type keeper struct {
 // changes none.
 func newKeeper(t *testing.T, rewrite func(sql string) string) *keeper {
 	t.Helper()
+	return newKeeperAt(t, rewrite, nil)
+}
+
+// newKeeperAt is newKeeper with a clock; nil is the database's.
+func newKeeperAt(t *testing.T, rewrite func(sql string) string, clock func() (time.Time, bool)) *keeper {
+	t.Helper()
 	k := &keeper{T: t, ctx: t.Context(), url: servers.Database(t).URL}
 	k.fill("select 1") // fails if auto_explain can't be loaded
 	observed := k.observer.sessions(func(c *pgx.Conn) { k.session = c })
 	observed.rewrite = rewrite
 	var err error
-	k.Store, err = postgres.Open(k.ctx, k.url, postgres.Options{Migrate: true, MaxConns: 1, StatementTimeout: testenv.Patience(), Tracer: observed})
+	k.Store, err = postgres.Open(k.ctx, k.url, postgres.Options{Migrate: true, MaxConns: 1, StatementTimeout: testenv.Patience(), Tracer: observed, Now: clock})
 	k.must(err)
 	t.Cleanup(k.Close)
 	k.fill("alter table execution_record set (autovacuum_enabled = off); alter table execution_work set (autovacuum_enabled = off)")

@@ -92,6 +92,10 @@ type Store struct {
 	beats   *pool
 	options Options
 
+	lanes   laneBounds
+	holding heldBounds
+	beating beatBounds
+
 	executions *batcher[execution.ID, *execution.Execution]
 	creates    *batcher[store.NewExecution, store.Created]
 	claims     *batcher[claim, claimed]
