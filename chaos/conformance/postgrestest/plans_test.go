@@ -118,12 +118,12 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 		{"Create, locks of parents", with("as chain from execution_record e where e.id = any"), []any{ids}, batch},
 		{"Create, ends of parents", with("select f.id, coalesce(last.status, f.status)"), []any{ids}, batch},
 		{"Create, parents marked", with("set has_children = true where id"), []any{ids}, batch},
-		{"Workers", with("select w.id, w.incarnation, w.name, i.lifecycle"), []any{now, int64(0), "", int64(0), nil}, 4000},
+		{"Workers", with("select w.id, w.incarnation, w.name, i.lifecycle"), []any{now, int64(0), "", int64(0), nil, nil, nil, nil, nil, nil}, 4000},
 		claimFor(t, s, r, "ClaimForScheduling", store.SchedulingClaim{
 			Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "runtime1", Limit: 100}}, Others: 100,
 		}, 400),
 		dispatchDueOf(t, s, r, 400),
-		{"Dispatch", with("set status = 'scheduled', epoch = w.epoch + 1, worker = j.ask_worker, incarnation = j.ask_incarnation,\n           scheduled_at"), []any{now, "e", ids, epochs, ones, ones, zero, most}, batch},
+		{"Dispatch", with("set status = 'scheduled', epoch = w.epoch + 1, worker = j.ask_worker, incarnation = j.ask_incarnation,\n           scheduled_at"), []any{now, "e", ids, epochs, ones, ones, zero, most, nil, nil, nil, nil, nil}, batch},
 		{"MarkPublished", with("set published_at"), []any{now, ids, epochs}, batch},
 		{"Park", with("ask_unschedulable"), []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero, zero, zero}, batch},
 		// The rows of the 100 owners are counted: 20 each.
@@ -135,7 +135,7 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 		{"Finish", with("set status = j.ask_to::"), []any{now, ids, epochs, ones, completed, nulls, nulls}, batch},
 		{"Heartbeat, held", with("select a.n, e.id is null as gone"), []any{int64(1), ids, epochs}, batch},
 		{"Heartbeat, recorded", with("where exists (select from execution_record r where r.id = a.id)"), []any{ids}, batch},
-		{"Heartbeat, unheld", with("select exists (select from execution_work w"), []any{int64(0), int64(5), int64(5), int64(2), ids, epochs}, 2500},
+		{"Heartbeat, unheld", with("where o.runs and o.unheld"), []any{int64(0), int64(5), int64(5), int64(2), ids, epochs, now, nil, time.Minute, nil, 100}, 2500},
 		{"Heartbeat, ended", with("select w.*, coalesce($7::timestamptz"), []any{int64(0), int64(5), int64(5), int64(2), ids, epochs, now, nulls[0]}, 2500},
 		{"List", with("left join execution_work w on w.id = r.id\n where ($1::bigint = 0 or r.id < $1)"), []any{int64(0), int64(0), nil, int64(0), int64(0), 100}, 600},
 		{"Chain", with("with chain as materialized"), []any{int64(3), store.MaxChain}, batch},
@@ -171,11 +171,12 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 // claimFor is a claim by the clock of the database, with the store's arguments for these demands.
 func claimFor(t *testing.T, s *postgres.Store, r *recorder, name string, c store.SchedulingClaim, most float64) hot {
 	t.Helper()
-	sql, args := r.of(t, func() error {
+	sql, args := r.marked(t, "set status = 'scheduling'", func() error {
 		_, err := s.ClaimForScheduling(t.Context(), c)
 		return err
 	})
 	args[0] = (*time.Time)(nil)
+	clear(args[len(args)-5:]) // it knows no lanes
 	return hot{name, sql, args, most}
 }
 
@@ -188,11 +189,12 @@ func dispatchDueOf(t *testing.T, s *postgres.Store, r *recorder, most float64) h
 		o.Spread = append(o.Spread, store.Place{Worker: store.WorkerKey{ID: execution.WorkerID(n), Incarnation: execution.Incarnation(n)}, Limit: 1 << 20})
 	}
 	o.Packed = o.Spread
-	sql, args := r.of(t, func() error {
+	sql, args := r.marked(t, "rival as materialized", func() error {
 		_, err := s.DispatchDue(t.Context(), store.DueDispatch{Executor: "e", Expiry: time.Minute, Timeout: time.Minute, Offers: []store.Offer{o}})
 		return err
 	})
 	args[0] = (*time.Time)(nil)
+	clear(args[len(args)-10:]) // it knows no incarnations and no lanes
 	return hot{"DispatchDue", sql, args, most}
 }
 

@@ -47,6 +47,23 @@ const (
 // gets more than its limit.
 func (s *Store) heldMargin() time.Duration { return s.options.StatementTimeout + time.Second }
 
+// clockIs notes the moment of a clock that a test moves. If it is set back, everything is forgotten: it
+// may be far ahead again before the next look.
+func (s *Store) clockIs(at time.Time) {
+	if was := s.virtual.Swap(&at); was == nil || !at.Before(*was) {
+		return
+	}
+	s.lanes.mu.Lock()
+	s.lanes.forget()
+	s.lanes.mu.Unlock()
+	s.holding.mu.Lock()
+	s.holding.forget()
+	s.holding.mu.Unlock()
+	s.beating.mu.Lock()
+	s.beating.own = nil
+	s.beating.mu.Unlock()
+}
+
 // fullWalks decides when a walk begins at the head.
 type fullWalks struct{ next time.Time }
 
@@ -202,11 +219,8 @@ func (s *Store) lanesNow(ctx context.Context) []any {
 	b := &s.lanes
 	now, virtual := time.Now(), s.now()
 	b.mu.Lock()
-	if virtual != nil && virtual.Before(b.asOf) {
-		b.forget()
-	}
 	full := b.full.due(now)
-	if b.looking || !full && now.Sub(b.looked) < lanesLookEvery {
+	if b.looking || s.options.NoBounds || !full && now.Sub(b.looked) < lanesLookEvery {
 		defer b.mu.Unlock()
 		return b.arguments.list()
 	}
@@ -393,7 +407,7 @@ with clock as materialized (
 ),
 bound as materialized (select * from unnest($2::bigint[], $3::timestamptz[], $4::int[]) as b(incarnation, since, ends)),
 old as materialized (
-    select e.incarnation, e.id, e.scheduled_at, false as walked from execution_work e where e.id = any($6::bigint[]) and e.scheduled_at < $5
+    select x.incarnation, x.id, x.scheduled_at, false as walked from execution_work x where x.id = any($6::bigint[]) and x.scheduled_at < $5
     union all
     select w.incarnation, h.id, h.scheduled_at, true
       from clock c cross join worker w left join bound b on b.incarnation = w.incarnation
@@ -411,9 +425,8 @@ func (s *Store) lookAtHeld(ctx context.Context) {
 	b := &s.holding
 	now, virtual := time.Now(), s.now()
 	b.mu.Lock()
-	b.checkClock(virtual)
 	full := b.full.due(now)
-	if b.looking || !full && now.Sub(b.looked) < heldLookEvery {
+	if b.looking || s.options.NoBounds || !full && now.Sub(b.looked) < heldLookEvery {
 		b.mu.Unlock()
 		return
 	}
@@ -464,10 +477,9 @@ func (s *Store) lookAtHeld(ctx context.Context) {
 }
 
 // of returns the arguments for some incarnations, which may be named several times.
-func (b *heldBounds) of(virtual *time.Time, lists ...[]int64) []any {
+func (b *heldBounds) of(lists ...[]int64) []any {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.checkClock(virtual)
 	some := heldArguments{latest: b.latest}
 	if len(b.old) > 0 {
 		for _, incarnations := range lists {
@@ -482,17 +494,10 @@ func (b *heldBounds) of(virtual *time.Time, lists ...[]int64) []any {
 }
 
 // ofAll returns the arguments for all incarnations.
-func (b *heldBounds) ofAll(virtual *time.Time) []any {
+func (b *heldBounds) ofAll() []any {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.checkClock(virtual)
 	return b.all.list()
-}
-
-func (b *heldBounds) checkClock(virtual *time.Time) {
-	if virtual != nil && virtual.Before(b.asOf) {
-		b.forget()
-	}
 }
 
 func (b *heldBounds) forget() {
@@ -501,6 +506,8 @@ func (b *heldBounds) forget() {
 
 // beatBounds remembers what those incarnations have held for long whose leases this store renews.
 type beatBounds struct {
+	// off makes all counts begin at the head.
+	off bool
 	mu  sync.Mutex
 	own map[execution.Incarnation]*beatBound
 }
@@ -519,11 +526,11 @@ const mostBeats = 100
 
 // begin returns where the counts of a heartbeat begin, nil for the head, and which older rows they are
 // about.
-func (b *beatBounds) begin(virtual *time.Time, beat *store.Beat) (since *time.Time, ids []int64) {
+func (b *beatBounds) begin(beat *store.Beat) (since *time.Time, ids []int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	own := b.own[beat.Incarnation]
-	if own == nil || own.full.due(time.Now()) || virtual != nil && virtual.Before(own.asOf) {
+	if own == nil || b.off || own.full.due(time.Now()) {
 		return nil, nil
 	}
 	held := make(map[execution.Key]bool, len(beat.Held))

@@ -215,9 +215,8 @@ func dueArgs(s *Store, d store.DueDispatch) []any {
 			packedLimits = append(packedLimits, int32(min(q.Limit, math.MaxInt32)))
 		}
 	}
-	now := s.now()
 	return append([]any{
-		now, d.Executor, d.Expiry, d.Timeout, runtimes, offers, counts, bases,
+		s.now(), d.Executor, d.Expiry, d.Timeout, runtimes, offers, counts, bases,
 		workers, incarnations, packedWorkers, packed, append(limits, packedLimits...), execution.Reasons(),
-	}, s.holding.of(now, incarnations, packed)...)
+	}, s.holding.of(incarnations, packed)...)
 }

@@ -22,9 +22,9 @@ const selectWorkers = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 bound as materialized (select * from unnest($6::bigint[], $7::timestamptz[], $8::int[]) as b(incarnation, since, ends)),
 old as materialized (
-    select e.incarnation, count(*) as load, count(*) filter (where e.status = 'scheduled') as queued, max(e.started_at) as latest
-      from execution_work e where e.id = any($10::bigint[]) and e.scheduled_at < $9
-     group by e.incarnation
+    select x.incarnation, count(*) as load, count(*) filter (where x.status = 'scheduled') as queued, max(x.started_at) as latest
+      from execution_work x where x.id = any($10::bigint[]) and x.scheduled_at < $9
+     group by x.incarnation
 )
 select w.id, w.incarnation, w.name, i.lifecycle::text, array_remove(i.runtimes, null), i.capacity, i.consumer_alive, i.beat,
        i.last_heartbeat, (extract(epoch from c.now - coalesce(i.last_heartbeat, i.registered_at)) * 1000000)::bigint,
@@ -105,7 +105,7 @@ func (s *Store) workers(ctx context.Context, query queryFunc, q store.WorkerQuer
 		}
 		found = append(found, w)
 		return nil
-	}, selectWorkers, append([]any{clock, int64(q.ID), q.Name, int64(q.After), limit}, s.holding.ofAll(clock)...)...)
+	}, selectWorkers, append([]any{clock, int64(q.ID), q.Name, int64(q.After), limit}, s.holding.ofAll()...)...)
 	if err != nil {
 		return nil, err
 	}

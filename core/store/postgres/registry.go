@@ -190,8 +190,8 @@ update worker_incarnation
                select count(*) from execution_work e
                 where e.incarnation = $2 and e.status = 'scheduled' and e.scheduled_at >= coalesce($16::timestamptz, '-infinity')
            ) + (
-               select count(*) from execution_work e
-                where e.id = any($17::bigint[]) and e.incarnation = $2 and e.status = 'scheduled' and e.scheduled_at < $16
+               select count(*) from execution_work x
+                where x.id = any($17::bigint[]) and x.incarnation = $2 and x.status = 'scheduled' and x.scheduled_at < $16
            ),
            'last_failure', coalesce($1::timestamptz, clock_timestamp()) - $11::interval, 'average_execution_time_ms', $12::float8))
  where incarnation = $2 and beat < $4 and beat >= $14 and exists (` + acting + `)`
@@ -227,7 +227,7 @@ own as materialized (
       from (
         select w.* from execution_work w where w.incarnation = $2 and w.scheduled_at >= coalesce($8::timestamptz, '-infinity')
         union all
-        select w.* from execution_work w where w.id = any($10::bigint[]) and w.incarnation = $2 and w.scheduled_at < $8
+        select x.* from execution_work x where x.id = any($10::bigint[]) and x.incarnation = $2 and x.scheduled_at < $8
       ) w
 ),
 old as materialized (
@@ -277,7 +277,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 	var oldMoments []time.Time
 	var asOf time.Time
 	began, now := time.Now(), s.now()
-	since, known := s.beating.begin(now, &b)
+	since, known := s.beating.begin(&b)
 	ids, epochs := make([]int64, len(b.Held)), make([]int64, len(b.Held))
 	for i, key := range b.Held {
 		ids[i], epochs[i] = int64(key.ID), int64(key.Epoch)

@@ -292,7 +292,7 @@ func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispat
 			now := s.now()
 			err := s.query(ctx, op, verdicts(func(v *verdict) {
 				results[v.n-1] = store.DispatchResult{Outcome: v.outcome(), WorkerUnfit: v.remark}
-			}), dispatch, append([]any{now, executor, ids, epochs, workers, incarnations, timeouts, limits}, s.holding.of(now, incarnations)...)...)
+			}), dispatch, append([]any{now, executor, ids, epochs, workers, incarnations, timeouts, limits}, s.holding.of(incarnations)...)...)
 			if err != nil {
 				return err
 			}
