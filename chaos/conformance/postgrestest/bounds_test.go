@@ -28,7 +28,7 @@ func (b *fixture) claimed(s *postgres.Store, others int) int {
 }
 
 // A lane that the store does not know is found at once, wherever it lies between those that it knows.
-func TestUnknownLanesAreFoundAtOnce(t *testing.T) {
+func TestUnknownQueuesAreFoundAtOnce(t *testing.T) {
 	b := setup(t)
 	b.exec("insert into action (ref, runtime, entrypoint, max_retries, concurrency) select 'a' || n, 'r', '/bin/a', 1, 100 from generate_series(1, 5) n")
 	b.exec("insert into concurrency_slot (action, number) select a.id, n from action a, generate_series(1, 100) n")

@@ -140,5 +140,15 @@ func TestSnapshotCosts(t *testing.T) {
 	if workers[0].Load != long || workers[0].Queued != long-long/2 {
 		t.Errorf("the worker holds %d executions, %d of them in its queue; want %d and %d", workers[0].Load, workers[0].Queued, long, long-long/2)
 	}
+	// The limit of a dispatch counts them, too.
+	k.must(done(k.Create(k.ctx, []store.NewExecution{{ActionRef: "noop"}})))
+	for _, limit := range []int{long, long + 1} {
+		o := store.Offer{Runtimes: []string{"noop"}, Spread: []store.Place{{Worker: k.worker, Limit: limit}}}
+		o.Packed = o.Spread
+		due, err := k.DispatchDue(k.ctx, store.DueDispatch{Executor: "e", Expiry: time.Hour, Timeout: time.Hour, Offers: []store.Offer{o}})
+		if k.must(err); len(due.Rows) != limit-long {
+			t.Errorf("%d executions are dispatched to a worker that holds %d and may hold %d", len(due.Rows), long, limit)
+		}
+	}
 	k.must(tx.Rollback(k.ctx))
 }

@@ -31,15 +31,15 @@ const (
 	// fullWalkShare of the time may go into them.
 	fullWalkEvery = 10 * time.Second
 	fullWalkShare = 20
-	// lanesLookEvery is the age at which the bounds of lanes are renewed.
-	lanesLookEvery = 500 * time.Millisecond
-	// laneMargin is how far a lane's bound is behind the clock. A row becomes due at a moment before its
+	// queueLookEvery is the age at which the bounds of lanes are renewed.
+	queueLookEvery = 500 * time.Millisecond
+	// dueMargin is how far a lane's bound is behind the clock. A row becomes due at a moment before its
 	// transaction commits, nearly always by less than this.
-	laneMargin = time.Second
-	// emptyLanes is how many lanes are remembered in which nothing waits at present. They have
-	// entries of rows that have left. Of lanes in which something waits, mostLanes are remembered.
-	emptyLanes = 64
-	mostLanes  = 1000
+	dueMargin = time.Second
+	// emptyQueues is how many lanes are remembered in which nothing waits at present. They have
+	// entries of rows that have left. Of lanes in which something waits, mostQueues are remembered.
+	emptyQueues = 64
+	mostQueues  = 1000
 )
 
 // heldMargin is how far the bound of an incarnation is behind the clock. It is longer than a
@@ -53,9 +53,9 @@ func (s *Store) clockIs(at time.Time) {
 	if was := s.virtual.Swap(&at); was == nil || !at.Before(*was) {
 		return
 	}
-	s.lanes.mu.Lock()
-	s.lanes.forget()
-	s.lanes.mu.Unlock()
+	s.waiting.mu.Lock()
+	s.waiting.forget()
+	s.waiting.mu.Unlock()
 	s.holding.mu.Lock()
 	s.holding.forget()
 	s.holding.mu.Unlock()
@@ -82,26 +82,26 @@ func numbered(sql string, first, n int) string {
 	return strings.NewReplacer(numbers...).Replace(sql)
 }
 
-// laneKey names a lane: see claimForScheduling.
-type laneKey struct {
+// queueKey names a lane: see claimForScheduling.
+type queueKey struct {
 	action  int64
 	runtime string
 	worker  int64
 }
 
-// laneBound is what is known of a lane.
-type laneBound struct {
+// queueBound is what is known of a lane.
+type queueBound struct {
 	// since is the moment before which nothing that waits in the lane is due.
 	since time.Time
 	// occupied is when something was last seen to wait there, by the program's clock.
 	occupied time.Time
 }
 
-// laneBounds remembers lanes. Its zero value knows nothing.
-type laneBounds struct {
+// queueBounds remembers lanes. Its zero value knows nothing.
+type queueBounds struct {
 	mu      sync.Mutex
 	looking bool
-	lanes   map[laneKey]laneBound
+	known   map[queueKey]queueBound
 	// others is the moment before which nothing is due that waits in another lane.
 	others time.Time
 	// asOf is the moment of the latest look, by the database's clock.
@@ -110,11 +110,11 @@ type laneBounds struct {
 	looked time.Time
 	full   fullWalks
 	// arguments are the same as arguments of a statement.
-	arguments laneArguments
+	arguments queueArguments
 }
 
-// laneArguments are the last five arguments of a statement that begins with laneHeads.
-type laneArguments struct {
+// queueArguments are the last five arguments of a statement that begins with queueHeads.
+type queueArguments struct {
 	actions  []int64
 	runtimes []string
 	workers  []int64
@@ -122,22 +122,22 @@ type laneArguments struct {
 	others   *time.Time
 }
 
-func (a *laneArguments) list() []any {
+func (a *queueArguments) list() []any {
 	return []any{a.actions, a.runtimes, a.workers, a.since, a.others}
 }
 
-// laneHeads are lists of a statement. The list lane has each lane with the moment at which the first
+// queueHeads are lists of a statement. The list lane has each lane with the moment at which the first
 // of its waiting rows is due. Known lanes are looked up, each from its bound on. The others lie in the
 // gaps between known lanes, in the order of the index, and are found by skipping from one to the
 // next. The entries there that are due before the bound of all others are not looked at in the table.
-// first is the number of the first of its parameters, which are laneArguments.
+// first is the number of the first of its parameters, which are queueArguments.
 //
 // A scan of the index ends at a condition on one column behind columns that are equal to something. It
 // does not end at an upper bound of several columns, but reads on to the end. So a gap has up to four
 // parts: (1) actions between two; (2) of one action, what is behind a runtime and a worker, to
 // a runtime; (3) of one action and runtime, workers between two; (4) the same as (2) to the end of the
 // action. Ids of actions and workers are whole numbers from 0.
-func laneHeads(first int) string {
+func queueHeads(first int) string {
 	return numbered(`
 known as materialized (
     select k.*, lead(k.action) over w as to_action, lead(k.runtime) over w as to_runtime, lead(k.pinned) over w as to_pinned
@@ -168,10 +168,10 @@ part as materialized (
 ),
 gap (kind, action, runtime, pinned, due_at, to_action, to_runtime, to_pinned) as (
     select n.*, p.to_action, p.to_runtime, p.to_pinned
-      from part p cross join lateral (`+nextLane("p.kind", "p")+`) n
+      from part p cross join lateral (`+nextQueue("p.kind", "p")+`) n
     union all
     select n.*, g.to_action, g.to_runtime, g.to_pinned
-      from gap g cross join generate_series(1, 4) s(kind) cross join lateral (`+nextLane("s.kind", "g")+`) n
+      from gap g cross join generate_series(1, 4) s(kind) cross join lateral (`+nextQueue("s.kind", "g")+`) n
      where s.kind = g.kind or s.kind = 4 and g.kind = 1
 ),
 lane as materialized (
@@ -188,19 +188,19 @@ lane as materialized (
 )`, first, 5)
 }
 
-// nextLane selects the first row of the first lane in a part of a gap.
-func nextLane(kind, from string) string {
+// nextQueue selects the first row of the first lane in a part of a gap.
+func nextQueue(kind, from string) string {
 	var parts []string
 	for i, p := range []struct{ within, order string }{
-		{"e.lane_action > @.action and e.lane_action < @.to_action", "e.lane_action, e.runtime, e.lane_worker"},
-		{"e.lane_action = @.action and (e.runtime, e.lane_worker) > (@.runtime, @.pinned) and e.runtime < @.to_runtime", "e.runtime, e.lane_worker"},
-		{"e.lane_action = @.action and e.runtime = @.runtime and e.lane_worker > @.pinned and e.lane_worker < @.to_pinned", "e.lane_worker"},
-		{"e.lane_action = @.action and (e.runtime, e.lane_worker) > (@.runtime, @.pinned)", "e.runtime, e.lane_worker"},
+		{"e.lane_action > @.action and e.lane_action < @.to_action", "e.lane_action, e.runtime, e.lane_worker, e.due_at"},
+		{"e.lane_action = @.action and (e.runtime, e.lane_worker) > (@.runtime, @.pinned) and e.runtime < @.to_runtime", "e.runtime, e.lane_worker, e.due_at"},
+		{"e.lane_action = @.action and e.runtime = @.runtime and e.lane_worker > @.pinned and e.lane_worker < @.to_pinned", "e.lane_worker, e.due_at"},
+		{"e.lane_action = @.action and (e.runtime, e.lane_worker) > (@.runtime, @.pinned)", "e.runtime, e.lane_worker, e.due_at"},
 	} {
 		parts = append(parts, fmt.Sprintf(`
         (select %[1]d as kind, e.lane_action, e.runtime, e.lane_worker, e.due_at from execution_work e
           where %[2]s = %[1]d and e.waits and %[3]s and e.due_at >= coalesce({5}::timestamptz, '-infinity')
-          order by %[4]s, e.due_at limit 1)`, i+1, kind, strings.ReplaceAll(p.within, "@", from), p.order))
+          order by %[4]s limit 1)`, i+1, kind, strings.ReplaceAll(p.within, "@", from), p.order))
 	}
 	return strings.Join(parts, `
         union all`)
@@ -208,19 +208,19 @@ func nextLane(kind, from string) string {
 
 // The moment is that of the statement's arrival, which is before its snapshot: whatever it does not
 // see commits later.
-var selectLaneHeads = `
-with recursive` + laneHeads(2) + `,
+var selectQueueHeads = `
+with recursive` + queueHeads(2) + `,
 clock as materialized (select coalesce($1::timestamptz, statement_timestamp()) as now)
 select c.now, l.action, l.runtime, l.pinned, least(l.due_at, c.now) from clock c left join lane l on true`
 
-// lanesNow returns where walks of lanes begin. It looks again if what it knows is too old. A failed
+// queuesNow returns where walks of lanes begin. It looks again if what it knows is too old. A failed
 // look is not an error of the call: the earlier bounds hold, and later calls look again.
-func (s *Store) lanesNow(ctx context.Context) []any {
-	b := &s.lanes
+func (s *Store) queuesNow(ctx context.Context) []any {
+	b := &s.waiting
 	now, virtual := time.Now(), s.now()
 	b.mu.Lock()
 	full := b.full.due(now)
-	if b.looking || s.options.NoBounds || !full && now.Sub(b.looked) < lanesLookEvery {
+	if b.looking || s.options.NoBounds || !full && now.Sub(b.looked) < queueLookEvery {
 		defer b.mu.Unlock()
 		return b.arguments.list()
 	}
@@ -229,9 +229,9 @@ func (s *Store) lanesNow(ctx context.Context) []any {
 	b.mu.Unlock()
 
 	if full {
-		asked = laneArguments{}
+		asked = queueArguments{}
 	}
-	found := make(map[laneKey]time.Time)
+	found := make(map[queueKey]time.Time)
 	var asOf time.Time
 	err := s.kept(keptLooped)(ctx, "looking for the oldest waiting executions", func(rows pgx.Rows) error {
 		var action, worker *int64
@@ -240,9 +240,9 @@ func (s *Store) lanesNow(ctx context.Context) []any {
 		if err := rows.Scan(&asOf, &action, &runtime, &worker, &due); err != nil || action == nil {
 			return err
 		}
-		found[laneKey{*action, *runtime, *worker}] = moment(due)
+		found[queueKey{*action, *runtime, *worker}] = moment(due)
 		return nil
-	}, selectLaneHeads, append([]any{virtual}, asked.list()...)...)
+	}, selectQueueHeads, append([]any{virtual}, asked.list()...)...)
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -263,48 +263,48 @@ func (s *Store) lanesNow(ctx context.Context) []any {
 }
 
 // forget makes all walks begin at the head, and the next look a full one.
-func (b *laneBounds) forget() {
-	b.lanes, b.others, b.asOf, b.full, b.arguments = nil, time.Time{}, time.Time{}, fullWalks{}, laneArguments{}
+func (b *queueBounds) forget() {
+	b.known, b.others, b.asOf, b.full, b.arguments = nil, time.Time{}, time.Time{}, fullWalks{}, queueArguments{}
 }
 
 // remember takes the result of a look: the moments at which the first rows of all occupied lanes are
 // due.
-func (b *laneBounds) remember(found map[laneKey]time.Time, asOf, now time.Time) {
+func (b *queueBounds) remember(found map[queueKey]time.Time, asOf, now time.Time) {
 	type entry struct {
-		laneKey
-		laneBound
+		queueKey
+		queueBound
 	}
-	latest := asOf.Add(-laneMargin)
+	latest := asOf.Add(-dueMargin)
 	var occupied, empty []entry
 	for key, due := range found {
 		since := due
 		if since.After(latest) {
 			since = latest
 		}
-		occupied = append(occupied, entry{key, laneBound{since, now}})
+		occupied = append(occupied, entry{key, queueBound{since, now}})
 	}
-	for key, was := range b.lanes {
+	for key, was := range b.known {
 		if _, is := found[key]; !is {
-			empty = append(empty, entry{key, laneBound{latest, was.occupied}})
+			empty = append(empty, entry{key, queueBound{latest, was.occupied}})
 		}
 	}
 	b.asOf, b.others = asOf, latest
 	// The lanes whose oldest rows are youngest gain most, and the bound of the others is the oldest of
 	// the rest.
 	slices.SortFunc(occupied, func(x, y entry) int { return y.since.Compare(x.since) })
-	if len(occupied) > mostLanes {
+	if len(occupied) > mostQueues {
 		b.others = occupied[len(occupied)-1].since
-		occupied = occupied[:mostLanes]
+		occupied = occupied[:mostQueues]
 	}
 	slices.SortFunc(empty, func(x, y entry) int {
 		return cmp.Or(y.occupied.Compare(x.occupied), cmp.Compare(x.action, y.action), cmp.Compare(x.runtime, y.runtime), cmp.Compare(x.worker, y.worker))
 	})
-	empty = empty[:min(len(empty), emptyLanes)]
-	b.lanes = make(map[laneKey]laneBound, len(occupied)+len(empty))
+	empty = empty[:min(len(empty), emptyQueues)]
+	b.known = make(map[queueKey]queueBound, len(occupied)+len(empty))
 	others := b.others
-	b.arguments = laneArguments{others: &others}
+	b.arguments = queueArguments{others: &others}
 	for _, e := range append(occupied, empty...) {
-		b.lanes[e.laneKey] = e.laneBound
+		b.known[e.queueKey] = e.queueBound
 		a := &b.arguments
 		a.actions, a.runtimes, a.workers = append(a.actions, e.action), append(a.runtimes, e.runtime), append(a.workers, e.worker)
 		a.since = append(a.since, e.since)

@@ -50,27 +50,27 @@ func TestOldOf(t *testing.T) {
 	}
 }
 
-func TestLaneBoundsRemember(t *testing.T) {
+func TestQueueBoundsRemember(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
-	a, b := laneKey{0, "a", 0}, laneKey{1, "b", 2}
-	var l laneBounds
-	l.remember(map[laneKey]time.Time{a: at(10), b: at(100)}, at(100), at(0))
-	if got := l.lanes[a].since; !got.Equal(at(10)) {
+	a, b := queueKey{0, "a", 0}, queueKey{1, "b", 2}
+	var l queueBounds
+	l.remember(map[queueKey]time.Time{a: at(10), b: at(100)}, at(100), at(0))
+	if got := l.known[a].since; !got.Equal(at(10)) {
 		t.Errorf("the walk of an occupied lane begins at %v, want its oldest row", got)
 	}
-	if got := l.lanes[b].since; !got.Equal(at(99)) {
+	if got := l.known[b].since; !got.Equal(at(99)) {
 		t.Errorf("the walk of a lane whose oldest row is young begins at %v, want the margin", got)
 	}
-	l.remember(map[laneKey]time.Time{b: at(150)}, at(200), at(1))
-	if got := l.lanes[a].since; !got.Equal(at(199)) || !l.others.Equal(at(199)) {
+	l.remember(map[queueKey]time.Time{b: at(150)}, at(200), at(1))
+	if got := l.known[a].since; !got.Equal(at(199)) || !l.others.Equal(at(199)) {
 		t.Errorf("the walks of an empty lane and of unknown ones begin at %v and %v, want the margin", got, l.others)
 	}
-	many := make(map[laneKey]time.Time)
-	for i := range mostLanes + 5 {
-		many[laneKey{0, "a", int64(i)}] = at(i)
+	many := make(map[queueKey]time.Time)
+	for i := range mostQueues + 5 {
+		many[queueKey{0, "a", int64(i)}] = at(i)
 	}
 	l.remember(many, at(5000), at(2))
-	if _, known := l.lanes[laneKey{0, "a", 4}]; known || !l.others.Equal(at(0)) || len(l.lanes) != mostLanes+1 {
-		t.Errorf("of %d lanes %d are known; others begin at %v, want the oldest row", len(many), len(l.lanes), l.others)
+	if _, known := l.known[queueKey{0, "a", 4}]; known || !l.others.Equal(at(0)) || len(l.known) != mostQueues+1 {
+		t.Errorf("of %d lanes %d are known; others begin at %v, want the oldest row", len(many), len(l.known), l.others)
 	}
 }

@@ -47,7 +47,7 @@ const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($
 // lane, whatever the statistics say: it reads that lane of the index in order, up to the limit. The
 // other tables are restricted to ids that the statement has by then, and joined with lists.
 var dispatchDue = text(`
-with recursive early as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),` + laneHeads(20) + `,
+with recursive early as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),` + queueHeads(20) + `,
 offer as materialized (
     select o.*, l.due_at as head
       from unnest($5::text[], $6::int[], $7::bigint[], $8::int[]) as o(runtime, offer, places, base)
@@ -184,7 +184,7 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 		e, _ := r.execution()
 		answer.Rows = append(answer.Rows, e)
 		return nil
-	}, dispatchDue, append(dueArgs(s, d), s.lanesNow(ctx)...)...)
+	}, dispatchDue, append(dueArgs(s, d), s.queuesNow(ctx)...)...)
 	if err != nil {
 		return store.DueDispatched{}, err
 	}
@@ -193,7 +193,7 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 
 // dueArgs are the arguments of dispatchDue: its lanes, and the places of all offers, one offer
 // after the other. The places of Packed have their own lists. The limits of both are in one list,
-// those of Spread first. The arguments of laneHeads follow.
+// those of Spread first. The arguments of queueHeads follow.
 func dueArgs(s *Store, d store.DueDispatch) []any {
 	var runtimes []string
 	var offers, bases []int32

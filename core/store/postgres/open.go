@@ -97,7 +97,7 @@ type Store struct {
 	beats   *pool
 	options Options
 
-	lanes   laneBounds
+	waiting queueBounds
 	holding heldBounds
 	beating beatBounds
 	// virtual is the latest moment that options.Now has returned.

@@ -28,7 +28,7 @@ const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11
 
 // Rows wait in lanes: a lane has the rows of one runtime that are pinned to the same worker or to
 // none, and need a slot of the same action or none. The statement finds the lanes by skipping
-// through their index from one to the next (see laneHeads). Then it walks only the demanded lanes, each as far as
+// through their index from one to the next (see queueHeads). Then it walks only the demanded lanes, each as far as
 // its limit and the free slots of its action allow, so that no cost here grows with the number of
 // waiting rows. No order is applied above the limit of a walk, so the limit stops the walk, and
 // hardly a row is locked that is not taken. The locks are the guard: a locked row stays requested
@@ -48,7 +48,7 @@ with recursive demand as materialized (
     select * from unnest($4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::int[], $9::bigint[])
         as d(runtime, pinned, wanted, room, pool, pool_room)
 ),
-clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),` + laneHeads(12) + `,
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),` + queueHeads(12) + `,
 asked as materialized (
     select l.action, l.runtime, l.pinned, l.due_at as head, d.runtime is not null as named, coalesce(d.wanted, $10::bigint) as wanted,
            d.room, d.pool, d.pool_room
@@ -172,7 +172,7 @@ func (s *Store) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim)
 	var found []execution.Execution
 	var unreadable []int64 // unreadable in another column, by a manual change: their claims expire
 	if err := s.query(ctx, "claiming for scheduling", readable(&found, &unreadable), claimForScheduling,
-		append(schedulingArgs(s.now(), c), s.lanesNow(ctx)...)...); err != nil {
+		append(schedulingArgs(s.now(), c), s.queuesNow(ctx)...)...); err != nil {
 		return nil, err
 	}
 	return found, nil
