@@ -50,6 +50,10 @@ the first statement of all had changed no row. What is not named under "What gro
 5 %% and 64 more rows, 40 %% and 64 more buffers (a level more of an index). Linear is at most 2.2 times
 as much at 2n.
 
+All walks of these stores begin at the head of their index. What executions cost that have left while
+somebody holds an old snapshot is counted by TestSnapshotCosts: DispatchDue, ClaimForScheduling, Workers
+and Heartbeat read at most twice the pages that they read without the snapshot.
+
 | dimension | what it counts | n | 2n |
 |---|---|---|---|
 `, costsMake, few)

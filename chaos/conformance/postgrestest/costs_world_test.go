@@ -68,7 +68,7 @@ func newCosts(t testing.TB) *costs {
 	}
 	c.must(migrations.Up(c.ctx, c.hand))
 	c.exec(editable)
-	c.Store, err = postgres.Open(c.ctx, url, postgres.Options{MaxConns: 1, StatementTimeout: 10 * time.Minute, Tracer: c.observer.sessions(func(conn *pgx.Conn) { c.session = conn })})
+	c.Store, err = postgres.Open(c.ctx, url, postgres.Options{NoBounds: true, MaxConns: 1, StatementTimeout: 10 * time.Minute, Tracer: c.observer.sessions(func(conn *pgx.Conn) { c.session = conn })})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func (s *stage) moments(m *meetings, attempts []*attempt) {
 	moved, within := s.realTime()
 	c := &caller{gate: new(gate), name: "real"}
 	c.gate.sessions = sessions{set: map[string]string{"application_name": c.name}}
-	c.Store = s.open(postgres.Options{MaxConns: 1, Tracer: c.gate, RowLockTimeout: testenv.Patience()})
+	c.Store = s.open(postgres.Options{NoBounds: true, MaxConns: 1, Tracer: c.gate, RowLockTimeout: testenv.Patience()})
 	for _, a := range attempts {
 		if _, unseen := alone[a.Method]; !a.effective && !unseen || !m.timed(a.Method) {
 			continue
@@ -148,7 +148,7 @@ func (b *fixture) lockAll() pgx.Tx {
 // The answers, finds and deletions of a call depend on the moment at which its wait was over.
 func TestCallsJudgeByTheMomentAfterTheirWait(t *testing.T) {
 	b := setup(t)
-	real := b.open(postgres.Options{MaxConns: 1, Tracer: &sessions{set: map[string]string{"application_name": "real"}}})
+	real := b.open(postgres.Options{NoBounds: true, MaxConns: 1, Tracer: &sessions{set: map[string]string{"application_name": "real"}}})
 	b.Store = real
 	w := b.worker("w")
 	key := b.scheduled(w)

@@ -382,7 +382,7 @@ func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
 		{"reclaim", "insert into worker_expiry", locked, "scheduled half of the dispatch timeout ago", []string{"Reclaim", "Claim"}},
 		{"dispatch", "set status = 'scheduled'", locked, "scheduling, and the claim has expired", []string{"Dispatch", "Park"}},
 		{"end unheld", "clock_timestamp()) as now from execution_work w\n     where w.incarnation = $2 and w.status in", locked, "running past the deadline", []string{"Heartbeat", "Finish"}},
-		{"orchestrate", "select chain, null, null, null, null from asked", " order by e.id for no key update of e", "failed, to be retried, with a child", []string{"Orchestrate", "Create"}},
+		{"orchestrate", "select chain, null, null, null, null, null from asked", " order by e.id for no key update of e", "failed, to be retried, with a child", []string{"Orchestrate", "Create"}},
 		// Each of the two locks is enough here: who cancels a child holds its work and its record.
 		{"settle children", "num_nulls(f.settling_at)", " order by c.id for no key update of c skip locked| order by r.id for no key update of r skip locked", "failed and handled, and a child waits", []string{"SettleChildren", "Cancel"}},
 		{"newest", "order by x.retry_count desc limit 1\n), $1) for no key update", " for no key update of w", "a retry that is scheduled, and a child", []string{"Cancel", "Claim"}},

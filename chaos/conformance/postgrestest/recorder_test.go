@@ -57,6 +57,12 @@ func (r *recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndDa
 // of returns the only statement that a call sends, and its arguments.
 func (r *recorder) of(t *testing.T, call func() error) (sql string, args []any) {
 	t.Helper()
+	return r.marked(t, "", call)
+}
+
+// marked returns the only statement that a call sends and that contains a text, and its arguments.
+func (r *recorder) marked(t *testing.T, mark string, call func() error) (sql string, args []any) {
+	t.Helper()
 	during := &recorder{sent: make(map[string][]any)}
 	r.mu.Lock()
 	before := r.sent
@@ -69,7 +75,7 @@ func (r *recorder) of(t *testing.T, call func() error) (sql string, args []any) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return during.with(t, "")
+	return during.with(t, mark)
 }
 
 // with returns the only statement sent that contains a text, and its arguments.

@@ -85,14 +85,14 @@ func newStage(t *testing.T, situation storetest.Situation, rewrite func(sql stri
 	s.Stage = situation.Prepare(t, real)
 	s.keep()
 	s.one, s.two = s.caller("one", rewrite), s.caller("two", rewrite)
-	s.watch = s.open(postgres.Options{Now: s.clock, MaxConns: 1, Tracer: &sessions{set: map[string]string{"plan_cache_mode": "force_generic_plan"}}})
+	s.watch = s.open(postgres.Options{Now: s.clock, NoBounds: true, MaxConns: 1, Tracer: &sessions{set: map[string]string{"plan_cache_mode": "force_generic_plan"}}})
 	return s
 }
 
 func (s *stage) caller(name string, rewrite func(sql string) string) *caller {
 	c := &caller{gate: new(gate), name: name}
 	c.gate.sessions = sessions{set: map[string]string{"application_name": name, "deadlock_timeout": "10"}, rewrite: rewrite}
-	c.Store = s.open(postgres.Options{Now: s.clock, MaxConns: 2, Tracer: c.gate})
+	c.Store = s.open(postgres.Options{Now: s.clock, NoBounds: true, MaxConns: 2, Tracer: c.gate})
 	return c
 }
 

@@ -14,7 +14,7 @@ import (
 // It is written like the condition of the index of waiting rows, so that the planner uses that
 // index.
 const unlimitedUnpinned = `e.waits and e.lane_action = 0 and e.runtime = o.runtime and e.lane_worker = 0
-           and e.due_at <= (select now from early)`
+           and e.due_at between o.head and (select now from early)`
 
 // readableRetryOf is readableRetry with the parameter number of dispatchDue.
 const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($14::text[]))`
@@ -47,21 +47,12 @@ const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($
 // lane, whatever the statistics say: it reads that lane of the index in order, up to the limit. The
 // other tables are restricted to ids that the statement has by then, and joined with lists.
 var dispatchDue = text(`
-with recursive offer as materialized (
-    select * from unnest($5::text[], $6::int[], $7::bigint[], $8::int[]) as o(runtime, offer, places, base)
-),
-early as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
-lane (action, runtime, pinned) as (
-    (select e.lane_action, e.runtime, e.lane_worker from execution_work e
-      where e.waits
-      order by e.lane_action, e.runtime, e.lane_worker limit 1)
-    union all
-    select n.* from lane l
-     cross join lateral (
-        select e.lane_action, e.runtime, e.lane_worker from execution_work e
-         where e.waits and (e.lane_action, e.runtime, e.lane_worker) > (l.action, l.runtime, l.pinned)
-         order by e.lane_action, e.runtime, e.lane_worker limit 1
-     ) n
+with recursive early as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),` + queueHeads(20) + `,
+offer as materialized (
+    select o.*, l.due_at as head
+      from unnest($5::text[], $6::int[], $7::bigint[], $8::int[]) as o(runtime, offer, places, base)
+      join lane l on l.runtime = o.runtime
+     where l.action = 0 and l.pinned = 0
 ),
 other as materialized (
     select l.action, l.runtime, l.pinned, r.due_at, r.id
@@ -69,7 +60,7 @@ other as materialized (
      cross join lateral (
         select e.due_at, e.id from execution_work e
          where e.waits and e.lane_action = l.action and e.runtime = l.runtime and e.lane_worker = l.pinned
-           and e.due_at <= (select now from early) and ` + readableRetryOf + `
+           and e.due_at between l.due_at and (select now from early) and ` + readableRetryOf + `
          order by e.due_at, e.id limit 1
      ) r
      where l.action <> 0 or l.pinned <> 0 or l.runtime <> all ($5::text[])
@@ -121,10 +112,7 @@ walked as materialized (
            for no key update skip locked
      ) r
      where (select count(*) from owner) >= 0
-),
-held as materialized (
-    select o.*, held_by(o.incarnation) as load from owner o where (select count(*) from walked) >= 0
-),
+),` + heldOf("owner", "(select count(*) from walked) >= 0", 15) + `,
 dealt as materialized (
     select p.*, case when p.full_up then ($11::bigint[])[p.base + p.n] else ($9::bigint[])[p.base + p.n] end as ask_worker,
            case when p.full_up then ($12::bigint[])[p.base + p.n] else ($10::bigint[])[p.base + p.n] end as ask_incarnation,
@@ -196,7 +184,7 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 		e, _ := r.execution()
 		answer.Rows = append(answer.Rows, e)
 		return nil
-	}, dispatchDue, dueArgs(s, d)...)
+	}, dispatchDue, append(dueArgs(s, d), s.queuesNow(ctx)...)...)
 	if err != nil {
 		return store.DueDispatched{}, err
 	}
@@ -205,7 +193,7 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 
 // dueArgs are the arguments of dispatchDue: its lanes, and the places of all offers, one offer
 // after the other. The places of Packed have their own lists. The limits of both are in one list,
-// those of Spread first.
+// those of Spread first. The arguments of queueHeads follow.
 func dueArgs(s *Store, d store.DueDispatch) []any {
 	var runtimes []string
 	var offers, bases []int32
@@ -227,8 +215,8 @@ func dueArgs(s *Store, d store.DueDispatch) []any {
 			packedLimits = append(packedLimits, int32(min(q.Limit, math.MaxInt32)))
 		}
 	}
-	return []any{
+	return append([]any{
 		s.now(), d.Executor, d.Expiry, d.Timeout, runtimes, offers, counts, bases,
 		workers, incarnations, packedWorkers, packed, append(limits, packedLimits...), execution.Reasons(),
-	}
+	}, s.holding.of(incarnations, packed)...)
 }

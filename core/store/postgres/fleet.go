@@ -19,11 +19,17 @@ import (
 // Ages are microseconds, the database's own unit. The figures that a worker reports are read as
 // text, so that a row that somebody wrote by hand does not fail the whole statement.
 const selectWorkers = `
-with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
+with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
+bound as materialized (select * from unnest($6::bigint[], $7::timestamptz[], $8::int[]) as b(incarnation, since, ends)),
+old as materialized (
+    select x.incarnation, count(*) as load, count(*) filter (where x.status = 'scheduled') as queued, max(x.started_at) as latest
+      from execution_work x where x.id = any($10::bigint[]) and x.scheduled_at < $9
+     group by x.incarnation
+)
 select w.id, w.incarnation, w.name, i.lifecycle::text, array_remove(i.runtimes, null), i.capacity, i.consumer_alive, i.beat,
        i.last_heartbeat, (extract(epoch from c.now - coalesce(i.last_heartbeat, i.registered_at)) * 1000000)::bigint,
        (extract(epoch from c.now - i.lease_expires_at) * 1000000)::bigint,
-       coalesce(held.load, 0), coalesce(held.queued, 0),
+       held.load, held.queued,
        case when held.load - held.queued >= i.capacity then (extract(epoch from c.now - held.latest) * 1000000)::bigint end, w.cordoned_at is not null, w.cordon_reason, coalesce(w.cordon_changed_by, ''), i.health_url,
        coalesce(left(i.capabilities #>> '{health,total_executions}', 40), '0'),
        coalesce(left(i.capabilities #>> '{health,failed_executions}', 40), '0'),
@@ -33,11 +39,15 @@ select w.id, w.incarnation, w.name, i.lifecycle::text, array_remove(i.runtimes, 
        jsonb_typeof(i.capabilities), c.now,
        array(select (extract(epoch from c.now - x.at) * 1000000)::bigint from worker_expiry x
               where x.incarnation = w.incarnation order by x.at desc limit 100)
-  from clock c, worker w
+  from clock c cross join worker w
+  left join bound b on b.incarnation = w.incarnation
+  left join old o on o.incarnation = w.incarnation
  cross join lateral (select * from worker_incarnation i where i.incarnation = w.incarnation offset 0) i
  cross join lateral (
-    select count(*) as load, count(*) filter (where e.status = 'scheduled') as queued, max(e.started_at) as latest from execution_work e
-     where e.incarnation = w.incarnation
+    select count(*) + coalesce(o.load, 0) as load, count(*) filter (where e.status = 'scheduled') + coalesce(o.queued, 0) as queued,
+           greatest(max(e.started_at), o.latest) as latest
+      from execution_work e
+     where e.incarnation = w.incarnation and e.scheduled_at >= coalesce(b.since, $9, '-infinity')
  ) held
  where ($2::bigint = 0 or w.id = $2) and ($3::text = '' or w.name = $3) and w.id > $4`
 
@@ -51,7 +61,8 @@ const (
 
 // Workers implements store.Executor.
 func (s *Store) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	return s.workers(ctx, s.kept(keptLooped), selectWorkersInUse, store.WorkerQuery{}, nil, into[:0])
+	s.lookAtHeld(ctx)
+	return s.workers(ctx, s.kept(keptHashed), selectWorkersInUse, store.WorkerQuery{}, nil, into[:0])
 }
 
 // FindWorkers implements store.Client.
@@ -63,6 +74,7 @@ func (s *Store) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.W
 
 // workers appends the workers to found.
 func (s *Store) workers(ctx context.Context, query queryFunc, sql string, q store.WorkerQuery, limit *int, found []store.WorkerRow) ([]store.WorkerRow, error) {
+	clock := s.now()
 	err := query(ctx, "reading workers", func(rows pgx.Rows) error {
 		var w store.WorkerRow
 		var lifecycle, kind, messages string
@@ -100,7 +112,7 @@ func (s *Store) workers(ctx context.Context, query queryFunc, sql string, q stor
 		}
 		found = append(found, w)
 		return nil
-	}, sql, s.now(), int64(q.ID), q.Name, int64(q.After), limit)
+	}, sql, append([]any{clock, int64(q.ID), q.Name, int64(q.After), limit}, s.holding.ofAll()...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -186,7 +187,11 @@ update worker_incarnation
            'total_executions', $8::bigint, 'failed_executions', $9::bigint, 'consecutive_failures', $10::bigint,
            'failure_rate', case when $8::bigint > 0 then $9::bigint::float8 / $8::bigint else 0 end,
            'queue_depth', (
-               select count(*) filter (where e.status = 'scheduled') from execution_work e where e.incarnation = $2
+               select count(*) from execution_work e
+                where e.incarnation = $2 and e.status = 'scheduled' and e.scheduled_at >= coalesce($16::timestamptz, '-infinity')
+           ) + (
+               select count(*) from execution_work x
+                where x.id = any($17::bigint[]) and x.incarnation = $2 and x.status = 'scheduled' and x.scheduled_at < $16
            ),
            'last_failure', coalesce($1::timestamptz, clock_timestamp()) - $11::interval, 'average_execution_time_ms', $12::float8))
  where incarnation = $2 and beat < $4 and beat >= $14 and exists (` + acting + `)`
@@ -204,11 +209,35 @@ const selectRecorded = `select a.n from unnest($1::bigint[]) with ordinality as 
 // unheld are the rows that the incarnation $2 runs according to the database, and does not hold. "not in"
 // looks the held ids up in a hash; "not exists" would compare each row with each, because hash joins are
 // off.
-const unheld = `execution_work w
-     where w.incarnation = $2 and w.status in ('running', 'canceling') and w.claim_beat < $4 and exists (` + acting + ` and i.beat >= $1)
+const (
+	unheld = `execution_work w
+     where w.incarnation = $2 and w.status in ('running', 'canceling') and w.claim_beat < $4 and exists (` + actingSince + `)
        and (w.id, w.epoch) not in (select h.id, h.epoch from unnest($5::bigint[], $6::bigint[]) as h(id, epoch))`
+	actingSince = acting + ` and i.beat >= $1`
+)
 
-const existUnheld = `select exists (select from ` + unheld + `)`
+// existUnheld walks what was assigned to the incarnation since $8, and looks at the older rows $10. It
+// also answers with its moment, and with the rows that were assigned before that less $9 and that the
+// worker does not hold, up to $11 of them. Nothing can be assigned meanwhile.
+const existUnheld = `
+with clock as materialized (select coalesce($7::timestamptz, statement_timestamp()) as now),
+own as materialized (
+    select w.id, w.scheduled_at, w.status in ('running', 'canceling') and w.claim_beat < $4 as runs,
+           (w.id, w.epoch) not in (select h.id, h.epoch from unnest($5::bigint[], $6::bigint[]) as h(id, epoch)) as unheld
+      from (
+        select w.* from execution_work w where w.incarnation = $2 and w.scheduled_at >= coalesce($8::timestamptz, '-infinity')
+        union all
+        select x.* from execution_work x where x.id = any($10::bigint[]) and x.incarnation = $2 and x.scheduled_at < $8
+      ) w
+),
+old as materialized (
+    select o.id, o.scheduled_at from own o
+     where o.unheld and o.scheduled_at < (select c.now - $9::interval from clock c)
+     order by o.scheduled_at limit $11
+)
+select exists (select from own o where o.runs and o.unheld) and exists (` + actingSince + `), c.now,
+       array(select o.id from old o order by o.scheduled_at, o.id), array(select o.scheduled_at from old o order by o.scheduled_at, o.id)
+  from clock c`
 
 var endUnheld = text(`
 with judged as materialized (
@@ -244,6 +273,11 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 	var st permission
 	var lost, gone, canceling []int
 	ends := false
+	var oldIDs []int64
+	var oldMoments []time.Time
+	var asOf time.Time
+	began, now := time.Now(), s.now()
+	since, known := s.beating.begin(&b)
 	ids, epochs := make([]int64, len(b.Held)), make([]int64, len(b.Held))
 	for i, key := range b.Held {
 		ids[i], epochs[i] = int64(key.ID), int64(key.Epoch)
@@ -252,9 +286,9 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 	err := s.heartbeat(ctx, op, func(p *pgx.Batch) {
 		reply, st, lost, gone, canceling, ends = store.BeatReply{}, permission{}, nil, nil, nil, false
 		p.Queue(lockIncarnation, int64(b.Incarnation))
-		p.Queue(selectStanding, int64(b.Incarnation), int64(b.ID), s.now()).Query(each(st.scan))
-		arguments := append([]any{s.now(), int64(b.Incarnation), int64(b.ID), int64(b.Number), b.ConsumerAlive, b.Lease}, renewed(&b)...)
-		p.Queue(renew, append(arguments, int64(b.Acknowledged), b.Messages)...)
+		p.Queue(selectStanding, int64(b.Incarnation), int64(b.ID), now).Query(each(st.scan))
+		arguments := append([]any{now, int64(b.Incarnation), int64(b.ID), int64(b.Number), b.ConsumerAlive, b.Lease}, renewed(&b)...)
+		p.Queue(renew, append(arguments, int64(b.Acknowledged), b.Messages, since, known)...)
 		if len(ids) > 0 {
 			p.Queue(selectHeld, int64(b.Incarnation), ids, epochs).Query(each(func(rows pgx.Rows) error {
 				var n int
@@ -271,11 +305,18 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 				return err
 			}))
 		}
-		p.Queue(existUnheld, beat...).Query(each(func(rows pgx.Rows) error { return rows.Scan(&ends) }))
+		p.Queue(existUnheld, append(slices.Clip(beat), now, since, s.heldMargin(), known, mostOld+1)...).Query(each(func(rows pgx.Rows) error {
+			return rows.Scan(&ends, &asOf, &oldIDs, &oldMoments)
+		}))
 	})
 	if err != nil {
 		return store.BeatReply{}, err
 	}
+	old := make([]heldRow, len(oldIDs))
+	for i := range oldIDs {
+		old[i] = heldRow{oldIDs[i], oldMoments[i]}
+	}
+	s.beating.end(&b, since, began, old, asOf, s.heldMargin(), ends)
 	if err := st.refusal(); err != nil {
 		return store.BeatReply{}, err
 	}
@@ -304,7 +345,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 	if ends {
 		result := encodeResult(&execution.Result{Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker})
 		err := s.query(ctx, op+": ending what the worker does not hold", verdicts(func(v *verdict) { reply.Ended = append(reply.Ended, v.outcome()) }),
-			endUnheld, append(beat, s.now(), result)...)
+			endUnheld, append(slices.Clip(beat), s.now(), result)...)
 		reply.Incomplete = errors.Join(reply.Incomplete, err)
 	}
 	slices.Sort(lost)

@@ -28,7 +28,7 @@ const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11
 
 // Rows wait in lanes: a lane has the rows of one runtime that are pinned to the same worker or to
 // none, and need a slot of the same action or none. The statement finds the lanes by skipping
-// through their index from one to the next. Then it walks only the demanded lanes, each as far as
+// through their index from one to the next (see queueHeads). Then it walks only the demanded lanes, each as far as
 // its limit and the free slots of its action allow, so that no cost here grows with the number of
 // waiting rows. No order is applied above the limit of a walk, so the limit stops the walk, and
 // hardly a row is locked that is not taken. The locks are the guard: a locked row stays requested
@@ -48,21 +48,9 @@ with recursive demand as materialized (
     select * from unnest($4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::int[], $9::bigint[])
         as d(runtime, pinned, wanted, room, pool, pool_room)
 ),
-clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
-lane (action, runtime, pinned) as (
-    (select e.lane_action, e.runtime, e.lane_worker from execution_work e
-      where e.waits
-      order by e.lane_action, e.runtime, e.lane_worker limit 1)
-    union all
-    select n.* from lane l
-     cross join lateral (
-        select e.lane_action, e.runtime, e.lane_worker from execution_work e
-         where e.waits and (e.lane_action, e.runtime, e.lane_worker) > (l.action, l.runtime, l.pinned)
-         order by e.lane_action, e.runtime, e.lane_worker limit 1
-     ) n
-),
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),` + queueHeads(12) + `,
 asked as materialized (
-    select l.action, l.runtime, l.pinned, d.runtime is not null as named, coalesce(d.wanted, $10::bigint) as wanted,
+    select l.action, l.runtime, l.pinned, l.due_at as head, d.runtime is not null as named, coalesce(d.wanted, $10::bigint) as wanted,
            d.room, d.pool, d.pool_room
       from lane l left join demand d on d.runtime = l.runtime and d.pinned = l.pinned
      where coalesce(d.wanted, $10::bigint) > 0
@@ -90,7 +78,7 @@ walked as materialized (
      cross join lateral (
         select e.id, e.due_at from execution_work e
          where e.waits and e.lane_action = k.action and e.runtime = k.runtime and e.lane_worker = k.pinned
-           and e.due_at <= (select now from clock) and ` + readableRetry + `
+           and e.due_at between k.head and (select now from clock) and ` + readableRetry + `
          order by e.due_at, e.id
          limit least(k.wanted, k.free)
            for no key update skip locked
@@ -119,7 +107,7 @@ others as materialized (
              cross join lateral (
                 select e.id, e.due_at from execution_work e
                  where e.waits and e.lane_action = k.action and e.runtime = k.runtime and e.lane_worker = k.pinned
-                   and e.due_at <= (select now from clock) and ` + readableRetry + `
+                   and e.due_at between k.head and (select now from clock) and ` + readableRetry + `
                  order by e.due_at, e.id
                  limit least($10::bigint, s.free)
                    for no key update skip locked
@@ -183,7 +171,8 @@ select {m} from moved m order by m.other, m.n`)
 func (s *Store) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	var found []execution.Execution
 	var unreadable []int64 // unreadable in another column, by a manual change: their claims expire
-	if err := s.query(ctx, "claiming for scheduling", readable(&found, &unreadable), claimForScheduling, schedulingArgs(s.now(), c)...); err != nil {
+	if err := s.query(ctx, "claiming for scheduling", readable(&found, &unreadable), claimForScheduling,
+		append(schedulingArgs(s.now(), c), s.queuesNow(ctx)...)...); err != nil {
 		return nil, err
 	}
 	return found, nil
@@ -249,10 +238,7 @@ locked as materialized (
     select a.*, w.* from asked a join execution_work w on w.id = a.ask_id
      where (select count(*) from owner) >= 0
      order by w.id for no key update of w
-),
-held as materialized (
-    select o.*, held_by(o.incarnation) as load from owner o where (select count(*) from locked) >= 0
-),
+),` + heldOf("owner", "(select count(*) from locked) >= 0", 9) + `,
 -- A full join in a list of its own, for the reasons in claimForScheduling.
 met as materialized (
     select l.*, h.worker as owner, h.lifecycle, h.lease_expires_at, h.consumer_alive, h.cordoned, h.load
@@ -303,9 +289,10 @@ func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispat
 				workers, incarnations = append(workers, int64(d.Worker.ID)), append(incarnations, int64(d.Worker.Incarnation))
 				timeouts = append(timeouts, d.Timeout)
 			}
+			now := s.now()
 			err := s.query(ctx, op, verdicts(func(v *verdict) {
 				results[v.n-1] = store.DispatchResult{Outcome: v.outcome(), WorkerUnfit: v.remark}
-			}), dispatch, s.now(), executor, ids, epochs, workers, incarnations, timeouts, limits)
+			}), dispatch, append([]any{now, executor, ids, epochs, workers, incarnations, timeouts, limits}, s.holding.of(incarnations)...)...)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,572 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// While any session holds an old snapshot (pg_dump, a forgotten transaction), the index entries of
+// rows that have left since can't be removed. A walk from the head of an index passes over all of
+// them, each time. So a store remembers lower bounds, from its latest look: of each lane, the moment
+// before which nothing that waits is due; of each incarnation, the moment before which nothing that
+// it holds was assigned. Walks begin there.
+//
+// A bound is a hint. It may delay a row and never loses one: whatever appears behind it (a
+// transaction that took long to commit, an edit by hand, a clock that was set back unnoticed) is
+// found by the next walk from the head. If the database's clock is seen to go back, the bounds are
+// forgotten. Each store has its own memory, and a new one has none.
+const (
+	// fullWalkEvery is how long a row behind a bound waits, unless walks from the head are slow:
+	// fullWalkShare of the time may go into them.
+	fullWalkEvery = 10 * time.Second
+	fullWalkShare = 20
+	// queueLookEvery is the age at which the bounds of lanes are renewed.
+	queueLookEvery = 500 * time.Millisecond
+	// dueMargin is how far a lane's bound is behind the clock. A row becomes due at a moment before its
+	// transaction commits, nearly always by less than this.
+	dueMargin = time.Second
+	// emptyQueues is how many lanes are remembered in which nothing waits at present. They have
+	// entries of rows that have left. Of lanes in which something waits, mostQueues are remembered.
+	emptyQueues = 64
+	mostQueues  = 1000
+)
+
+// heldMargin is how far the bound of an incarnation is behind the clock. It is longer than a
+// dispatch may take from its moment to its commit, because a worker whose rows are not all counted
+// gets more than its limit.
+func (s *Store) heldMargin() time.Duration { return s.options.StatementTimeout + time.Second }
+
+// clockIs notes the moment of a clock that a test moves. If it is set back, everything is forgotten: it
+// may be far ahead again before the next look.
+func (s *Store) clockIs(at time.Time) {
+	if was := s.virtual.Swap(&at); was == nil || !at.Before(*was) {
+		return
+	}
+	s.waiting.mu.Lock()
+	s.waiting.forget()
+	s.waiting.mu.Unlock()
+	s.holding.mu.Lock()
+	s.holding.forget()
+	s.holding.mu.Unlock()
+	s.beating.mu.Lock()
+	s.beating.own = nil
+	s.beating.mu.Unlock()
+}
+
+// fullWalks decides when a walk begins at the head.
+type fullWalks struct{ next time.Time }
+
+func (f *fullWalks) due(now time.Time) bool { return !now.Before(f.next) }
+
+func (f *fullWalks) ended(began, now time.Time) {
+	f.next = now.Add(max(fullWalkEvery, fullWalkShare*now.Sub(began)))
+}
+
+// numbered replaces {1} to {n} by the numbers of parameters.
+func numbered(sql string, first, n int) string {
+	var numbers []string
+	for i := range n {
+		numbers = append(numbers, fmt.Sprintf("{%d}", i+1), fmt.Sprintf("$%d", first+i))
+	}
+	return strings.NewReplacer(numbers...).Replace(sql)
+}
+
+// queueKey names a lane: see claimForScheduling.
+type queueKey struct {
+	action  int64
+	runtime string
+	worker  int64
+}
+
+// queueBound is what is known of a lane.
+type queueBound struct {
+	// since is the moment before which nothing that waits in the lane is due.
+	since time.Time
+	// occupied is when something was last seen to wait there, by the program's clock.
+	occupied time.Time
+}
+
+// queueBounds remembers lanes. Its zero value knows nothing.
+type queueBounds struct {
+	mu      sync.Mutex
+	looking bool
+	known   map[queueKey]queueBound
+	// others is the moment before which nothing is due that waits in another lane.
+	others time.Time
+	// asOf is the moment of the latest look, by the database's clock.
+	asOf time.Time
+	// looked is when that look ended.
+	looked time.Time
+	full   fullWalks
+	// arguments are the same as arguments of a statement.
+	arguments queueArguments
+}
+
+// queueArguments are the last five arguments of a statement that begins with queueHeads.
+type queueArguments struct {
+	actions  []int64
+	runtimes []string
+	workers  []int64
+	since    []time.Time
+	others   *time.Time
+}
+
+func (a *queueArguments) list() []any {
+	return []any{a.actions, a.runtimes, a.workers, a.since, a.others}
+}
+
+// queueHeads are lists of a statement. The list lane has each lane with the moment at which the first
+// of its waiting rows is due. Known lanes are looked up, each from its bound on. The others lie in the
+// gaps between known lanes, in the order of the index, and are found by skipping from one to the
+// next. The entries there that are due before the bound of all others are not looked at in the table.
+// first is the number of the first of its parameters, which are queueArguments.
+//
+// A scan of the index ends at a condition on one column behind columns that are equal to something. It
+// does not end at an upper bound of several columns, but reads on to the end. So a gap has up to four
+// parts: (1) actions between two; (2) of one action, what is behind a runtime and a worker, to
+// a runtime; (3) of one action and runtime, workers between two; (4) the same as (2) to the end of the
+// action. Ids of actions and workers are whole numbers from 0.
+func queueHeads(first int) string {
+	return numbered(`
+known as materialized (
+    select k.*, lead(k.action) over w as to_action, lead(k.runtime) over w as to_runtime, lead(k.pinned) over w as to_pinned
+      from (
+        select -1::bigint as action, '' as runtime, 0::bigint as pinned, null::timestamptz as since
+        union all
+        select * from unnest({1}::bigint[], {2}::text[], {3}::bigint[], {4}::timestamptz[])
+      ) k
+    window w as (order by k.action, k.runtime, k.pinned)
+),
+part as materialized (
+    select 1 as kind, k.action, k.runtime, k.pinned, coalesce(k.to_action, 9223372036854775807) as to_action, k.to_runtime, k.to_pinned
+      from known k where k.to_action > k.action + 1 or k.to_action is null
+    union all
+    select 2, k.action, k.runtime, k.pinned, k.to_action, k.to_runtime, k.to_pinned
+      from known k where k.to_action = k.action and k.to_runtime <> k.runtime
+    union all
+    select 2, k.to_action, '', -1, k.to_action, k.to_runtime, k.to_pinned from known k where k.to_action > k.action
+    union all
+    select 3, k.action, k.runtime, k.pinned, k.to_action, k.to_runtime, k.to_pinned
+      from known k where k.to_action = k.action and k.to_runtime = k.runtime
+    union all
+    select 3, k.to_action, k.to_runtime, -1, k.to_action, k.to_runtime, k.to_pinned
+      from known k where (k.to_action > k.action or k.to_runtime <> k.runtime) and k.to_pinned > 0
+    union all
+    select 4, k.action, k.runtime, k.pinned, k.to_action, k.to_runtime, k.to_pinned
+      from known k where k.action >= 0 and (k.to_action > k.action or k.to_action is null)
+),
+gap (kind, action, runtime, pinned, due_at, to_action, to_runtime, to_pinned) as (
+    select n.*, p.to_action, p.to_runtime, p.to_pinned
+      from part p cross join lateral (`+nextQueue("p.kind", "p")+`) n
+    union all
+    select n.*, g.to_action, g.to_runtime, g.to_pinned
+      from gap g cross join generate_series(1, 4) s(kind) cross join lateral (`+nextQueue("s.kind", "g")+`) n
+     where s.kind = g.kind or s.kind = 4 and g.kind = 1
+),
+lane as materialized (
+    select g.action, g.runtime, g.pinned, g.due_at from gap g
+    union all
+    select k.action, k.runtime, k.pinned, h.due_at
+      from known k
+     cross join lateral (
+        select e.due_at from execution_work e
+         where e.waits and e.lane_action = k.action and e.runtime = k.runtime and e.lane_worker = k.pinned and e.due_at >= k.since
+         order by e.due_at, e.id limit 1
+     ) h
+     where k.since is not null
+)`, first, 5)
+}
+
+// nextQueue selects the first row of the first lane in a part of a gap.
+func nextQueue(kind, from string) string {
+	var parts []string
+	for i, p := range []struct{ within, order string }{
+		{"e.lane_action > @.action and e.lane_action < @.to_action", "e.lane_action, e.runtime, e.lane_worker, e.due_at"},
+		{"e.lane_action = @.action and (e.runtime, e.lane_worker) > (@.runtime, @.pinned) and e.runtime < @.to_runtime", "e.runtime, e.lane_worker, e.due_at"},
+		{"e.lane_action = @.action and e.runtime = @.runtime and e.lane_worker > @.pinned and e.lane_worker < @.to_pinned", "e.lane_worker, e.due_at"},
+		{"e.lane_action = @.action and (e.runtime, e.lane_worker) > (@.runtime, @.pinned)", "e.runtime, e.lane_worker, e.due_at"},
+	} {
+		parts = append(parts, fmt.Sprintf(`
+        (select %[1]d as kind, e.lane_action, e.runtime, e.lane_worker, e.due_at from execution_work e
+          where %[2]s = %[1]d and e.waits and %[3]s and e.due_at >= coalesce({5}::timestamptz, '-infinity')
+          order by %[4]s limit 1)`, i+1, kind, strings.ReplaceAll(p.within, "@", from), p.order))
+	}
+	return strings.Join(parts, `
+        union all`)
+}
+
+// The moment is that of the statement's arrival, which is before its snapshot: whatever it does not
+// see commits later.
+var selectQueueHeads = `
+with recursive` + queueHeads(2) + `,
+clock as materialized (select coalesce($1::timestamptz, statement_timestamp()) as now)
+select c.now, l.action, l.runtime, l.pinned, least(l.due_at, c.now) from clock c left join lane l on true`
+
+// queuesNow returns where walks of lanes begin. It looks again if what it knows is too old. A failed
+// look is not an error of the call: the earlier bounds hold, and later calls look again.
+func (s *Store) queuesNow(ctx context.Context) []any {
+	b := &s.waiting
+	now, virtual := time.Now(), s.now()
+	b.mu.Lock()
+	full := b.full.due(now)
+	if b.looking || s.options.NoBounds || !full && now.Sub(b.looked) < queueLookEvery {
+		defer b.mu.Unlock()
+		return b.arguments.list()
+	}
+	b.looking = true
+	asked := b.arguments
+	b.mu.Unlock()
+
+	if full {
+		asked = queueArguments{}
+	}
+	found := make(map[queueKey]time.Time)
+	var asOf time.Time
+	err := s.kept(keptLooped)(ctx, "looking for the oldest waiting executions", func(rows pgx.Rows) error {
+		var action, worker *int64
+		var runtime *string
+		var due pgtype.Timestamptz
+		if err := rows.Scan(&asOf, &action, &runtime, &worker, &due); err != nil || action == nil {
+			return err
+		}
+		found[queueKey{*action, *runtime, *worker}] = moment(due)
+		return nil
+	}, selectQueueHeads, append([]any{virtual}, asked.list()...)...)
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looking = false
+	ended := time.Now()
+	if full {
+		b.full.ended(now, ended)
+	}
+	b.looked = ended
+	switch {
+	case err != nil:
+	case asOf.Before(b.asOf) && !full:
+		b.forget()
+	default:
+		b.remember(found, asOf, ended)
+	}
+	return b.arguments.list()
+}
+
+// forget makes all walks begin at the head, and the next look a full one.
+func (b *queueBounds) forget() {
+	b.known, b.others, b.asOf, b.full, b.arguments = nil, time.Time{}, time.Time{}, fullWalks{}, queueArguments{}
+}
+
+// remember takes the result of a look: the moments at which the first rows of all occupied lanes are
+// due.
+func (b *queueBounds) remember(found map[queueKey]time.Time, asOf, now time.Time) {
+	type entry struct {
+		queueKey
+		queueBound
+	}
+	latest := asOf.Add(-dueMargin)
+	var occupied, empty []entry
+	for key, due := range found {
+		since := due
+		if since.After(latest) {
+			since = latest
+		}
+		occupied = append(occupied, entry{key, queueBound{since, now}})
+	}
+	for key, was := range b.known {
+		if _, is := found[key]; !is {
+			empty = append(empty, entry{key, queueBound{latest, was.occupied}})
+		}
+	}
+	b.asOf, b.others = asOf, latest
+	// The lanes whose oldest rows are youngest gain most, and the bound of the others is the oldest of
+	// the rest.
+	slices.SortFunc(occupied, func(x, y entry) int { return y.since.Compare(x.since) })
+	if len(occupied) > mostQueues {
+		b.others = occupied[len(occupied)-1].since
+		occupied = occupied[:mostQueues]
+	}
+	slices.SortFunc(empty, func(x, y entry) int {
+		return cmp.Or(y.occupied.Compare(x.occupied), cmp.Compare(x.action, y.action), cmp.Compare(x.runtime, y.runtime), cmp.Compare(x.worker, y.worker))
+	})
+	empty = empty[:min(len(empty), emptyQueues)]
+	b.known = make(map[queueKey]queueBound, len(occupied)+len(empty))
+	others := b.others
+	b.arguments = queueArguments{others: &others}
+	for _, e := range append(occupied, empty...) {
+		b.known[e.queueKey] = e.queueBound
+		a := &b.arguments
+		a.actions, a.runtimes, a.workers = append(a.actions, e.action), append(a.runtimes, e.runtime), append(a.workers, e.worker)
+		a.since = append(a.since, e.since)
+	}
+}
+
+// heldLookEvery is the age at which the bounds of incarnations are renewed. Rows that were assigned long
+// ago and are still held are remembered one by one, or a single long run would hold the bound back:
+// mostOld of one incarnation, and about mostOldOfAll in total.
+const (
+	heldLookEvery = time.Second
+	mostOld       = 128
+	mostOldOfAll  = 4096
+)
+
+// oldHeld are the rows that an incarnation holds and that were assigned to it long ago.
+type oldHeld struct {
+	// since is the moment before which no other row was assigned to the incarnation.
+	since time.Time
+	ids   []int64
+}
+
+// heldRow is a row that an incarnation holds.
+type heldRow struct {
+	id int64
+	at time.Time
+}
+
+// oldOf makes an oldHeld of rows that were assigned before latest. There may be more of them if more is
+// set, none of which was assigned before the last of rows.
+func oldOf(rows []heldRow, most int, more bool, latest time.Time) oldHeld {
+	slices.SortFunc(rows, func(a, b heldRow) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id, b.id)) })
+	old := oldHeld{since: latest}
+	if len(rows) > 0 && (more || len(rows) > most) {
+		old.since = rows[min(most, len(rows)-1)].at
+	}
+	for _, r := range rows {
+		if r.at.Before(old.since) {
+			old.ids = append(old.ids, r.id)
+		}
+	}
+	return old
+}
+
+// heldBounds remembers what the incarnations of all workers have held for long. Its zero value knows
+// nothing.
+type heldBounds struct {
+	mu      sync.Mutex
+	looking bool
+	old     map[int64]oldHeld
+	// latest is the moment before which nothing was assigned to any other incarnation, those that
+	// register later included; nil if nothing is known.
+	latest *time.Time
+	asOf   time.Time
+	looked time.Time
+	full   fullWalks
+	// all are the arguments for all incarnations.
+	all heldArguments
+}
+
+// heldArguments are arguments of a statement: the incarnations that are known to hold old rows, where
+// the count of each of them begins, the end of its ids in the list of old rows, where all other counts
+// begin, and the old rows.
+type heldArguments struct {
+	incarnations []int64
+	since        []time.Time
+	ends         []int32
+	latest       *time.Time
+	ids          []int64
+}
+
+func (a *heldArguments) list() []any { return []any{a.incarnations, a.since, a.ends, a.latest, a.ids} }
+
+func (a *heldArguments) add(incarnation int64, old oldHeld) {
+	a.incarnations, a.since = append(a.incarnations, incarnation), append(a.since, old.since)
+	a.ids = append(a.ids, old.ids...)
+	a.ends = append(a.ends, int32(len(a.ids))) //nolint:gosec // some thousands
+}
+
+// heldOf counts the rows that each incarnation of a list of owners holds, in the middle of a statement
+// that has waited for locks.
+func heldOf(owners, condition string, first int) string {
+	return numbered(`
+bound as materialized (
+    select b.incarnation, b.since, ({5}::bigint[])[coalesce(lag(b.ends) over (order by b.n), 0) + 1 : b.ends] as ids
+      from unnest({1}::bigint[], {2}::timestamptz[], {3}::int[]) with ordinality as b(incarnation, since, ends, n)
+),
+held as materialized (
+    select o.*, held_since(o.incarnation, coalesce(b.since, {4}::timestamptz, '-infinity'), b.ids) as load
+      from `+owners+` o left join bound b on b.incarnation = o.incarnation
+     where `+condition+`
+)`, first, 5)
+}
+
+// selectOldHeld selects the rows that were assigned to each incarnation before the present moment less $7:
+// those of $6 that are still held, and the first $8 of the others.
+const selectOldHeld = `
+with clock as materialized (
+    select n.now, n.now - $7::interval as latest from (select coalesce($1::timestamptz, statement_timestamp()) as now) n
+),
+bound as materialized (select * from unnest($2::bigint[], $3::timestamptz[], $4::int[]) as b(incarnation, since, ends)),
+old as materialized (
+    select x.incarnation, x.id, x.scheduled_at, false as walked from execution_work x where x.id = any($6::bigint[]) and x.scheduled_at < $5
+    union all
+    select w.incarnation, h.id, h.scheduled_at, true
+      from clock c cross join worker w left join bound b on b.incarnation = w.incarnation
+     cross join lateral (
+        select e.id, e.scheduled_at from execution_work e
+         where e.incarnation = w.incarnation and e.scheduled_at >= coalesce(b.since, $5, '-infinity') and e.scheduled_at < c.latest
+         order by e.scheduled_at limit $8
+     ) h
+)
+select c.now, o.incarnation, o.id, o.scheduled_at, o.walked from clock c left join old o on true`
+
+// lookAtHeld renews what is known of all incarnations if it is too old. A failed look is not an error
+// of the call: the earlier bounds hold, and later calls look again.
+func (s *Store) lookAtHeld(ctx context.Context) {
+	b := &s.holding
+	now, virtual := time.Now(), s.now()
+	b.mu.Lock()
+	full := b.full.due(now)
+	if b.looking || s.options.NoBounds || !full && now.Sub(b.looked) < heldLookEvery {
+		b.mu.Unlock()
+		return
+	}
+	b.looking = true
+	from := b.all
+	b.mu.Unlock()
+
+	if full {
+		from = heldArguments{}
+	}
+	var asOf time.Time
+	found, walked := make(map[int64][]heldRow), make(map[int64]int)
+	err := s.kept(keptHashed)(ctx, "looking for executions that are held for long", func(rows pgx.Rows) error {
+		var incarnation, id *int64
+		var at *time.Time
+		var byWalk *bool
+		if err := rows.Scan(&asOf, &incarnation, &id, &at, &byWalk); err != nil || id == nil || incarnation == nil {
+			return err
+		}
+		found[*incarnation] = append(found[*incarnation], heldRow{*id, *at})
+		if *byWalk {
+			walked[*incarnation]++
+		}
+		return nil
+	}, selectOldHeld, append(append([]any{virtual}, from.list()...), s.heldMargin(), mostOld+1)...)
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looking, b.looked = false, time.Now()
+	if full {
+		b.full.ended(now, b.looked)
+	}
+	switch {
+	case err != nil:
+		return
+	case asOf.Before(b.asOf) && !full:
+		b.forget()
+		return
+	}
+	latest := asOf.Add(-s.heldMargin())
+	b.asOf, b.latest, b.old, b.all = asOf, &latest, make(map[int64]oldHeld, len(found)), heldArguments{latest: &latest}
+	most := min(mostOld, max(4, mostOldOfAll/max(1, len(found))))
+	for incarnation, rows := range found {
+		old := oldOf(rows, most, walked[incarnation] > mostOld, latest)
+		b.old[incarnation] = old
+		b.all.add(incarnation, old)
+	}
+}
+
+// of returns the arguments for some incarnations, which may be named several times.
+func (b *heldBounds) of(lists ...[]int64) []any {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	some := heldArguments{latest: b.latest}
+	if len(b.old) > 0 {
+		for _, incarnations := range lists {
+			for _, incarnation := range incarnations {
+				if old, ok := b.old[incarnation]; ok && !slices.Contains(some.incarnations, incarnation) {
+					some.add(incarnation, old)
+				}
+			}
+		}
+	}
+	return some.list()
+}
+
+// ofAll returns the arguments for all incarnations.
+func (b *heldBounds) ofAll() []any {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.list()
+}
+
+func (b *heldBounds) forget() {
+	b.old, b.latest, b.asOf, b.full, b.all = nil, nil, time.Time{}, fullWalks{}, heldArguments{}
+}
+
+// beatBounds remembers what those incarnations have held for long whose leases this store renews.
+type beatBounds struct {
+	// off makes all counts begin at the head.
+	off bool
+	mu  sync.Mutex
+	own map[execution.Incarnation]*beatBound
+}
+
+type beatBound struct {
+	oldHeld
+	// running are the rows that the worker held at its latest heartbeat. They are not among the old
+	// rows: what the worker holds need not be looked for. Those that it no longer holds are.
+	running []execution.Key
+	asOf    time.Time
+	full    fullWalks
+}
+
+// mostBeats is how many incarnations are remembered. A worker has one at a time.
+const mostBeats = 100
+
+// begin returns where the counts of a heartbeat begin, nil for the head, and which older rows they are
+// about.
+func (b *beatBounds) begin(beat *store.Beat) (since *time.Time, ids []int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	own := b.own[beat.Incarnation]
+	if own == nil || b.off || own.full.due(time.Now()) {
+		return nil, nil
+	}
+	held := make(map[execution.Key]bool, len(beat.Held))
+	for _, key := range beat.Held {
+		held[key] = true
+	}
+	at := own.since
+	ids = slices.Clip(own.ids)
+	for _, key := range own.running {
+		if !held[key] && !slices.Contains(own.ids, int64(key.ID)) {
+			ids = append(ids, int64(key.ID))
+		}
+	}
+	return &at, ids
+}
+
+// end remembers the old rows that a heartbeat has found, which began its counts at since. If it has
+// found something to end, the next heartbeat looks at everything.
+func (b *beatBounds) end(beat *store.Beat, since *time.Time, began time.Time, old []heldRow, asOf time.Time, margin time.Duration, ends bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	own := b.own[beat.Incarnation]
+	if ends || since != nil && own != nil && asOf.Before(own.asOf) {
+		delete(b.own, beat.Incarnation)
+		return
+	}
+	if own == nil {
+		if b.own == nil || len(b.own) >= mostBeats {
+			b.own = make(map[execution.Incarnation]*beatBound)
+		}
+		own = &beatBound{}
+		b.own[beat.Incarnation] = own
+	}
+	if since == nil {
+		own.full.ended(began, time.Now())
+	}
+	own.oldHeld = oldOf(old, mostOld, len(old) > mostOld, asOf.Add(-margin))
+	own.running, own.asOf = slices.Clone(beat.Held), asOf
+}

@@ -1,0 +1,76 @@
+package postgres
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestFullWalksTakeATwentiethOfTheTime(t *testing.T) {
+	var f fullWalks
+	began := time.Now()
+	if !f.due(began) {
+		t.Error("the first walk does not begin at the head")
+	}
+	for took, wait := range map[time.Duration]time.Duration{time.Millisecond: 10 * time.Second, 3 * time.Second: time.Minute} {
+		ended := began.Add(took)
+		f.ended(began, ended)
+		if f.due(ended.Add(wait-1)) || !f.due(ended.Add(wait)) {
+			t.Errorf("after a walk of %v the next one is due at %v, want %v later", took, f.next.Sub(ended), wait)
+		}
+	}
+}
+
+func TestOldOf(t *testing.T) {
+	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
+	latest := at(100)
+	rows := func(seconds ...int) (all []heldRow) {
+		for _, s := range seconds {
+			all = append(all, heldRow{int64(s), at(s)})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name  string
+		rows  []heldRow
+		more  bool
+		since time.Time
+		ids   []int64
+	}{
+		{"none", nil, false, latest, nil},
+		{"few", rows(3, 1, 2), false, latest, []int64{1, 2, 3}},
+		{"too many", rows(1, 2, 3, 4, 5), false, at(4), []int64{1, 2, 3}},
+		{"more in the database", rows(1, 2), true, at(2), []int64{1}},
+		{"alike", rows(1, 7, 7, 7, 7), false, at(7), []int64{1}},
+		{"all alike", rows(7, 7, 7, 7), false, at(7), nil},
+	} {
+		if old := oldOf(c.rows, 3, c.more, latest); !old.since.Equal(c.since) || !slices.Equal(old.ids, c.ids) {
+			t.Errorf("%s: %v are known, the count begins at %v; want %v and %v", c.name, old.ids, old.since.Unix(), c.ids, c.since.Unix())
+		}
+	}
+}
+
+func TestQueueBoundsRemember(t *testing.T) {
+	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
+	a, b := queueKey{0, "a", 0}, queueKey{1, "b", 2}
+	var l queueBounds
+	l.remember(map[queueKey]time.Time{a: at(10), b: at(100)}, at(100), at(0))
+	if got := l.known[a].since; !got.Equal(at(10)) {
+		t.Errorf("the walk of an occupied lane begins at %v, want its oldest row", got)
+	}
+	if got := l.known[b].since; !got.Equal(at(99)) {
+		t.Errorf("the walk of a lane whose oldest row is young begins at %v, want the margin", got)
+	}
+	l.remember(map[queueKey]time.Time{b: at(150)}, at(200), at(1))
+	if got := l.known[a].since; !got.Equal(at(199)) || !l.others.Equal(at(199)) {
+		t.Errorf("the walks of an empty lane and of unknown ones begin at %v and %v, want the margin", got, l.others)
+	}
+	many := make(map[queueKey]time.Time)
+	for i := range mostQueues + 5 {
+		many[queueKey{0, "a", int64(i)}] = at(i)
+	}
+	l.remember(many, at(5000), at(2))
+	if _, known := l.known[queueKey{0, "a", 4}]; known || !l.others.Equal(at(0)) || len(l.known) != mostQueues+1 {
+		t.Errorf("of %d lanes %d are known; others begin at %v, want the oldest row", len(many), len(l.known), l.others)
+	}
+}
