@@ -403,9 +403,9 @@ func TestCostsAreJudged(t *testing.T) {
 		{"Clock", "finished", 1000, 2000, "allowed is constant"},
 		{"Executions", batched, 1000, 2000, ""},
 		{"Executions", batched, 1000, 4000, "allowed is linear"},
-		{"Workers", "names", 1000, 2000, ""},
-		{"Workers", "names", 1000, 4000, "allowed is linear"},
-		{"Workers", "names", 1000, 1000, "delete the entry from costGrowth"},
+		{"Workers", "held slots", 1000, 2000, ""},
+		{"Workers", "held slots", 1000, 4000, "allowed is linear"},
+		{"Workers", "held slots", 1000, 1000, "delete the entry from costGrowth"},
 	} {
 		k := costCase{method: c.call}
 		m := measurement{figures: map[pair]*figures{{c.call, c.dimension}: {once: at(c.once), kept: at(c.kept)}}}
