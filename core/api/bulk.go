@@ -147,8 +147,10 @@ func (f *executionFilter) parameters() []parameter {
 		}},
 		{"status", oneOf(&q.Status, statusNames(), execution.ParseStatus)},
 		{"failure_reason", oneOf(&q.Reason, execution.Reasons(), execution.ParseReason)},
-		{"created_from", readMoment(&q.Created.From)}, {"created_to", readMoment(&q.Created.To)},
-		{"ended_from", readMoment(&q.Ended.From)}, {"ended_to", readMoment(&q.Ended.To)},
+		{"created_from", readMoment(&q.Created.From)},
+		{"created_to", readMoment(&q.Created.To)},
+		{"ended_from", readMoment(&q.Ended.From)},
+		{"ended_to", readMoment(&q.Ended.To)},
 	}
 	for i := range all {
 		read := all[i].read

@@ -187,7 +187,8 @@ func TestCancelByFilter(t *testing.T) {
 func TestBulkNeedsRightAndKeepsActor(t *testing.T) {
 	b := outage(t, 1)
 	tokens := []config.Token{
-		{Name: "ops", Token: "0123456789abcdef", Rights: config.RightSubmit}, {Name: "night", Token: "0123456789abcdee", Rights: config.RightOperate},
+		{Name: "ops", Token: "0123456789abcdef", Rights: config.RightSubmit},
+		{Name: "night", Token: "0123456789abcdee", Rights: config.RightOperate},
 		{Name: "eyes", Token: "0123456789abcded", Rights: config.RightRead},
 	}
 	withTokens := setup(t, func(o *Options) { o.Tokens = tokens })
