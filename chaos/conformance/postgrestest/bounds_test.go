@@ -44,7 +44,7 @@ func TestUnknownQueuesAreFoundAtOnce(t *testing.T) {
 			}
 			return n, text
 		}
-		s := b.open(postgres.Options{MaxConns: 1, Now: b.clock})
+		s := b.open(postgres.Options{MaxConns: 1, Now: b.clock, SlowWalk: 1})
 		known, first := insert(12)
 		if n := b.claimed(s, 0); n > 0 {
 			t.Fatalf("%d rows are claimed, want none", n)
@@ -63,6 +63,7 @@ func TestUnknownQueuesAreFoundAtOnce(t *testing.T) {
 func TestRowsBehindABoundAreFoundLater(t *testing.T) {
 	testenv.Nightly(t, "it waits for ten seconds; TestFullWalksTakeATwentiethOfTheTime has the schedule")
 	b := setup(t)
+	b.Store = b.open(postgres.Options{Now: b.clock, SlowWalk: 1})
 	if n := b.claimed(b.Store, 10); n > 0 {
 		t.Fatalf("%d rows are claimed, want none", n)
 	}

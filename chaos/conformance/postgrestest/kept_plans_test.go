@@ -46,8 +46,12 @@ func newKeeperAt(t *testing.T, rewrite func(sql string) string, clock func() (ti
 	k.fill("select 1") // fails if auto_explain can't be loaded
 	observed := k.observer.sessions(func(c *pgx.Conn) { k.session = c })
 	observed.rewrite = rewrite
+	o := postgres.Options{Migrate: true, MaxConns: 1, StatementTimeout: testenv.Patience(), Tracer: observed, Now: clock, NoBounds: true}
+	if clock != nil {
+		o.NoBounds, o.SlowWalk = false, 1 // walks begin at bounds
+	}
 	var err error
-	k.Store, err = postgres.Open(k.ctx, k.url, postgres.Options{Migrate: true, MaxConns: 1, StatementTimeout: testenv.Patience(), Tracer: observed, Now: clock})
+	k.Store, err = postgres.Open(k.ctx, k.url, o)
 	k.must(err)
 	t.Cleanup(k.Close)
 	k.fill("alter table execution_record set (autovacuum_enabled = off); alter table execution_work set (autovacuum_enabled = off)")

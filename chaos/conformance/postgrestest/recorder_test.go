@@ -102,7 +102,7 @@ func recorded(t *testing.T) (*postgres.Store, *recorder) {
 	t.Helper()
 	b := setup(t)
 	r := &recorder{sent: make(map[string][]any), under: make(map[string]string)}
-	s := b.open(postgres.Options{Now: b.clock, Tracer: r})
+	s := b.open(postgres.Options{Now: b.clock, Tracer: r, SlowWalk: 1})
 	for _, c := range storetest.Cases() {
 		b.empty()
 		subject := b.subject()

@@ -109,6 +109,8 @@ type queueBounds struct {
 	// looked is when that look ended.
 	looked time.Time
 	full   fullWalks
+	// slow says that the latest walk from the head was slow, so that bounds are worth their while.
+	slow bool
 	// arguments are the same as arguments of a statement.
 	arguments queueArguments
 }
@@ -125,6 +127,22 @@ type queueArguments struct {
 func (a *queueArguments) list() []any {
 	return []any{a.actions, a.runtimes, a.workers, a.since, a.others}
 }
+
+// headsOfAll is the list lane of a statement that walks all lanes from the head: it skips from each to
+// the next.
+const headsOfAll = `
+lane (action, runtime, pinned, due_at) as (
+    (select e.lane_action, e.runtime, e.lane_worker, '-infinity'::timestamptz from execution_work e
+      where e.waits
+      order by e.lane_action, e.runtime, e.lane_worker limit 1)
+    union all
+    select n.*, '-infinity'::timestamptz from lane l
+     cross join lateral (
+        select e.lane_action, e.runtime, e.lane_worker from execution_work e
+         where e.waits and (e.lane_action, e.runtime, e.lane_worker) > (l.action, l.runtime, l.pinned)
+         order by e.lane_action, e.runtime, e.lane_worker limit 1
+     ) n
+)`
 
 // queueHeads are lists of a statement. The list lane has each lane with the moment at which the first
 // of its waiting rows is due. Known lanes are looked up, each from its bound on. The others lie in the
@@ -213,16 +231,18 @@ with recursive` + queueHeads(2) + `,
 clock as materialized (select coalesce($1::timestamptz, statement_timestamp()) as now)
 select c.now, l.action, l.runtime, l.pinned, least(l.due_at, c.now) from clock c left join lane l on true`
 
-// queuesNow returns where walks of lanes begin. It looks again if what it knows is too old. A failed
-// look is not an error of the call: the earlier bounds hold, and later calls look again.
+// queuesNow returns where walks of lanes begin, as arguments of queueHeads; nil if they begin at the
+// heads. That is so while the walk from the head that is made now and then is quick: a statement with
+// bounds takes up to twice as long to execute for a single row. It looks again if what it knows is too
+// old. A failed look is not an error of the call: the earlier bounds hold, and later calls look again.
 func (s *Store) queuesNow(ctx context.Context) []any {
 	b := &s.waiting
 	now, virtual := time.Now(), s.now()
 	b.mu.Lock()
 	full := b.full.due(now)
-	if b.looking || s.options.NoBounds || !full && now.Sub(b.looked) < queueLookEvery {
+	if b.looking || s.options.NoBounds || !full && (!b.slow || now.Sub(b.looked) < queueLookEvery) {
 		defer b.mu.Unlock()
-		return b.arguments.list()
+		return b.begin()
 	}
 	b.looking = true
 	asked := b.arguments
@@ -250,6 +270,7 @@ func (s *Store) queuesNow(ctx context.Context) []any {
 	ended := time.Now()
 	if full {
 		b.full.ended(now, ended)
+		b.slow = err != nil || ended.Sub(now) >= s.options.SlowWalk
 	}
 	b.looked = ended
 	switch {
@@ -258,6 +279,13 @@ func (s *Store) queuesNow(ctx context.Context) []any {
 		b.forget()
 	default:
 		b.remember(found, asOf, ended)
+	}
+	return b.begin()
+}
+
+func (b *queueBounds) begin() []any {
+	if !b.slow {
+		return nil
 	}
 	return b.arguments.list()
 }

@@ -74,3 +74,15 @@ func TestQueueBoundsRemember(t *testing.T) {
 		t.Errorf("of %d lanes %d are known; others begin at %v, want the oldest row", len(many), len(l.known), l.others)
 	}
 }
+
+// Bounds are for a database in which walks from the head are slow.
+func TestWalksBeginAtTheHeadWhileThatIsQuick(t *testing.T) {
+	var b queueBounds
+	if got := b.begin(); got != nil {
+		t.Errorf("they begin at %v", got)
+	}
+	b.slow = true
+	if got := b.begin(); len(got) != len(b.arguments.list()) {
+		t.Errorf("where walks are slow, there are %d arguments", len(got))
+	}
+}

@@ -46,8 +46,15 @@ const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($
 // The plan is kept (see plans.go): planning took half the time of a full batch. Only one plan walks a
 // lane, whatever the statistics say: it reads that lane of the index in order, up to the limit. The
 // other tables are restricted to ids that the statement has by then, and joined with lists.
-var dispatchDue = text(`
-with recursive early as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),` + queueHeads(20) + `,
+var (
+	dispatchDue         = dispatchDueFrom(headsOfAll)
+	dispatchDueAtBounds = dispatchDueFrom(queueHeads(20))
+)
+
+// dispatchDueFrom is the statement that walks lanes from these heads on.
+func dispatchDueFrom(heads string) string {
+	return text(`
+with recursive early as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),` + heads + `,
 offer as materialized (
     select o.*, l.due_at as head
       from unnest($5::text[], $6::int[], $7::bigint[], $8::int[]) as o(runtime, offer, places, base)
@@ -163,6 +170,7 @@ told as materialized (
            (select count(*) from other) + (select count(*) from walked w where w.avoids) > 0 as others
 )
 select t.full_up, t.unfit, t.others, {m} from told t left join moved m on true order by m.offer, m.n`)
+}
 
 // DispatchDue implements store.Executor.
 func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
@@ -172,6 +180,10 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 	targets := r.targets(&answer.Full, &answer.Unfit, &answer.Others)
 	// Without a row the answer is one line: the three flags, and nulls for the row.
 	nothing := append([]any{&answer.Full, &answer.Unfit, &answer.Others}, make([]any, len(rowColumns))...)
+	sql, bounds := dispatchDue, s.queuesNow(ctx)
+	if bounds != nil {
+		sql = dispatchDueAtBounds
+	}
 	err := s.kept(keptHashed)(ctx, op, func(rows pgx.Rows) error {
 		if rows.RawValues()[3] == nil {
 			return rows.Scan(nothing...)
@@ -184,7 +196,7 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 		e, _ := r.execution()
 		answer.Rows = append(answer.Rows, e)
 		return nil
-	}, dispatchDue, append(dueArgs(s, d), s.queuesNow(ctx)...)...)
+	}, sql, append(dueArgs(s, d), bounds...)...)
 	if err != nil {
 		return store.DueDispatched{}, err
 	}
@@ -193,7 +205,8 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 
 // dueArgs are the arguments of dispatchDue: its lanes, and the places of all offers, one offer
 // after the other. The places of Packed have their own lists. The limits of both are in one list,
-// those of Spread first. The arguments of queueHeads follow.
+// those of Spread first. The arguments of queueHeads follow, if the
+// statement begins at bounds.
 func dueArgs(s *Store, d store.DueDispatch) []any {
 	var runtimes []string
 	var offers, bases []int32

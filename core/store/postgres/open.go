@@ -59,6 +59,10 @@ type Options struct {
 	// NoBounds makes every walk begin at the head of its index (see bounds.go). It is for tests that put
 	// the database back into an earlier state.
 	NoBounds bool
+	// SlowWalk is how long a walk from the head of the waiting rows takes, if walks are to begin at
+	// bounds until the next one; 0 means 3 ms, several times what it takes where nothing stands before
+	// the first row.
+	SlowWalk time.Duration
 
 	// Tracer is called before and after every statement, and for connections and batches if it
 	// implements pgx.ConnectTracer and pgx.BatchTracer as well; nil for none. A statement is sent
@@ -71,6 +75,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.ConnectTimeout, 5*time.Second)
 	fill(&o.StatementTimeout, 10*time.Second)
 	fill(&o.LockTimeout, o.StatementTimeout/2)
+	fill(&o.SlowWalk, 3*time.Millisecond)
 	fill(&o.RowLockTimeout, 20*time.Millisecond)
 	fill(&o.IdleInTransactionTimeout, 5*time.Second)
 	fill(&o.BatchRows, 500)

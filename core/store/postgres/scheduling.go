@@ -43,12 +43,19 @@ const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11
 // has locked or taken (counting alone is no guard). A row that gets no slot stays as it is. If an
 // action no longer has a concurrency limit, its executions need no slot, even those created under a
 // limit.
-var claimForScheduling = text(`
+var (
+	claimForScheduling         = claimForSchedulingFrom(headsOfAll)
+	claimForSchedulingAtBounds = claimForSchedulingFrom(queueHeads(12))
+)
+
+// claimForSchedulingFrom is the statement that walks lanes from these heads on.
+func claimForSchedulingFrom(heads string) string {
+	return text(`
 with recursive demand as materialized (
     select * from unnest($4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::int[], $9::bigint[])
         as d(runtime, pinned, wanted, room, pool, pool_room)
 ),
-clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),` + queueHeads(12) + `,
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),` + heads + `,
 asked as materialized (
     select l.action, l.runtime, l.pinned, l.due_at as head, d.runtime is not null as named, coalesce(d.wanted, $10::bigint) as wanted,
            d.room, d.pool, d.pool_room
@@ -166,13 +173,17 @@ moved as (
     returning t.other, t.n, {open}
 )
 select {m} from moved m order by m.other, m.n`)
+}
 
 // ClaimForScheduling implements store.Executor.
 func (s *Store) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	var found []execution.Execution
 	var unreadable []int64 // unreadable in another column, by a manual change: their claims expire
-	if err := s.query(ctx, "claiming for scheduling", readable(&found, &unreadable), claimForScheduling,
-		append(schedulingArgs(s.now(), c), s.queuesNow(ctx)...)...); err != nil {
+	sql, bounds := claimForScheduling, s.queuesNow(ctx)
+	if bounds != nil {
+		sql = claimForSchedulingAtBounds
+	}
+	if err := s.query(ctx, "claiming for scheduling", readable(&found, &unreadable), sql, append(schedulingArgs(s.now(), c), bounds...)...); err != nil {
 		return nil, err
 	}
 	return found, nil
