@@ -325,7 +325,8 @@ func TestPrometheusAgreesAboutEveryRule(t *testing.T) {
 	all := unitTests{RuleFiles: []string{"alerts.rules.yaml"}, Every: telemetry.SampleInterval.String()}
 	for _, r := range telemetry.Rules() {
 		for _, s := range stories(r, written[r.Name]) {
-			all.Tests = append(all.Tests, s.promtool(expanded(t, written[r.Name])))
+			_, loud := s.levels()
+			all.Tests = append(all.Tests, s.promtool(expanded(t, written[r.Name], loud)))
 		}
 	}
 	text, err := yaml.Marshal(all)
@@ -337,16 +338,25 @@ func TestPrometheusAgreesAboutEveryRule(t *testing.T) {
 	}
 }
 
+// humanize writes whole seconds of less than an hour as Prometheus' humanizeDuration does.
+func humanize(seconds int64) string {
+	if seconds < 60 {
+		return fmt.Sprintf("%ds", seconds)
+	}
+	return fmt.Sprintf("%dm %ds", seconds/60, seconds%60)
+}
+
 // expanded returns a rule's annotations as Prometheus expands them if the external label is the
-// address.
-func expanded(t *testing.T, r fileRule) map[string]string {
+// address, and the rule's value what makes the alert fire.
+func expanded(t *testing.T, r fileRule, value int64) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	for name, text := range r.Annotations {
-		parsed, err := template.New(name).Parse("{{ $externalLabels := . }}" + text) // Prometheus adds this prefix
+		// Prometheus adds this prefix.
+		parsed, err := template.New(name).Funcs(template.FuncMap{"humanizeDuration": humanize}).Parse("{{ $externalLabels := .Labels }}{{ $value := .Value }}" + text)
 		var out strings.Builder
 		if err == nil {
-			err = parsed.Execute(&out, map[string]string{"handoff": address})
+			err = parsed.Execute(&out, map[string]any{"Labels": map[string]string{"handoff": address}, "Value": value})
 		}
 		if err != nil {
 			t.Errorf("the annotation %s of %s: %v", name, r.Alert, err)

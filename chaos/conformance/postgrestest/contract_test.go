@@ -17,7 +17,7 @@ import (
 // answered as by the model. All cases share a database, emptied before each.
 func TestContract(t *testing.T) {
 	b := setup(t)
-	b.Store = b.open(postgres.Options{Now: b.clock, Tracer: &refused{t: t}})
+	b.Store = b.open(postgres.Options{Now: b.clock, Tracer: &refused{t: t}, SlowWalk: 1}) // walks begin at bounds
 	storetest.Compare(t, model, func(_ *testing.T, body func(storetest.Subject)) {
 		b.empty()
 		b.now = beginning
