@@ -92,7 +92,7 @@ func newStage(t *testing.T, situation storetest.Situation, rewrite func(sql stri
 func (s *stage) caller(name string, rewrite func(sql string) string) *caller {
 	c := &caller{gate: new(gate), name: name}
 	c.gate.sessions = sessions{set: map[string]string{"application_name": name, "deadlock_timeout": "10"}, rewrite: rewrite}
-	c.Store = s.open(postgres.Options{Now: s.clock, NoBounds: true, MaxConns: 2, Tracer: c.gate})
+	c.Store = s.open(postgres.Options{Now: s.clock, NoBounds: true, MaxConns: 2, Tracer: c.gate, RowLockTimeout: testenv.Patience()})
 	return c
 }
 
