@@ -133,8 +133,8 @@ func (w *Watch) judgeUnanswered() {
 	}
 }
 
-// hidden judges that a gauge of something that is gone is no longer shown.
-func (w *Watch) hidden(f telemetry.Figure, label string) {
+// judgeHidden judges that a gauge of something that is gone is no longer shown.
+func (w *Watch) judgeHidden(f telemetry.Figure, label string) {
 	of := series{f, telemetry.Labels{label}}
 	w.j.judged++
 	if got, set := w.gauges[of]; set {
@@ -151,8 +151,8 @@ func (w *Watch) judgeWorkers(workers []store.WorkerRow) {
 		row := &workers[i]
 		label := strconv.FormatInt(int64(row.ID), 10)
 		if oracle.Gone(row.Lifecycle) {
-			w.hidden(telemetry.WorkerLoad, label)
-			w.hidden(telemetry.QueueDepth, label)
+			w.judgeHidden(telemetry.WorkerLoad, label)
+			w.judgeHidden(telemetry.QueueDepth, label)
 			continue
 		}
 		w.shows(telemetry.WorkerLoad, int64(row.Load), label)

@@ -63,8 +63,8 @@ func newSampler(s *Service) *sampler {
 	}
 }
 
-// ask reads a source, and shows how old its values are.
-func (s *sampler) ask(of *source, read func() error) error {
+// readSource reads a source, and shows how old its values are.
+func (s *sampler) readSource(of *source, read func() error) error {
 	err := read()
 	now := s.host.Monotonic()
 	if err == nil {
@@ -87,7 +87,9 @@ func (s *sampler) run(ctx context.Context) {
 	loop := s.loop("figures")
 	s.meetBroker(ctx)
 	for {
-		if err := loop.Pass(func() error { return errors.Join(s.ask(&s.database, s.sample), s.ask(&s.broker, s.sampleBroker)) }); err != nil {
+		if err := loop.Pass(func() error {
+			return errors.Join(s.readSource(&s.database, s.sample), s.readSource(&s.broker, s.sampleBroker))
+		}); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "figures could not be read: they are shown for one more interval, then dropped until they can be", slog.Any("error", err))
 		}
 		loop.Interval(s.config.Executor.FiguresInterval)
@@ -241,7 +243,7 @@ func (s *sampler) measureWorkers(workers []store.WorkerRow) {
 		w := &workers[i]
 		if w.Lifecycle.Gone() {
 			if s.shown[w.ID] {
-				s.hide(w.ID)
+				s.dropWorkerGauges(w.ID)
 			}
 			continue
 		}
@@ -266,8 +268,8 @@ func (s *sampler) show(w execution.WorkerID, load, queued int) {
 	s.recorder.Set(telemetry.QueueDepth, int64(queued), l)
 }
 
-// hide drops the gauges of a worker that is gone.
-func (s *sampler) hide(w execution.WorkerID) {
+// dropWorkerGauges drops the gauges of a worker that is gone.
+func (s *sampler) dropWorkerGauges(w execution.WorkerID) {
 	delete(s.shown, w)
 	l := telemetry.Labels{strconv.FormatInt(int64(w), 10)}
 	s.recorder.Drop(telemetry.WorkerLoad, l)

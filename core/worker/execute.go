@@ -45,7 +45,7 @@ func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 	if err != nil {
 		return t.notStarted(f, t.held.stopped(e), deadline, err)
 	}
-	t.starts.well()
+	t.starts.restNoMore()
 	if ended, grace := t.held.started(e, action); ended {
 		action.Kill(grace)
 	}

@@ -22,9 +22,9 @@ type starts struct {
 	until time.Duration
 }
 
-// failed notes that an action could not be started, and returns how long the worker rests; 0 if
+// restLonger notes that an action could not be started, and returns how long the worker rests; 0 if
 // another failure has made it rest already.
-func (s *starts) failed(now time.Duration) time.Duration {
+func (s *starts) restLonger(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now < s.until {
@@ -35,15 +35,15 @@ func (s *starts) failed(now time.Duration) time.Duration {
 	return s.rest
 }
 
-// well notes that an action was started.
-func (s *starts) well() {
+// restNoMore notes that an action was started.
+func (s *starts) restNoMore() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rest, s.until = 0, 0
 }
 
-// left is how long the worker still rests.
-func (s *starts) left(now time.Duration) time.Duration {
+// restLeft is how long the worker still rests.
+func (s *starts) restLeft(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(0, s.until-now)
@@ -51,7 +51,7 @@ func (s *starts) left(now time.Duration) time.Duration {
 
 // restAfter rests because an action could not be started.
 func (t *session) restAfter(err error) {
-	if rest := t.starts.failed(t.host.Monotonic()); rest > 0 {
+	if rest := t.starts.restLonger(t.host.Monotonic()); rest > 0 {
 		t.log.LogAttrs(context.Background(), slog.LevelWarn, "an action could not be started, the worker claims nothing for a while: look at its limits of descriptors and processes, its memory and its disk",
 			slog.Duration("rests", rest), slog.Any("error", err))
 	}

@@ -13,22 +13,22 @@ func TestAWorkerThatCantStartActionsRests(t *testing.T) {
 	var s starts
 	now := time.Minute
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
-		if got := s.failed(now); got != want*time.Second {
+		if got := s.restLonger(now); got != want*time.Second {
 			t.Errorf("at %v it rests for %v, want %v", now, got, want*time.Second)
 		}
-		if again := s.failed(now + time.Millisecond); again != 0 {
+		if again := s.restLonger(now + time.Millisecond); again != 0 {
 			t.Errorf("a second failure at once adds %v", again)
 		}
-		if left := s.left(now + time.Second/2); left != want*time.Second-time.Second/2 {
+		if left := s.restLeft(now + time.Second/2); left != want*time.Second-time.Second/2 {
 			t.Errorf("half a second later %v are left", left)
 		}
 		now += want * time.Second
 	}
-	s.well()
-	if left := s.left(now); left != 0 {
+	s.restNoMore()
+	if left := s.restLeft(now); left != 0 {
 		t.Errorf("after a start %v are left", left)
 	}
-	if got := s.failed(now); got != firstRest {
+	if got := s.restLonger(now); got != firstRest {
 		t.Errorf("the first failure after a start makes it rest for %v", got)
 	}
 }
@@ -38,11 +38,11 @@ func TestARestingWorkerTakesNoSlot(t *testing.T) {
 	session := finishing(&picky{})
 	dispatch := broker.Dispatch{Key: execution.Key{ID: 7, Epoch: 1}}
 	session.waiting = append(session.waiting, waiting{delivery{&dispatch, nil}, session.host.Monotonic()})
-	session.starts.failed(session.host.Monotonic())
+	session.starts.restLonger(session.host.Monotonic())
 	if taken, late, left := session.nextWaiting(); len(taken)+len(late) > 0 || left <= 0 || left > firstRest {
 		t.Errorf("it took %d, gave back %d, and looks again after %v", len(taken), len(late), left)
 	}
-	session.starts.well()
+	session.starts.restNoMore()
 	if taken, _, _ := session.nextWaiting(); len(taken) != 1 {
 		t.Errorf("after a start it took %d, want 1", len(taken))
 	}

@@ -109,7 +109,7 @@ func (t *session) nextWaiting() (taken []*admitted, late []waiting, left time.Du
 	if t.over != endNone || t.draining || len(t.waiting) == 0 {
 		return nil, nil, host.Forever
 	}
-	rest := t.starts.left(now)
+	rest := t.starts.restLeft(now)
 	if rest == 0 {
 		taken = t.takeSlots()
 	}
