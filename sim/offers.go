@@ -356,6 +356,11 @@ func (w *world) LockRows(x *fault.Injection, most int) (locked int, free func(),
 	return locked, free, nil
 }
 
+// LockTable implements fault.Strangers.
+func (w *world) LockTable(x *fault.Injection, l fault.TableLock) (free func(), err error) {
+	return w.db.LockTable(x.Name, l.Table, l.Exclusive), nil
+}
+
 // OpenTransaction implements fault.Strangers.
 func (w *world) OpenTransaction(*fault.Injection) (end func(), err error) {
 	return w.db.OpenTransaction(), nil

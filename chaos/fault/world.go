@@ -297,8 +297,17 @@ type Strangers interface {
 	// LockRows locks rows of executions that were dispatched or run, and that no stranger has locked;
 	// most is their greatest number. It returns how many it locked, and a function that lets them go.
 	LockRows(x *Injection, most int) (locked int, free func(), err error)
+	// LockTable locks a table until free is called.
+	LockTable(x *Injection, l TableLock) (free func(), err error)
 	// OpenTransaction opens a transaction that has written and keeps its snapshot, until end is called.
 	OpenTransaction(x *Injection) (end func(), err error)
+}
+
+// TableLock is a lock of a table: in SHARE mode, which holds up writes, or in ACCESS EXCLUSIVE mode, which
+// holds up everything.
+type TableLock struct {
+	Table     string
+	Exclusive bool
 }
 
 // Clocks are the clocks of processes and of the database, each of which can be moved.

@@ -60,6 +60,25 @@ func (w *world) LockRows(x *fault.Injection, most int) (locked int, free func(),
 	}, nil
 }
 
+// LockTable implements fault.Strangers.
+func (w *world) LockTable(_ *fault.Injection, l fault.TableLock) (free func(), err error) {
+	tx, end, err := w.openStrangerSession(pgx.ReadCommitted)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := w.within()
+	defer cancel()
+	mode := "share"
+	if l.Exclusive {
+		mode = "access exclusive"
+	}
+	if _, err := tx.Exec(ctx, fmt.Sprintf("lock table %s in %s mode", pgx.Identifier{l.Table}.Sanitize(), mode)); err != nil {
+		end()
+		return nil, fmt.Errorf("locking table %s as a stranger: %w", l.Table, err)
+	}
+	return end, nil
+}
+
 // OpenTransaction implements fault.Strangers.
 func (w *world) OpenTransaction(*fault.Injection) (end func(), err error) {
 	tx, end, err := w.openStrangerSession(pgx.RepeatableRead)

@@ -10,7 +10,7 @@ import (
 
 // This file plants programs that other sessions in the database hold up.
 
-func init() { register(aLockedRowHoldsUpItsBatch, aLockedRowEndsTheSweep) }
+func init() { register(aLockedRowHoldsUpItsBatch, aLockedRowEndsTheSweep, aLeaseNeedsTheRecord) }
 
 // errLocked is the error of a statement that has waited for a lock for too long.
 var errLocked = fmt.Errorf("%w: canceling statement due to lock timeout (55P03)", store.ErrUnavailable)
@@ -105,5 +105,33 @@ func aLockedRowEndsTheSweep() *Mutant {
 		Name: "a-locked-row-ends-the-sweep", Source: "D61", Expected: 26, Scenario: "rows-locked-by-a-stranger",
 		About: "an executor that takes rows back together with one that a stranger has locked does not learn which it took, and tells nobody",
 		Store: func(p Process, s store.Store) store.Store { return &unanswered{s, p} },
+	}
+}
+
+// dependent is a store whose heartbeats also write to the table of what has ended.
+type dependent struct {
+	store.Store
+	p Process
+	c Database
+}
+
+// Heartbeat implements store.Worker.
+func (s *dependent) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	var locked bool
+	if err := s.c.Step(ctx, func(tx Tx) { locked = tx.LockedTable("execution_record") }); err != nil {
+		return store.BeatReply{}, err
+	}
+	if locked {
+		s.p.Acted("does not renew a lease because a table of ended executions is locked")
+		return store.BeatReply{}, errLocked
+	}
+	return s.Store.Heartbeat(ctx, b)
+}
+
+func aLeaseNeedsTheRecord() *Mutant {
+	return &Mutant{
+		Name: "a-lease-needs-the-record", Source: "D61", Expected: 15, Scenario: "tables-locked-by-a-stranger",
+		About:      "a heartbeat also ends what nobody runs any more, in one statement, so a lock of the table of ended executions ends the leases of all workers",
+		Statements: func(p Process, c Database) store.Store { return &dependent{c, p, c} },
 	}
 }

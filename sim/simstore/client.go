@@ -99,6 +99,11 @@ func (q *statement[T]) apply() {
 	if q.refused = db.refusal(q.step.process, q.over, q.writes); q.refused != nil {
 		return
 	}
+	if len(db.tables) > 0 && q.c.p != nil {
+		if q.refused = db.refuseIfTableLocked(q.step.process, q.call); q.refused != nil {
+			return
+		}
+	}
 	q.answer = q.do(&q.step)
 	if len(q.step.bad) > 0 {
 		q.bad = errors.Join(q.step.bad...)

@@ -92,6 +92,8 @@ type Database struct {
 	foreign map[execution.ID]string
 	// locks are the rows that a stranger has locked, with the fault; nil for none.
 	locks map[execution.ID]string
+	// tables are the tables that another program's session has locked.
+	tables []lockedTable
 	// open are the transactions that strangers have open, of the transactions that they have begun.
 	open         []uint64
 	transactions uint64

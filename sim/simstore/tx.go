@@ -1,6 +1,7 @@
 package simstore
 
 import (
+	"slices"
 	"time"
 
 	"handoff/chaos/oracle"
@@ -14,6 +15,11 @@ type Tx struct{ s step }
 
 // Locked says that a stranger has locked the row.
 func (tx *Tx) Locked(id execution.ID) bool { return tx.s.isLocked(id) }
+
+// LockedTable says that a stranger has locked a table, in whatever mode.
+func (tx *Tx) LockedTable(name string) bool {
+	return slices.ContainsFunc(tx.s.db.tables, func(l lockedTable) bool { return l.table == name })
+}
 
 // Named notes the epoch that the mutated statement's caller named, and the incarnation that writes.
 func (tx *Tx) Named(key execution.Key, writer execution.Incarnation) {

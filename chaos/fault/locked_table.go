@@ -1,0 +1,50 @@
+package fault
+
+import "handoff/core/config/yamlfile"
+
+func init() {
+	Register(Kind{
+		Name: "locked_table", Ends: WithFor, Hinders: true, Excuses: []Cause{DatabaseFails},
+		About:   "a session of somebody else, such as an index build, locks a table: in mode share nobody writes it, in mode access_exclusive nobody reads it either",
+		Example: "locked_table: {table: execution_record, mode: share}, for: 60s",
+		Keys: []yamlfile.Key{
+			yamlfile.Required("table", "a table of the schema", yamlfile.Enum(lockableTables)),
+			yamlfile.Required("mode", "what it holds up", yamlfile.Enum(tableModes)),
+		},
+	}, (*tableLocked).inject)
+}
+
+var (
+	lockableTables = []string{
+		"action", "concurrency_slot", "dead_letter", "execution_record", "execution_transition_gone", "execution_unhandled", "execution_work",
+		"observation", "refused_result", "transition_group", "worker", "worker_expiry", "worker_incarnation",
+	}
+	tableModes = []string{"share", "access_exclusive"}
+)
+
+type tableLocked struct {
+	databaseStruck
+	TableLock
+}
+
+// Read implements Fault.
+func (f *tableLocked) Read(r *Reader) {
+	if n := r.At("table"); n != nil {
+		f.Table, _ = r.Choice(n, "table", lockableTables)
+	}
+	if n := r.At("mode"); n != nil {
+		mode, _ := r.Choice(n, "mode", tableModes)
+		f.Exclusive = mode == "access_exclusive"
+	}
+}
+
+// Describe implements Describer.
+func (f *tableLocked) Describe() string { return f.Table + " locked by a stranger" }
+
+func (f *tableLocked) inject(x *Injection, w Strangers) (func(), error) {
+	free, err := w.LockTable(x, f.TableLock)
+	if err == nil {
+		x.Touch(Touched{Process: Database})
+	}
+	return free, err
+}
