@@ -7,6 +7,9 @@ func init() {
 		Name: "locked_table", Ends: WithFor, Hinders: true, Excuses: []Cause{DatabaseFails},
 		About:   "a session of somebody else, such as an index build, locks a table: in mode share nobody writes it, in mode access_exclusive nobody reads it either",
 		Example: "locked_table: {table: execution_record, mode: share}, for: 60s",
+		Draw: func(d *Dice) string {
+			return "locked_table: {table: " + d.Of(lockableTables...) + ", mode: " + d.Of(tableModes...) + "}"
+		},
 		Keys: []yamlfile.Key{
 			yamlfile.Required("table", "a table of the schema", yamlfile.Enum(lockableTables)),
 			yamlfile.Required("mode", "what it holds up", yamlfile.Enum(tableModes)),

@@ -74,6 +74,7 @@ func (s *stage) moments(m *meetings, attempts []*attempt) {
 	c := &caller{gate: new(gate), name: "real"}
 	c.gate.sessions = sessions{set: map[string]string{"application_name": c.name}}
 	c.Store = s.open(postgres.Options{NoBounds: true, MaxConns: 1, Tracer: c.gate, RowLockTimeout: testenv.Patience()})
+	s.connectHand(c)
 	for _, a := range attempts {
 		if _, unseen := alone[a.Method]; !a.effective && !unseen || !m.timed(a.Method) {
 			continue

@@ -1,6 +1,7 @@
 package postgrestest_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,6 +41,14 @@ type caller struct {
 	*postgres.Store
 	gate *gate
 	name string
+	// hand is the session of somebody who edits rows by hand.
+	hand *pgx.Conn
+}
+
+// EditByHand implements storetest.Editor.
+func (c *caller) EditByHand(ctx context.Context, id execution.ID, maxRetries int) error {
+	_, err := c.hand.Exec(ctx, "update execution set max_retries = $2 where id = $1", int64(id), maxRetries)
+	return err
 }
 
 // kept are the tables that make the situation, with their keys, and whether their rows are locked.
@@ -93,7 +102,18 @@ func (s *stage) caller(name string, rewrite func(sql string) string) *caller {
 	c := &caller{gate: new(gate), name: name}
 	c.gate.sessions = sessions{set: map[string]string{"application_name": name, "deadlock_timeout": "10"}, rewrite: rewrite}
 	c.Store = s.open(postgres.Options{Now: s.clock, NoBounds: true, MaxConns: 2, Tracer: c.gate, RowLockTimeout: testenv.Patience()})
+	s.connectHand(c)
 	return c
+}
+
+// connectHand opens the session of a caller who edits rows by hand.
+func (s *stage) connectHand(c *caller) {
+	config, err := pgx.ParseConfig(s.url)
+	s.must(err)
+	config.RuntimeParams["application_name"], config.RuntimeParams["deadlock_timeout"], config.Tracer = c.name, "10", c.gate
+	c.hand, err = pgx.ConnectConfig(s.ctx, config)
+	s.must(err)
+	s.Cleanup(func() { c.hand.Close(s.ctx) })
 }
 
 // keep saves the present state of the database.
@@ -177,7 +197,7 @@ func (s *stage) begin(by *caller, w storetest.Write) *underway {
 	u := &underway{by: by, done: make(chan struct{})}
 	go func() {
 		defer close(u.done)
-		u.answer = w.Do(s.ctx, by.Store)
+		u.answer = w.Do(s.ctx, by)
 	}()
 	return u
 }

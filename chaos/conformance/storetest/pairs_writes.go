@@ -14,7 +14,19 @@ import (
 // Writes returns the calls that are made to meet: every writing method, about the rows and the
 // worker of the stage, whether or not it has an effect there.
 func (st *Stage) Writes() []Write {
-	return slices.Concat(st.userWrites(), st.schedulingWrites(), st.recoveryWrites(), st.fleetWrites(), st.workerWrites(), st.purges())
+	return slices.Concat(st.userWrites(), st.schedulingWrites(), st.recoveryWrites(), st.fleetWrites(), st.workerWrites(), st.purges(), st.edits())
+}
+
+// Editor is a store beside which somebody edits rows by hand.
+type Editor interface {
+	// EditByHand sets the max_retries of an execution, if it exists.
+	EditByHand(ctx context.Context, id execution.ID, maxRetries int) error
+}
+
+func (st *Stage) edits() []Write {
+	return []Write{simple("EditByHand", "", func(ctx context.Context, s store.Store) (string, error) {
+		return "", s.(Editor).EditByHand(ctx, st.key.ID, 7)
+	})}
 }
 
 // simple is a call whose answer is one line.
