@@ -57,7 +57,8 @@ func (c *Calls) look(now time.Duration) {
 		return
 	}
 	c.behind.sure = false
-	if p := c.s.roads.byName[c.process]; p == nil || p.held > 0 || c.stood(c.s.present()-(now-due)-lookBehind) {
+	if p := c.s.roads.byName[c.process]; p == nil || p.held > 0 || c.stood(c.s.present()-(now-due)-lookBehind) ||
+		c.s.ledger.struck(isSick, c.process, 0, c.s.present()-(now-due)-longestRest) {
 		return
 	}
 	c.s.judged(c.work.i)

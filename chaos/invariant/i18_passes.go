@@ -376,7 +376,9 @@ func (c *workChecker) late(k *Looker, l Look, now, prompt time.Duration) {
 	case t.due && k.disconnected(l, t.began-prompt):
 		within = c.s.reunited()
 	case t.due:
-		within = 2 * prompt
+		if within = 2 * prompt; c.s.lockedRows > 0 {
+			return // the rest may be a row that a stranger has locked
+		}
 	case !l.always():
 		return
 	}

@@ -280,6 +280,10 @@ func (c *lyingChecker) look(now time.Duration) {
 	})
 }
 
+// longestRest is the longest rest of a worker that could not start an action (core/worker/starts.go). While
+// it rests, deliveries wait as behind other runs.
+const longestRest = 30 * time.Second
+
 // takenBack judges whether an expired dispatch should have counted: the dispatch reached the
 // broker, its time was over by every clock, and all that time its worker was active, renewed its
 // lease, could write and was idle. A message that came to the worker after that time, or that stuck
@@ -292,7 +296,8 @@ func (c *lyingChecker) takenBack(e *history.Event, l *life) {
 	t, w := c.s.workers.Get(l.incarnation), c.of.Get(l.incarnation)
 	if t == nil || w == nil || t.superseded || t.lifecycle != execution.Active || t.since > l.entered || !l.published ||
 		l.arrived > 0 && c.s.database(l.arrived) >= l.due-c.s.tolerance ||
-		l.arrived == 0 && c.s.ledger.struck(losesQueue, t.process, t.worker, l.entered) {
+		l.arrived == 0 && c.s.ledger.struck(losesQueue, t.process, t.worker, l.entered) ||
+		c.s.ledger.struck(isSick, t.process, t.worker, l.entered-longestRest) {
 		return
 	}
 	// A slot becomes free when the answer to the write of the end has come.

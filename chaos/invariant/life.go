@@ -195,6 +195,9 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		if l != nil {
 			l.hidden, l.shown = e.Count > 0, e.At
 		}
+		if e.Kind == history.RowLocked {
+			s.lockedRows += 2*int(e.Count) - 1
+		}
 	case history.SlotTaken, history.SlotFreed:
 		if l != nil {
 			if l.slot = uint16(e.Count); e.Kind == history.SlotFreed {

@@ -207,6 +207,8 @@ type Suite struct {
 	clock func() (step uint64, at time.Duration)
 	// skew is how far the database's clock has been moved since the start.
 	skew time.Duration
+	// lockedRows is how many rows another program's session has locked.
+	lockedRows int
 	// latest is the latest time that this clock had shown when it was moved. setBack is when it
 	// shows that time again; until then its times are too early. Several steps back add up. stepped
 	// is when it was last moved.

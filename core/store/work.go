@@ -42,8 +42,8 @@ type Beat struct {
 	ConsumerAlive bool
 	// Held is the registry: every execution from before its claim until after its end.
 	Held []execution.Key
-	// WasFull says that every run slot was taken at some moment of this incarnation. FullAgo is how
-	// long ago that was last: 0 while all are taken. The guard of Reclaim uses both to tell whether
+	// WasFull says that every run slot was taken at some moment of this incarnation, or that the worker
+	// rested because it could not start actions. FullAgo is how long ago that was last: 0 while it lasts. The guard of Reclaim uses both to tell whether
 	// a row waited behind others.
 	WasFull bool
 	FullAgo time.Duration

@@ -45,7 +45,7 @@ func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 	if err != nil {
 		return t.notStarted(f, t.held.stopped(e), deadline, err)
 	}
-	t.starts.restNoMore()
+	t.starts.restNoMore(t.host.Monotonic())
 	if ended, grace := t.held.started(e, action); ended {
 		action.Kill(grace)
 	}

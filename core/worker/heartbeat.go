@@ -55,7 +55,7 @@ func (t *session) beat(ctx context.Context) {
 func (t *session) beatOnce(ctx context.Context, consuming bool) (starting bool, err error) {
 	sent := t.host.Monotonic()
 	number, held := t.held.nextBeat()
-	full, wasFull := t.held.lastFull(sent)
+	full, wasFull := t.lastFull(sent)
 	figures := t.record.figures()
 	acknowledged := t.acknowledged(0)
 	var reply store.BeatReply
@@ -122,13 +122,13 @@ func (t *session) toldFull(at time.Duration, was bool) {
 	}
 }
 
-// tellFull tells the database, before a delivery is rejected, that every slot was taken at some
-// time since its dispatch: the take-back checks this. The dispatch was made at the moment made or
+// tellFull tells the database, before a delivery is rejected, that every slot was taken, or that the
+// worker rested, at some time since its dispatch: the take-back checks this. The dispatch was made at the moment made or
 // before, and the delivery came at the moment came. One extra heartbeat is enough for all waiting
 // deliveries. There is one attempt: if the database does not answer, at worst the dispatch counts
 // once.
 func (t *session) tellFull(made, came time.Duration) {
-	full, was := t.held.lastFull(t.host.Monotonic())
+	full, was := t.lastFull(t.host.Monotonic())
 	t.mu.Lock()
 	known := t.told >= min(full, came)
 	t.mu.Unlock()

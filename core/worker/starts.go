@@ -20,6 +20,8 @@ type starts struct {
 	mu    sync.Mutex
 	rest  time.Duration
 	until time.Duration
+	// rested is the latest moment of the rests that a start has ended.
+	rested time.Duration
 }
 
 // restLonger notes that an action could not be started, and returns how long the worker rests; 0 if
@@ -36,10 +38,18 @@ func (s *starts) restLonger(now time.Duration) time.Duration {
 }
 
 // restNoMore notes that an action was started.
-func (s *starts) restNoMore() {
+func (s *starts) restNoMore(now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.rested = max(s.rested, min(now, s.until))
 	s.rest, s.until = 0, 0
+}
+
+// lastRest returns the latest moment at which the worker rested, which may be now; 0 if it never did.
+func (s *starts) lastRest(now time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.rested, min(now, s.until))
 }
 
 // restLeft is how long the worker still rests.
@@ -55,4 +65,14 @@ func (t *session) restAfter(err error) {
 		t.log.LogAttrs(context.Background(), slog.LevelWarn, "an action could not be started, the worker claims nothing for a while: look at its limits of descriptors and processes, its memory and its disk",
 			slog.Duration("rests", rest), slog.Any("error", err))
 	}
+}
+
+// lastFull returns the latest moment at which the worker had no slot for a delivery, which may be now: every
+// slot was taken, or it rested. ever is false if it always had one.
+func (t *session) lastFull(now time.Duration) (at time.Duration, ever bool) {
+	at, ever = t.held.lastFull(now)
+	if rested := t.starts.lastRest(now); rested > 0 {
+		at, ever = max(at, rested), true
+	}
+	return at, ever
 }

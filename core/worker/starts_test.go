@@ -24,7 +24,7 @@ func TestAWorkerThatCantStartActionsRests(t *testing.T) {
 		}
 		now += want * time.Second
 	}
-	s.restNoMore()
+	s.restNoMore(now)
 	if left := s.restLeft(now); left != 0 {
 		t.Errorf("after a start %v are left", left)
 	}
@@ -42,7 +42,11 @@ func TestARestingWorkerTakesNoSlot(t *testing.T) {
 	if taken, late, left := session.nextWaiting(); len(taken)+len(late) > 0 || left <= 0 || left > firstRest {
 		t.Errorf("it took %d, gave back %d, and looks again after %v", len(taken), len(late), left)
 	}
-	session.starts.restNoMore()
+	now := session.host.Monotonic()
+	if at, ever := session.lastFull(now); !ever || at != now {
+		t.Errorf("while it rests it was full at %v (%v), want now, or what it does not start counts against it", at, ever)
+	}
+	session.starts.restNoMore(session.host.Monotonic())
 	if taken, _, _ := session.nextWaiting(); len(taken) != 1 {
 		t.Errorf("after a start it took %d, want 1", len(taken))
 	}

@@ -21,14 +21,14 @@ import (
 
 // state is the model in its present state.
 func state(db *simstore.Database) storetest.State {
-	return storetest.State{Store: byHand{db.Detached()}, Clone: func() storetest.State { return state(db.Clone()) }}
+	return storetest.State{Store: manualModel{db.Detached()}, Clone: func() storetest.State { return state(db.Clone()) }}
 }
 
-// byHand is the model beside which somebody edits rows by hand.
-type byHand struct{ *simstore.Client }
+// manualModel is the model beside which somebody edits rows by hand.
+type manualModel struct{ *simstore.Client }
 
 // EditByHand implements storetest.Editor.
-func (e byHand) EditByHand(ctx context.Context, id execution.ID, maxRetries int) error {
+func (e manualModel) EditByHand(ctx context.Context, id execution.ID, maxRetries int) error {
 	return e.Step(ctx, func(tx *simstore.Tx) {
 		if row := tx.Row(id); row != nil {
 			row.Action.MaxRetries = maxRetries
