@@ -3,6 +3,7 @@ package rabbitmq
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -19,10 +20,16 @@ import (
 //
 // One task writes and another waits for confirms. So a slow confirm does not stop the writing, and
 // a write that the broker does not accept does not hold up callers whose context has ended.
+//
+// A lane that nothing was published over for a while closes its channel. While it has no message,
+// it may also go to another route.
 type lane struct {
-	p    *publisher
-	name routeName
-	ch   *amqp.Channel
+	p  *publisher
+	ch *amqp.Channel
+	// pending counts the messages that were given to the lane and have left neither its queue nor
+	// its window. It grows only under the publisher's lock.
+	pending atomic.Int64
+	retired chan struct{} // closed when the lane gets no more messages
 	// window holds an entry for each publish without an outcome. inFlight holds the written ones,
 	// oldest first.
 	window   chan struct{}
@@ -60,10 +67,11 @@ type inFlight struct {
 const stuckAfter = time.Second
 
 // newLane returns a lane whose channel is not open yet.
-func (p *publisher) newLane(name routeName) *lane {
+func (p *publisher) newLane() *lane {
 	window := p.s.b.opts.Window
 	return &lane{
-		p: p, name: name, window: make(chan struct{}, window), inFlight: make(chan inFlight, window), more: make(chan struct{}, 1),
+		p: p, retired: make(chan struct{}),
+		window: make(chan struct{}, window), inFlight: make(chan inFlight, window), more: make(chan struct{}, 1),
 	}
 }
 
@@ -79,8 +87,8 @@ func (l *lane) open() error {
 	return ch.Confirm(false)
 }
 
-// run opens the channel and publishes over it until the session ends. Callers wait for the opening
-// no longer than their contexts allow.
+// run opens the channel, publishes over it until the lane retires or the session ends, and closes
+// it. Callers wait for the opening no longer than their contexts allow.
 func (l *lane) run() {
 	if err := l.open(); err != nil {
 		l.p.s.end(fmt.Errorf("publish: opening a channel: %w", err))
@@ -88,6 +96,12 @@ func (l *lane) run() {
 	}
 	go l.write()
 	l.settle()
+	if l.p.s.Closed() {
+		return
+	}
+	// If this fails, the channel or its connection has ended, and so does the session.
+	_ = l.ch.Close()
+	l.p.closed()
 }
 
 // add queues a message for writing. If the lane is stuck, it settles the message as not sent.
@@ -100,6 +114,7 @@ func (l *lane) add(it item) {
 	l.mu.Unlock()
 	if stuck {
 		it.batch.settle(it.index, broker.NotSent)
+		l.pending.Add(-1)
 		return
 	}
 	select {
@@ -108,7 +123,8 @@ func (l *lane) add(it item) {
 	}
 }
 
-// next waits for a message to write. It returns false when the session has ended.
+// next waits for a message to write. It returns false when the lane has retired or the session has
+// ended.
 func (l *lane) next() (it item, ok bool) {
 	for {
 		l.mu.Lock()
@@ -124,13 +140,15 @@ func (l *lane) next() (it item, ok bool) {
 		l.mu.Unlock()
 		select {
 		case <-l.more:
+		case <-l.retired:
+			return item{}, false
 		case <-l.p.s.done:
 			return item{}, false
 		}
 	}
 }
 
-// write writes queued messages until the session ends.
+// write writes queued messages until the lane retires or the session ends.
 func (l *lane) write() {
 	s := l.p.s
 	for sequence := int64(1); ; sequence++ {
@@ -146,6 +164,7 @@ func (l *lane) write() {
 		e, wanted := it.batch.take(it.index)
 		if !wanted {
 			<-l.window
+			l.pending.Add(-1)
 			continue
 		}
 		e.publishing.Headers = amqp.Table{sequenceHeader: sequence}
@@ -159,13 +178,14 @@ func (l *lane) write() {
 	}
 }
 
-// settle determines the outcomes, in the order of the publishes, until the session ends.
+// settle determines the outcomes, in the order of the publishes, until the lane retires or the
+// session ends.
 func (l *lane) settle() {
 	returned := make(map[int64]struct{})
 	late := time.NewTimer(stuckAfter)
 	defer late.Stop()
 	for {
-		f, ok := l.oldest()
+		f, ok := l.oldest(late)
 		if !ok {
 			return
 		}
@@ -190,29 +210,37 @@ func (l *lane) settle() {
 			f.batch.settle(f.index, broker.Nacked)
 		}
 		l.p.heard(f.written)
-		if l.name == probeRoute {
+		if l == l.p.prober {
 			l.p.probing.Store(false)
 		}
 		<-l.window
 		l.mu.Lock()
 		l.stuck = false
 		l.mu.Unlock()
+		l.pending.Add(-1)
 	}
 }
 
-// oldest waits for the oldest publish without an outcome. It returns false when the session has
-// ended.
-func (l *lane) oldest() (f inFlight, ok bool) {
+// oldest waits for the oldest publish without an outcome. It returns false when the lane has retired
+// because there was none for too long, or the session has ended.
+func (l *lane) oldest(idle *time.Timer) (f inFlight, ok bool) {
 	if len(l.behind) > 0 {
 		f = l.behind[0]
 		l.behind = l.behind[1:]
 		return f, true
 	}
-	select {
-	case f = <-l.inFlight:
-		return f, true
-	case <-l.p.s.done:
-		return f, false
+	for {
+		idle.Reset(l.p.s.b.opts.IdleChannel)
+		select {
+		case f = <-l.inFlight:
+			return f, true
+		case <-l.p.s.done:
+			return f, false
+		case <-idle.C:
+		}
+		if l.p.retire(l) {
+			return f, false
+		}
 	}
 }
 
@@ -236,7 +264,7 @@ func (l *lane) await(f *inFlight, late *time.Timer) bool {
 			continue
 		}
 		if time.Since(since) > oldest {
-			s.end(fmt.Errorf("a publish to %q was not confirmed within %v", l.name.key, oldest))
+			s.end(fmt.Errorf("a publish to %q was not confirmed within %v", f.batch.entries[f.index].key, oldest))
 			return false
 		}
 		if l.p.answeredSince(f.written) < stuckAfter {
@@ -257,6 +285,7 @@ func (l *lane) giveUp(f *inFlight) {
 	for _, it := range items {
 		it.batch.settle(it.index, broker.NotSent)
 	}
+	l.pending.Add(-int64(len(items)))
 	f.batch.settle(f.index, broker.Unknown)
 	for {
 		select {
@@ -307,6 +336,7 @@ func (p *publisher) answeredSince(written time.Time) time.Duration {
 // waits for its answer.
 func (p *publisher) probe() {
 	if p.probing.CompareAndSwap(false, true) {
-		p.lane(probeRoute).add(item{probeBatch(), 0})
+		p.prober.pending.Add(1)
+		p.prober.add(item{probeBatch(), 0})
 	}
 }

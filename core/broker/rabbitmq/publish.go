@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,16 +28,22 @@ type publisher struct {
 	began    time.Time
 	answered atomic.Int64
 	probing  atomic.Bool // a probe waits for its outcome
+	prober   *lane       // publishes the probes
 
 	mu    sync.Mutex
 	lanes map[routeName]*lane
+	// shared publishes for routes that found all other lanes busy; nil until then.
+	shared *lane
+	// open counts the channels of lanes, except of prober and shared, until they are closed. It
+	// stays within most.
+	open, most int
 }
 
 // routeName is an exchange and a routing key. Mostly it stands for a queue.
 type routeName struct{ exchange, key string }
 
-// mostLanes is less than the number of channels that RabbitMQ allows a connection (2047). Further
-// routes share a lane.
+// mostLanes bounds the channels of a session, which cost the broker memory. It is less than the
+// number that RabbitMQ allows a connection by default (2047).
 const mostLanes = 1000
 
 // ProbeKey is a key of the default exchange that leads to no queue. The broker returns and confirms
@@ -44,35 +51,78 @@ const mostLanes = 1000
 // broker.
 const ProbeKey = "handoff.probe"
 
-var probeRoute = routeName{"", ProbeKey} //detlint:ok a constant, never written
-
 func openPublisher(s *session) (*publisher, error) {
-	p := &publisher{s: s, began: time.Now(), lanes: make(map[routeName]*lane)}
-	l := p.newLane(probeRoute)
-	if err := l.open(); err != nil {
+	const others = 2 // prober and shared
+	p := &publisher{
+		s: s, began: time.Now(), lanes: make(map[routeName]*lane),
+		most: min(mostLanes, int(s.publishing.amqp.Config.ChannelMax)-others),
+	}
+	p.prober = p.newLane()
+	if err := p.prober.open(); err != nil {
 		return nil, err
 	}
-	p.lanes[probeRoute] = l
-	go l.write()
-	go l.settle()
+	go p.prober.write()
+	go p.prober.settle()
 	return p, nil
 }
 
-// lane returns the lane of a route.
-func (p *publisher) lane(name routeName) *lane {
+// claim returns the lane of a route and counts one more message as pending there. Until a message
+// has its outcome, all later messages of its route get the same lane, so they keep their order.
+func (p *publisher) claim(name routeName) *lane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lanes[name]
-	if l == nil && len(p.lanes) >= mostLanes {
-		name = routeName{}
-		l = p.lanes[name]
-	}
-	if l == nil {
-		l = p.newLane(name)
+	if l == nil || l == p.shared && l.pending.Load() == 0 {
+		l = p.assign()
 		p.lanes[name] = l
-		go l.run()
 	}
+	l.pending.Add(1)
 	return l
+}
+
+// assign returns a lane for a route that has none: a new one, or beyond the bound any that has
+// nothing pending, since its next message can go elsewhere. Only while all are busy, routes share one.
+func (p *publisher) assign() *lane {
+	if p.open < p.most {
+		p.open++
+		l := p.newLane()
+		go l.run()
+		return l
+	}
+	for name, l := range p.lanes {
+		if l != p.shared && l.pending.Load() == 0 {
+			delete(p.lanes, name)
+			return l
+		}
+	}
+	if p.shared == nil {
+		p.shared = p.newLane()
+		go p.shared.run()
+	}
+	return p.shared
+}
+
+// retire takes an idle lane from its routes. It returns whether the lane's channel can be closed:
+// not if messages came meanwhile, and those of prober and shared stay open.
+func (p *publisher) retire(l *lane) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l == p.prober || l.pending.Load() > 0 {
+		return false
+	}
+	maps.DeleteFunc(p.lanes, func(_ routeName, of *lane) bool { return of == l })
+	if l == p.shared {
+		return false
+	}
+	close(l.retired)
+	return true
+}
+
+// closed notes that the channel of a lane is closed.
+func (p *publisher) closed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open--
 }
 
 // Publish implements broker.Session. A message that can't be encoded is Nacked: nothing was stored,
@@ -87,7 +137,7 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 			continue
 		}
 		e := &b.entries[i]
-		s.publisher.lane(routeName{e.exchange, e.key}).add(item{b, i})
+		s.publisher.claim(routeName{e.exchange, e.key}).add(item{b, i})
 	}
 	select {
 	case <-b.done:
@@ -143,7 +193,7 @@ func newBatch(log *slog.Logger, ms []broker.Message) *batch {
 // probeBatch is a Publish call that nobody waits for.
 func probeBatch() *batch {
 	return &batch{
-		entries: []entry{{probeRoute.exchange, probeRoute.key, amqp.Publishing{}}}, done: make(chan struct{}),
+		entries: []entry{{key: ProbeKey}}, done: make(chan struct{}),
 		outcomes: []broker.Outcome{pending}, taken: make([]bool, 1), left: 1,
 	}
 }

@@ -31,6 +31,10 @@ const (
 	DefaultDialTimeout   = 5 * time.Second
 	DefaultWindow        = 64
 	DefaultOldestConfirm = 30 * time.Second
+	// DefaultIdleChannel is long compared with the opening of a channel, which takes two round trips.
+	// A worker that gets work less often does not notice the delay, and one that is gone keeps its
+	// channel no longer.
+	DefaultIdleChannel = time.Minute
 )
 
 // Options configure the connection.
@@ -49,6 +53,8 @@ type Options struct {
 	// OldestConfirm is how long a publish may wait for its confirm, without the time of alarms.
 	// After that the session ends.
 	OldestConfirm time.Duration
+	// IdleChannel is how long a route keeps its channel while nothing is published to it.
+	IdleChannel time.Duration
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -76,6 +82,9 @@ func New(o Options) *Broker {
 	}
 	if o.OldestConfirm <= 0 {
 		o.OldestConfirm = DefaultOldestConfirm
+	}
+	if o.IdleChannel <= 0 {
+		o.IdleChannel = DefaultIdleChannel
 	}
 	if o.Name == "" {
 		o.Name = "handoff"

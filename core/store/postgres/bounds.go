@@ -270,7 +270,7 @@ func (s *Store) queuesNow(ctx context.Context) []any {
 	ended := time.Now()
 	if full {
 		b.full.ended(now, ended)
-		b.slow = err != nil || ended.Sub(now) >= s.options.SlowWalk
+		b.slow = err != nil || ended.Sub(now) >= slowWalk(s.options.SlowWalk, len(found))
 	}
 	b.looked = ended
 	switch {
@@ -281,6 +281,12 @@ func (s *Store) queuesNow(ctx context.Context) []any {
 		b.remember(found, asOf, ended)
 	}
 	return b.begin()
+}
+
+// slowWalk is how long a walk from the head takes that has found this many lanes, if bounds are worth
+// their while. Many lanes alone take long as well: some microseconds each, and twice that with bounds.
+func slowWalk(one time.Duration, found int) time.Duration {
+	return one + one*time.Duration(found)/200
 }
 
 func (b *queueBounds) begin() []any {

@@ -86,3 +86,12 @@ func TestWalksBeginAtTheHeadWhileThatIsQuick(t *testing.T) {
 		t.Errorf("where walks are slow, there are %d arguments", len(got))
 	}
 }
+
+// A walk through many lanes takes long without anything before their first rows.
+func TestAWalkThatFindsMuchMayTakeLonger(t *testing.T) {
+	for found, want := range map[int]time.Duration{0: 3 * time.Millisecond, 10: 3150 * time.Microsecond, 5000: 78 * time.Millisecond} {
+		if got := slowWalk(3*time.Millisecond, found); got != want {
+			t.Errorf("a walk through %d lanes is slow from %v on, want %v", found, got, want)
+		}
+	}
+}

@@ -61,7 +61,7 @@ type Options struct {
 	NoBounds bool
 	// SlowWalk is how long a walk from the head of the waiting rows takes, if walks are to begin at
 	// bounds until the next one; 0 means 3 ms, several times what it takes where nothing stands before
-	// the first row.
+	// the first row. Every 200 lanes add as much.
 	SlowWalk time.Duration
 
 	// Tracer is called before and after every statement, and for connections and batches if it

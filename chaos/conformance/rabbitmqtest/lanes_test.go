@@ -1,0 +1,179 @@
+package rabbitmqtest_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/broker/rabbitmq"
+)
+
+// These tests have more routes than a session has channels for them.
+
+// channels is how many channels this virtual host has, of all connections.
+func (w *world) channels() int {
+	w.t.Helper()
+	out, err := w.mq.Server.Ctl(w.within(patience), "--silent", "list_connections", "vhost", "channels")
+	if err != nil {
+		w.t.Fatal(err, out)
+	}
+	sum := 0
+	for line := range strings.Lines(out) {
+		if count, ok := strings.CutPrefix(strings.TrimSpace(line), w.mq.Vhost+"\t"); ok {
+			n, err := strconv.Atoi(count)
+			if err != nil {
+				w.t.Fatal(out)
+			}
+			sum += n
+		}
+	}
+	return sum
+}
+
+// strayMessages are messages for n routes that lead nowhere. Their channels open as for others.
+func (w *world) strayMessages(n int) []broker.Message {
+	var ms []broker.Message
+	for i := range n {
+		ms = append(ms, w.message(w.name(fmt.Sprint("nowhere", i))))
+	}
+	return ms
+}
+
+func (w *world) returned(s broker.Session, ms []broker.Message) {
+	w.t.Helper()
+	for i, o := range s.Publish(w.within(patience), ms) {
+		if o != broker.Returned {
+			w.t.Fatalf("message %d of %d is %v", i, len(ms), o)
+		}
+	}
+}
+
+// TestIdleRoutesGiveTheirChannelsBack: what is left are the channel of the probes, the shared one
+// and that of the test.
+func TestIdleRoutesGiveTheirChannelsBack(t *testing.T) {
+	t.Parallel() // it waits
+	w := newWorld(t)
+	s := w.connect(rabbitmq.Options{IdleChannel: time.Second})
+	for range 2 {
+		w.returned(s, w.strayMessages(1100))
+		w.eventually("the channels are closed", func() bool {
+			n := w.channels()
+			t.Logf("%d channels", n)
+			return n <= 3
+		})
+	}
+	if s.Closed() {
+		t.Error("the session is closed")
+	}
+}
+
+// TestAStuckQueueHoldsUpNoOtherBeyondTheBound: every channel has been used when the stuck queue
+// gets its first message, also where the server or the operator allows few channels.
+func TestAStuckQueueHoldsUpNoOtherBeyondTheBound(t *testing.T) {
+	t.Parallel() // it waits
+	for name, c := range map[string]struct {
+		query  string
+		routes int
+	}{"own bound": {"", 1100}, "negotiated bound": {"?channel_max=6", 40}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.connect(rabbitmq.Options{URL: w.mq.URL + c.query, OldestConfirm: time.Hour})
+			stuck := w.queue(s, broker.Queue{Name: w.name("stuck"), Type: quorum})
+			well := w.queue(s, broker.Queue{Name: w.name("well"), Type: quorum})
+			w.returned(s, w.strayMessages(c.routes))
+			defer w.suspend(stuck)()
+			given, cancel := context.WithCancel(w.within(patience))
+			outcomes := make(chan []broker.Outcome)
+			go func() { outcomes <- s.Publish(given, w.messages(stuck, 1)) }()
+			time.Sleep(50 * time.Millisecond) // the message to the stuck queue goes first
+			for range 3 {
+				// On a busy machine any queue may look stuck for a moment.
+				w.eventually("another queue confirms", func() bool {
+					return s.Publish(w.within(patience), w.messages(well, 1))[0] == broker.Confirmed
+				})
+				w.returned(s, w.strayMessages(c.routes)[:3])
+			}
+			cancel()
+			if got := <-outcomes; got[0] != broker.Unknown {
+				t.Errorf("the publish to the stuck queue is %v", got[0])
+			}
+			if s.Closed() {
+				t.Error("the session is closed")
+			}
+		})
+	}
+}
+
+// TestOrderWhileChannelsCloseAndChangeRoutes: each queue has all its messages, in the order of its
+// publisher, with few channels for many routes and with channels that are always about to close. On a
+// busy machine a queue may look stuck for a second. What it has not confirmed is then published again.
+func TestOrderWhileChannelsCloseAndChangeRoutes(t *testing.T) {
+	t.Parallel() // it waits
+	for _, query := range []string{"", "?channel_max=5"} {
+		w := newWorld(t)
+		s := w.connect(rabbitmq.Options{URL: w.mq.URL + query, IdleChannel: 2 * time.Millisecond, Window: 4})
+		const queues, calls, batch = 12, 40, 5
+		var names []string
+		again := make([]int, queues) // messages that were published again
+		for q := range queues {
+			names = append(names, w.queue(s, broker.Queue{Name: w.name(fmt.Sprint("q", q)), Type: classic}))
+		}
+		var wg sync.WaitGroup
+		for q, queue := range names {
+			wg.Go(func() {
+				for call := range calls {
+					ms := w.messages(queue, batch)
+					for i := range ms {
+						ms[i].Envelope.MessageID = strconv.Itoa(call*batch + i)
+					}
+					for len(ms) > 0 && !s.Closed() {
+						confirmed := 0
+						for _, o := range s.Publish(w.within(patience), ms) {
+							if o != broker.Confirmed {
+								break
+							}
+							confirmed++
+						}
+						ms = ms[confirmed:]
+						again[q] += len(ms)
+						if len(ms) > 0 {
+							time.Sleep(50 * time.Millisecond) // until the queue has confirmed
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if s.Closed() {
+			t.Fatal("the session is closed")
+		}
+		t.Logf("published again: %v", again)
+		for q, queue := range names {
+			next, n := 0, 0
+			for ; ; n++ {
+				d, ok, err := w.raw.Get(queue, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !ok {
+					break
+				}
+				switch number, _ := strconv.Atoi(d.MessageId); {
+				case number == next:
+					next++
+				case number > next:
+					t.Errorf("%s: message %d before %d", queue, number, next)
+					next = number + 1
+				}
+			}
+			if next != calls*batch || n < next || n > next+again[q] {
+				t.Errorf("%s: %d messages, the last is %d; %d were published again", queue, n, next-1, again[q])
+			}
+		}
+	}
+}
