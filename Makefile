@@ -8,7 +8,7 @@
 # moves fails the check rather than dropping out of it.
 DETERMINISTIC := \
 	./core/executor ./core/worker ./core/broker ./core/store \
-	./sim ./sim/kernel ./sim/simhost ./sim/simnet ./sim/simstore ./sim/simbroker ./sim/simcalls ./chaos/mutant \
+	./sim ./sim/kernel ./sim/simhost ./sim/simnet ./sim/simstore ./sim/simbroker ./sim/simcalls ./chaos/selftest/mutant \
 	./chaos/fault ./chaos/history ./chaos/invariant ./chaos/oracle ./chaos/alert ./core/store/metered ./chaos/run ./chaos/run/product
 
 # The race detector costs about ten times the time, so it goes where goroutines meet: the daemons'
@@ -42,7 +42,7 @@ $(eval $(call renamed_variable,FLAW,MUTANT))
 $(eval $(call renamed_variable,LIVE_LANES,LIVE_PARALLEL))
 
 # How long one benchmark of the simulated world runs, and what the benchmark of the daemons is told
-# (cd chaos/bench && go run . --help).
+# (cd chaos/selftest/bench && go run . --help).
 BENCHTIME   := 1s
 BENCH_FLAGS :=
 
@@ -195,13 +195,13 @@ containers: build
 # What the models promise of a database and a broker, on the servers of this machine or on those that are named
 # (HANDOFF_CHAOS_POSTGRES_IMAGE, HANDOFF_CHAOS_RABBITMQ_IMAGE, docs/running.md).
 contracts: servers
-	go test -vet=off -count 1 -timeout 15m -run 'Test(Contract|Sequences|MigrationsUpAndDown)$$' ./chaos/conformance/postgrestest ./chaos/conformance/rabbitmqtest
+	go test -vet=off -count 1 -timeout 15m -run 'Test(Contract|Sequences|MigrationsUpAndDown)$$' ./chaos/selftest/conformance/postgrestest ./chaos/selftest/conformance/rabbitmqtest
 
 # The attacks of docs/attacks.md, on loopback only: exit code 0 only if everything held. An older build: --bin DIR.
 ATTACK_FLAGS :=
 
 attack: build servers
-	go build -o bin/attack ./chaos/attack
+	go build -o bin/attack ./chaos/selftest/attack
 	bin/attack --bin bin $(ATTACK_FLAGS)
 
 # Daemons with a switch for known defects; the ones that ship have none.
@@ -297,8 +297,8 @@ mutants-sql: servers
 # The store's model against PostgreSQL. The ordinary tests take a sample; this runs 100,000 random commands, and every
 # pair of writes at every lock and between their statements.
 conformance:
-	HANDOFF_CONFORMANCE_STEPS=100000 go test -count 1 -timeout 60m -run TestSequences ./chaos/conformance/postgrestest
-	HANDOFF_CONFORMANCE_PAIRS=all go test -count 1 -timeout 2h -v -run 'TestPairs$$' ./chaos/conformance/postgrestest
+	HANDOFF_CONFORMANCE_STEPS=100000 go test -count 1 -timeout 60m -run TestSequences ./chaos/selftest/conformance/postgrestest
+	HANDOFF_CONFORMANCE_PAIRS=all go test -count 1 -timeout 2h -v -run 'TestPairs$$' ./chaos/selftest/conformance/postgrestest
 
 # The servers of this machine, and of Debian's next releases. All run, whatever an earlier one found.
 NEWER      := here trixie forky
@@ -379,7 +379,7 @@ RUNTESTS      := .tools/bin/runtests
 
 # What check leaves to test: packages whose tests are about servers or processes. All others are in it, so a new package is too;
 # a package that moves fails the check rather than dropping out of it.
-CHECK_LATER := ./chaos/conformance/postgrestest ./chaos/conformance/rabbitmqtest ./chaos/live/cluster ./chaos/servers ./cmd/executor ./core/worker/subprocess
+CHECK_LATER := ./chaos/selftest/conformance/postgrestest ./chaos/selftest/conformance/rabbitmqtest ./chaos/live/cluster ./chaos/servers ./cmd/executor ./core/worker/subprocess
 
 tools:
 	@cd .tools && go build -o bin/ ./runtests gotest.tools/gotestsum
@@ -390,7 +390,7 @@ check: tools
 	@echo "check: make test has more: servers, daemons, samples of what is drawn"
 
 # The longest packages first. Tests are built without vet: it reads every dependency anew, and make lint has it.
-TEST_FIRST := ./chaos/conformance/postgrestest ./chaos/conformance/rabbitmqtest ./chaos/live/cluster ./cmd/chaos ./sim/explore
+TEST_FIRST := ./chaos/selftest/conformance/postgrestest ./chaos/selftest/conformance/rabbitmqtest ./chaos/live/cluster ./cmd/chaos ./sim/explore
 
 # The four scenarios wait more than they compute, so they run beside the packages, at half of real time: what a slow machine does
 # late is late by less of a lease then.
@@ -401,7 +401,7 @@ test: tools build
 	bin/chaos servers -- $(MAKE) --no-print-directory packages || red=$$?; \
 	echo "waiting for the scenarios on real servers: $$said"; wait $$live || red=$$?; cat $$said; exit $$red
 	@cd .tools && go test -vet=off ./...
-	@cd chaos/bench && go test -vet=off .
+	@cd chaos/selftest/bench && go test -vet=off .
 	$(MAKE) --no-print-directory guarded detlint
 
 packages:
@@ -461,7 +461,7 @@ detlint:
 golangci: $(GOLANGCI)
 	$(GOLANGCI) run ./...
 	cd .tools && ../$(GOLANGCI) run ./...
-	cd chaos/bench && ../../$(GOLANGCI) run ./...
+	cd chaos/selftest/bench && ../../../$(GOLANGCI) run ./...
 
 fmt: $(GOLANGCI)
 	$(GOLANGCI) fmt ./...
@@ -493,7 +493,7 @@ bench-causes:
 
 # A module of its own: what it compares with stays out of the product's module graph.
 bench-daemons: build
-	cd chaos/bench && go run . $(BENCH_FLAGS)
+	cd chaos/selftest/bench && go run . $(BENCH_FLAGS)
 
 # -run '^$$' matches no test, so that only benchmarks run. One core, and the collector as cmd/chaos sets it.
 bench-sim:

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"handoff/chaos/invariant"
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/scenarios"
 )
 

@@ -37,7 +37,7 @@ func retiredWords() []retiredWord {
 	return []retiredWord{
 		{words: []string{"flaw", "flaws", "flawed"}, now: "mutant (planted) or defect (of real systems)", stays: map[string]string{
 			"docs/CHANGELOG.md": "it says what was renamed", "Makefile": alias, "cmd/chaos/renamed": alias, "chaos/scenario/shape.go": alias,
-			"chaos/mutant/a": alias, "reports/history_read.go": alias, "scenarios/schema.json": alias,
+			"chaos/selftest/mutant/a": alias, "reports/history_read.go": alias, "scenarios/schema.json": alias,
 		}},
 		{words: []string{"killer", "killers"}, now: "expected invariant"},
 		{words: []string{"law", "laws"}, now: "transition table"},
@@ -50,13 +50,13 @@ func retiredWords() []retiredWord {
 		{words: []string{"lane", "lanes"}, now: "sandbox and --parallel; or say which queue", inNames: true, stays: map[string]string{"cmd/chaos/renamed": alias}},
 		{words: []string{"wire"}, now: "netproxy", inNames: true, stays: map[string]string{"core/broker/codec": "the wire format: " + term, "reports/history_test.go": term}},
 		{words: []string{"site", "sites"}, now: "environment", inNames: true, stays: map[string]string{
-			"core/api/": "Sec-Fetch-Site: " + term, "chaos/attack/": "Sec-Fetch-Site: " + term, "chaos/live/cluster/control_test.go": "Sec-Fetch-Site: " + term,
+			"core/api/": "Sec-Fetch-Site: " + term, "chaos/selftest/attack/": "Sec-Fetch-Site: " + term, "chaos/live/cluster/control_test.go": "Sec-Fetch-Site: " + term,
 		}},
 		{words: []string{"place", "places"}, now: "endpoint; or say which position, slot or seat", inNames: true},
 		{words: []string{"ground", "grounds"}, now: "reclaim cause", inNames: true},
 		{words: []string{"band", "bands"}, now: "fault interval", inNames: true},
 		{words: []string{"bench"}, now: "fixture", inNames: true, stays: map[string]string{
-			"chaos/bench/": named, "chaos/policies/policies_test.go": named, "core/worker/subprocess/processes_unix_test.go": named,
+			"chaos/selftest/bench/": named, "chaos/policies/policies_test.go": named, "core/worker/subprocess/processes_unix_test.go": named,
 		}},
 		{words: []string{"trial", "trials"}, now: "run; or half-open probe", inNames: true},
 		{words: []string{"standing"}, now: "say what stands", inNames: true},

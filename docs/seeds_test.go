@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"handoff/chaos/invariant"
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/config"
 	"handoff/core/telemetry"
 	"handoff/scenarios"

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"handoff/chaos/conformance"
 	"handoff/chaos/invariant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/conformance"
 	"handoff/chaos/verdict"
 )
 

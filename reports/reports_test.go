@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/conformance"
 	"handoff/chaos/history"
+	"handoff/chaos/selftest/conformance"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/core/execution"

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/config"
 )
 
@@ -22,7 +22,7 @@ import (
 //	go test ./sim -run 'TestBudget$' -update-budget
 //
 // writes them anew. What the statements themselves cost is a budget of
-// chaos/conformance/postgrestest.
+// chaos/selftest/conformance/postgrestest.
 
 var updateBudget = flag.Bool("update-budget", false, "write testdata/budget.txt")
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/config"
 	"handoff/sim/kernel"
 )

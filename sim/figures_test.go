@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/telemetry"

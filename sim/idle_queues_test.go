@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/execution"

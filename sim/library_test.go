@@ -10,7 +10,7 @@ import (
 
 	"handoff/chaos/fault"
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/config"
 	"handoff/core/store"
 	"handoff/scenarios"

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/execution"
 	"handoff/core/host"
 	"handoff/core/store"

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/config"
 	"handoff/core/testenv"
 )

@@ -3,7 +3,7 @@ package sim
 import (
 	"testing"
 
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/execution"
 	"handoff/scenarios"
 )

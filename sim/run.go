@@ -8,9 +8,9 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
-	"handoff/chaos/mutant"
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/core/execution"

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"

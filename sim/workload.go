@@ -4,10 +4,10 @@ import (
 	"context"
 
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
 	"handoff/chaos/run"
 	"handoff/chaos/run/product"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/broker"
 	"handoff/core/execution"
 	"handoff/core/store/metered"

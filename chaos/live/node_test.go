@@ -9,8 +9,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"handoff/chaos/conformance/brokertest"
 	"handoff/chaos/fault"
+	"handoff/chaos/selftest/conformance/brokertest"
 	"handoff/chaos/servers"
 	"handoff/core/testenv"
 )

@@ -9,7 +9,7 @@
 // questions at the edges, and asks them beside the run. That takes no virtual time, changes
 // nothing, and takes well under one percent of the run's real time. An answer that differs from the
 // contract's violates invariant 31. The same questions are a property in
-// chaos/conformance/policytest.
+// chaos/selftest/conformance/policytest.
 //
 // This package may call the core, because it only compares. The right answers come from chaos/oracle
 // alone, which is written from the documentation. Each report of a wrong answer names the page.

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/config"
 	"handoff/scenarios"
 	"handoff/sim/explore"

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"handoff/chaos/invariant"
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/shard"
 	"handoff/chaos/verdict"
 	"handoff/reports"

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/sim/explore"
 )

@@ -10,8 +10,8 @@ import (
 
 	"handoff/chaos/fault"
 	"handoff/chaos/invariant"
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/scenarios"
 )
 

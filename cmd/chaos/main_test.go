@@ -15,8 +15,8 @@ import (
 
 	"handoff/chaos/fault"
 	"handoff/chaos/invariant"
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/scenarios"
 )

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/shard"
 	"handoff/chaos/verdict"
 	"handoff/sim/explore"

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/shard"
 	"handoff/scenarios"
 	"handoff/sim/explore"

@@ -12,7 +12,7 @@ import (
 
 	"handoff/chaos/live"
 	"handoff/chaos/live/capability"
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/servers"
 	"handoff/chaos/verdict"
 	"handoff/scenarios"

@@ -9,7 +9,7 @@ import (
 
 // Renamed words of the command line. The old ones still work in this release, are in no help text,
 // and print their new name on stderr. Renamed keys of scenario files are in chaos/scenario
-// (Key.Was), of histories in reports, of daemons with mutants in chaos/mutant/planted, and of make
+// (Key.Was), of histories in reports, of daemons with mutants in chaos/selftest/mutant/planted, and of make
 // in the Makefile. renamed_test.go and renamed_linux_test.go test all of them.
 var (
 	//nolint:gochecknoglobals // a constant table

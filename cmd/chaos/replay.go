@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 	"handoff/reports"

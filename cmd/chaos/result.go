@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/reports"
 	"handoff/sim/explore"

@@ -25,7 +25,7 @@ command it also starts both, private and on loopback, runs the command with thei
 addresses in ` + servers.AddressPostgres + ` and ` + servers.AddressRabbitMQ + `, and ends
 them when the command ends. Its exit code is the command's.`,
 		Example: `  bin/chaos servers
-  bin/chaos servers -- go test ./chaos/conformance/...`,
+  bin/chaos servers -- go test ./chaos/selftest/conformance/...`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 				return usage("servers takes a command after --, as in: bin/chaos servers -- %s", args[0])

@@ -21,8 +21,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"handoff/chaos/mutant/source"
-	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/selftest/mutant/source"
+	"handoff/chaos/selftest/mutant/source/score"
 	"handoff/chaos/shard"
 	"handoff/reports"
 	"handoff/scenarios"

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/selftest/mutant/source/score"
 	"handoff/chaos/shard"
 )
 

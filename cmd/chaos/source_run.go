@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"handoff/chaos/mutant"
-	"handoff/chaos/mutant/source/score"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
+	"handoff/chaos/selftest/mutant/source/score"
 	"handoff/chaos/verdict"
 	"handoff/scenarios"
 	"handoff/sim/explore"

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/selftest/mutant/source/score"
 	"handoff/chaos/shard"
 	"handoff/chaos/verdict"
 	"handoff/reports"

@@ -16,13 +16,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"handoff/chaos/mutant/source"
-	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/selftest/mutant/source"
+	"handoff/chaos/selftest/mutant/source/score"
 	"handoff/chaos/servers"
 )
 
 // contractTests is the package whose tests judge the mutants of SQL.
-const contractTests = "chaos/conformance/postgrestest"
+const contractTests = "chaos/selftest/conformance/postgrestest"
 
 // sqlStage is a part of those tests. A mutant goes through the stages until one fails.
 type sqlStage struct{ flags, env []string }

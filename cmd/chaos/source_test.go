@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"handoff/chaos/mutant/source"
-	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/selftest/mutant/source"
+	"handoff/chaos/selftest/mutant/source/score"
 	"handoff/chaos/shard"
 	"handoff/sim/explore"
 )

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"handoff/chaos/mutant/source"
-	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/selftest/mutant/source"
+	"handoff/chaos/selftest/mutant/source/score"
 	"handoff/core/host/without"
 )
 

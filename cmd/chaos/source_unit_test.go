@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"handoff/chaos/mutant/source"
-	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/selftest/mutant/source"
+	"handoff/chaos/selftest/mutant/source/score"
 )
 
 // unitMeasurement has a package that panics at its start if condition holds, a Go expression over

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/reports"

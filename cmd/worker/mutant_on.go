@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/store"
 	"handoff/core/worker"
 )

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/sim"
 )

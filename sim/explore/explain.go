@@ -11,7 +11,7 @@ import (
 	"handoff/chaos/explain"
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/vary"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"

@@ -10,8 +10,8 @@ import (
 
 	"handoff/chaos/explain"
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/config"
 	"handoff/sim"
 	"handoff/sim/kernel"

@@ -13,8 +13,8 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/scenarios"

@@ -14,8 +14,8 @@ import (
 
 	"handoff/chaos/causes"
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/core/store"

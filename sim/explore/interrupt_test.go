@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/config"
 	"handoff/scenarios"
 )

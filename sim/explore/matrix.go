@@ -5,8 +5,8 @@ import (
 	"runtime"
 	"sync"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/shard"
 	"handoff/chaos/verdict"
 	"handoff/sim"

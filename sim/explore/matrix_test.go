@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/shard"
 	"handoff/scenarios"
 )

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/sim"
 )

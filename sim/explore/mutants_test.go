@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 )
 
 func TestMutants(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	"handoff/chaos/causes"
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 	"handoff/sim"

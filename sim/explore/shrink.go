@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/sim"
 )

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/config"
 	"handoff/core/testenv"
 	"handoff/scenarios"

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/selftest/mutant/source/score"
 	"handoff/chaos/verdict"
 	"handoff/sim"
 )

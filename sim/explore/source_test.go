@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/selftest/mutant/source/score"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/sim"

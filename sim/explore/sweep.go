@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/shard"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"

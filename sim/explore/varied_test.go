@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/sim"
 )

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 )
 
 // explainedSample are the mutants whose explanations are measured in every run of the tests.

@@ -9,7 +9,7 @@ import (
 
 	"handoff/chaos/explain"
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/reports"
 	"handoff/scenarios"
 )

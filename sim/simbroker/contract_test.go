@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/conformance/brokertest"
+	"handoff/chaos/selftest/conformance/brokertest"
 	"handoff/core/broker"
 	"handoff/sim/simnet"
 )

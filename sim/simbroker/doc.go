@@ -61,7 +61,7 @@
 // Two more are gray failures of the broker: a queue that hangs (stuck.go, with the client's
 // reaction), and dead lettering that stands still.
 //
-// chaos/conformance lists what is not modelled, and why, beside what the contract leaves open.
+// chaos/selftest/conformance lists what is not modelled, and why, beside what the contract leaves open.
 // After a restart a held dead letter is tried at once; on the real broker it was not measured.
 //
 // # A session

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/conformance/storetest"
+	"handoff/chaos/selftest/conformance/storetest"
 	"handoff/core/execution"
 )
 

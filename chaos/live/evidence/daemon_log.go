@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 	"handoff/core/execution"
 )
 

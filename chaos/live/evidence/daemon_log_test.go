@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/mutant"
+	"handoff/chaos/selftest/mutant"
 )
 
 // A daemon's log line about its mutant becomes the same event as in the simulated world, and no log

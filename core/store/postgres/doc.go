@@ -81,7 +81,7 @@
 // (creation without keys, dispatch in one step, claim, result, handling, mark, and the reads of rows
 // and workers) are written so that they have only one plan, which is kept: see plans.go.
 //
-// TestCosts (chaos/conformance/postgrestest) counts the cost of each call at n and 2n of everything
+// TestCosts (chaos/selftest/conformance/postgrestest) counts the cost of each call at n and 2n of everything
 // that grows; docs/costs.md lists it.
 //
 // # What a caller may conclude from an error

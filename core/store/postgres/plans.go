@@ -22,7 +22,7 @@ import (
 //
 // A setting holds for the transaction, which is this one statement, and is sent with it. Every
 // other statement of a session is planned anew for its arguments (see "Plans" in the package
-// comment). TestKeptPlans (chaos/conformance/postgrestest) keeps plans from an empty table and from
+// comment). TestKeptPlans (chaos/selftest/conformance/postgrestest) keeps plans from an empty table and from
 // a small one, and checks what they do on larger ones.
 const (
 	// keptHashed is for statements that join lists.

@@ -1,0 +1,275 @@
+// Package storetest is the contract of store.Store: cases and random command sequences that run on
+// the model and on PostgreSQL. They fix the behaviour that callers observe. If the two differ, the
+// model is presumed wrong; chaos/selftest/conformance lists the accepted differences.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// Subject is an empty store under test and the clock of its database.
+type Subject struct {
+	Store store.Store
+	// Advance moves the database's clock. Between two calls of it the clock stands still, so that
+	// boundaries are exact. It may be set back.
+	Advance func(d time.Duration)
+
+	// Kept is how many dead letters and refused results were stored. Audit returns the changes of
+	// status after the first `after`. A nil function is one that this subject does not have.
+	Kept  func() (deadLetters, refusedResults int)
+	Audit func(after int) []Change
+	// LeaveSlot marks a row's end as handled without freeing its concurrency slot, and TakeSlot
+	// gives a slot to a requested row, as only a manual edit of the database does.
+	LeaveSlot, TakeSlot func(id execution.ID)
+	// Foreign writes a reason into a row that this program does not know, as a newer program may,
+	// or removes it: the reason of the retry if the row has not ended, otherwise the reason of the
+	// failure.
+	Foreign func(id execution.ID, write bool)
+}
+
+// WithSubject runs a body on a fresh, empty subject. The model's runs it as a task of a kernel, so
+// a body must not fail the test from another goroutine, and must not start any.
+type WithSubject func(t *testing.T, body func(s Subject))
+
+// Lease is the lease of every worker of the suite; DispatchTimeout of every dispatch; RunTimeout of
+// every action.
+const (
+	Lease           = 90 * time.Second
+	DispatchTimeout = 20 * time.Second
+	RunTimeout      = 10 * time.Second
+	// Capacity is the number of run slots of every worker in the cases.
+	Capacity = 4
+)
+
+// tick is the smallest step of a database's clock.
+const tick = time.Microsecond
+
+// fixture has the tools of a case.
+type fixture struct {
+	Subject
+	t       *testing.T
+	ctx     context.Context
+	process uint64
+}
+
+func (b *fixture) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// expect fails the case if the observed value differs from the contract's.
+func (b *fixture) expect(what string, got, want any) {
+	b.t.Helper()
+	if got != want {
+		b.t.Errorf("%s is %v, the contract says %v", what, got, want)
+	}
+}
+
+func (b *fixture) refused(what string, err, want error) {
+	b.t.Helper()
+	if !errors.Is(err, want) {
+		b.t.Errorf("%s: %v, the contract says %v", what, err, want)
+	}
+}
+
+// register registers a worker as a new process.
+func (b *fixture) register(name string) store.WorkerKey {
+	b.t.Helper()
+	b.process++
+	newest, err := b.Store.Newest(b.ctx, name)
+	b.must(err)
+	r, err := b.Store.Register(b.ctx, store.Registration{
+		Process: b.process, Attempt: 1, After: newest, Name: name, Runtimes: []string{"shell", "python"}, Capacity: Capacity, Lease: Lease,
+	})
+	b.must(err)
+	return r.WorkerKey
+}
+
+// active registers a worker that consumes and is active, after its first heartbeat.
+func (b *fixture) active(name string) store.WorkerKey {
+	b.t.Helper()
+	w := b.register(name)
+	_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 1, Lease: Lease, ConsumerAlive: true})
+	b.must(err)
+	b.must(b.Store.SetLifecycle(b.ctx, w, execution.Active))
+	return w
+}
+
+// Actions are the actions of which cases and sequences can create executions.
+func Actions() []execution.Action {
+	return []execution.Action{
+		{Ref: "shell.echo", Runtime: "shell", Entrypoint: "echo", Timeout: RunTimeout, MaxRetries: 2, RetriedExitCodes: execution.NewExitCodes(1, 75)},
+		{Ref: "python.run", Runtime: "python", Entrypoint: "run.py", Timeout: RunTimeout, DispatchTimeout: 5 * time.Second},
+		{Ref: "node.run", Runtime: "node", Entrypoint: "run.js", Timeout: RunTimeout, MaxRetries: 1},
+	}
+}
+
+// create creates executions of an action and returns their ids.
+func (b *fixture) create(ref string, n int) []execution.ID {
+	b.t.Helper()
+	items := make([]store.NewExecution, n)
+	for i := range items {
+		items[i] = store.NewExecution{ActionRef: ref, Parameters: []byte(`{"n": 1}`)}
+	}
+	created, err := b.Store.Create(b.ctx, items)
+	b.must(err)
+	ids := make([]execution.ID, n)
+	for i, c := range created {
+		ids[i] = c.ID
+	}
+	return ids
+}
+
+// claimed claims one due row of the shell runtime for scheduling.
+func (b *fixture) claimed(executor string) execution.Execution {
+	b.t.Helper()
+	rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{
+		Executor: executor, Expiry: 15 * time.Second, Demands: []store.Demand{{Runtime: "shell", Limit: 1}},
+	})
+	b.must(err)
+	if len(rows) != 1 {
+		b.t.Fatalf("%d rows were claimed for scheduling, 1 was due", len(rows))
+	}
+	return rows[0]
+}
+
+// scheduled creates an execution and dispatches it to a worker.
+func (b *fixture) scheduled(w store.WorkerKey) execution.Key {
+	b.t.Helper()
+	b.create("shell.echo", 1)
+	row := b.claimed("executor")
+	results, err := b.Store.Dispatch(b.ctx, "executor", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: DispatchTimeout}})
+	b.must(err)
+	if !results[0].Applied {
+		b.t.Fatalf("the dispatch of execution %d was refused: %+v", row.ID, results[0])
+	}
+	return results[0].Row.Key()
+}
+
+// published records the broker's confirm of dispatches that no other transaction has locked.
+func (b *fixture) published(keys ...execution.Key) {
+	b.t.Helper()
+	left, err := b.Store.MarkPublished(b.ctx, keys)
+	b.must(err)
+	b.expect("left unmarked", fmt.Sprint(left), "[]")
+}
+
+// running creates an execution that a worker has claimed.
+func (b *fixture) running(w store.WorkerKey) execution.Key {
+	b.t.Helper()
+	key := b.scheduled(w)
+	if r := b.claim(w, key); !r.Applied {
+		b.t.Fatalf("the claim of execution %d was refused: %+v", key.ID, r)
+	}
+	return key
+}
+
+func (b *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult {
+	b.t.Helper()
+	results, err := b.Store.Claim(b.ctx, w, []store.Claim{{Key: key, Beat: 1}})
+	b.must(err)
+	return results[0]
+}
+
+func (b *fixture) finish(w store.WorkerKey, f store.Finish) store.Outcome {
+	b.t.Helper()
+	outcomes, err := b.Store.Finish(b.ctx, w, []store.Finish{f})
+	b.must(err)
+	return outcomes[0]
+}
+
+func (b *fixture) reclaim(r store.Reclaim) store.Outcome {
+	b.t.Helper()
+	outcomes, err := b.Store.Reclaim(b.ctx, []store.Reclaim{r})
+	b.must(err)
+	return outcomes[0]
+}
+
+func (b *fixture) find(f store.Finding) []execution.ID {
+	b.t.Helper()
+	f.Limit = max(f.Limit, 1)
+	rows, err := b.Store.Find(b.ctx, f)
+	b.must(err)
+	ids := make([]execution.ID, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].ID
+	}
+	return ids
+}
+
+func (b *fixture) row(id execution.ID) execution.Execution {
+	b.t.Helper()
+	rows, err := b.Store.Executions(b.ctx, []execution.ID{id})
+	b.must(err)
+	if len(rows) != 1 {
+		b.t.Fatalf("execution %d was found %d times", id, len(rows))
+	}
+	return rows[0]
+}
+
+func (b *fixture) worker(w store.WorkerKey) store.WorkerRow {
+	b.t.Helper()
+	rows, err := b.Store.Workers(b.ctx, nil)
+	b.must(err)
+	for i := range rows {
+		if rows[i].ID == w.ID {
+			return rows[i]
+		}
+	}
+	b.t.Fatalf("worker %d is not listed", w.ID)
+	return store.WorkerRow{}
+}
+
+// unclaimed is a reclaim of a row that was never claimed.
+func unclaimed(key execution.Key, cause store.ReclaimCause, age time.Duration) store.Reclaim {
+	return store.Reclaim{
+		Key: key, Cause: cause, Age: age, By: execution.Reconciler, Reason: execution.WorkerUnavailable,
+		Result: execution.Result{Error: "taken back", FailedBy: execution.Reconciler}, Policy: config.Reschedule, MaxDispatches: 2,
+	}
+}
+
+// Case is one named rule of the contract.
+type Case struct {
+	Name string
+	body func(b *fixture)
+}
+
+// Cases lists every case.
+func Cases() []Case {
+	var all []Case
+	for _, group := range [][]Case{
+		creationCases(), schedulingCases(), workerCases(), endingCases(), fleetCases(), recoveryCases(), terminalCases(), deadLetterCases(), messageCases(), deadLetterBulkCases(), orderCases(),
+		wrongCases(), cancelCases(), childCases(), keyCases(), slotCases(), laneCases(), directCases(), listCases(), observationCases(), retentionCases(), actorCases(), unreadableCases(),
+	} {
+		all = append(all, group...)
+	}
+	return all
+}
+
+// Run runs every case on a fresh subject.
+func Run(t *testing.T, world WithSubject) {
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			world(t, func(s Subject) { RunCase(t, c, s) })
+		})
+	}
+}
+
+// RunCase runs one case on a subject on which nothing has happened yet.
+func RunCase(t *testing.T, c Case, s Subject) {
+	b := &fixture{Subject: s, t: t, ctx: context.Background()}
+	b.must(s.Store.PutActions(b.ctx, Actions()))
+	c.body(b)
+}
+
+func list(ids ...execution.ID) string { return fmt.Sprint(ids) }
