@@ -8,10 +8,10 @@
 //
 // # Adding a mutant
 //
-// One file is enough. It has a function that returns the [Mutant], with the invariant that must
-// find it (Expected) and the scenario in which it shows, and it registers this function:
+// One file is enough. It registers the [Mutant], with the invariant that must find it (Expected) and the
+// scenario in which it shows:
 //
-//	func init() { register(noRepublish) }
+//	func init() { register(Mutant{Name: "no-republish", …}) }
 //
 // The wrapper embeds the interface that it changes, and replaces the methods that the defect
 // concerns. It calls [Process.Acted] at each moment at which its answer or its effect differs from
@@ -184,17 +184,27 @@ func (m *Mutant) Lacks() string {
 	return ""
 }
 
-// registered are the functions that make the mutants. Only init functions write it.
-var registered []func() *Mutant //detlint:ok written before main starts, and All sorts what it holds
+// registered are the mutants, and made the functions that make those with a state of their own. Only init
+// functions write them.
+var (
+	registered []Mutant         //detlint:ok written before main starts, and All sorts what it holds
+	made       []func() *Mutant //detlint:ok written before main starts, and All sorts what it holds
+)
 
 // register adds mutants to All. The init function of the file that defines them calls it.
-func register(mutants ...func() *Mutant) { registered = append(registered, mutants...) }
+func register(mutants ...Mutant) { registered = append(registered, mutants...) }
+
+// registerMade adds mutants that are made anew for each run.
+func registerMade(mutants ...func() *Mutant) { made = append(made, mutants...) }
 
 // All makes every mutant, sorted by source (C before D, and each by its number) and then by name.
 func All() []*Mutant {
-	all := make([]*Mutant, len(registered))
-	for i, make := range registered {
-		all[i] = make()
+	all := make([]*Mutant, 0, len(registered)+len(made))
+	for _, m := range registered {
+		all = append(all, &m)
+	}
+	for _, make := range made {
+		all = append(all, make())
 	}
 	slices.SortFunc(all, func(a, b *Mutant) int {
 		return cmp.Or(cmp.Compare(a.Source[:1], b.Source[:1]), cmp.Compare(number(a.Source), number(b.Source)), cmp.Compare(a.Name, b.Name))
