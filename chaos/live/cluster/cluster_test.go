@@ -124,6 +124,11 @@ runtime: shell
 entrypoint: sleep 1; cat
 max_retries: 5
 ---
+name: stopped
+runtime: shell
+entrypoint: sleep 0.2; cat
+max_retries: 1
+---
 name: once
 runtime: shell
 entrypoint: sleep 3600
