@@ -268,7 +268,9 @@ func TestAShimThatIsStoppedBeforeItStartsAnythingHasFailedToStart(t *testing.T) 
 			if a.shim.ProcessState.Exited() && try < 100 {
 				continue
 			}
-			if a.failure == nil || !strings.Contains(a.failure.Error(), "asked to stop") {
+			// On a busy machine the shim may catch each of the signals. It has started nothing either way.
+			caught := a.shim.ProcessState.Exited()
+			if a.failure == nil || !caught && !strings.Contains(a.failure.Error(), "asked to stop") {
 				t.Errorf("%v: %+v, %v", s, a.exit, a.failure)
 			}
 			break
