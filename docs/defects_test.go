@@ -176,7 +176,7 @@ func shownBy(s *showing) func(t *testing.T) string {
 		}
 		var names, spans, planted, files []string
 		for _, n := range s.invariants {
-			names = append(names, fmt.Sprintf("%d (%s)", n, invariant.All()[n-1].Name))
+			names = append(names, fmt.Sprintf("%d (%s)", n, invariant.ByNumber(n).Name))
 		}
 		for _, name := range s.scenarios {
 			spans = append(spans, code(name))

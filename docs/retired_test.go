@@ -56,7 +56,7 @@ func retiredWords() []retiredWord {
 		{words: []string{"ground", "grounds"}, now: "reclaim cause", inNames: true},
 		{words: []string{"band", "bands"}, now: "fault interval", inNames: true},
 		{words: []string{"bench"}, now: "fixture", inNames: true, stays: map[string]string{
-			"chaos/selftest/bench/": named, "chaos/policies/policies_test.go": named, "core/worker/subprocess/processes_unix_test.go": named,
+			"chaos/selftest/bench/": named, "core/worker/subprocess/processes_unix_test.go": named,
 		}},
 		{words: []string{"trial", "trials"}, now: "run; or half-open probe", inNames: true},
 		{words: []string{"standing"}, now: "say what stands", inNames: true},

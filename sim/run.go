@@ -137,7 +137,6 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 	if o.Watch != nil {
 		defer o.Watch(w.k)()
 	}
-	w.ask()
 	w.build()
 	rest := &run.Rest{Clock: clock{w.k}, Linger: run.Linger, Workload: w.workload, Alerts: w.alerts, State: state{w}}
 	return w.result(w.k.Run(func() bool {

@@ -7,15 +7,15 @@ package sim
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"log/slog"
-	"math"
 	"time"
 
 	"handoff/chaos/figures"
 	"handoff/chaos/history"
 	"handoff/chaos/hook"
 	"handoff/chaos/invariant"
-	"handoff/chaos/policies"
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
 	"handoff/core/broker"
@@ -87,6 +87,13 @@ type process struct {
 	gray grayFailures
 }
 
+// sample is a number that depends on the seed and the names alone.
+func sample(seed uint64, names ...string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, seed, names)
+	return h.Sum64()
+}
+
 func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w := &world{scenario: s, profile: p, config: s.Config(p), mutant: o.Mutant, options: o}
 	w.judges = run.NewJudges(s, p, w.config, o.invariants(s.Expect(p).Invariants))
@@ -110,7 +117,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w.history = history.Tee{w.judges}
 	w.db = simstore.New(w.k, w.net, w)
 	w.broker = simbroker.New(w.k, w.net, w, simbroker.Options{
-		Version: s.Cluster.RabbitMQ, Sample: policies.Lots(o.Seed, s.Name+" "+string(p)+" messages")(math.MaxUint64),
+		Version: s.Cluster.RabbitMQ, Sample: sample(o.Seed, s.Name, string(p)),
 	})
 	w.broker.OnGivenUp(func(process string) { w.judges.Suite.GivenUp(process, w.k.Now()) })
 	w.witness = newWitness(w.k, w.judges.Suite.Conduct())

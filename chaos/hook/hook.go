@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"time"
 
-	"handoff/chaos/policies"
 	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/execution"
@@ -60,8 +59,6 @@ type Mutant struct {
 	Machine func(p Process, m Machine)
 	// Connections changes how a process keeps its connections to the database.
 	Connections func(*Connections)
-	// Answers changes the core's answers to questions about its tables and policies beside a run.
-	Answers func(*policies.Core)
 }
 
 // Database is a process's client of a database that also makes unguarded statements, as the model
@@ -154,8 +151,6 @@ func (m *Mutant) Lacks() string {
 		return "it changes the machine on which actions run"
 	case m.Connections != nil:
 		return "it changes how connections are kept, and only the model of the pool lets it"
-	case m.Answers != nil:
-		return "it changes what the core answers beside a run, and daemons are asked nothing beside theirs"
 	}
 	return ""
 }

@@ -64,15 +64,14 @@ var arrows = []arrow{
 	},
 	{from: "chaos/servers", only: "core/host/without", because: "servers are started and stopped, whoever uses them"},
 	{
-		from: "chaos/hook", only: "core/broker. core/config. core/execution core/host. core/store. core/telemetry. chaos/policies",
+		from: "chaos/hook", only: "core/broker. core/config. core/execution core/host. core/store. core/telemetry.",
 		because: "a hook wraps the ports of the core, so that it is the same in every world",
 	},
 	{
 		from:    "chaos/selftest/mutant",
-		only:    "core/broker. core/config. core/execution core/host. core/store. core/telemetry. core/executor. chaos/history chaos/hook chaos/overlay chaos/policies",
+		only:    "core/broker. core/config. core/execution core/host. core/store. core/telemetry. chaos/history chaos/hook chaos/overlay",
 		because: "a mutant wraps the ports of the core",
 	},
-	{from: "chaos/policies", only: "core chaos/oracle", because: "who asks the core's policies knows no world"},
 	{from: "chaos/selftest/conformance", only: "core/broker. core/config core/execution core/store. core/testenv", because: "a contract knows the port that it is about"},
 	{from: "chaos/selftest/attack", only: "core/broker. core/execution chaos/live/cluster chaos/servers", because: "an attacker knows what is public"},
 	{from: "chaos/live", never: "sim scenarios reports cmd", because: "the worlds don't know each other, and cmd hands them scenarios"},

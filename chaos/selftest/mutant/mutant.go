@@ -19,8 +19,8 @@
 // defect had an effect. Apply itself reports a changed configuration or topology.
 //
 // Some mutants need another hook than Store: Statements for unguarded statements, Machine for a
-// changed machine, Log for changed log lines, Connections for the way to keep connections, and
-// Answers for a pure decision. [hook.Mutant.Lacks] derives from these hooks that no real daemon can have
+// changed machine, Log for changed log lines, and Connections for the way to keep connections.
+// [hook.Mutant.Lacks] derives from these hooks that no real daemon can have
 // the mutant. A mutant needs no other registration: lists, hunts and reports read [All].
 package mutant
 
