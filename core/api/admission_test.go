@@ -237,6 +237,26 @@ func TestTextThatCannotBeReadIsRefusedWithItsPlace(t *testing.T) {
 			}
 		}
 	}
+	for path, m := range new(Server).routes() {
+		if _, reads := m[http.MethodGet]; !reads {
+			continue
+		}
+		target := strings.NewReplacer("{id}", "1", "{ref}", "core.echo").Replace(path)
+		for _, query := range []string{"?after=%ff", "?status=failed;limit=1", "?limit=%zz"} {
+			if a := b.do("GET", target+query, ""); a.status != 400 {
+				t.Errorf("%s: %d %s", target+query, a.status, a.text)
+			}
+		}
+		if target == path {
+			continue
+		}
+		for _, name := range []string{"%ff", "%00"} {
+			target := strings.NewReplacer("{id}", name, "{ref}", name).Replace(path)
+			if a := b.do("GET", target, ""); a.status != 400 {
+				t.Errorf("%s: %d %s", target, a.status, a.text)
+			}
+		}
+	}
 	if b.store.calls > 0 {
 		t.Errorf("%d calls reached the database", b.store.calls)
 	}
@@ -250,8 +270,11 @@ func TestBodiesOfOtherEncodingsAreRefused(t *testing.T) {
 	}{
 		{"Content-Type", "application/json; charset=utf-16", 415},
 		{"Content-Type", "application/json; charset=UTF-8", 201},
+		{"Content-Type", `application/json; charset="UTF-8"`, 201},
+		{"Content-Type", "application/json; charset=iso-8859-1", 415},
 		{"Content-Type", "application/json; version=1", 201},
 		{"Content-Encoding", "gzip", 415},
+		{"Content-Encoding", "br", 415},
 		{"Content-Encoding", "identity", 201},
 	} {
 		if a := b.do("POST", executionsPath, echo, x.header, x.text); a.status != x.status {

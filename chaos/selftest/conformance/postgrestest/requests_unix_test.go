@@ -13,6 +13,7 @@ import (
 	"runtime/metrics"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -66,6 +67,38 @@ func ask(t *testing.T, h http.Handler, method, path string, body []byte) (status
 		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	once() // opens connections and prepares statements
+	grown = heapGrowth(func() {
+		began := used()
+		once()
+		took = used() - began
+	})
+	return status, answer, took, grown
+}
+
+// askAtOnce has 32 clients send a request, and returns the most by which the heap grew. They read nothing into memory.
+func askAtOnce(t *testing.T, h http.Handler, method, path string, body []byte) uint64 {
+	return heapGrowth(func() {
+		var all sync.WaitGroup
+		for range 32 {
+			all.Go(func() {
+				r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost"+path, bytes.NewReader(body))
+				r.Header.Set("Content-Type", "application/json")
+				h.ServeHTTP(discarding{}, r)
+			})
+		}
+		all.Wait()
+	})
+}
+
+// discarding is a client that keeps nothing of its answer.
+type discarding struct{}
+
+func (discarding) Header() http.Header         { return http.Header{} }
+func (discarding) WriteHeader(int)             {}
+func (discarding) Write(p []byte) (int, error) { return len(p), nil }
+
+// heapGrowth is the most by which the heap grows while act runs.
+func heapGrowth(act func()) uint64 {
 	heap := func() uint64 {
 		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 		metrics.Read(sample)
@@ -85,11 +118,9 @@ func ask(t *testing.T, h http.Handler, method, path string, body []byte) (status
 			}
 		}
 	}()
-	began := used()
-	once()
-	took = used() - began
+	act()
 	close(done)
-	return status, answer, took, <-over
+	return <-over
 }
 
 // TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold asks for lists of rows with as much content as
@@ -101,6 +132,8 @@ func TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold(t *testing.T) {
 		select a.id, a.ref, a.runtime, repeat('e', 4096), 0, ('{"x":"' || repeat('y', 255 * 1024) || '"}')::json, now(), now(), 'api'
 		  from action a, generate_series(1, 500) where a.ref = 'n.big'`)
 	b.exec(`update execution set status = 'cancelled', ended = now(), result = ('{"output":"' || repeat('z', 1024 * 1024) || '"}')::json where id % 2 = 0`)
+	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, parameters, due_at, created, written_by, original_execution, retry_count)
+		select action, action_ref, runtime, entrypoint, 100, parameters, now() + interval '1 day', now(), 'retry_manager', id, n from execution, generate_series(1, 100) n where id = 1`)
 	b.exec(`insert into dead_letter (queue, reason, outcome, x_death, body, received_at)
 		select 'q', 'expired', 'kept', ('["' || repeat('d', 1024 * 1024) || '"]')::json, convert_to(repeat('b', 1024 * 1024), 'UTF8'), now() from generate_series(1, 50)`)
 	h := b.served()
@@ -117,7 +150,7 @@ func TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold(t *testing.T) {
 		body         []byte
 		contains     string
 	}{
-		{"GET", "/api/v1/executions?limit=500", nil, `"before":1}`},
+		{"GET", "/api/v1/executions?limit=500", nil, `"before":101}`},
 		{"GET", "/api/v1/executions?status=abandoned&limit=500", nil, `"executions":[]`},
 		{"GET", "/api/v1/executions/1/chain", nil, `"executions":[{"id":1,`},
 		{"GET", "/api/v1/executions/2", nil, `"output":"zzz`},
@@ -147,6 +180,9 @@ func TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold(t *testing.T) {
 		}
 		if took > most {
 			t.Errorf("%s %s: took %v of the processor with its client", x.method, x.path, took)
+		}
+		if grown := askAtOnce(t, h, x.method, x.path, x.body); grown > 256<<20 {
+			t.Errorf("%s %s: 32 clients at once made the heap grow by %d MB, allowed are 256", x.method, x.path, grown>>20)
 		}
 	}
 }
@@ -187,6 +223,20 @@ func TestOneRowByHandHidesNoOtherRowFromTheAPI(t *testing.T) {
 			}
 		}
 	}
+	for _, result := range []string{`7`, `null`, `{"error":5,"message":[],"failed_by":{}}`} {
+		b.exec(`update execution set result = $1::json where id = 1`, result)
+		expectReadableRows(t, h, "result "+result, "/api/v1/executions/1", "/api/v1/executions", "/api/v1/executions/1/chain")
+	}
+	for _, parameters := range []string{`[1]`, `"a string"`, `null`} {
+		b.exec(`update execution set parameters = $1::json where id = 4`, parameters)
+		expectReadableRows(t, h, "parameters "+parameters, "/api/v1/executions/4", "/api/v1/executions")
+	}
+	b.exec(`insert into dead_letter (queue, reason, x_death, body, outcome, received_at) values ('q', 'odd', '"no list"', '\xff00', 'odd', now())`)
+	expectReadableRows(t, h, "a dead letter without a list of deaths", "/api/v1/dead-letters", "/api/v1/dead-letters/1", "/api/v1/dead-letters/summary")
+	for _, capabilities := range []string{`[]`, `{"health":7}`, `null`} {
+		b.exec(`update worker_incarnation set capabilities = $1::jsonb`, capabilities)
+		expectReadableRows(t, h, "capabilities "+capabilities, "/api/v1/workers", "/api/v1/workers/name:w")
+	}
 	for capabilities, why := range map[string]string{
 		`"many"`:                                          "capabilities is a JSON string",
 		`{"health":{"total_executions":"many"}}`:          "total_executions",
@@ -202,6 +252,18 @@ func TestOneRowByHandHidesNoOtherRowFromTheAPI(t *testing.T) {
 		rows, err := b.Workers(b.ctx, nil)
 		if err != nil || !slices.ContainsFunc(rows, func(row store.WorkerRow) bool { return strings.Contains(row.Unreadable, why) }) {
 			t.Errorf("%s: the executor reads %v, %v; want a worker that can't be read because of %s", capabilities, rows, err, why)
+		}
+	}
+}
+
+// expectReadableRows asks for paths. Each must answer, or a single row must say why it can't be read.
+func expectReadableRows(t *testing.T, h http.Handler, what string, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		r := httptest.NewRecorder()
+		h.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "http://localhost"+path, http.NoBody))
+		if r.Code != http.StatusOK && (r.Code != http.StatusInternalServerError || !strings.Contains(r.Body.String(), "unreadable-row")) {
+			t.Errorf("%s: %s: %d %s", what, path, r.Code, r.Body)
 		}
 	}
 }
