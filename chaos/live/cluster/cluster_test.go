@@ -139,6 +139,7 @@ entrypoint: |
   cat /proc/$worker/comm
   env | grep HANDOFF_DATABASE
   ls /proc/self/fd | grep -v '^[0-3]$'
+  grep -h 'Max core file size' /proc/$PPID/limits /proc/$worker/limits | grep -v ' 0  *0 '
   for pid in $PPID $worker; do
     tr '\0' '\n' </proc/$pid/environ | grep HANDOFF_DATABASE
     for file in mem maps fd/1 fd/3; do
