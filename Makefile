@@ -198,7 +198,7 @@ contracts: servers
 
 # The tests that docs/attacks.md names, in full. make test-all has them too, with 5,000 messages of garbage.
 attack: servers
-	HANDOFF_TESTS=all HANDOFF_TEST_GARBAGE=200000 go test -vet=off -count 1 -timeout 30m -p 1 ./core/... ./cmd/... ./chaos/live/cluster ./chaos/selftest/conformance/postgrestest ./docs \
+	HANDOFF_TESTS=all HANDOFF_TEST_GARBAGE=200000 go test -vet=off -count 1 -timeout 30m -p 1 ./core/... ./cmd/... ./chaos/audit ./chaos/live/cluster ./chaos/selftest/conformance/postgrestest ./docs \
 		-run "^($$(grep -oE '\b(Test|Fuzz)[A-Za-z]+' docs/attacks.md | sort -u | paste -sd '|'))$$"
 
 # Daemons with a switch for known defects; the ones that ship have none.

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,11 +12,16 @@ import (
 
 // No attack may be without a test, also when that is renamed. make attack takes the names from the page.
 func TestEveryAttackNamesTheTestsThatTryIt(t *testing.T) {
-	declared := map[string]bool{}
+	_, run, _ := strings.Cut(read(t, "../Makefile"), "HANDOFF_TEST_GARBAGE=200000 go test ")
+	run, _, _ = strings.Cut(run, "\n")
+	declared, inReach := map[string]bool{}, map[string]bool{}
 	for name, source := range allTexts(t, "", ".go") {
 		if strings.HasSuffix(name, "_test.go") {
 			for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllStringSubmatch(source, -1) {
 				declared[m[1]] = true
+				folder := path.Dir(name)
+				root, _, _ := strings.Cut(folder, "/")
+				inReach[m[1]] = inReach[m[1]] || strings.Contains(run, " ./"+folder+" ") || strings.Contains(run, " ./"+root+"/... ")
 			}
 		}
 	}
@@ -35,6 +41,8 @@ func TestEveryAttackNamesTheTestsThatTryIt(t *testing.T) {
 			for _, name := range tests {
 				if !declared[name] {
 					t.Errorf("docs/attacks.md: %s names %s, and there is no such test", first[row], name)
+				} else if !inReach[name] {
+					t.Errorf("docs/attacks.md: %s names %s, and make attack does not run its package", first[row], name)
 				}
 			}
 			if i == 1 {
