@@ -50,7 +50,7 @@ func retiredWords() []retiredWord {
 		{words: []string{"lane", "lanes"}, now: "sandbox and --parallel; or say which queue", inNames: true, stays: map[string]string{"cmd/chaos/renamed": alias}},
 		{words: []string{"wire"}, now: "netproxy", inNames: true, stays: map[string]string{"core/broker/codec": "the wire format: " + term, "reports/history_test.go": term}},
 		{words: []string{"site", "sites"}, now: "environment", inNames: true, stays: map[string]string{
-			"core/api/": "Sec-Fetch-Site: " + term, "chaos/selftest/attack/": "Sec-Fetch-Site: " + term, "chaos/live/cluster/control_test.go": "Sec-Fetch-Site: " + term,
+			"core/api/": "Sec-Fetch-Site: " + term, "chaos/live/cluster/control_test.go": "Sec-Fetch-Site: " + term,
 		}},
 		{words: []string{"place", "places"}, now: "endpoint; or say which position, slot or seat", inNames: true},
 		{words: []string{"ground", "grounds"}, now: "reclaim cause", inNames: true},
