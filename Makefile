@@ -136,13 +136,13 @@ chaos:
 	bin/chaos run --out reports/out $(RUN_FLAGS)
 	@echo "Next: make chaos-live (the same scenarios on real servers and daemons)"
 
-# The core in it is guarded (sim/guard): who touches what a mutex guards without it panics, which fails the run. Exit 3 is no
+# The core in it is guarded (sim/woven): who touches what a mutex guards without it panics, which fails the run. Exit 3 is no
 # failure: so few seeds need not reach every rare situation.
 GUARDED       := reports/out/guarded
 GUARDED_SEEDS := 2
 
 guarded:
-	@go run ./sim/guard/weave/write $(GUARDED)
+	@go run ./sim/weave/write guard $(GUARDED)
 	@go build -overlay $(GUARDED)/overlay.json -tags simulator -o bin/chaos-guarded ./cmd/chaos
 	@bin/chaos-guarded run --quiet --varied=never --seeds $(GUARDED_SEEDS) --out $(GUARDED)/run > $(GUARDED)/said.txt 2>&1 || [ $$? -eq 3 ] || { cat $(GUARDED)/said.txt; exit 1; }
 	@echo "guarded: $(GUARDED_SEEDS) seeds of every scenario touch nothing without its lock, and break no invariant"
@@ -314,18 +314,18 @@ STRESS := 10m
 stress:
 	HANDOFF_STRESS=$(STRESS) go test -vet=off -race -count 1 -timeout 0 -v ./sim/stress
 
-# A program whose core is woven (sim/preempt): its tasks are switched inside critical sections. What it finds it shows again
+# A program whose core is woven (sim/woven): its tasks are switched inside critical sections. What it finds it shows again
 # with bin/chaos-preempt replay. Exit 3 is no failure: so few seeds need not reach every rare situation. Nothing is varied:
 # an interruption has to be far below every timeout, and some of those that are drawn are half a second.
 WOVEN         := reports/out/woven
 PREEMPT_SEEDS := 10
 
 preempt:
-	go run ./sim/preempt/weave/write $(WOVEN)
+	go run ./sim/weave/write preempt $(WOVEN)
 	go build -tags preempt -overlay $(WOVEN)/overlay.json -o bin/chaos-preempt ./cmd/chaos
-	go test -vet=off -tags preempt ./sim/preempt
+	go test -vet=off -tags preempt ./sim/woven
 	bin/chaos-preempt run --seeds $(PREEMPT_SEEDS) --varied=never --out reports/out/preempt || [ $$? -eq 3 ]
-	HANDOFF_PREEMPT=yes go test -vet=off -count 1 -timeout 20m -run Killed ./sim/preempt/weave ./sim/guard/weave
+	HANDOFF_PREEMPT=yes go test -vet=off -count 1 -timeout 20m -run Killed ./sim/weave
 
 live-mutants: build mutated servers
 	bin/chaos mutants --world live --parallel $(LIVE_PARALLEL)
