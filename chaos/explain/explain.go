@@ -44,8 +44,6 @@ type Explanation struct {
 	// expectation for which faults were needed.
 	Same   bool
 	Others []execution.ID
-	// Curve is the share of failures over the run; nil if it was not measured.
-	Curve *Curve
 }
 
 // Counterpart is a run that differs from the failing one by one change.
