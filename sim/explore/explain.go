@@ -25,9 +25,6 @@ type Case struct {
 	Record *verdict.Record
 	// Violation is the one that is explained.
 	Violation verdict.Violation
-	// Runs and Steps are the work so far, the run itself included.
-	Runs  int
-	Steps uint64
 	// Most is how many differences are shown of two runs.
 	Most int
 
@@ -66,7 +63,7 @@ func NewCase(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*Cas
 	}
 	c := &Case{ctx: ctx, target: plain, from: t, seed: seed, mutant: f, tape: kernel.NewTape(seed, ofFaults), Most: shown}
 	rec, r := record(t, c.options(sim.Options{Seed: seed, Mutant: f, Chooser: c.tape}))
-	c.Record, c.Runs, c.Steps = rec, 1, r.Steps
+	c.Record = rec
 	failures := r.Failures()
 	switch {
 	case r.Interrupted:
@@ -99,12 +96,6 @@ func (c *Case) options(o sim.Options) sim.Options {
 func (c *Case) again(o sim.Options) *sim.Result {
 	o.Chooser = c.tape.Rerun()
 	return once(c.target, c.options(o))
-}
-
-// counts adds a run to the work.
-func (c *Case) counts(r *sim.Result) {
-	c.Runs++
-	c.Steps += r.Steps
 }
 
 // sameRule says that a violation is of the rule of this case: of the same invariant, or of the same
@@ -244,7 +235,6 @@ func (c *Case) counterpart(change string, o sim.Options) explain.Counterpart {
 	var kept events
 	o.Record, o.EachExecution = &kept, true
 	r := c.again(o)
-	c.counts(r)
 	if o.LeaveOut != nil {
 		c.noted(o.LeaveOut, r)
 	}
@@ -320,7 +310,6 @@ func (c *Case) passing() (explain.Counterpart, bool) {
 			}
 			var kept events
 			r := once(c.target, sim.Options{Seed: seed, Record: &kept, Interrupted: ended(c.ctx)})
-			c.counts(r)
 			if len(r.Failures()) == 0 && r.GaveUp == "" {
 				other := c.compared(fmt.Sprintf("in seed %d, the nearest that passes", seed), r, kept)
 				other.Anew = true

@@ -113,8 +113,7 @@ func (c *Case) others(x *explain.Explanation, over func() bool) {
 		all = append(all, c.target.Scenario.Faults[i].Index)
 	}
 	var kept events
-	r := c.again(sim.Options{Mutant: c.mutant, LeaveOut: all, Record: &kept, EachExecution: true})
-	c.counts(r)
+	c.again(sim.Options{Mutant: c.mutant, LeaveOut: all, Record: &kept, EachExecution: true})
 	here, there := lastRows(c.Record.Events), lastRows(kept)
 	same := func(id execution.ID) bool {
 		key := c.keyOf(id)
@@ -195,7 +194,6 @@ func (c *Case) without(faults []int) tried {
 		return known
 	}
 	r := c.again(sim.Options{Mutant: c.mutant, LeaveOut: faults, Until: c.found(c.follows()), EachExecution: c.follows()})
-	c.counts(r)
 	return c.noted(faults, r)
 }
 

@@ -71,8 +71,7 @@ func explainMutant(t *testing.T, f *mutant.Mutant) (lines int) {
 		t.Fatal("interrupted")
 	}
 	checkNeeded(t, c)
-	t.Logf("%s in %s, seed %d: %d lines, %d of %d faults needed, %d runs, %d steps",
-		f.Name, k.Target, k.Seed, len(difference), x.Needed(), len(x.Faults), c.Runs, c.Steps)
+	t.Logf("%s in %s, seed %d: %d lines, %d of %d faults needed", f.Name, k.Target, k.Seed, len(difference), x.Needed(), len(x.Faults))
 	return len(difference)
 }
 
