@@ -100,13 +100,11 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   lint         vet and the linters: detlint, golangci-lint, actionlint for the workflow
 ##   cross        vet for macOS and Windows, where the harness and the simulator run too
 ##   bench        the daemons on real servers in turn with River: processor time, rates, latencies; then the simulated world
-##   bench-causes what led to a violation, measured over all mutants, into docs/causes.md
+##   bench-causes what led to a violation, measured over all mutants
 ##   bench-beside the simulated world's processor time for each step and execution beside that of an older commit:
 ##                BEFORE=8ac9cdc ROUNDS=11
-##   bench-why    every mutant's first failing run explained: how good are chaos diff and chaos why? Half an hour; writes the table
-##                of docs/explaining.md. A row is kept as soon as a mutant is done, in WHY_ROWS, and not measured again: remove the
-##                folder after a change. WHY_SHARE=1/3 takes a third, so that several processes, or sittings, can share the work;
-##                WHY=none only writes the table, WHY=lost-cancel,no-brake measures two
+##   bench-why    every mutant's first failing run explained: do chaos diff and chaos why find what they should? WHY=lost-cancel,no-brake
+##                asks it of two
 ##   occasions    how often each rule is judged beside an older commit, over the runs that both have:
 ##                BEFORE=2e471141~1, before a dispatch took one statement
 ##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
@@ -135,13 +133,13 @@ chaos:
 	bin/chaos run --out reports/out $(RUN_FLAGS)
 	@echo "Next: make chaos-live (the same scenarios on real servers and daemons)"
 
-# The core in it is guarded (sim/guard): who touches what a mutex guards without it panics, which fails the run. Exit 3 is no
+# The core in it is guarded (sim/woven): who touches what a mutex guards without it panics, which fails the run. Exit 3 is no
 # failure: so few seeds need not reach every rare situation.
 GUARDED       := reports/out/guarded
 GUARDED_SEEDS := 2
 
 guarded:
-	@go run ./sim/guard/weave/write $(GUARDED)
+	@go run ./sim/weave/write guard $(GUARDED)
 	@go build -overlay $(GUARDED)/overlay.json -tags simulator -o bin/chaos-guarded ./cmd/chaos
 	@bin/chaos-guarded run --quiet --varied=never --seeds $(GUARDED_SEEDS) --out $(GUARDED)/run > $(GUARDED)/said.txt 2>&1 || [ $$? -eq 3 ] || { cat $(GUARDED)/said.txt; exit 1; }
 	@echo "guarded: $(GUARDED_SEEDS) seeds of every scenario touch nothing without its lock, and break no invariant"
@@ -311,18 +309,18 @@ STRESS := 10m
 stress:
 	HANDOFF_STRESS=$(STRESS) go test -vet=off -race -count 1 -timeout 0 -v ./sim/stress
 
-# A program whose core is woven (sim/preempt): its tasks are switched inside critical sections. What it finds it shows again
+# A program whose core is woven (sim/woven): its tasks are switched inside critical sections. What it finds it shows again
 # with bin/chaos-preempt replay. Exit 3 is no failure: so few seeds need not reach every rare situation. Nothing is varied:
 # an interruption has to be far below every timeout, and some of those that are drawn are half a second.
 WOVEN         := reports/out/woven
 PREEMPT_SEEDS := 10
 
 preempt:
-	go run ./sim/preempt/weave/write $(WOVEN)
+	go run ./sim/weave/write preempt $(WOVEN)
 	go build -tags preempt -overlay $(WOVEN)/overlay.json -o bin/chaos-preempt ./cmd/chaos
-	go test -vet=off -tags preempt ./sim/preempt
+	go test -vet=off -tags preempt ./sim/woven
 	bin/chaos-preempt run --seeds $(PREEMPT_SEEDS) --varied=never --out reports/out/preempt || [ $$? -eq 3 ]
-	HANDOFF_PREEMPT=yes go test -vet=off -count 1 -timeout 20m -run Killed ./sim/preempt/weave ./sim/guard/weave
+	HANDOFF_PREEMPT=yes go test -vet=off -count 1 -timeout 20m -run Killed ./sim/weave
 
 live-mutants: build mutated servers
 	bin/chaos mutants --world live --parallel $(LIVE_PARALLEL)
@@ -484,9 +482,9 @@ fuzz:
 
 bench: bench-daemons bench-sim
 
-# What led to a violation, measured over all mutants, into docs/causes.md: two minutes.
+# What led to a violation, measured over all mutants: two minutes.
 bench-causes:
-	HANDOFF_TESTS=all CAUSES_PAGE=$(CURDIR)/docs/causes.md go test ./sim/explore -count 1 -v -run 'TestWhatLedToAViolationIsFound'
+	HANDOFF_TESTS=all go test ./sim/explore -count 1 -v -run 'TestWhatLedToAViolationIsFound'
 
 # A module of its own: what it compares with stays out of the product's module graph.
 bench-daemons: build
@@ -496,14 +494,10 @@ bench-daemons: build
 bench-sim:
 	GOGC=400 go test -cpu 1 -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./sim/...
 
-# What is measured, and what is wanted of it, stands in docs/explaining.md. make test has four mutants of it.
-WHY       := all
-WHY_SHARE := 1/1
-WHY_ROWS  := reports/out/why-rows
+WHY := all
 
 bench-why:
-	HANDOFF_WHY='$(WHY)' HANDOFF_WHY_SHARE=$(WHY_SHARE) HANDOFF_WHY_ROWS=$(abspath $(WHY_ROWS)) HANDOFF_WHY_PAGE=yes \
-		go test -vet=off -count 1 -timeout 180m -v -run 'TestExplanationsOfMutants$$' ./sim/explore
+	HANDOFF_WHY='$(WHY)' go test -vet=off -count 1 -timeout 180m -v -run 'TestExplanationsOfMutants$$' ./sim/explore
 
 # Steps a second of processor time before and now: the benchmarks of this tree on the code of an older commit and on this one,
 # in turn, so that what else the machine does strikes both. Take the median of the ratios: single ones differ by a tenth.

@@ -21,15 +21,6 @@ func explainedRecord() *verdict.Record {
 	here := history.Event{Kind: history.Transition, At: 4 * time.Second, Step: 40, Execution: 7, Epoch: 1, From: execution.Scheduled, To: execution.Failed, By: execution.TimeoutMonitor, Process: "executor-1"}
 	there := here
 	there.To = execution.Requested
-	curve := &explain.Curve{Failure: "invariant 4, one run at a time, on execution 7", Story: 4, Runs: 400}
-	for at, failed := range []int{2, 3, 98, 100} {
-		p := explain.Point{At: at, Event: history.Event{Kind: history.Transition, At: time.Duration(at) * time.Second, Execution: 7, To: execution.Failed, By: execution.TimeoutMonitor}}
-		p.This[explain.All] = explain.Share{Failed: failed, Runs: 100}
-		p.Rule[explain.All] = explain.Share{Failed: max(failed, 40), Runs: 100}
-		p.This[explain.Faults] = explain.Share{Failed: 50, Runs: 50}
-		p.This[explain.Schedule] = explain.Share{Failed: failed / 2, Runs: 50}
-		curve.Points = append(curve.Points, p)
-	}
 	r.Explained = &explain.Explanation{
 		Counterparts: []explain.Counterpart{
 			{Change: "without the mutant x", Passes: true, Ends: "breaks no rule", Difference: &explain.Difference{
@@ -38,7 +29,6 @@ func explainedRecord() *verdict.Record {
 			{Change: "in seed 3", Ends: "breaks no rule", Passes: true},
 		},
 		Faults: []explain.Need{{Fault: r.FaultIntervals[0].Fault, Needed: true, Alone: true, Struck: true}, {Fault: "crash shell-9"}},
-		Curve:  curve,
 	}
 	return r
 }
@@ -75,32 +65,6 @@ func TestEveryFaultIsMarked(t *testing.T) {
 	}
 }
 
-func TestTheJumpIsPutIntoWords(t *testing.T) {
-	r := explainedRecord()
-	text := strings.Join(reports.CurveLines(r, r.Explained.Curve), "\n")
-	for _, want := range []string{
-		"        this failure: invariant 4, one run at a time, on execution 7\n",
-		"once this has happened, 98 of 100 runs have this failure (93–99 %); right before it, 3 of 100 (1–8 %)",
-		"      >     2.000s  ████████████████████  98 of 100",
-		"Right before it, 40 of 100 runs break the same rule, 37 of them only on other executions.",
-		"So the schedule decides it here, and no longer the faults.",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in\n%s", want, text)
-		}
-	}
-	r.Explained.Faults[0].Needed = false
-	if text := strings.Join(reports.JumpLines(r, r.Explained.Curve), "\n"); strings.Contains(text, "no longer the faults") {
-		t.Errorf("no fault was needed, and the jump says that faults have decided it before:\n%s", text)
-	}
-	for i := range r.Explained.Curve.Points {
-		r.Explained.Curve.Points[i].This[explain.All] = explain.Share{Failed: 100, Runs: 100}
-	}
-	if flat := strings.Join(reports.JumpLines(r, r.Explained.Curve), "\n"); !strings.Contains(flat, "the curve is flat: drawn anew from the beginning, 100 of 100 runs have this failure (96–100 %)") {
-		t.Errorf("a flat curve is told as %s", flat)
-	}
-}
-
 func pageOf(t *testing.T, r *verdict.Record) string {
 	t.Helper()
 	return render(t, func(w io.Writer, _ *verdict.Sweep) error { return reports.WriteRun(w, r, "x") }, nil)
@@ -111,8 +75,8 @@ func TestThePageSaysWhy(t *testing.T) {
 	page := pageOf(t, explainedRecord())
 	for _, want := range []string{
 		`<h2 id="h-why" class="small">Beside a run without this failure</h2>`, "did &lt;b&gt;harm&lt;/b&gt;", `<h2 class="small">The faults that it needed</h2>`,
-		"<summary>One more run beside it</summary>", "Both draw the same random numbers for the same acts", "When it became inevitable",
-		`class="inevitable"`, "(needed)", "98 of 100",
+		"<summary>One more run beside it</summary>", "Both draw the same random numbers for the same acts",
+		"(needed)",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not in the page", want)

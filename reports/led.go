@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"handoff/chaos/causes"
 	"handoff/chaos/history"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
@@ -38,7 +37,7 @@ type led struct {
 func ledTo(r *verdict.Record, violations []*verdict.Violation) []led {
 	all := []led{}
 	for i, v := range violations[:min(len(violations), ledViolations)] {
-		s := causes.Of(r, v, causes.Most)
+		s := r.FindCauses(v)
 		if len(s.Events) > 0 {
 			all = append(all, led{i, s.Events, s.Edges, s.Past, saidOf(r, v, r.Events[s.Events[0]].At)})
 		}

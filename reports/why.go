@@ -6,7 +6,6 @@ import (
 	"html/template"
 	"slices"
 	"strings"
-	"time"
 
 	"handoff/chaos/explain"
 	"handoff/chaos/history"
@@ -34,7 +33,6 @@ type whyPage struct {
 	Fold       string
 	FaultsText string
 	Faults     []whyFault
-	Curve      *whyCurve
 }
 
 type whySide struct{ Time, Who, What string }
@@ -42,42 +40,6 @@ type whySide struct{ Time, Who, What string }
 type whyPair struct{ Here, There whySide }
 
 type whyFault struct{ Fault, Word, Note, Class string }
-
-// whyCurve is the drawing of a curve.
-type whyCurve struct {
-	Words, Label  string
-	Failure       string
-	Event         *whySide
-	Width, Height float64
-	Top, End      float64
-	Lines         []whyLine
-	Interval      string
-	Curves        []whyPolyline
-	Jump          float64
-	Ticks         []whyTick
-	Notes         []string
-}
-
-type whyLine struct {
-	X1, X2, Y float64
-	Text      string
-}
-
-type whyPolyline struct {
-	Class, Points string
-	Dots          []whyDot
-}
-
-type whyDot struct {
-	Class string
-	X, Y  float64
-	Title string
-}
-
-type whyTick struct {
-	X            float64
-	Text, Anchor string
-}
 
 // newWhy is nil for a record of which nothing is explained.
 func newWhy(r *verdict.Record) *whyPage {
@@ -113,7 +75,6 @@ func newWhy(r *verdict.Record) *whyPage {
 			p.Fold = ". The cause is not to be found there"
 		}
 	}
-	p.Curve = newWhyCurve(r, x.Curve, here)
 	return p
 }
 
@@ -201,73 +162,13 @@ func (p *whyPage) needs(x *explain.Explanation) {
 	}
 }
 
-// The drawing of a curve.
-const (
-	whyWidth, whyHeight = 900.0, 190.0
-	whyLeft, whyRight   = 44.0, 886.0
-	whyTop, whyEnd      = 12.0, 164.0
-)
-
-func newWhyCurve(r *verdict.Record, c *explain.Curve, t teller) *whyCurve {
-	if c == nil || len(c.Points) == 0 {
-		return nil
-	}
-	w := &whyCurve{Failure: brief(c.Failure), Width: whyWidth, Height: whyHeight, Top: whyTop, End: whyEnd, Label: "The share of runs with this failure, over the run"}
-	last := max(c.Points[len(c.Points)-1].Event.At, time.Millisecond)
-	x := func(p *explain.Point) float64 {
-		return whyLeft + (whyRight-whyLeft)*float64(p.Event.At)/float64(last)
-	}
-	y := func(share float64) float64 { return whyEnd - (whyEnd-whyTop)*share }
-	for _, percent := range []int{0, 50, 100} {
-		w.Lines = append(w.Lines, whyLine{whyLeft, whyRight, y(float64(percent) / 100), fmt.Sprintf("%d %%", percent)})
-	}
-	low, high := "", ""
-	for what, class := range []string{explain.All: "all", explain.Faults: "faults", explain.Schedule: "schedule"} {
-		line := whyPolyline{Class: class}
-		for i := range c.Points {
-			p := &c.Points[i]
-			s := p.This[what]
-			if s.Runs == 0 {
-				continue
-			}
-			line.Points += fmt.Sprintf("%.1f,%.1f ", x(p), y(s.Of()))
-			line.Dots = append(line.Dots, whyDot{class, x(p), y(s.Of()), fmt.Sprintf("%s: %d of %d (%s)", FormatTime(p.Event.At), s.Failed, s.Runs, percents(s))})
-			if least, most := s.Interval(); explain.Redrawn(what) == explain.All {
-				high += fmt.Sprintf("%.1f,%.1f ", x(p), y(most))
-				low = fmt.Sprintf("%.1f,%.1f ", x(p), y(least)) + low
-			}
-		}
-		if line.Points = strings.TrimSpace(line.Points); line.Points != "" {
-			w.Curves = append(w.Curves, line)
-		}
-	}
-	w.Interval = strings.TrimSpace(high + low)
-	w.Ticks = []whyTick{{whyLeft, "0s", "start"}, {whyRight, FormatTime(last), "end"}}
-	lines := JumpLines(r, c)
-	jump, rises := c.Steepest(explain.All)
-	if rises {
-		w.Event, w.Jump = t.side(&jump.To.Event), x(jump.To)
-		w.Words, lines = sentence(lines[0]), lines[2:]
-		if middle := x(jump.To); middle > whyLeft+90 && middle < whyRight-90 {
-			w.Ticks = append(w.Ticks, whyTick{middle, FormatTime(jump.To.Event.At), "middle"})
-		}
-	} else {
-		w.Words, lines = sentence(lines[0]), nil
-	}
-	for _, l := range lines {
-		w.Notes = append(w.Notes, sentence(l))
-	}
-	return w
-}
-
-// sentence makes one of a line of the terminal: without the word in front, with a capital letter.
+// sentence makes one of a line of the terminal, with a capital letter.
 func sentence(line string) string {
-	line = strings.TrimSpace(strings.TrimPrefix(line, "jump"))
 	if line == "" {
 		return ""
 	}
 	line = strings.ToUpper(line[:1]) + line[1:]
-	if !strings.HasSuffix(line, ":") && !strings.HasSuffix(line, ".") {
+	if !strings.HasSuffix(line, ".") {
 		line += "."
 	}
 	return line

@@ -8,9 +8,9 @@ import (
 	"handoff/core/execution"
 	"handoff/core/host"
 	"handoff/core/store"
-	"handoff/sim/preempt"
 	"handoff/sim/simcalls"
 	"handoff/sim/simstore"
+	"handoff/sim/woven"
 )
 
 // plant adds the client of the database and the recorder to the ports of a process, and plants the
@@ -59,7 +59,7 @@ func (w *world) plant(p hook.Process, db *simstore.Client, ports hook.Ports) hoo
 // a task can be switched between the answer of a call and its use. Nor does it if a mutant replaces
 // statements, because those bypass the wrapped store.
 func (w *world) calling(p *process, s store.Store, h host.Host) store.Store {
-	if preempt.Built || p == nil || w.mutant != nil && w.mutant.Statements != nil {
+	if woven.Built || p == nil || w.mutant != nil && w.mutant.Statements != nil {
 		return s
 	}
 	p.calls = w.judges.Suite.Calls(p.name, p.settings().Worker.Concurrency)

@@ -15,7 +15,7 @@ import (
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/sim/kernel"
-	"handoff/sim/preempt"
+	"handoff/sim/woven"
 )
 
 // Options configure a run of a scenario. The zero value is a plain run of seed 0.
@@ -132,7 +132,7 @@ type Result struct {
 // Run runs a scenario once, under one profile.
 func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 	w := newWorld(s, p, o)
-	defer preempt.Begin(w.k)()
+	defer woven.Begin(w.k)()
 	defer w.k.Close()
 	if o.Watch != nil {
 		defer o.Watch(w.k)()

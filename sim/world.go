@@ -25,12 +25,12 @@ import (
 	"handoff/core/telemetry"
 	"handoff/core/worker"
 	"handoff/sim/kernel"
-	"handoff/sim/preempt"
 	"handoff/sim/simbroker"
 	"handoff/sim/simcalls"
 	"handoff/sim/simhost"
 	"handoff/sim/simnet"
 	"handoff/sim/simstore"
+	"handoff/sim/woven"
 )
 
 // client is the name of the process that submits the workload.
@@ -350,7 +350,7 @@ func (p *process) runExecutor() {
 		Broker: ports.Broker,
 		Prober: &prober{w, p.current, h},
 	})
-	if !preempt.Built {
+	if !woven.Built {
 		// In a woven build a task could be switched between a finding and its figure.
 		w.figures.Ask(p.name, service)
 	}

@@ -1,15 +1,14 @@
-// Package explain holds what is known about why a run failed. There are three answers.
+// Package explain finds why a run failed. There are three answers.
 //
+//   - Causes are what led to the violation: the events of its past that are nearest to it, in place of
+//     the last ones before it.
 //   - A counterpart is a similar run, such as the same seed without the planted mutant. Compare
 //     finds where the two went different ways.
 //   - A need says of a fault whether it belongs to a minimal set of faults with which the failure
 //     still happens, and whether the failure vanishes if only this fault is left out.
-//   - A curve says when the failure became inevitable. Runs repeat the failing one up to a point and
-//     draw everything random anew from there. The share of them that fail, too, is a point of the
-//     curve; Steepest finds where it rises most.
 //
-// The package is pure: it compares histories and sums up counts, and runs nothing. The caller makes
-// the runs and fills in the needs and the points (sim/explore).
+// The package is pure: it reads histories and runs nothing. The caller makes the runs and fills in
+// the needs (sim/explore).
 package explain
 
 import (
@@ -44,8 +43,6 @@ type Explanation struct {
 	// expectation for which faults were needed.
 	Same   bool
 	Others []execution.ID
-	// Curve is the share of failures over the run; nil if it was not measured.
-	Curve *Curve
 }
 
 // Counterpart is a run that differs from the failing one by one change.
@@ -95,11 +92,15 @@ func (x *Explanation) Needed() (n int) {
 	return n
 }
 
-// Run is the history of a run, to be compared. Workers has the names of its workers: their numbers
-// may differ between runs. Failed is when it broke the rule that is explained; 0 if it broke none, or
-// if the rule is about the run as a whole.
+// Run is the history of a run.
 type Run struct {
-	Events  []history.Event
+	Events []history.Event
+	// Parents are, for each event, the numbers of the events that led to it, as far as the world knows;
+	// nil for none.
+	Parents [][]int32
+	// Workers has the names of its workers: their numbers may differ between runs.
 	Workers map[execution.WorkerID]string
-	Failed  time.Duration
+	// Failed is when it broke the rule that is explained; 0 if it broke none, or if the rule is about
+	// the run as a whole.
+	Failed time.Duration
 }

@@ -114,13 +114,6 @@ func (in *Injector) Arm() {
 	}
 }
 
-// Begins is when a fault begins whose time is drawn, in a run whose draws for it come from d and
-// have not begun.
-func Begins(f *scenario.Fault, d Draws) time.Duration {
-	f.Drawn(d)
-	return d.Duration(f.When.Min, f.When.Max)
-}
-
 // begins schedules the beginning of a fault.
 func (in *Injector) begins(x *injection, after time.Duration) {
 	in.mu.Lock()

@@ -49,7 +49,7 @@ type Violation struct {
 	// Missed are the executions that missed an unmet expectation; Execution is one of them. They are
 	// not stored.
 	Missed []execution.ID `json:"-"`
-	// Causes are the events that led to it, the oldest first; see package causes. Past is how many
+	// Causes are the events that led to it, the oldest first; see Record.FindCauses. Past is how many
 	// events its whole past has. They are not stored, because they can be found again in the
 	// history.
 	Causes []history.Event `json:"-"`
@@ -207,7 +207,7 @@ type Record struct {
 	Events []history.Event
 	// Parents are, for each event, the numbers of the events that led to it directly, as far as the
 	// world that wrote the record knows. It is nil if that world knows nothing of it, as for a
-	// history from a file. Package causes knows more.
+	// history from a file. Package explain finds more.
 	Parents [][]int32
 	// Workers names the workers by id.
 	Workers map[execution.WorkerID]string
@@ -223,6 +223,12 @@ type Record struct {
 	ScenarioText []byte
 	// Explained says why the run failed; nil if that was not asked.
 	Explained *explain.Explanation
+}
+
+// FindCauses finds what led to a violation of the run.
+func (r *Record) FindCauses(v *Violation) *explain.Causes {
+	run := explain.Run{Events: r.Events, Parents: r.Parents, Workers: r.Workers}
+	return explain.FindCauses(&run, &explain.Violation{Execution: v.Execution, Step: v.Step, At: v.At, Message: v.Message}, explain.MostCauses)
 }
 
 // FaultInterval is the time during which a fault lasted.

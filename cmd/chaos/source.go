@@ -27,7 +27,7 @@ import (
 	"handoff/reports"
 	"handoff/scenarios"
 	"handoff/sim/explore"
-	"handoff/sim/guard/weave"
+	"handoff/sim/weave"
 )
 
 // measureSource checks the flags of `mutants --source` and measures the harness.
@@ -291,11 +291,11 @@ func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err
 		return broken("%v", err)
 	}
 	// Guarded like the program of make chaos, so that the score is valid for its runs.
-	guarded, _, err := weave.Add(m.root, m.overlay, filepath.Join(m.work, "guarded"))
+	guarded, err := weave.Write(m.root, m.overlay, filepath.Join(m.work, "guarded"), weave.Guard)
 	if err != nil {
 		return broken("%v", err)
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-overlay", guarded, "-o", m.bin, "./cmd/chaos")
+	build := exec.CommandContext(ctx, "go", "build", "-overlay", guarded.File, "-o", m.bin, "./cmd/chaos")
 	build.Dir = m.root
 	if out, err := build.CombinedOutput(); err != nil {
 		return broken("building the mutants: %v\n%s", err, out)

@@ -25,9 +25,6 @@ type Case struct {
 	Record *verdict.Record
 	// Violation is the one that is explained.
 	Violation verdict.Violation
-	// Runs and Steps are the work so far, the run itself included.
-	Runs  int
-	Steps uint64
 	// Most is how many differences are shown of two runs.
 	Most int
 
@@ -66,7 +63,7 @@ func NewCase(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*Cas
 	}
 	c := &Case{ctx: ctx, target: plain, from: t, seed: seed, mutant: f, tape: kernel.NewTape(seed, ofFaults), Most: shown}
 	rec, r := record(t, c.options(sim.Options{Seed: seed, Mutant: f, Chooser: c.tape}))
-	c.Record, c.Runs, c.Steps = rec, 1, r.Steps
+	c.Record = rec
 	failures := r.Failures()
 	switch {
 	case r.Interrupted:
@@ -83,13 +80,6 @@ func NewCase(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*Cas
 // lasts and whom it strikes. These draws keep their order, because they are made once.
 func ofFaults(label string) bool { return strings.HasPrefix(label, "fault/") }
 
-// byFaults says that a stream belongs to faults: to what they are, or to what they do once they
-// last.
-func byFaults(label string) bool {
-	return ofFaults(label) || strings.HasPrefix(label, "net/fault/") ||
-		label == "broker/loss" || label == "database/rollback" || label == "database/reads"
-}
-
 // options completes the options of a run.
 func (c *Case) options(o sim.Options) sim.Options {
 	o.Seed = c.seed
@@ -103,15 +93,9 @@ func (c *Case) options(o sim.Options) sim.Options {
 }
 
 // again runs the case once more, beside its tape.
-func (c *Case) again(redraw kernel.Redraw, o sim.Options) *sim.Result {
-	o.Chooser = c.tape.Rerun(redraw)
+func (c *Case) again(o sim.Options) *sim.Result {
+	o.Chooser = c.tape.Rerun()
 	return once(c.target, c.options(o))
-}
-
-// counts adds a run to the work.
-func (c *Case) counts(r *sim.Result) {
-	c.Runs++
-	c.Steps += r.Steps
 }
 
 // sameRule says that a violation is of the rule of this case: of the same invariant, or of the same
@@ -124,18 +108,6 @@ func (c *Case) sameRule(v *verdict.Violation) bool {
 // is missed by many executions, and its violation names only one of the largest group.
 func (c *Case) sameFailure(row rowOf, v *verdict.Violation) bool {
 	return c.same(row, v.Execution) || slices.ContainsFunc(v.Missed, func(id execution.ID) bool { return c.same(row, id) })
-}
-
-// Failure names what is explained: the rule, and the execution that breaks it.
-func (c *Case) Failure() string {
-	name := c.Violation.Rule()
-	if id := c.Violation.Execution; id != 0 {
-		name += fmt.Sprintf(", on execution %d", id)
-	}
-	if demand := c.Violation.Expects(); demand != "" {
-		name += ": " + demand
-	}
-	return name
 }
 
 // follows says that the execution of the case can be found in other runs.
@@ -262,8 +234,7 @@ func (c *Case) withoutFaults() (list []explain.Counterpart) {
 func (c *Case) counterpart(change string, o sim.Options) explain.Counterpart {
 	var kept events
 	o.Record, o.EachExecution = &kept, true
-	r := c.again(kernel.Redraw{}, o)
-	c.counts(r)
+	r := c.again(o)
 	if o.LeaveOut != nil {
 		c.noted(o.LeaveOut, r)
 	}
@@ -339,7 +310,6 @@ func (c *Case) passing() (explain.Counterpart, bool) {
 			}
 			var kept events
 			r := once(c.target, sim.Options{Seed: seed, Record: &kept, Interrupted: ended(c.ctx)})
-			c.counts(r)
 			if len(r.Failures()) == 0 && r.GaveUp == "" {
 				other := c.compared(fmt.Sprintf("in seed %d, the nearest that passes", seed), r, kept)
 				other.Anew = true
@@ -365,37 +335,6 @@ func dropHalves(count func() int, over func() bool, drop func(i, n int) bool) (c
 		}
 	}
 	return changed
-}
-
-// story returns the events of the case at which its curve can have a point: those of the
-// violation's story until it happened, one for each step. Acts of the mutant are among them. The
-// last one is at the step of the violation, or before it if nothing happened then.
-func (c *Case) story() (list []*history.Event) {
-	about := Story(c.Record, c.Violation.Execution)
-	var last *history.Event
-	defer func() {
-		if n := len(list); last != nil && (n == 0 || list[n-1].Step < last.Step) {
-			list = append(list, last)
-		}
-	}()
-	for i := range c.Record.Events {
-		e := &c.Record.Events[i]
-		if e.Step > c.Violation.Step {
-			break
-		}
-		if !e.Kind.ForReaders() {
-			last = e
-		}
-		if e.Kind == history.Logged || e.Kind.ForReaders() && e.Kind != history.MutantActed || !about(e) {
-			continue
-		}
-		if n := len(list); n > 0 && list[n-1].Step == e.Step {
-			list[n-1] = e
-			continue
-		}
-		list = append(list, e)
-	}
-	return list
 }
 
 // began returns when each fault began in the case. A fault that did not begin is missing.

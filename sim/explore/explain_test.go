@@ -3,18 +3,13 @@ package explore
 import (
 	"context"
 	"errors"
-	"reflect"
 	"slices"
 	"testing"
-	"time"
 
-	"handoff/chaos/explain"
 	"handoff/chaos/history"
-	"handoff/chaos/scenario"
 	"handoff/chaos/selftest/mutant"
 	"handoff/core/config"
 	"handoff/sim"
-	"handoff/sim/kernel"
 )
 
 // shownMutant is the failing run of the demo.
@@ -35,7 +30,7 @@ func caseOf(t *testing.T, scenario string, seed uint64, planted string) *Case {
 func TestACaseRunsAgainAsItWas(t *testing.T) {
 	c := shownMutant(t)
 	plain := once(c.target, sim.Options{Seed: 4, Mutant: c.mutant})
-	again := c.again(kernel.Redraw{}, sim.Options{Mutant: c.mutant})
+	again := c.again(sim.Options{Mutant: c.mutant})
 	if plain.Hash != c.Record.Hash || again.Hash != c.Record.Hash {
 		t.Errorf("hashes: %x by the seed, %x on the tape, %x beside it", plain.Hash, c.Record.Hash, again.Hash)
 	}
@@ -70,27 +65,10 @@ func TestTheNeededFaultsAreAMinimalSet(t *testing.T) {
 	if !c.Ablate() {
 		t.Fatal("interrupted")
 	}
-	var out, needed []int
-	for i, f := range c.Record.Explained.Faults {
-		if f.Needed {
-			needed = append(needed, i)
-		} else {
-			out = append(out, i)
-		}
+	if x := c.Record.Explained; x.Needed() == 0 || x.Needed() == len(x.Faults) {
+		t.Fatalf("%d of %d are needed: this case shows nothing", x.Needed(), len(x.Faults))
 	}
-	if len(needed) == 0 || len(out) == 0 {
-		t.Fatalf("%d needed, %d not: this case shows nothing", len(needed), len(out))
-	}
-	c.tried = nil // anew
-	broken := c.brokenWithout
-	if !broken(out) {
-		t.Errorf("with the faults %d alone the rule is kept", needed)
-	}
-	for _, f := range needed {
-		if broken(slices.Sorted(slices.Values(append(slices.Clone(out), f)))) {
-			t.Errorf("without fault %d of %d the rule is still broken", f, needed)
-		}
-	}
+	checkNeeded(t, c)
 }
 
 // A fault that is left out takes nothing with it: the others begin when they begin with it.
@@ -107,57 +85,7 @@ func TestALeftOutFaultLeavesTheOthers(t *testing.T) {
 	}
 }
 
-// Whatever is drawn anew after a point, everything before it stays: a fault that has not begun then
-// begins after it. And something does change.
-func TestARedrawKeepsWhatWasBefore(t *testing.T) {
-	c := shownMutant(t)
-	v := &curver{Case: c, o: DefaultCurve(), story: c.story(), began: c.began(), curve: &explain.Curve{}}
-	others := 0
-	for _, at := range []int{0, 1, len(v.story) / 3, len(v.story) / 2, len(v.story)} {
-		for what := range explain.Redraws {
-			for nth := range 3 {
-				redraw := v.redraw(what, at, nth)
-				var kept events
-				r := c.again(redraw, sim.Options{Mutant: c.mutant, Record: &kept})
-				if r.Hash != c.Record.Hash {
-					others++
-				}
-				for i := 0; i < len(kept) && c.Record.Events[i].Step <= redraw.After; i++ {
-					if kept[i] != c.Record.Events[i] {
-						t.Fatalf("from event %d on, redraw %d: event %d of step %d is another one, and steps up to %d are kept", at, what, i, kept[i].Step, redraw.After)
-					}
-				}
-			}
-		}
-	}
-	if others < 40 {
-		t.Errorf("only %d of 45 runs are others", others)
-	}
-}
-
-// The curve of the demo's failure rises from nearly never to always, is the same on one and on two
-// processors, and ends with the violation.
-func TestTheCurveOfAFailure(t *testing.T) {
-	var curves []*explain.Curve
-	for workers := 1; workers <= 2; workers++ {
-		c := shownMutant(t)
-		curves = append(curves, c.Curve(CurveOptions{Runs: 20, Steps: 4_000_000, Workers: workers}))
-	}
-	if !reflect.DeepEqual(curves[0], curves[1]) {
-		t.Errorf("one processor draws another curve than two: %+v, %+v", curves[0], curves[1])
-	}
-	c := curves[0]
-	first, last := c.Points[0].This[explain.All], c.Points[len(c.Points)-1].This[explain.All]
-	if first.Of() > 0.5 || last.Of() != 1 {
-		t.Errorf("it begins with %+v and ends with %+v", first, last)
-	}
-	if jump, rises := c.Steepest(explain.All); !rises || jump.From.At >= jump.To.At {
-		t.Errorf("it does not rise: %+v", jump)
-	}
-}
-
-// A failure counts where another execution fails by the same rule first. Once the mutant has
-// ignored this completion, this execution's next step is late in every run.
+// A failure counts where another execution fails by the same rule first.
 func TestAFailureCountsBehindAnotherOne(t *testing.T) {
 	target := find(t, "prompt-reactions")
 	target = slices.DeleteFunc(target, func(t Target) bool { return t.Profile != config.Hardened })
@@ -165,39 +93,8 @@ func TestAFailureCountsBehindAnotherOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &curver{Case: c, o: DefaultCurve(), story: c.story(), began: c.began(), curve: &explain.Curve{}}
-	v.o.Workers = 2
-	acts := actsOf(c)
-	at := numberOf(v.story, acts[len(acts)-1])
-	v.measure(explain.All, 12, 0, at)
-	if got := v.point(at).This[explain.All]; got.Runs != 12 || got.Failed < 11 {
-		t.Errorf("drawn anew from the act on, %d of %d runs have this failure: another one hides it", got.Failed, got.Runs)
-	}
-}
-
-// A curve stays within its bound, roughly: a batch that has begun is ended.
-func TestACurveIsBounded(t *testing.T) {
-	c := shownMutant(t)
-	if curve := c.Curve(CurveOptions{Runs: 100, Steps: 500_000, Workers: 2}); curve.Steps > 900_000 {
-		t.Errorf("%d steps, bounded by 500000", curve.Steps)
-	}
-}
-
-// What is left of a bound may be too little for one run. Then the search is over.
-func TestTheSearchEndsWhereTheBoundLeavesLessThanARun(t *testing.T) {
-	c := shownMutant(t)
-	v := &curver{Case: c, o: DefaultCurve(), story: c.story(), began: c.began(), curve: &explain.Curve{}}
-	v.o.Workers = 2
-	v.measure(explain.All, 5, 0, 0, len(v.story))
-	v.o.Steps = v.steps + 1
-	if r := v.highest(); r == nil || v.over(0) {
-		t.Fatalf("there is nothing left to look for: %+v", r)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	c.ctx = ctx
-	if v.narrow(0); ctx.Err() != nil {
-		t.Errorf("after %d runs it looks for ever for one that a single step allows", v.runs)
+	if !c.follows() || !c.brokenWithout(nil) {
+		t.Errorf("the same run does not have the failure of execution %d: another one hides it", c.Violation.Execution)
 	}
 }
 
@@ -216,7 +113,7 @@ func TestASweepExplainsItsFailures(t *testing.T) {
 		t.Fatalf("%d records, %v", len(out.Records), err)
 	}
 	x := out.Records[0].Explained
-	if x == nil || len(x.Counterparts) != 1 || x.Counterparts[0].Difference == nil || x.Needed() != 1 || x.Curve != nil {
+	if x == nil || len(x.Counterparts) != 1 || x.Counterparts[0].Difference == nil || x.Needed() != 1 {
 		t.Errorf("explained as %+v", x)
 	}
 }
@@ -240,26 +137,3 @@ faults:
 expect:
   executions: {completed: "100%"}
 `
-
-// The failure of an expectation is that this execution misses it. Which execution the violation names
-// depends on how many others miss it later: that decides nothing about this one.
-func TestAMissedExpectationIsJudgedByItsExecution(t *testing.T) {
-	s, err := scenario.Parse("two-losses.yaml", []byte(twoLosses))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := NewCase(t.Context(), Target{Scenario: s, Profile: config.Hardened}, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := &curver{Case: c, o: DefaultCurve(), story: c.story(), began: c.began(), curve: &explain.Curve{}}
-	v.o.Workers = 2
-	lost := slices.IndexFunc(v.story, func(e *history.Event) bool { return e.Kind == history.ProcessCrashed })
-	if lost < 0 || c.Violation.Execution == 0 {
-		t.Fatalf("this case shows nothing: execution %d, crash %d", c.Violation.Execution, lost)
-	}
-	v.measure(explain.All, 24, 0, lost+1)
-	if got := v.point(lost + 1).This[explain.All]; got.Failed != 24 {
-		t.Errorf("once the worker of execution %d has crashed, %d of %d runs have this failure, want all", c.Violation.Execution, got.Failed, got.Runs)
-	}
-}

@@ -19,7 +19,7 @@ import (
 	"handoff/core/config"
 	"handoff/scenarios"
 	"handoff/sim"
-	"handoff/sim/preempt"
+	"handoff/sim/woven"
 )
 
 // Target is one scenario under one profile, as written or varied.
@@ -49,7 +49,7 @@ func Targets(list []*scenario.Scenario) []Target {
 // Reproduce is the shell command that shows a run again. It uses the name of a scenario of the
 // library, and the file of any other.
 func (t Target) Reproduce(seed uint64, f *mutant.Mutant) string {
-	command := fmt.Sprintf("bin/%s replay %s --profile %s --seed %d", preempt.Program, t.Argument(), t.Profile, seed)
+	command := fmt.Sprintf("bin/%s replay %s --profile %s --seed %d", woven.Program, t.Argument(), t.Profile, seed)
 	if t.Varied {
 		command += " --varied"
 	}
@@ -102,7 +102,7 @@ func once(t Target, o sim.Options) (r *sim.Result) {
 
 // harness says whether a panic began in a checker or a model, and not in the product. Models call
 // the product and the product calls models, so the frame that panicked decides: the first frame of
-// this module below the runtime's. Package guard panics on behalf of the product that calls it
+// this module below the runtime's. woven.Held panics on behalf of the product that calls it
 // without a lock.
 func harness(stack string) bool {
 	lines := strings.Split(stack, "\n")
@@ -113,7 +113,7 @@ func harness(stack string) bool {
 		}
 	}
 	for _, line := range lines[from:] {
-		if strings.HasPrefix(line, "handoff/") && !strings.HasPrefix(line, "handoff/sim/guard.Held(") {
+		if strings.HasPrefix(line, "handoff/") && !strings.HasPrefix(line, "handoff/sim/woven.Held(") {
 			return !strings.HasPrefix(line, "handoff/core/")
 		}
 	}

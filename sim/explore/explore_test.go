@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/causes"
+	"handoff/chaos/explain"
 	"handoff/chaos/history"
 	"handoff/chaos/scenario"
 	"handoff/chaos/selftest/mutant"
@@ -92,7 +92,7 @@ func TestAFailureIsToldInFull(t *testing.T) {
 	if want := "bin/chaos replay worker-stops-mid-execution --profile hardened --seed 1 --mutant deaf"; v.Reproduce != want {
 		t.Errorf("reproduce by %q, want %q", v.Reproduce, want)
 	}
-	if len(v.Causes) == 0 || len(v.Causes) > causes.Most {
+	if len(v.Causes) == 0 || len(v.Causes) > explain.MostCauses {
 		t.Fatalf("%d causes", len(v.Causes))
 	}
 	for i, e := range v.Causes {

@@ -11,7 +11,6 @@ import (
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 	"handoff/sim"
-	"handoff/sim/kernel"
 )
 
 // This file finds which faults a failure needed.
@@ -114,8 +113,7 @@ func (c *Case) others(x *explain.Explanation, over func() bool) {
 		all = append(all, c.target.Scenario.Faults[i].Index)
 	}
 	var kept events
-	r := c.again(kernel.Redraw{}, sim.Options{Mutant: c.mutant, LeaveOut: all, Record: &kept, EachExecution: true})
-	c.counts(r)
+	c.again(sim.Options{Mutant: c.mutant, LeaveOut: all, Record: &kept, EachExecution: true})
 	here, there := lastRows(c.Record.Events), lastRows(kept)
 	same := func(id execution.ID) bool {
 		key := c.keyOf(id)
@@ -195,8 +193,7 @@ func (c *Case) without(faults []int) tried {
 	if known, there := c.tried[fmt.Sprint(faults)]; there {
 		return known
 	}
-	r := c.again(kernel.Redraw{}, sim.Options{Mutant: c.mutant, LeaveOut: faults, Until: c.found(c.follows()), EachExecution: c.follows()})
-	c.counts(r)
+	r := c.again(sim.Options{Mutant: c.mutant, LeaveOut: faults, Until: c.found(c.follows()), EachExecution: c.follows()})
 	return c.noted(faults, r)
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"handoff/chaos/causes"
 	"handoff/chaos/history"
 	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
@@ -49,11 +48,11 @@ func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 // Causes are the events that led to a violation, oldest first, and how many events its whole past
 // has.
 func Causes(r *verdict.Record, v *verdict.Violation) (found []history.Event, past int) {
-	slice := causes.Of(r, v, causes.Most)
-	for _, i := range slice.Events {
+	causes := r.FindCauses(v)
+	for _, i := range causes.Events {
 		found = append(found, r.Events[i])
 	}
-	return found, slice.Past
+	return found, causes.Past
 }
 
 // chainOf is the first row of the chain of an execution of a run.

@@ -63,32 +63,16 @@ func (t *Tape) Choose(s *Stream, n uint64) uint64 {
 	return v
 }
 
-// Redraw says what a rerun draws anew instead of from the tape. The zero value draws nothing anew.
-type Redraw struct {
-	// Seed is the seed of the new draws of the streams in Of.
-	Seed uint64
-	// After is the last step whose draws come from the tape.
-	After uint64
-	// Of says which streams are drawn anew after that step; nil for none.
-	Of func(label string) bool
-	// Whole has the streams that are drawn anew from their beginning: label to seed.
-	Whole map[string]uint64
-}
-
-// Rerun returns the chooser of one rerun: it draws from the tape, except for what r draws anew. The
-// recorded run must be over. Reruns only read the tape, so any number may run at a time.
-func (t *Tape) Rerun(r Redraw) Chooser {
-	return &rerun{tape: t, redraw: r, fresh: &random{seed: r.Seed}, about: make(map[matter]int)}
-}
+// Rerun returns the chooser of one rerun. The recorded run must be over. Reruns only read the tape,
+// so any number may run at a time.
+func (t *Tape) Rerun() Chooser { return &rerun{tape: t, about: make(map[matter]int)} }
 
 // rerun is the chooser of a rerun.
 type rerun struct {
-	tape   *Tape
-	redraw Redraw
-	fresh  *random
-	k      *Kernel
-	heads  []*head // by Stream.id
-	about  map[matter]int
+	tape  *Tape
+	k     *Kernel
+	heads []*head // by Stream.id
+	about map[matter]int
 }
 
 // head is the position of the rerun on one stream.
@@ -97,8 +81,6 @@ type head struct {
 	next    int
 	hash    uint64
 	inOrder bool
-	anew    bool
-	whole   *random
 	// at is the time of the latest draw, and nth the number of draws at this time before it.
 	at  time.Duration
 	nth uint64
@@ -112,10 +94,6 @@ func (r *rerun) Choose(s *Stream, n uint64) uint64 {
 	m := s.matter
 	s.matter = matter{}
 	switch {
-	case h.whole != nil:
-		return h.whole.Choose(s, n)
-	case h.anew && r.anew(s):
-		return r.fresh.Choose(s, n)
 	case m != (matter{}):
 		return scaled(r.rawAbout(m), n)
 	case h.inOrder:
@@ -123,12 +101,6 @@ func (r *rerun) Choose(s *Stream, n uint64) uint64 {
 		return r.tape.base.Choose(s, n)
 	}
 	return scaled(h.raw(r.k.Now()), n)
-}
-
-// anew reports whether the step Redraw.After is over. The choice of the next step is made while the
-// kernel still counts the step before, so the stream of the schedule is anew one step earlier.
-func (r *rerun) anew(s *Stream) bool {
-	return r.k.step > r.redraw.After || r.k.step == r.redraw.After && s == r.k.schedule
 }
 
 func (r *rerun) head(s *Stream) *head {
@@ -140,10 +112,6 @@ func (r *rerun) head(s *Stream) *head {
 		h = &head{track: r.tape.tracks[s.label], hash: hashLabel(r.tape.base.seed, s.label), inOrder: r.tape.inOrder(s.label), at: -1}
 		if h.track == nil {
 			h.track = &track{}
-		}
-		h.anew = r.redraw.Of != nil && r.redraw.Of(s.label)
-		if seed, there := r.redraw.Whole[s.label]; there {
-			h.whole = &random{seed: seed}
 		}
 		r.heads[s.id] = h
 	}

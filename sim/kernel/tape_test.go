@@ -38,7 +38,7 @@ func TestARunBesideATapeDrawsTheSame(t *testing.T) {
 	plain := taped(NewRandom(3), false)
 	tape := NewTape(3, func(label string) bool { return strings.HasPrefix(label, "once/") })
 	recorded := taped(tape, false)
-	again := taped(tape.Rerun(Redraw{}), false)
+	again := taped(tape.Rerun(), false)
 	for _, name := range []string{"link", "once", "about"} {
 		if !slices.Equal(plain[name], recorded[name]) {
 			t.Errorf("%s: recording changes the draws: %d, want %d", name, recorded[name], plain[name])
@@ -52,7 +52,7 @@ func TestARunBesideATapeDrawsTheSame(t *testing.T) {
 func TestOneDrawMoreShiftsNoOtherOfATape(t *testing.T) {
 	tape := NewTape(3, func(label string) bool { return strings.HasPrefix(label, "once/") })
 	first := taped(tape, false)
-	other := taped(tape.Rerun(Redraw{}), true)
+	other := taped(tape.Rerun(), true)
 	for _, name := range []string{"link", "about"} {
 		if !slices.Equal(first[name], other[name]) {
 			t.Errorf("%s: %d, want %d", name, other[name], first[name])
@@ -63,29 +63,5 @@ func TestOneDrawMoreShiftsNoOtherOfATape(t *testing.T) {
 	}
 	if random := taped(NewRandom(3), true); slices.Equal(first["link"], random["link"]) {
 		t.Error("without a tape one draw more shifts nothing, so this test shows nothing")
-	}
-}
-
-func TestDrawsAreMadeAnewAfterAStep(t *testing.T) {
-	tape := NewTape(3, nil)
-	first := taped(tape, false)
-	link := func(label string) bool { return label == "link" }
-	for after := range uint64(10) {
-		other := taped(tape.Rerun(Redraw{Seed: 9, After: after, Of: link}), false)
-		kept := 0
-		for kept < 5 && first["link"][kept] == other["link"][kept] {
-			kept++
-		}
-		// Two timers fire each second: the first step draws from the link.
-		if want := int(after+1) / 2; kept != want {
-			t.Errorf("after step %d: %d draws are kept, want %d", after, kept, want)
-		}
-		if !slices.Equal(first["about"], other["about"]) {
-			t.Errorf("after step %d: another stream is drawn anew", after)
-		}
-	}
-	whole := taped(tape.Rerun(Redraw{Whole: map[string]uint64{"link": 4}}), false)
-	if want := taped(NewRandom(4), false); !slices.Equal(whole["link"], want["link"]) {
-		t.Errorf("a whole stream from another seed: %d, want %d", whole["link"], want["link"])
 	}
 }

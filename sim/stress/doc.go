@@ -10,5 +10,5 @@
 // The lock of the servers orders their callers, which hides a race between two accesses that always
 // have a call between them. Calls are few compared with accesses, and the order of the calls
 // differs in each round, so thousands of rounds leave little room for such a race; the mutants of
-// sim/preempt/weave show this.
+// sim/weave show this.
 package stress

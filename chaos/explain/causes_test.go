@@ -1,4 +1,4 @@
-package causes
+package explain_test
 
 import (
 	"fmt"
@@ -6,17 +6,17 @@ import (
 	"testing"
 	"time"
 
+	"handoff/chaos/explain"
 	"handoff/chaos/history"
-	"handoff/chaos/verdict"
 	"handoff/core/execution"
 )
 
 // recordOf numbers the steps of events by their places.
-func recordOf(events ...history.Event) *verdict.Record {
+func recordOf(events ...history.Event) *explain.Run {
 	for i := range events {
 		events[i].Step, events[i].At = uint64(i+1), time.Duration(i)*time.Second
 	}
-	return &verdict.Record{Events: events, Workers: map[execution.WorkerID]string{1: "shell-1"}}
+	return &explain.Run{Events: events, Workers: map[execution.WorkerID]string{1: "shell-1"}}
 }
 
 func move(id execution.ID, to execution.Status, process string) history.Event {
@@ -24,7 +24,7 @@ func move(id execution.ID, to execution.Status, process string) history.Event {
 }
 
 // lost is a run in which a partition makes a worker lose an execution, between those of others.
-func lost() (*verdict.Record, *verdict.Violation) {
+func lost() (*explain.Run, *explain.Violation) {
 	claimed := move(7, execution.Running, "shell-1")
 	claimed.Worker, claimed.Incarnation = 1, 1
 	r := recordOf(
@@ -44,12 +44,12 @@ func lost() (*verdict.Record, *verdict.Violation) {
 		move(7, execution.Abandoned, "executor-1"),
 		move(8, execution.Completed, "shell-2"),
 	)
-	return r, &verdict.Violation{Invariant: 2, Execution: 7, Step: 14, At: 13 * time.Second, Message: "execution 7 was taken from shell-1"}
+	return r, &explain.Violation{Execution: 7, Step: 14, At: 13 * time.Second, Message: "execution 7 was taken from shell-1"}
 }
 
 func TestThePastOfAViolationIsItsOwnExecutionBeforeOthers(t *testing.T) {
 	r, v := lost()
-	s := Of(r, v, 10)
+	s := explain.FindCauses(r, v, 10)
 	for _, want := range []int{2, 4, 7, 8, 12, 13} {
 		if !slices.Contains(s.Events, want) {
 			t.Errorf("without event %d (%v): %v", want, r.Events[want].Kind, s.Events)
@@ -78,12 +78,12 @@ func TestThePastOfAViolationIsItsOwnExecutionBeforeOthers(t *testing.T) {
 func TestWhatTheWorldKnowsIsFollowed(t *testing.T) {
 	r, v := lost()
 	edge := [2]int{9, 13}
-	if s := Of(r, v, 100); slices.Contains(s.Edges, edge) {
+	if s := explain.FindCauses(r, v, 100); slices.Contains(s.Edges, edge) {
 		t.Errorf("without what the world knows: %v", s.Edges)
 	}
 	r.Parents = make([][]int32, len(r.Events))
 	r.Parents[13], r.Parents[10] = []int32{10}, []int32{9}
-	if s := Of(r, v, 100); !slices.Contains(s.Edges, edge) || slices.Contains(s.Events, 10) {
+	if s := explain.FindCauses(r, v, 100); !slices.Contains(s.Edges, edge) || slices.Contains(s.Events, 10) {
 		t.Errorf("%v, %v", s.Events, s.Edges)
 	}
 }
@@ -98,14 +98,14 @@ func TestAnActStandsForThoseThatFollow(t *testing.T) {
 	}
 	events = append(events, move(7, execution.Failed, "executor-1"))
 	r := recordOf(events...)
-	s := Of(r, &verdict.Violation{Execution: 7, Step: uint64(len(events)), Message: "execution 7 failed"}, 5)
+	s := explain.FindCauses(r, &explain.Violation{Execution: 7, Step: uint64(len(events)), Message: "execution 7 failed"}, 5)
 	if !slices.Contains(s.Events, 0) || !slices.Contains(s.Events, 1) {
 		t.Errorf("without the acts: %v", s.Events)
 	}
 }
 
 func TestNothingLedToAViolationWithoutHistory(t *testing.T) {
-	if s := Of(&verdict.Record{}, &verdict.Violation{Execution: 3, Step: 9, Message: "execution 3"}, Most); len(s.Events) != 0 || s.Past != 0 {
+	if s := explain.FindCauses(&explain.Run{}, &explain.Violation{Execution: 3, Step: 9, Message: "execution 3"}, explain.MostCauses); len(s.Events) != 0 || s.Past != 0 {
 		t.Error(s)
 	}
 }
@@ -114,9 +114,9 @@ func TestNothingLedToAViolationWithoutHistory(t *testing.T) {
 func TestASliceIsAlwaysTheSame(t *testing.T) {
 	r, v := lost()
 	v.Message = "shell-1 shell-2 executor-1 client execution 7 execution 8"
-	first := fmt.Sprint(Of(r, v, 7))
+	first := fmt.Sprint(explain.FindCauses(r, v, 7))
 	for range 50 {
-		if again := fmt.Sprint(Of(r, v, 7)); again != first {
+		if again := fmt.Sprint(explain.FindCauses(r, v, 7)); again != first {
 			t.Fatalf("%s, and then %s", first, again)
 		}
 	}

@@ -1,4 +1,4 @@
-package causes
+package explain
 
 import (
 	"cmp"
@@ -8,40 +8,49 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/verdict"
 	"handoff/core/execution"
 )
 
-// Most is how many events are shown as what led to a violation.
-const Most = 25
+// MostCauses is how many events are shown as what led to a violation.
+const MostCauses = 25
 
-// Slice is what led to a violation.
-type Slice struct {
-	// Events are the numbers of the events in the record, in their order.
+// Violation is the part of a violation by which its causes are found.
+type Violation struct {
+	Execution execution.ID // 0 for none
+	Step      uint64       // 0 if the world counts none
+	At        time.Duration
+	Message   string
+}
+
+// Causes is what led to a violation: the events of its past that matter.
+type Causes struct {
+	// Events are the numbers of the events in the run, in their order.
 	Events []int
-	// Edges lead from events of the slice to later ones that followed from them, directly or by way
-	// of events that are not in it: of all ways to the violation, the shortest.
+	// Edges lead from events of these to later ones that followed from them, directly or by way
+	// of events that are not: of all ways to the violation, the shortest.
 	Edges [][2]int
 	// Past is how many events the whole past of the violation has, as far as it is known.
 	Past int
 }
 
-// Of finds what led to a violation: the events of its past that are nearest to it, at most so many.
-func Of(r *verdict.Record, v *verdict.Violation, most int) *Slice {
+// FindCauses finds what led to a violation: the events of its past that are nearest to it, at most so
+// many.
+func FindCauses(r *Run, v *Violation, most int) *Causes {
 	n := until(r.Events, v)
 	s := &search{graph: newGraph(r, n), v: v, far: make([]int32, n), from: make([]int32, n), story: make(map[execution.ID]bool), cast: make(map[string]bool)}
 	for i := range s.far {
 		s.far[i], s.from[i] = -1, -1
 	}
 	s.begin()
-	return s.slice(most)
+	return s.nearest(most)
 }
 
 // until is the number of events up to a violation.
-func until(events []history.Event, v *verdict.Violation) int {
-	n, _ := slices.BinarySearchFunc(events, v, func(e history.Event, v *verdict.Violation) int {
+func until(events []history.Event, v *Violation) int {
+	n, _ := slices.BinarySearchFunc(events, v, func(e history.Event, v *Violation) int {
 		if e.Step > v.Step || v.Step == 0 && e.At > v.At {
 			return 1
 		}
@@ -53,7 +62,7 @@ func until(events []history.Event, v *verdict.Violation) int {
 // search walks back from a violation, the nearest events first.
 type search struct {
 	*graph
-	v *verdict.Violation
+	v *Violation
 	// story are the executions that the violation is about, and cast are the processes.
 	story map[execution.ID]bool
 	cast  map[string]bool
@@ -169,7 +178,7 @@ func (s *search) reach(i, from, far int32) {
 }
 
 // lengths of edges, by their reason.
-var lengths = [relations]int32{strand: 2, row: 1, chain: 2, message: 1, action: 1, owner: 3, struck: 1, hit: 4, lived: 3, worked: 6, acted: 1} //nolint:gochecknoglobals // a constant table
+var lengths = [relations]int32{world: 2, row: 1, chain: 2, message: 1, action: 1, owner: 3, struck: 1, hit: 4, lived: 3, worked: 6, acted: 1} //nolint:gochecknoglobals // a constant table
 
 // length is how far an edge leads away from the violation.
 func (s *search) length(x edge) int32 {
@@ -190,8 +199,8 @@ func (s *search) apart(i int32) int32 {
 	return 0
 }
 
-// slice walks back and chooses the events of the past with the lowest rank.
-func (s *search) slice(most int) *Slice {
+// nearest walks back and chooses the events of the past with the lowest rank.
+func (s *search) nearest(most int) *Causes {
 	done := make([]bool, len(s.far))
 	for len(s.open) > 0 {
 		at := heap.Pop(&s.open).(reached) //nolint:forcetypeassert // nothing else is in it
@@ -210,7 +219,7 @@ func (s *search) slice(most int) *Slice {
 			}
 		}
 	}
-	out := &Slice{Past: len(s.found)}
+	out := &Causes{Past: len(s.found)}
 	slices.SortFunc(s.found, func(a, b reached) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(b.i, a.i)) })
 	for _, at := range s.found[:min(len(s.found), most)] {
 		out.Events = append(out.Events, int(at.i))
@@ -226,7 +235,10 @@ func (s *search) arrows(chosen []int) [][2]int {
 	arrows := [][2]int{}
 	for _, i := range chosen {
 		at := s.from[i]
-		for at >= 0 && !containsSorted(chosen, int(at)) {
+		for at >= 0 {
+			if _, found := slices.BinarySearch(chosen, int(at)); found {
+				break
+			}
 			at = s.from[at]
 		}
 		if at >= 0 {
@@ -234,11 +246,6 @@ func (s *search) arrows(chosen []int) [][2]int {
 		}
 	}
 	return arrows
-}
-
-func containsSorted(list []int, n int) bool {
-	_, found := slices.BinarySearch(list, n)
-	return found
 }
 
 // usual is how usual an event is in its run, in doublings: what happened once tells more than what

@@ -1,25 +1,10 @@
-// Package causes finds what led to a violation: the events of its past that matter, in place of the
-// last ones before it.
-//
-// The past of an event is found over edges from each event to those that led to it:
-//
-//   - The world that wrote the record may know some (verdict.Record.Parents): the simulator knows
-//     what a task did before, what woke it and which message or timer did so.
-//   - Others follow from the events alone, and so are there for real daemons, too: a change of a
-//     row follows the change before; a delivery follows its publish; an action follows its claim; a
-//     fault's evidence follows its beginning; what a process does follows its start.
-//
-// Almost everything is in the past of a late event, because every task goes on for ever. So the
-// edges have lengths: an edge within the violated execution is short, one to something else that
-// the same task did is long. What led to a violation is what is nearest to it (Of).
-package causes
+package explain
 
 import (
 	"slices"
 	"strings"
 
 	"handoff/chaos/history"
-	"handoff/chaos/verdict"
 	"handoff/core/execution"
 )
 
@@ -33,7 +18,7 @@ type edge struct {
 type relation uint8
 
 const (
-	strand  relation = iota // the world says so
+	world   relation = iota // it says so
 	row                     // the same execution, before
 	chain                   // the execution that this one retries, or whose child it is
 	message                 // the same message, before
@@ -47,9 +32,19 @@ const (
 	relations
 )
 
-// graph has the edges of a record up to some event.
+// graph has the edges of a run up to some event, from each event to those that led to it:
+//
+//   - The world that ran it may know some (Run.Parents): the simulator knows what a task did before,
+//     what woke it and which message or timer did so.
+//   - Others follow from the events alone, and so are there for real daemons, too: a change of a
+//     row follows the change before; a delivery follows its publish; an action follows its claim; a
+//     fault's evidence follows its beginning; what a process does follows its start.
+//
+// Almost everything is in the past of a late event, because every task goes on for ever. So the
+// edges have lengths (search.length): an edge within the violated execution is short, one to
+// something else that the same task did is long.
 type graph struct {
-	r     *verdict.Record
+	r     *Run
 	edges [][]edge
 	// The last event of each subject so far.
 	rows, runs, chains map[execution.ID]int32
@@ -67,8 +62,8 @@ type graph struct {
 	texts map[string]int32
 }
 
-// newGraph finds the edges of the first n events of a record.
-func newGraph(r *verdict.Record, n int) *graph {
+// newGraph finds the edges of the first n events of a run.
+func newGraph(r *Run, n int) *graph {
 	g := &graph{
 		r: r, edges: make([][]edge, n), rows: make(map[execution.ID]int32), runs: make(map[execution.ID]int32), chains: make(map[execution.ID]int32),
 		messages: make(map[uint64]int32), incarnations: make(map[execution.Incarnation]int32), faults: make(map[string]int32),
@@ -104,7 +99,7 @@ func (g *graph) add(i int32) {
 	g.kinds[usualAs(e)]++
 	if int(i) < len(g.r.Parents) {
 		for _, p := range g.r.Parents[i] {
-			g.link(i, p, true, strand)
+			g.link(i, p, true, world)
 		}
 	}
 	if aside(e) {

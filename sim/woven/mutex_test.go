@@ -1,6 +1,6 @@
 //go:build preempt
 
-package preempt
+package woven
 
 import (
 	"context"

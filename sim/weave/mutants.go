@@ -62,12 +62,12 @@ func Mutants() []Mutant {
 
 // between releases a lock for a moment before a piece of the source, so that one step becomes two.
 func between(name, file, lock, before string) Mutant {
-	return Mutant{Name: name, File: file, Old: before, New: fmt.Sprintf("\n	if preempt.Planted(%q) {\n		%s.Unlock()\n		%s.Lock()\n	}%s", name, lock, lock, before)}
+	return Mutant{Name: name, File: file, Old: before, New: fmt.Sprintf("\n	if woven.Planted(%q) {\n		%s.Unlock()\n		%s.Lock()\n	}%s", name, lock, lock, before)}
 }
 
 // unlocked removes a lock from a piece of the source.
 func unlocked(name, file, lock, piece string) Mutant {
 	calls := regexp.MustCompile(`(?m)^\t((?:defer )?` + regexp.QuoteMeta(lock) + `\.(?:Lock|Unlock)\(\))$`)
-	text := calls.ReplaceAllString(piece, fmt.Sprintf("\tif !preempt.Planted(%q) {\n\t\t$1\n\t}", name))
+	text := calls.ReplaceAllString(piece, fmt.Sprintf("\tif !woven.Planted(%q) {\n\t\t$1\n\t}", name))
 	return Mutant{Name: name, File: file, Old: piece, New: text}
 }

@@ -1,6 +1,6 @@
 //go:build preempt
 
-package preempt
+package woven
 
 import (
 	"context"
@@ -141,18 +141,9 @@ func (r *run) meet(t *kernel.Task, group int) {
 	}
 }
 
-// planted is the mutant of the woven source in this process; empty for none.
-var planted = os.Getenv(MutantVariable)
-
 // still says that nothing is preempted: a woven program then behaves like an ordinary one, even
 // with a mutant.
 var still = os.Getenv(StillVariable) != ""
 
 // StillVariable is the environment variable that, if it is not empty, switches preemption off.
 const StillVariable = "HANDOFF_PREEMPT_STILL"
-
-// MutantVariable is the environment variable that names a mutant of the woven source.
-const MutantVariable = "HANDOFF_PREEMPT_MUTANT"
-
-// Planted says whether this process runs with the mutant of that name.
-func Planted(name string) bool { return planted == name }

@@ -1,6 +1,6 @@
 //go:build preempt
 
-package preempt
+package woven
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func (m *Mutex) Lock() {
 		return
 	}
 	if m.owner == t {
-		panic("preempt: the task locks a mutex that it has locked")
+		panic("woven: the task locks a mutex that it has locked")
 	}
 	for m.owner != nil {
 		if m.owner.Process() != t.Process() {
@@ -66,7 +66,7 @@ func (m *Mutex) Unlock() {
 		return
 	}
 	if m.owner != t {
-		panic("preempt: the task unlocks a mutex that it has not locked")
+		panic("woven: the task unlocks a mutex that it has not locked")
 	}
 	m.owner = nil
 	for len(m.waiters) > 0 {

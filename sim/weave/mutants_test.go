@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"handoff/sim/woven"
 )
 
 // killers say what kills each mutant. For some it is scenarios of the library under preemption, at
@@ -28,25 +30,22 @@ var killers = map[string]struct {
 // TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone builds a woven program and a
 // woven stress test, which takes a minute; make preempt runs it.
 func TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone(t *testing.T) {
-	if os.Getenv("HANDOFF_PREEMPT") == "" {
-		t.Skip("builds the core anew: make preempt, or HANDOFF_PREEMPT=yes")
-	}
-	dir := t.TempDir()
-	o, err := Write(root, filepath.Join(dir, "woven"), Mutants()...)
+	dir := forPreempt(t)
+	o, err := Write(root, "", filepath.Join(dir, "woven"), Preempt, Mutants()...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	chaos, stress := filepath.Join(dir, "chaos"), filepath.Join(dir, "stress")
 	with := []string{"-tags", Tag, "-overlay", o.File}
-	must(t, "go", append(append([]string{"build"}, with...), "-o", chaos, "./cmd/chaos")...)
-	must(t, "go", append(append([]string{"test", "-c", "-race", "-vet=off"}, with...), "-o", stress, "./sim/stress")...)
+	build(t, append(append([]string{"build"}, with...), "-o", chaos, "./cmd/chaos")...)
+	build(t, append(append([]string{"test", "-c", "-race", "-vet=off"}, with...), "-o", stress, "./sim/stress")...)
 	for _, m := range Mutants() {
 		t.Run(m.Name, func(t *testing.T) {
 			by, known := killers[m.Name]
 			if !known {
 				t.Fatal("nobody says what kills it")
 			}
-			planted := "HANDOFF_PREEMPT_MUTANT=" + m.Name
+			planted := woven.MutantVariable + "=" + m.Name
 			if by.scenarios != nil {
 				args := append([]string{"run", "--quiet", "--seeds", "40", "--out", filepath.Join(dir, "out")}, by.scenarios...)
 				if code, said := runs(t, chaos, args, planted); code != 1 || !strings.Contains(said, by.says) {
@@ -66,12 +65,69 @@ func TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone(t *testi
 	}
 }
 
-func must(t *testing.T, name string, args ...string) {
+// lockless are functions of the core whose lock can be removed, each with a scenario that reaches
+// it.
+var lockless = []struct{ name, file, lock, function, scenario string }{
+	{"a session is published", client, "c.mu", "func (c *Client) publishSession(", "broker-outage"},
+	{"a prober is asked", "core/executor/prober.go", "p.mu", "func (p *probes) unreachable(", "unreachable-health-endpoint"},
+	{"a heartbeat asks for the consumer", "core/worker/heartbeat.go", "t.mu", "func (t *session) consuming(", "two-executors"},
+	{"an entry is removed", registry, "r.mu", "func (r *registry) remove(", "two-executors"},
+}
+
+// TestMissingLocksAreKilledByTheGuardAlone builds the program with and without guards, which takes
+// a minute; make preempt runs it.
+func TestMissingLocksAreKilledByTheGuardAlone(t *testing.T) {
+	dir := forPreempt(t)
+	var mutants []Mutant
+	for _, m := range lockless {
+		_, from, found := strings.Cut(readFile(t, filepath.Join(root, filepath.FromSlash(m.file))), m.function)
+		body, _, ended := strings.Cut(from, "\n}\n")
+		if !found || !ended {
+			t.Fatalf("%s has no %s", m.file, m.function)
+		}
+		mutants = append(mutants, unlocked(m.name, m.file, m.lock, m.function+body))
+	}
+	programs := map[Kind]string{}
+	for _, kind := range []Kind{Guard, Neither} {
+		programs[kind] = filepath.Join(dir, "chaos"+string(kind))
+		o, err := Write(root, "", filepath.Join(dir, "woven"+string(kind)), kind, mutants...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		build(t, "build", "-overlay", o.File, "-o", programs[kind], "./cmd/chaos")
+	}
+	for _, m := range lockless {
+		t.Run(m.name, func(t *testing.T) {
+			run := func(kind Kind, mutant string) (code int, said string) {
+				return runs(t, programs[kind], []string{"run", m.scenario, "--seeds", "2", "--quiet", "--out", t.TempDir()}, woven.MutantVariable+"="+mutant)
+			}
+			if code, said := run(Guard, m.name); code != 1 || !strings.Contains(said, "without its lock") {
+				t.Errorf("guarded: exit %d, want 1\n%.2000s", code, said)
+			}
+			if code, said := run(Guard, ""); code == 1 {
+				t.Errorf("guarded, with all locks: exit %d\n%.2000s", code, said)
+			}
+			if code, said := run(Neither, m.name); code == 1 {
+				t.Errorf("not guarded: exit %d, so this says nothing about guards\n%.2000s", code, said)
+			}
+		})
+	}
+}
+
+func forPreempt(t *testing.T) (dir string) {
 	t.Helper()
-	cmd := exec.Command(name, args...)
+	if os.Getenv("HANDOFF_PREEMPT") == "" {
+		t.Skip("builds the core anew: make preempt, or HANDOFF_PREEMPT=yes")
+	}
+	return t.TempDir()
+}
+
+func build(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := exec.Command("go", args...)
 	cmd.Dir = root
 	if said, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, said)
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, said)
 	}
 }
 

@@ -1,0 +1,192 @@
+package weave
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+
+	"handoff/chaos/overlay"
+)
+
+// function is what is known about the function that the walk is in.
+type function struct {
+	// own are the variables whose value the function makes itself, so that nobody else has it yet.
+	own map[types.Object]bool
+	// held are the pointers that guarded fields of a method's receiver hold, and mutex is the
+	// expression of their mutex: the values that they point to are guarded, too, where the receiver's
+	// own methods touch them.
+	held  []types.Type
+	mutex string
+}
+
+func (f *file) function(d *ast.FuncDecl) (fn function) {
+	if f.kind == Guard && d.Body != nil {
+		fn.own = f.made(d)
+		fn.held, fn.mutex = f.held(d)
+	}
+	return fn
+}
+
+func (f *file) made(fn *ast.FuncDecl) map[types.Object]bool {
+	own := map[types.Object]bool{}
+	ast.Inspect(fn.Body, func(n ast.Node) bool {
+		a, ok := n.(*ast.AssignStmt)
+		if !ok || a.Tok != token.DEFINE || len(a.Lhs) != len(a.Rhs) {
+			return true
+		}
+		for i := range a.Lhs {
+			value := a.Rhs[i]
+			if u, ok := value.(*ast.UnaryExpr); ok && u.Op == token.AND {
+				value = u.X
+			}
+			id, named := a.Lhs[i].(*ast.Ident)
+			if _, literal := value.(*ast.CompositeLit); named && literal {
+				own[f.pkg.TypesInfo.Defs[id]] = true
+			}
+		}
+		return true
+	})
+	return own
+}
+
+// access is an access to a guarded field, by its name with its type's.
+type access struct{ mutex, field string }
+
+// accesses are those of a statement, one for each mutex.
+func (f *file) accesses(s ast.Stmt, fn function) (list []access) {
+	if _, block := s.(*ast.BlockStmt); block {
+		return nil // its statements have their own
+	}
+	overlay.Within(s, func(n ast.Node) {
+		e, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return
+		}
+		selection := f.pkg.TypesInfo.Selections[e]
+		if selection == nil || selection.Kind() != types.FieldVal {
+			return
+		}
+		a := f.access(e, selection)
+		if t := f.pkg.TypesInfo.TypeOf(e.X); a.mutex == "" && slices.ContainsFunc(fn.held, func(h types.Type) bool { return types.Identical(h, t) }) {
+			a = access{fn.mutex, types.TypeString(t, func(*types.Package) string { return "" }) + "." + e.Sel.Name}
+		}
+		seen := slices.ContainsFunc(list, func(b access) bool { return a.mutex == b.mutex })
+		if a.mutex != "" && !seen && f.before(e.X, s, fn.own) {
+			list = append(list, a)
+		}
+	})
+	return list
+}
+
+func (f *file) held(fn *ast.FuncDecl) (pointers []types.Type, mutex string) {
+	if fn.Recv == nil || len(fn.Recv.List[0].Names) == 0 {
+		return nil, ""
+	}
+	receiver := fn.Recv.List[0].Names[0]
+	p, ok := f.pkg.TypesInfo.TypeOf(fn.Recv.List[0].Type).(*types.Pointer)
+	if !ok {
+		return nil, ""
+	}
+	s, ok := p.Elem().Underlying().(*types.Struct)
+	if !ok {
+		return nil, ""
+	}
+	for i := range s.NumFields() {
+		switch at := s.Field(i); {
+		case at.Type().String() == "sync.Mutex" && !at.Embedded():
+			mutex = receiver.Name + "." + at.Name()
+		case mutex == "":
+		case f.gap(s.Field(i-1), at):
+			return pointers, mutex
+		default:
+			if p := pointed(at.Type()); p != nil {
+				pointers = append(pointers, p)
+			}
+		}
+	}
+	return pointers, mutex
+}
+
+// pointed is the pointer to a struct of this module that a list or a map holds, nil if it holds
+// none.
+func pointed(t types.Type) types.Type {
+	switch t := t.Underlying().(type) {
+	case *types.Slice:
+		return pointed(t.Elem())
+	case *types.Map:
+		return pointed(t.Elem())
+	case *types.Pointer:
+		if _, ok := t.Elem().Underlying().(*types.Struct); ok {
+			return t
+		}
+	}
+	return nil
+}
+
+// access says which mutex guards the field that e selects; the mutex is empty if none does.
+func (f *file) access(e *ast.SelectorExpr, selection *types.Selection) access {
+	of := f.text[f.at(e.X.Pos()).Offset:f.at(e.X.End()).Offset]
+	t := selection.Recv()
+	index := selection.Index()
+	for n, i := range index {
+		name := ""
+		if p, ok := t.Underlying().(*types.Pointer); ok {
+			t = p.Elem()
+		}
+		if named, ok := types.Unalias(t).(*types.Named); ok {
+			name = named.Obj().Name()
+		}
+		s, ok := t.Underlying().(*types.Struct)
+		if !ok {
+			return access{}
+		}
+		if n < len(index)-1 {
+			of += "." + s.Field(i).Name()
+			t = s.Field(i).Type()
+			continue
+		}
+		for above := i - 1; above >= 0; above-- {
+			if f.gap(s.Field(above), s.Field(above+1)) {
+				break
+			}
+			if s.Field(above).Type().String() == "sync.Mutex" && !s.Field(above).Embedded() {
+				return access{of + "." + s.Field(above).Name(), name + "." + s.Field(i).Name()}
+			}
+		}
+	}
+	return access{}
+}
+
+// gap says that an empty line separates two fields, or that they belong to another package.
+func (f *file) gap(above, below *types.Var) bool {
+	from, to := f.at(above.Pos()), f.at(below.Pos())
+	text := f.lines[from.Filename]
+	if text == nil {
+		return true
+	}
+	for line := from.Line; line < to.Line-1; line++ {
+		if strings.TrimSpace(text[line]) == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// before says that an expression can be evaluated before a statement, without side effects, and
+// that others know its value.
+func (f *file) before(e ast.Expr, s ast.Stmt, own map[types.Object]bool) bool {
+	switch e := e.(type) {
+	case *ast.Ident:
+		o := f.pkg.TypesInfo.ObjectOf(e)
+		return o != nil && !own[o] && (o.Pos() < s.Pos() || o.Pos() >= s.End())
+	case *ast.SelectorExpr:
+		return f.before(e.X, s, own)
+	case *ast.ParenExpr:
+		return f.before(e.X, s, own)
+	case *ast.StarExpr:
+		return f.before(e.X, s, own)
+	}
+	return false
+}

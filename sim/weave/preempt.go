@@ -1,0 +1,94 @@
+package weave
+
+import (
+	"go/ast"
+	"maps"
+	"slices"
+
+	"handoff/chaos/overlay"
+)
+
+// touches says that a statement, without the blocks in it, mentions a field that tasks share.
+func (w *weaver) touches(s ast.Stmt) (found bool) {
+	overlay.Within(s, func(n ast.Node) {
+		if n, ok := n.(*ast.SelectorExpr); ok {
+			found = found || w.shared[n.Sel.Name]
+		}
+	})
+	return found
+}
+
+// unlocks says that a statement unlocks a mutex now.
+func unlocks(s ast.Stmt) bool {
+	e, ok := s.(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	call, ok := e.X.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && f.Sel.Name == "Unlock"
+}
+
+func isMutex(n ast.Node) bool {
+	s, ok := n.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name == "sync" && s.Sel.Name == "Mutex"
+}
+
+// sharedFields are the names of the fields that tasks of this package share: those of every struct
+// with a mutex, and of the structs of the package that such a struct holds. Names are precise
+// enough: a superfluous point only costs time.
+func sharedFields(files []*ast.File) map[string]bool {
+	structs := map[string]*ast.StructType{}
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if t, ok := n.(*ast.TypeSpec); ok {
+				if s, ok := t.Type.(*ast.StructType); ok {
+					structs[t.Name.Name] = s
+				}
+			}
+			return true
+		})
+	}
+	shared, taken := map[string]bool{}, map[string]bool{}
+	var take func(name string)
+	take = func(name string) {
+		s := structs[name]
+		if s == nil || taken[name] {
+			return
+		}
+		taken[name] = true
+		after := !guarded(s)
+		for _, field := range s.Fields.List {
+			after = after || isMutex(field.Type)
+			if !after {
+				continue // by convention a mutex guards the fields below it
+			}
+			for _, n := range field.Names {
+				shared[n.Name] = true
+			}
+			ast.Inspect(field.Type, func(n ast.Node) bool {
+				if id, ok := n.(*ast.Ident); ok {
+					take(id.Name)
+				}
+				return true
+			})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(structs)) {
+		if guarded(structs[name]) {
+			take(name)
+		}
+	}
+	return shared
+}
+
+func guarded(s *ast.StructType) bool {
+	return slices.ContainsFunc(s.Fields.List, func(f *ast.Field) bool { return isMutex(f.Type) })
+}

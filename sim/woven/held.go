@@ -1,0 +1,25 @@
+package woven
+
+import (
+	"os"
+	"sync"
+)
+
+// Held panics if nobody holds m. In a run only one task goes on at a time, and no task is switched
+// away within a critical section, so the holder is the caller. what names the position and the
+// field.
+func Held(m *sync.Mutex, what string) {
+	if m.TryLock() {
+		m.Unlock()
+		panic("guard: " + what + " without its lock")
+	}
+}
+
+// MutantVariable is the environment variable that names a mutant of the woven source.
+const MutantVariable = "HANDOFF_WOVEN_MUTANT"
+
+// planted is the mutant of the woven source in this process; empty for none.
+var planted = os.Getenv(MutantVariable)
+
+// Planted says whether this process runs with the mutant of that name.
+func Planted(name string) bool { return planted == name }
