@@ -288,18 +288,11 @@ func (p *perfetto) event(e *history.Event) {
 
 // home is the process, server or other track to which an event belongs.
 func (p *perfetto) home(e *history.Event) string {
-	switch e.Kind {
-	case history.FaultTouched, history.AlertFired, history.AlertResolved, history.Quiescent, history.PoliciesAsked:
-		return perfettoRun
-	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped, history.DatabaseRewound, history.RowUnreadable, history.RowLocked, history.RefusedResult:
-		return "database"
-	case history.BrokerDown, history.BrokerUp, history.Enqueued, history.Requeued, history.Expired, history.Rejected,
-		history.ReturnedTooOften, history.DeadLettered, history.Dropped:
-		return "broker"
-	default:
+	if home := rowOf(e.Kind).home; home != "" && home != homeWorker {
+		return home
 	}
 	known := processes{t: p.t}
-	return cmp.Or(known.nameOf(e), "database")
+	return cmp.Or(known.nameOf(e), homeDatabase)
 }
 
 func (p *perfetto) notes(e *history.Event) []perfettoNote {

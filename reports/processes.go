@@ -37,19 +37,6 @@ func (p *processes) init(t teller) {
 }
 
 func (p *processes) observe(k int, e *history.Event) {
-	state := ""
-	switch e.Kind {
-	case history.ProcessStarted, history.ProcessResumed, history.ProcessThawed, history.DatabaseUp, history.BrokerUp:
-		state = "up"
-	case history.ProcessCrashed, history.DatabaseDown, history.BrokerDown:
-		state = "down"
-	case history.ProcessStopped:
-		state = "stopped"
-	case history.ProcessPaused:
-		state = "paused"
-	case history.ProcessFrozen:
-		state = "frozen"
-	}
 	name := p.nameOf(e)
 	if name == "" {
 		return
@@ -67,7 +54,7 @@ func (p *processes) observe(k int, e *history.Event) {
 	if lane.Role == "client" && e.By != execution.NoPart && e.By != execution.Worker && e.By != execution.API {
 		lane.Role = "executor"
 	}
-	if state != "" && state != lane.state {
+	if state := rowOf(e.Kind).state; state != "" && state != lane.state {
 		lane.close(e.At)
 		lane.state, lane.since, lane.k = state, e.At, k
 	}
@@ -85,24 +72,20 @@ func (p *processes) observe(k int, e *history.Event) {
 // nameOf is the process to which an event belongs, empty for none. A worker's reports are drawn on
 // its own lane, whichever process wrote them.
 func (p *processes) nameOf(e *history.Event) string {
-	switch e.Kind {
-	case history.DatabaseDown, history.DatabaseUp:
-		return "database"
-	case history.BrokerDown, history.BrokerUp:
-		return "broker"
-	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported, history.WorkerCordoned:
-		if name := p.t.workers[e.Worker]; name != "" {
-			return name
-		}
-	case history.FaultBegan, history.FaultEnded, history.FaultTouched:
+	switch row := rowOf(e.Kind); {
+	case row.server():
+		return row.home
+	case row.class == ofFault:
 		return "" // faults have intervals of their own, and may name a link or a queue here
+	case row.home == homeWorker && p.t.workers[e.Worker] != "":
+		return p.t.workers[e.Worker]
 	}
 	return e.Process
 }
 
 func (p *processes) role(name string, e *history.Event) string {
 	switch {
-	case e.Kind == history.DatabaseDown, e.Kind == history.DatabaseUp, e.Kind == history.BrokerDown, e.Kind == history.BrokerUp:
+	case rowOf(e.Kind).server():
 		return "server"
 	case p.t.named[name]:
 		return "worker"

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -265,7 +266,7 @@ func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int
 			return -1
 		case wanted[e.Execution]:
 			return 0
-		case class(e.Kind) == "fault", class(e.Kind) == "process":
+		case class(e.Kind) == ofFault, class(e.Kind) == ofProcess:
 			return 1
 		case shown[e.Execution]:
 			return 2
@@ -304,25 +305,5 @@ func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int
 	return ks
 }
 
-// class groups events by their look on the page.
-func class(k history.Kind) string {
-	switch k {
-	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused,
-		history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed,
-		history.DatabaseDown, history.DatabaseUp, history.BrokerDown, history.BrokerUp:
-		return "process"
-	case history.FaultBegan, history.FaultEnded, history.FaultTouched:
-		return "fault"
-	case history.Created, history.Transition, history.StaleWrite, history.Orchestrated, history.ActionDefined,
-		history.KeyKnown, history.ChildStarted, history.CancelRequested, history.SlotTaken, history.SlotFreed,
-		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored, history.Observed:
-		return "status"
-	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported, history.WorkerCordoned:
-		return "worker"
-	case history.ActionStarted, history.ActionEnded:
-		return "action"
-	case history.Logged, history.Quiescent:
-		return "log"
-	}
-	return "message"
-}
+// class is the look of events of a kind on the page.
+func class(k history.Kind) string { return cmp.Or(rowOf(k).class, ofMessage) }
