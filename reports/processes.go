@@ -15,8 +15,8 @@ type processLane struct {
 	Name string `json:"name"`
 	// Role is executor, worker, server or client.
 	Role string `json:"role"`
-	// Periods are [from, to, k, state].
-	Periods []any `json:"periods"`
+	// Periods have the state as their name.
+	Periods []period `json:"periods"`
 	// Lives are [from, k, state that the worker reports].
 	Lives []any   `json:"lives"`
 	Beats []int64 `json:"beats"`
@@ -43,7 +43,7 @@ func (p *processes) observe(k int, e *history.Event) {
 	}
 	lane := p.byName[name]
 	if lane == nil {
-		lane = &processLane{Name: name, Role: p.role(name, e), Periods: []any{}, Lives: []any{}, Beats: []int64{}}
+		lane = &processLane{Name: name, Role: p.role(name, e), Periods: []period{}, Lives: []any{}, Beats: []int64{}}
 		p.byName[name] = lane
 		// A process that acts before its recorded start has been up from the beginning.
 		lane.state = "up"
@@ -97,7 +97,7 @@ func (p *processes) role(name string, e *history.Event) string {
 
 func (l *processLane) close(at time.Duration) {
 	if at > l.since {
-		l.Periods = append(l.Periods, []any{usec(l.since), usec(at), l.k, l.state})
+		l.Periods = append(l.Periods, period{from: l.since, to: at, k: l.k, name: l.state})
 	}
 }
 

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -57,6 +58,19 @@ type timeline struct {
 	EventsLeftOut     int `json:"eventsLeftOut"`
 }
 
+// period is a part of a lane: [from, to, k, name, and more].
+type period struct {
+	from, to time.Duration
+	k        int
+	name     string
+	more     []any
+}
+
+// MarshalJSON writes it as a list, which takes less of the page than an object.
+func (p period) MarshalJSON() ([]byte, error) {
+	return json.Marshal(append([]any{usec(p.from), usec(p.to), p.k, p.name}, p.more...))
+}
+
 type violationMark struct {
 	Title     string       `json:"title"`
 	Statement string       `json:"statement"`
@@ -99,20 +113,27 @@ type builder struct {
 	dues      dues
 }
 
-func buildTimeline(r *verdict.Record, lim limits) *timeline {
-	b := &builder{r: r, t: newTeller(r.Workers), lim: lim}
+func newBuilder(r *verdict.Record, lim limits) *builder {
+	b := &builder{r: r, t: newTeller(r.Workers), lim: lim, end: r.Virtual}
 	b.processes.init(b.t)
 	b.queues.init(b.t)
 	b.rows.init(b.t)
 	b.dues.init(b.t)
-	b.end = r.Virtual
+	return b
+}
+
+func (b *builder) observe(k int, e *history.Event) {
+	b.end = max(b.end, e.At)
+	b.processes.observe(k, e)
+	b.queues.observe(k, e)
+	b.rows.observe(k, e)
+	b.dues.observe(k, e)
+}
+
+func buildTimeline(r *verdict.Record, lim limits) *timeline {
+	b := newBuilder(r, lim)
 	for i := range r.Events {
-		e := &r.Events[i]
-		b.end = max(b.end, e.At)
-		b.processes.observe(i, e)
-		b.queues.observe(i, e)
-		b.rows.observe(i, e)
-		b.dues.observe(i, e)
+		b.observe(i, &r.Events[i])
 	}
 	violations := happened(r, sortedViolations(r.Violations))
 	b.chooseFocus(violations)
