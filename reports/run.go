@@ -46,10 +46,6 @@ const runViolations = 10
 // each execution. key names the run in links; it is the run's folder. The page needs neither network
 // nor server.
 func WriteRun(w io.Writer, r *verdict.Record, key string) error {
-	t, err := parsePage()
-	if err != nil {
-		return err
-	}
 	data, labels, err := pageData([]*verdict.Record{r}, map[*verdict.Record]string{r: key}, runBytes)
 	if err != nil {
 		return err
@@ -70,8 +66,8 @@ func WriteRun(w io.Writer, r *verdict.Record, key string) error {
 		}
 	}
 	p.More = len(violations) - len(p.Violations)
-	p.fill(data, labels, scriptCore, scriptDraw, scriptLed, scriptPanel)
-	if err := t.ExecuteTemplate(w, "one", p); err != nil {
+	p.fill(data, labels, asset("core.js", "draw.js", "led.js", "panel.js"))
+	if err := pages().ExecuteTemplate(w, "one", p); err != nil {
 		return fmt.Errorf("writing the page of a run: %w", err)
 	}
 	return nil
