@@ -245,7 +245,7 @@ func (h *HistoryReader) header(text []byte) error {
 		if err != nil {
 			// A kind that this program doesn't know concerns no invariant.
 			var unknown yamlfile.Problem
-			if errors.As(h.refuseField(text, field{"kinds", yamlfile.Problem{Message: err.Error(), Allowed: kindNames()}}), &unknown) && len(h.warnings) < mostWarnings {
+			if errors.As(h.refuseField(text, field{"kinds", yamlfile.Problem{Message: err.Error(), Allowed: kindNames[1:]}}), &unknown) && len(h.warnings) < mostWarnings {
 				h.warnings = append(h.warnings, unknown)
 			}
 			continue
