@@ -36,11 +36,11 @@ func newTeller(workers map[execution.WorkerID]string) teller {
 }
 
 // who is the subject of the sentence; what is its predicate.
-func (t teller) who(e *history.Event) string { return t.tell(e, "who") }
+func (t teller) who(e *history.Event) string { return t.fillSentence(e, "who") }
 
-func (t teller) what(e *history.Event) string { return t.tell(e, "what") }
+func (t teller) what(e *history.Event) string { return t.fillSentence(e, "what") }
 
-func (t teller) tell(e *history.Event, part string) string {
+func (t teller) fillSentence(e *history.Event, part string) string {
 	k := e.Kind
 	if int(k) >= history.Kinds {
 		k = history.NoKind

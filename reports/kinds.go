@@ -14,12 +14,12 @@ type kindRow struct {
 	home string
 	// state is the state of the process or the server from then on; empty if it stays.
 	state string
-	// flow says that a trace joins it with the other events of its message.
+	// flow reports whether a trace joins it with the other events of its message.
 	flow bool
 }
 
-// server says that events of the kind are the states of a server.
-func (r *kindRow) server() bool { return r.home != "" && r.state != "" }
+// isServer reports whether events of the kind are the states of a server.
+func (r *kindRow) isServer() bool { return r.home != "" && r.state != "" }
 
 // The tracks that are no process, and the one of a worker.
 const (
@@ -164,6 +164,7 @@ var kindRows = [history.Kinds]kindRow{ //nolint:gochecknoglobals // a constant t
 	},
 }
 
+// rowOf returns the row of a kind, or that of no kind for an unknown one.
 func rowOf(k history.Kind) *kindRow {
 	if int(k) >= len(kindRows) {
 		k = history.NoKind

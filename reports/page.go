@@ -19,13 +19,13 @@ import (
 //go:embed page
 var assets embed.FS
 
-// pages are the templates of all pages.
-var pages = sync.OnceValue(func() *template.Template { //nolint:gochecknoglobals // as constant as the files
+// pageTemplates are the templates of all pages.
+var pageTemplates = sync.OnceValue(func() *template.Template { //nolint:gochecknoglobals // as constant as the files
 	return template.Must(template.ParseFS(assets, "page/*.html"))
 })
 
-// asset joins files of the pages.
-func asset(names ...string) string {
+// readAssets joins files of the pages.
+func readAssets(names ...string) string {
 	var all strings.Builder
 	for _, name := range names {
 		text, err := assets.ReadFile("page/" + name)
@@ -96,8 +96,8 @@ type shownRuns struct {
 
 func (r *shownRuns) fill(data []byte, labels []string, script string) {
 	r.Records = labels
-	r.Style, r.Data = template.CSS(asset("style.css")), template.JS(data)    //nolint:gosec // ours, and escaped by json.Marshal
-	r.Script = template.JS("(() => {\n\"use strict\";\n" + script + "})();") //nolint:gosec // ours
+	r.Style, r.Data = template.CSS(readAssets("style.css")), template.JS(data) //nolint:gosec // ours, and escaped by json.Marshal
+	r.Script = template.JS("(() => {\n\"use strict\";\n" + script + "})();")   //nolint:gosec // ours
 }
 
 // headline describes the first failure.
@@ -138,10 +138,10 @@ func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 	// What the results take is known only when they are written.
 	var rest counter
 	p.fill(nil, nil, "")
-	if err := pages().ExecuteTemplate(&rest, "page.html", p); err != nil {
+	if err := pageTemplates().ExecuteTemplate(&rest, "page.html", p); err != nil {
 		return fmt.Errorf("measuring the page: %w", err)
 	}
-	script := asset("core.js", "draw.js", "led.js", "panel.js", "results.js")
+	script := readAssets("core.js", "draw.js", "led.js", "panel.js", "results.js")
 	rest += counter(len(script))
 	data, labels, err := pageData(shown, keys, max(0, min(pageBytes, pageTotal-int(rest))))
 	if err != nil {
@@ -152,7 +152,7 @@ func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 	}
 	p.RecordsLeftOut = len(records) - len(labels)
 	p.fill(data, labels, script)
-	if err := pages().ExecuteTemplate(w, "page.html", p); err != nil {
+	if err := pageTemplates().ExecuteTemplate(w, "page.html", p); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
 	}
 	return nil

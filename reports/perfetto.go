@@ -43,7 +43,7 @@ func WritePerfetto(w io.Writer, r *verdict.Record) error {
 	p.drawEvents()
 	p.drawViolations()
 	out := bufio.NewWriter(w)
-	if err := p.write(out); err != nil {
+	if err := p.writeEvents(out); err != nil {
 		return fmt.Errorf("writing the trace: %w", err)
 	}
 	return nil
@@ -128,27 +128,27 @@ func (p *perfetto) drawLanes() {
 	b.end = p.end
 	processes := b.processes.lanes(b.end, b.lim)
 	for _, name := range []string{homeRun, traceExecutions, traceFaults} {
-		p.process(name)
+		p.numberProcess(name)
 	}
 	for _, l := range processes {
-		p.process(l.Name)
+		p.numberProcess(l.Name)
 		for _, s := range l.Periods {
 			if s.name != "up" {
-				p.slice(traceTrack{l.Name, l.Name}, s, "state", s.name)
+				p.drawSlice(traceTrack{l.Name, l.Name}, s, "state", s.name)
 			}
 		}
 	}
-	p.process(homeBroker)
-	p.process(homeDatabase)
+	p.numberProcess(homeBroker)
+	p.numberProcess(homeDatabase)
 	rows, _ := b.rows.lanes(b, nil)
 	for _, x := range rows {
 		for _, s := range x.Periods {
 			if status, err := execution.ParseStatus(s.name); err == nil && !status.Terminal() {
-				p.slice(executionTrack(x.ID), s, "status", s.name)
+				p.drawSlice(executionTrack(x.ID), s, "status", s.name)
 			}
 		}
 		for _, s := range x.Actions {
-			p.slice(traceTrack{p.home(&p.r.Events[s.k]), "actions"}, s, "action", fmt.Sprintf("execution %d", x.ID))
+			p.drawSlice(traceTrack{p.homeOf(&p.r.Events[s.k]), "actions"}, s, "action", fmt.Sprintf("execution %d", x.ID))
 		}
 	}
 	queues, _ := b.queues.lanes(b, nil)
@@ -166,35 +166,35 @@ func (p *perfetto) drawLanes() {
 			if to < 0 {
 				to = p.end
 			}
-			p.slice(traceTrack{homeBroker, q.Name}, period{from: s.from, to: to, k: s.k}, "queued", what)
+			p.drawSlice(traceTrack{homeBroker, q.Name}, period{from: s.from, to: to, k: s.k}, "queued", what)
 		}
 	}
 	labels := b.struck(p.r.FaultIntervals)
 	for i, f := range p.r.FaultIntervals {
 		if f.End >= p.begin && f.Begin <= p.end {
-			p.draw(&traceEvent{
+			p.addEvent(&traceEvent{
 				Name: labels[i], Category: "fault", Phase: "X", from: max(f.Begin, p.begin), to: min(f.End, p.end), on: traceTrack{traceFaults, f.Fault},
 			})
 		}
 	}
 }
 
-// process is the number of a process of the trace, which is that of its own track too.
-func (p *perfetto) process(name string) int {
+// numberProcess returns the number of a process of the trace, which is that of its own track too.
+func (p *perfetto) numberProcess(name string) int {
 	on := traceTrack{name, name}
 	if p.threads[on] == nil {
 		p.last++
 		p.threads[on] = []*traceThread{{id: p.last}}
-		p.name("process", name, p.last, p.last)
-		p.name("thread", name, p.last, p.last)
+		p.nameTrack("process", name, p.last, p.last)
+		p.nameTrack("thread", name, p.last, p.last)
 	}
 	return p.threads[on][0].id
 }
 
-// thread is the number of the first row of a track that is free from a time on, and takes it. Numbers
+// takeThread takes the first row of a track that is free from a time on, and returns its number. Numbers
 // are not used twice, because the viewer finds a thread by its number alone.
-func (p *perfetto) thread(on traceTrack, from, to time.Duration) int {
-	process := p.process(on.process)
+func (p *perfetto) takeThread(on traceTrack, from, to time.Duration) int {
+	process := p.numberProcess(on.process)
 	for _, row := range p.threads[on] {
 		if row.until <= from {
 			row.until = to
@@ -203,12 +203,12 @@ func (p *perfetto) thread(on traceTrack, from, to time.Duration) int {
 	}
 	p.last++
 	p.threads[on] = append(p.threads[on], &traceThread{p.last, to})
-	p.name("thread", on.name, process, p.last)
+	p.nameTrack("thread", on.name, process, p.last)
 	return p.last
 }
 
-// name names a process or a thread, and puts it below those that were named before.
-func (p *perfetto) name(what, name string, process, thread int) {
+// nameTrack names a process or a thread, and puts it below those that were named before.
+func (p *perfetto) nameTrack(what, name string, process, thread int) {
 	p.named = append(p.named,
 		&traceEvent{Name: what + "_name", Phase: "M", Process: process, Thread: thread, Args: map[string]any{"name": traceText(name)}},
 		&traceEvent{Name: what + "_sort_index", Phase: "M", Process: process, Thread: thread, Args: map[string]any{"sort_index": thread}})
@@ -218,31 +218,31 @@ func executionTrack(id execution.ID) traceTrack {
 	return traceTrack{traceExecutions, fmt.Sprintf("execution %d", id)}
 }
 
-// slice draws a period, unless it ended before what is shown.
-func (p *perfetto) slice(on traceTrack, s period, category, name string) {
+// drawSlice draws a period, unless it ended before what is shown.
+func (p *perfetto) drawSlice(on traceTrack, s period, category, name string) {
 	if s.to < p.begin || s.to == p.begin && s.from < p.begin {
 		return
 	}
 	e := &p.r.Events[s.k]
-	out := &traceEvent{Name: name, Category: category, Phase: "X", on: on, from: max(s.from, p.begin), to: max(s.to, s.from), k: s.k, Args: p.args(e)}
+	out := &traceEvent{Name: name, Category: category, Phase: "X", on: on, from: max(s.from, p.begin), to: max(s.to, s.from), k: s.k, Args: p.eventArgs(e)}
 	if category == "queued" {
 		out.message = e.Message
 	}
-	p.draw(out)
+	p.addEvent(out)
 }
 
-func (p *perfetto) instant(on traceTrack, e traceEvent) {
+func (p *perfetto) drawInstant(on traceTrack, e traceEvent) {
 	e.Phase, e.Scope, e.on, e.to = "i", "t", on, e.from
-	p.draw(&e)
+	p.addEvent(&e)
 }
 
-func (p *perfetto) draw(e *traceEvent) { p.drawn = append(p.drawn, e) }
+func (p *perfetto) addEvent(e *traceEvent) { p.drawn = append(p.drawn, e) }
 
 // drawEvents draws each event as an instant of its process, and the end of an execution on its track,
 // too.
 func (p *perfetto) drawEvents() {
 	if left := len(p.r.Events) - (p.to - p.from); left > 0 {
-		p.instant(traceTrack{homeRun, homeRun}, traceEvent{
+		p.drawInstant(traceTrack{homeRun, homeRun}, traceEvent{
 			from: p.begin, Name: fmt.Sprintf("%s not shown", plural(left, "event")), Category: "note",
 			Args: map[string]any{"what": "The trace shows a part of the run. history.jsonl has everything."},
 		})
@@ -252,23 +252,23 @@ func (p *perfetto) drawEvents() {
 		if e.Kind == history.FaultBegan || e.Kind == history.FaultEnded {
 			continue // drawn as a slice
 		}
-		out := traceEvent{from: e.At, k: k, Name: strings.ReplaceAll(e.Kind.String(), "_", " "), Category: e.Kind.String(), Args: p.args(e)}
+		out := traceEvent{from: e.At, k: k, Name: strings.ReplaceAll(e.Kind.String(), "_", " "), Category: e.Kind.String(), Args: p.eventArgs(e)}
 		if e.Kind == history.Transition {
 			out.Name = "→ " + e.To.String()
 			if e.To.Terminal() {
-				p.instant(executionTrack(e.Execution), out)
+				p.drawInstant(executionTrack(e.Execution), out)
 			}
 		}
 		if rowOf(e.Kind).flow {
 			out.message = e.Message
 		}
-		home := p.home(e)
-		p.instant(traceTrack{home, home}, out)
+		home := p.homeOf(e)
+		p.drawInstant(traceTrack{home, home}, out)
 	}
 }
 
-// home is the process, server or other track to which an event belongs.
-func (p *perfetto) home(e *history.Event) string {
+// homeOf returns the process, server or other track to which an event belongs.
+func (p *perfetto) homeOf(e *history.Event) string {
 	if home := rowOf(e.Kind).home; home != "" && home != homeWorker {
 		return home
 	}
@@ -276,7 +276,7 @@ func (p *perfetto) home(e *history.Event) string {
 	return cmp.Or(known.nameOf(e), homeDatabase)
 }
 
-func (p *perfetto) args(e *history.Event) map[string]any {
+func (p *perfetto) eventArgs(e *history.Event) map[string]any {
 	args := map[string]any{"what": traceText(p.t.who(e) + " " + p.t.what(e))}
 	for name, number := range map[string]uint64{"step": e.Step, "execution": uint64(e.Execution), "epoch": uint64(e.Epoch), "message": e.Message} { //nolint:gosec // not negative
 		if number != 0 {
@@ -294,15 +294,15 @@ func (p *perfetto) drawViolations() {
 				mark.Args[name] = traceText(text)
 			}
 		}
-		p.instant(traceTrack{homeRun, homeRun}, mark)
+		p.drawInstant(traceTrack{homeRun, homeRun}, mark)
 		if v.Execution != 0 {
-			p.instant(executionTrack(v.Execution), mark)
+			p.drawInstant(executionTrack(v.Execution), mark)
 		}
 	}
 }
 
-// write writes the events in the order of their times, the names of their tracks first.
-func (p *perfetto) write(out *bufio.Writer) error {
+// writeEvents writes the events in the order of their times, the names of their tracks first.
+func (p *perfetto) writeEvents(out *bufio.Writer) error {
 	slices.SortStableFunc(p.drawn, func(a, b *traceEvent) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.k, b.k)) })
 	steps, last := make(map[uint64]int), make(map[uint64]int)
 	for _, e := range p.drawn {
@@ -310,11 +310,11 @@ func (p *perfetto) write(out *bufio.Writer) error {
 	}
 	for _, e := range p.drawn {
 		e.Name, e.At = traceText(e.Name), usecs(max(0, e.from))
-		e.Process = p.process(e.on.process)
+		e.Process = p.numberProcess(e.on.process)
 		if rows := p.threads[e.on]; e.Phase == "i" && rows != nil {
 			e.Thread = rows[0].id // within any slice
 		} else {
-			e.Thread = p.thread(e.on, e.from, e.to)
+			e.Thread = p.takeThread(e.on, e.from, e.to)
 		}
 		// Only slices have flows, so an instant with one is a slice that takes no time.
 		if e.message != 0 && last[e.message] > 1 {

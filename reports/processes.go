@@ -73,7 +73,7 @@ func (p *processes) observe(k int, e *history.Event) {
 // its own lane, whichever process wrote them.
 func (p *processes) nameOf(e *history.Event) string {
 	switch row := rowOf(e.Kind); {
-	case row.server():
+	case row.isServer():
 		return row.home
 	case row.class == ofFault:
 		return "" // faults have intervals of their own, and may name a link or a queue here
@@ -85,7 +85,7 @@ func (p *processes) nameOf(e *history.Event) string {
 
 func (p *processes) role(name string, e *history.Event) string {
 	switch {
-	case rowOf(e.Kind).server():
+	case rowOf(e.Kind).isServer():
 		return "server"
 	case p.t.named[name]:
 		return "worker"

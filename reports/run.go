@@ -66,8 +66,8 @@ func WriteRun(w io.Writer, r *verdict.Record, key string) error {
 		}
 	}
 	p.More = len(violations) - len(p.Violations)
-	p.fill(data, labels, asset("core.js", "draw.js", "led.js", "panel.js"))
-	if err := pages().ExecuteTemplate(w, "one", p); err != nil {
+	p.fill(data, labels, readAssets("core.js", "draw.js", "led.js", "panel.js"))
+	if err := pageTemplates().ExecuteTemplate(w, "one", p); err != nil {
 		return fmt.Errorf("writing the page of a run: %w", err)
 	}
 	return nil

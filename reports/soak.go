@@ -22,7 +22,7 @@ func WriteSoakJSON(w io.Writer, r *soak.Result) error {
 
 // WriteSoak writes the page of a soak: one file that needs neither network nor server.
 func WriteSoak(w io.Writer, r *soak.Result) error {
-	if err := pages().ExecuteTemplate(w, "soak.html", newSoakPage(r)); err != nil {
+	if err := pageTemplates().ExecuteTemplate(w, "soak.html", newSoakPage(r)); err != nil {
 		return fmt.Errorf("writing the page of a soak: %w", err)
 	}
 	return nil
@@ -119,7 +119,7 @@ const (
 )
 
 func newSoakPage(r *soak.Result) *soakPage {
-	p := &soakPage{Result: r, Sign: sign(r.Verdict), Style: template.CSS(asset("style.css", "soak.css"))} //nolint:gosec // ours
+	p := &soakPage{Result: r, Sign: sign(r.Verdict), Style: template.CSS(readAssets("style.css", "soak.css"))} //nolint:gosec // ours
 	p.Title = map[verdict.Verdict]string{
 		verdict.Pass: "Nothing lost, nothing twice, nothing unearned, and the curves are flat", verdict.Inconclusive: "Nothing broke, but the soak proves less than it should",
 		verdict.Fail: "The soak found something",
