@@ -85,14 +85,13 @@ type planBar struct {
 
 // soakChart is the chart of one figure, with a line for each process that has it.
 type soakChart struct {
-	Name                             string
-	Width, Height, Left, Right       float64
-	Top, Bottom                      float64
-	Bands                            []planBar
-	Lines                            []chartLine
-	Ticks, Levels                    []chartTick
-	Sign, Word                       string
-	QuarterFrom, QuarterTo, LastFrom float64
+	Name                       string
+	Width, Height, Left, Right float64
+	Top, Bottom                float64
+	Bands                      []planBar
+	Lines                      []chartLine
+	Ticks, Levels              []chartTick
+	Sign, Word                 string
 }
 
 type chartLine struct {

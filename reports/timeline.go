@@ -3,7 +3,6 @@ package reports
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -28,13 +27,9 @@ func usec(d time.Duration) int64 { return d.Microseconds() }
 // timeline is one record as the page draws it. Times are in microseconds. "k" is an event's index
 // in the record: it orders two events of the same time, and identifies the state between them.
 type timeline struct {
-	Label string `json:"label"`
+	Label string `json:"-"`
 	// Key names the run in links.
 	Key            string          `json:"key"`
-	Scenario       string          `json:"scenario"`
-	Profile        string          `json:"profile"`
-	Seed           string          `json:"seed"`
-	Mutant         string          `json:"mutant"`
 	End            int64           `json:"end"`
 	Focus          [2]int64        `json:"focus"`
 	Close          [2]int64        `json:"close"`
@@ -73,18 +68,14 @@ func (p period) MarshalJSON() ([]byte, error) {
 
 type violationMark struct {
 	Title     string       `json:"title"`
-	Statement string       `json:"statement"`
 	Message   string       `json:"message"`
 	Execution execution.ID `json:"exec"`
 	At        int64        `json:"at"`
 	// K is the event at which it happened, or the last event before that.
-	K         int    `json:"k"`
-	Step      uint64 `json:"step"`
-	Reproduce string `json:"reproduce"`
+	K int `json:"k"`
 }
 
 type intervalMark struct {
-	Fault string `json:"fault"`
 	// Label is the fault with those whom it struck, as far as its name does not say.
 	Label string `json:"label"`
 	Begin int64  `json:"begin"`
@@ -138,7 +129,6 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 	violations := happened(r, sortedViolations(r.Violations))
 	b.chooseFocus(violations)
 	out := &timeline{
-		Scenario: r.Scenario, Profile: string(r.Profile), Seed: fmt.Sprint(r.Seed), Mutant: r.Mutant,
 		Label: runLabel(r),
 		End:   usec(b.end), Focus: [2]int64{usec(b.focus[0]), usec(b.focus[1])},
 		Close: [2]int64{usec(b.close[0]), usec(b.close[1])},
@@ -154,7 +144,7 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 	labels := b.struck(faultIntervals)
 	for i, f := range faultIntervals {
 		words, idle := needOf(r.Explained, f.Fault)
-		out.FaultIntervals = append(out.FaultIntervals, intervalMark{f.Fault, labels[i] + words, usec(f.Begin), usec(f.End), idle})
+		out.FaultIntervals = append(out.FaultIntervals, intervalMark{labels[i] + words, usec(f.Begin), usec(f.End), idle})
 	}
 	out.Processes = b.processes.lanes(b.end, lim)
 	out.Executions, out.ExecutionsLeftOut = b.rows.lanes(b, violations)
@@ -177,8 +167,7 @@ func (b *builder) mark(v *verdict.Violation) violationMark {
 		k = max(k-1, 0)
 	}
 	return violationMark{
-		Title: violationTitle(v), Statement: v.Statement, Message: b.t.owned(v.Message), Execution: v.Execution,
-		At: usec(v.At), K: k, Step: v.Step, Reproduce: v.Reproduce,
+		Title: violationTitle(v), Message: b.t.owned(v.Message), Execution: v.Execution, At: usec(v.At), K: k,
 	}
 }
 
