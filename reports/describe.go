@@ -78,8 +78,8 @@ func (c clause) Author() string { return c.t.writer(c.Event) }
 // Owner is the worker.
 func (c clause) Owner() string { return c.t.worker(c.Worker, c.Incarnation) }
 
-// Place is the queue.
-func (c clause) Place() string { return c.t.queue(c.Queue) }
+// QueueName is the queue in words.
+func (c clause) QueueName() string { return c.t.queue(c.Queue) }
 
 // Letter is the message.
 func (c clause) Letter() string { return c.t.message(c.Event) }

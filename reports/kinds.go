@@ -108,14 +108,14 @@ var kindRows = [history.Kinds]kindRow{ //nolint:gochecknoglobals // a constant t
 
 	history.Published:       {flow: true, what: "published {{.Letter}} to {{.Many `queue`}}"},
 	history.PublishReturned: {what: "published {{.Letter}}, but no queue takes it: it was returned"},
-	history.Enqueued:        {home: homeBroker, who: "{{.Place}}", what: "stored {{.Letter}}"},
-	history.Delivered:       {flow: true, what: "received {{.Letter}} from {{.Place}}"},
+	history.Enqueued:        {home: homeBroker, who: "{{.QueueName}}", what: "stored {{.Letter}}"},
+	history.Delivered:       {flow: true, what: "received {{.Letter}} from {{.QueueName}}"},
 	history.Acked:           {flow: true, what: "acknowledged {{.Letter}}"},
-	history.Requeued:        {home: homeBroker, who: "{{.Place}}", what: "took back {{.Letter}}"},
-	history.Expired:         {flow: true, home: homeBroker, who: "{{.Letter}}", what: "expired in {{.Place}}{{with .Count}}" + poison + "{{end}}"},
-	history.Rejected:        {flow: true, home: homeBroker, who: "{{.Letter}}", what: "was rejected in {{.Place}}{{with .Count}}" + poison + "{{end}}"},
-	history.DeadLettered:    {home: homeBroker, who: "{{.Letter}}", what: "went from {{.Place}} to {{.Many `dead letter queue`}}"},
-	history.Dropped:         {flow: true, home: homeBroker, who: "{{.Letter}}", what: "was {{if .Fault}}lost in {{.Place}} by the fault “{{.Fault}}”{{else}}dropped by the broker's rules in {{.Place}}{{end}}"},
+	history.Requeued:        {home: homeBroker, who: "{{.QueueName}}", what: "took back {{.Letter}}"},
+	history.Expired:         {flow: true, home: homeBroker, who: "{{.Letter}}", what: "expired in {{.QueueName}}{{with .Count}}" + poison + "{{end}}"},
+	history.Rejected:        {flow: true, home: homeBroker, who: "{{.Letter}}", what: "was rejected in {{.QueueName}}{{with .Count}}" + poison + "{{end}}"},
+	history.DeadLettered:    {home: homeBroker, who: "{{.Letter}}", what: "went from {{.QueueName}} to {{.Many `dead letter queue`}}"},
+	history.Dropped:         {flow: true, home: homeBroker, who: "{{.Letter}}", what: "was {{if .Fault}}lost in {{.QueueName}} by the fault “{{.Fault}}”{{else}}dropped by the broker's rules in {{.QueueName}}{{end}}"},
 
 	history.ActionStarted: {class: ofAction, who: "{{.Owner}}", what: "started the action of execution {{.Execution}} at epoch {{.Epoch}}"},
 	history.ActionEnded:   {class: ofAction, who: "{{.Owner}}", what: "ended the action of execution {{.Execution}} at epoch {{.Epoch}}: {{.To}}{{.Because}}"},
@@ -142,10 +142,10 @@ var kindRows = [history.Kinds]kindRow{ //nolint:gochecknoglobals // a constant t
 	history.ToldGone: {who: "{{.Owner}}", what: "was told that {{if .Count}}another process has taken its name{{else}}it was declared lost{{end}}"},
 	history.Hinted:   {what: "told in {{.Key}} that execution {{.Execution}}, epoch {{.Epoch}}, is {{.To}}{{if lt .Count 0}}, and the broker refused it{{end}}"},
 	history.ConsumerTimedOut: {
-		what: "kept {{.Letter}} from {{.Place}} unacknowledged for {{.Due}}, and " +
+		what: "kept {{.Letter}} from {{.QueueName}} unacknowledged for {{.Due}}, and " +
 			"{{if .Count}}the queue took it back and cancelled its consumer{{else}}the broker ended its session{{end}}",
 	},
-	history.ReturnedTooOften: {flow: true, home: homeBroker, who: "{{.Letter}}", what: "was given up in {{.Place}}, where it came back too often{{with .Count}}" + poison + "{{end}}"},
+	history.ReturnedTooOften: {flow: true, home: homeBroker, who: "{{.Letter}}", what: "was given up in {{.QueueName}}, where it came back too often{{with .Count}}" + poison + "{{end}}"},
 	history.DatabaseRewound: {
 		home: homeDatabase, who: byDatabase, what: "has lost everything since {{.Due}}: a replica that had stopped following then has taken over",
 	},

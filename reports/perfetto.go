@@ -39,7 +39,7 @@ const perfettoText = 300
 func WritePerfetto(w io.Writer, r *verdict.Record) error {
 	p := &perfetto{r: r, t: newTeller(r.Workers), threads: make(map[traceTrack][]*traceThread)}
 	p.chooseEvents()
-	p.drawLanes()
+	p.drawPeriods()
 	p.drawEvents()
 	p.drawViolations()
 	out := bufio.NewWriter(w)
@@ -119,8 +119,8 @@ func (p *perfetto) chooseEvents() {
 	}
 }
 
-// drawLanes draws what lasts: the lanes of the page, and the faults.
-func (p *perfetto) drawLanes() {
+// drawPeriods draws what lasts, as the page does, and the faults.
+func (p *perfetto) drawPeriods() {
 	b := newBuilder(p.r, limits{executions: math.MaxInt, queues: math.MaxInt, points: math.MaxInt, beats: 1})
 	for i := range p.r.Events[:p.to] {
 		b.observe(i, &p.r.Events[i])
