@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"text/template"
 
 	"handoff/chaos/history"
 	"handoff/core/execution"
@@ -34,191 +36,82 @@ func newTeller(workers map[execution.WorkerID]string) teller {
 }
 
 // who is the subject of the sentence; what is its predicate.
-func (t teller) who(e *history.Event) string {
-	switch e.Kind {
-	case history.FaultBegan, history.FaultEnded, history.FaultTouched:
-		return "the fault “" + e.Fault + "”"
-	case history.AlertFired, history.AlertResolved:
-		return "the alert " + e.Fault
-	case history.Created, history.Transition, history.StaleWrite:
-		return t.writer(e)
-	case history.CancelRequested, history.ActionDefined, history.KeyKnown:
-		return t.or(e.Process, "the API")
-	case history.Orchestrated, history.PublishedMarked, history.ChildStarted, history.SlotTaken, history.SlotFreed,
-		history.Purged, history.WorkerPurged:
-		return t.or(e.Process, "the executor")
-	case history.RefusedResult:
-		return "the database"
-	case history.DeadLetterStored:
-		return of("the dead letter handler", e.Process)
-	case history.Observed:
-		if e.Execution == 0 {
-			return of("the health prober", e.Process)
-		}
-		return of("the "+e.By.String(), e.Process)
-	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported,
-		history.WorkerCordoned, history.ActionStarted, history.ActionEnded, history.EndAsked, history.ToldGone:
-		return t.worker(e.Worker, e.Incarnation)
-	case history.Published, history.PublishReturned, history.Delivered, history.Acked, history.Hinted, history.ConsumerTimedOut:
-		return t.or(e.Process, "someone")
-	case history.Enqueued, history.Requeued:
-		return t.queue(e.Queue)
-	case history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered, history.Dropped:
-		return t.message(e)
-	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped, history.DatabaseRewound, history.RowUnreadable, history.RowLocked:
-		return "the database"
-	case history.BrokerDown, history.BrokerUp:
-		return "the broker"
-	case history.Quiescent:
-		return "everything accepted"
-	case history.MutantActed:
-		return "the mutant in " + t.or(e.Process, "")
+func (t teller) who(e *history.Event) string { return t.fillSentence(e, "who") }
+
+func (t teller) what(e *history.Event) string { return t.fillSentence(e, "what") }
+
+func (t teller) fillSentence(e *history.Event, part string) string {
+	k := e.Kind
+	if int(k) >= history.Kinds {
+		k = history.NoKind
 	}
-	return t.or(e.Process, "someone")
+	var b strings.Builder
+	if err := sentences().ExecuteTemplate(&b, k.String()+part, clause{e, t}); err != nil {
+		return err.Error()
+	}
+	return b.String()
 }
 
-func (t teller) what(e *history.Event) string {
-	switch e.Kind {
-	case history.ProcessStarted:
-		return "started"
-	case history.ProcessCrashed:
-		return "crashed"
-	case history.ProcessStopping:
-		return "was asked to stop"
-	case history.ProcessStopped:
-		return "stopped by itself"
-	case history.ProcessPaused:
-		return "was paused: it does nothing, but its clocks and its actions go on"
-	case history.ProcessResumed:
-		return "goes on after its pause"
-	case history.ProcessFrozen:
-		return "was frozen with its whole machine, clocks and actions too"
-	case history.ProcessThawed:
-		return "was thawed"
-	case history.FaultBegan:
-		return "began" + toProcess(e.Process)
-	case history.FaultEnded:
-		return "ended" + toProcess(e.Process)
-	case history.FaultTouched:
-		return "made a difference" + t.touched(e)
-	case history.DatabaseDown, history.BrokerDown:
-		return "went down"
-	case history.DatabaseUp, history.BrokerUp:
-		return "is up again"
-	case history.DatabaseRewound:
-		return fmt.Sprintf("has lost everything since %v: a replica that had stopped following then has taken over", e.Due)
-	case history.RowUnreadable:
-		if e.Count == 0 {
-			return fmt.Sprintf("has a readable row of execution %d again", e.Execution)
-		}
-		return fmt.Sprintf("has a row of execution %d that only a newer program can read", e.Execution)
-	case history.RowLocked:
-		if e.Count == 0 {
-			return fmt.Sprintf("has released the lock of another program on the row of execution %d", e.Execution)
-		}
-		return fmt.Sprintf("has locked the row of execution %d for another program", e.Execution)
-	case history.ClockStepped:
-		return fmt.Sprintf("had its clock moved by %v", e.Due)
-	case history.AlertFired:
-		return "fired"
-	case history.AlertResolved:
-		return "was resolved"
-	case history.Logged:
-		return "logged: " + t.owned(e.Text)
-	case history.MutantActed:
-		if e.Execution != 0 {
-			return fmt.Sprintf("acted on execution %d: %s", e.Execution, e.Text)
-		}
-		return "acted: " + e.Text
-	case history.Quiescent:
-		return "is finished and every queue is empty"
-	case history.ActionDefined, history.KeyKnown, history.ChildStarted, history.CancelRequested, history.SlotTaken, history.SlotFreed:
-		return chain(e)
-	case history.Created, history.Transition, history.StaleWrite, history.Orchestrated,
-		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored:
-		return t.row(e)
-	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported,
-		history.WorkerCordoned, history.ActionStarted, history.ActionEnded, history.EndAsked, history.ToldGone:
-		return work(e)
-	case history.Observed:
-		return t.observed(e)
-	case history.Purged:
-		return fmt.Sprintf("deleted the chain of execution %d (%s), as it had ended at least %v ago", e.Execution, plural(e.Count, "row"), e.Due)
-	case history.WorkerPurged:
-		what := t.worker(e.Worker, e.Incarnation)
-		if e.Count > 0 {
-			what += " and the name with it"
-		}
-		return fmt.Sprintf("deleted %s, as its lease had ended at least %v ago", what, e.Due)
+// sentences are the templates of kindRows.
+var sentences = sync.OnceValue(func() *template.Template { //nolint:gochecknoglobals // as constant as kindRows
+	all := template.New("")
+	for k, row := range kindRows {
+		name := history.Kind(k).String()
+		template.Must(all.New(name + "who").Parse(cmp.Or(row.who, "{{.Actor `someone`}}")))
+		template.Must(all.New(name + "what").Parse(row.what))
 	}
-	return t.transport(e)
+	return all
+})
+
+// clause is what the templates of kindRows may name: the fields of an event, and the words below.
+type clause struct {
+	*history.Event
+	t teller
 }
 
-// row describes what happened to an execution's row.
-func (t teller) row(e *history.Event) string {
-	switch e.Kind {
-	case history.Created:
-		return created(e)
-	case history.Transition:
-		return t.transition(e)
-	case history.StaleWrite:
-		act := fmt.Sprintf("write %s to", e.To)
-		switch e.To {
-		case execution.Running:
-			act = "claim"
-		case execution.None:
-			act = "change"
-		default:
-		}
-		return fmt.Sprintf("tried to %s execution %d at epoch %d and was refused: its epoch or status has changed since", act, e.Execution, e.Epoch)
-	case history.Orchestrated:
-		s := fmt.Sprintf("finished the handling of execution %d (%s)", e.Execution, e.From)
-		if e.Related != 0 {
-			s += fmt.Sprintf(": its retry is execution %d", e.Related)
-		}
-		return s
-	case history.PublishedMarked:
-		return fmt.Sprintf("noted that the dispatch of execution %d at epoch %d is published", e.Execution, e.Epoch)
-	case history.RefusedResult:
-		return fmt.Sprintf("refused the result %s of execution %d from epoch %d (incarnation %d), which does not own it",
-			e.To, e.Execution, e.Epoch, e.Incarnation)
-	}
-	return fmt.Sprintf("stored the dead letter of execution %d at epoch %d%s", e.Execution, e.Epoch, because(e.Reason))
-}
+// Actor is the process, or someone else if it is not known.
+func (c clause) Actor(otherwise string) string { return c.t.or(c.Process, otherwise) }
 
-// chain describes an event about more than one execution: an action, a chain, a parent.
-func chain(e *history.Event) string {
-	switch e.Kind {
-	case history.ActionDefined:
-		if e.Count == 0 {
-			return fmt.Sprintf("defined the action %s", e.Action)
-		}
-		return fmt.Sprintf("defined the action %s, with a limit of %d executions at a time", e.Action, e.Count)
-	case history.KeyKnown:
-		return fmt.Sprintf("answered a request under the idempotency key %q with execution %d, created %v before", e.Key, e.Execution, e.Due)
-	case history.ChildStarted:
-		return fmt.Sprintf("let execution %d begin: its parent, execution %d, has completed", e.Execution, e.Related)
-	case history.CancelRequested:
-		return fmt.Sprintf("filed a request to cancel the chain of execution %d, whose last one is execution %d (%s)", e.Chain, e.Execution, e.From)
-	case history.SlotTaken:
-		return fmt.Sprintf("gave slot %d of %s to execution %d", e.Count, e.Action, e.Execution)
-	}
-	return fmt.Sprintf("took slot %d of %s back from execution %d", e.Count, e.Action, e.Execution)
-}
+// Author is the part or the worker that wrote.
+func (c clause) Author() string { return c.t.writer(c.Event) }
 
-func created(e *history.Event) string {
-	s := fmt.Sprintf("created execution %d", e.Execution)
-	if e.Count > 0 || (e.Chain != 0 && e.Chain != e.Execution) {
-		s += fmt.Sprintf(" as retry %d of execution %d", e.Count, e.Chain)
+// Owner is the worker.
+func (c clause) Owner() string { return c.t.worker(c.Worker, c.Incarnation) }
+
+// QueueName is the queue in words.
+func (c clause) QueueName() string { return c.t.queue(c.Queue) }
+
+// Letter is the message.
+func (c clause) Letter() string { return c.t.message(c.Event) }
+
+// Many is the count of something.
+func (c clause) Many(noun string) string { return plural(c.Count, noun) }
+
+// Moment is Due as a time of the run.
+func (c clause) Moment() string { return FormatTime(c.Due) }
+
+// Log is a line of a log.
+func (c clause) Log() string { return c.t.owned(c.Text) }
+
+// Because is the reason, if there is one.
+func (c clause) Because() string { return because(c.Reason) }
+
+// Touched is what a fault made a difference to.
+func (c clause) Touched() string { return c.t.touched(c.Event) }
+
+// Change is a change of status.
+func (c clause) Change() string { return c.t.transition(c.Event) }
+
+// Write is what a refused write was to do.
+func (c clause) Write() string {
+	switch c.To {
+	case execution.Running:
+		return "claim"
+	case execution.None:
+		return "change"
+	default:
+		return "write " + c.To.String() + " to"
 	}
-	if e.Related != 0 {
-		s += fmt.Sprintf(" as a child of execution %d", e.Related)
-	}
-	s += because(e.Reason)
-	if e.Due > 0 {
-		s += ", due at " + FormatTime(e.Due)
-	}
-	return fmt.Sprintf("%s: %s", s, e.To)
 }
 
 // transition describes a change of status with a verb, so that a reader need not know the table of
@@ -266,49 +159,6 @@ func (t teller) transition(e *history.Event) string {
 	return s
 }
 
-// observed describes what an observing part would have done.
-func (t teller) observed(e *history.Event) string {
-	switch {
-	case e.Execution != 0:
-		return fmt.Sprintf("observes only: it would mark execution %d at epoch %d %s%s", e.Execution, e.Epoch, e.To, because(e.Reason))
-	case e.Count > 0:
-		return "observes only: it would avoid " + t.worker(e.Worker, e.Incarnation) + ", which does not answer that it is ready"
-	}
-	return "observes only: " + t.worker(e.Worker, e.Incarnation) + " answers that it is ready again"
-}
-
-// work describes a worker's activity, except writes of statuses.
-func work(e *history.Event) string {
-	switch e.Kind {
-	case history.WorkerRegistered:
-		return "registered"
-	case history.WorkerLifecycle:
-		if e.Lifecycle == execution.Lost {
-			return "was declared lost"
-		}
-		return "became " + e.Lifecycle.String()
-	case history.HeartbeatRenewed:
-		return fmt.Sprintf("renewed its lease by heartbeat %d until %s of the database's clock", e.Count, FormatTime(e.Due))
-	case history.HealthReported:
-		return fmt.Sprintf("reported that %d of its last %d runs failed by its own fault, the last %d in a row", e.Limit, e.Message, e.Count)
-	case history.WorkerCordoned:
-		if e.Count == 0 {
-			return "may get new work again: an operator lifted its cordon"
-		}
-		return "gets no new work: an operator cordoned it"
-	case history.ActionStarted:
-		return fmt.Sprintf("started the action of execution %d at epoch %d", e.Execution, e.Epoch)
-	case history.ToldGone:
-		if e.Count > 0 {
-			return "was told that another process has taken its name"
-		}
-		return "was told that it was declared lost"
-	case history.EndAsked:
-		return fmt.Sprintf("asked the action of execution %d at epoch %d to end within %v", e.Execution, e.Epoch, e.Due)
-	}
-	return fmt.Sprintf("ended the action of execution %d at epoch %d: %s%s", e.Execution, e.Epoch, e.To, because(e.Reason))
-}
-
 // message names a message by its subject and by its number, which distinguishes copies.
 func (t teller) message(e *history.Event) string {
 	name := messageType(e.Type)
@@ -331,7 +181,7 @@ func (t teller) writer(e *history.Event) string {
 	case execution.API:
 		return partName(e.By) // the process that called it is irrelevant
 	default:
-		return of(partName(e.By), e.Process)
+		return partName(e.By) + after(" of ", e.Process)
 	}
 	incarnation := cmp.Or(e.Writer, e.Incarnation)
 	if e.Process == "" || e.Process == t.workers[e.Worker] {
@@ -423,21 +273,15 @@ func (t teller) touched(e *history.Event) string {
 	case e.Queue != "":
 		return " to " + t.queue(e.Queue)
 	}
-	return toProcess(e.Process)
+	return after(" for ", e.Process)
 }
 
-func toProcess(name string) string {
+// after puts words in front of a name; without a name there are none.
+func after(words, name string) string {
 	if name == "" {
 		return ""
 	}
-	return " for " + name
-}
-
-func of(part, process string) string {
-	if process == "" {
-		return part
-	}
-	return part + " of " + process
+	return words + name
 }
 
 // partName is the name of a part in a sentence.

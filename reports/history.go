@@ -124,24 +124,13 @@ func newHistoryEncoder(w io.Writer) *json.Encoder {
 
 func lineOf(e *history.Event) historyLine {
 	at := int64(e.At)
-	l := historyLine{
-		At: &at, Step: e.Step, Kind: e.Kind.String(),
+	return historyLine{
+		At: &at, Step: e.Step, Kind: e.Kind.String(), From: statusNames[e.From], To: statusNames[e.To], By: partNames[e.By],
 		Execution: e.Execution, Chain: e.Chain, Related: e.Related, Epoch: e.Epoch, OldEpoch: e.OldEpoch, Named: e.Named,
 		Reason: e.Reason.String(), Worker: e.Worker, Incarnation: e.Incarnation, Writer: e.Writer, Lifecycle: e.Lifecycle.String(),
 		Message: e.Message, Type: messageType(e.Type), Count: e.Count, Limit: e.Limit, Due: int64(e.Due), RunTimeout: int64(e.RunTimeout), WaitTimeout: int64(e.DispatchTimeout),
 		Process: e.Process, Action: e.Action, Key: e.Key, Queue: e.Queue, Fault: e.Fault, Text: e.Text,
 	}
-	// The zero values of these two have names, but mean nothing here.
-	if e.From != execution.None {
-		l.From = e.From.String()
-	}
-	if e.To != execution.None {
-		l.To = e.To.String()
-	}
-	if e.By != execution.NoPart {
-		l.By = e.By.String()
-	}
-	return l
 }
 
 // faultIntervalsOf pairs the beginnings and ends of faults. A fault that never ended lasts until

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,17 +96,14 @@ func (l *historyLine) names(e *history.Event) (unknown field) {
 			unknown = bad
 		}
 	}
-	var err error
-	// Every event has a kind, so the empty name goes to the parser too.
-	if e.Kind, err = history.ParseKind(l.Kind); err != nil {
-		note(unknownName("kind", l.Kind, kindNames()))
-	}
-	note(parseName("from", l.From, execution.ParseStatus, &e.From, statusNames))
-	note(parseName("to", l.To, execution.ParseStatus, &e.To, statusNames))
-	note(parseName("by", l.By, parsePart, &e.By, partNames))
-	note(parseName("reason", l.Reason, execution.ParseReason, &e.Reason, execution.Reasons))
-	note(parseName("lifecycle", l.Lifecycle, parseLifecycle, &e.Lifecycle, lifecycleNames))
-	note(parseName("type", l.Type, parseMessageType, &e.Type, typeNames))
+	// Every event has a kind, so a missing one is unknown too.
+	note(parseName("kind", l.Kind, kindNames, &e.Kind))
+	note(parseName("from", l.From, statusNames, &e.From))
+	note(parseName("to", l.To, statusNames, &e.To))
+	note(parseName("by", l.By, partNames, &e.By))
+	note(parseName("reason", l.Reason, reasonNames, &e.Reason))
+	note(parseName("lifecycle", l.Lifecycle, lifecycleNames, &e.Lifecycle))
+	note(parseName("type", l.Type, messageTypes[:], &e.Type))
 	return unknown
 }
 
@@ -115,17 +113,34 @@ func unknownName(name, value string, allowed []string) field {
 	}}
 }
 
+// The names of the values of each enumeration, as a history has them. The zero values have none.
+var ( //nolint:gochecknoglobals // constant lists
+	kindNames      = namesOf(history.Kind(history.Kinds))
+	statusNames    = namesOf(execution.Status(execution.Statuses))
+	partNames      = namesOf(execution.Part(execution.Parts))
+	reasonNames    = append([]string{""}, execution.Reasons()...)
+	lifecycleNames = namesOf(execution.Lost + 1)
+)
+
+func namesOf[T interface {
+	~uint8
+	String() string
+}](end T) []string {
+	names := make([]string, end)
+	for v := T(1); v < end; v++ {
+		names[v] = v.String()
+	}
+	return names
+}
+
 // parseName parses one enumeration; a missing field keeps its zero value.
-func parseName[T any](name, value string, parse func(string) (T, error), into *T, allowed func() []string) field {
-	if value == "" {
-		return field{}
+func parseName[T ~uint8](name, value string, names []string, into *T) field {
+	i := slices.Index(names, value)
+	if i < 0 || i == 0 && name == "kind" {
+		return unknownName(name, value, names[1:])
 	}
-	v, err := parse(value)
-	if err == nil {
-		*into = v
-		return field{}
-	}
-	return unknownName(name, value, allowed())
+	*into = T(i)
+	return field{}
 }
 
 // intern keeps one copy of each name, as long as there are few.
@@ -188,33 +203,3 @@ func (h *HistoryReader) amounts(e *history.Event) field {
 	}
 	return count(h.processes, "process", "processes", e.Process)
 }
-
-func kindNames() (names []string) {
-	for k := history.NoKind + 1; int(k) < history.Kinds; k++ {
-		names = append(names, k.String())
-	}
-	return names
-}
-
-func statusNames() (names []string) {
-	for s := execution.Requested; int(s) < execution.Statuses; s++ {
-		names = append(names, s.String())
-	}
-	return names
-}
-
-func partNames() (names []string) {
-	for p := execution.NoPart + 1; int(p) < execution.Parts; p++ {
-		names = append(names, p.String())
-	}
-	return names
-}
-
-func lifecycleNames() (names []string) {
-	for l := execution.Starting; l <= execution.Lost; l++ {
-		names = append(names, l.String())
-	}
-	return names
-}
-
-func typeNames() []string { return messageTypes[1:] }

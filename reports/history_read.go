@@ -3,7 +3,6 @@ package reports
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,9 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"handoff/chaos/history"
 	"handoff/chaos/verdict"
@@ -60,7 +62,7 @@ type HistoryReader struct {
 	// processes, actions, runtimes and incarnations hold the different ones so far.
 	processes, actions, runtimes map[string]bool
 	incarnations                 map[execution.Incarnation]bool
-	// warnings lists the old names of fields that were read.
+	// warnings lists the kinds of events in the header that this program doesn't know.
 	warnings yamlfile.Errors
 	// skew is how far, according to the events, the database's clock was moved.
 	skew time.Duration
@@ -94,7 +96,7 @@ func NewHistoryReader(file string, r io.Reader) (*HistoryReader, error) {
 // Header is the content of the first line: a record without events.
 func (h *HistoryReader) Header() *verdict.Record { return &h.record }
 
-// Warnings lists the renamed fields so far, once for each old name.
+// Warnings lists the kinds of events in the header that this program doesn't know.
 func (h *HistoryReader) Warnings() yamlfile.Errors { return h.warnings }
 
 // Next reads the next event into e. It returns io.EOF after the last one. After a
@@ -106,39 +108,25 @@ func (h *HistoryReader) Next(e *history.Event) error {
 	}
 	l := &h.scratch
 	*l = historyLine{}
-	if !readPlain(text, l) {
-		*l = historyLine{}
-		if _, err := h.decode(text, l, lineFields); err != nil {
-			return err
-		}
+	if err := h.decode(text, l, lineFields); err != nil {
+		return err
 	}
 	if p := l.check(); p.Message != "" {
-		return h.refuseLine(text, p)
+		return h.refuseField(text, p)
 	}
 	*e = l.event()
 	unknown := l.names(e)
 	h.intern(e)
 	if p := h.amounts(e); p.Message != "" {
-		return h.refuseLine(text, p)
+		return h.refuseField(text, p)
 	}
 	switch {
 	case l.Kind == "":
-		return h.refuseLine(text, unknown)
+		return h.refuseField(text, unknown)
 	case unknown.Message != "":
-		return &history.UnknownWord{Err: h.refuseLine(text, unknown)}
+		return &history.UnknownWord{Err: h.refuseField(text, unknown)}
 	}
 	return nil
-}
-
-// refuseLine refuses a field of a line that could be decoded. It decodes it again, for the field's
-// column.
-func (h *HistoryReader) refuseLine(text []byte, f field) error {
-	var l historyLine
-	at, err := h.decode(text, &l, lineFields)
-	if err != nil {
-		return err
-	}
-	return h.refuseField(at, f)
 }
 
 // ReadHistory reads a whole history that WriteHistory wrote. It computes FaultIntervals from the
@@ -194,33 +182,50 @@ type field struct {
 	yamlfile.Problem
 }
 
-func (h *HistoryReader) refuseField(at map[string]int, f field) error {
+// refuseField refuses a field of a line that could be decoded.
+func (h *HistoryReader) refuseField(text []byte, f field) error {
 	p := f.Problem
-	p.File, p.Line, p.Column = h.file, h.line, max(1, at[f.name])
+	p.File, p.Line, p.Column = h.file, h.line, keyColumn(text, f.name)
 	p.Message = f.name + ": " + p.Message
 	return p
 }
 
-func (h *HistoryReader) header(text []byte) error {
-	head := struct {
-		historyHeader
-		// Flaw is the old name of Mutant (renamedFields).
-		Flaw string `json:"flaw"`
-	}{historyHeader: historyHeader{Profile: &h.record.Profile}}
-	at, err := h.decode(text, &head, headerFields)
-	if head.Flaw != "" {
-		head.Mutant = head.Flaw
+// keyColumn is the column of a key of a JSON object; 1 if it has none.
+func keyColumn(object []byte, key string) int {
+	for d := jsontext.NewDecoder(bytes.NewReader(object)); ; {
+		token, err := d.ReadToken()
+		if err != nil {
+			return 1
+		}
+		if token.Kind() == '"' && token.String() == key {
+			if kind, n := d.StackIndex(d.StackDepth()); d.StackDepth() == 1 && kind == '{' && n%2 == 1 {
+				return column(object, int(d.InputOffset())-len(key)-2)
+			}
+		}
 	}
-	// A newer schema may have other fields.
-	if err != nil && head.Schema <= HistorySchema {
+}
+
+// column is the column of a byte of a line.
+func column(text []byte, offset int) int {
+	return utf8.RuneCount(text[:min(max(offset, 0), len(text))]) + 1
+}
+
+func (h *HistoryReader) header(text []byte) error {
+	complain := func(name, message string, args ...any) error {
+		return h.refuseField(text, problem(name, message, args...))
+	}
+	// A newer schema may have other fields, so its number comes first.
+	var version struct {
+		Schema int `json:"schema"`
+	}
+	if err := json.Unmarshal(text, &version); err == nil && version.Schema != HistorySchema {
+		return complain("schema", "the history has schema %d, this program reads schema %d", version.Schema, HistorySchema)
+	}
+	head := historyHeader{Profile: &h.record.Profile}
+	if err := h.decode(text, &head, headerFields); err != nil {
 		return err
 	}
-	complain := func(name, message string, args ...any) error {
-		return h.refuseField(at, field{name, yamlfile.Problem{Message: fmt.Sprintf(message, args...)}})
-	}
 	switch {
-	case head.Schema != HistorySchema:
-		return complain("schema", "the history has schema %d, this program reads schema %d", head.Schema, HistorySchema)
 	case max(len(head.Scenario), len(head.Mutant), len(h.record.Profile)) > maxName:
 		return complain("scenario", "scenario, profile and mutant are names of at most %d bytes", maxName)
 	case len(head.Workers) > maxDistinct:
@@ -240,7 +245,7 @@ func (h *HistoryReader) header(text []byte) error {
 		if err != nil {
 			// A kind that this program doesn't know concerns no invariant.
 			var unknown yamlfile.Problem
-			if errors.As(h.refuseField(at, field{"kinds", yamlfile.Problem{Message: err.Error(), Allowed: kindNames()}}), &unknown) && len(h.warnings) < mostWarnings {
+			if errors.As(h.refuseField(text, field{"kinds", yamlfile.Problem{Message: err.Error(), Allowed: kindNames[1:]}}), &unknown) && len(h.warnings) < mostWarnings {
 				h.warnings = append(h.warnings, unknown)
 			}
 			continue
@@ -259,9 +264,6 @@ var (
 	lineFields   = fieldsOf(reflect.TypeFor[historyLine]())   //nolint:gochecknoglobals // a constant list
 )
 
-// renamedFields maps the old names of fields, which are still accepted, to the new ones.
-var renamedFields = map[string]string{"flaw": "mutant"} //nolint:gochecknoglobals // a constant table
-
 func fieldsOf(t reflect.Type) (names []string) {
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
@@ -271,91 +273,33 @@ func fieldsOf(t reflect.Type) (names []string) {
 }
 
 // decode decodes one line strictly: a misspelt key of an export must not be taken for a missing
-// field, and a duplicate must not hide the first value. It returns the column of each field in the
-// line.
-func (h *HistoryReader) decode(text []byte, into any, known []string) (map[string]int, error) {
-	column := func(offset int) int { return utf8.RuneCount(text[:min(max(offset, 0), len(text))]) + 1 }
-	if !utf8.Valid(text) {
-		for i := 0; i < len(text); {
-			r, size := utf8.DecodeRune(text[i:])
-			if r == utf8.RuneError && size == 1 {
-				return nil, h.refuse(column(i), fmt.Sprintf("byte 0x%02x is not UTF-8 text; a history is UTF-8", text[i]))
-			}
-			i += size
-		}
-	}
+// field, and a duplicate must not hide the first value.
+func (h *HistoryReader) decode(text []byte, into any, known []string) error {
 	if start := len(text) - len(bytes.TrimLeft(text, " \t\r")); text[start] != '{' {
-		return nil, h.refuse(column(start), fmt.Sprintf("a line of a history is a JSON object and begins with {, this one with %q", clip(string(text[start:]))))
+		return h.refuse(column(text, start), fmt.Sprintf("a line of a history is a JSON object and begins with {, this one with %q", clip(string(text[start:]))))
 	}
-	err := json.Unmarshal(text, into)
-	var syntax *json.SyntaxError
-	var kind *json.UnmarshalTypeError
+	err := json.Unmarshal(text, into, json.RejectUnknownMembers(true))
+	var syntax *jsontext.SyntacticError
+	var value *json.SemanticError
 	switch {
-	case errors.As(err, &syntax) && strings.Contains(err.Error(), "after top-level value"):
-		return nil, h.refuse(column(int(syntax.Offset)-1), "one object a line, and here is more")
-	case errors.As(err, &syntax):
-		return nil, h.refuse(column(int(syntax.Offset)-1), err.Error())
-	case errors.As(err, &kind):
-		return nil, h.refuse(column(int(kind.Offset)-1), fmt.Sprintf("%s can't be a %s", clip(kind.Field), clip(kind.Value)))
-	case err != nil:
-		return nil, h.refuse(1, err.Error())
+	case err == nil:
+		return nil
+	case errors.As(err, &syntax) && strings.Contains(syntax.Err.Error(), "after top-level value"):
+		return h.refuse(column(text, int(syntax.ByteOffset)), "one object a line, and here is more")
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return h.refuse(column(text, int(syntax.ByteOffset)), fmt.Sprintf("duplicate field %q", syntax.JSONPointer.LastToken()))
+	case syntax != nil:
+		return h.refuse(column(text, int(syntax.ByteOffset)), syntax.Err.Error())
+	case !errors.As(err, &value):
+		return h.refuse(1, err.Error())
 	}
-	at := make(map[string]int, len(known))
-	bad := yamlfile.Problem{}
-	keys(text, func(key string, offset int) bool {
-		bad.Line, bad.Column = h.line, column(offset)
-		written := key
-		if now := renamedFields[key]; slices.Contains(known, now) {
-			key = now
-		}
-		switch {
-		case !slices.Contains(known, key):
-			bad.Message, bad.Allowed, bad.Nearest = fmt.Sprintf("unknown field %q", clip(key)), known, yamlfile.Nearest(clip(key), known)
-		case at[key] > 0:
-			bad.Message = fmt.Sprintf("duplicate field %q", key)
-		case key != written:
-			h.warnings = append(h.warnings, yamlfile.Problem{File: h.file, Line: h.line, Column: bad.Column, Message: written + " is called " + key + " now"})
-		}
-		at[key] = bad.Column
-		return bad.Message == ""
-	})
-	if bad.Message != "" {
-		bad.File = h.file
-		return nil, bad
+	p := yamlfile.Problem{File: h.file, Line: h.line, Column: column(text, int(value.ByteOffset))}
+	if name := clip(strings.TrimPrefix(string(value.JSONPointer), "/")); errors.Is(err, json.ErrUnknownName) {
+		p.Message, p.Allowed, p.Nearest = fmt.Sprintf("unknown field %q", name), known, yamlfile.Nearest(name, known)
+	} else {
+		p.Message = strings.TrimSpace(fmt.Sprintf("%s can't be a %s %s", name, value.JSONKind, clip(string(value.JSONValue))))
 	}
-	return at, nil
-}
-
-// keys visits the top-level keys of a valid JSON object, in the order of the text, until visit
-// returns false. encoding/json silently takes the last of two equal keys, and any case of letters.
-func keys(object []byte, visit func(key string, offset int) bool) {
-	depth, expected := 0, false
-	for i := 0; i < len(object); i++ {
-		switch object[i] {
-		case '{', '[':
-			depth++
-			expected = depth == 1
-		case '}', ']':
-			depth--
-		case ',':
-			expected = depth == 1
-		case '"':
-			end := i + 1
-			for object[end] != '"' {
-				if object[end] == '\\' {
-					end++
-				}
-				end++
-			}
-			if depth == 1 && expected {
-				expected = false
-				if !visit(string(object[i+1:end]), i) {
-					return
-				}
-			}
-			i = end
-		}
-	}
+	return p
 }
 
 // clip shortens a quotation in an error.

@@ -78,15 +78,11 @@ func WriteJUnit(w io.Writer, s *verdict.Sweep) error {
 		all.Failures += suite.Failures
 		all.Errors += suite.Errors
 	}
-	if _, err := io.WriteString(w, xml.Header); err != nil {
-		return fmt.Errorf("writing JUnit XML: %w", err)
+	text, err := xml.MarshalIndent(all, "", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, text)
 	}
-	enc := xml.NewEncoder(w)
-	enc.Indent("", "  ")
-	if err := enc.Encode(all); err != nil {
-		return fmt.Errorf("writing JUnit XML: %w", err)
-	}
-	if _, err := io.WriteString(w, "\n"); err != nil {
+	if err != nil {
 		return fmt.Errorf("writing JUnit XML: %w", err)
 	}
 	return nil
@@ -109,10 +105,9 @@ func caseOf(sc *verdict.Scenario) *junitCase {
 	c := &junitCase{Name: clean(caseName(sc)), Class: clean(sc.Name)}
 	switch sc.Verdict {
 	case verdict.Fail:
-		c.Failure = failureOf(sc)
+		c.Failure = problemOf(sc)
 	case verdict.Inconclusive:
-		why := clean(strings.Join(sc.Why, "\n"))
-		c.Error = &junitProblem{Message: firstLines(why, 1)[0], Type: verdict.Inconclusive.String(), Text: why}
+		c.Error = problemOf(sc)
 	}
 	return c
 }
@@ -126,11 +121,11 @@ func caseName(sc *verdict.Scenario) string {
 	return name
 }
 
-func failureOf(sc *verdict.Scenario) *junitProblem {
+func problemOf(sc *verdict.Scenario) *junitProblem {
 	violations := sortedViolations(sc.Violations)
-	if len(violations) == 0 {
+	if len(violations) == 0 || sc.Verdict != verdict.Fail {
 		why := clean(strings.Join(sc.Why, "\n"))
-		return &junitProblem{Message: firstLines(why, 1)[0], Type: verdict.Fail.String(), Text: why}
+		return &junitProblem{Message: firstLines(why, 1)[0], Type: sc.Verdict.String(), Text: why}
 	}
 	var text strings.Builder
 	for i, v := range violations {

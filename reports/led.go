@@ -1,7 +1,6 @@
 package reports
 
 import (
-	_ "embed" // the script that draws it
 	"fmt"
 	"slices"
 	"strings"
@@ -11,9 +10,6 @@ import (
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 )
-
-//go:embed page/led.js
-var scriptLed string
 
 // ledViolations limits the violations of a run for which the page draws what led to them.
 const ledViolations = 5

@@ -5,11 +5,11 @@ import "handoff/chaos/verdict"
 // matrix is the table of scenarios and the mutants that they kill. Weak points come first:
 // scenarios that kill no mutant, and mutants that one scenario kills, or none.
 type matrix struct {
-	Seeds                   int
-	Idle, Lone, Survivors   []string
-	Mutants                 []matrixMutant
-	Rows                    []matrixRow
-	Pairs, Killed, Scenario int
+	Seeds                 int
+	Idle, Lone, Survivors []string
+	Mutants               []matrixMutant
+	Rows                  []matrixRow
+	Scenario              int
 }
 
 type matrixMutant struct {
@@ -37,7 +37,7 @@ func newMatrix(v *verdict.Matrix) *matrix {
 	if v == nil {
 		return nil
 	}
-	m := &matrix{Seeds: v.Seeds, Pairs: len(v.Mutants) * len(v.Scenarios), Scenario: len(v.Scenarios)}
+	m := &matrix{Seeds: v.Seeds, Scenario: len(v.Scenarios)}
 	kills, killers := v.Kills()
 	for i, f := range v.Mutants {
 		m.Mutants = append(m.Mutants, matrixMutant{MatrixMutant: f, Killers: killers[i], Weak: killers[i] < 2})
@@ -58,7 +58,6 @@ func newMatrix(v *verdict.Matrix) *matrix {
 		if kills[j] == 0 {
 			m.Idle = append(m.Idle, name)
 		}
-		m.Killed += kills[j]
 		m.Rows = append(m.Rows, row)
 	}
 	return m

@@ -8,8 +8,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"handoff/core/execution"
 )
 
 // messageTypes gives the names of Event.Type in the broker's envelopes. The table is a copy,
@@ -21,34 +19,6 @@ func messageType(t uint8) string {
 		return messageTypes[t]
 	}
 	return fmt.Sprintf("type(%d)", t)
-}
-
-func parseMessageType(name string) (uint8, error) {
-	for i, n := range messageTypes {
-		if n == name {
-			return uint8(i), nil
-		}
-	}
-	return 0, fmt.Errorf("unknown message type %q", name)
-}
-
-// parsePart is the inverse of Part.String for the parts that write.
-func parsePart(name string) (execution.Part, error) {
-	for p := execution.NoPart + 1; int(p) < execution.Parts; p++ {
-		if p.String() == name {
-			return p, nil
-		}
-	}
-	return execution.NoPart, fmt.Errorf("unknown part %q", name)
-}
-
-func parseLifecycle(name string) (execution.Lifecycle, error) {
-	for l := execution.Starting; l <= execution.Lost; l++ {
-		if l.String() == name {
-			return l, nil
-		}
-	}
-	return execution.NoLifecycle, fmt.Errorf("unknown lifecycle %q", name)
 }
 
 // Printable returns a text with everything escaped that a terminal would obey or can't show:

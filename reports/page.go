@@ -1,13 +1,14 @@
 package reports
 
 import (
-	_ "embed" // the page's template, style and scripts
+	"embed"
 	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"handoff/chaos/invariant"
 	"handoff/chaos/scenario"
@@ -15,26 +16,27 @@ import (
 	"handoff/chaos/verdict"
 )
 
-//go:embed page/page.html
-var pageTemplate string
+//go:embed page
+var assets embed.FS
 
-//go:embed page/run.html
-var runTemplate string
+// pageTemplates are the templates of all pages.
+var pageTemplates = sync.OnceValue(func() *template.Template { //nolint:gochecknoglobals // as constant as the files
+	return template.Must(template.ParseFS(assets, "page/*.html"))
+})
 
-//go:embed page/style.css
-var pageStyle string
-
-//go:embed page/core.js
-var scriptCore string
-
-//go:embed page/draw.js
-var scriptDraw string
-
-//go:embed page/panel.js
-var scriptPanel string
-
-//go:embed page/results.js
-var scriptResults string
+// readAssets joins files of the pages.
+func readAssets(names ...string) string {
+	var all strings.Builder
+	for _, name := range names {
+		text, err := assets.ReadFile("page/" + name)
+		if err != nil {
+			panic(err) // a name in this package
+		}
+		all.Write(text)
+		all.WriteByte('\n')
+	}
+	return all.String()
+}
 
 // Limits of the page. Browsers open five megabytes at once, and a page that is mailed or attached
 // to a ticket should not be much larger. Timelines take what the results leave of it.
@@ -92,10 +94,10 @@ type shownRuns struct {
 	Data   template.JS
 }
 
-func (r *shownRuns) fill(data []byte, labels []string, scripts ...string) {
+func (r *shownRuns) fill(data []byte, labels []string, script string) {
 	r.Records = labels
-	r.Style, r.Data = template.CSS(pageStyle+whyStyle), template.JS(data)                           //nolint:gosec // ours, and escaped by json.Marshal
-	r.Script = template.JS("(() => {\n\"use strict\";\n" + strings.Join(scripts, "\n") + "\n})();") //nolint:gosec // ours
+	r.Style, r.Data = template.CSS(readAssets("style.css")), template.JS(data) //nolint:gosec // ours, and escaped by json.Marshal
+	r.Script = template.JS("(() => {\n\"use strict\";\n" + script + "})();")   //nolint:gosec // ours
 }
 
 // headline describes the first failure.
@@ -129,24 +131,18 @@ type causeLine struct {
 // failures have pages of their own, to which it links; see WriteRun. It says where something was
 // omitted.
 func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
-	t, err := parsePage()
-	if err != nil {
-		return err
-	}
 	first := firstFailure(s, records)
 	keys := runKeys(records)
 	shown := chooseRecords(first, records)
 	p := newPage(s, first, linker(records, keys, shown))
 	// What the results take is known only when they are written.
 	var rest counter
-	p.fill(nil, nil)
-	if err := t.ExecuteTemplate(&rest, "page", p); err != nil {
+	p.fill(nil, nil, "")
+	if err := pageTemplates().ExecuteTemplate(&rest, "page.html", p); err != nil {
 		return fmt.Errorf("measuring the page: %w", err)
 	}
-	scripts := []string{scriptCore, scriptDraw, scriptLed, scriptPanel, scriptResults}
-	for _, script := range scripts {
-		rest += counter(len(script))
-	}
+	script := readAssets("core.js", "draw.js", "led.js", "panel.js", "results.js")
+	rest += counter(len(script))
 	data, labels, err := pageData(shown, keys, max(0, min(pageBytes, pageTotal-int(rest))))
 	if err != nil {
 		return err
@@ -155,25 +151,11 @@ func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 		p = newPage(s, first, linker(records, keys, shown[:len(labels)]))
 	}
 	p.RecordsLeftOut = len(records) - len(labels)
-	p.fill(data, labels, scripts...)
-	if err := t.ExecuteTemplate(w, "page", p); err != nil {
+	p.fill(data, labels, script)
+	if err := pageTemplates().ExecuteTemplate(w, "page.html", p); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
 	}
 	return nil
-}
-
-func parsePage() (*template.Template, error) {
-	t, err := template.New("page").Parse(pageTemplate)
-	if err == nil {
-		_, err = t.New("run.html").Parse(runTemplate)
-	}
-	if err == nil {
-		err = withWhy(t)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("parsing the page's template: %w", err)
-	}
-	return t, nil
 }
 
 // counter counts bytes.

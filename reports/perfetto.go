@@ -1,9 +1,12 @@
 package reports
 
 import (
+	"bufio"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -20,8 +23,11 @@ const PerfettoEvents = 100_000
 // afterViolation is how many events after the first violation are shown of a longer history.
 const afterViolation = PerfettoEvents / 10
 
-// WritePerfetto writes a run as a trace for Perfetto's viewer, https://ui.perfetto.dev, in its
-// protobuf format. Times are nanoseconds since the start of the run.
+// perfettoText limits a text in bytes.
+const perfettoText = 300
+
+// WritePerfetto writes a run as a trace for Perfetto's viewer, https://ui.perfetto.dev, as JSON trace
+// events, which Chrome's tools read too. Times are microseconds since the start of the run.
 //
 // Each process and each server is a process of the trace: its events are instants, and the times
 // when it was down, paused or frozen are slices. A worker has its actions as slices below it, the
@@ -31,59 +37,66 @@ const afterViolation = PerfettoEvents / 10
 // Of a history with more than PerfettoEvents events, those around the first violation are shown, or
 // the last ones; an instant of the track "run" says how many are left out.
 func WritePerfetto(w io.Writer, r *verdict.Record) error {
-	p := &perfetto{
-		w: newPerfettoWriter(w), r: r, t: newTeller(r.Workers),
-		tracks: make(map[perfettoTrack]uint64), open: make(map[perfettoOpen]*perfettoSlice),
-	}
+	p := &perfetto{r: r, t: newTeller(r.Workers), threads: make(map[traceTrack][]*traceThread)}
 	p.chooseEvents()
-	p.declare()
-	for i := range r.Events[:p.to] {
-		p.now = i
-		p.observe(&r.Events[i])
+	p.drawPeriods()
+	p.drawEvents()
+	p.drawViolations()
+	out := bufio.NewWriter(w)
+	if err := p.writeEvents(out); err != nil {
+		return fmt.Errorf("writing the trace: %w", err)
 	}
-	p.faults()
-	p.end()
-	return p.w.close()
+	return nil
 }
 
-// perfettoTrack names a track: one below a process, or of the run with that name.
-type perfettoTrack struct {
-	parent, name string
-	id           uint64
+// traceEvent is an event of the trace event format: a slice if its phase is X, an instant if it is i,
+// the name or the place of a track if it is M.
+type traceEvent struct {
+	Name     string         `json:"name"`
+	Category string         `json:"cat,omitempty"`
+	Phase    string         `json:"ph"`
+	At       float64        `json:"ts"`
+	Duration *float64       `json:"dur,omitempty"`
+	Scope    string         `json:"s,omitempty"`
+	Process  int            `json:"pid"`
+	Thread   int            `json:"tid"`
+	Flow     string         `json:"bind_id,omitempty"`
+	FlowIn   bool           `json:"flow_in,omitempty"`
+	FlowOut  bool           `json:"flow_out,omitempty"`
+	Args     map[string]any `json:"args,omitempty"`
+
+	on       traceTrack
+	from, to time.Duration
+	k        int
+	message  uint64
 }
 
-// perfettoOpen names a slice that has not ended: what kind it is, and of whom.
-type perfettoOpen struct {
-	kind, name string
-	id, more   uint64
-}
+// traceTrack is a track of a process; that of the process itself has its name.
+type traceTrack struct{ process, name string }
 
-// perfettoSlice is drawn when it ends, and its track declared then, if it has none yet: a track that
-// ended before what is shown is left out.
-type perfettoSlice struct {
-	perfettoEvent
-	on    perfettoTrack
+// traceThread is a row of a track, on which slices don't overlap.
+type traceThread struct {
+	id    int
 	until time.Duration
 }
 
 // perfetto draws one record.
 type perfetto struct {
-	w *perfettoWriter
 	r *verdict.Record
 	t teller
 	// Events from the first to before the last are drawn; begin and end are their times.
 	from, to   int
-	begin, til time.Duration
-	now        int
-	tracks     map[perfettoTrack]uint64
-	open       map[perfettoOpen]*perfettoSlice
+	begin, end time.Duration
+	threads    map[traceTrack][]*traceThread
+	last       int // the last number of a process or a thread
+	named      []*traceEvent
+	drawn      []*traceEvent
 }
 
-// The tracks that are no processes.
+// The processes of the trace that are no processes of the run.
 const (
-	perfettoRun        = "run"
-	perfettoExecutions = "executions"
-	perfettoFaults     = "faults"
+	traceExecutions = "executions"
+	traceFaults     = "faults"
 )
 
 func (p *perfetto) chooseEvents() {
@@ -98,269 +111,241 @@ func (p *perfetto) chooseEvents() {
 	if p.from > 0 {
 		p.begin = p.r.Events[p.from].At
 	}
-	p.til = p.r.Virtual
+	p.end = p.r.Virtual
 	if p.to < len(p.r.Events) {
-		p.til = p.r.Events[p.to-1].At
+		p.end = p.r.Events[p.to-1].At
 	} else if p.to > 0 {
-		p.til = max(p.til, p.r.Events[p.to-1].At)
+		p.end = max(p.end, p.r.Events[p.to-1].At)
 	}
 }
 
-// declare declares every process in the order of the report, and the tracks above them.
-func (p *perfetto) declare() {
-	for _, name := range []string{perfettoRun, perfettoExecutions, perfettoFaults} {
-		p.track(perfettoTrack{name: name})
-	}
-	var known processes
-	known.init(p.t)
+// drawPeriods draws what lasts, as the page does, and the faults.
+func (p *perfetto) drawPeriods() {
+	b := newBuilder(p.r, limits{executions: math.MaxInt, queues: math.MaxInt, points: math.MaxInt, beats: 1})
 	for i := range p.r.Events[:p.to] {
-		known.observe(i, &p.r.Events[i])
+		b.observe(i, &p.r.Events[i])
 	}
-	for _, l := range known.lanes(p.til, limits{beats: 1}) {
-		p.process(l.Name)
+	b.end = p.end
+	processes := b.processes.lanes(b.end, b.lim)
+	for _, name := range []string{homeRun, traceExecutions, traceFaults} {
+		p.numberProcess(name)
 	}
-	p.process("broker")
-	p.process("database")
-	if left := len(p.r.Events) - (p.to - p.from); left > 0 {
-		p.instant(&perfettoEvent{
-			at: p.begin, track: p.process(perfettoRun), name: fmt.Sprintf("%s not shown", plural(left, "event")), category: "note",
-			notes: []perfettoNote{{name: "what", text: "The trace shows a part of the run. history.jsonl has everything."}},
-		})
-	}
-}
-
-// process returns the track of a process, or of the run, by its name.
-func (p *perfetto) process(name string) uint64 {
-	key := perfettoTrack{name: name}
-	uuid := p.tracks[key]
-	if uuid == 0 {
-		uuid = uint64(len(p.tracks) + 1)
-		p.tracks[key] = uuid
-		p.w.process(uuid, name)
-	}
-	return uuid
-}
-
-// track returns any other track.
-func (p *perfetto) track(key perfettoTrack) uint64 {
-	uuid := p.tracks[key]
-	if uuid == 0 {
-		parent := uint64(0)
-		if key.parent != "" {
-			parent = p.process(key.parent)
+	for _, l := range processes {
+		p.numberProcess(l.Name)
+		for _, s := range l.Periods {
+			if s.name != "up" {
+				p.drawSlice(traceTrack{l.Name, l.Name}, s, "state", s.name)
+			}
 		}
-		uuid = uint64(len(p.tracks) + 1)
-		p.tracks[key] = uuid
-		rank := uint64(0)
-		if key.parent == perfettoExecutions || key.parent == perfettoFaults {
-			rank = key.id
-		}
-		p.w.track(uuid, parent, key.name, rank)
 	}
-	return uuid
-}
-
-func (p *perfetto) observe(e *history.Event) {
-	switch e.Kind {
-	case history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused, history.ProcessFrozen, history.DatabaseDown, history.BrokerDown:
-		p.state(e, map[history.Kind]string{
-			history.ProcessStopped: "stopped", history.ProcessPaused: "paused", history.ProcessFrozen: "frozen",
-		}[e.Kind])
-	case history.ProcessStarted, history.ProcessResumed, history.ProcessThawed, history.DatabaseUp, history.BrokerUp:
-		p.close(perfettoOpen{kind: "state", name: p.home(e)}, e.At)
-	case history.Created, history.Transition:
-		p.status(e)
-	case history.ActionStarted:
-		p.start(actionKey(e), perfettoTrack{parent: p.home(e), name: "actions", id: uint64(e.Execution)<<16 | uint64(e.Epoch)&0xffff}, "action", e,
-			fmt.Sprintf("execution %d", e.Execution))
-	case history.ActionEnded:
-		p.close(actionKey(e), e.At)
-	case history.Enqueued:
-		if e.Queue != "" && e.Limit <= 1 {
+	p.numberProcess(homeBroker)
+	p.numberProcess(homeDatabase)
+	rows, _ := b.rows.lanes(b, nil)
+	for _, x := range rows {
+		for _, s := range x.Periods {
+			if status, err := execution.ParseStatus(s.name); err == nil && !status.Terminal() {
+				p.drawSlice(executionTrack(x.ID), s, "status", s.name)
+			}
+		}
+		for _, s := range x.Actions {
+			p.drawSlice(traceTrack{p.homeOf(&p.r.Events[s.k]), "actions"}, s, "action", fmt.Sprintf("execution %d", x.ID))
+		}
+	}
+	queues, _ := b.queues.lanes(b, nil)
+	for _, q := range queues {
+		for _, s := range q.stays {
+			e := &p.r.Events[s.k]
+			if e.Limit > 1 {
+				continue // another dispatch of the same message
+			}
 			what := messageType(e.Type)
 			if e.Execution != 0 {
 				what = fmt.Sprintf("%s of execution %d", what, e.Execution)
 			}
-			p.start(queueKey(e), perfettoTrack{parent: "broker", name: e.Queue, id: e.Message}, "queued", e, what)
-		}
-	case history.Acked, history.Expired, history.Rejected, history.ReturnedTooOften, history.Dropped:
-		p.close(queueKey(e), e.At)
-	default:
-	}
-	p.event(e)
-}
-
-func actionKey(e *history.Event) perfettoOpen {
-	return perfettoOpen{kind: "action", id: uint64(e.Incarnation), more: uint64(e.Execution)<<16 | uint64(e.Epoch)&0xffff}
-}
-
-func queueKey(e *history.Event) perfettoOpen {
-	return perfettoOpen{kind: "queued", name: e.Queue, id: e.Message}
-}
-
-// state begins a slice on the track of a process or server itself.
-func (p *perfetto) state(e *history.Event, name string) {
-	if name == "" {
-		name = "down"
-	}
-	home := p.home(e)
-	p.close(perfettoOpen{kind: "state", name: home}, e.At)
-	p.open[perfettoOpen{kind: "state", name: home}] = &perfettoSlice{perfettoEvent: perfettoEvent{
-		at: e.At, track: p.process(home), name: name, category: "state", notes: p.notes(e),
-	}}
-}
-
-// status begins the slice of an execution's new status, except for a final one.
-func (p *perfetto) status(e *history.Event) {
-	key := perfettoOpen{kind: "status", id: uint64(e.Execution)}
-	p.close(key, e.At)
-	if !e.To.Terminal() {
-		p.start(key, executionTrack(e.Execution), "status", e, e.To.String())
-	}
-}
-
-func executionTrack(id execution.ID) perfettoTrack {
-	return perfettoTrack{parent: perfettoExecutions, name: fmt.Sprintf("execution %d", id), id: uint64(id)}
-}
-
-// start begins a slice. Its track is declared when it is drawn.
-func (p *perfetto) start(key perfettoOpen, track perfettoTrack, category string, e *history.Event, name string) {
-	s := &perfettoSlice{on: track, perfettoEvent: perfettoEvent{at: e.At, name: name, category: category, notes: p.notes(e)}}
-	if category == "queued" {
-		s.flow = e.Message
-	}
-	p.close(key, e.At) // a redelivery may begin it again
-	p.open[key] = s
-}
-
-// close ends a slice and draws it, unless it ended before what is shown.
-func (p *perfetto) close(key perfettoOpen, at time.Duration) {
-	s := p.open[key]
-	if s == nil {
-		return
-	}
-	delete(p.open, key)
-	s.until = at
-	if p.now >= p.from {
-		p.slice(s)
-	}
-}
-
-func (p *perfetto) slice(s *perfettoSlice) {
-	if s.track == 0 {
-		s.track = p.track(s.on)
-	}
-	s.kind, s.at = sliceBegin, max(s.at, p.begin)
-	p.w.event(&s.perfettoEvent)
-	p.w.event(&perfettoEvent{kind: sliceEnd, at: max(s.at, s.until), track: s.track})
-}
-
-func (p *perfetto) instant(e *perfettoEvent) {
-	e.kind = instant
-	p.w.event(e)
-}
-
-// event draws an event as an instant of its process, and the end of an execution on its track, too.
-func (p *perfetto) event(e *history.Event) {
-	if p.now < p.from {
-		return
-	}
-	out := &perfettoEvent{at: e.At, name: strings.ReplaceAll(e.Kind.String(), "_", " "), category: e.Kind.String(), notes: p.notes(e)}
-	switch e.Kind {
-	case history.FaultBegan, history.FaultEnded:
-		return // drawn as a slice
-	case history.Transition:
-		out.name = "→ " + e.To.String()
-		if e.To.Terminal() {
-			own := *out
-			own.track = p.track(executionTrack(e.Execution))
-			p.instant(&own)
-		}
-	case history.Published, history.Delivered:
-		out.flow = e.Message
-	case history.Acked, history.Expired, history.Rejected, history.ReturnedTooOften, history.Dropped:
-		out.flow, out.ends = e.Message, true
-	default:
-	}
-	out.track = p.process(p.home(e))
-	p.instant(out)
-}
-
-// home is the process, server or other track to which an event belongs.
-func (p *perfetto) home(e *history.Event) string {
-	switch e.Kind {
-	case history.FaultTouched, history.AlertFired, history.AlertResolved, history.Quiescent:
-		return perfettoRun
-	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped, history.DatabaseRewound, history.RowUnreadable, history.RowLocked, history.RefusedResult:
-		return "database"
-	case history.BrokerDown, history.BrokerUp, history.Enqueued, history.Requeued, history.Expired, history.Rejected,
-		history.ReturnedTooOften, history.DeadLettered, history.Dropped:
-		return "broker"
-	default:
-	}
-	known := processes{t: p.t}
-	return cmp.Or(known.nameOf(e), "database")
-}
-
-func (p *perfetto) notes(e *history.Event) []perfettoNote {
-	notes := []perfettoNote{{name: "what", text: p.t.who(e) + " " + p.t.what(e)}}
-	for _, n := range []perfettoNote{
-		{name: "step", number: e.Step},
-		{name: "execution", number: uint64(e.Execution)},
-		{name: "epoch", number: uint64(e.Epoch)},
-		{name: "message", number: e.Message},
-	} {
-		if n.number != 0 {
-			notes = append(notes, n)
+			to := s.to
+			if to < 0 {
+				to = p.end
+			}
+			p.drawSlice(traceTrack{homeBroker, q.Name}, period{from: s.from, to: to, k: s.k}, "queued", what)
 		}
 	}
-	return notes
-}
-
-// faults draws the intervals of the faults, each on a track with its name.
-func (p *perfetto) faults() {
-	b := &builder{r: p.r, t: p.t}
 	labels := b.struck(p.r.FaultIntervals)
 	for i, f := range p.r.FaultIntervals {
-		if f.End < p.begin || f.Begin > p.til {
-			continue
+		if f.End >= p.begin && f.Begin <= p.end {
+			p.addEvent(&traceEvent{
+				Name: labels[i], Category: "fault", Phase: "X", from: max(f.Begin, p.begin), to: min(f.End, p.end), on: traceTrack{traceFaults, f.Fault},
+			})
 		}
-		p.slice(&perfettoSlice{
-			on: perfettoTrack{parent: perfettoFaults, name: f.Fault, id: uint64(i) + 1}, until: min(f.End, p.til),
-			perfettoEvent: perfettoEvent{at: f.Begin, name: labels[i], category: "fault"},
-		})
 	}
 }
 
-// end draws what has not ended until the last event, and the violations.
-func (p *perfetto) end() {
-	keys := make([]perfettoOpen, 0, len(p.open))
-	for key := range p.open {
-		keys = append(keys, key)
+// numberProcess returns the number of a process of the trace, which is that of its own track too.
+func (p *perfetto) numberProcess(name string) int {
+	on := traceTrack{name, name}
+	if p.threads[on] == nil {
+		p.last++
+		p.threads[on] = []*traceThread{{id: p.last}}
+		p.nameTrack("process", name, p.last, p.last)
+		p.nameTrack("thread", name, p.last, p.last)
 	}
-	slices.SortFunc(keys, func(a, b perfettoOpen) int {
-		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name), cmp.Compare(a.id, b.id), cmp.Compare(a.more, b.more))
-	})
-	p.now = p.to
-	for _, key := range keys {
-		p.close(key, p.til)
+	return p.threads[on][0].id
+}
+
+// takeThread takes the first row of a track that is free from a time on, and returns its number. Numbers
+// are not used twice, because the viewer finds a thread by its number alone.
+func (p *perfetto) takeThread(on traceTrack, from, to time.Duration) int {
+	process := p.numberProcess(on.process)
+	for _, row := range p.threads[on] {
+		if row.until <= from {
+			row.until = to
+			return row.id
+		}
 	}
-	for _, v := range sortedViolations(p.r.Violations) {
-		mark := perfettoEvent{at: v.At, name: "violation of " + violationTitle(v), category: "violation", notes: []perfettoNote{
-			{name: "what", text: v.Message}, {name: "step", number: v.Step},
-		}}
-		for _, n := range []perfettoNote{{name: "rule", text: v.Statement}, {name: "reproduce", text: v.Reproduce}} {
-			if n.text != "" {
-				mark.notes = append(mark.notes, n)
+	p.last++
+	p.threads[on] = append(p.threads[on], &traceThread{p.last, to})
+	p.nameTrack("thread", on.name, process, p.last)
+	return p.last
+}
+
+// nameTrack names a process or a thread, and puts it below those that were named before.
+func (p *perfetto) nameTrack(what, name string, process, thread int) {
+	p.named = append(p.named,
+		&traceEvent{Name: what + "_name", Phase: "M", Process: process, Thread: thread, Args: map[string]any{"name": traceText(name)}},
+		&traceEvent{Name: what + "_sort_index", Phase: "M", Process: process, Thread: thread, Args: map[string]any{"sort_index": thread}})
+}
+
+func executionTrack(id execution.ID) traceTrack {
+	return traceTrack{traceExecutions, fmt.Sprintf("execution %d", id)}
+}
+
+// drawSlice draws a period, unless it ended before what is shown.
+func (p *perfetto) drawSlice(on traceTrack, s period, category, name string) {
+	if s.to < p.begin || s.to == p.begin && s.from < p.begin {
+		return
+	}
+	e := &p.r.Events[s.k]
+	out := &traceEvent{Name: name, Category: category, Phase: "X", on: on, from: max(s.from, p.begin), to: max(s.to, s.from), k: s.k, Args: p.eventArgs(e)}
+	if category == "queued" {
+		out.message = e.Message
+	}
+	p.addEvent(out)
+}
+
+func (p *perfetto) drawInstant(on traceTrack, e traceEvent) {
+	e.Phase, e.Scope, e.on, e.to = "i", "t", on, e.from
+	p.addEvent(&e)
+}
+
+func (p *perfetto) addEvent(e *traceEvent) { p.drawn = append(p.drawn, e) }
+
+// drawEvents draws each event as an instant of its process, and the end of an execution on its track,
+// too.
+func (p *perfetto) drawEvents() {
+	if left := len(p.r.Events) - (p.to - p.from); left > 0 {
+		p.drawInstant(traceTrack{homeRun, homeRun}, traceEvent{
+			from: p.begin, Name: fmt.Sprintf("%s not shown", plural(left, "event")), Category: "note",
+			Args: map[string]any{"what": "The trace shows a part of the run. history.jsonl has everything."},
+		})
+	}
+	for k := p.from; k < p.to; k++ {
+		e := &p.r.Events[k]
+		if e.Kind == history.FaultBegan || e.Kind == history.FaultEnded {
+			continue // drawn as a slice
+		}
+		out := traceEvent{from: e.At, k: k, Name: strings.ReplaceAll(e.Kind.String(), "_", " "), Category: e.Kind.String(), Args: p.eventArgs(e)}
+		if e.Kind == history.Transition {
+			out.Name = "→ " + e.To.String()
+			if e.To.Terminal() {
+				p.drawInstant(executionTrack(e.Execution), out)
 			}
 		}
-		tracks := []uint64{p.process(perfettoRun)}
-		if v.Execution != 0 {
-			tracks = append(tracks, p.track(executionTrack(v.Execution)))
+		if rowOf(e.Kind).flow {
+			out.message = e.Message
 		}
-		for _, track := range tracks {
-			mark.track = track
-			p.instant(&mark)
+		home := p.homeOf(e)
+		p.drawInstant(traceTrack{home, home}, out)
+	}
+}
+
+// homeOf returns the process, server or other track to which an event belongs.
+func (p *perfetto) homeOf(e *history.Event) string {
+	if home := rowOf(e.Kind).home; home != "" && home != homeWorker {
+		return home
+	}
+	known := processes{t: p.t}
+	return cmp.Or(known.nameOf(e), homeDatabase)
+}
+
+func (p *perfetto) eventArgs(e *history.Event) map[string]any {
+	args := map[string]any{"what": traceText(p.t.who(e) + " " + p.t.what(e))}
+	for name, number := range map[string]uint64{"step": e.Step, "execution": uint64(e.Execution), "epoch": uint64(e.Epoch), "message": e.Message} { //nolint:gosec // not negative
+		if number != 0 {
+			args[name] = number
 		}
 	}
+	return args
+}
+
+func (p *perfetto) drawViolations() {
+	for _, v := range sortedViolations(p.r.Violations) {
+		mark := traceEvent{from: v.At, k: p.to, Name: "violation of " + violationTitle(v), Category: "violation", Args: map[string]any{"step": v.Step}}
+		for name, text := range map[string]string{"what": v.Message, "rule": v.Statement, "reproduce": v.Reproduce} {
+			if text != "" {
+				mark.Args[name] = traceText(text)
+			}
+		}
+		p.drawInstant(traceTrack{homeRun, homeRun}, mark)
+		if v.Execution != 0 {
+			p.drawInstant(executionTrack(v.Execution), mark)
+		}
+	}
+}
+
+// writeEvents writes the events in the order of their times, the names of their tracks first.
+func (p *perfetto) writeEvents(out *bufio.Writer) error {
+	slices.SortStableFunc(p.drawn, func(a, b *traceEvent) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.k, b.k)) })
+	steps, last := make(map[uint64]int), make(map[uint64]int)
+	for _, e := range p.drawn {
+		last[e.message]++
+	}
+	for _, e := range p.drawn {
+		e.Name, e.At = traceText(e.Name), usecs(max(0, e.from))
+		e.Process = p.numberProcess(e.on.process)
+		if rows := p.threads[e.on]; e.Phase == "i" && rows != nil {
+			e.Thread = rows[0].id // within any slice
+		} else {
+			e.Thread = p.takeThread(e.on, e.from, e.to)
+		}
+		// Only slices have flows, so an instant with one is a slice that takes no time.
+		if e.message != 0 && last[e.message] > 1 {
+			e.Phase, e.Scope = "X", ""
+			steps[e.message]++
+			e.Flow = fmt.Sprintf("%x", e.message)
+			e.FlowIn, e.FlowOut = steps[e.message] > 1, steps[e.message] < last[e.message]
+		}
+		if e.Phase == "X" {
+			took := usecs(e.to - e.from)
+			e.Duration = &took
+		}
+	}
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	_, _ = out.WriteString(`{"displayTimeUnit":"ns","traceEvents":[` + "\n")
+	for i, e := range slices.Concat(p.named, p.drawn) {
+		if i > 0 {
+			_ = out.WriteByte(',')
+		}
+		if err := enc.Encode(e); err != nil {
+			return err
+		}
+	}
+	_, _ = out.WriteString("]}\n") // Flush tells every error
+	return out.Flush()
+}
+
+// usecs is a time in the trace's unit.
+func usecs(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func traceText(text string) string {
+	return firstBytes(clean(firstBytes(text, 4*perfettoText)), perfettoText)
 }

@@ -15,8 +15,8 @@ type processLane struct {
 	Name string `json:"name"`
 	// Role is executor, worker, server or client.
 	Role string `json:"role"`
-	// Periods are [from, to, k, state].
-	Periods []any `json:"periods"`
+	// Periods have the state as their name.
+	Periods []period `json:"periods"`
 	// Lives are [from, k, state that the worker reports].
 	Lives []any   `json:"lives"`
 	Beats []int64 `json:"beats"`
@@ -37,26 +37,13 @@ func (p *processes) init(t teller) {
 }
 
 func (p *processes) observe(k int, e *history.Event) {
-	state := ""
-	switch e.Kind {
-	case history.ProcessStarted, history.ProcessResumed, history.ProcessThawed, history.DatabaseUp, history.BrokerUp:
-		state = "up"
-	case history.ProcessCrashed, history.DatabaseDown, history.BrokerDown:
-		state = "down"
-	case history.ProcessStopped:
-		state = "stopped"
-	case history.ProcessPaused:
-		state = "paused"
-	case history.ProcessFrozen:
-		state = "frozen"
-	}
 	name := p.nameOf(e)
 	if name == "" {
 		return
 	}
 	lane := p.byName[name]
 	if lane == nil {
-		lane = &processLane{Name: name, Role: p.role(name, e), Periods: []any{}, Lives: []any{}, Beats: []int64{}}
+		lane = &processLane{Name: name, Role: p.role(name, e), Periods: []period{}, Lives: []any{}, Beats: []int64{}}
 		p.byName[name] = lane
 		// A process that acts before its recorded start has been up from the beginning.
 		lane.state = "up"
@@ -67,7 +54,7 @@ func (p *processes) observe(k int, e *history.Event) {
 	if lane.Role == "client" && e.By != execution.NoPart && e.By != execution.Worker && e.By != execution.API {
 		lane.Role = "executor"
 	}
-	if state != "" && state != lane.state {
+	if state := rowOf(e.Kind).state; state != "" && state != lane.state {
 		lane.close(e.At)
 		lane.state, lane.since, lane.k = state, e.At, k
 	}
@@ -85,24 +72,20 @@ func (p *processes) observe(k int, e *history.Event) {
 // nameOf is the process to which an event belongs, empty for none. A worker's reports are drawn on
 // its own lane, whichever process wrote them.
 func (p *processes) nameOf(e *history.Event) string {
-	switch e.Kind {
-	case history.DatabaseDown, history.DatabaseUp:
-		return "database"
-	case history.BrokerDown, history.BrokerUp:
-		return "broker"
-	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported, history.WorkerCordoned:
-		if name := p.t.workers[e.Worker]; name != "" {
-			return name
-		}
-	case history.FaultBegan, history.FaultEnded, history.FaultTouched:
+	switch row := rowOf(e.Kind); {
+	case row.isServer():
+		return row.home
+	case row.class == ofFault:
 		return "" // faults have intervals of their own, and may name a link or a queue here
+	case row.home == homeWorker && p.t.workers[e.Worker] != "":
+		return p.t.workers[e.Worker]
 	}
 	return e.Process
 }
 
 func (p *processes) role(name string, e *history.Event) string {
 	switch {
-	case e.Kind == history.DatabaseDown, e.Kind == history.DatabaseUp, e.Kind == history.BrokerDown, e.Kind == history.BrokerUp:
+	case rowOf(e.Kind).isServer():
 		return "server"
 	case p.t.named[name]:
 		return "worker"
@@ -114,7 +97,7 @@ func (p *processes) role(name string, e *history.Event) string {
 
 func (l *processLane) close(at time.Duration) {
 	if at > l.since {
-		l.Periods = append(l.Periods, []any{usec(l.since), usec(at), l.k, l.state})
+		l.Periods = append(l.Periods, period{from: l.since, to: at, k: l.k, name: l.state})
 	}
 }
 

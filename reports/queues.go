@@ -83,9 +83,7 @@ func (q *queues) observe(k int, e *history.Event) {
 	case history.Enqueued:
 		s := &stay{execution: e.Execution, from: e.At, received: -1, to: -1, k: k}
 		q.open[key] = append(q.open[key], s)
-		if e.Execution != 0 {
-			lane.stays = append(lane.stays, s)
-		}
+		lane.stays = append(lane.stays, s)
 		lane.ready++
 	case history.Delivered:
 		if s := q.find(key, false); s != nil {

@@ -16,11 +16,11 @@ type rowLane struct {
 	Chain execution.ID `json:"chain"`
 	// Retry is its number within the chain, 0 for the first row.
 	Retry int64 `json:"retry"`
-	// Periods are [from, to, k, status, owner, epoch].
-	Periods []any `json:"periods"`
-	// Actions are [from, to, k, worker, outcome]: the outcome is empty if it never ended.
-	Actions  []any `json:"actions"`
-	Violated bool  `json:"violated"`
+	// Periods have the status as their name, and the owner and the epoch.
+	Periods []period `json:"periods"`
+	// Actions have the worker as their name, and the outcome, which is empty if it never ended.
+	Actions  []period `json:"actions"`
+	Violated bool     `json:"violated"`
 
 	first, last time.Duration
 	status      execution.Status
@@ -54,7 +54,7 @@ func (r *rows) observe(k int, e *history.Event) {
 	}
 	x := r.byID[e.Execution]
 	if x == nil {
-		x = &rowLane{ID: e.Execution, Chain: e.Execution, Periods: []any{}, Actions: []any{}, first: e.At, since: e.At, k: k}
+		x = &rowLane{ID: e.Execution, Chain: e.Execution, Periods: []period{}, Actions: []period{}, first: e.At, since: e.At, k: k}
 		r.byID[e.Execution] = x
 	}
 	if e.Chain != 0 {
@@ -78,7 +78,7 @@ func (r *rows) observe(k int, e *history.Event) {
 	case history.ActionEnded:
 		for i, a := range x.running {
 			if a.epoch == e.Epoch && a.who == e.Incarnation {
-				x.Actions = append(x.Actions, []any{usec(a.from), usec(e.At), a.k, a.worker, e.To.String()})
+				x.Actions = append(x.Actions, period{a.from, e.At, a.k, a.worker, []any{e.To.String()}})
 				x.running = slices.Delete(x.running, i, i+1)
 				break
 			}
@@ -96,7 +96,7 @@ func (x *rowLane) enter(k int, e *history.Event, owner string) {
 // looked up by k, and many failures depend on a status that lasted no time.
 func (x *rowLane) close(at time.Duration) {
 	if x.status != execution.None {
-		x.Periods = append(x.Periods, []any{usec(x.since), usec(at), x.k, x.status.String(), x.owner, x.epoch})
+		x.Periods = append(x.Periods, period{x.since, at, x.k, x.status.String(), []any{x.owner, x.epoch}})
 	}
 }
 
@@ -163,7 +163,7 @@ func (r *rows) lanes(b *builder, violations []*verdict.Violation) (lanes []*rowL
 	for _, x := range lanes {
 		x.close(b.end)
 		for _, a := range x.running {
-			x.Actions = append(x.Actions, []any{usec(a.from), usec(b.end), a.k, a.worker, ""})
+			x.Actions = append(x.Actions, period{a.from, b.end, a.k, a.worker, []any{""}})
 		}
 	}
 	return lanes, leftOut

@@ -41,10 +41,6 @@ const runViolations = 10
 // each execution. key names the run in links; it is the run's folder. The page needs neither network
 // nor server.
 func WriteRun(w io.Writer, r *verdict.Record, key string) error {
-	t, err := parsePage()
-	if err != nil {
-		return err
-	}
 	data, labels, err := pageData([]*verdict.Record{r}, map[*verdict.Record]string{r: key}, runBytes)
 	if err != nil {
 		return err
@@ -61,8 +57,8 @@ func WriteRun(w io.Writer, r *verdict.Record, key string) error {
 		}
 	}
 	p.More = len(violations) - len(p.Violations)
-	p.fill(data, labels, scriptCore, scriptDraw, scriptLed, scriptPanel)
-	if err := t.ExecuteTemplate(w, "one", p); err != nil {
+	p.fill(data, labels, readAssets("core.js", "draw.js", "led.js", "panel.js"))
+	if err := pageTemplates().ExecuteTemplate(w, "one", p); err != nil {
 		return fmt.Errorf("writing the page of a run: %w", err)
 	}
 	return nil

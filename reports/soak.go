@@ -1,7 +1,6 @@
 package reports
 
 import (
-	_ "embed" // the page's template and its own style
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -21,19 +20,9 @@ func WriteSoakJSON(w io.Writer, r *soak.Result) error {
 	return e.Encode(r)
 }
 
-//go:embed page/soak.html
-var soakTemplate string
-
-//go:embed page/soak.css
-var soakStyle string
-
 // WriteSoak writes the page of a soak: one file that needs neither network nor server.
 func WriteSoak(w io.Writer, r *soak.Result) error {
-	t, err := template.New("soak").Parse(soakTemplate)
-	if err != nil {
-		return fmt.Errorf("parsing the template of a soak's page: %w", err)
-	}
-	if err := t.Execute(w, newSoakPage(r)); err != nil {
+	if err := pageTemplates().ExecuteTemplate(w, "soak.html", newSoakPage(r)); err != nil {
 		return fmt.Errorf("writing the page of a soak: %w", err)
 	}
 	return nil
@@ -96,14 +85,13 @@ type planBar struct {
 
 // soakChart is the chart of one figure, with a line for each process that has it.
 type soakChart struct {
-	Name                             string
-	Width, Height, Left, Right       float64
-	Top, Bottom                      float64
-	Bands                            []planBar
-	Lines                            []chartLine
-	Ticks, Levels                    []chartTick
-	Sign, Word                       string
-	QuarterFrom, QuarterTo, LastFrom float64
+	Name                       string
+	Width, Height, Left, Right float64
+	Top, Bottom                float64
+	Bands                      []planBar
+	Lines                      []chartLine
+	Ticks, Levels              []chartTick
+	Sign, Word                 string
 }
 
 type chartLine struct {
@@ -130,7 +118,7 @@ const (
 )
 
 func newSoakPage(r *soak.Result) *soakPage {
-	p := &soakPage{Result: r, Sign: sign(r.Verdict), Style: template.CSS(pageStyle + soakStyle)} //nolint:gosec // ours
+	p := &soakPage{Result: r, Sign: sign(r.Verdict), Style: template.CSS(readAssets("style.css", "soak.css"))} //nolint:gosec // ours
 	p.Title = map[verdict.Verdict]string{
 		verdict.Pass: "Nothing lost, nothing twice, nothing unearned, and the curves are flat", verdict.Inconclusive: "Nothing broke, but the soak proves less than it should",
 		verdict.Fail: "The soak found something",

@@ -1,7 +1,8 @@
 package reports
 
 import (
-	"fmt"
+	"cmp"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -26,13 +27,9 @@ func usec(d time.Duration) int64 { return d.Microseconds() }
 // timeline is one record as the page draws it. Times are in microseconds. "k" is an event's index
 // in the record: it orders two events of the same time, and identifies the state between them.
 type timeline struct {
-	Label string `json:"label"`
+	Label string `json:"-"`
 	// Key names the run in links.
 	Key            string          `json:"key"`
-	Scenario       string          `json:"scenario"`
-	Profile        string          `json:"profile"`
-	Seed           string          `json:"seed"`
-	Mutant         string          `json:"mutant"`
 	End            int64           `json:"end"`
 	Focus          [2]int64        `json:"focus"`
 	Close          [2]int64        `json:"close"`
@@ -56,20 +53,29 @@ type timeline struct {
 	EventsLeftOut     int `json:"eventsLeftOut"`
 }
 
+// period is a part of a lane: [from, to, k, name, and more].
+type period struct {
+	from, to time.Duration
+	k        int
+	name     string
+	more     []any
+}
+
+// MarshalJSON writes it as a list, which takes less of the page than an object.
+func (p period) MarshalJSON() ([]byte, error) {
+	return json.Marshal(append([]any{usec(p.from), usec(p.to), p.k, p.name}, p.more...))
+}
+
 type violationMark struct {
 	Title     string       `json:"title"`
-	Statement string       `json:"statement"`
 	Message   string       `json:"message"`
 	Execution execution.ID `json:"exec"`
 	At        int64        `json:"at"`
 	// K is the event at which it happened, or the last event before that.
-	K         int    `json:"k"`
-	Step      uint64 `json:"step"`
-	Reproduce string `json:"reproduce"`
+	K int `json:"k"`
 }
 
 type intervalMark struct {
-	Fault string `json:"fault"`
 	// Label is the fault with those whom it struck, as far as its name does not say.
 	Label string `json:"label"`
 	Begin int64  `json:"begin"`
@@ -98,25 +104,31 @@ type builder struct {
 	dues      dues
 }
 
-func buildTimeline(r *verdict.Record, lim limits) *timeline {
-	b := &builder{r: r, t: newTeller(r.Workers), lim: lim}
+func newBuilder(r *verdict.Record, lim limits) *builder {
+	b := &builder{r: r, t: newTeller(r.Workers), lim: lim, end: r.Virtual}
 	b.processes.init(b.t)
 	b.queues.init(b.t)
 	b.rows.init(b.t)
 	b.dues.init(b.t)
-	b.end = r.Virtual
+	return b
+}
+
+func (b *builder) observe(k int, e *history.Event) {
+	b.end = max(b.end, e.At)
+	b.processes.observe(k, e)
+	b.queues.observe(k, e)
+	b.rows.observe(k, e)
+	b.dues.observe(k, e)
+}
+
+func buildTimeline(r *verdict.Record, lim limits) *timeline {
+	b := newBuilder(r, lim)
 	for i := range r.Events {
-		e := &r.Events[i]
-		b.end = max(b.end, e.At)
-		b.processes.observe(i, e)
-		b.queues.observe(i, e)
-		b.rows.observe(i, e)
-		b.dues.observe(i, e)
+		b.observe(i, &r.Events[i])
 	}
 	violations := sortedViolations(r.Violations)
 	b.chooseFocus(violations)
 	out := &timeline{
-		Scenario: r.Scenario, Profile: string(r.Profile), Seed: fmt.Sprint(r.Seed), Mutant: r.Mutant,
 		Label: runLabel(r),
 		End:   usec(b.end), Focus: [2]int64{usec(b.focus[0]), usec(b.focus[1])},
 		Close: [2]int64{usec(b.close[0]), usec(b.close[1])},
@@ -132,7 +144,7 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 	labels := b.struck(faultIntervals)
 	for i, f := range faultIntervals {
 		words, idle := needOf(r.Explained, f.Fault)
-		out.FaultIntervals = append(out.FaultIntervals, intervalMark{f.Fault, labels[i] + words, usec(f.Begin), usec(f.End), idle})
+		out.FaultIntervals = append(out.FaultIntervals, intervalMark{labels[i] + words, usec(f.Begin), usec(f.End), idle})
 	}
 	out.Processes = b.processes.lanes(b.end, lim)
 	out.Executions, out.ExecutionsLeftOut = b.rows.lanes(b, violations)
@@ -155,8 +167,7 @@ func (b *builder) mark(v *verdict.Violation) violationMark {
 		k = max(k-1, 0)
 	}
 	return violationMark{
-		Title: violationTitle(v), Statement: v.Statement, Message: b.t.owned(v.Message), Execution: v.Execution,
-		At: usec(v.At), K: k, Step: v.Step, Reproduce: v.Reproduce,
+		Title: violationTitle(v), Message: b.t.owned(v.Message), Execution: v.Execution, At: usec(v.At), K: k,
 	}
 }
 
@@ -265,7 +276,7 @@ func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int
 			return -1
 		case wanted[e.Execution]:
 			return 0
-		case class(e.Kind) == "fault", class(e.Kind) == "process":
+		case class(e.Kind) == ofFault, class(e.Kind) == ofProcess:
 			return 1
 		case shown[e.Execution]:
 			return 2
@@ -304,25 +315,5 @@ func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int
 	return ks
 }
 
-// class groups events by their look on the page.
-func class(k history.Kind) string {
-	switch k {
-	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused,
-		history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed,
-		history.DatabaseDown, history.DatabaseUp, history.BrokerDown, history.BrokerUp:
-		return "process"
-	case history.FaultBegan, history.FaultEnded, history.FaultTouched:
-		return "fault"
-	case history.Created, history.Transition, history.StaleWrite, history.Orchestrated, history.ActionDefined,
-		history.KeyKnown, history.ChildStarted, history.CancelRequested, history.SlotTaken, history.SlotFreed,
-		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored, history.Observed:
-		return "status"
-	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported, history.WorkerCordoned:
-		return "worker"
-	case history.ActionStarted, history.ActionEnded:
-		return "action"
-	case history.Logged, history.Quiescent:
-		return "log"
-	}
-	return "message"
-}
+// class is the look of events of a kind on the page.
+func class(k history.Kind) string { return cmp.Or(rowOf(k).class, ofMessage) }

@@ -1,9 +1,7 @@
 package reports
 
 import (
-	_ "embed" // the template and the style of why a run failed
 	"fmt"
-	"html/template"
 	"slices"
 	"strings"
 
@@ -11,12 +9,6 @@ import (
 	"handoff/chaos/history"
 	"handoff/chaos/verdict"
 )
-
-//go:embed page/why.html
-var whyTemplate string
-
-//go:embed page/why.css
-var whyStyle string
 
 // whyPage is the part of a page that says why a run failed.
 type whyPage struct {
@@ -191,10 +183,4 @@ func needOf(x *explain.Explanation, fault string) (words string, idle bool) {
 		}
 	}
 	return "", false
-}
-
-// withWhy adds the templates of this file.
-func withWhy(t *template.Template) error {
-	_, err := t.New("why.html").Parse(whyTemplate)
-	return err
 }

@@ -23,14 +23,15 @@ func (a *app) exportCommand() *cobra.Command {
 		Use:   "export SCENARIO|FILE --seed N --perfetto FILE | export RECORDING --perfetto FILE",
 		Short: "Write one run in the format of another tool",
 		Long: `Runs one seed again, or reads a recording, and writes it as a trace for Perfetto's
-viewer, https://ui.perfetto.dev: a track for each process and server, slices for the
-statuses of executions, for actions, queued messages and faults, and flows for messages.
-The viewer runs in the browser and sends the file nowhere.
+viewer, https://ui.perfetto.dev, as JSON trace events: a track for each process and
+server, slices for the statuses of executions, for actions, queued messages and
+faults, and flows for messages. The viewer runs in the browser and sends the file
+nowhere.
 
 RECORDING is a file history.jsonl, or the folder of a failure. The trace shows 100,000
 events at most, those around the first violation.`,
-		Example: `  bin/chaos export network-partition --seed 4 --mutant unguarded-claim --perfetto demo.perfetto-trace
-  bin/chaos export reports/out/ttl-race-hardened-7 --perfetto run.perfetto-trace`,
+		Example: `  bin/chaos export network-partition --seed 4 --mutant unguarded-claim --perfetto demo.json
+  bin/chaos export reports/out/ttl-race-hardened-7 --perfetto run.json`,
 		Args: needsOne("scenario or recording"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if perfetto == "" {

@@ -1,18 +1,15 @@
 package main
 
 import (
-	"context"
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/bufbuild/protocompile"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/dynamicpb"
 
 	"handoff/chaos/history"
 	"handoff/chaos/verdict"
@@ -20,131 +17,85 @@ import (
 	"handoff/reports"
 )
 
-// perfettoTrace decodes a trace with Perfetto's own schema, and refuses whatever the schema does not
-// know: fields, values of enumerations, and required ones that are missing.
-func perfettoTrace(t *testing.T, data []byte) []protoreflect.Message {
-	t.Helper()
-	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{ImportPaths: []string{"../../reports/testdata/perfetto"}}}
-	files, err := compiler.Compile(context.Background(), "perfetto_trace.proto")
-	if err != nil {
-		t.Fatal(err)
-	}
-	trace := dynamicpb.NewMessage(files[0].Messages().ByName("Trace"))
-	if err := proto.Unmarshal(data, trace); err != nil {
-		t.Fatal(err)
-	}
-	var known func(m protoreflect.Message)
-	known = func(m protoreflect.Message) {
-		if len(m.GetUnknown()) > 0 {
-			t.Fatalf("%s has unknown fields: %x", m.Descriptor().FullName(), m.GetUnknown())
-		}
-		m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-			switch {
-			case field.Message() == nil:
-			case field.IsList():
-				for i := range v.List().Len() {
-					known(v.List().Get(i).Message())
-				}
-			default:
-				known(v.Message())
-			}
-			return true
-		})
-	}
-	known(trace)
-	packets := trace.Get(trace.Descriptor().Fields().ByName("packet")).List()
-	list := make([]protoreflect.Message, packets.Len())
-	for i := range list {
-		list[i] = packets.Get(i).Message()
-	}
-	return list
-}
-
-// field is a field by its name; path goes into messages.
-func field(m protoreflect.Message, path ...string) protoreflect.Value {
-	for _, name := range path[:len(path)-1] {
-		m = m.Get(m.Descriptor().Fields().ByName(protoreflect.Name(name))).Message()
-	}
-	return m.Get(m.Descriptor().Fields().ByName(protoreflect.Name(path[len(path)-1])))
-}
-
 // drawn is what a trace shows, by the names of tracks.
 type drawn struct {
-	processes map[string]uint64
-	tracks    map[string]int
+	processes map[string]int
 	slices    map[string][]string
 	instants  map[string][]string
 	// flows counts the events of each flow, ended the flows that end.
-	flows map[uint64]int
-	ended map[uint64]bool
+	flows map[string]int
+	ended map[string]bool
 }
 
+// drawnBy reads a trace, and refuses what Perfetto would not show: fields that the trace event format
+// does not know, events on tracks without a name, slices of a track that overlap, and flows whose
+// events are in disorder.
 func drawnBy(t *testing.T, data []byte) *drawn {
 	t.Helper()
-	d := &drawn{
-		processes: map[string]uint64{}, tracks: map[string]int{}, slices: map[string][]string{}, instants: map[string][]string{},
-		flows: map[uint64]int{}, ended: map[uint64]bool{},
+	var trace struct {
+		DisplayTimeUnit string `json:"displayTimeUnit"`
+		TraceEvents     []struct {
+			Name, Cat, Ph, S string
+			TS, Dur          float64
+			PID, TID         int
+			Flow             string `json:"bind_id"`
+			In               bool   `json:"flow_in"`
+			Out              bool   `json:"flow_out"`
+			Args             map[string]any
+		} `json:"traceEvents"`
 	}
-	names, open, last := map[uint64]string{}, map[uint64]string{}, map[uint64]uint64{}
-	for i, packet := range perfettoTrace(t, data) {
-		if field(packet, "trusted_packet_sequence_id").Uint() != 1 {
-			t.Fatalf("packet %d has no sequence", i)
-		}
-		if track := field(packet, "track_descriptor").Message(); track.IsValid() {
-			uuid, name := field(track, "uuid").Uint(), field(track, "name").String()
-			if process := field(track, "process").Message(); process.IsValid() {
-				name = field(process, "process_name").String()
-				d.processes[name] = uuid
+	in := json.NewDecoder(bytes.NewReader(data))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&trace); err != nil {
+		t.Fatal(err)
+	}
+	d := &drawn{processes: map[string]int{}, slices: map[string][]string{}, instants: map[string][]string{}, flows: map[string]int{}, ended: map[string]bool{}}
+	names, processOf, open, last := map[int]string{}, map[int]int{}, map[int][]float64{}, map[int]float64{}
+	for i, e := range trace.TraceEvents {
+		if e.Ph == "M" {
+			if name, _ := e.Args["name"].(string); e.Name == "process_name" {
+				d.processes[name] = e.PID
+			} else if e.Name == "thread_name" {
+				if name == "" || names[e.TID] != "" {
+					t.Fatalf("event %d names track %d %q, after %q", i, e.TID, name, names[e.TID])
+				}
+				names[e.TID], processOf[e.TID] = name, e.PID
 			}
-			if parent := field(track, "parent_uuid").Uint(); names[uuid] != "" || name == "" || parent != 0 && names[parent] == "" {
-				t.Fatalf("packet %d declares track %d, called %q, below %d", i, uuid, name, parent)
-			}
-			names[uuid] = name
-			d.tracks[name]++
 			continue
 		}
-		event := field(packet, "track_event").Message()
-		uuid, name, at := field(event, "track_uuid").Uint(), field(event, "name").String(), field(packet, "timestamp").Uint()
-		on := names[uuid]
-		if on == "" {
-			t.Fatalf("packet %d is on track %d, which is not declared", i, uuid)
+		on := names[e.TID]
+		if on == "" || processOf[e.TID] != e.PID || e.TS < last[e.TID] {
+			t.Fatalf("event %d at %v is on track %d of process %d, which is %q of %d and has come to %v", i, e.TS, e.TID, e.PID, on, processOf[e.TID], last[e.TID])
 		}
-		for _, flows := range []string{"flow_ids", "terminating_flow_ids"} {
-			for list, n := field(event, flows).List(), 0; n < list.Len(); n++ {
-				d.flows[list.Get(n).Uint()]++
-				d.ended[list.Get(n).Uint()] = d.ended[list.Get(n).Uint()] || flows == "terminating_flow_ids"
-			}
+		last[e.TID] = e.TS
+		for n := len(open[e.TID]); n > 0 && open[e.TID][n-1] <= e.TS; n-- {
+			open[e.TID] = open[e.TID][:n-1]
 		}
-		switch field(event, "type").Enum() {
-		case 1:
-			if open[uuid] != "" || at < last[uuid] {
-				t.Fatalf("packet %d begins %q at %d on %q, where %q is open, or ended later at %d", i, name, at, on, open[uuid], last[uuid])
+		if within := open[e.TID]; len(within) > 0 && e.TS+e.Dur > within[len(within)-1] {
+			t.Fatalf("event %d, %q, ends on %q after the slice in which it began", i, e.Name, on)
+		}
+		if e.Flow != "" {
+			if e.In != (d.flows[e.Flow] > 0) || d.ended[e.Flow] || e.Ph != "X" {
+				t.Fatalf("event %d, %q, is in disorder with flow %s", i, e.Name, e.Flow)
 			}
-			open[uuid] = name
-			d.slices[on] = append(d.slices[on], name)
-		case 2:
-			if open[uuid] == "" || at < last[uuid] {
-				t.Fatalf("packet %d ends on %q, where nothing began", i, on)
-			}
-			open[uuid] = ""
-		case 3:
-			d.instants[on] = append(d.instants[on], name)
-			continue // instants stand where they like
+			d.flows[e.Flow]++
+			d.ended[e.Flow] = !e.Out
+		}
+		switch {
+		case e.Ph == "X" && (e.Dur > 0 || slices.Contains([]string{"action", "fault", "queued", "state", "status"}, e.Cat)):
+			open[e.TID] = append(open[e.TID], e.TS+e.Dur)
+			d.slices[on] = append(d.slices[on], e.Name)
+		case e.Ph == "X", e.Ph == "i" && e.S == "t":
+			d.instants[on] = append(d.instants[on], e.Name)
 		default:
-			t.Fatalf("packet %d has type %d", i, field(event, "type").Enum())
-		}
-		last[uuid] = at
-	}
-	for uuid, name := range open {
-		if name != "" {
-			t.Errorf("%q never ends on %q", name, names[uuid])
+			t.Fatalf("event %d has phase %q", i, e.Ph)
 		}
 	}
 	return d
 }
 
-func TestATraceIsOfPerfettosSchema(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "new", "demo.perfetto-trace")
+func TestTraceShowsTheRun(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "new", "demo.json")
 	chaos(t, append(demo("export"), "--perfetto", file)...).wants(t, 0, file, "network-partition, hardened, seed 4", " MB; open it in https://ui.perfetto.dev")
 	data, err := os.ReadFile(file)
 	if err != nil {

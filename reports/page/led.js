@@ -52,8 +52,7 @@ function listLed() {
   $("led-title").textContent = `What led to it: ${v.title}`;
   $("led-lines").innerHTML = [...l.events, ...l.said].sort((a, b) => a - b).map((k) => {
     const e = run.events[indexOfK(k)];
-    if (!e || e[K] !== k) return "";
-    return `<tr class="${e[CLASS]}" data-k="${k}"><td class="n">${when(k, e[AT])}</td><td><b>${esc(run.who[e[WHO]])}</b></td><td>${esc(e[WHAT])}</td></tr>`;
+    return e && e[K] === k ? eventRow(e, e[CLASS]) : "";
   }).join("");
   $("led-cut").textContent = l.past > l.events.length ? `The ${l.events.length} events of its past that are nearest to it. The whole past has ${l.past}; the arrows show what followed from what, perhaps by way of events that are left out. What tasks of one process tell one another in memory is not known.` : "";
 }
@@ -76,9 +75,4 @@ function dueBox(k, at) {
     items.push(item(`${q.label}: dispatches of ${waiting.map((s) => s[4]).slice(0, 6).join(", ")}${waiting.length > 6 ? " …" : ""}`, `<span>oldest ${clock(at - oldest)}</span>`));
   }
   return box("What was due (database's clock)", items);
-}
-
-// markLed marks the event at the cursor.
-function markLed(e) {
-  for (const tr of $("led-lines").querySelectorAll("tr")) tr.classList.toggle("here", !!e && tr.dataset.k === String(e[K]));
 }

@@ -2,6 +2,8 @@
 const chip = (cls, text) => `<span class="chip ${cls}">${esc(text)}</span>`;
 const item = (name, value) => `<li><span>${esc(name)}</span>${value}</li>`;
 const when = (k, at) => `<a href="${link(k)}">${clock(at)}</a>`;
+const eventRow = (e, cls, text = e[WHAT]) =>
+  `<tr class="${cls}" data-k="${e[K]}"><td class="n">${when(e[K], e[AT])}</td><td><b>${esc(here.run.who[e[WHO]])}</b></td><td>${esc(text)}</td></tr>`;
 const box = (title, items) => items.length ? `<div><h3>${esc(title)}</h3><ul>${items.join("")}</ul></div>` : "";
 
 function fillExecutions() {
@@ -58,8 +60,7 @@ function showMoment() {
   });
   $("state").innerHTML = rowBox(k, e[AT]) + dueBox(k, e[AT]) + box("Faults that last", faults) + box("Processes", processes) + box("Queues (waiting + not yet acknowledged)", queues);
   showLogs(e);
-  markLed(e);
-  markStory();
+  markEvent();
 }
 
 // showLogs lists the lines that processes logged nearest to an event. They are for readers: nothing is judged by them.
@@ -68,8 +69,7 @@ function showLogs(e) {
   const run = here.run, away = (l) => Math.abs(l[AT] - e[AT]);
   const near = run.events.filter((l) => l[CLASS] === "log" && l[WHAT].startsWith(SAID)).sort((a, b) => away(a) - away(b) || a[K] - b[K]).slice(0, LOG_LINES).sort((a, b) => a[K] - b[K]);
   $("logs").hidden = !near.length;
-  $("log-lines").innerHTML = near.map((l) =>
-    `<tr data-k="${l[K]}"${l[K] === e[K] ? ' class="here"' : ""}><td class="n">${when(l[K], l[AT])}</td><td><b>${esc(run.who[l[WHO]])}</b></td><td>${esc(l[WHAT].slice(SAID.length))}</td></tr>`).join("");
+  $("log-lines").innerHTML = near.map((l) => eventRow(l, l[K] === e[K] ? "here" : "", l[WHAT].slice(SAID.length))).join("");
 }
 
 // rowBox is the selected execution's row at event k.
@@ -98,7 +98,7 @@ function showStory() {
   let next = 0;
   for (const e of own) {
     while (next < bad.length && bad[next].k < e[K]) tell(bad[next++]);
-    rows.push(`<tr class="${e[CLASS]}" data-k="${e[K]}"><td class="n">${when(e[K], e[AT])}</td><td><b>${esc(run.who[e[WHO]])}</b></td><td>${esc(e[WHAT])}</td></tr>`);
+    rows.push(eventRow(e, e[CLASS]));
   }
   while (next < bad.length) tell(bad[next++]);
   $("events").innerHTML = rows.join("") || `<tr><td colspan="3" class="dim">No events of this execution are in this page.</td></tr>`;
@@ -106,12 +106,13 @@ function showStory() {
   const chain = me ? run.executions.filter((r) => r.chain === me.chain).sort((a, b) => a.retry - b.retry) : [];
   $("chain").innerHTML = chain.length < 2 ? "" : "Chain: " + chain.map((r) =>
     `<button type="button" data-exec="${r.id}"${r.id === id ? " disabled" : ""}>${r.id}${r.retry ? ` (retry ${r.retry})` : ""}</button>`).join(" → ");
-  markStory();
+  markEvent();
 }
 
-function markStory() {
+// markEvent marks the event at the cursor in the lists.
+function markEvent() {
   const e = here.run.events[here.at];
-  for (const tr of $("events").querySelectorAll("tr")) tr.classList.toggle("here", !!e && tr.dataset.k === String(e[K]) && !tr.classList.contains("bad"));
+  for (const tr of document.querySelectorAll("#events tr, #led-lines tr")) tr.classList.toggle("here", !!e && tr.dataset.k === String(e[K]) && !tr.classList.contains("bad"));
 }
 
 async function copy(button) {
