@@ -26,21 +26,6 @@ RUN_FLAGS :=
 # How many live runs go on at a time (chaos-live).
 LIVE_PARALLEL := 8
 
-# Old names of variables and, at the end, of targets: they work in this release and say what they are called now.
-define renamed_variable
-ifeq ($(origin $(1)),command line)
-ifeq ($(origin $(2)),command line)
-$$(error $(1) and $(2) are the same: $(1) is called $(2) now; give that one only)
-endif
-$(2) := $($(1))
-ifeq ($(MAKELEVEL),0)
-$$(info $(1) is called $(2) now)
-endif
-endif
-endef
-$(eval $(call renamed_variable,FLAW,MUTANT))
-$(eval $(call renamed_variable,LIVE_LANES,LIVE_PARALLEL))
-
 # How long one benchmark of the simulated world runs, and what the benchmark of the daemons is told
 # (cd chaos/selftest/bench && go run . --help).
 BENCHTIME   := 1s
@@ -55,7 +40,7 @@ FUZZTIME := 1s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: print-live-first tools packages test-all guarded newer reached check drawn help attack servers build chaos demo test lint bench fmt vet race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why occasions shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt playground playground-hashes
+.PHONY: print-live-first tools packages test-all guarded newer reached check drawn help attack servers build chaos demo test lint bench fmt vet race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why occasions shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt playground playground-hashes
 
 ## Targets:
 ##   chaos        build the simulator and run the whole scenario library, report in reports/out: at most three minutes on two
@@ -558,10 +543,3 @@ determinism: chaos-binary
 		$(DETERMINISM)/many.json > $(DETERMINISM)/hashes.txt
 	[ -s $(DETERMINISM)/hashes.txt ]
 	@echo "determinism: seeds 1 to $(DETERMINISM_SEEDS) of every scenario gave the same histories each time: $(DETERMINISM)/hashes.txt"
-
-flaws: NOW := mutants
-live-flaws: NOW := live-mutants
-flawed: NOW := mutated
-flaws live-flaws flawed:
-	@echo "make $@ is called make $(NOW) now"
-	@$(MAKE) --no-print-directory $(NOW)

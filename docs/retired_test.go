@@ -30,14 +30,12 @@ type retiredWord struct {
 	stays map[string]string
 }
 
-// retiredWords is the table of words that were given up. Words that were renamed where people type
-// them are in cmd/chaos/renamed.go, too, with the new ones.
+// retiredWords is the table of words that were given up.
 func retiredWords() []retiredWord {
-	const alias, term, named = "the old name still works", "a word of the field", "the name of a benchmark"
+	const term, named = "a word of the field", "the name of a benchmark"
 	return []retiredWord{
 		{words: []string{"flaw", "flaws", "flawed"}, now: "mutant (planted) or defect (of real systems)", stays: map[string]string{
-			"docs/CHANGELOG.md": "it says what was renamed", "Makefile": alias, "cmd/chaos/renamed": alias, "chaos/scenario/shape.go": alias,
-			"chaos/selftest/mutant/a": alias, "reports/history_read.go": alias, "scenarios/schema.json": alias,
+			"docs/CHANGELOG.md": "it says what was renamed",
 		}},
 		{words: []string{"killer", "killers"}, now: "expected invariant"},
 		{words: []string{"law", "laws"}, now: "transition table"},
@@ -47,7 +45,7 @@ func retiredWords() []retiredWord {
 		{words: []string{"testimony", "testimonies"}, now: "daemon log"},
 		{words: []string{"ailment", "ailments"}, now: "gray failure"},
 		{words: []string{"board", "boards"}, now: "alert evaluator", inNames: true},
-		{words: []string{"lane", "lanes"}, now: "sandbox and --parallel; or say which queue", inNames: true, stays: map[string]string{"cmd/chaos/renamed": alias}},
+		{words: []string{"lane", "lanes"}, now: "sandbox and --parallel; or say which queue", inNames: true},
 		{words: []string{"wire"}, now: "netproxy", inNames: true, stays: map[string]string{"core/broker/codec": "the wire format: " + term, "reports/history_test.go": term}},
 		{words: []string{"site", "sites"}, now: "environment", inNames: true, stays: map[string]string{
 			"core/api/": "Sec-Fetch-Site: " + term, "chaos/selftest/attack/": "Sec-Fetch-Site: " + term, "chaos/live/cluster/control_test.go": "Sec-Fetch-Site: " + term,
@@ -320,7 +318,7 @@ func TestARetiredWordIsFoundWhereverItIsWritten(t *testing.T) {
 		`a.json {"max": 1, "siteName": 2}`:                              true,
 		"a.sql -- the law of it":                                        true,
 		"Makefile law: build":                                           true,
-		"cmd/chaos/renamed.go package a\n\nvar f = \"flaw\"":            false,
+		"docs/CHANGELOG.md Flaws are called mutants.":                   false,
 		"cmd/chaos/other.go package a\n\nvar f = \"flaw\"":              true,
 	} {
 		path, text, _ := strings.Cut(source, " ")

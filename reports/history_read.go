@@ -60,7 +60,7 @@ type HistoryReader struct {
 	// processes, actions, runtimes and incarnations hold the different ones so far.
 	processes, actions, runtimes map[string]bool
 	incarnations                 map[execution.Incarnation]bool
-	// warnings lists the old names of fields that were read.
+	// warnings lists the kinds of events in the header that this program doesn't know.
 	warnings yamlfile.Errors
 	// skew is how far, according to the events, the database's clock was moved.
 	skew time.Duration
@@ -94,7 +94,7 @@ func NewHistoryReader(file string, r io.Reader) (*HistoryReader, error) {
 // Header is the content of the first line: a record without events.
 func (h *HistoryReader) Header() *verdict.Record { return &h.record }
 
-// Warnings lists the renamed fields so far, once for each old name.
+// Warnings lists the kinds of events in the header that this program doesn't know.
 func (h *HistoryReader) Warnings() yamlfile.Errors { return h.warnings }
 
 // Next reads the next event into e. It returns io.EOF after the last one. After a
@@ -202,15 +202,8 @@ func (h *HistoryReader) refuseField(at map[string]int, f field) error {
 }
 
 func (h *HistoryReader) header(text []byte) error {
-	head := struct {
-		historyHeader
-		// Flaw is the old name of Mutant (renamedFields).
-		Flaw string `json:"flaw"`
-	}{historyHeader: historyHeader{Profile: &h.record.Profile}}
+	head := historyHeader{Profile: &h.record.Profile}
 	at, err := h.decode(text, &head, headerFields)
-	if head.Flaw != "" {
-		head.Mutant = head.Flaw
-	}
 	// A newer schema may have other fields.
 	if err != nil && head.Schema <= HistorySchema {
 		return err
@@ -259,9 +252,6 @@ var (
 	lineFields   = fieldsOf(reflect.TypeFor[historyLine]())   //nolint:gochecknoglobals // a constant list
 )
 
-// renamedFields maps the old names of fields, which are still accepted, to the new ones.
-var renamedFields = map[string]string{"flaw": "mutant"} //nolint:gochecknoglobals // a constant table
-
 func fieldsOf(t reflect.Type) (names []string) {
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
@@ -304,17 +294,11 @@ func (h *HistoryReader) decode(text []byte, into any, known []string) (map[strin
 	bad := yamlfile.Problem{}
 	keys(text, func(key string, offset int) bool {
 		bad.Line, bad.Column = h.line, column(offset)
-		written := key
-		if now := renamedFields[key]; slices.Contains(known, now) {
-			key = now
-		}
 		switch {
 		case !slices.Contains(known, key):
 			bad.Message, bad.Allowed, bad.Nearest = fmt.Sprintf("unknown field %q", clip(key)), known, yamlfile.Nearest(clip(key), known)
 		case at[key] > 0:
 			bad.Message = fmt.Sprintf("duplicate field %q", key)
-		case key != written:
-			h.warnings = append(h.warnings, yamlfile.Problem{File: h.file, Line: h.line, Column: bad.Column, Message: written + " is called " + key + " now"})
 		}
 		at[key] = bad.Column
 		return bad.Message == ""

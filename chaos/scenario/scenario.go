@@ -48,8 +48,8 @@ type Scenario struct {
 	// File is the path or name of the file, and Digest the SHA-256 of its bytes, in hexadecimal.
 	File   string
 	Digest string
-	// Warnings lists what is accepted but should be written in another way, such as a key's old
-	// name, or a share without an operator.
+	// Warnings lists what is accepted but should be written in another way, such as a share
+	// without an operator.
 	Warnings yamlfile.Errors
 
 	// source is the file's bytes. root replaces it for a document that was edited and never

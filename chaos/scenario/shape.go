@@ -31,7 +31,7 @@ func topShape() yamlfile.Shape {
 func regressionShape() yamlfile.Shape {
 	return yamlfile.NewShape("regression",
 		yamlfile.Required("seed", "the seed in which it shows", yamlfile.Schema{"type": "integer", "minimum": 0}),
-		yamlfile.Optional("mutant", "the mutant; left out: none, and the run has to pass", yamlfile.TextSchema()).Renamed("flaw"),
+		yamlfile.Optional("mutant", "the mutant; left out: none, and the run has to pass", yamlfile.TextSchema()),
 		yamlfile.Optional("invariant", "what is broken; left out: an expectation", yamlfile.IntegerSchema(1, Invariants)),
 	)
 }

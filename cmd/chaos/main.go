@@ -199,7 +199,6 @@ Exit codes: 0 pass, 1 fail, 2 bad usage or a bad scenario, 3 inconclusive,
 	for _, cmd := range root.Commands() {
 		cmd.Flags().VisitAll(takeOnce)
 	}
-	a.keepOldWords(root)
 	return root
 }
 

@@ -22,7 +22,7 @@ func (a *app) lintCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "lint FILE|DIR ...",
 		Short: "Check scenario files without running them",
-		Long:  "Reads scenario files and prints every mistake with its line, and every\nold word with the new one. Exit code 2 if there is a mistake.",
+		Long:  "Reads scenario files and prints every mistake with its line, and whatever is\nbetter written in another way. Exit code 2 if there is a mistake.",
 		Example: `  bin/chaos lint my-incident.yaml
   bin/chaos lint my-scenarios/`,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -13,7 +13,7 @@ import (
 
 // takeMutant takes --mutant NAME from the command line, and returns how that mutant is planted.
 func takeMutant(args []string) (rest []string, plant func(*worker.Options)) {
-	m, rest, err := mutant.FromArguments(args, os.Stderr)
+	m, rest, err := mutant.FromArguments(args)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitBadConfig)

@@ -2,7 +2,6 @@ package mutant_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -130,17 +129,17 @@ func TestOnlyADatabaseWithRawStatementsGetsThem(t *testing.T) {
 }
 
 func TestADaemonTakesItsMutantFromTheCommandLine(t *testing.T) {
-	m, rest, err := mutant.FromArguments([]string{"--config", "x.yaml", "--mutant", "no-republish", "--verbose"}, io.Discard)
+	m, rest, err := mutant.FromArguments([]string{"--config", "x.yaml", "--mutant", "no-republish", "--verbose"})
 	if err != nil || m == nil || m.Name != "no-republish" || !slices.Equal(rest, []string{"--config", "x.yaml", "--verbose"}) {
 		t.Errorf("%+v, %q, %v", m, rest, err)
 	}
-	if m, rest, err := mutant.FromArguments([]string{"--config", "x.yaml"}, io.Discard); m != nil || err != nil || len(rest) != 2 {
+	if m, rest, err := mutant.FromArguments([]string{"--config", "x.yaml"}); m != nil || err != nil || len(rest) != 2 {
 		t.Errorf("without a mutant: %+v, %q, %v", m, rest, err)
 	}
 	for name, part := range map[string]string{
 		"no-such-mutant": "no mutant is called", "unguarded-finish": "lacks its guard", "no-self-fence": "the machine on which actions run",
 	} {
-		if _, _, err := mutant.FromArguments([]string{"--mutant", name}, io.Discard); err == nil || !strings.Contains(err.Error(), part) || !strings.Contains(err.Error(), name) {
+		if _, _, err := mutant.FromArguments([]string{"--mutant", name}); err == nil || !strings.Contains(err.Error(), part) || !strings.Contains(err.Error(), name) {
 			t.Errorf("--mutant %s: %v, want an error that says %q", name, err, part)
 		}
 	}

@@ -2,6 +2,7 @@ package yamlfile
 
 import (
 	"fmt"
+	"slices"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -24,14 +25,6 @@ type Key struct {
 	Required bool
 	// Value is the schema of the key's value; nil allows any.
 	Value Schema
-	// Was is the key's former name, empty for most. It is still accepted, with a warning.
-	Was string
-}
-
-// Renamed returns the key with its former name.
-func (k Key) Renamed(was string) Key {
-	k.Was = was
-	return k
 }
 
 // NewShape returns the shape of a mapping that messages call where.
@@ -56,27 +49,12 @@ func (s Shape) Names() []string {
 	return names
 }
 
-// key finds a key by its name or its former name.
-func (s Shape) key(name string) (Key, bool) {
-	for _, k := range s.Keys {
-		if k.Name == name || k.Was == name && name != "" {
-			return k, true
-		}
-	}
-	return Key{}, false
-}
-
 // Object returns the shape as JSON Schema: an object with these keys and no others. Callers may
 // change the result.
 func (s Shape) Object() Schema {
 	properties, required := Schema{}, []string{}
 	for _, k := range s.Keys {
 		properties[k.Name] = k.Value.With(k.About)
-		if k.Was != "" {
-			old := k.Value.With(k.Was + " is called " + k.Name + " now")
-			old["deprecated"] = true
-			properties[k.Was] = old
-		}
 		if k.Required {
 			required = append(required, k.Name)
 		}
@@ -105,9 +83,8 @@ func (m Mapping) At(key string) *yaml.Node { return m.Values[key] }
 func (m Mapping) Has(key string) bool { return m.Values[key] != nil }
 
 // Mapping reads n as a mapping of a shape. It refuses unknown, duplicate and missing keys and
-// returns the others under their present names. It warns about a former name. An unknown key stands
-// for the one that was probably meant, if that is not given, so that the mistakes below it are found
-// too. ok is false only if n is not a mapping.
+// returns the others. An unknown key stands for the one that was probably meant, if that is not given,
+// so that the mistakes below it are found too. ok is false only if n is not a mapping.
 func (r *Reader) Mapping(n *yaml.Node, s Shape) (m Mapping, ok bool) {
 	m = Mapping{Node: n, Keys: map[string]*yaml.Node{}, Values: map[string]*yaml.Node{}}
 	list, duplicate, ok := r.entries(n, s.Where)
@@ -117,22 +94,13 @@ func (r *Reader) Mapping(n *yaml.Node, s Shape) (m Mapping, ok bool) {
 	m.Invalid = duplicate
 	var misspelt []Entry
 	for _, e := range list {
-		k, known := s.key(e.Name)
-		if !known {
+		if !slices.Contains(s.Names(), e.Name) {
 			r.Unknown(e.Key, fmt.Sprintf("unknown key %q under %s", Cut(e.Name), s.Where), e.Name, s.Names())
 			m.Invalid = true
 			misspelt = append(misspelt, e)
 			continue
 		}
-		if m.Has(k.Name) {
-			r.Refuse(e.Key, "%s and %s under %s are the same: %s is called %s now; write that one only", k.Was, k.Name, s.Where, k.Was, k.Name)
-			m.Invalid = true
-			continue
-		}
-		if e.Name == k.Was {
-			r.Warn(e.Key, "%s is called %s now", k.Was, k.Name)
-		}
-		m.Keys[k.Name], m.Values[k.Name] = e.Key, e.Value
+		m.Keys[e.Name], m.Values[e.Name] = e.Key, e.Value
 	}
 	for _, e := range misspelt {
 		if meant := Nearest(e.Name, s.Names()); meant != "" && !m.Has(meant) {
