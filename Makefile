@@ -40,7 +40,7 @@ FUZZTIME := 1s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: print-live-first tools packages test-all guarded newer reached check drawn help attack servers build chaos demo test lint bench fmt vet race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why occasions shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt playground playground-hashes
+.PHONY: print-live-first tools packages test-all guarded newer reached check drawn help attack servers build chaos demo test lint bench fmt vet race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated conformance fuzz bench-daemons bench-sim bench-beside bench-causes bench-why occasions shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql stress preempt playground playground-hashes
 
 ## Targets:
 ##   chaos        build the simulator and run the whole scenario library, report in reports/out: at most three minutes on two
@@ -65,9 +65,6 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   night-run    one share of a night's sweep: SHARD=3/16; night-mutants, night-merge, night-merge-mutants and
 ##                night-merge-source are the rest
 ##                (docs/deploy)
-
-##   sure         do predictions hold? What twice the seeds show, for every eleventh scenario: SURE_SEEDS (docs/sure.md)
-
 ##   stress       executors and workers as goroutines under the race detector, for ten minutes: STRESS=1h
 ##   preempt      the library with tasks switched inside critical sections, and the mutants of locks: PREEMPT_SEEDS=10
 ##   reached      which statements of executor and worker no simulated run comes to, and why: REACHED_SEEDS=60 REACHED_VARIED=20
@@ -418,11 +415,6 @@ drawn:
 		grep -m 1 -E 'failed after|^ok|^PASS' reports/out/drawn-$$seed.txt | sed "s/^/seed $$seed: /"; \
 	done; \
 	if [ -n "$$red" ]; then echo "drawn: red seeds:$$red; see reports/out/drawn-SEED.txt"; exit 1; fi
-
-# What 50 and 100 seeds predict of twice as many, beside what these show; about three minutes of processor time.
-SURE_SEEDS := 50,100
-sure:
-	HANDOFF_PREDICT=$(SURE_SEEDS) go test -vet=off -count 1 -timeout 60m -v -run 'TestTwiceTheSeedsShowWhatWasPredicted$$' ./sim/explore
 
 race:
 	go test -vet=off -race -short $(RACE)
