@@ -195,7 +195,7 @@ Exit codes: 0 pass, 1 fail, 2 bad usage or a bad scenario, 3 inconclusive,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.runCommand(), a.replayCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.mutantsCommand(), a.listCommand(), a.lintCommand(), a.upCommand(), a.injectCommand(), a.checkCommand(), a.newCommand(), a.shrinkCommand(), a.mergeCommand(), a.serversCommand(), a.versionCommand(), a.sourceRunCommand(), a.soakCommand())
+	root.AddCommand(a.runCommand(), a.replayCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.mutantsCommand(), a.listCommand(), a.lintCommand(), a.upCommand(), a.injectCommand(), a.checkCommand(), a.newCommand(), a.shrinkCommand(), a.mergeCommand(), a.serversCommand(), a.versionCommand(), a.soakCommand())
 	for _, cmd := range root.Commands() {
 		cmd.Flags().VisitAll(takeOnce)
 	}

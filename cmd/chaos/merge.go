@@ -89,8 +89,6 @@ func (a *app) merge(ctx context.Context, args []string, f mergeFlags) error {
 		return a.mergeRuns(set, f, begin)
 	case mutantShares:
 		return a.mergeMutants(set, f)
-	case sourceShares:
-		return a.mergeSource(set, f)
 	}
 	return usage("%s: this program can't merge shares of kind %q", set.Files[0].Path, reports.Printable(h.Kind, ""))
 }

@@ -27,7 +27,6 @@ func (a *app) mutantsCommand() *cobra.Command {
 	var only, one, matrix, world, part, report string
 	var seeds, parallel int
 	var all bool
-	var fromSource sourceOptions
 	cmd := &cobra.Command{
 		Use:   "mutants",
 		Short: "Plant mutants one at a time and see which invariant finds them",
@@ -46,30 +45,14 @@ do one. Give what all of them write into --report to chaos merge.
 
 With --matrix FILE.md every mutant is run through every scenario, and the file says
 which scenario kills which; a scenario that kills nothing and a mutant that only
-one scenario kills are printed.
-
-With --source the mutants are not the planted ones: operators make them of the
-core's own source, a sample is drawn, and the score is the share that the library
-kills (docs/score.md). It needs the source and Go, and builds all of them at once.
-Each gets --seeds plain runs of every scenario and profile, 2 unless it is given, and
---varied-seeds varied ones beside them. --shard and --report divide it, too.
-To see what one of them does: --keep FOLDER --only ID, and then with the number that
-is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
+one scenario kills are printed.`,
 		Example: `  bin/chaos mutants --scenario my-incident.yaml --seeds 10
   bin/chaos mutants --only unguarded-claim
-  bin/chaos mutants --shard 2/4 --report mutants/2
-  bin/chaos mutants --source --seeds 2`,
+  bin/chaos mutants --shard 2/4 --report mutants/2`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if seeds < 1 {
 				return usage("--seeds %d: at least 1 seed is needed", seeds)
-			}
-			if fromSource.on {
-				fromSource.size.Seeds, fromSource.procs, fromSource.only, fromSource.report = seeds, parallel, only, report
-				return a.measureSource(cmd, part, &fromSource)
-			}
-			if err := withoutSource(cmd); err != nil {
-				return err
 			}
 			if err := foreign(cmd, world, scenario.Live, "parallel"); err != nil {
 				return err
@@ -102,16 +85,15 @@ is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 			return unknown("world", world, []string{string(scenario.Sim), string(scenario.Live)})
 		},
 	}
-	cmd.Flags().StringVar(&only, "only", "", "plant this mutant only; `NAME`s: chaos list --mutants; --source: those whose ID contains it")
+	cmd.Flags().StringVar(&only, "only", "", "plant this mutant only; `NAME`s: chaos list --mutants")
 	cmd.Flags().StringVar(&one, "scenario", "", "run this scenario only: a `NAME` or a file")
 	cmd.Flags().StringVar(&matrix, "matrix", "", "write which scenario kills which mutant to this `FILE`; 10 seeds each unless --seeds says otherwise")
 	cmd.Flags().IntVar(&seeds, "seeds", mutantSeeds, "give up on a scenario and profile after this many seeds")
 	cmd.Flags().StringVar(&part, "shard", "", shareUsage)
-	cmd.Flags().StringVar(&report, "report", "", "write mutants.json into this `FOLDER`: what became of each mutant; --source: source.json")
+	cmd.Flags().StringVar(&report, "report", "", "write mutants.json into this `FOLDER`: what became of each mutant")
 	cmd.Flags().BoolVar(&all, "all", false, "show a row for every mutant, not only for those that need a look")
 	cmd.Flags().StringVar(&world, "world", string(scenario.Sim), "sim, or live: into real daemons, each in its own scenario")
-	cmd.Flags().IntVar(&parallel, "parallel", 1, "live: how many runs go on at a time; --source: how many mutants, all processors unless it is given")
-	fromSource.flags(cmd)
+	cmd.Flags().IntVar(&parallel, "parallel", 1, "live: how many runs go on at a time")
 	return cmd
 }
 
