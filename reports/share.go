@@ -3,6 +3,7 @@ package reports
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -52,25 +53,8 @@ type shareRecord struct {
 	Scenario string `json:"scenario,omitempty"`
 	// Explained says why the run failed; left out if that was not asked.
 	Explained *explain.Explanation `json:"explained,omitempty"`
-	// Parents are the numbers of the events that led to each event, as verdict.Record has them. They
-	// are left out where they would make the line too long; what led to a violation is then found
-	// from the events alone.
+	// Parents are the numbers of the events that led to each event, as verdict.Record has them.
 	Parents [][]int32 `json:"parents,omitempty"`
-}
-
-// mostParents bounds the numbers in a line: with their separators, they take half of it at most.
-const mostParents = shard.MaxLine / 2 / 8
-
-// parents returns the parents of a record's events for a share; nil if there are too many.
-func parents(r *verdict.Record) [][]int32 {
-	n := 0
-	for _, p := range r.Parents {
-		n += 1 + len(p)
-	}
-	if n > mostParents {
-		return nil
-	}
-	return r.Parents
 }
 
 // shareAside holds what differs between two runs of the same share.
@@ -102,7 +86,7 @@ func WriteShare(dir string, h shard.Header, s *verdict.Sweep, records []*verdict
 	}
 	folders := recordFolders(records)
 	for i, r := range records {
-		items = append(items, shareItem{Record: &shareRecord{r.Run, r.Workers, r.FaultIntervals, len(r.Events), folders[i], digest(r.ScenarioText), r.Explained, parents(r)}})
+		items = append(items, shareItem{Record: &shareRecord{r.Run, r.Workers, r.FaultIntervals, len(r.Events), folders[i], digest(r.ScenarioText), r.Explained, r.Parents}})
 	}
 	h.Kind, h.Commit, h.Go = RunShares, s.Commit, s.Go
 	return WriteFile(filepath.Join(dir, shard.FileName), func(w io.Writer) error { return shard.Write(w, h, items, aside) })
@@ -146,7 +130,8 @@ type story struct {
 func (m *merging) add(f shard.File) error {
 	s := &verdict.Sweep{Go: f.Header.Go, Commit: f.Header.Commit}
 	var told []story
-	r, err := shard.Each(f.Path, func(r *shard.Reader, item shareItem) error {
+	var aside shareAside
+	err := shard.Each(f, &aside, func(item shareItem) error {
 		switch {
 		case item.Scenario != nil:
 			sc, err := item.Scenario.Restore()
@@ -154,19 +139,19 @@ func (m *merging) add(f shard.File) error {
 				err = plainNames(sc.Name, sc.Profile, sc.Mutant, sc.World, sc.Strategy)
 			}
 			if err != nil {
-				return r.Refuse(1, "%s", Printable(err.Error(), ""))
+				return errors.New(Printable(err.Error(), ""))
 			}
 			if s.Scenarios = append(s.Scenarios, sc); len(s.Scenarios) > maxTargets {
-				return r.Refuse(1, "more than %d results; no library has as many", maxTargets)
+				return fmt.Errorf("more than %d results; no library has as many", maxTargets)
 			}
 		case item.Matrix != nil:
 			if len(item.Matrix.Runs) != len(item.Matrix.Mutants) {
-				return r.Refuse(1, "matrix: %d rows for %d mutants", len(item.Matrix.Runs), len(item.Matrix.Mutants))
+				return fmt.Errorf("matrix: %d rows for %d mutants", len(item.Matrix.Runs), len(item.Matrix.Mutants))
 			}
 			s.Matrix = item.Matrix
 		case item.Record != nil:
 			if told = append(told, story{*item.Record, filepath.Dir(f.Path)}); len(told) > len(s.Scenarios) {
-				return r.Refuse(1, "more stories than results")
+				return fmt.Errorf("more stories than results")
 			}
 		case item.State != nil:
 			s.Interrupted = item.State.Interrupted
@@ -176,10 +161,6 @@ func (m *merging) add(f shard.File) error {
 		return nil
 	})
 	if err != nil {
-		return err
-	}
-	var aside shareAside
-	if err := r.Aside(&aside); err != nil {
 		return err
 	}
 	for i, sc := range s.Scenarios {
