@@ -1,31 +1,15 @@
 package main
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
-	"handoff/reports"
 	"handoff/scenarios"
 	"handoff/sim/explore"
 )
-
-const annotationsUsage = "write the failures as annotations of GitHub Actions to this `FILE`; - is standard output; in GitHub Actions they are always printed, except with --mutant"
-
-// annotate writes the annotations where they are asked for, and in GitHub Actions prints them. The
-// mistakes of a planted mutant are wanted, so they are not printed unasked.
-func (a *app) annotate(f *runFlags, s *verdict.Sweep, targets []explore.Target) error {
-	write := func(w io.Writer, s *verdict.Sweep) error {
-		return reports.WriteAnnotations(w, s, locator(targets))
-	}
-	if f.annotations == "" && os.Getenv("GITHUB_ACTIONS") == "true" && f.mutant == "" {
-		return write(a.out, s)
-	}
-	return f.writeCopy(f.annotations, s, write)
-}
 
 // locator finds the file and the line of a violation. Without targets, as for merged shares, it knows
 // the library only.

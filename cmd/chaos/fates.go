@@ -192,19 +192,6 @@ func (a *app) fateRows(list []fate) {
 	a.lastColumn(b.String())
 }
 
-// shareOfMutants refuses flags that contradict each other.
-func shareOfMutants(s shard.Share, out, matrix string) error {
-	switch {
-	case s.Whole():
-		return nil
-	case matrix != "":
-		return usage("--shard with --matrix: the table is made in one piece; bin/chaos run --mutants N --shard %s divides it", s)
-	case out == "":
-		return usage("--shard %s: --report is needed, the folder that chaos merge reads", s)
-	}
-	return nil
-}
-
 // fateItem is a line of a share: the number of a mutant in the list of all, and what became of it.
 type fateItem struct {
 	At   int  `json:"at"`

@@ -15,7 +15,7 @@ import (
 
 // mergeFlags are the flags of merge.
 type mergeFlags struct {
-	runFlags
+	reportFlags
 	partial bool
 	// all shows a row for every mutant.
 	all  bool
@@ -49,10 +49,7 @@ shares make the result inconclusive instead.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.out, "out", filepath.Join("reports", "out", "merged"), "the folder of the report")
-	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too")
-	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too")
-	flags.StringVar(&f.annotations, "annotations", "", annotationsUsage)
+	f.add(cmd, "reports/out/merged")
 	flags.BoolVar(&f.partial, "partial", false, "merge what is there: inconclusive while shares are missing")
 	flags.BoolVar(&f.all, "all", false, "of mutants: show a row for every one, not only for those that need a look")
 	flags.DurationVar(&f.wait, "wait", 0, "wait this long until all shares are there, as in 2h")
@@ -60,8 +57,8 @@ shares make the result inconclusive instead.`,
 }
 
 func (a *app) merge(ctx context.Context, args []string, f mergeFlags) error {
-	if f.out == "" {
-		return usage("--out is empty: the report needs a folder")
+	if err := f.check(a); err != nil {
+		return err
 	}
 	begin := time.Now()
 	set, err := a.gather(ctx, args, f.wait)
@@ -111,14 +108,10 @@ func (a *app) mergeRuns(set shard.Set, f mergeFlags, begin time.Time) error {
 			}
 		}
 	}
-	if err := f.write(sweep, func() error { return reports.Write(f.out, sweep, records) }); err != nil {
-		return broken("the shares are merged, but writing their report failed: %v", err)
+	planted, _ := findMutant(h.Asked["--mutant"]) // used only for its name
+	if err := a.writeReport(&f.reportFlags, sweep, nil, h.Asked["--mutant"] != "", func() error { return reports.Write(f.out, sweep, records) }); err != nil {
+		return err
 	}
-	f.mutant = h.Asked["--mutant"]
-	if err := a.annotate(&f.runFlags, sweep, nil); err != nil {
-		return broken("the shares are merged, but writing their annotations failed: %v", err)
-	}
-	planted, _ := findMutant(set.Files[0].Header.Asked["--mutant"]) // used only for its name
 	a.sweepResult(&explore.Outcome{Sweep: sweep, Records: records, Wall: time.Since(begin)}, nil, planted, f.out)
 	a.code = sweep.Verdict.ExitCode()
 	return nil

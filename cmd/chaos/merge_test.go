@@ -207,7 +207,6 @@ func TestWhatAShareRefuses(t *testing.T) {
 	chaos(t, "run", "ttl-race", "--shard", "half", "--out", out).wants(t, 2, "write i/n, as in 2/4")
 	chaos(t, "run", "ttl-race", "--world", "live", "--shard", "1/4", "--out", out).wants(t, 2, "--shard is for the simulated world")
 	chaos(t, "mutants", "--shard", "1/4").wants(t, 2, "--report is needed, the folder that chaos merge reads")
-	chaos(t, "mutants", "--shard", "1/4", "--matrix", "m.md", "--report", out).wants(t, 2, "bin/chaos run --mutants N --shard 1/4 divides it")
 }
 
 // A share does not judge conditions on the whole sweep.

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/scenario"
-	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/shard"
 	"handoff/scenarios"
 	"handoff/sim/explore"
@@ -24,7 +22,7 @@ const mutantSeeds = 500
 const liveMutantSeeds = 3
 
 func (a *app) mutantsCommand() *cobra.Command {
-	var only, one, matrix, world, part, report string
+	var only, one, world, part, report string
 	var seeds, parallel int
 	var all bool
 	cmd := &cobra.Command{
@@ -43,9 +41,8 @@ mutant is named first, and counts for none.
 --shard 2/4 hunts the second of four equal parts of the mutants; each machine can
 do one. Give what all of them write into --report to chaos merge.
 
-With --matrix FILE.md every mutant is run through every scenario, and the file says
-which scenario kills which; a scenario that kills nothing and a mutant that only
-one scenario kills are printed.`,
+bin/chaos run --mutants 10 runs every mutant through every scenario, and its report
+says which kills which.`,
 		Example: `  bin/chaos mutants --scenario my-incident.yaml --seeds 10
   bin/chaos mutants --only unguarded-claim
   bin/chaos mutants --shard 2/4 --report mutants/2`,
@@ -57,25 +54,19 @@ one scenario kills are printed.`,
 			if err := foreign(cmd, world, scenario.Live, "parallel"); err != nil {
 				return err
 			}
-			if err := foreign(cmd, world, scenario.Sim, "scenario", "matrix", "shard", "report", "all"); err != nil {
+			if err := foreign(cmd, world, scenario.Sim, "scenario", "shard", "report", "all"); err != nil {
 				return err
 			}
 			mine, err := share(part)
 			if err != nil {
 				return err
 			}
-			if all && matrix != "" {
-				return usage("--all with --matrix: the table has every mutant anyway; leave out --all")
-			}
-			if err := shareOfMutants(mine, report, matrix); err != nil {
-				return err
+			if !mine.Whole() && report == "" {
+				return usage("--shard %s: --report is needed, the folder that chaos merge reads", mine)
 			}
 			switch world {
 			case string(scenario.Sim):
-				if matrix != "" && !cmd.Flags().Changed("seeds") {
-					seeds = matrixSeeds
-				}
-				return a.mutants(cmd, hunt{only: only, one: one, seeds: seeds, matrix: matrix, share: mine, out: report, all: all})
+				return a.mutants(cmd, hunt{only: only, one: one, seeds: seeds, share: mine, out: report, all: all})
 			case string(scenario.Live):
 				if !cmd.Flags().Changed("seeds") {
 					seeds = liveMutantSeeds
@@ -87,7 +78,6 @@ one scenario kills are printed.`,
 	}
 	cmd.Flags().StringVar(&only, "only", "", "plant this mutant only; `NAME`s: chaos list --mutants")
 	cmd.Flags().StringVar(&one, "scenario", "", "run this scenario only: a `NAME` or a file")
-	cmd.Flags().StringVar(&matrix, "matrix", "", "write which scenario kills which mutant to this `FILE`; 10 seeds each unless --seeds says otherwise")
 	cmd.Flags().IntVar(&seeds, "seeds", mutantSeeds, "give up on a scenario and profile after this many seeds")
 	cmd.Flags().StringVar(&part, "shard", "", shareUsage)
 	cmd.Flags().StringVar(&report, "report", "", "write mutants.json into this `FOLDER`: what became of each mutant")
@@ -101,7 +91,6 @@ one scenario kills are printed.`,
 type hunt struct {
 	only, one string
 	seeds     int
-	matrix    string
 	share     shard.Share
 	out       string
 	// all shows a row for every mutant.
@@ -110,30 +99,23 @@ type hunt struct {
 
 func (a *app) mutants(cmd *cobra.Command, h hunt) error {
 	ctx := cmd.Context()
-	mutants := mutant.All()
-	if h.only != "" {
-		f, err := findMutant(h.only)
-		if err != nil {
-			return err
-		}
-		mutants = []*mutant.Mutant{f}
+	mutants, err := mutantsNamed(h.only)
+	if err != nil {
+		return err
 	}
 	if len(mutants) == 0 {
 		return usage("this build knows no mutants")
 	}
 	var library []*scenario.Scenario
-	err := a.atOnce(ctx, func(context.Context) (err error) {
+	err = a.atOnce(ctx, func(context.Context) (err error) {
 		library, err = mutantScenarios(h.one)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if h.matrix != "" {
-		return a.matrix(ctx, mutants, library, h.seeds, h.matrix)
-	}
 	if h.out != "" {
-		if err := (&runFlags{out: h.out}).prepare(); err != nil {
+		if err := (&reportFlags{out: h.out}).prepare(); err != nil {
 			return err
 		}
 	}
@@ -155,10 +137,8 @@ func (a *app) mutants(cmd *cobra.Command, h hunt) error {
 	if failed := writeFates(h, became, shareHeader(cmd, h.share, 0, explore.Targets(library)), mutants); failed != nil {
 		return broken("the mutants were run, but writing their results failed: %v", failed)
 	}
-	var hung *explore.Hung
-	if errors.As(err, &hung) {
-		_, _ = a.err.Write(hung.Stacks)
-		return broken("%v", hung)
+	if err != nil {
+		return a.stuck(err)
 	}
 	return nil
 }

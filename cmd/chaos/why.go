@@ -36,22 +36,21 @@ the page of the run with all of this in it.`,
   bin/chaos why ttl-race --profile documented --seed 7 --mutant unguarded-monitor --out reports/out/why`,
 		Args: needsOne("scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.oneSeed = cmd.Flags().Changed("seed")
 			if o.Runs < 1 {
 				return usage("--runs %d: at least 1 run is needed", o.Runs)
 			}
-			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.why(ctx, args[0], f, o, out) })
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.why(ctx, cmd, args[0], f, o, out) })
 		},
 	}
-	f.flags(cmd)
+	f.add(cmd, "the run that fails")
 	cmd.Flags().IntVar(&o.Runs, "runs", o.Runs, "how many runs the ends of the jump get")
 	cmd.Flags().Uint64Var(&o.Steps, "steps", o.Steps, "bound the steps of all runs of the curve")
 	cmd.Flags().StringVar(&out, "out", "", "write the run's page, history and scenario into a folder in this `FOLDER`")
 	return cmd
 }
 
-func (a *app) why(ctx context.Context, file string, f runChoice, o explore.CurveOptions, out string) error {
-	c, err := f.failing(ctx, file, "why")
+func (a *app) why(ctx context.Context, cmd *cobra.Command, file string, f runChoice, o explore.CurveOptions, out string) error {
+	c, err := f.failing(ctx, cmd, file)
 	if err != nil {
 		return err
 	}
