@@ -7,12 +7,10 @@ import (
 
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
-	"handoff/scenarios"
 	"handoff/sim/explore"
 )
 
-// locator finds the file and the line of a violation. Without targets, as for merged shares, it knows
-// the library only.
+// locator finds the file and the line of a violation.
 func locator(targets []explore.Target) func(*verdict.Scenario, *verdict.Violation) (string, int) {
 	files := make(map[string]*scenario.Scenario)
 	for _, t := range targets {
@@ -21,11 +19,7 @@ func locator(targets []explore.Target) func(*verdict.Scenario, *verdict.Violatio
 	return func(sc *verdict.Scenario, v *verdict.Violation) (string, int) {
 		s := files[sc.Digest]
 		if s == nil {
-			known, err := scenarios.Find(sc.Name)
-			if err != nil || known.Digest != sc.Digest {
-				return "", 0
-			}
-			s = known
+			return "", 0
 		}
 		return inWorkspace(s.File), s.Line(sc.Profile, v.Invariant, v.Message)
 	}

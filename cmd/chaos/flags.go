@@ -143,8 +143,7 @@ func (f *reportFlags) prepare() error {
 	return freshShare(f.out)
 }
 
-// writeReport writes the report and the requested copies. The targets locate the annotations in files; without
-// them only the library is known. The mistakes of a planted mutant are wanted, so in GitHub Actions they
+// writeReport writes the report and the requested copies. The targets locate the annotations in files. The mistakes of a planted mutant are wanted, so in GitHub Actions they
 // are not printed unasked.
 func (a *app) writeReport(f *reportFlags, s *verdict.Sweep, targets []explore.Target, planted bool, report func() error) error {
 	annotate := func(w io.Writer, s *verdict.Sweep) error { return reports.WriteAnnotations(w, s, locator(targets)) }

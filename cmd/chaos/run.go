@@ -239,7 +239,7 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	if !f.share.Whole() {
 		fmt.Fprintf(a.out, "share: %s; when all %d are there: bin/chaos merge FOLDER...\n", f.share, f.share.Of)
 		write = func() error {
-			return reports.WriteShare(f.out, f.header(f.share, targets, o.Seeds), out.Sweep, out.Records)
+			return reports.WriteShare(f.out, f.header(f.share, targets, o.Seeds), out.Sweep, out.Records, sourcesOf(targets))
 		}
 	}
 	if failed := a.writeReport(&f.reportFlags, out.Sweep, targets, planted != nil, write); failed != nil {
