@@ -65,9 +65,6 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   night-run    one share of a night's sweep: SHARD=3/16; night-mutants, night-merge, night-merge-mutants and
 ##                night-merge-source are the rest
 ##                (docs/deploy)
-
-##   sure         do predictions hold? What twice the seeds show, for every eleventh scenario: SURE_SEEDS (docs/sure.md)
-
 ##   stress       executors and workers as goroutines under the race detector, for ten minutes: STRESS=1h
 ##   preempt      the library with tasks switched inside critical sections, and the mutants of locks: PREEMPT_SEEDS=10
 ##   reached      which statements of executor and worker no simulated run comes to, and why: REACHED_SEEDS=60 REACHED_VARIED=20
@@ -190,10 +187,10 @@ mutated:
 
 # What the ordinary tests do on a sample: every mutant shrunk, every injector missed under every seed, and the
 # table of which scenario kills which mutant, in reports/out/mutants.
-mutants: build
+mutants: build bin/measure
 	bin/chaos mutants
 	bin/chaos run --seeds 50 --mutants 10 --out reports/out/mutants
-	bin/chaos mutants --source --sample 60 $(SOURCE_SIZE) --unit --again --out reports/out/mutants/source.json
+	bin/measure --sample 60 $(SOURCE_SIZE) --unit --again --out reports/out/mutants/source.json
 	HANDOFF_TESTS=all go test -count 1 -timeout 60m -v -run 'Shrunk|Missed|Killed|Vacuous' ./sim/explore
 
 # What no simulated run comes to can be wrong without anything showing it. Reasons stand in .tools/reached/reasons.yaml. The
@@ -218,9 +215,9 @@ SHARDS      := reports/out/shards
 SHARD_SEEDS := 40
 SHARD_RUN   := bin/chaos run --quiet --seeds $(SHARD_SEEDS)
 # A few mutants of the source, in two shares and in one run.
-SHARD_SOURCE := mutants --source --unit --seeds 1 --varied-seeds 1 --only core/executor/children.go
+SHARD_SOURCE := bin/measure --unit --seeds 1 --varied-seeds 1 --only core/executor/children.go
 
-shards: build
+shards: build bin/measure
 	@rm -rf $(SHARDS) && mkdir -p $(SHARDS)
 	$(SHARD_RUN) --out $(SHARDS)/one > $(SHARDS)/one.txt || [ $$? -eq 3 ]
 	@for i in 1 2 3 4; do $(SHARD_RUN) --shard $$i/4 --out $(SHARDS)/$$i > $(SHARDS)/$$i.txt || exit 1; done
@@ -229,10 +226,10 @@ shards: build
 	$(SHARD_RUN) --shard 2/4 --out $(SHARDS)/again > $(SHARDS)/again.txt
 	bin/chaos merge $(SHARDS)/again $(SHARDS)/4 $(SHARDS)/2 $(SHARDS)/3 $(SHARDS)/1 $(SHARDS)/3/shard.jsonl --out $(SHARDS)/merged-again > $(SHARDS)/merged-again.txt || [ $$? -eq 3 ]
 	diff -r --exclude=timing.json $(SHARDS)/one $(SHARDS)/merged-again
-	bin/chaos $(SHARD_SOURCE) --report $(SHARDS)/source-one
-	@for i in 1 2; do bin/chaos $(SHARD_SOURCE) --shard $$i/2 --report $(SHARDS)/source/$$i || exit 1; done
-	bin/chaos merge $(SHARDS)/source --out $(SHARDS)/source-merged
-	cmp $(SHARDS)/source-one/source.json $(SHARDS)/source-merged/source.json
+	$(SHARD_SOURCE) --out $(SHARDS)/source-one.json
+	@for i in 1 2; do $(SHARD_SOURCE) --shard $$i/2 --out $(SHARDS)/source/$$i.json || exit 1; done
+	bin/measure --out $(SHARDS)/source-merged.json $(SHARDS)/source/1.json $(SHARDS)/source/2.json
+	cmp $(SHARDS)/source-one.json $(SHARDS)/source-merged.json
 	@echo "shards: four shares of the library at $(SHARD_SEEDS) seeds merge to what one run writes, byte for byte: $(SHARDS)/merged"
 
 # A night over many machines (docs/deploy). This is how large it is: a million runs and a few, 4,500 seeds of each scenario
@@ -245,8 +242,8 @@ SHARD := 1/1
 night-run: build
 	bin/chaos run --seeds $(NIGHT_SEEDS) --shard $(SHARD) --out reports/out/night/share
 
-night-mutants: build
-	bin/chaos mutants --source --sample $(NIGHT_MUTANTS) $(SOURCE_SIZE) --unit --shard $(SHARD) --report reports/out/night/source
+night-mutants: build bin/measure
+	bin/measure --sample $(NIGHT_MUTANTS) $(SOURCE_SIZE) --unit --shard $(SHARD) --out reports/out/night/source/source.json
 	bin/chaos mutants --shard $(SHARD) --report reports/out/night/mutants
 
 night-merge: chaos-binary
@@ -256,10 +253,9 @@ night-merge-mutants: build
 	bin/chaos merge reports/out/night/mutant-shares --partial --out reports/out/night/merged-mutants
 
 # The page is only written of all shares; nothing is run for it.
-night-merge-source: build
-	bin/chaos merge reports/out/night/source-shares --out reports/out/night/merged-source
-	bin/chaos mutants --source --page-only --out reports/out/night/merged-source/source.json \
-		--before docs/score-before.json --table reports/out/night/merged-source/score.md
+night-merge-source: bin/measure
+	bin/measure --before docs/score-before.json --out reports/out/night/merged-source/source.json \
+		--table reports/out/night/merged-source/score.md reports/out/night/source-shares/*/source.json
 
 # What share of small mistakes in the core's own source the library kills: the whole sample. Interrupted, it goes on with the
 # next call. A mutant that survives takes fifteen seconds of one processor. `make mutants` runs the first fifth, in ten minutes.
@@ -267,12 +263,17 @@ SOURCE_SEEDS  := 2
 SOURCE_VARIED := 2
 SOURCE_SIZE   := --seeds $(SOURCE_SEEDS) --varied-seeds $(SOURCE_VARIED)
 
-mutants-source: build
-	bin/chaos mutants --source $(SOURCE_SIZE) --unit --before docs/score-before.json --table docs/score.md --out reports/out/source.json
+# It is made anew each time: go build knows what has changed.
+.PHONY: bin/measure
+bin/measure:
+	go build -o bin/measure ./chaos/selftest/mutant/source/measure
+
+mutants-source: bin/measure
+	bin/measure $(SOURCE_SIZE) --unit --before docs/score-before.json --table docs/score.md --out reports/out/source.json
 
 # The mutants of the store's SQL, into the same results and the same page.
-mutants-sql: servers
-	bin/chaos mutants --source --sql --before docs/score-before.json --table docs/score.md --out reports/out/source.json
+mutants-sql: servers bin/measure
+	bin/measure --sql --before docs/score-before.json --table docs/score.md --out reports/out/source.json
 
 # The store's model against PostgreSQL. The ordinary tests take a sample; this runs 100,000 random commands, and every
 # pair of writes at every lock and between their statements.
@@ -413,11 +414,6 @@ drawn:
 		grep -m 1 -E 'failed after|^ok|^PASS' reports/out/drawn-$$seed.txt | sed "s/^/seed $$seed: /"; \
 	done; \
 	if [ -n "$$red" ]; then echo "drawn: red seeds:$$red; see reports/out/drawn-SEED.txt"; exit 1; fi
-
-# What 50 and 100 seeds predict of twice as many, beside what these show; about three minutes of processor time.
-SURE_SEEDS := 50,100
-sure:
-	HANDOFF_PREDICT=$(SURE_SEEDS) go test -vet=off -count 1 -timeout 60m -v -run 'TestTwiceTheSeedsShowWhatWasPredicted$$' ./sim/explore
 
 race:
 	go test -vet=off -race -short $(RACE)

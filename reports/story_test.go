@@ -233,7 +233,7 @@ func synthetic() (*verdict.Sweep, []*verdict.Record) {
 		if seed < 4 {
 			shown = append(shown, 100+seed)
 		}
-		crash.Discovery.Add(seed+1, shown)
+		crash.Discovery.Add(shown)
 	}
 	crash.Chains[execution.Completed], crash.Chains[execution.Abandoned] = 1990, 10
 	cut := &verdict.Scenario{

@@ -1,8 +1,10 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"handoff/chaos/verdict"
@@ -15,13 +17,13 @@ import (
 func Sure(s *verdict.Sweep) string { return sureText(s.Scenarios) }
 
 func sureText(list []*verdict.Scenario) string {
-	var all []discovery.Incidence
+	var all []discovery.Summary
 	distinct, once, runs, failed := 0, 0, 0, 0
 	capped := false
 	for _, sc := range list {
-		i := sc.Discovery.Incidence()
+		i := sc.Discovery.Summary()
 		all = append(all, i)
-		distinct, once, capped = distinct+i.Distinct(), once+i.In(1), capped || i.Capped
+		distinct, once, capped = distinct+i.Distinct, once+i.Once, capped || i.Capped
 		failed += sc.Failing
 		runs += judgedRuns(sc)
 	}
@@ -43,19 +45,18 @@ func sureText(list []*verdict.Scenario) string {
 func judgedRuns(sc *verdict.Scenario) int { return max(sc.Failing, sc.Seeds-sc.GaveUp) }
 
 // moreText says what twice as many seeds would show, if there are enough for an estimate.
-func moreText(all []discovery.Incidence) string {
-	few := true
-	for n := range all {
-		few = few && !all[n].Extrapolates()
+func moreText(all []discovery.Summary) string {
+	more, few := 0.0, true
+	for _, i := range all {
+		if i.Extrapolates() {
+			more, few = more+i.More(i.Runs), false
+		}
 	}
 	if few {
 		return fmt.Sprintf(" (too few seeds to say what more would show: %d are needed)", discovery.MinRuns)
 	}
-	e := discovery.MoreOf(all, sameAgain)
-	return fmt.Sprintf("; doubling the seeds would show %s more (%s–%s)", figure(e.Situations), figure(e.Low), figure(e.High))
+	return fmt.Sprintf("; doubling the seeds would show %s more", figure(more))
 }
-
-func sameAgain(i *discovery.Incidence) int { return i.Runs }
 
 // failsText says what the number of failed runs, mostly none, implies for all possible runs.
 func failsText(failed, runs int) string {
@@ -104,30 +105,19 @@ type situationsResult struct {
 	Often    int  `json:"often"`
 	Capped   bool `json:"capped"`
 	// Coverage is the share of a run's situations that earlier runs have seen.
-	Coverage float64       `json:"coverage"`
-	Curve    []pointResult `json:"curve"`
+	Coverage float64 `json:"coverage"`
+	// More is how many new ones as many seeds again would show; left out if there are too few seeds.
+	More *float64 `json:"more,omitempty"`
 }
-
-// pointResult is one point of the curve of situations over seeds. Beyond the present seeds it is an
-// estimate, with the 95 % interval from low to high.
-type pointResult struct {
-	Seeds      int     `json:"seeds"`
-	Situations float64 `json:"situations"`
-	Low        float64 `json:"low"`
-	High       float64 `json:"high"`
-}
-
-// resultSteps is the number of points of each half of a curve in result.json.
-const resultSteps = 4
 
 func situationsOf(sc *verdict.Scenario) situationsResult {
-	i := sc.Discovery.Incidence()
+	i := sc.Discovery.Summary()
 	r := situationsResult{
-		Distinct: i.Distinct(), Once: i.In(1), Twice: i.In(2), Capped: i.Capped, Coverage: rounded(i.Coverage(), 4), Curve: []pointResult{},
+		Distinct: i.Distinct, Once: i.Once, Twice: i.Twice, Often: i.Distinct - i.Once - i.Twice, Capped: i.Capped, Coverage: rounded(i.Coverage(), 4),
 	}
-	r.Often = r.Distinct - r.Once - r.Twice
-	for _, p := range i.Curve(resultSteps) {
-		r.Curve = append(r.Curve, pointResult{p.Runs, rounded(p.Situations, 1), rounded(p.Low, 1), rounded(p.High, 1)})
+	if i.Extrapolates() {
+		more := rounded(i.More(i.Runs), 1)
+		r.More = &more
 	}
 	return r
 }
@@ -137,4 +127,51 @@ func situationsOf(sc *verdict.Scenario) situationsResult {
 func rounded(x float64, digits int) float64 {
 	unit := math.Pow10(digits)
 	return math.Round(x*unit) / unit
+}
+
+// sure is the part of the page that says what a green result is worth.
+type sure struct {
+	Text string
+	// Rows are the results that more seeds would help most.
+	Rows []sureRow
+	// LeftOut counts the others that more seeds would help.
+	LeftOut int
+}
+
+// sureRow is one result.
+type sureRow struct {
+	Name, Case, Seeds, Distinct, Once, Coverage, More string
+
+	more float64
+}
+
+// sureRows is how many results are shown.
+const sureRows = 12
+
+// newSure returns nil if there is nothing to show.
+func newSure(list []*verdict.Scenario) *sure {
+	s := &sure{Text: sureText(list)}
+	if s.Text == "" {
+		return nil
+	}
+	for _, sc := range list {
+		i := sc.Discovery.Summary()
+		more := i.More(i.Runs)
+		if !i.Extrapolates() || more < 0.5 {
+			continue
+		}
+		s.Rows = append(s.Rows, sureRow{sc.Name, caseName(sc), thousands(i.Runs), thousands(i.Distinct), thousands(i.Once), coverageText(i.Coverage()), figure(more), more})
+	}
+	slices.SortStableFunc(s.Rows, func(a, b sureRow) int { return cmp.Compare(b.more, a.more) })
+	s.LeftOut = max(0, len(s.Rows)-sureRows)
+	s.Rows = s.Rows[:len(s.Rows)-s.LeftOut]
+	return s
+}
+
+// coverageText never says 100 %: no sample proves that nothing is left.
+func coverageText(share float64) string {
+	if share > 0.999 {
+		return "above 99.9 %"
+	}
+	return fmt.Sprintf("%.1f %%", 100*share)
 }

@@ -2,8 +2,6 @@ package reports_test
 
 import (
 	"bytes"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -17,23 +15,23 @@ import (
 func shown(seeds, failing int) *verdict.Scenario {
 	sc := &verdict.Scenario{Name: "s", Profile: config.Hardened, Seeds: seeds, Failing: failing}
 	for seed := range uint64(seeds) {
-		sc.Discovery.Add(seed, []uint64{0, seed + 1})
+		sc.Discovery.Add([]uint64{0, seed + 1})
 	}
 	return sc
 }
 
 func TestTheResultSaysHowSureItIs(t *testing.T) {
 	many := &verdict.Scenario{Seeds: 20000}
-	for seed := range uint64(20000) {
-		many.Discovery.Add(seed, []uint64{1})
+	for range 20000 {
+		many.Discovery.Add([]uint64{1})
 	}
 	capped := &verdict.Scenario{Seeds: 2}
 	wide := make([]uint64, 20000)
 	for i := range wide {
 		wide[i] = uint64(i)
 	}
-	capped.Discovery.Add(1, wide)
-	capped.Discovery.Add(2, nil)
+	capped.Discovery.Add(wide)
+	capped.Discovery.Add(nil)
 	unjudged := shown(20, 0)
 	unjudged.GaveUp = 10
 	for _, tt := range []struct {
@@ -44,9 +42,9 @@ func TestTheResultSaysHowSureItIs(t *testing.T) {
 		{"nothing", nil, ""},
 		{"one run", []*verdict.Scenario{shown(1, 0)}, ""},
 		{"few runs", []*verdict.Scenario{shown(2, 0)}, "3 distinct situations, 2 seen in one run only (too few seeds to say what more would show: 10 are needed); 0 of 2 runs failed: fewer than 78 % with 95 %"},
-		{"many runs", []*verdict.Scenario{many}, "1 distinct situation, 0 seen in one run only; doubling the seeds would show 0 more (0–6); 0 of 20,000 runs failed: fewer than 1 in 6,600 with 95 %"},
-		{"always new", []*verdict.Scenario{shown(50, 0)}, "51 distinct situations, 50 seen in one run only; doubling the seeds would show 49 more ("},
-		{"two scenarios", []*verdict.Scenario{shown(20, 0), shown(20, 0)}, "42 distinct situations (counted apart in each of 2 results), 40 seen in one run only; doubling the seeds would show 38 more ("},
+		{"many runs", []*verdict.Scenario{many}, "1 distinct situation, 0 seen in one run only; doubling the seeds would show 0 more; 0 of 20,000 runs failed: fewer than 1 in 6,600 with 95 %"},
+		{"always new", []*verdict.Scenario{shown(50, 0)}, "51 distinct situations, 50 seen in one run only; doubling the seeds would show 49 more"},
+		{"two scenarios", []*verdict.Scenario{shown(20, 0), shown(20, 0)}, "42 distinct situations (counted apart in each of 2 results), 40 seen in one run only; doubling the seeds would show 38 more"},
 		{"failing", []*verdict.Scenario{shown(100, 3)}, "; 3 of 100 runs failed: at most 1 in 13 with 95 %"},
 		{"not judged", []*verdict.Scenario{unjudged}, "; 0 of 10 runs failed: fewer than 26 % with 95 %"},
 		{"capped", []*verdict.Scenario{capped}, "at least 16,384 distinct situations, 16,384 seen"},
@@ -59,7 +57,7 @@ func TestTheResultSaysHowSureItIs(t *testing.T) {
 	}
 }
 
-func TestThePageDrawsTheCurvesAndTheSummarySaysTheSame(t *testing.T) {
+func TestThePageNamesWhatMoreSeedsWouldHelpMost(t *testing.T) {
 	s := &verdict.Sweep{}
 	for range 14 {
 		s.Scenarios = append(s.Scenarios, shown(20, 0))
@@ -78,39 +76,12 @@ func TestThePageDrawsTheCurvesAndTheSummarySaysTheSame(t *testing.T) {
 	if !strings.Contains(page.String(), text) || !strings.Contains(summary.String(), text) {
 		t.Errorf("page or summary lacks %q", text)
 	}
-	if n := strings.Count(page.String(), `<svg class="curve"`); n != 16 {
-		t.Errorf("%d curves, want 16", n)
+	_, table, _ := strings.Cut(page.String(), `id="sure"`)
+	table, _, _ = strings.Cut(table, "</section>")
+	if n := strings.Count(table, "<tr>"); n != 1+12 { // a head, and the twelve of the fifteen that are extrapolated
+		t.Errorf("%d rows, want 13", n)
 	}
-	// The result with 5 seeds is not extrapolated.
-	if n := strings.Count(page.String(), `class="sureband"`); n != 15 {
-		t.Errorf("%d bands, want 15", n)
-	}
-	if first := strings.SplitAfter(page.String(), "<figure>")[1]; !strings.Contains(first, "<b>steep</b>") || !strings.Contains(page.String(), "<summary>4 more</summary>") {
-		t.Errorf("the curves do not begin with the one that would show the most:\n%s", first)
-	}
-}
-
-var curveText = regexp.MustCompile(`<text [^>]*y="([0-9.]+)"[^>]* dy="(-?[0-9.]+)">`)
-
-// The figures of a curve that is not extrapolated stand at its highest point, and inside the drawing.
-func TestTheFiguresOfACurveAreInsideItsDrawing(t *testing.T) {
-	const letters = 12 // the height of a line of text
-	var page bytes.Buffer
-	if err := reports.WriteHTML(&page, &verdict.Sweep{Scenarios: []*verdict.Scenario{shown(4, 0), shown(60, 0)}}, nil); err != nil {
-		t.Fatal(err)
-	}
-	drawn := 0
-	for _, svg := range strings.Split(page.String(), `<svg class="curve"`)[1:] {
-		svg, _, _ = strings.Cut(svg, "</svg>")
-		for _, m := range curveText.FindAllStringSubmatch(svg, -1) {
-			y, _ := strconv.ParseFloat(m[1], 64)
-			dy, _ := strconv.ParseFloat(m[2], 64)
-			if drawn++; y+dy < letters {
-				t.Errorf("a text at %v would be cut off above: %s", y+dy, m[0])
-			}
-		}
-	}
-	if drawn != 6 {
-		t.Errorf("%d texts, want 6", drawn)
+	if first := strings.Split(table, "<tr>")[2]; !strings.Contains(first, "steep") || !strings.Contains(table, "3 more results") {
+		t.Errorf("the rows do not begin with the one that would show the most:\n%s", first)
 	}
 }

@@ -4,16 +4,52 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"handoff/core/config/yamlfile"
 )
 
-// File is a share that was found.
-type File struct {
-	Path   string
-	Header Header
-	// Sum is Reader.Sum.
-	Sum string
+// Find returns the files that arguments name: a file, a folder with a share in it, or a folder of
+// such folders.
+func Find(args []string) ([]string, error) {
+	var files []string
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		if err != nil {
+			return nil, fmt.Errorf("no such share: %w; chaos run --shard writes one into its --out", err)
+		}
+		if !info.IsDir() {
+			files = append(files, filepath.Clean(arg))
+			continue
+		}
+		entries, err := os.ReadDir(arg)
+		if err != nil {
+			return nil, fmt.Errorf("reading a folder of shares: %w", err)
+		}
+		before := len(files)
+		if in := filepath.Join(arg, FileName); exists(in) {
+			files, entries = append(files, in), nil
+		}
+		for _, entry := range entries {
+			if in := filepath.Join(arg, entry.Name(), FileName); exists(in) {
+				files = append(files, in)
+			}
+		}
+		if len(files) == before {
+			return nil, fmt.Errorf("no share in %s: neither %s nor FOLDER/%s is there; chaos run --shard writes it into --out", arg, FileName, FileName)
+		}
+	}
+	// The same file may be named by itself and by its folder.
+	slices.Sort(files)
+	return slices.Compact(files), nil
+}
+
+func exists(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir()
 }
 
 // Set is the files of one job, each share once, in their order.
@@ -25,27 +61,25 @@ type Set struct {
 
 // Gather compares files. Two equal files of one share count once. The error names two files that
 // can't belong to one job, or that contradict each other about one share.
-func Gather(files []File) (Set, error) {
+func Gather(files []File) (s Set, err error) {
 	if len(files) == 0 {
-		return Set{}, fmt.Errorf("no share was given")
+		return s, fmt.Errorf("no share was given")
 	}
-	first := files[0]
 	known := make(map[int]File)
 	for _, f := range files {
-		if err := same(first, f); err != nil {
-			return Set{}, err
+		if err := same(files[0], f); err != nil {
+			return s, err
 		}
 		other, twice := known[f.Header.Share.Index]
 		if twice && other.Sum != f.Sum {
-			return Set{}, fmt.Errorf("%s and %s are both share %s, of the same commit, and say different things: "+
+			return s, fmt.Errorf("%s and %s are both share %s, of the same commit, and say different things: "+
 				"was one of them interrupted or changed? Leave that one out, or run the share again", other.Path, f.Path, f.Header.Share)
 		}
 		if !twice {
 			known[f.Header.Share.Index] = f
 		}
 	}
-	var s Set
-	for i := 1; i <= first.Header.Share.Of; i++ {
+	for i := 1; i <= files[0].Header.Share.Of; i++ {
 		if f, there := known[i]; there {
 			s.Files = append(s.Files, f)
 		} else {
@@ -57,43 +91,26 @@ func Gather(files []File) (Set, error) {
 
 // same says whether two files belong to one job.
 func same(a, b File) error {
-	differs := func(what, in, other string) error {
-		return fmt.Errorf("%s and %s are not of one job: %s is %s in the first, and %s in the second; merge what one commit, "+
-			"one Go and one command line made", a.Path, b.Path, what, or(in), or(other))
-	}
-	x, y := a.Header, b.Header
-	for _, field := range []struct{ name, a, b string }{
-		{"what was run", x.Kind, y.Kind},
-		{"the number of shares", fmt.Sprint(x.Share.Of), fmt.Sprint(y.Share.Of)},
-		{"the commit", x.Commit, y.Commit},
-		{"the version of Go", x.Go, y.Go},
-	} {
-		if field.a != field.b {
-			return differs(field.name, field.a, field.b)
+	x, y := facts(a.Header), facts(b.Header)
+	names := maps.Clone(x)
+	maps.Copy(names, y)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if x[name] != y[name] {
+			return fmt.Errorf("%s and %s are not of one job: %s is %s in the first, and %s in the second; merge what one commit, "+
+				"one Go and one command line made", a.Path, b.Path, name, cmp.Or(yamlfile.Cut(x[name]), "none"), cmp.Or(yamlfile.Cut(y[name]), "none"))
 		}
-	}
-	for _, flag := range slices.Sorted(maps.Keys(merged(x.Asked, y.Asked))) {
-		if x.Asked[flag] != y.Asked[flag] {
-			return differs(flag, x.Asked[flag], y.Asked[flag])
-		}
-	}
-	if x.Digest != y.Digest {
-		return differs("the digest of the scenarios", x.Digest, y.Digest)
 	}
 	return nil
 }
 
-func merged(a, b map[string]string) map[string]string {
-	all := maps.Clone(a)
-	if all == nil {
-		all = make(map[string]string)
+// facts are what all files of a job have in common, by what an error calls it.
+func facts(h Header) map[string]string {
+	all := map[string]string{
+		"what was run": h.Kind, "the number of shares": fmt.Sprint(h.Share.Of), "the commit": h.Commit, "the version of Go": h.Go,
+		"the digest of the scenarios": h.Digest, "the number of seeds": fmt.Sprint(h.Seeds),
 	}
-	maps.Copy(all, b)
+	maps.Copy(all, h.Asked)
 	return all
-}
-
-func or(text string) string {
-	return cmp.Or(clip(strings.ToValidUTF8(text, "?")), "none")
 }
 
 // Absent names the missing shares, as in "2/4 and 4/4"; empty for none.
@@ -101,17 +118,17 @@ func (s Set) Absent() string {
 	if len(s.Missing) == 0 || len(s.Files) == 0 {
 		return ""
 	}
-	of := s.Files[0].Header.Share.Of
 	const most = 12
 	var names []string
-	for _, i := range s.Missing[:min(len(s.Missing), most)] {
-		names = append(names, Share{i, of}.String())
+	for _, i := range s.Missing {
+		names = append(names, Share{i, s.Files[0].Header.Share.Of}.String())
 	}
-	if more := len(s.Missing) - len(names); more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
+	last := names[len(names)-1]
+	if len(names) > most {
+		last, names = fmt.Sprintf("%d more", len(names)-most), names[:most+1]
 	}
 	if len(names) == 1 {
-		return names[0]
+		return last
 	}
-	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+	return strings.Join(names[:len(names)-1], ", ") + " and " + last
 }

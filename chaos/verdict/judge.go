@@ -133,7 +133,7 @@ func (s *Scenario) Add(r *Run) {
 	}
 	s.CompletedBefore += r.CompletedBefore
 	s.CompletedAfter += r.CompletedAfter
-	s.Discovery.Add(r.Seed, r.Situations)
+	s.Discovery.Add(r.Situations)
 	s.Steps += r.Steps
 	s.Virtual += r.Virtual
 	// A sum doesn't depend on the order, and the sums of shards can be added.

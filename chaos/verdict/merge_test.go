@@ -42,7 +42,7 @@ func fill(v reflect.Value, n int) {
 	case reflect.Struct:
 		if counts, is := v.Addr().Interface().(*discovery.Counts); is {
 			*counts = discovery.Counts{}
-			counts.Add(uint64(n), []uint64{uint64(n)}) //nolint:gosec // not negative
+			counts.Add([]uint64{uint64(n)}) //nolint:gosec // not negative
 			return
 		}
 		for i := range v.NumField() {

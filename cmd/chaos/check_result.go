@@ -98,7 +98,7 @@ func tellRules(say *terminal, r *audit.Result) {
 		if len(rule.Never) > 0 {
 			never = "; " + strings.Join(names(rule.Never), ", ") + " never occurred"
 		}
-		fmt.Fprintf(say, "  %s  %2d %s (%s%s): %s\n", word, rule.Invariant.Number, rule.Invariant.Name, occasions(rule.Occasions), never, rule.Invariant.Statement)
+		fmt.Fprintf(say, "  %s  %2d %s (%s%s): %s\n", word, rule.Invariant.Number, rule.Invariant.Name, plural(rule.Occasions, "occasion"), never, rule.Invariant.Statement)
 	}
 	fmt.Fprintln(say)
 	for i := range r.Rules {
@@ -111,13 +111,6 @@ func tellRules(say *terminal, r *audit.Result) {
 			fmt.Fprintf(say, "  not judged  %2d %s: %s\n", rule.Invariant.Number, rule.Invariant.Name, rule.Why)
 		}
 	}
-}
-
-func occasions(n uint64) string {
-	if n == 1 {
-		return "1 occasion"
-	}
-	return fmt.Sprintf("%d occasions", n)
 }
 
 func names(kinds []history.Kind) []string {

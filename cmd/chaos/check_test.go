@@ -179,12 +179,13 @@ func TestShrinkWritesARegression(t *testing.T) {
 	chaos(t, "shrink", "queue-unbound", "-o", "x.yaml").wants(t, 2, "--seed")
 }
 
-func TestMutantsWriteAMatrix(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "matrix.md")
-	chaos(t, "mutants", "--only", "returned-is-confirmed", "--scenario", "queue-unbound", "--seeds", "1", "--matrix", file).
-		wants(t, 0, "returned-is-confirmed: only one scenario kills it", "1 mutant by 1 scenario")
-	data, err := os.ReadFile(file)
-	if err != nil || !strings.Contains(string(data), "| queue-unbound | 1 | 1 |") {
-		t.Errorf("the matrix is %v\n%s", err, data)
+func TestAReportSaysWhichScenarioKillsWhichMutant(t *testing.T) {
+	leaveToMakeTest(t)
+	out := t.TempDir()
+	chaos(t, "run", write(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1)), "--seed", "1", "--mutants", "1", "--out", out).
+		wants(t, 0, "planting ", " mutants into 1 scenario")
+	data, err := os.ReadFile(filepath.Join(out, "index.html"))
+	if err != nil || !strings.Contains(string(data), "killed by none within 1 seeds") {
+		t.Errorf("the report has no table of mutants: %v", err)
 	}
 }

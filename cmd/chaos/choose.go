@@ -129,6 +129,20 @@ func makeFolder(flag, path string) error {
 	return nil
 }
 
+// makeFileFolder makes the folder of the file that a flag names, unless it names none.
+func makeFileFolder(flag, file string) error {
+	if file == "" || file == standardOutput {
+		return nil
+	}
+	if err := makeFolder(flag, filepath.Dir(file)); err != nil {
+		return err
+	}
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return usage("%s %s: this is a folder; name a file", flag, file)
+	}
+	return nil
+}
+
 // reason is a file system error without the name of the system call.
 func reason(err error) string {
 	var p *fs.PathError
@@ -247,4 +261,12 @@ func findMutant(name string) (*mutant.Mutant, error) {
 		allowed = append(allowed, f.Name)
 	}
 	return nil, unknown("mutant", name, allowed)
+}
+
+// mutantsNamed returns the mutant of a name, or all for an empty one.
+func mutantsNamed(only string) ([]*mutant.Mutant, error) {
+	if f, err := findMutant(only); f != nil || err != nil {
+		return []*mutant.Mutant{f}, err
+	}
+	return mutant.All(), nil
 }

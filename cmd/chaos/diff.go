@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,61 +12,7 @@ import (
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 	"handoff/reports"
-	"handoff/sim/explore"
 )
-
-// runChoice are the flags that say which run is meant.
-type runChoice struct {
-	profile, mutant string
-	varied, oneSeed bool
-	seed            uint64
-}
-
-func (f *runChoice) flags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.Uint64Var(&f.seed, "seed", 0, "the seed of the run that fails")
-	flags.StringVar(&f.profile, "profile", "", "the profile to run under; the scenario's first one when left out")
-	flags.StringVar(&f.mutant, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
-	flags.BoolVar(&f.varied, "varied", false, "the varied run of the seed")
-}
-
-// failing runs the failing run again. file is its scenario; a file with the key regression needs no
-// seed.
-func (f *runChoice) failing(ctx context.Context, file, command string) (*explore.Case, error) {
-	t, err := replayTarget(file, f.profile)
-	if err != nil {
-		return nil, err
-	}
-	if r := t.Scenario.Regression; r != nil && !f.oneSeed && f.mutant == "" && !f.varied {
-		f.oneSeed, f.seed, f.mutant = true, r.Seed, r.Mutant
-	}
-	if !f.oneSeed {
-		return nil, usage("%s needs --seed: the seed of the run that fails", command)
-	}
-	planted, err := findMutant(f.mutant)
-	if err != nil {
-		return nil, err
-	}
-	t.Varied = f.varied
-	c, err := explore.NewCase(ctx, t, f.seed, planted)
-	var passes *explore.ErrPasses
-	switch {
-	case errors.As(err, &passes):
-		return nil, usage("%v; to look for a seed that does: bin/chaos run %s --profile %s%s", err, t.Argument(), t.Profile, mutantFlag(f.mutant))
-	case ctx.Err() != nil && err != nil:
-		return nil, broken("interrupted: nothing is shown")
-	case err != nil:
-		return nil, broken("%v", err)
-	}
-	return c, nil
-}
-
-func mutantFlag(name string) string {
-	if name == "" {
-		return ""
-	}
-	return " --mutant " + name
-}
 
 func (a *app) diffCommand() *cobra.Command {
 	var f runChoice
@@ -95,23 +40,20 @@ A and B are files history.jsonl, or folders of failures.`,
 			return usage("%s needs a scenario, or two recordings, and got %d arguments", cmd.Name(), len(args))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.oneSeed = cmd.Flags().Changed("seed")
 			most := shownDifferences
 			if all {
 				most = everyDifference
 			}
 			if len(args) == 2 {
-				for _, name := range []string{"seed", "profile", "mutant", "varied"} {
-					if cmd.Flags().Changed(name) {
-						return usage("--%s is for one scenario; two recordings say themselves what they are", name)
-					}
+				if err := refuseRunChoice(cmd, "one scenario; two recordings say themselves what they are"); err != nil {
+					return err
 				}
 				return a.diffFiles(args[0], args[1], most)
 			}
-			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.diff(ctx, args[0], f, most) })
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.diff(ctx, cmd, args[0], f, most) })
 		},
 	}
-	f.flags(cmd)
+	f.add(cmd, "the run that fails")
 	cmd.Flags().BoolVar(&all, "all", false, "show every execution and part that differs, not only the first ones")
 	return cmd
 }
@@ -122,8 +64,8 @@ const (
 	everyDifference  = 1 << 20
 )
 
-func (a *app) diff(ctx context.Context, file string, f runChoice, most int) error {
-	c, err := f.failing(ctx, file, "diff")
+func (a *app) diff(ctx context.Context, cmd *cobra.Command, file string, f runChoice, most int) error {
+	c, err := f.failing(ctx, cmd, file)
 	if err != nil {
 		return err
 	}
@@ -136,11 +78,9 @@ func (a *app) diff(ctx context.Context, file string, f runChoice, most int) erro
 		fmt.Fprintf(a.out, "%s has no mutant and no fault that began, and no seed near it passes: there is nothing to compare it with.\n", c.Name())
 		return nil
 	}
-	for _, line := range reports.CounterpartLines(c.Record, &c.Violation, &x.Counterparts[0]) {
-		fmt.Fprintln(a.out, reports.Printable(line, ""))
-	}
+	a.lines(reports.CounterpartLines(c.Record, &c.Violation, &x.Counterparts[0]))
 	for i := range x.Counterparts[1:] {
-		fmt.Fprintln(a.out, reports.Printable("also    the "+reports.OtherCounterpart(&x.Counterparts[1+i]), ""))
+		a.lines([]string{"also    the " + reports.OtherCounterpart(&x.Counterparts[1+i])})
 	}
 	return nil
 }
@@ -160,11 +100,8 @@ func (a *app) diffFiles(here, there string, most int) error {
 		about = x.Violations[0].Execution
 	}
 	d := explain.Compare(explain.Run{Events: x.Events, Workers: x.Workers}, explain.Run{Events: y.Events, Workers: y.Workers}, about, most)
-	fmt.Fprintln(a.out, reports.Printable("here    "+here+": "+reports.RunLabel(x), ""))
-	fmt.Fprintln(a.out, reports.Printable("there   "+there+": "+reports.RunLabel(y), ""))
-	for _, line := range reports.DifferenceLines(d, x.Workers, y.Workers) {
-		fmt.Fprintln(a.out, reports.Printable(line, ""))
-	}
+	a.lines([]string{"here    " + here + ": " + reports.RunLabel(x), "there   " + there + ": " + reports.RunLabel(y)})
+	a.lines(reports.DifferenceLines(d, x.Workers, y.Workers))
 	return nil
 }
 

@@ -37,23 +37,15 @@ events at most, those around the first violation.`,
 			if perfetto == "" {
 				return usage("export needs --perfetto FILE: the trace to write; - is standard output")
 			}
-			f.oneSeed = cmd.Flags().Changed("seed")
-			if !isRecording(args[0]) {
-				return a.atOnce(cmd.Context(), func(ctx context.Context) error {
-					rec, err := f.record(ctx, args[0])
-					if err != nil {
-						return err
-					}
-					return a.export(rec, perfetto)
-				})
-			}
-			for _, name := range []string{"seed", "profile", "mutant", "varied"} {
-				if cmd.Flags().Changed(name) {
-					return usage("--%s is for a scenario; a recording says itself what it is", name)
+			record := func(ctx context.Context) (*verdict.Record, error) { return f.record(ctx, cmd, args[0]) }
+			if isRecording(args[0]) {
+				if err := refuseRunChoice(cmd, "a scenario; a recording says itself what it is"); err != nil {
+					return err
 				}
+				record = func(ctx context.Context) (*verdict.Record, error) { return a.judgedRecording(ctx, args[0]) }
 			}
 			return a.atOnce(cmd.Context(), func(ctx context.Context) error {
-				rec, err := a.judgedRecording(ctx, args[0])
+				rec, err := record(ctx)
 				if err != nil {
 					return err
 				}
@@ -61,8 +53,7 @@ events at most, those around the first violation.`,
 			})
 		},
 	}
-	f.flags(cmd)
-	cmd.Flags().Lookup("seed").Usage = "the seed of the run"
+	f.add(cmd, "the run")
 	cmd.Flags().StringVar(&perfetto, "perfetto", "", "write a trace for Perfetto's viewer to this `FILE`; - is standard output")
 	return cmd
 }
@@ -77,22 +68,11 @@ func isRecording(path string) bool {
 }
 
 // record runs the chosen run again, whether it fails or not.
-func (f *runChoice) record(ctx context.Context, file string) (*verdict.Record, error) {
-	t, err := replayTarget(file, f.profile)
+func (f *runChoice) record(ctx context.Context, cmd *cobra.Command, file string) (*verdict.Record, error) {
+	t, planted, err := f.target(cmd, file, "the seed of the run")
 	if err != nil {
 		return nil, err
 	}
-	if r := t.Scenario.Regression; r != nil && !f.oneSeed && f.mutant == "" && !f.varied {
-		f.oneSeed, f.seed, f.mutant = true, r.Seed, r.Mutant
-	}
-	if !f.oneSeed {
-		return nil, usage("export needs --seed: the seed of the run")
-	}
-	planted, err := findMutant(f.mutant)
-	if err != nil {
-		return nil, err
-	}
-	t.Varied = f.varied
 	rec, result := explore.Record(ctx, t, f.seed, planted)
 	if result.Interrupted {
 		return nil, broken("interrupted: nothing was written")
@@ -150,11 +130,8 @@ func (a *app) export(rec *verdict.Record, path string) error {
 		}
 		return nil
 	}
-	if err := makeFolder("--perfetto", filepath.Dir(path)); err != nil {
+	if err := makeFileFolder("--perfetto", path); err != nil {
 		return err
-	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return usage("--perfetto %s: this is a folder; name a file", path)
 	}
 	if err := reports.WriteFile(path, write); err != nil {
 		return broken("%v", err)

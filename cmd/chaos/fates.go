@@ -192,20 +192,14 @@ func (a *app) fateRows(list []fate) {
 	a.lastColumn(b.String())
 }
 
-// shareOfMutants refuses flags that contradict each other.
-func shareOfMutants(s shard.Share, out, matrix string) error {
-	switch {
-	case s.Whole():
-		return nil
-	case matrix != "":
-		return usage("--shard with --matrix: the table is made in one piece; bin/chaos run --mutants N --shard %s divides it", s)
-	case out == "":
-		return usage("--shard %s: --report is needed, the folder that chaos merge reads", s)
-	}
-	return nil
+// fateItem is a line of a share: the number of a mutant in the list of all, and what became of it.
+type fateItem struct {
+	At   int  `json:"at"`
+	Fate fate `json:"fate"`
 }
 
-// writeFates writes mutants.json, and the share beside it.
+// writeFates writes mutants.json, and the share beside it. A mutant without a result was not reached, because
+// another one hung.
 func writeFates(h hunt, list []fate, header shard.Header, all []*mutant.Mutant) error {
 	if h.out == "" {
 		return nil
@@ -213,23 +207,20 @@ func writeFates(h hunt, list []fate, header shard.Header, all []*mutant.Mutant) 
 	if err := fatesJSON(h.out, list); err != nil || h.share.Whole() {
 		return err
 	}
-	names := make([]string, len(all))
-	for i, f := range all {
-		names[i] = f.Name
-	}
 	header.Kind = mutantShares
-	items, walls := []any{fateItem{Order: names}}, make([]float64, len(list))
-	for i := range list {
-		items = append(items, fateItem{Fate: &list[i]})
-		walls[i] = list[i].wall.Seconds()
+	var items []any
+	var walls []float64
+	for at, m := range all {
+		if !h.share.Has(at) {
+			continue
+		}
+		f := fate{Mutant: m.Name, Result: fateStopped}
+		if i := slices.IndexFunc(list, func(f fate) bool { return f.Mutant == m.Name }); i >= 0 {
+			f = list[i]
+		}
+		items, walls = append(items, fateItem{at, f}), append(walls, f.wall.Seconds())
 	}
 	return reports.WriteFile(filepath.Join(h.out, shard.FileName), func(w io.Writer) error { return shard.Write(w, header, items, walls) })
-}
-
-// fateItem is a line of a share: the names of all mutants in order, or the result of one.
-type fateItem struct {
-	Order []string `json:"order,omitempty"`
-	Fate  *fate    `json:"fate,omitempty"`
 }
 
 func fatesJSON(out string, list []fate) error {
@@ -243,46 +234,35 @@ func fatesJSON(out string, list []fate) error {
 
 // mergeMutants merges the shares of mutants.
 func (a *app) mergeMutants(set shard.Set, f mergeFlags) error {
-	var order []string
-	var list []fate
+	var items []fateItem
 	for _, file := range set.Files {
-		first := len(list)
-		r, err := shard.Each(file.Path, func(r *shard.Reader, item fateItem) error {
-			if item.Fate == nil {
-				order = item.Order
-				return nil
+		first := len(items)
+		var walls []float64
+		err := shard.Each(file, &walls, func(item fateItem) error {
+			m := &item.Fate
+			if !file.Header.Share.Has(item.At) {
+				return fmt.Errorf("mutant %d is not in share %s", item.At, file.Header.Share)
 			}
-			if i := slices.Index(order, item.Fate.Mutant); i < 0 || !file.Header.Share.Has(i) {
-				return r.Refuse(1, "fate: the mutant %q is not in share %s", reports.Printable(item.Fate.Mutant, ""), file.Header.Share)
-			}
-			for _, text := range []string{item.Fate.Source, item.Fate.Result, item.Fate.Scenario, item.Fate.Profile, item.Fate.Rule, item.Fate.Reproduce} {
+			for _, text := range []string{m.Mutant, m.Source, m.Result, m.Scenario, m.Profile, m.Rule, m.Reproduce} {
 				if text != reports.Printable(text, "") {
-					return r.Refuse(1, "fate: %s has letters that can't be shown", item.Fate.Mutant)
+					return fmt.Errorf("mutant %d has letters that can't be shown", item.At)
 				}
 			}
-			list = append(list, *item.Fate)
+			items = append(items, item)
 			return nil
 		})
 		if err != nil {
 			return usage("%v", err)
 		}
-		var walls []float64
-		if err := r.Aside(&walls); err != nil {
-			return usage("%v", err)
-		}
-		// A share that hung has no results for the rest of its mutants.
-		for i, name := range order {
-			if file.Header.Share.Has(i) && !slices.ContainsFunc(list[first:], func(f fate) bool { return f.Mutant == name }) {
-				list = append(list, fate{Mutant: name, Result: fateStopped})
-			}
-		}
-		for i, wall := range walls[:min(len(walls), len(list)-first)] {
-			list[first+i].wall = time.Duration(wall * float64(time.Second))
+		for i, wall := range walls[:min(len(walls), len(items)-first)] {
+			items[first+i].Fate.wall = time.Duration(wall * float64(time.Second))
 		}
 	}
-	slices.SortStableFunc(list, func(x, y fate) int {
-		return cmp.Compare(slices.Index(order, x.Mutant), slices.Index(order, y.Mutant))
-	})
+	slices.SortFunc(items, func(x, y fateItem) int { return cmp.Compare(x.At, y.At) })
+	list := make([]fate, len(items))
+	for i := range items {
+		list[i] = items[i].Fate
+	}
 	a.fates(list, f.all)
 	if missing := set.Absent(); missing != "" {
 		fmt.Fprintf(a.out, "Not everything was merged: without share %s this proves less than was asked for.\n", missing)

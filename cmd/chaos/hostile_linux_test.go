@@ -34,7 +34,6 @@ func TestARunObeysASignal(t *testing.T) {
 		{"replay", file, "--seed", "1"},
 		{"shrink", file, "--seed", "1", "-o", filepath.Join(t.TempDir(), "s.yaml")},
 		{"mutants", "--scenario", file, "--only", "unguarded-monitor"},
-		{"mutants", "--scenario", file, "--matrix", filepath.Join(t.TempDir(), "m.md")},
 	}
 	if !testenv.All() {
 		all = [][]string{all[0], all[4]} // a sweep, and a sweep of mutants

@@ -79,11 +79,8 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 		fmt.Fprintln(a.out, count)
 	}
 	out.Sweep.Notes = slices.Concat(counts, notes)
-	if failed := f.write(out.Sweep, func() error { return reports.Write(f.out, out.Sweep, out.Records) }); failed != nil {
-		return broken("the runs are done, but writing their report failed: %v", failed)
-	}
-	if failed := a.annotate(&f, out.Sweep, targets); failed != nil {
-		return broken("the runs are done, but writing their annotations failed: %v", failed)
+	if failed := a.writeReport(&f.reportFlags, out.Sweep, targets, planted != nil, func() error { return reports.Write(f.out, out.Sweep, out.Records) }); failed != nil {
+		return failed
 	}
 	if err != nil {
 		return broken("the environment failed: %v", err)
@@ -133,15 +130,30 @@ func (a *app) liveGround(ctx context.Context, plan *live.Plan, f runFlags) error
 		}
 		return nil
 	}
+	var err error
+	plan.Bin, err = a.daemonsOnServers(ctx)
+	return err
+}
+
+// daemonsOnServers returns the folder of the daemons, and sees to it that their servers are installed.
+func (a *app) daemonsOnServers(ctx context.Context) (string, error) {
+	bin, err := daemons()
+	if err != nil {
+		return "", err
+	}
+	if err := servers.EnsureInstalled(ctx, a.err); err != nil {
+		return "", broken("%v", err)
+	}
+	return bin, nil
+}
+
+// daemons is the folder of the daemons, beside this binary.
+func daemons() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return broken("finding the daemons beside this binary: %v", err)
+		return "", broken("finding the daemons beside this binary: %v", err)
 	}
-	plan.Bin = filepath.Dir(self)
-	if err := servers.EnsureInstalled(ctx, a.err); err != nil {
-		return broken("%v", err)
-	}
-	return nil
+	return filepath.Dir(self), nil
 }
 
 // liveCounts says how much was not run and how much was repeated, if anything.
@@ -183,11 +195,11 @@ func plantable(name string) (*mutant.Mutant, error) {
 
 // mutatedDaemons checks that daemons for mutants stand beside this binary.
 func mutatedDaemons() error {
-	self, err := os.Executable()
+	bin, err := daemons()
 	if err != nil {
-		return broken("finding the daemons beside this binary: %v", err)
+		return err
 	}
-	folder := filepath.Join(filepath.Dir(self), live.Mutated)
+	folder := filepath.Join(bin, live.Mutated)
 	for _, name := range []string{"executor", "worker"} {
 		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
 			return broken("there is no %s in %s: make mutated builds the daemons that can be given a mutant", name, folder)

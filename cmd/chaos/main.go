@@ -21,6 +21,7 @@ import (
 	"handoff/chaos/verdict"
 	"handoff/core/config/yamlfile"
 	"handoff/reports"
+	"handoff/sim/explore"
 )
 
 func main() { os.Exit(program()) }
@@ -96,6 +97,15 @@ func usage(format string, args ...any) error {
 // broken says that the harness could not do its work.
 func broken(format string, args ...any) error {
 	return &failure{verdict.ExitBroken, fmt.Sprintf(format, args...)}
+}
+
+// stuck prints the stacks of a run that hung, and returns the failure for any error of the simulator.
+func (a *app) stuck(err error) error {
+	var hung *explore.Hung
+	if errors.As(err, &hung) {
+		_, _ = a.err.Write(hung.Stacks)
+	}
+	return broken("%v", err)
 }
 
 // unknown refuses a name that is not in a list.
@@ -195,7 +205,7 @@ Exit codes: 0 pass, 1 fail, 2 bad usage or a bad scenario, 3 inconclusive,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.runCommand(), a.replayCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.mutantsCommand(), a.listCommand(), a.lintCommand(), a.upCommand(), a.injectCommand(), a.checkCommand(), a.newCommand(), a.shrinkCommand(), a.mergeCommand(), a.serversCommand(), a.versionCommand(), a.sourceRunCommand(), a.soakCommand())
+	root.AddCommand(a.runCommand(), a.replayCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.mutantsCommand(), a.listCommand(), a.lintCommand(), a.upCommand(), a.injectCommand(), a.checkCommand(), a.newCommand(), a.shrinkCommand(), a.mergeCommand(), a.serversCommand(), a.versionCommand(), a.soakCommand())
 	for _, cmd := range root.Commands() {
 		cmd.Flags().VisitAll(takeOnce)
 	}

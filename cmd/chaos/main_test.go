@@ -275,7 +275,6 @@ func TestMistakes(t *testing.T) {
 		{[]string{"run", "--world", "liv", "--parallel", "2"}, "liv"},
 		{[]string{"mutants", "--parallel", "2"}, "--parallel is for the live world"},
 		{[]string{"mutants", "--world", "live", "--scenario", "ttl-race"}, "--scenario is for the simulated world"},
-		{[]string{"mutants", "--source", "--scenario", "ttl-race"}, "--scenario is for planted mutants"},
 		{[]string{"replay", "ttl-race", "--varied=yes"}, "--varied yes: true, false or nothing is needed"},
 		{[]string{"run", "--world", "live", "--time-scale", "2"}, "a factor above 0 and up to 1"},
 		{[]string{"run", "worker-frozen", "--world", "live"}, "it has no freeze: its processes"},

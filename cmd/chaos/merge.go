@@ -8,14 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"handoff/chaos/scenario"
 	"handoff/chaos/shard"
+	"handoff/chaos/verdict"
 	"handoff/reports"
+	"handoff/scenarios"
 	"handoff/sim/explore"
 )
 
 // mergeFlags are the flags of merge.
 type mergeFlags struct {
-	runFlags
+	reportFlags
 	partial bool
 	// all shows a row for every mutant.
 	all  bool
@@ -29,8 +32,9 @@ func (a *app) mergeCommand() *cobra.Command {
 		Short: "Put the shares of a sweep together",
 		Long: `Reads what chaos run --shard or chaos mutants --shard wrote on any number of
 machines, and writes the report of all of it, byte for byte as one machine would
-have written it. An argument is the folder of a share, its shard.jsonl, or a folder
-of such folders. A share that is given twice counts once.
+have written it: the first seed in which something failed is run again for that. An
+argument is the folder of a share, its shard.jsonl, or a folder of such folders. A
+share that is given twice counts once.
 
 It refuses shares of different commits, versions of Go, scenarios or flags, a share
 that was changed or cut off, and a set with shares missing. With --partial missing
@@ -49,10 +53,7 @@ shares make the result inconclusive instead.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.out, "out", filepath.Join("reports", "out", "merged"), "the folder of the report")
-	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too")
-	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too")
-	flags.StringVar(&f.annotations, "annotations", "", annotationsUsage)
+	f.add(cmd, "reports/out/merged")
 	flags.BoolVar(&f.partial, "partial", false, "merge what is there: inconclusive while shares are missing")
 	flags.BoolVar(&f.all, "all", false, "of mutants: show a row for every one, not only for those that need a look")
 	flags.DurationVar(&f.wait, "wait", 0, "wait this long until all shares are there, as in 2h")
@@ -60,8 +61,8 @@ shares make the result inconclusive instead.`,
 }
 
 func (a *app) merge(ctx context.Context, args []string, f mergeFlags) error {
-	if f.out == "" {
-		return usage("--out is empty: the report needs a folder")
+	if err := f.check(a); err != nil {
+		return err
 	}
 	begin := time.Now()
 	set, err := a.gather(ctx, args, f.wait)
@@ -86,17 +87,15 @@ func (a *app) merge(ctx context.Context, args []string, f mergeFlags) error {
 	}
 	switch h.Kind {
 	case reports.RunShares:
-		return a.mergeRuns(set, f, begin)
+		return a.mergeRuns(ctx, set, f, begin)
 	case mutantShares:
 		return a.mergeMutants(set, f)
-	case sourceShares:
-		return a.mergeSource(set, f)
 	}
 	return usage("%s: this program can't merge shares of kind %q", set.Files[0].Path, reports.Printable(h.Kind, ""))
 }
 
-func (a *app) mergeRuns(set shard.Set, f mergeFlags, begin time.Time) error {
-	sweep, records, err := reports.MergeShares(set)
+func (a *app) mergeRuns(ctx context.Context, set shard.Set, f mergeFlags, begin time.Time) error {
+	sweep, sources, err := reports.MergeShares(set)
 	if err != nil {
 		return usage("%v", err)
 	}
@@ -106,24 +105,60 @@ func (a *app) mergeRuns(set shard.Set, f mergeFlags, begin time.Time) error {
 		varied = h.Seeds
 	}
 	sweep.Whole(h.Seeds, varied, set.Absent())
-	for _, r := range records {
-		for _, sc := range sweep.Scenarios {
-			if reports.IsOf(r, sc) {
-				explore.Tell(sc, r)
-			}
-		}
+	planted, err := findMutant(h.Asked["--mutant"])
+	if err != nil {
+		return err
 	}
-	if err := f.write(sweep, func() error { return reports.Write(f.out, sweep, records) }); err != nil {
-		return broken("the shares are merged, but writing their report failed: %v", err)
+	targets, err := targetsOf(sweep, sources)
+	if err != nil {
+		return usage("%s: %v", set.Files[0].Path, err)
 	}
-	f.mutant = h.Asked["--mutant"]
-	if err := a.annotate(&f.runFlags, sweep, nil); err != nil {
-		return broken("the shares are merged, but writing their annotations failed: %v", err)
+	out := &explore.Outcome{Sweep: sweep, Records: explore.Retell(ctx, sweep, targets, planted)}
+	out.Wall = time.Since(begin)
+	if err := a.writeReport(&f.reportFlags, sweep, targets, planted != nil, func() error { return reports.Write(f.out, sweep, out.Records) }); err != nil {
+		return err
 	}
-	planted, _ := findMutant(set.Files[0].Header.Asked["--mutant"]) // used only for its name
-	a.sweepResult(&explore.Outcome{Sweep: sweep, Records: records, Wall: time.Since(begin)}, nil, planted, f.out)
+	a.sweepResult(out, targets, planted, f.out)
 	a.code = sweep.Verdict.ExitCode()
 	return nil
+}
+
+// sourcesOf are the scenarios of targets that are not of the library.
+func sourcesOf(targets []explore.Target) (sources []reports.Source) {
+	seen := make(map[string]bool)
+	for _, t := range targets {
+		s := t.Scenario
+		if known, err := scenarios.Find(s.Name); !seen[s.Digest] && (err != nil || known.Digest != s.Digest) {
+			sources = append(sources, reports.Source{File: s.File, Text: string(s.Text())})
+		}
+		seen[s.Digest] = true
+	}
+	return sources
+}
+
+// targetsOf are the targets of a sweep's results. Their scenarios are of the library, or among the sources.
+func targetsOf(s *verdict.Sweep, sources []reports.Source) ([]explore.Target, error) {
+	known := make(map[string]*scenario.Scenario)
+	for _, from := range sources {
+		own, err := scenario.Parse(reports.Printable(from.File, ""), []byte(from.Text))
+		if err != nil {
+			return nil, err
+		}
+		known[own.Digest] = own
+	}
+	var targets []explore.Target
+	for _, sc := range s.Scenarios {
+		of := known[sc.Digest]
+		if of == nil {
+			found, err := scenarios.Find(sc.Name)
+			if err != nil || found.Digest != sc.Digest {
+				return nil, fmt.Errorf("the scenario %s is neither of the library nor in the share; run the share again", sc.Name)
+			}
+			of = found
+		}
+		targets = append(targets, explore.Target{Scenario: of, Profile: sc.Profile, Varied: sc.Strategy == verdict.Varied})
+	}
+	return targets, nil
 }
 
 // lookEvery is the interval at which --wait looks for shares.

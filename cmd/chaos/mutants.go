@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/scenario"
-	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/shard"
 	"handoff/scenarios"
 	"handoff/sim/explore"
@@ -24,10 +22,9 @@ const mutantSeeds = 500
 const liveMutantSeeds = 3
 
 func (a *app) mutantsCommand() *cobra.Command {
-	var only, one, matrix, world, part, report string
+	var only, one, world, part, report string
 	var seeds, parallel int
 	var all bool
-	var fromSource sourceOptions
 	cmd := &cobra.Command{
 		Use:   "mutants",
 		Short: "Plant mutants one at a time and see which invariant finds them",
@@ -44,55 +41,32 @@ mutant is named first, and counts for none.
 --shard 2/4 hunts the second of four equal parts of the mutants; each machine can
 do one. Give what all of them write into --report to chaos merge.
 
-With --matrix FILE.md every mutant is run through every scenario, and the file says
-which scenario kills which; a scenario that kills nothing and a mutant that only
-one scenario kills are printed.
-
-With --source the mutants are not the planted ones: operators make them of the
-core's own source, a sample is drawn, and the score is the share that the library
-kills (docs/score.md). It needs the source and Go, and builds all of them at once.
-Each gets --seeds plain runs of every scenario and profile, 2 unless it is given, and
---varied-seeds varied ones beside them. --shard and --report divide it, too.
-To see what one of them does: --keep FOLDER --only ID, and then with the number that
-is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
+bin/chaos run --mutants 10 runs every mutant through every scenario, and its report
+says which kills which.`,
 		Example: `  bin/chaos mutants --scenario my-incident.yaml --seeds 10
   bin/chaos mutants --only unguarded-claim
-  bin/chaos mutants --shard 2/4 --report mutants/2
-  bin/chaos mutants --source --seeds 2`,
+  bin/chaos mutants --shard 2/4 --report mutants/2`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if seeds < 1 {
 				return usage("--seeds %d: at least 1 seed is needed", seeds)
 			}
-			if fromSource.on {
-				fromSource.size.Seeds, fromSource.procs, fromSource.only, fromSource.report = seeds, parallel, only, report
-				return a.measureSource(cmd, part, &fromSource)
-			}
-			if err := withoutSource(cmd); err != nil {
-				return err
-			}
 			if err := foreign(cmd, world, scenario.Live, "parallel"); err != nil {
 				return err
 			}
-			if err := foreign(cmd, world, scenario.Sim, "scenario", "matrix", "shard", "report", "all"); err != nil {
+			if err := foreign(cmd, world, scenario.Sim, "scenario", "shard", "report", "all"); err != nil {
 				return err
 			}
 			mine, err := share(part)
 			if err != nil {
 				return err
 			}
-			if all && matrix != "" {
-				return usage("--all with --matrix: the table has every mutant anyway; leave out --all")
-			}
-			if err := shareOfMutants(mine, report, matrix); err != nil {
-				return err
+			if !mine.Whole() && report == "" {
+				return usage("--shard %s: --report is needed, the folder that chaos merge reads", mine)
 			}
 			switch world {
 			case string(scenario.Sim):
-				if matrix != "" && !cmd.Flags().Changed("seeds") {
-					seeds = matrixSeeds
-				}
-				return a.mutants(cmd, hunt{only: only, one: one, seeds: seeds, matrix: matrix, share: mine, out: report, all: all})
+				return a.mutants(cmd, hunt{only: only, one: one, seeds: seeds, share: mine, out: report, all: all})
 			case string(scenario.Live):
 				if !cmd.Flags().Changed("seeds") {
 					seeds = liveMutantSeeds
@@ -102,16 +76,14 @@ is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 			return unknown("world", world, []string{string(scenario.Sim), string(scenario.Live)})
 		},
 	}
-	cmd.Flags().StringVar(&only, "only", "", "plant this mutant only; `NAME`s: chaos list --mutants; --source: those whose ID contains it")
+	cmd.Flags().StringVar(&only, "only", "", "plant this mutant only; `NAME`s: chaos list --mutants")
 	cmd.Flags().StringVar(&one, "scenario", "", "run this scenario only: a `NAME` or a file")
-	cmd.Flags().StringVar(&matrix, "matrix", "", "write which scenario kills which mutant to this `FILE`; 10 seeds each unless --seeds says otherwise")
 	cmd.Flags().IntVar(&seeds, "seeds", mutantSeeds, "give up on a scenario and profile after this many seeds")
 	cmd.Flags().StringVar(&part, "shard", "", shareUsage)
-	cmd.Flags().StringVar(&report, "report", "", "write mutants.json into this `FOLDER`: what became of each mutant; --source: source.json")
+	cmd.Flags().StringVar(&report, "report", "", "write mutants.json into this `FOLDER`: what became of each mutant")
 	cmd.Flags().BoolVar(&all, "all", false, "show a row for every mutant, not only for those that need a look")
 	cmd.Flags().StringVar(&world, "world", string(scenario.Sim), "sim, or live: into real daemons, each in its own scenario")
-	cmd.Flags().IntVar(&parallel, "parallel", 1, "live: how many runs go on at a time; --source: how many mutants, all processors unless it is given")
-	fromSource.flags(cmd)
+	cmd.Flags().IntVar(&parallel, "parallel", 1, "live: how many runs go on at a time")
 	return cmd
 }
 
@@ -119,7 +91,6 @@ is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 type hunt struct {
 	only, one string
 	seeds     int
-	matrix    string
 	share     shard.Share
 	out       string
 	// all shows a row for every mutant.
@@ -128,30 +99,23 @@ type hunt struct {
 
 func (a *app) mutants(cmd *cobra.Command, h hunt) error {
 	ctx := cmd.Context()
-	mutants := mutant.All()
-	if h.only != "" {
-		f, err := findMutant(h.only)
-		if err != nil {
-			return err
-		}
-		mutants = []*mutant.Mutant{f}
+	mutants, err := mutantsNamed(h.only)
+	if err != nil {
+		return err
 	}
 	if len(mutants) == 0 {
 		return usage("this build knows no mutants")
 	}
 	var library []*scenario.Scenario
-	err := a.atOnce(ctx, func(context.Context) (err error) {
+	err = a.atOnce(ctx, func(context.Context) (err error) {
 		library, err = mutantScenarios(h.one)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if h.matrix != "" {
-		return a.matrix(ctx, mutants, library, h.seeds, h.matrix)
-	}
 	if h.out != "" {
-		if err := (&runFlags{out: h.out}).prepare(); err != nil {
+		if err := (&reportFlags{out: h.out}).prepare(); err != nil {
 			return err
 		}
 	}
@@ -173,10 +137,8 @@ func (a *app) mutants(cmd *cobra.Command, h hunt) error {
 	if failed := writeFates(h, became, shareHeader(cmd, h.share, 0, explore.Targets(library)), mutants); failed != nil {
 		return broken("the mutants were run, but writing their results failed: %v", failed)
 	}
-	var hung *explore.Hung
-	if errors.As(err, &hung) {
-		_, _ = a.err.Write(hung.Stacks)
-		return broken("%v", hung)
+	if err != nil {
+		return a.stuck(err)
 	}
 	return nil
 }

@@ -5,15 +5,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
 	"handoff/chaos/live"
 	"handoff/chaos/live/capability"
 	"handoff/chaos/selftest/mutant"
-	"handoff/chaos/servers"
 	"handoff/chaos/verdict"
 	"handoff/scenarios"
 )
@@ -36,20 +33,13 @@ func (a *app) liveMutants(ctx context.Context, only string, seeds, parallel int)
 	if err := mutatedDaemons(); err != nil {
 		return err
 	}
-	planted := mutant.All()
-	if only != "" {
-		f, err := findMutant(only)
-		if err != nil {
-			return err
-		}
-		planted = []*mutant.Mutant{f}
-	}
-	if err := servers.EnsureInstalled(ctx, a.err); err != nil {
-		return broken("%v", err)
-	}
-	self, err := os.Executable()
+	planted, err := mutantsNamed(only)
 	if err != nil {
-		return broken("finding the daemons beside this binary: %v", err)
+		return err
+	}
+	bin, err := a.daemonsOnServers(ctx)
+	if err != nil {
+		return err
 	}
 	kills := make([]*liveKill, len(planted))
 	for i, f := range planted {
@@ -59,7 +49,7 @@ func (a *app) liveMutants(ctx context.Context, only string, seeds, parallel int)
 		}
 	}
 	for seed := uint64(1); seed <= uint64(seeds) && ctx.Err() == nil; seed++ {
-		plan := live.Plan{First: seed, Seeds: 1, Scale: defaultScale, Parallel: parallel, Bin: filepath.Dir(self)}
+		plan := live.Plan{First: seed, Seeds: 1, Scale: defaultScale, Parallel: parallel, Bin: bin}
 		byMutant := make(map[string]*liveKill)
 		for _, k := range kills {
 			if k.lacks == "" && !k.killed() {

@@ -22,13 +22,9 @@ import (
 
 // replayFlags are the flags of replay.
 type replayFlags struct {
-	profile, mutant string
-	varied          bool
-	// oneSeed says that the seed was given, chosen that a flag says which run is meant.
-	oneSeed, chosen bool
-	seed            uint64
-	execution       int64
-	from, to        uint64
+	runChoice
+	execution int64
+	from, to  uint64
 }
 
 func (a *app) replayCommand() *cobra.Command {
@@ -45,19 +41,14 @@ needs no --seed: its key regression says the seed and the mutant.`,
   bin/chaos replay ttl-race --profile documented --seed 1 --mutant unguarded-monitor --execution 3`,
 		Args: needsOne("scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.oneSeed = cmd.Flags().Changed("seed")
-			f.chosen = f.oneSeed || f.mutant != "" || f.varied
 			if f.from > f.to {
 				return usage("--from %d is after --to %d", f.from, f.to)
 			}
-			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.replay(ctx, args[0], f) })
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.replay(ctx, cmd, args[0], f) })
 		},
 	}
+	f.add(cmd, "the run")
 	flags := cmd.Flags()
-	flags.Uint64Var(&f.seed, "seed", 0, "the seed of the run")
-	flags.StringVar(&f.profile, "profile", "", "the profile to run under; the scenario's first one when left out")
-	flags.StringVar(&f.mutant, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
-	flags.BoolVar(&f.varied, "varied", false, "the varied run of the seed")
 	flags.Int64Var(&f.execution, "execution", 0, "show only this execution and its retries")
 	flags.Uint64Var(&f.from, "from", 0, "begin at this `STEP`")
 	flags.Uint64Var(&f.to, "to", math.MaxUint64, "end with this `STEP`, and show the state there")
@@ -65,22 +56,11 @@ needs no --seed: its key regression says the seed and the mutant.`,
 	return cmd
 }
 
-func (a *app) replay(ctx context.Context, file string, f replayFlags) error {
-	t, err := replayTarget(file, f.profile)
+func (a *app) replay(ctx context.Context, cmd *cobra.Command, file string, f replayFlags) error {
+	t, planted, err := f.target(cmd, file, "the seed of the run to show")
 	if err != nil {
 		return err
 	}
-	if r := t.Scenario.Regression; r != nil && !f.chosen {
-		f.oneSeed, f.seed, f.mutant = true, r.Seed, r.Mutant
-	}
-	if !f.oneSeed {
-		return usage("replay needs --seed: the seed of the run to show")
-	}
-	planted, err := findMutant(f.mutant)
-	if err != nil {
-		return err
-	}
-	t.Varied = f.varied
 	rec, result := explore.Record(ctx, t, f.seed, planted)
 	if result.Interrupted {
 		return broken("interrupted after %s of virtual time: nothing is shown", human(rec.Virtual))

@@ -26,11 +26,7 @@ func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *mut
 		case verdict.Inconclusive:
 			// In an interrupted sweep everything is inconclusive; the table says so once.
 			if !out.Sweep.Interrupted || len(sc.Why) > 1 {
-				argument := sc.Name // for merged shares, the path of the user's own file is not known here
-				if i < len(targets) {
-					argument = targets[i].Argument()
-				}
-				a.inconclusive(sc, argument)
+				a.inconclusive(sc, targets[i].Argument())
 			}
 		case verdict.Pass:
 		}

@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/scenario"
+	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/shard"
 	"handoff/chaos/verdict"
 	"handoff/reports"
@@ -23,12 +20,11 @@ const defaultSeeds = 60
 
 // runFlags are the flags of run.
 type runFlags struct {
+	reportFlags
 	world, profile, mutant string
 	seed                   uint64
 	seeds, double, mutants int
 	varied                 string
-	out, json, junit       string
-	annotations            string
 	quiet, failFast        bool
 	oneSeed                bool
 	// chosen says that a flag says which runs are meant; see regress.
@@ -41,8 +37,6 @@ type runFlags struct {
 	// share is shard, parsed; header describes the share, once the targets are known.
 	share  shard.Share
 	header func(shard.Share, []explore.Target, int) shard.Header
-	// stdout is where a result goes whose file is standardOutput. Messages go elsewhere then.
-	stdout io.Writer
 }
 
 // defaultScale is the smallest time scale that the default configuration allows: it turns AMQP
@@ -128,11 +122,8 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	flags.StringVar(&f.shard, "shard", "", shareUsage)
 	flags.StringVar(&f.varied, "varied", variedBeside, "varied runs: beside the plain ones, only, or never")
 	flags.Lookup("varied").NoOptDefVal = variedOnly
-	flags.StringVar(&f.mutant, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
-	flags.StringVar(&f.out, "out", filepath.Join("reports", "out"), "the folder of the report")
-	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too; - is standard output")
-	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too; - is standard output")
-	flags.StringVar(&f.annotations, "annotations", "", annotationsUsage)
+	addMutantFlag(cmd, &f.mutant)
+	f.reportFlags.add(cmd, "reports/out")
 	flags.IntVar(&f.double, "check-determinism", 0, "run this many seeds of everything twice, and fail where the histories differ")
 	flags.IntVar(&f.mutants, "mutants", 0, "also plant every mutant, one at a time, into every scenario for this many seeds, and show in the report which kills which; --mutant plants one")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "begin no further run after the first failure")
@@ -183,12 +174,6 @@ func (f *runFlags) check() error {
 		return usage("--mutant %s: the daemons of --target compose are built without mutants; leave it out, and the mutant is planted into processes of this machine", f.mutant)
 	case f.double > 0 && f.world == string(scenario.Live):
 		return usage("--check-determinism is for the simulated world: a live run is not deterministic")
-	case f.out == "":
-		return usage("--out is empty: the report needs a folder")
-	case f.json == standardOutput && f.junit == standardOutput:
-		return usage("--json and --junit are both -: only one of them can be written to standard output")
-	case f.annotations == standardOutput && (f.json == standardOutput || f.junit == standardOutput):
-		return usage("--annotations is -, and so is --json or --junit: only one of them can be written to standard output")
 	case f.failFast && f.shard != "":
 		return usage("--fail-fast and --shard: a share that stops early can't be merged with the others")
 	}
@@ -203,9 +188,8 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	if f.share, err = share(f.shard); err != nil {
 		return err
 	}
-	f.stdout = a.out.Writer
-	if slices.Contains([]string{f.json, f.junit, f.annotations}, standardOutput) {
-		a.out = a.err // so that standard output holds nothing else
+	if err := f.reportFlags.check(a); err != nil {
+		return err
 	}
 	if f.world == string(scenario.Live) {
 		return a.runLive(ctx, args, f)
@@ -255,69 +239,34 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	if !f.share.Whole() {
 		fmt.Fprintf(a.out, "share: %s; when all %d are there: bin/chaos merge FOLDER...\n", f.share, f.share.Of)
 		write = func() error {
-			return reports.WriteShare(f.out, f.header(f.share, targets, o.Seeds), out.Sweep, out.Records)
+			return reports.WriteShare(f.out, f.header(f.share, targets, o.Seeds), out.Sweep, out.Records, sourcesOf(targets))
 		}
 	}
-	if failed := f.write(out.Sweep, write); failed != nil {
-		return broken("the runs are done, but writing their report failed: %v", failed)
+	if failed := a.writeReport(&f.reportFlags, out.Sweep, targets, planted != nil, write); failed != nil {
+		return failed
 	}
-	if failed := a.annotate(&f, out.Sweep, targets); failed != nil {
-		return broken("the runs are done, but writing their annotations failed: %v", failed)
-	}
-	var hung *explore.Hung
-	if errors.As(err, &hung) {
-		_, _ = a.err.Write(hung.Stacks)
-		return broken("%v", hung)
+	if err != nil {
+		return a.stuck(err)
 	}
 	a.code = out.Sweep.Verdict.ExitCode()
 	return nil
 }
 
-// prepare makes the folders, so that a mistake in them is found before the runs.
-func (f *runFlags) prepare() error {
-	if err := makeFolder("--out", f.out); err != nil {
-		return err
-	}
-	for _, of := range [][2]string{{"--json", f.json}, {"--junit", f.junit}, {"--annotations", f.annotations}} {
-		flag, file := of[0], of[1]
-		if file == "" || file == standardOutput {
-			continue
-		}
-		if err := makeFolder(flag, filepath.Dir(file)); err != nil {
-			return err
-		}
-		if info, err := os.Stat(file); err == nil && info.IsDir() {
-			return usage("%s %s: this is a folder; name a file", flag, file)
+// cross returns the matrix of the scenarios that were run, for the report; nil if it was
+// interrupted.
+func (a *app) cross(ctx context.Context, targets []explore.Target, seeds int, share shard.Share) *verdict.Matrix {
+	var chosen []*scenario.Scenario
+	for _, t := range targets {
+		if !slices.Contains(chosen, t.Scenario) {
+			chosen = append(chosen, t.Scenario)
 		}
 	}
-	return freshShare(f.out)
-}
-
-// write writes the report and the requested copies.
-func (f *runFlags) write(s *verdict.Sweep, report func() error) error {
-	if err := report(); err != nil {
-		return err
-	}
-	if err := f.writeCopy(f.json, s, reports.WriteJSON); err != nil {
-		return err
-	}
-	return f.writeCopy(f.junit, s, reports.WriteJUnit)
-}
-
-// standardOutput is the file name that stands for it, as in other programs.
-const standardOutput = "-"
-
-func (f *runFlags) writeCopy(path string, s *verdict.Sweep, write func(io.Writer, *verdict.Sweep) error) error {
-	switch path {
-	case "":
+	mutants := mutant.All()
+	fmt.Fprintf(a.err, "planting %s into %s\n", plural(len(mutants), "mutant"), plural(len(chosen), "scenario"))
+	m := explore.Cross(ctx, mutants, chosen, seeds, share)
+	if ctx.Err() != nil {
+		fmt.Fprintln(a.err, "interrupted: the report has no table of mutants")
 		return nil
-	case standardOutput:
-		return write(f.stdout, s)
 	}
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	err = write(file, s)
-	return errors.Join(err, file.Close())
+	return m
 }

@@ -32,7 +32,7 @@ func shareHeader(cmd *cobra.Command, s shard.Share, seeds int, targets []explore
 	h := shard.Header{Share: s, Commit: explore.Commit(), Go: runtime.Version(), Seeds: seeds, Asked: make(map[string]string)}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch f.Name {
-		case "shard", "out", "report", "json", "junit", "annotations", "quiet", "all", "help", "parallel", "keep", "again":
+		case "shard", "out", "report", "json", "junit", "annotations", "quiet", "all", "help", "parallel":
 			return
 		}
 		if !f.Hidden {

@@ -12,9 +12,8 @@ import (
 )
 
 func (a *app) shrinkCommand() *cobra.Command {
-	var profile, mutantName, out string
-	var seed uint64
-	var varied bool
+	var f runChoice
+	var out string
 	cmd := &cobra.Command{
 		Use:   "shrink SCENARIO|FILE --seed N -o FILE.yaml",
 		Short: "Reduce a failing run to what its failure needs",
@@ -26,38 +25,27 @@ file. A file in scenarios/regressions is run by the tests from then on.`,
   bin/chaos shrink ttl-race --profile hardened --seed 12 --varied -o small.yaml`,
 		Args: needsOne("scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case !cmd.Flags().Changed("seed"):
-				return usage("%s needs --seed: the seed of the run that fails", cmd.Name())
-			case !isYAML(out):
+			if !isYAML(out) {
 				return usage("%s needs -o FILE.yaml: where the small scenario is written", cmd.Name())
 			}
-			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.shrink(ctx, args[0], profile, mutantName, seed, varied, out) })
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.shrink(ctx, cmd, args[0], f, out) })
 		},
 	}
-	cmd.Flags().Uint64Var(&seed, "seed", 0, "the seed of the run that fails")
-	cmd.Flags().BoolVar(&varied, "varied", false, "the varied run of the seed")
-	cmd.Flags().StringVar(&profile, "profile", "", "the profile to run under; the scenario's first one when left out")
-	cmd.Flags().StringVar(&mutantName, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
+	f.add(cmd, "the run that fails")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write the small scenario to this `FILE`")
 	return cmd
 }
 
-func (a *app) shrink(ctx context.Context, scenario, profile, mutantName string, seed uint64, varied bool, out string) error {
-	planted, err := findMutant(mutantName)
+func (a *app) shrink(ctx context.Context, cmd *cobra.Command, scenario string, f runChoice, out string) error {
+	t, planted, err := f.target(cmd, scenario, "the seed of the run that fails")
 	if err != nil {
 		return err
 	}
-	t, err := replayTarget(scenario, profile)
-	if err != nil {
-		return err
-	}
-	t.Varied = varied
-	small, err := explore.Shrink(ctx, t, seed, planted, out)
+	small, err := explore.Shrink(ctx, t, f.seed, planted, out)
 	var notKept *explore.ErrNotKept
 	switch {
 	case errors.Is(err, explore.ErrNothingToShrink), errors.As(err, &notKept):
-		return usage("%v; to look at it: %s", err, t.Reproduce(seed, planted))
+		return usage("%v; to look at it: %s", err, t.Reproduce(f.seed, planted))
 	case ctx.Err() != nil && err != nil:
 		return broken("interrupted: %s was not written", out)
 	case err != nil:

@@ -10,7 +10,7 @@ import (
 )
 
 // With the tag simulator this program has everything about the simulator, and nothing that needs a
-// server or the go command. It imports four of ten packages of the whole program and builds in less
+// server. It imports four of ten packages of the whole program and builds in less
 // than half the time. What it lacks it still lists, and refuses with the way to get it.
 
 // extent is the end of the line that `chaos version` prints.
@@ -19,8 +19,7 @@ const extent = ", for the simulator alone"
 const extentHelp = `
 
 This program was built for the simulator alone (make chaos). It lacks up, inject, soak,
-servers, --world live, mutants --source and check --database-url; make build builds
-the whole program.`
+servers, --world live and check --database-url; make build builds the whole program.`
 
 // notInThisBuild refuses what this program was built without.
 func notInThisBuild(what, needs string) error {
@@ -56,10 +55,6 @@ func (a *app) runLive(context.Context, []string, runFlags) error {
 
 func (a *app) liveMutants(context.Context, string, int, int) error {
 	return notInThisBuild("mutants --world live", needsServers)
-}
-
-func (a *app) measureSource(*cobra.Command, string, *sourceOptions) error {
-	return notInThisBuild("mutants --source", "Go and the source")
 }
 
 func checkDatabaseURL(string) error { return notInThisBuild("check --database-url", "a database") }

@@ -114,7 +114,7 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-func plural(n int, noun string) string {
+func plural[N int | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"handoff/chaos/live"
 	"handoff/chaos/live/capability"
 	"handoff/chaos/scenario"
-	"handoff/chaos/servers"
 	"handoff/chaos/soak"
 	"handoff/core/config"
 	"handoff/reports"
@@ -140,12 +138,9 @@ func (a *app) soak(ctx context.Context, f soakFlags) error {
 
 // soaked starts the environment and runs the soak.
 func (a *app) soaked(ctx context.Context, f soakFlags, plan *soak.Plan, s *scenario.Scenario) (*soak.Result, error) {
-	self, err := os.Executable()
+	bin, err := a.daemonsOnServers(ctx)
 	if err != nil {
-		return nil, broken("finding the daemons beside this binary: %v", err)
-	}
-	if err := servers.EnsureInstalled(ctx, a.err); err != nil {
-		return nil, broken("%v", err)
+		return nil, err
 	}
 	o := live.SoakOptions{Plan: plan, Scenario: s, Scale: defaultScale, Rate: f.rate, Mutant: f.mutant}
 	log := io.Writer(a.err)
@@ -159,7 +154,7 @@ func (a *app) soaked(ctx context.Context, f soakFlags, plan *soak.Plan, s *scena
 		fmt.Fprintf(a.err, "plan: %s in %s: %s%s\n", plural(len(plan.Strikes), "strike"), plural(plan.Rounds, "round"), filepath.Join(f.out, soakPlanFile), short)
 		o.Progress = func(p soak.Progress) { fmt.Fprintln(a.err, p) }
 	}
-	l, err := live.OpenManaged(ctx, filepath.Dir(self), log)
+	l, err := live.OpenManaged(ctx, bin, log)
 	if err != nil {
 		if errors.Is(err, live.ErrNoDaemons) {
 			return nil, broken("%v", err)

@@ -27,17 +27,16 @@ execution breaks the same rule, and if any one of them is left out, it does not.
   bin/chaos why ttl-race --profile documented --seed 7 --mutant unguarded-monitor --out reports/out/why`,
 		Args: needsOne("scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.oneSeed = cmd.Flags().Changed("seed")
-			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.why(ctx, args[0], f, out) })
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.why(ctx, cmd, args[0], f, out) })
 		},
 	}
-	f.flags(cmd)
+	f.add(cmd, "the run that fails")
 	cmd.Flags().StringVar(&out, "out", "", "write the run's page, history and scenario into a folder in this `FOLDER`")
 	return cmd
 }
 
-func (a *app) why(ctx context.Context, file string, f runChoice, out string) error {
-	c, err := f.failing(ctx, file, "why")
+func (a *app) why(ctx context.Context, cmd *cobra.Command, file string, f runChoice, out string) error {
+	c, err := f.failing(ctx, cmd, file)
 	if err != nil {
 		return err
 	}

@@ -311,6 +311,13 @@ func (s *sweep) records(ctx context.Context) []*verdict.Record {
 	return records
 }
 
+// Retell runs the smallest failing seed of every failed target of a sweep again that was merged from
+// shares, and returns the records. The targets are those of its results, in their order.
+func Retell(ctx context.Context, merged *verdict.Sweep, targets []Target, f *mutant.Mutant) []*verdict.Record {
+	s := &sweep{o: Options{Mutant: f, Workers: runtime.GOMAXPROCS(0)}, targets: targets, out: merged}
+	return s.records(ctx)
+}
+
 // explain compares every recorded failure with its counterpart and finds the faults that it needed.
 // It leaves that out when ctx has ended.
 func (s *sweep) explain(ctx context.Context, targets []Target, records []*verdict.Record) {

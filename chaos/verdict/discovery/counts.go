@@ -1,11 +1,8 @@
 package discovery
 
 import (
-	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 )
@@ -21,65 +18,47 @@ const Limit = 16384
 //
 // Beyond Limit, only the situations with the smallest fingerprints count. Once there are Limit
 // smaller ones, a situation can't count again, so every situation that counts has been counted from
-// the first run on. Capped says that there were more.
+// the first run on.
 type Counts struct {
 	runs int
 	// seen holds up to twice as many entries as count, so that it seldom has to be cut.
-	seen   map[uint64]sighting
+	seen map[uint64]int
+	// capped reports whether entries were cut.
 	capped bool
 }
 
-// sighting is the number of runs in which a situation was seen, and the smallest seed of these.
-type sighting struct {
-	runs  int
-	first uint64
-}
-
-// Runs is the number of runs added.
-func (c *Counts) Runs() int { return c.runs }
-
-// Capped says that more than Limit distinct situations were seen, so that every figure is a lower
-// bound.
-func (c *Counts) Capped() bool { return c.capped || len(c.seen) > Limit }
-
-// kept returns the situations that count, ascending.
-func (c *Counts) kept() []uint64 {
-	all := slices.Sorted(maps.Keys(c.seen))
-	return all[:min(len(all), Limit)]
-}
-
 // Add adds a run with its situations, each listed once.
-func (c *Counts) Add(seed uint64, situations []uint64) {
+func (c *Counts) Add(situations []uint64) {
+	if c.seen == nil {
+		c.seen = make(map[uint64]int)
+	}
 	c.runs++
 	for _, f := range situations {
-		c.add(f, sighting{1, seed})
+		c.seen[f]++
 	}
-	c.cut()
+	if len(c.seen) > 2*Limit {
+		c.cut()
+	}
 }
 
 // Merge adds the counts of other runs.
 func (c *Counts) Merge(o *Counts) {
+	if c.seen == nil {
+		c.seen = make(map[uint64]int)
+	}
 	c.runs += o.runs
 	c.capped = c.capped || o.capped
-	for f, s := range o.seen {
-		c.add(f, s)
+	for f, runs := range o.seen {
+		c.seen[f] += runs
 	}
-	c.cut()
+	if len(c.seen) > 2*Limit {
+		c.cut()
+	}
 }
 
-func (c *Counts) add(f uint64, s sighting) {
-	known, ok := c.seen[f]
-	if c.seen == nil {
-		c.seen = make(map[uint64]sighting)
-	}
-	if ok {
-		s = sighting{known.runs + s.runs, min(known.first, s.first)}
-	}
-	c.seen[f] = s
-}
-
+// cut keeps what counts.
 func (c *Counts) cut() {
-	if len(c.seen) <= 2*Limit {
+	if len(c.seen) <= Limit {
 		return
 	}
 	c.capped = true
@@ -88,53 +67,31 @@ func (c *Counts) cut() {
 	}
 }
 
-// countsJSON is the form of Counts in files: for each situation, in the order of the fingerprints,
-// eight bytes of fingerprint, then its runs and its first seed as varints. A situation takes about
-// 14 bytes of text, so Limit situations take 230 KB.
-type countsJSON struct {
-	Runs   int    `json:"runs"`
-	Capped bool   `json:"capped,omitempty"`
-	Seen   string `json:"seen,omitempty"`
+// storedCounts is the form of Counts in files.
+type storedCounts struct {
+	Runs   int            `json:"runs"`
+	Seen   map[uint64]int `json:"seen"`
+	Capped bool           `json:"capped"`
 }
 
 // MarshalJSON implements json.Marshaler. Equal counts have equal texts.
 func (c Counts) MarshalJSON() ([]byte, error) {
-	var b []byte
-	for _, f := range c.kept() {
-		b = binary.BigEndian.AppendUint64(b, f)
-		b = binary.AppendUvarint(b, uint64(c.seen[f].runs))
-		b = binary.AppendUvarint(b, c.seen[f].first)
-	}
-	return json.Marshal(countsJSON{c.runs, c.Capped(), base64.RawStdEncoding.EncodeToString(b)})
+	c.seen = maps.Clone(c.seen)
+	c.cut()
+	return json.Marshal(storedCounts{c.runs, c.seen, c.capped})
 }
 
-var errCounts = errors.New("counts of situations: the text is cut short or was changed; write the file again")
-
-// UnmarshalJSON implements json.Unmarshaler. It refuses any text that MarshalJSON would not write.
+// UnmarshalJSON implements json.Unmarshaler.
 func (c *Counts) UnmarshalJSON(text []byte) error {
-	var in countsJSON
+	var in storedCounts
 	if err := json.Unmarshal(text, &in); err != nil {
-		return fmt.Errorf("counts of situations: %w", err)
+		return err
 	}
-	b, err := base64.RawStdEncoding.DecodeString(in.Seen)
-	if err != nil || in.Runs < 0 {
-		return errCounts
-	}
-	read := Counts{runs: in.Runs, capped: in.Capped}
-	var before uint64
-	for len(b) > 0 {
-		if len(b) < 8 {
-			return errCounts
+	for _, runs := range in.Seen {
+		if runs < 1 || runs > in.Runs || len(in.Seen) > Limit {
+			return errors.New("counts of situations: no runs give these; write the file again")
 		}
-		f := binary.BigEndian.Uint64(b)
-		runs, n := binary.Uvarint(b[8:])
-		first, m := binary.Uvarint(b[8+max(n, 0):])
-		if n <= 0 || m <= 0 || runs == 0 || runs > uint64(in.Runs) || read.seen != nil && f <= before || len(read.seen) == Limit {
-			return errCounts
-		}
-		read.add(f, sighting{int(runs), first})
-		before, b = f, b[8+n+m:]
 	}
-	*c = read
+	*c = Counts{in.Runs, in.Seen, in.Capped}
 	return nil
 }

@@ -110,6 +110,8 @@ type Results struct {
 	Core   string `json:"core"`
 	Commit string `json:"commit"`
 	Size   Size   `json:"size,omitzero"`
+	// Asked is how many mutants the whole measurement has, also if these results are a share of it.
+	Asked int `json:"asked,omitempty"`
 	// Unjudged are the varied runs that the true core fails. They judge no mutant.
 	Unjudged []string `json:"unjudged,omitempty"`
 	// Quotas are the operators, in order. LeftOut counts the functions without mutants.

@@ -1,5 +1,3 @@
-//go:build !simulator
-
 package main
 
 import (
@@ -105,7 +103,7 @@ func (m *measurement) measureSQL(ctx context.Context) error {
 			break
 		}
 	}
-	fmt.Fprint(m.app.out, of.Summary())
+	fmt.Fprint(m.out, of.Summary())
 	return nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -10,8 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"handoff/chaos/scenario"
 	"handoff/chaos/selftest/mutant"
@@ -31,32 +30,35 @@ const (
 	sourcePatience = 2 * time.Minute
 )
 
-// sourceRun is the configuration of the process of one source mutant: `mutants --source` starts a
-// build with the mutants' overlay, with the mutant's number in its environment.
+// sourceRun is the configuration of the process of one source mutant: a measurement starts its own
+// program, built with the mutants' overlay, with the mutant's number in its environment.
 type sourceRun struct {
 	size       score.Size
 	truth, out string
 }
 
-// sourceRunCommand is the internal counterpart of `mutants --source`.
-func (a *app) sourceRunCommand() *cobra.Command {
+// runArgument is the first argument of such a process.
+const runArgument = "run-one"
+
+// runOne runs the library with the source mutant that the environment names.
+func runOne(args []string) error {
 	var o sourceRun
-	cmd := &cobra.Command{
-		Use: "source-run", Hidden: true, Args: noArgs,
-		Short: "Run the library with the source mutant that the environment names",
-		RunE:  func(*cobra.Command, []string) error { return o.run() },
+	flags := flag.NewFlagSet(runArgument, flag.ContinueOnError)
+	flags.IntVar(&o.size.Seeds, "seeds", 1, "plain seeds of every scenario and profile")
+	flags.IntVar(&o.size.Varied, "varied-seeds", 0, "varied ones")
+	flags.StringVar(&o.truth, "truth", "", "the true core's runs; without it this is the true core, and writes them to --out")
+	flags.StringVar(&o.out, "out", "", "where the result goes")
+	if err := flags.Parse(args); err != nil {
+		return usage("%v", err)
 	}
-	cmd.Flags().IntVar(&o.size.Seeds, "seeds", 1, "plain seeds of every scenario and profile")
-	cmd.Flags().IntVar(&o.size.Varied, "varied-seeds", 0, "varied ones")
-	cmd.Flags().StringVar(&o.truth, "truth", "", "the true core's runs; without it this is the true core, and writes them to --out")
-	cmd.Flags().StringVar(&o.out, "out", "", "where the result goes")
-	return cmd
+	return o.run()
 }
 
 func (o *sourceRun) run() error {
 	// Garbage collection takes a tenth of a run's time, and one run holds little memory, so it may
 	// wait until half of the limit is used.
 	debug.SetGCPercent(sourceGarbage)
+	runtime.MemProfileRate = 0 // the samples take a hundredth of the time
 	debug.SetMemoryLimit(sourceMemory / 2)
 	library, err := scenarios.Library()
 	if err != nil {
@@ -79,7 +81,7 @@ func (o *sourceRun) run() error {
 			}
 			switch {
 			case leave && o.truth == "":
-				fmt.Fprintf(os.Stderr, "chaos: %v\n", notTrue(r))
+				fmt.Fprintf(os.Stderr, "%s%v\n", prefix, notTrue(r))
 				os.Exit(verdict.ExitBroken)
 			case leave:
 				os.Exit(0)

@@ -1,5 +1,3 @@
-//go:build !simulator
-
 package main
 
 import (

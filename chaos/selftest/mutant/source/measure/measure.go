@@ -1,5 +1,3 @@
-//go:build !simulator
-
 package main
 
 import (
@@ -8,41 +6,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"handoff/chaos/selftest/mutant/source"
 	"handoff/chaos/selftest/mutant/source/score"
 	"handoff/chaos/shard"
 	"handoff/reports"
-	"handoff/scenarios"
 	"handoff/sim/explore"
 	"handoff/sim/weave"
 )
 
-// measureSource checks the flags of `mutants --source` and measures the harness.
-func (a *app) measureSource(cmd *cobra.Command, part string, o *sourceOptions) error {
-	if err := o.asked(cmd, part); err != nil {
-		return err
-	}
-	return a.sourceMutants(cmd.Context(), o)
-}
-
-// sourceMutants measures the harness with a sample of mutants of the core's source.
-func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
-	if o.pageOnly {
-		return a.sourcePage(o)
-	}
+// measureSource measures the harness with a sample of mutants of the core's source.
+func measureSource(ctx context.Context, o options) error {
 	root, err := moduleRoot()
 	if err != nil {
 		return err
@@ -54,93 +36,18 @@ func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
 	if o.keep == "" {
 		defer os.RemoveAll(work)
 	}
-	m := &measurement{app: a, sourceOptions: o, root: root, work: work, bin: filepath.Join(work, "chaos")}
+	m := &measurement{options: o, root: root, work: work, bin: filepath.Join(work, "measure")}
 	switch err := m.measure(ctx); {
 	case err != nil && ctx.Err() != nil && m.done == 0:
 		return broken("interrupted before a mutant was judged: there is nothing to go on with")
 	case err != nil:
 		return err
 	}
-	if o.into != "" {
-		return m.page()
-	}
-	return nil
-}
-
-// asked copies the flags that all kinds of mutants share, and refuses flags that don't go with
-// --source.
-func (o *sourceOptions) asked(cmd *cobra.Command, part string) error {
-	for _, name := range []string{"world", "scenario", "matrix", "all"} {
-		if cmd.Flags().Changed(name) {
-			return usage("--%s is for planted mutants: leave out --%[1]s or --source", name)
-		}
-	}
-	if !cmd.Flags().Changed("seeds") {
-		o.size.Seeds = sourceSeeds
-	}
-	if !cmd.Flags().Changed("parallel") {
-		o.procs = runtime.NumCPU()
-	}
-	var err error
-	if o.share, err = share(part); err != nil {
-		return err
-	}
-	switch {
-	case o.sample != 60 && o.sample != 300:
-		return usage("--sample %d: allowed are 300, and 60 for the first fifth of each quota", o.sample)
-	case o.size.Varied < 0:
-		return usage("--varied-seeds %d: 0 or more are needed", o.size.Varied)
-	case o.procs < 1:
-		return usage("--parallel %d: at least 1 is needed", o.procs)
-	case o.before != "" && o.into == "":
-		return usage("--before is for the page of the score: add --table FILE")
-	case o.pageOnly && (o.into == "" || o.again || o.unit || o.sql || o.report != ""):
-		return usage("--page-only runs nothing: give --table FILE, and leave out --again, --unit, --sql and --report")
-	case o.report != "" && cmd.Flags().Changed("out"):
-		return usage("--report FOLDER has the results in FOLDER/%s: leave out --out", sourceFile)
-	case o.sql && o.report != "":
-		return usage("--report with --sql: statements are judged on one machine; leave out --report")
-	case o.into != "" && !o.share.Whole():
-		return usage("--table with --shard: the page is made of all shares; give it after chaos merge (docs/shards.md)")
-	}
-	if o.report != "" {
-		o.file = filepath.Join(o.report, sourceFile)
-		if err := (&runFlags{out: o.report}).prepare(); err != nil {
-			return err
-		}
-	}
-	o.header = func() (shard.Header, error) {
-		library, err := scenarios.Library()
-		return shareHeader(cmd, o.share, 0, explore.Targets(library)), err
-	}
-	return shareOfMutants(o.share, o.report, "")
-}
-
-// sourcePage makes the page of a finished measurement. Proofs about survivors are written once the
-// survivors are known, so they come from a later commit.
-func (a *app) sourcePage(o *sourceOptions) error {
-	results, err := resultsOf("out", o.file)
-	if err != nil {
-		return err
-	}
-	fmt.Fprint(a.out, results.Summary())
-	return (&measurement{app: a, sourceOptions: o, results: results}).page()
-}
-
-// resultsOf reads the file of results that a flag names.
-func resultsOf(flag, file string) (*score.Results, error) {
-	results, there, err := score.Read(file)
-	switch {
-	case err != nil:
-		return nil, usage("--%s %v", flag, err)
-	case !there:
-		return nil, usage("--%s %s: no results there: the file does not exist", flag, file)
-	}
-	return results, nil
+	return o.writePage(m.results)
 }
 
 // folder is the folder of the build.
-func (o *sourceOptions) folder() (string, error) {
+func (o *options) folder() (string, error) {
 	work, err := o.keep, error(nil)
 	if work == "" {
 		work, err = os.MkdirTemp("", "source-mutants")
@@ -172,24 +79,23 @@ func (m *measurement) measure(ctx context.Context) error {
 	if err := m.all(ctx, m.order, m.one); err != nil {
 		return err
 	}
-	fmt.Fprint(m.app.out, m.results.Summary())
+	fmt.Fprint(m.out, m.results.Summary())
 	if m.cpu > 0 {
 		fmt.Fprintf(m.err, "%.0f s of processor time\n", m.cpu)
 	}
-	return m.writeShare()
+	return m.results.Write(m.file)
 }
 
 // measurement is a running measurement.
 type measurement struct {
-	*app
-	*sourceOptions
+	options
 	root, work, bin string
 	overlay, truth  string
 	// full is the sample of 300; in the build, its first mutant has the number 1. order holds the
-	// mutants that run, in this order; whole is the list of which order is a share.
-	full, order, whole []*source.Candidate
-	numbers            map[*source.Candidate]int
-	tests              unitBinaries
+	// mutants that run, in this order.
+	full, order []*source.Candidate
+	numbers     map[*source.Candidate]int
+	tests       unitBinaries
 
 	mu      sync.Mutex
 	results *score.Results
@@ -205,7 +111,7 @@ func moduleRoot() (string, error) {
 		_, err = fmt.Sscan(string(out), &name, &dir)
 	}
 	if err != nil || name != "handoff" {
-		return "", broken("--source mutates the source of this project: start it in its folder (go list -m says %q)", bytes.TrimSpace(out))
+		return "", broken("this mutates the source of this project: start it in its folder (go list -m says %q)", bytes.TrimSpace(out))
 	}
 	return dir, nil
 }
@@ -232,7 +138,7 @@ func (m *measurement) open() (*source.Catalog, error) {
 	m.results.Size = m.size
 	if before != nil {
 		if m.sql {
-			m.results.Size = before.Size // no runs judge statements
+			m.results.Size, m.results.Asked = before.Size, before.Asked // no runs judge statements
 		}
 		if err := m.results.Merge(before); err != nil {
 			return nil, usage("--out %s: %v"+instead, m.file, err)
@@ -262,15 +168,15 @@ func (m *measurement) choose(catalog *source.Catalog) error {
 	for i, c := range m.full {
 		m.numbers[c] = i + 1
 	}
-	m.whole = source.Spread(m.full)
+	whole := source.Spread(m.full)
 	if m.sample == 60 {
-		m.whole = source.Draw(catalog.Candidates, source.Seed, true)
+		whole = source.Draw(catalog.Candidates, source.Seed, true)
 	}
-	m.whole = m.named(m.whole)
-	if len(m.whole) == 0 {
+	whole = m.named(whole)
+	if len(whole) == 0 {
 		return usage("--only %q: the ID of no mutant of the sample contains this; the IDs are in %s", m.only, m.file)
 	}
-	m.order = shard.Part(m.share, m.whole)
+	m.order, m.results.Asked = shard.Part(m.share, whole), len(whole)
 	if !m.share.Whole() {
 		maps.DeleteFunc(m.results.Results, func(id string, _ *score.Result) bool {
 			return !slices.ContainsFunc(m.order, func(c *source.Candidate) bool { return c.ID == id })
@@ -295,7 +201,11 @@ func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err
 	if err != nil {
 		return broken("%v", err)
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-overlay", guarded.File, "-o", m.bin, "./cmd/chaos")
+	programs := []string{"./chaos/selftest/mutant/source/measure"}
+	if m.keep != "" {
+		programs = append(programs, "./cmd/chaos")
+	}
+	build := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-overlay", guarded.File, "-o", m.work}, programs)...) //nolint:gosec // fixed packages
 	build.Dir = m.root
 	if out, err := build.CombinedOutput(); err != nil {
 		return broken("building the mutants: %v\n%s", err, out)
@@ -322,7 +232,7 @@ func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err
 
 // sourceRun is the process of one core, mutated or original.
 func (m *measurement) sourceRun(ctx context.Context, args ...string) *exec.Cmd {
-	all := append([]string{"source-run", "--seeds", fmt.Sprint(m.size.Seeds), "--varied-seeds", fmt.Sprint(m.size.Varied)}, args...)
+	all := append([]string{runArgument, "--seeds", fmt.Sprint(m.size.Seeds), "--varied-seeds", fmt.Sprint(m.size.Varied)}, args...)
 	return exec.CommandContext(ctx, m.bin, all...) //nolint:gosec // the program that was built for this
 }
 
@@ -469,7 +379,7 @@ func (m *measurement) judge(ctx context.Context, c *source.Candidate) (*score.Re
 	case limit.Err() != nil:
 		*r = score.Result{By: score.Hang, Reached: true}
 	case unread == nil:
-	case cmd.ProcessState == nil || cmd.ProcessState.ExitCode() < 0 || strings.HasPrefix(first, "chaos: "):
+	case cmd.ProcessState == nil || cmd.ProcessState.ExitCode() < 0 || strings.HasPrefix(first, prefix):
 		// It did not end by itself, or could not be run: that says nothing about the mutant.
 		return nil, broken("running %s: %v: %s", c.ID, err, first)
 	default:
@@ -484,53 +394,4 @@ func (m *measurement) judge(ctx context.Context, c *source.Candidate) (*score.Re
 // processorTime is the processor time of an ended process, in seconds.
 func processorTime(cmd *exec.Cmd) float64 {
 	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
-}
-
-// page writes the page of the score.
-func (m *measurement) page() error {
-	equivalents, err := source.Equivalents()
-	if err != nil {
-		return broken("%v", err)
-	}
-	var before *score.Results
-	if m.before != "" {
-		if before, err = resultsOf("before", m.before); err != nil {
-			return err
-		}
-	}
-	page, err := m.results.Page(equivalents, before)
-	if err != nil {
-		return broken("%s is not written: %v\nthe results stay in %s: once that is mended, --page-only in place of a measurement writes the page", m.into, err, m.file)
-	}
-	if err := os.WriteFile(m.into, []byte(page), 0o600); err != nil {
-		return broken("writing the score to %s: %v", m.into, err)
-	}
-	return nil
-}
-
-// writeShare writes the share beside its results, if this is a share.
-func (m *measurement) writeShare() error {
-	if m.share.Whole() {
-		return nil
-	}
-	header, err := m.header()
-	if err != nil {
-		return broken("%v", err)
-	}
-	header.Kind = sourceShares
-	head := *m.results
-	head.Results = nil
-	first := sourceItem{Head: &head}
-	for _, c := range m.whole {
-		first.Order = append(first.Order, c.ID)
-	}
-	items := []any{first}
-	for _, c := range m.order {
-		items = append(items, sourceItem{Result: m.results.Results[c.ID]})
-	}
-	err = reports.WriteFile(filepath.Join(m.report, shard.FileName), func(w io.Writer) error { return shard.Write(w, header, items, m.cpu) })
-	if err != nil {
-		return broken("the mutants are judged, but writing the share failed: %v", err)
-	}
-	return nil
 }

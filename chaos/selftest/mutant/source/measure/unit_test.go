@@ -1,5 +1,3 @@
-//go:build !simulator
-
 package main
 
 import (
@@ -17,14 +15,21 @@ import (
 // mutant.
 func unitMeasurement(t *testing.T, condition string) *measurement {
 	t.Helper()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
+	root, err := filepath.Abs(filepath.Join("..", "..", "..", "..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := &measurement{root: root, work: t.TempDir(), numbers: map[*source.Candidate]int{}}
 	text := fmt.Sprintf("package execution\n\nimport \"os\"\n\nfunc init() {\n\tif mutant := os.Getenv(%q); %s {\n\t\tpanic(mutant)\n\t}\n}\n", source.Variable, condition)
-	planted := write(t, "planted.go", text)
-	m.overlay = write(t, "overlay.json", fmt.Sprintf(`{"Replace": {%q: %q}}`, filepath.Join(root, "core", "execution", "zz_planted.go"), planted))
+	planted, overlay := filepath.Join(t.TempDir(), "planted.go"), filepath.Join(t.TempDir(), "overlay.json")
+	for file, text := range map[string]string{
+		planted: text, overlay: fmt.Sprintf(`{"Replace": {%q: %q}}`, filepath.Join(root, "core", "execution", "zz_planted.go"), planted),
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.overlay = overlay
 	return m
 }
 

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"handoff/chaos/selftest/mutant"
+	"handoff/chaos/verdict"
+	"handoff/reports"
+	"handoff/sim/explore"
+)
+
+// This file has the flags that several commands share.
+
+// addMutantFlag adds --mutant.
+func addMutantFlag(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
+}
+
+// runChoice are the flags that say which run is meant: of replay, diff, why, export and shrink.
+type runChoice struct {
+	profile, mutant string
+	varied          bool
+	seed            uint64
+	// oneSeed reports whether the seed was given.
+	oneSeed bool
+}
+
+// add adds the flags. of says what the run is.
+func (f *runChoice) add(cmd *cobra.Command, of string) {
+	flags := cmd.Flags()
+	flags.Uint64Var(&f.seed, "seed", 0, "the seed of "+of)
+	flags.StringVar(&f.profile, "profile", "", "the profile to run under; the scenario's first one when left out")
+	addMutantFlag(cmd, &f.mutant)
+	flags.BoolVar(&f.varied, "varied", false, "the varied run of the seed")
+}
+
+// refuseRunChoice refuses the flags for an argument that is no scenario.
+func refuseRunChoice(cmd *cobra.Command, why string) error {
+	for _, name := range []string{"seed", "profile", "mutant", "varied"} {
+		if cmd.Flags().Changed(name) {
+			return usage("--%s is for %s", name, why)
+		}
+	}
+	return nil
+}
+
+// target returns the chosen run of a scenario: its target, with f's seed, and its mutant. A file with the key
+// regression needs no seed. lacking is the error if there is none.
+func (f *runChoice) target(cmd *cobra.Command, file, lacking string) (explore.Target, *mutant.Mutant, error) {
+	t, err := replayTarget(file, f.profile)
+	if err != nil {
+		return t, nil, err
+	}
+	f.oneSeed = cmd.Flags().Changed("seed")
+	if r := t.Scenario.Regression; r != nil && !f.oneSeed && f.mutant == "" && !f.varied {
+		f.oneSeed, f.seed, f.mutant = true, r.Seed, r.Mutant
+	}
+	if !f.oneSeed {
+		return t, nil, usage("%s needs --seed: %s", cmd.Name(), lacking)
+	}
+	planted, err := findMutant(f.mutant)
+	t.Varied = f.varied
+	return t, planted, err
+}
+
+// failing runs the chosen run again, which must fail.
+func (f *runChoice) failing(ctx context.Context, cmd *cobra.Command, file string) (*explore.Case, error) {
+	t, planted, err := f.target(cmd, file, "the seed of the run that fails")
+	if err != nil {
+		return nil, err
+	}
+	c, err := explore.NewCase(ctx, t, f.seed, planted)
+	var passes *explore.ErrPasses
+	switch {
+	case errors.As(err, &passes):
+		search := fmt.Sprintf("bin/chaos run %s --profile %s", t.Argument(), t.Profile)
+		if planted != nil {
+			search += " --mutant " + planted.Name
+		}
+		return nil, usage("%v; to look for a seed that does: %s", err, search)
+	case ctx.Err() != nil && err != nil:
+		return nil, broken("interrupted: nothing is shown")
+	case err != nil:
+		return nil, broken("%v", err)
+	}
+	return c, nil
+}
+
+// reportFlags are the flags that say where a report goes: of run and merge.
+type reportFlags struct {
+	out, json, junit, annotations string
+	// stdout is where a result goes whose file is standardOutput. Messages go elsewhere then.
+	stdout io.Writer
+}
+
+// standardOutput is the file name that stands for it, as in other programs.
+const standardOutput = "-"
+
+// add adds the flags. folder is the default of --out.
+func (f *reportFlags) add(cmd *cobra.Command, folder string) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.out, "out", filepath.FromSlash(folder), "the folder of the report")
+	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too; - is standard output")
+	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too; - is standard output")
+	flags.StringVar(&f.annotations, "annotations", "", "write the failures as annotations of GitHub Actions to this `FILE`; - is standard output; in GitHub Actions they are always printed, except with --mutant")
+}
+
+// check refuses flags that contradict each other. If a result goes to standard output, nothing else does.
+func (f *reportFlags) check(a *app) error {
+	switch {
+	case f.out == "":
+		return usage("--out is empty: the report needs a folder")
+	case f.json == standardOutput && f.junit == standardOutput:
+		return usage("--json and --junit are both -: only one of them can be written to standard output")
+	case f.annotations == standardOutput && (f.json == standardOutput || f.junit == standardOutput):
+		return usage("--annotations is -, and so is --json or --junit: only one of them can be written to standard output")
+	}
+	f.stdout = a.out.Writer
+	if slices.Contains([]string{f.json, f.junit, f.annotations}, standardOutput) {
+		a.out = a.err
+	}
+	return nil
+}
+
+// prepare makes the folders, so that a mistake in them is found before the runs.
+func (f *reportFlags) prepare() error {
+	if err := makeFolder("--out", f.out); err != nil {
+		return err
+	}
+	for _, of := range [][2]string{{"--json", f.json}, {"--junit", f.junit}, {"--annotations", f.annotations}} {
+		if err := makeFileFolder(of[0], of[1]); err != nil {
+			return err
+		}
+	}
+	return freshShare(f.out)
+}
+
+// writeReport writes the report and the requested copies. The targets locate the annotations in files. The mistakes of a planted mutant are wanted, so in GitHub Actions they
+// are not printed unasked.
+func (a *app) writeReport(f *reportFlags, s *verdict.Sweep, targets []explore.Target, planted bool, report func() error) error {
+	annotate := func(w io.Writer, s *verdict.Sweep) error { return reports.WriteAnnotations(w, s, locator(targets)) }
+	err := errors.Join(report(), f.writeCopy(f.json, s, reports.WriteJSON), f.writeCopy(f.junit, s, reports.WriteJUnit), f.writeCopy(f.annotations, s, annotate))
+	if f.annotations == "" && os.Getenv("GITHUB_ACTIONS") == "true" && !planted {
+		err = errors.Join(err, annotate(a.out, s))
+	}
+	if err != nil {
+		return broken("the runs are done, but writing their report failed: %v", err)
+	}
+	return nil
+}
+
+func (f *reportFlags) writeCopy(path string, s *verdict.Sweep, write func(io.Writer, *verdict.Sweep) error) error {
+	switch path {
+	case "":
+		return nil
+	case standardOutput:
+		return write(f.stdout, s)
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file, s), file.Close())
+}
