@@ -9,7 +9,7 @@
 DETERMINISTIC := \
 	./core/executor ./core/worker ./core/broker ./core/store \
 	./sim ./sim/kernel ./sim/simhost ./sim/simnet ./sim/simstore ./sim/simbroker ./sim/simcalls ./chaos/selftest/mutant \
-	./chaos/fault ./chaos/history ./chaos/invariant ./chaos/oracle ./chaos/alert ./core/store/metered ./chaos/run ./chaos/run/product
+	./chaos/hook ./chaos/fault ./chaos/history ./chaos/invariant ./chaos/oracle ./chaos/alert ./core/store/metered ./chaos/run ./chaos/run/product
 
 # The race detector costs about ten times the time, so it goes where goroutines meet: the daemons'
 # host and runner, what the core shares between tasks, the kernel's hand-over between coroutines, and

@@ -13,11 +13,11 @@ import (
 
 	"handoff/chaos/figures"
 	"handoff/chaos/history"
+	"handoff/chaos/hook"
 	"handoff/chaos/invariant"
 	"handoff/chaos/policies"
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
-	"handoff/chaos/selftest/mutant"
 	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/executor"
@@ -41,7 +41,7 @@ type world struct {
 	scenario *scenario.Scenario
 	profile  config.Profile
 	config   config.Config
-	mutant   *mutant.Mutant // nil for none
+	mutant   *hook.Mutant // nil for none
 	options  Options
 
 	k      *kernel.Kernel
@@ -333,7 +333,7 @@ func (p *process) runExecutor() {
 	w, c, h := p.w, p.settings(), simhost.New(p.w.k, p.current)
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
-	ports := w.plant(mutant.Process{Name: p.name}, w.db.Client(p.current), mutant.Ports{
+	ports := w.plant(hook.Process{Name: p.name}, w.db.Client(p.current), hook.Ports{
 		Config: &c, Broker: w.witness.broker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.host(p, h),
 		Log: w.log,
 	})
@@ -360,7 +360,7 @@ func (p *process) runWorker() {
 	}
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
-	ports := w.plant(mutant.Process{Name: p.name, Worker: true}, w.db.Client(p.current), mutant.Ports{
+	ports := w.plant(hook.Process{Name: p.name, Worker: true}, w.db.Client(p.current), hook.Ports{
 		Config: &c, Broker: w.witness.broker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.host(p, h), Machine: p.machine,
 	})
 	p.pulse = worker.NewPulse(h, c.Worker.Lease())

@@ -19,7 +19,7 @@ import (
 // meets.
 
 func init() {
-	register(answering(
+	registerMade(answering(
 		wrong{"claim-expires-late", "D5", "the default of executor.claim_expiry is twice as long", func(c *policies.Core) {
 			right := c.Default
 			c.Default = func(p config.Profile) config.Config {

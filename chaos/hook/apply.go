@@ -1,0 +1,259 @@
+package hook
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// Process is a process into which a mutant is planted.
+type Process struct {
+	Name string
+	// Worker says that it is a worker. Client says that it is the client that submits the workload.
+	// Any other process is an executor.
+	Worker, Client bool
+	// Report is called each time the mutant had an effect, with the execution affected, 0 for none
+	// in particular; nil if nobody listens.
+	Report func(text string, id execution.ID)
+
+	// Config and Host are those that the process runs with, Host without the mutant. Apply sets
+	// them.
+	Config config.Config
+	Host   host.Host
+	// Log is the destination of an executor's log; nil if no rule judges the log.
+	Log *slog.Logger
+}
+
+// Executor says that the process is an executor.
+func (p Process) Executor() bool { return !p.Worker && !p.Client }
+
+// Acted says that the planted defect had an effect at this moment, on each of the executions or on
+// none in particular. The text describes it as a sentence without its subject: "wrote over a
+// completed execution". The report adds the call in which it acted, if that is one of the database
+// or of the broker. A process repeats a text about an execution only after a minute, because some
+// mutants act in every pass of a loop.
+func (p Process) Acted(text string, to ...execution.ID) {
+	if p.Report == nil {
+		return
+	}
+	text += inCall()
+	if len(to) == 0 {
+		p.Report(text, 0)
+	}
+	for _, id := range to {
+		p.Report(text, id)
+	}
+}
+
+// deepestCall is the number of stack frames that are searched for a call. Mutants act in a wrapped
+// call or in a function literal there.
+const deepestCall = 8
+
+// inCall says in which call of the database or of the broker the caller of [Process.Acted] is, by the
+// name of its method or of the one around its function literal; "" if it is in none.
+func inCall() string {
+	var callers [deepestCall]uintptr
+	// Without runtime.Callers, inCall and Acted.
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
+	for {
+		f, more := frames.Next()
+		// A name is like handoff/chaos/selftest/mutant.(*settled).Claim.func1.
+		name := strings.ReplaceAll(f.Function[strings.LastIndexByte(f.Function, '/')+1:], "[...]", "")
+		if parts := strings.Split(name, "."); len(parts) > 2 && strings.HasPrefix(name, "mutant") {
+			for _, to := range calledParts() {
+				if _, is := to.of.MethodByName(parts[2]); is {
+					return " (in a call of " + to.name + ": " + parts[2] + ")"
+				}
+			}
+		}
+		if !more {
+			return ""
+		}
+	}
+}
+
+// part is an interface whose calls an act names.
+type part struct {
+	name string
+	of   reflect.Type
+}
+
+// calledParts are the interfaces of the database and of the broker.
+func calledParts() [4]part {
+	return [...]part{
+		{"the database", reflect.TypeFor[store.Store]()},
+		{"the broker", reflect.TypeFor[broker.Broker]()},
+		{"the broker", reflect.TypeFor[broker.Session]()},
+		{"the broker", reflect.TypeFor[broker.Consumer]()},
+	}
+}
+
+// The line of a daemon's log about a mutant: its message, and the names of the attributes with the
+// text of [Process.Acted] and the execution. The latter is left out if there is none.
+const (
+	LogMessage   = "mutant acted"
+	LogText      = "text"
+	LogExecution = "execution"
+)
+
+// LogTo returns a Report that writes a line into a daemon's log.
+func LogTo(log *slog.Logger) func(text string, id execution.ID) {
+	return func(text string, id execution.ID) {
+		attrs := []slog.Attr{slog.String(LogText, text)}
+		if id != 0 {
+			attrs = append(attrs, slog.Int64(LogExecution, int64(id)))
+		}
+		log.LogAttrs(context.Background(), slog.LevelWarn, LogMessage, attrs...)
+	}
+}
+
+// Ports are the interfaces of a process that a mutant may wrap. Those that it does not have are
+// nil, and stay so.
+type Ports struct {
+	Config *config.Config
+	Store  store.Store
+	// Step makes unguarded statements; nil if the database can't.
+	Step   func(ctx context.Context, do func(tx Tx)) error
+	Broker broker.Broker
+	// Host is the machine as the core sees it.
+	Host     host.Host
+	Recorder telemetry.Recorder
+	// Log is the destination of an executor's log; nil if no rule judges the log.
+	Log *slog.Logger
+	// Executors is the topology that an executor declares, Workers that of each worker; nil for the
+	// core's own.
+	Executors *broker.Topology
+	Workers   func(execution.WorkerID) broker.Topology
+	// Connections says how the process keeps its connections; nil if that can't be changed.
+	Connections *Connections
+	// Machine is where a worker's actions run; nil if it can't be changed.
+	Machine Machine
+}
+
+// Apply plants the mutant into a process: it replaces the ports. A nil mutant changes nothing.
+func (m *Mutant) Apply(p Process, ports *Ports) {
+	if m == nil {
+		return
+	}
+	p.Host, p.Log = ports.Host, ports.Log
+	p.Report = seldom(p.Report, p.Host)
+	if ports.Config != nil {
+		m.configure(p, ports.Config)
+		p.Config = *ports.Config
+	}
+	switch {
+	case m.Store != nil:
+		ports.Store = m.Store(p, ports.Store)
+	case m.Statements != nil && ports.Step != nil:
+		ports.Store = m.Statements(p, database{ports.Store, ports.Step})
+	}
+	if m.Broker != nil && ports.Broker != nil {
+		ports.Broker = m.Broker(p, ports.Broker)
+	}
+	if m.Host != nil {
+		ports.Host = m.Host(p, ports.Host)
+	}
+	if m.Recorder != nil {
+		ports.Recorder = m.Recorder(p, ports.Recorder)
+	}
+	if m.Log != nil && ports.Log != nil {
+		ports.Log = slog.New(m.Log(p, ports.Log.Handler()))
+	}
+	if m.Machine != nil && ports.Machine != nil {
+		m.Machine(p, ports.Machine)
+	}
+	if m.Connections != nil && ports.Connections != nil {
+		m.Connections(ports.Connections)
+		p.Acted("keeps connections in another way")
+	}
+	m.topology(p, ports)
+}
+
+// repeated is the time after which a process repeats a text.
+const repeated = time.Minute
+
+// seldom drops from a report the texts of the last minute.
+func seldom(report func(string, execution.ID), h host.Host) func(string, execution.ID) {
+	if report == nil {
+		return nil
+	}
+	type act struct {
+		text string
+		id   execution.ID
+	}
+	var mu sync.Mutex
+	told := make(map[act]time.Duration)
+	return func(text string, id execution.ID) {
+		now := h.Monotonic()
+		mu.Lock()
+		last, known := told[act{text, id}]
+		again := !known || now-last >= repeated
+		if again {
+			told[act{text, id}] = now
+		}
+		mu.Unlock()
+		if again {
+			report(text, id)
+		}
+	}
+}
+
+func (m *Mutant) configure(p Process, c *config.Config) {
+	if m.Config == nil {
+		return
+	}
+	before := *c
+	m.Config(c)
+	if changed := differences("", reflect.ValueOf(before), reflect.ValueOf(*c)); len(changed) > 0 {
+		p.Acted("changed the configuration: " + strings.Join(changed, ", "))
+	}
+}
+
+// differences are the settings that differ between two configurations, with both values.
+func differences(name string, before, after reflect.Value) (changed []string) {
+	if before.Kind() == reflect.Struct {
+		for i := range before.NumField() {
+			key, _, _ := strings.Cut(before.Type().Field(i).Tag.Get("yaml"), ",")
+			changed = append(changed, differences(strings.TrimPrefix(name+"."+key, "."), before.Field(i), after.Field(i))...)
+		}
+		return changed
+	}
+	if was, is := fmt.Sprint(before), fmt.Sprint(after); was != is {
+		changed = append(changed, fmt.Sprintf("%s is %s and not %s", name, is, was))
+	}
+	return changed
+}
+
+func (m *Mutant) topology(p Process, ports *Ports) {
+	const text = "changed the topology that is declared"
+	if p.Executor() && m.Executors != nil {
+		t := m.Executors(p.Config.MessageQueue.RabbitMQ)
+		ports.Executors = &t
+		p.Acted(text)
+	}
+	if p.Worker && m.Workers != nil {
+		ports.Workers = func(id execution.WorkerID) broker.Topology { return m.Workers(p.Config.MessageQueue.RabbitMQ, id) }
+		p.Acted(text)
+	}
+}
+
+// database is a client with its unguarded statements.
+type database struct {
+	store.Store
+	step func(ctx context.Context, do func(tx Tx)) error
+}
+
+// Step implements Database.
+func (d database) Step(ctx context.Context, do func(tx Tx)) error { return d.step(ctx, do) }
