@@ -1,5 +1,5 @@
 // Package selftest holds what measures the harness and its models: planted mutants and mutants of the source,
-// contracts that models and servers both keep, benchmarks, attacks. Who uses the harness never opens it.
+// contracts that models and servers both keep, benchmarks. Who uses the harness never opens it.
 package selftest
 
 import (
@@ -73,7 +73,6 @@ var arrows = []arrow{
 		because: "a mutant wraps the ports of the core",
 	},
 	{from: "chaos/selftest/conformance", only: "core/broker. core/config core/execution core/store. core/testenv", because: "a contract knows the port that it is about"},
-	{from: "chaos/selftest/attack", only: "core/broker. core/execution chaos/live/cluster chaos/servers", because: "an attacker knows what is public"},
 	{from: "chaos/live", never: "sim scenarios reports cmd", because: "the worlds don't know each other, and cmd hands them scenarios"},
 	{
 		from:    "sim",

@@ -123,7 +123,7 @@ func (c *Cluster) act(w http.ResponseWriter, r *http.Request, servers map[string
 	broken := servers[name]
 	for _, d := range slices.Concat(c.Executors, c.Workers) {
 		if d.Name == name {
-			broken = byHand{d}
+			broken = manualDaemon{d}
 		}
 	}
 	if broken == nil {
@@ -145,18 +145,18 @@ type server interface {
 	Resume() error
 }
 
-// byHand is a daemon as a server: neither its start nor its stop is waited for.
-type byHand struct{ *Daemon }
+// manualDaemon is a daemon as a server: neither its start nor its stop is waited for.
+type manualDaemon struct{ *Daemon }
 
-func (d byHand) Running() bool {
+func (d manualDaemon) Running() bool {
 	p := d.Instance()
 	return p != nil && p.Running()
 }
-func (d byHand) Start(context.Context) error { return d.Launch() }
-func (d byHand) Stop() error                 { d.Instance().Terminate(); return nil }
-func (d byHand) Kill() error                 { d.Instance().Kill(); return nil }
-func (d byHand) Pause() error                { d.Instance().Pause(); return nil }
-func (d byHand) Resume() error               { d.Instance().Resume(); return nil }
+func (d manualDaemon) Start(context.Context) error { return d.Launch() }
+func (d manualDaemon) Stop() error                 { d.Instance().Terminate(); return nil }
+func (d manualDaemon) Kill() error                 { d.Instance().Kill(); return nil }
+func (d manualDaemon) Pause() error                { d.Instance().Pause(); return nil }
+func (d manualDaemon) Resume() error               { d.Instance().Resume(); return nil }
 
 // do acts on a server or a process, and returns when that is done: a server that was started
 // answers. What has begun goes on when the client is gone.
