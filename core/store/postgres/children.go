@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -222,14 +223,8 @@ func (s *Store) lockParents(ctx context.Context, tx pgx.Tx, items []child) (map[
 	}
 	slices.Sort(parents)
 	chains := make(map[execution.ID]int64)
-	err := read(ctx, tx, func(rows pgx.Rows) error {
-		var parent, chain int64
-		if err := rows.Scan(&parent, &chain); err != nil {
-			return err
-		}
-		chains[execution.ID(parent)] = chain
-		return nil
-	}, lockParents, slices.Compact(parents))
+	var parent, chain int64
+	err := read(ctx, tx, into(func() { chains[execution.ID(parent)] = chain }, &parent, &chain), lockParents, slices.Compact(parents))
 	return chains, err
 }
 
@@ -240,11 +235,7 @@ func readEnds(ctx context.Context, tx pgx.Tx, chains map[execution.ID]int64) (ma
 	if len(chains) == 0 {
 		return ended, nil
 	}
-	var ids []int64
-	for _, chain := range chains {
-		ids = append(ids, chain)
-	}
-	slices.Sort(ids)
+	ids := slices.Sorted(maps.Values(chains))
 	err := read(ctx, tx, func(rows pgx.Rows) error {
 		var chain int64
 		var name string

@@ -216,17 +216,21 @@ func (r *record) execution() (execution.Execution, error) {
 	}, unreadable
 }
 
-// listing returns a scan that collects rows for a list.
-func listing(found *[]store.Listed) func(pgx.Rows) error {
-	var r record
-	targets := r.targets()
+// into returns a scan that reads each row into the targets and then calls use.
+func into(use func(), targets ...any) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		*found = append(*found, r.listed())
+		use()
 		return nil
 	}
+}
+
+// listing returns a scan that collects rows for a list.
+func listing(found *[]store.Listed) func(pgx.Rows) error {
+	var r record
+	return into(func() { *found = append(*found, r.listed()) }, r.targets()...)
 }
 
 // listed is the record for a list; an unreadable one is marked.
@@ -303,16 +307,11 @@ func verdicts(each func(v *verdict)) func(pgx.Rows) error {
 	var r record
 	var v verdict
 	var from string
-	targets := r.targets(&v.n, &v.applied, &v.remark, &from)
-	return func(rows pgx.Rows) error {
-		if err := rows.Scan(targets...); err != nil {
-			return err
-		}
+	return into(func() {
 		v.from, _ = execution.ParseStatus(from) // None for an unknown status
 		v.row, _ = r.execution()
 		each(&v)
-		return nil
-	}
+	}, r.targets(&v.n, &v.applied, &v.remark, &from)...)
 }
 
 // outcomes returns a scan that puts outcomes at their items' indexes.
@@ -394,6 +393,15 @@ func partNamed(name string) execution.Part {
 		}
 	}
 	return execution.NoPart
+}
+
+// idsAndEpochs are the columns of keys.
+func idsAndEpochs(keys []execution.Key) (ids, epochs []int64) {
+	ids, epochs = make([]int64, len(keys)), make([]int64, len(keys))
+	for i, key := range keys {
+		ids[i], epochs[i] = int64(key.ID), int64(key.Epoch)
+	}
+	return ids, epochs
 }
 
 // Null stands for the zero value.
