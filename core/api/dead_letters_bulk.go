@@ -36,7 +36,7 @@ type deadLetterSummaryView struct {
 
 // summarizeDeadLetters is GET
 // /api/v1/dead-letters/summary?window=24h&every=1h&by=reason,action,worker&limit=N.
-func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) {
+func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) *Problem {
 	q := store.DeadLetterSummaryQuery{Window: defaultWindow, ByReason: true, ByAction: true, ByWorker: true, Limit: defaultPage}
 	problem := readQuery(r, []parameter{
 		{"window", span(&q.Window, time.Second, longestWindow)},
@@ -50,15 +50,13 @@ func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	ctx, cancel := s.statement(r)
 	defer cancel()
 	found, err := s.Store.SummarizeDeadLetters(ctx, q)
 	if err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
+		return s.storeProblem(r, err, harmless)
 	}
 	v := deadLetterSummaryView{Since: moment(found.Since), Until: moment(found.Until), Total: found.Total, More: found.More, Groups: []deadLetterGroupView{}}
 	for _, g := range found.Groups {
@@ -66,7 +64,7 @@ func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) {
 			From: moment(g.From), Reason: name(g.Reason), ActionRef: name(g.ActionRef), Worker: number(int64(g.Worker)), WorkerName: s.nameOf(g.Worker), Count: g.Count,
 		})
 	}
-	writeJSON(w, "application/json", http.StatusOK, v)
+	return respond(w, http.StatusOK, v)
 }
 
 // span reads a length of time such as 90m.
@@ -110,21 +108,19 @@ type discarded struct {
 
 // discardDeadLetters is POST /api/v1/dead-letters/discard: it closes the dead letters that a filter
 // selects among the next open ones. Repeating it is harmless.
-func (s *Server) discardDeadLetters(w http.ResponseWriter, r *http.Request) {
+func (s *Server) discardDeadLetters(w http.ResponseWriter, r *http.Request) *Problem {
 	d, problem := readDiscard(w, r)
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	d.Actor = actor(r)
 	ctx, cancel := s.statement(r)
 	defer cancel()
 	done, err := s.Store.DiscardDeadLetters(ctx, d, outcomeDiscarded)
 	if err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
+		return s.storeProblem(r, err, harmless)
 	}
-	writeJSON(w, "application/json", http.StatusOK, discarded{Discarded: done.Closed, More: done.More, Next: done.Next})
+	return respond(w, http.StatusOK, discarded{Discarded: done.Closed, More: done.More, Next: done.Next})
 }
 
 // filters are the filters of a bulk discard. At least one has to be given, so that an empty body

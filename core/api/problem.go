@@ -115,6 +115,12 @@ func (p *Problem) write(w http.ResponseWriter) {
 	writeJSON(w, "application/problem+json", p.Status, p)
 }
 
+// respond sends a value. It returns nil, as an endpoint does that has answered.
+func respond(w http.ResponseWriter, status int, value any) *Problem {
+	writeJSON(w, "application/json", status, value)
+	return nil
+}
+
 func writeJSON(w http.ResponseWriter, contentType string, status int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {

@@ -54,7 +54,9 @@ func TestQueueBoundsRemember(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
 	a, b := queueKey{0, "a", 0}, queueKey{1, "b", 2}
 	var l queueBounds
-	since := func(key queueKey) time.Time { return l.arguments.since[slices.Index(l.arguments.runtimes, key.runtime)] }
+	since := func(key queueKey) time.Time {
+		return l.arguments.since[slices.Index(l.arguments.runtimes, key.runtime)]
+	}
 	l.remember(map[queueKey]time.Time{a: at(10), b: at(100)}, at(100), at(0))
 	if got := since(a); !got.Equal(at(10)) {
 		t.Errorf("the walk of an occupied lane begins at %v, want its oldest row", got)
