@@ -123,18 +123,12 @@ func readAction(b *body) (a execution.Action, root value, fields map[string]valu
 		}
 		return s
 	}
-	whole := func(key string, least, most int64, null bool) (n int64) {
-		if f, there := fields[key]; there {
-			n, _ = b.integer(f, least, most, null)
-		}
-		return n
-	}
 	longest := int64(yamlfile.MaxDuration / time.Second)
 	a.Ref, a.Runtime, a.Entrypoint = text("ref"), text("runtime"), text("entrypoint")
-	a.Timeout = time.Duration(whole("timeout_seconds", 1, longest, true)) * time.Second
-	a.DispatchTimeout = time.Duration(whole("dispatch_timeout_seconds", 1, longest, true)) * time.Second
-	a.MaxRetries = int(whole("max_retries", 0, config.MaxActionRetries, false))
-	a.Concurrency = int(whole("concurrency", 1, config.MaxActionConcurrency, true))
+	a.Timeout = time.Duration(b.whole(fields, "timeout_seconds", 1, longest, true)) * time.Second
+	a.DispatchTimeout = time.Duration(b.whole(fields, "dispatch_timeout_seconds", 1, longest, true)) * time.Second
+	a.MaxRetries = int(b.whole(fields, "max_retries", 0, config.MaxActionRetries, false))
+	a.Concurrency = int(b.whole(fields, "concurrency", 1, config.MaxActionConcurrency, true))
 	if f, there := fields["retried_exit_codes"]; there && f.raw[0] != 'n' {
 		a.RetriedExitCodes = readExitCodes(b, f)
 	}
@@ -142,18 +136,7 @@ func readAction(b *body) (a execution.Action, root value, fields map[string]valu
 }
 
 func readExitCodes(b *body, f value) execution.ExitCodes {
-	part := b.part(f)
-	var codes []int
-	_, n, ok := part.items(f.pointer, execution.MaxExitCode, func(pointer string) {
-		if v, ok := part.value(pointer); ok {
-			code, _ := part.integer(v, 1, execution.MaxExitCode, false)
-			codes = append(codes, int(code))
-		}
-	})
-	for _, m := range part.mistakes {
-		m.at += f.at
-		b.note(m)
-	}
+	codes, n, ok := b.wholes(f, execution.MaxExitCode, execution.MaxExitCode)
 	if ok && n > execution.MaxExitCode {
 		b.refuse(f.pointer, f.at, fmt.Sprintf("must have at most %d exit codes", execution.MaxExitCode))
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -210,7 +211,7 @@ func readMoment(into *time.Time) func(string) error {
 // readCommand reads the body of a command by filter.
 func readCommand(w http.ResponseWriter, r *http.Request) (q store.ExecutionQuery, dryRun bool, problem *Problem) {
 	var filter executionFilter
-	filter.query.Limit = largestBulk
+	filter.query.Limit = largestBulk // without a body
 	parameters := filter.parameters()
 	var allowed []string
 	for _, p := range parameters {
@@ -228,14 +229,8 @@ func readCommand(w http.ResponseWriter, r *http.Request) (q store.ExecutionQuery
 				}
 			}
 		}
-		if f, given := fields["before"]; given {
-			n, _ := b.integer(f, 1, math.MaxInt64, false)
-			filter.query.Before = execution.ID(n)
-		}
-		if f, given := fields["limit"]; given {
-			n, _ := b.integer(f, 1, largestBulk, false)
-			filter.query.Limit = int(n)
-		}
+		filter.query.Before = execution.ID(b.whole(fields, "before", 1, math.MaxInt64, false))
+		filter.query.Limit = cmp.Or(int(b.whole(fields, "limit", 1, largestBulk, false)), largestBulk)
 		if f, given := fields["dry_run"]; given {
 			if dryRun = f.raw[0] == 't'; f.kind() != "a boolean" {
 				b.refuse(f.pointer, f.at, "must be true or false, is "+f.kind())

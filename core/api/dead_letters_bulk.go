@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -137,13 +138,6 @@ func readDiscard(w http.ResponseWriter, r *http.Request) (d store.DeadLetterDisc
 			_, given := fields[name]
 			selects = selects || given
 		}
-		whole := func(name string, least, most int64, use func(n int64)) {
-			if f, given := fields[name]; given {
-				if n, ok := b.integer(f, least, most, false); ok {
-					use(n)
-				}
-			}
-		}
 		text := func(name string, into *string) {
 			if f, given := fields[name]; given {
 				text, ok := b.text(f)
@@ -155,10 +149,10 @@ func readDiscard(w http.ResponseWriter, r *http.Request) (d store.DeadLetterDisc
 		text("reason", &d.Reason)
 		text("queue", &d.Queue)
 		text("action_ref", &d.ActionRef)
-		whole("worker", 1, math.MaxInt64, func(n int64) { d.Worker = execution.WorkerID(n) })
-		whole("older_than_seconds", 0, int64(yamlfile.MaxDuration/time.Second), func(n int64) { d.OlderThan = time.Duration(n) * time.Second })
-		whole("after", 0, math.MaxInt64, func(n int64) { d.After = n })
-		whole("limit", 1, largestDiscard, func(n int64) { d.Limit = int(n) })
+		d.Worker = execution.WorkerID(b.whole(fields, "worker", 1, math.MaxInt64, false))
+		d.OlderThan = time.Duration(b.whole(fields, "older_than_seconds", 0, int64(yamlfile.MaxDuration/time.Second), false)) * time.Second
+		d.After = b.whole(fields, "after", 0, math.MaxInt64, false)
+		d.Limit = cmp.Or(int(b.whole(fields, "limit", 1, largestDiscard, false)), defaultDiscard)
 		if f, given := fields["ids"]; given {
 			d.IDs = readIDs(b, f)
 		}
@@ -172,19 +166,7 @@ func readDiscard(w http.ResponseWriter, r *http.Request) (d store.DeadLetterDisc
 
 // readIDs reads a list of ids in the body; it stops after the largest allowed number of them.
 func readIDs(b *body, f value) []int64 {
-	part := b.part(f)
-	ids := []int64{}
-	_, n, ok := part.items(f.pointer, largestDiscard, func(pointer string) {
-		if v, ok := part.value(pointer); ok {
-			if id, ok := part.integer(v, 1, math.MaxInt64, false); ok {
-				ids = append(ids, id)
-			}
-		}
-	})
-	for _, m := range part.mistakes {
-		m.at += f.at
-		b.note(m)
-	}
+	ids, n, ok := b.wholes(f, largestDiscard, math.MaxInt64)
 	if ok && (n == 0 || n > largestDiscard) {
 		b.refuse(f.pointer, f.at, fmt.Sprintf("must have from 1 to %d ids", largestDiscard))
 	}

@@ -70,16 +70,8 @@ func (s *Server) readSubmission(b *body, pointer string, allowed []string) submi
 			sub.item.Parameters = f.raw
 		}
 	}
-	if f, ok := fields["worker_id"]; ok {
-		if id, good := b.integer(f, 1, math.MaxInt64, false); good {
-			sub.item.Pinned = execution.WorkerID(id)
-		}
-	}
-	if f, ok := fields["parent"]; ok {
-		if id, good := b.integer(f, 1, math.MaxInt64, false); good {
-			sub.item.Parent = execution.ID(id)
-		}
-	}
+	sub.item.Pinned = execution.WorkerID(b.whole(fields, "worker_id", 1, math.MaxInt64, false))
+	sub.item.Parent = execution.ID(b.whole(fields, "parent", 1, math.MaxInt64, false))
 	s.readLimits(b, fields, &sub)
 	if f, ok := fields["idempotency_key"]; ok {
 		if sub.key, ok = b.text(f); ok {
@@ -95,16 +87,10 @@ func (s *Server) readSubmission(b *body, pointer string, allowed []string) submi
 func (s *Server) readLimits(b *body, fields map[string]value, sub *submitRequest) {
 	before := len(b.mistakes)
 	l := &sub.item.Limits
-	whole := func(key string, least, most int64) (n int64) {
-		if f, there := fields[key]; there {
-			n, _ = b.integer(f, least, most, true)
-		}
-		return n
-	}
 	longest := int64(yamlfile.MaxDuration / time.Second)
-	l.Timeout = time.Duration(whole(execution.LimitTimeout, 1, longest)) * time.Second
-	l.DispatchTimeout = time.Duration(whole(execution.LimitDispatchTimeout, 1, longest)) * time.Second
-	l.MaxRetries = int(whole(execution.LimitRetries, 0, config.MaxActionRetries))
+	l.Timeout = time.Duration(b.whole(fields, execution.LimitTimeout, 1, longest, true)) * time.Second
+	l.DispatchTimeout = time.Duration(b.whole(fields, execution.LimitDispatchTimeout, 1, longest, true)) * time.Second
+	l.MaxRetries = int(b.whole(fields, execution.LimitRetries, 0, config.MaxActionRetries, true))
 	if f, there := fields[execution.LimitRetries]; there {
 		l.OwnRetries = f.kind() != "null"
 	}

@@ -181,27 +181,23 @@ func (s *Server) storeProblem(r *http.Request, err error, keys keyed) *Problem {
 	case errors.Is(err, store.ErrUnreadable):
 		return unreadable(fmt.Sprintf("%v. Somebody wrote it by hand, or a newer version of this program did: correct the row in the database, or ask a newer executor.", err))
 	case passing(err) && keys == allKeyed:
-		return &Problem{
-			Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable,
-			Detail: "Whether the request was accepted is not known. Send it again with the same Idempotency-Key: it will not be accepted twice.", retryAfter: 2,
-		}
+		return away("Whether the request was accepted is not known. Send it again with the same Idempotency-Key: it will not be accepted twice.")
 	case errors.Is(err, store.ErrUnknownOutcome) && keys == someUnkeyed:
 		return &Problem{
 			Type: typeOutcomeUnknown, Title: "Nobody knows whether it was accepted", Status: http.StatusServiceUnavailable,
 			Detail: "The database did not answer. The execution may exist: sending the request again may create it twice. Requests with an Idempotency-Key can be repeated.",
 		}
 	case passing(err) && keys == repeatableStep:
-		return &Problem{
-			Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable,
-			Detail: "Part of the step may be done. Send the same request again: nothing is done twice.", retryAfter: 2,
-		}
+		return away("Part of the step may be done. Send the same request again: nothing is done twice.")
 	case passing(err):
-		return &Problem{
-			Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable,
-			Detail: "Nothing was changed. Send the request again.", retryAfter: 2,
-		}
+		return away("Nothing was changed. Send the request again.")
 	}
 	return internal()
+}
+
+// away says that the database is away for a while.
+func away(detail string) *Problem {
+	return &Problem{Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable, Detail: detail, retryAfter: 2}
 }
 
 // passing says that the same call may succeed later.
