@@ -36,43 +36,28 @@ var workColumns = strings.Fields(`
 // the columns of a row of the view or list of that name. If a row is combined from two tables,
 // {open} are the columns of work w and record r, {judged} those of work in the list j and record r,
 // {kept} those of a record r that has ended, and {any} those of a record r whose work w may exist
-// or not.
+// or not. With "small", as in {e, small}, the columns that may be large are empty, so that not even the
+// server reads them.
 func text(sql string) string {
-	for _, list := range []string{"e", "m", "j"} {
-		sql = strings.ReplaceAll(sql, "{"+list+"}", list+"."+strings.Join(rowColumns, ", "+list+"."))
+	of := func(list string) func(column string) string {
+		return func(column string) string { return list + "." + column }
 	}
 	for name, of := range map[string]func(column string) string{
-		"open":   func(column string) string { return fromWork(column, "w."+column) },
-		"judged": ofRefused,
-		"kept":   ofEnded,
-		"any":    ofAny,
-	} {
-		columns := make([]string, len(rowColumns))
-		for i, column := range rowColumns {
-			columns[i] = of(column)
-		}
-		sql = strings.ReplaceAll(sql, "{"+name+"}", strings.Join(columns, ", "))
-	}
-	// With "small", as in {e, small}, the columns that may be large are empty, so that not even the
-	// server reads them.
-	for list, of := range map[string]func(column string) string{
-		"e":    func(column string) string { return "e." + column },
+		"e": of("e"), "m": of("m"), "j": of("j"), "judged": ofRefused, "kept": ofEnded, "any": ofAny,
 		"open": func(column string) string { return fromWork(column, "w."+column) },
-		"kept": ofEnded,
-		"any":  ofAny,
 	} {
-		small := slices.Clone(rowColumns)
-		for i, column := range small {
+		columns, small := make([]string, len(rowColumns)), make([]string, len(rowColumns))
+		for i, column := range rowColumns {
+			columns[i], small[i] = of(column), of(column)
 			switch column {
 			case "parameters", "result":
 				small[i] = "null::json"
 			case "entrypoint":
 				small[i] = "''"
-			default:
-				small[i] = of(column)
 			}
 		}
-		sql = strings.ReplaceAll(sql, "{"+list+", small}", strings.Join(small, ", "))
+		sql = strings.ReplaceAll(sql, "{"+name+"}", strings.Join(columns, ", "))
+		sql = strings.ReplaceAll(sql, "{"+name+", small}", strings.Join(small, ", "))
 	}
 	return sql
 }
