@@ -119,11 +119,11 @@ func (r *Runner) spawn(l launch) (a *action, err error) {
 		return nil, err
 	}
 	a = &action{
-		host: r.host, control: ends[0][1], reports: ends[1][0], stdout: ends[2][0], stderr: ends[3][0],
+		host: r.options.Host, control: ends[0][1], reports: ends[1][0], stdout: ends[2][0], stderr: ends[3][0],
 		begun: make(chan struct{}), done: make(chan struct{}), retried: l.retried,
 	}
-	a.out = tail{limit: r.limit, most: r.isolation.OutputBytes, flooded: a.flooded}
-	a.err = tail{limit: r.limit, most: r.isolation.OutputBytes, flooded: a.flooded}
+	a.out = tail{limit: r.options.OutputLimit, most: r.options.Isolation.OutputBytes, flooded: a.flooded}
+	a.err = tail{limit: r.options.OutputLimit, most: r.options.Isolation.OutputBytes, flooded: a.flooded}
 	a.shim = &exec.Cmd{
 		Path: self, Args: []string{os.Args[0], shimArgument, fmt.Sprintf("%d.%d", l.Execution, l.Epoch)},
 		Env:   shimEnvironment(os.Environ()),
