@@ -195,7 +195,6 @@ func everybody(h http.HandlerFunc) endpoint {
 	return endpoint{noRight, func(w http.ResponseWriter, r *http.Request) *Problem { h(w, r); return nil }}
 }
 
-// ServeHTTP implements http.Handler.
 func (e endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c := callerOf(r); e.needs != noRight && !c.rights.Includes(e.needs) {
 		(&Problem{

@@ -133,7 +133,6 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // methods are the endpoints of a path, by method.
 type methods map[string]endpoint
 
-// ServeHTTP implements http.Handler.
 func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	method := r.Method
 	if method == http.MethodHead {
@@ -283,7 +282,6 @@ type recorded struct {
 	bytes  int64
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (r *recorded) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
@@ -291,7 +289,6 @@ func (r *recorded) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
 func (r *recorded) Write(p []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK

@@ -159,7 +159,6 @@ func (s *Store) readGone(ctx context.Context, page *store.ChangePage) error {
 // transaction is the number of a transaction, which the statements select as text.
 type transaction uint64
 
-// ScanText implements pgtype.TextScanner.
 func (t *transaction) ScanText(v pgtype.Text) error {
 	n, err := strconv.ParseUint(v.String, 10, 64)
 	*t = transaction(n)

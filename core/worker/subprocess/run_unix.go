@@ -265,7 +265,6 @@ func killGroup(group int) {
 	}
 }
 
-// Wait implements worker.Run.
 func (a *action) Wait(ctx context.Context) (worker.Exit, error) {
 	select {
 	case <-a.done:
@@ -280,14 +279,12 @@ func (a *action) Wait(ctx context.Context) (worker.Exit, error) {
 	}
 }
 
-// Kill implements worker.Run.
 func (a *action) Kill(grace time.Duration) {
 	grace = max(0, grace)
 	a.send(order{verb: verbKill, at: machineClock(), left: grace})
 	a.destroyAfter(grace + answerTimeout)
 }
 
-// Extend implements worker.Run.
 func (a *action) Extend(fence time.Duration) {
 	at := machineClock()
 	a.send(order{verb: verbFence, at: at, left: fence - a.host.Monotonic()})
