@@ -23,7 +23,7 @@ import (
 // Options configure a Server.
 type Options struct {
 	Submitter *submission.Submitter
-	Store     Store
+	Store     store.API
 	Config    config.Config
 	// Tokens are the tokens of which requests under /api must carry one; none for no check.
 	Tokens []config.Token
@@ -41,13 +41,6 @@ type Options struct {
 	// WorkerName returns a worker's name, which answers show beside the worker's id; empty for one
 	// that is not known yet. It must not wait. nil for no names.
 	WorkerName func(execution.WorkerID) string
-}
-
-// Store is the part of the database that the API uses. Reclaim serves the replay of a dead letter.
-type Store interface {
-	store.Client
-	store.Audit
-	Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error)
 }
 
 // Check is one thing that a ready process needs.

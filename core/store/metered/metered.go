@@ -38,15 +38,8 @@ func Client(s store.Client, r telemetry.Recorder) store.Client {
 	return &client{s, meter{r}}
 }
 
-// Server is the part of a store that the API's server uses.
-type Server interface {
-	store.Client
-	store.Audit
-	Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error)
-}
-
 // API wraps the store of the API's server.
-func API(s Server, r telemetry.Recorder) Server { return &server{s, client{s, meter{r}}} }
+func API(s store.API, r telemetry.Recorder) store.API { return &server{s, client{s, meter{r}}} }
 
 type meter struct{ recorder telemetry.Recorder }
 
@@ -141,7 +134,7 @@ func (s *client) Cancel(ctx context.Context, ids []execution.ID, actor string) (
 }
 
 type server struct {
-	Server
+	store.API
 	client client
 }
 
@@ -155,7 +148,7 @@ func (s *server) Cancel(ctx context.Context, ids []execution.ID, actor string) (
 
 // Reclaim takes rows back, as that of store.Executor does.
 func (s *server) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	outcomes, err := s.Server.Reclaim(ctx, rs)
+	outcomes, err := s.API.Reclaim(ctx, rs)
 	s.client.meter.reclaimed(rs, outcomes)
 	return outcomes, err
 }
