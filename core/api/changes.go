@@ -106,10 +106,7 @@ func changesGone(after store.Position, page *store.ChangePage) *Problem {
 // back, or the refusal.
 func (s *Server) place(r *http.Request) (leave func(), problem *Problem) {
 	refuse := func(format string, args ...any) *Problem {
-		return &Problem{
-			Type: typeUnavailable, Title: "Too many streams are open", Status: http.StatusServiceUnavailable,
-			Detail: fmt.Sprintf(format, args...), retryAfter: 5,
-		}
+		return unavailable("Too many streams are open", fmt.Sprintf(format, args...), 5)
 	}
 	share, ok := s.streams.of.take(r, maxStreamsOfClient)
 	if !ok {
@@ -252,20 +249,18 @@ func (e *events) position(p store.Position) { e.print("id: %v\n\n", p) }
 func (e *events) comment(text string) { e.print(": %s\n\n", text) }
 
 // gone tells a client that changes behind its position are deleted. The position stays what it is.
-func (e *events) gone(p *Problem) {
-	data, err := json.Marshal(p)
-	if err != nil && e.failed == nil {
-		e.failed = err
-	}
-	e.print("event: gone\ndata: %s\n\n", data)
-}
+func (e *events) gone(p *Problem) { e.event("event: gone", p) }
 
 func (e *events) change(c *store.Change) {
-	data, err := json.Marshal(changeView{c.Execution, name(c.ActionRef), e.view(&c.Transition)})
+	e.event(fmt.Sprintf("id: %v\nevent: transition", c.Position), changeView{c.Execution, name(c.ActionRef), e.view(&c.Transition)})
+}
+
+func (e *events) event(head string, value any) {
+	data, err := json.Marshal(value)
 	if err != nil && e.failed == nil {
 		e.failed = err
 	}
-	e.print("id: %v\nevent: transition\ndata: %s\n\n", c.Position, data)
+	e.print("%s\ndata: %s\n\n", head, data)
 }
 
 // flush sends the written data.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -135,16 +136,11 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.ServeHTTP(w, r)
 		return
 	}
-	var allowed []string
-	for name := range m {
-		allowed = append(allowed, name)
-	}
-	slices.Sort(allowed)
-	p := &Problem{
+	allowed := slices.Sorted(maps.Keys(m))
+	(&Problem{
 		Type: typeMethod, Title: "The method is not allowed here", Status: http.StatusMethodNotAllowed,
 		Detail: fmt.Sprintf("%s answers %s.", r.URL.Path, strings.Join(allowed, " and ")), allow: strings.Join(allowed, ", "),
-	}
-	p.write(w)
+	}).write(w)
 }
 
 // keyed says what a repetition of a request would do.
@@ -185,11 +181,6 @@ func (s *Server) storeProblem(r *http.Request, err error, keys keyed) *Problem {
 		return away("Nothing was changed. Send the request again.")
 	}
 	return internal()
-}
-
-// away says that the database is away for a while.
-func away(detail string) *Problem {
-	return &Problem{Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable, Detail: detail, retryAfter: 2}
 }
 
 // passing says that the same call may succeed later.
