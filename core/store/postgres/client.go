@@ -270,30 +270,20 @@ func (s *Store) Create(ctx context.Context, items []store.NewExecution) ([]store
 }
 
 func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]store.Created, []error) {
-	type keyed struct {
-		item store.NewExecution
-		n    int
-	}
-	create := step[keyed, store.Created]{
-		op: "creating executions",
-		row: func(k *keyed) any {
-			// Without a key, two requests are never about the same execution.
-			if k.item.IdempotencyKey == "" {
-				return k.n
-			}
-			return k.item.IdempotencyKey
-		},
-		run: func(ctx context.Context, items []keyed, results []store.Created) error {
+	create := step[indexed, store.Created]{
+		op:  "creating executions",
+		row: (*indexed).row,
+		run: func(ctx context.Context, items []indexed, results []store.Created) error {
 			all := make([]store.NewExecution, len(items))
 			for i := range items {
-				all[i] = items[i].item
+				all[i] = items[i].NewExecution
 			}
 			return s.insert(ctx, s.query, s.kept(keptHashed), all, make([]family, len(all)), results)
 		},
 	}
-	all := make([]keyed, len(items))
+	all := make([]indexed, len(items))
 	for i := range items {
-		all[i] = keyed{items[i], i}
+		all[i] = indexed{items[i], i}
 	}
 	return create.each(ctx, all)
 }

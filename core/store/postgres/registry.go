@@ -287,10 +287,9 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		arguments := append([]any{now, int64(b.Incarnation), int64(b.ID), int64(b.Number), b.ConsumerAlive, b.Lease}, renewed(&b)...)
 		p.Queue(renew, append(arguments, int64(b.Acknowledged), b.Messages, since, known)...)
 		if len(ids) > 0 {
-			p.Queue(selectHeld, int64(b.Incarnation), ids, epochs).Query(each(func(rows pgx.Rows) error {
-				var n int
-				var ended, cancel bool
-				err := rows.Scan(&n, &ended, &cancel)
+			var n int
+			var ended, cancel bool
+			p.Queue(selectHeld, int64(b.Incarnation), ids, epochs).Query(each(into(func() {
 				switch {
 				case ended:
 					gone = append(gone, n-1)
@@ -299,12 +298,9 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 				default:
 					lost = append(lost, n-1)
 				}
-				return err
-			}))
+			}, &n, &ended, &cancel)))
 		}
-		p.Queue(existUnheld, append(slices.Clip(beat), now, since, s.heldMargin(), known, mostOld+1)...).Query(each(func(rows pgx.Rows) error {
-			return rows.Scan(&ends, &asOf, &oldIDs, &oldMoments)
-		}))
+		p.Queue(existUnheld, append(slices.Clip(beat), now, since, s.heldMargin(), known, mostOld+1)...).Query(each(into(func() {}, &ends, &asOf, &oldIDs, &oldMoments)))
 	})
 	if err != nil {
 		return store.BeatReply{}, err
