@@ -120,9 +120,14 @@ func (p *Problem) write(w http.ResponseWriter) {
 	writeJSON(w, "application/problem+json", p.Status, p)
 }
 
-// respond sends a value. It returns nil, as an endpoint does that has answered.
+// respond sends a value, for an endpoint to end with: it returns nil, or the problem of a value that
+// can't be written.
 func respond(w http.ResponseWriter, status int, value any) *Problem {
-	writeJSON(w, "application/json", status, value)
+	body, err := json.Marshal(value)
+	if err != nil {
+		return internal()
+	}
+	writeBody(w, "application/json", status, body)
 	return nil
 }
 
