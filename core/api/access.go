@@ -178,18 +178,23 @@ func actor(r *http.Request) string { return callerOf(r).name }
 // token.
 const noRight config.Right = "none"
 
+// handler answers a request, or returns the problem to answer with.
+type handler func(w http.ResponseWriter, r *http.Request) *Problem
+
 // endpoint is the handler of one method of one path, and the right that it needs.
 type endpoint struct {
 	needs  config.Right
-	handle http.HandlerFunc
+	handle handler
 }
 
-func everybody(h http.HandlerFunc) endpoint { return endpoint{noRight, h} }
-func reads(h http.HandlerFunc) endpoint     { return endpoint{config.RightRead, h} }
-func submits(h http.HandlerFunc) endpoint   { return endpoint{config.RightSubmit, h} }
-func operates(h http.HandlerFunc) endpoint  { return endpoint{config.RightOperate, h} }
+func reads(h handler) endpoint    { return endpoint{config.RightRead, h} }
+func submits(h handler) endpoint  { return endpoint{config.RightSubmit, h} }
+func operates(h handler) endpoint { return endpoint{config.RightOperate, h} }
 
-// ServeHTTP implements http.Handler.
+func everybody(h http.HandlerFunc) endpoint {
+	return endpoint{noRight, func(w http.ResponseWriter, r *http.Request) *Problem { h(w, r); return nil }}
+}
+
 func (e endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c := callerOf(r); e.needs != noRight && !c.rights.Includes(e.needs) {
 		(&Problem{
@@ -199,5 +204,7 @@ func (e endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}).write(w)
 		return
 	}
-	e.handle(w, r)
+	if problem := e.handle(w, r); problem != nil {
+		problem.write(w)
+	}
 }

@@ -35,11 +35,10 @@ type newActionView struct {
 
 // putAction is POST /api/v1/actions: it creates an action, or replaces the action of that name.
 // Existing executions keep the action as it was when they were created.
-func (s *Server) putAction(w http.ResponseWriter, r *http.Request) {
+func (s *Server) putAction(w http.ResponseWriter, r *http.Request) *Problem {
 	data, problem := read(w, r, maxBody)
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	b, ok := parseBody(r.Context(), data)
 	var a execution.Action
@@ -50,8 +49,7 @@ func (s *Server) putAction(w http.ResponseWriter, r *http.Request) {
 		ok = b.close()
 	}
 	if !ok {
-		b.problem("The body is not an action.").write(w)
-		return
+		return b.problem("The body is not an action.")
 	}
 	for _, p := range s.Config.ValidateAction(a) {
 		key := p.Key
@@ -66,20 +64,18 @@ func (s *Server) putAction(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(b.mistakes) > 0 {
 		locate(data, b.mistakes)
-		(&Problem{
+		return &Problem{
 			Type: typeInvalidAction, Title: "The action makes no sense", Status: http.StatusUnprocessableEntity,
 			Detail: "The body can be read, but what it says can't be run.", Errors: b.mistakes,
-		}).write(w)
-		return
+		}
 	}
 	a.PutBy = actor(r)
-	ctx, cancel := context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
+	ctx, cancel := s.statement(r)
 	defer cancel()
 	if err := s.Store.PutActions(ctx, []execution.Action{a}); err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
+		return s.storeProblem(r, err, harmless)
 	}
-	writeJSON(w, "application/json", http.StatusOK, viewAction(&a))
+	return respond(w, http.StatusOK, viewAction(&a))
 }
 
 func viewAction(a *execution.Action) actionView {
@@ -92,33 +88,31 @@ func viewAction(a *execution.Action) actionView {
 }
 
 // listActions is GET /api/v1/actions?after=REF&limit=N, by name.
-func (s *Server) listActions(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listActions(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ActionQuery
-	servePage(s, w, r, list{"actions", "after", []parameter{{"after", actionName(&q.After)}}, defaultPage, nil}, func(ctx context.Context, limit int) ([]execution.Action, error) {
+	return servePage(s, w, r, list{"actions", "after", []parameter{{"after", actionName(&q.After)}}, defaultPage, nil}, func(ctx context.Context, limit int) ([]execution.Action, error) {
 		q.Limit = limit
 		return s.Store.Actions(ctx, q)
 	}, func(a *execution.Action) any { return viewAction(a) }, func(last *execution.Action) any { return last.Ref })
 }
 
 // getAction is GET /api/v1/actions/{ref}.
-func (s *Server) getAction(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getAction(w http.ResponseWriter, r *http.Request) *Problem {
 	ref := r.PathValue("ref")
 	missing := notFound(fmt.Sprintf("No action is called %q. GET /api/v1/actions lists them.", yamlfile.Cut(ref)))
 	if ref == "" || len(ref) > maxActionRef {
-		missing.write(w)
-		return
+		return missing
 	}
 	ctx, cancel := s.statement(r)
 	defer cancel()
 	found, err := s.Store.Actions(ctx, store.ActionQuery{Ref: ref, Limit: 1})
 	switch {
 	case err != nil:
-		s.storeProblem(r, err, harmless).write(w)
+		return s.storeProblem(r, err, harmless)
 	case len(found) == 0:
-		missing.write(w)
-	default:
-		writeJSON(w, "application/json", http.StatusOK, viewAction(&found[0]))
+		return missing
 	}
+	return respond(w, http.StatusOK, viewAction(&found[0]))
 }
 
 func readAction(b *body) (a execution.Action, root value, fields map[string]value) {
@@ -129,18 +123,12 @@ func readAction(b *body) (a execution.Action, root value, fields map[string]valu
 		}
 		return s
 	}
-	whole := func(key string, least, most int64, null bool) (n int64) {
-		if f, there := fields[key]; there {
-			n, _ = b.integer(f, least, most, null)
-		}
-		return n
-	}
 	longest := int64(yamlfile.MaxDuration / time.Second)
 	a.Ref, a.Runtime, a.Entrypoint = text("ref"), text("runtime"), text("entrypoint")
-	a.Timeout = time.Duration(whole("timeout_seconds", 1, longest, true)) * time.Second
-	a.DispatchTimeout = time.Duration(whole("dispatch_timeout_seconds", 1, longest, true)) * time.Second
-	a.MaxRetries = int(whole("max_retries", 0, config.MaxActionRetries, false))
-	a.Concurrency = int(whole("concurrency", 1, config.MaxActionConcurrency, true))
+	a.Timeout = time.Duration(b.whole(fields, "timeout_seconds", 1, longest, true)) * time.Second
+	a.DispatchTimeout = time.Duration(b.whole(fields, "dispatch_timeout_seconds", 1, longest, true)) * time.Second
+	a.MaxRetries = int(b.whole(fields, "max_retries", 0, config.MaxActionRetries, false))
+	a.Concurrency = int(b.whole(fields, "concurrency", 1, config.MaxActionConcurrency, true))
 	if f, there := fields["retried_exit_codes"]; there && f.raw[0] != 'n' {
 		a.RetriedExitCodes = readExitCodes(b, f)
 	}
@@ -148,18 +136,7 @@ func readAction(b *body) (a execution.Action, root value, fields map[string]valu
 }
 
 func readExitCodes(b *body, f value) execution.ExitCodes {
-	part := b.part(f)
-	var codes []int
-	_, n, ok := part.items(f.pointer, execution.MaxExitCode, func(pointer string) {
-		if v, ok := part.value(pointer); ok {
-			code, _ := part.integer(v, 1, execution.MaxExitCode, false)
-			codes = append(codes, int(code))
-		}
-	})
-	for _, m := range part.mistakes {
-		m.at += f.at
-		b.note(m)
-	}
+	codes, n, ok := b.wholes(f, execution.MaxExitCode, execution.MaxExitCode)
 	if ok && n > execution.MaxExitCode {
 		b.refuse(f.pointer, f.at, fmt.Sprintf("must have at most %d exit codes", execution.MaxExitCode))
 	}

@@ -40,23 +40,17 @@ func (g *gate) enter(ctx context.Context) (leave func(), problem *Problem) {
 		return leave, nil
 	default:
 	}
+	defer g.waiting.Add(-1)
 	if g.waiting.Add(1) <= queueOfRequests {
-		defer g.waiting.Add(-1)
-		timer := time.NewTimer(g.patience)
-		defer timer.Stop()
 		select {
 		case g.places <- struct{}{}:
 			return leave, nil
-		case <-timer.C:
+		case <-time.After(g.patience):
 		case <-ctx.Done():
 		}
-	} else {
-		g.waiting.Add(-1)
 	}
-	return nil, &Problem{
-		Type: typeUnavailable, Title: "Too many requests at once", Status: http.StatusServiceUnavailable,
-		Detail: fmt.Sprintf("This executor is busy with all the %s that it does at once (%d). Nothing was changed. Send the request again, or to another executor.", g.what, cap(g.places)), retryAfter: 1,
-	}
+	return nil, unavailable("Too many requests at once",
+		fmt.Sprintf("This executor is busy with all the %s that it does at once (%d). Nothing was changed. Send the request again, or to another executor.", g.what, cap(g.places)), 1)
 }
 
 // gates are the classes of requests.

@@ -17,20 +17,17 @@ type batchResult struct {
 
 // createBatch is POST /api/v1/executions/batch. It answers 200 with a result for each item, in
 // order. It refuses a batch that can't be read as a whole.
-func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) {
+func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) *Problem {
 	data, problem := read(w, r, maxBatchBody)
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	b, submissions, n := s.readBatch(r.Context(), data)
 	switch {
 	case n > maxBatchItems:
-		tooLarge(fmt.Sprintf("A batch may have %d items, this one has more.", maxBatchItems)).write(w)
-		return
+		return tooLarge(fmt.Sprintf("A batch may have %d items, this one has more.", maxBatchItems))
 	case !b.close():
-		b.problem("The body is not a batch of executions.").write(w)
-		return
+		return b.problem("The body is not a batch of executions.")
 	}
 	var refused [][]FieldError
 	for i := range submissions {
@@ -41,9 +38,9 @@ func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) {
 	locate(data, refused...)
 	results, ok := s.submitBatch(r, submissions)
 	if !ok {
-		return // the client has gone
+		return nil // the client has gone
 	}
-	writeJSON(w, "application/json", http.StatusOK, struct {
+	return respond(w, http.StatusOK, struct {
 		Results []batchResult `json:"results"`
 	}{results})
 }

@@ -309,6 +309,32 @@ func (b *body) integer(v value, least, most int64, null bool) (int64, bool) {
 	return n, true
 }
 
+// whole reads a field with a whole number within bounds; 0 if it is not given or can't be read.
+func (b *body) whole(fields map[string]value, key string, least, most int64, null bool) (n int64) {
+	if f, given := fields[key]; given {
+		n, _ = b.integer(f, least, most, null)
+	}
+	return n
+}
+
+// wholes reads a list of whole numbers from 1 to greatest, at most `most` of them. n is the number of
+// elements; one more than `most` means more than that.
+func (b *body) wholes(f value, most int, greatest int64) (numbers []int64, n int, ok bool) {
+	part := b.part(f)
+	_, n, ok = part.items(f.pointer, most, func(pointer string) {
+		if v, ok := part.value(pointer); ok {
+			if number, ok := part.integer(v, 1, greatest, false); ok {
+				numbers = append(numbers, number)
+			}
+		}
+	})
+	for _, m := range part.mistakes {
+		m.at += f.at
+		b.note(m)
+	}
+	return numbers, n, ok
+}
+
 // invalidUTF8 finds the first byte that is not UTF-8.
 func invalidUTF8(data []byte) (at int) {
 	for at < len(data) {

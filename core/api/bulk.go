@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -52,39 +53,37 @@ const (
 
 // countExecutions is GET
 // /api/v1/executions/count?action_ref=R&status=S&failure_reason=F&created_from=T&created_to=T&ended_from=T&ended_to=T&before=ID.
-func (s *Server) countExecutions(w http.ResponseWriter, r *http.Request) {
+func (s *Server) countExecutions(w http.ResponseWriter, r *http.Request) *Problem {
 	var f executionFilter
 	problem := readQuery(r, append(f.parameters(), parameter{"before", number64(&f.query.Before)}))
 	if problem == nil {
 		problem = f.check("")
 	}
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
-	s.serveBulk(w, r, f.query, nil)
+	return s.serveBulk(w, r, f.query, nil)
 }
 
 // retryExecutions is POST /api/v1/executions/retry: one step of a retry by filter.
-func (s *Server) retryExecutions(w http.ResponseWriter, r *http.Request) {
-	s.serveCommand(w, r, s.retryListed)
+func (s *Server) retryExecutions(w http.ResponseWriter, r *http.Request) *Problem {
+	return s.serveCommand(w, r, s.retryListed)
 }
 
 // cancelExecutions is POST /api/v1/executions/cancel: one step of a cancellation by filter.
-func (s *Server) cancelExecutions(w http.ResponseWriter, r *http.Request) {
-	s.serveCommand(w, r, s.cancelListed)
+func (s *Server) cancelExecutions(w http.ResponseWriter, r *http.Request) *Problem {
+	return s.serveCommand(w, r, s.cancelListed)
 }
 
-func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, command bulkCommand) {
+func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, command bulkCommand) *Problem {
 	q, dryRun, problem := readCommand(w, r)
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	if dryRun {
 		command = nil
 	}
-	s.serveBulk(w, r, q, command)
+	return s.serveBulk(w, r, q, command)
 }
 
 // bulkCommand does something to listed executions, in their order, and notes it in the result. It
@@ -92,11 +91,10 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, command bu
 type bulkCommand func(ctx context.Context, r *http.Request, rows []store.Listed, result *bulkResult) (handled int, err error)
 
 // serveBulk answers a request by filter. A nil command only counts.
-func (s *Server) serveBulk(w http.ResponseWriter, r *http.Request, q store.ExecutionQuery, command bulkCommand) {
+func (s *Server) serveBulk(w http.ResponseWriter, r *http.Request, q store.ExecutionQuery, command bulkCommand) *Problem {
 	leave, problem := s.gates.bulk.enter(r.Context())
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	defer leave()
 	if command == nil {
@@ -105,28 +103,25 @@ func (s *Server) serveBulk(w http.ResponseWriter, r *http.Request, q store.Execu
 	}
 	rows, next, left, err := s.selectExecutions(r, q)
 	if err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
+		return s.storeProblem(r, err, harmless)
 	}
 	if command == nil {
 		if len(rows) > mostCounted {
 			rows, next, left = rows[:mostCounted], rows[mostCounted-1].ID, true
 		}
-		writeJSON(w, "application/json", http.StatusOK, executionCount{Count: len(rows), More: left, Next: next})
-		return
+		return respond(w, http.StatusOK, executionCount{Count: len(rows), More: left, Next: next})
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), bulkStepTime)
 	defer cancel()
 	result := bulkResult{Refused: map[string]int{}, More: left, Next: next}
 	handled, err := command(ctx, r, rows, &result)
 	if err != nil {
-		s.storeProblem(r, err, repeatableStep).write(w)
-		return
+		return s.storeProblem(r, err, repeatableStep)
 	}
 	if handled < len(rows) {
 		result.More, result.Next = true, rows[handled-1].ID
 	}
-	writeJSON(w, "application/json", http.StatusOK, result)
+	return respond(w, http.StatusOK, result)
 }
 
 // executionFilter reads a filter of executions, from a query or from a body.
@@ -216,7 +211,7 @@ func readMoment(into *time.Time) func(string) error {
 // readCommand reads the body of a command by filter.
 func readCommand(w http.ResponseWriter, r *http.Request) (q store.ExecutionQuery, dryRun bool, problem *Problem) {
 	var filter executionFilter
-	filter.query.Limit = largestBulk
+	filter.query.Limit = largestBulk // without a body
 	parameters := filter.parameters()
 	var allowed []string
 	for _, p := range parameters {
@@ -234,14 +229,8 @@ func readCommand(w http.ResponseWriter, r *http.Request) (q store.ExecutionQuery
 				}
 			}
 		}
-		if f, given := fields["before"]; given {
-			n, _ := b.integer(f, 1, math.MaxInt64, false)
-			filter.query.Before = execution.ID(n)
-		}
-		if f, given := fields["limit"]; given {
-			n, _ := b.integer(f, 1, largestBulk, false)
-			filter.query.Limit = int(n)
-		}
+		filter.query.Before = execution.ID(b.whole(fields, "before", 1, math.MaxInt64, false))
+		filter.query.Limit = cmp.Or(int(b.whole(fields, "limit", 1, largestBulk, false)), largestBulk)
 		if f, given := fields["dry_run"]; given {
 			if dryRun = f.raw[0] == 't'; f.kind() != "a boolean" {
 				b.refuse(f.pointer, f.at, "must be true or false, is "+f.kind())

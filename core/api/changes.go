@@ -46,7 +46,7 @@ type changeView struct {
 // changes of all executions as server-sent events, as they are committed. The id of an event is its
 // position. A client sends the last id that it has seen, in the header Last-Event-ID or as after,
 // to this or another executor, and the stream continues behind it.
-func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) {
+func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ChangeQuery
 	given := false
 	after := func(text string) (err error) { q.After, err = store.ParsePosition(text); given = true; return err }
@@ -63,33 +63,28 @@ func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	leave, problem := s.place(r)
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	defer leave()
 	now, err := s.changes(r.Context(), store.ChangeQuery{})
 	switch {
 	case err != nil:
-		s.storeProblem(r, err, harmless).write(w)
-		return
+		return s.storeProblem(r, err, harmless)
 	case now.End.Before(q.After):
-		(&Problem{
+		return &Problem{
 			Type: typePositionGone, Title: "The position is not of this database", Status: http.StatusGone,
 			Detail: fmt.Sprintf("%v lies behind everything that this database has: it is another server, or one that was restored. Begin anew, with after=0 or without after.", q.After),
-		}).write(w)
-		return
+		}
 	case missed(q.After, &now):
-		changesGone(q.After, &now).write(w)
-		return
+		return changesGone(q.After, &now)
 	case !given:
 		q.After = now.Next
 	}
-	s.stream(w, r, q)
+	return s.stream(w, r, q)
 }
 
 // missed says that changes behind a position are deleted. The beginning is a position of its own:
@@ -111,10 +106,7 @@ func changesGone(after store.Position, page *store.ChangePage) *Problem {
 // back, or the refusal.
 func (s *Server) place(r *http.Request) (leave func(), problem *Problem) {
 	refuse := func(format string, args ...any) *Problem {
-		return &Problem{
-			Type: typeUnavailable, Title: "Too many streams are open", Status: http.StatusServiceUnavailable,
-			Detail: fmt.Sprintf(format, args...), retryAfter: 5,
-		}
+		return unavailable("Too many streams are open", fmt.Sprintf(format, args...), 5)
 	}
 	share, ok := s.streams.of.take(r, maxStreamsOfClient)
 	if !ok {
@@ -156,12 +148,11 @@ func (s *Server) changes(ctx context.Context, q store.ChangeQuery) (store.Change
 }
 
 // stream sends changes until the client goes or the server is told to stop.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQuery) {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQuery) *Problem {
 	out := &events{w: w, connection: http.NewResponseController(w), write: s.streams.write, view: s.viewTransition}
 	if err := out.extend(); err != nil {
 		s.Log.LogAttrs(r.Context(), slog.LevelError, "a stream can't be kept open on this connection", slog.Any("error", err))
-		internal().write(w)
-		return
+		return internal()
 	}
 	narrow(r.Context())
 	header := w.Header()
@@ -171,7 +162,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQu
 	header.Set("X-Accel-Buffering", "no") // nginx would hold events back
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
-		return
+		return nil
 	}
 	stopping, _ := r.Context().Value(stoppingKey{}).(<-chan struct{})
 	q.Limit = s.streams.page
@@ -183,14 +174,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQu
 	for {
 		page, err := s.changes(r.Context(), q)
 		if out.extend() != nil {
-			return
+			return nil
 		}
 		switch {
 		case err == nil && missed(q.After, &page):
 			// Deleted while this client was reading: it is told, and comes back to a refusal.
 			out.gone(changesGone(q.After, &page))
 			_ = out.flush() // the stream ends either way
-			return
+			return nil
 		case err == nil:
 			for i := range page.Changes {
 				out.change(&page.Changes[i])
@@ -211,10 +202,10 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQu
 			out.comment("the database is away")
 		default:
 			s.Log.LogAttrs(r.Context(), slog.LevelError, "a stream of changes ended", slog.Any("error", err))
-			return
+			return nil
 		}
 		if out.flush() != nil {
-			return
+			return nil
 		}
 		pause := s.streams.poll
 		if page.More {
@@ -222,9 +213,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQu
 		}
 		select {
 		case <-r.Context().Done():
-			return
+			return nil
 		case <-stopping:
-			return
+			return nil
 		case <-time.After(pause):
 		}
 	}
@@ -258,20 +249,18 @@ func (e *events) position(p store.Position) { e.print("id: %v\n\n", p) }
 func (e *events) comment(text string) { e.print(": %s\n\n", text) }
 
 // gone tells a client that changes behind its position are deleted. The position stays what it is.
-func (e *events) gone(p *Problem) {
-	data, err := json.Marshal(p)
-	if err != nil && e.failed == nil {
-		e.failed = err
-	}
-	e.print("event: gone\ndata: %s\n\n", data)
-}
+func (e *events) gone(p *Problem) { e.event("event: gone", p) }
 
 func (e *events) change(c *store.Change) {
-	data, err := json.Marshal(changeView{c.Execution, name(c.ActionRef), e.view(&c.Transition)})
+	e.event(fmt.Sprintf("id: %v\nevent: transition", c.Position), changeView{c.Execution, name(c.ActionRef), e.view(&c.Transition)})
+}
+
+func (e *events) event(head string, value any) {
+	data, err := json.Marshal(value)
 	if err != nil && e.failed == nil {
 		e.failed = err
 	}
-	e.print("id: %v\nevent: transition\ndata: %s\n\n", c.Position, data)
+	e.print("%s\ndata: %s\n\n", head, data)
 }
 
 // flush sends the written data.

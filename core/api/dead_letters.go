@@ -58,9 +58,9 @@ func (s *Server) viewDeadLetter(d *store.StoredDeadLetter) deadLetterView {
 }
 
 // listDeadLetters is GET /api/v1/dead-letters?open=true&before=ID&limit=N, newest first.
-func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.DeadLetterQuery
-	servePage(s, w, r, list{"dead_letters", "before", []parameter{
+	return servePage(s, w, r, list{"dead_letters", "before", []parameter{
 		{"open", func(text string) (err error) { q.Open, err = strconv.ParseBool(text); return err }},
 		{"before", number64(&q.Before)},
 	}, defaultPage, nil}, func(ctx context.Context, limit int) ([]store.StoredDeadLetter, error) {
@@ -74,33 +74,32 @@ func (s *Server) statement(r *http.Request) (context.Context, context.CancelFunc
 	return context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
 }
 
-// deadLetter reads the dead letter that the path names, or answers that there is none.
-func (s *Server) deadLetter(w http.ResponseWriter, r *http.Request) (d store.StoredDeadLetter, ok bool) {
+// deadLetter reads the dead letter that the path names.
+func (s *Server) deadLetter(r *http.Request) (d store.StoredDeadLetter, problem *Problem) {
 	text := r.PathValue("id")
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id <= 0 {
-		notFound(fmt.Sprintf("No dead letter is called %q: an id is a whole number from 1.", yamlfile.Cut(text))).write(w)
-		return d, false
+		return d, notFound(fmt.Sprintf("No dead letter is called %q: an id is a whole number from 1.", yamlfile.Cut(text)))
 	}
 	ctx, cancel := s.statement(r)
 	defer cancel()
 	d, known, err := s.Store.DeadLetter(ctx, id)
 	switch {
 	case err != nil:
-		s.storeProblem(r, err, harmless).write(w)
-		return d, false
+		return d, s.storeProblem(r, err, harmless)
 	case !known:
-		notFound(fmt.Sprintf("There is no dead letter %d; they are kept for dead_letter.ttl_ms.", id)).write(w)
-		return d, false
+		return d, notFound(fmt.Sprintf("There is no dead letter %d; they are kept for dead_letter.ttl_ms.", id))
 	}
-	return d, true
+	return d, nil
 }
 
 // getDeadLetter is GET /api/v1/dead-letters/{id}.
-func (s *Server) getDeadLetter(w http.ResponseWriter, r *http.Request) {
-	if d, ok := s.deadLetter(w, r); ok {
-		writeJSON(w, "application/json", http.StatusOK, s.viewDeadLetter(&d))
+func (s *Server) getDeadLetter(w http.ResponseWriter, r *http.Request) *Problem {
+	d, problem := s.deadLetter(r)
+	if problem != nil {
+		return problem
 	}
+	return respond(w, http.StatusOK, s.viewDeadLetter(&d))
 }
 
 // outcomeDiscarded is the outcome of a discarded dead letter.
@@ -108,32 +107,31 @@ const outcomeDiscarded = "discarded"
 
 // discardDeadLetter is POST /api/v1/dead-letters/{id}/discard: an operator has looked at it and
 // wants nothing done. Repeating it is harmless.
-func (s *Server) discardDeadLetter(w http.ResponseWriter, r *http.Request) {
-	d, ok := s.deadLetter(w, r)
-	if !ok {
-		return
+func (s *Server) discardDeadLetter(w http.ResponseWriter, r *http.Request) *Problem {
+	d, problem := s.deadLetter(r)
+	if problem != nil {
+		return problem
 	}
 	if !d.Open && d.Outcome != outcomeDiscarded {
-		(&Problem{
+		return &Problem{
 			Type: typeSettled, Title: "The dead letter has been dealt with", Status: http.StatusConflict,
 			Detail: fmt.Sprintf("What was done: %s.", d.Outcome),
-		}).write(w)
-		return
+		}
 	}
-	if !s.settle(w, r, d.ID, outcomeDiscarded) {
-		return
+	if problem := s.settle(r, d.ID, outcomeDiscarded); problem != nil {
+		return problem
 	}
 	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
-func (s *Server) settle(w http.ResponseWriter, r *http.Request, id int64, outcome string) bool {
+func (s *Server) settle(r *http.Request, id int64, outcome string) *Problem {
 	ctx, cancel := s.statement(r)
 	defer cancel()
 	if _, err := s.Store.SettleDeadLetter(ctx, id, outcome, actor(r)); err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return false
+		return s.storeProblem(r, err, harmless)
 	}
-	return true
+	return nil
 }
 
 // replayed is the response to a replay.
@@ -146,26 +144,23 @@ type replayed struct {
 // replayDeadLetter is POST /api/v1/dead-letters/{id}/replay. It dispatches a waiting execution
 // anew, or creates a new execution for one that has ended. Repeating it is harmless: the epoch
 // guards the dispatch, and the new execution has a key that belongs to the dead letter.
-func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
-	d, ok := s.deadLetter(w, r)
-	if !ok {
-		return
+func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) *Problem {
+	d, problem := s.deadLetter(r)
+	if problem != nil {
+		return problem
 	}
-	refuse := func(why string) {
-		(&Problem{Type: typeNotReplayable, Title: "The dead letter can't be replayed", Status: http.StatusConflict, Detail: why}).write(w)
+	refuse := func(why string) *Problem {
+		return &Problem{Type: typeNotReplayable, Title: "The dead letter can't be replayed", Status: http.StatusConflict, Detail: why}
 	}
 	if d.Key.ID == 0 {
-		refuse("It names no execution: its body could not be read. Discard it.")
-		return
+		return refuse("It names no execution: its body could not be read. Discard it.")
 	}
 	rows, err := s.executions(r, []execution.ID{d.Key.ID})
 	if err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
+		return s.storeProblem(r, err, harmless)
 	}
 	if len(rows) == 0 {
-		refuse(fmt.Sprintf("There is no execution %d.", d.Key.ID))
-		return
+		return refuse(fmt.Sprintf("There is no execution %d.", d.Key.ID))
 	}
 	row := &rows[0]
 	out := replayed{Execution: row.ID, Location: location(row.ID)}
@@ -173,26 +168,24 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
 	case row.Status.Terminal():
 		id, problem := s.again(r, row, d.ID)
 		if problem != nil {
-			problem.write(w)
-			return
+			return problem
 		}
 		out = replayed{Outcome: fmt.Sprintf("replayed as execution %d", id), Execution: id, Location: location(id)}
 	case row.Status == execution.Scheduled && row.Epoch == d.Key.Epoch:
 		if problem := s.dispatchAgain(r, row); problem != nil {
-			problem.write(w)
-			return
+			return problem
 		}
 		out.Outcome = "replayed: it is dispatched again"
 	case row.Status.Claimed():
-		refuse(fmt.Sprintf("Execution %d is %v: a worker runs it, so there is nothing to replay.", row.ID, row.Status))
-		return
+		return refuse(fmt.Sprintf("Execution %d is %v: a worker runs it, so there is nothing to replay.", row.ID, row.Status))
 	default:
 		out.Outcome = fmt.Sprintf("nothing to replay: execution %d has been dispatched anew or waits to be", row.ID)
 	}
-	if s.settle(w, r, d.ID, out.Outcome) {
-		w.Header().Set("Location", out.Location)
-		writeJSON(w, "application/json", http.StatusAccepted, out)
+	if problem := s.settle(r, d.ID, out.Outcome); problem != nil {
+		return problem
 	}
+	w.Header().Set("Location", out.Location)
+	return respond(w, http.StatusAccepted, out)
 }
 
 // again creates the execution that replays a dead letter of an ended one, once.

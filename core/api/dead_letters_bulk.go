@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -36,7 +37,7 @@ type deadLetterSummaryView struct {
 
 // summarizeDeadLetters is GET
 // /api/v1/dead-letters/summary?window=24h&every=1h&by=reason,action,worker&limit=N.
-func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) {
+func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) *Problem {
 	q := store.DeadLetterSummaryQuery{Window: defaultWindow, ByReason: true, ByAction: true, ByWorker: true, Limit: defaultPage}
 	problem := readQuery(r, []parameter{
 		{"window", span(&q.Window, time.Second, longestWindow)},
@@ -50,15 +51,13 @@ func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	ctx, cancel := s.statement(r)
 	defer cancel()
 	found, err := s.Store.SummarizeDeadLetters(ctx, q)
 	if err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
+		return s.storeProblem(r, err, harmless)
 	}
 	v := deadLetterSummaryView{Since: moment(found.Since), Until: moment(found.Until), Total: found.Total, More: found.More, Groups: []deadLetterGroupView{}}
 	for _, g := range found.Groups {
@@ -66,7 +65,7 @@ func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) {
 			From: moment(g.From), Reason: name(g.Reason), ActionRef: name(g.ActionRef), Worker: number(int64(g.Worker)), WorkerName: s.nameOf(g.Worker), Count: g.Count,
 		})
 	}
-	writeJSON(w, "application/json", http.StatusOK, v)
+	return respond(w, http.StatusOK, v)
 }
 
 // span reads a length of time such as 90m.
@@ -110,21 +109,19 @@ type discarded struct {
 
 // discardDeadLetters is POST /api/v1/dead-letters/discard: it closes the dead letters that a filter
 // selects among the next open ones. Repeating it is harmless.
-func (s *Server) discardDeadLetters(w http.ResponseWriter, r *http.Request) {
+func (s *Server) discardDeadLetters(w http.ResponseWriter, r *http.Request) *Problem {
 	d, problem := readDiscard(w, r)
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	d.Actor = actor(r)
 	ctx, cancel := s.statement(r)
 	defer cancel()
 	done, err := s.Store.DiscardDeadLetters(ctx, d, outcomeDiscarded)
 	if err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
+		return s.storeProblem(r, err, harmless)
 	}
-	writeJSON(w, "application/json", http.StatusOK, discarded{Discarded: done.Closed, More: done.More, Next: done.Next})
+	return respond(w, http.StatusOK, discarded{Discarded: done.Closed, More: done.More, Next: done.Next})
 }
 
 // filters are the filters of a bulk discard. At least one has to be given, so that an empty body
@@ -141,13 +138,6 @@ func readDiscard(w http.ResponseWriter, r *http.Request) (d store.DeadLetterDisc
 			_, given := fields[name]
 			selects = selects || given
 		}
-		whole := func(name string, least, most int64, use func(n int64)) {
-			if f, given := fields[name]; given {
-				if n, ok := b.integer(f, least, most, false); ok {
-					use(n)
-				}
-			}
-		}
 		text := func(name string, into *string) {
 			if f, given := fields[name]; given {
 				text, ok := b.text(f)
@@ -159,10 +149,10 @@ func readDiscard(w http.ResponseWriter, r *http.Request) (d store.DeadLetterDisc
 		text("reason", &d.Reason)
 		text("queue", &d.Queue)
 		text("action_ref", &d.ActionRef)
-		whole("worker", 1, math.MaxInt64, func(n int64) { d.Worker = execution.WorkerID(n) })
-		whole("older_than_seconds", 0, int64(yamlfile.MaxDuration/time.Second), func(n int64) { d.OlderThan = time.Duration(n) * time.Second })
-		whole("after", 0, math.MaxInt64, func(n int64) { d.After = n })
-		whole("limit", 1, largestDiscard, func(n int64) { d.Limit = int(n) })
+		d.Worker = execution.WorkerID(b.whole(fields, "worker", 1, math.MaxInt64, false))
+		d.OlderThan = time.Duration(b.whole(fields, "older_than_seconds", 0, int64(yamlfile.MaxDuration/time.Second), false)) * time.Second
+		d.After = b.whole(fields, "after", 0, math.MaxInt64, false)
+		d.Limit = cmp.Or(int(b.whole(fields, "limit", 1, largestDiscard, false)), defaultDiscard)
 		if f, given := fields["ids"]; given {
 			d.IDs = readIDs(b, f)
 		}
@@ -176,19 +166,7 @@ func readDiscard(w http.ResponseWriter, r *http.Request) (d store.DeadLetterDisc
 
 // readIDs reads a list of ids in the body; it stops after the largest allowed number of them.
 func readIDs(b *body, f value) []int64 {
-	part := b.part(f)
-	ids := []int64{}
-	_, n, ok := part.items(f.pointer, largestDiscard, func(pointer string) {
-		if v, ok := part.value(pointer); ok {
-			if id, ok := part.integer(v, 1, math.MaxInt64, false); ok {
-				ids = append(ids, id)
-			}
-		}
-	})
-	for _, m := range part.mistakes {
-		m.at += f.at
-		b.note(m)
-	}
+	ids, n, ok := b.wholes(f, largestDiscard, math.MaxInt64)
 	if ok && (n == 0 || n > largestDiscard) {
 		b.refuse(f.pointer, f.at, fmt.Sprintf("must have from 1 to %d ids", largestDiscard))
 	}

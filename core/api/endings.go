@@ -11,32 +11,30 @@ import (
 
 // cancelExecution is POST /api/v1/executions/{id}/cancel. It cancels the whole chain. It answers
 // 202 with the chain's last row, or 409 if the chain has ended. Repeating it is harmless.
-func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) {
+func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) *Problem {
 	id, problem := named(r)
 	if problem == nil {
 		problem = noBody(w, r)
 	}
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
 	defer cancel()
 	answer, err := s.Submitter.Cancel(ctx, id, actor(r))
 	switch {
 	case err != nil:
-		s.storeProblem(r, err, harmless).write(w)
+		return s.storeProblem(r, err, harmless)
 	case answer.Row.ID == 0:
-		noExecution(id).write(w)
+		return noExecution(id)
 	case !answer.Applied:
-		(&Problem{
+		return &Problem{
 			Type: typeEnded, Title: "The execution has ended", Status: http.StatusConflict,
 			Detail: fmt.Sprintf("Execution %d, the last of its chain, is %v. What has ended is not cancelled.", answer.Row.ID, answer.Row.Status),
-		}).write(w)
-	default:
-		w.Header().Set("Location", location(answer.Row.ID))
-		writeJSON(w, "application/json", http.StatusAccepted, s.view(&answer.Row))
+		}
 	}
+	w.Header().Set("Location", location(answer.Row.ID))
+	return respond(w, http.StatusAccepted, s.view(&answer.Row))
 }
 
 // retryExecution is POST /api/v1/executions/{id}/retry. It runs an execution again that has ended
@@ -44,19 +42,18 @@ func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) {
 // set. It answers 201 with a new execution outside the chain, because a chain's retries are counted
 // and bounded, and workflow children follow its end. With an Idempotency-Key, repeating it is
 // harmless.
-func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) {
+func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) *Problem {
 	problem := noBody(w, r)
 	key := ""
 	if problem == nil {
 		key, problem = headerKey(r)
 	}
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
-	chain, ok := s.chain(w, r)
-	if !ok {
-		return
+	chain, problem := s.chain(r)
+	if problem != nil {
+		return problem
 	}
 	// The rows of the chain were read without their parameters.
 	rows, err := s.executions(r, []execution.ID{chain[len(chain)-1].ID})
@@ -64,13 +61,11 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) {
 		err = errNoExecution
 	}
 	if err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
+		return s.storeProblem(r, err, harmless)
 	}
 	last := &rows[0]
 	if refused, why := notRetriable(last); refused != "" {
-		(&Problem{Type: typeNotRetriable, Title: "The execution can't be retried", Status: http.StatusConflict, Detail: why}).write(w)
-		return
+		return &Problem{Type: typeNotRetriable, Title: "The execution can't be retried", Status: http.StatusConflict, Detail: why}
 	}
 	item := sameAgain(last)
 	item.Limits = chain[0].Limits // a retry that cost none has raised those of the rows after it
@@ -78,11 +73,10 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) {
 		item: item, key: key,
 	}}, newComparison())[0]
 	if result.problem != nil {
-		result.problem.write(w)
-		return
+		return result.problem
 	}
 	w.Header().Set("Location", result.created.Location)
-	writeJSON(w, "application/json", result.status(), result.created)
+	return respond(w, result.status(), result.created)
 }
 
 // sameAgain is the request for a repetition of an execution: its action as it is now, its

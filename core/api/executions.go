@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -71,16 +70,8 @@ func (s *Server) readSubmission(b *body, pointer string, allowed []string) submi
 			sub.item.Parameters = f.raw
 		}
 	}
-	if f, ok := fields["worker_id"]; ok {
-		if id, good := b.integer(f, 1, math.MaxInt64, false); good {
-			sub.item.Pinned = execution.WorkerID(id)
-		}
-	}
-	if f, ok := fields["parent"]; ok {
-		if id, good := b.integer(f, 1, math.MaxInt64, false); good {
-			sub.item.Parent = execution.ID(id)
-		}
-	}
+	sub.item.Pinned = execution.WorkerID(b.whole(fields, "worker_id", 1, math.MaxInt64, false))
+	sub.item.Parent = execution.ID(b.whole(fields, "parent", 1, math.MaxInt64, false))
 	s.readLimits(b, fields, &sub)
 	if f, ok := fields["idempotency_key"]; ok {
 		if sub.key, ok = b.text(f); ok {
@@ -96,16 +87,10 @@ func (s *Server) readSubmission(b *body, pointer string, allowed []string) submi
 func (s *Server) readLimits(b *body, fields map[string]value, sub *submitRequest) {
 	before := len(b.mistakes)
 	l := &sub.item.Limits
-	whole := func(key string, least, most int64) (n int64) {
-		if f, there := fields[key]; there {
-			n, _ = b.integer(f, least, most, true)
-		}
-		return n
-	}
 	longest := int64(yamlfile.MaxDuration / time.Second)
-	l.Timeout = time.Duration(whole(execution.LimitTimeout, 1, longest)) * time.Second
-	l.DispatchTimeout = time.Duration(whole(execution.LimitDispatchTimeout, 1, longest)) * time.Second
-	l.MaxRetries = int(whole(execution.LimitRetries, 0, config.MaxActionRetries))
+	l.Timeout = time.Duration(b.whole(fields, execution.LimitTimeout, 1, longest, true)) * time.Second
+	l.DispatchTimeout = time.Duration(b.whole(fields, execution.LimitDispatchTimeout, 1, longest, true)) * time.Second
+	l.MaxRetries = int(b.whole(fields, execution.LimitRetries, 0, config.MaxActionRetries, true))
 	if f, there := fields[execution.LimitRetries]; there {
 		l.OwnRetries = f.kind() != "null"
 	}
@@ -151,16 +136,14 @@ func headerKey(r *http.Request) (string, *Problem) {
 }
 
 // createExecution is POST /api/v1/executions.
-func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) {
+func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) *Problem {
 	data, problem := read(w, r, maxBody)
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	key, problem := headerKey(r)
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	b, ok := parseBody(r.Context(), data)
 	var sub submitRequest
@@ -169,29 +152,35 @@ func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) {
 		ok = b.close()
 	}
 	if !ok {
-		b.problem("The body is not an execution.").write(w)
-		return
+		return b.problem("The body is not an execution.")
 	}
 	sub.key = key
 	if sub.refused != nil {
 		locate(data, sub.refused.Errors)
-		sub.refused.write(w)
-		return
+		return sub.refused
 	}
 	result := s.submit(r, []submitRequest{sub}, newComparison())[0]
 	if result.problem != nil {
-		result.problem.write(w)
-		return
+		return result.problem
 	}
 	w.Header().Set("Location", result.created.Location)
-	writeJSON(w, "application/json", result.status(), result.created)
+	return respond(w, result.status(), result.created)
 }
 
 // getExecution is GET /api/v1/executions/{id}.
-func (s *Server) getExecution(w http.ResponseWriter, r *http.Request) {
-	if row, ok := s.execution(w, r); ok {
-		writeJSON(w, "application/json", http.StatusOK, s.view(&row))
+func (s *Server) getExecution(w http.ResponseWriter, r *http.Request) *Problem {
+	id, problem := named(r)
+	if problem != nil {
+		return problem
 	}
+	rows, err := s.executions(r, []execution.ID{id})
+	switch {
+	case err != nil:
+		return s.storeProblem(r, err, harmless)
+	case len(rows) == 0:
+		return noExecution(id)
+	}
+	return respond(w, http.StatusOK, s.view(&rows[0]))
 }
 
 // named is the id of the execution that a path names.
@@ -211,28 +200,9 @@ func noExecution(id execution.ID) *Problem {
 	return notFound(fmt.Sprintf("There is no execution %d.", id))
 }
 
-// execution reads the execution that the path names, or answers that there is none.
-func (s *Server) execution(w http.ResponseWriter, r *http.Request) (row execution.Execution, ok bool) {
-	id, problem := named(r)
-	if problem != nil {
-		problem.write(w)
-		return row, false
-	}
-	rows, err := s.executions(r, []execution.ID{id})
-	switch {
-	case err != nil:
-		s.storeProblem(r, err, harmless).write(w)
-		return row, false
-	case len(rows) == 0:
-		noExecution(id).write(w)
-		return row, false
-	}
-	return rows[0], true
-}
-
 // executions reads rows, with the bound of every database call.
 func (s *Server) executions(r *http.Request, ids []execution.ID) ([]execution.Execution, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
+	ctx, cancel := s.statement(r)
 	defer cancel()
 	return s.Store.Executions(ctx, ids)
 }

@@ -141,10 +141,7 @@ func StartingHandler(playbooks http.Handler) http.Handler {
 		return errors.New("not connected yet")
 	}}}))})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		(&Problem{
-			Type: typeUnavailable, Title: "The executor is starting", Status: http.StatusServiceUnavailable,
-			Detail: "Nothing was changed. Send the request again.", retryAfter: 2,
-		}).write(w)
+		unavailable("The executor is starting", "Nothing was changed. Send the request again.", 2).write(w)
 	})
 	return mux
 }

@@ -99,22 +99,19 @@ type list struct {
 // as maxPage allows. The cursor is null on the last page.
 func servePage[Row any](s *Server, w http.ResponseWriter, r *http.Request, l list,
 	find func(ctx context.Context, limit int) ([]Row, error), view func(*Row) any, cursor func(*Row) any,
-) {
+) *Problem {
 	limit := l.size
 	if problem := readQuery(r, append(l.known, parameter{"limit", pageSize(&limit)})); problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	ctx, cancel := s.statement(r)
 	defer cancel()
 	rows, err := find(ctx, limit)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		tooLong(s.Config.Executor.StatementTimeout).write(w)
-		return
+		return tooLong(s.Config.Executor.StatementTimeout)
 	}
 	if err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
+		return s.storeProblem(r, err, harmless)
 	}
 	page, shown, err := encodePage(l.name, rows, view)
 	var next []byte
@@ -128,10 +125,10 @@ func servePage[Row any](s *Server, w http.ResponseWriter, r *http.Request, l lis
 		next, err = json.Marshal(behind)
 	}
 	if err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
+		return s.storeProblem(r, err, harmless)
 	}
 	writeBody(w, "application/json", http.StatusOK, fmt.Appendf(page, ",%q:%s}", l.cursor, next))
+	return nil
 }
 
 // encodePage writes rows: always the first, and then as many as fit in maxPage. It returns an
@@ -160,7 +157,7 @@ func encodePage[Row any](name string, rows []Row, view func(*Row) any) (page []b
 // Statuses in which some part holds the executions have short indexes. Any other filter looks
 // through at most listWindow ids. So a page may have fewer rows than its limit, or none, and still
 // have a next page.
-func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ExecutionQuery
 	onward := func() any {
 		if q.After > q.Parent {
@@ -168,7 +165,7 @@ func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) {
 		}
 		return nil
 	}
-	servePage(s, w, r, list{"executions", "before", []parameter{
+	return servePage(s, w, r, list{"executions", "before", []parameter{
 		{"status", func(text string) (err error) { q.Status, err = execution.ParseStatus(text); return err }},
 		{"action_ref", actionName(&q.ActionRef)},
 		{"worker_id", number64(&q.Worker)},
@@ -194,40 +191,37 @@ func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) {
 	}, s.viewListed(r), func(last *store.Listed) any { return last.ID })
 }
 
-// chain reads the chain of the execution that the path names, or answers that there is none.
-func (s *Server) chain(w http.ResponseWriter, r *http.Request) ([]store.Listed, bool) {
+// chain reads the chain of the execution that the path names.
+func (s *Server) chain(r *http.Request) ([]store.Listed, *Problem) {
 	id, problem := named(r)
 	if problem != nil {
-		problem.write(w)
-		return nil, false
+		return nil, problem
 	}
 	ctx, cancel := s.statement(r)
 	defer cancel()
 	chain, err := s.Store.Chain(ctx, id)
 	switch {
 	case err != nil:
-		s.storeProblem(r, err, harmless).write(w)
-		return nil, false
+		return nil, s.storeProblem(r, err, harmless)
 	case len(chain) == 0:
-		noExecution(id).write(w)
-		return nil, false
+		return nil, noExecution(id)
 	}
-	return chain, true
+	return chain, nil
 }
 
 // getChain is GET /api/v1/executions/{id}/chain: the first row of the chain, then its retries. It
 // is one page: store.MaxChain rows without parameters and results.
-func (s *Server) getChain(w http.ResponseWriter, r *http.Request) {
-	chain, ok := s.chain(w, r)
-	if !ok {
-		return
+func (s *Server) getChain(w http.ResponseWriter, r *http.Request) *Problem {
+	chain, problem := s.chain(r)
+	if problem != nil {
+		return problem
 	}
 	page, _, err := encodePage("executions", chain, s.viewListed(r))
 	if err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
+		return s.storeProblem(r, err, harmless)
 	}
 	writeBody(w, "application/json", http.StatusOK, append(page, '}'))
+	return nil
 }
 
 // transitionView is a line of the audit trail as the API shows it.
@@ -251,14 +245,13 @@ type transitionView struct {
 
 // getTransitions is GET /api/v1/executions/{id}/transitions?after=LINE&limit=N: the changes of its
 // status and who made them, oldest first.
-func (s *Server) getTransitions(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getTransitions(w http.ResponseWriter, r *http.Request) *Problem {
 	id, problem := named(r)
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	q := store.TransitionQuery{Execution: id}
-	servePage(s, w, r, list{"transitions", "after", []parameter{{"after", number64(&q.After)}}, largestPage, nil}, func(ctx context.Context, limit int) ([]store.Transition, error) {
+	return servePage(s, w, r, list{"transitions", "after", []parameter{{"after", number64(&q.After)}}, largestPage, nil}, func(ctx context.Context, limit int) ([]store.Transition, error) {
 		q.Limit = limit
 		all, err := s.Store.Transitions(ctx, q)
 		if err != nil || len(all) > 0 {

@@ -33,9 +33,9 @@ func (s *Server) viewObservation(o *store.Observation) observationView {
 }
 
 // listObservations is GET /api/v1/observations?part=NAME&execution=ID&worker=ID&before=ID&limit=N, newest first.
-func (s *Server) listObservations(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listObservations(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ObservationQuery
-	servePage(s, w, r, list{"observations", "before", []parameter{
+	return servePage(s, w, r, list{"observations", "before", []parameter{
 		{"part", func(text string) error {
 			if parts := []string{store.PartMonitor, store.PartProber}; !slices.Contains(parts, text) {
 				return fmt.Errorf("allowed: %s, %s", parts[0], parts[1])

@@ -12,7 +12,8 @@ import (
 var openAPI []byte
 
 // getOpenAPI is GET /api/v1/openapi.yaml.
-func (s *Server) getOpenAPI(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) getOpenAPI(w http.ResponseWriter, _ *http.Request) *Problem {
 	w.Header().Set("Content-Type", "application/yaml") // RFC 9512
 	_, _ = w.Write(openAPI)
+	return nil
 }

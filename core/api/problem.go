@@ -79,13 +79,18 @@ func notFound(detail string) *Problem {
 	return &Problem{Type: typeNotFound, Title: "There is no such thing", Status: http.StatusNotFound, Detail: detail}
 }
 
+// unavailable refuses for now; retryAfter is in seconds.
+func unavailable(title, detail string, retryAfter int) *Problem {
+	return &Problem{Type: typeUnavailable, Title: title, Status: http.StatusServiceUnavailable, Detail: detail, retryAfter: retryAfter}
+}
+
+// away says that the database is away for a while.
+func away(detail string) *Problem { return unavailable("The database is away", detail, 2) }
+
 // tooLong says that a list was not ready in time.
 func tooLong(within time.Duration) *Problem {
-	return &Problem{
-		Type: typeUnavailable, Title: "The list took too long", Status: http.StatusServiceUnavailable,
-		Detail: fmt.Sprintf("It was not there within executor.statement_timeout (%v): the database is slow or away. Nothing was changed. "+
-			"Ask for a smaller page, or with a filter that names less, and send it again.", within), retryAfter: 2,
-	}
+	return unavailable("The list took too long", fmt.Sprintf("It was not there within executor.statement_timeout (%v): the database is slow or away. "+
+		"Nothing was changed. Ask for a smaller page, or with a filter that names less, and send it again.", within), 2)
 }
 
 // unreadable says that a row in the database can't be read, and why.
@@ -113,6 +118,17 @@ func (p *Problem) write(w http.ResponseWriter) {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
 	writeJSON(w, "application/problem+json", p.Status, p)
+}
+
+// respond sends a value, for an endpoint to end with: it returns nil, or the problem of a value that
+// can't be written.
+func respond(w http.ResponseWriter, status int, value any) *Problem {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return internal()
+	}
+	writeBody(w, "application/json", status, body)
+	return nil
 }
 
 func writeJSON(w http.ResponseWriter, contentType string, status int, value any) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -23,7 +24,7 @@ import (
 // Options configure a Server.
 type Options struct {
 	Submitter *submission.Submitter
-	Store     Store
+	Store     store.API
 	Config    config.Config
 	// Tokens are the tokens of which requests under /api must carry one; none for no check.
 	Tokens []config.Token
@@ -41,13 +42,6 @@ type Options struct {
 	// WorkerName returns a worker's name, which answers show beside the worker's id; empty for one
 	// that is not known yet. It must not wait. nil for no names.
 	WorkerName func(execution.WorkerID) string
-}
-
-// Store is the part of the database that the API uses. Reclaim serves the replay of a dead letter.
-type Store interface {
-	store.Client
-	store.Audit
-	Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error)
 }
 
 // Check is one thing that a ready process needs.
@@ -133,7 +127,6 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // methods are the endpoints of a path, by method.
 type methods map[string]endpoint
 
-// ServeHTTP implements http.Handler.
 func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	method := r.Method
 	if method == http.MethodHead {
@@ -143,16 +136,11 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.ServeHTTP(w, r)
 		return
 	}
-	var allowed []string
-	for name := range m {
-		allowed = append(allowed, name)
-	}
-	slices.Sort(allowed)
-	p := &Problem{
+	allowed := slices.Sorted(maps.Keys(m))
+	(&Problem{
 		Type: typeMethod, Title: "The method is not allowed here", Status: http.StatusMethodNotAllowed,
 		Detail: fmt.Sprintf("%s answers %s.", r.URL.Path, strings.Join(allowed, " and ")), allow: strings.Join(allowed, ", "),
-	}
-	p.write(w)
+	}).write(w)
 }
 
 // keyed says what a repetition of a request would do.
@@ -181,25 +169,16 @@ func (s *Server) storeProblem(r *http.Request, err error, keys keyed) *Problem {
 	case errors.Is(err, store.ErrUnreadable):
 		return unreadable(fmt.Sprintf("%v. Somebody wrote it by hand, or a newer version of this program did: correct the row in the database, or ask a newer executor.", err))
 	case passing(err) && keys == allKeyed:
-		return &Problem{
-			Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable,
-			Detail: "Whether the request was accepted is not known. Send it again with the same Idempotency-Key: it will not be accepted twice.", retryAfter: 2,
-		}
+		return away("Whether the request was accepted is not known. Send it again with the same Idempotency-Key: it will not be accepted twice.")
 	case errors.Is(err, store.ErrUnknownOutcome) && keys == someUnkeyed:
 		return &Problem{
 			Type: typeOutcomeUnknown, Title: "Nobody knows whether it was accepted", Status: http.StatusServiceUnavailable,
 			Detail: "The database did not answer. The execution may exist: sending the request again may create it twice. Requests with an Idempotency-Key can be repeated.",
 		}
 	case passing(err) && keys == repeatableStep:
-		return &Problem{
-			Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable,
-			Detail: "Part of the step may be done. Send the same request again: nothing is done twice.", retryAfter: 2,
-		}
+		return away("Part of the step may be done. Send the same request again: nothing is done twice.")
 	case passing(err):
-		return &Problem{
-			Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable,
-			Detail: "Nothing was changed. Send the request again.", retryAfter: 2,
-		}
+		return away("Nothing was changed. Send the request again.")
 	}
 	return internal()
 }
@@ -287,7 +266,6 @@ type recorded struct {
 	bytes  int64
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (r *recorded) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
@@ -295,7 +273,6 @@ func (r *recorded) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
 func (r *recorded) Write(p []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK

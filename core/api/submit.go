@@ -174,25 +174,16 @@ func (s *Server) listed(r *http.Request, q store.ExecutionQuery) ([]store.Listed
 func judge(sub submitRequest, m store.Created, rows map[execution.ID]*known) outcome {
 	ref := sub.item.ActionRef
 	if m.UnknownAction {
-		return outcome{problem: &Problem{
-			Type: typeUnknownAction, Title: "There is no such action", Status: http.StatusUnprocessableEntity,
-			Detail: fmt.Sprintf("No action is called %q. Actions are created with POST /api/v1/actions, or from the executor's action files.", ref),
-			Errors: []FieldError{{Field: "/action_ref", Detail: "is not the name of an action"}},
-		}}
+		return unknown(typeUnknownAction, "There is no such action", FieldError{Field: "/action_ref", Detail: "is not the name of an action"},
+			fmt.Sprintf("No action is called %q. Actions are created with POST /api/v1/actions, or from the executor's action files.", ref))
 	}
 	if m.UnknownWorker {
-		return outcome{problem: &Problem{
-			Type: typeUnknownWorker, Title: "There is no such worker", Status: http.StatusUnprocessableEntity,
-			Detail: fmt.Sprintf("No worker has the number %d. GET /api/v1/workers lists them; without worker_id any fitting worker is taken.", sub.item.Pinned),
-			Errors: []FieldError{{Field: "/worker_id", Detail: "is not the number of a worker"}},
-		}}
+		return unknown(typeUnknownWorker, "There is no such worker", FieldError{Field: "/worker_id", Detail: "is not the number of a worker"},
+			fmt.Sprintf("No worker has the number %d. GET /api/v1/workers lists them; without worker_id any fitting worker is taken.", sub.item.Pinned))
 	}
 	if m.UnknownParent {
-		return outcome{problem: &Problem{
-			Type: typeUnknownParent, Title: "There is no such parent", Status: http.StatusUnprocessableEntity,
-			Detail: fmt.Sprintf("There is no execution %d that this one could follow.", sub.item.Parent),
-			Errors: []FieldError{{Field: "/parent", Detail: "is not the number of an execution"}},
-		}}
+		return unknown(typeUnknownParent, "There is no such parent", FieldError{Field: "/parent", Detail: "is not the number of an execution"},
+			fmt.Sprintf("There is no execution %d that this one could follow.", sub.item.Parent))
 	}
 	c := &created{ID: m.ID, ActionRef: ref, Status: execution.Requested.String(), Existed: m.Existed, Location: location(m.ID)}
 	row, ok := rows[m.ID]
@@ -216,6 +207,11 @@ func judge(sub submitRequest, m store.Created, rows map[execution.ID]*known) out
 	}
 	c.Status, c.Epoch = row.Status.String(), int64(row.Epoch)
 	return outcome{created: c}
+}
+
+// unknown refuses a submission that names something that does not exist.
+func unknown(kind, title string, field FieldError, detail string) outcome {
+	return outcome{problem: &Problem{Type: kind, Title: title, Status: http.StatusUnprocessableEntity, Detail: detail, Errors: []FieldError{field}}}
 }
 
 func keyReused(key string, by execution.ID) *Problem {

@@ -74,9 +74,9 @@ func viewWorker(w *store.WorkerRow, c config.Config) workerView {
 
 // listWorkers is GET /api/v1/workers?after=ID&limit=N: all workers, including those that have
 // stopped.
-func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.WorkerQuery
-	servePage(s, w, r, list{"workers", "after", []parameter{{"after", number64(&q.After)}}, largestPage, nil}, func(ctx context.Context, limit int) ([]store.WorkerRow, error) {
+	return servePage(s, w, r, list{"workers", "after", []parameter{{"after", number64(&q.After)}}, largestPage, nil}, func(ctx context.Context, limit int) ([]store.WorkerRow, error) {
 		q.Limit = limit
 		return s.Store.FindWorkers(ctx, q)
 	}, func(row *store.WorkerRow) any {
@@ -88,50 +88,46 @@ func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) {
 }
 
 // getWorker is GET /api/v1/workers/{id}, by number or by name.
-func (s *Server) getWorker(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getWorker(w http.ResponseWriter, r *http.Request) *Problem {
 	row, problem := s.worker(r)
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
-	writeJSON(w, "application/json", http.StatusOK, viewWorker(row, s.Config))
+	return respond(w, http.StatusOK, viewWorker(row, s.Config))
 }
 
 // cordonWorker is POST /api/v1/workers/{id}/cordon, uncordonWorker …/uncordon and drainWorker
 // …/drain. Each answers with the new state of the worker; repeating one is harmless.
-func (s *Server) cordonWorker(w http.ResponseWriter, r *http.Request) {
-	s.steer(w, r, store.Cordon{On: true})
+func (s *Server) cordonWorker(w http.ResponseWriter, r *http.Request) *Problem {
+	return s.steer(w, r, store.Cordon{On: true})
 }
 
-func (s *Server) uncordonWorker(w http.ResponseWriter, r *http.Request) {
-	s.steer(w, r, store.Cordon{})
+func (s *Server) uncordonWorker(w http.ResponseWriter, r *http.Request) *Problem {
+	return s.steer(w, r, store.Cordon{})
 }
 
 // drainWorker also cordons: the next process with this name must not get the work that this one
 // gives back.
-func (s *Server) drainWorker(w http.ResponseWriter, r *http.Request) {
-	s.steer(w, r, store.Cordon{On: true, Drain: true})
+func (s *Server) drainWorker(w http.ResponseWriter, r *http.Request) *Problem {
+	return s.steer(w, r, store.Cordon{On: true, Drain: true})
 }
 
-func (s *Server) steer(w http.ResponseWriter, r *http.Request, c store.Cordon) {
+func (s *Server) steer(w http.ResponseWriter, r *http.Request, c store.Cordon) *Problem {
 	var problem *Problem
 	if c.Reason, problem = cordonReason(w, r, c.On); problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	row, problem := s.worker(r)
 	if problem != nil {
-		problem.write(w)
-		return
+		return problem
 	}
 	c.Worker, c.Actor = row.ID, actor(r)
-	ctx, cancel := context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
+	ctx, cancel := s.statement(r)
 	defer cancel()
 	if _, err := s.Store.SetCordon(ctx, c); err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
+		return s.storeProblem(r, err, harmless)
 	}
-	s.getWorker(w, r)
+	return s.getWorker(w, r)
 }
 
 // cordonReason reads the body, which may be left out: {"reason": "why"}. Lifting a cordon takes no

@@ -91,13 +91,10 @@ func (c Command) Parse(args, environ []string) Parsed {
 // flagValue is the text of a flag. The help shows its placeholder, which pflag calls a type.
 type flagValue struct{ text, placeholder string }
 
-// String implements pflag.Value.
 func (v *flagValue) String() string { return v.text }
 
-// Type implements pflag.Value.
 func (v *flagValue) Type() string { return v.placeholder }
 
-// Set implements pflag.Value.
 func (v *flagValue) Set(text string) error {
 	v.text = text
 	return nil

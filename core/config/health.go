@@ -82,17 +82,13 @@ func (v *validation) health(h Health) {
 		v.refuse("health.failure_rate_unhealthy", "is %v, must not be less than failure_rate_degraded (%v)", h.FailureRateUnhealthy, h.FailureRateDegraded)
 	}
 	v.positive("health.window", h.Window)
-	if h.MinSamples < 1 {
-		v.refuse("health.min_samples", "is %d, must be at least 1", h.MinSamples)
-	}
+	v.atLeast("health.min_samples", h.MinSamples, 1)
 }
 
 // order refuses thresholds that are not positive, and an unhealthy threshold below the degraded
 // one.
 func (v *validation) order(degraded, unhealthy string, a, b int) {
-	if a < 1 {
-		v.refuse(degraded, "is %d, must be at least 1", a)
-	}
+	v.atLeast(degraded, a, 1)
 	if b < a {
 		v.refuse(unhealthy, "is %d, must not be less than %s (%d)", b, degraded, a)
 	}

@@ -102,31 +102,19 @@ func (l Leaf) closed() bool { return l.choices() != nil && (l.deployment || l.Pa
 
 // choices lists the names that a key may have; nil if any text is allowed.
 func (l Leaf) choices() []string {
-	switch l.Path {
-	case "profile":
-		return []string{string(Hardened), string(Documented)}
-	case "executor.unclaimed":
-		return []string{string(Fail), string(Reschedule)}
-	case "executor.timeout_monitor":
-		return []string{string(Act), string(Observe)}
-	case "executor.health_probes":
-		return []string{string(Act), string(Observe), string(Off)}
-	case "message_queue.rabbitmq.queue_type":
-		return []string{"quorum", "classic"}
-	case "worker.runtimes":
-		return Runtimes()
-	case "worker.isolation.privileges":
-		return []string{DropPrivileges, KeepPrivileges}
-	case "worker.isolation.private_tmp":
-		return []string{PrivateTmpAuto, PrivateTmpOff}
-	case "worker.isolation.cgroup":
-		return []string{CgroupAuto, CgroupRequire, CgroupOff}
-	case "log.level":
-		return []string{"debug", "info", "warn", "error"}
-	case "log.format":
-		return []string{LogAuto, LogText, LogJSON}
-	}
-	return nil
+	return map[string][]string{
+		"profile":                           {string(Hardened), string(Documented)},
+		"executor.unclaimed":                {string(Fail), string(Reschedule)},
+		"executor.timeout_monitor":          {string(Act), string(Observe)},
+		"executor.health_probes":            {string(Act), string(Observe), string(Off)},
+		"message_queue.rabbitmq.queue_type": {"quorum", "classic"},
+		"worker.runtimes":                   Runtimes(),
+		"worker.isolation.privileges":       {DropPrivileges, KeepPrivileges},
+		"worker.isolation.private_tmp":      {PrivateTmpAuto, PrivateTmpOff},
+		"worker.isolation.cgroup":           {CgroupAuto, CgroupRequire, CgroupOff},
+		"log.level":                         {"debug", "info", "warn", "error"},
+		"log.format":                        {LogAuto, LogText, LogJSON},
+	}[l.Path]
 }
 
 // largest bounds whole numbers, so that sums of a few can't overflow as milliseconds.

@@ -77,8 +77,6 @@ func (v *validation) retention(c Config) {
 			v.refuse(t.key, "is %v, must be 0 or not shorter than %s (%v): the rows are still in use for so long", t.d, t.of, t.least)
 		}
 	}
-	if r.StepSize < 1 || r.StepSize > 10_000 {
-		v.refuse("retention.step_size", "is %d, must be between 1 and 10000", r.StepSize)
-	}
+	v.between("retention.step_size", r.StepSize, 1, 10_000)
 	v.positive("retention.interval", r.Interval)
 }

@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -20,9 +22,7 @@ func (p Problem) Error() string { return p.Key + ": " + p.Why }
 // configuration can be run.
 func (c Config) Validate() []Problem {
 	v := validation{}
-	if c.Profile != Hardened && c.Profile != Documented {
-		v.refuse("profile", "%q is not a profile; allowed: hardened, documented", c.Profile)
-	}
+	v.choice("profile", string(c.Profile), "a profile")
 	v.executor(c)
 	v.worker(c.Worker)
 	v.queue(c)
@@ -45,6 +45,31 @@ func (v *validation) positive(key string, d time.Duration) {
 	}
 }
 
+func (v *validation) atLeast(key string, n, least int) {
+	if n < least {
+		v.refuse(key, "is %d, must be at least %d", n, least)
+	}
+}
+
+func (v *validation) between(key string, n, least, most int) {
+	if n < least || n > most {
+		v.refuse(key, "is %d, must be between %d and %d", n, least, most)
+	}
+}
+
+func notNegative[T int | int64 | time.Duration](v *validation, key string, n T) {
+	if n < 0 {
+		v.refuse(key, "is %v, must not be negative", n)
+	}
+}
+
+// choice refuses a name that is none of the key's choices. what is the word for such a name.
+func (v *validation) choice(key, name, what string) {
+	if allowed := (Leaf{Path: key}).choices(); !slices.Contains(allowed, name) {
+		v.refuse(key, "%q is not %s; allowed: %s", name, what, strings.Join(allowed, ", "))
+	}
+}
+
 func (v *validation) executor(c Config) {
 	e := c.Executor
 	v.positive("executor.dispatch_timeout", e.DispatchTimeout)
@@ -56,31 +81,17 @@ func (v *validation) executor(c Config) {
 	v.positive("executor.statement_timeout", e.StatementTimeout)
 	v.positive("executor.health_check_interval", e.HealthCheckInterval)
 	v.positive("executor.figures_interval", e.FiguresInterval)
-	if e.UnschedulableGrace < 0 {
-		v.refuse("executor.unschedulable_grace", "is %v, must not be negative", e.UnschedulableGrace)
-	}
-	if e.Unclaimed != Fail && e.Unclaimed != Reschedule {
-		v.refuse("executor.unclaimed", "%q is not a policy; allowed: fail, reschedule", e.Unclaimed)
-	}
+	notNegative(v, "executor.unschedulable_grace", e.UnschedulableGrace)
+	v.choice("executor.unclaimed", string(e.Unclaimed), "a policy")
 	v.modes(c)
-	if e.MaxDispatches < 1 {
-		v.refuse("executor.max_dispatches", "is %d, must be at least 1", e.MaxDispatches)
-	}
-	if e.DispatchAhead < 0 {
-		v.refuse("executor.dispatch_ahead", "is %d, must not be negative", e.DispatchAhead)
-	}
-	if e.DispatchesPerMessage < 1 || e.DispatchesPerMessage > 1000 {
-		v.refuse("executor.dispatches_per_message", "is %d, must be between 1 and 1000", e.DispatchesPerMessage)
-	}
-	if e.BatchSize < 1 || e.BatchSize > 1000 {
-		v.refuse("executor.batch_size", "is %d, must be between 1 and 1000", e.BatchSize)
-	}
+	v.atLeast("executor.max_dispatches", e.MaxDispatches, 1)
+	notNegative(v, "executor.dispatch_ahead", e.DispatchAhead)
+	v.between("executor.dispatches_per_message", e.DispatchesPerMessage, 1, 1000)
+	v.between("executor.batch_size", e.BatchSize, 1, 1000)
 	if !(e.BrakeFraction > 0 && e.BrakeFraction <= 1) {
 		v.refuse("executor.brake_fraction", "is %v, must be more than 0 and at most 1; 1 never brakes", e.BrakeFraction)
 	}
-	if e.BrakeMinWorkers < 1 {
-		v.refuse("executor.brake_min_workers", "is %d, must be at least 1", e.BrakeMinWorkers)
-	}
+	v.atLeast("executor.brake_min_workers", e.BrakeMinWorkers, 1)
 	if e.ReapGrace < c.Worker.KillGrace {
 		v.refuse("executor.reap_grace", "is %v, must be at least worker.kill_grace (%v): an action may still be ending",
 			e.ReapGrace, c.Worker.KillGrace)
@@ -102,12 +113,8 @@ func (v *validation) executor(c Config) {
 // modes refuses unknown modes. It also refuses a timeout monitor that only observes if dead lettering
 // is disabled: then no part would take back a confirmed dispatch that a live worker does not claim.
 func (v *validation) modes(c Config) {
-	if m := c.Executor.TimeoutMonitor; m != Act && m != Observe {
-		v.refuse("executor.timeout_monitor", "%q is not a mode; allowed: act, observe", m)
-	}
-	if m := c.Executor.HealthProbes; m != Act && m != Observe && m != Off {
-		v.refuse("executor.health_probes", "%q is not a mode; allowed: act, observe, off", m)
-	}
+	v.choice("executor.timeout_monitor", string(c.Executor.TimeoutMonitor), "a mode")
+	v.choice("executor.health_probes", string(c.Executor.HealthProbes), "a mode")
 	if c.Executor.TimeoutMonitor == Observe && !c.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		v.refuse("executor.timeout_monitor", "is observe, and message_queue.rabbitmq.dead_letter.enabled is false: nobody would take back what no worker claims; let the monitor act, or enable dead lettering")
 	}
@@ -123,12 +130,8 @@ func (v *validation) worker(w Worker) {
 	if w.Concurrency < 1 || w.Concurrency > 2000 {
 		v.refuse("worker.concurrency", "is %d, must be between 1 and 2000: it is the prefetch", w.Concurrency)
 	}
-	if w.ShutdownTimeout < 0 {
-		v.refuse("worker.shutdown_timeout", "is %v, must not be negative", w.ShutdownTimeout)
-	}
-	if w.KillGrace < 0 {
-		v.refuse("worker.kill_grace", "is %v, must not be negative", w.KillGrace)
-	}
+	notNegative(v, "worker.shutdown_timeout", w.ShutdownTimeout)
+	notNegative(v, "worker.kill_grace", w.KillGrace)
 	if least := w.KillGrace + w.Lease()/100 + w.StatementTimeout + ResultWindow; w.FenceMargin < least {
 		v.refuse("worker.fence_margin", "is %v, must be at least %v: kill_grace + 1 %% of the lease + statement_timeout + %v, for which a result waits for others", w.FenceMargin, least, ResultWindow)
 	}
@@ -141,18 +144,9 @@ func (v *validation) worker(w Worker) {
 }
 
 func (v *validation) database(d Database) {
-	for _, n := range []struct {
-		key             string
-		is, least, most int
-	}{
-		{"database.connections", d.Connections, 1, 1000},
-		{"database.heartbeat_connections", d.HeartbeatConnections, 0, 10},
-		{"database.api_connections", d.APIConnections, LeastAPIConnections, 1000},
-	} {
-		if n.is < n.least || n.is > n.most {
-			v.refuse(n.key, "is %d, must be between %d and %d", n.is, n.least, n.most)
-		}
-	}
+	v.between("database.connections", d.Connections, 1, 1000)
+	v.between("database.heartbeat_connections", d.HeartbeatConnections, 0, 10)
+	v.between("database.api_connections", d.APIConnections, LeastAPIConnections, 1000)
 	if d.PingTimeout < 0 || d.PingTimeout > LongestPing {
 		v.refuse("database.ping_timeout", "is %v, must be between 0s and %v: a heartbeat has to find out and still be answered in time", d.PingTimeout, LongestPing)
 	}
@@ -160,9 +154,7 @@ func (v *validation) database(d Database) {
 
 func (v *validation) queue(c Config) {
 	q := c.MessageQueue.RabbitMQ
-	if q.QueueType != "quorum" && q.QueueType != "classic" {
-		v.refuse("message_queue.rabbitmq.queue_type", "%q is not a queue type; allowed: quorum, classic", q.QueueType)
-	}
+	v.choice("message_queue.rabbitmq.queue_type", q.QueueType, "a queue type")
 	v.positive("message_queue.rabbitmq.heartbeat", q.Heartbeat)
 	v.positive("message_queue.rabbitmq.reconnect_min", q.ReconnectMin)
 	if q.ReconnectMax < q.ReconnectMin {
@@ -185,9 +177,7 @@ func (v *validation) queue(c Config) {
 }
 
 func (v *validation) retry(r Retry) {
-	if r.BaseBackoffSecs < 0 {
-		v.refuse("retry.base_backoff_secs", "is %d, must not be negative", r.BaseBackoffSecs)
-	}
+	notNegative(v, "retry.base_backoff_secs", r.BaseBackoffSecs)
 	if r.MaxBackoffSecs < r.BaseBackoffSecs {
 		v.refuse("retry.max_backoff_secs", "is %d, must be at least base_backoff_secs (%d)", r.MaxBackoffSecs, r.BaseBackoffSecs)
 	}

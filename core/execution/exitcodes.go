@@ -9,7 +9,7 @@ const MaxExitCode = 255
 type ExitCodes struct{ words [4]uint64 }
 
 // NewExitCodes makes a set. It leaves out numbers that are not failures' exit codes.
-func NewExitCodes[T ~int | ~int16](codes ...T) (s ExitCodes) {
+func NewExitCodes[T ~int | ~int16 | ~int64](codes ...T) (s ExitCodes) {
 	for _, c := range codes {
 		if c >= 1 && c <= MaxExitCode {
 			s.words[c/64] |= 1 << (c % 64)

@@ -137,11 +137,7 @@ func (p *deadLetterPath) found(broken error) {
 	}
 	p.tested, p.broken = true, broken
 	p.mu.Unlock()
-	value := int64(0)
-	if broken != nil {
-		value = 1
-	}
-	p.recorder.Set(telemetry.DeadLetterPathBroken, value, telemetry.Labels{})
+	p.recorder.Set(telemetry.DeadLetterPathBroken, flag(broken != nil), telemetry.Labels{})
 }
 
 // settled says that the path works now, and that all tests succeeded for long enough for the broker

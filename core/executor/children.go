@@ -59,11 +59,8 @@ func (l *completionListener) settleWhatIsLeft(ctx context.Context) {
 func (l *completionListener) settleChildren(ctx context.Context, f store.Finding) error {
 	f.Limit = l.config.Executor.BatchSize
 	for range passBatches {
-		var rows []execution.Execution
-		if err := l.db(func(ctx context.Context) (err error) {
-			rows, err = l.store.Find(ctx, f)
-			return err
-		}); err != nil || len(rows) == 0 {
+		rows, err := askStore(l.db, l.store.Find, f)
+		if err != nil || len(rows) == 0 {
 			return err
 		}
 		stuck, more, err := l.settleBatch(idsOf(rows))

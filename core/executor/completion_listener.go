@@ -63,11 +63,8 @@ func (l *completionListener) run(ctx context.Context) {
 func (l *completionListener) handle(ids []execution.ID) error {
 	for len(ids) > 0 {
 		n := min(len(ids), l.config.Executor.BatchSize)
-		var rows []execution.Execution
-		if err := l.db(func(ctx context.Context) (err error) {
-			rows, err = l.store.Executions(ctx, ids[:n])
-			return err
-		}); err != nil && !errors.Is(err, store.ErrUnreadable) {
+		rows, err := askStore(l.db, l.store.Executions, ids[:n])
+		if err != nil && !errors.Is(err, store.ErrUnreadable) {
 			return err
 		}
 		if _, err := l.orchestrate(rows); err != nil {
@@ -124,11 +121,7 @@ func (l *completionListener) orchestrate(rows []execution.Execution) (left []exe
 // end alone, so that one that can't be handled, or takes too long, does not hold up the others. It
 // returns an error only when the database is away, together with the outcomes before that.
 func (l *completionListener) commit(os []store.Orchestration) ([]store.Orchestrated, error) {
-	var outcomes []store.Orchestrated
-	err := l.db(func(ctx context.Context) (err error) {
-		outcomes, err = l.store.Orchestrate(ctx, os)
-		return err
-	})
+	outcomes, err := askStore(l.db, l.store.Orchestrate, os)
 	switch {
 	case err == nil:
 		return outcomes, nil

@@ -212,11 +212,8 @@ func (s *Service) reclaimDeadLettered(letters []*deadLetter) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	var rows []execution.Execution
-	if err := s.db(func(ctx context.Context) (err error) {
-		rows, err = s.store.Executions(ctx, ids)
-		return err
-	}); errors.Is(err, store.ErrUnreadable) && len(letters) == 1 {
+	rows, err := askStore(s.db, s.store.Executions, ids)
+	if errors.Is(err, store.ErrUnreadable) && len(letters) == 1 {
 		letters[0].Open, letters[0].Outcome = true, "unreadable execution"
 		return nil
 	} else if err != nil {

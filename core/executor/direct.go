@@ -136,13 +136,10 @@ func (s *scheduler) directly(f *roster) (others, more bool, err error) {
 	if !some {
 		return true, false, nil
 	}
-	var answer store.DueDispatched
-	if err := s.db(func(ctx context.Context) (err error) {
-		answer, err = s.store.DispatchDue(ctx, store.DueDispatch{
-			Executor: s.id, Expiry: c.ClaimExpiry, Timeout: c.DispatchTimeout, Offers: offers,
-		})
-		return err
-	}); err != nil {
+	answer, err := askStore(s.db, s.store.DispatchDue, store.DueDispatch{
+		Executor: s.id, Expiry: c.ClaimExpiry, Timeout: c.DispatchTimeout, Offers: offers,
+	})
+	if err != nil {
 		if store.Retriable(err) {
 			return false, false, err
 		}

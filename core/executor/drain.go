@@ -23,11 +23,8 @@ const passBatches = 200
 func (s *Service) drain(ctx context.Context, f store.Finding, handle func(rows []execution.Execution) (left []execution.ID, err error)) error {
 	f.Limit = s.config.Executor.BatchSize
 	for range passBatches {
-		var rows []execution.Execution
-		if err := s.db(func(ctx context.Context) (err error) {
-			rows, err = s.store.Find(ctx, f)
-			return err
-		}); err != nil || len(rows) == 0 {
+		rows, err := askStore(s.db, s.store.Find, f)
+		if err != nil || len(rows) == 0 {
 			return err
 		}
 		left, err := handle(rows)

@@ -115,11 +115,7 @@ func (s *sampler) sampleBroker() error {
 	if err != nil {
 		return err
 	}
-	held := int64(0)
-	if blocked {
-		held = 1
-	}
-	s.recorder.Set(telemetry.BrokerBlocked, held, telemetry.Labels{})
+	s.recorder.Set(telemetry.BrokerBlocked, flag(blocked), telemetry.Labels{})
 	if !s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		return nil
 	}
@@ -132,6 +128,14 @@ func (s *sampler) sampleBroker() error {
 	s.recorder.Set(telemetry.DeadLetterQueueMessages, int64(state.Ready), telemetry.Labels{})
 	s.recorder.Set(telemetry.DeadLetterQueueConsumers, int64(state.Consumers), telemetry.Labels{})
 	return nil
+}
+
+// flag is the value of a gauge that is 1 while something holds.
+func flag(holds bool) int64 {
+	if holds {
+		return 1
+	}
+	return 0
 }
 
 func (s *sampler) sample() error {

@@ -51,11 +51,8 @@ func (q *idleQueues) pass(ctx context.Context) error {
 	if !q.client.Ready() {
 		return nil
 	}
-	var workers []store.WorkerRow
-	if err := q.db(func(ctx context.Context) (err error) {
-		workers, err = q.store.Workers(ctx, nil)
-		return err
-	}); err != nil {
+	workers, err := askStore(q.db, q.store.Workers, nil)
+	if err != nil {
 		return err
 	}
 	var failed error
@@ -98,11 +95,8 @@ func (q *idleQueues) mark(deleted []store.WorkerKey) error {
 	for len(deleted) > 0 {
 		batch := deleted[:min(len(deleted), q.config.Executor.BatchSize)]
 		deleted = deleted[len(batch):]
-		var marked []bool
-		if err := q.db(func(ctx context.Context) (err error) {
-			marked, err = q.store.MarkQueuesDeleted(ctx, batch)
-			return err
-		}); err != nil {
+		marked, err := askStore(q.db, q.store.MarkQueuesDeleted, batch)
+		if err != nil {
 			return err
 		}
 		for i, ok := range marked {

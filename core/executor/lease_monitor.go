@@ -41,28 +41,17 @@ func newLeaseMonitor(s *Service) *leaseMonitor {
 // lets one worker through at a time.
 func (m *leaseMonitor) run(ctx context.Context) {
 	m.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
-	loop := m.loop("lease monitor")
-	for {
-		if err := loop.Pass(func() error { return m.pass(ctx) }); err != nil {
-			m.log.LogAttrs(ctx, slog.LevelWarn, "lease monitor pass failed, the next one starts anew", slog.Any("error", err))
-		}
-		pause := m.config.Executor.ReconcileInterval
+	m.repeatPass(ctx, "lease monitor", m.pass, func() time.Duration {
 		if m.brake.trickles {
-			pause = min(pause, brakeStep)
+			return min(m.config.Executor.ReconcileInterval, brakeStep)
 		}
-		loop.Interval(pause)
-		if m.host.Sleep(ctx, pause) != nil {
-			return
-		}
-	}
+		return m.config.Executor.ReconcileInterval
+	})
 }
 
 func (m *leaseMonitor) pass(ctx context.Context) error {
-	var workers []store.WorkerRow
-	if err := m.db(func(ctx context.Context) (err error) {
-		workers, err = m.store.Workers(ctx, nil)
-		return err
-	}); err != nil {
+	workers, err := askStore(m.db, m.store.Workers, nil)
+	if err != nil {
 		// While it could not look, the monitor has not seen a heartbeat stand still. So it watches
 		// anew, and workers that the same outage cut off have a full lease to come back (defect
 		// D47).
@@ -79,11 +68,8 @@ func (m *leaseMonitor) pass(ctx context.Context) error {
 	if len(reaps) == 0 {
 		return nil
 	}
-	var marked []bool
-	if err := m.db(func(ctx context.Context) (err error) {
-		marked, err = m.store.Reap(ctx, reaps)
-		return err
-	}); err != nil {
+	marked, err := askStore(m.db, m.store.Reap, reaps)
+	if err != nil {
 		return err
 	}
 	for i, ok := range marked {

@@ -122,11 +122,8 @@ func (m *marker) mark(ctx context.Context, confirmed []execution.Key) (left []ex
 			return append(left, confirmed...), nil
 		}
 		batch := confirmed[:min(len(confirmed), m.config.Executor.BatchSize)]
-		var locked []execution.Key
-		if err := m.db(func(ctx context.Context) (err error) {
-			locked, err = m.store.MarkPublished(ctx, batch)
-			return err
-		}); err != nil {
+		locked, err := askStore(m.db, m.store.MarkPublished, batch)
+		if err != nil {
 			return append(left, confirmed...), err
 		}
 		left, confirmed = append(left, locked...), confirmed[len(batch):]

@@ -30,22 +30,11 @@ func (s *Service) timeoutSweep() func(context.Context, store.Finding, func(*exec
 func (s *Service) observe(ctx context.Context, f store.Finding, decide func(*execution.Execution) store.Reclaim) error {
 	var refused error
 	err := s.drain(ctx, f, func(rows []execution.Execution) (left []execution.ID, err error) {
-		var rs []store.Reclaim
-		var of []*execution.Execution
-		for i := range rows {
-			if r := decide(&rows[i]); r.Key.ID != 0 {
-				r.Cause, r.Age = f.Cause, f.Age
-				rs, of = append(rs, r), append(of, &rows[i])
-			}
-		}
+		rs, of := reclaimsOf(rows, f, decide)
 		if len(rs) == 0 {
 			return idsOf(rows), nil
 		}
-		var seen []store.Observed
-		err = s.db(func(ctx context.Context) (err error) {
-			seen, err = s.store.ObserveReclaims(ctx, rs)
-			return err
-		})
+		seen, err := askStore(s.db, s.store.ObserveReclaims, rs)
 		for i, o := range seen {
 			if o.New {
 				s.observed(ctx, &rs[i], of[i], o.Would)

@@ -66,11 +66,8 @@ func (p *probes) unreachable(i execution.Incarnation) bool {
 // probeWorkers probes every active worker that has an endpoint, and forgets the results of all
 // others.
 func (s *Service) probeWorkers(context.Context) error {
-	var workers []store.WorkerRow
-	if err := s.db(func(ctx context.Context) (err error) {
-		workers, err = s.store.Workers(ctx, nil)
-		return err
-	}); err != nil {
+	workers, err := askStore(s.db, s.store.Workers, nil)
+	if err != nil {
 		return err
 	}
 	var probed []store.WorkerRow
@@ -126,11 +123,8 @@ func (s *Service) observeProbes(probed []store.WorkerRow, errs []error) error {
 	if len(ws) == 0 {
 		return nil
 	}
-	var changed []bool
-	if err := s.db(func(ctx context.Context) (err error) {
-		changed, err = s.store.ObserveWorkers(ctx, ws)
-		return err
-	}); err != nil {
+	changed, err := askStore(s.db, s.store.ObserveWorkers, ws)
+	if err != nil {
 		return err
 	}
 	for n, w := range ws {

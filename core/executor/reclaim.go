@@ -36,11 +36,7 @@ func (s *Service) takeTogether(rs []store.Reclaim, tell func(*store.Reclaim, *st
 	if len(rs) == 0 {
 		return nil, nil
 	}
-	var outcomes []store.Outcome
-	err = s.db(func(ctx context.Context) (err error) {
-		outcomes, err = s.store.Reclaim(ctx, rs)
-		return err
-	})
+	outcomes, err := askStore(s.db, s.store.Reclaim, rs)
 	if err != nil && !store.Retriable(err) {
 		return nil, err
 	}
@@ -93,15 +89,7 @@ func (s *Service) takeOneByOne(rs []store.Reclaim, refusal error, tell func(*sto
 func (s *Service) sweep(ctx context.Context, cause store.Finding, decide func(*execution.Execution) store.Reclaim) error {
 	var refused error
 	err := s.drain(ctx, cause, func(rows []execution.Execution) (left []execution.ID, err error) {
-		var rs []store.Reclaim
-		for i := range rows {
-			r := decide(&rows[i])
-			if r.Key.ID == 0 {
-				continue
-			}
-			r.Cause, r.Age = cause.Cause, cause.Age
-			rs = append(rs, r)
-		}
+		rs, _ := reclaimsOf(rows, cause, decide)
 		taken, err := s.take(rs, func(r *store.Reclaim, o *store.Outcome) {
 			if r.By == execution.TimeoutMonitor {
 				s.announceTimeout(rows, r, o)
@@ -118,6 +106,17 @@ func (s *Service) sweep(ctx context.Context, cause store.Finding, decide func(*e
 		return slices.DeleteFunc(idsOf(rows), func(id execution.ID) bool { return gone[id] }), nil
 	})
 	return errors.Join(err, refused)
+}
+
+// reclaimsOf are the reclaims of a finding's rows, without those that decide skips, and their rows.
+func reclaimsOf(rows []execution.Execution, f store.Finding, decide func(*execution.Execution) store.Reclaim) (rs []store.Reclaim, of []*execution.Execution) {
+	for i := range rows {
+		if r := decide(&rows[i]); r.Key.ID != 0 {
+			r.Cause, r.Age = f.Cause, f.Age
+			rs, of = append(rs, r), append(of, &rows[i])
+		}
+	}
+	return rs, of
 }
 
 // unclaimed is the reclaim of a row that no worker has claimed: the row is failed or dispatched

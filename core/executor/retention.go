@@ -176,11 +176,8 @@ func (r *retention) defaultsApply(ctx context.Context) (bool, error) {
 func (r *retention) countOverdue(ctx context.Context, k store.Kept, age time.Duration) (rows int, more bool, err error) {
 	p := store.Purge{What: k, Age: age, Limit: r.config.Retention.StepSize, DryRun: true}
 	for range passBatches {
-		var done store.Purged
-		if err := r.db(func(ctx context.Context) (err error) {
-			done, err = r.store.Purge(ctx, p)
-			return err
-		}); err != nil {
+		done, err := askStore(r.db, r.store.Purge, p)
+		if err != nil {
 			return 0, false, err
 		}
 		if done.Removed > 0 || !done.More {
@@ -229,11 +226,8 @@ func (r *retention) purge(ctx context.Context, p store.Purge) (removed int, err 
 		p.After = r.begin(p.What)
 	}
 	for range passBatches {
-		var done store.Purged
-		if err := r.db(func(ctx context.Context) (err error) {
-			done, err = r.store.Purge(ctx, p)
-			return err
-		}); err != nil {
+		done, err := askStore(r.db, r.store.Purge, p)
+		if err != nil {
 			return removed, err
 		}
 		if begins && done.First > 0 {

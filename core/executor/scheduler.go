@@ -122,11 +122,8 @@ func (s *scheduler) drain(ctx context.Context) error {
 // more to do.
 func (s *scheduler) pass() (more bool, err error) {
 	roster := &s.roster
-	var workers []store.WorkerRow
-	if err := s.db(func(ctx context.Context) (err error) {
-		workers, err = s.store.Workers(ctx, roster.workers)
-		return err
-	}); err != nil {
+	workers, err := askStore(s.db, s.store.Workers, roster.workers)
+	if err != nil {
 		return false, err
 	}
 	roster.see(workers, &s.config, s.probes)
@@ -148,13 +145,10 @@ func (s *scheduler) pass() (more bool, err error) {
 func (s *scheduler) claimed(roster *roster) (more bool, err error) {
 	c, workers := s.config.Executor, roster.workers
 	demands, pools := roster.demands(c.BatchSize)
-	var rows []execution.Execution
-	if err := s.db(func(ctx context.Context) (err error) {
-		rows, err = s.store.ClaimForScheduling(ctx, store.SchedulingClaim{
-			Executor: s.id, Expiry: c.ClaimExpiry, Demands: demands, Pools: pools, Others: c.BatchSize,
-		})
-		return err
-	}); err != nil || len(rows) == 0 {
+	rows, err := askStore(s.db, s.store.ClaimForScheduling, store.SchedulingClaim{
+		Executor: s.id, Expiry: c.ClaimExpiry, Demands: demands, Pools: pools, Others: c.BatchSize,
+	})
+	if err != nil || len(rows) == 0 {
 		return false, err
 	}
 	s.warnOfStale(workers)

@@ -204,6 +204,15 @@ func (s *Service) db(f func(ctx context.Context) error) error {
 	return err
 }
 
+// askStore makes one database call, bounded by db, that answers with a value.
+func askStore[Q, A any](db func(func(ctx context.Context) error) error, call func(context.Context, Q) (A, error), q Q) (answer A, err error) {
+	err = db(func(ctx context.Context) (err error) {
+		answer, err = call(ctx, q)
+		return err
+	})
+	return answer, err
+}
+
 // loop reports the passes of a loop.
 func (s *Service) loop(name string) *telemetry.Loop {
 	return telemetry.NewLoop(s.recorder, s.host.Monotonic, name)
@@ -213,16 +222,20 @@ func (s *Service) loop(name string) *telemetry.Loop {
 // ctx between two of them. Errors are logged: the next pass starts from the state of the database
 // at that time.
 func (s *Service) every(ctx context.Context, name string, interval time.Duration, pass func(ctx context.Context) error) host.Task {
-	return s.host.Go(name, func() {
-		loop := s.loop(name)
-		for {
-			if err := loop.Pass(func() error { return pass(ctx) }); err != nil {
-				s.log.LogAttrs(ctx, slog.LevelWarn, name+" pass failed, the next one starts anew", slog.Any("error", err))
-			}
-			loop.Interval(interval)
-			if s.host.Sleep(ctx, interval) != nil {
-				return
-			}
+	return s.host.Go(name, func() { s.repeatPass(ctx, name, pass, func() time.Duration { return interval }) })
+}
+
+// repeatPass is every with a pause that is asked for after each pass.
+func (s *Service) repeatPass(ctx context.Context, name string, pass func(ctx context.Context) error, pause func() time.Duration) {
+	loop := s.loop(name)
+	for {
+		if err := loop.Pass(func() error { return pass(ctx) }); err != nil {
+			s.log.LogAttrs(ctx, slog.LevelWarn, name+" pass failed, the next one starts anew", slog.Any("error", err))
 		}
-	})
+		interval := pause()
+		loop.Interval(interval)
+		if s.host.Sleep(ctx, interval) != nil {
+			return
+		}
+	}
 }

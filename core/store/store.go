@@ -139,6 +139,13 @@ type Audit interface {
 	Changes(ctx context.Context, q ChangeQuery) (ChangePage, error)
 }
 
+// API is what the API's server needs. Reclaim serves the replay of a dead letter.
+type API interface {
+	Client
+	Audit
+	Reclaim(ctx context.Context, rs []Reclaim) ([]Outcome, error)
+}
+
 // Executor is what the executor's parts need.
 type Executor interface {
 	Reader

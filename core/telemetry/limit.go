@@ -53,22 +53,18 @@ type limiter struct {
 	shared *limits
 }
 
-// Enabled implements slog.Handler.
 func (l *limiter) Enabled(ctx context.Context, level slog.Level) bool {
 	return l.inner.Enabled(ctx, level)
 }
 
-// WithAttrs implements slog.Handler.
 func (l *limiter) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &limiter{l.inner.WithAttrs(attrs), l.shared}
 }
 
-// WithGroup implements slog.Handler.
 func (l *limiter) WithGroup(name string) slog.Handler {
 	return &limiter{l.inner.WithGroup(name), l.shared}
 }
 
-// Handle implements slog.Handler.
 func (l *limiter) Handle(ctx context.Context, r slog.Record) error {
 	over, write := l.shared.take(r.Message, r.Level)
 	for _, one := range over {

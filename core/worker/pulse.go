@@ -36,7 +36,6 @@ type watched struct {
 	pulse *Pulse
 }
 
-// Heartbeat implements store.Worker.
 func (w watched) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	sent := w.pulse.host.Monotonic()
 	reply, err := w.Worker.Heartbeat(ctx, b)

@@ -351,7 +351,7 @@ func startTimed(ctx context.Context, c *cluster.Cluster) (*timedWorker, error) {
 	w := &timedWorker{Worker: db, more: make(chan struct{}, 1)}
 	const name = "timed"
 	service := worker.New(worker.Options{
-		Name: name, Runtimes: []string{subprocess.Noop}, Host: h, Store: w,
+		Name: name, Runtimes: []string{config.RuntimeNoop}, Host: h, Store: w,
 		Broker: rabbitmq.New(rabbitmq.Options{URL: c.Servers.RabbitMQ.URL, Heartbeat: settings.MessageQueue.RabbitMQ.Heartbeat, Name: name, Log: log}),
 		Runner: subprocess.New(subprocess.Options{Host: h, Name: name, Log: log}),
 		Config: settings, Log: log, Recorder: telemetry.Discard{},

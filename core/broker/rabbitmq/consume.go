@@ -104,12 +104,10 @@ func (c *consumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	}
 }
 
-// Ack implements broker.Consumer.
 func (c *consumer) Ack(d broker.Delivery) {
 	c.settle(d, func(ch *amqp.Channel, tag uint64) error { return ch.Ack(tag, false) })
 }
 
-// Reject implements broker.Consumer.
 func (c *consumer) Reject(d broker.Delivery, requeue bool) {
 	c.settle(d, func(ch *amqp.Channel, tag uint64) error { return ch.Reject(tag, requeue) })
 }
@@ -136,7 +134,6 @@ func (c *consumer) settle(d broker.Delivery, send func(ch *amqp.Channel, tag uin
 	}
 }
 
-// Cancel implements broker.Consumer.
 func (c *consumer) Cancel(ctx context.Context) error {
 	_, err := call(ctx, c.s, func() (nothing, error) {
 		c.cancelling.Lock()

@@ -156,7 +156,6 @@ func (s *session) setLimited(queue string, limited bool) {
 	}
 }
 
-// Limited implements broker.Session.
 func (s *session) Limited() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +207,6 @@ func (s *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueF
 	}, func(broker.QueueFate) {})
 }
 
-// QueueState implements broker.Session.
 func (s *session) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
 	return call(ctx, s, func() (broker.QueueState, error) {
 		found, err := onChannel(s, func(ch *amqp.Channel) (amqp.Queue, error) {

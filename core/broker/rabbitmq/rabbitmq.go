@@ -207,7 +207,6 @@ type boundedConn struct {
 	limit time.Duration
 }
 
-// Write implements net.Conn.
 func (c *boundedConn) Write(p []byte) (int, error) {
 	if err := c.SetWriteDeadline(time.Now().Add(c.limit)); err != nil {
 		return 0, err

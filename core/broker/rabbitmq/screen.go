@@ -42,7 +42,6 @@ func newScreened(c net.Conn) *screened {
 	return &screened{Conn: c, in: bufio.NewReaderSize(c, 64<<10)}
 }
 
-// Read implements net.Conn.
 func (s *screened) Read(p []byte) (int, error) {
 	if len(s.ready) == 0 && s.passing == 0 {
 		if err := s.next(); err != nil {

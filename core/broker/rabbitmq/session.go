@@ -108,7 +108,6 @@ func (s *session) Closed() bool {
 	return true
 }
 
-// Wait implements broker.Session.
 func (s *session) Wait(ctx context.Context) error {
 	select {
 	case <-s.done:

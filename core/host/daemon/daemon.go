@@ -168,7 +168,6 @@ func (h *Host) WithTimeout(parent context.Context, d time.Duration) (context.Con
 // Done orders the two.
 type settled struct{ context.Context }
 
-// Err implements context.Context.
 func (c settled) Err() error {
 	select {
 	case <-c.Done():
@@ -188,7 +187,6 @@ type signal struct {
 	set chan struct{}
 }
 
-// Set implements host.Signal.
 func (s *signal) Set() {
 	select {
 	case s.set <- struct{}{}:

@@ -38,15 +38,8 @@ func Client(s store.Client, r telemetry.Recorder) store.Client {
 	return &client{s, meter{r}}
 }
 
-// Server is the part of a store that the API's server uses.
-type Server interface {
-	store.Client
-	store.Audit
-	Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error)
-}
-
 // API wraps the store of the API's server.
-func API(s Server, r telemetry.Recorder) Server { return &server{s, client{s, meter{r}}} }
+func API(s store.API, r telemetry.Recorder) store.API { return &server{s, client{s, meter{r}}} }
 
 type meter struct{ recorder telemetry.Recorder }
 
@@ -114,7 +107,6 @@ type client struct {
 	meter meter
 }
 
-// Create implements store.Client.
 func (s *client) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	created, err := s.Client.Create(ctx, items)
 	for i := range created {
@@ -142,23 +134,21 @@ func (s *client) Cancel(ctx context.Context, ids []execution.ID, actor string) (
 }
 
 type server struct {
-	Server
+	store.API
 	client client
 }
 
-// Create implements store.Client.
 func (s *server) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	return s.client.Create(ctx, items)
 }
 
-// Cancel implements store.Client.
 func (s *server) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
 	return s.client.Cancel(ctx, ids, actor)
 }
 
 // Reclaim takes rows back, as that of store.Executor does.
 func (s *server) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	outcomes, err := s.Server.Reclaim(ctx, rs)
+	outcomes, err := s.API.Reclaim(ctx, rs)
 	s.client.meter.reclaimed(rs, outcomes)
 	return outcomes, err
 }
@@ -168,7 +158,6 @@ type executor struct {
 	meter meter
 }
 
-// ClaimForScheduling implements store.Executor.
 func (s *executor) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	rows, err := s.Executor.ClaimForScheduling(ctx, c)
 	for i := range rows {
@@ -177,7 +166,6 @@ func (s *executor) ClaimForScheduling(ctx context.Context, c store.SchedulingCla
 	return rows, err
 }
 
-// Dispatch implements store.Executor.
 func (s *executor) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
 	results, err := s.Executor.Dispatch(ctx, by, ds)
 	for i := range results {
@@ -201,7 +189,6 @@ func (s *executor) DispatchDue(ctx context.Context, d store.DueDispatch) (store.
 	return answer, err
 }
 
-// Park implements store.Executor.
 func (s *executor) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
 	outcomes, err := s.Executor.Park(ctx, by, ps)
 	for i := range outcomes {
@@ -212,14 +199,12 @@ func (s *executor) Park(ctx context.Context, by string, ps []store.Park) ([]stor
 	return outcomes, err
 }
 
-// Reclaim implements store.Executor.
 func (s *executor) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	outcomes, err := s.Executor.Reclaim(ctx, rs)
 	s.meter.reclaimed(rs, outcomes)
 	return outcomes, err
 }
 
-// Orchestrate implements store.Executor.
 func (s *executor) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
 	outcomes, err := s.Executor.Orchestrate(ctx, os)
 	for i := range outcomes {
@@ -231,7 +216,6 @@ func (s *executor) Orchestrate(ctx context.Context, os []store.Orchestration) ([
 	return outcomes, err
 }
 
-// SettleChildren implements store.Executor.
 func (s *executor) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
 	settled, err := s.Executor.SettleChildren(ctx, chains, most)
 	for i := range settled {
@@ -247,14 +231,12 @@ type worker struct {
 	meter meter
 }
 
-// Heartbeat implements store.Worker.
 func (s *worker) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	reply, err := s.Worker.Heartbeat(ctx, b)
 	s.ended(reply.Ended)
 	return reply, err
 }
 
-// Claim implements store.Worker.
 func (s *worker) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	results, err := s.Worker.Claim(ctx, w, cs)
 	for i := range results {
@@ -265,7 +247,6 @@ func (s *worker) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 	return results, err
 }
 
-// Finish implements store.Worker.
 func (s *worker) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	outcomes, err := s.Worker.Finish(ctx, w, fs)
 	s.ended(outcomes)
@@ -280,7 +261,6 @@ func (s *worker) ended(outcomes []store.Outcome) {
 	}
 }
 
-// Release implements store.Worker.
 func (s *worker) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
 	released, err := s.Worker.Release(ctx, w)
 	for range released {

@@ -11,7 +11,7 @@ import (
 )
 
 // fixed answers the API's calls.
-type fixed struct{ Server }
+type fixed struct{ store.API }
 
 func (fixed) Create(context.Context, []store.NewExecution) ([]store.Created, error) {
 	return []store.Created{{ID: 1}, {ID: 2, Existed: true}, {UnknownAction: true}, {ID: 3, Skipped: true}}, nil

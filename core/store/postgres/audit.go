@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -57,18 +58,10 @@ select ` + transitionColumns + `
 // Transitions implements store.Audit.
 func (s *Store) Transitions(ctx context.Context, q store.TransitionQuery) ([]store.Transition, error) {
 	var all []store.Transition
-	err := s.query(ctx, "reading transitions", func(rows pgx.Rows) error {
-		var r transitionRow
-		if err := rows.Scan(r.targets()...); err != nil {
-			return err
-		}
-		all = append(all, r.transition())
-		return nil
-	}, selectTransitions, int64(q.Execution), q.After, max(0, q.Limit))
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	var r transitionRow
+	err := s.query(ctx, "reading transitions", into(func() { all = append(all, r.transition()) }, r.targets()...),
+		selectTransitions, int64(q.Execution), q.After, max(0, q.Limit))
+	return all, err
 }
 
 // Every later snapshot contains all writes of transactions below a snapshot's xmin, and no new
@@ -124,16 +117,8 @@ func (s *Store) Changes(ctx context.Context, q store.ChangeQuery) (page store.Ch
 	const op = "reading changes"
 	after := strconv.FormatUint(q.After.Transaction, 10)
 	var last store.Position
-	err = s.query(ctx, op, func(rows pgx.Rows) (err error) {
-		var horizon, transaction string
-		if err := rows.Scan(&horizon, &page.Held, &transaction, &last.ID); err != nil {
-			return err
-		}
-		if page.End.Transaction, err = strconv.ParseUint(horizon, 10, 64); err != nil {
-			return err
-		}
-		last.Transaction, err = strconv.ParseUint(transaction, 10, 64)
-		return err
+	err = s.query(ctx, op, func(rows pgx.Rows) error {
+		return rows.Scan((*transaction)(&page.End.Transaction), &page.Held, (*transaction)(&last.Transaction), &last.ID)
 	}, selectReach, after, q.After.ID, max(1, q.Limit))
 	if err != nil {
 		return store.ChangePage{}, err
@@ -149,26 +134,12 @@ func (s *Store) Changes(ctx context.Context, q store.ChangeQuery) (page store.Ch
 	if page.Next.Before(q.After) {
 		page.Next = q.After
 	}
-	var to *string
-	if q.To != execution.None {
-		name := q.To.String()
-		to = &name
-	}
-	err = s.query(ctx, op, func(rows pgx.Rows) error {
-		var c store.Change
-		var r transitionRow
-		var transaction string
-		err := rows.Scan(append([]any{&transaction, &c.ID, &c.Execution, &c.ActionRef}, r.targets()...)...)
-		if err != nil {
-			return err
-		}
-		if c.Position.Transaction, err = strconv.ParseUint(transaction, 10, 64); err != nil {
-			return err
-		}
+	var c store.Change
+	var r transitionRow
+	err = s.query(ctx, op, into(func() {
 		c.Transition = r.transition()
 		page.Changes = append(page.Changes, c)
-		return nil
-	}, selectChanges, after, q.After.ID, strconv.FormatUint(page.Next.Transaction, 10), page.Next.ID, int64(q.Execution), orNull(q.ActionRef), to)
+	}, append([]any{(*transaction)(&c.Position.Transaction), &c.ID, &c.Execution, &c.ActionRef}, r.targets()...)...), selectChanges, after, q.After.ID, strconv.FormatUint(page.Next.Transaction, 10), page.Next.ID, int64(q.Execution), orNull(q.ActionRef), statusOrNull(q.To))
 	if err == nil {
 		err = s.readGone(ctx, &page)
 	}
@@ -180,12 +151,16 @@ func (s *Store) Changes(ctx context.Context, q store.ChangeQuery) (page store.Ch
 
 // readGone says up to which place the changes are deleted, if any are.
 func (s *Store) readGone(ctx context.Context, page *store.ChangePage) error {
-	return s.query(ctx, "reading which changes are deleted", func(rows pgx.Rows) (err error) {
-		var transaction string
-		if err := rows.Scan(&transaction, &page.Gone.ID, &page.GoneAt); err != nil {
-			return err
-		}
-		page.Gone.Transaction, err = strconv.ParseUint(transaction, 10, 64)
-		return err
+	return s.query(ctx, "reading which changes are deleted", func(rows pgx.Rows) error {
+		return rows.Scan((*transaction)(&page.Gone.Transaction), &page.Gone.ID, &page.GoneAt)
 	}, selectGone)
+}
+
+// transaction is the number of a transaction, which the statements select as text.
+type transaction uint64
+
+func (t *transaction) ScanText(v pgtype.Text) error {
+	n, err := strconv.ParseUint(v.String, 10, 64)
+	*t = transaction(n)
+	return err
 }

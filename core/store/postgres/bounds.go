@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"handoff/core/execution"
@@ -73,6 +72,49 @@ func (f *fullWalks) ended(began, now time.Time) {
 	f.next = now.Add(max(fullWalkEvery, fullWalkShare*now.Sub(began)))
 }
 
+// looks decides when bounds are renewed, and whether they are used.
+type looks struct {
+	mu      sync.Mutex
+	looking bool
+	// asOf is the moment of the latest look, by the database's clock. looked is when it ended.
+	asOf, looked time.Time
+	full         fullWalks
+	// slow says that the latest walk from the head was slow, so that bounds are worth their while.
+	slow bool
+}
+
+// renew calls ask, without the lock, if the latest look is older than age, and remember with its moment.
+// While walks from the head are quick, it looks more often than those are due only if always is set. ask
+// returns whether a walk from the head was slow. A failed look is no error of the call: the earlier
+// bounds hold, and later calls look again.
+func (l *looks) renew(age time.Duration, always bool, ask func(full bool) (asOf time.Time, slow bool, err error), remember func(asOf time.Time), forget func()) {
+	began := time.Now()
+	l.mu.Lock()
+	full := l.full.due(began)
+	begins := !l.looking && (full || (always || l.slow) && began.Sub(l.looked) >= age)
+	l.looking = l.looking || begins
+	l.mu.Unlock()
+	if !begins {
+		return
+	}
+	asOf, slow, err := ask(full)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.looking, l.looked = false, time.Now()
+	if full {
+		l.full.ended(began, l.looked)
+		l.slow = err != nil || slow
+	}
+	switch {
+	case err != nil:
+	case asOf.Before(l.asOf) && !full:
+		forget()
+	default:
+		l.asOf = asOf
+		remember(asOf)
+	}
+}
+
 // numbered replaces {1} to {n} by the numbers of parameters.
 func numbered(sql string, first, n int) string {
 	var numbers []string
@@ -89,33 +131,17 @@ type queueKey struct {
 	worker  int64
 }
 
-// queueBound is what is known of a lane.
-type queueBound struct {
-	// since is the moment before which nothing that waits in the lane is due.
-	since time.Time
-	// occupied is when something was last seen to wait there, by the program's clock.
-	occupied time.Time
-}
-
 // queueBounds remembers lanes. Its zero value knows nothing.
 type queueBounds struct {
-	mu      sync.Mutex
-	looking bool
-	known   map[queueKey]queueBound
-	// others is the moment before which nothing is due that waits in another lane.
-	others time.Time
-	// asOf is the moment of the latest look, by the database's clock.
-	asOf time.Time
-	// looked is when that look ended.
-	looked time.Time
-	full   fullWalks
-	// slow says that the latest walk from the head was slow, so that bounds are worth their while.
-	slow bool
-	// arguments are the same as arguments of a statement.
+	looks
+	// known is when something was last seen to wait in each known lane, by the program's clock.
+	known map[queueKey]time.Time
+	// arguments are the bounds as arguments of a statement.
 	arguments queueArguments
 }
 
-// queueArguments are the last five arguments of a statement that begins with queueHeads.
+// queueArguments are the last five arguments of a statement that begins with queueHeads: the lanes, the
+// moment before which nothing that waits in each of them is due, and that of all other lanes.
 type queueArguments struct {
 	actions  []int64
 	runtimes []string
@@ -241,54 +267,29 @@ timed as materialized (select clock_timestamp() - statement_timestamp() as took 
 
 // queuesNow returns where walks of lanes begin, as arguments of queueHeads; nil if they begin at the
 // heads. That is so while the walk from the head that is made now and then is quick: a statement with
-// bounds takes up to twice as long to execute for a single row. It looks again if what it knows is too
-// old. A failed look is not an error of the call: the earlier bounds hold, and later calls look again.
+// bounds takes up to twice as long to execute for a single row.
 func (s *Store) queuesNow(ctx context.Context) []any {
-	b := &s.waiting
-	now, virtual := time.Now(), s.now()
-	b.mu.Lock()
-	full := b.full.due(now)
-	if b.looking || s.options.NoBounds || !full && (!b.slow || now.Sub(b.looked) < queueLookEvery) {
-		defer b.mu.Unlock()
-		return b.begin()
+	virtual, b := s.now(), &s.waiting
+	if s.options.NoBounds {
+		return nil
 	}
-	b.looking = true
-	asked := b.arguments
-	b.mu.Unlock()
-
-	if full {
-		asked = queueArguments{}
-	}
+	asked := b.begin()
 	found := make(map[queueKey]time.Time)
-	var asOf time.Time
-	var took time.Duration
-	err := s.kept(keptLooped)(ctx, "looking for the oldest waiting executions", func(rows pgx.Rows) error {
+	b.renew(queueLookEvery, false, func(full bool) (asOf time.Time, slow bool, err error) {
+		if full || asked == nil {
+			asked = (&queueArguments{}).list()
+		}
+		var took time.Duration
 		var action, worker *int64
 		var runtime *string
 		var due pgtype.Timestamptz
-		if err := rows.Scan(&took, &asOf, &action, &runtime, &worker, &due); err != nil || action == nil {
-			return err
-		}
-		found[queueKey{*action, *runtime, *worker}] = moment(due)
-		return nil
-	}, selectQueueHeads, append([]any{virtual}, asked.list()...)...)
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.looking = false
-	ended := time.Now()
-	if full {
-		b.full.ended(now, ended)
-		b.slow = err != nil || took >= slowWalk(s.options.SlowWalk, len(found))
-	}
-	b.looked = ended
-	switch {
-	case err != nil:
-	case asOf.Before(b.asOf) && !full:
-		b.forget()
-	default:
-		b.remember(found, asOf, ended)
-	}
+		err = s.kept(keptLooped)(ctx, "looking for the oldest waiting executions", into(func() {
+			if action != nil {
+				found[queueKey{*action, *runtime, *worker}] = moment(due)
+			}
+		}, &took, &asOf, &action, &runtime, &worker, &due), selectQueueHeads, append([]any{virtual}, asked...)...)
+		return asOf, took >= slowWalk(s.options.SlowWalk, len(found)), err
+	}, func(asOf time.Time) { b.remember(found, asOf, time.Now()) }, b.forget)
 	return b.begin()
 }
 
@@ -299,6 +300,8 @@ func slowWalk(one time.Duration, found int) time.Duration {
 }
 
 func (b *queueBounds) begin() []any {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if !b.slow {
 		return nil
 	}
@@ -307,7 +310,7 @@ func (b *queueBounds) begin() []any {
 
 // forget makes all walks begin at the head, and the next look a full one.
 func (b *queueBounds) forget() {
-	b.known, b.others, b.asOf, b.full, b.arguments = nil, time.Time{}, time.Time{}, fullWalks{}, queueArguments{}
+	b.known, b.asOf, b.full, b.arguments = nil, time.Time{}, fullWalks{}, queueArguments{}
 }
 
 // remember takes the result of a look: the moments at which the first rows of all occupied lanes are
@@ -315,39 +318,36 @@ func (b *queueBounds) forget() {
 func (b *queueBounds) remember(found map[queueKey]time.Time, asOf, now time.Time) {
 	type entry struct {
 		queueKey
-		queueBound
+		since, occupied time.Time
 	}
 	latest := asOf.Add(-dueMargin)
 	var occupied, empty []entry
 	for key, due := range found {
-		since := due
-		if since.After(latest) {
-			since = latest
+		if due.After(latest) {
+			due = latest
 		}
-		occupied = append(occupied, entry{key, queueBound{since, now}})
+		occupied = append(occupied, entry{key, due, now})
 	}
 	for key, was := range b.known {
 		if _, is := found[key]; !is {
-			empty = append(empty, entry{key, queueBound{latest, was.occupied}})
+			empty = append(empty, entry{key, latest, was})
 		}
 	}
-	b.asOf, b.others = asOf, latest
 	// The lanes whose oldest rows are youngest gain most, and the bound of the others is the oldest of
 	// the rest.
+	others := latest
 	slices.SortFunc(occupied, func(x, y entry) int { return y.since.Compare(x.since) })
 	if len(occupied) > mostQueues {
-		b.others = occupied[len(occupied)-1].since
+		others = occupied[len(occupied)-1].since
 		occupied = occupied[:mostQueues]
 	}
 	slices.SortFunc(empty, func(x, y entry) int {
 		return cmp.Or(y.occupied.Compare(x.occupied), cmp.Compare(x.action, y.action), cmp.Compare(x.runtime, y.runtime), cmp.Compare(x.worker, y.worker))
 	})
 	empty = empty[:min(len(empty), emptyQueues)]
-	b.known = make(map[queueKey]queueBound, len(occupied)+len(empty))
-	others := b.others
-	b.arguments = queueArguments{others: &others}
+	b.known, b.arguments = make(map[queueKey]time.Time, len(occupied)+len(empty)), queueArguments{others: &others}
 	for _, e := range append(occupied, empty...) {
-		b.known[e.queueKey] = e.queueBound
+		b.known[e.queueKey] = e.occupied
 		a := &b.arguments
 		a.actions, a.runtimes, a.workers = append(a.actions, e.action), append(a.runtimes, e.runtime), append(a.workers, e.worker)
 		a.since = append(a.since, e.since)
@@ -393,26 +393,18 @@ func oldOf(rows []heldRow, most int, more bool, latest time.Time) oldHeld {
 }
 
 // heldBounds remembers what the incarnations of all workers have held for long. Its zero value knows
-// nothing.
+// nothing. To count from a bound on takes a statement half a millisecond more.
 type heldBounds struct {
-	mu      sync.Mutex
-	looking bool
-	old     map[int64]oldHeld
-	// latest is the moment before which nothing was assigned to any other incarnation, those that
-	// register later included; nil if nothing is known.
-	latest *time.Time
-	asOf   time.Time
-	looked time.Time
-	full   fullWalks
-	// slow is as in queueBounds. To count from a bound on takes a statement half a millisecond more.
-	slow bool
+	looks
+	old map[int64]oldHeld
 	// all are the arguments for all incarnations.
 	all heldArguments
 }
 
 // heldArguments are arguments of a statement: the incarnations that are known to hold old rows, where
 // the count of each of them begins, the end of its ids in the list of old rows, where all other counts
-// begin, and the old rows.
+// begin (nil if nothing is known), and the old rows. Nothing was assigned before latest to any other
+// incarnation, those that register later included.
 type heldArguments struct {
 	incarnations []int64
 	since        []time.Time
@@ -465,81 +457,56 @@ old as materialized (
 ),` + timed("old") + `
 select d.took, c.now, o.incarnation, o.id, o.scheduled_at, o.walked from clock c cross join timed d left join old o on true`
 
-// lookAtHeld renews what is known of all incarnations if it is too old. A failed look is not an error
-// of the call: the earlier bounds hold, and later calls look again.
+// lookAtHeld renews what is known of all incarnations if it is too old.
 func (s *Store) lookAtHeld(ctx context.Context) {
-	b := &s.holding
-	now, virtual := time.Now(), s.now()
-	b.mu.Lock()
-	full := b.full.due(now)
-	if b.looking || s.options.NoBounds || !full && now.Sub(b.looked) < heldLookEvery {
-		b.mu.Unlock()
+	virtual, b := s.now(), &s.holding
+	if s.options.NoBounds {
 		return
 	}
-	b.looking = true
-	from := b.all
-	b.mu.Unlock()
-
-	if full {
-		from = heldArguments{}
-	}
-	var asOf time.Time
-	var took time.Duration
+	from := b.ofAll()
 	found, walked := make(map[int64][]heldRow), make(map[int64]int)
-	err := s.kept(keptHashed)(ctx, "looking for executions that are held for long", func(rows pgx.Rows) error {
+	b.renew(heldLookEvery, true, func(full bool) (asOf time.Time, slow bool, err error) {
+		if full {
+			from = (&heldArguments{}).list()
+		}
+		var took time.Duration
 		var incarnation, id *int64
 		var at *time.Time
 		var byWalk *bool
-		if err := rows.Scan(&took, &asOf, &incarnation, &id, &at, &byWalk); err != nil || id == nil || incarnation == nil {
-			return err
+		err = s.kept(keptHashed)(ctx, "looking for executions that are held for long", into(func() {
+			if id == nil || incarnation == nil {
+				return
+			}
+			found[*incarnation] = append(found[*incarnation], heldRow{*id, *at})
+			if *byWalk {
+				walked[*incarnation]++
+			}
+		}, &took, &asOf, &incarnation, &id, &at, &byWalk), selectOldHeld, append(append([]any{virtual}, from...), s.heldMargin(), mostOld+1)...)
+		return asOf, took >= s.options.SlowWalk, err
+	}, func(asOf time.Time) {
+		latest := asOf.Add(-s.heldMargin())
+		b.old, b.all = make(map[int64]oldHeld, len(found)), heldArguments{latest: &latest}
+		most := min(mostOld, max(4, mostOldOfAll/max(1, len(found))))
+		for incarnation, rows := range found {
+			old := oldOf(rows, most, walked[incarnation] > mostOld, latest)
+			b.old[incarnation] = old
+			b.all.add(incarnation, old)
 		}
-		found[*incarnation] = append(found[*incarnation], heldRow{*id, *at})
-		if *byWalk {
-			walked[*incarnation]++
-		}
-		return nil
-	}, selectOldHeld, append(append([]any{virtual}, from.list()...), s.heldMargin(), mostOld+1)...)
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.looking, b.looked = false, time.Now()
-	if full {
-		b.full.ended(now, b.looked)
-		b.slow = err != nil || took >= s.options.SlowWalk
-	}
-	switch {
-	case err != nil:
-		return
-	case asOf.Before(b.asOf) && !full:
-		b.forget()
-		return
-	}
-	latest := asOf.Add(-s.heldMargin())
-	b.asOf, b.latest, b.old, b.all = asOf, &latest, make(map[int64]oldHeld, len(found)), heldArguments{latest: &latest}
-	most := min(mostOld, max(4, mostOldOfAll/max(1, len(found))))
-	for incarnation, rows := range found {
-		old := oldOf(rows, most, walked[incarnation] > mostOld, latest)
-		b.old[incarnation] = old
-		b.all.add(incarnation, old)
-	}
+	}, b.forget)
 }
 
 // of returns the arguments for some incarnations, which may be named several times: none if counts
 // begin at the heads.
-func (b *heldBounds) of(lists ...[]int64) []any {
+func (b *heldBounds) of(incarnations ...int64) []any {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.slow {
 		return (&heldArguments{}).list()
 	}
-	some := heldArguments{latest: b.latest}
-	if len(b.old) > 0 {
-		for _, incarnations := range lists {
-			for _, incarnation := range incarnations {
-				if old, ok := b.old[incarnation]; ok && !slices.Contains(some.incarnations, incarnation) {
-					some.add(incarnation, old)
-				}
-			}
+	some := heldArguments{latest: b.all.latest}
+	for _, incarnation := range incarnations {
+		if old, ok := b.old[incarnation]; ok && !slices.Contains(some.incarnations, incarnation) {
+			some.add(incarnation, old)
 		}
 	}
 	return some.list()
@@ -553,7 +520,7 @@ func (b *heldBounds) ofAll() []any {
 }
 
 func (b *heldBounds) forget() {
-	b.old, b.latest, b.asOf, b.full, b.all = nil, nil, time.Time{}, fullWalks{}, heldArguments{}
+	b.old, b.asOf, b.full, b.all = nil, time.Time{}, fullWalks{}, heldArguments{}
 }
 
 // beatBounds remembers what those incarnations have held for long whose leases this store renews.

@@ -54,24 +54,27 @@ func TestQueueBoundsRemember(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
 	a, b := queueKey{0, "a", 0}, queueKey{1, "b", 2}
 	var l queueBounds
+	since := func(key queueKey) time.Time {
+		return l.arguments.since[slices.Index(l.arguments.runtimes, key.runtime)]
+	}
 	l.remember(map[queueKey]time.Time{a: at(10), b: at(100)}, at(100), at(0))
-	if got := l.known[a].since; !got.Equal(at(10)) {
+	if got := since(a); !got.Equal(at(10)) {
 		t.Errorf("the walk of an occupied lane begins at %v, want its oldest row", got)
 	}
-	if got := l.known[b].since; !got.Equal(at(99)) {
+	if got := since(b); !got.Equal(at(99)) {
 		t.Errorf("the walk of a lane whose oldest row is young begins at %v, want the margin", got)
 	}
 	l.remember(map[queueKey]time.Time{b: at(150)}, at(200), at(1))
-	if got := l.known[a].since; !got.Equal(at(199)) || !l.others.Equal(at(199)) {
-		t.Errorf("the walks of an empty lane and of unknown ones begin at %v and %v, want the margin", got, l.others)
+	if got := since(a); !got.Equal(at(199)) || !l.arguments.others.Equal(at(199)) {
+		t.Errorf("the walks of an empty lane and of unknown ones begin at %v and %v, want the margin", got, *l.arguments.others)
 	}
 	many := make(map[queueKey]time.Time)
 	for i := range mostQueues + 5 {
 		many[queueKey{0, "a", int64(i)}] = at(i)
 	}
 	l.remember(many, at(5000), at(2))
-	if _, known := l.known[queueKey{0, "a", 4}]; known || !l.others.Equal(at(0)) || len(l.known) != mostQueues+1 {
-		t.Errorf("of %d lanes %d are known; others begin at %v, want the oldest row", len(many), len(l.known), l.others)
+	if _, known := l.known[queueKey{0, "a", 4}]; known || !l.arguments.others.Equal(at(0)) || len(l.known) != mostQueues+1 {
+		t.Errorf("of %d lanes %d are known; others begin at %v, want the oldest row", len(many), len(l.known), *l.arguments.others)
 	}
 }
 
@@ -98,10 +101,10 @@ func TestAWalkThatFindsMuchMayTakeLonger(t *testing.T) {
 
 func TestCountsBeginAtTheHeadWhileThatIsQuick(t *testing.T) {
 	latest := time.Unix(100, 0)
-	b := heldBounds{latest: &latest, old: map[int64]oldHeld{7: {since: latest, ids: []int64{1}}}}
+	b := heldBounds{all: heldArguments{latest: &latest}, old: map[int64]oldHeld{7: {since: latest, ids: []int64{1}}}}
 	for _, slow := range []bool{false, true} {
 		b.slow = slow
-		got := b.of([]int64{7, 8})
+		got := b.of(7, 8)
 		if incarnations, since := got[0].([]int64), got[3].(*time.Time); len(got) != 5 || (len(incarnations) == 1) != slow || (since != nil) != slow {
 			t.Errorf("slow %v: they begin at %v", slow, got)
 		}

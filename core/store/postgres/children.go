@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -63,19 +64,19 @@ select count(*) from over`
 func (s *Store) createChildren(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	created, errs := make([]store.Created, len(items)), make([]error, len(items))
 	var plain []store.NewExecution
-	var children []child
+	var children []indexed
 	var places []int
 	for i := range items {
 		if items[i].Parent == 0 {
 			plain, places = append(plain, items[i]), append(places, i)
 			continue
 		}
-		children = append(children, child{NewExecution: items[i], n: i})
+		children = append(children, indexed{NewExecution: items[i], n: i})
 	}
 	var broken error
-	for _, round := range (step[child, store.Created]{row: (*child).row}).rounds(children) {
+	for _, round := range (step[indexed, store.Created]{row: (*indexed).row}).rounds(children) {
 		for part := range slices.Chunk(round, s.options.BatchRows) {
-			batch := make([]child, len(part))
+			batch := make([]indexed, len(part))
 			for k, at := range part {
 				batch[k] = children[at]
 			}
@@ -98,15 +99,15 @@ func (s *Store) createChildren(ctx context.Context, items []store.NewExecution) 
 	return settle(created, errs)
 }
 
-// child is an item with its index in the call.
-type child struct {
+// indexed is an item with its index in the call.
+type indexed struct {
 	store.NewExecution
 	n int
 }
 
-// row is the value that two items of one transaction must not share: the same key would be created
-// twice.
-func (c *child) row() any {
+// row is the value that two items of one statement must not share: the same key would be created twice.
+// Without a key, two requests are never about the same execution.
+func (c *indexed) row() any {
 	if c.IdempotencyKey == "" {
 		return c.n
 	}
@@ -116,7 +117,7 @@ func (c *child) row() any {
 // createPart creates some children in one transaction. If one of them is invalid, it tries each
 // half separately, so that a few invalid items among many cost few transactions. It returns the
 // error after which nothing more should be sent. broken is that error of an earlier part.
-func (s *Store) createPart(ctx context.Context, items []child, created []store.Created, errs []error, broken error) error {
+func (s *Store) createPart(ctx context.Context, items []indexed, created []store.Created, errs []error, broken error) error {
 	const op = "creating children"
 	if broken != nil {
 		for i := range items {
@@ -150,7 +151,7 @@ func (s *Store) createPart(ctx context.Context, items []child, created []store.C
 }
 
 // createUnderLock creates children under the locks of their parents' chains.
-func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []child) ([]store.Created, error) {
+func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []indexed) ([]store.Created, error) {
 	results := make([]store.Created, len(items))
 	chains, err := s.lockParents(ctx, tx, items)
 	if err != nil {
@@ -215,21 +216,15 @@ func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []child) (
 }
 
 // lockParents locks the chains of the items' parents, and returns them by parent.
-func (s *Store) lockParents(ctx context.Context, tx pgx.Tx, items []child) (map[execution.ID]int64, error) {
+func (s *Store) lockParents(ctx context.Context, tx pgx.Tx, items []indexed) (map[execution.ID]int64, error) {
 	parents := make([]int64, len(items))
 	for i := range items {
 		parents[i] = int64(items[i].Parent)
 	}
 	slices.Sort(parents)
 	chains := make(map[execution.ID]int64)
-	err := read(ctx, tx, func(rows pgx.Rows) error {
-		var parent, chain int64
-		if err := rows.Scan(&parent, &chain); err != nil {
-			return err
-		}
-		chains[execution.ID(parent)] = chain
-		return nil
-	}, lockParents, slices.Compact(parents))
+	var parent, chain int64
+	err := read(ctx, tx, into(func() { chains[execution.ID(parent)] = chain }, &parent, &chain), lockParents, slices.Compact(parents))
 	return chains, err
 }
 
@@ -240,11 +235,7 @@ func readEnds(ctx context.Context, tx pgx.Tx, chains map[execution.ID]int64) (ma
 	if len(chains) == 0 {
 		return ended, nil
 	}
-	var ids []int64
-	for _, chain := range chains {
-		ids = append(ids, chain)
-	}
-	slices.Sort(ids)
+	ids := slices.Sorted(maps.Values(chains))
 	err := read(ctx, tx, func(rows pgx.Rows) error {
 		var chain int64
 		var name string

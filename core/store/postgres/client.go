@@ -40,19 +40,13 @@ func (s *Store) readExecutions(ctx context.Context, ids []execution.ID) ([]*exec
 	found, unreadable := make(map[execution.ID]*execution.Execution, len(ids)), map[execution.ID]error{}
 	wanted := slices.Clone(ids)
 	slices.Sort(wanted)
-	var r record
-	targets := r.targets()
-	scan := func(rows pgx.Rows) error {
-		if err := rows.Scan(targets...); err != nil {
-			return err
-		}
+	scan := readers(func(e execution.Execution, err error) error {
 		// An unreadable row is an error only of the calls that ask for it.
-		e, err := r.execution()
 		if unreadable[e.ID] = err; err == nil {
 			found[e.ID] = &e
 		}
 		return nil
-	}
+	})
 	err := s.kept(keptLooped)(ctx, "reading executions", scan, selectExecutions, integers(slices.Compact(wanted)))
 	for i, id := range ids {
 		results[i], errs[i] = found[id], cmp.Or(err, unreadable[id])
@@ -276,30 +270,20 @@ func (s *Store) Create(ctx context.Context, items []store.NewExecution) ([]store
 }
 
 func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]store.Created, []error) {
-	type keyed struct {
-		item store.NewExecution
-		n    int
-	}
-	create := step[keyed, store.Created]{
-		op: "creating executions",
-		row: func(k *keyed) any {
-			// Without a key, two requests are never about the same execution.
-			if k.item.IdempotencyKey == "" {
-				return k.n
-			}
-			return k.item.IdempotencyKey
-		},
-		run: func(ctx context.Context, items []keyed, results []store.Created) error {
+	create := step[indexed, store.Created]{
+		op:  "creating executions",
+		row: (*indexed).row,
+		run: func(ctx context.Context, items []indexed, results []store.Created) error {
 			all := make([]store.NewExecution, len(items))
 			for i := range items {
-				all[i] = items[i].item
+				all[i] = items[i].NewExecution
 			}
 			return s.insert(ctx, s.query, s.kept(keptHashed), all, make([]family, len(all)), results)
 		},
 	}
-	all := make([]keyed, len(items))
+	all := make([]indexed, len(items))
 	for i := range items {
-		all[i] = keyed{items[i], i}
+		all[i] = indexed{items[i], i}
 	}
 	return create.each(ctx, all)
 }
@@ -336,13 +320,10 @@ func (s *Store) insert(ctx context.Context, query, plain queryFunc, items []stor
 	const op = "creating executions"
 	inserted := make(map[int64]bool, len(items))
 	fresh := make(map[int]int64, len(items))
-	scan := func(rows pgx.Rows) error {
-		var n int
-		var id *int64
-		var existed, isNew, lost bool
-		if err := rows.Scan(&n, &id, &existed, &isNew, &lost); err != nil {
-			return err
-		}
+	var n int
+	var id *int64
+	var existed, isNew, lost bool
+	scan := into(func() {
 		switch {
 		case n == 0:
 			inserted[*id] = true
@@ -355,8 +336,7 @@ func (s *Store) insert(ctx context.Context, query, plain queryFunc, items []stor
 			delete(fresh, n-1)
 			results[n-1] = store.Created{UnknownAction: !lost, UnknownWorker: lost}
 		}
-		return nil
-	}
+	}, &n, &id, &existed, &isNew, &lost)
 	create, sql := plain, insertPlain
 	if slices.ContainsFunc(items, func(i store.NewExecution) bool { return i.IdempotencyKey != "" }) {
 		create, sql = query, insertExecutions
@@ -374,7 +354,7 @@ func (s *Store) insert(ctx context.Context, query, plain queryFunc, items []stor
 			overtaken = append(overtaken, n)
 		}
 	}
-	slices.SortFunc(overtaken, cmp.Compare[int])
+	slices.Sort(overtaken)
 	return s.lookUpKeys(ctx, query, items, overtaken, len(inserted) > 0, results)
 }
 
@@ -400,15 +380,9 @@ func (s *Store) lookUpKeys(ctx context.Context, query queryFunc, items []store.N
 		keys = append(keys, items[n].IdempotencyKey)
 	}
 	const op = "creating executions: reading what exists"
-	err := query(ctx, op, func(rows pgx.Rows) error {
-		var key string
-		var id int64
-		if err := rows.Scan(&key, &id); err != nil {
-			return err
-		}
-		results[byKey[key]] = store.Created{ID: execution.ID(id), Existed: true}
-		return nil
-	}, `select idempotency_key, id from execution_record where idempotency_key = any($1::text[])`, keys)
+	var key string
+	var id execution.ID
+	err := query(ctx, op, into(func() { results[byKey[key]] = store.Created{ID: id, Existed: true} }, &key, &id), `select idempotency_key, id from execution_record where idempotency_key = any($1::text[])`, keys)
 	if err != nil && applied {
 		return unknown(op, err)
 	}

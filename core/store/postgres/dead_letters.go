@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
-	"handoff/core/execution"
 	"handoff/core/store"
 )
 
@@ -36,12 +36,7 @@ func (s *Store) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) er
 		queues, reasons, outcomes = append(queues, d.Queue), append(reasons, d.Reason), append(outcomes, d.Outcome)
 		actions, workers = append(actions, d.ActionRef), append(workers, int64(d.Worker))
 		bodies, lengths, open = append(bodies, d.Body), append(lengths, int64(d.BodyBytes)), append(open, d.Open)
-		var death *string
-		if d.XDeath != nil {
-			text := string(d.XDeath)
-			death = &text
-		}
-		deaths = append(deaths, death)
+		deaths = append(deaths, orNull(string(d.XDeath)))
 	}
 	return s.query(ctx, "storing dead letters", nothing, insertDeadLetters, s.now(), ids, epochs, queues, reasons, deaths, bodies, lengths, outcomes, actions, workers, open)
 }
@@ -63,35 +58,20 @@ func (s *Store) PurgeDeadLetters(ctx context.Context, age time.Duration, limit i
 	return purged, err
 }
 
-const deadLetterColumns = `id, execution, epoch, queue, reason, x_death::text, body, coalesce(body_bytes, 0), outcome, coalesce(action_ref, ''), coalesce(worker, 0), received_at, handled_at, coalesce(handled_by, '')`
+const deadLetterColumns = `id, coalesce(execution, 0), coalesce(epoch, 0), queue, reason, x_death::text, body, coalesce(body_bytes, 0), outcome, coalesce(action_ref, ''), coalesce(worker, 0), received_at, handled_at, coalesce(handled_by, '')`
 
-func scanDeadLetter(into *[]store.StoredDeadLetter) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		var d store.StoredDeadLetter
-		var id, epoch *int64
-		var deaths *string
-		var handled *time.Time
-		if err := rows.Scan(&d.ID, &id, &epoch, &d.Queue, &d.Reason, &deaths, &d.Body, &d.BodyBytes, &d.Outcome, &d.ActionRef, &d.Worker, &d.ReceivedAt, &handled, &d.HandledBy); err != nil {
-			return err
-		}
-		if id != nil && epoch != nil {
-			d.Key = execution.Key{ID: execution.ID(*id), Epoch: execution.Epoch(*epoch)}
-		}
-		if deaths != nil {
-			d.XDeath = []byte(*deaths)
-		}
-		d.Open = handled == nil
-		if handled != nil {
-			d.HandledAt = *handled
-		}
-		*into = append(*into, d)
-		return nil
-	}
+func scanDeadLetter(found *[]store.StoredDeadLetter) func(pgx.Rows) error {
+	var d store.StoredDeadLetter
+	var handled pgtype.Timestamptz
+	return into(func() {
+		d.Open, d.HandledAt = !handled.Valid, handled.Time
+		*found = append(*found, d)
+	}, &d.ID, &d.Key.ID, &d.Key.Epoch, &d.Queue, &d.Reason, &d.XDeath, &d.Body, &d.BodyBytes, &d.Outcome, &d.ActionRef, &d.Worker, &d.ReceivedAt, &handled, &d.HandledBy)
 }
 
 // The same columns, with null for those that may be large, so that not even the server reads them.
 const selectDeadLetters = `
-select id, execution, epoch, left(queue, 1000), left(reason, 1000), null::text, null::bytea, coalesce(body_bytes, 0), left(outcome, 1000), coalesce(action_ref, ''), coalesce(worker, 0), received_at,
+select id, coalesce(execution, 0), coalesce(epoch, 0), left(queue, 1000), left(reason, 1000), null::text, null::bytea, coalesce(body_bytes, 0), left(outcome, 1000), coalesce(action_ref, ''), coalesce(worker, 0), received_at,
        handled_at, coalesce(handled_by, '')
   from dead_letter
  where ($1::bigint = 0 or id < $1) and (not $2 or handled_at is null)
@@ -100,10 +80,8 @@ select id, execution, epoch, left(queue, 1000), left(reason, 1000), null::text, 
 // DeadLetters implements store.Client.
 func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) ([]store.StoredDeadLetter, error) {
 	var page []store.StoredDeadLetter
-	if err := s.query(ctx, "listing dead letters", scanDeadLetter(&page), selectDeadLetters, q.Before, q.Open, q.Limit); err != nil {
-		return nil, err
-	}
-	return page, nil
+	err := s.query(ctx, "listing dead letters", scanDeadLetter(&page), selectDeadLetters, q.Before, q.Open, q.Limit)
+	return page, err
 }
 
 // DeadLetter implements store.Client.
@@ -160,9 +138,7 @@ func (s *Store) DiscardDeadLetters(ctx context.Context, d store.DeadLetterDiscar
 		named = "and id = any($11::bigint[])"
 		args = append(args, d.IDs)
 	}
-	err = s.query(ctx, "discarding dead letters", func(rows pgx.Rows) error {
-		return rows.Scan(&done.Closed, &done.Next, &done.More)
-	}, fmt.Sprintf(discardDeadLetters, named), args...)
+	err = s.query(ctx, "discarding dead letters", into(func() {}, &done.Closed, &done.Next, &done.More), fmt.Sprintf(discardDeadLetters, named), args...)
 	return done, err
 }
 
@@ -185,15 +161,10 @@ select c.now - $2::interval, c.now, coalesce(sum(g.n) over (), 0)::bigint, g.per
 // SummarizeDeadLetters implements store.Client.
 func (s *Store) SummarizeDeadLetters(ctx context.Context, q store.DeadLetterSummaryQuery) (found store.DeadLetterSummary, err error) {
 	most := max(0, q.Limit)
-	err = s.query(ctx, "summarizing dead letters", func(rows pgx.Rows) error {
-		var g store.DeadLetterGroup
-		var from *time.Time
-		if err := rows.Scan(&found.Since, &found.Until, &found.Total, &from, &g.Reason, &g.ActionRef, &g.Worker, &g.Count); err != nil {
-			return err
-		}
-		if from != nil {
-			g.From = *from
-		}
+	var g store.DeadLetterGroup
+	var from pgtype.Timestamptz
+	err = s.query(ctx, "summarizing dead letters", into(func() {
+		g.From = from.Time
 		switch {
 		case g.Count == 0:
 		case len(found.Groups) == most:
@@ -201,10 +172,7 @@ func (s *Store) SummarizeDeadLetters(ctx context.Context, q store.DeadLetterSumm
 		default:
 			found.Groups = append(found.Groups, g)
 		}
-		return nil
-	}, summarizeDeadLetters, s.now(), q.Window, q.Every, q.ByReason, q.ByAction, q.ByWorker, most+1)
-	if err != nil {
-		return store.DeadLetterSummary{}, err
-	}
-	return found, nil
+	}, &found.Since, &found.Until, &found.Total, &from, &g.Reason, &g.ActionRef, &g.Worker, &g.Count),
+		summarizeDeadLetters, s.now(), q.Window, q.Every, q.ByReason, q.ByAction, q.ByWorker, most+1)
+	return found, err
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -231,5 +232,5 @@ func dueArgs(s *Store, d store.DueDispatch) []any {
 	return append([]any{
 		s.now(), d.Executor, d.Expiry, d.Timeout, runtimes, offers, counts, bases,
 		workers, incarnations, packedWorkers, packed, append(limits, packedLimits...), execution.Reasons(),
-	}, s.holding.of(incarnations, packed)...)
+	}, s.holding.of(slices.Concat(incarnations, packed)...)...)
 }

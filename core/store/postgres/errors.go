@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -95,11 +95,14 @@ const readOnly = "25006"
 // lockTimeout is the SQLSTATE of a statement that has waited for a lock for lock_timeout.
 const lockTimeout = "55P03"
 
-// waitedForLock reports whether the server rolled a statement back because it did not get a lock in time.
-func waitedForLock(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && !final(refused) && refused.Code == lockTimeout
+// refusedWith reports whether the server rolled a statement back with one of these codes.
+func refusedWith(err error, codes ...string) bool {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && !final(refused) && slices.Contains(codes, refused.Code)
 }
+
+// waitedForLock reports whether the server rolled a statement back because it did not get a lock in time.
+func waitedForLock(err error) bool { return refusedWith(err, lockTimeout) }
 
 // passing says that the same statement may succeed later.
 func passing(code string) bool {
@@ -111,32 +114,23 @@ func passing(code string) bool {
 		"58030": // input or output error
 		return true
 	}
-	for _, class := range []string{
-		"08", // connection
+	switch code[:min(2, len(code))] {
+	case "08", // connection
 		"40", // serialization failure, deadlock
 		"53", // out of connections, memory, disk
-		"57", // shutting down, starting up
-	} {
-		if strings.HasPrefix(code, class) {
-			return true
-		}
+		"57": // shutting down, starting up
+		return true
 	}
 	return false
 }
 
 // again says that the server rolled a statement back in favour of another one, so that it should be
 // sent again at once.
-func again(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && !final(refused) && (refused.Code == "40001" || refused.Code == "40P01")
-}
+func again(err error) bool { return refusedWith(err, "40001", "40P01") }
 
 // demoted says that the server refused to write, as a standby or a demoted primary does. Nothing
 // was applied.
-func demoted(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && !final(refused) && refused.Code == readOnly
-}
+func demoted(err error) bool { return refusedWith(err, readOnly) }
 
 // attempts is how often a statement is sent if the server rolls it back in favour of another one.
 const attempts = 4

@@ -80,7 +80,7 @@ func (s *Store) workers(ctx context.Context, query queryFunc, sql string, q stor
 		var lifecycle, kind, messages string
 		var lastBeat pgtype.Timestamptz
 		var sinceBeat, overFor int64
-		var fullFor *int64
+		var fullFor pgtype.Int8
 		var expired []int64
 		var f reportedFigures
 		var now time.Time
@@ -94,9 +94,7 @@ func (s *Store) workers(ctx context.Context, query queryFunc, sql string, q stor
 		w.SinceBeat, w.LeaseOverFor = microseconds(sinceBeat), microseconds(overFor)
 		// If it can't be read, the worker gets messages of the first version.
 		w.Messages, _ = strconv.Atoi(messages)
-		if fullFor != nil {
-			w.FullFor = microseconds(*fullFor)
-		}
+		w.FullFor = microseconds(fullFor.Int64)
 		var err error
 		if w.Figures, err = f.figures(now); err == nil && kind != "object" {
 			err = fmt.Errorf("capabilities is a JSON %s, must be an object", kind)
@@ -113,10 +111,7 @@ func (s *Store) workers(ctx context.Context, query queryFunc, sql string, q stor
 		found = append(found, w)
 		return nil
 	}, sql, append([]any{clock, int64(q.ID), q.Name, int64(q.After), limit}, s.holding.ofAll()...)...)
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
+	return found, err
 }
 
 // reportedFigures are the figures of a worker's runs, from its capabilities.
@@ -175,18 +170,9 @@ func (s *Store) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([]
 		slots[int64(w.ID)] = i
 		workers, incarnations = append(workers, int64(w.ID)), append(incarnations, int64(w.Incarnation))
 	}
-	err := s.query(ctx, "marking workers whose queues are deleted", func(rows pgx.Rows) error {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return err
-		}
-		marked[slots[id]] = true
-		return nil
-	}, markQueuesDeleted, workers, incarnations)
-	if err != nil {
-		return nil, err
-	}
-	return marked, nil
+	var id int64
+	err := s.query(ctx, "marking workers whose queues are deleted", into(func() { marked[slots[id]] = true }, &id), markQueuesDeleted, workers, incarnations)
+	return marked, err
 }
 
 const setCordon = `

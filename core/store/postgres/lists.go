@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -61,11 +59,7 @@ func (s *Store) listNamed(ctx context.Context, q store.ExecutionQuery) ([]store.
 	var digest, parameters []byte
 	var size int
 	var r record
-	targets := r.targets(&digest, &size, &parameters)
-	err := s.query(ctx, "reading executions by their ids", func(rows pgx.Rows) error {
-		if err := rows.Scan(targets...); err != nil {
-			return err
-		}
+	err := s.query(ctx, "reading executions by their ids", into(func() {
 		row := r.listed()
 		row.Size = size
 		copy(row.Digest[:], digest)
@@ -73,22 +67,8 @@ func (s *Store) listNamed(ctx context.Context, q store.ExecutionQuery) ([]store.
 			row.Parameters = parameters
 		}
 		found = append(found, row)
-		return nil
-	}, selectListed, integers(q.IDs), q.Digests, q.WithParameters)
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
-}
-
-// listingIDs returns a scan that collects rows of which only the id is read.
-func listingIDs(found *[]store.Listed) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		var id int64
-		err := rows.Scan(&id)
-		*found = append(*found, store.Listed{Execution: execution.Execution{ID: execution.ID(id)}})
-		return err
-	}
+	}, r.targets(&digest, &size, &parameters)...), selectListed, integers(q.IDs), q.Digests, q.WithParameters)
+	return found, err
 }
 
 // List implements store.Client.
@@ -102,15 +82,13 @@ func (s *Store) List(ctx context.Context, q store.ExecutionQuery) ([]store.Liste
 	var page []store.Listed
 	scan, sql := listing(&page), selectPages[q.Status]
 	if q.OnlyIDs {
-		scan, sql = listingIDs(&page), selectIDs[q.Status]
+		var row store.Listed
+		scan, sql = into(func() { page = append(page, row) }, &row.ID), selectIDs[q.Status]
 	}
 	err := s.query(ctx, "listing executions", scan, sql,
 		int64(q.Before), int64(q.After), orNull(q.ActionRef), int64(q.Worker), int64(q.Parent), reasonOrNull(q.Reason),
 		momentOrNull(q.Created.From), momentOrNull(q.Created.To), momentOrNull(q.Ended.From), momentOrNull(q.Ended.To), max(0, q.Limit))
-	if err != nil {
-		return nil, err
-	}
-	return page, nil
+	return page, err
 }
 
 // The order is that of the contract (bytes), whatever the collation of the database. Actions are
@@ -126,20 +104,16 @@ select a.ref, a.runtime, a.entrypoint, coalesce(a.timeout_seconds, 0), coalesce(
 // Actions implements store.Client.
 func (s *Store) Actions(ctx context.Context, q store.ActionQuery) ([]execution.Action, error) {
 	var page []execution.Action
-	err := s.query(ctx, "listing actions", func(rows pgx.Rows) error {
-		var a execution.Action
-		var timeout, dispatchTimeout float64
-		var retried []int16
-		err := rows.Scan(&a.Ref, &a.Runtime, &a.Entrypoint, &timeout, &dispatchTimeout, &a.MaxRetries, &a.Concurrency, &a.PutBy, &retried)
+	var a execution.Action
+	var timeout, dispatchTimeout float64
+	var retried []int16
+	err := s.query(ctx, "listing actions", into(func() {
 		a.Timeout, a.DispatchTimeout = time.Duration(timeout*float64(time.Second)), time.Duration(dispatchTimeout*float64(time.Second))
 		a.RetriedExitCodes = execution.NewExitCodes(retried...)
 		page = append(page, a)
-		return err
-	}, selectActions, q.After, orNull(q.Ref), max(0, q.Limit))
-	if err != nil {
-		return nil, err
-	}
-	return page, nil
+	}, &a.Ref, &a.Runtime, &a.Entrypoint, &timeout, &dispatchTimeout, &a.MaxRetries, &a.Concurrency, &a.PutBy, &retried),
+		selectActions, q.After, orNull(q.Ref), max(0, q.Limit))
+	return page, err
 }
 
 var selectChain = text(`
@@ -155,8 +129,6 @@ select {e, small} from member m join execution e on e.id = m.id
 // Chain implements store.Client.
 func (s *Store) Chain(ctx context.Context, id execution.ID) ([]store.Listed, error) {
 	var chain []store.Listed
-	if err := s.query(ctx, "reading a chain", listing(&chain), selectChain, int64(id), store.MaxChain); err != nil {
-		return nil, err
-	}
-	return chain, nil
+	err := s.query(ctx, "reading a chain", listing(&chain), selectChain, int64(id), store.MaxChain)
+	return chain, err
 }

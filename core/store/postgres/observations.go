@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -105,14 +106,8 @@ func (s *Store) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]
 				workers, incarnations = append(workers, int64(w.ID)), append(incarnations, int64(w.Incarnation))
 				ready, reasons = append(ready, w.Ready), append(reasons, w.Reason)
 			}
-			return s.query(ctx, op, func(rows pgx.Rows) error {
-				var incarnation int64
-				if err := rows.Scan(&incarnation); err != nil {
-					return err
-				}
-				changed[places[incarnation]] = true
-				return nil
-			}, observeWorkers, s.now(), workers, incarnations, ready, reasons)
+			var incarnation int64
+			return s.query(ctx, op, into(func() { changed[places[incarnation]] = true }, &incarnation), observeWorkers, s.now(), workers, incarnations, ready, reasons)
 		},
 	}.all(ctx, ws)
 }
@@ -142,20 +137,12 @@ select id, part, coalesce(execution, 0), coalesce(epoch, 0), coalesce(worker, 0)
 // Observations implements store.Client.
 func (s *Store) Observations(ctx context.Context, q store.ObservationQuery) ([]store.Observation, error) {
 	var page []store.Observation
-	err := s.query(ctx, "listing observations", func(rows pgx.Rows) error {
-		var o store.Observation
-		var ended *time.Time
-		if err := rows.Scan(&o.ID, &o.Part, &o.Key.ID, &o.Key.Epoch, &o.Worker.ID, &o.Worker.Incarnation, &o.Would, &o.Reason, &o.At, &ended); err != nil {
-			return err
-		}
-		if ended != nil {
-			o.EndedAt = *ended
-		}
+	var o store.Observation
+	var ended pgtype.Timestamptz
+	err := s.query(ctx, "listing observations", into(func() {
+		o.EndedAt = ended.Time
 		page = append(page, o)
-		return nil
-	}, selectObservations, q.Before, q.Part, int64(q.Execution), int64(q.Worker), q.Limit)
-	if err != nil {
-		return nil, err
-	}
-	return page, nil
+	}, &o.ID, &o.Part, &o.Key.ID, &o.Key.Epoch, &o.Worker.ID, &o.Worker.Incarnation, &o.Would, &o.Reason, &o.At, &ended),
+		selectObservations, q.Before, q.Part, int64(q.Execution), int64(q.Worker), q.Limit)
+	return page, err
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,24 +72,17 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	fill(&o.MaxConns, 16)
-	fill(&o.ConnectTimeout, 5*time.Second)
-	fill(&o.StatementTimeout, 10*time.Second)
-	fill(&o.LockTimeout, o.StatementTimeout/2)
-	fill(&o.SlowWalk, 3*time.Millisecond)
-	fill(&o.RowLockTimeout, 20*time.Millisecond)
-	fill(&o.IdleInTransactionTimeout, 5*time.Second)
-	fill(&o.BatchRows, 500)
-	fill(&o.BatchWait, time.Millisecond)
-	fill(&o.BatchPatience, 25*time.Millisecond)
+	o.MaxConns = cmp.Or(o.MaxConns, 16)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 5*time.Second)
+	o.StatementTimeout = cmp.Or(o.StatementTimeout, 10*time.Second)
+	o.LockTimeout = cmp.Or(o.LockTimeout, o.StatementTimeout/2)
+	o.SlowWalk = cmp.Or(o.SlowWalk, 3*time.Millisecond)
+	o.RowLockTimeout = cmp.Or(o.RowLockTimeout, 20*time.Millisecond)
+	o.IdleInTransactionTimeout = cmp.Or(o.IdleInTransactionTimeout, 5*time.Second)
+	o.BatchRows = cmp.Or(o.BatchRows, 500)
+	o.BatchWait = cmp.Or(o.BatchWait, time.Millisecond)
+	o.BatchPatience = cmp.Or(o.BatchPatience, 25*time.Millisecond)
 	return o
-}
-
-func fill[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // inFlight is how many batches of one kind may be under way at a time. The later ones help when the

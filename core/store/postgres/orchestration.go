@@ -168,13 +168,10 @@ type answers struct {
 }
 
 func (a *answers) scan(counts []*int32) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		var what string
-		var n, count int
-		var chain, id int64
-		if err := rows.Scan(&what, &n, &chain, &count, &id); err != nil {
-			return err
-		}
+	var what string
+	var n, count int
+	var chain, id int64
+	return into(func() {
 		switch what {
 		case "retry":
 			a.retries[attempt{chain, count}] = id
@@ -184,8 +181,7 @@ func (a *answers) scan(counts []*int32) func(pgx.Rows) error {
 		default:
 			a.results[n-1] = store.Orchestrated{Applied: true, Children: what == "children"}
 		}
-		return nil
-	}
+	}, &what, &n, &chain, &count, &id)
 }
 
 // existing adds to retries those wanted rows that existed before.
@@ -201,15 +197,9 @@ func (s *Store) existing(ctx context.Context, wanted map[int]attempt, retries ma
 		return nil
 	}
 	const op = "orchestrating: reading retries that exist"
-	err := s.query(ctx, op, func(rows pgx.Rows) error {
-		var a attempt
-		var id int64
-		if err := rows.Scan(&a.chain, &a.count, &id); err != nil {
-			return err
-		}
-		retries[a] = id
-		return nil
-	}, selectRetries, chains, counts)
+	var a attempt
+	var id int64
+	err := s.query(ctx, op, into(func() { retries[a] = id }, &a.chain, &a.count, &id), selectRetries, chains, counts)
 	if err != nil {
 		return unknown(op, err)
 	}

@@ -294,14 +294,8 @@ func (s *Store) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 				workers, incarnations = append(workers, int64(r.ID)), append(incarnations, int64(r.Incarnation))
 				beats = append(beats, int64(r.Beat))
 			}
-			return s.query(ctx, op, func(rows pgx.Rows) error {
-				var n int
-				if err := rows.Scan(&n); err != nil {
-					return err
-				}
-				marked[n-1] = true
-				return nil
-			}, reap, s.now(), workers, incarnations, beats)
+			var n int
+			return s.query(ctx, op, into(func() { marked[n-1] = true }, &n), reap, s.now(), workers, incarnations, beats)
 		},
 	}.all(ctx, rs)
 }
@@ -334,12 +328,8 @@ func (s *Store) Clock(ctx context.Context) (now time.Time, err error) {
 // FreeSlots implements store.Executor.
 func (s *Store) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error) {
 	var freed []execution.ID
-	err := s.query(ctx, "freeing concurrency slots", func(rows pgx.Rows) error {
-		var id int64
-		err := rows.Scan(&id)
-		freed = append(freed, execution.ID(id))
-		return err
-	}, freeStaleSlots, s.now(), limit)
+	var id execution.ID
+	err := s.query(ctx, "freeing concurrency slots", into(func() { freed = append(freed, id) }, &id), freeStaleSlots, s.now(), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -361,12 +351,6 @@ returning e.id`
 // ForgetKeys implements store.Executor.
 func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
 	forgotten := 0
-	err := s.query(ctx, "forgetting idempotency keys", func(pgx.Rows) error {
-		forgotten++
-		return nil
-	}, forgetKeys, s.now(), age, limit)
-	if err != nil {
-		return 0, err
-	}
-	return forgotten, nil
+	err := s.query(ctx, "forgetting idempotency keys", func(pgx.Rows) error { forgotten++; return nil }, forgetKeys, s.now(), age, limit)
+	return forgotten, err
 }

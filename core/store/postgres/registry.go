@@ -278,10 +278,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 	var asOf time.Time
 	began, now := time.Now(), s.now()
 	since, known := s.beating.begin(&b)
-	ids, epochs := make([]int64, len(b.Held)), make([]int64, len(b.Held))
-	for i, key := range b.Held {
-		ids[i], epochs[i] = int64(key.ID), int64(key.Epoch)
-	}
+	ids, epochs := idsAndEpochs(b.Held)
 	beat := []any{int64(b.Acknowledged), int64(b.Incarnation), int64(b.ID), int64(b.Number), ids, epochs}
 	err := s.heartbeat(ctx, op, func(p *pgx.Batch) {
 		reply, st, lost, gone, canceling, ends = store.BeatReply{}, permission{}, nil, nil, nil, false
@@ -290,10 +287,9 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		arguments := append([]any{now, int64(b.Incarnation), int64(b.ID), int64(b.Number), b.ConsumerAlive, b.Lease}, renewed(&b)...)
 		p.Queue(renew, append(arguments, int64(b.Acknowledged), b.Messages, since, known)...)
 		if len(ids) > 0 {
-			p.Queue(selectHeld, int64(b.Incarnation), ids, epochs).Query(each(func(rows pgx.Rows) error {
-				var n int
-				var ended, cancel bool
-				err := rows.Scan(&n, &ended, &cancel)
+			var n int
+			var ended, cancel bool
+			p.Queue(selectHeld, int64(b.Incarnation), ids, epochs).Query(each(into(func() {
 				switch {
 				case ended:
 					gone = append(gone, n-1)
@@ -302,12 +298,9 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 				default:
 					lost = append(lost, n-1)
 				}
-				return err
-			}))
+			}, &n, &ended, &cancel)))
 		}
-		p.Queue(existUnheld, append(slices.Clip(beat), now, since, s.heldMargin(), known, mostOld+1)...).Query(each(func(rows pgx.Rows) error {
-			return rows.Scan(&ends, &asOf, &oldIDs, &oldMoments)
-		}))
+		p.Queue(existUnheld, append(slices.Clip(beat), now, since, s.heldMargin(), known, mostOld+1)...).Query(each(into(func() {}, &ends, &asOf, &oldIDs, &oldMoments)))
 	})
 	if err != nil {
 		return store.BeatReply{}, err
@@ -331,16 +324,8 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		for i, n := range gone {
 			asked[i] = ids[n]
 		}
-		var recorded []int
-		reply.Incomplete = s.query(ctx, op+": reading which of the held executions have ended", func(rows pgx.Rows) error {
-			var n int
-			err := rows.Scan(&n)
-			recorded = append(recorded, n-1)
-			return err
-		}, selectRecorded, asked)
-		for _, n := range recorded {
-			lost = append(lost, gone[n])
-		}
+		var n int
+		reply.Incomplete = s.query(ctx, op+": reading which of the held executions have ended", into(func() { lost = append(lost, gone[n-1]) }, &n), selectRecorded, asked)
 	}
 	if ends {
 		result := encodeResult(&execution.Result{Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker})
@@ -393,12 +378,8 @@ func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key
 		if err := st.refusal(); err != nil {
 			return err
 		}
-		return read(ctx, tx, func(rows pgx.Rows) error {
-			var key execution.Key
-			err := rows.Scan(&key.ID, &key.Epoch)
-			released = append(released, key)
-			return err
-		}, releaseAll, s.now(), int64(w.Incarnation))
+		var key execution.Key
+		return read(ctx, tx, into(func() { released = append(released, key) }, &key.ID, &key.Epoch), releaseAll, s.now(), int64(w.Incarnation))
 	})
 	if err != nil {
 		return nil, err

@@ -177,11 +177,8 @@ select coalesce((select sum(size) from taken), 0), (select count(*) from taken)`
 func (s *Store) purgeTransitions(ctx context.Context, p store.Purge) (done store.Purged, err error) {
 	var groups int
 	err = s.readPurge(ctx, p, func(rows pgx.Rows) error { return rows.Scan(&done.Removed, &groups) }, purgeTransitions, s.now(), p.Age, p.Limit)
-	if err != nil {
-		return store.Purged{}, err
-	}
 	done.More = groups >= p.Limit
-	return done, nil
+	return done, err
 }
 
 // The order is that of an index of its own; see the migration.
@@ -209,11 +206,8 @@ select count(*) from gone`
 // purgeInOrder purges rows that leave in the order of their times.
 func (s *Store) purgeInOrder(ctx context.Context, p store.Purge, sql string) (done store.Purged, err error) {
 	err = s.readPurge(ctx, p, func(rows pgx.Rows) error { return rows.Scan(&done.Removed) }, sql, s.now(), p.Age, p.Limit)
-	if err != nil {
-		return store.Purged{}, err
-	}
 	done.More = done.Removed >= p.Limit
-	return done, nil
+	return done, err
 }
 
 // An incarnation that is stopped or lost stays that, gets no work any more, and never becomes the
@@ -267,14 +261,9 @@ select (select count(*) from gone), coalesce((select max(id) from page), 0), (se
 func (s *Store) purgeWalking(ctx context.Context, p store.Purge, sql string) (done store.Purged, err error) {
 	var last int64
 	var looked int
-	err = s.readPurge(ctx, p, func(rows pgx.Rows) error {
-		return rows.Scan(&done.Removed, &last, &looked)
-	}, sql, s.now(), p.Age, p.After, p.Limit)
-	if err != nil {
-		return store.Purged{}, err
-	}
+	err = s.readPurge(ctx, p, into(func() {}, &done.Removed, &last, &looked), sql, s.now(), p.Age, p.After, p.Limit)
 	if done.More = looked >= p.Limit; done.More {
 		done.Next = last
 	}
-	return done, nil
+	return done, err
 }

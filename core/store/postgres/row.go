@@ -36,43 +36,28 @@ var workColumns = strings.Fields(`
 // the columns of a row of the view or list of that name. If a row is combined from two tables,
 // {open} are the columns of work w and record r, {judged} those of work in the list j and record r,
 // {kept} those of a record r that has ended, and {any} those of a record r whose work w may exist
-// or not.
+// or not. With "small", as in {e, small}, the columns that may be large are empty, so that not even the
+// server reads them.
 func text(sql string) string {
-	for _, list := range []string{"e", "m", "j"} {
-		sql = strings.ReplaceAll(sql, "{"+list+"}", list+"."+strings.Join(rowColumns, ", "+list+"."))
+	of := func(list string) func(column string) string {
+		return func(column string) string { return list + "." + column }
 	}
 	for name, of := range map[string]func(column string) string{
-		"open":   func(column string) string { return fromWork(column, "w."+column) },
-		"judged": ofRefused,
-		"kept":   ofEnded,
-		"any":    ofAny,
-	} {
-		columns := make([]string, len(rowColumns))
-		for i, column := range rowColumns {
-			columns[i] = of(column)
-		}
-		sql = strings.ReplaceAll(sql, "{"+name+"}", strings.Join(columns, ", "))
-	}
-	// With "small", as in {e, small}, the columns that may be large are empty, so that not even the
-	// server reads them.
-	for list, of := range map[string]func(column string) string{
-		"e":    func(column string) string { return "e." + column },
+		"e": of("e"), "m": of("m"), "j": of("j"), "judged": ofRefused, "kept": ofEnded, "any": ofAny,
 		"open": func(column string) string { return fromWork(column, "w."+column) },
-		"kept": ofEnded,
-		"any":  ofAny,
 	} {
-		small := slices.Clone(rowColumns)
-		for i, column := range small {
+		columns, small := make([]string, len(rowColumns)), make([]string, len(rowColumns))
+		for i, column := range rowColumns {
+			columns[i], small[i] = of(column), of(column)
 			switch column {
 			case "parameters", "result":
 				small[i] = "null::json"
 			case "entrypoint":
 				small[i] = "''"
-			default:
-				small[i] = of(column)
 			}
 		}
-		sql = strings.ReplaceAll(sql, "{"+list+", small}", strings.Join(small, ", "))
+		sql = strings.ReplaceAll(sql, "{"+name+"}", strings.Join(columns, ", "))
+		sql = strings.ReplaceAll(sql, "{"+name+", small}", strings.Join(small, ", "))
 	}
 	return sql
 }
@@ -216,17 +201,21 @@ func (r *record) execution() (execution.Execution, error) {
 	}, unreadable
 }
 
-// listing returns a scan that collects rows for a list.
-func listing(found *[]store.Listed) func(pgx.Rows) error {
-	var r record
-	targets := r.targets()
+// into returns a scan that reads each row into the targets and then calls use.
+func into(use func(), targets ...any) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		*found = append(*found, r.listed())
+		use()
 		return nil
 	}
+}
+
+// listing returns a scan that collects rows for a list.
+func listing(found *[]store.Listed) func(pgx.Rows) error {
+	var r record
+	return into(func() { *found = append(*found, r.listed()) }, r.targets()...)
 }
 
 // listed is the record for a list; an unreadable one is marked.
@@ -303,16 +292,11 @@ func verdicts(each func(v *verdict)) func(pgx.Rows) error {
 	var r record
 	var v verdict
 	var from string
-	targets := r.targets(&v.n, &v.applied, &v.remark, &from)
-	return func(rows pgx.Rows) error {
-		if err := rows.Scan(targets...); err != nil {
-			return err
-		}
+	return into(func() {
 		v.from, _ = execution.ParseStatus(from) // None for an unknown status
 		v.row, _ = r.execution()
 		each(&v)
-		return nil
-	}
+	}, r.targets(&v.n, &v.applied, &v.remark, &from)...)
 }
 
 // outcomes returns a scan that puts outcomes at their items' indexes.
@@ -394,6 +378,15 @@ func partNamed(name string) execution.Part {
 		}
 	}
 	return execution.NoPart
+}
+
+// idsAndEpochs are the columns of keys.
+func idsAndEpochs(keys []execution.Key) (ids, epochs []int64) {
+	ids, epochs = make([]int64, len(keys)), make([]int64, len(keys))
+	for i, key := range keys {
+		ids[i], epochs[i] = int64(key.ID), int64(key.Epoch)
+	}
+	return ids, epochs
 }
 
 // Null stands for the zero value.

@@ -5,8 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -303,7 +301,7 @@ func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispat
 			now := s.now()
 			err := s.query(ctx, op, verdicts(func(v *verdict) {
 				results[v.n-1] = store.DispatchResult{Outcome: v.outcome(), WorkerUnfit: v.remark}
-			}), dispatch, append([]any{now, executor, ids, epochs, workers, incarnations, timeouts, limits}, s.holding.of(incarnations)...)...)
+			}), dispatch, append([]any{now, executor, ids, epochs, workers, incarnations, timeouts, limits}, s.holding.of(incarnations...)...)...)
 			if err != nil {
 				return err
 			}
@@ -342,18 +340,9 @@ func (s *Store) MarkPublished(ctx context.Context, keys []execution.Key) ([]exec
 		op:  op,
 		row: func(k *execution.Key) any { return k.ID },
 		run: func(ctx context.Context, keys []execution.Key, locked []bool) error {
-			var ids, epochs []int64
-			for _, k := range keys {
-				ids, epochs = append(ids, int64(k.ID)), append(epochs, int64(k.Epoch))
-			}
-			return s.kept(keptHashed)(ctx, op, func(rows pgx.Rows) error {
-				var n int
-				if err := rows.Scan(&n); err != nil {
-					return err
-				}
-				locked[n-1] = true
-				return nil
-			}, markPublished, s.now(), ids, epochs)
+			ids, epochs := idsAndEpochs(keys)
+			var n int
+			return s.kept(keptHashed)(ctx, op, into(func() { locked[n-1] = true }, &n), markPublished, s.now(), ids, epochs)
 		},
 	}.all(ctx, keys)
 	var left []execution.Key

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -114,23 +112,19 @@ func (s *Store) SettleChildren(ctx context.Context, chains []execution.ID, most 
 			}
 			skipped := store.SkippedResult()
 			clear(results)
-			err := s.query(ctx, op, func(rows pgx.Rows) error {
-				var what string
-				var n int
-				var id int64
-				if err := rows.Scan(&what, &n, &id); err != nil {
-					return err
-				}
+			var what string
+			var n int
+			var id execution.ID
+			err := s.query(ctx, op, into(func() {
 				switch r := &results[n-1]; what {
 				case "more":
 					r.More = true
 				case "started":
-					r.Started = append(r.Started, execution.ID(id))
+					r.Started = append(r.Started, id)
 				default:
-					r.Skipped = append(r.Skipped, execution.ID(id))
+					r.Skipped = append(r.Skipped, id)
 				}
-				return nil
-			}, settleChildren, s.now(), integers(chains), most, encodeResult(&skipped))
+			}, &what, &n, &id), settleChildren, s.now(), integers(chains), most, encodeResult(&skipped))
 			for i := range results {
 				// The statement may have been sent twice, after a part of the first answer had
 				// come.

@@ -91,8 +91,5 @@ func (s *Store) Survey(ctx context.Context) (store.Survey, error) {
 			found.Waiting = append(found.Waiting, w)
 		}
 	}
-	if err := s.surveyUnreadable(ctx, &found); err != nil {
-		return store.Survey{}, err
-	}
-	return found, nil
+	return found, s.surveyUnreadable(ctx, &found)
 }

@@ -223,10 +223,8 @@ select {open} from (
 // such a row as well, and the claim decides.
 func (s *Store) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
 	var found []execution.Execution
-	if err := s.query(ctx, "reading what is dispatched to a worker", lenient(&found), dispatchedTo, s.now(), int64(w.Incarnation), max(0, limit)); err != nil {
-		return nil, err
-	}
-	return found, nil
+	err := s.query(ctx, "reading what is dispatched to a worker", lenient(&found), dispatchedTo, s.now(), int64(w.Incarnation), max(0, limit))
+	return found, err
 }
 
 const insertRefused = `

@@ -28,14 +28,12 @@ func (e *Exporter) Pools(names []string, use ...func() telemetry.PoolUse) {
 	})
 }
 
-// Describe implements prometheus.Collector.
 func (p *pools) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{p.connections, p.waits, p.waited, p.resets} {
 		ch <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (p *pools) Collect(ch chan<- prometheus.Metric) {
 	for i, name := range p.names {
 		u := p.use[i]()

@@ -9,23 +9,24 @@ import (
 	"slices"
 	"strings"
 
+	"handoff/core/config"
 	"handoff/core/execution"
 )
 
 // interpreters are the programs that run scripts, by runtime.
 func interpreters() map[string]string {
-	return map[string]string{Shell: "/bin/sh", Python: "python3", Node: "node"}
+	return map[string]string{config.RuntimeShell: "/bin/sh", config.RuntimePython: "python3", config.RuntimeNode: "node"}
 }
 
 // Runtimes lists the runtimes that this machine can run, in the order of the contract.
 func Runtimes() []string {
 	var found []string
-	for _, r := range []string{Shell, Python, Node} {
+	for _, r := range []string{config.RuntimeShell, config.RuntimePython, config.RuntimeNode} {
 		if _, err := exec.LookPath(interpreters()[r]); err == nil && unsupported() == nil {
 			found = append(found, r)
 		}
 	}
-	return append(found, Noop)
+	return append(found, config.RuntimeNoop)
 }
 
 // command is the command line of an action. It contains only what the action's author wrote.
@@ -44,7 +45,7 @@ func command(dir string, a execution.Action) ([]string, error) {
 	if err != nil {
 		return nil, err // another worker may have the interpreter
 	}
-	if a.Runtime == Shell && !isScript(a.Entrypoint) {
+	if a.Runtime == config.RuntimeShell && !isScript(a.Entrypoint) {
 		return []string{program, "-c", a.Entrypoint}, nil
 	}
 	script, err := find(dir, a.Entrypoint)

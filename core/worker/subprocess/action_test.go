@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/worker"
 )
@@ -47,24 +48,24 @@ func TestCommand(t *testing.T) {
 		want                     []string
 		refused                  execution.Reason
 	}{
-		{dir, Shell, "run.sh", []string{"/bin/sh", filepath.Join(dir, "run.sh")}, 0},
-		{dir, Shell, "./run.sh", []string{"/bin/sh", filepath.Join(dir, "run.sh")}, 0},
-		{dir, Shell, "echo run.sh", []string{"/bin/sh", "-c", "echo run.sh"}, 0},
-		{dir, Shell, "true;run.sh", []string{"/bin/sh", "-c", "true;run.sh"}, 0},
-		{"", Shell, "exit 0", []string{"/bin/sh", "-c", "exit 0"}, 0},
-		{dir, Shell, "gone.sh", nil, execution.ActionNotFound},
-		{"", Shell, "run.sh", nil, execution.ActionNotFound},
-		{dir, Shell, "inside.sh", []string{"/bin/sh", filepath.Join(dir, "inside.sh")}, 0},
-		{linked, Shell, "run.sh", []string{"/bin/sh", filepath.Join(linked, "run.sh")}, 0},
-		{dir, Shell, "outside.sh", nil, execution.Validation},
-		{dir, Shell, "relative.sh", nil, execution.Validation},
-		{dir, Shell, outside, nil, execution.Validation},
-		{dir, Shell, "up/outside.sh", nil, execution.Validation},
-		{dir, Shell, "folder.sh", nil, execution.Validation},
-		{dir, Shell, "../run.sh", nil, execution.Validation},
-		{dir, Shell, "/etc/run.sh", nil, execution.Validation},
-		{dir, Shell, "", nil, execution.Validation},
-		{dir, Shell, "echo \x00", nil, execution.Validation},
+		{dir, config.RuntimeShell, "run.sh", []string{"/bin/sh", filepath.Join(dir, "run.sh")}, 0},
+		{dir, config.RuntimeShell, "./run.sh", []string{"/bin/sh", filepath.Join(dir, "run.sh")}, 0},
+		{dir, config.RuntimeShell, "echo run.sh", []string{"/bin/sh", "-c", "echo run.sh"}, 0},
+		{dir, config.RuntimeShell, "true;run.sh", []string{"/bin/sh", "-c", "true;run.sh"}, 0},
+		{"", config.RuntimeShell, "exit 0", []string{"/bin/sh", "-c", "exit 0"}, 0},
+		{dir, config.RuntimeShell, "gone.sh", nil, execution.ActionNotFound},
+		{"", config.RuntimeShell, "run.sh", nil, execution.ActionNotFound},
+		{dir, config.RuntimeShell, "inside.sh", []string{"/bin/sh", filepath.Join(dir, "inside.sh")}, 0},
+		{linked, config.RuntimeShell, "run.sh", []string{"/bin/sh", filepath.Join(linked, "run.sh")}, 0},
+		{dir, config.RuntimeShell, "outside.sh", nil, execution.Validation},
+		{dir, config.RuntimeShell, "relative.sh", nil, execution.Validation},
+		{dir, config.RuntimeShell, outside, nil, execution.Validation},
+		{dir, config.RuntimeShell, "up/outside.sh", nil, execution.Validation},
+		{dir, config.RuntimeShell, "folder.sh", nil, execution.Validation},
+		{dir, config.RuntimeShell, "../run.sh", nil, execution.Validation},
+		{dir, config.RuntimeShell, "/etc/run.sh", nil, execution.Validation},
+		{dir, config.RuntimeShell, "", nil, execution.Validation},
+		{dir, config.RuntimeShell, "echo \x00", nil, execution.Validation},
 		{dir, "cobol", "run.sh", nil, execution.Validation},
 	} {
 		argv, err := command(c.dir, execution.Action{Ref: "a", Runtime: c.runtime, Entrypoint: c.entrypoint})
@@ -86,7 +87,7 @@ func TestNoopAndRefusalsAreRunsThatHaveEnded(t *testing.T) {
 	for _, c := range []struct {
 		runtime string
 		want    execution.Reason
-	}{{Noop, execution.NoReason}, {"cobol", execution.Validation}} {
+	}{{config.RuntimeNoop, execution.NoReason}, {"cobol", execution.Validation}} {
 		run, err := r.Start(context.Background(), worker.Spec{Action: execution.Action{Runtime: c.runtime, Entrypoint: "x"}})
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +98,7 @@ func TestNoopAndRefusalsAreRunsThatHaveEnded(t *testing.T) {
 			t.Errorf("%s: %+v, %v", c.runtime, exit, err)
 		}
 	}
-	if rs := Runtimes(); !slices.Contains(rs, Noop) {
+	if rs := Runtimes(); !slices.Contains(rs, config.RuntimeNoop) {
 		t.Errorf("runtimes %v", rs)
 	}
 }

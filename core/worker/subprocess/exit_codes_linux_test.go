@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/host/without"
 	"handoff/core/worker"
@@ -45,10 +46,10 @@ func TestEveryExitCodeOfAnActionGivesItsReason(t *testing.T) {
 func TestConnectionErrorsOfRealProgramsCanBeRetried(t *testing.T) {
 	b := newFixture(t, 0)
 	var lack error
-	if !slices.Contains(Runtimes(), Python) {
-		lack = fmt.Errorf("no %s on this machine, so no program of that runtime meets a connection error", Python)
+	if !slices.Contains(Runtimes(), config.RuntimePython) {
+		lack = fmt.Errorf("no %s on this machine, so no program of that runtime meets a connection error", config.RuntimePython)
 	}
-	without.Need(t, Python, lack)
+	without.Need(t, without.Python, lack)
 	const client = `import socket, sys
 try:
     s = socket.create_connection(("127.0.0.1", %d), timeout=20)
@@ -80,7 +81,7 @@ except OSError as e:
 		if err := os.WriteFile(filepath.Join(b.dir, script), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		exit := b.wait(b.start(execution.Action{Ref: "test", Runtime: Python, Entrypoint: script}, ""))
+		exit := b.wait(b.start(execution.Action{Ref: "test", Runtime: config.RuntimePython, Entrypoint: script}, ""))
 		if exit.Reason != execution.Connection || !exit.Reason.Retriable() {
 			t.Errorf("%s: %+v", name, exit)
 		}
@@ -103,7 +104,7 @@ func TestTheExitCodesThatAnActionDeclaresAreRetried(t *testing.T) {
 		"kill -9 $$": execution.Unknown,
 		`echo '{"error":{"type":"permission"}}'; exit 1`: execution.Permission,
 	} {
-		exit := b.wait(b.start(execution.Action{Ref: "test", Runtime: Shell, Entrypoint: entrypoint, RetriedExitCodes: execution.NewExitCodes(1, 65, 69)}, ""))
+		exit := b.wait(b.start(execution.Action{Ref: "test", Runtime: config.RuntimeShell, Entrypoint: entrypoint, RetriedExitCodes: execution.NewExitCodes(1, 65, 69)}, ""))
 		if exit.Reason != want || exit.Killed {
 			t.Errorf("%s: %+v, want %v", entrypoint, exit, want)
 		}

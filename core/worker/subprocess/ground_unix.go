@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/core/config"
 	"handoff/core/worker/cgroup"
 	"handoff/core/worker/rundir"
 )
@@ -39,7 +40,7 @@ const (
 
 // furnish gives a run its directory, control group and limits.
 func (r *Runner) furnish(l *launch) (err error) {
-	l.KeepPrivileges, l.Account = r.isolation.KeepPrivileges, r.ground.account
+	l.KeepPrivileges, l.Account = r.options.Isolation.Privileges == config.KeepPrivileges, r.ground.account
 	l.Data, l.UserProcesses = r.ground.data, r.ground.userProcesses
 	name := fmt.Sprintf("%d-%d", l.Execution, l.Epoch)
 	if r.ground.dirs != nil {
@@ -62,15 +63,15 @@ func (r *Runner) furnish(l *launch) (err error) {
 				return fmt.Errorf("dividing the directory of a run: %w", err)
 			}
 		}
-		l.Dir, l.Disk = l.RunDir, r.isolation.DiskBytes
+		l.Dir, l.Disk = l.RunDir, r.options.Isolation.DiskBytes
 		l.Environment = append(omit(l.Environment, "TMPDIR"), "TMPDIR="+l.RunDir)
 		name = filepath.Base(l.RunDir) // one name for both; no other run has it
 	}
 	if a := l.Account; a != nil {
 		l.Environment = append(omit(l.Environment, "HOME", "USER", "LOGNAME", "SHELL"), "HOME="+a.home, "USER="+a.name, "LOGNAME="+a.name)
 	}
-	if r.actions != "" {
-		dir, err := filepath.Abs(r.actions)
+	if r.options.Actions != "" {
+		dir, err := filepath.Abs(r.options.Actions)
 		if err != nil {
 			return err
 		}
@@ -101,7 +102,7 @@ func (r *Runner) tidy(l launch) {
 }
 
 func (r *Runner) failed(err error) {
-	r.log.Warn("something of a run is left; the next worker that starts here tries to remove it", slog.Any("error", err))
+	r.options.Log.Warn("something of a run is left; the next worker that starts here tries to remove it", slog.Any("error", err))
 }
 
 // Close gives back what Prepare got. No run may be in progress.

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/host/daemon"
 	"handoff/core/worker"
@@ -30,7 +31,10 @@ const nobody = 65534
 // isolatedWorker is a separate worker process, protected as cmd/worker is, that runs actions one
 // after another.
 type isolatedWorker struct {
-	Isolation Isolation
+	Isolation config.Isolation
+	// Runs and SecretFile are those of Options.
+	Runs       int
+	SecretFile string
 	// Dir holds scripts, and actions leave notes there.
 	Dir string
 	// Lines are the actions.
@@ -72,7 +76,7 @@ func isolatedMain() {
 func (w *isolatedWorker) run() (f findings) {
 	h := daemon.New(daemon.Options{})
 	r := New(Options{
-		Host: h, Actions: w.Dir, Isolation: w.Isolation, Name: "test",
+		Host: h, Actions: w.Dir, Isolation: w.Isolation, Runs: w.Runs, SecretFile: w.SecretFile, Name: "test",
 		Environment: []string{"NOTES=" + w.Dir, "WORKER=" + strconv.Itoa(os.Getpid())},
 	})
 	var err error
@@ -82,7 +86,7 @@ func (w *isolatedWorker) run() (f findings) {
 	}
 	for i, line := range w.Lines {
 		run, err := r.Start(context.Background(), worker.Spec{
-			Key: execution.Key{ID: execution.ID(i + 1), Epoch: 1}, Action: execution.Action{Runtime: Shell, Entrypoint: line},
+			Key: execution.Key{ID: execution.ID(i + 1), Epoch: 1}, Action: execution.Action{Runtime: config.RuntimeShell, Entrypoint: line},
 			Fence: h.Monotonic() + time.Hour, Limit: h.Monotonic() + time.Hour,
 		})
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/host/without"
 )
@@ -42,7 +43,7 @@ func needMounts(t *testing.T) {
 // needCgroup skips a test unless it has a control group that may be divided.
 func needCgroup(t *testing.T) {
 	t.Helper()
-	r := New(Options{Isolation: Isolation{Cgroup: CgroupRequire}, Name: "probe"})
+	r := New(Options{Isolation: config.Isolation{Cgroup: config.CgroupRequire}, Name: "probe"})
 	lack := r.openGroups(newState())
 	r.Close()
 	without.Need(t, without.Cgroup, lack)
@@ -88,7 +89,7 @@ func TestTheShimDoesNotHaveTheWorkersEnvironment(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	dir := yard(t)
-	w := isolatedWorker{Dir: dir, Isolation: Isolation{KeepPrivileges: true}, Lines: []string{"tr '\\0' '\\n' </proc/$PPID/environ", attackLine(t, dir)}}
+	w := isolatedWorker{Dir: dir, Isolation: config.Isolation{Privileges: config.KeepPrivileges}, Lines: []string{"tr '\\0' '\\n' </proc/$PPID/environ", attackLine(t, dir)}}
 	f := w.start(t, 0)
 	if len(f.Exits) != 2 {
 		t.Fatalf("%+v", f)
@@ -115,7 +116,7 @@ func TestDescriptorsThatAWorkerInheritedReachNoAction(t *testing.T) {
 	}
 	defer func() { _, _ = read.Close(), write.Close() }()
 	dir := yard(t)
-	w := isolatedWorker{Dir: dir, Lines: []string{"ls /proc/$$/fd; ls /proc/self/fd >&2"}, Isolation: Isolation{RunDir: filepath.Join(dir, "runs")}}
+	w := isolatedWorker{Dir: dir, Lines: []string{"ls /proc/$$/fd; ls /proc/self/fd >&2"}, Isolation: config.Isolation{RunDir: filepath.Join(dir, "runs")}}
 	cmd := w.command(t, os.Geteuid())
 	cmd.ExtraFiles = []*os.File{read, read, write, write, write}
 	out, err := cmd.Output()
@@ -146,8 +147,8 @@ func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 		`i=0; while test $i -lt 150; do setsid sleep 9999 & i=$((i+1)); done; ` + away("e") + `kill -9 $PPID; sleep 9999`,
 	}
 	for _, user := range users(t) {
-		for _, mode := range []string{CgroupOff, CgroupAuto} {
-			w := isolatedWorker{Dir: yard(t), Isolation: Isolation{Cgroup: mode}, Lines: lines}
+		for _, mode := range []string{config.CgroupOff, config.CgroupAuto} {
+			w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{Cgroup: mode}, Lines: lines}
 			if f := w.start(t, user); len(f.Exits) != len(lines) {
 				t.Errorf("user %d, cgroup %s: %+v", user, mode, f)
 			}
@@ -171,7 +172,7 @@ func TestTheNextWorkerEndsWhatAKilledOneLeft(t *testing.T) {
 	t.Parallel()
 	needCgroup(t)
 	for _, deed := range []string{`kill -9 $WORKER $PPID`, `kill -9 $WORKER`} {
-		w := isolatedWorker{Dir: yard(t), Isolation: Isolation{Cgroup: CgroupRequire}, Lines: []string{
+		w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{Cgroup: config.CgroupRequire}, Lines: []string{
 			`kill -STOP $PPID; setsid sh -c 'echo $$ '$PPID' >"$NOTES/pids.new"; mv "$NOTES/pids.new" "$NOTES/pids"; exec sleep 9999' & ` +
 				`while ! test -e "$NOTES/pids"; do sleep 0.01; done; echo x >file; ` + deed + `; sleep 9999`,
 		}}
@@ -200,7 +201,7 @@ func TestTheNextWorkerEndsWhatAKilledOneLeft(t *testing.T) {
 
 func TestARunThatFillsItsDirectoryEnds(t *testing.T) {
 	t.Parallel()
-	w := isolatedWorker{Dir: yard(t), Isolation: Isolation{DiskBytes: 8 << 20}, Lines: []string{
+	w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{DiskBytes: 8 << 20}, Lines: []string{
 		`head -c 9000000 /dev/zero >big; sleep 9999`,
 		`mkdir -m 0300 a; mkdir a/b; head -c 9000000 /dev/zero >a/b/big; chmod 0 a/b; sleep 9999`,
 		`mkdir -p $(i=0; while test $i -lt 600; do printf d/; i=$((i+1)); done); sleep 9999`,
@@ -218,7 +219,7 @@ func TestARunThatFillsItsDirectoryEnds(t *testing.T) {
 
 func TestARunThatPrintsWithoutEndEnds(t *testing.T) {
 	t.Parallel()
-	w := isolatedWorker{Dir: yard(t), Isolation: Isolation{OutputBytes: 1 << 20}, Lines: []string{`yes; sleep 9999`, `head -c 100000 /dev/zero`}}
+	w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{OutputBytes: 1 << 20}, Lines: []string{`yes; sleep 9999`, `head -c 100000 /dev/zero`}}
 	f := w.start(t, os.Geteuid())
 	if e := f.Exits[0]; e.Killed || e.Reason != execution.Unknown || !strings.Contains(e.Message, string(causeOutput)) {
 		t.Errorf("%+v", e.Message)
@@ -237,7 +238,7 @@ func TestActionsRunAsAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	witness := filepath.Join(dir, "witness")
-	w := isolatedWorker{Dir: dir, Witness: witness, Isolation: Isolation{User: "65533:65533", SecretFile: private, Processes: 50, Runs: 2}, Lines: []string{
+	w := isolatedWorker{Dir: dir, Witness: witness, Isolation: config.Isolation{User: "65533:65533", Processes: 50}, Runs: 2, SecretFile: private, Lines: []string{
 		`id -u; id -g; id -G; echo "$HOME"; pwd; echo mine >file; cat file; cat ` + private + `; kill -9 $PPID; echo "$?"`,
 		attackLine(t, dir),
 		`ulimit -p 2>/dev/null || ulimit -u`,
@@ -271,14 +272,14 @@ func TestAUserThatCannotBeHadIsRefused(t *testing.T) {
 	for user, want := range map[string]string{
 		"0": "is root", "no-such-user": "unknown user", fmt.Sprint(os.Geteuid()): "is ",
 	} {
-		r := New(Options{Isolation: Isolation{User: user, RunDir: filepath.Join(t.TempDir(), "runs")}})
+		r := New(Options{Isolation: config.Isolation{User: user, RunDir: filepath.Join(t.TempDir(), "runs")}})
 		if _, err := r.Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "worker.isolation.user") {
 			t.Errorf("%s: %v", user, err)
 		}
 	}
 	if os.Geteuid() == 0 {
 		dir := yard(t)
-		w := isolatedWorker{Dir: dir, Isolation: Isolation{User: "1"}}
+		w := isolatedWorker{Dir: dir, Isolation: config.Isolation{User: "1"}}
 		if f := w.start(t, nobody); !strings.Contains(f.Error, "needs a worker that runs as root") {
 			t.Errorf("%+v", f)
 		}
@@ -287,7 +288,7 @@ func TestAUserThatCannotBeHadIsRefused(t *testing.T) {
 
 func TestWithoutControllersALimitIsReplacedOrRefused(t *testing.T) {
 	t.Parallel()
-	w := isolatedWorker{Dir: yard(t), Isolation: Isolation{Cgroup: CgroupOff, MemoryBytes: 64 << 20, CPUs: 0.5}, Lines: []string{
+	w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{Cgroup: config.CgroupOff, MemoryBytes: 64 << 20, CPUs: 0.5}, Lines: []string{
 		`ulimit -d`, `head -c 100m /dev/zero | tail -c 100m | wc -c | grep -q 104857600`,
 	}}
 	f := w.start(t, os.Geteuid())
@@ -303,7 +304,7 @@ func TestWithoutControllersALimitIsReplacedOrRefused(t *testing.T) {
 	if why := f.State.Missing["worker.isolation.cpus"]; !strings.Contains(why, "nothing limits it") {
 		t.Errorf("%+v", f.State)
 	}
-	required := Isolation{Cgroup: CgroupRequire, CPUs: 0.5}
+	required := config.Isolation{Cgroup: config.CgroupRequire, CPUs: 0.5}
 	r := New(Options{Isolation: required, Name: "require"})
 	err := r.openGroups(newState())
 	r.Close()
@@ -316,11 +317,11 @@ func TestWithoutControllersALimitIsReplacedOrRefused(t *testing.T) {
 // down.
 func TestALimitHoldsForAllProcessesOfARun(t *testing.T) {
 	t.Parallel()
-	r := New(Options{Isolation: Isolation{Cgroup: CgroupRequire, Processes: 20}, Name: "limits"})
+	r := New(Options{Isolation: config.Isolation{Cgroup: config.CgroupRequire, Processes: 20}, Name: "limits"})
 	lack := r.openGroups(newState())
 	r.Close()
 	without.Need(t, without.Controllers, lack)
-	w := isolatedWorker{Dir: yard(t), Isolation: Isolation{Cgroup: CgroupRequire, Processes: 20}, Lines: []string{
+	w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{Cgroup: config.CgroupRequire, Processes: 20}, Lines: []string{
 		`i=0; while test $i -lt 100; do sleep 9999 & i=$((i+1)); done; sleep 9999`,
 	}}
 	f := w.start(t, os.Geteuid())

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/core/config"
 	"handoff/core/worker/cgroup"
 	"handoff/core/worker/rundir"
 )
@@ -34,7 +35,7 @@ func (r *Runner) Prepare(ctx context.Context) (*State, error) {
 }
 
 func (r *Runner) prepare(ctx context.Context, s *State) (err error) {
-	iso := &r.isolation
+	iso := &r.options.Isolation
 	if iso.User != "" {
 		if r.ground.account, err = lookUp(iso.User); err != nil {
 			return fmt.Errorf("worker.isolation.user: %q: %w", iso.User, err)
@@ -73,7 +74,7 @@ func (r *Runner) prepare(ctx context.Context, s *State) (err error) {
 	if err != nil && ctx.Err() == nil {
 		seen, err = r.rehearse(ctx) // a busy machine may have been too slow
 	}
-	if err != nil && r.ground.groups != nil && iso.Cgroup != CgroupRequire {
+	if err != nil && r.ground.groups != nil && iso.Cgroup != config.CgroupRequire {
 		// A filter of system calls may forbid starting a process in a group.
 		_ = r.ground.groups.Close()
 		r.ground.groups = nil
@@ -96,7 +97,7 @@ const tmpStays = "; what runs write to /tmp, /var/tmp and /dev/shm stays there, 
 // files.
 func (r *Runner) wantPrivate(s *State) {
 	switch {
-	case r.isolation.SharedTmp:
+	case r.options.Isolation.PrivateTmp == config.PrivateTmpOff:
 		s.lacks(privateFailure, "worker.isolation.private_tmp is off"+tmpStays)
 	case mountLack() != "":
 		s.lacks(privateFailure, mountLack()+tmpStays)
@@ -107,16 +108,16 @@ func (r *Runner) wantPrivate(s *State) {
 
 // openGroups sets up control groups, and weaker limits if control groups are not available.
 func (r *Runner) openGroups(s *State) error {
-	iso := &r.isolation
+	iso := &r.options.Isolation
 	limits := cgroup.Limits{Memory: iso.MemoryBytes, CPUs: iso.CPUs, Processes: iso.Processes}
 	missing := map[string]string{}
-	if iso.Cgroup == CgroupOff {
+	if iso.Cgroup == config.CgroupOff {
 		s.lacks("control groups", "worker.isolation.cgroup is off")
 	} else {
 		var err error
-		name := r.name
+		name := r.options.Name
 		if r.ground.groups, err = cgroup.Open(name, limits); err != nil {
-			if iso.Cgroup == CgroupRequire {
+			if iso.Cgroup == config.CgroupRequire {
 				return fmt.Errorf("worker.isolation.cgroup is require: %w; delegate the worker's control group to it (systemd: Delegate=yes), or choose auto", err)
 			}
 			s.lacks("control groups", err.Error())
@@ -136,7 +137,7 @@ func (r *Runner) openGroups(s *State) error {
 			s.holds("runs are limited by worker.isolation." + keys[c])
 			continue
 		}
-		if iso.Cgroup == CgroupRequire {
+		if iso.Cgroup == config.CgroupRequire {
 			return fmt.Errorf("worker.isolation.%s can't be enforced, and worker.isolation.cgroup is require: %s", keys[c], why)
 		}
 		s.lacksAsked("worker.isolation."+keys[c], why+"; "+r.substitute(c))
@@ -152,10 +153,10 @@ func (r *Runner) openGroups(s *State) error {
 func (r *Runner) substitute(controller string) string {
 	switch {
 	case controller == "memory":
-		r.ground.data = r.isolation.MemoryBytes
+		r.ground.data = r.options.Isolation.MemoryBytes
 		return "each process is limited instead of each run (RLIMIT_DATA)"
 	case controller == "pids" && r.ground.account != nil:
-		r.ground.userProcesses = r.isolation.Processes * int64(max(1, r.isolation.Runs))
+		r.ground.userProcesses = r.options.Isolation.Processes * int64(max(1, r.options.Runs))
 		return fmt.Sprintf("the user %s is limited to %d processes in all runs together (RLIMIT_NPROC)", r.ground.account.name, r.ground.userProcesses)
 	case controller == "pids":
 		return "nothing limits them: with worker.isolation.user all runs together would be"
@@ -186,7 +187,7 @@ func (r *Runner) rehearse(ctx context.Context) (seen, error) {
 	if _, err := os.Stat(shell); err != nil {
 		return nil, nil
 	}
-	secret := r.isolation.SecretFile
+	secret := r.options.SecretFile
 	if secret != "" {
 		var err error
 		if secret, err = filepath.Abs(secret); err != nil {
@@ -235,11 +236,11 @@ func (r *Runner) judge(found seen, s *State) error {
 		return nil
 	}
 	if found["actions"] == "closed" {
-		return fmt.Errorf("worker.actions_dir: %s can't be read by the user that actions run as; open it and the directories above it", r.actions)
+		return fmt.Errorf("worker.actions_dir: %s can't be read by the user that actions run as; open it and the directories above it", r.options.Actions)
 	}
 	if _, open := found["open"]; open {
 		why := "an action could open /proc/PID/environ of its shim or worker"
-		if r.isolation.KeepPrivileges {
+		if r.options.Isolation.Privileges == config.KeepPrivileges {
 			why += "; worker.isolation.privileges is keep, and this worker's privileges allow that"
 		}
 		s.lacksAsked("secrets", why)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"handoff/core/config"
 	"handoff/core/execution"
 )
 
@@ -32,7 +33,7 @@ func TestWhatARunWritesToTmpEndsWithIt(t *testing.T) {
 	for _, user := range []string{"", "65534:65534"} {
 		mark := fmt.Sprintf("handoff-private-%d-", os.Getpid())
 		dir := yard(t)
-		w := isolatedWorker{Dir: dir, Isolation: Isolation{User: user}, Lines: []string{
+		w := isolatedWorker{Dir: dir, Isolation: config.Isolation{User: user}, Lines: []string{
 			`for d in /tmp /var/tmp /dev/shm; do head -c 1000000 /dev/zero >$d/` + mark + `a; mkdir -p $d/` + mark + `b/c; chmod 0 $d/` + mark + `b; done; setsid sleep 9999 & ` +
 				`kill -9 $PPID && sleep 9999; exit 0`,
 			`ls -A /tmp /var/tmp /dev/shm | grep ` + mark + `; ls -A .; exit 0`,
@@ -70,7 +71,7 @@ func TestARunThatFillsTmpEnds(t *testing.T) {
 	t.Parallel()
 	needMounts(t)
 	mark := fmt.Sprintf("handoff-fill-%d-", os.Getpid())
-	w := isolatedWorker{Dir: yard(t), Isolation: Isolation{DiskBytes: 8 << 20}}
+	w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{DiskBytes: 8 << 20}}
 	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm"} {
 		w.Lines = append(w.Lines, `head -c 9000000 /dev/zero >`+dir+`/`+mark+`; sleep 9999`)
 	}
@@ -94,7 +95,7 @@ func TestAShimWithoutWorkerRemovesWhatItsRunWroteToTmp(t *testing.T) {
 	w.Isolation.RunDir = filepath.Join(w.Dir, "runs")
 	// Any worker that starts on this machine ends the control groups of a dead worker, including
 	// its shim's.
-	w.Isolation.Cgroup = CgroupOff
+	w.Isolation.Cgroup = config.CgroupOff
 	cmd := w.command(t, 0)
 	if err := cmd.Run(); err == nil {
 		t.Fatal("the worker was not killed")
@@ -109,7 +110,7 @@ func TestAShimWithoutWorkerRemovesWhatItsRunWroteToTmp(t *testing.T) {
 func TestTmpIsSharedIfItIsConfiguredSo(t *testing.T) {
 	t.Parallel()
 	mark := fmt.Sprintf("handoff-shared-%d-", os.Getpid())
-	w := isolatedWorker{Dir: yard(t), Isolation: Isolation{SharedTmp: true}, Lines: []string{"echo x >/tmp/" + mark}}
+	w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{PrivateTmp: config.PrivateTmpOff}, Lines: []string{"echo x >/tmp/" + mark}}
 	f := w.start(t, os.Geteuid())
 	if left := leavings(t, mark); len(left) != 1 || !strings.Contains(f.State.Missing["private /tmp"], "private_tmp is off") {
 		t.Errorf("%v, %+v", left, f)

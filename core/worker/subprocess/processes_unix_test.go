@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/host/daemon"
 	"handoff/core/host/without"
@@ -86,7 +87,7 @@ func (b *fixture) start(a execution.Action, parameters string, fence ...time.Dur
 
 func (b *fixture) shell(line string, fence ...time.Duration) worker.Run {
 	b.t.Helper()
-	return b.start(execution.Action{Ref: "test", Runtime: Shell, Entrypoint: line}, "", fence...)
+	return b.start(execution.Action{Ref: "test", Runtime: config.RuntimeShell, Entrypoint: line}, "", fence...)
 }
 
 func (b *fixture) wait(run worker.Run) worker.Exit {
@@ -166,16 +167,16 @@ func TestSuccess(t *testing.T) {
 func TestScripts(t *testing.T) {
 	b := newFixture(t, 0)
 	for runtime, script := range map[string]string{
-		Shell:  "read -r line\necho \"$line\"\n",
-		Python: "import sys\nprint(sys.stdin.read())\n",
-		Node:   "process.stdin.pipe(process.stdout)\n",
+		config.RuntimeShell:  "read -r line\necho \"$line\"\n",
+		config.RuntimePython: "import sys\nprint(sys.stdin.read())\n",
+		config.RuntimeNode:   "process.stdin.pipe(process.stdout)\n",
 	} {
-		name := "echo." + map[string]string{Shell: "sh", Python: "py", Node: "js"}[runtime]
+		name := "echo." + map[string]string{config.RuntimeShell: "sh", config.RuntimePython: "py", config.RuntimeNode: "js"}[runtime]
 		if err := os.WriteFile(filepath.Join(b.dir, name), []byte(script), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		t.Run(runtime, func(t *testing.T) {
-			if runtime != Shell {
+			if runtime != config.RuntimeShell {
 				var lack error
 				if !slices.Contains(Runtimes(), runtime) {
 					lack = fmt.Errorf("no %s on this machine, so no script of that runtime is run", runtime)
@@ -193,7 +194,7 @@ func TestScripts(t *testing.T) {
 func TestParametersAreNotInterpreted(t *testing.T) {
 	b := newFixture(t, 0)
 	parameters := `{ "a": "$(touch pwned) ` + "`touch pwned`" + ` \"x\" 'y' ; touch pwned \\ \n", "b" :"é😀%s" }` + "\n"
-	run := b.start(execution.Action{Runtime: Shell, Entrypoint: `cat > input; printf %s "$HANDOFF_PARAMETERS" > variable`}, parameters)
+	run := b.start(execution.Action{Runtime: config.RuntimeShell, Entrypoint: `cat > input; printf %s "$HANDOFF_PARAMETERS" > variable`}, parameters)
 	if exit := b.wait(run); exit.Reason != execution.NoReason {
 		t.Fatalf("%+v", exit)
 	}
@@ -208,12 +209,12 @@ func TestParametersAreNotInterpreted(t *testing.T) {
 func TestLongParameters(t *testing.T) {
 	b := newFixture(t, 0)
 	long := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
-	run := b.start(execution.Action{Runtime: Shell, Entrypoint: `cat > input; echo "${HANDOFF_PARAMETERS-unset}"`}, long)
+	run := b.start(execution.Action{Runtime: config.RuntimeShell, Entrypoint: `cat > input; echo "${HANDOFF_PARAMETERS-unset}"`}, long)
 	if exit := b.wait(run); string(exit.Output) != `"unset\n"` || b.read("input") != long {
 		t.Errorf("%+v with output %s, input of %d bytes", exit, exit.Output, len(b.read("input")))
 	}
 	// An action that does not read its parameters ends all the same.
-	if exit := b.wait(b.start(execution.Action{Runtime: Shell, Entrypoint: "exit 0"}, long)); exit.Reason != execution.NoReason {
+	if exit := b.wait(b.start(execution.Action{Runtime: config.RuntimeShell, Entrypoint: "exit 0"}, long)); exit.Reason != execution.NoReason {
 		t.Errorf("%+v", exit)
 	}
 	if exit := b.wait(b.shell("cat")); string(exit.Output) != `{}` {
@@ -249,7 +250,7 @@ func TestFailures(t *testing.T) {
 func TestStartErrors(t *testing.T) {
 	b := newFixture(t, 0)
 	now := b.host.Monotonic()
-	spec := worker.Spec{Action: execution.Action{Runtime: Shell, Entrypoint: "true"}, Fence: now + time.Hour, Limit: now + time.Hour}
+	spec := worker.Spec{Action: execution.Action{Runtime: config.RuntimeShell, Entrypoint: "true"}, Fence: now + time.Hour, Limit: now + time.Hour}
 	late := spec
 	late.Fence = now
 	ended, cancel := context.WithCancel(context.Background())
@@ -393,7 +394,7 @@ func TestManyAtOnce(t *testing.T) {
 		all.Go(func() {
 			now := b.host.Monotonic()
 			run, err := b.Start(context.Background(), worker.Spec{
-				Key: execution.Key{ID: execution.ID(i)}, Action: execution.Action{Runtime: Shell, Entrypoint: `echo "{\"n\":$HANDOFF_EXECUTION_ID}"`},
+				Key: execution.Key{ID: execution.ID(i)}, Action: execution.Action{Runtime: config.RuntimeShell, Entrypoint: `echo "{\"n\":$HANDOFF_EXECUTION_ID}"`},
 				Fence: now + time.Hour, Limit: now + time.Hour,
 			})
 			var exit worker.Exit
@@ -446,7 +447,7 @@ func BenchmarkAction(b *testing.B) {
 }
 
 func BenchmarkIsolatedAction(b *testing.B) {
-	r := New(Options{Host: daemon.New(daemon.Options{}), Name: "bench", Isolation: Isolation{DiskBytes: 1 << 30, OutputBytes: 1 << 30, RunDir: b.TempDir() + "/runs"}})
+	r := New(Options{Host: daemon.New(daemon.Options{}), Name: "bench", Isolation: config.Isolation{DiskBytes: 1 << 30, OutputBytes: 1 << 30, RunDir: b.TempDir() + "/runs"}})
 	if _, err := r.Prepare(b.Context()); err != nil {
 		b.Fatal(err)
 	}
@@ -458,7 +459,7 @@ func benchmarkAction(b *testing.B, r *Runner) {
 	b.Helper()
 	var before, after syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_CHILDREN, &before)
-	spec := worker.Spec{Action: execution.Action{Runtime: Shell, Entrypoint: "exit 0"}, Fence: 1 << 60, Limit: 1 << 60}
+	spec := worker.Spec{Action: execution.Action{Runtime: config.RuntimeShell, Entrypoint: "exit 0"}, Fence: 1 << 60, Limit: 1 << 60}
 	for b.Loop() {
 		run, err := r.Start(context.Background(), spec)
 		if err != nil {

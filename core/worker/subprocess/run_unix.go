@@ -119,11 +119,11 @@ func (r *Runner) spawn(l launch) (a *action, err error) {
 		return nil, err
 	}
 	a = &action{
-		host: r.host, control: ends[0][1], reports: ends[1][0], stdout: ends[2][0], stderr: ends[3][0],
+		host: r.options.Host, control: ends[0][1], reports: ends[1][0], stdout: ends[2][0], stderr: ends[3][0],
 		begun: make(chan struct{}), done: make(chan struct{}), retried: l.retried,
 	}
-	a.out = tail{limit: r.limit, most: r.isolation.OutputBytes, flooded: a.flooded}
-	a.err = tail{limit: r.limit, most: r.isolation.OutputBytes, flooded: a.flooded}
+	a.out = tail{limit: r.options.OutputLimit, most: r.options.Isolation.OutputBytes, flooded: a.flooded}
+	a.err = tail{limit: r.options.OutputLimit, most: r.options.Isolation.OutputBytes, flooded: a.flooded}
 	a.shim = &exec.Cmd{
 		Path: self, Args: []string{os.Args[0], shimArgument, fmt.Sprintf("%d.%d", l.Execution, l.Epoch)},
 		Env:   shimEnvironment(os.Environ()),
@@ -265,7 +265,6 @@ func killGroup(group int) {
 	}
 }
 
-// Wait implements worker.Run.
 func (a *action) Wait(ctx context.Context) (worker.Exit, error) {
 	select {
 	case <-a.done:
@@ -280,14 +279,12 @@ func (a *action) Wait(ctx context.Context) (worker.Exit, error) {
 	}
 }
 
-// Kill implements worker.Run.
 func (a *action) Kill(grace time.Duration) {
 	grace = max(0, grace)
 	a.send(order{verb: verbKill, at: machineClock(), left: grace})
 	a.destroyAfter(grace + answerTimeout)
 }
 
-// Extend implements worker.Run.
 func (a *action) Extend(fence time.Duration) {
 	at := machineClock()
 	a.send(order{verb: verbFence, at: at, left: fence - a.host.Monotonic()})

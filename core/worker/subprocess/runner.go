@@ -10,18 +10,10 @@ import (
 	"strconv"
 	"time"
 
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/host"
 	"handoff/core/worker"
-)
-
-// The runtimes.
-const (
-	Shell  = "shell"
-	Python = "python"
-	Node   = "node"
-	// Noop succeeds at once, in the worker's process.
-	Noop = "noop"
 )
 
 // DefaultOutputLimit is how many bytes of each output stream are kept if Options set no limit.
@@ -40,7 +32,12 @@ type Options struct {
 	Name string
 	// Isolation says how far actions are separated. Runs get directories and control groups only
 	// after Prepare was called.
-	Isolation Isolation
+	Isolation config.Isolation
+	// Runs is how many runs there are at a time. It matters for limits that apply only to all of
+	// them together.
+	Runs int
+	// SecretFile is a file that actions should not be able to read; empty for none.
+	SecretFile string
 	// Log reports what can't be removed after a run; nil for no log.
 	Log *slog.Logger
 	// Environment is what actions get in addition to the harmless variables of the worker's
@@ -51,13 +48,8 @@ type Options struct {
 // Runner implements worker.Runner with processes. Main has to call ShimMain before anything else,
 // because the runner starts its own binary again as the shim.
 type Runner struct {
-	host        host.Host
-	actions     string
-	limit       int
+	options     Options
 	environment []string
-	name        string
-	isolation   Isolation
-	log         *slog.Logger
 	// ground is the result of Prepare.
 	ground ground
 }
@@ -72,22 +64,19 @@ func New(o Options) *Runner {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{
-		host: o.Host, actions: o.Actions, limit: o.OutputLimit, name: o.Name, isolation: o.Isolation, log: o.Log,
-		environment: append(baseEnvironment(os.Environ()), o.Environment...),
-	}
+	return &Runner{options: o, environment: append(baseEnvironment(os.Environ()), o.Environment...)}
 }
 
 // Start implements worker.Runner. If the action itself is wrong, and would be on every worker,
 // Start returns a run that has ended and no error: errors are retried.
 func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
-	if s.Action.Runtime == Noop {
+	if s.Action.Runtime == config.RuntimeNoop {
 		return over(worker.Exit{}), nil
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	argv, err := command(r.actions, s.Action)
+	argv, err := command(r.options.Actions, s.Action)
 	var refused *refusal
 	if errors.As(err, &refused) {
 		return over(worker.Exit{Reason: refused.reason, Message: refused.Error()}), nil
@@ -101,9 +90,9 @@ func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	}
 	// The machine's clock is read first: time that passes between the two readings shortens the
 	// lent time.
-	at, now := machineClock(), r.host.Monotonic()
+	at, now := machineClock(), r.options.Host.Monotonic()
 	l := launch{
-		Execution: int64(s.Key.ID), Epoch: int64(s.Key.Epoch), Argv: argv, Dir: r.actions,
+		Execution: int64(s.Key.ID), Epoch: int64(s.Key.Epoch), Argv: argv, Dir: r.options.Actions,
 		Environment: r.runEnvironment(s.Key, parameters), Parameters: parameters,
 		retried: s.Action.RetriedExitCodes,
 		At:      at, Fence: s.Fence - now, Limit: s.Limit - now,

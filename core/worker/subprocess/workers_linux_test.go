@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/host/daemon"
 	"handoff/core/testenv"
@@ -35,7 +36,7 @@ func workerMain() {
 		panic(err)
 	}
 	run, err := New(Options{Host: h, Actions: os.Getenv("HANDOFF_TEST_DIR")}).Start(context.Background(), worker.Spec{
-		Action: execution.Action{Runtime: Shell, Entrypoint: os.Getenv("HANDOFF_TEST_WORKER")},
+		Action: execution.Action{Runtime: config.RuntimeShell, Entrypoint: os.Getenv("HANDOFF_TEST_WORKER")},
 		Fence:  h.Monotonic() + fence, Limit: h.Monotonic() + time.Hour,
 	})
 	if err != nil {
