@@ -64,12 +64,10 @@ func checkRabbitAddress(address, management string, allowRemote bool) error {
 // givenPostgres creates its own database on a given server.
 func givenPostgres(ctx context.Context, address string, log *lineLog) (*Postgres, error) {
 	p := &Postgres{admin: address}
-	db, err := p.CreateDatabase(ctx)
-	if err != nil {
+	if err := p.openEmpty(ctx); err != nil {
 		return nil, &StartError{Component: "PostgreSQL at the address in " + AddressPostgres, Err: err}
 	}
-	p.URL, p.name = db.URL, db.Name
-	log.printf("PostgreSQL: at the address in %s, in its own database %s", AddressPostgres, db.Name)
+	log.printf("PostgreSQL: at the address in %s, in its own database %s", AddressPostgres, p.database)
 	return p, nil
 }
 
@@ -117,20 +115,18 @@ func givenRabbit(ctx context.Context, address, management string, log *lineLog) 
 		management = fmt.Sprintf("http://%s:15672", hostInURL(uri.Host))
 	}
 	m.api = &managementAPI{base: strings.TrimRight(management, "/"), user: uri.Username, password: uri.Password}
-	mq, err := m.CreateVhost(ctx)
-	switch {
+	switch err = m.openEmpty(ctx); {
 	case err == nil:
-		m.URL, m.own, m.Management = mq.URL, mq, m.api.base
-		log.printf("RabbitMQ: at the address in %s, in its own virtual host %s", AddressRabbitMQ, mq.Vhost)
+		m.Management = m.api.base
+		log.printf("RabbitMQ: at the address in %s, in its own virtual host %s", AddressRabbitMQ, m.own.Vhost)
 		return m, nil
 	case explicit:
 		return fail(fmt.Errorf("the management API in %s: %w", AddressManagement, err))
 	}
 	m.api = nil
-	if mq, err = m.CreateVhost(ctx); err != nil {
+	if err = m.openEmpty(ctx); err != nil {
 		return fail(err)
 	}
-	m.URL, m.Prefix = mq.URL, mq.Prefix
 	log.printf("RabbitMQ: at the address in %s; no management API at %s (set %s), so no virtual host of its own: names begin with %s",
 		AddressRabbitMQ, management, AddressManagement, m.Prefix)
 	return m, nil
