@@ -102,9 +102,9 @@ func (l *historyLine) names(e *history.Event) (unknown field) {
 	}
 	note(parseName("from", l.From, execution.ParseStatus, &e.From, statusNames))
 	note(parseName("to", l.To, execution.ParseStatus, &e.To, statusNames))
-	note(parseName("by", l.By, parsePart, &e.By, partNames))
+	note(parseName("by", l.By, execution.ParsePart, &e.By, partNames))
 	note(parseName("reason", l.Reason, execution.ParseReason, &e.Reason, execution.Reasons))
-	note(parseName("lifecycle", l.Lifecycle, parseLifecycle, &e.Lifecycle, lifecycleNames))
+	note(parseName("lifecycle", l.Lifecycle, execution.ParseLifecycle, &e.Lifecycle, lifecycleNames))
 	note(parseName("type", l.Type, parseMessageType, &e.Type, typeNames))
 	return unknown
 }

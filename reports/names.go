@@ -9,7 +9,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"handoff/core/execution"
 )
 
 // messageTypes gives the names of Event.Type in the broker's envelopes. The table is a copy,
@@ -30,25 +29,6 @@ func parseMessageType(name string) (uint8, error) {
 		}
 	}
 	return 0, fmt.Errorf("unknown message type %q", name)
-}
-
-// parsePart is the inverse of Part.String for the parts that write.
-func parsePart(name string) (execution.Part, error) {
-	for p := execution.NoPart + 1; int(p) < execution.Parts; p++ {
-		if p.String() == name {
-			return p, nil
-		}
-	}
-	return execution.NoPart, fmt.Errorf("unknown part %q", name)
-}
-
-func parseLifecycle(name string) (execution.Lifecycle, error) {
-	for l := execution.Starting; l <= execution.Lost; l++ {
-		if l.String() == name {
-			return l, nil
-		}
-	}
-	return execution.NoLifecycle, fmt.Errorf("unknown lifecycle %q", name)
 }
 
 // Printable returns a text with everything escaped that a terminal would obey or can't show:
