@@ -99,9 +99,7 @@ func (w *world) SetConsumerTimeout(x *fault.Injection, after time.Duration) (fun
 	}
 	again := func() error {
 		for _, p := range w.all() {
-			l := p.links[fault.Broker]
-			l.Down()
-			if err := l.Up(); err != nil {
+			if err := p.reconnectBroker(); err != nil {
 				return err
 			}
 		}

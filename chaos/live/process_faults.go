@@ -200,7 +200,7 @@ func (p *process) keepsBack() bool {
 func (w *world) Mute(x *fault.Injection) (func(), error) {
 	var names []string
 	for _, name := range x.Targets {
-		names = append(names, "'"+strings.ReplaceAll(name, "'", "''")+"'")
+		names = append(names, literal(name))
 	}
 	mute := fmt.Sprintf("chaos_mute_%d", x.Index)
 	begin := []string{
@@ -220,10 +220,8 @@ $$`, mute, strings.Join(names, ", ")),
 		return nil, err
 	}
 	return func() {
-		ctx, cancel := w.within()
-		defer cancel()
-		var refused bool
-		if err := w.pool.QueryRow(ctx, "select is_called from "+mute).Scan(&refused); err != nil {
+		refused, err := w.counted(mute)
+		if err != nil {
 			x.Fail(fmt.Errorf("counting refused heartbeats: %w", err))
 		}
 		if refused {

@@ -112,13 +112,18 @@ func (w *world) BlockConsumers(x *fault.Injection, bindings []broker.Binding) (f
 		if len(x.Targets) > 0 && !slices.Contains(x.Targets, p.name) || len(x.Targets) == 0 && p.spec != nil {
 			continue
 		}
-		l := p.links[fault.Broker]
-		l.Down()
-		if err := l.Up(); err != nil {
+		if err := p.reconnectBroker(); err != nil {
 			return nil, err
 		}
 	}
 	return func() { each(func(blocked *blockedQueues, queue string) { blocked.clear(queue, x) }) }, nil
+}
+
+// reconnectBroker closes the process's connections to the broker once.
+func (p *process) reconnectBroker() error {
+	l := p.links[fault.Broker]
+	l.Down()
+	return l.Up()
 }
 
 // Publish implements fault.Publisher, over AMQP. It tells the firehose that a message is about no
@@ -173,21 +178,18 @@ func (w *world) publishForged(x *fault.Injection, ch *amqp.Channel, f *fault.For
 
 // Running implements fault.Publisher. It bypasses every link and every fault.
 func (w *world) Running() (rows []execution.Execution, err error) {
-	w.down.database.Lock() // wait for a server that is down
-	defer w.down.database.Unlock()
-	ctx, cancel := w.within()
-	defer cancel()
-	conn, err := pgx.Connect(ctx, w.db.URL)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the database: %w", err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	found, err := conn.Query(ctx, "select id, epoch, worker, incarnation from execution where status = 'running' order by id")
+	err = w.onDatabase(func(ctx context.Context, conn *pgx.Conn) error {
+		found, err := conn.Query(ctx, "select id, epoch, worker, incarnation from execution where status = 'running' order by id")
+		if err == nil {
+			rows, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (e execution.Execution, err error) {
+				err = row.Scan(&e.ID, &e.Epoch, &e.Worker, &e.Incarnation)
+				return e, err
+			})
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("reading what runs: %w", err)
 	}
-	return pgx.CollectRows(found, func(row pgx.CollectableRow) (e execution.Execution, err error) {
-		err = row.Scan(&e.ID, &e.Epoch, &e.Worker, &e.Incarnation)
-		return e, err
-	})
+	return rows, nil
 }
