@@ -259,7 +259,7 @@ func run(ctx context.Context, p *program) (string, error) {
 	setProcess(cmd, p.user)
 	var out limited
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.Cancel = func() error { signalProcess(-cmd.Process.Pid, sigKill); return nil }
+	cmd.Cancel = killGroup(cmd)
 	cmd.WaitDelay = time.Second
 	err := startOnSpawner(cmd)
 	if err == nil {
@@ -269,6 +269,19 @@ func run(ctx context.Context, p *program) (string, error) {
 		err = fmt.Errorf("%s: %w: %s", filepath.Base(p.path), errors.Join(err, ctx.Err()), out.String())
 	}
 	return out.String(), err
+}
+
+// killGroup returns a function that kills a command with all its descendants in its group.
+func killGroup(cmd *exec.Cmd) func() error {
+	return func() error { signalProcess(-cmd.Process.Pid, sigKill); return nil }
+}
+
+// OwnGroup keeps Ctrl-C from a command. When its context ends, it is killed with all its children.
+func OwnGroup(cmd *exec.Cmd) {
+	if privateSupported {
+		ownGroup(cmd)
+		cmd.Cancel = killGroup(cmd)
+	}
 }
 
 // limited keeps the beginning of what is written to it.

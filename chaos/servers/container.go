@@ -20,13 +20,6 @@ const (
 	engineWithin = 30 * time.Second
 )
 
-// The images of containers, unless variables name others: the versions against which the models are
-// tested.
-const (
-	defaultPostgresImage = "postgres:15"
-	defaultRabbitImage   = "rabbitmq:3.10-management"
-)
-
 // boxes holds the containers of a set.
 type boxes struct {
 	engine *containers.Engine

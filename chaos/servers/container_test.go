@@ -114,7 +114,7 @@ func postgresImage() string {
 	if image := os.Getenv(ImagePostgres); image != "" {
 		return image
 	}
-	return defaultPostgresImage
+	return componentNamed(ComponentPostgres).usualImage
 }
 
 // count returns the number of containers with a run's label, and removes none.

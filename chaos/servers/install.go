@@ -96,16 +96,13 @@ func missingPackages(where *places) (packages []string, missing []Missing, err e
 	if err != nil {
 		return nil, nil, err
 	}
-	if !declared[ComponentPostgres] && os.Getenv(AddressPostgres) == "" && os.Getenv(ImagePostgres) == "" {
-		if b, looked := where.findPostgres(); b == nil {
-			packages = append(packages, "postgresql")
-			missing = append(missing, Missing{Component: ComponentPostgres, Looked: looked})
+	for _, c := range components() {
+		if declared[c.name] || os.Getenv(c.address) != "" || os.Getenv(c.image) != "" {
+			continue
 		}
-	}
-	if !declared[ComponentRabbitMQ] && os.Getenv(AddressRabbitMQ) == "" && os.Getenv(ImageRabbitMQ) == "" {
-		if b, looked := where.findRabbit(); b == nil {
-			packages = append(packages, "rabbitmq-server")
-			missing = append(missing, Missing{Component: ComponentRabbitMQ, Looked: looked})
+		if looked := c.find(where, new(plan)); looked != nil {
+			packages = append(packages, c.debian)
+			missing = append(missing, Missing{Component: c.name, Looked: looked})
 		}
 	}
 	return packages, missing, nil

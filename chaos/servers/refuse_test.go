@@ -125,7 +125,7 @@ func TestNothingInstalled(t *testing.T) {
 	for _, part := range []string{
 		"PostgreSQL not found", AddressPostgres, where.postgres[0], "PATH (empty)",
 		"RabbitMQ not found", AddressRabbitMQ, where.rabbit[0],
-		"a container engine, for the image " + defaultPostgresImage + " (no engine answers)", defaultRabbitImage,
+		"a container engine, for the image " + componentNamed(ComponentPostgres).usualImage + " (no engine answers)", componentNamed(ComponentRabbitMQ).usualImage,
 		"apt-get install -y postgresql rabbitmq-server", "start a container engine",
 	} {
 		if !strings.Contains(err.Error(), part) {
