@@ -57,7 +57,7 @@ func TestPublishesAreRewrittenAndNothingElse(t *testing.T) {
 		})
 		var out []byte
 		for piece := range slices.Chunk(in, size) {
-			out = append(out, r.Rewrite(piece)...)
+			out = append(out, r(piece)...)
 		}
 		if !bytes.Equal(out, want) {
 			t.Fatalf("in pieces of %d bytes:\n%q\nwant\n%q", size, out, want)
@@ -141,7 +141,7 @@ func TestDeliveriesAreKeptBack(t *testing.T) {
 		{"after it", false, delivered(4), delivered(4)},
 	} {
 		hold = c.hold
-		if got := r.Rewrite(c.in); !bytes.Equal(got, c.want) {
+		if got := r(c.in); !bytes.Equal(got, c.want) {
 			t.Errorf("%s: %x, want %x", c.name, got, c.want)
 		}
 	}
@@ -169,7 +169,7 @@ func TestSubscriptionsAreKeptBack(t *testing.T) {
 		{"after it", false, subscribe(2, "dead"), subscribe(2, "dead")},
 	} {
 		hold = c.hold
-		if got := r.Rewrite(c.in); !bytes.Equal(got, c.want) {
+		if got := r(c.in); !bytes.Equal(got, c.want) {
 			t.Errorf("%s: %x, want %x", c.name, got, c.want)
 		}
 	}
