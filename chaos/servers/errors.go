@@ -112,7 +112,7 @@ type RemoteError struct {
 }
 
 func (e *RemoteError) Error() string {
-	return fmt.Sprintf("%s points at %s, which is not this machine: refused, since faults are injected there (--allow-remote permits it)",
+	return fmt.Sprintf("%s points at %s, which is not this machine: refused, since faults are injected there",
 		e.Variable, e.Host)
 }
 

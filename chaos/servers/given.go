@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -12,7 +13,7 @@ import (
 
 // checkPostgresAddress refuses an address without a host, and hosts on other machines. It parses
 // the URL as pgx does, with all that parameters and PG* variables add.
-func checkPostgresAddress(address string, allowRemote bool) error {
+func checkPostgresAddress(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		return &AddressError{AddressPostgres, "not a postgres://user@host:port/database URL"}
@@ -23,9 +24,6 @@ func checkPostgresAddress(address string, allowRemote bool) error {
 	cfg, err := pgx.ParseConfig(address)
 	if err != nil {
 		return &AddressError{AddressPostgres, "not a usable PostgreSQL URL"} // err may quote the address
-	}
-	if allowRemote {
-		return nil
 	}
 	hosts := []string{cfg.Host}
 	for _, f := range cfg.Fallbacks {
@@ -40,14 +38,15 @@ func checkPostgresAddress(address string, allowRemote bool) error {
 }
 
 // checkRabbitAddress does the same for the node and its management API.
-func checkRabbitAddress(address, management string, allowRemote bool) error {
+func checkRabbitAddress(address string) error {
 	uri, err := amqp.ParseURI(address)
 	if err != nil {
 		return &AddressError{AddressRabbitMQ, "not an amqp://user:password@host:port URL"} // err may quote the address
 	}
-	if !allowRemote && !isLoopback(uri.Host) {
+	if !isLoopback(uri.Host) {
 		return &RemoteError{AddressRabbitMQ, uri.Host}
 	}
+	management := os.Getenv(AddressManagement)
 	if management == "" {
 		return nil
 	}
@@ -55,7 +54,7 @@ func checkRabbitAddress(address, management string, allowRemote bool) error {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
 		return &AddressError{AddressManagement, "not an http://host:port URL"}
 	}
-	if !allowRemote && !isLoopback(u.Hostname()) {
+	if !isLoopback(u.Hostname()) {
 		return &RemoteError{AddressManagement, u.Hostname()}
 	}
 	return nil

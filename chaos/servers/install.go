@@ -73,7 +73,7 @@ func namedAvailable(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return Available(ctx, Options{Postgres: !declared[ComponentPostgres], RabbitMQ: !declared[ComponentRabbitMQ], AllowRemote: true})
+	return Available(ctx, Options{Postgres: !declared[ComponentPostgres], RabbitMQ: !declared[ComponentRabbitMQ]})
 }
 
 // containersInstead returns nil if every missing component can run in a container.

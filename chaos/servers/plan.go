@@ -16,7 +16,7 @@ type component struct {
 	address, image string // the variables that name an address and an image
 	usualImage     string // the version against which the models are tested
 	debian         string // the package
-	checkAddress   func(address string, allowRemote bool) error
+	checkAddress   func(address string) error
 	find           func(*places, *plan) (looked []string) // sets the plan's binaries, or returns where it searched
 }
 
@@ -32,9 +32,7 @@ func components() []component {
 		},
 		{
 			name: ComponentRabbitMQ, display: "RabbitMQ", address: AddressRabbitMQ, image: ImageRabbitMQ, usualImage: "rabbitmq:3.10-management", debian: "rabbitmq-server",
-			checkAddress: func(address string, allowRemote bool) error {
-				return checkRabbitAddress(address, os.Getenv(AddressManagement), allowRemote)
-			},
+			checkAddress: checkRabbitAddress,
 			find: func(where *places, p *plan) (looked []string) {
 				p.mqBinaries, looked = where.findRabbit()
 				return looked
@@ -120,7 +118,7 @@ func (p *plan) decide(ctx context.Context, c component, o Options, declared map[
 	}
 	if address := addressFor(c.address, o.PrivateOnly); address != "" {
 		p.addresses[c.name] = address
-		return nil, c.checkAddress(address, o.AllowRemote)
+		return nil, c.checkAddress(address)
 	}
 	image := os.Getenv(c.image)
 	if image != "" && declared[without.Docker] {
