@@ -157,10 +157,7 @@ func (j *Judges) Verdict(o Outcome) verdict.Run {
 func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, o *Outcome, accepted bool) {
 	invariant.NameWorkers(findings, o.Workers)
 	for _, f := range findings {
-		r.Violations = append(r.Violations, verdict.Violation{
-			Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: r.Seed,
-			Execution: f.Execution, Step: f.Step, At: f.At, Message: f.Message,
-		})
+		r.Violations = append(r.Violations, Violation(&f, r.Seed))
 	}
 	all := o.Rows
 	last := lastRows(all)
@@ -171,6 +168,14 @@ func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, o *Outcome,
 	e := j.scenario.Expect(r.Profile)
 	j.tally.expect(r, "executions", e.Executions, r.Chains, last)
 	j.tally.expect(r, "rows", e.Rows, r.Rows, all)
+}
+
+// Violation is the violation that a finding of a run with a seed is.
+func Violation(f *invariant.Finding, seed uint64) verdict.Violation {
+	return verdict.Violation{
+		Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: seed,
+		Execution: f.Execution, Step: f.Step, At: f.At, Message: f.Message,
+	}
 }
 
 // counts counts rows by status.
