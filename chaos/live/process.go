@@ -273,29 +273,6 @@ func lastWords(path string) string {
 	return end[strings.LastIndexByte(end, '\n')+1:] + "\nits log ends with:\n" + end
 }
 
-// crash kills the process at once.
-func (p *process) crash() {
-	if !p.alive() {
-		return
-	}
-	p.mu.Lock()
-	p.killing = true
-	p.mu.Unlock()
-	p.daemon.Instance().Kill()
-}
-
-// terminate asks the process to stop gracefully.
-func (p *process) terminate() {
-	if !p.alive() {
-		return
-	}
-	p.mu.Lock()
-	p.stopping = true
-	p.mu.Unlock()
-	p.w.emit(history.Event{Kind: history.ProcessStopping, Process: p.name})
-	p.daemon.Instance().Terminate()
-}
-
 // stopDaemons kills every process: the run is over and its evidence complete.
 func (w *world) stopDaemons() {
 	w.cancel()

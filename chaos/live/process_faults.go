@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"handoff/chaos/fault"
+	"handoff/chaos/history"
 	"handoff/chaos/live/cluster"
 	"handoff/chaos/netproxy"
 	"handoff/core/store"
@@ -33,14 +34,38 @@ func (p *process) Name() string { return p.name }
 // Alive implements fault.Process.
 func (p *process) Alive() bool { return p.alive() }
 
-// Start implements fault.Process.
-func (p *process) Start() { p.w.launch(p) }
+// Start implements fault.Process. It does nothing once the run is over.
+func (p *process) Start() {
+	if p.w.ctx.Err() != nil {
+		return
+	}
+	if err := p.start(); err != nil {
+		p.w.fail(err.Error())
+	}
+}
 
 // Terminate implements fault.Process.
-func (p *process) Terminate() { p.terminate() }
+func (p *process) Terminate() {
+	if !p.alive() {
+		return
+	}
+	p.mu.Lock()
+	p.stopping = true
+	p.mu.Unlock()
+	p.w.emit(history.Event{Kind: history.ProcessStopping, Process: p.name})
+	p.daemon.Instance().Terminate()
+}
 
 // Kill implements fault.Process.
-func (p *process) Kill() { p.crash() }
+func (p *process) Kill() {
+	if !p.alive() {
+		return
+	}
+	p.mu.Lock()
+	p.killing = true
+	p.mu.Unlock()
+	p.daemon.Instance().Kill()
+}
 
 // OnEnd implements fault.Process. If the process has ended already, f is called soon.
 func (p *process) OnEnd(f func()) {
@@ -84,16 +109,6 @@ func (i instance) Resume() {
 	i.p.still.Add(-1)
 	if i.running.Running() {
 		i.running.Resume()
-	}
-}
-
-// launch starts a process, unless the run is over.
-func (w *world) launch(p *process) {
-	if w.ctx.Err() != nil {
-		return
-	}
-	if err := p.start(); err != nil {
-		w.fail(err.Error())
 	}
 }
 

@@ -33,7 +33,7 @@ type world struct {
 	profile  config.Profile
 	config   config.Config // scaled
 	options  Options
-	label    string
+	label    string // distinguishes its processes and files from those of other runs on the sandbox
 	folder   string
 	began    time.Time
 	// ready is when the cluster was up: time 0 of the scenario.
@@ -94,7 +94,7 @@ type world struct {
 func (l *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.Profile, o Options) (_ *world, err error) {
 	l.runs++
 	w := &world{
-		sandbox: l, scenario: s, profile: p, config: s.Config(p), options: o, label: label(l.runs), proxies: netproxy.New(), began: time.Now().Round(0),
+		sandbox: l, scenario: s, profile: p, config: s.Config(p), options: o, label: fmt.Sprintf("run-%d", l.runs), proxies: netproxy.New(), began: time.Now().Round(0),
 	}
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
