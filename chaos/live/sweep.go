@@ -147,7 +147,7 @@ func (p *Plan) open(ctx context.Context) (*Sandbox, error) {
 	if p.Compose != "" {
 		return OpenCompose(ctx, p.Compose, p.Log)
 	}
-	return Open(ctx, p.Bin, p.Log)
+	return Open(ctx, p.Bin, false, p.Log)
 }
 
 // sandbox takes jobs until none is left.

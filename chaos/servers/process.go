@@ -88,6 +88,3 @@ func (p *Supervised) Ready(ctx context.Context, probe func(context.Context) erro
 	}
 	return nil
 }
-
-// FreePorts returns n different loopback ports on which nothing listens now.
-func FreePorts(n int) ([]int, error) { return freePorts(n) }

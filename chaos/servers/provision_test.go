@@ -366,9 +366,9 @@ func TestTakenPortIsReplaced(t *testing.T) {
 		if calls++; calls == 1 {
 			return []int{int(cfg.Port)}, nil
 		}
-		return freePorts(n)
+		return FreePorts(n)
 	}
-	defer func() { pickPorts = freePorts }()
+	defer func() { pickPorts = FreePorts }()
 	p := Own(t, Options{Postgres: true}).Postgres
 	if calls != 2 || p.data == other.data {
 		t.Fatalf("%d attempts, data in %s", calls, p.data)

@@ -159,7 +159,7 @@ func (a *app) soaked(ctx context.Context, f soakFlags, plan *soak.Plan, s *scena
 		fmt.Fprintf(a.err, "plan: %s in %s: %s%s\n", plural(len(plan.Strikes), "strike"), plural(plan.Rounds, "round"), filepath.Join(f.out, soakPlanFile), short)
 		o.Progress = func(p soak.Progress) { fmt.Fprintln(a.err, p) }
 	}
-	l, err := live.OpenManaged(ctx, filepath.Dir(self), log)
+	l, err := live.Open(ctx, filepath.Dir(self), true, log)
 	if err != nil {
 		if errors.Is(err, live.ErrNoDaemons) {
 			return nil, broken("%v", err)
