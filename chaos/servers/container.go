@@ -172,10 +172,6 @@ func (b *boxed) resume() {
 	}
 }
 
-func (b *boxed) ready(ctx context.Context, every time.Duration, probe func(context.Context) error) error {
-	return answers(ctx, every, probe, b.running)
-}
-
 // log returns a function that writes a container's log to a file of that name and returns its path.
 func (b *boxes) log(c *containers.Container, name string) func() string {
 	path := filepath.Join(b.run, name+".log")

@@ -66,7 +66,7 @@ func (i *instance) Start(ctx context.Context) error {
 		return err
 	}
 	i.server = s
-	if err := s.ready(ctx, 20*time.Millisecond, i.probe); err != nil {
+	if err := awaitAnswer(ctx, i.probe, s.running); err != nil {
 		s.kill()
 		return &StartError{Component: i.name, Err: err, LogTail: tail(i.log())}
 	}

@@ -148,7 +148,7 @@ func (p *Contained) Log() string { return p.log() }
 
 // Ready polls until probe succeeds. If the program ends first, the error has the end of its log.
 func (p *Contained) Ready(ctx context.Context, probe func(context.Context) error) error {
-	if err := answers(ctx, 20*time.Millisecond, probe, p.Running); err != nil {
+	if err := awaitAnswer(ctx, probe, p.Running); err != nil {
 		return &StartError{Component: filepath.Base(p.log()), Err: err, LogTail: tail(p.log())}
 	}
 	return nil

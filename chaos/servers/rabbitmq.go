@@ -70,13 +70,13 @@ func (e *portMapper) start(ctx context.Context) error {
 		return err
 	}
 	e.child = c
-	err = c.ready(ctx, 10*time.Millisecond, func(ctx context.Context) error {
+	err = awaitAnswer(ctx, func(ctx context.Context) error {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+e.program.args[1])
 		if err != nil {
 			return err
 		}
 		return conn.Close()
-	})
+	}, c.running)
 	if err != nil {
 		return &StartError{Component: "epmd, RabbitMQ's port mapper,", Err: err, LogTail: tail(e.program.log)}
 	}
