@@ -8,7 +8,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
 )
 
 // messageTypes gives the names of Event.Type in the broker's envelopes. The table is a copy,
