@@ -3,6 +3,7 @@ package servers
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -111,7 +112,7 @@ func givenRabbit(ctx context.Context, address, management string, log *lineLog) 
 	}
 	explicit := management != ""
 	if !explicit {
-		management = fmt.Sprintf("http://%s:15672", hostInURL(uri.Host))
+		management = "http://" + net.JoinHostPort(uri.Host, "15672")
 	}
 	m.api = &managementAPI{base: strings.TrimRight(management, "/"), user: uri.Username, password: uri.Password}
 	switch err = m.openEmpty(ctx); {
@@ -129,11 +130,4 @@ func givenRabbit(ctx context.Context, address, management string, log *lineLog) 
 	log.printf("RabbitMQ: at the address in %s; no management API at %s (set %s), so no virtual host of its own: names begin with %s",
 		AddressRabbitMQ, management, AddressManagement, m.Prefix)
 	return m, nil
-}
-
-func hostInURL(host string) string {
-	if strings.Contains(host, ":") {
-		return "[" + host + "]"
-	}
-	return host
 }

@@ -54,7 +54,7 @@ func EnsureInstalled(ctx context.Context, log io.Writer) error {
 	for _, args := range [][]string{update, install} {
 		out.printf("missing: %s; running apt-get %s (%s=no prevents it)", strings.Join(packages, ", "), strings.Join(args, " "), Install)
 		if text, err := aptGet(ctx, apt, args); err != nil {
-			return &StartError{Component: "the installation", Err: fmt.Errorf("apt-get %s: %w", args[0], err), LogTail: lastLines(text, 15)}
+			return &StartError{Component: "the installation", Err: fmt.Errorf("apt-get %s: %w", args[0], err), LogTail: ending(text)}
 		}
 	}
 	if _, missing, err = missingPackages(usualPlaces()); err != nil {
@@ -135,9 +135,4 @@ func waitForLock(ctx context.Context, path string) (func(), error) {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-}
-
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
