@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -265,20 +264,11 @@ func (w *world) Sicken(x *fault.Injection) (func(), error) {
 
 // copyProgram copies a program; the copy runs in place of the original.
 func copyProgram(from, to string) error {
-	in, err := os.Open(from)
+	program, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, runnable)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	if closed := out.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return os.WriteFile(to, program, runnable)
 }
 
 // The modes of an executable program, and of one that not even root can execute.

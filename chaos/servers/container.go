@@ -69,7 +69,7 @@ func (b *boxes) adopt(c *containers.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.made = append(b.made, c)
-	b.guard.watchContainer(c.ID())
+	b.guard.add(containerItem(c.ID()))
 }
 
 // remove removes one container.
@@ -79,7 +79,7 @@ func (b *boxes) remove(ctx context.Context, c *containers.Container) error {
 	if err := c.Remove(ctx); err != nil {
 		return fmt.Errorf("removing a container: %w", err)
 	}
-	b.guard.forgetContainer(c.ID())
+	b.guard.drop(containerItem(c.ID()))
 	b.made = slices.DeleteFunc(b.made, func(other *containers.Container) bool { return other == c })
 	return nil
 }
@@ -97,7 +97,7 @@ func (b *boxes) close() error {
 			errs = append(errs, fmt.Errorf("removing a container: %w", err))
 			continue
 		}
-		b.guard.forgetContainer(c.ID())
+		b.guard.drop(containerItem(c.ID()))
 	}
 	b.made = nil
 	if _, err := b.engine.Sweep(ctx, func(run string) bool { return run == b.run }); err != nil {

@@ -18,7 +18,7 @@ func OpenProject(ctx context.Context, engine *containers.Engine, log io.Writer) 
 		return nil, err
 	}
 	s := &Set{dir: dir, guard: g, boxes: openBoxes(ctx, engine, dir.path, g, lines)}
-	g.watchNetwork(s.Network())
+	g.add(networkItem(s.Network()))
 	return s, nil
 }
 
