@@ -61,7 +61,6 @@ type world struct {
 	processes   []*process // executors, then workers, then twins
 	injector    *run.Injector
 	interceptor *interceptor
-	stuck       suspendedQueues
 	alerts      *run.Alerts // nil when the scenario expects none
 	scraper     *scraper
 	// starting counts the servers that are restarting.
@@ -85,7 +84,9 @@ type world struct {
 	mu       sync.Mutex
 	stopping bool
 	happened []evidence.Item
-	why      string
+	// stuck counts, for each queue, the faults that have suspended its process.
+	stuck map[string]int
+	why   string
 	// unable is the harness's failure that ended the run, nil if there was none.
 	unable error
 }

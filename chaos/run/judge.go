@@ -68,20 +68,10 @@ func (j *Judges) Observe(e *history.Event) {
 func (j *Judges) show() {
 	events := j.waiting[:j.waits]
 	j.waits = 0
-	for i := range events {
-		j.hash.Observe(&events[i])
-	}
-	for i := range events {
-		j.probes.Observe(&events[i])
-	}
-	for i := range events {
-		j.tally.Observe(&events[i])
-	}
-	for i := range events {
-		j.accepted.observe(&events[i])
-	}
-	for i := range events {
-		j.seen.Observe(&events[i])
+	for _, sink := range [...]history.Sink{j.hash, j.probes, j.tally, &j.accepted, j.seen} {
+		for i := range events {
+			sink.Observe(&events[i])
+		}
 	}
 }
 
@@ -228,7 +218,8 @@ func (a *accepted) expect(s *scenario.Scenario) {
 	}
 }
 
-func (a *accepted) observe(e *history.Event) {
+// Observe implements history.Sink.
+func (a *accepted) Observe(e *history.Event) {
 	switch {
 	case a.fails == 0:
 	case e.Kind == history.Created && e.Count == 0:
