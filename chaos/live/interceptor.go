@@ -118,7 +118,7 @@ func (t *interceptor) begin(x *interception) (end func()) {
 // watch intercepts the messages on every connection of a link.
 func (t *interceptor) watch(l *netproxy.Link, p *process) {
 	l.Rewrite(netproxy.Out, func() netproxy.Rewriter {
-		return netproxy.Chain(netproxy.Publishes(t.change), netproxy.Subscriptions(p.blocked.holds))
+		return netproxy.Chain(netproxy.Publishes(t.change), netproxy.Subscriptions(p.holdsConsumer))
 	})
 }
 

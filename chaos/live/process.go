@@ -37,8 +37,8 @@ type process struct {
 	since time.Time
 	// deaf is the fault that holds back the broker's deliveries to it, nil for none.
 	deaf atomic.Pointer[fault.Injection]
-	// blocked are the queues that it can't consume now, each with the fault.
-	blocked blockedQueues
+	// blocked are the queues that it can't consume now, by name, each with its *fault.Injection.
+	blocked sync.Map
 	// binary is its own copy of the program, empty unless a fault makes the copy unusable.
 	binary string
 	sick   bool

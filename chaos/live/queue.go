@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,38 +17,14 @@ import (
 
 // This file holds the live world's faults of the broker's queues.
 
-// blockedQueues are the queues that a process can't consume, by name. The zero value holds none.
-type blockedQueues struct {
-	mu sync.Mutex
-	by map[string]*fault.Injection
-}
-
-func (b *blockedQueues) set(queue string, x *fault.Injection) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.by == nil {
-		b.by = make(map[string]*fault.Injection)
-	}
-	b.by[queue] = x
-}
-
-func (b *blockedQueues) clear(queue string, x *fault.Injection) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.by[queue] == x {
-		delete(b.by, queue)
-	}
-}
-
-// holds says whether a subscription to a queue is held back now.
-func (b *blockedQueues) holds(queue string) bool {
-	b.mu.Lock()
-	x := b.by[queue]
-	b.mu.Unlock()
-	if x != nil {
+// holdsConsumer says whether a subscription to a queue is held back now.
+func (p *process) holdsConsumer(queue string) bool {
+	by, _ := p.blocked.Load(queue)
+	x, held := by.(*fault.Injection)
+	if held {
 		x.Touch(fault.Touched{Queue: queue})
 	}
-	return x != nil
+	return held
 }
 
 // Registered implements fault.Registry.
@@ -100,14 +75,14 @@ func (w *world) UnbindQueue(x *fault.Injection, b broker.Binding) (func(), error
 // connections of the queues' consumers are closed once. When they come back, their subscriptions to
 // these queues wait in the proxy, and everything else goes on.
 func (w *world) BlockConsumers(x *fault.Injection, bindings []broker.Binding) (func(), error) {
-	each := func(f func(blocked *blockedQueues, queue string)) {
+	each := func(f func(p *process, queue string)) {
 		for _, b := range bindings {
 			for _, p := range w.all() {
-				f(&p.blocked, b.Queue)
+				f(p, b.Queue)
 			}
 		}
 	}
-	each(func(blocked *blockedQueues, queue string) { blocked.set(queue, x) })
+	each(func(p *process, queue string) { p.blocked.Store(queue, x) })
 	for _, p := range w.all() {
 		if len(x.Targets) > 0 && !slices.Contains(x.Targets, p.name) || len(x.Targets) == 0 && p.spec != nil {
 			continue
@@ -116,7 +91,7 @@ func (w *world) BlockConsumers(x *fault.Injection, bindings []broker.Binding) (f
 			return nil, err
 		}
 	}
-	return func() { each(func(blocked *blockedQueues, queue string) { blocked.clear(queue, x) }) }, nil
+	return func() { each(func(p *process, queue string) { p.blocked.CompareAndDelete(queue, x) }) }, nil
 }
 
 // reconnectBroker closes the process's connections to the broker once.
