@@ -3,6 +3,7 @@
 package alert
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -15,22 +16,16 @@ type Evaluator struct {
 	table []telemetry.Info
 	rules []*rule
 	// counters are sums over all processes and their restarts, like the result of Prometheus'
-	// increase() for counters that restart from zero. They and the gauges are indexed by figure.
-	counters [][]series
-	gauges   [][]gauge
-	// measured is the number of measurements of each histogram; counters holds their sums.
-	measured [][]series
-}
-
-type series struct {
-	labels telemetry.Labels
-	value  int64
+	// increase() for counters that restart from zero. measured is the number of measurements of each
+	// histogram; counters holds their sums. All are indexed by figure.
+	counters, measured []map[telemetry.Labels]int64
+	gauges             []map[gauge]int64
 }
 
 // gauge is a gauge of one process.
 type gauge struct {
-	series
 	process string
+	labels  telemetry.Labels
 }
 
 // rule is a rule with its state.
@@ -45,7 +40,12 @@ type rule struct {
 // NewEvaluator returns an evaluator without samples.
 func NewEvaluator() *Evaluator {
 	table := telemetry.Table()
-	b := &Evaluator{table: table, counters: make([][]series, len(table)), gauges: make([][]gauge, len(table)), measured: make([][]series, len(table))}
+	b := &Evaluator{table: table}
+	for range table {
+		b.counters = append(b.counters, make(map[telemetry.Labels]int64))
+		b.measured = append(b.measured, make(map[telemetry.Labels]int64))
+		b.gauges = append(b.gauges, make(map[gauge]int64))
+	}
 	for _, r := range telemetry.Rules() {
 		b.rules = append(b.rules, &rule{Rule: r})
 	}
@@ -123,44 +123,33 @@ func (b *Evaluator) value(q *telemetry.Query) (sum int64, known bool) {
 	if b.table[q.Figure].Kind != telemetry.Gauge {
 		return total(b.counters, q), true
 	}
-	gauges := b.gauges[q.Figure]
-	for i := range gauges {
-		g := &gauges[i]
+	largest := make(map[telemetry.Labels]int64)
+	for g, v := range b.gauges[q.Figure] {
 		if !q.Matches(g.labels) {
 			continue
 		}
-		known = true
-		switch {
-		case q.Largest:
-			sum = max(sum, g.value)
-		case largest(gauges, i):
-			sum += g.value
+		if most, seen := largest[g.labels]; !seen || v > most {
+			largest[g.labels] = v
 		}
 	}
-	return sum, known
+	for _, v := range largest {
+		if q.Largest {
+			sum = max(sum, v)
+		} else {
+			sum += v
+		}
+	}
+	return sum, len(largest) > 0
 }
 
 // total is the sum of the series that a query selects.
-func total(of [][]series, q *telemetry.Query) (sum int64) {
-	for i := range of[q.Figure] {
-		if c := &of[q.Figure][i]; q.Matches(c.labels) {
-			sum += c.value
+func total(of []map[telemetry.Labels]int64, q *telemetry.Query) (sum int64) {
+	for l, v := range of[q.Figure] {
+		if q.Matches(l) {
+			sum += v
 		}
 	}
 	return sum
-}
-
-// largest says that no other process reports a larger value of a gauge, and no earlier one an equal
-// value. gauges are those of its figure.
-func largest(gauges []gauge, i int) bool {
-	g := &gauges[i]
-	for j := range gauges {
-		o := &gauges[j]
-		if o.labels == g.labels && (o.value > g.value || o.value == g.value && j < i) {
-			return false
-		}
-	}
-	return true
 }
 
 // window keeps the samples of a query's window.
@@ -203,8 +192,8 @@ func (b *Evaluator) Process(name string) telemetry.Recorder { return &recorder{b
 
 // Ended forgets the gauges of a process that has ended, because it no longer exports them.
 func (b *Evaluator) Ended(name string) {
-	for f := range b.gauges {
-		b.gauges[f] = slices.DeleteFunc(b.gauges[f], func(g gauge) bool { return g.process == name })
+	for _, gauges := range b.gauges {
+		maps.DeleteFunc(gauges, func(g gauge, _ int64) bool { return g.process == name })
 	}
 }
 
@@ -218,40 +207,23 @@ func (*recorder) Listens() bool { return true }
 
 // Add implements telemetry.Recorder.
 func (r *recorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
-	add(&r.b.counters[f], l, n)
-}
-
-// add adds a value to the series of a figure with the same labels.
-func add(to *[]series, l telemetry.Labels, more int64) {
-	for i := range *to {
-		if c := &(*to)[i]; c.labels == l {
-			c.value += more
-			return
-		}
-	}
-	*to = append(*to, series{l, more})
+	r.b.counters[f][l] += n
 }
 
 // Measured adds n measurements of a histogram; sum is their total in nanoseconds.
 func (b *Evaluator) Measured(f telemetry.Figure, n, sum int64, l telemetry.Labels) {
-	add(&b.counters[f], l, sum)
-	add(&b.measured[f], l, n)
+	b.counters[f][l] += sum
+	b.measured[f][l] += n
 }
 
 // Set implements telemetry.Recorder.
 func (r *recorder) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
-	for i := range r.b.gauges[f] {
-		if g := &r.b.gauges[f][i]; g.process == r.process && g.labels == l {
-			g.value = v
-			return
-		}
-	}
-	r.b.gauges[f] = append(r.b.gauges[f], gauge{series{l, v}, r.process})
+	r.b.gauges[f][gauge{r.process, l}] = v
 }
 
 // Drop implements telemetry.Recorder.
 func (r *recorder) Drop(f telemetry.Figure, dropped ...telemetry.Labels) {
-	r.b.gauges[f] = slices.DeleteFunc(r.b.gauges[f], func(g gauge) bool {
+	maps.DeleteFunc(r.b.gauges[f], func(g gauge, _ int64) bool {
 		return g.process == r.process && (len(dropped) == 0 || slices.Contains(dropped, g.labels))
 	})
 }

@@ -21,7 +21,7 @@ func TestARowWithAnUnknownWordIsReadBesideIt(t *testing.T) {
 		"its status":        {func(r *record) { r.to = "snoozing" }, `"snoozing"`},
 		"the status before": {func(r *record) { r.from = "snoozing" }, `"snoozing"`},
 		"its reason":        {func(r *record) { r.reason = "why" }, `"why"`},
-		"its writer":        {func(r *record) { r.writer = "judge" }, `unknown writer "judge"`},
+		"its writer":        {func(r *record) { r.writer = "judge" }, `unknown part "judge"`},
 		"the status of an execution that is to be cancelled": {func(r *record) { r.rank, r.to, r.from, r.writer = rankCancelled, "snoozing", "", "" }, ""},
 		"nothing of an end that was handled":                 {func(r *record) { r.rank, r.to, r.from, r.writer = rankHandled, "completed", "completed", "" }, ""},
 		"the status of an end that was handled":              {func(r *record) { r.rank, r.to, r.from, r.writer = rankHandled, "snoozing", "snoozing", "" }, `"snoozing"`},

@@ -135,7 +135,7 @@ func (r *record) event(at time.Duration) (history.Event, error) {
 	e.To, errs[0] = execution.ParseStatus(r.to)
 	e.Reason, errs[1] = execution.ParseReason(r.reason)
 	if r.rank == rankTransition {
-		e.By, errs[2] = parsePart(r.writer)
+		e.By, errs[2] = execution.ParsePart(r.writer)
 	}
 	switch {
 	case r.rank == rankCancelled:
@@ -158,14 +158,4 @@ func (r *record) source() string {
 		return fmt.Sprintf("execution %d", r.id)
 	}
 	return fmt.Sprintf("execution_transition %d, of execution %d", r.id, r.execution)
-}
-
-// parsePart is the inverse of Part.String.
-func parsePart(name string) (execution.Part, error) {
-	for p := execution.NoPart; int(p) < execution.Parts; p++ {
-		if p.String() == name {
-			return p, nil
-		}
-	}
-	return execution.NoPart, fmt.Errorf("unknown writer %q", name)
 }

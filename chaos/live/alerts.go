@@ -97,26 +97,27 @@ func (s *scraper) ask(p *process) answer {
 		out.err, out.due = errNotRunning, false
 		return out
 	}
-	out.page, out.err = s.get(p.daemon.URL + "/metrics")
+	out.page, out.err = get(s.ctx, s.client, p.daemon.URL+"/metrics")
 	out.due = out.due && p.movesSince(s.interval)
 	return out
 }
 
 var errNotRunning = errors.New("the process does not run")
 
-func (s *scraper) get(url string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, url, http.NoBody)
+// get returns the page at an address.
+func get(ctx context.Context, client *http.Client, address string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	response, err := s.client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	page, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s", url, response.Status)
+		err = fmt.Errorf("%s answers %s", request.URL.Redacted(), response.Status)
 	}
 	return page, err
 }

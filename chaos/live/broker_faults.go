@@ -3,7 +3,6 @@ package live
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"handoff/chaos/fault"
@@ -37,40 +36,32 @@ func (w *world) SuspendQueue(x *fault.Injection, queue string) (func(), error) {
 	if err := w.evaluate("suspending queue "+queue, w.ofQueue(queue, "sys:suspend(amqqueue:get_pid(Q))")); err != nil {
 		return nil, err
 	}
-	w.suspended(queue, true)
+	w.suspended(queue, 1)
 	x.Touch(fault.Touched{Queue: queue})
 	return func() {
 		// The process may have been resumed or may be gone already: the result is always ok.
 		x.Fail(w.evaluate("resuming queue "+queue, w.ofQueue(queue, "sys:resume(amqqueue:get_pid(Q))")))
-		w.suspended(queue, false)
+		w.suspended(queue, -1)
 	}, nil
 }
 
-// suspendedQueues are the queues whose processes are suspended; they answer no questions.
-type suspendedQueues struct {
-	mu sync.Mutex
-	n  map[string]int
-}
-
-func (w *world) suspended(queue string, on bool) {
-	w.stuck.mu.Lock()
-	defer w.stuck.mu.Unlock()
-	if w.stuck.n == nil {
-		w.stuck.n = make(map[string]int)
+// suspended notes that a queue's process is suspended, once more or once less: it answers no questions.
+func (w *world) suspended(queue string, by int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stuck == nil {
+		w.stuck = make(map[string]int)
 	}
-	if w.stuck.n[queue]--; on {
-		w.stuck.n[queue] += 2
-	}
-	if w.stuck.n[queue] <= 0 {
-		delete(w.stuck.n, queue)
+	if w.stuck[queue] += by; w.stuck[queue] == 0 {
+		delete(w.stuck, queue)
 	}
 }
 
 // hanging says that a queue is suspended.
 func (w *world) hanging() bool {
-	w.stuck.mu.Lock()
-	defer w.stuck.mu.Unlock()
-	return len(w.stuck.n) > 0
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.stuck) > 0
 }
 
 // timesOut is Erlang that says whether consumers of a type of queues have a timeout. From 4.3 on
@@ -99,9 +90,7 @@ func (w *world) SetConsumerTimeout(x *fault.Injection, after time.Duration) (fun
 	}
 	again := func() error {
 		for _, p := range w.all() {
-			l := p.links[fault.Broker]
-			l.Down()
-			if err := l.Up(); err != nil {
+			if err := p.reconnectBroker(); err != nil {
 				return err
 			}
 		}

@@ -38,33 +38,24 @@ func (w *world) daemonsURL() (string, error) {
 // makeRole makes the daemons' role, a member of the harness's role. It inherits the rights on
 // tables, but not the superuser attribute.
 func (w *world) makeRole(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, w.db.URL)
-	if err != nil {
-		return fmt.Errorf("connecting to make the daemons' role: %w", err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	login := ""
-	if password := conn.Config().Password; password != "" {
-		login = " password " + literal(password)
-	}
-	_, err = conn.Exec(ctx, fmt.Sprintf("create role %s login%s in role %s", identifier(w.role()), login, identifier(conn.Config().User)))
-	if err != nil {
-		return fmt.Errorf("making the daemons' role: %w", err)
-	}
-	return nil
+	return withConnection(ctx, w.db.URL, func(ctx context.Context, conn *pgx.Conn) error {
+		login := ""
+		if password := conn.Config().Password; password != "" {
+			login = " password " + literal(password)
+		}
+		_, err := conn.Exec(ctx, fmt.Sprintf("create role %s login%s in role %s", identifier(w.role()), login, identifier(conn.Config().User)))
+		if err != nil {
+			return fmt.Errorf("making the daemons' role: %w", err)
+		}
+		return nil
+	})
 }
 
 // dropRole drops the daemons' role, once their database is gone.
 func (w *world) dropRole(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, w.db.Server.URL)
-	if err != nil {
-		return fmt.Errorf("connecting to drop the daemons' role: %w", err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err = conn.Exec(ctx, "drop role if exists "+identifier(w.role())); err != nil {
-		return fmt.Errorf("dropping the daemons' role: %w", err)
-	}
-	return nil
+	return withConnection(ctx, w.db.Server.URL, func(ctx context.Context, conn *pgx.Conn) error {
+		return executeAll(ctx, conn, "drop role if exists "+identifier(w.role()))
+	})
 }
 
 func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
@@ -147,31 +138,22 @@ func (w *world) DemoteDatabase(x *fault.Injection) (end func(), err error) {
 // demote makes existing sessions read-only, and waits until they have read the setting. It returns
 // the database's time at the beginning.
 func (w *world) demote(alterDatabase string) (before time.Time, err error) {
-	w.down.database.Lock() // wait for a server that is down
-	defer w.down.database.Unlock()
-	ctx, cancel := w.within()
-	defer cancel()
-	conn, err := pgx.Connect(ctx, w.db.URL)
-	if err != nil {
-		return before, fmt.Errorf("connecting to the database: %w", err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	for _, s := range []string{
-		alterDatabase + " set default_transaction_read_only = off", "alter system set default_transaction_read_only = on",
-	} {
-		if _, err := conn.Exec(ctx, s); err != nil {
-			return before, fmt.Errorf("%s: %w", s, err)
+	err = w.onDatabase(func(ctx context.Context, conn *pgx.Conn) error {
+		err := executeAll(ctx, conn, alterDatabase+" set default_transaction_read_only = off", "alter system set default_transaction_read_only = on")
+		if err != nil {
+			return err
 		}
-	}
-	if err := conn.QueryRow(ctx, "select clock_timestamp() from pg_reload_conf()").Scan(&before); err != nil {
-		return before, fmt.Errorf("reloading the server's settings: %w", err)
-	}
-	for readOnly := ""; readOnly != "on"; { // the server informs all its sessions, but they take a moment to react
-		if err := conn.QueryRow(ctx, "select current_setting('default_transaction_read_only') from pg_sleep(0.01)").Scan(&readOnly); err != nil {
-			return before, fmt.Errorf("waiting for sessions to be read-only: %w", err)
+		if err := conn.QueryRow(ctx, "select clock_timestamp() from pg_reload_conf()").Scan(&before); err != nil {
+			return fmt.Errorf("reloading the server's settings: %w", err)
 		}
-	}
-	return before, nil
+		for readOnly := ""; readOnly != "on"; { // the server informs all its sessions, but they take a moment to react
+			if err := conn.QueryRow(ctx, "select current_setting('default_transaction_read_only') from pg_sleep(0.01)").Scan(&readOnly); err != nil {
+				return fmt.Errorf("waiting for sessions to be read-only: %w", err)
+			}
+		}
+		return nil
+	})
+	return before, err
 }
 
 // counted says whether a sequence has ever given out a value.

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -119,7 +118,7 @@ func (t *interceptor) begin(x *interception) (end func()) {
 // watch intercepts the messages on every connection of a link.
 func (t *interceptor) watch(l *netproxy.Link, p *process) {
 	l.Rewrite(netproxy.Out, func() netproxy.Rewriter {
-		return netproxy.Chain(netproxy.Publishes(t.change), netproxy.Subscriptions(p.blocked.holds))
+		return netproxy.Chain(netproxy.Publishes(t.change), netproxy.Subscriptions(p.holdsConsumer))
 	})
 }
 
@@ -279,20 +278,12 @@ func (w *world) RaiseAlarm(x *fault.Injection) (func(), error) {
 		x.Touch(fault.Touched{})
 		return fault.Fate{}
 	}})
-	eval := func(expression string) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), 30*time.Second)
-		defer cancel()
-		_, err := w.sandbox.servers.RabbitMQ.Ctl(ctx, "eval", expression)
-		return err
-	}
-	if err := eval("rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []})."); err != nil {
+	if err := w.evaluate("raising the broker's alarm", "rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []})."); err != nil {
 		end()
 		return nil, err
 	}
 	return func() {
-		if err := eval("rabbit_alarm:clear_alarm({resource_limit, memory, node()})."); err != nil {
-			x.Fail(fmt.Errorf("the broker's alarm could not be cleared: %w", err))
-		}
+		x.Fail(w.evaluate("clearing the broker's alarm", "rabbit_alarm:clear_alarm({resource_limit, memory, node()})."))
 		end()
 	}, nil
 }

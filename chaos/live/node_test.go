@@ -9,7 +9,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"handoff/chaos/fault"
 	"handoff/chaos/selftest/conformance/brokertest"
 	"handoff/chaos/servers"
 	"handoff/core/testenv"
@@ -149,8 +148,8 @@ func deadLettersGoOn(t *testing.T, w *world) {
 	}
 	dies("before")
 	arrive("before")
-	touched := &strain{t: t}
-	resume, err := w.StopDeadLettering(&fault.Injection{Runner: touched})
+	x, touched := injection(t)
+	resume, err := w.StopDeadLettering(x)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,22 +166,7 @@ func deadLettersGoOn(t *testing.T, w *world) {
 	dies("after")
 	dies("after too")
 	arrive("after", "after too")
-	if touched.n == 0 {
+	if touched() == 0 {
 		t.Error("the fault says that it made no difference")
-	}
-}
-
-// strain is an injector that counts a fault's touches, and fails the test if an undo fails.
-type strain struct {
-	fault.Runner
-	t *testing.T
-	n int
-}
-
-func (r *strain) Touch(fault.Touched) { r.n++ }
-
-func (r *strain) Fail(err error) {
-	if err != nil {
-		r.t.Error(err)
 	}
 }

@@ -62,21 +62,20 @@ func newNoise(began time.Time) *noise {
 // watchNoise begins the watch. ask takes the way of a process that connects anew.
 func watchNoise(began time.Time, folder string, ask func(ctx context.Context) error) *noise {
 	n := newNoise(began)
-	n.tasks.Go(func() {
-		n.probe(wakeEvery, "the harness was not woken", func(context.Context) error { return nil })
-	})
-	n.tasks.Go(func() {
-		path := filepath.Join(folder, "probe")
-		n.probe(syncEvery, "the disk did not take a write", func(context.Context) error { return syncFile(path) })
-	})
-	n.tasks.Go(func() {
-		n.probe(spawnEvery, "a process did not start and end", func(ctx context.Context) error {
-			return exec.CommandContext(ctx, "sh", "-c", "sleep 0").Run() // two processes, one the parent of the other, like an action under its shim
-		})
-	})
-	n.tasks.Go(func() {
-		n.probe(askEvery, "a new connection to the database was not answered", ask)
-	})
+	path := filepath.Join(folder, "probe")
+	for _, p := range []struct {
+		every time.Duration
+		what  string
+		do    func(ctx context.Context) error
+	}{
+		{wakeEvery, "the harness was not woken", func(context.Context) error { return nil }},
+		{syncEvery, "the disk did not take a write", func(context.Context) error { return syncFile(path) }},
+		// Two processes, one the parent of the other, like an action under its shim.
+		{spawnEvery, "a process did not start and end", func(ctx context.Context) error { return exec.CommandContext(ctx, "sh", "-c", "sleep 0").Run() }},
+		{askEvery, "a new connection to the database was not answered", ask},
+	} {
+		n.tasks.Go(func() { n.probe(p.every, p.what, p.do) })
+	}
 	return n
 }
 

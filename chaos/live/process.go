@@ -37,8 +37,8 @@ type process struct {
 	since time.Time
 	// deaf is the fault that holds back the broker's deliveries to it, nil for none.
 	deaf atomic.Pointer[fault.Injection]
-	// blocked are the queues that it can't consume now, each with the fault.
-	blocked blockedQueues
+	// blocked are the queues that it can't consume now, by name, each with its *fault.Injection.
+	blocked sync.Map
 	// binary is its own copy of the program, empty unless a fault makes the copy unusable.
 	binary string
 	sick   bool
@@ -271,29 +271,6 @@ func lastWords(path string) string {
 	const most = 4000
 	end := strings.TrimSpace(string(text[max(0, len(text)-most):]))
 	return end[strings.LastIndexByte(end, '\n')+1:] + "\nits log ends with:\n" + end
-}
-
-// crash kills the process at once.
-func (p *process) crash() {
-	if !p.alive() {
-		return
-	}
-	p.mu.Lock()
-	p.killing = true
-	p.mu.Unlock()
-	p.daemon.Instance().Kill()
-}
-
-// terminate asks the process to stop gracefully.
-func (p *process) terminate() {
-	if !p.alive() {
-		return
-	}
-	p.mu.Lock()
-	p.stopping = true
-	p.mu.Unlock()
-	p.w.emit(history.Event{Kind: history.ProcessStopping, Process: p.name})
-	p.daemon.Instance().Terminate()
 }
 
 // stopDaemons kills every process: the run is over and its evidence complete.

@@ -3,12 +3,12 @@ package live
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
 
 	"handoff/chaos/fault"
+	"handoff/chaos/history"
 	"handoff/chaos/live/cluster"
 	"handoff/chaos/netproxy"
 	"handoff/core/store"
@@ -33,14 +33,38 @@ func (p *process) Name() string { return p.name }
 // Alive implements fault.Process.
 func (p *process) Alive() bool { return p.alive() }
 
-// Start implements fault.Process.
-func (p *process) Start() { p.w.launch(p) }
+// Start implements fault.Process. It does nothing once the run is over.
+func (p *process) Start() {
+	if p.w.ctx.Err() != nil {
+		return
+	}
+	if err := p.start(); err != nil {
+		p.w.fail(err.Error())
+	}
+}
 
 // Terminate implements fault.Process.
-func (p *process) Terminate() { p.terminate() }
+func (p *process) Terminate() {
+	if !p.alive() {
+		return
+	}
+	p.mu.Lock()
+	p.stopping = true
+	p.mu.Unlock()
+	p.w.emit(history.Event{Kind: history.ProcessStopping, Process: p.name})
+	p.daemon.Instance().Terminate()
+}
 
 // Kill implements fault.Process.
-func (p *process) Kill() { p.crash() }
+func (p *process) Kill() {
+	if !p.alive() {
+		return
+	}
+	p.mu.Lock()
+	p.killing = true
+	p.mu.Unlock()
+	p.daemon.Instance().Kill()
+}
 
 // OnEnd implements fault.Process. If the process has ended already, f is called soon.
 func (p *process) OnEnd(f func()) {
@@ -84,16 +108,6 @@ func (i instance) Resume() {
 	i.p.still.Add(-1)
 	if i.running.Running() {
 		i.running.Resume()
-	}
-}
-
-// launch starts a process, unless the run is over.
-func (w *world) launch(p *process) {
-	if w.ctx.Err() != nil {
-		return
-	}
-	if err := p.start(); err != nil {
-		w.fail(err.Error())
 	}
 }
 
@@ -200,7 +214,7 @@ func (p *process) keepsBack() bool {
 func (w *world) Mute(x *fault.Injection) (func(), error) {
 	var names []string
 	for _, name := range x.Targets {
-		names = append(names, "'"+strings.ReplaceAll(name, "'", "''")+"'")
+		names = append(names, literal(name))
 	}
 	mute := fmt.Sprintf("chaos_mute_%d", x.Index)
 	begin := []string{
@@ -220,10 +234,8 @@ $$`, mute, strings.Join(names, ", ")),
 		return nil, err
 	}
 	return func() {
-		ctx, cancel := w.within()
-		defer cancel()
-		var refused bool
-		if err := w.pool.QueryRow(ctx, "select is_called from "+mute).Scan(&refused); err != nil {
+		refused, err := w.counted(mute)
+		if err != nil {
 			x.Fail(fmt.Errorf("counting refused heartbeats: %w", err))
 		}
 		if refused {
@@ -252,20 +264,11 @@ func (w *world) Sicken(x *fault.Injection) (func(), error) {
 
 // copyProgram copies a program; the copy runs in place of the original.
 func copyProgram(from, to string) error {
-	in, err := os.Open(from)
+	program, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, runnable)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	if closed := out.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return os.WriteFile(to, program, runnable)
 }
 
 // The modes of an executable program, and of one that not even root can execute.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,38 +17,14 @@ import (
 
 // This file holds the live world's faults of the broker's queues.
 
-// blockedQueues are the queues that a process can't consume, by name. The zero value holds none.
-type blockedQueues struct {
-	mu sync.Mutex
-	by map[string]*fault.Injection
-}
-
-func (b *blockedQueues) set(queue string, x *fault.Injection) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.by == nil {
-		b.by = make(map[string]*fault.Injection)
-	}
-	b.by[queue] = x
-}
-
-func (b *blockedQueues) clear(queue string, x *fault.Injection) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.by[queue] == x {
-		delete(b.by, queue)
-	}
-}
-
-// holds says whether a subscription to a queue is held back now.
-func (b *blockedQueues) holds(queue string) bool {
-	b.mu.Lock()
-	x := b.by[queue]
-	b.mu.Unlock()
-	if x != nil {
+// holdsConsumer says whether a subscription to a queue is held back now.
+func (p *process) holdsConsumer(queue string) bool {
+	by, _ := p.blocked.Load(queue)
+	x, held := by.(*fault.Injection)
+	if held {
 		x.Touch(fault.Touched{Queue: queue})
 	}
-	return x != nil
+	return held
 }
 
 // Registered implements fault.Registry.
@@ -100,25 +75,30 @@ func (w *world) UnbindQueue(x *fault.Injection, b broker.Binding) (func(), error
 // connections of the queues' consumers are closed once. When they come back, their subscriptions to
 // these queues wait in the proxy, and everything else goes on.
 func (w *world) BlockConsumers(x *fault.Injection, bindings []broker.Binding) (func(), error) {
-	each := func(f func(blocked *blockedQueues, queue string)) {
+	each := func(f func(p *process, queue string)) {
 		for _, b := range bindings {
 			for _, p := range w.all() {
-				f(&p.blocked, b.Queue)
+				f(p, b.Queue)
 			}
 		}
 	}
-	each(func(blocked *blockedQueues, queue string) { blocked.set(queue, x) })
+	each(func(p *process, queue string) { p.blocked.Store(queue, x) })
 	for _, p := range w.all() {
 		if len(x.Targets) > 0 && !slices.Contains(x.Targets, p.name) || len(x.Targets) == 0 && p.spec != nil {
 			continue
 		}
-		l := p.links[fault.Broker]
-		l.Down()
-		if err := l.Up(); err != nil {
+		if err := p.reconnectBroker(); err != nil {
 			return nil, err
 		}
 	}
-	return func() { each(func(blocked *blockedQueues, queue string) { blocked.clear(queue, x) }) }, nil
+	return func() { each(func(p *process, queue string) { p.blocked.CompareAndDelete(queue, x) }) }, nil
+}
+
+// reconnectBroker closes the process's connections to the broker once.
+func (p *process) reconnectBroker() error {
+	l := p.links[fault.Broker]
+	l.Down()
+	return l.Up()
 }
 
 // Publish implements fault.Publisher, over AMQP. It tells the firehose that a message is about no
@@ -173,21 +153,18 @@ func (w *world) publishForged(x *fault.Injection, ch *amqp.Channel, f *fault.For
 
 // Running implements fault.Publisher. It bypasses every link and every fault.
 func (w *world) Running() (rows []execution.Execution, err error) {
-	w.down.database.Lock() // wait for a server that is down
-	defer w.down.database.Unlock()
-	ctx, cancel := w.within()
-	defer cancel()
-	conn, err := pgx.Connect(ctx, w.db.URL)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the database: %w", err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	found, err := conn.Query(ctx, "select id, epoch, worker, incarnation from execution where status = 'running' order by id")
+	err = w.onDatabase(func(ctx context.Context, conn *pgx.Conn) error {
+		found, err := conn.Query(ctx, "select id, epoch, worker, incarnation from execution where status = 'running' order by id")
+		if err == nil {
+			rows, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (e execution.Execution, err error) {
+				err = row.Scan(&e.ID, &e.Epoch, &e.Worker, &e.Incarnation)
+				return e, err
+			})
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("reading what runs: %w", err)
 	}
-	return pgx.CollectRows(found, func(row pgx.CollectableRow) (e execution.Execution, err error) {
-		err = row.Scan(&e.ID, &e.Epoch, &e.Worker, &e.Incarnation)
-		return e, err
-	})
+	return rows, nil
 }

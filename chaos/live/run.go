@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"handoff/chaos/history"
@@ -246,7 +245,3 @@ func (w *world) rows(ctx context.Context, database []evidence.Item) ([]execution
 	}
 	return rows, nil
 }
-
-// label distinguishes the processes and files of one run from those of other runs on the same
-// sandbox.
-func label(run int) string { return "run-" + strconv.Itoa(run) }

@@ -38,19 +38,10 @@ const Mutated = "mutated"
 // ErrNoDaemons means that the daemons' binaries are missing.
 var ErrNoDaemons = errors.New("the daemons are not built")
 
-// Open starts the servers. bin is the folder of the binaries executor and worker; log receives a
-// line for each step, and may be nil.
-func Open(ctx context.Context, bin string, log io.Writer) (*Sandbox, error) {
-	return open(ctx, bin, false, log)
-}
-
-// OpenManaged is Open with the broker's management API, which reports the costs of queues and
-// connections.
-func OpenManaged(ctx context.Context, bin string, log io.Writer) (*Sandbox, error) {
-	return open(ctx, bin, true, log)
-}
-
-func open(ctx context.Context, bin string, management bool, log io.Writer) (*Sandbox, error) {
+// Open starts the servers. bin is the folder of the binaries executor and worker. management enables
+// the broker's management API, which reports the costs of queues and connections. log receives a line
+// for each step, and may be nil.
+func Open(ctx context.Context, bin string, management bool, log io.Writer) (*Sandbox, error) {
 	for _, name := range []string{"executor", "worker"} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
 			return nil, fmt.Errorf("%w: there is no %s in %s; run make build first", ErrNoDaemons, name, bin)
@@ -60,8 +51,7 @@ func open(ctx context.Context, bin string, management bool, log io.Writer) (*San
 	if err != nil {
 		return nil, err
 	}
-	l := &Sandbox{servers: servers, bin: bin, folder: servers.Dir()}
-	return l, nil
+	return &Sandbox{servers: servers, bin: bin, folder: servers.Dir()}, nil
 }
 
 // OpenCompose starts the servers of a compose file, and runs the daemons in containers of their

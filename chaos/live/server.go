@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -25,26 +26,18 @@ func (w *world) within() (context.Context, context.CancelFunc) {
 // takeDown closes every link to a server when it goes down. up opens them again. Call up only when
 // the harness listens to the server again, or the history misses the events in between.
 func (w *world) takeDown(server string) (up func() error) {
-	each := func(f func(link)) {
+	processes := w.all()
+	each := func(f func(link) error) error {
+		errs := make([]error, len(processes))
 		var all sync.WaitGroup
-		for _, p := range w.all() {
-			all.Go(func() { f(p.links[server]) })
+		for i, p := range processes {
+			all.Go(func() { errs[i] = f(p.links[server]) })
 		}
 		all.Wait()
+		return errors.Join(errs...)
 	}
-	each(link.Down)
-	return func() error {
-		var mu sync.Mutex
-		var first error
-		each(func(l link) {
-			if err := l.Up(); err != nil {
-				mu.Lock()
-				first = err
-				mu.Unlock()
-			}
-		})
-		return first
-	}
+	_ = each(func(l link) error { l.Down(); return nil })
+	return func() error { return each(link.Up) }
 }
 
 // endServer ends a server and closes every link to it. The server goes first: this breaks the
@@ -62,63 +55,59 @@ func (w *world) endServer(server string, end func() error) (up func() error, err
 
 // StopBroker implements fault.BrokerServer.
 func (w *world) StopBroker(x *fault.Injection, kill bool) (func(), error) {
-	mq := w.sandbox.servers.RabbitMQ
-	x.Touch(fault.Touched{Process: fault.Broker})
-	w.down.broker.Lock()
-	down := time.Now()
-	w.emit(history.Event{Kind: history.BrokerDown, Process: fault.Broker})
-	stop := mq.Stop
-	if kill {
-		stop = mq.Kill
-	}
-	up, err := w.endServer(fault.Broker, stop)
-	if err != nil {
-		w.down.broker.Unlock()
-		return nil, err
-	}
-	return func() {
-		defer w.down.broker.Unlock()
-		w.starting.Add(1)
-		defer w.starting.Add(-1)
-		ctx, cancel := w.within()
-		defer cancel()
-		if err := mq.Start(ctx); err != nil {
-			x.Fail(fmt.Errorf("the broker did not come back: %w", err))
-			return
-		}
+	s := stoppable{fault.Broker, w.sandbox.servers.RabbitMQ, &w.down.broker, history.BrokerDown, history.BrokerUp}
+	return w.stopServer(x, s, kill, func(ctx context.Context, down time.Time) {
 		x.Fail(w.trace(ctx))
 		w.firehose.Deaf(evidence.Gap{From: down.Add(-evidence.Lag), To: time.Now(), Fault: x.Name})
-		w.emit(history.Event{Kind: history.BrokerUp, Process: fault.Broker})
-		x.Fail(up())
-	}, nil
+	})
 }
 
 // StopDatabase implements fault.DatabaseServer.
 func (w *world) StopDatabase(x *fault.Injection, kill bool) (func(), error) {
-	pg := w.sandbox.servers.Postgres
-	x.Touch(fault.Touched{Process: fault.Database})
-	w.down.database.Lock()
-	w.emit(history.Event{Kind: history.DatabaseDown, Process: fault.Database})
-	stop := pg.Stop
-	if kill {
-		stop = pg.Kill
+	s := stoppable{fault.Database, w.sandbox.servers.Postgres, &w.down.database, history.DatabaseDown, history.DatabaseUp}
+	return w.stopServer(x, s, kill, func(context.Context, time.Time) {})
+}
+
+// stoppable is a server that faults stop and start again.
+type stoppable struct {
+	name   string
+	server interface {
+		Start(ctx context.Context) error
+		Stop() error
+		Kill() error
 	}
-	up, err := w.endServer(fault.Database, stop)
+	// lock is held as long as the server is down.
+	lock     *sync.Mutex
+	down, up history.Kind
+}
+
+// stopServer ends a server. start starts it again, and calls restarted before it opens the links.
+func (w *world) stopServer(x *fault.Injection, s stoppable, kill bool, restarted func(ctx context.Context, down time.Time)) (start func(), err error) {
+	x.Touch(fault.Touched{Process: s.name})
+	s.lock.Lock()
+	down := time.Now()
+	w.emit(history.Event{Kind: s.down, Process: s.name})
+	stop := s.server.Stop
+	if kill {
+		stop = s.server.Kill
+	}
+	up, err := w.endServer(s.name, stop)
 	if err != nil {
-		w.down.database.Unlock()
+		s.lock.Unlock()
 		return nil, err
 	}
 	return func() {
-		defer w.down.database.Unlock()
+		defer s.lock.Unlock()
 		w.starting.Add(1)
 		defer w.starting.Add(-1)
 		ctx, cancel := w.within()
 		defer cancel()
-		if err := pg.Start(ctx); err != nil {
-			x.Fail(fmt.Errorf("the database did not come back: %w", err))
+		if err := s.server.Start(ctx); err != nil {
+			x.Fail(fmt.Errorf("the %s did not come back: %w", s.name, err))
 			return
 		}
-		w.emit(history.Event{Kind: history.DatabaseUp, Process: fault.Database})
+		restarted(ctx, down)
+		w.emit(history.Event{Kind: s.up, Process: s.name})
 		x.Fail(up())
 	}, nil
 }
@@ -140,23 +129,41 @@ func (w *world) serversUp() {
 	}
 }
 
-// sql runs statements on the database itself, bypassing all links and their faults.
-func (w *world) sql(statements ...string) error {
-	w.down.database.Lock() // waits while the server is down
+// onDatabase runs f on a connection of the harness's own, bypassing all links and their faults. It
+// waits while the server is down.
+func (w *world) onDatabase(f func(context.Context, *pgx.Conn) error) error {
+	w.down.database.Lock()
 	defer w.down.database.Unlock()
 	ctx, cancel := w.within()
 	defer cancel()
-	conn, err := pgx.Connect(ctx, w.db.URL)
+	return withConnection(ctx, w.db.URL, f)
+}
+
+// withConnection runs f on a new connection to a database.
+func withConnection(ctx context.Context, url string, f func(context.Context, *pgx.Conn) error) error {
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connecting to the database: %w", err)
 	}
-	defer func() { _ = conn.Close(ctx) }()
-	for _, s := range append([]string{"set default_transaction_read_only = off"}, statements...) {
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return f(ctx, conn)
+}
+
+// executeAll runs statements one after the other.
+func executeAll(ctx context.Context, conn *pgx.Conn, statements ...string) error {
+	for _, s := range statements {
 		if _, err := conn.Exec(ctx, s); err != nil {
 			return fmt.Errorf("%s: %w", s, err)
 		}
 	}
 	return nil
+}
+
+// sql runs statements on the database itself.
+func (w *world) sql(statements ...string) error {
+	return w.onDatabase(func(ctx context.Context, conn *pgx.Conn) error {
+		return executeAll(ctx, conn, append([]string{"set default_transaction_read_only = off"}, statements...)...)
+	})
 }
 
 // bySQL begins a fault with one list of statements and ends it with another. It always touches

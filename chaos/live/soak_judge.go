@@ -9,6 +9,7 @@ import (
 
 	"handoff/chaos/audit"
 	"handoff/chaos/invariant"
+	"handoff/chaos/run"
 	"handoff/chaos/soak"
 	"handoff/chaos/verdict"
 )
@@ -42,10 +43,7 @@ func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Res
 		x.suite.SetPatience(x.settles())
 	}
 	for _, f := range x.suite.End(settled) {
-		v := verdict.Violation{
-			Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: p.Seed,
-			Execution: f.Execution, Step: f.Step, At: f.At, Message: f.Message,
-		}
+		v := run.Violation(&f, p.Seed)
 		why := noisy([]verdict.Violation{v}, stalls, w.config.Worker)
 		v.At -= w.ready
 		if why != "" {
@@ -152,10 +150,9 @@ func (x *soaking) audit(ctx context.Context, r *soak.Result) {
 		r.Unread = fmt.Sprintf("of the database's audit table %d events could not be read, and %d executions not be judged: %s", a.Unread, a.Aside, a.Unknown[0])
 	}
 	for _, f := range a.Violations {
-		r.Violations = append(r.Violations, verdict.Violation{
-			Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: r.Seed, Execution: f.Execution,
-			At: f.At - x.w.ready, Message: "by the audit table: " + f.Message,
-		})
+		v := run.Violation(&f, r.Seed)
+		v.Step, v.At, v.Message = 0, f.At-x.w.ready, "by the audit table: "+f.Message
+		r.Violations = append(r.Violations, v)
 	}
 }
 

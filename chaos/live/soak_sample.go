@@ -1,9 +1,9 @@
 package live
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -27,7 +27,7 @@ type sampler struct {
 	x      *soaking
 	client *http.Client
 	conn   *pgx.Conn
-	broker *url.URL
+	broker *url.Userinfo
 
 	mu   sync.Mutex
 	all  []*soak.Series
@@ -60,7 +60,7 @@ const (
 func newSampler(x *soaking) *sampler {
 	s := &sampler{x: x, client: &http.Client{Timeout: sampledWithin, Transport: &http.Transport{DisableKeepAlives: true}}, by: make(map[string]*soak.Series), pids: make(map[string]int)}
 	if u, err := url.Parse(x.w.mq.URL); err == nil {
-		s.broker = u
+		s.broker = u.User
 	}
 	s.last.at = time.Now()
 	return s
@@ -176,17 +176,12 @@ func ofProcess(pid int) (rss, files, sockets float64, ok bool) {
 
 // figures asks a daemon for figures of its runtime.
 func (s *sampler) figures(ctx context.Context, address string, names ...string) (map[string]float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	page, err := get(ctx, s.client, address)
 	if err != nil {
 		return nil, err
 	}
-	response, err := s.client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
 	var parser expfmt.TextParser
-	families, err := parser.TextToMetricFamilies(response.Body)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
 	if err != nil {
 		return nil, err
 	}
@@ -271,11 +266,10 @@ func (s *sampler) queues(ctx context.Context) {
 		Name     string
 		Messages float64
 	}
-	base := s.x.w.sandbox.servers.RabbitMQ.Management
-	if base == "" || s.broker == nil {
+	if s.x.w.sandbox.servers.RabbitMQ.Management == "" || s.broker == nil {
 		return
 	}
-	if s.askBroker(ctx, base+"/api/queues/"+url.PathEscape(s.x.w.mq.Vhost)+"?columns=name,messages", &queues) == nil {
+	if s.askBroker(ctx, "/api/queues/"+url.PathEscape(s.x.w.mq.Vhost)+"?columns=name,messages", &queues) == nil {
 		total := 0.0
 		for _, q := range queues {
 			total += q.Messages
@@ -286,35 +280,31 @@ func (s *sampler) queues(ctx context.Context) {
 		Memory float64 `json:"mem_used"`
 		Files  float64 `json:"fd_used"`
 	}
-	if s.askBroker(ctx, base+"/api/nodes?columns=mem_used,fd_used", &nodes) == nil && len(nodes) > 0 {
+	if s.askBroker(ctx, "/api/nodes?columns=mem_used,fd_used", &nodes) == nil && len(nodes) > 0 {
 		s.add("memory", "the broker", "bytes", soak.Flat, slackBroker, nodes[0].Memory)
 		s.add("file descriptors", "the broker", "", soak.Flat, slackFiles*2, nodes[0].Files)
 	}
 	var overview struct {
 		Totals struct{ Connections, Channels float64 } `json:"object_totals"`
 	}
-	if s.askBroker(ctx, base+"/api/overview?columns=object_totals", &overview) == nil {
+	if s.askBroker(ctx, "/api/overview?columns=object_totals", &overview) == nil {
 		s.add("connections", "the broker", "", soak.Flat, slackFiles, overview.Totals.Connections)
 		s.add("channels", "the broker", "", soak.Flat, slackFiles*2, overview.Totals.Channels)
 	}
 }
 
-func (s *sampler) askBroker(ctx context.Context, address string, answer any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+// askBroker asks the management API, as the user in the broker's address.
+func (s *sampler) askBroker(ctx context.Context, path string, answer any) error {
+	address, err := url.Parse(s.x.w.sandbox.servers.RabbitMQ.Management + path)
 	if err != nil {
 		return err
 	}
-	password, _ := s.broker.User.Password()
-	request.SetBasicAuth(s.broker.User.Username(), password)
-	response, err := s.client.Do(request)
+	address.User = s.broker
+	page, err := get(ctx, s.client, address.String())
 	if err != nil {
 		return err
 	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", address, response.Status)
-	}
-	return json.NewDecoder(response.Body).Decode(answer)
+	return json.Unmarshal(page, answer)
 }
 
 // files samples the shims' journals, the daemons' logs, and workers' files.

@@ -125,7 +125,7 @@ func TestAShortSoak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := OpenManaged(t.Context(), bin, nil)
+	l, err := Open(t.Context(), bin, true, nil)
 	servers.Require(t, err)
 	defer func() {
 		if err := l.Close(); err != nil {

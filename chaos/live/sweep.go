@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
@@ -93,18 +95,11 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	}
 	close(jobs)
 	x := &planned{plan: p, out: out, records: make(map[int]*verdict.Record)}
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	var sandboxes sync.WaitGroup
+	sandboxes, running := errgroup.WithContext(ctx)
 	for range min(p.Parallel, len(p.Targets)*p.Seeds) {
-		sandboxes.Go(func() {
-			if err := x.sandbox(running, jobs); err != nil {
-				x.broke(err)
-				stop()
-			}
-		})
+		sandboxes.Go(func() error { return x.sandbox(running, jobs) })
 	}
-	sandboxes.Wait()
+	err := sandboxes.Wait()
 	for i := range p.Targets {
 		out.Scenarios[i].Judge()
 		if r := x.records[i]; r != nil {
@@ -113,7 +108,7 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	}
 	out.Interrupted = x.done < len(p.Targets)*p.Seeds
 	out.Wall = time.Since(began)
-	return out, x.err
+	return out, err
 }
 
 // longestFirst returns the order in which targets run: the longest first, so that at the end no
@@ -137,15 +132,6 @@ type planned struct {
 	out     *Outcome
 	records map[int]*verdict.Record
 	done    int
-	err     error
-}
-
-func (x *planned) broke(err error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.err == nil {
-		x.err = err
-	}
 }
 
 // strategy is how the plan runs, for the report.
@@ -161,7 +147,7 @@ func (p *Plan) open(ctx context.Context) (*Sandbox, error) {
 	if p.Compose != "" {
 		return OpenCompose(ctx, p.Compose, p.Log)
 	}
-	return Open(ctx, p.Bin, p.Log)
+	return Open(ctx, p.Bin, false, p.Log)
 }
 
 // sandbox takes jobs until none is left.

@@ -33,7 +33,7 @@ type world struct {
 	profile  config.Profile
 	config   config.Config // scaled
 	options  Options
-	label    string
+	label    string // distinguishes its processes and files from those of other runs on the sandbox
 	folder   string
 	began    time.Time
 	// ready is when the cluster was up: time 0 of the scenario.
@@ -61,7 +61,6 @@ type world struct {
 	processes   []*process // executors, then workers, then twins
 	injector    *run.Injector
 	interceptor *interceptor
-	stuck       suspendedQueues
 	alerts      *run.Alerts // nil when the scenario expects none
 	scraper     *scraper
 	// starting counts the servers that are restarting.
@@ -85,7 +84,9 @@ type world struct {
 	mu       sync.Mutex
 	stopping bool
 	happened []evidence.Item
-	why      string
+	// stuck counts, for each queue, the faults that have suspended its process.
+	stuck map[string]int
+	why   string
 	// unable is the harness's failure that ended the run, nil if there was none.
 	unable error
 }
@@ -94,7 +95,7 @@ type world struct {
 func (l *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.Profile, o Options) (_ *world, err error) {
 	l.runs++
 	w := &world{
-		sandbox: l, scenario: s, profile: p, config: s.Config(p), options: o, label: label(l.runs), proxies: netproxy.New(), began: time.Now().Round(0),
+		sandbox: l, scenario: s, profile: p, config: s.Config(p), options: o, label: fmt.Sprintf("run-%d", l.runs), proxies: netproxy.New(), began: time.Now().Round(0),
 	}
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {

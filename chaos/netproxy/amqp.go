@@ -17,7 +17,7 @@ type Publish struct {
 // unchanged. change may set another exchange or key, and change bytes of the body, but not its
 // length.
 func Publishes(change func(*Publish)) Rewriter {
-	return newMessages(basicPublish, greeting, func(c *content) []byte { return rewritten(c, change) })
+	return newMessages(basicPublish, greeting, func(c *content) []byte { return rewritten(c, change) }).rewrite
 }
 
 // Deliveries holds back the messages that a broker delivers over one connection while hold returns
@@ -26,20 +26,17 @@ func Publishes(change func(*Publish)) Rewriter {
 func Deliveries(hold func() bool) Rewriter {
 	d := &deliveries{hold: hold}
 	d.messages = newMessages(basicDeliver, 0, d.deliver)
-	return d
+	return d.rewrite
 }
 
 // Chain applies the rewriters in order, each to the output of the previous one.
-func Chain(all ...Rewriter) Rewriter { return chain(all) }
-
-type chain []Rewriter
-
-// Rewrite implements Rewriter.
-func (c chain) Rewrite(b []byte) []byte {
-	for _, r := range c {
-		b = r.Rewrite(b)
+func Chain(all ...Rewriter) Rewriter {
+	return func(b []byte) []byte {
+		for _, rewrite := range all {
+			b = rewrite(b)
+		}
+		return b
 	}
-	return b
 }
 
 // Subscriptions holds back a client's subscriptions to queues over one connection while hold
@@ -49,7 +46,7 @@ func (c chain) Rewrite(b []byte) []byte {
 func Subscriptions(hold func(queue string) bool) Rewriter {
 	s := &subscriptions{hold: hold}
 	s.frames = frames{greet: greeting, each: s.frame}
-	return s
+	return s.rewrite
 }
 
 type subscriptions struct {
@@ -85,8 +82,7 @@ func (s *subscriptions) frame(f []byte) []byte {
 	return f
 }
 
-// Rewrite implements Rewriter.
-func (s *subscriptions) Rewrite(b []byte) (out []byte) {
+func (s *subscriptions) rewrite(b []byte) (out []byte) {
 	kept := s.kept[:0]
 	for _, k := range s.kept {
 		if s.hold(k.queue) {
@@ -96,7 +92,7 @@ func (s *subscriptions) Rewrite(b []byte) (out []byte) {
 		}
 	}
 	s.kept = kept
-	return append(out, s.frames.Rewrite(b)...)
+	return append(out, s.frames.rewrite(b)...)
 }
 
 type deliveries struct {
@@ -114,9 +110,8 @@ func (d *deliveries) deliver(c *content) []byte {
 	return whole
 }
 
-// Rewrite implements Rewriter.
-func (d *deliveries) Rewrite(b []byte) []byte {
-	out := d.messages.Rewrite(b)
+func (d *deliveries) rewrite(b []byte) []byte {
+	out := d.messages.rewrite(b)
 	if len(d.kept) == 0 || d.hold() {
 		return out
 	}
@@ -171,8 +166,7 @@ const (
 // that of a subscription with 60 and 20.
 var basicPublish, basicDeliver, basicConsume = []byte{0, 60, 0, 40}, []byte{0, 60, 0, 60}, []byte{0, 60, 0, 20}
 
-// Rewrite implements Rewriter.
-func (p *frames) Rewrite(b []byte) []byte {
+func (p *frames) rewrite(b []byte) []byte {
 	p.rest = append(p.rest, b...)
 	var out []byte
 	if p.greet > 0 {
@@ -258,19 +252,17 @@ func (m *Publish) method(was, flags []byte) []byte {
 	return append(out, was[len(was)-1])
 }
 
-// The property flags, in the order of their values.
+// The flags of properties that are read or are no short strings. The properties have the order of
+// their flags, the highest first.
 const (
-	hasContentType     = 1 << 15
-	hasContentEncoding = 1 << 14
-	hasHeaders         = 1 << 13
-	hasDeliveryMode    = 1 << 12
-	hasPriority        = 1 << 11
-	hasCorrelationID   = 1 << 10
-	hasReplyTo         = 1 << 9
-	hasExpiration      = 1 << 8
-	hasMessageID       = 1 << 7
-	hasTimestamp       = 1 << 6
-	hasType            = 1 << 5
+	hasContentType   = 1 << 15
+	hasHeaders       = 1 << 13
+	hasDeliveryMode  = 1 << 12
+	hasPriority      = 1 << 11
+	hasCorrelationID = 1 << 10
+	hasMessageID     = 1 << 7
+	hasTimestamp     = 1 << 6
+	hasType          = 1 << 5
 )
 
 // properties reads a header frame.
@@ -281,31 +273,34 @@ func (m *Publish) properties(frame []byte) {
 	}
 	flags, b := binary.BigEndian.Uint16(b[12:14]), b[14:]
 	skip := func(n int) { b = b[min(n, len(b)):] }
-	text := func(flag uint16, into *string) {
-		if flags&flag != 0 {
-			*into, b = shortString(b)
+	for flag := uint16(hasContentType); flag >= hasType; flag >>= 1 {
+		if flags&flag == 0 {
+			continue
+		}
+		var text string
+		switch flag {
+		case hasHeaders:
+			if len(b) >= 4 {
+				skip(4 + int(binary.BigEndian.Uint32(b)))
+			}
+			continue
+		case hasDeliveryMode, hasPriority:
+			skip(1)
+			continue
+		case hasTimestamp:
+			skip(8)
+			continue
+		}
+		text, b = shortString(b)
+		switch flag {
+		case hasCorrelationID:
+			m.CorrelationID = text
+		case hasMessageID:
+			m.ID = text
+		case hasType:
+			m.Type = text
 		}
 	}
-	var unused string
-	text(hasContentType, &unused)
-	text(hasContentEncoding, &unused)
-	if flags&hasHeaders != 0 && len(b) >= 4 {
-		skip(4 + int(binary.BigEndian.Uint32(b)))
-	}
-	if flags&hasDeliveryMode != 0 {
-		skip(1)
-	}
-	if flags&hasPriority != 0 {
-		skip(1)
-	}
-	text(hasCorrelationID, &m.CorrelationID)
-	text(hasReplyTo, &unused)
-	text(hasExpiration, &unused)
-	text(hasMessageID, &m.ID)
-	if flags&hasTimestamp != 0 {
-		skip(8)
-	}
-	text(hasType, &m.Type)
 }
 
 // shortString reads a string after its length byte, and returns the rest.

@@ -13,7 +13,7 @@ type whole struct{ kept []byte }
 
 const wholeSize = 262_300
 
-func (w *whole) Rewrite(b []byte) (out []byte) {
+func (w *whole) rewrite(b []byte) (out []byte) {
 	w.kept = append(w.kept, b...)
 	n := len(w.kept) / wholeSize * wholeSize
 	out, w.kept = bytes.Clone(w.kept[:n]), w.kept[n:]
@@ -47,7 +47,7 @@ func TestLargeMessagesThatWereKeptBackArriveWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Rewrite(In, func() Rewriter { return new(whole) })
+	l.Rewrite(In, func() Rewriter { return new(whole).rewrite })
 	c, err := net.Dial("tcp", l.Address)
 	if err != nil {
 		t.Fatal(err)

@@ -13,9 +13,7 @@ import (
 
 // Rewriter gets the bytes of one direction of a connection, in order and cut anywhere, and returns
 // their replacement. It may hold bytes back until it has more.
-type Rewriter interface {
-	Rewrite(b []byte) []byte
-}
+type Rewriter func(b []byte) []byte
 
 // gate controls one direction of a link, for all its connections.
 type gate struct {
@@ -193,7 +191,7 @@ func (g *gate) pass(state *connection, chunk *stream.StreamChunk) bool {
 		}
 	}
 	if state.rewriter != nil {
-		chunk.Data = state.rewriter.Rewrite(chunk.Data)
+		chunk.Data = state.rewriter(chunk.Data)
 	}
 	return true
 }

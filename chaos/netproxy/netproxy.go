@@ -28,8 +28,7 @@
 //   - None of them knows where a message begins; losing, delaying or duplicating messages requires
 //     AMQP.
 //   - Removing one can take minutes: for each piece that it holds of a connection whose other end
-//     is gone it waits five seconds, and new connections wait for it. A gate is never removed. A
-//     test shows both.
+//     is gone it waits five seconds, and new connections wait for it. A gate is never removed.
 package netproxy
 
 import (

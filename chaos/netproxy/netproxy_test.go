@@ -2,17 +2,13 @@ package netproxy
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/Shopify/toxiproxy/v2"
 )
 
 func frame(kind byte, channel uint16, payload []byte) []byte {
@@ -57,7 +53,7 @@ func TestPublishesAreRewrittenAndNothingElse(t *testing.T) {
 		})
 		var out []byte
 		for piece := range slices.Chunk(in, size) {
-			out = append(out, r.Rewrite(piece)...)
+			out = append(out, r(piece)...)
 		}
 		if !bytes.Equal(out, want) {
 			t.Fatalf("in pieces of %d bytes:\n%q\nwant\n%q", size, out, want)
@@ -141,7 +137,7 @@ func TestDeliveriesAreKeptBack(t *testing.T) {
 		{"after it", false, delivered(4), delivered(4)},
 	} {
 		hold = c.hold
-		if got := r.Rewrite(c.in); !bytes.Equal(got, c.want) {
+		if got := r(c.in); !bytes.Equal(got, c.want) {
 			t.Errorf("%s: %x, want %x", c.name, got, c.want)
 		}
 	}
@@ -169,7 +165,7 @@ func TestSubscriptionsAreKeptBack(t *testing.T) {
 		{"after it", false, subscribe(2, "dead"), subscribe(2, "dead")},
 	} {
 		hold = c.hold
-		if got := r.Rewrite(c.in); !bytes.Equal(got, c.want) {
+		if got := r(c.in); !bytes.Equal(got, c.want) {
 			t.Errorf("%s: %x, want %x", c.name, got, c.want)
 		}
 	}
@@ -299,53 +295,4 @@ func TestADelayEndsAlthoughItsConnectionIsGone(t *testing.T) {
 		t.Error("the delay is over, and a new connection is not served")
 	}
 	<-poured
-}
-
-// The reason why this package does not use toxiproxy's own latency: its removal blocks the proxy
-// while it has pieces for a client that is gone. If this test fails, toxiproxy has fixed that: see
-// the package's comment.
-func TestToxiproxysOwnLatencyHoldsUpItsProxyWhenItsConnectionIsGone(t *testing.T) {
-	for _, gone := range []bool{false, true} {
-		proxy, poured := late(t)
-		if gone {
-			abandoned(t, proxy.Listen, func() { <-poured })
-		} else {
-			c, err := net.Dial("tcp", proxy.Listen)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = c.Close() })
-			go func() { _, _ = io.Copy(io.Discard, c) }()
-			<-poured
-		}
-		removed := make(chan error, 1)
-		go func() { removed <- proxy.Toxics.RemoveToxic(context.Background(), "late") }()
-		if !gone {
-			if err := <-removed; err != nil {
-				t.Fatal(err)
-			}
-		}
-		if served := answers(t, proxy.Listen, 2*time.Second); served == gone {
-			t.Errorf("its client gone: %v; a new connection is served after the latency was to be taken away: %v", gone, served)
-		}
-		if gone && len(removed) > 0 {
-			t.Errorf("the latency is taken away: %v", <-removed)
-		}
-	}
-}
-
-// late is a toxiproxy proxy with a latency of ten minutes; the channel is closed when its server
-// has sent everything.
-func late(t *testing.T) (*toxiproxy.Proxy, chan struct{}) {
-	t.Helper()
-	server, poured := pour(t)
-	proxy := toxiproxy.NewProxy(New().server, t.Name(), "127.0.0.1:0", server)
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
-	const latency = `{"name": "late", "type": "latency", "stream": "downstream", "attributes": {"latency": 600000}}`
-	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(latency)); err != nil {
-		t.Fatal(err)
-	}
-	return proxy, poured
 }

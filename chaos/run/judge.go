@@ -68,20 +68,10 @@ func (j *Judges) Observe(e *history.Event) {
 func (j *Judges) show() {
 	events := j.waiting[:j.waits]
 	j.waits = 0
-	for i := range events {
-		j.hash.Observe(&events[i])
-	}
-	for i := range events {
-		j.probes.Observe(&events[i])
-	}
-	for i := range events {
-		j.tally.Observe(&events[i])
-	}
-	for i := range events {
-		j.accepted.observe(&events[i])
-	}
-	for i := range events {
-		j.seen.Observe(&events[i])
+	for _, sink := range [...]history.Sink{j.hash, j.probes, j.tally, &j.accepted, j.seen} {
+		for i := range events {
+			sink.Observe(&events[i])
+		}
 	}
 }
 
@@ -157,10 +147,7 @@ func (j *Judges) Verdict(o Outcome) verdict.Run {
 func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, o *Outcome, accepted bool) {
 	invariant.NameWorkers(findings, o.Workers)
 	for _, f := range findings {
-		r.Violations = append(r.Violations, verdict.Violation{
-			Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: r.Seed,
-			Execution: f.Execution, Step: f.Step, At: f.At, Message: f.Message,
-		})
+		r.Violations = append(r.Violations, Violation(&f, r.Seed))
 	}
 	all := o.Rows
 	last := lastRows(all)
@@ -171,6 +158,14 @@ func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, o *Outcome,
 	e := j.scenario.Expect(r.Profile)
 	j.tally.expect(r, "executions", e.Executions, r.Chains, last)
 	j.tally.expect(r, "rows", e.Rows, r.Rows, all)
+}
+
+// Violation is the violation that a finding of a run with a seed is.
+func Violation(f *invariant.Finding, seed uint64) verdict.Violation {
+	return verdict.Violation{
+		Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: seed,
+		Execution: f.Execution, Step: f.Step, At: f.At, Message: f.Message,
+	}
 }
 
 // counts counts rows by status.
@@ -223,7 +218,8 @@ func (a *accepted) expect(s *scenario.Scenario) {
 	}
 }
 
-func (a *accepted) observe(e *history.Event) {
+// Observe implements history.Sink.
+func (a *accepted) Observe(e *history.Event) {
 	switch {
 	case a.fails == 0:
 	case e.Kind == history.Created && e.Count == 0:

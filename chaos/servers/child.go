@@ -47,19 +47,7 @@ func (p *program) logPath() string { return p.log }
 
 // launching returns a function that runs the program as a child.
 func launching(p *program, g *guard) func(context.Context) (server, error) {
-	return func(context.Context) (server, error) {
-		c, err := startChild(p, g)
-		if err != nil {
-			return nil, err
-		}
-		return c, nil
-	}
-}
-
-func (p *program) command() *exec.Cmd {
-	cmd := &exec.Cmd{Path: p.path, Args: append([]string{p.path}, p.args...), Env: p.env, Dir: p.dir}
-	setProcess(cmd, p.user)
-	return cmd
+	return func(context.Context) (server, error) { return startChild(p, g) }
 }
 
 // server is the process of a PostgreSQL or RabbitMQ: a child process or a container.
@@ -69,7 +57,6 @@ type server interface {
 	kill()
 	pause() error
 	resume()
-	ready(ctx context.Context, every time.Duration, probe func(context.Context) error) error
 }
 
 // child is a running server. A goroutine of its own waits for it, so it never stays a zombie:
@@ -91,7 +78,8 @@ func startChild(p *program, g *guard) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := p.command()
+	cmd := &exec.Cmd{Path: p.path, Args: append([]string{p.path}, p.args...), Env: p.env, Dir: p.dir}
+	setProcess(cmd, p.user)
 	cmd.Stdout, cmd.Stderr = log, log
 	err = startOnSpawner(cmd)
 	_ = log.Close() // the child has its own descriptor
@@ -222,12 +210,9 @@ func (c *child) unpaused() {
 	c.paused, c.stuck = nil, false
 }
 
-// ready polls until the server answers, the process has ended, or ctx is done.
-func (c *child) ready(ctx context.Context, every time.Duration, probe func(context.Context) error) error {
-	return answers(ctx, every, probe, c.running)
-}
-
-func answers(ctx context.Context, every time.Duration, probe func(context.Context) error, running func() bool) error {
+// awaitAnswer polls until a server answers, the process has ended, or ctx is done.
+func awaitAnswer(ctx context.Context, probe func(context.Context) error, running func() bool) error {
+	const every = 20 * time.Millisecond
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var last error
@@ -259,7 +244,7 @@ func run(ctx context.Context, p *program) (string, error) {
 	setProcess(cmd, p.user)
 	var out limited
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.Cancel = func() error { signalProcess(-cmd.Process.Pid, sigKill); return nil }
+	cmd.Cancel = killGroup(cmd)
 	cmd.WaitDelay = time.Second
 	err := startOnSpawner(cmd)
 	if err == nil {
@@ -269,6 +254,19 @@ func run(ctx context.Context, p *program) (string, error) {
 		err = fmt.Errorf("%s: %w: %s", filepath.Base(p.path), errors.Join(err, ctx.Err()), out.String())
 	}
 	return out.String(), err
+}
+
+// killGroup returns a function that kills a command with all its descendants in its group.
+func killGroup(cmd *exec.Cmd) func() error {
+	return func() error { signalProcess(-cmd.Process.Pid, sigKill); return nil }
+}
+
+// OwnGroup keeps Ctrl-C from a command. When its context ends, it is killed with all its children.
+func OwnGroup(cmd *exec.Cmd) {
+	if privateSupported {
+		ownGroup(cmd)
+		cmd.Cancel = killGroup(cmd)
+	}
 }
 
 // limited keeps the beginning of what is written to it.

@@ -20,13 +20,6 @@ const (
 	engineWithin = 30 * time.Second
 )
 
-// The images of containers, unless variables name others: the versions against which the models are
-// tested.
-const (
-	defaultPostgresImage = "postgres:15"
-	defaultRabbitImage   = "rabbitmq:3.10-management"
-)
-
 // boxes holds the containers of a set.
 type boxes struct {
 	engine *containers.Engine
@@ -76,7 +69,7 @@ func (b *boxes) adopt(c *containers.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.made = append(b.made, c)
-	b.guard.watchContainer(c.ID())
+	b.guard.add(containerItem(c.ID()))
 }
 
 // remove removes one container.
@@ -86,7 +79,7 @@ func (b *boxes) remove(ctx context.Context, c *containers.Container) error {
 	if err := c.Remove(ctx); err != nil {
 		return fmt.Errorf("removing a container: %w", err)
 	}
-	b.guard.forgetContainer(c.ID())
+	b.guard.drop(containerItem(c.ID()))
 	b.made = slices.DeleteFunc(b.made, func(other *containers.Container) bool { return other == c })
 	return nil
 }
@@ -104,7 +97,7 @@ func (b *boxes) close() error {
 			errs = append(errs, fmt.Errorf("removing a container: %w", err))
 			continue
 		}
-		b.guard.forgetContainer(c.ID())
+		b.guard.drop(containerItem(c.ID()))
 	}
 	b.made = nil
 	if _, err := b.engine.Sweep(ctx, func(run string) bool { return run == b.run }); err != nil {
@@ -179,12 +172,9 @@ func (b *boxed) resume() {
 	}
 }
 
-func (b *boxed) ready(ctx context.Context, every time.Duration, probe func(context.Context) error) error {
-	return answers(ctx, every, probe, b.running)
-}
-
-// boxLog returns a function that writes a container's log to a file and returns the file's name.
-func boxLog(c *containers.Container, path string) func() string {
+// log returns a function that writes a container's log to a file of that name and returns its path.
+func (b *boxes) log(c *containers.Container, name string) func() string {
+	path := filepath.Join(b.run, name+".log")
 	return func() string {
 		ctx, cancel := engineContext()
 		defer cancel()
@@ -203,108 +193,68 @@ func engineContext() (context.Context, context.CancelFunc) {
 
 // containedPostgres starts PostgreSQL in a container. Its password, which is new each time, gives
 // superuser rights.
-func containedPostgres(ctx context.Context, image string, b *boxes, log *lineLog) (*Postgres, error) {
-	began := time.Now()
-	for attempt := 1; ; attempt++ {
-		p, address, err := preparePostgresBox(ctx, image, b)
+func containedPostgres(ctx context.Context, image string, b *boxes, log *lineLog) (p *Postgres, err error) {
+	err = startServer(ctx, "PostgreSQL", log, func(int) (*attempt, error) {
+		password := uniqueName()
+		c, name, ports, err := b.server(ctx, containers.Spec{
+			Image: image, Command: append([]string{"postgres"}, postgresSettings()...),
+			Env: map[string]string{"POSTGRES_USER": "handoff", "POSTGRES_PASSWORD": password, "POSTGRES_DB": "postgres"},
+		}, 5432)
 		if err != nil {
-			return nil, imageError("PostgreSQL", ImagePostgres, err)
+			return nil, imageError(ImagePostgres, err)
 		}
-		if err = p.Start(ctx); err == nil {
-			var db *DB
-			if db, err = p.CreateDatabase(ctx); err != nil {
-				return nil, &StartError{Component: "PostgreSQL", Err: err}
-			}
-			p.URL = db.URL
-			log.printf("PostgreSQL: a container of %s on %s, ready in %v", image, address, time.Since(began).Round(10*time.Millisecond))
-			return p, nil
-		}
-		if attempt == 3 || !portTaken(err.Error()) {
-			return nil, err
-		}
-	}
-}
-
-func preparePostgresBox(ctx context.Context, image string, b *boxes) (*Postgres, string, error) {
-	ports, err := pickPorts(1)
-	if err != nil {
-		return nil, "", err
-	}
-	name, password := boxName(), uniqueName()
-	c, err := b.create(ctx, containers.Spec{
-		Name: name, Image: image, Ports: map[int]int{5432: ports[0]},
-		Env:     map[string]string{"POSTGRES_USER": "handoff", "POSTGRES_PASSWORD": password, "POSTGRES_DB": "postgres"},
-		Command: append([]string{"postgres"}, postgresSettings()...),
+		address := loopback(ports[0])
+		admin := fmt.Sprintf("postgres://handoff:%s@%s/postgres?sslmode=disable", password, address)
+		p = privatePostgres(admin, "", launchingBox(c, "PostgreSQL"), b.log(c, name))
+		return &attempt{start: p.Start, open: p.openEmpty, close: p.close, what: "a container of " + image, address: address}, nil
 	})
-	if err != nil {
-		return nil, "", err
-	}
-	return &Postgres{
-		admin:  fmt.Sprintf("postgres://handoff:%s@%s/postgres?sslmode=disable", password, loopback(ports[0])),
-		launch: launchingBox(c, "PostgreSQL"),
-		log:    boxLog(c, filepath.Join(b.run, name+".log")),
-	}, loopback(ports[0]), nil
+	return p, err
 }
 
 // containedRabbit starts RabbitMQ in a container. Its user has a new password each time.
-func containedRabbit(ctx context.Context, image string, management bool, b *boxes, log *lineLog) (*RabbitMQ, error) {
-	began := time.Now()
-	for attempt := 1; ; attempt++ {
-		m, address, err := prepareRabbitBox(ctx, image, management, b)
-		if err != nil {
-			return nil, imageError("RabbitMQ", ImageRabbitMQ, err)
-		}
-		if err = m.Start(ctx); err == nil {
-			var mq *MQ
-			if mq, err = m.CreateVhost(ctx); err != nil {
-				return nil, &StartError{Component: "RabbitMQ", Err: err}
-			}
-			m.URL = mq.URL
-			log.printf("RabbitMQ: a container of %s on %s, ready in %v", image, address, time.Since(began).Round(10*time.Millisecond))
-			return m, nil
-		}
-		if attempt == 3 || !portTaken(err.Error()) {
-			return nil, err
-		}
+func containedRabbit(ctx context.Context, image string, management bool, b *boxes, log *lineLog) (m *RabbitMQ, err error) {
+	inside := []int{5672}
+	if management {
+		inside = append(inside, 15672)
 	}
+	err = startServer(ctx, "RabbitMQ", log, func(int) (*attempt, error) {
+		password := uniqueName()
+		c, name, ports, err := b.server(ctx, containers.Spec{
+			Image: image, Env: map[string]string{"RABBITMQ_DEFAULT_USER": "handoff", "RABBITMQ_DEFAULT_PASS": password},
+		}, inside...)
+		if err != nil {
+			return nil, imageError(ImageRabbitMQ, err)
+		}
+		address := loopback(ports[0])
+		m = &RabbitMQ{
+			node: "rabbit@" + name, // the node's own name: it contains its host's name, which is the container's
+			user: "handoff", admin: fmt.Sprintf("amqp://handoff:%s@%s", password, address), ctl: ctlIn(c),
+		}
+		if management {
+			m.Management = "http://" + loopback(ports[1])
+		}
+		m.private(launchingBox(c, "RabbitMQ"), b.log(c, name))
+		return &attempt{start: m.Start, open: m.openEmpty, close: m.close, what: "a container of " + image, address: address}, nil
+	})
+	return m, err
 }
 
 // ctlScript finds rabbitmqctl even where Debian puts a wrapper before it that changes the user.
 const ctlScript = `PATH=/usr/lib/rabbitmq/bin:$PATH; exec rabbitmqctl "$@"`
 
-func prepareRabbitBox(ctx context.Context, image string, management bool, b *boxes) (*RabbitMQ, string, error) {
-	ports, err := pickPorts(2)
-	if err != nil {
-		return nil, "", err
+// server creates the container of a server with a name of its own, whose ports are published on free
+// ports of this machine. It starts nothing.
+func (b *boxes) server(ctx context.Context, s containers.Spec, inside ...int) (c *containers.Container, name string, ports []int, err error) {
+	if ports, err = pickPorts(len(inside)); err != nil {
+		return nil, "", nil, err
 	}
-	name, password := boxName(), uniqueName()
-	published, api := map[int]int{5672: ports[0]}, ""
-	if management {
-		published[15672] = ports[1]
-		api = "http://" + loopback(ports[1])
+	s.Name, s.Ports = boxName(), make(map[int]int)
+	for i, port := range inside {
+		s.Ports[port] = ports[i]
 	}
-	c, err := b.create(ctx, containers.Spec{
-		Name: name, Image: image, Ports: published,
-		Env: map[string]string{"RABBITMQ_DEFAULT_USER": "handoff", "RABBITMQ_DEFAULT_PASS": password},
-	})
-	if err != nil {
-		return nil, "", err
-	}
-	return &RabbitMQ{
-		node:       "rabbit@" + name, // the node's own name: it contains its host's name, which is the container's
-		user:       "handoff",
-		Management: api,
-
-		admin:  fmt.Sprintf("amqp://handoff:%s@%s", password, loopback(ports[0])),
-		launch: launchingBox(c, "RabbitMQ"),
-		log:    boxLog(c, filepath.Join(b.run, name+".log")),
-		ctl:    ctlIn(c),
-	}, loopback(ports[0]), nil
+	c, err = b.create(ctx, s)
+	return c, s.Name, ports, err
 }
 
 // boxName is a unique name that is also valid for a host.
 func boxName() string { return strings.ReplaceAll(uniqueName(), "_", "-") }
-
-func imageError(component, variable string, err error) error {
-	return &StartError{Component: component, Err: fmt.Errorf("%w (%s names another image)", err, variable)}
-}

@@ -62,7 +62,7 @@ func TestContainersLeftBehind(t *testing.T) {
 	alive, err := makeWorkDir(base)
 	check(t, err)
 	gone := filepath.Join(base, "gone")
-	ports, err := freePorts(1)
+	ports, err := FreePorts(1)
 	check(t, err)
 	for _, run := range []string{alive.path, gone} {
 		_, err := e.Create(within(t), containers.Spec{
@@ -114,7 +114,7 @@ func postgresImage() string {
 	if image := os.Getenv(ImagePostgres); image != "" {
 		return image
 	}
-	return defaultPostgresImage
+	return componentNamed(ComponentPostgres).usualImage
 }
 
 // count returns the number of containers with a run's label, and removes none.

@@ -47,16 +47,16 @@ func (e *UnavailableError) Error() string {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		name := displayName(m.Component)
+		c := componentNamed(m.Component)
 		if m.Without {
-			fmt.Fprintf(&b, "%s is not offered by this machine: %s names %s", name, Without, m.Component)
+			fmt.Fprintf(&b, "%s is not offered by this machine: %s names %s", c.display, Without, m.Component)
 			continue
 		}
 		hint = true
 		addresses = addresses || !m.PrivateOnly
-		fmt.Fprintf(&b, "%s not found. Looked for:", name)
+		fmt.Fprintf(&b, "%s not found. Looked for:", c.display)
 		if !m.PrivateOnly {
-			fmt.Fprintf(&b, "\n  an address in %s (not set)", addressVariable(m.Component))
+			fmt.Fprintf(&b, "\n  an address in %s (not set)", c.address)
 		}
 		for _, l := range m.Looked {
 			fmt.Fprintf(&b, "\n  %s", l)
@@ -112,7 +112,7 @@ type RemoteError struct {
 }
 
 func (e *RemoteError) Error() string {
-	return fmt.Sprintf("%s points at %s, which is not this machine: refused, since faults are injected there (--allow-remote permits it)",
+	return fmt.Sprintf("%s points at %s, which is not this machine: refused, since faults are injected there",
 		e.Variable, e.Host)
 }
 
@@ -123,20 +123,3 @@ type AddressError struct {
 }
 
 func (e *AddressError) Error() string { return e.Variable + ": " + e.Reason }
-
-func displayName(component string) string {
-	switch component {
-	case ComponentPostgres:
-		return "PostgreSQL"
-	case ComponentRabbitMQ:
-		return "RabbitMQ"
-	}
-	return component
-}
-
-func addressVariable(component string) string {
-	if component == ComponentPostgres {
-		return AddressPostgres
-	}
-	return AddressRabbitMQ
-}

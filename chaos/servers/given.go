@@ -3,7 +3,9 @@ package servers
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -12,7 +14,7 @@ import (
 
 // checkPostgresAddress refuses an address without a host, and hosts on other machines. It parses
 // the URL as pgx does, with all that parameters and PG* variables add.
-func checkPostgresAddress(address string, allowRemote bool) error {
+func checkPostgresAddress(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		return &AddressError{AddressPostgres, "not a postgres://user@host:port/database URL"}
@@ -23,9 +25,6 @@ func checkPostgresAddress(address string, allowRemote bool) error {
 	cfg, err := pgx.ParseConfig(address)
 	if err != nil {
 		return &AddressError{AddressPostgres, "not a usable PostgreSQL URL"} // err may quote the address
-	}
-	if allowRemote {
-		return nil
 	}
 	hosts := []string{cfg.Host}
 	for _, f := range cfg.Fallbacks {
@@ -40,14 +39,15 @@ func checkPostgresAddress(address string, allowRemote bool) error {
 }
 
 // checkRabbitAddress does the same for the node and its management API.
-func checkRabbitAddress(address, management string, allowRemote bool) error {
+func checkRabbitAddress(address string) error {
 	uri, err := amqp.ParseURI(address)
 	if err != nil {
 		return &AddressError{AddressRabbitMQ, "not an amqp://user:password@host:port URL"} // err may quote the address
 	}
-	if !allowRemote && !isLoopback(uri.Host) {
+	if !isLoopback(uri.Host) {
 		return &RemoteError{AddressRabbitMQ, uri.Host}
 	}
+	management := os.Getenv(AddressManagement)
 	if management == "" {
 		return nil
 	}
@@ -55,7 +55,7 @@ func checkRabbitAddress(address, management string, allowRemote bool) error {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
 		return &AddressError{AddressManagement, "not an http://host:port URL"}
 	}
-	if !allowRemote && !isLoopback(u.Hostname()) {
+	if !isLoopback(u.Hostname()) {
 		return &RemoteError{AddressManagement, u.Hostname()}
 	}
 	return nil
@@ -64,12 +64,10 @@ func checkRabbitAddress(address, management string, allowRemote bool) error {
 // givenPostgres creates its own database on a given server.
 func givenPostgres(ctx context.Context, address string, log *lineLog) (*Postgres, error) {
 	p := &Postgres{admin: address}
-	db, err := p.CreateDatabase(ctx)
-	if err != nil {
+	if err := p.openEmpty(ctx); err != nil {
 		return nil, &StartError{Component: "PostgreSQL at the address in " + AddressPostgres, Err: err}
 	}
-	p.URL, p.name = db.URL, db.Name
-	log.printf("PostgreSQL: at the address in %s, in its own database %s", AddressPostgres, db.Name)
+	log.printf("PostgreSQL: at the address in %s, in its own database %s", AddressPostgres, p.database)
 	return p, nil
 }
 
@@ -114,31 +112,22 @@ func givenRabbit(ctx context.Context, address, management string, log *lineLog) 
 	}
 	explicit := management != ""
 	if !explicit {
-		management = fmt.Sprintf("http://%s:15672", hostInURL(uri.Host))
+		management = "http://" + net.JoinHostPort(uri.Host, "15672")
 	}
 	m.api = &managementAPI{base: strings.TrimRight(management, "/"), user: uri.Username, password: uri.Password}
-	mq, err := m.CreateVhost(ctx)
-	switch {
+	switch err = m.openEmpty(ctx); {
 	case err == nil:
-		m.URL, m.own, m.Management = mq.URL, mq, m.api.base
-		log.printf("RabbitMQ: at the address in %s, in its own virtual host %s", AddressRabbitMQ, mq.Vhost)
+		m.Management = m.api.base
+		log.printf("RabbitMQ: at the address in %s, in its own virtual host %s", AddressRabbitMQ, m.own.Vhost)
 		return m, nil
 	case explicit:
 		return fail(fmt.Errorf("the management API in %s: %w", AddressManagement, err))
 	}
 	m.api = nil
-	if mq, err = m.CreateVhost(ctx); err != nil {
+	if err = m.openEmpty(ctx); err != nil {
 		return fail(err)
 	}
-	m.URL, m.Prefix = mq.URL, mq.Prefix
 	log.printf("RabbitMQ: at the address in %s; no management API at %s (set %s), so no virtual host of its own: names begin with %s",
 		AddressRabbitMQ, management, AddressManagement, m.Prefix)
 	return m, nil
-}
-
-func hostInURL(host string) string {
-	if strings.Contains(host, ":") {
-		return "[" + host + "]"
-	}
-	return host
 }

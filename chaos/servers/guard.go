@@ -58,37 +58,33 @@ func startGuard(engine string) (*guard, error) {
 	return g, nil
 }
 
-func (g *guard) watch(pids ...int) { g.change(func() { g.items = append(g.items, numbers(pids)...) }) }
+// watch has the guard end processes, forget no longer.
+func (g *guard) watch(pids ...int)  { g.add(numbers(pids)...) }
+func (g *guard) forget(pids ...int) { g.drop(numbers(pids)...) }
 
-func (g *guard) forget(pids ...int) {
-	gone := numbers(pids)
-	g.change(func() {
-		g.items = slices.DeleteFunc(g.items, func(item string) bool { return slices.Contains(gone, item) })
-	})
-}
-
-func (g *guard) watchContainer(id string) {
-	g.change(func() { g.items = append(g.items, "container:"+id) })
-}
-
-// watchNetwork has the guard remove a network after the containers.
-func (g *guard) watchNetwork(name string) {
-	g.change(func() { g.items = append(g.items, "network:"+name) })
-}
-
-func (g *guard) forgetContainer(id string) {
-	g.change(func() {
-		g.items = slices.DeleteFunc(g.items, func(item string) bool { return item == "container:"+id })
-	})
-}
-
-func (g *guard) change(items func()) {
+// add has the guard end items of the list; networks come after the containers.
+func (g *guard) add(items ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	items()
-	// If somebody killed the guard, nothing is guarded, but the servers go on.
-	_, _ = io.WriteString(g.input, strings.Join(g.items, " ")+"\n")
+	g.items = append(g.items, items...)
+	g.send()
 }
+
+// drop takes items off the list.
+func (g *guard) drop(items ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.items = slices.DeleteFunc(g.items, func(item string) bool { return slices.Contains(items, item) })
+	g.send()
+}
+
+// send sends the list; g.mu is held. If somebody killed the guard, nothing is guarded, but the servers
+// go on.
+func (g *guard) send() { _, _ = io.WriteString(g.input, strings.Join(g.items, " ")+"\n") }
+
+// The items for containers and networks.
+func containerItem(id string) string { return "container:" + id }
+func networkItem(name string) string { return "network:" + name }
 
 func numbers(pids []int) []string {
 	var out []string

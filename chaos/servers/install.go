@@ -54,7 +54,7 @@ func EnsureInstalled(ctx context.Context, log io.Writer) error {
 	for _, args := range [][]string{update, install} {
 		out.printf("missing: %s; running apt-get %s (%s=no prevents it)", strings.Join(packages, ", "), strings.Join(args, " "), Install)
 		if text, err := aptGet(ctx, apt, args); err != nil {
-			return &StartError{Component: "the installation", Err: fmt.Errorf("apt-get %s: %w", args[0], err), LogTail: lastLines(text, 15)}
+			return &StartError{Component: "the installation", Err: fmt.Errorf("apt-get %s: %w", args[0], err), LogTail: ending(text)}
 		}
 	}
 	if _, missing, err = missingPackages(usualPlaces()); err != nil {
@@ -73,7 +73,7 @@ func namedAvailable(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return Available(ctx, Options{Postgres: !declared[ComponentPostgres], RabbitMQ: !declared[ComponentRabbitMQ], AllowRemote: true})
+	return Available(ctx, Options{Postgres: !declared[ComponentPostgres], RabbitMQ: !declared[ComponentRabbitMQ]})
 }
 
 // containersInstead returns nil if every missing component can run in a container.
@@ -96,16 +96,13 @@ func missingPackages(where *places) (packages []string, missing []Missing, err e
 	if err != nil {
 		return nil, nil, err
 	}
-	if !declared[ComponentPostgres] && os.Getenv(AddressPostgres) == "" && os.Getenv(ImagePostgres) == "" {
-		if b, looked := where.findPostgres(); b == nil {
-			packages = append(packages, "postgresql")
-			missing = append(missing, Missing{Component: ComponentPostgres, Looked: looked})
+	for _, c := range components() {
+		if declared[c.name] || os.Getenv(c.address) != "" || os.Getenv(c.image) != "" {
+			continue
 		}
-	}
-	if !declared[ComponentRabbitMQ] && os.Getenv(AddressRabbitMQ) == "" && os.Getenv(ImageRabbitMQ) == "" {
-		if b, looked := where.findRabbit(); b == nil {
-			packages = append(packages, "rabbitmq-server")
-			missing = append(missing, Missing{Component: ComponentRabbitMQ, Looked: looked})
+		if looked := c.find(where, new(plan)); looked != nil {
+			packages = append(packages, c.debian)
+			missing = append(missing, Missing{Component: c.name, Looked: looked})
 		}
 	}
 	return packages, missing, nil
@@ -138,9 +135,4 @@ func waitForLock(ctx context.Context, path string) (func(), error) {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-}
-
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -4,20 +4,56 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"handoff/chaos/servers/containers"
 	"handoff/core/host/without"
 )
 
+// component is PostgreSQL or RabbitMQ, with the ways to get it.
+type component struct {
+	name, display  string
+	address, image string // the variables that name an address and an image
+	usualImage     string // the version against which the models are tested
+	debian         string // the package
+	checkAddress   func(address string) error
+	find           func(*places, *plan) (looked []string) // sets the plan's binaries, or returns where it searched
+}
+
+func components() []component {
+	return []component{
+		{
+			name: ComponentPostgres, display: "PostgreSQL", address: AddressPostgres, image: ImagePostgres, usualImage: "postgres:15", debian: "postgresql",
+			checkAddress: checkPostgresAddress,
+			find: func(where *places, p *plan) (looked []string) {
+				p.pgBinaries, looked = where.findPostgres()
+				return looked
+			},
+		},
+		{
+			name: ComponentRabbitMQ, display: "RabbitMQ", address: AddressRabbitMQ, image: ImageRabbitMQ, usualImage: "rabbitmq:3.10-management", debian: "rabbitmq-server",
+			checkAddress: checkRabbitAddress,
+			find: func(where *places, p *plan) (looked []string) {
+				p.mqBinaries, looked = where.findRabbit()
+				return looked
+			},
+		},
+	}
+}
+
+// componentNamed returns the component as HANDOFF_WITHOUT spells it.
+func componentNamed(name string) component {
+	all := components()
+	return all[slices.IndexFunc(all, func(c component) bool { return c.name == name })]
+}
+
 // plan says where each wanted component comes from: an address, binaries or an image, exactly one
 // of these.
 type plan struct {
-	pgAddress, mqAddress string
-	management           string
-	pgBinaries           *postgresBinaries
-	mqBinaries           *rabbitBinaries
-	pgImage, mqImage     string
-	engine               *containers.Engine // the engine for the images
+	addresses, images map[string]string // by the name of the component
+	pgBinaries        *postgresBinaries
+	mqBinaries        *rabbitBinaries
+	engine            *containers.Engine // the engine for the images
 }
 
 func (p *plan) private() bool { return p.pgBinaries != nil || p.mqBinaries != nil || p.engine != nil }
@@ -33,10 +69,13 @@ func makePlan(ctx context.Context, o Options) (*plan, error) {
 	if where == nil {
 		where = usualPlaces()
 	}
-	p := &plan{management: os.Getenv(AddressManagement)}
+	p := &plan{addresses: make(map[string]string), images: make(map[string]string)}
 	var missing []Missing
-	for _, w := range p.wanted(o, where) {
-		lacks, err := w.decide(ctx, p, declared, where)
+	for _, c := range components() {
+		if c.name == ComponentPostgres && !o.Postgres || c.name == ComponentRabbitMQ && !o.RabbitMQ {
+			continue
+		}
+		lacks, err := p.decide(ctx, c, o, declared, where)
 		if err != nil {
 			return nil, p.drop(err)
 		}
@@ -71,82 +110,40 @@ func (p *plan) drop(err error) error {
 	return err
 }
 
-// wanted is a component, with a function for each way to get it.
-type wanted struct {
-	component     string
-	address       *string
-	check         func() error
-	find          func() (found bool, looked []string)
-	imageVariable string
-	usualImage    string
-	image         *string
-}
-
-func (p *plan) wanted(o Options, where *places) []wanted {
-	var out []wanted
-	if o.Postgres {
-		p.pgAddress = addressFor(AddressPostgres, o.PrivateOnly)
-		out = append(out, wanted{
-			component: ComponentPostgres, address: &p.pgAddress,
-			check: func() error { return checkPostgresAddress(p.pgAddress, o.AllowRemote) },
-			find: func() (bool, []string) {
-				var looked []string
-				p.pgBinaries, looked = where.findPostgres()
-				return p.pgBinaries != nil, looked
-			},
-			imageVariable: ImagePostgres, usualImage: defaultPostgresImage, image: &p.pgImage,
-		})
-	}
-	if o.RabbitMQ {
-		p.mqAddress = addressFor(AddressRabbitMQ, o.PrivateOnly)
-		out = append(out, wanted{
-			component: ComponentRabbitMQ, address: &p.mqAddress,
-			check: func() error { return checkRabbitAddress(p.mqAddress, p.management, o.AllowRemote) },
-			find: func() (bool, []string) {
-				var looked []string
-				p.mqBinaries, looked = where.findRabbit()
-				return p.mqBinaries != nil, looked
-			},
-			imageVariable: ImageRabbitMQ, usualImage: defaultRabbitImage, image: &p.mqImage,
-		})
-	}
-	return out
-}
-
 // decide returns the component if it is unavailable. An image that a variable names was requested
 // explicitly, so it has priority over installed binaries.
-func (w wanted) decide(ctx context.Context, p *plan, declared map[string]bool, where *places) (*Missing, error) {
-	if declared[w.component] {
-		return &Missing{Component: w.component, Without: true}, nil
+func (p *plan) decide(ctx context.Context, c component, o Options, declared map[string]bool, where *places) (*Missing, error) {
+	if declared[c.name] {
+		return &Missing{Component: c.name, Without: true}, nil
 	}
-	if *w.address != "" {
-		return nil, w.check()
+	if address := addressFor(c.address, o.PrivateOnly); address != "" {
+		p.addresses[c.name] = address
+		return nil, c.checkAddress(address)
 	}
-	image := os.Getenv(w.imageVariable)
+	image := os.Getenv(c.image)
 	if image != "" && declared[without.Docker] {
-		return nil, &AddressError{w.imageVariable, "names an image, and " + Without + " names docker: one of the two is wrong"}
+		return nil, &AddressError{c.image, "names an image, and " + Without + " names docker: one of the two is wrong"}
 	}
 	var looked []string
 	if image == "" {
-		var found bool
-		if found, looked = w.find(); found {
+		if looked = c.find(where, p); looked == nil {
 			return nil, nil
 		}
-		image = w.usualImage
+		image = c.usualImage
 	}
 	if declared[without.Docker] {
 		looked = append(looked, fmt.Sprintf("a container engine (not looked for: %s names docker)", Without))
-		return &Missing{Component: w.component, Looked: looked}, nil
+		return &Missing{Component: c.name, Looked: looked}, nil
 	}
 	if p.engine == nil {
 		var err error
 		if p.engine, err = where.engine(ctx); err != nil {
 			p.engine = nil
 			looked = append(looked, fmt.Sprintf("a container engine, for the image %s (%v)", image, err))
-			return &Missing{Component: w.component, Looked: looked}, nil
+			return &Missing{Component: c.name, Looked: looked}, nil
 		}
 	}
-	*w.image = image
+	p.images[c.name] = image
 	return nil, nil
 }
 
@@ -158,23 +155,23 @@ func addressFor(variable string, privateOnly bool) string {
 }
 
 func (p *plan) postgres(ctx context.Context, s *Set, log *lineLog) (*Postgres, error) {
-	switch {
-	case p.pgImage != "":
-		return containedPostgres(ctx, p.pgImage, s.boxes, log)
+	switch image := p.images[ComponentPostgres]; {
+	case image != "":
+		return containedPostgres(ctx, image, s.boxes, log)
 	case p.pgBinaries != nil:
 		return startPostgres(ctx, p.pgBinaries, s.dir, s.guard, log)
 	default:
-		return givenPostgres(ctx, p.pgAddress, log)
+		return givenPostgres(ctx, p.addresses[ComponentPostgres], log)
 	}
 }
 
 func (p *plan) rabbitmq(ctx context.Context, s *Set, management bool, log *lineLog) (*RabbitMQ, error) {
-	switch {
-	case p.mqImage != "":
-		return containedRabbit(ctx, p.mqImage, management, s.boxes, log)
+	switch image := p.images[ComponentRabbitMQ]; {
+	case image != "":
+		return containedRabbit(ctx, image, management, s.boxes, log)
 	case p.mqBinaries != nil:
 		return startRabbit(ctx, p.mqBinaries, s.dir, management, s.guard, log)
 	default:
-		return givenRabbit(ctx, p.mqAddress, p.management, log)
+		return givenRabbit(ctx, p.addresses[ComponentRabbitMQ], os.Getenv(AddressManagement), log)
 	}
 }

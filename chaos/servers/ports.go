@@ -30,12 +30,12 @@ var given struct {
 	ports []int
 }
 
-// pickPorts is freePorts except in tests.
-var pickPorts = freePorts
+// pickPorts is FreePorts except in tests.
+var pickPorts = FreePorts
 
-// freePorts returns n different ports on which nothing listens now, and which neither this process
+// FreePorts returns n different ports on which nothing listens now, and which neither this process
 // nor another process of the same user has chosen recently.
-func freePorts(n int) ([]int, error) {
+func FreePorts(n int) ([]int, error) {
 	given.Lock()
 	defer given.Unlock()
 	var out []int

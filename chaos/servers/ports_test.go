@@ -21,7 +21,7 @@ func TestChosenPortsAreNobodyElses(t *testing.T) {
 	seen := make(map[int]bool)
 	var last int
 	for range mostGiven / 10 {
-		ports, err := freePorts(10)
+		ports, err := FreePorts(10)
 		check(t, err)
 		for _, port := range ports {
 			if seen[port] {
@@ -44,7 +44,7 @@ func TestChosenPortsAreNobodyElses(t *testing.T) {
 	given.Lock()
 	first = given.ports[0]
 	given.Unlock()
-	_, err := freePorts(1)
+	_, err := FreePorts(1)
 	check(t, err)
 	if code := elsewhere(first); code != 3 {
 		t.Errorf("a port that was chosen long ago can't be had: exit %d", code)

@@ -3,39 +3,30 @@ package servers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// Time limits for a server. They are generous, for a machine that is busy with other things; they
-// are no expectations.
-const (
-	postgresStartWithin = 5 * time.Minute
-	postgresStopWithin  = 2 * time.Minute
-	cleanupWithin       = 2 * time.Minute
-)
-
 // Postgres is a PostgreSQL server: a private instance, or a given server on which we have a
-// database. Stop, Kill, Start, Pause and Resume are for private instances; several goroutines may
-// call them, and they take effect one at a time.
+// database.
 type Postgres struct {
 	// URL is the URL of an empty database. On a private instance its user is a superuser.
 	URL string
 
-	admin string // another database, from which to create and drop ours
-	name  string // our database on a given server
+	instance
+	admin    string // another database, from which to create and drop ours
+	database string // our own database
+	data     string // directory; empty for a given server and in a container
+}
 
-	mu     sync.Mutex
-	server server                                // nil before the first start
-	launch func(context.Context) (server, error) // runs it; nil for a given server
-	log    func() string                         // the path of its log
-	data   string                                // directory; empty in a container
+// privatePostgres is a private instance that is not running yet.
+func privatePostgres(admin, data string, launch func(context.Context) (server, error), log func() string) *Postgres {
+	p := &Postgres{admin: admin, data: data, instance: instance{name: "PostgreSQL", launch: launch, log: log, stopSignal: sigInt}}
+	p.probe = p.answers
+	return p
 }
 
 // DB is one database on a server.
@@ -43,18 +34,6 @@ type DB struct {
 	URL    string
 	Name   string
 	Server *Postgres
-}
-
-// Private reports whether the server was started here and may be stopped, killed and paused.
-func (p *Postgres) Private() bool { return p.launch != nil }
-
-// Log is the path of the server's log, empty for a given server. A container's log is written there
-// at the call.
-func (p *Postgres) Log() string {
-	if !p.Private() {
-		return ""
-	}
-	return p.log()
 }
 
 // CreateDatabase creates an empty database with a unique name. It takes about 0.1 s.
@@ -81,34 +60,8 @@ func (p *Postgres) exec(ctx context.Context, sql string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// Start runs a stopped or killed server again, with the same data and port, and returns when it
-// answers (after recovery, if it was killed).
-func (p *Postgres) Start(ctx context.Context) error {
-	if !p.Private() {
-		return ErrNotOurs
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.server != nil && p.server.running() {
-		return errors.New("PostgreSQL already runs")
-	}
-	ctx, cancel := context.WithTimeout(ctx, postgresStartWithin)
-	defer cancel()
-	s, err := p.launch(ctx)
-	if err != nil {
-		return err
-	}
-	p.server = s
-	err = s.ready(ctx, 20*time.Millisecond, p.probe)
-	if err != nil {
-		s.kill()
-		return &StartError{Component: "PostgreSQL", Err: err, LogTail: tail(p.log())}
-	}
-	return nil
-}
-
-// probe succeeds if our own server answers: another process may have got the port first.
-func (p *Postgres) probe(ctx context.Context) error {
+// answers succeeds if our own server answers: another process may have got the port first.
+func (p *Postgres) answers(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, p.admin)
 	if err != nil {
 		return err
@@ -121,52 +74,18 @@ func (p *Postgres) probe(ctx context.Context) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// Stop is a fast shutdown: it closes connections and rolls transactions back, so no recovery is
-// needed.
-func (p *Postgres) Stop() error {
-	return p.withServer(func(s server) error { return s.stop(sigInt, postgresStopWithin) })
-}
-
-// Kill ends the postmaster and all backends at once with SIGKILL; the next Start recovers.
-func (p *Postgres) Kill() error { return p.withServer(func(s server) error { s.kill(); return nil }) }
-
-// Pause freezes the postmaster and all backends: connections stay open and nothing answers.
-func (p *Postgres) Pause() error { return p.withServer(server.pause) }
-
-// Resume lets a paused server continue.
-func (p *Postgres) Resume() error {
-	return p.withServer(func(s server) error { s.resume(); return nil })
-}
-
-// Running reports whether the process lives, paused or not. It is always true for a given server.
-func (p *Postgres) Running() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return !p.Private() || p.server.running()
-}
-
-func (p *Postgres) withServer(f func(server) error) error {
-	if !p.Private() {
-		return ErrNotOurs
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return f(p.server)
-}
-
 func (p *Postgres) close() error {
 	if p.Private() {
 		return p.Stop()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupWithin)
 	defer cancel()
-	return (&DB{Name: p.name, Server: p}).Drop(ctx)
+	return (&DB{Name: p.database, Server: p}).Drop(ctx)
 }
 
 // startPostgres creates a cluster, or finds the one that was kept, and starts it. Every user of this
 // machine may connect as its superuser (it listens on loopback only), so use it only for test data.
-func startPostgres(ctx context.Context, b *postgresBinaries, dir *workDir, g *guard, log *lineLog) (*Postgres, error) {
-	began := time.Now()
+func startPostgres(ctx context.Context, b *postgresBinaries, dir *workDir, g *guard, log *lineLog) (p *Postgres, err error) {
 	fail := func(err error) (*Postgres, error) { return nil, &StartError{Component: "PostgreSQL", Err: err} }
 	who, err := serverAccount("postgres", "nobody")
 	if err != nil {
@@ -184,11 +103,12 @@ func startPostgres(ctx context.Context, b *postgresBinaries, dir *workDir, g *gu
 			return fail(err)
 		}
 	}
-	for attempt := 1; ; attempt++ {
-		ports, err := was.ports(attempt, 1)
+	err = startServer(ctx, "PostgreSQL", log, func(n int) (*attempt, error) {
+		ports, err := was.ports(n, 1)
 		if err != nil {
-			return fail(err)
+			return nil, err
 		}
+		address := loopback(ports[0])
 		server := &program{
 			name: "PostgreSQL", path: b.postgres, env: env, dir: home, user: who,
 			log: filepath.Join(dir.path, "postgres.log"),
@@ -198,20 +118,11 @@ func startPostgres(ctx context.Context, b *postgresBinaries, dir *workDir, g *gu
 				"-c", "unix_socket_directories=", // their paths have a length limit, ours may be longer
 			}, postgresSettings()...),
 		}
-		p := &Postgres{data: data, launch: launching(server, g), log: server.logPath}
-		p.admin = fmt.Sprintf("postgres://handoff@%s/postgres?sslmode=disable", loopback(ports[0]))
-		if err = p.Start(ctx); err == nil {
-			if err = p.openDatabase(ctx, dir, was, ports); err == nil {
-				log.printf("PostgreSQL: private instance of %s on %s, ready in %v",
-					filepath.Dir(b.postgres), loopback(ports[0]), time.Since(began).Round(10*time.Millisecond))
-				return p, nil
-			}
-			return nil, errors.Join(&StartError{Component: "PostgreSQL", Err: err}, p.Stop())
-		}
-		if attempt == 3 || !portTaken(tail(server.log)) {
-			return nil, err
-		}
-	}
+		p = privatePostgres("postgres://handoff@"+address+"/postgres?sslmode=disable", data, launching(server, g), server.logPath)
+		open := func(ctx context.Context) error { return p.openDatabase(ctx, dir, was, ports) }
+		return &attempt{start: p.Start, open: open, close: p.close, what: "private instance of " + filepath.Dir(b.postgres), address: address}, nil
+	})
+	return p, err
 }
 
 // createCluster makes the directory of an empty cluster.
@@ -219,7 +130,7 @@ func createCluster(ctx context.Context, b *postgresBinaries, home, data string, 
 	if err := errors.Join(os.Mkdir(home, 0o700), who.own(home)); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, postgresStartWithin)
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	// --no-sync skips one flush of an empty cluster; the server itself runs with fsync on.
 	_, err := run(ctx, &program{
@@ -231,20 +142,25 @@ func createCluster(ctx context.Context, b *postgresBinaries, home, data string, 
 
 // openDatabase finds the database that was kept, or creates an empty one.
 func (p *Postgres) openDatabase(ctx context.Context, dir *workDir, was *kept, ports []int) (err error) {
-	now := kept{Ports: ports}
-	if was != nil {
-		now.Name = was.Name
-		p.URL, err = withDatabase(p.admin, was.Name)
+	if was == nil {
+		err = p.openEmpty(ctx)
 	} else {
-		var db *DB
-		if db, err = p.CreateDatabase(ctx); err == nil {
-			p.URL, now.Name = db.URL, db.Name
-		}
+		p.database = was.Name
+		p.URL, err = withDatabase(p.admin, was.Name)
 	}
 	if err != nil {
 		return err
 	}
-	return dir.remember("postgres", now)
+	return dir.remember("postgres", kept{Ports: ports, Name: p.database})
+}
+
+// openEmpty creates the server's own database.
+func (p *Postgres) openEmpty(ctx context.Context) error {
+	db, err := p.CreateDatabase(ctx)
+	if err == nil {
+		p.URL, p.database = db.URL, db.Name
+	}
+	return err
 }
 
 // postgresSettings are the settings in which every server started here differs from PostgreSQL's

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"time"
 )
 
 // Program is a program to run beside the servers of a set.
@@ -83,11 +82,8 @@ func (p *Supervised) Wait(ctx context.Context) error {
 
 // Ready polls until probe succeeds. If the program ends first, the error has the end of its log.
 func (p *Supervised) Ready(ctx context.Context, probe func(context.Context) error) error {
-	if err := p.c.ready(ctx, 20*time.Millisecond, probe); err != nil {
+	if err := awaitAnswer(ctx, probe, p.c.running); err != nil {
 		return &StartError{Component: p.c.program.name, Err: err, LogTail: tail(p.c.program.log)}
 	}
 	return nil
 }
-
-// FreePorts returns n different loopback ports on which nothing listens now.
-func FreePorts(n int) ([]int, error) { return freePorts(n) }

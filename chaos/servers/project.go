@@ -18,7 +18,7 @@ func OpenProject(ctx context.Context, engine *containers.Engine, log io.Writer) 
 		return nil, err
 	}
 	s := &Set{dir: dir, guard: g, boxes: openBoxes(ctx, engine, dir.path, g, lines)}
-	g.watchNetwork(s.Network())
+	g.add(networkItem(s.Network()))
 	return s, nil
 }
 
@@ -43,26 +43,17 @@ func (s *Set) Remove(ctx context.Context, c *containers.Container) error {
 // answers. address is a database URL of its superuser.
 func (s *Set) AdoptPostgres(ctx context.Context, c *containers.Container, address string) error {
 	s.Adopt(c)
-	p := &Postgres{admin: address, launch: launchingBox(c, "PostgreSQL"), log: boxLog(c, filepath.Join(s.dir.path, "postgres.log"))}
-	if err := p.Start(ctx); err != nil {
-		return err
-	}
-	s.Postgres = p
-	return nil
+	s.Postgres = privatePostgres(address, "", launchingBox(c, "PostgreSQL"), s.boxes.log(c, "postgres"))
+	return s.Postgres.Start(ctx)
 }
 
 // AdoptRabbitMQ adds a container to the set as its RabbitMQ, starts it, and returns when it
 // answers. user is the user in the address, who administers the node.
 func (s *Set) AdoptRabbitMQ(ctx context.Context, c *containers.Container, address, user string) error {
 	s.Adopt(c)
-	m := &RabbitMQ{
-		user: user, admin: address, launch: launchingBox(c, "RabbitMQ"), log: boxLog(c, filepath.Join(s.dir.path, "rabbitmq.log")), ctl: ctlIn(c),
-	}
-	if err := m.Start(ctx); err != nil {
-		return err
-	}
-	s.RabbitMQ = m
-	return nil
+	m := &RabbitMQ{user: user, admin: address, ctl: ctlIn(c)}
+	s.RabbitMQ = m.private(launchingBox(c, "RabbitMQ"), s.boxes.log(c, "rabbitmq"))
+	return m.Start(ctx)
 }
 
 // ctlIn runs rabbitmqctl in a container.
@@ -85,7 +76,7 @@ func (s *Set) StartContained(ctx context.Context, c *containers.Container, name 
 	if err := c.Start(ctx); err != nil {
 		return nil, &StartError{Component: name, Err: err}
 	}
-	p := &Contained{container: c, log: boxLog(c, filepath.Join(s.dir.path, name+".log")), done: make(chan struct{})}
+	p := &Contained{container: c, log: s.boxes.log(c, name), done: make(chan struct{})}
 	go p.await()
 	return p, nil
 }
@@ -157,7 +148,7 @@ func (p *Contained) Log() string { return p.log() }
 
 // Ready polls until probe succeeds. If the program ends first, the error has the end of its log.
 func (p *Contained) Ready(ctx context.Context, probe func(context.Context) error) error {
-	if err := answers(ctx, 20*time.Millisecond, probe, p.Running); err != nil {
+	if err := awaitAnswer(ctx, probe, p.Running); err != nil {
 		return &StartError{Component: filepath.Base(p.log()), Err: err, LogTail: tail(p.log())}
 	}
 	return nil

@@ -57,9 +57,6 @@ type Options struct {
 	// PrivateOnly ignores given addresses: for tests that stop and kill servers.
 	PrivateOnly bool
 
-	// AllowRemote permits given addresses on other machines.
-	AllowRemote bool
-
 	// Management enables the management plugin on a private RabbitMQ, which otherwise runs without
 	// plugins. It costs memory and another second at the start.
 	Management bool

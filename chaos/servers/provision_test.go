@@ -232,20 +232,26 @@ func postgresLife(t *testing.T, p *Postgres) {
 	conn, err := pgx.Connect(ctx, p.URL)
 	check(t, err)
 	defer conn.Close(ctx)
-	check(t, p.Pause())
 	// An open connection's backend has its own process group, which must be frozen too.
+	silentWhilePaused(t, &p.instance, func() error { return conn.Ping(ctx) })
+	check(t, p.Pause())
+	check(t, p.Stop()) // also while it is paused
+	check(t, p.Start(ctx))
+}
+
+// silentWhilePaused pauses a server, which answers a question only when it goes on.
+func silentWhilePaused(t *testing.T, server *instance, ask func() error) {
+	t.Helper()
+	check(t, server.Pause())
 	answered := make(chan error, 1)
-	go func() { answered <- conn.Ping(ctx) }()
+	go func() { answered <- ask() }()
 	select {
 	case err := <-answered:
 		t.Fatalf("answered while paused: %v", err)
 	case <-time.After(300 * time.Millisecond):
 	}
-	check(t, p.Resume())
+	check(t, server.Resume())
 	check(t, <-answered)
-	check(t, p.Pause())
-	check(t, p.Stop()) // also while it is paused
-	check(t, p.Start(ctx))
 }
 
 func rabbitLife(t *testing.T, m *RabbitMQ) {
@@ -278,16 +284,7 @@ func rabbitLife(t *testing.T, m *RabbitMQ) {
 	conn, err := amqp.Dial(m.URL)
 	check(t, err)
 	defer conn.Close()
-	check(t, m.Pause())
-	answered := make(chan error, 1)
-	go func() { _, err := conn.Channel(); answered <- err }()
-	select {
-	case err := <-answered:
-		t.Fatalf("answered while paused: %v", err)
-	case <-time.After(300 * time.Millisecond):
-	}
-	check(t, m.Resume())
-	check(t, <-answered)
+	silentWhilePaused(t, &m.instance, func() error { _, err := conn.Channel(); return err })
 	if out, err := m.Ctl(ctx, "list_vhosts"); err != nil || !strings.Contains(out, "handoff_") {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -369,9 +366,9 @@ func TestTakenPortIsReplaced(t *testing.T) {
 		if calls++; calls == 1 {
 			return []int{int(cfg.Port)}, nil
 		}
-		return freePorts(n)
+		return FreePorts(n)
 	}
-	defer func() { pickPorts = freePorts }()
+	defer func() { pickPorts = FreePorts }()
 	p := Own(t, Options{Postgres: true}).Postgres
 	if calls != 2 || p.data == other.data {
 		t.Fatalf("%d attempts, data in %s", calls, p.data)

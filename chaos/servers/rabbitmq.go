@@ -10,21 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-const (
-	// A node starts within seconds on an idle machine, and within minutes on one that is busy with
-	// builds.
-	rabbitStartWithin = 5 * time.Minute
-	rabbitStopWithin  = 3 * time.Minute
-)
-
-// RabbitMQ is a node: a private one, or a given node on which we have a virtual host. Stop, Kill,
-// Start, Pause, Resume and Ctl are for private nodes.
+// RabbitMQ is a node: a private one, or a given node on which we have a virtual host. Ctl is for
+// private nodes.
 type RabbitMQ struct {
 	// URL is the URL of an empty virtual host or, if Prefix is set, of a shared one.
 	URL string
@@ -40,68 +32,29 @@ type RabbitMQ struct {
 	// other node.
 	Control string
 
+	instance
 	admin string // a URL of the node
 	api   *managementAPI
-	own   *MQ // our virtual host on a given node
+	own   *MQ // our virtual host
 
-	mu       sync.Mutex
-	server   server                                           // nil before the first start
-	launch   func(context.Context) (server, error)            // runs it; nil for a given node
-	log      func() string                                    // the path of its log
-	ctl      func(context.Context, ...string) (string, error) // runs rabbitmqctl
-	node     string                                           // the beginning of its Erlang name
-	user     string                                           // the user who gets virtual hosts
-	epmd     *portMapper                                      // nil in a container, which has its own
-	keep     bool                                             // its data is kept
-	spare    []string                                         // virtual hosts that wait for their first user
-	disposed []string                                         // virtual hosts that are no longer used
+	ctl  func(context.Context, ...string) (string, error) // runs rabbitmqctl
+	node string                                           // the beginning of its Erlang name
+	user string                                           // the user who gets virtual hosts
+	epmd *portMapper                                      // nil in a container, which has its own
+	keep bool                                             // its data is kept
+	// Virtual hosts that wait for their first user, and those that are no longer used.
+	spare, disposed []string
 }
 
-// Private reports whether the node was started here and may be stopped, killed and paused.
-func (m *RabbitMQ) Private() bool { return m.launch != nil }
-
-// Log is the path of the node's log, empty for a given node. A container's log is written there at
-// the call.
-func (m *RabbitMQ) Log() string {
-	if !m.Private() {
-		return ""
-	}
-	return m.log()
+// private sets the life of a private node.
+func (m *RabbitMQ) private(launch func(context.Context) (server, error), log func() string) *RabbitMQ {
+	m.instance = instance{name: "RabbitMQ", launch: launch, log: log, stopSignal: sigTerm}
+	m.probe = func(ctx context.Context) error { return probeAMQP(ctx, m.admin, m.node) }
+	return m
 }
 
-// Start runs a stopped or killed node again, with the same data and port, and returns when it
-// accepts AMQP connections, which it does once all queues are recovered. It takes about 4 s.
-func (m *RabbitMQ) Start(ctx context.Context) error {
-	if !m.Private() {
-		return ErrNotOurs
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.server != nil && m.server.running() {
-		return errors.New("RabbitMQ already runs")
-	}
-	ctx, cancel := context.WithTimeout(ctx, rabbitStartWithin)
-	defer cancel()
-	// Without a port mapper RabbitMQ starts one itself, which would outlive the node.
-	if m.epmd != nil {
-		if err := m.epmd.start(ctx); err != nil {
-			return &StartError{Component: "epmd, RabbitMQ's port mapper,", Err: err, LogTail: tail(m.epmd.program.log)}
-		}
-	}
-	s, err := m.launch(ctx)
-	if err != nil {
-		return err
-	}
-	m.server = s
-	err = s.ready(ctx, 50*time.Millisecond, func(ctx context.Context) error { return probeAMQP(ctx, m.admin, m.node) })
-	if err != nil {
-		s.kill()
-		return &StartError{Component: "RabbitMQ", Err: err, LogTail: tail(m.log())}
-	}
-	return nil
-}
-
-// portMapper is a node's own epmd. It lives as long as the node's set.
+// portMapper is a node's own epmd. It lives as long as the node's set. Without one RabbitMQ would
+// start one itself, which would outlive the node.
 type portMapper struct {
 	program *program
 	guard   *guard
@@ -117,45 +70,17 @@ func (e *portMapper) start(ctx context.Context) error {
 		return err
 	}
 	e.child = c
-	return c.ready(ctx, 10*time.Millisecond, func(ctx context.Context) error {
+	err = awaitAnswer(ctx, func(ctx context.Context) error {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+e.program.args[1])
 		if err != nil {
 			return err
 		}
 		return conn.Close()
-	})
-}
-
-// Stop ends the node gracefully: it closes connections and writes everything to disk.
-func (m *RabbitMQ) Stop() error {
-	return m.withServer(func(s server) error { return s.stop(sigTerm, rabbitStopWithin) })
-}
-
-// Kill ends the node at once with SIGKILL.
-func (m *RabbitMQ) Kill() error { return m.withServer(func(s server) error { s.kill(); return nil }) }
-
-// Pause freezes the node: connections stay open and nothing answers.
-func (m *RabbitMQ) Pause() error { return m.withServer(server.pause) }
-
-// Resume lets a paused node continue.
-func (m *RabbitMQ) Resume() error {
-	return m.withServer(func(s server) error { s.resume(); return nil })
-}
-
-// Running reports whether the process lives, paused or not. It is always true for a given node.
-func (m *RabbitMQ) Running() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return !m.Private() || m.server.running()
-}
-
-func (m *RabbitMQ) withServer(f func(server) error) error {
-	if !m.Private() {
-		return ErrNotOurs
+	}, c.running)
+	if err != nil {
+		return &StartError{Component: "epmd, RabbitMQ's port mapper,", Err: err, LogTail: tail(e.program.log)}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return f(m.server)
+	return nil
 }
 
 // Ctl runs rabbitmqctl against the private node and returns its output. Each call boots an Erlang
@@ -169,17 +94,11 @@ func (m *RabbitMQ) Ctl(ctx context.Context, args ...string) (string, error) {
 
 func (m *RabbitMQ) close() error {
 	if m.Private() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		var err error
-		switch {
-		case m.server == nil:
-		case m.keep:
-			err = m.server.stop(sigTerm, rabbitStopWithin)
-		default:
-			// Kill it: its data is deleted next, and a graceful stop takes up to 6 s.
-			m.server.kill()
+		end := m.Kill // its data is deleted next, and a graceful stop takes up to 6 s
+		if m.keep {
+			end = m.Stop
 		}
+		err := end()
 		if m.epmd != nil {
 			m.epmd.child.kill()
 		}
@@ -218,8 +137,7 @@ func probeAMQP(ctx context.Context, address, node string) error {
 
 // startRabbit starts a node with all its files below the directory, or the one that was kept there.
 // The login is guest/guest, from loopback only.
-func startRabbit(ctx context.Context, b *rabbitBinaries, dir *workDir, management bool, g *guard, log *lineLog) (*RabbitMQ, error) {
-	began := time.Now()
+func startRabbit(ctx context.Context, b *rabbitBinaries, dir *workDir, management bool, g *guard, log *lineLog) (m *RabbitMQ, err error) {
 	fail := func(err error) (*RabbitMQ, error) { return nil, &StartError{Component: "RabbitMQ", Err: err} }
 	who, err := serverAccount("rabbitmq", "nobody")
 	if err != nil {
@@ -229,41 +147,43 @@ func startRabbit(ctx context.Context, b *rabbitBinaries, dir *workDir, managemen
 	if err != nil {
 		return fail(err)
 	}
-	for attempt := 1; ; attempt++ {
-		m, now, err := prepareRabbit(b, dir, was, attempt, management, who, g)
-		if err != nil {
-			return fail(err)
-		}
-		if err = m.Start(ctx); err == nil {
-			if err = m.openVhost(ctx, dir, was, now); err != nil {
-				return nil, errors.Join(&StartError{Component: "RabbitMQ", Err: err}, m.close())
-			}
-			log.printf("RabbitMQ: private node of %s on %s, ready in %v",
-				filepath.Dir(b.server), strings.TrimPrefix(m.admin, "amqp://guest:guest@"), time.Since(began).Round(10*time.Millisecond))
-			return m, nil
-		}
-		err = errors.Join(err, m.close())
-		if attempt == 3 || !portTaken(tail(m.log())+tail(m.epmd.program.log)) {
+	err = startServer(ctx, "RabbitMQ", log, func(n int) (*attempt, error) {
+		var now kept
+		var err error
+		if m, now, err = prepareRabbit(b, dir, was, n, management, who, g); err != nil {
 			return nil, err
 		}
-	}
+		return &attempt{
+			start: m.Start, open: func(ctx context.Context) error { return m.openVhost(ctx, dir, was, now) }, close: m.close,
+			logs: func() string { return tail(m.epmd.program.log) },
+			what: "private node of " + filepath.Dir(b.server), address: loopback(now.Ports[0]),
+		}, nil
+	})
+	return m, err
 }
 
 // openVhost finds the virtual host that was kept, or creates an empty one.
 func (m *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *kept, now kept) (err error) {
-	if was != nil {
+	if was == nil {
+		if err = m.openEmpty(ctx); err == nil {
+			now.Name = m.own.Vhost
+		}
+	} else {
 		now.Name = was.Name
 		m.URL, err = withVhost(m.admin, was.Name)
-	} else {
-		var mq *MQ
-		if mq, err = m.CreateVhost(ctx); err == nil {
-			m.URL, now.Name = mq.URL, mq.Vhost
-		}
 	}
 	if err != nil {
 		return err
 	}
 	return dir.remember("rabbitmq", now)
+}
+
+// openEmpty creates the node's own virtual host or, without a management API, draws a prefix.
+func (m *RabbitMQ) openEmpty(ctx context.Context) (err error) {
+	if m.own, err = m.CreateVhost(ctx); err == nil {
+		m.URL, m.Prefix = m.own.URL, m.own.Prefix
+	}
+	return err
 }
 
 // logBytes limits the write-ahead log of a node's quorum queues. Quorum queues keep the content of
@@ -339,16 +259,14 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *kept, attempt int, mana
 		return nil, now, err
 	}
 	server := &program{name: "RabbitMQ", path: b.server, env: env, dir: home, user: who, log: filepath.Join(dir.path, "rabbitmq.log")}
-	return &RabbitMQ{
+	m = &RabbitMQ{
 		node:       node + "@",
 		user:       "guest",
 		keep:       dir.keep,
 		Management: api,
 		Control:    in("rabbitmqctl"),
 
-		admin:  "amqp://guest:guest@" + loopback(ports[0]),
-		launch: launching(server, g),
-		log:    server.logPath,
+		admin: "amqp://guest:guest@" + loopback(ports[0]),
 		epmd: &portMapper{guard: g, program: &program{
 			name: "epmd", path: b.epmd, env: env, dir: home, user: who, log: filepath.Join(dir.path, "epmd.log"),
 			args: []string{"-port", strconv.Itoa(ports[2]), "-address", "127.0.0.1"},
@@ -356,7 +274,10 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *kept, attempt int, mana
 		ctl: func(ctx context.Context, args ...string) (string, error) {
 			return run(ctx, &program{name: "rabbitmqctl", path: b.ctl, args: args, env: env, dir: home, user: who})
 		},
-	}, now, nil
+	}
+	m.private(launching(server, g), server.logPath)
+	m.before = m.epmd.start
+	return m, now, nil
 }
 
 // controlScript is a shell script that runs a program in exactly this environment.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strconv"
-	"strings"
 
 	"handoff/chaos/servers/containers"
 	"handoff/core/host/without"
@@ -101,23 +101,16 @@ func (p *places) looked(what string, patterns []string) []string {
 	return append(out, what+" in PATH ("+path+")")
 }
 
+// version is a number with a fraction, and the rest of a version.
+var version = regexp.MustCompile(`(\d+(?:\.\d+)?)[\d.]*`)
+
 // versionIn returns the last number in a path, with a fraction: 9.6 is older than 15.
 func versionIn(path string) float64 {
 	best := 0.0
-	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return (r < '0' || r > '9') && r != '.' }) {
-		if v, err := strconv.ParseFloat(majorMinor(part), 64); err == nil {
-			best = v
-		}
+	for _, found := range version.FindAllStringSubmatch(path, -1) {
+		best, _ = strconv.ParseFloat(found[1], 64) // digits
 	}
 	return best
-}
-
-func majorMinor(s string) string {
-	parts := strings.SplitN(strings.Trim(s, "."), ".", 3)
-	if len(parts) > 2 {
-		parts = parts[:2]
-	}
-	return strings.Join(parts, ".")
 }
 
 func executable(path string) bool {

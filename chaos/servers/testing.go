@@ -43,6 +43,17 @@ func (s *sharedSet) up(o Options) (*Set, error) {
 	return s.set, s.err
 }
 
+// need returns the set, or skips or fails the test.
+func (s *sharedSet) need(t TB, o Options) *Set {
+	t.Helper()
+	if !shared.inMain {
+		t.Fatalf("%s: this package's tests need: func TestMain(m *testing.M) { servers.Main(m) }", t.Name())
+	}
+	set, err := s.up(o)
+	Require(t, err)
+	return set
+}
+
 // down also prevents a later start of the set.
 func (s *sharedSet) down() error {
 	s.once.Do(func() { s.err = errors.New("the tests are over") })
@@ -92,10 +103,7 @@ func downShared() error {
 // HANDOFF_WITHOUT says that this machine has none.
 func Database(t TB) *DB {
 	t.Helper()
-	requireMain(t)
-	set, err := shared.postgres.up(Options{Postgres: true})
-	Require(t, err)
-	db, err := set.Postgres.CreateDatabase(context.Background())
+	db, err := shared.postgres.need(t, Options{Postgres: true}).Postgres.CreateDatabase(context.Background())
 	if err != nil {
 		t.Fatalf("making a database: %v", err)
 	}
@@ -107,10 +115,7 @@ func Database(t TB) *DB {
 // when the test ends. See Database. If Prefix is set, names have to begin with it.
 func Broker(t TB) *MQ {
 	t.Helper()
-	requireMain(t)
-	set, err := shared.rabbitmq.up(Options{RabbitMQ: true})
-	Require(t, err)
-	mq, err := set.RabbitMQ.CreateVhost(context.Background())
+	mq, err := shared.rabbitmq.need(t, Options{RabbitMQ: true}).RabbitMQ.CreateVhost(context.Background())
 	if err != nil {
 		t.Fatalf("making a virtual host: %v", err)
 	}
@@ -146,13 +151,6 @@ func Require(t TB, err error) {
 	case err != nil:
 		// A server that was found but is broken is a failure everywhere.
 		t.Fatalf("%v", err)
-	}
-}
-
-func requireMain(t TB) {
-	t.Helper()
-	if !shared.inMain {
-		t.Fatalf("%s: this package's tests need: func TestMain(m *testing.M) { servers.Main(m) }", t.Name())
 	}
 }
 

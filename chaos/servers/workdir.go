@@ -143,16 +143,19 @@ func killedText(n int) string {
 
 // tail returns the end of a log file, for errors that outlive the file.
 func tail(path string) string {
-	const most = 2000
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return ""
 	}
-	if len(data) > most {
-		data = data[len(data)-most:]
-		if i := strings.IndexByte(string(data), '\n'); i >= 0 {
-			data = data[i+1:]
-		}
+	return ending(string(data))
+}
+
+// ending returns the last lines of a text.
+func ending(text string) string {
+	const most = 2000
+	if len(text) > most {
+		text = text[len(text)-most:]
+		text = text[strings.IndexByte(text, '\n')+1:]
 	}
-	return string(data)
+	return text
 }

@@ -50,7 +50,9 @@ func (v *Violation) Cause() Cause {
 	if v.Name == Expectation && rest != "" {
 		// How most of the executions ended that missed it is what tells two causes apart.
 		most, _, _ := strings.Cut(rest, "\n")
-		most, _, _ = cutLast(most, ": execution")
+		if at := strings.LastIndex(most, ": execution"); at >= 0 {
+			most = most[:at]
+		}
 		text += "; most: " + differing.ReplaceAllString(most, "…")
 	}
 	c := Cause{Rule: v.Rule(), Text: clip(text, causeText)}
@@ -60,14 +62,6 @@ func (v *Violation) Cause() Cause {
 		c.Where = m[1]
 	}
 	return c
-}
-
-// cutLast is strings.Cut around the last place of a text.
-func cutLast(s, at string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, at); i >= 0 {
-		return s[:i], s[i+len(at):], true
-	}
-	return s, "", false
 }
 
 // clip shortens a text to at most n bytes, at a boundary between two characters.

@@ -36,10 +36,9 @@ func TestEverySituationThatCanBeMissedNarrowlySaysBy(t *testing.T) {
 			}
 		}
 	}
-	for i, s := range situations() {
-		of := conditions()[i]
-		if (of.event == "") != (of.missing == "") || near[s.Name] != (of.event != "") {
-			t.Errorf("%s can be missed narrowly: %v; its conditions are %+v", s.Name, near[s.Name], of)
+	for _, s := range situations() {
+		if (s.event == "") != (s.missing == "") || near[s.Name] != (s.event != "") {
+			t.Errorf("%s can be missed narrowly: %v; its conditions are %q and %q", s.Name, near[s.Name], s.event, s.missing)
 		}
 		if !near[s.Name] && !hit[s.Name] {
 			t.Errorf("no event of this test concerns %s", s.Name)

@@ -53,6 +53,9 @@ func (p *Probes) dispatch(e *history.Event) *fed {
 type Situation struct {
 	Name  string
 	About string
+	// event is what a probe looks for, and missing is the last condition, which is not met where the
+	// event does not count. Both are empty for a situation that is one event.
+	event, missing string
 }
 
 // Situations lists everything that Probes counts. It is the only list: `sometimes` accepts exactly
@@ -114,54 +117,67 @@ const (
 	probeCount
 )
 
+// situations lists every situation with the event and the condition by which Probes.Observe finds it.
+// A situation that is one event has neither.
 func situations() [probeCount]Situation {
+	const (
+		cancelled = "an execution was cancelled"
+		taken     = "an executor ended an unclaimed execution or took it back"
+		ended     = "a worker ended a run"
+		abandoned = "an executor ended a claimed execution or took it back"
+		scheduled = "a claim for scheduling ended"
+		given     = "an unclaimed execution was given back"
+		asked     = "a request to cancel met a waiting execution"
+		execution = "a monitor that only observes recorded something about an execution"
+		worker    = "a prober that only observes recorded something about a worker"
+	)
 	return [...]Situation{
-		lostWorkerDetected:           {"lost_worker_detected", "the executor marked a worker as lost"},
-		workAbandoned:                {"work_abandoned", "a claimed execution was taken from a worker that lost its right to it"},
-		unclaimedRescheduled:         {"unclaimed_rescheduled", "an execution that was never claimed was taken back for another dispatch"},
-		unclaimedFailed:              {"unclaimed_failed", "an execution that was never claimed was failed"},
-		retryScheduled:               {"retry_scheduled", "a retry was created"},
-		deadLetteredByTTL:            {"dead_lettered_by_ttl", "a dispatch expired in a worker's queue and reached the dead letter queue"},
-		reclaimedByDeadLetterHandler: {"reclaimed_by_dead_letter_handler", "the dead letter handler took an execution back"},
-		reclaimedByTimeoutMonitor:    {"reclaimed_by_timeout_monitor", "the timeout monitor took an unclaimed execution back"},
-		staleWriteRefused:            {"stale_write_refused", "a guarded write matched no row"},
-		claimRefused:                 {"claim_refused", "a worker's claim was refused"},
-		lateResultRefused:            {"late_result_refused", "a result was refused because its worker had lost the execution"},
-		fencedItself:                 {"fenced_itself", "a worker ended an action because it could not renew its lease"},
-		registeredAgain:              {"registered_again", "a worker name was registered a second time"},
-		redelivered:                  {"redelivered", "a message was delivered a second time"},
-		republished:                  {"republished", "a dispatch was published a second time at the same epoch"},
-		returnedUnroutable:           {"returned_unroutable", "a dispatch was returned because no queue was bound"},
-		noWorkersFailed:              {"no_workers_failed", "an execution failed because no worker fitted"},
-		parked:                       {"parked", "an execution waited for a worker to fit"},
-		releasedOnDrain:              {"released_on_drain", "a draining worker gave unclaimed work back"},
-		drainedWithRunningWork:       {"drained_with_running_work", "a stopping worker finished what was running"},
-		orchestratedWithoutMessage:   {"orchestrated_without_message", "terminal handling was done by the reconciler because no message came"},
-		schedulingClaimExpired:       {"scheduling_claim_expired", "the claim of a dead executor was taken back"},
-		duplicateDispatchRefused:     {"duplicate_dispatch_refused", "a second delivery of a dispatch had no effect"},
-		runTimedOut:                  {"run_timed_out", "a worker ended an action at its run timeout"},
-		overrunEnded:                 {"overrun_ended", "the timeout monitor ended an execution whose worker had not"},
-		cancelledBeforeHandoff:       {"cancelled_before_handoff", "an execution was cancelled before it was dispatched"},
-		cancelledAfterHandoff:        {"cancelled_after_handoff", "an execution was cancelled that was dispatched and not claimed"},
-		cancelledWhileRunning:        {"cancelled_while_running", "a worker ended an execution because it was cancelled"},
-		cancelledPendingRetry:        {"cancelled_pending_retry", "the cancellation of a chain ended its waiting retry"},
-		cancelledWaitingForSlot:      {"cancelled_waiting_for_slot", "an execution was cancelled while all slots of its action were held"},
-		cancelCameTooLate:            {"cancel_came_too_late", "an execution ended in another way after its worker was asked to cancel it"},
-		slotPassedOn:                 {"slot_passed_on", "a concurrency slot went to an execution that had waited for it"},
-		childStarted:                 {"child_started", "a workflow child began after its parent's chain had completed"},
-		childSkipped:                 {"child_skipped", "a workflow child was skipped because its parent's chain did not complete"},
-		childOfTheEnded:              {"child_of_the_ended", "a workflow child was created after its parent's chain had completed"},
-		workerFailed:                 {"worker_failed", "a worker reported a failure of its own"},
-		workerRecovered:              {"worker_recovered", "a worker that had reported failures of its own in a row reported none"},
-		cordoned:                     {"cordoned", "an operator cordoned a worker"},
-		observedTimeout:              {"observed_timeout", "a timeout monitor that only observes recorded that it would take an unclaimed execution back"},
-		observedOverrun:              {"observed_overrun", "a timeout monitor that only observes recorded that it would end a run past its deadline"},
-		observedUnreachable:          {"observed_unreachable", "a prober that only observes recorded that it would avoid a worker"},
-		observedReachable:            {"observed_reachable", "a prober that only observes recorded that a worker was ready again"},
-		endedAtShutdown:              {"ended_at_shutdown", "a stopping worker ended an action that outlasted the shutdown timeout"},
-		returnedTooOften:             {"returned_too_often", "the broker gave a dispatch up because it came back to its queue more often than that allows"},
-		blockDelivered:               {"block_delivered", "a message of several dispatches reached its worker"},
-		blockDied:                    {"block_died", "a message of several dispatches was dead-lettered"},
+		lostWorkerDetected:           {"lost_worker_detected", "the executor marked a worker as lost", "the lifecycle of a worker changed", "to lost"},
+		workAbandoned:                {"work_abandoned", "a claimed execution was taken from a worker that lost its right to it", abandoned, "because its worker was lost"},
+		unclaimedRescheduled:         {"unclaimed_rescheduled", "an execution that was never claimed was taken back for another dispatch", given, "by an executor"},
+		unclaimedFailed:              {"unclaimed_failed", "an execution that was never claimed was failed", "", ""},
+		retryScheduled:               {"retry_scheduled", "a retry was created", "an execution was created", "as a retry"},
+		deadLetteredByTTL:            {"dead_lettered_by_ttl", "a dispatch expired in a worker's queue and reached the dead letter queue", "a message expired", "that was a dispatch"},
+		reclaimedByDeadLetterHandler: {"reclaimed_by_dead_letter_handler", "the dead letter handler took an execution back", taken, "by its dead letter handler"},
+		reclaimedByTimeoutMonitor:    {"reclaimed_by_timeout_monitor", "the timeout monitor took an unclaimed execution back", taken, "by its timeout monitor"},
+		staleWriteRefused:            {"stale_write_refused", "a guarded write matched no row", "", ""},
+		claimRefused:                 {"claim_refused", "a worker's claim was refused", "a guarded write was refused", "that was a claim"},
+		lateResultRefused:            {"late_result_refused", "a result was refused because its worker had lost the execution", "", ""},
+		fencedItself:                 {"fenced_itself", "a worker ended an action because it could not renew its lease", ended, "because it could not renew its lease"},
+		registeredAgain:              {"registered_again", "a worker name was registered a second time", "a worker registered", "under a name that had registered before"},
+		redelivered:                  {"redelivered", "a message was delivered a second time", "a message was delivered", "a second time"},
+		republished:                  {"republished", "a dispatch was published a second time at the same epoch", "a dispatch was published", "a second time at the same epoch"},
+		returnedUnroutable:           {"returned_unroutable", "a dispatch was returned because no queue was bound", "a message was returned because no queue was bound", "that was a dispatch"},
+		noWorkersFailed:              {"no_workers_failed", "an execution failed because no worker fitted", scheduled, "with the execution failed because no worker fitted"},
+		parked:                       {"parked", "an execution waited for a worker to fit", scheduled, "with the execution waiting for a worker to fit"},
+		releasedOnDrain:              {"released_on_drain", "a draining worker gave unclaimed work back", given, "by its worker"},
+		drainedWithRunningWork:       {"drained_with_running_work", "a stopping worker finished what was running", ended, "as completed while it was draining"},
+		orchestratedWithoutMessage:   {"orchestrated_without_message", "terminal handling was done by the reconciler because no message came", "the end of an execution was handled", "as late as executor.reconcile_interval, for want of a message"},
+		schedulingClaimExpired:       {"scheduling_claim_expired", "the claim of a dead executor was taken back", scheduled, "because a reconciler took it back"},
+		duplicateDispatchRefused:     {"duplicate_dispatch_refused", "a second delivery of a dispatch had no effect", "a claim was refused", "of a dispatch that had been delivered twice"},
+		runTimedOut:                  {"run_timed_out", "a worker ended an action at its run timeout", ended, "at its run timeout"},
+		overrunEnded:                 {"overrun_ended", "the timeout monitor ended an execution whose worker had not", abandoned, "because it ran past its deadline"},
+		cancelledBeforeHandoff:       {"cancelled_before_handoff", "an execution was cancelled before it was dispatched", cancelled, "before it was dispatched"},
+		cancelledAfterHandoff:        {"cancelled_after_handoff", "an execution was cancelled that was dispatched and not claimed", cancelled, "while it was dispatched and not claimed"},
+		cancelledWhileRunning:        {"cancelled_while_running", "a worker ended an execution because it was cancelled", cancelled, "by its worker while it ran"},
+		cancelledPendingRetry:        {"cancelled_pending_retry", "the cancellation of a chain ended its waiting retry", asked, "that was a retry"},
+		cancelledWaitingForSlot:      {"cancelled_waiting_for_slot", "an execution was cancelled while all slots of its action were held", asked, "while all slots of its action were held"},
+		cancelCameTooLate:            {"cancel_came_too_late", "an execution ended in another way after its worker was asked to cancel it", "an execution ended whose worker had been asked to cancel it", "in another way than cancelled"},
+		slotPassedOn:                 {"slot_passed_on", "a concurrency slot went to an execution that had waited for it", "a concurrency slot was taken", "by an execution that had waited for it"},
+		childStarted:                 {"child_started", "a workflow child began after its parent's chain had completed", "", ""},
+		childSkipped:                 {"child_skipped", "a workflow child was skipped because its parent's chain did not complete", "", ""},
+		childOfTheEnded:              {"child_of_the_ended", "a workflow child was created after its parent's chain had completed", "a workflow child began", "that was created after its parent's chain had completed"},
+		workerFailed:                 {"worker_failed", "a worker reported a failure of its own", "a worker reported its health", "with a failure of its own"},
+		workerRecovered:              {"worker_recovered", "a worker that had reported failures of its own in a row reported none", "a worker reported no failure of its own", "after failures in a row"},
+		cordoned:                     {"cordoned", "an operator cordoned a worker", "a cordon was set or lifted", "as one that was set"},
+		observedTimeout:              {"observed_timeout", "a timeout monitor that only observes recorded that it would take an unclaimed execution back", execution, "that it would take an unclaimed one back"},
+		observedOverrun:              {"observed_overrun", "a timeout monitor that only observes recorded that it would end a run past its deadline", execution, "that it would end a run past its deadline"},
+		observedUnreachable:          {"observed_unreachable", "a prober that only observes recorded that it would avoid a worker", worker, "that it would avoid it"},
+		observedReachable:            {"observed_reachable", "a prober that only observes recorded that a worker was ready again", worker, "that it was ready again"},
+		endedAtShutdown:              {"ended_at_shutdown", "a stopping worker ended an action that outlasted the shutdown timeout", ended, "because it was stopping"},
+		returnedTooOften:             {"returned_too_often", "the broker gave a dispatch up because it came back to its queue more often than that allows", "the broker gave a message up that came back too often", "that was a dispatch"},
+		blockDelivered:               {"block_delivered", "a message of several dispatches reached its worker", "a message was delivered", "that held several dispatches"},
+		blockDied:                    {"block_died", "a message of several dispatches was dead-lettered", "a message was dead-lettered", "that held several dispatches"},
 	}
 }
 

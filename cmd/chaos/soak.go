@@ -154,7 +154,7 @@ func (a *app) soaked(ctx context.Context, f soakFlags, plan *soak.Plan, s *scena
 		fmt.Fprintf(a.err, "plan: %s in %s: %s%s\n", plural(len(plan.Strikes), "strike"), plural(plan.Rounds, "round"), filepath.Join(f.out, soakPlanFile), short)
 		o.Progress = func(p soak.Progress) { fmt.Fprintln(a.err, p) }
 	}
-	l, err := live.OpenManaged(ctx, bin, log)
+	l, err := live.Open(ctx, bin, true, log)
 	if err != nil {
 		if errors.Is(err, live.ErrNoDaemons) {
 			return nil, broken("%v", err)

@@ -46,3 +46,13 @@ func (p Part) String() string {
 	}
 	return fmt.Sprintf("part(%d)", uint8(p))
 }
+
+// ParsePart is the inverse of String for the parts that write.
+func ParsePart(name string) (Part, error) {
+	for p := NoPart + 1; int(p) < Parts; p++ {
+		if p.String() == name {
+			return p, nil
+		}
+	}
+	return NoPart, fmt.Errorf("unknown part %q", name)
+}

@@ -38,3 +38,13 @@ func (l Lifecycle) String() string {
 	}
 	return fmt.Sprintf("lifecycle(%d)", uint8(l))
 }
+
+// ParseLifecycle is the inverse of String, without NoLifecycle.
+func ParseLifecycle(name string) (Lifecycle, error) {
+	for l := Starting; l <= Lost; l++ {
+		if l.String() == name {
+			return l, nil
+		}
+	}
+	return NoLifecycle, fmt.Errorf("unknown lifecycle %q", name)
+}

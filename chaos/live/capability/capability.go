@@ -22,36 +22,31 @@ const Tolerance = time.Second
 // Unable says why the live world can't run a scenario under a profile at a time scale; empty if it
 // can.
 func Unable(s *scenario.Scenario, p config.Profile, scale float64) string {
-	var why []string
-	for i := range s.Faults {
-		f := &s.Faults[i]
-		if reason := scenario.Lacks(f.Kind, scenario.Live); reason != "" {
-			if text := fmt.Sprintf("it has no %s: %s", f.Kind.Name, reason); !slices.Contains(why, text) {
-				why = append(why, text)
-			}
+	return unable(s, p, scale, func(runtime string) string {
+		program := map[string]string{config.RuntimeShell: "/bin/sh", config.RuntimePython: "python3", config.RuntimeNode: "node"}[runtime]
+		if _, err := exec.LookPath(program); program != "" && err != nil {
+			return fmt.Sprintf("the runtime %s needs %s, which is not installed", runtime, program)
 		}
-	}
-	for _, w := range s.Cluster.Workers {
-		for _, r := range w.Runtimes {
-			if program := interpreter(r); program != "" {
-				if _, err := exec.LookPath(program); err != nil {
-					why = append(why, fmt.Sprintf("the runtime %s needs %s, which is not installed", r, program))
-				}
-			}
-		}
-	}
-	if _, err := s.Scaled(scale, p); err != nil {
-		why = append(why, err.Error())
-	}
-	return strings.Join(why, "; ")
+		return ""
+	})
 }
 
 // UnableInCompose says why the containers of a compose file can't run a scenario under a profile at
 // a time scale; empty if they can.
 func UnableInCompose(s *scenario.Scenario, p config.Profile, scale float64) string {
+	return unable(s, p, scale, func(runtime string) string {
+		if runtime == config.RuntimeNode {
+			return "the image of the daemons has no node, which the runtime node needs"
+		}
+		return ""
+	})
+}
+
+// unable says why a scenario can't be run. lacks says what a runtime lacks; empty for nothing.
+func unable(s *scenario.Scenario, p config.Profile, scale float64, lacks func(runtime string) string) string {
 	var why []string
 	add := func(text string) {
-		if !slices.Contains(why, text) {
+		if text != "" && !slices.Contains(why, text) {
 			why = append(why, text)
 		}
 	}
@@ -61,17 +56,12 @@ func UnableInCompose(s *scenario.Scenario, p config.Profile, scale float64) stri
 		}
 	}
 	for _, w := range s.Cluster.Workers {
-		if slices.Contains(w.Runtimes, config.RuntimeNode) {
-			add("the image of the daemons has no node, which the runtime node needs")
+		for _, r := range w.Runtimes {
+			add(lacks(r))
 		}
 	}
 	if _, err := s.Scaled(scale, p); err != nil {
 		add(err.Error())
 	}
 	return strings.Join(why, "; ")
-}
-
-// interpreter is the program that a runtime needs, empty for none.
-func interpreter(runtime string) string {
-	return map[string]string{config.RuntimeShell: "/bin/sh", config.RuntimePython: "python3", config.RuntimeNode: "node"}[runtime]
 }

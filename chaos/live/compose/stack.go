@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -135,21 +136,24 @@ func (s *Stack) startToxiproxy(ctx context.Context, c *containers.Container) err
 func (s *Stack) make(ctx context.Context, files, env []string, services ...string) (map[string]*containers.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, upWithin)
 	defer cancel()
+	fail := func(err error) (map[string]*containers.Container, error) {
+		return nil, &servers.StartError{Component: "a container of " + s.file, Err: err}
+	}
 	args := []string{"-p", s.Servers.Project(), "-f", s.file, "-f", s.over}
 	for _, f := range files {
 		args = append(args, "-f", f)
 	}
 	args = append(args, "up", "--no-start", "--no-deps")
-	if _, err := s.tool.Run(ctx, append(s.env[:len(s.env):len(s.env)], env...), append(args, services...)...); err != nil {
-		return nil, &servers.StartError{Component: "a container of " + s.file, Err: err}
+	if _, err := s.tool.Run(ctx, slices.Concat(s.env, env), append(args, services...)...); err != nil {
+		return fail(err)
 	}
 	all, err := s.engine.Project(ctx, s.Servers.Project())
 	if err != nil {
-		return nil, &servers.StartError{Component: "a container of " + s.file, Err: err}
+		return fail(err)
 	}
 	for _, name := range services {
 		if all[name] == nil {
-			return nil, &servers.StartError{Component: "a container of " + s.file, Err: fmt.Errorf("docker compose has made none for the service %s", name)}
+			return fail(fmt.Errorf("docker compose has made none for the service %s", name))
 		}
 		s.Servers.Adopt(all[name])
 	}

@@ -35,7 +35,7 @@ func (t Tool) Run(ctx context.Context, env []string, args ...string) (string, er
 	line := slices.Concat(t[1:], args)
 	cmd := exec.CommandContext(ctx, t[0], line...)
 	cmd.Env = append(os.Environ(), env...)
-	ownGroup(cmd)
+	servers.OwnGroup(cmd) // its caller removes what it made
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%s %s: %w: %s", t[0], strings.Join(line, " "), err, strings.TrimSpace(string(out)))

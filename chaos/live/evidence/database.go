@@ -13,6 +13,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -87,14 +88,10 @@ func (d *Database) WorkerID(name string) execution.WorkerID {
 func (d *Database) Workers() map[execution.WorkerID]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	names := make(map[execution.WorkerID]string, len(d.workers))
-	for id, name := range d.workers {
-		names[id] = name
-	}
-	return names
+	return maps.Clone(d.workers)
 }
 
-const selectEvidence = `select id, tx, at, process, source, was, became from chaos_evidence where id > $1 order by id`
+const selectEvidence = `select id, tx, at, process, source, was, became from chaos_evidence`
 
 // All reads everything, in order.
 func (d *Database) All(ctx context.Context) ([]Item, error) {
@@ -109,13 +106,18 @@ func (d *Database) All(ctx context.Context) ([]Item, error) {
 }
 
 func (d *Database) read(ctx context.Context, conn *pgx.Conn, after int64, take func(int64, []Item)) error {
-	rows, err := conn.Query(ctx, selectEvidence, after)
+	rows, err := conn.Query(ctx, selectEvidence+" where id > $1 order by id", after)
 	if err != nil {
 		return fmt.Errorf("reading the evidence: %w", err)
 	}
+	return d.scan(rows, take)
+}
+
+// scan passes on each row's number with its events.
+func (d *Database) scan(rows pgx.Rows, take func(int64, []Item)) error {
 	var id int64
 	var r record
-	_, err = pgx.ForEachRow(rows, []any{&id, &r.tx, &r.at, &r.process, &r.source, &r.was, &r.became}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &r.tx, &r.at, &r.process, &r.source, &r.was, &r.became}, func() error {
 		events, err := d.events(&r)
 		if err != nil {
 			return fmt.Errorf("evidence %d, of %s: %w", id, r.source, err)
@@ -127,7 +129,10 @@ func (d *Database) read(ctx context.Context, conn *pgx.Conn, after int64, take f
 		take(id, items)
 		return nil
 	})
-	return err
+	if err != nil {
+		return fmt.Errorf("reading the evidence: %w", err)
+	}
+	return nil
 }
 
 // pollEvery is how late a trigger of a scenario may be noticed.
@@ -182,12 +187,7 @@ func (f *follower) fresh(id int64) bool {
 }
 
 func (f *follower) forget() {
-	ids := make([]int64, 0, len(f.seen))
-	for id := range f.seen {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
+	for _, id := range slices.Sorted(maps.Keys(f.seen)) {
 		if id != f.low+1 && time.Since(f.seen[id]) < commitsWithin {
 			return
 		}

@@ -135,28 +135,32 @@ func (f *Firehose) Deaf(g Gap) {
 
 // Intercepted notes what a fault is about to do to a message. body is the original body.
 func (f *Firehose) Intercepted(id string, body []byte, what Interception, fault string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	n := f.number(id)
-	m, known := f.seen[n]
-	if !known {
-		m.read(body)
-	}
-	m.what, m.fault = what, fault
-	f.seen[n] = m
+	f.note(id, body, func(m *message) { m.what, m.fault = what, fault })
 }
 
 // Copied notes that the harness is about to publish a message once more. body is its body.
 func (f *Firehose) Copied(id string, body []byte) {
+	f.note(id, body, func(m *message) { m.copies++ })
+}
+
+// note changes what is known of a message.
+func (f *Firehose) note(id string, body []byte, change func(*message)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	m := f.known(id, body)
+	change(&m)
+	f.seen[f.number(id)] = m
+}
+
+// known is what is known of a message, from its body if it is new; f.mu is held.
+func (f *Firehose) known(id string, body []byte) message {
 	n := f.number(id)
 	m, known := f.seen[n]
 	if !known {
 		m.read(body)
+		f.seen[n] = m
 	}
-	m.copies++
-	f.seen[n] = m
+	return m
 }
 
 // Forged notes a message that an attacker is about to publish: it is about no execution, whatever
@@ -246,11 +250,7 @@ func (f *Firehose) each(id string, events []history.Event) []history.Event {
 // events turns one line of the trace into events; f.mu is held.
 func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []history.Event {
 	n := f.number(id)
-	m, known := f.seen[n]
-	if !known {
-		m.read(d.Body)
-		f.seen[n] = m
-	}
+	m := f.known(id, d.Body)
 	base := history.Event{Message: n, Type: uint8(m.kind)}
 	if len(m.keys) > 0 {
 		base.Execution, base.Epoch = m.keys[0].ID, m.keys[0].Epoch

@@ -3,6 +3,7 @@ package evidence
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -144,40 +145,26 @@ func (s *Stream) read(ctx context.Context) (known time.Time, err error) {
 // batch takes one batch, and returns its number of rows. It doesn't take a row twice that was read
 // and perhaps not deleted, because the answer was lost.
 func (s *Stream) batch(ctx context.Context) (n int, err error) {
-	rows, err := s.conn.Query(ctx, `select id, tx, at, process, source, was, became from chaos_evidence order by id limit $1`, streamBatch)
+	rows, err := s.conn.Query(ctx, selectEvidence+" order by id limit $1", streamBatch)
 	if err != nil {
 		return 0, fmt.Errorf("reading the evidence: %w", err)
 	}
 	var items []Item
 	var ids []int64
-	var id int64
-	var r record
-	_, err = pgx.ForEachRow(rows, []any{&id, &r.tx, &r.at, &r.process, &r.source, &r.was, &r.became}, func() error {
+	err = s.database.scan(rows, func(id int64, of []Item) {
 		n++
-		if s.taken[id] {
-			return nil
+		if !s.taken[id] {
+			ids, items = append(ids, id), append(items, of...)
 		}
-		ids = append(ids, id)
-		events, err := s.database.events(&r)
-		if err != nil {
-			return fmt.Errorf("evidence %d, of %s: %w", id, r.source, err)
-		}
-		for i := range events {
-			items = append(items, Item{Wall: r.at, Event: events[i], Transaction: r.tx})
-		}
-		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("reading the evidence: %w", err)
+		return 0, err
 	}
 	for _, id := range ids {
 		s.taken[id] = true
 	}
 	s.rows = append(s.rows, items...)
-	all := make([]int64, 0, len(s.taken))
-	for id := range s.taken {
-		all = append(all, id)
-	}
+	all := slices.Collect(maps.Keys(s.taken))
 	if _, err := s.conn.Exec(ctx, "delete from chaos_evidence where id = any($1)", all); err != nil {
 		return 0, fmt.Errorf("deleting evidence that was read: %w", err)
 	}

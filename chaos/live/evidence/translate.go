@@ -1,7 +1,6 @@
 package evidence
 
 import (
-	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -198,7 +197,7 @@ func (x *translation) created(status execution.Status) (e history.Event, err err
 	if x.Awaits {
 		e.Related = execution.ID(x.Parent)
 	}
-	if e.By, err = parsePart(x.By); err != nil {
+	if e.By, err = execution.ParsePart(x.By); err != nil {
 		return e, err
 	}
 	e.Reason, err = execution.ParseReason(x.RetryReason)
@@ -238,7 +237,7 @@ func (x *translation) transition(to execution.Status) (e history.Event, err erro
 	if e.From, err = execution.ParseStatus(x.was.Status); err != nil {
 		return e, err
 	}
-	if e.By, err = parsePart(x.By); err != nil {
+	if e.By, err = execution.ParsePart(x.By); err != nil {
 		return e, err
 	}
 	e.Reason, err = execution.ParseReason(x.WrittenReason)
@@ -266,7 +265,7 @@ func (x *translation) worker() ([]history.Event, error) {
 		}
 	}
 	if x.was.Lifecycle != x.Lifecycle {
-		life, err := parseLifecycle(x.Lifecycle)
+		life, err := execution.ParseLifecycle(x.Lifecycle)
 		if err != nil {
 			return nil, err
 		}
@@ -345,27 +344,9 @@ func (x *translation) observation() ([]history.Event, error) {
 	if e.To, err = execution.ParseStatus(x.Would); err != nil {
 		return nil, err
 	}
-	if e.By, err = parsePart(x.Part); err != nil {
+	if e.By, err = execution.ParsePart(x.Part); err != nil {
 		return nil, err
 	}
 	e.Reason, err = execution.ParseReason(x.Reason)
 	return []history.Event{e}, err
-}
-
-func parsePart(name string) (execution.Part, error) {
-	for p := execution.NoPart; int(p) < execution.Parts; p++ {
-		if p.String() == name {
-			return p, nil
-		}
-	}
-	return execution.NoPart, fmt.Errorf("unknown part %q", name)
-}
-
-func parseLifecycle(name string) (execution.Lifecycle, error) {
-	for l := execution.Starting; l <= execution.Lost; l++ {
-		if l.String() == name {
-			return l, nil
-		}
-	}
-	return execution.NoLifecycle, fmt.Errorf("unknown lifecycle %q", name)
 }

@@ -89,7 +89,8 @@ func (s *Store) workers(ctx context.Context, query queryFunc, sql string, q stor
 			&f.total, &f.failed, &f.consecutive, &f.lastFailure, &f.average, &messages, &kind, &now, &expired); err != nil {
 			return err
 		}
-		w.Lifecycle = lifecycleNamed(lifecycle)
+		var unknown error
+		w.Lifecycle, unknown = execution.ParseLifecycle(lifecycle)
 		w.LastBeat = moment(lastBeat)
 		w.SinceBeat, w.LeaseOverFor = microseconds(sinceBeat), microseconds(overFor)
 		// If it can't be read, the worker gets messages of the first version.
@@ -99,8 +100,8 @@ func (s *Store) workers(ctx context.Context, query queryFunc, sql string, q stor
 		if w.Figures, err = f.figures(now); err == nil && kind != "object" {
 			err = fmt.Errorf("capabilities is a JSON %s, must be an object", kind)
 		}
-		if w.Lifecycle == execution.NoLifecycle {
-			err = fmt.Errorf("unknown lifecycle %q", lifecycle)
+		if unknown != nil {
+			err = unknown
 		}
 		if err != nil {
 			w.Figures, w.Unreadable = execution.Figures{}, err.Error()

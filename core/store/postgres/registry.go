@@ -130,7 +130,8 @@ func (st *permission) scan(rows pgx.Rows) error {
 	if err := rows.Scan(&lifecycle, &st.current, &st.sameProcess, &st.leaseValid, &st.drain, &st.beat); err != nil {
 		return err
 	}
-	st.found, st.lifecycle = true, lifecycleNamed(lifecycle)
+	st.found = true
+	st.lifecycle, _ = execution.ParseLifecycle(lifecycle) // an unknown one counts as none
 	return nil
 }
 

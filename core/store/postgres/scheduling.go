@@ -11,15 +11,6 @@ import (
 
 type outcome = store.Outcome
 
-func lifecycleNamed(name string) execution.Lifecycle {
-	for l := execution.Starting; l <= execution.Lost; l++ {
-		if l.String() == name {
-			return l
-		}
-	}
-	return execution.NoLifecycle
-}
-
 // readableRetry leaves out a row that a newer program created for a reason which this one does not
 // know. It is a condition of the walk, so that such rows take no places of others.
 const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11::text[]))`
