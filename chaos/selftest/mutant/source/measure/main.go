@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.IntVar(&o.sample, "sample", 300, "300, or 60 for the first fifth of each operator's quota")
 	flags.IntVar(&o.size.Seeds, "seeds", sourceSeeds, "plain runs of each scenario and profile")
 	flags.IntVar(&o.size.Varied, "varied-seeds", sourceVariedSeeds, "varied runs of each, beside those of --seeds")
-	flags.BoolVar(&o.unit, "unit", false, "run survivors against the unit tests of their package, too; the raw score does not count that")
+	flags.BoolVar(&o.unit, "unit", false, "run survivors against the unit tests of their package and of the oracle, too; the raw score does not count that")
 	flags.BoolVar(&o.again, "again", false, "forget the results in --out")
 	flags.StringVar(&o.file, "out", "", "the results, reports/out/source.json unless it is given; an interrupted measurement goes on with this `FILE`")
 	flags.StringVar(&o.keep, "keep", "", "keep the build in this `FOLDER`; HANDOFF_SOURCE_MUTANT=NUMBER FOLDER/chaos replay … then shows a mutant's run")

@@ -33,20 +33,30 @@ type unitBinaries struct {
 	by map[string]func() (string, error)
 }
 
-// unitTests runs the tests of a mutant's package with the mutant, and notes the result.
+// oracleTests are the packages whose tests compare what the core exports with the oracle. A policy has
+// no other test of its bounds.
+var oracleTests = [...]string{"chaos/oracle", "chaos/selftest/conformance/policytest"} //detlint:ok a constant table, never written
+
+// unitTests runs the tests of a mutant's package with the mutant, then those that ask the oracle, up to
+// the first failure, and notes the result.
 func (m *measurement) unitTests(ctx context.Context, c *source.Candidate, r *score.Result) error {
-	bin, err := m.checkedUnitBinary(ctx, c.Package)
-	if err != nil {
-		return err
+	result := score.UnitSurvived
+	for _, dir := range append([]string{c.Package}, oracleTests[:]...) {
+		bin, err := m.checkedUnitBinary(ctx, dir)
+		if err != nil {
+			return err
+		}
+		failed, _, cpu, err := m.runUnitTests(ctx, bin, dir, m.numbers[c])
+		if err != nil {
+			return err
+		}
+		r.CPU += cpu
+		if failed {
+			result = score.UnitKilled
+			break
+		}
 	}
-	failed, _, cpu, err := m.runUnitTests(ctx, bin, c.Package, m.numbers[c])
-	if err != nil {
-		return err
-	}
-	r.CPU += cpu
-	if r.Unit = score.UnitSurvived; failed {
-		r.Unit = score.UnitKilled
-	}
+	r.Unit = result
 	return nil
 }
 

@@ -62,7 +62,7 @@ func (r *Results) Summary() string {
 		fmt.Fprintf(&b, "%5d  %s\n", t.killers[name], name)
 	}
 	if t.asked > 0 {
-		fmt.Fprintf(&b, "with the unit tests of the mutants' own packages: %s\n", t.units())
+		fmt.Fprintf(&b, "with unit tests: %s\n", t.units())
 	}
 	return b.String()
 }
@@ -129,7 +129,7 @@ type tallies struct {
 
 // unitTest is the row of the table by killer for mutants that survive the simulator and that a unit
 // test kills.
-const unitTest = "unit test of its own package"
+const unitTest = "unit test"
 
 func (r *Results) tallies(proved map[string]bool) tallies {
 	t := tallies{operators: map[string]*Tally{}, packages: map[string]*Tally{}, killers: map[string]int{}}
@@ -289,7 +289,7 @@ the rules that the score measures, and that commit's hash is the seed of the dra
 | mutants | %d of a sample of %d |
 | raw score: killed by the simulator alone | **%.1f %%** |
 | adjusted score, without equivalents | **%.1f %%** |
-| beside it: with the unit tests of the mutant's own package | %s |
+| beside it: with unit tests | %s |
 | killed | %d |
 | equivalent, each with a proof below | %d |
 | runs of every scenario and profile | %s |

@@ -30,7 +30,7 @@ func sample() *Results {
 func TestWhatIsNotReachedCountsAsSurvivor(t *testing.T) {
 	summary := sample().Summary()
 	want := "2 of 4 mutants of the core's source killed: 50.0 %, by 2 plain and 1 varied seeds of every scenario and profile\n" +
-		"    1  invariant 4\n    1  invariant 12\n    1  unit test of its own package\n    1  not reached\nwith the unit tests of the mutants' own packages: 75.0 %\n"
+		"    1  invariant 4\n    1  invariant 12\n    1  unit test\n    1  not reached\nwith unit tests: 75.0 %\n"
 	if summary != want {
 		t.Errorf("%q; want %q", summary, want)
 	}
@@ -73,7 +73,7 @@ func TestThePageHasRawAndAdjustedScore(t *testing.T) {
 	has(t, text,
 		"| raw score: killed by the simulator alone | **90.0 %** |",
 		"| adjusted score, without equivalents | **100.0 %** |",
-		"| beside it: with the unit tests of the mutant's own package | not measured |",
+		"| beside it: with unit tests | not measured |",
 		"| runs of every scenario and profile | 2 plain and 1 varied seeds |",
 		"| guards | 70 | 3 | 10 | 9 | 90 % |  | 1 | 100 % |",
 		"- `core/worker/x.go:7 f: p`: Both branches return nil. (a second reader)",
@@ -86,8 +86,8 @@ func TestThePageHasRawAndAdjustedScore(t *testing.T) {
 func TestUnitTestsAreCountedBesideTheRawScore(t *testing.T) {
 	has(t, page(t, sample(), nil, nil),
 		"| raw score: killed by the simulator alone | **50.0 %** |",
-		"| beside it: with the unit tests of the mutant's own package | 75.0 % |",
-		"| unit test of its own package | 1 |  |",
+		"| beside it: with unit tests | 75.0 % |",
+		"| unit test | 1 |  |",
 		"- `c is negated` (a unit test kills it)",
 	)
 }
