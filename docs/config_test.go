@@ -36,7 +36,7 @@ func shown(value string) string { return strings.Trim(value, "[]") }
 
 var (
 	references  = regexp.MustCompile(`\s*\((?:mutants?|defects?) [^)]*\)`)
-	identifiers = regexp.MustCompile(`\b[A-Z][A-Za-z]+\b`)
+	keptNames   = regexp.MustCompile(`\b[A-Z][A-Za-z]+\b`)
 )
 
 // keyMeanings are the comments of the fields that the keys are read into, with the fields called by their keys.
@@ -82,7 +82,7 @@ func keyMeanings(t *testing.T) map[string]string {
 			if own := f.Doc.Text(); own != "" || !strings.Contains(comment, f.Names[0].Name) {
 				comment = own
 			}
-			said := identifiers.ReplaceAllStringFunc(plain(comment), func(word string) string {
+			said := keptNames.ReplaceAllStringFunc(plain(comment), func(word string) string {
 				if name := keys[word]; name != "" {
 					return code(name)
 				}
