@@ -67,7 +67,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##                SOAK_FOR=60m SOAK_SEED=7 SOAK_FLAGS='--rate 20'; page in reports/out/soak
 ##   live-order   crash-after-heartbeat, network-partition, ttl-race, dropped-status-messages on real servers, both profiles
 ##   mutants      every mutant: what kills it, which scenario kills which, and every shrunk file
-##   mutants-source  300 mutants of the core's own source, and docs/score.md anew: goes on where it stopped; SOURCE_SEEDS=2
+##   mutants-source  300 mutants of the core's own source, and the page of their score, reports/out/score.md: goes on where it stopped; SOURCE_SEEDS=2
 ##                plain and SOURCE_VARIED=2 varied runs of every scenario and profile
 ##   mutants-sql  60 mutants of the store's SQL, on a private PostgreSQL: into the same page
 ##   conformance  the store's model against PostgreSQL: 100,000 random commands, every pair of writes (an hour)
@@ -81,7 +81,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##                night-merge-source are the rest
 ##                (docs/deploy)
 
-##   sure         do predictions hold? What twice the seeds show, for every eleventh scenario: SURE_SEEDS (docs/sure.md)
+##   sure         do predictions hold? What twice the seeds show, for every eleventh scenario: SURE_SEEDS
 
 ##   stress       executors and workers as goroutines under the race detector, for ten minutes: STRESS=1h
 ##   preempt      the library with tasks switched inside critical sections, and the mutants of locks: PREEMPT_SEEDS=10
@@ -101,13 +101,13 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   lint         vet and the linters: detlint, golangci-lint, actionlint for the workflow
 ##   cross        vet for macOS and Windows, where the harness and the simulator run too
 ##   bench        the daemons on real servers in turn with River: processor time, rates, latencies; then the simulated world
-##   bench-causes what led to a violation, measured over all mutants, into docs/causes.md
+##   bench-causes what led to a violation, measured over all mutants
 ##   bench-beside the simulated world's processor time for each step and execution beside that of an older commit:
 ##                BEFORE=8ac9cdc ROUNDS=11
-##   bench-why    every mutant's first failing run explained: how good are chaos diff and chaos why? Half an hour; writes the table
-##                of docs/explaining.md. A row is kept as soon as a mutant is done, in WHY_ROWS, and not measured again: remove the
+##   bench-why    every mutant's first failing run explained: how good are chaos diff and chaos why? Half an hour; prints
+##                the table. A row is kept as soon as a mutant is done, in WHY_ROWS, and not measured again: remove the
 ##                folder after a change. WHY_SHARE=1/3 takes a third, so that several processes, or sittings, can share the work;
-##                WHY=none only writes the table, WHY=lost-cancel,no-brake measures two
+##                WHY=none only prints the table, WHY=lost-cancel,no-brake measures two
 ##   occasions    how often each rule is judged beside an older commit, over the runs that both have:
 ##                BEFORE=2e471141~1, before a dispatch took one statement
 ##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
@@ -278,8 +278,7 @@ night-merge-mutants: build
 # The page is only written of all shares; nothing is run for it.
 night-merge-source: build
 	bin/chaos merge reports/out/night/source-shares --out reports/out/night/merged-source
-	bin/chaos mutants --source --page-only --out reports/out/night/merged-source/source.json \
-		--before docs/score-before.json --table reports/out/night/merged-source/score.md
+	bin/chaos mutants --source --page-only --out reports/out/night/merged-source/source.json --table reports/out/night/merged-source/score.md
 
 # What share of small mistakes in the core's own source the library kills: the whole sample. Interrupted, it goes on with the
 # next call. A mutant that survives takes fifteen seconds of one processor. `make mutants` runs the first fifth, in ten minutes.
@@ -288,11 +287,11 @@ SOURCE_VARIED := 2
 SOURCE_SIZE   := --seeds $(SOURCE_SEEDS) --varied-seeds $(SOURCE_VARIED)
 
 mutants-source: build
-	bin/chaos mutants --source $(SOURCE_SIZE) --unit --before docs/score-before.json --table docs/score.md --out reports/out/source.json
+	bin/chaos mutants --source $(SOURCE_SIZE) --unit --table reports/out/score.md --out reports/out/source.json
 
 # The mutants of the store's SQL, into the same results and the same page.
 mutants-sql: servers
-	bin/chaos mutants --source --sql --before docs/score-before.json --table docs/score.md --out reports/out/source.json
+	bin/chaos mutants --source --sql --table reports/out/score.md --out reports/out/source.json
 
 # The store's model against PostgreSQL. The ordinary tests take a sample; this runs 100,000 random commands, and every
 # pair of writes at every lock and between their statements.
@@ -330,7 +329,7 @@ preempt:
 live-mutants: build mutated servers
 	bin/chaos mutants --world live --parallel $(LIVE_PARALLEL)
 
-# The simulator as a page for browsers, a folder for any static host: docs/playground.md.
+# The simulator as a page for browsers, a folder for any static host: docs/running.md.
 PLAYGROUND := reports/out/playground
 
 playground:
@@ -487,9 +486,9 @@ fuzz:
 
 bench: bench-daemons bench-sim
 
-# What led to a violation, measured over all mutants, into docs/causes.md: two minutes.
+# What led to a violation, measured over all mutants: two minutes.
 bench-causes:
-	HANDOFF_TESTS=all CAUSES_PAGE=$(CURDIR)/docs/causes.md go test ./sim/explore -count 1 -v -run 'TestWhatLedToAViolationIsFound'
+	HANDOFF_TESTS=all go test ./sim/explore -count 1 -v -run 'TestWhatLedToAViolationIsFound'
 
 # A module of its own: what it compares with stays out of the product's module graph.
 bench-daemons: build
@@ -499,13 +498,13 @@ bench-daemons: build
 bench-sim:
 	GOGC=400 go test -cpu 1 -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./sim/...
 
-# What is measured, and what is wanted of it, stands in docs/explaining.md. make test has four mutants of it.
+# What is measured, and what is wanted of it, stands in sim/explore/why_test.go. make test has four mutants of it.
 WHY       := all
 WHY_SHARE := 1/1
 WHY_ROWS  := reports/out/why-rows
 
 bench-why:
-	HANDOFF_WHY='$(WHY)' HANDOFF_WHY_SHARE=$(WHY_SHARE) HANDOFF_WHY_ROWS=$(abspath $(WHY_ROWS)) HANDOFF_WHY_PAGE=yes \
+	HANDOFF_WHY='$(WHY)' HANDOFF_WHY_SHARE=$(WHY_SHARE) HANDOFF_WHY_ROWS=$(abspath $(WHY_ROWS)) \
 		go test -vet=off -count 1 -timeout 180m -v -run 'TestExplanationsOfMutants$$' ./sim/explore
 
 # Steps a second of processor time before and now: the benchmarks of this tree on the code of an older commit and on this one,

@@ -2,7 +2,6 @@ package docs
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,7 +17,6 @@ import (
 	"handoff/chaos/live/cluster"
 	"handoff/chaos/live/manual"
 	"handoff/chaos/scenario"
-	"handoff/core/testenv"
 	"handoff/scenarios"
 )
 
@@ -47,7 +45,7 @@ func TestMain(m *testing.M) {
 }
 
 // What pages tell people to type, the programs take. The binaries are built and asked for their help.
-func TestWhatPagesTellPeopleToTypeIsTaken(t *testing.T) {
+func TestCommands(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the binaries")
@@ -275,18 +273,11 @@ func shellCommands(block string) (commands [][]string) {
 	return commands
 }
 
-func TestShellCommandsAreFound(t *testing.T) {
-	got := fmt.Sprint(shellCommands("A=1 bin/chaos run x \\\n  --seeds 3   # what it does\nmake test && bin/worker --name 'a b'\n# nothing\n"))
-	if want := "[[bin/chaos run x --seeds 3] [make test] [bin/worker --name a b]]"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 // requestSpan is a request in a code span, with or without its method.
 var requestSpan = regexp.MustCompile(`^(?:(GET|POST|PUT|DELETE|PATCH) )?(/(?:api/v1/|healthz|readyz|metrics)[^\s?]*)`)
 
 // Requests that pages name are those that the API answers.
-func TestRequestsOnPagesExist(t *testing.T) {
+func TestRequestsExist(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join(root, "core", "api", "openapi.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -297,14 +288,12 @@ func TestRequestsOnPagesExist(t *testing.T) {
 	if err := yaml.Unmarshal(source, &document); err != nil {
 		t.Fatal(err)
 	}
-	named := 0
 	for _, p := range readPages(t) {
 		for _, s := range p.spans() {
 			m := requestSpan.FindStringSubmatch(s.text)
 			if m == nil {
 				continue
 			}
-			named++
 			answered := false
 			for path, item := range document.Paths {
 				pattern := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(path), `(\{\w+\}|[A-Za-z0-9_.:-]+)`)
@@ -317,67 +306,4 @@ func TestRequestsOnPagesExist(t *testing.T) {
 			}
 		}
 	}
-	if named < 20 {
-		t.Errorf("the pages name %d requests: the test does not see them", named)
-	}
-}
-
-// rabbitmqctl checks its arguments before it looks for a broker, so a broker that does not exist is enough to ask it
-// about the commands on the pages, and none that exists is touched.
-func TestBrokerCommandsOnPagesAreUnderstood(t *testing.T) {
-	t.Parallel()
-	program, err := exec.LookPath("rabbitmqctl")
-	if err != nil || testing.Short() {
-		t.Skip("rabbitmqctl is not installed here, or this is a short test: starting it takes a second each time")
-	}
-	// 64 is its exit code for what it does not understand, 69 for a broker that is not there.
-	const misused = 64
-	understood := func(arguments ...string) (bool, string) {
-		command := exec.CommandContext(t.Context(), program, append([]string{"-n", "handoff-docs@localhost"}, arguments...)...)
-		out, err := command.CombinedOutput()
-		failed, ok := errors.AsType[*exec.ExitError](err)
-		return ok && failed.ExitCode() != misused, string(out)
-	}
-	if commandOf([]string{"-p", "x", "no_such_command"}, "   list_queues  Lists queues") || !commandOf([]string{"list_queues", "name"}, "   list_queues  Lists queues") {
-		t.Fatal("the command is not found among the words of a line")
-	}
-	if good, out := understood("list_queues", "nonsense"); good {
-		t.Fatalf("rabbitmqctl understands nonsense, so this test can't fail:\n%s", out)
-	}
-	// Each question starts a virtual machine, so make test only looks for the name of the command in the help.
-	var help string
-	if !testenv.All() {
-		out, err := exec.CommandContext(t.Context(), program, "help").CombinedOutput()
-		if help = string(out); err != nil || !strings.Contains(help, "list_queues") {
-			t.Fatalf("rabbitmqctl help: %v\n%s", err, out)
-		}
-	}
-	asked := map[string]bool{}
-	for _, p := range readPages(t) {
-		for _, s := range p.spans() {
-			for _, words := range shellCommands(s.text) {
-				name := strings.Join(words, " ")
-				if words[0] != "rabbitmqctl" || len(words) < 2 || strings.Contains(name, "…") || asked[name] {
-					continue
-				}
-				asked[name] = true
-				if help != "" {
-					if !commandOf(words[1:], help) {
-						t.Errorf("%s: %s: rabbitmqctl help names no such command", p.path, name)
-					}
-					continue
-				}
-				if good, out := understood(words[1:]...); !good {
-					t.Errorf("%s: %s\n%s", p.path, name, out)
-				}
-			}
-		}
-	}
-}
-
-// commandOf reports whether the help of rabbitmqctl lists one of the words as a command. An option can come before it.
-func commandOf(words []string, help string) bool {
-	return slices.ContainsFunc(words, func(word string) bool {
-		return regexp.MustCompile(`(?m)^\s+` + regexp.QuoteMeta(word) + `\s`).MatchString(help)
-	})
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -35,21 +34,11 @@ import (
 //
 // The first two kinds are run first, then the third, then undo; those of one of these in their order on the page.
 
-var updateOutputs = flag.Bool("outputs", false, "write what the commands of the pages said into the blocks of text below them")
-
-// How much of an output a page shows.
-const (
-	outputLines = 14
-	outputWidth = 150
-)
-
 // block is a block of commands of a page.
 type block struct {
 	kind, text string
-	// fence is the block as it stands on the page.
-	fence string
-	words []string
-	line  int
+	words      []string
+	line       int
 }
 
 var (
@@ -62,7 +51,7 @@ var (
 func blocks(t *testing.T, page, text string) (all []block) {
 	t.Helper()
 	for _, m := range fence.FindAllStringSubmatchIndex(text, -1) {
-		b := block{text: text[m[4]:m[5]], fence: text[m[0]:m[1]] + "\n", line: 1 + strings.Count(text[:m[0]], "\n")}
+		b := block{text: text[m[4]:m[5]], line: 1 + strings.Count(text[:m[0]], "\n")}
 		kind, rest, _ := strings.Cut(text[m[2]:m[3]], ":")
 		b.kind = kind
 		for word := range strings.SplitSeq(rest, ",") {
@@ -220,9 +209,9 @@ func (s *system) runPage(t *testing.T, page, section string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, text, above := string(file), string(file), 0
+	text, above := string(file), 0
 	if section != "" {
-		_, above, text = cut(whole, section)
+		_, above, text = cut(text, section)
 	}
 	all := blocks(t, page, text)
 	for i := range all {
@@ -249,9 +238,6 @@ func (s *system) runPage(t *testing.T, page, section string) {
 			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, b.text, out)
 		}
 		t.Logf("%s:%d\n%s\n%s", page, b.line, b.text, out)
-		if *updateOutputs {
-			whole = withOutput(whole, b.fence, out)
-		}
 	}
 	for _, b := range all {
 		switch {
@@ -273,33 +259,6 @@ func (s *system) runPage(t *testing.T, page, section string) {
 	if !s.healthy() {
 		s.left = t.Name()
 	}
-	if *updateOutputs && !t.Failed() {
-		if err := os.WriteFile(filepath.Join(s.dir, page), []byte(whole), 0o644); err != nil { //nolint:gosec // everybody may read it
-			t.Error(err)
-		}
-	}
-}
-
-// withOutput puts what a command said into the block of text below it, cut to what a page can show.
-func withOutput(page, command, out string) string {
-	head, rest, _ := strings.Cut(page, command)
-	before, after, ok := strings.Cut(rest, "```text\n")
-	if !ok || strings.TrimSpace(before) != "" {
-		return page
-	}
-	_, after, _ = strings.Cut(after, "```")
-	lines := strings.Split(strings.TrimRight(out, "\n"), "\n")
-	if len(lines) > outputLines {
-		lines = append(lines[:outputLines], "…")
-	}
-	for i, line := range lines {
-		if r := []rune(strings.TrimRight(line, " ")); len(r) > outputWidth {
-			lines[i] = string(r[:outputWidth]) + "…"
-		} else {
-			lines[i] = string(r)
-		}
-	}
-	return head + command + before + "```text\n" + strings.Join(lines, "\n") + "\n```" + after
 }
 
 // meanwhile starts a block and returns what ends it, as Ctrl-C does.
@@ -434,36 +393,4 @@ func cut(text, section string) (before string, line int, body string) {
 		}
 	}
 	return text, 0, ""
-}
-
-// What a playbook has to have: somebody reads it at night, and for the first time.
-func TestEveryPlaybookHasItsSections(t *testing.T) {
-	sections := []string{"Is it urgent?", "Look", "Decide", "It is over when", "Don't", "Practise it"}
-	for _, name := range docs.PlaybookNames() {
-		text, _ := docs.Playbook(name)
-		if link := regexp.MustCompile(`\]\(([a-z_]+)\.md\)`).FindStringSubmatch(text); link != nil && strings.Count(text, "\n") < 12 {
-			if _, ok := docs.Playbook(link[1]); !ok {
-				t.Errorf("%s sends its reader to %s, which does not exist", name, link[1])
-			}
-			continue
-		}
-		at := 0
-		for _, section := range sections {
-			i := strings.Index(text[at:], "\n## "+section+"\n")
-			if i < 0 {
-				t.Errorf("docs/playbooks/%s.md has no section %q, or not in this order: %q", name, section, sections)
-				break
-			}
-			at += i
-		}
-		runs := 0
-		for _, b := range blocks(t, name, text) {
-			if b.kind == "run" {
-				runs++
-			}
-		}
-		if runs < 3 {
-			t.Errorf("docs/playbooks/%s.md has %d commands to read, should have at least 3", name, runs)
-		}
-	}
 }

@@ -1,6 +1,3 @@
-// Package docs holds the pages for people who run Handoff and for people who change it, and the tests that hold those
-// pages to the code. A page that names a file, a key, a figure, a flag or a number is wrong the moment the code changes;
-// here it fails a test instead.
 package docs
 
 import (
@@ -9,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -198,18 +196,44 @@ func anchor(heading string) string {
 	return strings.ReplaceAll(notInAnchors.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
 }
 
-// Whoever has a failing run wants to know how to read what a command prints. Everything else of the
-// page stands below that.
-func TestTheExplainingPageBeginsWithWhatTheCommandsPrint(t *testing.T) {
-	const most = 60
-	source := string(readPage(t, "docs/explaining.md").source)
-	first, _, there := strings.Cut(source, "\n## How it works\n")
-	if n := strings.Count(first, "\n"); !there || n > most {
-		t.Errorf("docs/explaining.md has %d lines before its details, at most %d are allowed", n, most)
+// read is the text of a file, by its path relative to this package.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, command := range []string{"bin/chaos diff ", "bin/chaos why "} {
-		if !strings.Contains(first, "\n"+command) {
-			t.Errorf("the first part does not show %s", command)
+	return string(data)
+}
+
+// allTexts are the files below a directory of the repository that end so, by their paths from the root.
+func allTexts(t *testing.T, dir string, endings ...string) map[string]string {
+	t.Helper()
+	found := make(map[string]string)
+	err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{".git", ".tools", "bin", "out", "testdata"}, d.Name()):
+			return filepath.SkipDir
+		case !d.Type().IsRegular(), !slices.Contains(endings, filepath.Ext(path)):
+			return nil
 		}
+		name, err := filepath.Rel(root, path)
+		found[filepath.ToSlash(name)] = read(t, path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// same compares lists without their order.
+func same(t *testing.T, what string, have, want []string) {
+	t.Helper()
+	a, b := slices.Sorted(slices.Values(have)), slices.Sorted(slices.Values(want))
+	if !slices.Equal(a, b) {
+		t.Errorf("%s: the page has %q, the code %q", what, a, b)
 	}
 }

@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -45,12 +42,8 @@ func (n *node) UnmarshalJSON(data []byte) error {
 // scenarioSchema is scenarios/schema.json, which the tests of chaos/scenario hold to the loader.
 func scenarioSchema(t *testing.T) *node {
 	t.Helper()
-	source, err := os.ReadFile(filepath.Join(root, "scenarios", "schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var schema node
-	if err := json.Unmarshal(source, &schema); err != nil {
+	if err := json.Unmarshal([]byte(read(t, "../scenarios/schema.json")), &schema); err != nil {
 		t.Fatal(err)
 	}
 	return &schema
@@ -194,44 +187,12 @@ func faultsTable(*testing.T) string {
 	return markdown([]string{"Entry of `faults`, beside `when`", "what happens", "worlds"}, rows)
 }
 
-// faultFieldsTable lists the fields of faults that have any; all may have `for` inside instead of beside them.
-func faultFieldsTable(t *testing.T) string {
-	faults := scenarioSchema(t).Properties["faults"].Items.Properties
-	var rows [][]string
-	for _, kind := range slices.Sorted(maps.Keys(faults)) {
-		forms := append([]node{*faults[kind]}, faults[kind].OneOf...)
-		for _, form := range forms {
-			if kind == "when" || kind == "for" || kind == "restart_after" || len(form.Properties) == 0 {
-				continue
-			}
-			for _, name := range form.keys() {
-				if field := form.Properties[name]; name != "for" && field.Description != "" {
-					needed := ""
-					if slices.Contains(form.Required, name) {
-						needed = "yes"
-					}
-					rows = append(rows, []string{code(kind), code(name), needed, field.value(t), field.Description})
-				}
-			}
-		}
-	}
-	return markdown([]string{"Fault", "field", "required", "value", "meaning"}, rows)
-}
-
 func triggersTable(*testing.T) string {
 	var rows [][]string
 	for _, trigger := range scenario.Triggers() {
 		rows = append(rows, []string{code(trigger.Name), trigger.About})
 	}
 	return markdown([]string{"`after`", "the fault begins when"}, rows)
-}
-
-func situationsTable(*testing.T) string {
-	var rows [][]string
-	for _, s := range scenario.Sometimes() {
-		rows = append(rows, []string{code(s.Name), s.About})
-	}
-	return markdown([]string{"`sometimes`", "a run has reached it when"}, rows)
 }
 
 func invariantsTable(*testing.T) string {
@@ -242,149 +203,27 @@ func invariantsTable(*testing.T) string {
 	return markdown([]string{"Number", "name", "what must be true"}, rows)
 }
 
-// scenarioGenerators write the reference parts of docs/scenarios.md and docs/judging.md.
-func scenarioGenerators(t *testing.T) map[string]func(*testing.T) string {
-	all := map[string]func(*testing.T) string{
-		"faults": faultsTable, "fields of faults": faultFieldsTable, "triggers": triggersTable, "situations": situationsTable, "invariants": invariantsTable,
-	}
-	for _, p := range scenarioParts(t) {
-		all["keys of "+p.name] = scenarioKeysTable(p)
-	}
-	return all
-}
-
-// sourceGenerators copy the files that docs/extending.md shows: <!-- generated: source PATH -->.
-func sourceGenerators(t *testing.T) map[string]func(*testing.T) string {
-	t.Helper()
-	all := map[string]func(*testing.T) string{}
-	p := readPage(t, "docs/extending.md")
-	for _, m := range generated.FindAllSubmatch(p.source, -1) {
-		path, ok := strings.CutPrefix(string(m[2]), "source ")
-		if !ok {
-			continue
-		}
-		all["source "+path] = func(t *testing.T) string {
-			text, err := os.ReadFile(filepath.Join(root, path))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return "```" + strings.TrimPrefix(filepath.Ext(path), ".") + "\n" + strings.TrimRight(string(text), "\n") + "\n```"
-		}
-	}
-	return all
-}
-
-// scenarioExamples are the YAML blocks of docs/scenarios.md as whole scenarios. The first block is one; each other block
-// replaces the keys of the first that it names.
-func scenarioExamples(t *testing.T) (all []string) {
-	t.Helper()
+// Each YAML block of docs/scenarios.md replaces keys of the first one, which is a whole scenario.
+func TestScenariosExamplesAreRead(t *testing.T) {
 	p := readPage(t, "docs/scenarios.md")
 	blocks := p.blocks("yaml")
-	if len(blocks) < 10 {
-		t.Fatalf("%s has %d examples: the test does not see them", p.path, len(blocks))
-	}
-	for _, block := range blocks {
-		var whole, own yaml.Node
+	for _, block := range append(blocks, "cluster: {wrokers: {}}\n") {
+		whole, own := map[string]any{}, map[string]any{}
 		if err := yaml.Unmarshal([]byte(blocks[0]), &whole); err != nil {
 			t.Fatal(err)
 		}
 		if err := yaml.Unmarshal([]byte(block), &own); err != nil {
-			t.Errorf("%s: %v\n%s", p.path, err, block)
-			continue
+			t.Fatalf("%v\n%s", err, block)
 		}
-		for i := 0; i+1 < len(own.Content[0].Content); i += 2 {
-			replaceKey(whole.Content[0], own.Content[0].Content[i], own.Content[0].Content[i+1])
-		}
-		text, err := yaml.Marshal(&whole)
+		maps.Copy(whole, own)
+		text, err := yaml.Marshal(whole)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, string(text))
-	}
-	return all
-}
-
-// replaceKey gives a mapping another value of a key, or the key.
-func replaceKey(mapping, key, value *yaml.Node) {
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key.Value {
-			mapping.Content[i+1] = value
-			return
+		misspelt := strings.Contains(block, "wrokers")
+		s, err := scenario.Parse(p.path, text)
+		if (err != nil) != misspelt || err == nil && len(s.Warnings) > 0 {
+			t.Errorf("%v, warnings of %+v\n%s", err, s, text)
 		}
 	}
-	mapping.Content = append(mapping.Content, key, value)
-}
-
-// What the page on scenarios shows can be typed.
-func TestEveryExampleOfTheScenariosPageIsRead(t *testing.T) {
-	for _, text := range scenarioExamples(t) {
-		s, err := scenario.Parse("docs/scenarios.md", []byte(text))
-		if err != nil {
-			t.Errorf("%v\n%s", err, text)
-			continue
-		}
-		for _, w := range s.Warnings {
-			t.Errorf("%v\n%s", w, text)
-		}
-	}
-	broken := strings.Replace(scenarioExamples(t)[0], "workers:", "wrokers:", 1)
-	if _, err := scenario.Parse("docs/scenarios.md", []byte(broken)); err == nil {
-		t.Error("a misspelt key is read: this test can't fail")
-	}
-}
-
-// Each key stands in an example: a reader copies rather than composes.
-func TestEveryKeyOfAScenarioHasAnExample(t *testing.T) {
-	shown := map[string]bool{}
-	for _, text := range scenarioExamples(t) {
-		var file yaml.Node
-		if err := yaml.Unmarshal([]byte(text), &file); err != nil {
-			t.Fatal(err)
-		}
-		keysShown(file.Content[0], "", shown)
-	}
-	for _, p := range scenarioParts(t) {
-		form := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(p.path), `\*`, `[^/]+`) + "$")
-		for _, name := range p.schema.keys() {
-			if !slices.ContainsFunc(slices.Collect(maps.Keys(shown)), func(path string) bool {
-				parent, key := cutLast(path)
-				return key == name && form.MatchString(parent)
-			}) {
-				t.Errorf("docs/scenarios.md has no example of %s in %s", name, cmp.Or(p.path, p.name))
-			}
-		}
-	}
-	if drawn := shown["actions/core.report/takes/log_uniform"]; !drawn {
-		t.Errorf("the examples show no duration that is drawn log-uniformly; they show %d keys", len(shown))
-	}
-}
-
-// keysShown notes the path of every key below a node, its parts with a slash between them. An expectation of one profile
-// counts as one of all.
-func keysShown(n *yaml.Node, path string, shown map[string]bool) {
-	switch n.Kind {
-	case yaml.SequenceNode:
-		for _, item := range n.Content {
-			keysShown(item, strings.TrimPrefix(path+"/entry", "/"), shown)
-		}
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			name := n.Content[i].Value
-			below := strings.TrimPrefix(path+"/"+name, "/")
-			if path == "expect" && (name == "hardened" || name == "documented") {
-				below = path
-			}
-			shown[below] = true
-			keysShown(n.Content[i+1], below, shown)
-		}
-	}
-}
-
-// cutLast splits a path before its last key.
-func cutLast(path string) (parent, key string) {
-	at := strings.LastIndexByte(path, '/')
-	if at < 0 {
-		return "", path
-	}
-	return path[:at], path[at+1:]
 }

@@ -26,7 +26,7 @@ var partNames = [execution.Parts]string{ //detlint:ok a constant table, never wr
 	execution.ExecutionManager: "execution_manager", execution.Worker: "worker",
 }
 
-// ReasonNames are the failure reasons in their order (docs/quickref-retries-and-health.md, "Failure
+// ReasonNames are the failure reasons in their order (docs/retries.md, "Failure
 // reasons"). The first one is empty and stands for none.
 func ReasonNames() []string {
 	return []string{
@@ -58,7 +58,7 @@ func OwnLimits(set []string, a execution.Action) (own execution.Limits) {
 }
 
 // NotReady is the number of consecutive probes without the answer "ready" after which a worker is
-// chosen later (docs/quickref-retries-and-health.md, "Health of a worker").
+// chosen later (docs/retries.md, "Health of a worker").
 const NotReady = 3
 
 // Probed is the state of a worker that has failed this many consecutive probes: a healthy one

@@ -17,7 +17,7 @@ const (
 	contract  = "docs/contract.md"
 	ownership = "docs/ownership.md"
 	queues    = "docs/queues.md"
-	retries   = "docs/quickref-retries-and-health.md"
+	retries   = "docs/retries.md"
 	choosing  = "docs/executor.md"
 	working   = "docs/worker.md"
 	acting    = "docs/actions.md"

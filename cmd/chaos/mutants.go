@@ -50,7 +50,7 @@ one scenario kills are printed.
 
 With --source the mutants are not the planted ones: operators make them of the
 core's own source, a sample is drawn, and the score is the share that the library
-kills (docs/score.md). It needs the source and Go, and builds all of them at once.
+kills. It needs the source and Go, and builds all of them at once.
 Each gets --seeds plain runs of every scenario and profile, 2 unless it is given, and
 --varied-seeds varied ones beside them. --shard and --report divide it, too.
 To see what one of them does: --keep FOLDER --only ID, and then with the number that

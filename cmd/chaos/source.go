@@ -101,7 +101,7 @@ func (o *sourceOptions) asked(cmd *cobra.Command, part string) error {
 	case o.sql && o.report != "":
 		return usage("--report with --sql: statements are judged on one machine; leave out --report")
 	case o.into != "" && !o.share.Whole():
-		return usage("--table with --shard: the page is made of all shares; give it after chaos merge (docs/shards.md)")
+		return usage("--table with --shard: the page is made of all shares; give it after chaos merge")
 	}
 	if o.report != "" {
 		o.file = filepath.Join(o.report, sourceFile)
@@ -327,7 +327,7 @@ func (m *measurement) sourceRun(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // revision is the commit of the harness and the core, with "-dirty" appended if files have changed
-// since. The page of the score does not count: one measurement writes it, and the next adds to it.
+// since.
 func revision(root string) string {
 	git := func(args ...string) string {
 		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output() //nolint:gosec // fixed commands
@@ -340,7 +340,7 @@ func revision(root string) string {
 	if commit == "" {
 		return explore.Commit()
 	}
-	if git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)docs/score.md") != "" {
+	if git("status", "--porcelain", "--untracked-files=no", "--", ".") != "" {
 		commit += "-dirty"
 	}
 	return commit

@@ -10,8 +10,7 @@ import (
 )
 
 // The default numbers of seeds of each scenario and profile for a source mutant, unvaried and
-// varied. A surviving mutant takes about fifteen seconds of one processor; more seeds find little
-// (docs/score.md).
+// varied. A surviving mutant takes about fifteen seconds of one processor; more seeds find little.
 const (
 	sourceSeeds       = 2
 	sourceVariedSeeds = 2
@@ -39,9 +38,9 @@ func (o *sourceOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.again, "again", false, "--source: forget the results in --out")
 	cmd.Flags().StringVar(&o.file, "out", filepath.Join("reports", "out", sourceFile), "--source: the results; an interrupted measurement goes on with this `FILE`")
 	cmd.Flags().StringVar(&o.keep, "keep", "", "--source: keep the build in this `FOLDER`; HANDOFF_SOURCE_MUTANT=NUMBER FOLDER/chaos replay … then shows a mutant's run")
-	cmd.Flags().StringVar(&o.into, "table", "", "--source: write the page of the score to this `FILE`, such as docs/score.md")
+	cmd.Flags().StringVar(&o.into, "table", "", "--source: write the page of the score to this `FILE`, such as score.md")
 	cmd.Flags().BoolVar(&o.pageOnly, "page-only", false, "--source: run nothing: make the page of the results in --out, also of an earlier commit, with the proofs of this one")
-	cmd.Flags().StringVar(&o.before, "before", "", "--source: show on that page the earlier results of this `FILE`, such as docs/score-before.json, too")
+	cmd.Flags().StringVar(&o.before, "before", "", "--source: show on that page the earlier results of this `FILE`, such as before.json, too")
 }
 
 // withoutSource refuses flags that mean something only with --source.

@@ -3,7 +3,6 @@ package explore
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -138,7 +137,7 @@ func unmarked(rec *verdict.Record) *verdict.Record {
 }
 
 // The whole measurement takes as long as the hunt, which other tests of this package share, so make
-// test measures a sample. With CAUSES_PAGE, `make bench-causes` has it written into that page.
+// test measures a sample; `make bench-causes` prints the whole table.
 func TestWhatLedToAViolationIsFound(t *testing.T) {
 	var all []*finding
 	for _, k := range sampledKills(t) {
@@ -152,12 +151,9 @@ func TestWhatLedToAViolationIsFound(t *testing.T) {
 		}
 	}
 	s := summed(all)
-	t.Log(s)
+	t.Logf("%s\n%s", s, table(all, s))
 	if s.median > 25 || 100*s.first < 95*s.mutants || 100*s.blind < 60*s.mutants {
 		t.Errorf("want a median of at most 25 events, the first act for at least 95 %% of the mutants, and 60 %% without marks: %s", s)
-	}
-	if page := os.Getenv("CAUSES_PAGE"); page != "" {
-		publish(t, page, table(all, s))
 	}
 }
 
@@ -214,22 +210,4 @@ func table(all []*finding, s sum) string {
 	}
 	fmt.Fprintf(&b, "\nThe first act is missing for %s.\n", strings.Join(missed, ", "))
 	return b.String()
-}
-
-// publish writes the measurement into a page, between its marks.
-func publish(t *testing.T, page, table string) {
-	t.Helper()
-	const from, to = "<!-- measured -->\n", "<!-- /measured -->"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, begins := strings.Cut(string(text), from)
-	_, after, ends := strings.Cut(rest, to)
-	if !begins || !ends {
-		t.Fatalf("%s has no part between %s and %s", page, strings.TrimSpace(from), to)
-	}
-	if err := os.WriteFile(page, []byte(before+from+"\n"+table+"\n"+to+after), 0o600); err != nil { //nolint:gosec // the path comes from whoever runs the test
-		t.Fatal(err)
-	}
 }

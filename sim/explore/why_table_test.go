@@ -160,41 +160,19 @@ func readRows(t *testing.T, folder string) (rows []*explained) {
 	return rows
 }
 
-// page has the table, between two marks.
-const page = "../../docs/explaining.md"
-
-// tabulate writes the table into the page.
+// tabulate prints what was measured, a line for each mutant first.
 func tabulate(t *testing.T, results []*explained) {
 	t.Helper()
 	if len(results) == 0 {
 		return
 	}
 	said, _ := judge(results)
-	old, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const from, to = "<!-- measured: make bench-why -->\n", "<!-- /measured -->\n"
-	before, rest, found := strings.Cut(string(old), from)
-	_, after, ended := strings.Cut(rest, to)
-	if !found || !ended {
-		t.Fatalf("%s lacks the marks %s and %s", page, from, to)
-	}
-	var b strings.Builder
-	b.WriteString(before + from + "\n" + said + "\n\n")
-	b.WriteString("| mutant | run | half | lines | shows the act | needed faults | jump | events from the first act | from the act that mattered | from the nearest act | runs | million steps |\n")
-	b.WriteString("|---|---|---|--:|---|---|---|--:|--:|--:|--:|--:|\n")
+	fmt.Println("| mutant | run | half | lines | shows the act | needed faults | jump | events from the first act | from the act that mattered | from the nearest act | runs | million steps |")
+	fmt.Println("|---|---|---|--:|---|---|---|--:|--:|--:|--:|--:|")
 	for _, e := range results {
-		b.WriteString(e.row() + "\n")
+		fmt.Println(e.row())
 	}
-	b.WriteString("\n" + to + after)
-	if os.Getenv("HANDOFF_WHY_PAGE") == "" {
-		fmt.Println(said)
-		return
-	}
-	if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a page of the repository
-		t.Fatal(err)
-	}
+	fmt.Println(said)
 }
 
 // row is a line of the table.

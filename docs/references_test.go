@@ -6,13 +6,15 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v4"
 
 	"handoff/core/config"
 	"handoff/core/telemetry"
@@ -81,43 +83,6 @@ func TestEveryLogLineOfAPageIsWrittenByTheCode(t *testing.T) {
 	}
 	if lines < 20 {
 		t.Errorf("the pages have %d log lines: the test does not see them", lines)
-	}
-}
-
-// What the executor starts, the page lists, under the name that figures and goroutine dumps show.
-func TestTheExecutorPageListsEveryPart(t *testing.T) {
-	p := readPage(t, "docs/executor.md")
-	listed := p.tableOf(t, "Part").column(0)
-	started := map[string]bool{}
-	for _, f := range parseGo(t, "core/executor") {
-		ast.Inspect(f, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			method, ok := call.Fun.(*ast.SelectorExpr)
-			if ok && (method.Sel.Name == "Go" || method.Sel.Name == "every") {
-				for _, argument := range call.Args {
-					if name, ok := literal(argument); ok && name != "probe" {
-						started[name] = true
-					}
-				}
-			}
-			return true
-		})
-	}
-	if len(started) < 20 {
-		t.Fatalf("the code starts %d parts: the test does not see them", len(started))
-	}
-	for name := range started {
-		if !slices.Contains(listed, name) {
-			t.Errorf("docs/executor.md does not list the part %q", name)
-		}
-	}
-	for _, name := range listed {
-		if !started[name] {
-			t.Errorf("docs/executor.md lists the part %q, which core/executor does not start", name)
-		}
 	}
 }
 
@@ -225,31 +190,113 @@ func TestEveryFigureVariableAndScenarioOnAPageExists(t *testing.T) {
 func sourceVariables(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir():
-			if name := d.Name(); name == ".git" || name == "bin" || name == "out" || name == "docs" {
-				return filepath.SkipDir
-			}
-			return nil
-		case strings.HasSuffix(path, ".md"):
-			return nil
-		case !d.Type().IsRegular() || !slices.Contains([]string{".go", ".yaml", ".yml", ""}, filepath.Ext(path)) && d.Name() != "Makefile" && d.Name() != "Dockerfile":
-			return nil
+	for name, source := range allTexts(t, "", ".go", ".yaml", ".yml", "") {
+		if strings.HasPrefix(name, "docs/") {
+			continue
 		}
-		source, err := os.ReadFile(path)
-		if err != nil || bytes.IndexByte(source, 0) >= 0 {
-			return err
+		for _, variable := range variableName.FindAllString(source, -1) {
+			found[variable] = true
 		}
-		for _, name := range variableName.FindAllString(string(source), -1) {
-			found[name] = true
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return found
+}
+
+// effective is the configuration in force with these settings of the command line, and nothing else.
+func effective(flags ...config.Flag) *config.Effective {
+	e, _ := config.Load(config.Input{Flags: flags})
+	return e
+}
+
+// setting is one key of a configuration, with its value as it is printed.
+type setting struct{ key, value string }
+
+// settings are all keys of a configuration, of both daemons, in the order in which they are printed.
+func settings(t *testing.T, e *config.Effective) []setting {
+	t.Helper()
+	var printed bytes.Buffer
+	e.Print(&printed)
+	return flatten(t, printed.Bytes())
+}
+
+// defaults are the settings of a profile.
+func defaults(t *testing.T, p config.Profile) []setting {
+	t.Helper()
+	return settings(t, effective(config.Flag{Name: "--profile", Path: "profile", Value: string(p)}))
+}
+
+// flatten reads a YAML file of sections and keys.
+func flatten(t *testing.T, source []byte) (list []setting) {
+	t.Helper()
+	var file yaml.Node
+	if err := yaml.Unmarshal(source, &file); err != nil {
+		t.Fatal(err)
+	}
+	var visit func(n *yaml.Node, prefix string)
+	visit = func(n *yaml.Node, prefix string) {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key, value := prefix+n.Content[i].Value, n.Content[i+1]
+			switch value.Kind {
+			case yaml.MappingNode:
+				visit(value, key+".")
+			case yaml.SequenceNode:
+				var items []string
+				for _, item := range value.Content {
+					items = append(items, item.Value)
+				}
+				list = append(list, setting{key, "[" + strings.Join(items, ", ") + "]"})
+			default:
+				list = append(list, setting{key, value.Value})
+			}
+		}
+	}
+	if len(file.Content) > 0 {
+		visit(file.Content[0], "")
+	}
+	return list
+}
+
+// configurationKeys are the keys of both daemons.
+func configurationKeys(t *testing.T) (keys []string) {
+	t.Helper()
+	for _, s := range settings(t, effective()) {
+		keys = append(keys, s.key)
+	}
+	return keys
+}
+
+var (
+	createTable = regexp.MustCompile(`(?ms)^create table (?:if not exists )?(\w+) \(\n(.*?)\n\)`)
+	alterTable  = regexp.MustCompile(`(?s)\nalter table (\w+)([^;]*);`)
+	addColumn   = regexp.MustCompile(`add column (?:if not exists )?(\w+)`)
+	sqlColumn   = regexp.MustCompile(`(?m)^    "?(\w+)"?\s+\w`)
+	upPart      = regexp.MustCompile(`(?s)-- \+goose Up(.*?)(-- \+goose Down|$)`)
+)
+
+// tableColumns are the columns of every table of the schema, in their order.
+func tableColumns(t *testing.T) map[string][]string {
+	t.Helper()
+	columns, up := map[string][]string{}, ""
+	migrations := allTexts(t, "migrations", ".sql")
+	for _, name := range slices.Sorted(maps.Keys(migrations)) {
+		for _, part := range upPart.FindAllStringSubmatch(migrations[name], -1) {
+			up += part[1]
+		}
+	}
+	for _, table := range createTable.FindAllStringSubmatch(up, -1) {
+		for _, m := range sqlColumn.FindAllStringSubmatch(table[2], -1) {
+			if !slices.Contains([]string{"constraint", "primary", "unique", "check"}, m[1]) {
+				columns[table[1]] = append(columns[table[1]], m[1])
+			}
+		}
+	}
+	for _, altered := range alterTable.FindAllStringSubmatch(up, -1) {
+		name := altered[1]
+		if name == "execution_record" {
+			name = "execution" // the view, which shows every column of the record
+		}
+		for _, c := range addColumn.FindAllStringSubmatch(altered[2], -1) {
+			columns[name] = append(columns[name], c[1])
+		}
+	}
+	return columns
 }
