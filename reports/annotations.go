@@ -18,7 +18,7 @@ const annotationBytes = 4000
 // WriteAnnotations writes a line for each failing scenario that GitHub Actions shows as an error beside
 // a line of the scenario's file:
 //
-//	::error file=scenarios/ttl-race.yaml,line=54,title=ttl-race (hardened)%3A invariant 4 (single run)::…
+//	::error file=scenarios/order/ttl-race.yaml,line=54,title=ttl-race (hardened)%3A invariant 4 (single run)::…
 //
 // locate returns the file of a violation, and its line from 1; an empty file or line 0 is left out.
 // There are at most Annotations lines. If more scenarios fail, the last line says how many.

@@ -1,12 +1,14 @@
-// Package scenarios is the scenario library, embedded in the programs: the YAML files of this
-// folder, and those of regressions, which are failures that were once found. Package chaos/scenario
-// defines their language.
+// Package scenarios is the scenario library, embedded in the programs: the YAML files of the folders
+// here. The folder order has what the harness was ordered for, seed what the source documents of the
+// core describe, and each other one what is broken in its scenarios. The folder regressions is apart:
+// failures that were once found. Package chaos/scenario defines their language.
 package scenarios
 
 import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -14,19 +16,16 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-//go:embed *.yaml
-var library embed.FS
+//go:embed */*.yaml
+var files embed.FS
 
-// Library reads every scenario of this folder, as embedded in the program, in the order of their
-// names.
-func Library() ([]*scenario.Scenario, error) {
-	files, err := fs.Glob(library, "*.yaml")
-	if err != nil {
-		return nil, fmt.Errorf("listing the scenario library: %w", err)
-	}
+const regressions = "regressions"
+
+// read reads the files of the library, or the regressions, in the order of their names.
+func read(of func(folder string) bool) ([]*scenario.Scenario, error) {
 	var list []*scenario.Scenario
-	for _, file := range files {
-		data, err := library.ReadFile(file)
+	for _, file := range paths(of) {
+		data, err := files.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("reading the scenario library: %w", err)
 		}
@@ -36,44 +35,41 @@ func Library() ([]*scenario.Scenario, error) {
 		}
 		list = append(list, s)
 	}
-	slices.SortFunc(list, func(a, b *scenario.Scenario) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }
 
-//go:embed regressions/*.yaml
-var regressions embed.FS
+// paths lists the files of some folders in the order of their names.
+func paths(of func(folder string) bool) []string {
+	all, err := fs.Glob(files, "*/*.yaml")
+	if err != nil {
+		return nil // only a malformed pattern fails
+	}
+	all = slices.DeleteFunc(all, func(file string) bool { return !of(path.Dir(file)) })
+	slices.SortFunc(all, func(a, b string) int { return strings.Compare(path.Base(a), path.Base(b)) })
+	return all
+}
+
+func isLibrary(folder string) bool { return folder != regressions }
+
+// Library reads every scenario of the library, as embedded in the program, in the order of their
+// names.
+func Library() ([]*scenario.Scenario, error) {
+	list, err := read(isLibrary)
+	slices.SortFunc(list, func(a, b *scenario.Scenario) int { return strings.Compare(a.Name, b.Name) })
+	return list, err
+}
 
 // Regressions reads failures that were found once, shrunk, and kept. They are not part of the
 // library.
 func Regressions() ([]*scenario.Scenario, error) {
-	files, err := fs.Glob(regressions, "regressions/*.yaml")
-	if err != nil {
-		return nil, fmt.Errorf("listing the regressions: %w", err)
-	}
-	var list []*scenario.Scenario
-	for _, file := range files {
-		data, err := regressions.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("reading the regressions: %w", err)
-		}
-		s, err := scenario.Parse("scenarios/"+file, data)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, s)
-	}
-	return list, nil
+	return read(func(folder string) bool { return folder == regressions })
 }
 
 // Names lists the library without reading it: a file has the name of its scenario.
 func Names() []string {
-	files, err := fs.Glob(library, "*.yaml")
-	if err != nil {
-		return nil // only a malformed pattern fails
-	}
-	names := make([]string, len(files))
-	for i, file := range files {
-		names[i] = strings.TrimSuffix(file, ".yaml")
+	names := paths(isLibrary)
+	for i, file := range names {
+		names[i] = strings.TrimSuffix(path.Base(file), ".yaml")
 	}
 	slices.Sort(names)
 	return names
@@ -81,11 +77,16 @@ func Names() []string {
 
 // Find reads one scenario of the library.
 func Find(name string) (*scenario.Scenario, error) {
-	data, err := library.ReadFile(name + ".yaml")
-	if err != nil {
-		p := yamlfile.Problem{Message: fmt.Sprintf("no scenario is called %q", name), Allowed: Names()}
-		p.Nearest = yamlfile.Nearest(name, p.Allowed)
-		return nil, fmt.Errorf("%s", p.Text())
+	for _, file := range paths(isLibrary) {
+		if path.Base(file) == name+".yaml" {
+			data, err := files.ReadFile(file)
+			if err != nil {
+				return nil, fmt.Errorf("reading the scenario library: %w", err)
+			}
+			return scenario.Parse("scenarios/"+file, data)
+		}
 	}
-	return scenario.Parse("scenarios/"+name+".yaml", data)
+	p := yamlfile.Problem{Message: fmt.Sprintf("no scenario is called %q", name), Allowed: Names()}
+	p.Nearest = yamlfile.Nearest(name, p.Allowed)
+	return nil, fmt.Errorf("%s", p.Text())
 }

@@ -27,8 +27,8 @@ func TestLibrary(t *testing.T) {
 		if !regexp.MustCompile(`\(D\d+`).MatchString(s.About) {
 			t.Errorf("%s doesn't say which mutants it guards against: %s", s.Name, s.About)
 		}
-		data, err := library.ReadFile(s.Name + ".yaml")
-		if err != nil || !strings.HasPrefix(string(data), "# yaml-language-server: $schema=./schema.json\n") {
+		data, err := files.ReadFile(strings.TrimPrefix(s.File, "scenarios/"))
+		if err != nil || !strings.HasPrefix(string(data), "# yaml-language-server: $schema=../schema.json\n") {
 			t.Errorf("%s doesn't begin with its schema (%v)", s.File, err)
 		}
 		// These have no faults: load, long runs, a broken action or a missing runtime take their

@@ -73,7 +73,7 @@ type Fault interface {
 type Strikes struct {
 	// Target is a process, a selector such as AnyWorker, a server, or a queue.
 	Target string
-	// Ends are the other ends of links.
+	// Ends are the other ends of links, or a table.
 	Ends []string
 	// Messages is the type of the struck messages, or EveryMessage.
 	Messages string

@@ -25,10 +25,10 @@ var (
 	tableModes = []string{"share", "access_exclusive"}
 )
 
-type tableLocked struct {
-	databaseStruck
-	TableLock
-}
+type tableLocked struct{ TableLock }
+
+// Strikes implements Fault.
+func (f *tableLocked) Strikes() Strikes { return Strikes{Target: Database, Ends: []string{f.Table}} }
 
 // Read implements Fault.
 func (f *tableLocked) Read(r *Reader) {

@@ -33,7 +33,7 @@ const (
 
 	// FaultBegan, FaultEnded, FaultTouched: Fault, Text (its kind). FaultBegan and FaultEnded have
 	// Count (1 if the fault can hinder an executor), Process (the targets: names separated by
-	// commas, or the server) and Queue (the other ends of links, or the type of messages).
+	// commas, or the server) and Queue (the other ends of links, the type of messages, or a table).
 	// FaultTouched is the evidence that a fault made a difference to a Process, or to a Message
 	// with its Type in a Queue.
 	FaultBegan

@@ -14,7 +14,7 @@ import (
 
 // cause is a set of possible causes of a bad end. Causes that strike one worker come first, then
 // those that strike every worker.
-type cause uint16
+type cause uint32
 
 const (
 	// standsStill: the process crashed, was asked to stop, was paused or frozen, or has not come
@@ -39,6 +39,8 @@ const (
 
 	brokerFails
 	databaseFails
+	// renewalFails: the database fails, or a stranger has locked a table that a heartbeat needs.
+	renewalFails
 	databaseClock
 	// dispatchesFail: messages with dispatches were lost, late, unreadable or out of order.
 	dispatchesFail
@@ -48,17 +50,17 @@ const (
 	// in one.
 	makesNoQueue
 
-	causes = 16
+	causes = 17
 )
 
 // servers are the causes that strike every worker.
-const servers = brokerFails | databaseFails | databaseClock | dispatchesFail | executorFails | makesNoQueue
+const servers = brokerFails | databaseFails | renewalFails | databaseClock | dispatchesFail | executorFails | makesNoQueue
 
 // causeNames describes each cause; %s stands for the worker.
 var causeNames = [causes]string{ //detlint:ok a constant table, never written
 	"a stop, crash or standstill of %s", "its clock", "its link to the database", "its link to the broker", "deafness", "muteness",
 	"a machine that starts nothing", "a cordon or drain by an operator", "a twin under its name", "its queue",
-	"the broker", "the database", "the database's clock", "lost or late dispatches", "an executor or its links", "a broker that makes no queue",
+	"the broker", "the database", "the tables that leases need", "the database's clock", "lost or late dispatches", "an executor or its links", "a broker that makes no queue",
 }
 
 // describe lists the causes of a set in words.
@@ -140,7 +142,7 @@ func (l *ledger) process(name string) *afflicted {
 }
 
 // at is the index of a single cause in the arrays.
-func (c cause) at() int { return bits.TrailingZeros16(uint16(c)) }
+func (c cause) at() int { return bits.TrailingZeros32(uint32(c)) }
 
 // hear observes an event, except the frequent kinds that hold no information about causes.
 func (l *ledger) hear(e *history.Event) {
@@ -182,8 +184,10 @@ func (l *ledger) observe(e *history.Event) {
 		*t = trouble{lasting: int16(min(e.Count, 1)), seen: true, last: e.At}
 	case history.DatabaseDown:
 		l.common[databaseFails.at()].begin(e.At)
+		l.common[renewalFails.at()].begin(e.At)
 	case history.DatabaseUp:
 		l.common[databaseFails.at()].end(e.At)
+		l.common[renewalFails.at()].end(e.At)
 	case history.BrokerDown:
 		l.common[brokerFails.at()].begin(e.At)
 	case history.BrokerUp:
@@ -215,6 +219,9 @@ func (l *ledger) observe(e *history.Event) {
 
 // dispatchType is the type of the messages that carry dispatches.
 var dispatchType = broker.ExecutionScheduled.String() //detlint:ok a constant, never written
+
+// tablesOfLeases are the tables that a heartbeat needs.
+var tablesOfLeases = []string{"worker", "worker_incarnation", "execution_work"} //detlint:ok a constant table, never written
 
 // announced notes the beginning or end of a fault that leaves no events of its own: the causes that
 // its kind can excuse, for the targets that it strikes.
@@ -261,6 +268,9 @@ func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration))
 			common(brokerFails)
 		case fault.DatabaseFails:
 			common(databaseFails)
+			if kind.Name != "locked_table" || slices.Contains(tablesOfLeases, e.Queue) {
+				common(renewalFails)
+			}
 		case fault.WorkerDeaf:
 			each(isDeaf)
 		case fault.WorkerMute:

@@ -24,12 +24,12 @@ type earning struct {
 // noRenewal can keep a worker from renewing its lease, or from learning that the renewal succeeded.
 // The database's clock is not included: a step ends no lease, because the worker and the executor
 // that watches it count the lease on their own clocks.
-const noRenewal = standsStill | itsClock | toDatabase | isMute | hasTwin | isWithdrawn | databaseFails
+const noRenewal = standsStill | itsClock | toDatabase | isMute | hasTwin | isWithdrawn | renewalFails
 
 // noClaim can keep a worker from claiming a dispatch. It includes noRenewal, because a worker
 // claims nothing while its lease is in doubt. It includes the database's clock, because the claim
 // deadline is a time of that clock.
-const noClaim = noRenewal | toBroker | isDeaf | losesQueue | brokerFails | databaseClock | dispatchesFail
+const noClaim = noRenewal | databaseFails | toBroker | isDeaf | losesQueue | brokerFails | databaseClock | dispatchesFail
 
 // earnings is the table of causes. Of several entries for a reason, the first that fits is used.
 //

@@ -127,7 +127,7 @@ func TestUnreadableBytes(t *testing.T) {
 
 // For any bytes, the loader returns a scenario, or problems with positions in the file.
 func FuzzParse(f *testing.F) {
-	for _, pattern := range []string{"../../scenarios/*.yaml", "testdata/broken/*.yaml"} {
+	for _, pattern := range []string{"../../scenarios/*/*.yaml", "testdata/broken/*.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			f.Fatal(err)

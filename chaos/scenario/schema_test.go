@@ -81,7 +81,7 @@ func TestSchemaAcceptsWhatTheLoaderAccepts(t *testing.T) {
 			t.Errorf("the schema refuses %s: %v", name, err)
 		}
 	}
-	files, err := filepath.Glob("../../scenarios/*.yaml")
+	files, err := filepath.Glob("../../scenarios/*/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no library", err)
 	}

@@ -63,11 +63,11 @@ func TestAnnotationsGoWhereTheyAreAskedFor(t *testing.T) {
 func TestMergedSharesAreAnnotated(t *testing.T) {
 	t.Setenv("GITHUB_ACTIONS", "")
 	dir, _ := shared(t, "run", "network-partition", "--seeds", "14", "--profile", "hardened", "--varied=never", "--mutant", "unguarded-claim", "--quiet")
-	text, err := os.ReadFile(filepath.Join("..", "..", "scenarios", "network-partition.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "scenarios", "order", "network-partition.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("::error file=scenarios/network-partition.yaml,line=%d,title=network-partition (hardened with mutant unguarded-claim)%%3A invariant ",
+	want := fmt.Sprintf("::error file=scenarios/order/network-partition.yaml,line=%d,title=network-partition (hardened with mutant unguarded-claim)%%3A invariant ",
 		lineOf(t, string(text), "invariants: all"))
 	s := chaos(t, "merge", dir, "--out", filepath.Join(t.TempDir(), "merged"), "--annotations", filepath.Join(dir, "a.txt"))
 	s.wants(t, 1)

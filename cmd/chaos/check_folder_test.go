@@ -28,7 +28,7 @@ func failing(t *testing.T, args ...string) string {
 // no library has, and for a varied run, whose scenario was drawn.
 func TestAFoldersFailureIsJudgedAnywhere(t *testing.T) {
 	leaveToMakeTest(t)
-	text, err := os.ReadFile("../../scenarios/network-partition.yaml")
+	text, err := os.ReadFile("../../scenarios/order/network-partition.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,26 +76,27 @@ func fileMeant(arg string) string {
 	return ""
 }
 
+// loadFolder reads the scenarios of a folder and of the folders in it.
 func loadFolder(folder string) ([]*scenario.Scenario, error) {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, fmt.Errorf("reading a folder of scenarios: %w", err)
-	}
 	var list []*scenario.Scenario
 	var problems []error
 	files := 0
-	for _, entry := range entries {
-		if entry.IsDir() || !isYAML(entry.Name()) {
-			continue
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !isYAML(path) {
+			return err
 		}
 		files++
-		s, err := scenario.LoadFile(filepath.Join(folder, entry.Name()))
+		s, err := scenario.LoadFile(path)
 		if err != nil {
 			problems = append(problems, err)
 		}
 		list = append(list, single(s)...)
-	}
-	if files == 0 {
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading a folder of scenarios: %w", err)
+	case files == 0:
 		return nil, fmt.Errorf("no scenario in %s: a scenario file is called *.yaml, and chaos new NAME writes one", folder)
 	}
 	return list, errors.Join(problems...)

@@ -332,7 +332,7 @@ func TestBrokenFilesAreRefusedWithTheirPosition(t *testing.T) {
 func TestLint(t *testing.T) {
 	good, bad := write(t, "calm.yaml", calm), write(t, "bad.yaml", calm+"fault: []\n")
 	chaos(t, "lint", good).wants(t, 0, good+": ok (calm, ")
-	chaos(t, "lint", "../../scenarios").wants(t, 0, "scenarios/ttl-race.yaml: ok")
+	chaos(t, "lint", "../../scenarios").wants(t, 0, "scenarios/order/ttl-race.yaml: ok")
 	exact := write(t, "exact.yaml", calm+"expect:\n  executions: {completed: 80%, failed: \"= 20%\", stuck: 0%}\n")
 	said := chaos(t, "lint", exact)
 	said.wants(t, 0, exact+": ok", exact+`:13:27: completed: 80% means exactly that share, and more is a failure; write ">= 80%" for at least, or "= 80%" for exactly`)

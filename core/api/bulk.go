@@ -396,6 +396,16 @@ func (s *Server) retryLast(ctx context.Context, r *http.Request, ids []execution
 	if gone := len(ids) - len(rows); gone > 0 {
 		result.Refused[refusedGone] += gone
 	}
+	var firsts []execution.ID
+	for i := range rows {
+		if rows[i].Original != 0 {
+			firsts = append(firsts, rows[i].Original)
+		}
+	}
+	asked, err := s.findLimits(r, firsts)
+	if err != nil {
+		return 0, err
+	}
 	var requests []submitRequest
 	for i := range rows {
 		row := &rows[i]
@@ -404,6 +414,9 @@ func (s *Server) retryLast(ctx context.Context, r *http.Request, ids []execution
 			continue
 		}
 		item := sameAgain(&row.Execution)
+		if limits, found := asked[row.Original]; found {
+			item.Limits = limits
+		}
 		item.Actor = actor(r)
 		// The two spaces keep the key apart from every key of a client.
 		item.IdempotencyKey = fmt.Sprintf("%s  retry/%d", item.ActionRef, row.Chain())

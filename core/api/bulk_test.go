@@ -164,6 +164,44 @@ func TestRetryByFilter(t *testing.T) {
 	}
 }
 
+// Retries that cost none have raised the limit of a chain's last row. What is retried has the limits
+// that its request had set, and those of the last row if the first is gone or can't be read.
+func TestRetryByFilterKeepsRequestedLimits(t *testing.T) {
+	asked := execution.Limits{Timeout: time.Minute, MaxRetries: 1, OwnRetries: true}
+	raised := asked
+	raised.MaxRetries = 3
+	row := func(id, original execution.ID, reason execution.Reason) execution.Execution {
+		limits := asked
+		if original != 0 {
+			limits = raised
+		}
+		return execution.Execution{
+			ID: id, Original: original, RetryCount: int(original), Limits: limits, Action: limits.On(execution.Action{Ref: "core.echo"}),
+			Status: execution.Failed, FailureReason: reason, OrchestratedAt: time.Unix(1e9, 0),
+		}
+	}
+	b := setup(t, nil)
+	b.store.rows = []execution.Execution{
+		row(1, 0, execution.WorkerShutdown), row(2, 0, execution.WorkerShutdown),
+		row(3, 1, execution.Unknown), row(4, 2, execution.Unknown), row(5, 77, execution.Unknown), row(6, 0, execution.Unknown),
+	}
+	b.store.unreadable = map[execution.ID]string{2: "of a newer program"}
+	n := b.store.calls
+	if a := b.do("POST", executionsPath+"/retry", `{"failure_reason":"unknown"}`); a.status != 200 || a.json["done"] != 4.0 {
+		t.Fatalf("%d %s", a.status, a.text)
+	}
+	// The newest id, the page, its parameters, the first rows, and the new executions.
+	if n = b.store.calls - n; n != 5 {
+		t.Errorf("%d calls of the store, want 5", n)
+	}
+	// From the newest to the oldest: rows 6, 5, 4 and 3.
+	for i, want := range []execution.Limits{asked, raised, raised, asked} {
+		if got := b.store.rows[6+i].Limits; got != want {
+			t.Errorf("new execution %d has the limits %+v, want %+v", 7+i, got, want)
+		}
+	}
+}
+
 func TestCancelByFilter(t *testing.T) {
 	b := outage(t, 2)
 	for range 60 {

@@ -171,7 +171,7 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
 	out := replayed{Execution: row.ID, Location: location(row.ID)}
 	switch {
 	case row.Status.Terminal():
-		id, problem := s.again(r, sameAgain(row), d.ID)
+		id, problem := s.again(r, row, d.ID)
 		if problem != nil {
 			problem.write(w)
 			return
@@ -195,8 +195,18 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// again creates the execution that replays a dead letter, once.
-func (s *Server) again(r *http.Request, item store.NewExecution, letter int64) (execution.ID, *Problem) {
+// again creates the execution that replays a dead letter of an ended one, once.
+func (s *Server) again(r *http.Request, row *execution.Execution, letter int64) (execution.ID, *Problem) {
+	item := sameAgain(row)
+	if row.Original != 0 {
+		asked, err := s.findLimits(r, []execution.ID{row.Original})
+		if err != nil {
+			return 0, s.storeProblem(r, err, harmless)
+		}
+		if limits, found := asked[row.Original]; found {
+			item.Limits = limits
+		}
+	}
 	item.Actor = actor(r)
 	// The two spaces keep the key apart from every key of a client.
 	item.IdempotencyKey = fmt.Sprintf("%s  dead-letter/%d", item.ActionRef, letter)

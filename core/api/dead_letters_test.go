@@ -78,6 +78,18 @@ func TestReplayOfWhatHasEndedIsANewExecutionOnce(t *testing.T) {
 	}
 }
 
+func TestReplayHasTheLimitsOfTheFirstAttempt(t *testing.T) {
+	b := letters(t)
+	asked := execution.Limits{MaxRetries: 1, OwnRetries: true}
+	b.store.rows[0].Limits = asked
+	last := &b.store.rows[1]
+	last.Original, last.RetryCount, last.Limits = 1, 1, execution.Limits{MaxRetries: 2, OwnRetries: true}
+	b.do("POST", lettersPath+"/2/replay", "")
+	if len(b.store.rows) != 4 || b.store.rows[3].Limits != asked {
+		t.Errorf("the rows: %+v", b.store.rows)
+	}
+}
+
 func TestWhatCannotBeReplayedStaysOpen(t *testing.T) {
 	b := letters(t)
 	for id, part := range map[string]string{"3": "is running", "4": "names no execution"} {

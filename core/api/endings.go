@@ -91,6 +91,23 @@ func sameAgain(e *execution.Execution) store.NewExecution {
 	return store.NewExecution{ActionRef: e.Action.Ref, Parameters: e.Parameters, Pinned: e.Pinned, Limits: e.Limits}
 }
 
+// findLimits returns the limits of executions by their ids, without those that are gone or can't be
+// read. A chain's first row has the limits that its request had set; a retry that cost none has
+// raised those of the rows after it.
+func (s *Server) findLimits(r *http.Request, ids []execution.ID) (map[execution.ID]execution.Limits, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := s.listed(r, store.ExecutionQuery{IDs: ids})
+	limits := make(map[execution.ID]execution.Limits, len(rows))
+	for i := range rows {
+		if rows[i].Unreadable == "" {
+			limits[rows[i].ID] = rows[i].Limits
+		}
+	}
+	return limits, err
+}
+
 // notRetriable returns why the last row of a chain can't be run again: the reason, empty if it can,
 // and a text for the client.
 func notRetriable(last *execution.Execution) (refused, why string) {

@@ -103,7 +103,7 @@ func TestAFailureIsToldInFull(t *testing.T) {
 }
 
 func TestAFileOutsideOfTheLibraryIsReproducedByItsPath(t *testing.T) {
-	data, err := os.ReadFile("../../scenarios/ttl-race.yaml")
+	data, err := os.ReadFile("../../scenarios/order/ttl-race.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

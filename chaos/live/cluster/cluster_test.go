@@ -124,6 +124,15 @@ runtime: shell
 entrypoint: sleep 1; cat
 max_retries: 5
 ---
+name: stopped
+runtime: shell
+entrypoint: sleep 0.2; cat
+max_retries: 1
+---
+name: elsewhere
+runtime: python
+entrypoint: elsewhere.py
+---
 name: once
 runtime: shell
 entrypoint: sleep 3600
@@ -358,6 +367,28 @@ func TestAThousandExecutionsComplete(t *testing.T) {
 		t.Errorf("%d of 1000 completed", n)
 	}
 	b.judge(1000)
+}
+
+// The design documents ask that an execution fails at once if no worker can run it: by the first pass
+// of a scheduler that looks for one, without a dispatch.
+func TestDocumentedFailsAtOnceWhatNoWorkerFits(t *testing.T) {
+	env := calm()
+	env["HANDOFF_PROFILE"], env["HANDOFF_WORKER_RUNTIMES"] = string(config.Documented), "shell,noop"
+	b := upWith(t, env, 1, 1)
+	b.submit("elsewhere", 5)
+	b.submit("quick", 5)
+	b.settled()
+	if n := b.count("status = 'completed' and action_ref = 'quick'"); n != 5 {
+		t.Errorf("%d of 5 completed that fit the worker", n)
+	}
+	const atOnce = `status = 'failed' and failure_reason = 'no_workers' and result->>'error' = 'No workers available'
+		and dispatches = 0 and ended = unschedulable_since`
+	if n := b.count("action_ref = 'elsewhere' and " + atOnce); n != 5 {
+		var how string
+		err := b.db.QueryRow(b.ctx, "select string_agg(to_jsonb(e)::text, '; ') from execution e where action_ref = 'elsewhere'").Scan(&how)
+		t.Errorf("%d of 5 failed at once: %s %v", n, how, err)
+	}
+	b.judge(10)
 }
 
 func TestAGracefulStopLosesNothing(t *testing.T) {

@@ -130,7 +130,7 @@ func (s *dependent) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRepl
 
 func aLeaseNeedsTheRecord() *Mutant {
 	return &Mutant{
-		Name: "a-lease-needs-the-record", Source: "D61", Expected: 15, Scenario: "tables-locked-by-a-stranger",
+		Name: "a-lease-needs-the-record", Source: "D61", Expected: 17, Scenario: "tables-locked-by-a-stranger",
 		About:      "a heartbeat also ends what nobody runs any more, in one statement, so a lock of the table of ended executions ends the leases of all workers",
 		Statements: func(p Process, c Database) store.Store { return &dependent{c, p, c} },
 	}

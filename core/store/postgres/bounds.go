@@ -228,8 +228,16 @@ func nextQueue(kind, from string) string {
 // see commits later.
 var selectQueueHeads = `
 with recursive` + queueHeads(2) + `,
-clock as materialized (select coalesce($1::timestamptz, statement_timestamp()) as now)
-select c.now, l.action, l.runtime, l.pinned, least(l.due_at, c.now) from clock c left join lane l on true`
+clock as materialized (select coalesce($1::timestamptz, statement_timestamp()) as now),` + timed("lane") + `
+select d.took, c.now, l.action, l.runtime, l.pinned, least(l.due_at, c.now) from clock c cross join timed d left join lane l on true`
+
+// timed is a list of a statement with how long it has executed when another list is complete. Neither
+// planning is in it nor the way to the database: the first look of a session takes several times as
+// long by a program's clock.
+func timed(list string) string {
+	return `
+timed as materialized (select clock_timestamp() - statement_timestamp() as took from (select count(*) from ` + list + `) l)`
+}
 
 // queuesNow returns where walks of lanes begin, as arguments of queueHeads; nil if they begin at the
 // heads. That is so while the walk from the head that is made now and then is quick: a statement with
@@ -253,11 +261,12 @@ func (s *Store) queuesNow(ctx context.Context) []any {
 	}
 	found := make(map[queueKey]time.Time)
 	var asOf time.Time
+	var took time.Duration
 	err := s.kept(keptLooped)(ctx, "looking for the oldest waiting executions", func(rows pgx.Rows) error {
 		var action, worker *int64
 		var runtime *string
 		var due pgtype.Timestamptz
-		if err := rows.Scan(&asOf, &action, &runtime, &worker, &due); err != nil || action == nil {
+		if err := rows.Scan(&took, &asOf, &action, &runtime, &worker, &due); err != nil || action == nil {
 			return err
 		}
 		found[queueKey{*action, *runtime, *worker}] = moment(due)
@@ -270,7 +279,7 @@ func (s *Store) queuesNow(ctx context.Context) []any {
 	ended := time.Now()
 	if full {
 		b.full.ended(now, ended)
-		b.slow = err != nil || ended.Sub(now) >= slowWalk(s.options.SlowWalk, len(found))
+		b.slow = err != nil || took >= slowWalk(s.options.SlowWalk, len(found))
 	}
 	b.looked = ended
 	switch {
@@ -395,6 +404,8 @@ type heldBounds struct {
 	asOf   time.Time
 	looked time.Time
 	full   fullWalks
+	// slow is as in queueBounds. To count from a bound on takes a statement half a millisecond more.
+	slow bool
 	// all are the arguments for all incarnations.
 	all heldArguments
 }
@@ -427,7 +438,8 @@ bound as materialized (
       from unnest({1}::bigint[], {2}::timestamptz[], {3}::int[]) with ordinality as b(incarnation, since, ends, n)
 ),
 held as materialized (
-    select o.*, held_since(o.incarnation, coalesce(b.since, {4}::timestamptz, '-infinity'), b.ids) as load
+    select o.*, case when coalesce(b.since, {4}::timestamptz) is null then held_by(o.incarnation)
+                     else held_since(o.incarnation, coalesce(b.since, {4}::timestamptz), b.ids) end as load
       from `+owners+` o left join bound b on b.incarnation = o.incarnation
      where `+condition+`
 )`, first, 5)
@@ -435,7 +447,7 @@ held as materialized (
 
 // selectOldHeld selects the rows that were assigned to each incarnation before the present moment less $7:
 // those of $6 that are still held, and the first $8 of the others.
-const selectOldHeld = `
+var selectOldHeld = `
 with clock as materialized (
     select n.now, n.now - $7::interval as latest from (select coalesce($1::timestamptz, statement_timestamp()) as now) n
 ),
@@ -450,8 +462,8 @@ old as materialized (
          where e.incarnation = w.incarnation and e.scheduled_at >= coalesce(b.since, $5, '-infinity') and e.scheduled_at < c.latest
          order by e.scheduled_at limit $8
      ) h
-)
-select c.now, o.incarnation, o.id, o.scheduled_at, o.walked from clock c left join old o on true`
+),` + timed("old") + `
+select d.took, c.now, o.incarnation, o.id, o.scheduled_at, o.walked from clock c cross join timed d left join old o on true`
 
 // lookAtHeld renews what is known of all incarnations if it is too old. A failed look is not an error
 // of the call: the earlier bounds hold, and later calls look again.
@@ -472,12 +484,13 @@ func (s *Store) lookAtHeld(ctx context.Context) {
 		from = heldArguments{}
 	}
 	var asOf time.Time
+	var took time.Duration
 	found, walked := make(map[int64][]heldRow), make(map[int64]int)
 	err := s.kept(keptHashed)(ctx, "looking for executions that are held for long", func(rows pgx.Rows) error {
 		var incarnation, id *int64
 		var at *time.Time
 		var byWalk *bool
-		if err := rows.Scan(&asOf, &incarnation, &id, &at, &byWalk); err != nil || id == nil || incarnation == nil {
+		if err := rows.Scan(&took, &asOf, &incarnation, &id, &at, &byWalk); err != nil || id == nil || incarnation == nil {
 			return err
 		}
 		found[*incarnation] = append(found[*incarnation], heldRow{*id, *at})
@@ -492,6 +505,7 @@ func (s *Store) lookAtHeld(ctx context.Context) {
 	b.looking, b.looked = false, time.Now()
 	if full {
 		b.full.ended(now, b.looked)
+		b.slow = err != nil || took >= s.options.SlowWalk
 	}
 	switch {
 	case err != nil:
@@ -510,10 +524,14 @@ func (s *Store) lookAtHeld(ctx context.Context) {
 	}
 }
 
-// of returns the arguments for some incarnations, which may be named several times.
+// of returns the arguments for some incarnations, which may be named several times: none if counts
+// begin at the heads.
 func (b *heldBounds) of(lists ...[]int64) []any {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.slow {
+		return (&heldArguments{}).list()
+	}
 	some := heldArguments{latest: b.latest}
 	if len(b.old) > 0 {
 		for _, incarnations := range lists {

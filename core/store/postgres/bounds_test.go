@@ -95,3 +95,15 @@ func TestAWalkThatFindsMuchMayTakeLonger(t *testing.T) {
 		}
 	}
 }
+
+func TestCountsBeginAtTheHeadWhileThatIsQuick(t *testing.T) {
+	latest := time.Unix(100, 0)
+	b := heldBounds{latest: &latest, old: map[int64]oldHeld{7: {since: latest, ids: []int64{1}}}}
+	for _, slow := range []bool{false, true} {
+		b.slow = slow
+		got := b.of([]int64{7, 8})
+		if incarnations, since := got[0].([]int64), got[3].(*time.Time); len(got) != 5 || (len(incarnations) == 1) != slow || (since != nil) != slow {
+			t.Errorf("slow %v: they begin at %v", slow, got)
+		}
+	}
+}

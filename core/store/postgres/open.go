@@ -59,9 +59,9 @@ type Options struct {
 	// NoBounds makes every walk begin at the head of its index (see bounds.go). It is for tests that put
 	// the database back into an earlier state.
 	NoBounds bool
-	// SlowWalk is how long a walk from the head of the waiting rows takes, if walks are to begin at
-	// bounds until the next one; 0 means 3 ms, several times what it takes where nothing stands before
-	// the first row. Every 200 lanes add as much.
+	// SlowWalk is how long a walk from the head of the waiting or of the held rows takes in the
+	// database, if walks are to begin at bounds until the next one; 0 means 3 ms, several times what it
+	// takes where nothing stands before the first row. Every 200 lanes add as much.
 	SlowWalk time.Duration
 
 	// Tracer is called before and after every statement, and for connections and batches if it

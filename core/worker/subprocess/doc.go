@@ -22,6 +22,7 @@
 //   - The shim leads its own session and survives SIGTERM, SIGINT and SIGHUP. So a signal to the
 //     worker's group, or to everything in its control group, ends the worker but not the shim. An
 //     action that such a signal ends together with it has ended with its worker: the shim says so.
+//     A shim that can't catch the signal yet has started nothing, and the worker knows that.
 //   - If the shim itself is killed, the kernel kills the action (PR_SET_PDEATHSIG), and the worker
 //     kills the rest of its group. A shim that no longer answers is killed the same way.
 //     A process that had left the group becomes a child of the worker, which is a subreaper too

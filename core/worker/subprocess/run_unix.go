@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -184,10 +185,22 @@ func (a *action) supervise() {
 		a.exit = worker.Exit{Killed: true, Message: "killed with its shim, which did not answer"}
 	case group == 0 && a.shim.ProcessState != nil && a.shim.ProcessState.Exited():
 		a.failure = errors.New(explain("the action's shim ended before it started anything", &a.err))
+	case stoppedEarly(a.shim.ProcessState):
+		a.failure = errors.New("the action's shim was asked to stop before it started anything")
 	default:
 		a.exit = worker.Exit{Reason: execution.Transient, Message: explain("the action's shim was killed, and the action with it", &a.err)}
 	}
 	close(a.done)
+}
+
+// stoppedEarly says that a signal which asks to stop has ended a shim. It catches those before it starts
+// anything, so it has started nothing.
+func stoppedEarly(state *os.ProcessState) bool {
+	if state == nil {
+		return false
+	}
+	status, ok := state.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && slices.Contains(stopSignals, os.Signal(status.Signal()))
 }
 
 // pipeCapacity is how many bytes a pipe holds at most (pipe(7)).

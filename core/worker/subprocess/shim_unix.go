@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -22,6 +23,9 @@ const shimArgument = "action-shim"
 
 // reportsFD is the descriptor of a shim's pipe for reports.
 const reportsFD = 3
+
+// stopSignals are the signals that ask a process to stop. A shim survives them.
+var stopSignals = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}
 
 // ShimMain is the shim's entry point. Main calls it before anything else. It returns at once in any
 // other process, and never in a shim.
@@ -74,7 +78,7 @@ func shimMain() error {
 		stops: make(chan os.Signal, 1), excess: make(chan cause, 1), kill: never, stopped: -never,
 	}
 	// Caught and not ignored: the action would inherit an ignored signal.
-	signal.Notify(s.stops, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	signal.Notify(s.stops, stopSignals...)
 	signal.Notify(s.children, syscall.SIGCHLD)
 	control := bufio.NewReader(os.Stdin)
 	line, err := control.ReadBytes('\n')
@@ -351,9 +355,7 @@ func (s *shim) stoppedTogether(status syscall.WaitStatus) bool {
 	var wait <-chan time.Time
 	switch {
 	case status.Signaled():
-		switch status.Signal() {
-		case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
-		default:
+		if !slices.Contains(stopSignals, os.Signal(status.Signal())) {
 			return false
 		}
 		wait = time.After(stopDelay)

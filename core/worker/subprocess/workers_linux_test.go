@@ -249,6 +249,35 @@ func TestAnActionThatIsStoppedWithItsShimEndsAsTheWorkersStop(t *testing.T) {
 	}
 }
 
+// The shim is asked to stop with everything of its worker before it can catch the signal. Nothing has run.
+func TestAShimThatIsStoppedBeforeItStartsAnythingHasFailedToStart(t *testing.T) {
+	b := newFixture(t, 0)
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		for try := 0; ; try++ {
+			a, err := b.spawn(launch{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.tidy = func() {}
+			if err := a.shim.Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+			go a.supervise()
+			a.abandon() // ends a shim that has caught the signal
+			<-a.done
+			if a.shim.ProcessState.Exited() && try < 100 {
+				continue
+			}
+			// On a busy machine the shim may catch each of the signals. It has started nothing either way.
+			caught := a.shim.ProcessState.Exited()
+			if a.failure == nil || !caught && !strings.Contains(a.failure.Error(), "asked to stop") {
+				t.Errorf("%v: %+v, %v", s, a.exit, a.failure)
+			}
+			break
+		}
+	}
+}
+
 func sessionOf(pid int) (int, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
