@@ -19,7 +19,6 @@ import (
 	"handoff/core/broker"
 	"handoff/core/broker/rabbitmq"
 	"handoff/core/config"
-	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 	"handoff/core/telemetry"
 )
@@ -29,8 +28,8 @@ var update = flag.Bool("update", false, "write the generated parts of the pages"
 // generators write what stands on a page between <!-- generated: NAME --> and <!-- /generated -->.
 func generators(t *testing.T) map[string]func(t *testing.T) string {
 	all := map[string]func(t *testing.T) string{
-		"alerts": alertsTable, "api": apiTable, "columns": columnsTable, "config": configTable, "figures": figuresTable, "topology": topologyTable,
-		"message execution.scheduled": scheduledMessage, "faults": faultsTable, "triggers": triggersTable, "invariants": invariantsTable,
+		"api": apiTable, "columns": columnsTable, "config": configTable, "figures": figuresTable, "topology": topologyTable,
+		"message execution.scheduled": scheduledMessage, "faults": faultsTable, "triggers": triggersTable, "invariants": invariantNames,
 	}
 	for _, p := range scenarioParts(t) {
 		all["keys of "+p.name] = scenarioKeysTable(p)
@@ -208,18 +207,6 @@ func figuresTable(*testing.T) string {
 		rows = append(rows, []string{code(info.Name), kind, strings.Join(info.Labels, ", "), info.Help})
 	}
 	return markdown([]string{"Figure", "kind", "labels", "meaning"}, rows)
-}
-
-func alertsTable(*testing.T) string {
-	var rows [][]string
-	for _, r := range telemetry.Rules() {
-		held := ""
-		if r.For > 0 {
-			held = yamlfile.Short(r.For)
-		}
-		rows = append(rows, []string{fmt.Sprintf("[%s](playbooks/%s.md)", r.Name, r.Name), r.Severity, held, r.Summary})
-	}
-	return markdown([]string{"Alert", "severity", "for", "when"}, rows)
 }
 
 // columnsTable lists the tables of the schema; transition_group is shown by the view execution_transition.
