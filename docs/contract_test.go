@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write the generated parts of the pages"
 func generators(t *testing.T) map[string]func(t *testing.T) string {
 	all := map[string]func(t *testing.T) string{
 		"api": apiTable, "columns": columnsTable, "config": configTable, "figures": figuresTable, "topology": topologyTable,
-		"message execution.scheduled": scheduledMessage, "faults": faultsTable, "triggers": triggersTable, "invariants": invariantNames,
+		"message execution.scheduled": scheduledMessage, "faults": faultsTable, "invariants": invariantNames,
 	}
 	for _, p := range scenarioParts(t) {
 		all["keys of "+p.name] = scenarioKeysTable(p)

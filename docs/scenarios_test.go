@@ -53,8 +53,6 @@ func scenarioSchema(t *testing.T) *node {
 type part struct {
 	name   string
 	schema *node
-	// path is where the mapping stands in a file, as the examples are searched: * is any key or entry.
-	path string
 }
 
 // scenarioParts are all mappings whose keys the language fixes, but for the configuration, which docs/contract.md lists,
@@ -66,18 +64,16 @@ func scenarioParts(t *testing.T) []part {
 	steps := top.Properties["workload"].Items.OneOf
 	expect := top.Properties["expect"].OneOf[0]
 	return []part{
-		{"the file", top, ""},
-		{"cluster", cluster, "cluster"},
-		{"worker", cluster.Properties["workers"].AdditionalProperties, "cluster/workers/*"},
-		{"action", action, "actions/*"},
-		{"fails", action.Properties["fails"], "actions/*/fails"},
-		{"submission", &steps[0], "workload/*"},
-		{"cancellation", steps[1].Properties["cancel"], "workload/*/cancel"},
-		{"when", top.Properties["faults"].Items.Properties["when"], "faults/*/when"},
-		{"settle", top.Properties["settle"], "settle"},
-		{"expect", &expect, "expect"},
-		{"alerts", expect.Properties["alerts"], "expect/alerts"},
-		{"regression", top.Properties["regression"], "regression"},
+		{"the file", top},
+		{"cluster", cluster},
+		{"worker", cluster.Properties["workers"].AdditionalProperties},
+		{"action", action},
+		{"fails", action.Properties["fails"]},
+		{"submission", &steps[0]},
+		{"cancellation", steps[1].Properties["cancel"]},
+		{"when", top.Properties["faults"].Items.Properties["when"]},
+		{"settle", top.Properties["settle"]},
+		{"expect", &expect},
 	}
 }
 
@@ -185,14 +181,6 @@ func faultsTable(*testing.T) string {
 		rows = append(rows, []string{code(k.Example), k.About, where})
 	}
 	return markdown([]string{"Entry of `faults`, beside `when`", "what happens", "worlds"}, rows)
-}
-
-func triggersTable(*testing.T) string {
-	var rows [][]string
-	for _, trigger := range scenario.Triggers() {
-		rows = append(rows, []string{code(trigger.Name), trigger.About})
-	}
-	return markdown([]string{"`after`", "the fault begins when"}, rows)
 }
 
 // invariantNames are the numbers and names of all rules; bin/chaos list --invariants prints their statements.
