@@ -31,8 +31,8 @@ func generators(t *testing.T) map[string]func(t *testing.T) string {
 		"api": apiTable, "columns": columnsTable, "config": configTable, "figures": figuresTable, "topology": topologyTable,
 		"message execution.scheduled": scheduledMessage, "faults": faultsTable, "invariants": invariantNames,
 	}
-	for _, p := range scenarioParts(t) {
-		all["keys of "+p.name] = scenarioKeysTable(p)
+	for name, keys := range scenarioParts(t) {
+		all["keys of "+name] = scenarioKeysTable(keys)
 	}
 	numbers, of := defectsOfTheCode(t)
 	for _, number := range numbers {
