@@ -46,21 +46,19 @@ var (
 	kinds = []string{"set up", "meanwhile", "run", "do", "undo", "only"}
 )
 
-// blocks are those of a page. Every one has to have a kind, so that no command stands on a page that nothing tries
-// for want of a word.
+// blocks are those of a page. Every one has to have a kind, so that no command stands on a page that nothing tries.
 func blocks(t *testing.T, page, text string) (all []block) {
 	t.Helper()
 	for _, m := range fence.FindAllStringSubmatchIndex(text, -1) {
-		b := block{text: text[m[4]:m[5]], line: 1 + strings.Count(text[:m[0]], "\n")}
 		kind, rest, _ := strings.Cut(text[m[2]:m[3]], ":")
-		b.kind = kind
+		b := block{kind: kind, text: text[m[4]:m[5]], line: 1 + strings.Count(text[:m[0]], "\n")}
 		for word := range strings.SplitSeq(rest, ",") {
 			if word = strings.TrimSpace(word); word != "" {
 				b.words = append(b.words, word)
 			}
 		}
 		if needs := kind == "run" || kind == "only"; !slices.Contains(kinds, kind) || needs != (len(b.words) > 0) {
-			t.Errorf("%s:%d: ```sh %s: a block says one of: set up; meanwhile; run: WORD, WORD; do; undo; only: REASON", page, b.line, text[m[2]:m[3]])
+			t.Errorf("%s:%d: ```sh %s: a block is one of: set up; meanwhile; run: WORD, WORD; do; undo; only: REASON", page, b.line, text[m[2]:m[3]])
 		}
 		all = append(all, b)
 	}
@@ -93,15 +91,12 @@ func startSystem(t *testing.T, args ...string) *system {
 	}
 	s := &system{t: t, dir: t.TempDir()}
 	bin, err := docs.Binaries()
-	if err == nil {
-		err = os.Symlink(bin, filepath.Join(s.dir, "bin"))
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	here, err := os.Getwd()
-	if err == nil {
-		err = os.Symlink(here, filepath.Join(s.dir, "docs"))
+	for name, target := range map[string]string{"bin": bin, "docs": here} {
+		err = errors.Join(err, os.Symlink(target, filepath.Join(s.dir, name)))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -214,12 +209,9 @@ func (s *system) runPage(t *testing.T, page, section string) {
 		_, above, text = cut(text, section)
 	}
 	all := blocks(t, page, text)
-	for i := range all {
-		all[i].line += above
-	}
-	once := func(b block) {
-		if out, err := s.once(b.text); err != nil {
-			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, b.text, out)
+	run := func(b block, f func(text string) (string, error)) {
+		if out, err := f(b.text); err != nil {
+			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line+above, err, b.text, out)
 		}
 	}
 	var last []func()
@@ -227,25 +219,18 @@ func (s *system) runPage(t *testing.T, page, section string) {
 		switch {
 		case t.Failed():
 		case b.kind == "set up":
-			once(b)
+			run(b, s.once)
 		case b.kind == "meanwhile":
 			last = append(last, s.meanwhile(page, b))
 		}
-	}
-	read := func(b block) {
-		out, err := s.settled(b.text, b.words)
-		if err != nil {
-			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, b.text, out)
-		}
-		t.Logf("%s:%d\n%s\n%s", page, b.line, b.text, out)
 	}
 	for _, b := range all {
 		switch {
 		case t.Failed():
 		case b.kind == "do":
-			once(b)
+			run(b, s.once)
 		case b.kind == "run":
-			read(b)
+			run(b, func(text string) (string, error) { return s.settled(text, b.words) })
 		}
 	}
 	for _, end := range last {
@@ -253,7 +238,7 @@ func (s *system) runPage(t *testing.T, page, section string) {
 	}
 	for _, b := range all {
 		if b.kind == "undo" { // also after a failure, for the sake of the next page
-			once(b)
+			run(b, s.once)
 		}
 	}
 	if !s.healthy() {
@@ -274,13 +259,9 @@ func (s *system) meanwhile(page string, b block) (end func()) {
 		select {
 		case err := <-ended:
 			s.t.Errorf("%s:%d ended before the page did: %v\n%s\n%s", page, b.line, err, b.text, out.String())
-			return
 		default:
-		}
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGINT)
-		if err := <-ended; err != nil {
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) {
+			_ = syscall.Kill(-c.Process.Pid, syscall.SIGINT)
+			if err, exit := <-ended, (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 				s.t.Errorf("%s:%d: %v\n%s", page, b.line, err, out.String())
 			}
 		}

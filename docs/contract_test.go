@@ -34,9 +34,8 @@ func generators(t *testing.T) map[string]func(t *testing.T) string {
 	for name, keys := range scenarioParts(t) {
 		all["keys of "+name] = scenarioKeysTable(keys)
 	}
-	numbers, of := defectsOfTheCode(t)
-	for _, number := range numbers {
-		all["shown by "+number] = shownBy(of[number])
+	for number, s := range defectsOfTheCode(t) {
+		all["shown by "+number] = shownBy(s)
 	}
 	return all
 }

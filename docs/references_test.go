@@ -5,9 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,20 +20,17 @@ import (
 )
 
 // parseGo parses the Go files of some directories, and what is below them, without tests.
-func parseGo(t *testing.T, directories ...string) []*ast.File {
+func parseGo(t *testing.T, directories ...string) (files []*ast.File) {
 	t.Helper()
-	var files []*ast.File
 	for _, d := range directories {
-		err := filepath.WalkDir(filepath.Join(root, d), func(path string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
+		for name, source := range allTexts(t, d, ".go") {
+			if !strings.HasSuffix(name, "_test.go") {
+				f, err := parser.ParseFile(token.NewFileSet(), name, source, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files = append(files, f)
 			}
-			f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
-			files = append(files, f)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
 	return files
@@ -64,67 +59,26 @@ func literals(files []*ast.File) (texts []string) {
 	return texts
 }
 
-// Whoever greps a log for what a page says has to find it.
-func TestEveryLogLineOfAPageIsWrittenByTheCode(t *testing.T) {
-	said := literals(parseGo(t, "core", "cmd/executor", "cmd/worker"))
-	lines := 0
-	for _, p := range readPages(t) {
-		for _, b := range p.tables() {
-			if b.header[0] != "Log line" {
-				continue
-			}
-			for _, line := range b.column(0) {
-				lines++
-				if !slices.ContainsFunc(said, func(text string) bool { return strings.HasPrefix(text, line) }) {
-					t.Errorf("%s: no code logs %q", p.path, line)
-				}
-			}
-		}
-	}
-	if lines < 20 {
-		t.Errorf("the pages have %d log lines: the test does not see them", lines)
-	}
-}
-
 var (
 	keyName      = regexp.MustCompile(`^(executor|worker|message_queue|retry|health|api|database|log)\.[a-z_]+(\.[a-z_]+)*$`)
 	keyPart      = regexp.MustCompile(`\.(go|md|yaml|sh|sql)$`)
-	figureName   = regexp.MustCompile(`\bhandoff_[a-z_]+\b`)
+	figureName   = regexp.MustCompile(`\bhandoff_[a-z_]*[a-z]\b[(@*_]?`)
+	figureSuffix = regexp.MustCompile(`_(bucket|sum|count|created)$`)
 	variableName = regexp.MustCompile(`\bHANDOFF_[A-Z][A-Z_]*[A-Z]\b`)
 	scenarioList = regexp.MustCompile(`Scenarios?:\s+(` + "`[a-z0-9-]+`" + `(,\s+|\s+and\s+)?)+`)
 	inBackticks  = regexp.MustCompile("`([^`]+)`")
 )
 
-// A key that was renamed is found on the pages that still have the old name.
-func TestEveryConfigurationKeyOnAPageExists(t *testing.T) {
-	known := map[string]bool{}
+// What a page names exists: log lines, keys and columns, figures, environment variables, scenarios.
+func TestNamesExist(t *testing.T) {
+	logged := literals(parseGo(t, "core", "cmd/executor", "cmd/worker"))
+	keys, variables := map[string]bool{}, sourceVariables(t)
 	for _, key := range configurationKeys(t) {
+		variables[config.EnvName(key)] = true
 		for section := key; section != ""; section = section[:max(0, strings.LastIndexByte(section, '.'))] {
-			known[section] = true
+			keys[section] = true
 		}
 	}
-	columns := tableColumns(t)
-	found := 0
-	for _, p := range readPages(t) {
-		for _, s := range p.spans() {
-			name, _, _ := strings.Cut(s.text, ":")
-			if !keyName.MatchString(name) || keyPart.MatchString(name) {
-				continue
-			}
-			found++
-			table, column, _ := strings.Cut(name, ".")
-			if !known[name] && !slices.Contains(columns[table], column) {
-				t.Errorf("%s:%d names the key %s, which does not exist", p.path, s.line, name)
-			}
-		}
-	}
-	if found < 50 {
-		t.Errorf("the pages name %d keys: the test does not see them", found)
-	}
-}
-
-// So are figures, environment variables and scenarios.
-func TestEveryFigureVariableAndScenarioOnAPageExists(t *testing.T) {
 	figures := map[string]bool{}
 	for _, info := range telemetry.Table() {
 		figures[info.Name] = true
@@ -132,56 +86,46 @@ func TestEveryFigureVariableAndScenarioOnAPageExists(t *testing.T) {
 	for _, name := range telemetry.PoolFigures() {
 		figures[name] = true
 	}
-	variables := sourceVariables(t)
-	for _, key := range configurationKeys(t) {
-		variables[config.EnvName(key)] = true
-	}
-	library := map[string]bool{}
-	list, err := scenarios.Library()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range list {
-		library[s.Name] = true
-	}
+	columns := tableColumns(t)
+	named := map[string]int{}
 	for _, p := range readPages(t) {
-		source := string(p.source)
-		for _, at := range figureName.FindAllStringIndex(source, -1) {
-			name := source[at[0]:at[1]]
-			if strings.ContainsAny(source[at[1]:min(len(source), at[1]+1)], "(@*") {
-				continue // a pattern, or a user of the database
-			}
-			base := name
-			for _, suffix := range []string{"_bucket", "_sum", "_count", "_created"} {
-				base = strings.TrimSuffix(base, suffix)
-			}
-			if !figures[base] && !figures[name] && !strings.HasSuffix(name, "_") {
-				t.Errorf("%s names the figure %s, which core/telemetry does not have", p.path, name)
-			}
-		}
-		for _, name := range variableName.FindAllString(source, -1) {
-			if !variables[name] {
-				t.Errorf("%s names the variable %s, which nothing reads", p.path, name)
+		demand := func(exists bool, kind, name string) {
+			if named[kind]++; !exists {
+				t.Errorf("%s names the %s %q, which does not exist", p.path, kind, name)
 			}
 		}
 		for _, b := range p.tables() {
-			for i, title := range b.header {
-				if title != "Scenario" {
-					continue
-				}
-				for _, name := range b.column(i) {
-					if !library[name] {
-						t.Errorf("%s names the scenario %s, which the library does not have", p.path, name)
-					}
+			if b.header[0] == "Log line" {
+				for _, line := range b.column(0) {
+					demand(slices.ContainsFunc(logged, func(text string) bool { return strings.HasPrefix(text, line) }), "log line", line)
 				}
 			}
 		}
+		for _, s := range p.spans() {
+			name, _, _ := strings.Cut(s.text, ":")
+			if table, column, _ := strings.Cut(name, "."); keyName.MatchString(name) && !keyPart.MatchString(name) {
+				demand(keys[name] || slices.Contains(columns[table], column), "key", name)
+			}
+		}
+		source := string(p.source)
+		for _, name := range figureName.FindAllString(source, -1) {
+			if !strings.ContainsAny(name[len(name)-1:], "(@*_") { // no pattern, and no user of the database
+				demand(figures[name] || figures[figureSuffix.ReplaceAllString(name, "")], "figure", name)
+			}
+		}
+		for _, name := range variableName.FindAllString(source, -1) {
+			demand(variables[name], "variable", name)
+		}
 		for _, mention := range scenarioList.FindAllString(source, -1) {
 			for _, name := range inBackticks.FindAllStringSubmatch(mention, -1) {
-				if !library[name[1]] {
-					t.Errorf("%s names the scenario %s, which the library does not have", p.path, name[1])
-				}
+				_, err := scenarios.Find(name[1])
+				demand(err == nil, "scenario", name[1])
 			}
+		}
+	}
+	for _, kind := range []string{"log line", "key", "figure", "variable", "scenario"} {
+		if named[kind] < 20 {
+			t.Errorf("the pages have %d of the kind %s: the test does not see them", named[kind], kind)
 		}
 	}
 }
@@ -191,20 +135,13 @@ func sourceVariables(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
 	for name, source := range allTexts(t, "", ".go", ".yaml", ".yml", "") {
-		if strings.HasPrefix(name, "docs/") {
-			continue
-		}
-		for _, variable := range variableName.FindAllString(source, -1) {
-			found[variable] = true
+		if !strings.HasPrefix(name, "docs/") {
+			for _, variable := range variableName.FindAllString(source, -1) {
+				found[variable] = true
+			}
 		}
 	}
 	return found
-}
-
-// effective is the configuration in force with these settings of the command line, and nothing else.
-func effective(flags ...config.Flag) *config.Effective {
-	e, _ := config.Load(config.Input{Flags: flags})
-	return e
 }
 
 // setting is one key of a configuration, with its value as it is printed.
@@ -221,7 +158,8 @@ func settings(t *testing.T, e *config.Effective) []setting {
 // defaults are the settings of a profile.
 func defaults(t *testing.T, p config.Profile) []setting {
 	t.Helper()
-	return settings(t, effective(config.Flag{Name: "--profile", Path: "profile", Value: string(p)}))
+	e, _ := config.Load(config.Input{Flags: []config.Flag{{Name: "--profile", Path: "profile", Value: string(p)}}})
+	return settings(t, e)
 }
 
 // flatten reads a YAML file of sections and keys.
@@ -258,7 +196,7 @@ func flatten(t *testing.T, source []byte) (list []setting) {
 // configurationKeys are the keys of both daemons.
 func configurationKeys(t *testing.T) (keys []string) {
 	t.Helper()
-	for _, s := range settings(t, effective()) {
+	for _, s := range defaults(t, config.Hardened) {
 		keys = append(keys, s.key)
 	}
 	return keys
