@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "write the generated parts of the pages"
 // generators write what stands on a page between <!-- generated: NAME --> and <!-- /generated -->.
 func generators(t *testing.T) map[string]func(t *testing.T) string {
 	all := map[string]func(t *testing.T) string{
-		"api": apiTable, "columns": columnsTable, "config": configTable, "figures": figuresTable, "topology": topologyTable,
+		"api": apiTable, "config": configTable, "figures": figuresTable, "topology": topologyTable,
 		"message execution.scheduled": scheduledMessage, "faults": faultsTable, "invariants": invariantNames,
 	}
 	for name, keys := range scenarioParts(t) {
@@ -206,17 +206,6 @@ func figuresTable(*testing.T) string {
 		rows = append(rows, []string{code(info.Name), kind, strings.Join(info.Labels, ", "), info.Help})
 	}
 	return markdown([]string{"Figure", "kind", "labels", "meaning"}, rows)
-}
-
-// columnsTable lists the tables of the schema; transition_group is shown by the view execution_transition.
-func columnsTable(t *testing.T) string {
-	columns := tableColumns(t)
-	delete(columns, "transition_group")
-	var rows [][]string
-	for _, name := range slices.Sorted(maps.Keys(columns)) {
-		rows = append(rows, []string{code(name), strings.Join(columns[name], ", ")})
-	}
-	return markdown([]string{"Table", "columns"}, rows)
 }
 
 // apiOperation is what the pages say of a request.

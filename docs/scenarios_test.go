@@ -49,7 +49,7 @@ func scenarioParts(t *testing.T) map[string]*node {
 	return map[string]*node{
 		"the file": &top, "cluster": cluster, "worker": cluster.Properties["workers"].AdditionalProperties, "action": action, "fails": action.Properties["fails"],
 		"submission": &steps[0], "cancellation": steps[1].Properties["cancel"], "when": top.Properties["faults"].Items.Properties["when"],
-		"settle": top.Properties["settle"], "expect": &top.Properties["expect"].OneOf[0],
+		"expect": &top.Properties["expect"].OneOf[0],
 	}
 }
 
