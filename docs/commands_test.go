@@ -262,7 +262,7 @@ func TestRequestsExist(t *testing.T) {
 				}
 			}
 			if !answered {
-				t.Errorf("%s:%d names the request %s, which core/api/openapi.yaml does not have", p.path, s.line, s.text)
+				t.Errorf("%s names the request %s, which core/api/openapi.yaml does not have", s.place, s.text)
 			}
 		}
 	}

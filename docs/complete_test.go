@@ -54,7 +54,7 @@ func TestContractListsErrorTexts(t *testing.T) {
 	p := readPage(t, "docs/contract.md")
 	said := literals(parseGo(t, "core"))
 	for _, row := range p.tableOf(t, "Text").rows {
-		if !slices.Contains(said, row[0]) {
+		if !slices.ContainsFunc(said, func(text string) bool { return strings.HasPrefix(text, row[0]) }) {
 			t.Errorf("no code leaves the text %q", row[0])
 		}
 	}

@@ -48,7 +48,7 @@ var generated = regexp.MustCompile(`(?s)(<!-- generated: ([^>]*?) -->\n)(.*?)(<!
 func TestContract(t *testing.T) {
 	known, used := generators(t), map[string]bool{}
 	for _, p := range readPages(t) {
-		want := generated.ReplaceAllStringFunc(string(p.source), func(block string) string {
+		want := generated.ReplaceAllStringFunc(p.text, func(block string) string {
 			m := generated.FindStringSubmatch(block)
 			generate := known[m[2]]
 			if generate == nil {
@@ -59,13 +59,13 @@ func TestContract(t *testing.T) {
 			return m[1] + "\n" + strings.TrimSpace(generate(t)) + "\n\n" + m[4]
 		})
 		switch {
-		case want == string(p.source):
+		case want == p.text:
 		case *update:
 			if err := os.WriteFile(filepath.Join(root, p.path), []byte(want), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		default:
-			have, want := strings.Split(string(p.source), "\n"), strings.Split(want, "\n")
+			have, want := strings.Split(p.text, "\n"), strings.Split(want, "\n")
 			at := 0
 			for at+1 < min(len(have), len(want)) && have[at] == want[at] {
 				at++

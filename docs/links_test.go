@@ -1,15 +1,12 @@
 package docs
 
 import (
-	"net/url"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/yuin/goldmark/ast"
 )
 
 // A link to a file or a heading that does not exist is found here, not by a reader at three in the morning.
@@ -23,9 +20,9 @@ func TestLinks(t *testing.T) {
 		for _, link := range p.links() {
 			switch known, isPage := anchors[link.target]; {
 			case !exists(link.target):
-				t.Errorf("%s:%d links to %s, and there is no %s", p.path, link.line, link.text, link.target)
+				t.Errorf("%s links to %s, which does not exist", link.place, link.target)
 			case link.anchor != "" && isPage && !known[link.anchor]:
-				t.Errorf("%s:%d links to %s, and %s has no heading #%s", p.path, link.line, link.text, link.target, link.anchor)
+				t.Errorf("%s links to %s, which has no heading #%s", link.place, link.target, link.anchor)
 			}
 		}
 	}
@@ -54,7 +51,7 @@ func TestPagesAreShort(t *testing.T) {
 	const mostPages, mostLines, mostPicture = 25, 4000, 200_000
 	pages, lines := 0, 0
 	for _, p := range readPages(t) {
-		n := strings.Count(string(p.source), "\n")
+		n := strings.Count(p.text, "\n")
 		if most := map[string]int{"README.md": 100, "ARCHITECTURE.md": 150, "docs/STYLE.md": 60}[p.path]; most > 0 && n > most {
 			t.Errorf("%s has %d lines, at most %d are allowed", p.path, n, most)
 		}
@@ -85,22 +82,20 @@ func TestNamedFilesExist(t *testing.T) {
 	}
 	for _, p := range readPages(t) {
 		named := p.spans()
-		p.walk(func(n ast.Node) {
-			if n.Kind() == ast.KindLink {
-				named = append(named, span{p.words(n), p.line(n)})
-			}
-		})
+		for _, link := range p.links() {
+			named = append(named, link.span)
+		}
 		for _, s := range named {
 			name, _, _ := strings.Cut(s.text, ":")
 			switch {
 			case !strings.Contains(name, "/") && strings.HasSuffix(name, ".go") && !strings.ContainsAny(name, " *"):
 				if !bases[name] {
-					t.Errorf("%s:%d names %s, and there is no file of that name", p.path, s.line, name)
+					t.Errorf("%s names %s, and there is no file of that name", s.place, name)
 				}
 			case filePath.MatchString(name) && !made.MatchString(name):
 				here := path.Join(path.Dir(p.path), name)
 				if !exists(name) && !exists(here) {
-					t.Errorf("%s:%d names %s, which does not exist", p.path, s.line, name)
+					t.Errorf("%s names %s, which does not exist", s.place, name)
 				}
 			}
 		}
@@ -112,36 +107,6 @@ var filePath = regexp.MustCompile(`^[a-z.][A-Za-z0-9_.*/-]*/[A-Za-z0-9_.*-]+\.(g
 
 // made finds what is written when something runs, and what only examples have.
 var made = regexp.MustCompile(`^(reports/out|bin|packs|actions)/|[A-Z]{4,}`)
-
-type link struct {
-	text, target, anchor string
-	line                 int
-}
-
-// links are those to files of this repository, pictures included, their targets relative to it.
-func (p *page) links() (links []link) {
-	p.walk(func(n ast.Node) {
-		var destination []byte
-		switch n := n.(type) {
-		case *ast.Link:
-			destination = n.Destination
-		case *ast.Image:
-			destination = n.Destination
-		default:
-			return
-		}
-		u, err := url.Parse(string(destination))
-		if err != nil || u.Scheme != "" || u.Host != "" {
-			return
-		}
-		target := p.path
-		if u.Path != "" {
-			target = path.Join(path.Dir(p.path), u.Path)
-		}
-		links = append(links, link{string(destination), target, u.Fragment, p.line(n)})
-	})
-	return links
-}
 
 func exists(name string) bool {
 	found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(name)))

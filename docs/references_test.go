@@ -107,7 +107,7 @@ func TestNamesExist(t *testing.T) {
 				demand(keys[name] || slices.Contains(columns[table], column), "key", name)
 			}
 		}
-		source := string(p.source)
+		source := p.text
 		for _, name := range figureName.FindAllString(source, -1) {
 			if !strings.ContainsAny(name[len(name)-1:], "(@*_") { // no pattern, and no user of the database
 				demand(figures[name] || figures[figureSuffix.ReplaceAllString(name, "")], "figure", name)
