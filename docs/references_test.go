@@ -67,9 +67,11 @@ var (
 	variableName = regexp.MustCompile(`\bHANDOFF_[A-Z][A-Z_]*[A-Z]\b`)
 	scenarioList = regexp.MustCompile(`Scenarios?:\s+(` + "`[a-z0-9-]+`" + `(,\s+|\s+and\s+)?)+`)
 	inBackticks  = regexp.MustCompile("`([^`]+)`")
+	requestSpan  = regexp.MustCompile(`^(?:(GET|POST|PUT|DELETE|PATCH) )?(/(?:api/v1/|healthz|readyz|metrics)[^\s?]*)`)
+	pathVariable = regexp.MustCompile(`\\\{\w+\\\}`)
 )
 
-// What a page names exists: log lines, keys and columns, figures, environment variables, scenarios.
+// What a page names exists: log lines, keys and columns, requests, figures, environment variables, scenarios.
 func TestNamesExist(t *testing.T) {
 	logged := literals(parseGo(t, "core", "cmd/executor", "cmd/worker"))
 	keys, variables := map[string]bool{}, sourceVariables(t)
@@ -85,6 +87,10 @@ func TestNamesExist(t *testing.T) {
 	}
 	for _, name := range telemetry.PoolFigures() {
 		figures[name] = true
+	}
+	var document struct{ Paths map[string]map[string]any }
+	if err := yaml.Unmarshal([]byte(read(t, "../core/api/openapi.yaml")), &document); err != nil {
+		t.Fatal(err)
 	}
 	columns := tableColumns(t)
 	named := map[string]int{}
@@ -106,6 +112,15 @@ func TestNamesExist(t *testing.T) {
 			if table, column, _ := strings.Cut(name, "."); keyName.MatchString(name) && !keyPart.MatchString(name) {
 				demand(keys[name] || slices.Contains(columns[table], column), "key", name)
 			}
+			if m := requestSpan.FindStringSubmatch(s.text); m != nil {
+				answered := false
+				for path, item := range document.Paths {
+					pattern := pathVariable.ReplaceAllString(regexp.QuoteMeta(path), `(\{\w+\}|[A-Za-z0-9_.:-]+)`)
+					fits := regexp.MustCompile("^" + pattern + "$").MatchString(m[2])
+					answered = answered || fits && (m[1] == "" || item[strings.ToLower(m[1])] != nil)
+				}
+				demand(answered, "request", s.text)
+			}
 		}
 		source := p.text
 		for _, name := range figureName.FindAllString(source, -1) {
@@ -123,7 +138,7 @@ func TestNamesExist(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"log line", "key", "figure", "variable", "scenario"} {
+	for _, kind := range []string{"log line", "key", "request", "figure", "variable", "scenario"} {
 		if named[kind] < 20 {
 			t.Errorf("the pages have %d of the kind %s: the test does not see them", named[kind], kind)
 		}
