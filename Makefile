@@ -9,7 +9,7 @@
 DETERMINISTIC := \
 	./core/executor ./core/worker ./core/broker ./core/store \
 	./sim ./sim/kernel ./sim/simhost ./sim/simnet ./sim/simstore ./sim/simbroker ./sim/simcalls ./chaos/selftest/mutant \
-	./chaos/fault ./chaos/history ./chaos/invariant ./chaos/oracle ./chaos/alert ./core/store/metered ./chaos/run ./chaos/run/product
+	./chaos/hook ./chaos/fault ./chaos/history ./chaos/invariant ./chaos/oracle ./chaos/alert ./core/store/metered ./chaos/run ./chaos/run/product
 
 # The race detector costs about ten times the time, so it goes where goroutines meet: the daemons'
 # host and runner, what the core shares between tasks, the kernel's hand-over between coroutines, and
@@ -88,8 +88,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   reached      which statements of executor and worker no simulated run comes to, and why: REACHED_SEEDS=60 REACHED_VARIED=20
 ##   live-mutants mutants planted into real daemons: does the live world find them?
 ##   containers   what takes a container engine: servers in containers, scenarios in those of docker-compose.chaos.yaml
-##   attack       the attacks of docs/attacks.md on a system of its own, on loopback, beside their thresholds: at most 10 minutes;
-##                ATTACK_FLAGS='--only S5 --bin DIR'
+##   attack       the tests that docs/attacks.md names, in full
 ##   contracts    what stores and brokers promise, also on servers that you name: HANDOFF_CHAOS_POSTGRES_IMAGE=postgres:17
 ##   demo         one mutant caught red-handed, then the same seed without it
 ##   check        while you work, a minute: format, the quick tests, every scenario once; starts no servers
@@ -197,12 +196,10 @@ containers: build
 contracts: servers
 	go test -vet=off -count 1 -timeout 15m -run 'Test(Contract|Sequences|MigrationsUpAndDown)$$' ./chaos/selftest/conformance/postgrestest ./chaos/selftest/conformance/rabbitmqtest
 
-# The attacks of docs/attacks.md, on loopback only: exit code 0 only if everything held. An older build: --bin DIR.
-ATTACK_FLAGS :=
-
-attack: build servers
-	go build -o bin/attack ./chaos/selftest/attack
-	bin/attack --bin bin $(ATTACK_FLAGS)
+# The tests that docs/attacks.md names, in full. make test-all has them too, with 5,000 messages of garbage.
+attack: servers
+	HANDOFF_TESTS=all HANDOFF_TEST_GARBAGE=200000 go test -vet=off -count 1 -timeout 30m -p 1 ./core/... ./cmd/... ./chaos/audit ./chaos/live/cluster ./chaos/selftest/conformance/postgrestest ./docs \
+		-run "^($$(grep -oE '\b(Test|Fuzz)[A-Za-z]+' docs/attacks.md | sort -u | paste -sd '|'))$$"
 
 # Daemons with a switch for known defects; the ones that ship have none.
 mutated:

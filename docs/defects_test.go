@@ -64,7 +64,7 @@ func defectsOfTheCode(t *testing.T) (of map[string]showing) {
 			of[number][title] = append(of[number][title], item)
 		}
 	}
-	rule := func(n int) string { return fmt.Sprintf("%2d (%s)", n, invariant.All()[n-1].Name) } // sorts by the number
+	rule := func(n int) string { return fmt.Sprintf("%2d (%s)", n, invariant.ByNumber(n).Name) } // sorts by the number
 	for n := 1; n <= lastDefect; n++ {
 		add("D"+strconv.Itoa(n), "", "")
 	}

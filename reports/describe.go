@@ -71,12 +71,7 @@ func (t teller) who(e *history.Event) string {
 		return "the broker"
 	case history.Quiescent:
 		return "everything accepted"
-	case history.PoliciesAsked:
-		return "the core"
 	case history.MutantActed:
-		if e.Process == "" {
-			return "the mutant"
-		}
 		return "the mutant in " + t.or(e.Process, "")
 	}
 	return t.or(e.Process, "someone")
@@ -137,11 +132,6 @@ func (t teller) what(e *history.Event) string {
 		return "acted: " + e.Text
 	case history.Quiescent:
 		return "is finished and every queue is empty"
-	case history.PoliciesAsked:
-		if e.Text != "" {
-			return "does not answer as the contract says: " + e.Text
-		}
-		return fmt.Sprintf("gave the contract's answer to %d questions about its tables and policies", e.Count)
 	case history.ActionDefined, history.KeyKnown, history.ChildStarted, history.CancelRequested, history.SlotTaken, history.SlotFreed:
 		return chain(e)
 	case history.Created, history.Transition, history.StaleWrite, history.Orchestrated,

@@ -9,7 +9,6 @@ import (
 
 	"handoff/chaos/causes"
 	"handoff/chaos/history"
-	"handoff/chaos/invariant"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 )
@@ -94,31 +93,6 @@ func lastSaid(r *verdict.Record, v *verdict.Violation, t teller) *whySide {
 		}
 	}
 	return nil
-}
-
-// besideTheRun says that a violation is the answer to a question that the core was asked beside the
-// run: no event of the run has led to it.
-func besideTheRun(r *verdict.Record, v *verdict.Violation) bool {
-	if v.Invariant != invariant.ContractInForce {
-		return false
-	}
-	for i := range r.Events {
-		if e := &r.Events[i]; e.Kind == history.PoliciesAsked && e.Process == "" && strings.HasPrefix(e.Text, v.Message) {
-			return true
-		}
-	}
-	return false
-}
-
-// happened leaves out the violations that no event of the run has led to. The timeline draws only
-// what happened.
-func happened(r *verdict.Record, violations []*verdict.Violation) (list []*verdict.Violation) {
-	for _, v := range violations {
-		if !besideTheRun(r, v) {
-			list = append(list, v)
-		}
-	}
-	return list
 }
 
 // cutNote says where what led to a violation was cut off.

@@ -84,39 +84,8 @@ func TestTheLogOfTheMomentIsNotLeftOut(t *testing.T) {
 	}
 }
 
-// A question that the core was asked beside a run is no event of it: the page says so, and the
-// timeline does not draw the answer.
-func TestAnAnswerBesideTheRunIsNotDrawn(t *testing.T) {
-	const asked = "asked beside the run, not at a moment of it"
-	r := explainedRecord()
-	r.Violations = []verdict.Violation{{Invariant: 31, Name: "the contract in force", Step: 1, Message: "may a lease: the contract says yes, the core says no"}}
-	r.Events = slices.Insert(r.Events, 0, history.Event{Kind: history.PoliciesAsked, Step: 1, Text: r.Violations[0].Message + "\nanother"})
-	page := pageOf(t, r)
-	for _, want := range []string{asked, "No event of the run has led to that", `"violations":[]`, `"led":[]`} {
-		if !strings.Contains(page, want) {
-			t.Errorf("%q is not in the page", want)
-		}
-	}
-	r.Events[0].Process = "shell-1" // a message of the run itself was misread
-	if page := pageOf(t, r); strings.Contains(page, asked) || strings.Contains(page, `"violations":[]`) {
-		t.Error("what a message of the run has shown is not drawn")
-	}
-}
-
-// A run with another violation is told as a run, although the core was asked beside it, too.
-func TestARunWithAnotherViolationIsNotOnlyAsked(t *testing.T) {
-	r := explainedRecord()
-	asked := verdict.Violation{Invariant: 31, Name: "the contract in force", Step: 1, Message: "may a lease: the contract says yes, the core says no"}
-	r.Violations = append(r.Violations, asked)
-	r.Events = slices.Insert(r.Events, 0, history.Event{Kind: history.PoliciesAsked, Step: 1, Text: asked.Message})
-	page := pageOf(t, r)
-	if !strings.Contains(page, "asked beside the run, not at a moment of it") || strings.Contains(page, "No event of the run has led to that") {
-		t.Error("the page says of the whole run what is true of one violation")
-	}
-}
-
 // The page of a whole sweep tells its first failure with the same care as the page of a run.
-func TestTheHeadlineTellsTheLogOfTheMomentAndWhatWasAsked(t *testing.T) {
+func TestTheHeadlineTellsTheLogOfTheMoment(t *testing.T) {
 	sweep, records := synthetic()
 	v, r := &sweep.Scenarios[0].Violations[0], records[0]
 	r.Workers[3] = "shell-4"
@@ -124,31 +93,13 @@ func TestTheHeadlineTellsTheLogOfTheMomentAndWhatWasAsked(t *testing.T) {
 	r.Violations[0] = *v
 	at, _ := slices.BinarySearchFunc(r.Events, v.Step, func(e history.Event, step uint64) int { return int(e.Step) - int(step) })
 	r.Events = slices.Insert(r.Events, at, history.Event{Kind: history.Logged, At: v.At, Step: v.Step, Process: "executor-1", Text: "WARN not answered execution=7"})
-	headline := func() string {
-		page := render(t, func(w io.Writer, s *verdict.Sweep) error { return reports.WriteHTML(w, s, records) }, sweep)
-		_, head, _ := strings.Cut(page, `<p class="told">`)
-		head, _, _ = strings.Cut(head, "</section>")
-		return head
-	}
-	got := headline()
+	page := render(t, func(w io.Writer, s *verdict.Sweep) error { return reports.WriteHTML(w, s, records) }, sweep)
+	_, got, _ := strings.Cut(page, `<p class="told">`)
+	got, _, _ = strings.Cut(got, "</section>")
 	for _, want := range []string{"two consumers on worker.3.executions (shell-4)", "Right before, at", "WARN not answered execution=7", "What led to it", "<dt>By whom</dt>"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in the headline\n%s", want, got)
 		}
-	}
-	v.Invariant = 31
-	r.Violations[0] = *v
-	r.Events = slices.Insert(r.Events, 0, history.Event{Kind: history.PoliciesAsked, Text: v.Message})
-	got = headline()
-	if !strings.Contains(got, "<dd>asked beside the run, not at a moment of it</dd>") || strings.Contains(got, "What led to it") || strings.Contains(got, "<dt>By whom</dt>") {
-		t.Errorf("an answer beside the run is told as an event of it:\n%s", got)
-	}
-}
-
-func TestAMutantWithoutAProcessIsNobodys(t *testing.T) {
-	e := history.Event{Kind: history.MutantActed, Text: "answers otherwise"}
-	if got, want := reports.Describe(&e, nil), "0.000s  the mutant acted: answers otherwise"; got != want {
-		t.Errorf("%q, want %q", got, want)
 	}
 }
 

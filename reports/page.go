@@ -318,10 +318,6 @@ func newHeadline(f *failure, list []*verdict.Scenario) *headline {
 	}
 	if f.record != nil {
 		h.Message, h.Said = t.owned(h.Message), lastSaid(f.record, v, t)
-		if besideTheRun(f.record, v) {
-			h.When, h.Who = asked, ""
-			v = &verdict.Violation{} // nothing has led to it
-		}
 	}
 	h.Cut = cutNote(len(v.Causes), v.Past)
 	for i := range v.Causes {

@@ -289,7 +289,7 @@ func (p *perfetto) event(e *history.Event) {
 // home is the process, server or other track to which an event belongs.
 func (p *perfetto) home(e *history.Event) string {
 	switch e.Kind {
-	case history.FaultTouched, history.AlertFired, history.AlertResolved, history.Quiescent, history.PoliciesAsked:
+	case history.FaultTouched, history.AlertFired, history.AlertResolved, history.Quiescent:
 		return perfettoRun
 	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped, history.DatabaseRewound, history.RowUnreadable, history.RowLocked, history.RefusedResult:
 		return "database"

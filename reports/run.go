@@ -22,8 +22,6 @@ type oneRun struct {
 	More          int
 	Reproduce     string
 	Explained     *whyPage
-	// Beside says that the run has no other violation than one that was found beside it.
-	Beside bool
 
 	shownRuns
 }
@@ -35,9 +33,6 @@ type runViolation struct {
 	// Said is the last warning in a log that tells of it, right before it; nil for none.
 	Said *whySide
 }
-
-// asked says of a violation when it happened, if no event of the run has led to it.
-const asked = "asked beside the run, not at a moment of it"
 
 // runViolations limits the violations above the timeline, which has them all.
 const runViolations = 10
@@ -60,11 +55,7 @@ func WriteRun(w io.Writer, r *verdict.Record, key string) error {
 	}
 	violations, tell := sortedViolations(r.Violations), newTeller(r.Workers)
 	for _, v := range violations[:min(len(violations), runViolations)] {
-		when := "at " + FormatTime(v.At)
-		if besideTheRun(r, v) {
-			when, p.Beside = asked, len(violations) == 1
-		}
-		p.Violations = append(p.Violations, runViolation{violationTitle(v), v.Statement, tell.owned(v.Message), when, lastSaid(r, v, tell)})
+		p.Violations = append(p.Violations, runViolation{violationTitle(v), v.Statement, tell.owned(v.Message), "at " + FormatTime(v.At), lastSaid(r, v, tell)})
 		if p.Reproduce == "" {
 			p.Reproduce = v.Reproduce
 		}

@@ -113,7 +113,7 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 		b.rows.observe(i, e)
 		b.dues.observe(i, e)
 	}
-	violations := happened(r, sortedViolations(r.Violations))
+	violations := sortedViolations(r.Violations)
 	b.chooseFocus(violations)
 	out := &timeline{
 		Scenario: r.Scenario, Profile: string(r.Profile), Seed: fmt.Sprint(r.Seed), Mutant: r.Mutant,

@@ -29,7 +29,7 @@ func (w *world) looking(process string, s store.Store) store.Store {
 	return s
 }
 
-// Unjudged implements mutant.Unjudged.
+// Unjudged implements hook.Unjudged.
 func (s *looking) Unjudged() store.Store { return s.Store }
 
 // causes are the looks that Find makes.

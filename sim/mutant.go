@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"handoff/chaos/history"
-	"handoff/chaos/selftest/mutant"
+	"handoff/chaos/hook"
 	"handoff/core/execution"
 	"handoff/core/host"
 	"handoff/core/store"
@@ -15,7 +15,7 @@ import (
 
 // plant adds the client of the database and the recorder to the ports of a process, and plants the
 // run's mutant into them.
-func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports) mutant.Ports {
+func (w *world) plant(p hook.Process, db *simstore.Client, ports hook.Ports) hook.Ports {
 	ports.Store, ports.Recorder = db, w.witness.recorder(w.recorder(p.Name))
 	if w.figures != nil {
 		watch := w.figures.Process(p.Name, !p.Worker && !p.Client)
@@ -31,11 +31,11 @@ func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports)
 	case !p.Client:
 		ports.Store = w.looking(p.Name, ports.Store)
 	}
-	ports.Step = func(ctx context.Context, do func(mutant.Tx)) error {
+	ports.Step = func(ctx context.Context, do func(hook.Tx)) error {
 		return db.Step(ctx, func(tx *simstore.Tx) { do(tx) })
 	}
 	p.Report = w.acted(p.Name)
-	keeping := mutant.Connections{}
+	keeping := hook.Connections{}
 	ports.Connections = &keeping
 	w.mutant.Apply(p, &ports)
 	if keeping.KeepDemoted {

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/hook"
 	"handoff/chaos/invariant"
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
-	"handoff/chaos/selftest/mutant"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/core/execution"
@@ -22,7 +22,7 @@ import (
 type Options struct {
 	Seed uint64
 	// Mutant is planted into the core; nil for none.
-	Mutant *mutant.Mutant
+	Mutant *hook.Mutant
 	// Record gets every event and the core's own log lines; nil for no record. A *Causes also learns
 	// which events led to which.
 	Record history.Sink
@@ -137,7 +137,6 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 	if o.Watch != nil {
 		defer o.Watch(w.k)()
 	}
-	w.ask()
 	w.build()
 	rest := &run.Rest{Clock: clock{w.k}, Linger: run.Linger, Workload: w.workload, Alerts: w.alerts, State: state{w}}
 	return w.result(w.k.Run(func() bool {

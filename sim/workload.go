@@ -4,10 +4,10 @@ import (
 	"context"
 
 	"handoff/chaos/history"
+	"handoff/chaos/hook"
 	"handoff/chaos/run"
 	"handoff/chaos/run/product"
 	"handoff/chaos/scenario"
-	"handoff/chaos/selftest/mutant"
 	"handoff/core/broker"
 	"handoff/core/execution"
 	"handoff/core/store/metered"
@@ -20,7 +20,7 @@ import (
 func (w *world) startClient() {
 	p := w.k.NewProcess(client)
 	h := simhost.New(w.k, p)
-	ports := w.plant(mutant.Process{Name: client, Client: true, Config: w.config}, w.db.Client(p), mutant.Ports{
+	ports := w.plant(hook.Process{Name: client, Client: true, Config: w.config}, w.db.Client(p), hook.Ports{
 		Host: h, Broker: w.witness.broker(client, w.broker.Client(p, w.config.MessageQueue.RabbitMQ.Heartbeat)),
 	})
 	db := metered.Client(ports.Store, ports.Recorder)

@@ -7,17 +7,17 @@ package sim
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"log/slog"
-	"math"
 	"time"
 
 	"handoff/chaos/figures"
 	"handoff/chaos/history"
+	"handoff/chaos/hook"
 	"handoff/chaos/invariant"
-	"handoff/chaos/policies"
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
-	"handoff/chaos/selftest/mutant"
 	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/executor"
@@ -41,7 +41,7 @@ type world struct {
 	scenario *scenario.Scenario
 	profile  config.Profile
 	config   config.Config
-	mutant   *mutant.Mutant // nil for none
+	mutant   *hook.Mutant // nil for none
 	options  Options
 
 	k      *kernel.Kernel
@@ -87,6 +87,13 @@ type process struct {
 	gray grayFailures
 }
 
+// sample is a number that depends on the seed and the names alone.
+func sample(seed uint64, names ...string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, seed, names)
+	return h.Sum64()
+}
+
 func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w := &world{scenario: s, profile: p, config: s.Config(p), mutant: o.Mutant, options: o}
 	w.judges = run.NewJudges(s, p, w.config, o.invariants(s.Expect(p).Invariants))
@@ -110,7 +117,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w.history = history.Tee{w.judges}
 	w.db = simstore.New(w.k, w.net, w)
 	w.broker = simbroker.New(w.k, w.net, w, simbroker.Options{
-		Version: s.Cluster.RabbitMQ, Sample: policies.Lots(o.Seed, s.Name+" "+string(p)+" messages")(math.MaxUint64),
+		Version: s.Cluster.RabbitMQ, Sample: sample(o.Seed, s.Name, string(p)),
 	})
 	w.broker.OnGivenUp(func(process string) { w.judges.Suite.GivenUp(process, w.k.Now()) })
 	w.witness = newWitness(w.k, w.judges.Suite.Conduct())
@@ -333,7 +340,7 @@ func (p *process) runExecutor() {
 	w, c, h := p.w, p.settings(), simhost.New(p.w.k, p.current)
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
-	ports := w.plant(mutant.Process{Name: p.name}, w.db.Client(p.current), mutant.Ports{
+	ports := w.plant(hook.Process{Name: p.name}, w.db.Client(p.current), hook.Ports{
 		Config: &c, Broker: w.witness.broker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.host(p, h),
 		Log: w.log,
 	})
@@ -360,7 +367,7 @@ func (p *process) runWorker() {
 	}
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
-	ports := w.plant(mutant.Process{Name: p.name, Worker: true}, w.db.Client(p.current), mutant.Ports{
+	ports := w.plant(hook.Process{Name: p.name, Worker: true}, w.db.Client(p.current), hook.Ports{
 		Config: &c, Broker: w.witness.broker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.host(p, h), Machine: p.machine,
 	})
 	p.pulse = worker.NewPulse(h, c.Worker.Lease())

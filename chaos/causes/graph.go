@@ -214,11 +214,11 @@ func (g *graph) link(from, to int32, known bool, why relation) {
 	}
 }
 
-// aside says that an event is not shown among causes: what the core wrote about itself, what stands
-// in another event, too, and answers that were right. The past goes through them.
+// aside says that an event is not shown among causes: what the core wrote about itself, and what
+// stands in another event, too. The past goes through them.
 func aside(e *history.Event) bool {
 	k := e.Kind
-	return k.ForReaders() && k != history.MutantActed && (k != history.PoliciesAsked || e.Text == "") && k != history.ToldGone && k != history.EndAsked
+	return k.ForReaders() && k != history.MutantActed && k != history.ToldGone && k != history.EndAsked
 }
 
 func isFault(k history.Kind) bool { return k >= history.FaultBegan && k <= history.FaultTouched }

@@ -187,7 +187,7 @@ const (
 // deals says that events of a kind are compared at this depth.
 func (d depth) deals(k history.Kind) bool {
 	switch k {
-	case history.Logged, history.MutantActed, history.PoliciesAsked, history.EndAsked, history.Quiescent, history.ActionDefined:
+	case history.Logged, history.MutantActed, history.EndAsked, history.Quiescent, history.ActionDefined:
 		return false
 	case history.Published, history.PublishedMarked, history.Enqueued, history.Delivered, history.Acked, history.Requeued,
 		history.Hinted, history.HeartbeatRenewed, history.HealthReported, history.DeadLettered, history.KeyKnown, history.FaultTouched,

@@ -8,22 +8,24 @@ func init() {
 		About:   "a session of somebody else, such as an index build, locks a table: in mode share nobody writes it, in mode access_exclusive nobody reads it either",
 		Example: "locked_table: {table: execution_record, mode: share}, for: 60s",
 		Draw: func(d *Dice) string {
-			return "locked_table: {table: " + d.Of(lockableTables...) + ", mode: " + d.Of(tableModes...) + "}"
+			return "locked_table: {table: " + d.Of(lockableTables()...) + ", mode: " + d.Of(tableModes()...) + "}"
 		},
 		Keys: []yamlfile.Key{
-			yamlfile.Required("table", "a table of the schema", yamlfile.Enum(lockableTables)),
-			yamlfile.Required("mode", "what it holds up", yamlfile.Enum(tableModes)),
+			yamlfile.Required("table", "a table of the schema", yamlfile.Enum(lockableTables())),
+			yamlfile.Required("mode", "what it holds up", yamlfile.Enum(tableModes())),
 		},
 	}, (*tableLocked).inject)
 }
 
-var (
-	lockableTables = []string{
+// lockableTables are the tables of the schema.
+func lockableTables() []string {
+	return []string{
 		"action", "concurrency_slot", "dead_letter", "execution_record", "execution_transition_gone", "execution_unhandled", "execution_work",
 		"observation", "refused_result", "transition_group", "worker", "worker_expiry", "worker_incarnation",
 	}
-	tableModes = []string{"share", "access_exclusive"}
-)
+}
+
+func tableModes() []string { return []string{"share", "access_exclusive"} }
 
 type tableLocked struct{ TableLock }
 
@@ -33,10 +35,10 @@ func (f *tableLocked) Strikes() Strikes { return Strikes{Target: Database, Ends:
 // Read implements Fault.
 func (f *tableLocked) Read(r *Reader) {
 	if n := r.At("table"); n != nil {
-		f.Table, _ = r.Choice(n, "table", lockableTables)
+		f.Table, _ = r.Choice(n, "table", lockableTables())
 	}
 	if n := r.At("mode"); n != nil {
-		mode, _ := r.Choice(n, "mode", tableModes)
+		mode, _ := r.Choice(n, "mode", tableModes())
 		f.Exclusive = mode == "access_exclusive"
 	}
 }

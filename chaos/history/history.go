@@ -149,11 +149,6 @@ const (
 	// request to the kill). A worker asked an action to end. Never hashed, like the two above, so
 	// existing hashes stay valid. Only the simulated machine writes it.
 	EndAsked
-	// PoliciesAsked: Count (number of questions), Text (the answers that differ from the contract,
-	// one per line). The core was asked, outside the run, for its tables and policies
-	// (chaos/policies). With Process, Message and Type: this message was read otherwise than it was
-	// sent. Never hashed, because it is not part of the run. Only the simulated world asks.
-	PoliciesAsked
 	// ToldGone: Process, Worker, Incarnation, Count (1 if another process has taken the name). The
 	// worker received the answer that its incarnation is over. Never hashed. Only the simulated
 	// database writes it.
@@ -200,7 +195,7 @@ const Kinds = int(kinds)
 // records for people to read. Invariants also judge them, except the first two kinds.
 func (k Kind) ForReaders() bool {
 	switch k {
-	case Logged, MutantActed, EndAsked, PoliciesAsked, ToldGone, Hinted:
+	case Logged, MutantActed, EndAsked, ToldGone, Hinted:
 		return true
 	default:
 		return false

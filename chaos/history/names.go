@@ -57,7 +57,6 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	Quiescent:        "quiescent",
 	MutantActed:      "mutant_acted",
 	EndAsked:         "end_asked",
-	PoliciesAsked:    "policies_asked",
 	ToldGone:         "told_gone",
 	Hinted:           "hinted",
 	ConsumerTimedOut: "consumer_timed_out",

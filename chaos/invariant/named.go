@@ -11,14 +11,10 @@ import (
 var numbered = regexp.MustCompile(`\bworker (\d+)\b( \((incarnation ))?`)
 
 // NameWorkers adds the names of workers to their numbers in the messages of findings, because
-// scenarios, queues and logs know workers by name. Questions about the contract have workers of
-// their own.
+// scenarios, queues and logs know workers by name.
 func NameWorkers(findings []Finding, names map[execution.WorkerID]string) {
 	for i := range findings {
 		f := &findings[i]
-		if f.Invariant.Number == ContractInForce {
-			continue
-		}
 		f.Message = numbered.ReplaceAllStringFunc(f.Message, func(text string) string {
 			m := numbered.FindStringSubmatch(text)
 			id, _ := strconv.ParseInt(m[1], 10, 64)

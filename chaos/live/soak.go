@@ -165,7 +165,7 @@ func soakEvidence() []history.Kind {
 		history.Published, history.PublishReturned, history.Enqueued, history.Delivered, history.Acked, history.Requeued, history.Expired,
 		history.Rejected, history.DeadLettered, history.Dropped, history.ReturnedTooOften, history.ConsumerTimedOut, history.KeyKnown,
 		history.StaleWrite, history.AlertFired, history.AlertResolved, history.ClockStepped, history.Logged, history.MutantActed,
-		history.EndAsked, history.PoliciesAsked, history.ToldGone, history.Hinted, history.ProcessFrozen, history.ProcessThawed,
+		history.EndAsked, history.ToldGone, history.Hinted, history.ProcessFrozen, history.ProcessThawed,
 	}
 	var kinds []history.Kind
 	for k := history.NoKind + 1; int(k) < history.Kinds; k++ {

@@ -100,34 +100,3 @@ func (p Placement) pools(fleet []Worker) []int {
 	}
 	return pool
 }
-
-// More says that more executions may wait than a pass got: for a lane, a pinned worker or a pool it
-// got as many as it asked for. taken are the lanes of the executions that it got. others counts
-// those of lanes that it did not ask for.
-func More(demands []Demand, pools map[int]int, taken []Lane) (more bool, others int) {
-	lanes, ofWorker, ofPool := make(map[Lane]int), make(map[execution.WorkerID]int), make(map[int]int)
-	for _, lane := range taken {
-		at := slices.IndexFunc(demands, func(d Demand) bool { return d.Lane == lane })
-		if at < 0 {
-			others++
-			continue
-		}
-		lanes[lane]++
-		ofPool[demands[at].Pool]++
-		if lane.Pinned != 0 {
-			ofWorker[lane.Pinned]++
-		}
-	}
-	for i := range demands {
-		d := &demands[i]
-		got := lanes[d.Lane]
-		if got == 0 {
-			continue
-		}
-		if d.Pinned != 0 {
-			got = ofWorker[d.Pinned]
-		}
-		more = more || got >= d.Most || ofPool[d.Pool] >= pools[d.Pool]
-	}
-	return more, others
-}

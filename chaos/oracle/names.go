@@ -1,10 +1,6 @@
 package oracle
 
-import (
-	"time"
-
-	"handoff/core/execution"
-)
+import "handoff/core/execution"
 
 // StatusName is the name of a status in the database, in messages and in the API
 // (docs/ownership.md, "The transition table"). The name of None is none.
@@ -39,38 +35,3 @@ func ReasonNames() []string {
 		execution.ParentFailed: "parent_failed", execution.Unknown: "unknown",
 	}
 }
-
-// OwnLimits are the limits that the request itself has set, with the values that apply to its
-// execution. set has their names (docs/contract.md, "HTTP API": timeout_seconds,
-// dispatch_timeout_seconds, max_retries).
-func OwnLimits(set []string, a execution.Action) (own execution.Limits) {
-	for _, name := range set {
-		switch name {
-		case "timeout_seconds":
-			own.Timeout = a.Timeout
-		case "dispatch_timeout_seconds":
-			own.DispatchTimeout = a.DispatchTimeout
-		case "max_retries":
-			own.MaxRetries, own.OwnRetries = a.MaxRetries, true
-		}
-	}
-	return own
-}
-
-// NotReady is the number of consecutive probes without the answer "ready" after which a worker is
-// chosen later (docs/retries.md, "Health of a worker").
-const NotReady = 3
-
-// Probed is the state of a worker that has failed this many consecutive probes: a healthy one
-// becomes degraded.
-func (t *Thresholds) Probed(h execution.Health, failed int) execution.Health {
-	if t.health.Enabled && h == execution.Healthy && failed >= NotReady {
-		return execution.Degraded
-	}
-	return h
-}
-
-// Silence is for how long an executor may hear nothing from the database without the database
-// having been away: every part asks it within a heartbeat and a reconcile interval
-// (docs/executor.md, "When the database is away").
-func Silence(heartbeat, reconcile time.Duration) time.Duration { return heartbeat + reconcile }

@@ -148,7 +148,24 @@ func TestTheCoreKnowsTheSameReasonsAndStatuses(t *testing.T) {
 			t.Errorf("%v: terminal is %v and claimed is %v in the core", s, s.Terminal(), s.Claimed())
 		}
 	}
+	for s := execution.None; int(s) < execution.Statuses; s++ {
+		read, err := execution.ParseStatus(oracle.StatusName(s))
+		if s.String() != oracle.StatusName(s) || read != s || (err == nil) != (s != execution.None) {
+			t.Errorf("the status %q is called %q in the core, and read as %q, %v", oracle.StatusName(s), s, read, err)
+		}
+	}
+	for p := execution.NoPart; int(p) < execution.Parts; p++ {
+		if p.String() != oracle.PartName(p) {
+			t.Errorf("the part %q is called %q in the core", oracle.PartName(p), p)
+		}
+	}
+	if !slices.Equal(execution.Reasons(), oracle.ReasonNames()[1:]) {
+		t.Errorf("the core's reasons are %q", execution.Reasons())
+	}
 	for r := range execution.Reason(len(execution.Reasons()) + 1) {
+		if read, err := execution.ParseReason(oracle.ReasonNames()[r]); r.String() != oracle.ReasonNames()[r] || read != r || err != nil {
+			t.Errorf("the reason %q is called %q in the core, and read as %q, %v", oracle.ReasonNames()[r], r, read, err)
+		}
 		if r.Retriable() != oracle.Retriable(r) || r.BlamesWorker() != oracle.BlamesWorker(r) || r.OfAction() != oracle.OfAction(r) {
 			t.Errorf("%q: retriable is %v, blames the worker is %v, of an action is %v in the core", r, r.Retriable(), r.BlamesWorker(), r.OfAction())
 		}

@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"handoff/chaos/invariant"
 	"handoff/core/config"
 	"handoff/core/config/yamlfile"
 	"handoff/core/telemetry"
@@ -124,6 +125,16 @@ func (l *loader) alerts(n *yaml.Node) (a Alerts) {
 	return a
 }
 
+// invariant reads the number of an invariant.
+func (l *loader) invariant(n *yaml.Node, what string) (int64, bool) {
+	v, ok := l.Integer(n, what, 1, LastInvariant)
+	if ok && invariant.ByNumber(int(v)) == nil {
+		l.Refuse(n, "%s is %d, and no invariant has that number any more", what, v)
+		return 0, false
+	}
+	return v, ok
+}
+
 func (l *loader) invariants(n *yaml.Node) []int {
 	if n.Kind == yaml.ScalarNode && n.Value == "all" {
 		return nil
@@ -134,7 +145,7 @@ func (l *loader) invariants(n *yaml.Node) []int {
 	}
 	var list []int
 	for _, item := range n.Content {
-		v, ok := l.Integer(item, "an invariant", 1, Invariants)
+		v, ok := l.invariant(item, "an invariant")
 		if ok && slices.Contains(list, int(v)) {
 			l.Refuse(item, "duplicate value %d under invariants", v)
 		}

@@ -117,7 +117,7 @@ func (l *loader) regression(n *yaml.Node) {
 		r.Mutant, _ = l.Printable(m.At("mutant"), "mutant")
 	}
 	if m.Has("invariant") {
-		v, _ := l.Integer(m.At("invariant"), "invariant", 1, Invariants)
+		v, _ := l.invariant(m.At("invariant"), "invariant")
 		r.Invariant = int(v)
 	}
 	l.s.Regression = r

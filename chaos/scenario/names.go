@@ -13,8 +13,8 @@ import (
 // Stuck is the name, in a Bound, of executions that never end.
 const Stuck = "stuck"
 
-// Invariants is the number of invariants; they are numbered from 1.
-const Invariants = invariant.Count
+// LastInvariant is the highest number of an invariant; they are numbered from 1.
+const LastInvariant = invariant.Last
 
 // ExecutorNames lists executor-1 … executor-n.
 func (c Cluster) ExecutorNames() []string {

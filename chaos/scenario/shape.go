@@ -32,7 +32,7 @@ func regressionShape() yamlfile.Shape {
 	return yamlfile.NewShape("regression",
 		yamlfile.Required("seed", "the seed in which it shows", yamlfile.Schema{"type": "integer", "minimum": 0}),
 		yamlfile.Optional("mutant", "the mutant; left out: none, and the run has to pass", yamlfile.TextSchema()).Renamed("flaw"),
-		yamlfile.Optional("invariant", "what is broken; left out: an expectation", yamlfile.IntegerSchema(1, Invariants)),
+		yamlfile.Optional("invariant", "what is broken; left out: an expectation", yamlfile.IntegerSchema(1, LastInvariant)),
 	)
 }
 
@@ -153,7 +153,7 @@ func expectShape() yamlfile.Shape {
 	}
 	return yamlfile.NewShape("expect",
 		yamlfile.Optional("invariants", "all, or the numbers of those that are judged; left out: all", yamlfile.Schema{"oneOf": []any{
-			yamlfile.Schema{"const": "all"}, yamlfile.SomeSetOf(yamlfile.IntegerSchema(1, Invariants)),
+			yamlfile.Schema{"const": "all"}, yamlfile.SomeSetOf(yamlfile.IntegerSchema(1, LastInvariant)),
 		}}),
 		yamlfile.Optional("executions", "how executions end; one with its retries counts once, with its last status", bounds),
 		yamlfile.Optional("rows", "how rows end; every retry is a row of its own", bounds),

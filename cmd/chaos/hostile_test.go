@@ -101,6 +101,14 @@ func TestCheckOfHostileHistories(t *testing.T) {
 			"a scenario that is a path", strings.Replace(header, "two-executors", "../../../../etc/passwd", 1), 3,
 			`is of the scenario "../../../../etc/passwd", and there is neither a scenario.yaml beside it nor such a scenario in the library`,
 		},
+		{"the last moment, then the first", header + strings.ReplaceAll(tick, "%s", "9007199254740991") + "\n" + strings.ReplaceAll(tick, "%s", "-9223372036854775808"), 2, "at_ns"},
+		{"an execution that is created before the last moment", header + lines(1, 1, 0, created) + strings.ReplaceAll(tick, "%s", "9007199254740991"), 1, "FAIL invariant 5"},
+		{"a line of 60 MB", header + strings.Replace(tick, `"a"`, `"`+strings.Repeat("p", 60<<20)+`"`, 1), 2, "the line has more than 1048576 bytes"},
+		{"nested 900,000 deep", header + `{"at_ns":1,"kind":"x","process":` + strings.Repeat("[", 900_000), 2, ":2:"},
+		{"a header of 20 MB", strings.Replace(header, "two-executors", strings.Repeat("s", 20<<20), 1), 2, "the line has more than 1048576 bytes"},
+		{"numbers out of every range", header + `{"at_ns":1e999,"step":-1,"kind":"created","execution":-9223372036854775808,"count":99999999999999999999}`, 2, ":2:"},
+		{"a time scale without end", strings.Replace(header, `"seed"`, `"time_scale":1e308,"seed"`, 1), 2, ""},
+		{"a scenario that is an absolute path", strings.Replace(header, "two-executors", "/etc/passwd", 1), 3, `nor such a scenario in the library`},
 		{"a time scale near zero", strings.Replace(header, `"seed"`, `"time_scale":1e-300,"seed"`, 1), 2, "under the floor"},
 		{"hours between events", header + lines(1, 10, 0, registered) + lines(1, 5000, time.Hour, tick), 3, "there was nothing to judge"},
 		{"ten years between two events", header + lines(1, 10, 0, registered) + lines(0, 1, 316224000*time.Second, tick), 3, "there was nothing to judge"},
@@ -117,6 +125,11 @@ func TestCheckOfHostileHistories(t *testing.T) {
 		{"what a terminal obeys", header + `{"at_ns":0,"kind":"enqueued","message":1,"queue":"\u001b]0;owned\u0007\nFAIL nothing\u009b2J\u202e"}`, 1, `queue \x1b]0;owned\a\nFAIL nothing\u009b2J\u202e still holds`},
 		{"what a terminal obeys, in the header", strings.Replace(header, "two-executors", `\u001b[2J`, 1), 3, `of the scenario "\x1b[2J", and`},
 		{"what a terminal obeys, in a wrong name", header + `{"at_ns":0,"kind":"\u001b[2J"}`, 3, `unknown name "\x1b[2J"; allowed: `},
+		{"what a terminal obeys, as a profile", strings.Replace(header, "hardened", `\u001b[2J`, 1), 2, `\x1b[2J`},
+		{
+			"what a terminal obeys, in an execution", header + `{"at_ns":1,"kind":"created","execution":1,"chain":1,"to":"requested","by":"api","action":"\u001b[2J","key":"\u001b[2J","text":"\u001b[2J"}` + "\n" +
+				`{"at_ns":2,"kind":"transition","execution":1,"chain":1,"from":"running","to":"completed","by":"worker","process":"\u001b[2J","text":"\u001b[2J"}`, 1, "FAIL invariant",
+		},
 		{"a kind that needs everything and is alone", strings.Replace(header, `"workers"`, `"kinds":["logged"],"workers"`, 1) + `{"at_ns":0,"kind":"orchestrated","chain":1,"from":"completed"}`, 3, "not judged   1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -41,6 +41,15 @@ func TestAnExecutorThatOthersReachWithoutATokenDoesNotStart(t *testing.T) {
 	if strings.Contains(stderr.String(), "API listening") {
 		t.Errorf("it listened:\n%s", &stderr)
 	}
+	closed := write(t, "handoff.yaml", unreachable)
+	for _, address := range []string{"0.0.0.0:0", "[::]:0", ":0", "[::ffff:0.0.0.0]:0", "192.0.2.1:0"} {
+		command := exec.CommandContext(t.Context(), os.Args[0], "--config", closed, "--listen", address)
+		command.Env = append(os.Environ(), asDaemon+"=1")
+		said, _ := command.CombinedOutput() // its exit code follows
+		if command.ProcessState.ExitCode() != exitBadConfig || !strings.Contains(string(said), "api.insecure: true") || strings.Contains(string(said), "API listening") {
+			t.Errorf("--listen %s: exit code %d\n%s", address, command.ProcessState.ExitCode(), said)
+		}
+	}
 }
 
 func TestPrintConfigSaysThatTheAPIIsOpen(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"handoff/chaos/hook"
 	"handoff/chaos/selftest/mutant"
 	"handoff/core/store"
 	"handoff/core/worker"
@@ -23,7 +24,7 @@ func takeMutant(args []string) (rest []string, plant func(*worker.Options)) {
 	}
 	return rest, func(o *worker.Options) {
 		ports := mutant.Ports{Config: &o.Config, Store: o.Store.(store.Store), Broker: o.Broker, Host: o.Host, Recorder: o.Recorder}
-		m.Apply(mutant.Process{Name: o.Name, Worker: true, Report: mutant.LogTo(o.Log)}, &ports)
+		m.Apply(mutant.Process{Name: o.Name, Worker: true, Report: hook.LogTo(o.Log)}, &ports)
 		o.Store, o.Broker, o.Host, o.Recorder, o.Topology = ports.Store, ports.Broker, ports.Host, ports.Recorder, ports.Workers
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"runtime/metrics"
 	"strings"
@@ -123,7 +122,7 @@ func TestBatchesAtOnceWaitForAPlaceBeforeTheyAreRead(t *testing.T) {
 	batch = bytes.ReplaceAll(batch, []byte(`"idempotency_key":"",`), nil)
 	released := false
 	grown := thirtyTwo(t, server.Handler(), func() *http.Request {
-		r := httptest.NewRequest("POST", executionsPath+"/batch", io.MultiReader(bytes.NewReader(batch)))
+		r := localRequest("POST", executionsPath+"/batch", io.MultiReader(bytes.NewReader(batch)))
 		r.Header.Set("Content-Type", "application/json")
 		return r
 	}, func() {
@@ -154,8 +153,14 @@ func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request, look 
 	runtime.GC()
 	before := size()
 	var all sync.WaitGroup
+	var served atomic.Int64
 	for range 32 {
-		all.Go(func() { h.ServeHTTP(&counting{header: http.Header{}}, request()) })
+		all.Go(func() {
+			w := &counting{header: http.Header{}}
+			if h.ServeHTTP(w, request()); w.status == http.StatusOK {
+				served.Add(1)
+			}
+		})
 	}
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
@@ -164,6 +169,9 @@ func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request, look 
 	for {
 		select {
 		case <-done:
+			if served.Load() == 0 {
+				t.Error("none of 32 requests was served")
+			}
 			return grown
 		case <-tick.C:
 			grown = max(grown, size()-before)
@@ -175,9 +183,9 @@ func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request, look 
 func TestThirtyTwoRequestsAtOnceStayInTheirBounds(t *testing.T) {
 	testenv.Nightly(t, "when the heap is collected depends on the load; what each request allocates is bounded in make test")
 	for name, request := range map[string]func() *http.Request{
-		"lists":         func() *http.Request { return httptest.NewRequest("GET", "/api/v1/actions?limit=500", http.NoBody) },
-		"large rows":    func() *http.Request { return httptest.NewRequest("GET", executionsPath+"/1", http.NoBody) },
-		"large letters": func() *http.Request { return httptest.NewRequest("GET", lettersPath+"/1", http.NoBody) },
+		"lists":         func() *http.Request { return localRequest("GET", "/api/v1/actions?limit=500", http.NoBody) },
+		"large rows":    func() *http.Request { return localRequest("GET", executionsPath+"/1", http.NoBody) },
+		"large letters": func() *http.Request { return localRequest("GET", lettersPath+"/1", http.NoBody) },
 	} {
 		grown := thirtyTwo(t, whole(t, full().another()), request, func() {})
 		t.Logf("%s: %d MB", name, grown>>20)
@@ -237,6 +245,26 @@ func TestTextThatCannotBeReadIsRefusedWithItsPlace(t *testing.T) {
 			}
 		}
 	}
+	for path, m := range new(Server).routes() {
+		if _, reads := m[http.MethodGet]; !reads {
+			continue
+		}
+		target := strings.NewReplacer("{id}", "1", "{ref}", "core.echo").Replace(path)
+		for _, query := range []string{"?after=%ff", "?status=failed;limit=1", "?limit=%zz"} {
+			if a := b.do("GET", target+query, ""); a.status != 400 {
+				t.Errorf("%s: %d %s", target+query, a.status, a.text)
+			}
+		}
+		if target == path {
+			continue
+		}
+		for _, name := range []string{"%ff", "%00"} {
+			target := strings.NewReplacer("{id}", name, "{ref}", name).Replace(path)
+			if a := b.do("GET", target, ""); a.status != 400 {
+				t.Errorf("%s: %d %s", target, a.status, a.text)
+			}
+		}
+	}
 	if b.store.calls > 0 {
 		t.Errorf("%d calls reached the database", b.store.calls)
 	}
@@ -250,8 +278,11 @@ func TestBodiesOfOtherEncodingsAreRefused(t *testing.T) {
 	}{
 		{"Content-Type", "application/json; charset=utf-16", 415},
 		{"Content-Type", "application/json; charset=UTF-8", 201},
+		{"Content-Type", `application/json; charset="UTF-8"`, 201},
+		{"Content-Type", "application/json; charset=iso-8859-1", 415},
 		{"Content-Type", "application/json; version=1", 201},
 		{"Content-Encoding", "gzip", 415},
+		{"Content-Encoding", "br", 415},
 		{"Content-Encoding", "identity", 201},
 	} {
 		if a := b.do("POST", executionsPath, echo, x.header, x.text); a.status != x.status {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -303,6 +304,18 @@ func TestToken(t *testing.T) {
 	for header, status := range map[string]int{"": 401, "Bearer": 401, "Bearer secre": 401, "Basic secret": 401, "Bearer secret": 404, "bearer secret": 404} {
 		if a := b.do("GET", executionsPath+"/1", "", "Authorization", header); a.status != status || status == 401 && a.header.Get("WWW-Authenticate") != "Bearer" {
 			t.Errorf("Authorization %q: %d, want %d", header, a.status, status)
+		}
+	}
+	// Other ways to write a path, and other places for a token, lead around nothing.
+	before := b.store.calls
+	for _, path := range []string{
+		"//api/v1/executions", "/api/v1//executions", "/playbooks/../api/v1/executions", "/metrics/../api/v1/executions", executionsPath + "?token=secret",
+	} {
+		r, w := localRequest(http.MethodGet, path, http.NoBody), httptest.NewRecorder()
+		r.Header.Set("Cookie", "token=secret")
+		r.Header.Set("X-Forwarded-For", "127.0.0.1")
+		if b.Handler.ServeHTTP(w, r); w.Code != http.StatusUnauthorized && w.Code != http.StatusTemporaryRedirect || b.store.calls != before {
+			t.Errorf("%s without a token: %d %s", path, w.Code, w.Body)
 		}
 	}
 	if a := b.do("GET", "/healthz", ""); a.status != 200 {

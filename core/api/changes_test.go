@@ -296,6 +296,9 @@ func TestStreamsThatAreRefused(t *testing.T) {
 // A client that does not read keeps its place for a limited time.
 func TestClientThatDoesNotReadIsLeft(t *testing.T) {
 	s := newStreaming(t, func(s *streams) {
+		if s.write > 5*time.Second {
+			t.Errorf("clients that don't read keep their places for %v", s.write)
+		}
 		s.open, s.write, s.page = make(chan struct{}, 1), 50*time.Millisecond, 1000
 	})
 	ref := strings.Repeat("a", 1<<16)

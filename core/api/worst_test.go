@@ -76,6 +76,9 @@ func worstBodies(n int) []attempt {
 		{name: "many lists", body: fill(`{"x":[`, `[],`, n, `]}`)},
 		{name: "half characters", body: fill(`{"parameters":{"a":"`, `\ud800`, n, `"}}`)},
 		{name: "no text at its end", body: fill(`{"parameters":"`, "x\n", n-1, "\xff")},
+		{name: "long names", body: fill(`{`, `"`+strings.Repeat("n", 100_000)+`":1,`, n, `}`)},
+		{name: "lists just above the greatest depth", body: fill(`{"action_ref":"core.echo","parameters":`+strings.Repeat(`{"a":`, maxJSONDepth-4)+`[`, `[[]],`, n-maxJSONDepth, `]`+strings.Repeat(`}`, maxJSONDepth-3))},
+		{name: "lines before a mistake", body: fill(`{`, "\n", n-6, `"x":1}`)},
 		{name: "spaces", body: fill(``, " \n", n, ``)},
 		{name: "null", body: func() []byte { return []byte("null") }},
 		{name: "nothing", body: func() []byte { return nil }},
@@ -140,6 +143,8 @@ func worstBatches() []attempt {
 		{name: "limits that are refused, far from each other", body: batchOf(1000, func(int) string {
 			return `{"action_ref":"core.echo",` + strings.Repeat("\n ", 2000) + `"dispatch_timeout_seconds":86400}`
 		})},
+		{name: "large items for an unknown action", body: batchOf(1000, func(int) string { return `{"action_ref":"none","parameters":` + small + `}` })},
+		{name: "100 mistakes in each item", body: fill(`{"executions":[`, `{`+strings.Repeat(`"x":1,`, 99)+`"x":1},`, maxBatchBody, `]}`)},
 		{name: "keys that were used for other small parameters", prepare: stored(1000, `{"b":1}`), body: batchOf(1000, func(i int) string { return item(`{"a":1}`, fmt.Sprint("k", i)) })},
 		{
 			name: "keys that were used for the same parameters in another order", prepare: stored(15, members(250<<10, true)),

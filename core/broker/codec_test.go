@@ -3,7 +3,9 @@ package broker
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -255,23 +257,28 @@ func TestShortDurationsDoNotVanish(t *testing.T) {
 
 // anyEnvelope draws an envelope that the core may publish.
 func anyEnvelope() *rapid.Generator[Envelope] {
-	number := rapid.Int64Range(0, 1<<62)
-	id := rapid.Int64Range(1, 1<<62)
+	// The fast reader of hints reads numbers of up to 18 digits.
+	number := rapid.OneOf(rapid.Int64Range(0, 1000), rapid.Int64Range(0, 1<<62), rapid.SampledFrom([]int64{longestHinted, longestHinted + 1, math.MaxInt64}))
+	id := number.Filter(func(n int64) bool { return n > 0 })
 	ms := rapid.Int64Range(0, 1<<40)
 	status := rapid.Uint8Range(0, uint8(execution.Abandoned))
 	return rapid.Custom(func(t *rapid.T) Envelope {
 		e := Envelope{
-			MessageID:     rapid.StringN(1, 40, 255).Draw(t, "message id"),
-			Type:          Type(rapid.Uint8Range(1, uint8(ExecutionCompleted)).Draw(t, "type")),
-			CorrelationID: rapid.StringN(0, 40, 255).Draw(t, "correlation id"),
+			MessageID:     rapid.OneOf(rapid.StringN(1, 40, 255), rapid.Just("executor-1/4")).Draw(t, "message id"),
+			Type:          Type(rapid.IntRange(1, Types-1).Draw(t, "type")),
+			CorrelationID: rapid.OneOf(rapid.StringN(0, 40, 255), rapid.Just("")).Draw(t, "correlation id"),
 			Timestamp:     time.Unix(rapid.Int64Range(-1<<32, 1<<37).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).UTC(),
 			Version:       WireVersion,
+		}
+		if e.Type == DeadLetterCanary {
+			return e
 		}
 		if e.Type != ExecutionScheduled {
 			for range rapid.IntRange(0, 5).Draw(t, "changes") {
 				e.Changes = append(e.Changes, Change{
 					Key:  execution.Key{ID: execution.ID(id.Draw(t, "id")), Epoch: execution.Epoch(number.Draw(t, "epoch"))},
 					From: execution.Status(status.Draw(t, "from")), To: execution.Status(status.Draw(t, "to")),
+					Handled: rapid.Bool().Draw(t, "handled"),
 				})
 			}
 			return e
@@ -298,6 +305,19 @@ func anyEnvelope() *rapid.Generator[Envelope] {
 	})
 }
 
+// longestHinted is the largest number that the fast reader of hints reads.
+const longestHinted = 999_999_999_999_999_999
+
+// hinted says that the fast reader has to read a message: a hint of at least one change, without a
+// character that JSON escapes and without a number that only the careful reader can check.
+func hinted(e *Envelope) bool {
+	escaped := func(c rune) bool { return c < ' ' || strings.ContainsRune("\"\\\u2028\u2029", c) }
+	long := func(c Change) bool { return c.Key.ID > longestHinted || c.Key.Epoch > longestHinted }
+	return len(e.Changes) > 0 && e.CorrelationID == "" && !strings.ContainsFunc(e.MessageID, escaped) && !slices.ContainsFunc(e.Changes, long)
+}
+
+// Every message is read as it was sent, by both readers if it is a hint. If it was changed in one
+// place, both readers read the same, or the fast one leaves it to the other.
 func TestRoundTrip(t *testing.T) {
 	envelopes := anyEnvelope()
 	rapid.Check(t, func(t *rapid.T) {
@@ -313,7 +333,73 @@ func TestRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(back, e) {
 			t.Fatalf("came back as %+v", back)
 		}
+		if _, ok := hint(body); ok != hinted(&e) {
+			t.Fatalf("the fast reader of hints reads %s: %v", body, ok)
+		}
+		if careful, err := decode(body); err != nil || !reflect.DeepEqual(careful, e) {
+			t.Fatalf("the reader of all messages reads %s as %+v, %v", body, careful, err)
+		}
+		end := rapid.SampledFrom([]string{"x", "}", ",", "\x00", "{}"}).Draw(t, "behind")
+		if _, err := Decode([]byte(string(body) + end)); err == nil {
+			t.Fatalf("read with %q behind it: %s", end, body)
+		}
+		at, other := rapid.IntRange(0, len(body)-1).Draw(t, "at"), rapid.SampledFrom([]byte("\"\\\x01 09-,{}]x\xff")).Draw(t, "other")
+		changed := slices.Insert(bytes.Clone(body), at, other)
+		if rapid.Bool().Draw(t, "replaced") {
+			changed = slices.Delete(changed, at+1, at+2)
+		}
+		if quick, ok := hint(changed); ok {
+			if plain, err := decode(changed); err != nil || !reflect.DeepEqual(quick, plain) {
+				t.Fatalf("%s is read as %+v; any message as %+v, %v", changed, quick, plain, err)
+			}
+		}
 	})
+}
+
+// A body, a block and a year may be as large as their bounds, and not larger.
+func TestMessagesAtTheirBounds(t *testing.T) {
+	written := func(e Envelope) ([]byte, bool) {
+		body, err := Encode(&e)
+		return body, err == nil
+	}
+	for more, lawful := range map[int]bool{-1: true, 0: true, 1: false} {
+		e := sampleDispatch()
+		e.Dispatches[0].Parameters = []byte(`""`)
+		body, _ := written(e)
+		padding := MaxBody + more - len(body)
+		_, err := Decode(append(body, strings.Repeat(" ", padding)...))
+		e.Dispatches[0].Parameters = []byte(`"` + strings.Repeat("x", padding) + `"`)
+		body, ok := written(e)
+		if ok != lawful || (err == nil) != lawful || lawful && len(body) != MaxBody+more {
+			t.Errorf("a body of %+d bytes is written: %v; read: %v", more, ok, err)
+		}
+		e = sampleBlock()
+		e.Dispatches = slices.Repeat(e.Dispatches[1:2], MaxDispatches+more)
+		body, ok = written(e)
+		if back, err := Decode(body); ok != lawful || ok && (err != nil || len(back.Dispatches) != MaxDispatches+more) {
+			t.Errorf("a block of %+d dispatches is written: %v; read: %v", more, ok, err)
+		}
+	}
+	first, end := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+	for at, lawful := range map[time.Time]bool{first: true, first.Add(-time.Second): false, end.Add(-time.Second): true, end: false} {
+		for _, e := range []Envelope{sampleDispatch(), sampleHint()} {
+			e.Timestamp = at
+			if _, ok := written(e); ok != lawful {
+				t.Errorf("a message of %v is written: %v", at, ok)
+			}
+			// Somebody else may write the moment with an offset, and then in a year of four digits.
+			zone := time.FixedZone("", 2*3600)
+			if at.Year() > 1 {
+				zone = time.FixedZone("", -2*3600)
+			}
+			e.Timestamp = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+			body, _ := written(e)
+			body = bytes.Replace(body, []byte("2000-01-01T00:00:00Z"), []byte(at.In(zone).Format(time.RFC3339)), 1)
+			if back, err := Decode(body); (err == nil) != lawful || lawful && !back.Timestamp.Equal(at) {
+				t.Errorf("%s is read: %v", body, err)
+			}
+		}
+	}
 }
 
 // The output of Encode is read as a hint if and only if it is a hint.

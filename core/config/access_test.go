@@ -107,7 +107,7 @@ func TestMistakesInTokensAreToldWithoutTheTokens(t *testing.T) {
 func TestOnlyAddressesOfThisMachineAreLoopback(t *testing.T) {
 	for listen, want := range map[string]bool{
 		"127.0.0.1:8080": true, "127.1.2.3:0": true, "localhost:8080": true, "LocalHost:1": true, "[::1]:8080": true, "[::ffff:127.0.0.1]:1": true,
-		":8080": false, "0.0.0.0:8080": false, "[::]:8080": false, "10.0.0.1:8080": false, "192.0.2.1:80": false, "handoff.example.com:8080": false,
+		":8080": false, "0.0.0.0:8080": false, "[::]:8080": false, "[::ffff:0.0.0.0]:0": false, "10.0.0.1:8080": false, "192.0.2.1:80": false, "handoff.example.com:8080": false,
 		"localhost.evil.example:80": false, "127.1:80": false, "[fe80::1%lo]:80": false, "unix:/run/handoff.sock": false, "": false, "127.0.0.1": false, "0:8080": false,
 	} {
 		if got := Loopback(listen); got != want {

@@ -1,6 +1,9 @@
 package execution
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestNamesAreTheirOwnInverse(t *testing.T) {
 	for s := Requested; s <= Abandoned; s++ {
@@ -15,6 +18,9 @@ func TestNamesAreTheirOwnInverse(t *testing.T) {
 	}
 	if _, err := ParseStatus("done"); err == nil {
 		t.Error(`"done" is read as a status`)
+	}
+	if r, err := ParseReason("bored"); err == nil || !strings.Contains(err.Error(), "bored") {
+		t.Errorf(`"bored" is read as the reason %q, %v`, r, err)
 	}
 }
 

@@ -36,6 +36,10 @@ func TestAbsenceLastsWhileNobodyComesAndSomebodyLooks(t *testing.T) {
 	step(160, nobody, &shell, 10, 20)
 	step(165, somebody, nil, 0, 0)
 	step(166, nobody, &shell, 0, 1)
-	step(187, nobody, &shell, 0, 0)
-	step(187, nobody, &pinned, 0, 0)
+	step(186, nobody, &shell, 20, 21)
+	avoiding := shell
+	avoiding.Avoid = 3
+	step(186, nobody, &avoiding, 20, 21) // the same need: it has waited as long
+	step(207, nobody, &shell, 0, 0)      // more than the patience later
+	step(207, nobody, &pinned, 0, 0)
 }

@@ -19,6 +19,10 @@ func TestRowsArePackedByIncarnationAndTimeout(t *testing.T) {
 			Parameters: []byte(strings.Repeat(" ", length)),
 		}
 	}
+	named := func(row execution.Execution) execution.Execution {
+		row.Action.Ref, row.Action.Runtime, row.Action.Entrypoint = "a", "b", "c"
+		return row
+	}
 	reads := func(n execution.Incarnation) bool { return n != 3 }
 	large := broker.MaxBlock / 2
 	for _, c := range []struct {
@@ -34,6 +38,10 @@ func TestRowsArePackedByIncarnationAndTimeout(t *testing.T) {
 		{"by timeout", 9, reads, []execution.Execution{row(1, 1, 0, 0), row(2, 1, time.Minute, 0), row(3, 1, 0, 0), row(4, 1, time.Minute, 0)}, "[[0 2] [1 3]]"},
 		{"full", 2, reads, []execution.Execution{row(1, 1, 0, 0), row(2, 1, 0, 0), row(3, 1, 0, 0), row(4, 1, 0, 0), row(5, 1, 0, 0)}, "[[0 1] [2 3] [4]]"},
 		{"long", 9, reads, []execution.Execution{row(1, 1, 0, large), row(2, 1, 0, large), row(3, 1, 0, 0), row(4, 1, 0, 4*large), row(5, 1, 0, 0)}, "[[0] [1 2] [3] [4]]"},
+		{"just full", 9, reads, []execution.Execution{row(1, 1, 0, large), row(2, 1, 0, large-2*256), row(3, 1, 0, 0)}, "[[0 1] [2]]"},
+		{"a byte too long", 9, reads, []execution.Execution{row(1, 1, 0, large), row(2, 1, 0, large-2*256+1), row(3, 1, 0, 0)}, "[[0] [1 2]]"},
+		{"names count twice", 9, reads, []execution.Execution{row(1, 1, 0, large), named(row(2, 1, 0, large-2*256-2*3))}, "[[0 1]]"},
+		{"names too long", 9, reads, []execution.Execution{row(1, 1, 0, large), named(row(2, 1, 0, large-2*256-2*3+1))}, "[[0] [1]]"},
 		{"none", 9, reads, nil, "[]"},
 	} {
 		var got [][]int

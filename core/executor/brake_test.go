@@ -103,8 +103,8 @@ func TestOutage(t *testing.T) {
 		o.answer(at)
 	}
 	o.answer(115 * time.Second)
-	if o.recent(115*time.Second, lease) {
-		t.Error("fifteen seconds of silence are no outage")
+	if o.recent(115*time.Second, lease) || o.recent(130*time.Second, lease) || !o.recent(130*time.Second+1, lease) {
+		t.Error("fifteen seconds of silence are no outage, and a nanosecond more is one")
 	}
 	if !o.recent(131*time.Second, lease) {
 		t.Error("an outage that lasts is not recent")

@@ -30,6 +30,11 @@ func failing(n int, ago time.Duration) func(*store.WorkerRow) {
 
 func loaded(n int) func(*store.WorkerRow) { return func(w *store.WorkerRow) { w.Load = n } }
 
+// full is a worker that has been full for a time.
+func full(since time.Duration) func(*store.WorkerRow) {
+	return func(w *store.WorkerRow) { w.Load, w.FullFor = w.Capacity, since }
+}
+
 // Which worker gets the next execution, and how many it may hold. Ties go to the first worker.
 func TestChoose(t *testing.T) {
 	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
@@ -52,6 +57,9 @@ func TestChoose(t *testing.T) {
 		{"a degraded one when the healthy are full", []store.WorkerRow{fit(1, failing(9, time.Second)), fit(2, loaded(6))}, row, nil, 1, 6},
 		{"no unhealthy one beside a full one", []store.WorkerRow{fit(1, failing(10, time.Second)), fit(2, loaded(6))}, row, nil, 0, 0},
 		{"an unhealthy one for a half-open probe", []store.WorkerRow{fit(1, failing(10, 30*time.Second)), fit(2, loaded(1))}, row, nil, 1, 1},
+		{"no half-open probe before its time", []store.WorkerRow{fit(1, failing(10, 30*time.Second-1)), fit(2, loaded(1))}, row, nil, 2, 6},
+		{"nothing ahead of one that has been full for a quarter of the dispatch timeout", []store.WorkerRow{fit(1, full(30*time.Second))}, row, nil, 0, 0},
+		{"dispatched ahead of one that has been full for less", []store.WorkerRow{fit(1, full(30*time.Second-1))}, row, nil, 1, 6},
 		{"a half-open probe only when it holds nothing", []store.WorkerRow{
 			fit(1, func(w *store.WorkerRow) { failing(10, time.Minute)(w); w.Load = 1 }), fit(2, loaded(6)),
 		}, row, nil, 0, 0},

@@ -20,7 +20,7 @@ type Tables struct{ Reads, Writes string }
 // TablesOf returns the tables of a method of store.Store; none for the steps of planted mutants.
 func TablesOf(call string) Tables { return tablesOf[call] }
 
-var tablesOf = map[string]Tables{
+var tablesOf = map[string]Tables{ //detlint:ok a constant table, never written
 	"Actions":              {Reads: "action"},
 	"Cancel":               {Writes: "execution_record execution_unhandled execution_work transition_group"},
 	"Chain":                {Reads: "execution_record execution_work"},

@@ -1,21 +1,30 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"handoff/chaos/servers"
+	"handoff/core/broker"
+	"handoff/core/execution"
 	"handoff/core/testenv"
 )
 
-// garbageVariable sets the number of unreadable messages ahead of a good execution:
-// HANDOFF_TEST_GARBAGE=200000 go test ./chaos/live/cluster -run Garbage. The default is 1,000, and
-// 5,000 in make test-all.
+// These are the attacks of docs/attacks.md that take real processes. Its other attacks are tried in
+// the tests of the packages that the page names.
+
+// garbageVariable sets the number of unreadable messages ahead of a good execution. The default is
+// 1,000, 5,000 in make test-all, and 200,000 in make attack.
 const garbageVariable = "HANDOFF_TEST_GARBAGE"
 
 // Behind any number of unreadable messages in its worker's queue, a good execution starts; make
@@ -84,6 +93,22 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 // garbage publishes messages to the first worker's queue. The first ones, which can't expire there,
 // have headers that would end the broker's dead lettering.
 func (b *fixture) garbage(n int) {
+	b.publish(broker.WorkerQueue(1), n, func(i int) amqp.Publishing {
+		m := amqp.Publishing{Body: []byte("\x1b[2J{\"message_type\": \xff")}
+		if i < 20 {
+			m.Headers = hostileDeaths()
+		}
+		return m
+	})
+}
+
+// hostileDeaths is an x-death header on which RabbitMQ 3.10 fails when it adds a death to it.
+func hostileDeaths() amqp.Table {
+	return amqp.Table{"x-death": []any{amqp.Table{"queue": "q", "reason": int32(5), "count": "x"}, int32(3)}}
+}
+
+// publish sends n persistent messages to a queue, as anybody may who reaches the broker.
+func (b *fixture) publish(queue string, n int, message func(i int) amqp.Publishing) {
 	b.t.Helper()
 	conn, err := amqp.Dial(b.c.Servers.RabbitMQ.URL)
 	if err != nil {
@@ -99,15 +124,184 @@ func (b *fixture) garbage(n int) {
 	}
 	var last *amqp.DeferredConfirmation
 	for i := range n {
-		m := amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("\x1b[2J{\"message_type\": \xff")}
-		if i < 20 {
-			m.Headers = amqp.Table{"x-death": []any{amqp.Table{"queue": "q", "reason": int32(5), "count": "x"}, int32(3)}}
-		}
-		if last, err = ch.PublishWithDeferredConfirmWithContext(b.ctx, "", "worker.1.executions", false, false, m); err != nil {
+		m := message(i)
+		m.DeliveryMode = amqp.Persistent
+		if last, err = ch.PublishWithDeferredConfirmWithContext(b.ctx, "", queue, false, false, m); err != nil {
 			b.t.Fatal(err)
 		}
 	}
 	if ok, err := last.WaitContext(b.ctx); !ok || err != nil {
 		b.t.Fatalf("not confirmed: %v", err)
+	}
+}
+
+// TestAttacksOnRunningDaemons tries what is decided where a program puts its parts together: the
+// guard of the API's host, the protection of a worker, and whom a worker believes.
+func TestAttacksOnRunningDaemons(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts the whole system")
+	}
+	b := up(t, 1, 1)
+	t.Run("a page of another site", func(t *testing.T) {
+		for host, want := range map[string]int{"evil.example:8080": http.StatusForbidden, "127.0.0.1.evil.example": http.StatusForbidden, "localhost": http.StatusCreated} {
+			if status, text := b.request(t, http.MethodPost, "/api/v1/executions", `{"action_ref":"quick"}`, "Host", host); status != want {
+				t.Errorf("Host %s: %d %s", host, status, text)
+			}
+		}
+	})
+	t.Run("an action that looks for secrets of its worker", func(t *testing.T) {
+		id := b.begin(t, "spy")
+		if status := b.ended(id); status != "completed" {
+			t.Fatalf("it is %s", status)
+		}
+		var found string
+		if err := b.db.QueryRow(b.ctx, "select result ->> 'output' from execution where id = $1", id).Scan(&found); err != nil {
+			t.Fatal(err)
+		}
+		if found != "worker\n" {
+			t.Errorf("it printed %q, want its worker's name only", found)
+		}
+	})
+	t.Run("a forged cancellation", func(t *testing.T) {
+		id := b.begin(t, "patient")
+		forged, err := broker.Encode(&broker.Envelope{
+			MessageID: "forged", Type: broker.ExecutionCancel, Timestamp: time.Now(), Version: broker.WireVersion,
+			Changes: []broker.Change{{Key: execution.Key{ID: id, Epoch: 1}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.publish(broker.CancelQueue(1), 3, func(int) amqp.Publishing { return amqp.Publishing{Body: forged} })
+		if status := b.ended(id); status != "completed" {
+			t.Errorf("the action that a forged hint names is %s", status)
+		}
+		id = b.begin(t, "patient")
+		if status, text := b.request(t, http.MethodPost, fmt.Sprintf("/api/v1/executions/%d/cancel", id), ""); status != http.StatusAccepted {
+			t.Fatalf("a real cancellation: %d %s", status, text)
+		}
+		if status := b.ended(id); status != "cancelled" {
+			t.Errorf("the action that somebody cancels is %s", status)
+		}
+	})
+}
+
+// request asks the first executor, with headers in pairs, and returns its answer.
+func (b *fixture) request(t *testing.T, method, path, body string, headers ...string) (status int, text string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(b.ctx, method, b.c.Executors[0].URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if r.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	all, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(all)
+}
+
+// begin creates an execution and returns once it has started.
+func (b *fixture) begin(t *testing.T, action string) (id execution.ID) {
+	t.Helper()
+	status, text := b.request(t, http.MethodPost, "/api/v1/executions", fmt.Sprintf(`{"action_ref":%q}`, action))
+	if _, err := fmt.Sscanf(text, `{"id":%d,`, &id); status != http.StatusCreated || err != nil {
+		t.Fatalf("creating an execution of %s: %d %s", action, status, text)
+	}
+	b.eventually("the execution has started", func() error {
+		if b.count(fmt.Sprintf("started_at is not null and id = %d", id)) == 0 {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	return id
+}
+
+// ended waits for the end of an execution and returns its status.
+func (b *fixture) ended(id execution.ID) (status string) {
+	b.t.Helper()
+	b.eventually("the execution has ended", func() error {
+		return b.db.QueryRow(b.ctx, "select status from execution where id = $1 and ended is not null", int64(id)).Scan(&status)
+	})
+	return status
+}
+
+func TestAnExecutorShowsNothingWithoutItsToken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts the whole system")
+	}
+	const token = "s3cr3t-s3cr3t-s3cr3t"
+	env := calm()
+	env["HANDOFF_API_TOKEN"] = token
+	b := upWith(t, env, 1, 0)
+	for path, want := range map[string]int{
+		"/healthz": 200, "/readyz": 200, "/metrics": 200, "/playbooks/": 200, "/api/v1/executions": 401, "/api/v1/changes": 401, "/playbooks/../api/v1/workers": 401,
+	} {
+		status, text := b.request(t, http.MethodGet, path, "")
+		if status != want || strings.Contains(text, token) || strings.Contains(text, "postgres://") || strings.Contains(text, "amqp://") {
+			t.Errorf("%s: %d, want %d and no secret\n%s", path, status, want, text)
+		}
+	}
+	if status, text := b.request(t, http.MethodGet, "/api/v1/executions", "", "Authorization", "Bearer "+token); status != http.StatusOK {
+		t.Errorf("with the token: %d %s", status, text)
+	}
+	if log, err := os.ReadFile(b.c.Executors[0].Instance().Log()); err != nil || strings.Contains(string(log), token) {
+		t.Errorf("the log shows the token, or is not there: %v", err)
+	}
+}
+
+// Nobody can prevent what a message with hostile headers does to RabbitMQ 3.10 when it expires, so
+// its executors must report it. The test ends a broker's dead lettering, so it has servers of its own.
+func TestHostileHeadersThatExpireShowInReadyz(t *testing.T) {
+	testenv.Nightly(t, "it takes servers of its own and half a minute")
+	c, err := Up(t.Context(), Options{Bin: binaries, Executors: 1, Workers: 1, Env: calm()})
+	servers.Require(t, err)
+	t.Cleanup(func() { _ = c.Down() }) // it was broken on purpose
+	b := &fixture{t: t, ctx: t.Context(), c: c}
+	b.connect()
+	worker := c.Workers[0].Instance()
+	worker.Terminate()
+	ctx, cancel := context.WithTimeout(b.ctx, testenv.Patience())
+	defer cancel()
+	if err := worker.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	const letters = 10
+	b.publish(broker.WorkerQueue(1), letters, func(i int) amqp.Publishing {
+		m := amqp.Publishing{Body: []byte("garbage"), Expiration: "50"}
+		if i == 0 {
+			m.Headers = hostileDeaths()
+		}
+		return m
+	})
+	// The executor tests the path sooner when it meets what it can't read.
+	b.publish(broker.QueueRequested, 1, func(int) amqp.Publishing { return amqp.Publishing{Body: []byte("garbage")} })
+	const canaryInterval, canaryWait = 5 * time.Minute, 10 * time.Second // the bound that the page states
+	for began := time.Now(); ; time.Sleep(time.Second) {
+		var arrived int
+		if err := b.db.QueryRow(b.ctx, "select count(*) from dead_letter where queue like 'worker.%'").Scan(&arrived); err != nil {
+			t.Fatal(err)
+		}
+		if arrived == letters {
+			t.Skip("this broker goes on: it does not have the defect")
+		}
+		if status, text := b.request(t, http.MethodGet, "/readyz", ""); status != http.StatusOK {
+			t.Logf("after %v, with %d of %d dead letters: %s", time.Since(began), arrived, letters, text)
+			return
+		}
+		if time.Since(began) > canaryInterval+canaryWait {
+			t.Fatalf("/readyz is still well, with %d of %d dead letters", arrived, letters)
+		}
 	}
 }

@@ -136,6 +136,26 @@ entrypoint: elsewhere.py
 name: once
 runtime: shell
 entrypoint: sleep 3600
+---
+name: patient
+runtime: shell
+entrypoint: sleep 4
+---
+name: spy
+runtime: shell
+entrypoint: |
+  worker=$(cut -d' ' -f4 /proc/$PPID/stat)
+  cat /proc/$worker/comm
+  env | grep HANDOFF_DATABASE
+  ls /proc/self/fd | grep -v '^[0-3]$'
+  grep -h 'Max core file size' /proc/$PPID/limits /proc/$worker/limits | grep -v ' 0  *0 '
+  for pid in $PPID $worker; do
+    tr '\0' '\n' </proc/$pid/environ | grep HANDOFF_DATABASE
+    for file in mem maps fd/1 fd/3; do
+      (: </proc/$pid/$file) && echo "opened $file of $pid"
+    done
+  done 2>/dev/null
+  exit 0
 `
 
 func up(t *testing.T, executors, workers int) *fixture {

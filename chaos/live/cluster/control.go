@@ -119,26 +119,23 @@ func (c *Cluster) list(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (c *Cluster) act(w http.ResponseWriter, r *http.Request, servers map[string]server) {
-	name, act := r.PathValue("name"), Act(r.PathValue("act"))
-	all := slices.Concat(c.Executors, c.Workers)
-	i := slices.IndexFunc(all, func(d *Daemon) bool { return d.Name == name })
-	var err error
-	switch {
-	case servers[name] != nil:
-		err = onServer(r.Context(), name, servers[name], act)
-	case i >= 0:
-		err = all[i].Do(act)
-	default:
+	name := r.PathValue("name")
+	broken := servers[name]
+	for _, d := range slices.Concat(c.Executors, c.Workers) {
+		if d.Name == name {
+			broken = byHand{d}
+		}
+	}
+	if broken == nil {
 		http.Error(w, fmt.Sprintf("there is no process %q", name), http.StatusNotFound)
 		return
 	}
-	if err != nil {
+	if err := do(r.Context(), name, broken, Act(r.PathValue("act"))); err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
-		return
 	}
 }
 
-// server is a broker or a database that can be broken by hand.
+// server is a broker, a database or a process that can be broken by hand.
 type server interface {
 	Running() bool
 	Start(ctx context.Context) error
@@ -148,9 +145,22 @@ type server interface {
 	Resume() error
 }
 
-// onServer acts on a server, and returns when that is done: a server that was started answers. What
-// has begun goes on when the client is gone.
-func onServer(ctx context.Context, name string, s server, a Act) error {
+// byHand is a daemon as a server: neither its start nor its stop is waited for.
+type byHand struct{ *Daemon }
+
+func (d byHand) Running() bool {
+	p := d.Instance()
+	return p != nil && p.Running()
+}
+func (d byHand) Start(context.Context) error { return d.Launch() }
+func (d byHand) Stop() error                 { d.Instance().Terminate(); return nil }
+func (d byHand) Kill() error                 { d.Instance().Kill(); return nil }
+func (d byHand) Pause() error                { d.Instance().Pause(); return nil }
+func (d byHand) Resume() error               { d.Instance().Resume(); return nil }
+
+// do acts on a server or a process, and returns when that is done: a server that was started
+// answers. What has begun goes on when the client is gone.
+func do(ctx context.Context, name string, s server, a Act) error {
 	running := s.Running()
 	switch {
 	case a == Start && running:
@@ -158,7 +168,10 @@ func onServer(ctx context.Context, name string, s server, a Act) error {
 	case a == Start:
 		return s.Start(context.WithoutCancel(ctx))
 	case !running:
-		return down(name)
+		if name == fault.Broker || name == fault.Database {
+			name = "the " + name
+		}
+		return fmt.Errorf("%s does not run; chaos inject --undo starts what is down", name)
 	case a == Crash:
 		return s.Kill()
 	case a == Stop:
@@ -168,38 +181,5 @@ func onServer(ctx context.Context, name string, s server, a Act) error {
 	case a == Resume:
 		return s.Resume()
 	}
-	return fmt.Errorf("%q is nothing that can be done to a server: crash, stop, pause, resume or start", a)
-}
-
-// down is the error of an act on a process or server that has ended.
-func down(name string) error {
-	if name == fault.Broker || name == fault.Database {
-		name = "the " + name
-	}
-	return fmt.Errorf("%s does not run; chaos inject --undo starts what is down", name)
-}
-
-// Do acts on the daemon, and returns when that is done. It does not wait for the end of a stop.
-func (d *Daemon) Do(a Act) error {
-	p := d.Instance()
-	running := p != nil && p.Running()
-	switch {
-	case a == Start && running:
-		return nil
-	case a == Start:
-		return d.Launch()
-	case !running:
-		return down(d.Name)
-	case a == Crash:
-		p.Kill()
-	case a == Stop:
-		p.Terminate()
-	case a == Pause:
-		p.Pause()
-	case a == Resume:
-		p.Resume()
-	default:
-		return fmt.Errorf("%q is nothing that can be done to a process: crash, stop, pause, resume or start", a)
-	}
-	return nil
+	return fmt.Errorf("%q is nothing that can be done to %s: crash, stop, pause, resume or start", a, name)
 }

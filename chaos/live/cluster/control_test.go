@@ -36,7 +36,7 @@ func TestAServerIsBrokenAndStartedAgain(t *testing.T) {
 	s := &recorded{runs: true}
 	var said []string
 	for _, a := range []Act{Start, Pause, Resume, Stop, Stop, Start, Crash, Crash, Pause, Start, "melt"} {
-		if err := onServer(t.Context(), "broker", s, a); err != nil {
+		if err := do(t.Context(), "broker", s, a); err != nil {
 			said = append(said, fmt.Sprint(a, ": ", err))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/selftest/mutant"
+	"handoff/chaos/hook"
 	"handoff/core/execution"
 )
 
@@ -45,10 +45,10 @@ func DaemonLog(path, process string, start time.Time) []Item {
 		}
 		message, _ := fields["msg"].(string)
 		e := history.Event{At: last.Sub(start), Kind: history.Logged, Process: process, Text: inWords(fields)}
-		if message == mutant.LogMessage {
-			id, _ := fields[mutant.LogExecution].(float64)
+		if message == hook.LogMessage {
+			id, _ := fields[hook.LogExecution].(float64)
 			e.Kind, e.Execution = history.MutantActed, execution.ID(id)
-			e.Text, _ = fields[mutant.LogText].(string)
+			e.Text, _ = fields[hook.LogText].(string)
 		}
 		all = append(all, Item{Wall: last, Event: e})
 		if message == claimRefused || strings.HasPrefix(message, staleWrite) {

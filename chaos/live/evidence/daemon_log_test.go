@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/selftest/mutant"
+	"handoff/chaos/hook"
 )
 
 // A daemon's log line about its mutant becomes the same event as in the simulated world, and no log
@@ -19,7 +19,7 @@ func TestADaemonsMutantIsReadFromItsLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := mutant.LogTo(slog.New(slog.NewJSONHandler(f, nil)))
+	report := hook.LogTo(slog.New(slog.NewJSONHandler(f, nil)))
 	report("gave up a result", 7)
 	report("sent no heartbeat", 0)
 	if err := f.Close(); err != nil {

@@ -6,7 +6,15 @@ import (
 	"handoff/core/store"
 )
 
-func init() { register(graceRunsOn) }
+func init() {
+	register(
+		Mutant{
+			Name: "grace-runs-on", Source: "D45", Expected: 9, Scenario: "comes-and-goes",
+			About: "an execution that no worker fits keeps its old grace although a fitting worker came and went: a new grace begins only if an executor looked at the execution meanwhile",
+			Store: func(p Process, c store.Store) store.Store { return &oblivious{c, p} },
+		},
+	)
+}
 
 // oblivious knows nothing of the workers that came and went between two looks at a row.
 type oblivious struct {
@@ -24,12 +32,4 @@ func (s *oblivious) Park(ctx context.Context, executor string, ps []store.Park) 
 		k.Seen, k.Patience = 0, 0
 	}
 	return s.Store.Park(ctx, executor, ps)
-}
-
-func graceRunsOn() *Mutant {
-	return &Mutant{
-		Name: "grace-runs-on", Source: "D45", Expected: 9, Scenario: "comes-and-goes",
-		About: "an execution that no worker fits keeps its old grace although a fitting worker came and went: a new grace begins only if an executor looked at the execution meanwhile",
-		Store: func(p Process, c store.Store) store.Store { return &oblivious{c, p} },
-	}
 }

@@ -13,10 +13,103 @@ import (
 
 func init() {
 	register(
-		depthCountsRows, unattendedUntold, canariesCounted, canaryAtStartOnly, everyFailureIsTheWorkers,
-		waitingIsHandoff, workersReportForExecutors, timedFromDelivery, failuresWithoutReasons,
-		lastValuesStay, valuesLookFresh, blockedUntold,
+		Mutant{
+			Name: "depth-counts-rows", Source: "D26", Expected: 15, Scenario: "dead-letters-unattended",
+			About:    "the number of stored dead letters is reported as the depth of the dead letter queue, so no alert shows messages that its handler never stored",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &rowsForDepth{Recorder: r, p: p} },
+		},
+		Mutant{
+			Name: "unattended-untold", Source: "D26", Expected: 15, Scenario: "dead-letters-unattended",
+			About: "the dead letter handler counts as alive because its task runs; no executor asks the broker whether the queue has a consumer",
+			Recorder: reporting("reported a consumer of the dead letter queue that the broker does not know", func(f telemetry.Figure, v int64) (int64, bool) {
+				if f == telemetry.DeadLetterQueueConsumers {
+					v = max(v, 1)
+				}
+				return v, true
+			}),
+		},
+		Mutant{
+			Name: "canaries-counted", Source: "D26", Expected: 15, Scenario: "executors-start-often",
+			About: "the dead letter handler does not distinguish canaries from messages that died: each start of an executor leaves dead letters that no operator can settle sensibly",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if p.Worker {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session {
+					return &translator{Session: s, change: func(d *broker.Delivery) {
+						if d.Envelope.Type == broker.DeadLetterCanary {
+							d.Envelope.Type = broker.ExecutionRequested
+							p.Acted("treated a canary as a message that died")
+						}
+					}}
+				}}
+			},
+		},
+		Mutant{
+			Name: "canary-at-start-only", Source: "D17", Expected: 15, Scenario: "dead-letter-path-broken",
+			About: "the dead letter path is tested when an executor starts and never again",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if p.Worker {
+					return b
+				}
+				flown := false
+				return &sessions{b, func(s broker.Session) broker.Session { return &oneCanary{s, p, &flown} }}
+			},
+		},
+		Mutant{
+			Name: "every-failure-is-the-workers", Source: "D59", Expected: 15, Scenario: "retries-exhausted",
+			About:    "failures are counted without their own reasons, so one user's broken action looks like a platform that loses work",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &relabelled{r, p} },
+		},
+		Mutant{
+			Name: "waiting-is-handoff", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers",
+			About:    "a dispatch that waits behind a full worker counts as a slow handoff, so a long queue raises the alarm of a broken message path",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &waiters{r, p} },
+		},
+		Mutant{
+			Name: "workers-report-for-executors", Source: "D59", Expected: 15, Scenario: "no-executors",
+			About: "workers report how old their values are, so no alert shows that the executors, whose figure it is, are missing",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+				if !p.Worker {
+					return r
+				}
+				return &lively{r, p}
+			},
+		},
+		Mutant{
+			Name: "timed-from-delivery", Source: "D59", Expected: 15, Scenario: "slow-handoffs",
+			About:    "a worker measures the handoff only from the delivery of the message, so no alert shows that messages are slow",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &fromDelivery{r, p} },
+		},
+		Mutant{
+			Name: "failures-without-reasons", Source: "D59", Expected: 15, Scenario: "work-lost-with-workers",
+			About:    "failures are counted without their reasons, so no alert shows that the platform loses work",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &unexplained{r, p} },
+		},
+		Mutant{
+			Name: "last-values-stay", Source: "D62", Expected: 15, Scenario: "database-away-for-long",
+			About:    "an executor that can't reach the database shows its last values, so all workers look live while nothing can be known",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &relic{r, p} },
+		},
+		Mutant{
+			Name: "values-look-fresh", Source: "D62", Expected: 15, Scenario: "database-away-for-long",
+			About: "the age of the shown values counts the time since the last look, whether or not it was answered, so no alert shows that the database is away",
+			Recorder: reporting("reported as fresh what the source has not said", func(f telemetry.Figure, v int64) (int64, bool) {
+				return min(v, int64(telemetry.SampleInterval)), f == telemetry.SampleAge && v > int64(telemetry.SampleInterval)
+			}),
+		},
+		Mutant{
+			Name: "blocked-untold", Source: "D62", Expected: 15, Scenario: "broker-holds-publishers-back",
+			About: "an executor does not say that the broker holds back what it publishes, so no alert shows why nothing starts",
+			Recorder: reporting("reported a broker that takes everything", func(f telemetry.Figure, v int64) (int64, bool) {
+				if f == telemetry.BrokerBlocked {
+					v = 0
+				}
+				return v, true
+			}),
+		},
 	)
+
 }
 
 // rowsForDepth reports the number of stored rows as the depth of the broker's queue.
@@ -40,61 +133,6 @@ func (r *rowsForDepth) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	default:
 	}
 	r.Recorder.Set(f, v, l)
-}
-
-func depthCountsRows() *Mutant {
-	return &Mutant{
-		Name: "depth-counts-rows", Source: "D26", Expected: 15, Scenario: "dead-letters-unattended",
-		About:    "the number of stored dead letters is reported as the depth of the dead letter queue, so no alert shows messages that its handler never stored",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &rowsForDepth{Recorder: r, p: p} },
-	}
-}
-
-func unattendedUntold() *Mutant {
-	return &Mutant{
-		Name: "unattended-untold", Source: "D26", Expected: 15, Scenario: "dead-letters-unattended",
-		About: "the dead letter handler counts as alive because its task runs; no executor asks the broker whether the queue has a consumer",
-		Recorder: reporting("reported a consumer of the dead letter queue that the broker does not know", func(f telemetry.Figure, v int64) (int64, bool) {
-			if f == telemetry.DeadLetterQueueConsumers {
-				v = max(v, 1)
-			}
-			return v, true
-		}),
-	}
-}
-
-func canariesCounted() *Mutant {
-	return &Mutant{
-		Name: "canaries-counted", Source: "D26", Expected: 15, Scenario: "executors-start-often",
-		About: "the dead letter handler does not distinguish canaries from messages that died: each start of an executor leaves dead letters that no operator can settle sensibly",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if p.Worker {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session {
-				return &translator{Session: s, change: func(d *broker.Delivery) {
-					if d.Envelope.Type == broker.DeadLetterCanary {
-						d.Envelope.Type = broker.ExecutionRequested
-						p.Acted("treated a canary as a message that died")
-					}
-				}}
-			}}
-		},
-	}
-}
-
-func canaryAtStartOnly() *Mutant {
-	return &Mutant{
-		Name: "canary-at-start-only", Source: "D17", Expected: 15, Scenario: "dead-letter-path-broken",
-		About: "the dead letter path is tested when an executor starts and never again",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if p.Worker {
-				return b
-			}
-			flown := false
-			return &sessions{b, func(s broker.Session) broker.Session { return &oneCanary{s, p, &flown} }}
-		},
-	}
 }
 
 // oneCanary reports every canary after the first as confirmed, although no queue took it.
@@ -133,14 +171,6 @@ func (r *relabelled) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	r.Recorder.Add(f, n, l)
 }
 
-func everyFailureIsTheWorkers() *Mutant {
-	return &Mutant{
-		Name: "every-failure-is-the-workers", Source: "D59", Expected: 15, Scenario: "retries-exhausted",
-		About:    "failures are counted without their own reasons, so one user's broken action looks like a platform that loses work",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &relabelled{r, p} },
-	}
-}
-
 // waiters reports all of the time in status scheduled as time of the handoff.
 type waiters struct {
 	telemetry.Recorder
@@ -161,14 +191,6 @@ func (r *waiters) Observe(f telemetry.Figure, d time.Duration, l telemetry.Label
 	r.Recorder.Observe(f, d, l)
 }
 
-func waitingIsHandoff() *Mutant {
-	return &Mutant{
-		Name: "waiting-is-handoff", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers",
-		About:    "a dispatch that waits behind a full worker counts as a slow handoff, so a long queue raises the alarm of a broken message path",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &waiters{r, p} },
-	}
-}
-
 // lively lets workers report a figure that only executors have.
 type lively struct {
 	telemetry.Recorder
@@ -180,19 +202,6 @@ func (r *lively) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	r.p.Acted("reported that its values are fresh, which only executors can")
 	r.Recorder.Set(telemetry.SampleAge, 0, telemetry.Labels{telemetry.SourceDatabase})
 	r.Recorder.Add(f, n, l)
-}
-
-func workersReportForExecutors() *Mutant {
-	return &Mutant{
-		Name: "workers-report-for-executors", Source: "D59", Expected: 15, Scenario: "no-executors",
-		About: "workers report how old their values are, so no alert shows that the executors, whose figure it is, are missing",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-			if !p.Worker {
-				return r
-			}
-			return &lively{r, p}
-		},
-	}
 }
 
 // relic goes on showing what its source has not said for long.
@@ -210,37 +219,6 @@ func (k *relic) Drop(f telemetry.Figure, series ...telemetry.Labels) {
 	k.p.Acted("kept its last values, although their source has not answered")
 }
 
-func lastValuesStay() *Mutant {
-	return &Mutant{
-		Name: "last-values-stay", Source: "D62", Expected: 15, Scenario: "database-away-for-long",
-		About:    "an executor that can't reach the database shows its last values, so all workers look live while nothing can be known",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &relic{r, p} },
-	}
-}
-
-func valuesLookFresh() *Mutant {
-	return &Mutant{
-		Name: "values-look-fresh", Source: "D62", Expected: 15, Scenario: "database-away-for-long",
-		About: "the age of the shown values counts the time since the last look, whether or not it was answered, so no alert shows that the database is away",
-		Recorder: reporting("reported as fresh what the source has not said", func(f telemetry.Figure, v int64) (int64, bool) {
-			return min(v, int64(telemetry.SampleInterval)), f == telemetry.SampleAge && v > int64(telemetry.SampleInterval)
-		}),
-	}
-}
-
-func blockedUntold() *Mutant {
-	return &Mutant{
-		Name: "blocked-untold", Source: "D62", Expected: 15, Scenario: "broker-holds-publishers-back",
-		About: "an executor does not say that the broker holds back what it publishes, so no alert shows why nothing starts",
-		Recorder: reporting("reported a broker that takes everything", func(f telemetry.Figure, v int64) (int64, bool) {
-			if f == telemetry.BrokerBlocked {
-				v = 0
-			}
-			return v, true
-		}),
-	}
-}
-
 // fromDelivery times handoffs only from the delivery on.
 type fromDelivery struct {
 	telemetry.Recorder
@@ -256,14 +234,6 @@ func (r *fromDelivery) Observe(f telemetry.Figure, d time.Duration, l telemetry.
 	r.Recorder.Observe(f, d, l)
 }
 
-func timedFromDelivery() *Mutant {
-	return &Mutant{
-		Name: "timed-from-delivery", Source: "D59", Expected: 15, Scenario: "slow-handoffs",
-		About:    "a worker measures the handoff only from the delivery of the message, so no alert shows that messages are slow",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &fromDelivery{r, p} },
-	}
-}
-
 // unexplained reports failures without their reasons.
 type unexplained struct {
 	telemetry.Recorder
@@ -277,12 +247,4 @@ func (r *unexplained) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 		l[3] = ""
 	}
 	r.Recorder.Add(f, n, l)
-}
-
-func failuresWithoutReasons() *Mutant {
-	return &Mutant{
-		Name: "failures-without-reasons", Source: "D59", Expected: 15, Scenario: "work-lost-with-workers",
-		About:    "failures are counted without their reasons, so no alert shows that the platform loses work",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &unexplained{r, p} },
-	}
 }

@@ -13,56 +13,96 @@ import (
 
 func init() {
 	register(
-		oneStatementForAllChildren, badChainEndsThePass, oneBatchAPass, keysForgottenTooLate,
+		Mutant{
+			Name: "one-statement-for-all-children", Source: "D22", Expected: 12, Scenario: "many-children",
+			About: "the statement that handles the end of a chain also settles all of its children, and exceeds its timeout if there are many",
+			Statements: func(p Process, c Database) store.Store {
+				return &handler{Store: c, commit: func(ctx context.Context, os []store.Orchestration) (done []store.Orchestrated, err error) {
+					var refused error
+					err = c.Step(ctx, func(tx Tx) {
+						done = make([]store.Orchestrated, len(os))
+						touched := 0
+						for _, o := range os {
+							if row := tx.Row(o.ID); ends(tx, row, o.Retry) {
+								touched += tx.Children(o.ID)
+							}
+						}
+						if touched > p.Config.Executor.BatchSize {
+							p.Acted("was refused a statement that would settle all children at once")
+							refused = errTooLong
+							return
+						}
+						for i, o := range os {
+							row := tx.Row(o.ID)
+							if !unhandled(row) {
+								continue
+							}
+							settles := ends(tx, row, o.Retry)
+							done[i] = store.Orchestrated{Applied: true, Retry: tx.HandleTerminal(o.ID, allowed(tx, row, o.Retry))}
+							if settles {
+								if tx.Children(o.ID) > 0 {
+									p.Acted("settled all children in the statement that handles the end", o.ID)
+								}
+								tx.SettleChildren(o.ID)
+							}
+						}
+					})
+					if err == nil {
+						err = refused
+					}
+					return done, err
+				}}
+			},
+		},
+		Mutant{
+			Name: "bad-chain-ends-the-pass", Source: "D22", Expected: 12, Scenario: "workflow-under-lost-messages",
+			About: "when handling one end takes too long for a while, the executor concludes that the database is away and handles no other end either",
+			Statements: func(p Process, c Database) store.Store {
+				return &slowParents{handler: handler{Store: c}, c: c, p: p, tried: make(map[execution.ID]time.Duration)}
+			},
+		},
+		Mutant{
+			Name: "one-batch-a-pass", Source: "D22", Expected: 12, Scenario: "many-children",
+			About: "each pass of a loop handles one batch and leaves the rest to the next pass, so it falls behind if more than a batch becomes due between two passes",
+			Store: func(p Process, c store.Store) store.Store {
+				full := make(map[store.ReclaimCause]time.Duration)
+				return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+					now := p.Host.Monotonic()
+					if at, seen := full[f.Cause]; seen && now-at < p.Config.Executor.ReconcileInterval-time.Second {
+						if len(found) > 0 {
+							p.Acted("left the other rows to its next pass", ids(found)...)
+						}
+						return nil
+					}
+					if len(found) == f.Limit {
+						full[f.Cause] = now
+					}
+					return found
+				}}
+			},
+		},
+		Mutant{
+			Name: "keys-forgotten-too-late", Source: "D9", Expected: 16, Scenario: "keys-used-again",
+			About: "an idempotency key can't be used again until a cleanup has forgotten it, and the cleanup is slower than keys expire",
+			Statements: func(p Process, c Database) store.Store {
+				return &keeper{c: c, p: p, requests: requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
+					err = c.Step(ctx, func(tx Tx) {
+						created.ID = tx.Keyed(item.IdempotencyKey)
+						if row := tx.Row(created.ID); row != nil && tx.Now().Sub(row.Created) >= execution.KeyLifetime {
+							p.Acted("treated an expired key as used", row.ID)
+						}
+					})
+					created.Existed = created.ID != 0
+					return created, created.Existed, err
+				}}}
+			},
+		},
 	)
+
 }
 
 // errTooLong is the error of a statement that exceeded the statement timeout.
 var errTooLong = fmt.Errorf("%w: canceling statement due to statement timeout (57014)", store.ErrUnavailable)
-
-func oneStatementForAllChildren() *Mutant {
-	return &Mutant{
-		Name: "one-statement-for-all-children", Source: "D22", Expected: 12, Scenario: "many-children",
-		About: "the statement that handles the end of a chain also settles all of its children, and exceeds its timeout if there are many",
-		Statements: func(p Process, c Database) store.Store {
-			return &handler{Store: c, commit: func(ctx context.Context, os []store.Orchestration) (done []store.Orchestrated, err error) {
-				var refused error
-				err = c.Step(ctx, func(tx Tx) {
-					done = make([]store.Orchestrated, len(os))
-					touched := 0
-					for _, o := range os {
-						if row := tx.Row(o.ID); ends(tx, row, o.Retry) {
-							touched += tx.Children(o.ID)
-						}
-					}
-					if touched > p.Config.Executor.BatchSize {
-						p.Acted("was refused a statement that would settle all children at once")
-						refused = errTooLong
-						return
-					}
-					for i, o := range os {
-						row := tx.Row(o.ID)
-						if !unhandled(row) {
-							continue
-						}
-						settles := ends(tx, row, o.Retry)
-						done[i] = store.Orchestrated{Applied: true, Retry: tx.HandleTerminal(o.ID, allowed(tx, row, o.Retry))}
-						if settles {
-							if tx.Children(o.ID) > 0 {
-								p.Acted("settled all children in the statement that handles the end", o.ID)
-							}
-							tx.SettleChildren(o.ID)
-						}
-					}
-				})
-				if err == nil {
-					err = refused
-				}
-				return done, err
-			}}
-		},
-	}
-}
 
 // unhandled says whether the end of a row still has to be handled.
 func unhandled(row *execution.Execution) bool {
@@ -128,39 +168,6 @@ func (s *slowParents) Clock(ctx context.Context) (time.Time, error) {
 	return s.c.Clock(ctx)
 }
 
-func badChainEndsThePass() *Mutant {
-	return &Mutant{
-		Name: "bad-chain-ends-the-pass", Source: "D22", Expected: 12, Scenario: "workflow-under-lost-messages",
-		About: "when handling one end takes too long for a while, the executor concludes that the database is away and handles no other end either",
-		Statements: func(p Process, c Database) store.Store {
-			return &slowParents{handler: handler{Store: c}, c: c, p: p, tried: make(map[execution.ID]time.Duration)}
-		},
-	}
-}
-
-func oneBatchAPass() *Mutant {
-	return &Mutant{
-		Name: "one-batch-a-pass", Source: "D22", Expected: 12, Scenario: "many-children",
-		About: "each pass of a loop handles one batch and leaves the rest to the next pass, so it falls behind if more than a batch becomes due between two passes",
-		Store: func(p Process, c store.Store) store.Store {
-			full := make(map[store.ReclaimCause]time.Duration)
-			return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
-				now := p.Host.Monotonic()
-				if at, seen := full[f.Cause]; seen && now-at < p.Config.Executor.ReconcileInterval-time.Second {
-					if len(found) > 0 {
-						p.Acted("left the other rows to its next pass", ids(found)...)
-					}
-					return nil
-				}
-				if len(found) == f.Limit {
-					full[f.Cause] = now
-				}
-				return found
-			}}
-		},
-	}
-}
-
 // keeper is a store whose idempotency keys stay in use until they are forgotten, one batch a
 // minute.
 type keeper struct {
@@ -180,23 +187,4 @@ func (s *keeper) ForgetKeys(ctx context.Context, age time.Duration, limit int) (
 	}
 	s.forgot = now
 	return s.c.ForgetKeys(ctx, age, limit)
-}
-
-func keysForgottenTooLate() *Mutant {
-	return &Mutant{
-		Name: "keys-forgotten-too-late", Source: "D9", Expected: 16, Scenario: "keys-used-again",
-		About: "an idempotency key can't be used again until a cleanup has forgotten it, and the cleanup is slower than keys expire",
-		Statements: func(p Process, c Database) store.Store {
-			return &keeper{c: c, p: p, requests: requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
-				err = c.Step(ctx, func(tx Tx) {
-					created.ID = tx.Keyed(item.IdempotencyKey)
-					if row := tx.Row(created.ID); row != nil && tx.Now().Sub(row.Created) >= execution.KeyLifetime {
-						p.Acted("treated an expired key as used", row.ID)
-					}
-				})
-				created.Existed = created.ID != 0
-				return created, created.Existed, err
-			}}}
-		},
-	}
 }

@@ -6,7 +6,20 @@ import (
 	"handoff/core/store"
 )
 
-func init() { register(claimsBesideForgotten, resultsBesideForgotten) }
+func init() {
+	register(
+		Mutant{
+			Name: "claims-beside-forgotten", Source: "D25", Expected: 20, Scenario: "errors-in-batches",
+			About: "a worker takes a refusal of one claim for a refusal of all, and loses the executions that it has claimed",
+			Store: ofWorker(func(p Process, s store.Store) store.Store { return &aloneOrNothing{Store: s, p: p, claims: true} }),
+		},
+		Mutant{
+			Name: "results-beside-forgotten", Source: "D25", Expected: 15, Scenario: "errors-in-batches",
+			About: "a worker takes a refusal of one result for a refusal of all, writes results again that are stored, and does not count those runs",
+			Store: ofWorker(func(p Process, s store.Store) store.Store { return &aloneOrNothing{Store: s, p: p, results: true} }),
+		},
+	)
+}
 
 // aloneOrNothing is a store that forgets the answers about some rows of a call if the database
 // refused others.
@@ -42,20 +55,4 @@ func (s *aloneOrNothing) Finish(ctx context.Context, w store.WorkerKey, fs []sto
 		return nil, err
 	}
 	return outcomes, err
-}
-
-func claimsBesideForgotten() *Mutant {
-	return &Mutant{
-		Name: "claims-beside-forgotten", Source: "D25", Expected: 20, Scenario: "errors-in-batches",
-		About: "a worker takes a refusal of one claim for a refusal of all, and loses the executions that it has claimed",
-		Store: ofWorker(func(p Process, s store.Store) store.Store { return &aloneOrNothing{Store: s, p: p, claims: true} }),
-	}
-}
-
-func resultsBesideForgotten() *Mutant {
-	return &Mutant{
-		Name: "results-beside-forgotten", Source: "D25", Expected: 15, Scenario: "errors-in-batches",
-		About: "a worker takes a refusal of one result for a refusal of all, writes results again that are stored, and does not count those runs",
-		Store: ofWorker(func(p Process, s store.Store) store.Store { return &aloneOrNothing{Store: s, p: p, results: true} }),
-	}
 }

@@ -12,8 +12,60 @@ import (
 
 func init() {
 	register(
-		blockAcknowledgedFirst, oneRefusalRefusesAll, messagesCountedAsOne, firstOfADeadBlock,
+		Mutant{
+			Name: "block-acknowledged-first", Source: "D20", Expected: 24, Scenario: "messages-of-many",
+			About: "a worker acknowledges a message of several dispatches before it has claimed them, so dispatches that are too late never reach the dead letter handler",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if !p.Worker {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session { return &settled{s, p} }}
+			},
+		},
+		Mutant{
+			Name: "one-refusal-refuses-all", Source: "D9", Expected: 20, Scenario: "messages-of-many",
+			About: "if one claim of a batch is refused, a worker begins none of the executions, not even those that it has claimed",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return unanimous{c, p}
+			},
+		},
+		Mutant{
+			Name: "messages-counted-as-one", Source: "D42", Expected: 9, Scenario: "messages-of-many",
+			About: "an executor counts the messages that wait at a worker and not the dispatches in them, so a worker gets more than it has room for",
+			Statements: unguarded("counted what waits at a worker as one", each(func(w *store.WorkerRow) {
+				if w.Queued > 1 {
+					w.Load -= w.Queued - 1
+				}
+			})),
+		},
+		Mutant{
+			Name: "first-of-a-dead-block", Source: "D25", Expected: 12, Scenario: "messages-of-many",
+			About: "the dead letter handler judges the first dispatch of a dead message and forgets the others",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if !p.Executor() {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session {
+					return &translator{Session: s, change: func(d *broker.Delivery) {
+						ds := d.Envelope.Dispatches
+						if len(ds) < 2 {
+							return
+						}
+						forgotten := make([]execution.ID, 0, len(ds))
+						for i := range ds[1:] {
+							forgotten = append(forgotten, ds[i+1].Key.ID)
+						}
+						p.Acted("forgot a dispatch of a dead message", forgotten...)
+						d.Envelope.Dispatches = ds[:1]
+					}}
+				}}
+			},
+		},
 	)
+
 }
 
 // settled is a session of a worker whose blocks are acknowledged on arrival. The core can't settle
@@ -61,19 +113,6 @@ func (c *settler) Reject(d broker.Delivery, requeue bool) {
 	}
 }
 
-func blockAcknowledgedFirst() *Mutant {
-	return &Mutant{
-		Name: "block-acknowledged-first", Source: "D20", Expected: 24, Scenario: "messages-of-many",
-		About: "a worker acknowledges a message of several dispatches before it has claimed them, so dispatches that are too late never reach the dead letter handler",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if !p.Worker {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session { return &settled{s, p} }}
-		},
-	}
-}
-
 // unanimous is a store of a worker that treats one refused claim as the refusal of all claims of
 // the call.
 type unanimous struct {
@@ -100,55 +139,4 @@ func (s unanimous) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 		}
 	}
 	return results, err
-}
-
-func oneRefusalRefusesAll() *Mutant {
-	return &Mutant{
-		Name: "one-refusal-refuses-all", Source: "D9", Expected: 20, Scenario: "messages-of-many",
-		About: "if one claim of a batch is refused, a worker begins none of the executions, not even those that it has claimed",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return unanimous{c, p}
-		},
-	}
-}
-
-func messagesCountedAsOne() *Mutant {
-	return &Mutant{
-		Name: "messages-counted-as-one", Source: "D42", Expected: 9, Scenario: "messages-of-many",
-		About: "an executor counts the messages that wait at a worker and not the dispatches in them, so a worker gets more than it has room for",
-		Statements: unguarded("counted what waits at a worker as one", each(func(w *store.WorkerRow) {
-			if w.Queued > 1 {
-				w.Load -= w.Queued - 1
-			}
-		})),
-	}
-}
-
-func firstOfADeadBlock() *Mutant {
-	return &Mutant{
-		Name: "first-of-a-dead-block", Source: "D25", Expected: 12, Scenario: "messages-of-many",
-		About: "the dead letter handler judges the first dispatch of a dead message and forgets the others",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if !p.Executor() {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session {
-				return &translator{Session: s, change: func(d *broker.Delivery) {
-					ds := d.Envelope.Dispatches
-					if len(ds) < 2 {
-						return
-					}
-					forgotten := make([]execution.ID, 0, len(ds))
-					for i := range ds[1:] {
-						forgotten = append(forgotten, ds[i+1].Key.ID)
-					}
-					p.Acted("forgot a dispatch of a dead message", forgotten...)
-					d.Envelope.Dispatches = ds[:1]
-				}}
-			}}
-		},
-	}
 }

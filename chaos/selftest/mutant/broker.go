@@ -10,8 +10,27 @@ import (
 
 func init() {
 	register(
-		unknownIsRefused, hoardedDeadLetters, directDLX,
+		Mutant{
+			Name: "unknown-is-refused", Source: "D9", Expected: 2, Scenario: "network-partition",
+			About: "a publish whose confirm never came counts as refused by the broker",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if p.Worker {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session { return &optimist{s, p, broker.Nacked} }}
+			},
+		},
+		Mutant{
+			Name: "hoarded-dead-letters", Source: "D26", Expected: 14, Scenario: "message-expires-in-queue",
+			About: "the dead letter handler keeps its messages for forensics by never acknowledging them",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				queue := broker.DeadLetterQueue(p.Config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
+				return &sessions{b, func(s broker.Session) broker.Session { return &hoarder{s, p, queue} }}
+			},
+		},
 	)
+	registerMade(directDLX)
+
 }
 
 // sessions is a broker whose sessions are wrapped.
@@ -57,19 +76,6 @@ func (s *optimist) Publish(ctx context.Context, ms []broker.Message) []broker.Ou
 	return outcomes
 }
 
-func unknownIsRefused() *Mutant {
-	return &Mutant{
-		Name: "unknown-is-refused", Source: "D9", Expected: 2, Scenario: "network-partition",
-		About: "a publish whose confirm never came counts as refused by the broker",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if p.Worker {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session { return &optimist{s, p, broker.Nacked} }}
-		},
-	}
-}
-
 // hoarder never acknowledges messages from one queue.
 type hoarder struct {
 	broker.Session
@@ -93,17 +99,6 @@ type silent struct {
 
 // Ack implements broker.Consumer.
 func (c *silent) Ack(broker.Delivery) { c.p.Acted("kept a dead letter instead of acknowledging it") }
-
-func hoardedDeadLetters() *Mutant {
-	return &Mutant{
-		Name: "hoarded-dead-letters", Source: "D26", Expected: 14, Scenario: "message-expires-in-queue",
-		About: "the dead letter handler keeps its messages for forensics by never acknowledging them",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			queue := broker.DeadLetterQueue(p.Config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
-			return &sessions{b, func(s broker.Session) broker.Session { return &hoarder{s, p, queue} }}
-		},
-	}
-}
 
 func directDLX() *Mutant {
 	direct := func(c config.RabbitMQ, t broker.Topology) broker.Topology {

@@ -14,8 +14,53 @@ import (
 
 func init() {
 	register(
-		fencesInWholeSeconds, claimsLinger, refusedEndsRenamed, runsToldShorter, looksBehindSeldom, looksBehindNarrowly, asksForNothing, refusedEndsAtOnce,
+		Mutant{
+			Name: "fences-in-whole-seconds", Source: "D15", Expected: 4, Scenario: "mute-worker", Unread: true,
+			About: "a worker knows the end of its lease only to the second",
+			Host: func(p Process, h host.Host) host.Host {
+				if !p.Worker {
+					return h
+				}
+				return &coarse{h, p}
+			},
+		},
+		Mutant{
+			Name: "claims-linger", Source: "D39", Expected: 10, Scenario: "stop-on-a-slow-road", Unread: true,
+			About: "a worker that has begun to drain repeats its last claim",
+			Store: ofWorker(func(p Process, s store.Store) store.Store { return &lingering{Store: s, p: p} }),
+		},
+		Mutant{
+			Name: "refused-ends-renamed", Source: "D13", Expected: 13, Scenario: "refused-ends-are-refused", Unread: true,
+			About: "the results that a lost worker reports do not say that it was lost",
+			Store: ofWorker(func(p Process, s store.Store) store.Store { return &renaming{s, p} }),
+		},
+		Mutant{
+			Name: "runs-told-shorter", Source: "D59", Expected: 15, Scenario: "mute-worker", Unread: true,
+			About: "a worker reports half of the true duration of its runs",
+			Store: ofWorker(func(p Process, s store.Store) store.Store { return &shortening{s, p} }),
+		},
+		Mutant{
+			Name: "looks-behind-seldom", Source: "D25", Expected: 18, Scenario: "garbage-before-work", Unread: true,
+			About: "a worker asks half as often as it should for dispatches behind messages without effect",
+			Store: ofWorker(func(p Process, s store.Store) store.Store { return &dozing{s, p} }),
+		},
+		Mutant{
+			Name: "looks-behind-narrowly", Source: "S12", Expected: 17, Scenario: "garbage-before-short-runs", Unread: true,
+			About: "a worker takes only one of the dispatches that wait behind messages without effect at a time",
+			Store: ofWorker(func(p Process, s store.Store) store.Store { return &narrow{s, p} }),
+		},
+		Mutant{
+			Name: "asks-for-nothing", Source: "D60", Expected: 18, Scenario: "cancelled-in-bursts", Unread: true,
+			About: "a worker makes a statement with an empty list before each heartbeat",
+			Store: ofWorker(func(p Process, s store.Store) store.Store { return &idling{s, p} }),
+		},
+		Mutant{
+			Name: "refused-ends-at-once", Source: "D57", Expected: 23, Scenario: "refused-ends-are-refused", Unread: true,
+			About: "if the database refuses to keep a refused result, a worker asks again at once",
+			Store: ofWorker(func(p Process, s store.Store) store.Store { return &pressing{s, p} }),
+		},
 	)
+
 }
 
 // ofWorker wraps the database of workers only.
@@ -43,19 +88,6 @@ func (h *coarse) Monotonic() time.Duration {
 	return now.Truncate(time.Second)
 }
 
-func fencesInWholeSeconds() *Mutant {
-	return &Mutant{
-		Name: "fences-in-whole-seconds", Source: "D15", Expected: 4, Scenario: "mute-worker", Unread: true,
-		About: "a worker knows the end of its lease only to the second",
-		Host: func(p Process, h host.Host) host.Host {
-			if !p.Worker {
-				return h
-			}
-			return &coarse{h, p}
-		},
-	}
-}
-
 // lingering is a store of a worker that claims once more when it drains.
 type lingering struct {
 	store.Store
@@ -79,14 +111,6 @@ func (s *lingering) SetLifecycle(ctx context.Context, w store.WorkerKey, to exec
 	return err
 }
 
-func claimsLinger() *Mutant {
-	return &Mutant{
-		Name: "claims-linger", Source: "D39", Expected: 10, Scenario: "stop-on-a-slow-road", Unread: true,
-		About: "a worker that has begun to drain repeats its last claim",
-		Store: ofWorker(func(p Process, s store.Store) store.Store { return &lingering{Store: s, p: p} }),
-	}
-}
-
 // renaming is a store of a worker that keeps refused results under another reason.
 type renaming struct {
 	store.Store
@@ -100,14 +124,6 @@ func (s *renaming) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f s
 		f.Reason = execution.Unroutable
 	}
 	return s.Store.KeepRefusedResult(ctx, w, f)
-}
-
-func refusedEndsRenamed() *Mutant {
-	return &Mutant{
-		Name: "refused-ends-renamed", Source: "D13", Expected: 13, Scenario: "refused-ends-are-refused", Unread: true,
-		About: "the results that a lost worker reports do not say that it was lost",
-		Store: ofWorker(func(p Process, s store.Store) store.Store { return &renaming{s, p} }),
-	}
 }
 
 // shortening is a store of a worker that reports its runs as shorter than they were.
@@ -125,14 +141,6 @@ func (s *shortening) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRep
 	return s.Store.Heartbeat(ctx, b)
 }
 
-func runsToldShorter() *Mutant {
-	return &Mutant{
-		Name: "runs-told-shorter", Source: "D59", Expected: 15, Scenario: "mute-worker", Unread: true,
-		About: "a worker reports half of the true duration of its runs",
-		Store: ofWorker(func(p Process, s store.Store) store.Store { return &shortening{s, p} }),
-	}
-}
-
 // dozing is a store of a worker that is slow to ask for the rows dispatched to it.
 type dozing struct {
 	store.Store
@@ -146,14 +154,6 @@ func (s *dozing) Dispatched(ctx context.Context, w store.WorkerKey, limit int) (
 		return nil, err
 	}
 	return s.Store.Dispatched(ctx, w, limit)
-}
-
-func looksBehindSeldom() *Mutant {
-	return &Mutant{
-		Name: "looks-behind-seldom", Source: "D25", Expected: 18, Scenario: "garbage-before-work", Unread: true,
-		About: "a worker asks half as often as it should for dispatches behind messages without effect",
-		Store: ofWorker(func(p Process, s store.Store) store.Store { return &dozing{s, p} }),
-	}
 }
 
 // narrow is a store of a worker that takes only one of the rows dispatched to it.
@@ -171,14 +171,6 @@ func (s *narrow) Dispatched(ctx context.Context, w store.WorkerKey, limit int) (
 	return s.Store.Dispatched(ctx, w, limit)
 }
 
-func looksBehindNarrowly() *Mutant {
-	return &Mutant{
-		Name: "looks-behind-narrowly", Source: "S12", Expected: 17, Scenario: "garbage-before-short-runs", Unread: true,
-		About: "a worker takes only one of the dispatches that wait behind messages without effect at a time",
-		Store: ofWorker(func(p Process, s store.Store) store.Store { return &narrow{s, p} }),
-	}
-}
-
 // idling is a store of a worker whose heartbeats list no executions.
 type idling struct {
 	store.Store
@@ -192,14 +184,6 @@ func (s *idling) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 		return store.BeatReply{}, err
 	}
 	return s.Store.Heartbeat(ctx, b)
-}
-
-func asksForNothing() *Mutant {
-	return &Mutant{
-		Name: "asks-for-nothing", Source: "D60", Expected: 18, Scenario: "cancelled-in-bursts", Unread: true,
-		About: "a worker makes a statement with an empty list before each heartbeat",
-		Store: ofWorker(func(p Process, s store.Store) store.Store { return &idling{s, p} }),
-	}
 }
 
 // pressing is a store of a worker that repeats at once the request to keep a refused result.
@@ -216,12 +200,4 @@ func (s *pressing) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f s
 		err = s.Store.KeepRefusedResult(ctx, w, f)
 	}
 	return err
-}
-
-func refusedEndsAtOnce() *Mutant {
-	return &Mutant{
-		Name: "refused-ends-at-once", Source: "D57", Expected: 23, Scenario: "refused-ends-are-refused", Unread: true,
-		About: "if the database refuses to keep a refused result, a worker asks again at once",
-		Store: ofWorker(func(p Process, s store.Store) store.Store { return &pressing{s, p} }),
-	}
 }

@@ -9,8 +9,13 @@ import (
 
 func init() {
 	register(
-		cancelOverwrites,
+		Mutant{
+			Name: "cancel-overwrites", Source: "D6", Expected: 2, Scenario: "cancel-at-every-stage",
+			About:      "a cancellation ends an execution at once, even one that a worker has claimed and runs",
+			Statements: func(p Process, c Database) store.Store { return &canceller{Store: c, p: p, client: c} },
+		},
 	)
+
 }
 
 // canceller is a store in which a cancellation ends a running execution at once, although its
@@ -40,12 +45,4 @@ func (s *canceller) Cancel(ctx context.Context, ids []execution.ID, actor string
 			})
 		}
 	})
-}
-
-func cancelOverwrites() *Mutant {
-	return &Mutant{
-		Name: "cancel-overwrites", Source: "D6", Expected: 2, Scenario: "cancel-at-every-stage",
-		About:      "a cancellation ends an execution at once, even one that a worker has claimed and runs",
-		Statements: func(p Process, c Database) store.Store { return &canceller{Store: c, p: p, client: c} },
-	}
 }

@@ -10,7 +10,27 @@ import (
 	"handoff/core/store"
 )
 
-func init() { register(firstRefusalStays, sessionUnwatched) }
+func init() {
+	register(
+		Mutant{
+			Name: "first-refusal-stays", Source: "D25", Expected: 5, Scenario: "no-database-connections",
+			About: "a process opens its pool once and keeps the error: if the first connection is refused, it never makes another one",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Client {
+					return c
+				}
+				return &opened{Store: c, p: p}
+			},
+		},
+		Mutant{
+			Name: "session-unwatched", Source: "D32", Expected: 26, Scenario: "quiet-then-busy",
+			About: "a process that only publishes notices the end of its connection when it wants to publish, and connects again after its pause: its hints of that time are lost",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				return &sessions{b, func(s broker.Session) broker.Session { return &unwatched{Session: s, p: p} }}
+			},
+		},
+	)
+}
 
 // opened is a store that is opened once: the result of its first statement is that of all later
 // ones.
@@ -69,19 +89,6 @@ func (s *opened) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 	return once(s, func() ([]execution.Execution, error) { return s.Store.Find(ctx, f) })
 }
 
-func firstRefusalStays() *Mutant {
-	return &Mutant{
-		Name: "first-refusal-stays", Source: "D25", Expected: 5, Scenario: "no-database-connections",
-		About: "a process opens its pool once and keeps the error: if the first connection is refused, it never makes another one",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Client {
-				return c
-			}
-			return &opened{Store: c, p: p}
-		},
-	}
-}
-
 // unwatched is a session whose end is noticed only by a publish, or by receiving over it. The next
 // session comes after a pause.
 type unwatched struct {
@@ -134,15 +141,5 @@ func (s *unwatched) Wait(ctx context.Context) error {
 			return s.p.Host.Sleep(ctx, s.p.Config.MessageQueue.RabbitMQ.ReconnectMin/2)
 		}
 		s.p.Acted("did not notice that its connection to the broker had ended")
-	}
-}
-
-func sessionUnwatched() *Mutant {
-	return &Mutant{
-		Name: "session-unwatched", Source: "D32", Expected: 26, Scenario: "quiet-then-busy",
-		About: "a process that only publishes notices the end of its connection when it wants to publish, and connects again after its pause: its hints of that time are lost",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			return &sessions{b, func(s broker.Session) broker.Session { return &unwatched{Session: s, p: p} }}
-		},
 	}
 }

@@ -14,8 +14,68 @@ import (
 
 func init() {
 	register(
-		deathReasonIgnored, deadLetterGivenUp, poisonDropped, poisonRequeued,
+		Mutant{
+			Name: "death-reason-ignored", Source: "D19", Expected: 2, Scenario: "ttl-race",
+			About: "the dead letter handler treats every death as an expiry, even a rejection by the worker",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if p.Worker {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session {
+					return &translator{Session: s, change: func(d *broker.Delivery) {
+						if len(d.Deaths) > 0 && d.Deaths[0].Reason != broker.DeathExpired {
+							p.Acted("treated a rejected message as expired")
+							deaths := append([]broker.Death(nil), d.Deaths...)
+							deaths[0].Reason = broker.DeathExpired
+							d.Deaths = deaths
+						}
+					}}
+				}}
+			},
+		},
+		Mutant{
+			Name: "dead-letter-given-up", Source: "D25", Expected: 12, Scenario: "message-expires-in-queue",
+			About: "the dead letter handler acknowledges first and reclaims at most once: a reclaim that the database refuses is lost",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker {
+					return c
+				}
+				return &impatient{Store: c, p: p, seen: make(map[execution.Key]bool)}
+			},
+		},
+		Mutant{
+			Name: "poison-dropped", Source: "D25", Expected: 6, Scenario: "poison-cancels",
+			About: "a worker acknowledges a cancellation that it can't read and stores it nowhere",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return shredder{c, p}
+			},
+		},
+		Mutant{
+			Name: "poison-requeued", Source: "D25", Expected: 6, Scenario: "poison-messages",
+			About: "an unreadable message is returned to its queue, and comes again at once, a hundred times",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if p.Worker {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session {
+					rounds := make(map[string]int)
+					return &translator{Session: s, settle: func(c broker.Consumer, d broker.Delivery) bool {
+						// Without a limit the run would not end.
+						if rounds[string(d.Body)]++; d.Malformed == nil || rounds[string(d.Body)] > 100 {
+							return false
+						}
+						p.Acted("gave an unreadable message back")
+						c.Reject(d, true)
+						return true
+					}}
+				}}
+			},
+		},
 	)
+
 }
 
 // translator changes deliveries on their way to the core.
@@ -56,41 +116,6 @@ func (c *translated) Ack(d broker.Delivery) {
 	}
 }
 
-func deathReasonIgnored() *Mutant {
-	return &Mutant{
-		Name: "death-reason-ignored", Source: "D19", Expected: 2, Scenario: "ttl-race",
-		About: "the dead letter handler treats every death as an expiry, even a rejection by the worker",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if p.Worker {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session {
-				return &translator{Session: s, change: func(d *broker.Delivery) {
-					if len(d.Deaths) > 0 && d.Deaths[0].Reason != broker.DeathExpired {
-						p.Acted("treated a rejected message as expired")
-						deaths := append([]broker.Death(nil), d.Deaths...)
-						deaths[0].Reason = broker.DeathExpired
-						d.Deaths = deaths
-					}
-				}}
-			}}
-		},
-	}
-}
-
-func deadLetterGivenUp() *Mutant {
-	return &Mutant{
-		Name: "dead-letter-given-up", Source: "D25", Expected: 12, Scenario: "message-expires-in-queue",
-		About: "the dead letter handler acknowledges first and reclaims at most once: a reclaim that the database refuses is lost",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker {
-				return c
-			}
-			return &impatient{Store: c, p: p, seen: make(map[execution.Key]bool)}
-		},
-	}
-}
-
 // impatient pretends, the first time, that a reclaim by the dead letter handler was made.
 type impatient struct {
 	store.Store
@@ -124,41 +149,4 @@ type shredder struct {
 func (s shredder) StoreDeadLetters(context.Context, ...store.DeadLetter) error {
 	s.p.Acted("acknowledged a message that can't be read, and stored it nowhere")
 	return nil
-}
-
-func poisonDropped() *Mutant {
-	return &Mutant{
-		Name: "poison-dropped", Source: "D25", Expected: 6, Scenario: "poison-cancels",
-		About: "a worker acknowledges a cancellation that it can't read and stores it nowhere",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return shredder{c, p}
-		},
-	}
-}
-
-func poisonRequeued() *Mutant {
-	return &Mutant{
-		Name: "poison-requeued", Source: "D25", Expected: 6, Scenario: "poison-messages",
-		About: "an unreadable message is returned to its queue, and comes again at once, a hundred times",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if p.Worker {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session {
-				rounds := make(map[string]int)
-				return &translator{Session: s, settle: func(c broker.Consumer, d broker.Delivery) bool {
-					// Without a limit the run would not end.
-					if rounds[string(d.Body)]++; d.Malformed == nil || rounds[string(d.Body)] > 100 {
-						return false
-					}
-					p.Acted("gave an unreadable message back")
-					c.Reject(d, true)
-					return true
-				}}
-			}}
-		},
-	}
 }

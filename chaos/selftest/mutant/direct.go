@@ -13,7 +13,47 @@ import (
 // dispatch, which they replace.
 
 func init() {
-	register(directToTheDraining, directToTheDeaf, directBeyondRoom, directTakesTheLimited, directBeforeDue, directUntold)
+	register(
+		Mutant{
+			Name: "direct-to-the-draining", Source: "D46", Expected: 9, Scenario: "activation-on-a-bad-road",
+			About: "neither the dispatch in one step nor the choice of the worker checks whether the worker is active",
+			Statements: directly("took a worker for active that is not", each(func(w *store.WorkerRow) {
+				if w.LeaseValid() {
+					w.Lifecycle = execution.Active
+				}
+			}), direct{}),
+		},
+		Mutant{
+			Name: "direct-to-the-deaf", Source: "D32", Expected: 9, Scenario: "mixed-heartbeats",
+			About:      "neither the dispatch in one step nor the choice of the worker checks whether the worker's consumer is alive",
+			Statements: directly("took a worker for alive whose consumer is not", each(func(w *store.WorkerRow) { w.ConsumerAlive = true }), direct{}),
+		},
+		Mutant{
+			Name: "direct-beyond-room", Source: "D42", Expected: 9, Scenario: "degraded-then-healthy",
+			About: "neither the dispatch in one step nor the choice of the worker counts the executions that the worker holds",
+			Statements: directly("did not see what a worker holds", func(ws []store.WorkerRow) {
+				for i := range ws {
+					ws[i].Load = 0
+				}
+			}, direct{full: true}),
+		},
+		Mutant{
+			Name: "direct-takes-the-limited", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network",
+			About:      "the dispatch in one step takes executions with a concurrency limit, and no slot for them",
+			Statements: directly("", asTheyAre, direct{limited: true}),
+		},
+		Mutant{
+			Name: "direct-before-due", Source: "D51", Expected: 8, Scenario: "retries-exhausted",
+			About:      "the dispatch in one step does not wait until an execution is due",
+			Statements: directly("", asTheyAre, direct{early: true}),
+		},
+		Mutant{
+			Name: "direct-untold", Source: "D12", Expected: 1, Scenario: "messages-of-many",
+			About:      "the audit shows the dispatch in one step as one transition, without the claim for scheduling",
+			Statements: directly("", asTheyAre, direct{untold: true}),
+		},
+	)
+
 }
 
 // inTwoSteps is the answer that makes an executor claim first and then dispatch all due rows. It is
@@ -113,59 +153,3 @@ func (s *direct) move(tx Tx, id execution.ID, to store.Place, d store.DueDispatc
 
 // asTheyAre does not change the workers.
 func asTheyAre([]store.WorkerRow) {}
-
-func directToTheDraining() *Mutant {
-	return &Mutant{
-		Name: "direct-to-the-draining", Source: "D46", Expected: 9, Scenario: "activation-on-a-bad-road",
-		About: "neither the dispatch in one step nor the choice of the worker checks whether the worker is active",
-		Statements: directly("took a worker for active that is not", each(func(w *store.WorkerRow) {
-			if w.LeaseValid() {
-				w.Lifecycle = execution.Active
-			}
-		}), direct{}),
-	}
-}
-
-func directToTheDeaf() *Mutant {
-	return &Mutant{
-		Name: "direct-to-the-deaf", Source: "D32", Expected: 9, Scenario: "mixed-heartbeats",
-		About:      "neither the dispatch in one step nor the choice of the worker checks whether the worker's consumer is alive",
-		Statements: directly("took a worker for alive whose consumer is not", each(func(w *store.WorkerRow) { w.ConsumerAlive = true }), direct{}),
-	}
-}
-
-func directBeyondRoom() *Mutant {
-	return &Mutant{
-		Name: "direct-beyond-room", Source: "D42", Expected: 9, Scenario: "degraded-then-healthy",
-		About: "neither the dispatch in one step nor the choice of the worker counts the executions that the worker holds",
-		Statements: directly("did not see what a worker holds", func(ws []store.WorkerRow) {
-			for i := range ws {
-				ws[i].Load = 0
-			}
-		}, direct{full: true}),
-	}
-}
-
-func directTakesTheLimited() *Mutant {
-	return &Mutant{
-		Name: "direct-takes-the-limited", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network",
-		About:      "the dispatch in one step takes executions with a concurrency limit, and no slot for them",
-		Statements: directly("", asTheyAre, direct{limited: true}),
-	}
-}
-
-func directBeforeDue() *Mutant {
-	return &Mutant{
-		Name: "direct-before-due", Source: "D51", Expected: 8, Scenario: "retries-exhausted",
-		About:      "the dispatch in one step does not wait until an execution is due",
-		Statements: directly("", asTheyAre, direct{early: true}),
-	}
-}
-
-func directUntold() *Mutant {
-	return &Mutant{
-		Name: "direct-untold", Source: "D12", Expected: 1, Scenario: "messages-of-many",
-		About:      "the audit shows the dispatch in one step as one transition, without the claim for scheduling",
-		Statements: directly("", asTheyAre, direct{untold: true}),
-	}
-}

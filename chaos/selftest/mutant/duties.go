@@ -18,9 +18,105 @@ import (
 
 func init() {
 	register(
-		claimDoubtForgotten, activationSaidOnce, oneSlotTooMany, drainUnheard, drainForgotten, resultLeftAtTheFence, lateRefusalAcknowledged,
-		sentBackEarly, endedWithoutGrace,
+		Mutant{
+			Name: "claim-doubt-forgotten", Source: "D9", Expected: 20, Scenario: "claims-in-doubt",
+			About: "if a claim has an unknown outcome and the next attempt does not reach the database, the worker mistakes its own claim for another worker's and never begins",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return &doubtful{Store: c, p: p, doubt: make(map[execution.Key]bool), forgotten: make(map[execution.Key]bool)}
+			},
+		},
+		Mutant{
+			Name: "activation-said-once", Source: "D32", Expected: 21, Scenario: "activation-on-a-bad-road",
+			About: "a worker reports only once that it is active, whatever the answer was, so it may stay in lifecycle starting for ever",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return &announced{Store: c, p: p}
+			},
+		},
+		Mutant{
+			Name: "one-slot-too-many", Source: "D42", Expected: 22, Scenario: "overload",
+			About: "a worker runs one more action at a time than its registered capacity",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return understating{c, p}
+			},
+		},
+		Mutant{
+			Name: "drain-unheard", Source: "D46", Expected: 10, Scenario: "cordon-under-load",
+			About: "a worker does not learn that an operator drains it: it gets no new work, and runs for ever",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return undrained{c, p}
+			},
+		},
+		Mutant{
+			Name: "drain-forgotten", Source: "D46", Expected: 10, Scenario: "drained-while-cut-off",
+			About: "a process that registers anew forgets that an operator drains it: it stays cordoned, and runs for ever",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return &drainForgetting{Store: c, p: p}
+			},
+		},
+		Mutant{
+			Name: "result-left-at-the-fence", Source: "D23", Expected: 13, Scenario: "partition-worker-database",
+			About: "a worker that has fenced itself does not write the results of its actions, and registers anew as if the database had refused them",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return &unwritten{c, p}
+			},
+		},
+		Mutant{
+			Name: "late-refusal-acknowledged", Source: "D20", Expected: 24, Scenario: "late-to-its-claim",
+			About: "a worker acknowledges a dispatch that is too late to claim, so the dead letter handler never learns of it",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if !p.Worker {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session { return &hushed{s, p} }}
+			},
+		},
+		Mutant{
+			Name: "sent-back-early", Source: "D30", Expected: 24, Scenario: "long-runs",
+			About: "a worker waits for a free slot for half of the time that a dispatch has",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if !p.Worker {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session {
+					return &translator{Session: s, change: func(d *broker.Delivery) {
+						d.Envelope.Dispatches = slices.Clone(d.Envelope.Dispatches)
+						for i := range d.Envelope.Dispatches {
+							own := &d.Envelope.Dispatches[i]
+							p.Acted("gave a delivery half of its time", own.Key.ID)
+							if own.Action.DispatchTimeout == 0 {
+								own.Action.DispatchTimeout = p.Config.Executor.DispatchTimeout
+							}
+							own.Action.DispatchTimeout /= 2
+						}
+					}}
+				}}
+			},
+		},
+		Mutant{
+			Name: "ended-without-grace", Source: "D40", Expected: 13, Scenario: "shutdown-timeout",
+			About:  "a worker ends its actions with SIGKILL, so that none has the time to clean up",
+			Config: func(c *config.Config) { c.Worker.KillGrace = 0 },
+		},
 	)
+
 }
 
 // doubtful is a store of a worker that forgets, when the database can't be reached, that an earlier
@@ -59,19 +155,6 @@ func (s *doubtful) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 	return results, err
 }
 
-func claimDoubtForgotten() *Mutant {
-	return &Mutant{
-		Name: "claim-doubt-forgotten", Source: "D9", Expected: 20, Scenario: "claims-in-doubt",
-		About: "if a claim has an unknown outcome and the next attempt does not reach the database, the worker mistakes its own claim for another worker's and never begins",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return &doubtful{Store: c, p: p, doubt: make(map[execution.Key]bool), forgotten: make(map[execution.Key]bool)}
-		},
-	}
-}
-
 // announced is a store of a worker that believes itself active once it has asked to be.
 type announced struct {
 	store.Store
@@ -92,19 +175,6 @@ func (s *announced) SetLifecycle(ctx context.Context, w store.WorkerKey, to exec
 	return s.Store.SetLifecycle(ctx, w, to)
 }
 
-func activationSaidOnce() *Mutant {
-	return &Mutant{
-		Name: "activation-said-once", Source: "D32", Expected: 21, Scenario: "activation-on-a-bad-road",
-		About: "a worker reports only once that it is active, whatever the answer was, so it may stay in lifecycle starting for ever",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return &announced{Store: c, p: p}
-		},
-	}
-}
-
 // understating is a store of a worker that registers one slot less than it has.
 type understating struct {
 	store.Store
@@ -118,19 +188,6 @@ func (s understating) Register(ctx context.Context, g store.Registration) (store
 		g.Capacity--
 	}
 	return s.Store.Register(ctx, g)
-}
-
-func oneSlotTooMany() *Mutant {
-	return &Mutant{
-		Name: "one-slot-too-many", Source: "D42", Expected: 22, Scenario: "overload",
-		About: "a worker runs one more action at a time than its registered capacity",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return understating{c, p}
-		},
-	}
 }
 
 // undrained is a store of a worker that is not told of an operator's request to drain.
@@ -147,19 +204,6 @@ func (s undrained) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply
 	}
 	reply.Drain = false
 	return reply, err
-}
-
-func drainUnheard() *Mutant {
-	return &Mutant{
-		Name: "drain-unheard", Source: "D46", Expected: 10, Scenario: "cordon-under-load",
-		About: "a worker does not learn that an operator drains it: it gets no new work, and runs for ever",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return undrained{c, p}
-		},
-	}
 }
 
 // drainForgetting is a store that forgets an operator's request to a process when the process
@@ -187,32 +231,6 @@ func (s *drainForgetting) Heartbeat(ctx context.Context, b store.Beat) (store.Be
 		reply.Drain = false
 	}
 	return reply, err
-}
-
-func drainForgotten() *Mutant {
-	return &Mutant{
-		Name: "drain-forgotten", Source: "D46", Expected: 10, Scenario: "drained-while-cut-off",
-		About: "a process that registers anew forgets that an operator drains it: it stays cordoned, and runs for ever",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return &drainForgetting{Store: c, p: p}
-		},
-	}
-}
-
-func resultLeftAtTheFence() *Mutant {
-	return &Mutant{
-		Name: "result-left-at-the-fence", Source: "D23", Expected: 13, Scenario: "partition-worker-database",
-		About: "a worker that has fenced itself does not write the results of its actions, and registers anew as if the database had refused them",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return &unwritten{c, p}
-		},
-	}
 }
 
 // unwritten is a store that treats the results of a fenced worker as refused, so that no hint tells of them.
@@ -258,52 +276,6 @@ func (c *hushedConsumer) Reject(d broker.Delivery, requeue bool) {
 	}
 	c.p.Acted("acknowledged a dispatch that came too late", dispatched(d.Envelope)...)
 	c.Consumer.Ack(d)
-}
-
-func lateRefusalAcknowledged() *Mutant {
-	return &Mutant{
-		Name: "late-refusal-acknowledged", Source: "D20", Expected: 24, Scenario: "late-to-its-claim",
-		About: "a worker acknowledges a dispatch that is too late to claim, so the dead letter handler never learns of it",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if !p.Worker {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session { return &hushed{s, p} }}
-		},
-	}
-}
-
-func sentBackEarly() *Mutant {
-	return &Mutant{
-		Name: "sent-back-early", Source: "D30", Expected: 24, Scenario: "long-runs",
-		About: "a worker waits for a free slot for half of the time that a dispatch has",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if !p.Worker {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session {
-				return &translator{Session: s, change: func(d *broker.Delivery) {
-					d.Envelope.Dispatches = slices.Clone(d.Envelope.Dispatches)
-					for i := range d.Envelope.Dispatches {
-						own := &d.Envelope.Dispatches[i]
-						p.Acted("gave a delivery half of its time", own.Key.ID)
-						if own.Action.DispatchTimeout == 0 {
-							own.Action.DispatchTimeout = p.Config.Executor.DispatchTimeout
-						}
-						own.Action.DispatchTimeout /= 2
-					}
-				}}
-			}}
-		},
-	}
-}
-
-func endedWithoutGrace() *Mutant {
-	return &Mutant{
-		Name: "ended-without-grace", Source: "D40", Expected: 13, Scenario: "shutdown-timeout",
-		About:  "a worker ends its actions with SIGKILL, so that none has the time to clean up",
-		Config: func(c *config.Config) { c.Worker.KillGrace = 0 },
-	}
 }
 
 // avoidsNobody is a store whose rows name no worker to avoid.

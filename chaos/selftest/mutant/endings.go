@@ -13,7 +13,70 @@ import (
 // follow, and hints of this that are misread.
 
 func init() {
-	register(endMissesChildren, endKeepsSlot, endHandledAgain, calledHandled, roomUntold)
+	register(
+		Mutant{
+			Name: "end-misses-children", Source: "D22", Expected: 12, Scenario: "workflow-under-lost-messages",
+			About: "a result handles the end of its execution without checking for children that wait for it",
+			Statements: endings(ending{
+				text: "handled an end for which children wait",
+				of: func(tx Tx, row *execution.Execution) bool {
+					return row.Action.Concurrency == 0 && tx.Children(row.ID) > 0
+				},
+				handle: func(tx Tx, id execution.ID) { tx.HandleChildless(id) },
+			}),
+		},
+		Mutant{
+			Name: "end-keeps-slot", Source: "D24", Expected: 7, Scenario: "concurrency-under-crashes",
+			About: "a result handles the end of its execution without checking for the concurrency slot that it holds",
+			Statements: endings(ending{
+				text: "handled the end of what holds a slot, and left it there",
+				of: func(tx Tx, row *execution.Execution) bool {
+					return row.Action.Concurrency > 0 && tx.Children(row.ID) == 0
+				},
+				handle: func(tx Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) },
+			}),
+		},
+		Mutant{
+			Name: "end-handled-again", Source: "D24", Expected: 7, Scenario: "activation-on-a-bad-road",
+			About: "a result that is repeated, because its answer was lost, handles the end again",
+			Statements: endings(ending{
+				text:   "handled an end again",
+				again:  true,
+				of:     func(_ Tx, row *execution.Execution) bool { return !row.OrchestratedAt.IsZero() },
+				handle: func(tx Tx, id execution.ID) { tx.HandleTerminal(id, nil) },
+			}),
+		},
+		Mutant{
+			Name: "called-handled", Source: "D22", Expected: 26, Scenario: "dropped-status-messages",
+			About: "a worker says of every end that it was handled together with the result, so that no executor handles the others",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return &believing{c, p}
+			},
+		},
+		Mutant{
+			Name: "room-untold", Source: "D46", Expected: 26, Scenario: "long-runs-beside-a-queue",
+			About: "an executor ignores ends that were handled with their results: executions that wait for the slot wait until an executor looks for another reason",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if !p.Executor() {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session {
+					return &translator{Session: s, change: func(d *broker.Delivery) {
+						d.Envelope.Changes = slices.DeleteFunc(slices.Clone(d.Envelope.Changes), func(c broker.Change) bool {
+							if c.Handled {
+								p.Acted("ignored an end that freed a slot", c.Key.ID)
+							}
+							return c.Handled
+						})
+					}}
+				}}
+			},
+		},
+	)
+
 }
 
 // ending is a worker's store in which some completions are written by an unguarded statement, which
@@ -77,47 +140,6 @@ func (s *ending) complete(tx Tx, w store.WorkerKey, f *store.Finish) []store.Out
 	return []store.Outcome{{Applied: !s.again, From: from, Row: *tx.Row(row.ID)}}
 }
 
-func endMissesChildren() *Mutant {
-	return &Mutant{
-		Name: "end-misses-children", Source: "D22", Expected: 12, Scenario: "workflow-under-lost-messages",
-		About: "a result handles the end of its execution without checking for children that wait for it",
-		Statements: endings(ending{
-			text: "handled an end for which children wait",
-			of: func(tx Tx, row *execution.Execution) bool {
-				return row.Action.Concurrency == 0 && tx.Children(row.ID) > 0
-			},
-			handle: func(tx Tx, id execution.ID) { tx.HandleChildless(id) },
-		}),
-	}
-}
-
-func endKeepsSlot() *Mutant {
-	return &Mutant{
-		Name: "end-keeps-slot", Source: "D24", Expected: 7, Scenario: "concurrency-under-crashes",
-		About: "a result handles the end of its execution without checking for the concurrency slot that it holds",
-		Statements: endings(ending{
-			text: "handled the end of what holds a slot, and left it there",
-			of: func(tx Tx, row *execution.Execution) bool {
-				return row.Action.Concurrency > 0 && tx.Children(row.ID) == 0
-			},
-			handle: func(tx Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) },
-		}),
-	}
-}
-
-func endHandledAgain() *Mutant {
-	return &Mutant{
-		Name: "end-handled-again", Source: "D24", Expected: 7, Scenario: "activation-on-a-bad-road",
-		About: "a result that is repeated, because its answer was lost, handles the end again",
-		Statements: endings(ending{
-			text:   "handled an end again",
-			again:  true,
-			of:     func(_ Tx, row *execution.Execution) bool { return !row.OrchestratedAt.IsZero() },
-			handle: func(tx Tx, id execution.ID) { tx.HandleTerminal(id, nil) },
-		}),
-	}
-}
-
 // believing is a worker's store whose answers say that every end is handled.
 type believing struct {
 	store.Store
@@ -134,39 +156,4 @@ func (s *believing) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 		}
 	}
 	return outcomes, err
-}
-
-func calledHandled() *Mutant {
-	return &Mutant{
-		Name: "called-handled", Source: "D22", Expected: 26, Scenario: "dropped-status-messages",
-		About: "a worker says of every end that it was handled together with the result, so that no executor handles the others",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return &believing{c, p}
-		},
-	}
-}
-
-func roomUntold() *Mutant {
-	return &Mutant{
-		Name: "room-untold", Source: "D46", Expected: 26, Scenario: "long-runs-beside-a-queue",
-		About: "an executor ignores ends that were handled with their results: executions that wait for the slot wait until an executor looks for another reason",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if !p.Executor() {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session {
-				return &translator{Session: s, change: func(d *broker.Delivery) {
-					d.Envelope.Changes = slices.DeleteFunc(slices.Clone(d.Envelope.Changes), func(c broker.Change) bool {
-						if c.Handled {
-							p.Acted("ignored an end that freed a slot", c.Key.ID)
-						}
-						return c.Handled
-					})
-				}}
-			}}
-		},
-	}
 }

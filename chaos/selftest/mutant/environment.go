@@ -17,10 +17,103 @@ import (
 
 func init() {
 	register(
-		oneClockLease, oneClockDeadline, deadlineWithoutGrace, wallClockFence, marginWithoutDrift,
-		deafAfterCancel, topologyDeclaredOnce, returnedIsConfirmed, claimRolledBack, resultRolledBack,
-		deadLetterDropped, twinsShareAnIncarnation,
+		Mutant{
+			Name: "one-clock-lease", Source: "D35", Expected: 2, Scenario: "database-clock-steps",
+			About: "a lease is over as soon as the database's clock says so, although no executor has watched the lease for that long",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker {
+					return c
+				}
+				return &oneClock{c, p}
+			},
+		},
+		Mutant{
+			Name: "one-clock-deadline", Source: "D35", Expected: 4, Scenario: "clock-step-past-deadlines",
+			About: "a run has exceeded its time as soon as the database's clock says so, although no executor has watched the run for that long",
+			Store: func(p Process, c store.Store) store.Store {
+				return &misread{Store: c, p: p, read: later, misses: overruns, text: "ended a run on the word of a clock that was set"}
+			},
+		},
+		Mutant{
+			Name: "deadline-without-grace", Source: "D35", Expected: 4, Scenario: "clock-step-within-grace",
+			About: "the second clock checks only the run deadline, without the grace, so that a step of the first clock ends a run that its worker is still ending",
+			Store: func(p Process, c store.Store) store.Store {
+				return &misread{
+					Store: c, p: p, misses: overruns, text: "ended a run whose grace is not over on the second clock",
+					// If a clock was always ahead by this much, every run began that much earlier.
+					read: func(now time.Time) time.Time { return now.Add(p.Config.Executor.ReapGrace) },
+				}
+			},
+		},
+		Mutant{
+			Name: "wall-clock-fence", Source: "D35", Expected: 4, Scenario: "clock-skew-and-drift",
+			About: "a worker measures its lease by its wall clock, which can be set, and its actions have no shim",
+			Host: func(p Process, h host.Host) host.Host {
+				if !p.Worker {
+					return h
+				}
+				return &wallClock{Host: h, p: p, wall: h.Now(), monotonic: h.Monotonic()}
+			},
+			Machine: func(p Process, m Machine) {
+				m.RemoveShims()
+				p.Acted("removed the shims, so nothing ends an action if its worker does not")
+			},
+		},
+		Mutant{
+			Name: "margin-without-drift", Source: "D15", Expected: 4, Scenario: "clock-skew-and-drift",
+			About:  "the margin before the end of a lease covers the kill grace, but not a clock that runs too slowly",
+			Config: func(c *config.Config) { c.Worker.FenceMargin = c.Worker.KillGrace },
+		},
+		Mutant{
+			Name: "deaf-after-cancel", Source: "D32", Expected: 14, Scenario: "consumers-cancelled",
+			About: "an executor whose consumer the broker has cancelled waits for deliveries for ever, because its connection still works",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if p.Worker {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session { return &deafSession{s, p} }}
+			},
+		},
+		Mutant{
+			Name: "topology-declared-once", Source: "D28", Expected: 5, Scenario: "queues-deleted",
+			About: "a process declares its queues only at its start, so that a deleted queue is never restored",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				done := false
+				return &sessions{b, func(s broker.Session) broker.Session { return &declaredOnce{s, p, &done} }}
+			},
+		},
+		Mutant{
+			Name: "returned-is-confirmed", Source: "D10", Expected: 12, Scenario: "queue-unbound",
+			About: "dispatches are published without the mandatory flag, so a message that no queue takes counts as handed over",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if p.Worker {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session { return &careless{s, p} }}
+			},
+		},
+		Mutant{
+			Name: "claim-rolled-back", Source: "D12", Expected: 4, Scenario: "serialization-storm",
+			About: "a worker runs an execution whose claim was rolled back",
+			Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, claims: true} },
+		},
+		Mutant{
+			Name: "result-rolled-back", Source: "D23", Expected: 13, Scenario: "serialization-storm",
+			About: "a worker does not check whether the transaction with its result was rolled back",
+			Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, finishes: true} },
+		},
+		Mutant{
+			Name: "dead-letter-dropped", Source: "D25", Expected: 12, Scenario: "serialization-storm",
+			About: "the dead letter handler acknowledges a message although the database refused the reclaim",
+			Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, deadLetters: true} },
+		},
+		Mutant{
+			Name: "twins-share-an-incarnation", Source: "D14", Expected: 13, Scenario: "two-processes-of-one-name",
+			About: "a worker row belongs to a host name, so that two processes with one name are one worker",
+			Store: func(p Process, c store.Store) store.Store { return &shared{c, p} },
+		},
 	)
+
 }
 
 // oneClock reaps every incarnation whose lease is over by the database's clock, without watching
@@ -47,19 +140,6 @@ func (s *oneClock) Workers(ctx context.Context, into []store.WorkerRow) ([]store
 		_, err = s.Reap(ctx, over)
 	}
 	return workers, err
-}
-
-func oneClockLease() *Mutant {
-	return &Mutant{
-		Name: "one-clock-lease", Source: "D35", Expected: 2, Scenario: "database-clock-steps",
-		About: "a lease is over as soon as the database's clock says so, although no executor has watched the lease for that long",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker {
-				return c
-			}
-			return &oneClock{c, p}
-		},
-	}
 }
 
 // misread is a database whose clock is misread, so that an executor does not notice that it was
@@ -118,30 +198,6 @@ func later(time.Time) time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.
 // overruns are the reclaims of runs that exceeded their time.
 func overruns(r store.Reclaim) bool { return r.Cause == store.Overrun }
 
-func oneClockDeadline() *Mutant {
-	return &Mutant{
-		Name: "one-clock-deadline", Source: "D35", Expected: 4, Scenario: "clock-step-past-deadlines",
-		About: "a run has exceeded its time as soon as the database's clock says so, although no executor has watched the run for that long",
-		Store: func(p Process, c store.Store) store.Store {
-			return &misread{Store: c, p: p, read: later, misses: overruns, text: "ended a run on the word of a clock that was set"}
-		},
-	}
-}
-
-func deadlineWithoutGrace() *Mutant {
-	return &Mutant{
-		Name: "deadline-without-grace", Source: "D35", Expected: 4, Scenario: "clock-step-within-grace",
-		About: "the second clock checks only the run deadline, without the grace, so that a step of the first clock ends a run that its worker is still ending",
-		Store: func(p Process, c store.Store) store.Store {
-			return &misread{
-				Store: c, p: p, misses: overruns, text: "ended a run whose grace is not over on the second clock",
-				// If a clock was always ahead by this much, every run began that much earlier.
-				read: func(now time.Time) time.Time { return now.Add(p.Config.Executor.ReapGrace) },
-			}
-		},
-	}
-}
-
 // wallClock is a host whose monotonic clock is the wall clock.
 type wallClock struct {
 	host.Host
@@ -160,31 +216,6 @@ func (h *wallClock) Monotonic() time.Duration {
 		h.p.Acted("counted on a wall clock that is off by " + ahead.String())
 	}
 	return now
-}
-
-func wallClockFence() *Mutant {
-	return &Mutant{
-		Name: "wall-clock-fence", Source: "D35", Expected: 4, Scenario: "clock-skew-and-drift",
-		About: "a worker measures its lease by its wall clock, which can be set, and its actions have no shim",
-		Host: func(p Process, h host.Host) host.Host {
-			if !p.Worker {
-				return h
-			}
-			return &wallClock{Host: h, p: p, wall: h.Now(), monotonic: h.Monotonic()}
-		},
-		Machine: func(p Process, m Machine) {
-			m.RemoveShims()
-			p.Acted("removed the shims, so nothing ends an action if its worker does not")
-		},
-	}
-}
-
-func marginWithoutDrift() *Mutant {
-	return &Mutant{
-		Name: "margin-without-drift", Source: "D15", Expected: 4, Scenario: "clock-skew-and-drift",
-		About:  "the margin before the end of a lease covers the kill grace, but not a clock that runs too slowly",
-		Config: func(c *config.Config) { c.Worker.FenceMargin = c.Worker.KillGrace },
-	}
 }
 
 // deaf is a consumer that treats the end of its subscription as silence.
@@ -218,19 +249,6 @@ func (s *deafSession) Consume(ctx context.Context, queue string, prefetch int) (
 	return &deaf{c, s.p, s.p.Host.NewSignal()}, nil
 }
 
-func deafAfterCancel() *Mutant {
-	return &Mutant{
-		Name: "deaf-after-cancel", Source: "D32", Expected: 14, Scenario: "consumers-cancelled",
-		About: "an executor whose consumer the broker has cancelled waits for deliveries for ever, because its connection still works",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if p.Worker {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session { return &deafSession{s, p} }}
-		},
-	}
-}
-
 // declaredOnce is a session that declares nothing that its process has declared before.
 type declaredOnce struct {
 	broker.Session
@@ -247,30 +265,6 @@ func (s *declaredOnce) Declare(ctx context.Context, t broker.Topology) error {
 	err := s.Session.Declare(ctx, t)
 	*s.done = err == nil
 	return err
-}
-
-func topologyDeclaredOnce() *Mutant {
-	return &Mutant{
-		Name: "topology-declared-once", Source: "D28", Expected: 5, Scenario: "queues-deleted",
-		About: "a process declares its queues only at its start, so that a deleted queue is never restored",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			done := false
-			return &sessions{b, func(s broker.Session) broker.Session { return &declaredOnce{s, p, &done} }}
-		},
-	}
-}
-
-func returnedIsConfirmed() *Mutant {
-	return &Mutant{
-		Name: "returned-is-confirmed", Source: "D10", Expected: 12, Scenario: "queue-unbound",
-		About: "dispatches are published without the mandatory flag, so a message that no queue takes counts as handed over",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if p.Worker {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session { return &careless{s, p} }}
-		},
-	}
 }
 
 type careless struct {
@@ -341,30 +335,6 @@ func (s *forgiving) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Ou
 	return outcomes, err
 }
 
-func claimRolledBack() *Mutant {
-	return &Mutant{
-		Name: "claim-rolled-back", Source: "D12", Expected: 4, Scenario: "serialization-storm",
-		About: "a worker runs an execution whose claim was rolled back",
-		Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, claims: true} },
-	}
-}
-
-func resultRolledBack() *Mutant {
-	return &Mutant{
-		Name: "result-rolled-back", Source: "D23", Expected: 13, Scenario: "serialization-storm",
-		About: "a worker does not check whether the transaction with its result was rolled back",
-		Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, finishes: true} },
-	}
-}
-
-func deadLetterDropped() *Mutant {
-	return &Mutant{
-		Name: "dead-letter-dropped", Source: "D25", Expected: 12, Scenario: "serialization-storm",
-		About: "the dead letter handler acknowledges a message although the database refused the reclaim",
-		Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, deadLetters: true} },
-	}
-}
-
 // shared is a store in which a worker is only its name: a registration under the name gets the
 // living incarnation.
 type shared struct {
@@ -385,12 +355,4 @@ func (s *shared) Register(ctx context.Context, r store.Registration) (store.Regi
 		}
 	}
 	return s.Store.Register(ctx, r)
-}
-
-func twinsShareAnIncarnation() *Mutant {
-	return &Mutant{
-		Name: "twins-share-an-incarnation", Source: "D14", Expected: 13, Scenario: "two-processes-of-one-name",
-		About: "a worker row belongs to a host name, so that two processes with one name are one worker",
-		Store: func(p Process, c store.Store) store.Store { return &shared{c, p} },
-	}
 }

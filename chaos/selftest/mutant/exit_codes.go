@@ -11,7 +11,34 @@ import (
 // This file plants stores that change the exit codes that actions declare as failures for now.
 
 func init() {
-	register(declaredCodesLost, lastDeclaredCodeLost, neighboursDeclared)
+	register(
+		Mutant{
+			Name: "declared-codes-lost", Source: "D49", Expected: 13, Scenario: "exit-codes",
+			About: "a worker does not read the exit codes that an action declares as failures for now",
+			Store: declaring(func([]int16) []int16 { return nil }),
+		},
+		Mutant{
+			Name: "last-declared-code-lost", Source: "D49", Expected: 13, Scenario: "exit-codes",
+			About: "a worker does not read the last exit code, 255, among those that an action declares",
+			Store: declaring(func(codes []int16) []int16 {
+				return slices.DeleteFunc(codes, func(c int16) bool { return c == execution.MaxExitCode })
+			}),
+		},
+		Mutant{
+			Name: "neighbours-declared", Source: "D48", Expected: 13, Scenario: "exit-codes",
+			About: "where an action declares an exit code, a worker also retries the next one",
+			Store: declaring(func(codes []int16) []int16 {
+				for _, c := range slices.Clone(codes) {
+					if c < execution.MaxExitCode && !slices.Contains(codes, c+1) {
+						codes = append(codes, c+1)
+					}
+				}
+				slices.Sort(codes)
+				return codes
+			}),
+		},
+	)
+
 }
 
 // misreading is a store of a worker that changes the declared exit codes of the rows it claims.
@@ -39,38 +66,4 @@ func (s *misreading) Claim(ctx context.Context, w store.WorkerKey, cs []store.Cl
 // declaring makes each worker see other exit codes than an action declares.
 func declaring(read func([]int16) []int16) func(Process, store.Store) store.Store {
 	return ofWorker(func(p Process, s store.Store) store.Store { return &misreading{s, p, read} })
-}
-
-func declaredCodesLost() *Mutant {
-	return &Mutant{
-		Name: "declared-codes-lost", Source: "D49", Expected: 13, Scenario: "exit-codes",
-		About: "a worker does not read the exit codes that an action declares as failures for now",
-		Store: declaring(func([]int16) []int16 { return nil }),
-	}
-}
-
-func lastDeclaredCodeLost() *Mutant {
-	return &Mutant{
-		Name: "last-declared-code-lost", Source: "D49", Expected: 13, Scenario: "exit-codes",
-		About: "a worker does not read the last exit code, 255, among those that an action declares",
-		Store: declaring(func(codes []int16) []int16 {
-			return slices.DeleteFunc(codes, func(c int16) bool { return c == execution.MaxExitCode })
-		}),
-	}
-}
-
-func neighboursDeclared() *Mutant {
-	return &Mutant{
-		Name: "neighbours-declared", Source: "D48", Expected: 13, Scenario: "exit-codes",
-		About: "where an action declares an exit code, a worker also retries the next one",
-		Store: declaring(func(codes []int16) []int16 {
-			for _, c := range slices.Clone(codes) {
-				if c < execution.MaxExitCode && !slices.Contains(codes, c+1) {
-					codes = append(codes, c+1)
-				}
-			}
-			slices.Sort(codes)
-			return codes
-		}),
-	}
 }

@@ -11,8 +11,61 @@ import (
 
 func init() {
 	register(
-		silentBrake, alertForEver, emptyArchive, neverOld, sickLookHealthy, goneWorkersCount,
+		Mutant{
+			Name: "silent-brake", Source: "D47", Expected: 15, Scenario: "half-the-workers-die",
+			About: "the reaper's brake holds, and no figure shows it",
+			Recorder: reporting("kept back the figure of the reaper's brake", func(f telemetry.Figure, v int64) (int64, bool) {
+				return v, f != telemetry.ReaperBrake
+			}),
+		},
+		Mutant{
+			Name: "alert-for-ever", Source: "D59", Expected: 15, Scenario: "half-the-workers-die",
+			About: "the alarm of the reaper's brake is raised and never taken back",
+			Recorder: reporting("did not report that the reaper's brake let go", func(f telemetry.Figure, v int64) (int64, bool) {
+				return v, f != telemetry.ReaperBrake || v > 0
+			}),
+		},
+		Mutant{
+			Name: "empty-archive", Source: "D26", Expected: 15, Scenario: "dead-letters-pile-up",
+			About: "the depth of the dead letter queue is reported as the number of open dead letters; the queue is empty as long as its handler lives",
+			Recorder: reporting("reported that no dead letters wait", func(f telemetry.Figure, v int64) (int64, bool) {
+				if f == telemetry.DeadLettersOpen {
+					v = 0
+				}
+				return v, true
+			}),
+		},
+		Mutant{
+			Name: "never-old", Source: "D59", Expected: 15, Scenario: "work-waits-too-long",
+			About: "the age of waiting executions begins anew with every look at them, so none ever waits for long",
+			Recorder: reporting("reported that nothing waits for long", func(f telemetry.Figure, v int64) (int64, bool) {
+				if f == telemetry.OldestExecution {
+					v = min(v, int64(telemetry.SampleInterval))
+				}
+				return v, true
+			}),
+		},
+		Mutant{
+			Name: "sick-look-healthy", Source: "D59", Expected: 15, Scenario: "degraded-then-healthy",
+			About:    "the figures leave out health, so no alert shows workers that can't run anything",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &healthy{r, p} },
+		},
+		Mutant{
+			Name: "gone-workers-count", Source: "D26", Expected: 15, Scenario: "alerts-fire-and-resolve",
+			About: "the number of live workers is reported as the largest that was ever seen, so no alert shows that all are gone",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+				most := int64(0)
+				return newReporter(p, r, "reported the largest number of workers that was ever seen", func(f telemetry.Figure, v int64) (int64, bool) {
+					if f == telemetry.Workers {
+						most = max(most, v)
+						return most, true
+					}
+					return v, true
+				})
+			},
+		},
 	)
+
 }
 
 // reporter changes the reported figures.
@@ -60,52 +113,6 @@ func reporting(text string, set func(f telemetry.Figure, v int64) (int64, bool))
 	return func(p Process, r telemetry.Recorder) telemetry.Recorder { return newReporter(p, r, text, set) }
 }
 
-func silentBrake() *Mutant {
-	return &Mutant{
-		Name: "silent-brake", Source: "D47", Expected: 15, Scenario: "half-the-workers-die",
-		About: "the reaper's brake holds, and no figure shows it",
-		Recorder: reporting("kept back the figure of the reaper's brake", func(f telemetry.Figure, v int64) (int64, bool) {
-			return v, f != telemetry.ReaperBrake
-		}),
-	}
-}
-
-func alertForEver() *Mutant {
-	return &Mutant{
-		Name: "alert-for-ever", Source: "D59", Expected: 15, Scenario: "half-the-workers-die",
-		About: "the alarm of the reaper's brake is raised and never taken back",
-		Recorder: reporting("did not report that the reaper's brake let go", func(f telemetry.Figure, v int64) (int64, bool) {
-			return v, f != telemetry.ReaperBrake || v > 0
-		}),
-	}
-}
-
-func emptyArchive() *Mutant {
-	return &Mutant{
-		Name: "empty-archive", Source: "D26", Expected: 15, Scenario: "dead-letters-pile-up",
-		About: "the depth of the dead letter queue is reported as the number of open dead letters; the queue is empty as long as its handler lives",
-		Recorder: reporting("reported that no dead letters wait", func(f telemetry.Figure, v int64) (int64, bool) {
-			if f == telemetry.DeadLettersOpen {
-				v = 0
-			}
-			return v, true
-		}),
-	}
-}
-
-func neverOld() *Mutant {
-	return &Mutant{
-		Name: "never-old", Source: "D59", Expected: 15, Scenario: "work-waits-too-long",
-		About: "the age of waiting executions begins anew with every look at them, so none ever waits for long",
-		Recorder: reporting("reported that nothing waits for long", func(f telemetry.Figure, v int64) (int64, bool) {
-			if f == telemetry.OldestExecution {
-				v = min(v, int64(telemetry.SampleInterval))
-			}
-			return v, true
-		}),
-	}
-}
-
 // healthy reports no worker as unhealthy.
 type healthy struct {
 	telemetry.Recorder
@@ -119,29 +126,4 @@ func (r *healthy) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 		v = 0
 	}
 	r.Recorder.Set(f, v, l)
-}
-
-func sickLookHealthy() *Mutant {
-	return &Mutant{
-		Name: "sick-look-healthy", Source: "D59", Expected: 15, Scenario: "degraded-then-healthy",
-		About:    "the figures leave out health, so no alert shows workers that can't run anything",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &healthy{r, p} },
-	}
-}
-
-func goneWorkersCount() *Mutant {
-	return &Mutant{
-		Name: "gone-workers-count", Source: "D26", Expected: 15, Scenario: "alerts-fire-and-resolve",
-		About: "the number of live workers is reported as the largest that was ever seen, so no alert shows that all are gone",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-			most := int64(0)
-			return newReporter(p, r, "reported the largest number of workers that was ever seen", func(f telemetry.Figure, v int64) (int64, bool) {
-				if f == telemetry.Workers {
-					most = max(most, v)
-					return most, true
-				}
-				return v, true
-			})
-		},
-	}
 }

@@ -13,7 +13,76 @@ import (
 // This file plants figures and log lines that differ from what was measured, found or done.
 
 func init() {
-	register(firstPassLate, deathsMeasuredByPatience, givenUpForNoReason, observerUnnamed, garbageOfOthers, observesOneTellsAnother, earlyDeathsCount, sweepEndsEarly)
+	register(
+		Mutant{
+			Name: "first-pass-late", Source: "D59", Expected: 15, Scenario: "slow-handoffs", Unread: true,
+			About: "the first pass of a loop is reported as late by the whole time that its process has run",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+				told := make(map[string]bool)
+				return &measurer{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+					if f == telemetry.LoopSeconds && !told[l[0]] {
+						told[l[0]] = true
+						p.Acted("reported how late a first pass was")
+						inner.Observe(telemetry.LoopLag, time.Minute, l)
+					}
+					inner.Observe(f, d, l)
+				}}
+			},
+		},
+		Mutant{
+			Name: "deaths-measured-by-patience", Source: "D59", Expected: 15, Scenario: "dead-letter-flood", Unread: true,
+			About: "the time of a dead letter is measured to the moment at which it would have been given up, not to its handling",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+				return &measurer{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+					if f == telemetry.DeadLetterSeconds {
+						p.Acted("measured a time up to a later moment than its end")
+						d += 20 * time.Second
+					}
+					inner.Observe(f, d, l)
+				}}
+			},
+		},
+		Mutant{
+			Name: "given-up-for-no-reason", Source: "D19", Expected: 15, Scenario: "dead-letters-refused", Unread: true,
+			About: "a dead letter that is given up is counted without the reason of its message's death",
+			Recorder: countingUnder("counted a dead letter without a reason", func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
+				return telemetry.Labels{"", l[1]}, f == telemetry.DeadLetters && l[1] == "unhandled"
+			}),
+		},
+		Mutant{
+			Name: "observer-unnamed", Source: "D59", Expected: 15, Scenario: "observed-beyond-a-batch", Unread: true,
+			About: "the observations of a part are counted without the part's name",
+			Recorder: countingUnder("counted an observation for no part", func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
+				return telemetry.Labels{l[1]}, f == telemetry.Observed
+			}),
+		},
+		Mutant{
+			Name: "garbage-of-others", Source: "D17", Expected: 15, Scenario: "letters-of-workers", Unread: true,
+			About: "unreadable messages do not bring the next test of the dead letter path forward",
+			Host: func(p Process, h host.Host) host.Host {
+				if p.Worker {
+					return h
+				}
+				return &dawdling{h, p, 30 * time.Second, 4 * time.Minute}
+			},
+		},
+		Mutant{
+			Name: "observes-one-tells-another", Source: "D28", Expected: 29, Scenario: "monitor-and-probes-observe",
+			About: "the log of a timeout monitor that only observes reports a failure although it recorded a new dispatch",
+			Store: mistold(mistelling{would: execution.Failed}),
+		},
+		Mutant{
+			Name: "early-deaths-count", Source: "D35", Expected: 2, Scenario: "step-past-late-dispatches",
+			About: "a dispatch that died early, because the database's clock was set, counts as left unclaimed",
+			Store: mistold(mistelling{counts: true}),
+		},
+		Mutant{
+			Name: "sweep-ends-early", Source: "D22", Expected: 18, Scenario: "slots-edited-by-hand",
+			About: "a sweep of slots takes a full batch for the last one",
+			Store: mistold(mistelling{fewer: true}),
+		},
+	)
+
 }
 
 // measurer changes measured durations.
@@ -27,40 +96,6 @@ func (m *measurer) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labe
 	m.observe(m.Recorder, f, d, l)
 }
 
-func firstPassLate() *Mutant {
-	return &Mutant{
-		Name: "first-pass-late", Source: "D59", Expected: 15, Scenario: "slow-handoffs", Unread: true,
-		About: "the first pass of a loop is reported as late by the whole time that its process has run",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-			told := make(map[string]bool)
-			return &measurer{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
-				if f == telemetry.LoopSeconds && !told[l[0]] {
-					told[l[0]] = true
-					p.Acted("reported how late a first pass was")
-					inner.Observe(telemetry.LoopLag, time.Minute, l)
-				}
-				inner.Observe(f, d, l)
-			}}
-		},
-	}
-}
-
-func deathsMeasuredByPatience() *Mutant {
-	return &Mutant{
-		Name: "deaths-measured-by-patience", Source: "D59", Expected: 15, Scenario: "dead-letter-flood", Unread: true,
-		About: "the time of a dead letter is measured to the moment at which it would have been given up, not to its handling",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-			return &measurer{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
-				if f == telemetry.DeadLetterSeconds {
-					p.Acted("measured a time up to a later moment than its end")
-					d += 20 * time.Second
-				}
-				inner.Observe(f, d, l)
-			}}
-		},
-	}
-}
-
 // countingUnder changes the labels of a counter.
 func countingUnder(text string, of func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool)) func(Process, telemetry.Recorder) telemetry.Recorder {
 	return func(p Process, r telemetry.Recorder) telemetry.Recorder {
@@ -71,26 +106,6 @@ func countingUnder(text string, of func(f telemetry.Figure, l telemetry.Labels) 
 			}
 			return l, true
 		}}
-	}
-}
-
-func givenUpForNoReason() *Mutant {
-	return &Mutant{
-		Name: "given-up-for-no-reason", Source: "D19", Expected: 15, Scenario: "dead-letters-refused", Unread: true,
-		About: "a dead letter that is given up is counted without the reason of its message's death",
-		Recorder: countingUnder("counted a dead letter without a reason", func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
-			return telemetry.Labels{"", l[1]}, f == telemetry.DeadLetters && l[1] == "unhandled"
-		}),
-	}
-}
-
-func observerUnnamed() *Mutant {
-	return &Mutant{
-		Name: "observer-unnamed", Source: "D59", Expected: 15, Scenario: "observed-beyond-a-batch", Unread: true,
-		About: "the observations of a part are counted without the part's name",
-		Recorder: countingUnder("counted an observation for no part", func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
-			return telemetry.Labels{l[1]}, f == telemetry.Observed
-		}),
 	}
 }
 
@@ -108,19 +123,6 @@ func (h *dawdling) Sleep(ctx context.Context, d time.Duration) error {
 		d = h.long
 	}
 	return h.Host.Sleep(ctx, d)
-}
-
-func garbageOfOthers() *Mutant {
-	return &Mutant{
-		Name: "garbage-of-others", Source: "D17", Expected: 15, Scenario: "letters-of-workers", Unread: true,
-		About: "unreadable messages do not bring the next test of the dead letter path forward",
-		Host: func(p Process, h host.Host) host.Host {
-			if p.Worker {
-				return h
-			}
-			return &dawdling{h, p, 30 * time.Second, 4 * time.Minute}
-		},
-	}
 }
 
 // mistelling is an executor's store that changes the answers to its statements.
@@ -174,28 +176,4 @@ func (s *mistelling) FreeSlots(ctx context.Context, limit int) ([]execution.ID, 
 		freed = freed[1:]
 	}
 	return freed, err
-}
-
-func observesOneTellsAnother() *Mutant {
-	return &Mutant{
-		Name: "observes-one-tells-another", Source: "D28", Expected: 29, Scenario: "monitor-and-probes-observe",
-		About: "the log of a timeout monitor that only observes reports a failure although it recorded a new dispatch",
-		Store: mistold(mistelling{would: execution.Failed}),
-	}
-}
-
-func earlyDeathsCount() *Mutant {
-	return &Mutant{
-		Name: "early-deaths-count", Source: "D35", Expected: 2, Scenario: "step-past-late-dispatches",
-		About: "a dispatch that died early, because the database's clock was set, counts as left unclaimed",
-		Store: mistold(mistelling{counts: true}),
-	}
-}
-
-func sweepEndsEarly() *Mutant {
-	return &Mutant{
-		Name: "sweep-ends-early", Source: "D22", Expected: 18, Scenario: "slots-edited-by-hand",
-		About: "a sweep of slots takes a full batch for the last one",
-		Store: mistold(mistelling{fewer: true}),
-	}
 }

@@ -10,7 +10,85 @@ import (
 // This file plants reported figures that are false. No alert reads them, or none is near.
 
 func init() {
-	register(swappedGauges, uncountedLosses, namelessDeaths, leftoverCounts, seldomSampled, lateFirstPasses)
+	register(
+		Mutant{
+			Name: "swapped-gauges", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers", Unread: true,
+			About: "the load of a worker is reported as the depth of its queue, and the depth as the load",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+				return &teller{Recorder: r, set: func(f telemetry.Figure, v int64, _ telemetry.Labels) (telemetry.Figure, bool) {
+					switch f {
+					case telemetry.WorkerLoad:
+						f = telemetry.QueueDepth
+					case telemetry.QueueDepth:
+						f = telemetry.WorkerLoad
+					default:
+						return f, true
+					}
+					if v > 0 {
+						p.Acted("swapped a worker's load and the depth of its queue")
+					}
+					return f, true
+				}}
+			},
+		},
+		Mutant{
+			Name: "uncounted-losses", Source: "D34", Expected: 15, Scenario: "half-the-workers-die", Unread: true,
+			About: "a worker that is marked lost is not counted",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+				return &teller{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
+					if f == telemetry.LeasesExpired {
+						p.Acted("did not count a worker that was lost")
+					}
+					return l, f != telemetry.LeasesExpired
+				}}
+			},
+		},
+		Mutant{
+			Name: "nameless-deaths", Source: "D19", Expected: 15, Scenario: "dead-letter-flood", Unread: true,
+			About: "a dispatch that died is counted without the worker in whose queue it died",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+				return &teller{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
+					if f == telemetry.DeadLettered {
+						p.Acted("counted a dead dispatch for no worker")
+						l[2] = "0"
+					}
+					return l, true
+				}}
+			},
+		},
+		Mutant{
+			Name: "leftover-counts", Source: "D59", Expected: 15, Scenario: "overload", Unread: true,
+			About: "a status without executions keeps its last count",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+				last := make(map[telemetry.Labels]int64)
+				return &teller{Recorder: r, set: func(f telemetry.Figure, v int64, l telemetry.Labels) (telemetry.Figure, bool) {
+					if f != telemetry.Executions {
+						return f, true
+					}
+					before := last[l]
+					if v > 0 || before == 0 {
+						last[l] = v
+						return f, true
+					}
+					p.Acted("kept the count of a status that is empty")
+					return f, false
+				}}
+			},
+		},
+		Mutant{
+			Name: "seldom-sampled", Source: "D59", Expected: 15, Scenario: "slow-handoffs", Unread: true,
+			About:  "an executor samples its figures a quarter as often as it is configured to",
+			Config: func(c *config.Config) { c.Executor.FiguresInterval *= 4 },
+		},
+		Mutant{
+			Name: "late-first-passes", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers", Unread: true,
+			About: "a loop reports its first pass as late, measured from a moment at which none was due",
+			Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+				return &early{r, p, make(map[string]bool)}
+			},
+		},
+	)
+
 }
 
 // teller changes the reported figures, with their labels.
@@ -44,90 +122,6 @@ func (t *teller) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	t.Recorder.Add(f, n, l)
 }
 
-func swappedGauges() *Mutant {
-	return &Mutant{
-		Name: "swapped-gauges", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers", Unread: true,
-		About: "the load of a worker is reported as the depth of its queue, and the depth as the load",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-			return &teller{Recorder: r, set: func(f telemetry.Figure, v int64, _ telemetry.Labels) (telemetry.Figure, bool) {
-				switch f {
-				case telemetry.WorkerLoad:
-					f = telemetry.QueueDepth
-				case telemetry.QueueDepth:
-					f = telemetry.WorkerLoad
-				default:
-					return f, true
-				}
-				if v > 0 {
-					p.Acted("swapped a worker's load and the depth of its queue")
-				}
-				return f, true
-			}}
-		},
-	}
-}
-
-func uncountedLosses() *Mutant {
-	return &Mutant{
-		Name: "uncounted-losses", Source: "D34", Expected: 15, Scenario: "half-the-workers-die", Unread: true,
-		About: "a worker that is marked lost is not counted",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-			return &teller{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
-				if f == telemetry.LeasesExpired {
-					p.Acted("did not count a worker that was lost")
-				}
-				return l, f != telemetry.LeasesExpired
-			}}
-		},
-	}
-}
-
-func namelessDeaths() *Mutant {
-	return &Mutant{
-		Name: "nameless-deaths", Source: "D19", Expected: 15, Scenario: "dead-letter-flood", Unread: true,
-		About: "a dispatch that died is counted without the worker in whose queue it died",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-			return &teller{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
-				if f == telemetry.DeadLettered {
-					p.Acted("counted a dead dispatch for no worker")
-					l[2] = "0"
-				}
-				return l, true
-			}}
-		},
-	}
-}
-
-func leftoverCounts() *Mutant {
-	return &Mutant{
-		Name: "leftover-counts", Source: "D59", Expected: 15, Scenario: "overload", Unread: true,
-		About: "a status without executions keeps its last count",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-			last := make(map[telemetry.Labels]int64)
-			return &teller{Recorder: r, set: func(f telemetry.Figure, v int64, l telemetry.Labels) (telemetry.Figure, bool) {
-				if f != telemetry.Executions {
-					return f, true
-				}
-				before := last[l]
-				if v > 0 || before == 0 {
-					last[l] = v
-					return f, true
-				}
-				p.Acted("kept the count of a status that is empty")
-				return f, false
-			}}
-		},
-	}
-}
-
-func seldomSampled() *Mutant {
-	return &Mutant{
-		Name: "seldom-sampled", Source: "D59", Expected: 15, Scenario: "slow-handoffs", Unread: true,
-		About:  "an executor samples its figures a quarter as often as it is configured to",
-		Config: func(c *config.Config) { c.Executor.FiguresInterval *= 4 },
-	}
-}
-
 // early reports each loop's first pass as late.
 type early struct {
 	telemetry.Recorder
@@ -143,14 +137,4 @@ func (r *early) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels)
 		r.Recorder.Observe(telemetry.LoopLag, r.p.Host.Monotonic(), l)
 	}
 	r.Recorder.Observe(f, d, l)
-}
-
-func lateFirstPasses() *Mutant {
-	return &Mutant{
-		Name: "late-first-passes", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers", Unread: true,
-		About: "a loop reports its first pass as late, measured from a moment at which none was due",
-		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
-			return &early{r, p, make(map[string]bool)}
-		},
-	}
 }

@@ -12,7 +12,17 @@ import (
 
 // This file plants a worker that counts the time of a run from its first claim for it.
 
-func init() { register(timeFromTheFirstClaim) }
+func init() {
+	register(
+		Mutant{
+			Name: "time-from-the-first-claim", Source: "D13", Expected: 13, Scenario: "claims-wait-for-the-database", Unread: true,
+			About: "a run's time counts from the first attempt to claim it, even if that could not be sent: the time is over before the action begins",
+			Store: ofWorker(func(p Process, s store.Store) store.Store {
+				return &doubting{Store: s, p: p, doubted: make(map[execution.Key]bool)}
+			}),
+		},
+	)
+}
 
 // doubting is a store of a worker that treats each claim which could not be sent as one that may
 // have taken effect.
@@ -46,14 +56,4 @@ func (s *doubting) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 		return nil, fmt.Errorf("%w: %v", store.ErrUnknownOutcome, err)
 	}
 	return results, err
-}
-
-func timeFromTheFirstClaim() *Mutant {
-	return &Mutant{
-		Name: "time-from-the-first-claim", Source: "D13", Expected: 13, Scenario: "claims-wait-for-the-database", Unread: true,
-		About: "a run's time counts from the first attempt to claim it, even if that could not be sent: the time is over before the action begins",
-		Store: ofWorker(func(p Process, s store.Store) store.Store {
-			return &doubting{Store: s, p: p, doubted: make(map[execution.Key]bool)}
-		}),
-	}
 }

@@ -10,7 +10,21 @@ import (
 	"handoff/core/execution"
 )
 
-func init() { register(keptLettersDeleted) }
+func init() {
+	register(
+		Mutant{
+			Name: "kept-letters-deleted", Source: "D28", Expected: 6, Scenario: "queue-keeps-its-dead",
+			About: "an executor deletes an idle queue that looks empty, and with it the dead letters that the queue keeps because they have no route",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if !p.Executor() {
+					return b
+				}
+				shared := &gifts{given: make(map[execution.WorkerID]time.Duration)}
+				return &sessions{b, func(s broker.Session) broker.Session { return &tidy{s, p, shared} }}
+			},
+		},
+	)
+}
 
 // tidy deletes the queues of workers that got no dispatch for the retention, as soon as they look
 // empty.
@@ -59,18 +73,4 @@ func (s *tidy) QueueState(ctx context.Context, queue string) (broker.QueueState,
 		}
 	}
 	return s.Session.QueueState(ctx, queue)
-}
-
-func keptLettersDeleted() *Mutant {
-	return &Mutant{
-		Name: "kept-letters-deleted", Source: "D28", Expected: 6, Scenario: "queue-keeps-its-dead",
-		About: "an executor deletes an idle queue that looks empty, and with it the dead letters that the queue keeps because they have no route",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if !p.Executor() {
-				return b
-			}
-			shared := &gifts{given: make(map[execution.WorkerID]time.Duration)}
-			return &sessions{b, func(s broker.Session) broker.Session { return &tidy{s, p, shared} }}
-		},
-	}
 }

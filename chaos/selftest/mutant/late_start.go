@@ -11,7 +11,20 @@ import (
 // This file plants a worker that misinterprets a start which was prevented by its fence: it reports
 // that the machine can't start processes.
 
-func init() { register(lateStartBlamesTheMachine) }
+func init() {
+	register(
+		Mutant{
+			Name: "late-start-blames-the-machine", Source: "D44", Expected: 13, Scenario: "worker-paused-beyond-lease",
+			About: "a run that could not begin before the worker's fence ends as if the machine could not start processes",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return &lateStart{Store: c, p: p}
+			},
+		},
+	)
+}
 
 // lateStart is a worker's store that gets another reason for runs that have not begun.
 type lateStart struct {
@@ -29,17 +42,4 @@ func (s *lateStart) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 		}
 	}
 	return s.Store.Finish(ctx, w, fs)
-}
-
-func lateStartBlamesTheMachine() *Mutant {
-	return &Mutant{
-		Name: "late-start-blames-the-machine", Source: "D44", Expected: 13, Scenario: "worker-paused-beyond-lease",
-		About: "a run that could not begin before the worker's fence ends as if the machine could not start processes",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return &lateStart{Store: c, p: p}
-		},
-	}
 }

@@ -14,9 +14,97 @@ import (
 
 func init() {
 	register(
-		createdWithoutWork, takenBackWithoutWork, endLeavesItsWork, endKeepsNoReason, endInNoList,
-		retryWaitsUnpinned, retryWaitsUnlimited, retryWaitsUndelayed, groupLosesOne, groupNamesANeighbour,
+		Mutant{
+			Name: "created-without-work", Source: "D8", Expected: 5, Scenario: "more-than-a-batch",
+			About: "the statement that creates several executions writes no row of what waits for the last one",
+			Statements: disagreeing(func(p Process) apart {
+				return apart{created: func(tx Tx, ids []execution.ID) {
+					if len(ids) > 1 {
+						last := slices.Max(ids)
+						p.Acted("created an execution that waits nowhere", last)
+						tx.Rewait(last, nil)
+					}
+				}}
+			}),
+		},
+		Mutant{
+			Name: "taken-back-without-work", Source: "D8", Expected: 5, Scenario: "worker-never-picks-up",
+			About: "an execution that is taken back has no row of what waits any more",
+			Statements: disagreeing(func(p Process) apart {
+				return apart{retaken: func(tx Tx, id execution.ID) {
+					p.Acted("took an execution back that waits nowhere", id)
+					tx.Rewait(id, nil)
+				}}
+			}),
+		},
+		Mutant{
+			Name: "end-leaves-its-work", Source: "D23", Expected: 13, Scenario: "results-together",
+			About: "of the results that are written together, the last one leaves the row of what is live: the worker is told that it has ended, and everybody else that it runs",
+			Statements: func(p Process, c Database) store.Store {
+				return &leavesWork{c, p}
+			},
+		},
+		Mutant{
+			Name: "end-keeps-no-reason", Source: "D22", Expected: 7, Scenario: "ends-told-to-nobody",
+			About: "the row that is kept of a failure lacks its reason, so no retry follows",
+			Statements: disagreeing(func(p Process) apart {
+				return apart{ended: func(tx Tx, id execution.ID) {
+					if row := tx.Row(id); row.FailureReason != execution.NoReason {
+						p.Acted("kept a failure without its reason", id)
+						row.FailureReason = execution.NoReason
+					}
+				}}
+			}),
+		},
+		Mutant{
+			Name: "end-in-no-list", Source: "D22", Expected: 12, Scenario: "ends-told-to-nobody",
+			About: "an end is not in the list of ends that nobody has handled, so only its message leads to it",
+			Statements: disagreeing(func(p Process) apart {
+				return apart{ended: func(tx Tx, id execution.ID) {
+					p.Acted("left an end out of the list of the unhandled", id)
+					tx.Unlist(id)
+				}}
+			}),
+		},
+		Mutant{
+			Name: "retry-waits-unpinned", Source: "D10", Expected: 9, Scenario: "pinned-and-retried",
+			About: "the retry of a pinned execution waits in the lane of those that any worker may run",
+			Statements: waiting("let a retry wait for any worker", func(_ Tx, e *execution.Execution) bool {
+				was := e.Pinned
+				e.Pinned = 0
+				return was != 0
+			}),
+		},
+		Mutant{
+			Name: "retry-waits-unlimited", Source: "D24", Expected: 11, Scenario: "concurrency-under-crashes",
+			About: "the retry of an execution with a concurrency limit waits in the lane of those without one",
+			Statements: waiting("let a retry wait for no slot", func(_ Tx, e *execution.Execution) bool {
+				was := e.Action.Concurrency
+				e.Action.Concurrency = 0
+				return was != 0
+			}),
+		},
+		Mutant{
+			Name: "retry-waits-undelayed", Source: "D51", Expected: 8, Scenario: "retries-exhausted",
+			About: "a retry keeps the moment from which it may run, and waits as if it were due",
+			Statements: waiting("let a retry wait as if it were due", func(tx Tx, e *execution.Execution) bool {
+				early := e.NotBefore.After(tx.Now())
+				e.NotBefore = tx.Now()
+				return early
+			}),
+		},
+		Mutant{
+			Name: "group-loses-one", Source: "D12", Expected: 1, Scenario: "messages-of-many",
+			About:      "the group of the audit that tells of claims made together lacks the last one",
+			Statements: grouping("left a claim out of the audit's group", func(execution.ID) execution.ID { return 0 }),
+		},
+		Mutant{
+			Name: "group-names-a-neighbour", Source: "D12", Expected: 1, Scenario: "messages-of-many",
+			About:      "the group of the audit that tells of claims made together names the first execution in place of the last one",
+			Statements: grouping("told a claim of another execution", func(first execution.ID) execution.ID { return first }),
+		},
 	)
+
 }
 
 // apart is a store whose statements are followed by changes of single tables.
@@ -98,63 +186,6 @@ func (s *apart) Orchestrate(ctx context.Context, os []store.Orchestration) ([]st
 	})
 }
 
-func createdWithoutWork() *Mutant {
-	return &Mutant{
-		Name: "created-without-work", Source: "D8", Expected: 5, Scenario: "more-than-a-batch",
-		About: "the statement that creates several executions writes no row of what waits for the last one",
-		Statements: disagreeing(func(p Process) apart {
-			return apart{created: func(tx Tx, ids []execution.ID) {
-				if len(ids) > 1 {
-					last := slices.Max(ids)
-					p.Acted("created an execution that waits nowhere", last)
-					tx.Rewait(last, nil)
-				}
-			}}
-		}),
-	}
-}
-
-func takenBackWithoutWork() *Mutant {
-	return &Mutant{
-		Name: "taken-back-without-work", Source: "D8", Expected: 5, Scenario: "worker-never-picks-up",
-		About: "an execution that is taken back has no row of what waits any more",
-		Statements: disagreeing(func(p Process) apart {
-			return apart{retaken: func(tx Tx, id execution.ID) {
-				p.Acted("took an execution back that waits nowhere", id)
-				tx.Rewait(id, nil)
-			}}
-		}),
-	}
-}
-
-func endInNoList() *Mutant {
-	return &Mutant{
-		Name: "end-in-no-list", Source: "D22", Expected: 12, Scenario: "ends-told-to-nobody",
-		About: "an end is not in the list of ends that nobody has handled, so only its message leads to it",
-		Statements: disagreeing(func(p Process) apart {
-			return apart{ended: func(tx Tx, id execution.ID) {
-				p.Acted("left an end out of the list of the unhandled", id)
-				tx.Unlist(id)
-			}}
-		}),
-	}
-}
-
-func endKeepsNoReason() *Mutant {
-	return &Mutant{
-		Name: "end-keeps-no-reason", Source: "D22", Expected: 7, Scenario: "ends-told-to-nobody",
-		About: "the row that is kept of a failure lacks its reason, so no retry follows",
-		Statements: disagreeing(func(p Process) apart {
-			return apart{ended: func(tx Tx, id execution.ID) {
-				if row := tx.Row(id); row.FailureReason != execution.NoReason {
-					p.Acted("kept a failure without its reason", id)
-					row.FailureReason = execution.NoReason
-				}
-			}}
-		}),
-	}
-}
-
 // waiting makes a mutant's retries wait otherwise than they should. change says whether it makes a
 // difference to the row.
 func waiting(says string, change func(tx Tx, e *execution.Execution) bool) func(Process, Database) store.Store {
@@ -166,52 +197,6 @@ func waiting(says string, change func(tx Tx, e *execution.Execution) bool) func(
 			}
 		}}
 	})
-}
-
-func retryWaitsUnpinned() *Mutant {
-	return &Mutant{
-		Name: "retry-waits-unpinned", Source: "D10", Expected: 9, Scenario: "pinned-and-retried",
-		About: "the retry of a pinned execution waits in the lane of those that any worker may run",
-		Statements: waiting("let a retry wait for any worker", func(_ Tx, e *execution.Execution) bool {
-			was := e.Pinned
-			e.Pinned = 0
-			return was != 0
-		}),
-	}
-}
-
-func retryWaitsUnlimited() *Mutant {
-	return &Mutant{
-		Name: "retry-waits-unlimited", Source: "D24", Expected: 11, Scenario: "concurrency-under-crashes",
-		About: "the retry of an execution with a concurrency limit waits in the lane of those without one",
-		Statements: waiting("let a retry wait for no slot", func(_ Tx, e *execution.Execution) bool {
-			was := e.Action.Concurrency
-			e.Action.Concurrency = 0
-			return was != 0
-		}),
-	}
-}
-
-func retryWaitsUndelayed() *Mutant {
-	return &Mutant{
-		Name: "retry-waits-undelayed", Source: "D51", Expected: 8, Scenario: "retries-exhausted",
-		About: "a retry keeps the moment from which it may run, and waits as if it were due",
-		Statements: waiting("let a retry wait as if it were due", func(tx Tx, e *execution.Execution) bool {
-			early := e.NotBefore.After(tx.Now())
-			e.NotBefore = tx.Now()
-			return early
-		}),
-	}
-}
-
-func endLeavesItsWork() *Mutant {
-	return &Mutant{
-		Name: "end-leaves-its-work", Source: "D23", Expected: 13, Scenario: "results-together",
-		About: "of the results that are written together, the last one leaves the row of what is live: the worker is told that it has ended, and everybody else that it runs",
-		Statements: func(p Process, c Database) store.Store {
-			return &leavesWork{c, p}
-		},
-	}
 }
 
 // leavesWork is a store that leaves the last of several ends running.
@@ -299,20 +284,4 @@ func (s *groups) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 		return nil, err
 	}
 	return append(results, rest...), nil
-}
-
-func groupLosesOne() *Mutant {
-	return &Mutant{
-		Name: "group-loses-one", Source: "D12", Expected: 1, Scenario: "messages-of-many",
-		About:      "the group of the audit that tells of claims made together lacks the last one",
-		Statements: grouping("left a claim out of the audit's group", func(execution.ID) execution.ID { return 0 }),
-	}
-}
-
-func groupNamesANeighbour() *Mutant {
-	return &Mutant{
-		Name: "group-names-a-neighbour", Source: "D12", Expected: 1, Scenario: "messages-of-many",
-		About:      "the group of the audit that tells of claims made together names the first execution in place of the last one",
-		Statements: grouping("told a claim of another execution", func(first execution.ID) execution.ID { return first }),
-	}
 }

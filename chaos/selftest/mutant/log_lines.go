@@ -11,10 +11,29 @@ import (
 
 func init() {
 	register(
-		endpointsUntold,
-		endpointsToldTwice,
-		toldUnasked,
+		Mutant{
+			Name: "endpoints-untold", Source: "D46", Expected: 29, Scenario: "unreachable-health-endpoint",
+			About: "if an executor's probes of a health endpoint begin to fail, or succeed again, it does not log that",
+			Log:   func(p Process, h slog.Handler) slog.Handler { return &repeating{h, p, 0} },
+		},
+		Mutant{
+			Name: "endpoints-told-twice", Source: "D46", Expected: 29, Scenario: "unreachable-health-endpoint",
+			About: "an executor logs a change of a health endpoint more than once",
+			Log:   func(p Process, h slog.Handler) slog.Handler { return &repeating{h, p, 2} },
+		},
+		Mutant{
+			Name: "told-unasked", Source: "D22", Expected: 29, Scenario: "workers-gone-for-long",
+			About: "an executor that has nothing to place warns that it passes over a worker",
+			Log:   func(_ Process, h slog.Handler) slog.Handler { return h }, // the store writes the line
+			Store: func(p Process, s store.Store) store.Store {
+				if p.Log == nil {
+					return s
+				}
+				return &talkative{s, p, make(map[execution.Incarnation]bool)}
+			},
+		},
 	)
+
 }
 
 // endpointLine is what an executor logs when its probes find that a worker's health endpoint has
@@ -55,22 +74,6 @@ func (h *repeating) WithGroup(name string) slog.Handler {
 	return &repeating{h.Handler.WithGroup(name), h.p, h.times}
 }
 
-func endpointsUntold() *Mutant {
-	return &Mutant{
-		Name: "endpoints-untold", Source: "D46", Expected: 29, Scenario: "unreachable-health-endpoint",
-		About: "if an executor's probes of a health endpoint begin to fail, or succeed again, it does not log that",
-		Log:   func(p Process, h slog.Handler) slog.Handler { return &repeating{h, p, 0} },
-	}
-}
-
-func endpointsToldTwice() *Mutant {
-	return &Mutant{
-		Name: "endpoints-told-twice", Source: "D46", Expected: 29, Scenario: "unreachable-health-endpoint",
-		About: "an executor logs a change of a health endpoint more than once",
-		Log:   func(p Process, h slog.Handler) slog.Handler { return &repeating{h, p, 2} },
-	}
-}
-
 // talkative is the store of an executor that warns of workers with stale heartbeats whenever it
 // looks at them.
 type talkative struct {
@@ -105,18 +108,4 @@ func (s *talkative) ClaimForScheduling(ctx context.Context, c store.SchedulingCl
 			slog.Duration("since_heartbeat", max(w.SinceBeat, time.Second)))
 	}
 	return rows, nil
-}
-
-func toldUnasked() *Mutant {
-	return &Mutant{
-		Name: "told-unasked", Source: "D22", Expected: 29, Scenario: "workers-gone-for-long",
-		About: "an executor that has nothing to place warns that it passes over a worker",
-		Log:   func(_ Process, h slog.Handler) slog.Handler { return h }, // the store writes the line
-		Store: func(p Process, s store.Store) store.Store {
-			if p.Log == nil {
-				return s
-			}
-			return &talkative{s, p, make(map[execution.Incarnation]bool)}
-		},
-	}
 }

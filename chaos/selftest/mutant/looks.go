@@ -14,9 +14,93 @@ import (
 
 func init() {
 	register(
-		looksAgainForNothing, observationsNeverPurged, foundAgainAndAgain, firstBatchOnly, outageToldTwice, moreThanABatch,
-		inUseForgotten, nobodysReason, writesAnyway, canaryEachMinute, looksLate,
+		Mutant{
+			Name: "looks-again-for-nothing", Source: "D22", Expected: 18, Scenario: "backlog-beyond-a-batch",
+			About: "a scheduler claims once more after each claim that returned fewer rows than it asked for",
+			Store: looking(looker{again: true}),
+		},
+		Mutant{
+			Name: "observations-never-purged", Source: "D28", Expected: 18, Scenario: "observed-beyond-a-batch",
+			About: "no executor deletes observations whose retention is over",
+			Store: looking(looker{unpurged: true}),
+		},
+		Mutant{
+			Name: "found-again-and-again", Source: "D22", Expected: 18, Scenario: "observed-beyond-a-batch",
+			About: "a pass that has left a batch of rows finds them again and again, and none of the rows behind them",
+			Store: looking(looker{forgetful: true}),
+		},
+		Mutant{
+			Name: "first-batch-only", Source: "D22", Expected: 18, Scenario: "backlog-beyond-a-batch",
+			About: "a scheduler that has claimed a whole batch leaves the next one to its next poll",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker || p.Client {
+					return c
+				}
+				return &firstBatch{Store: c, p: p}
+			},
+		},
+		Mutant{
+			Name: "outage-told-twice", Source: "D28", Expected: 18, Scenario: "observed-beyond-a-batch",
+			About: "a prober that only observes records the same outage again",
+			Store: looking(looker{repeating: true}),
+		},
+		Mutant{
+			Name: "more-than-a-batch", Source: "D22", Expected: 18, Scenario: "backlog-beyond-a-batch",
+			About: "a scheduler claims more than a batch in one statement",
+			Store: looking(looker{unbounded: true}),
+		},
+		Mutant{
+			Name: "queue-in-use-forgotten", Source: "D28", Expected: 12, Scenario: "queues-in-use-of-the-gone",
+			About: "an executor never again checks the queue of a long gone worker that it has found in use",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if p.Worker || p.Client {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session { return &deleting{Session: s, p: p} }}
+			},
+		},
+		Mutant{
+			Name: "reason-of-an-action", Source: "D19", Expected: 8, Scenario: "unpublished-dispatches",
+			About: "a reconciler takes back a dispatch that was never sent, with the reason connection, which only an action may report",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker || p.Client {
+					return c
+				}
+				return &otherwise{Store: c, p: p, reason: true}
+			},
+		},
+		Mutant{
+			Name: "writes-what-is-refused", Source: "D20", Expected: 18, Scenario: "message-expires-in-queue",
+			About: "an executor repeats its earlier reclaims every minute, and they are refused",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker || p.Client {
+					return c
+				}
+				return &otherwise{Store: c, p: p, anyway: true}
+			},
+		},
+		Mutant{
+			Name: "canary-too-often", Source: "D28", Expected: 18, Scenario: "long-runs",
+			About: "an executor tests a working dead letter path every two minutes",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if p.Worker || p.Client {
+					return b
+				}
+				return &busybody{Broker: b, p: p}
+			},
+		},
+		Mutant{
+			Name: "looks-late", Source: "D22", Expected: 18, Scenario: "seldom-woken",
+			About: "a scheduler looks for a row that it gave back three quarters of a second after it knows the row to be due",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker || p.Client {
+					return c
+				}
+				return tardy{c, p}
+			},
+		},
 	)
+
 }
 
 // looker is a store of an executor that looks for work in another way.
@@ -100,46 +184,6 @@ func (s *looker) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([
 	return changed, err
 }
 
-func looksAgainForNothing() *Mutant {
-	return &Mutant{
-		Name: "looks-again-for-nothing", Source: "D22", Expected: 18, Scenario: "backlog-beyond-a-batch",
-		About: "a scheduler claims once more after each claim that returned fewer rows than it asked for",
-		Store: looking(looker{again: true}),
-	}
-}
-
-func observationsNeverPurged() *Mutant {
-	return &Mutant{
-		Name: "observations-never-purged", Source: "D28", Expected: 18, Scenario: "observed-beyond-a-batch",
-		About: "no executor deletes observations whose retention is over",
-		Store: looking(looker{unpurged: true}),
-	}
-}
-
-func foundAgainAndAgain() *Mutant {
-	return &Mutant{
-		Name: "found-again-and-again", Source: "D22", Expected: 18, Scenario: "observed-beyond-a-batch",
-		About: "a pass that has left a batch of rows finds them again and again, and none of the rows behind them",
-		Store: looking(looker{forgetful: true}),
-	}
-}
-
-func outageToldTwice() *Mutant {
-	return &Mutant{
-		Name: "outage-told-twice", Source: "D28", Expected: 18, Scenario: "observed-beyond-a-batch",
-		About: "a prober that only observes records the same outage again",
-		Store: looking(looker{repeating: true}),
-	}
-}
-
-func moreThanABatch() *Mutant {
-	return &Mutant{
-		Name: "more-than-a-batch", Source: "D22", Expected: 18, Scenario: "backlog-beyond-a-batch",
-		About: "a scheduler claims more than a batch in one statement",
-		Store: looking(looker{unbounded: true}),
-	}
-}
-
 // firstBatch is a store whose scheduler hands on one batch of the rows that no worker can take, and
 // leaves the others.
 type firstBatch struct {
@@ -167,19 +211,6 @@ func (s *firstBatch) ClaimForScheduling(ctx context.Context, c store.SchedulingC
 	return rows, err
 }
 
-func firstBatchOnly() *Mutant {
-	return &Mutant{
-		Name: "first-batch-only", Source: "D22", Expected: 18, Scenario: "backlog-beyond-a-batch",
-		About: "a scheduler that has claimed a whole batch leaves the next one to its next poll",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker || p.Client {
-				return c
-			}
-			return &firstBatch{Store: c, p: p}
-		},
-	}
-}
-
 // deleting is a session that does not repeat the deletion of a queue that was in use.
 type deleting struct {
 	broker.Session
@@ -194,19 +225,6 @@ func (s *deleting) DeleteIdle(ctx context.Context, q broker.Queue) (broker.Queue
 		fate = broker.QueueDeleted
 	}
 	return fate, err
-}
-
-func inUseForgotten() *Mutant {
-	return &Mutant{
-		Name: "queue-in-use-forgotten", Source: "D28", Expected: 12, Scenario: "queues-in-use-of-the-gone",
-		About: "an executor never again checks the queue of a long gone worker that it has found in use",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if p.Worker || p.Client {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session { return &deleting{Session: s, p: p} }}
-		},
-	}
 }
 
 // otherwise is a store that makes reclaims in another way.
@@ -246,32 +264,6 @@ func (s *otherwise) PurgeDeadLetters(ctx context.Context, age time.Duration, lim
 	return s.Store.PurgeDeadLetters(ctx, age, limit)
 }
 
-func nobodysReason() *Mutant {
-	return &Mutant{
-		Name: "reason-of-an-action", Source: "D19", Expected: 8, Scenario: "unpublished-dispatches",
-		About: "a reconciler takes back a dispatch that was never sent, with the reason connection, which only an action may report",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker || p.Client {
-				return c
-			}
-			return &otherwise{Store: c, p: p, reason: true}
-		},
-	}
-}
-
-func writesAnyway() *Mutant {
-	return &Mutant{
-		Name: "writes-what-is-refused", Source: "D20", Expected: 18, Scenario: "message-expires-in-queue",
-		About: "an executor repeats its earlier reclaims every minute, and they are refused",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker || p.Client {
-				return c
-			}
-			return &otherwise{Store: c, p: p, anyway: true}
-		},
-	}
-}
-
 // busybody is a broker that also tests the dead letter path by itself.
 type busybody struct {
 	broker.Broker
@@ -296,19 +288,6 @@ func (b *busybody) Connect(ctx context.Context) (broker.Session, error) {
 	return b.Broker.Connect(ctx)
 }
 
-func canaryEachMinute() *Mutant {
-	return &Mutant{
-		Name: "canary-too-often", Source: "D28", Expected: 18, Scenario: "long-runs",
-		About: "an executor tests a working dead letter path every two minutes",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if p.Worker || p.Client {
-				return b
-			}
-			return &busybody{Broker: b, p: p}
-		},
-	}
-}
-
 // tardy is a store whose claims come late.
 type tardy struct {
 	store.Store
@@ -327,17 +306,4 @@ func (s tardy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) 
 		return nil, err
 	}
 	return s.Store.ClaimForScheduling(ctx, c)
-}
-
-func looksLate() *Mutant {
-	return &Mutant{
-		Name: "looks-late", Source: "D22", Expected: 18, Scenario: "seldom-woken",
-		About: "a scheduler looks for a row that it gave back three quarters of a second after it knows the row to be due",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker || p.Client {
-				return c
-			}
-			return tardy{c, p}
-		},
-	}
 }

@@ -11,31 +11,62 @@ import (
 
 func init() {
 	register(
-		malformedRejected, hintObeyedUnasked, bodiesStoredWhole, looksAtItsQueueOnly,
-		canaryOnTheOwnConnection,
-	)
-}
-
-func malformedRejected() *Mutant {
-	return &Mutant{
-		Name: "malformed-rejected", Source: "D25", Expected: 14, Scenario: "hostile-headers",
-		About: "a worker rejects unreadable messages, so that a hostile header ends the broker's dead lettering (S5)",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if !p.Worker {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session {
-				return &translator{Session: s, settle: func(c broker.Consumer, d broker.Delivery) bool {
-					if d.Malformed == nil {
-						return false
-					}
-					p.Acted("rejected a message that it can't read")
-					c.Reject(d, false)
-					return true
+		Mutant{
+			Name: "malformed-rejected", Source: "D25", Expected: 14, Scenario: "hostile-headers",
+			About: "a worker rejects unreadable messages, so that a hostile header ends the broker's dead lettering (S5)",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if !p.Worker {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session {
+					return &translator{Session: s, settle: func(c broker.Consumer, d broker.Delivery) bool {
+						if d.Malformed == nil {
+							return false
+						}
+						p.Acted("rejected a message that it can't read")
+						c.Reject(d, false)
+						return true
+					}}
 				}}
-			}}
+			},
 		},
-	}
+		Mutant{
+			Name: "hint-obeyed-unasked", Source: "D60", Expected: 17, Scenario: "forged-cancels",
+			About: "a worker ends an action because a message asks for that, whatever the database says (S11)",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return believer{c, p}
+			},
+		},
+		Mutant{
+			Name: "bodies-stored-whole", Source: "D26", Expected: 6, Scenario: "garbage-before-work",
+			About: "a worker tries to store the whole body of an unreadable message, which the database refuses, so the message is never stored and its queue never empty (S2)",
+			Store: func(p Process, c store.Store) store.Store { return wholeBodies{c, p} },
+		},
+		Mutant{
+			Name: "looks-at-its-queue-only", Source: "D25", Expected: 17, Scenario: "garbage-before-work",
+			About: "a worker begins only executions from its queue, so that an execution behind unreadable messages waits for all of them (S12)",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return blinkered{c, p}
+			},
+		},
+		Mutant{
+			Name: "canary-on-the-own-connection", Source: "D17", Expected: 15, Scenario: "poisoned-broker",
+			About: "an executor tests the dead letter path over the connection on which it works: if the broker ends that because of the test, the broker seems to be away",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if p.Worker {
+					return b
+				}
+				return &oneSession{Broker: b, p: p}
+			},
+		},
+	)
+
 }
 
 // believer makes a worker believe, after any hint, that the execution is to be cancelled.
@@ -56,19 +87,6 @@ func (s believer) Executions(ctx context.Context, ids []execution.ID) ([]executi
 	return rows, err
 }
 
-func hintObeyedUnasked() *Mutant {
-	return &Mutant{
-		Name: "hint-obeyed-unasked", Source: "D60", Expected: 17, Scenario: "forged-cancels",
-		About: "a worker ends an action because a message asks for that, whatever the database says (S11)",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return believer{c, p}
-		},
-	}
-}
-
 // wholeBodies stores whole bodies, however long.
 type wholeBodies struct {
 	store.Store
@@ -87,14 +105,6 @@ func (s wholeBodies) StoreDeadLetters(ctx context.Context, ds ...store.DeadLette
 	return s.Store.StoreDeadLetters(ctx, whole...)
 }
 
-func bodiesStoredWhole() *Mutant {
-	return &Mutant{
-		Name: "bodies-stored-whole", Source: "D26", Expected: 6, Scenario: "garbage-before-work",
-		About: "a worker tries to store the whole body of an unreadable message, which the database refuses, so the message is never stored and its queue never empty (S2)",
-		Store: func(p Process, c store.Store) store.Store { return wholeBodies{c, p} },
-	}
-}
-
 // blinkered finds nothing dispatched to a worker.
 type blinkered struct {
 	store.Store
@@ -105,19 +115,6 @@ type blinkered struct {
 func (s blinkered) Dispatched(context.Context, store.WorkerKey, int) ([]execution.Execution, error) {
 	s.p.Acted("did not ask for the rows dispatched to it")
 	return nil, nil
-}
-
-func looksAtItsQueueOnly() *Mutant {
-	return &Mutant{
-		Name: "looks-at-its-queue-only", Source: "D25", Expected: 17, Scenario: "garbage-before-work",
-		About: "a worker begins only executions from its queue, so that an execution behind unreadable messages waits for all of them (S12)",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return blinkered{c, p}
-		},
-	}
 }
 
 // oneSession returns the open session instead of a new one.
@@ -151,16 +148,3 @@ type lent struct{ broker.Session }
 
 // Close implements broker.Session.
 func (lent) Close() {}
-
-func canaryOnTheOwnConnection() *Mutant {
-	return &Mutant{
-		Name: "canary-on-the-own-connection", Source: "D17", Expected: 15, Scenario: "poisoned-broker",
-		About: "an executor tests the dead letter path over the connection on which it works: if the broker ends that because of the test, the broker seems to be away",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if p.Worker {
-				return b
-			}
-			return &oneSession{Broker: b, p: p}
-		},
-	}
-}

@@ -3,198 +3,67 @@
 //
 // A mutant wraps the store, the broker, the topology, the recorder, the runner's machine or the
 // configuration that the core gets. The core itself has no switch for any of them, so the
-// measurement is about the core that ships. [Mutant.Apply] plants a mutant, in a simulated process
+// measurement is about the core that ships. [hook.Mutant.Apply] plants a mutant, in a simulated process
 // and in a real daemon alike. Daemons link this package only with the build tag mutant.
 //
 // # Adding a mutant
 //
-// One file is enough. It has a function that returns the [Mutant], with the invariant that must
-// find it (Expected) and the scenario in which it shows, and it registers this function:
+// One file is enough. It registers the [Mutant], with the invariant that must find it (Expected) and the
+// scenario in which it shows:
 //
-//	func init() { register(noRepublish) }
+//	func init() { register(Mutant{Name: "no-republish", …}) }
 //
 // The wrapper embeds the interface that it changes, and replaces the methods that the defect
-// concerns. It calls [Process.Acted] at each moment at which its answer or its effect differs from
+// concerns. It calls [hook.Process.Acted] at each moment at which its answer or its effect differs from
 // the true one, and not when it only passes a call through, so that a reader of a run sees when the
 // defect had an effect. Apply itself reports a changed configuration or topology.
 //
 // Some mutants need another hook than Store: Statements for unguarded statements, Machine for a
-// changed machine, Log for changed log lines, Connections for the way to keep connections, and
-// Answers for a pure decision. [Mutant.Lacks] derives from these hooks that no real daemon can have
+// changed machine, Log for changed log lines, and Connections for the way to keep connections.
+// [hook.Mutant.Lacks] derives from these hooks that no real daemon can have
 // the mutant. A mutant needs no other registration: lists, hunts and reports read [All].
 package mutant
 
 import (
 	"cmp"
-	"context"
-	"log/slog"
 	"slices"
 	"strconv"
-	"time"
 
-	"handoff/chaos/policies"
-	"handoff/core/broker"
-	"handoff/core/config"
-	"handoff/core/execution"
-	"handoff/core/host"
-	"handoff/core/store"
-	"handoff/core/telemetry"
+	"handoff/chaos/hook"
 )
 
-// Mutant is one known defect. A hook is nil if the mutant does not change that part.
-type Mutant struct {
-	Name string
-	// Source is the number of the planted defect, as in docs/defects.md: D1 to D60, C1 to C15 of
-	// the audit, or S1 to S17 of the attacks.
-	Source string
-	// About says what is wrong, in one sentence.
-	About string
-	// Expected is the number of the invariant that must find it.
-	Expected int
-	// Scenario is the scenario in which it is known to show. The whole library is run, this
-	// scenario first.
-	Scenario string
-	// Varied says that it shows only in varied runs of that scenario: no scenario makes the
-	// situation that it needs.
-	Varied bool
-	// Unread says that it shows in no alert: only the simulated world compares figures with the
-	// events.
-	Unread bool
+// The mutants of this package are hooks.
+type (
+	Mutant      = hook.Mutant
+	Process     = hook.Process
+	Database    = hook.Database
+	Tx          = hook.Tx
+	Machine     = hook.Machine
+	Connections = hook.Connections
+	Ports       = hook.Ports
+)
 
-	// Config changes the configuration that executors and workers get. The invariants still judge
-	// by the scenario's.
-	Config func(*config.Config)
-	// Store wraps a process's client of the database.
-	Store func(p Process, s store.Store) store.Store
-	// Statements wraps it too, for a mutant that makes unguarded statements. At most one of the two
-	// is set.
-	Statements func(p Process, db Database) store.Store
-	// Broker wraps a process's client of the broker.
-	Broker func(p Process, b broker.Broker) broker.Broker
-	// Executors and Workers change the declared topology.
-	Executors func(config.RabbitMQ) broker.Topology
-	Workers   func(config.RabbitMQ, execution.WorkerID) broker.Topology
-	// Host wraps a process's machine as the core sees it.
-	Host func(p Process, h host.Host) host.Host
-	// Recorder wraps the recorder of a process's figures.
-	Recorder func(p Process, r telemetry.Recorder) telemetry.Recorder
-	// Log wraps the handler of an executor's log.
-	Log func(p Process, h slog.Handler) slog.Handler
-	// Machine changes the machine on which a worker's actions run.
-	Machine func(p Process, m Machine)
-	// Connections changes how a process keeps its connections to the database.
-	Connections func(*Connections)
-	// Answers changes the core's answers to questions about its tables and policies beside a run.
-	Answers func(*policies.Core)
-}
-
-// Database is a process's client of a database that also makes unguarded statements, as the model
-// does.
-type Database interface {
-	store.Store
-	// Step makes one atomic step with raw access to the rows. Its errors are those of any
-	// statement.
-	Step(ctx context.Context, do func(tx Tx)) error
-}
-
-// Tx is raw access to the rows within one atomic step, without any guard. It is only valid during
-// the step.
-type Tx interface {
-	// Now is the database's clock.
-	Now() time.Time
-	// Rows is how many rows there are; their ids are 1 to Rows.
-	Rows() int
-	// Row returns the row, nil if there is none. Changes of it are stored.
-	Row(id execution.ID) *execution.Execution
-	// Locked says that a stranger has locked the row.
-	Locked(id execution.ID) bool
-	// LockedTable says that a stranger has locked a table, in whatever mode.
-	LockedTable(name string) bool
-	// Named notes the epoch that the statement's caller named, and the incarnation that makes the
-	// statement, 0 if it is not a worker.
-	Named(key execution.Key, writer execution.Incarnation)
-	// Move changes a row's status, whatever it was. change sets its other columns and may be nil.
-	Move(id execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution))
-	// MoveTold does the same, but the audit says it of another row, or of none if told is 0.
-	MoveTold(id, told execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution))
-	// Rewait changes the row of what waits of an execution that is requested: as the scheduler sees
-	// it. It removes it if change is nil. The execution itself stays requested.
-	Rewait(id execution.ID, change func(*execution.Execution))
-	// Unlist removes an end from the list of those that nobody has handled.
-	Unlist(id execution.ID)
-	// MarkPublished marks a row's dispatch as published, whatever the row's state, unless it is
-	// marked.
-	MarkPublished(id execution.ID)
-	// Create inserts an execution without checking its key or the state of its parent's chain.
-	Create(item store.NewExecution) store.Created
-	// Keyed is the execution created with an idempotency key, 0 for none.
-	Keyed(key string) execution.ID
-	// HandleTerminal commits terminal handling, whether or not it was done before, and returns the
-	// retry that it created, 0 for none. HandleKeepingSlot does not give the row's slot back.
-	HandleTerminal(id execution.ID, retry *store.Retry) execution.ID
-	HandleKeepingSlot(id execution.ID, retry *store.Retry) execution.ID
-	// HandleChildless commits terminal handling that settles no children, without a retry.
-	HandleChildless(id execution.ID)
-	// SettleChildren starts or skips the children of a row's chain, depending on the end of that
-	// row.
-	SettleChildren(id execution.ID)
-	// Children is how many children wait for a row's chain.
-	Children(id execution.ID) (waiting int)
-	// RequestCancel notes the request to end a row's chain, and does nothing else.
-	RequestCancel(id execution.ID)
-	// FreeSlot gives a row's concurrency slot back. FreeAnySlot gives back the first slot of an
-	// action that is held, and returns its holder, 0 if none is held.
-	FreeSlot(id execution.ID)
-	FreeAnySlot(action string) (holder execution.ID)
-	// Purge deletes the ended chain that begins with a row, whoever still needs it.
-	Purge(first execution.ID)
-}
-
-// Machine is a machine on which actions run.
-type Machine interface {
-	// RemoveShims removes the shims, so that only the actions themselves and their worker can end
-	// them.
-	RemoveShims()
-}
-
-// Connections says how a process keeps its connections to the database, apart from its settings.
-type Connections struct {
-	// KeepDemoted keeps connections whose server refuses writes.
-	KeepDemoted bool
-}
-
-// Lacks says why a mutant can't be planted into a real daemon; empty if it can.
-func (m *Mutant) Lacks() string {
-	switch {
-	case m.Varied:
-		return "it shows only in varied runs, which real daemons have none of"
-	case m.Unread:
-		return "it shows in no alert, and only the simulated world compares figures with what has happened"
-	case m.Statements != nil:
-		return "it is a statement that lacks its guard, and only the model of the database runs one"
-	case m.Log != nil:
-		return "it changes what is logged of workers, which only the simulated world judges"
-	case m.Machine != nil:
-		return "it changes the machine on which actions run"
-	case m.Connections != nil:
-		return "it changes how connections are kept, and only the model of the pool lets it"
-	case m.Answers != nil:
-		return "it changes what the core answers beside a run, and daemons are asked nothing beside theirs"
-	}
-	return ""
-}
-
-// registered are the functions that make the mutants. Only init functions write it.
-var registered []func() *Mutant //detlint:ok written before main starts, and All sorts what it holds
+// registered are the mutants, and made the functions that make those with a state of their own. Only init
+// functions write them.
+var (
+	registered []Mutant         //detlint:ok written before main starts, and All sorts what it holds
+	made       []func() *Mutant //detlint:ok written before main starts, and All sorts what it holds
+)
 
 // register adds mutants to All. The init function of the file that defines them calls it.
-func register(mutants ...func() *Mutant) { registered = append(registered, mutants...) }
+func register(mutants ...Mutant) { registered = append(registered, mutants...) }
+
+// registerMade adds mutants that are made anew for each run.
+func registerMade(mutants ...func() *Mutant) { made = append(made, mutants...) }
 
 // All makes every mutant, sorted by source (C before D, and each by its number) and then by name.
 func All() []*Mutant {
-	all := make([]*Mutant, len(registered))
-	for i, make := range registered {
-		all[i] = make()
+	all := make([]*Mutant, 0, len(registered)+len(made))
+	for _, m := range registered {
+		all = append(all, &m)
+	}
+	for _, make := range made {
+		all = append(all, make())
 	}
 	slices.SortFunc(all, func(a, b *Mutant) int {
 		return cmp.Or(cmp.Compare(a.Source[:1], b.Source[:1]), cmp.Compare(number(a.Source), number(b.Source)), cmp.Compare(a.Name, b.Name))

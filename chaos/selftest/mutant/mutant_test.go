@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"handoff/chaos/hook"
 	"handoff/chaos/selftest/mutant"
 	"handoff/core/config"
 	"handoff/core/execution"
@@ -148,7 +149,7 @@ func TestADaemonTakesItsMutantFromTheCommandLine(t *testing.T) {
 
 func TestADaemonLogsThatItsMutantActed(t *testing.T) {
 	var b strings.Builder
-	report := mutant.LogTo(slog.New(slog.NewJSONHandler(&b, nil)))
+	report := hook.LogTo(slog.New(slog.NewJSONHandler(&b, nil)))
 	report("kept a slot", 7)
 	report("kept a slot", 0)
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")

@@ -13,7 +13,50 @@ import (
 // This file plants workers whose results say something else about retries than they should.
 
 func init() {
-	register(noteLeftOut, notedAllTheSame, noteCountsFromTheStart, noteNamesNoCode)
+	register(
+		Mutant{
+			Name: "not-retried-unsaid", Source: "D49", Expected: 13, Scenario: "exit-codes",
+			About: "the message of a failure does not say that none of the retries that are left follows",
+			Store: saying(func(f *store.Finish) string {
+				return strings.TrimSuffix(note.ReplaceAllString(f.Result.Message, ""), "\n")
+			}),
+		},
+		Mutant{
+			Name: "not-retried-said-of-retries", Source: "D49", Expected: 13, Scenario: "exit-codes",
+			About: "the message of a failure says that it is not retried, although a retry follows",
+			Store: saying(func(f *store.Finish) string {
+				if f.Reason != execution.Transient {
+					return f.Result.Message
+				}
+				return f.Result.Message + "\nNot retried, with 1 of 1 retries left, because the reason is transient, which is never retried (docs/actions.md, What is retried)."
+			}),
+		},
+		Mutant{
+			Name: "not-retried-miscounts", Source: "D49", Expected: 13, Scenario: "exit-codes",
+			About: "the message of a retry that is not retried counts all retries as left",
+			Store: saying(func(f *store.Finish) string {
+				return note.ReplaceAllStringFunc(f.Result.Message, func(line string) string {
+					most := note.FindStringSubmatch(line)[1]
+					_, rest, _ := strings.Cut(line, " of ")
+					return "Not retried, with " + most + " of " + rest
+				})
+			}),
+		},
+		Mutant{
+			Name: "not-retried-names-no-code", Source: "D48", Expected: 13, Scenario: "exit-codes",
+			About: "the message of a failure that is not retried names its reason instead of its exit code",
+			Store: saying(func(f *store.Finish) string {
+				return note.ReplaceAllStringFunc(f.Result.Message, func(line string) string {
+					begin, _, coded := strings.Cut(line, "because exit code ")
+					if !coded {
+						return line
+					}
+					return begin + "because the reason is " + f.Reason.String() + ", which is never retried (docs/actions.md, What is retried)."
+				})
+			}),
+		},
+	)
+
 }
 
 // noting is a store of a worker that changes the messages of actions' own failures.
@@ -46,57 +89,4 @@ func (s *noting) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finis
 // saying makes each worker store other messages of failures.
 func saying(change func(f *store.Finish) string) func(Process, store.Store) store.Store {
 	return ofWorker(func(p Process, s store.Store) store.Store { return &noting{s, p, change} })
-}
-
-func noteLeftOut() *Mutant {
-	return &Mutant{
-		Name: "not-retried-unsaid", Source: "D49", Expected: 13, Scenario: "exit-codes",
-		About: "the message of a failure does not say that none of the retries that are left follows",
-		Store: saying(func(f *store.Finish) string {
-			return strings.TrimSuffix(note.ReplaceAllString(f.Result.Message, ""), "\n")
-		}),
-	}
-}
-
-func notedAllTheSame() *Mutant {
-	return &Mutant{
-		Name: "not-retried-said-of-retries", Source: "D49", Expected: 13, Scenario: "exit-codes",
-		About: "the message of a failure says that it is not retried, although a retry follows",
-		Store: saying(func(f *store.Finish) string {
-			if f.Reason != execution.Transient {
-				return f.Result.Message
-			}
-			return f.Result.Message + "\nNot retried, with 1 of 1 retries left, because the reason is transient, which is never retried (docs/actions.md, What is retried)."
-		}),
-	}
-}
-
-func noteCountsFromTheStart() *Mutant {
-	return &Mutant{
-		Name: "not-retried-miscounts", Source: "D49", Expected: 13, Scenario: "exit-codes",
-		About: "the message of a retry that is not retried counts all retries as left",
-		Store: saying(func(f *store.Finish) string {
-			return note.ReplaceAllStringFunc(f.Result.Message, func(line string) string {
-				most := note.FindStringSubmatch(line)[1]
-				_, rest, _ := strings.Cut(line, " of ")
-				return "Not retried, with " + most + " of " + rest
-			})
-		}),
-	}
-}
-
-func noteNamesNoCode() *Mutant {
-	return &Mutant{
-		Name: "not-retried-names-no-code", Source: "D48", Expected: 13, Scenario: "exit-codes",
-		About: "the message of a failure that is not retried names its reason instead of its exit code",
-		Store: saying(func(f *store.Finish) string {
-			return note.ReplaceAllStringFunc(f.Result.Message, func(line string) string {
-				begin, _, coded := strings.Cut(line, "because exit code ")
-				if !coded {
-					return line
-				}
-				return begin + "because the reason is " + f.Reason.String() + ", which is never retried (docs/actions.md, What is retried)."
-			})
-		}),
-	}
 }

@@ -14,8 +14,38 @@ import (
 
 func init() {
 	register(
-		observesAndActs, observesInSilence, observesAgain, observesEarly, probesDecide, probesAskForLife,
+		Mutant{
+			Name: "observes-and-acts", Source: "D1", Expected: 2, Scenario: "monitor-and-probes-observe",
+			About:  "a timeout monitor that is set to observe takes rows back",
+			Config: func(c *config.Config) { c.Executor.TimeoutMonitor = config.Act },
+		},
+		Mutant{
+			Name: "observes-in-silence", Source: "D28", Expected: 12, Scenario: "monitor-and-probes-observe",
+			About: "a timeout monitor that is set to observe records nothing, so no operator learns what it would do",
+			Store: recording(observing{silent: true}),
+		},
+		Mutant{
+			Name: "observes-again", Source: "D57", Expected: 2, Scenario: "monitor-and-probes-observe",
+			About: "the database does not remember what was recorded, so each pass and each executor records it again",
+			Store: recording(observing{forgetful: true}),
+		},
+		Mutant{
+			Name: "observes-early", Source: "D21", Expected: 2, Scenario: "monitor-and-probes-observe",
+			About:  "a timeout monitor that is set to observe records reclaims that it would not make yet",
+			Config: func(c *config.Config) { c.Executor.ScheduledTimeout -= 10 * time.Second },
+		},
+		Mutant{
+			Name: "probes-decide", Source: "D46", Expected: 12, Scenario: "up-but-not-ready",
+			About:  "probes that are set to observe make the scheduler avoid workers, and record nothing",
+			Config: func(c *config.Config) { c.Executor.HealthProbes = config.Act },
+		},
+		Mutant{
+			Name: "probes-ask-for-life", Source: "D32", Expected: 12, Scenario: "up-but-not-ready",
+			About: "executors ask a worker's health endpoint only whether its process is up, which says nothing about its work",
+			Store: recording(observing{alive: true}),
+		},
 	)
+
 }
 
 // forEver is more observations than any run makes.
@@ -67,52 +97,4 @@ func (s *observing) Register(ctx context.Context, g store.Registration) (store.R
 		g.HealthURL = strings.Replace(g.HealthURL, "/readyz", "/healthz", 1)
 	}
 	return s.Store.Register(ctx, g)
-}
-
-func observesAndActs() *Mutant {
-	return &Mutant{
-		Name: "observes-and-acts", Source: "D1", Expected: 2, Scenario: "monitor-and-probes-observe",
-		About:  "a timeout monitor that is set to observe takes rows back",
-		Config: func(c *config.Config) { c.Executor.TimeoutMonitor = config.Act },
-	}
-}
-
-func observesInSilence() *Mutant {
-	return &Mutant{
-		Name: "observes-in-silence", Source: "D28", Expected: 12, Scenario: "monitor-and-probes-observe",
-		About: "a timeout monitor that is set to observe records nothing, so no operator learns what it would do",
-		Store: recording(observing{silent: true}),
-	}
-}
-
-func observesAgain() *Mutant {
-	return &Mutant{
-		Name: "observes-again", Source: "D57", Expected: 2, Scenario: "monitor-and-probes-observe",
-		About: "the database does not remember what was recorded, so each pass and each executor records it again",
-		Store: recording(observing{forgetful: true}),
-	}
-}
-
-func observesEarly() *Mutant {
-	return &Mutant{
-		Name: "observes-early", Source: "D21", Expected: 2, Scenario: "monitor-and-probes-observe",
-		About:  "a timeout monitor that is set to observe records reclaims that it would not make yet",
-		Config: func(c *config.Config) { c.Executor.ScheduledTimeout -= 10 * time.Second },
-	}
-}
-
-func probesDecide() *Mutant {
-	return &Mutant{
-		Name: "probes-decide", Source: "D46", Expected: 12, Scenario: "up-but-not-ready",
-		About:  "probes that are set to observe make the scheduler avoid workers, and record nothing",
-		Config: func(c *config.Config) { c.Executor.HealthProbes = config.Act },
-	}
-}
-
-func probesAskForLife() *Mutant {
-	return &Mutant{
-		Name: "probes-ask-for-life", Source: "D32", Expected: 12, Scenario: "up-but-not-ready",
-		About: "executors ask a worker's health endpoint only whether its process is up, which says nothing about its work",
-		Store: recording(observing{alive: true}),
-	}
 }

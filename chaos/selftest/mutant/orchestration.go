@@ -10,8 +10,84 @@ import (
 
 func init() {
 	register(
-		handledTwice, retryAtOnce, retryUnbounded, deploysCostRetries, stopsAreFreeForEver,
+		Mutant{
+			Name: "handled-twice", Source: "D24", Expected: 7, Scenario: "dropped-status-messages",
+			About: "every message of completion handles the end of the execution anew",
+			Statements: func(p Process, c Database) store.Store {
+				return &handler{
+					Store: c,
+					rows: func(rows []execution.Execution) {
+						for i := range rows {
+							rows[i].OrchestratedAt = time.Time{}
+						}
+					},
+					commit: func(ctx context.Context, os []store.Orchestration) (done []store.Orchestrated, err error) {
+						err = c.Step(ctx, func(tx Tx) {
+							for _, o := range os {
+								if row := tx.Row(o.ID); row != nil && !row.OrchestratedAt.IsZero() {
+									p.Acted("handled an end again", o.ID)
+								}
+								done = append(done, store.Orchestrated{Applied: true, Retry: tx.HandleTerminal(o.ID, o.Retry)})
+							}
+						})
+						return done, err
+					},
+				}
+			},
+		},
+		Mutant{
+			Name: "retry-at-once", Source: "D51", Expected: 8, Scenario: "dropped-status-messages",
+			About: "a retry is created with the present moment for its retry_at",
+			Store: func(p Process, c store.Store) store.Store {
+				return &handler{Store: c, change: func(o *store.Orchestration) {
+					if o.Retry != nil && o.Retry.Delay > 0 {
+						p.Acted("made the retry due at once", o.ID)
+						o.Retry.Delay = 0
+					}
+				}}
+			},
+		},
+		Mutant{
+			Name: "retry-unbounded", Source: "D53", Expected: 8, Scenario: "worker-stops-mid-execution",
+			About: "every failure with a retriable reason is retried, whether or not its action allows it",
+			Store: func(p Process, c store.Store) store.Store {
+				return &handler{Store: c, rows: func(rows []execution.Execution) {
+					for i := range rows {
+						allowed := rows[i].Retriable()
+						rows[i].Action.MaxRetries = rows[i].RetryCount + 1
+						if !allowed && rows[i].Retriable() && rows[i].OrchestratedAt.IsZero() {
+							p.Acted("retried an execution that has no retries left", rows[i].ID)
+						}
+					}
+				}}
+			},
+		},
+		Mutant{
+			Name: "deploys-cost-retries", Source: "D63", Expected: 19, Scenario: "deploys-under-long-runs",
+			About: "a retry that follows the stop of a worker counts like one that follows a failure, so some deployments use up the retries of a long action",
+			Store: func(p Process, c store.Store) store.Store {
+				return &handler{Store: c, change: func(o *store.Orchestration) {
+					if o.Retry != nil && o.Retry.Free > 0 {
+						p.Acted("counted a retry that follows the stop of a worker", o.ID)
+						o.Retry.Free = 0
+					}
+				}}
+			},
+		},
+		Mutant{
+			Name: "stops-are-free-for-ever", Source: "D63", Expected: 19, Scenario: "deploys-under-long-runs",
+			About: "no number of stops ends a chain of retries: an action that is longer than the time between two deployments runs for ever",
+			Store: func(p Process, c store.Store) store.Store {
+				return &handler{Store: c, change: func(o *store.Orchestration) {
+					if o.Retry != nil && o.Retry.Free > 0 {
+						p.Acted("made a retry free that may follow the stop of a worker", o.ID)
+						o.Retry.Free = 1000
+					}
+				}}
+			},
+		},
 	)
+
 }
 
 // handler is a store whose terminal handling is replaced; nil functions replace nothing.
@@ -57,95 +133,4 @@ func (s *handler) Orchestrate(ctx context.Context, os []store.Orchestration) ([]
 		return s.commit(ctx, os)
 	}
 	return s.Store.Orchestrate(ctx, os)
-}
-
-func handledTwice() *Mutant {
-	return &Mutant{
-		Name: "handled-twice", Source: "D24", Expected: 7, Scenario: "dropped-status-messages",
-		About: "every message of completion handles the end of the execution anew",
-		Statements: func(p Process, c Database) store.Store {
-			return &handler{
-				Store: c,
-				rows: func(rows []execution.Execution) {
-					for i := range rows {
-						rows[i].OrchestratedAt = time.Time{}
-					}
-				},
-				commit: func(ctx context.Context, os []store.Orchestration) (done []store.Orchestrated, err error) {
-					err = c.Step(ctx, func(tx Tx) {
-						for _, o := range os {
-							if row := tx.Row(o.ID); row != nil && !row.OrchestratedAt.IsZero() {
-								p.Acted("handled an end again", o.ID)
-							}
-							done = append(done, store.Orchestrated{Applied: true, Retry: tx.HandleTerminal(o.ID, o.Retry)})
-						}
-					})
-					return done, err
-				},
-			}
-		},
-	}
-}
-
-func retryAtOnce() *Mutant {
-	return &Mutant{
-		Name: "retry-at-once", Source: "D51", Expected: 8, Scenario: "dropped-status-messages",
-		About: "a retry is created with the present moment for its retry_at",
-		Store: func(p Process, c store.Store) store.Store {
-			return &handler{Store: c, change: func(o *store.Orchestration) {
-				if o.Retry != nil && o.Retry.Delay > 0 {
-					p.Acted("made the retry due at once", o.ID)
-					o.Retry.Delay = 0
-				}
-			}}
-		},
-	}
-}
-
-func deploysCostRetries() *Mutant {
-	return &Mutant{
-		Name: "deploys-cost-retries", Source: "D63", Expected: 19, Scenario: "deploys-under-long-runs",
-		About: "a retry that follows the stop of a worker counts like one that follows a failure, so some deployments use up the retries of a long action",
-		Store: func(p Process, c store.Store) store.Store {
-			return &handler{Store: c, change: func(o *store.Orchestration) {
-				if o.Retry != nil && o.Retry.Free > 0 {
-					p.Acted("counted a retry that follows the stop of a worker", o.ID)
-					o.Retry.Free = 0
-				}
-			}}
-		},
-	}
-}
-
-func stopsAreFreeForEver() *Mutant {
-	return &Mutant{
-		Name: "stops-are-free-for-ever", Source: "D63", Expected: 19, Scenario: "deploys-under-long-runs",
-		About: "no number of stops ends a chain of retries: an action that is longer than the time between two deployments runs for ever",
-		Store: func(p Process, c store.Store) store.Store {
-			return &handler{Store: c, change: func(o *store.Orchestration) {
-				if o.Retry != nil && o.Retry.Free > 0 {
-					p.Acted("made a retry free that may follow the stop of a worker", o.ID)
-					o.Retry.Free = 1000
-				}
-			}}
-		},
-	}
-}
-
-func retryUnbounded() *Mutant {
-	return &Mutant{
-		Name: "retry-unbounded", Source: "D53", Expected: 8, Scenario: "worker-stops-mid-execution",
-		About: "every failure with a retriable reason is retried, whether or not its action allows it",
-		Store: func(p Process, c store.Store) store.Store {
-			return &handler{Store: c, rows: func(rows []execution.Execution) {
-				for i := range rows {
-					allowed := rows[i].Retriable()
-					rows[i].Action.MaxRetries = rows[i].RetryCount + 1
-					if !allowed && rows[i].Retriable() && rows[i].OrchestratedAt.IsZero() {
-						p.Acted("retried an execution that has no retries left", rows[i].ID)
-					}
-				}
-			}}
-		},
-	}
 }

@@ -15,31 +15,92 @@ import (
 
 func init() {
 	register(
-		countsAtAFullWorker, blamesAFullWorker, leaseRefusalEndsTheSession, oneClockDispatch,
-		oneClockFleet, deliveryHeldForHours,
-	)
-}
-
-func countsAtAFullWorker() *Mutant {
-	return &Mutant{
-		Name: "counts-at-a-full-worker", Source: "C1", Expected: 17, Scenario: "long-runs",
-		About: "a dispatch that waited behind other runs past its deadline counts as ignored by the worker, and the third one fails the execution",
-		Statements: func(p Process, c Database) store.Store {
-			s := &statements{Store: c, client: c}
-			s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {
-				if !r.Counts {
-					return outcome, false, nil
-				}
-				err = c.Step(ctx, func(tx Tx) {
-					if outcome, replaced = countAlways(tx, &r); replaced {
-						p.Acted("counted an unclaimed dispatch without checking whether its worker was full", r.Key.ID)
+		Mutant{
+			Name: "counts-at-a-full-worker", Source: "C1", Expected: 17, Scenario: "long-runs",
+			About: "a dispatch that waited behind other runs past its deadline counts as ignored by the worker, and the third one fails the execution",
+			Statements: func(p Process, c Database) store.Store {
+				s := &statements{Store: c, client: c}
+				s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {
+					if !r.Counts {
+						return outcome, false, nil
 					}
-				})
-				return outcome, replaced, err
-			}
-			return s
+					err = c.Step(ctx, func(tx Tx) {
+						if outcome, replaced = countAlways(tx, &r); replaced {
+							p.Acted("counted an unclaimed dispatch without checking whether its worker was full", r.Key.ID)
+						}
+					})
+					return outcome, replaced, err
+				}
+				return s
+			},
 		},
-	}
+		Mutant{
+			Name: "blames-a-full-worker", Source: "C1", Expected: 9, Scenario: "long-runs-beside-a-queue",
+			About: "dispatches that wait at a full worker count against its health, as if it had ignored them",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker {
+					return c
+				}
+				// The last moment at which the worker had been full for long, as this executor saw it.
+				grudges := make(map[execution.Incarnation]time.Duration)
+				return &finder{Store: c, see: noticing(p, "blamed a full worker for dispatches that wait", func(ws []store.WorkerRow) {
+					now := p.Host.Monotonic()
+					for i := range ws {
+						w := &ws[i]
+						if w.FullFor > p.Config.Executor.DispatchTimeout {
+							grudges[w.Incarnation] = now
+						}
+						if at, known := grudges[w.Incarnation]; known {
+							for range p.Config.Health.UnhealthyThreshold {
+								w.Expired = append(w.Expired, now-at)
+							}
+						}
+					}
+				})}
+			},
+		},
+		Mutant{
+			Name: "lease-refusal-ends-the-session", Source: "C8", Expected: 17, Scenario: "step-kills-busy",
+			About: "if a claim is refused because the database's clock was set past the lease, the worker ends all its runs",
+			Store: func(p Process, c store.Store) store.Store { return strict{c, p} },
+		},
+		Mutant{
+			Name: "one-clock-dispatch", Source: "C8", Expected: 2, Scenario: "step-while-a-worker-is-cut",
+			About: "a dispatch that only a step of the database's clock made late counts as ignored by the worker",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker {
+					return c
+				}
+				return &misread{
+					Store: c, p: p, read: later, misses: func(r store.Reclaim) bool { return r.Counts },
+					text: "blamed a worker for a dispatch that is only late by a clock that was set",
+				}
+			},
+		},
+		Mutant{
+			Name: "one-clock-fleet", Source: "C8", Expected: 17, Scenario: "step-while-a-worker-is-cut",
+			About: "when a step of the database's clock ends every lease, the scheduler concludes that there are no workers",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker {
+					return c
+				}
+				return &finder{Store: c, see: noticing(p, "took a worker for absent whose lease is only over by the database's clock", each(func(w *store.WorkerRow) {
+					w.ConsumerAlive = w.ConsumerAlive && w.LeaseValid()
+				}))}
+			},
+		},
+		Mutant{
+			Name: "delivery-held-for-hours", Source: "D30", Expected: 6, Scenario: "long-runs",
+			About: "a worker acknowledges a dispatch when its run is over and not when it has claimed it, so RabbitMQ's consumer timeout closes its channel",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if !p.Worker {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session { return &late{s, p} }}
+			},
+		},
+	)
+
 }
 
 // countAlways makes every reclaim count, whatever the worker was doing.
@@ -68,34 +129,6 @@ func countAlways(tx Tx, r *store.Reclaim) (outcome store.Outcome, replaced bool)
 	return store.Outcome{Applied: true, From: execution.Scheduled, Row: *tx.Row(r.Key.ID)}, true
 }
 
-func blamesAFullWorker() *Mutant {
-	return &Mutant{
-		Name: "blames-a-full-worker", Source: "C1", Expected: 9, Scenario: "long-runs-beside-a-queue",
-		About: "dispatches that wait at a full worker count against its health, as if it had ignored them",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker {
-				return c
-			}
-			// The last moment at which the worker had been full for long, as this executor saw it.
-			grudges := make(map[execution.Incarnation]time.Duration)
-			return &finder{Store: c, see: noticing(p, "blamed a full worker for dispatches that wait", func(ws []store.WorkerRow) {
-				now := p.Host.Monotonic()
-				for i := range ws {
-					w := &ws[i]
-					if w.FullFor > p.Config.Executor.DispatchTimeout {
-						grudges[w.Incarnation] = now
-					}
-					if at, known := grudges[w.Incarnation]; known {
-						for range p.Config.Health.UnhealthyThreshold {
-							w.Expired = append(w.Expired, now-at)
-						}
-					}
-				}
-			})}
-		},
-	}
-}
-
 // strict is a store that treats a lease that is over by the database's clock as the end of the
 // incarnation.
 type strict struct {
@@ -111,58 +144,6 @@ func (s strict) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) 
 		err = store.ErrLost
 	}
 	return results, err
-}
-
-func leaseRefusalEndsTheSession() *Mutant {
-	return &Mutant{
-		Name: "lease-refusal-ends-the-session", Source: "C8", Expected: 17, Scenario: "step-kills-busy",
-		About: "if a claim is refused because the database's clock was set past the lease, the worker ends all its runs",
-		Store: func(p Process, c store.Store) store.Store { return strict{c, p} },
-	}
-}
-
-func oneClockDispatch() *Mutant {
-	return &Mutant{
-		Name: "one-clock-dispatch", Source: "C8", Expected: 2, Scenario: "step-while-a-worker-is-cut",
-		About: "a dispatch that only a step of the database's clock made late counts as ignored by the worker",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker {
-				return c
-			}
-			return &misread{
-				Store: c, p: p, read: later, misses: func(r store.Reclaim) bool { return r.Counts },
-				text: "blamed a worker for a dispatch that is only late by a clock that was set",
-			}
-		},
-	}
-}
-
-func oneClockFleet() *Mutant {
-	return &Mutant{
-		Name: "one-clock-fleet", Source: "C8", Expected: 17, Scenario: "step-while-a-worker-is-cut",
-		About: "when a step of the database's clock ends every lease, the scheduler concludes that there are no workers",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker {
-				return c
-			}
-			return &finder{Store: c, see: noticing(p, "took a worker for absent whose lease is only over by the database's clock", each(func(w *store.WorkerRow) {
-				w.ConsumerAlive = w.ConsumerAlive && w.LeaseValid()
-			}))}
-		},
-	}
-}
-
-func deliveryHeldForHours() *Mutant {
-	return &Mutant{
-		Name: "delivery-held-for-hours", Source: "D30", Expected: 6, Scenario: "long-runs",
-		About: "a worker acknowledges a dispatch when its run is over and not when it has claimed it, so RabbitMQ's consumer timeout closes its channel",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if !p.Worker {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session { return &late{s, p} }}
-		},
-	}
 }
 
 // late is a session that settles each dispatch three quarters of an hour later than the worker

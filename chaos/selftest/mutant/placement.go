@@ -15,9 +15,93 @@ import (
 
 func init() {
 	register(
-		staleIsFresh, deafIsAlive, firstAvailable, permanentQuarantine, actionFailuresBlamed,
-		unhealthyLast, totalQuarantine, probeReactivates, cordonIgnored, anyRuntime, staleIsUnsaid,
+		Mutant{
+			Name: "stale-is-fresh", Source: "D33", Expected: 9, Scenario: "mixed-heartbeats",
+			About: "the executor has its own freshness rule, by which a worker stays fresh for a while after its lease",
+			Statements: unguarded("took a worker for fresh whose lease is over", each(func(w *store.WorkerRow) {
+				if !w.LeaseValid() {
+					w.LeaseOverFor -= 8 * time.Second
+				}
+			})),
+		},
+		Mutant{
+			Name: "deaf-is-alive", Source: "D32", Expected: 9, Scenario: "mixed-heartbeats",
+			About:      "no executor checks whether the consumer of a worker with heartbeats is alive",
+			Statements: unguarded("took a worker for alive whose consumer is not", each(func(w *store.WorkerRow) { w.ConsumerAlive = true })),
+		},
+		Mutant{
+			Name: "first-available", Source: "D42", Expected: 9, Scenario: "degraded-then-healthy",
+			About: "the first worker that fits gets everything, whatever it holds",
+			Statements: unguarded("did not see what a worker holds", func(ws []store.WorkerRow) {
+				for i := range ws {
+					ws[i].Load = 0
+				}
+			}),
+		},
+		Mutant{
+			Name: "permanent-quarantine", Source: "D43", Expected: 9, Scenario: "degraded-then-healthy",
+			About: "an unhealthy worker gets nothing, so its count of failures never ends",
+			Store: seeing("took the failures of a worker for new ones", each(func(w *store.WorkerRow) { w.Figures.LastFailure = 0 })),
+		},
+		Mutant{
+			Name: "action-failures-blamed", Source: "D44", Expected: 9, Scenario: "broken-action",
+			About: "the failures of actions count against their worker, so an action that fails everywhere takes every worker down",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return &blaming{Store: c, p: p}
+			},
+		},
+		Mutant{
+			Name: "unhealthy-gets-work", Source: "D44", Expected: 9, Scenario: "degraded-then-healthy",
+			About: "no executor reads the failures that a worker reports",
+			Store: seeing("did not see the failures of a worker", each(func(w *store.WorkerRow) { w.Figures, w.Expired = execution.Figures{}, nil })),
+		},
+		Mutant{
+			Name: "total-quarantine", Source: "D44", Expected: 9, Scenario: "quarantine-never-total",
+			About: "unhealthy workers are never chosen, even if no other worker is left",
+			Store: seeing("took an unhealthy worker out of the choice", each(func(w *store.WorkerRow) {
+				if w.Figures.Consecutive >= 10 {
+					w.Lifecycle = execution.Stopped
+				}
+			})),
+		},
+		Mutant{
+			Name: "probe-reactivates", Source: "D46", Expected: 9, Scenario: "worker-stops-gracefully",
+			About: "every worker with a recent heartbeat counts as active, even while it drains",
+			Statements: unguarded("took a worker for active that is not", each(func(w *store.WorkerRow) {
+				if w.LeaseValid() {
+					w.Lifecycle = execution.Active
+				}
+			})),
+		},
+		Mutant{
+			Name: "cordon-ignored", Source: "D46", Expected: 9, Scenario: "cordon-under-load",
+			About:      "an operator's cordon is displayed and not obeyed",
+			Statements: unguarded("did not see the cordon of a worker", each(func(w *store.WorkerRow) { w.Cordoned = false })),
+		},
+		Mutant{
+			Name: "any-runtime", Source: "D45", Expected: 9, Scenario: "wrong-runtime",
+			About: "a worker is chosen without checking its runtimes",
+			Statements: unguarded("saw a worker with every runtime", func(ws []store.WorkerRow) {
+				var all []string
+				for i := range ws {
+					all = append(all, ws[i].Runtimes...)
+				}
+				all = append(all, "python")
+				for i := range ws {
+					ws[i].Runtimes = all
+				}
+			}),
+		},
+		Mutant{
+			Name: "stale-is-unsaid", Source: "D45", Expected: 9, Scenario: "workers-gone-without-a-word",
+			About: "an execution that no worker fits fails without saying that the cause was stale heartbeats",
+			Store: func(p Process, c store.Store) store.Store { return speechless{c, p} },
+		},
 	)
+
 }
 
 // misplacing is a store that shows workers in a false state.
@@ -128,46 +212,6 @@ func (s *byIDOnly) Dispatch(ctx context.Context, executor string, ds []store.Dis
 	return results, nil
 }
 
-func staleIsFresh() *Mutant {
-	return &Mutant{
-		Name: "stale-is-fresh", Source: "D33", Expected: 9, Scenario: "mixed-heartbeats",
-		About: "the executor has its own freshness rule, by which a worker stays fresh for a while after its lease",
-		Statements: unguarded("took a worker for fresh whose lease is over", each(func(w *store.WorkerRow) {
-			if !w.LeaseValid() {
-				w.LeaseOverFor -= 8 * time.Second
-			}
-		})),
-	}
-}
-
-func deafIsAlive() *Mutant {
-	return &Mutant{
-		Name: "deaf-is-alive", Source: "D32", Expected: 9, Scenario: "mixed-heartbeats",
-		About:      "no executor checks whether the consumer of a worker with heartbeats is alive",
-		Statements: unguarded("took a worker for alive whose consumer is not", each(func(w *store.WorkerRow) { w.ConsumerAlive = true })),
-	}
-}
-
-func firstAvailable() *Mutant {
-	return &Mutant{
-		Name: "first-available", Source: "D42", Expected: 9, Scenario: "degraded-then-healthy",
-		About: "the first worker that fits gets everything, whatever it holds",
-		Statements: unguarded("did not see what a worker holds", func(ws []store.WorkerRow) {
-			for i := range ws {
-				ws[i].Load = 0
-			}
-		}),
-	}
-}
-
-func permanentQuarantine() *Mutant {
-	return &Mutant{
-		Name: "permanent-quarantine", Source: "D43", Expected: 9, Scenario: "degraded-then-healthy",
-		About: "an unhealthy worker gets nothing, so its count of failures never ends",
-		Store: seeing("took the failures of a worker for new ones", each(func(w *store.WorkerRow) { w.Figures.LastFailure = 0 })),
-	}
-}
-
 // blaming is a store that is told of failures that were the actions' fault.
 type blaming struct {
 	store.Store
@@ -197,76 +241,6 @@ func (s *blaming) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply,
 	return s.Store.Heartbeat(ctx, b)
 }
 
-func actionFailuresBlamed() *Mutant {
-	return &Mutant{
-		Name: "action-failures-blamed", Source: "D44", Expected: 9, Scenario: "broken-action",
-		About: "the failures of actions count against their worker, so an action that fails everywhere takes every worker down",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return &blaming{Store: c, p: p}
-		},
-	}
-}
-
-func unhealthyLast() *Mutant {
-	return &Mutant{
-		Name: "unhealthy-gets-work", Source: "D44", Expected: 9, Scenario: "degraded-then-healthy",
-		About: "no executor reads the failures that a worker reports",
-		Store: seeing("did not see the failures of a worker", each(func(w *store.WorkerRow) { w.Figures, w.Expired = execution.Figures{}, nil })),
-	}
-}
-
-func totalQuarantine() *Mutant {
-	return &Mutant{
-		Name: "total-quarantine", Source: "D44", Expected: 9, Scenario: "quarantine-never-total",
-		About: "unhealthy workers are never chosen, even if no other worker is left",
-		Store: seeing("took an unhealthy worker out of the choice", each(func(w *store.WorkerRow) {
-			if w.Figures.Consecutive >= 10 {
-				w.Lifecycle = execution.Stopped
-			}
-		})),
-	}
-}
-
-func probeReactivates() *Mutant {
-	return &Mutant{
-		Name: "probe-reactivates", Source: "D46", Expected: 9, Scenario: "worker-stops-gracefully",
-		About: "every worker with a recent heartbeat counts as active, even while it drains",
-		Statements: unguarded("took a worker for active that is not", each(func(w *store.WorkerRow) {
-			if w.LeaseValid() {
-				w.Lifecycle = execution.Active
-			}
-		})),
-	}
-}
-
-func cordonIgnored() *Mutant {
-	return &Mutant{
-		Name: "cordon-ignored", Source: "D46", Expected: 9, Scenario: "cordon-under-load",
-		About:      "an operator's cordon is displayed and not obeyed",
-		Statements: unguarded("did not see the cordon of a worker", each(func(w *store.WorkerRow) { w.Cordoned = false })),
-	}
-}
-
-func anyRuntime() *Mutant {
-	return &Mutant{
-		Name: "any-runtime", Source: "D45", Expected: 9, Scenario: "wrong-runtime",
-		About: "a worker is chosen without checking its runtimes",
-		Statements: unguarded("saw a worker with every runtime", func(ws []store.WorkerRow) {
-			var all []string
-			for i := range ws {
-				all = append(all, ws[i].Runtimes...)
-			}
-			all = append(all, "python")
-			for i := range ws {
-				ws[i].Runtimes = all
-			}
-		}),
-	}
-}
-
 // speechless fails executions that no worker fits without giving the reason.
 type speechless struct {
 	store.Store
@@ -282,12 +256,4 @@ func (s speechless) Park(ctx context.Context, executor string, ps []store.Park) 
 		ps[i].Result.Message = ""
 	}
 	return s.Store.Park(ctx, executor, ps)
-}
-
-func staleIsUnsaid() *Mutant {
-	return &Mutant{
-		Name: "stale-is-unsaid", Source: "D45", Expected: 9, Scenario: "workers-gone-without-a-word",
-		About: "an execution that no worker fits fails without saying that the cause was stale heartbeats",
-		Store: func(p Process, c store.Store) store.Store { return speechless{c, p} },
-	}
 }

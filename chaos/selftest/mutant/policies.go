@@ -12,67 +12,57 @@ import (
 // differently from the contract.
 
 func init() {
-	register(backoffAdds, backoffUncapped, connectionIsFinal, degradedFirst)
-}
-
-func backoffAdds() *Mutant {
-	return &Mutant{
-		Name: "backoff-adds", Source: "D52", Expected: 8, Scenario: "backoff-reaches-its-cap",
-		About: "from the third retry on the backoff grows by its base and no longer by its multiplier",
-		Store: func(p Process, c store.Store) store.Store {
-			return &handler{Store: c, change: func(o *store.Orchestration) {
-				const doubled = 2
-				if o.Retry == nil || o.Retry.Count <= doubled {
-					return
-				}
-				base := time.Duration(p.Config.Retry.BaseBackoffSecs) * time.Second
-				if delay := base * time.Duration(1<<(doubled-1)+o.Retry.Count-doubled); delay < o.Retry.Delay {
-					p.Acted("let a retry wait for its base more than the one before", o.ID)
-					o.Retry.Delay = delay
-				}
-			}}
+	register(
+		Mutant{
+			Name: "backoff-adds", Source: "D52", Expected: 8, Scenario: "backoff-reaches-its-cap",
+			About: "from the third retry on the backoff grows by its base and no longer by its multiplier",
+			Store: func(p Process, c store.Store) store.Store {
+				return &handler{Store: c, change: func(o *store.Orchestration) {
+					const doubled = 2
+					if o.Retry == nil || o.Retry.Count <= doubled {
+						return
+					}
+					base := time.Duration(p.Config.Retry.BaseBackoffSecs) * time.Second
+					if delay := base * time.Duration(1<<(doubled-1)+o.Retry.Count-doubled); delay < o.Retry.Delay {
+						p.Acted("let a retry wait for its base more than the one before", o.ID)
+						o.Retry.Delay = delay
+					}
+				}}
+			},
 		},
-	}
-}
-
-func backoffUncapped() *Mutant {
-	return &Mutant{
-		Name: "backoff-uncapped", Source: "D52", Expected: 8, Scenario: "backoff-reaches-its-cap",
-		About:  "the cap of the backoff is forgotten",
-		Config: func(c *config.Config) { c.Retry.MaxBackoffSecs *= 1000 },
-	}
-}
-
-func connectionIsFinal() *Mutant {
-	return &Mutant{
-		Name: "connection-is-final", Source: "D49", Expected: 7, Scenario: "backoff-reaches-its-cap",
-		About: "a refused connection counts as a failure that a retry can't mend",
-		Store: func(p Process, c store.Store) store.Store {
-			return &handler{Store: c, change: func(o *store.Orchestration) {
-				if o.Retry != nil && o.Retry.Reason == execution.Connection {
-					p.Acted("did not retry a failure with the reason connection", o.ID)
-					o.Retry = nil
-				}
-			}}
+		Mutant{
+			Name: "backoff-uncapped", Source: "D52", Expected: 8, Scenario: "backoff-reaches-its-cap",
+			About:  "the cap of the backoff is forgotten",
+			Config: func(c *config.Config) { c.Retry.MaxBackoffSecs *= 1000 },
 		},
-	}
-}
-
-func degradedFirst() *Mutant {
-	return &Mutant{
-		Name: "degraded-first", Source: "D42", Expected: 9, Scenario: "one-worker-degraded",
-		About: "degraded workers count as healthy and healthy ones as degraded",
-		Store: func(p Process, c store.Store) store.Store {
-			h := p.Config.Health
-			return seeing("took a degraded worker for a healthy one, or the other way round", each(func(w *store.WorkerRow) {
-				switch n := w.Figures.Consecutive; {
-				case n >= h.UnhealthyThreshold:
-				case n >= h.DegradedThreshold:
-					w.Figures, w.Expired = execution.Figures{}, nil
-				default:
-					w.Figures.Consecutive = h.DegradedThreshold
-				}
-			}))(p, c)
+		Mutant{
+			Name: "connection-is-final", Source: "D49", Expected: 7, Scenario: "backoff-reaches-its-cap",
+			About: "a refused connection counts as a failure that a retry can't mend",
+			Store: func(p Process, c store.Store) store.Store {
+				return &handler{Store: c, change: func(o *store.Orchestration) {
+					if o.Retry != nil && o.Retry.Reason == execution.Connection {
+						p.Acted("did not retry a failure with the reason connection", o.ID)
+						o.Retry = nil
+					}
+				}}
+			},
 		},
-	}
+		Mutant{
+			Name: "degraded-first", Source: "D42", Expected: 9, Scenario: "one-worker-degraded",
+			About: "degraded workers count as healthy and healthy ones as degraded",
+			Store: func(p Process, c store.Store) store.Store {
+				h := p.Config.Health
+				return seeing("took a degraded worker for a healthy one, or the other way round", each(func(w *store.WorkerRow) {
+					switch n := w.Figures.Consecutive; {
+					case n >= h.UnhealthyThreshold:
+					case n >= h.DegradedThreshold:
+						w.Figures, w.Expired = execution.Figures{}, nil
+					default:
+						w.Figures.Consecutive = h.DegradedThreshold
+					}
+				}))(p, c)
+			},
+		},
+	)
+
 }

@@ -14,16 +14,68 @@ import (
 
 func init() {
 	register(
-		noBrake, brakeCountsThePresent, brakeForEver, reapAtFirstSight, noWarmUp,
+		Mutant{
+			Name: "no-brake", Source: "D47", Expected: 2, Scenario: "half-the-workers-die",
+			About:  "the reaper marks every worker lost whose lease is over, however many there are",
+			Config: func(c *config.Config) { c.Executor.BrakeFraction = 1 },
+		},
+		Mutant{
+			Name: "brake-counts-the-present", Source: "D47", Expected: 2, Scenario: "stop-under-the-brake",
+			About: "the reaper's brake counts only the present workers, so that the orderly stop of one releases it",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker {
+					return c
+				}
+				return presentOnly{c, p}
+			},
+		},
+		Mutant{
+			Name: "brake-for-ever", Source: "D47", Expected: 12, Scenario: "half-the-workers-die",
+			About: "the reaper's brake holds for as long as the leases of most workers are over, which is for ever if they are dead",
+			Store: func(p Process, c store.Store) store.Store { return &stuckBrake{Store: c, p: p} },
+		},
+		Mutant{
+			Name: "reap-at-first-sight", Source: "D47", Expected: 2, Scenario: "mass-expiry",
+			About: "the reaper uses the database's clock alone, so its first look after an outage marks every worker lost that has not returned yet",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker {
+					return c
+				}
+				return &hasty{Store: c, first: func(ctx context.Context, workers []store.WorkerRow) {
+					for i := range workers {
+						if w := &workers[i]; !w.Lifecycle.Gone() && !w.LeaseValid() {
+							p.Acted("marked a worker lost at the first sight of it: " + w.Name)
+							_, _ = c.Reap(ctx, []store.Reap{{WorkerKey: w.WorkerKey, Beat: w.Beat}})
+						}
+					}
+				}}
+			},
+		},
+		Mutant{
+			Name: "no-warm-up", Source: "D58", Expected: 2, Scenario: "mass-expiry",
+			About: "the timeout monitor makes its first pass as soon as the database answers, before the workers could write their results",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker {
+					return c
+				}
+				return &hasty{Store: c, first: func(ctx context.Context, _ []store.WorkerRow) {
+					age := p.Config.Executor.ReapGrace
+					rows, err := c.Find(ctx, store.Finding{Cause: store.Overrun, Age: age, Limit: p.Config.Executor.BatchSize})
+					if err != nil {
+						return
+					}
+					for i := range rows {
+						p.Acted("ended an overrun run before workers could write their results", rows[i].ID)
+						_, _ = c.Reclaim(ctx, []store.Reclaim{{
+							Key: rows[i].Key(), Cause: store.Overrun, Age: age, By: execution.TimeoutMonitor, Reason: execution.RunTimeout, To: execution.Timeout,
+							Result: execution.Result{Error: "Execution timeout: run deadline passed", FailedBy: execution.TimeoutMonitor},
+						}})
+					}
+				}}
+			},
+		},
 	)
-}
 
-func noBrake() *Mutant {
-	return &Mutant{
-		Name: "no-brake", Source: "D47", Expected: 2, Scenario: "half-the-workers-die",
-		About:  "the reaper marks every worker lost whose lease is over, however many there are",
-		Config: func(c *config.Config) { c.Executor.BrakeFraction = 1 },
-	}
 }
 
 // presentOnly leaves out workers that have stopped.
@@ -40,27 +92,6 @@ func (s presentOnly) Workers(ctx context.Context, into []store.WorkerRow) ([]sto
 		s.p.Acted("did not count workers that have stopped")
 	}
 	return present, err
-}
-
-func brakeCountsThePresent() *Mutant {
-	return &Mutant{
-		Name: "brake-counts-the-present", Source: "D47", Expected: 2, Scenario: "stop-under-the-brake",
-		About: "the reaper's brake counts only the present workers, so that the orderly stop of one releases it",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker {
-				return c
-			}
-			return presentOnly{c, p}
-		},
-	}
-}
-
-func brakeForEver() *Mutant {
-	return &Mutant{
-		Name: "brake-for-ever", Source: "D47", Expected: 12, Scenario: "half-the-workers-die",
-		About: "the reaper's brake holds for as long as the leases of most workers are over, which is for ever if they are dead",
-		Store: func(p Process, c store.Store) store.Store { return &stuckBrake{Store: c, p: p} },
-	}
 }
 
 // stuckBrake reaps no worker while the brake's condition holds.
@@ -89,52 +120,6 @@ func (s *stuckBrake) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) 
 		return make([]bool, len(rs)), nil
 	}
 	return s.Store.Reap(ctx, rs)
-}
-
-func reapAtFirstSight() *Mutant {
-	return &Mutant{
-		Name: "reap-at-first-sight", Source: "D47", Expected: 2, Scenario: "mass-expiry",
-		About: "the reaper uses the database's clock alone, so its first look after an outage marks every worker lost that has not returned yet",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker {
-				return c
-			}
-			return &hasty{Store: c, first: func(ctx context.Context, workers []store.WorkerRow) {
-				for i := range workers {
-					if w := &workers[i]; !w.Lifecycle.Gone() && !w.LeaseValid() {
-						p.Acted("marked a worker lost at the first sight of it: " + w.Name)
-						_, _ = c.Reap(ctx, []store.Reap{{WorkerKey: w.WorkerKey, Beat: w.Beat}})
-					}
-				}
-			}}
-		},
-	}
-}
-
-func noWarmUp() *Mutant {
-	return &Mutant{
-		Name: "no-warm-up", Source: "D58", Expected: 2, Scenario: "mass-expiry",
-		About: "the timeout monitor makes its first pass as soon as the database answers, before the workers could write their results",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker {
-				return c
-			}
-			return &hasty{Store: c, first: func(ctx context.Context, _ []store.WorkerRow) {
-				age := p.Config.Executor.ReapGrace
-				rows, err := c.Find(ctx, store.Finding{Cause: store.Overrun, Age: age, Limit: p.Config.Executor.BatchSize})
-				if err != nil {
-					return
-				}
-				for i := range rows {
-					p.Acted("ended an overrun run before workers could write their results", rows[i].ID)
-					_, _ = c.Reclaim(ctx, []store.Reclaim{{
-						Key: rows[i].Key(), Cause: store.Overrun, Age: age, By: execution.TimeoutMonitor, Reason: execution.RunTimeout, To: execution.Timeout,
-						Result: execution.Result{Error: "Execution timeout: run deadline passed", FailedBy: execution.TimeoutMonitor},
-					}})
-				}
-			}}
-		},
-	}
 }
 
 // hasty acts at the first look at the workers after a start, and after a look that failed.

@@ -15,32 +15,107 @@ import (
 
 func init() {
 	register(
-		avoidsNobody, onceDegraded, outageNeverOver, firstBackoffOnly, lyingIsFree, reconnectsInAHurry, asksAgainAtOnce,
-		graceCutShort, deadAmongTheHealthy, firstBackConcludes,
-	)
-}
-
-func onceDegraded() *Mutant {
-	return &Mutant{
-		Name: "once-degraded", Source: "D43", Expected: 9, Scenario: "well-again-gets-work",
-		About: "a worker that did not consume once is the last choice for ever",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Executor() {
-				return c
-			}
-			was := make(map[execution.Incarnation]bool)
-			return &misplacing{Store: c, see: func(ws []store.WorkerRow) {
-				for i := range ws {
-					w := &ws[i]
-					was[w.Incarnation] = was[w.Incarnation] || w.Lifecycle == execution.Active && !w.ConsumerAlive
-					if was[w.Incarnation] && w.ConsumerAlive {
-						p.Acted("took a worker for degraded that is well again: " + w.Name)
-						w.Figures.Consecutive = max(w.Figures.Consecutive, p.Config.Health.DegradedThreshold)
-					}
+		Mutant{
+			Name: "once-degraded", Source: "D43", Expected: 9, Scenario: "well-again-gets-work",
+			About: "a worker that did not consume once is the last choice for ever",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Executor() {
+					return c
 				}
-			}}
+				was := make(map[execution.Incarnation]bool)
+				return &misplacing{Store: c, see: func(ws []store.WorkerRow) {
+					for i := range ws {
+						w := &ws[i]
+						was[w.Incarnation] = was[w.Incarnation] || w.Lifecycle == execution.Active && !w.ConsumerAlive
+						if was[w.Incarnation] && w.ConsumerAlive {
+							p.Acted("took a worker for degraded that is well again: " + w.Name)
+							w.Figures.Consecutive = max(w.Figures.Consecutive, p.Config.Health.DegradedThreshold)
+						}
+					}
+				}}
+			},
 		},
-	}
+		Mutant{
+			Name: "outage-never-over", Source: "D46", Expected: 12, Scenario: "monitor-and-probes-observe",
+			About: "a failed probe is remembered, even after a successful one",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Executor() {
+					return c
+				}
+				return &unforgiving{c, p}
+			},
+		},
+		Mutant{
+			Name: "first-backoff-only", Source: "D51", Expected: 8, Scenario: "queue-unbound",
+			About: "an execution that is taken back waits for the first backoff, however often it was taken back before",
+			Store: func(p Process, c store.Store) store.Store {
+				r := p.Config.Retry
+				_, longest := r.BackoffBounds(0)
+				return &reclaiming{c, func(rc *store.Reclaim) {
+					if rc.Delay > longest {
+						p.Acted("used the first backoff instead of a later one", rc.Key.ID)
+						rc.Delay = longest
+					}
+				}}
+			},
+		},
+		Mutant{
+			Name: "lying-is-free", Source: "D21", Expected: 24, Scenario: "deaf-worker",
+			About: "a dispatch that a worker leaves unclaimed does not count against it, so the execution is dispatched again and again",
+			Store: func(p Process, c store.Store) store.Store {
+				return &reclaiming{c, func(rc *store.Reclaim) {
+					if rc.Counts {
+						p.Acted("did not count a dispatch that was left unclaimed", rc.Key.ID)
+					}
+					rc.Counts = false
+				}}
+			},
+		},
+		Mutant{
+			Name: "reconnects-in-a-hurry", Source: "D57", Expected: 23, Scenario: "broker-outage",
+			About: "a process that has lost the broker tries to reconnect every tenth of a second, for as long as the broker is away",
+			Config: func(c *config.Config) {
+				c.MessageQueue.RabbitMQ.ReconnectMin, c.MessageQueue.RabbitMQ.ReconnectMax = 100*time.Millisecond, 100*time.Millisecond
+			},
+		},
+		Mutant{
+			Name: "asks-again-at-once", Source: "D57", Expected: 23, Scenario: "database-outage",
+			About: "an executor that can't reach the database asks again at once, hundreds of times in each pass",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Executor() {
+					return c
+				}
+				return &insistent{c, p}
+			},
+		},
+		Mutant{
+			Name: "grace-cut-short", Source: "D45", Expected: 9, Scenario: "all-workers-down",
+			About:  "an execution that no worker fits fails when half of its grace is over",
+			Config: func(c *config.Config) { c.Executor.UnschedulableGrace /= 2 },
+		},
+		Mutant{
+			Name: "dead-among-the-healthy", Source: "D44", Expected: 9, Scenario: "last-healthy-worker-dies",
+			About: "a dead worker still counts as a better worker, so the remaining unhealthy ones get nothing",
+			Store: seeing("took a dead worker for a healthy one that is full", each(func(w *store.WorkerRow) {
+				if w.Lifecycle == execution.Lost {
+					w.Lifecycle, w.LeaseOverFor, w.ConsumerAlive, w.Cordoned = execution.Active, -time.Second, true, false
+					w.Load, w.Figures, w.Expired = 1000, execution.Figures{}, nil
+				}
+			})),
+		},
+		Mutant{
+			Name: "first-back-concludes", Source: "D9", Expected: 9, Scenario: "broker-outage",
+			About: "the first executor that reconnects after an outage of the broker concludes that there are no workers, because none has reconnected yet",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Executor() {
+					return c
+				}
+				return &concluding{Store: c, p: p}
+			},
+		},
+	)
+	registerMade(avoidsNobody)
+
 }
 
 // unforgiving records no end of an outage.
@@ -77,19 +152,6 @@ func (s *unforgiving) ObserveWorkers(ctx context.Context, ws []store.ProbedWorke
 	return all, nil
 }
 
-func outageNeverOver() *Mutant {
-	return &Mutant{
-		Name: "outage-never-over", Source: "D46", Expected: 12, Scenario: "monitor-and-probes-observe",
-		About: "a failed probe is remembered, even after a successful one",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Executor() {
-				return c
-			}
-			return &unforgiving{c, p}
-		},
-	}
-}
-
 // reclaiming is a store whose reclaims are changed.
 type reclaiming struct {
 	store.Store
@@ -102,48 +164,6 @@ func (s *reclaiming) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.O
 		s.change(&rs[i])
 	}
 	return s.Store.Reclaim(ctx, rs)
-}
-
-func firstBackoffOnly() *Mutant {
-	return &Mutant{
-		Name: "first-backoff-only", Source: "D51", Expected: 8, Scenario: "queue-unbound",
-		About: "an execution that is taken back waits for the first backoff, however often it was taken back before",
-		Store: func(p Process, c store.Store) store.Store {
-			r := p.Config.Retry
-			_, longest := r.BackoffBounds(0)
-			return &reclaiming{c, func(rc *store.Reclaim) {
-				if rc.Delay > longest {
-					p.Acted("used the first backoff instead of a later one", rc.Key.ID)
-					rc.Delay = longest
-				}
-			}}
-		},
-	}
-}
-
-func lyingIsFree() *Mutant {
-	return &Mutant{
-		Name: "lying-is-free", Source: "D21", Expected: 24, Scenario: "deaf-worker",
-		About: "a dispatch that a worker leaves unclaimed does not count against it, so the execution is dispatched again and again",
-		Store: func(p Process, c store.Store) store.Store {
-			return &reclaiming{c, func(rc *store.Reclaim) {
-				if rc.Counts {
-					p.Acted("did not count a dispatch that was left unclaimed", rc.Key.ID)
-				}
-				rc.Counts = false
-			}}
-		},
-	}
-}
-
-func reconnectsInAHurry() *Mutant {
-	return &Mutant{
-		Name: "reconnects-in-a-hurry", Source: "D57", Expected: 23, Scenario: "broker-outage",
-		About: "a process that has lost the broker tries to reconnect every tenth of a second, for as long as the broker is away",
-		Config: func(c *config.Config) {
-			c.MessageQueue.RabbitMQ.ReconnectMin, c.MessageQueue.RabbitMQ.ReconnectMax = 100*time.Millisecond, 100*time.Millisecond
-		},
-	}
 }
 
 // insistent is a store that asks again at once when the database can't be reached.
@@ -164,40 +184,6 @@ func (s *insistent) Workers(ctx context.Context, into []store.WorkerRow) (ws []s
 		s.p.Acted("asked again at once")
 	}
 	return ws, err
-}
-
-func asksAgainAtOnce() *Mutant {
-	return &Mutant{
-		Name: "asks-again-at-once", Source: "D57", Expected: 23, Scenario: "database-outage",
-		About: "an executor that can't reach the database asks again at once, hundreds of times in each pass",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Executor() {
-				return c
-			}
-			return &insistent{c, p}
-		},
-	}
-}
-
-func graceCutShort() *Mutant {
-	return &Mutant{
-		Name: "grace-cut-short", Source: "D45", Expected: 9, Scenario: "all-workers-down",
-		About:  "an execution that no worker fits fails when half of its grace is over",
-		Config: func(c *config.Config) { c.Executor.UnschedulableGrace /= 2 },
-	}
-}
-
-func deadAmongTheHealthy() *Mutant {
-	return &Mutant{
-		Name: "dead-among-the-healthy", Source: "D44", Expected: 9, Scenario: "last-healthy-worker-dies",
-		About: "a dead worker still counts as a better worker, so the remaining unhealthy ones get nothing",
-		Store: seeing("took a dead worker for a healthy one that is full", each(func(w *store.WorkerRow) {
-			if w.Lifecycle == execution.Lost {
-				w.Lifecycle, w.LeaseOverFor, w.ConsumerAlive, w.Cordoned = execution.Active, -time.Second, true, false
-				w.Load, w.Figures, w.Expired = 1000, execution.Figures{}, nil
-			}
-		})),
-	}
 }
 
 // concluding is a store of an executor that does not wait for workers that may only be late.
@@ -244,17 +230,4 @@ func (s *concluding) Park(ctx context.Context, executor string, ps []store.Park)
 		k.Result = execution.Result{Error: "No workers available", Message: "No workers with fresh heartbeats available", FailedBy: execution.Scheduler}
 	}
 	return s.Store.Park(ctx, executor, ps)
-}
-
-func firstBackConcludes() *Mutant {
-	return &Mutant{
-		Name: "first-back-concludes", Source: "D9", Expected: 9, Scenario: "broker-outage",
-		About: "the first executor that reconnects after an outage of the broker concludes that there are no workers, because none has reconnected yet",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Executor() {
-				return c
-			}
-			return &concluding{Store: c, p: p}
-		},
-	}
 }

@@ -13,9 +13,115 @@ import (
 
 func init() {
 	register(
-		noRepublish, oneDispatchTimeout, noClaimSweep, noTerminalSweep, noLeaseMonitor, sameNameOrphans,
-		drainingLooksDead, noSelfFence,
+		Mutant{
+			Name: "no-republish", Source: "D7", Expected: 12, Scenario: "network-partition",
+			About: "no loop looks for dispatches that were committed and never published",
+			Store: blind(store.Unpublished, store.UnpublishedLate),
+		},
+		Mutant{
+			Name: "one-dispatch-timeout", Source: "D7", Expected: 2, Scenario: "short-dispatch-timeouts",
+			About: "whether an unpublished dispatch is late depends on the configuration's dispatch timeout and not on the action's own, so it is sent when it is too late to claim it",
+			Store: func(p Process, c store.Store) store.Store {
+				timeout, own := p.Config.Executor.DispatchTimeout, unjudged(c)
+				return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+					switch f.Cause {
+					case store.UnpublishedLate:
+						late := found
+						found, _ = own.Find(ctx, store.Finding{Cause: store.Unpublished, Age: timeout / 2, Limit: f.Limit})
+						if !slices.Equal(ids(late), ids(found)) {
+							p.Acted("treated a dispatch that is late by its own timeout as in time", ids(late)...)
+						}
+					case store.Unpublished:
+						for i := range found {
+							deadline := found[i].ScheduledAt.Add(timeout)
+							if !deadline.Equal(found[i].DispatchDeadline) {
+								p.Acted("used another dispatch timeout than the execution's own", found[i].ID)
+							}
+							found[i].DispatchDeadline = deadline
+						}
+					default:
+					}
+					return found
+				}}
+			},
+		},
+		Mutant{
+			Name: "no-claim-sweep", Source: "D8", Expected: 5, Scenario: "crash-after-heartbeat",
+			About: "no loop takes back executions that an executor claimed for scheduling and then lost",
+			Store: blind(store.ClaimExpired),
+		},
+		Mutant{
+			Name: "no-terminal-sweep", Source: "D22", Expected: 7, Scenario: "dropped-status-messages",
+			About: "the end of an execution is only handled when a message tells of it",
+			Store: blind(store.Unorchestrated),
+		},
+		Mutant{
+			Name: "no-lease-monitor", Source: "D13", Expected: 12, Scenario: "worker-stops-mid-execution",
+			About: "no executor notices that a worker has stopped renewing its lease",
+			Store: func(p Process, c store.Store) store.Store {
+				return &finder{Store: c, reap: func() bool {
+					p.Acted("did not mark workers lost whose leases are over")
+					return false
+				}}
+			},
+		},
+		Mutant{
+			Name: "same-name-orphans", Source: "D14", Expected: 12, Scenario: "crash-after-heartbeat",
+			About: "work belongs to a worker's name and not to its incarnation, so a restart hides the work of the old process",
+			Store: func(p Process, c store.Store) store.Store {
+				return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+					if f.Cause != store.OwnerGone {
+						return found
+					}
+					return notHidden(ctx, p, c, found)
+				}}
+			},
+		},
+		Mutant{
+			Name: "draining-looks-dead", Source: "D37", Expected: 2, Scenario: "worker-stops-gracefully",
+			About: "a worker that drains counts as dead, so its remaining runs are abandoned",
+			Statements: func(p Process, c Database) store.Store {
+				s := &finder{Store: c, see: noticing(p, "took a draining worker for a lost one", each(func(w *store.WorkerRow) {
+					if w.Lifecycle == execution.Draining {
+						w.Lifecycle = execution.Lost
+					}
+				}))}
+				s.find = func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+					if f.Cause != store.OwnerGone {
+						return found
+					}
+					return append(found, runningOnDraining(ctx, c)...)
+				}
+				s.force = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, forced bool, err error) {
+					if r.Cause != store.OwnerGone || r.To == execution.None {
+						return outcome, false, nil
+					}
+					err = c.Step(ctx, func(tx Tx) {
+						row := tx.Row(r.Key.ID)
+						if row == nil || !row.Status.Claimed() || row.Epoch != r.Key.Epoch {
+							return
+						}
+						p.Acted("took back a running execution, whether or not its worker is gone", r.Key.ID)
+						tx.Named(r.Key, 0)
+						tx.Move(r.Key.ID, r.To, r.By, r.Reason, func(e *execution.Execution) { e.FailureReason, e.Result = r.Reason, r.Result })
+						outcome = store.Outcome{Applied: true, Row: *tx.Row(r.Key.ID)}
+					})
+					return outcome, true, err
+				}
+				return s
+			},
+		},
+		Mutant{
+			Name: "no-self-fence", Source: "D15", Expected: 4, Scenario: "network-partition",
+			About:  "a worker that can't renew its lease goes on running its actions, and they have no shim",
+			Config: func(c *config.Config) { c.Worker.FenceMargin = -1000 * c.Worker.Lease() },
+			Machine: func(p Process, m Machine) {
+				m.RemoveShims()
+				p.Acted("removed the shims, so nothing ends an action if its worker does not")
+			},
+		},
 	)
+
 }
 
 // finder is a store whose searches are replaced.
@@ -112,88 +218,6 @@ func blind(causes ...store.ReclaimCause) func(Process, store.Store) store.Store 
 	}
 }
 
-func noRepublish() *Mutant {
-	return &Mutant{
-		Name: "no-republish", Source: "D7", Expected: 12, Scenario: "network-partition",
-		About: "no loop looks for dispatches that were committed and never published",
-		Store: blind(store.Unpublished, store.UnpublishedLate),
-	}
-}
-
-func oneDispatchTimeout() *Mutant {
-	return &Mutant{
-		Name: "one-dispatch-timeout", Source: "D7", Expected: 2, Scenario: "short-dispatch-timeouts",
-		About: "whether an unpublished dispatch is late depends on the configuration's dispatch timeout and not on the action's own, so it is sent when it is too late to claim it",
-		Store: func(p Process, c store.Store) store.Store {
-			timeout, own := p.Config.Executor.DispatchTimeout, unjudged(c)
-			return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
-				switch f.Cause {
-				case store.UnpublishedLate:
-					late := found
-					found, _ = own.Find(ctx, store.Finding{Cause: store.Unpublished, Age: timeout / 2, Limit: f.Limit})
-					if !slices.Equal(ids(late), ids(found)) {
-						p.Acted("treated a dispatch that is late by its own timeout as in time", ids(late)...)
-					}
-				case store.Unpublished:
-					for i := range found {
-						deadline := found[i].ScheduledAt.Add(timeout)
-						if !deadline.Equal(found[i].DispatchDeadline) {
-							p.Acted("used another dispatch timeout than the execution's own", found[i].ID)
-						}
-						found[i].DispatchDeadline = deadline
-					}
-				default:
-				}
-				return found
-			}}
-		},
-	}
-}
-
-func noClaimSweep() *Mutant {
-	return &Mutant{
-		Name: "no-claim-sweep", Source: "D8", Expected: 5, Scenario: "crash-after-heartbeat",
-		About: "no loop takes back executions that an executor claimed for scheduling and then lost",
-		Store: blind(store.ClaimExpired),
-	}
-}
-
-func noTerminalSweep() *Mutant {
-	return &Mutant{
-		Name: "no-terminal-sweep", Source: "D22", Expected: 7, Scenario: "dropped-status-messages",
-		About: "the end of an execution is only handled when a message tells of it",
-		Store: blind(store.Unorchestrated),
-	}
-}
-
-func noLeaseMonitor() *Mutant {
-	return &Mutant{
-		Name: "no-lease-monitor", Source: "D13", Expected: 12, Scenario: "worker-stops-mid-execution",
-		About: "no executor notices that a worker has stopped renewing its lease",
-		Store: func(p Process, c store.Store) store.Store {
-			return &finder{Store: c, reap: func() bool {
-				p.Acted("did not mark workers lost whose leases are over")
-				return false
-			}}
-		},
-	}
-}
-
-func sameNameOrphans() *Mutant {
-	return &Mutant{
-		Name: "same-name-orphans", Source: "D14", Expected: 12, Scenario: "crash-after-heartbeat",
-		About: "work belongs to a worker's name and not to its incarnation, so a restart hides the work of the old process",
-		Store: func(p Process, c store.Store) store.Store {
-			return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
-				if f.Cause != store.OwnerGone {
-					return found
-				}
-				return notHidden(ctx, p, c, found)
-			}}
-		},
-	}
-}
-
 // notHidden keeps the rows of workers whose present incarnation is not active.
 func notHidden(ctx context.Context, p Process, c store.Store, found []execution.Execution) []execution.Execution {
 	workers, err := c.Workers(ctx, nil)
@@ -215,43 +239,6 @@ func notHidden(ctx context.Context, p Process, c store.Store, found []execution.
 	return kept
 }
 
-func drainingLooksDead() *Mutant {
-	return &Mutant{
-		Name: "draining-looks-dead", Source: "D37", Expected: 2, Scenario: "worker-stops-gracefully",
-		About: "a worker that drains counts as dead, so its remaining runs are abandoned",
-		Statements: func(p Process, c Database) store.Store {
-			s := &finder{Store: c, see: noticing(p, "took a draining worker for a lost one", each(func(w *store.WorkerRow) {
-				if w.Lifecycle == execution.Draining {
-					w.Lifecycle = execution.Lost
-				}
-			}))}
-			s.find = func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
-				if f.Cause != store.OwnerGone {
-					return found
-				}
-				return append(found, runningOnDraining(ctx, c)...)
-			}
-			s.force = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, forced bool, err error) {
-				if r.Cause != store.OwnerGone || r.To == execution.None {
-					return outcome, false, nil
-				}
-				err = c.Step(ctx, func(tx Tx) {
-					row := tx.Row(r.Key.ID)
-					if row == nil || !row.Status.Claimed() || row.Epoch != r.Key.Epoch {
-						return
-					}
-					p.Acted("took back a running execution, whether or not its worker is gone", r.Key.ID)
-					tx.Named(r.Key, 0)
-					tx.Move(r.Key.ID, r.To, r.By, r.Reason, func(e *execution.Execution) { e.FailureReason, e.Result = r.Reason, r.Result })
-					outcome = store.Outcome{Applied: true, Row: *tx.Row(r.Key.ID)}
-				})
-				return outcome, true, err
-			}
-			return s
-		},
-	}
-}
-
 func runningOnDraining(ctx context.Context, c Database) []execution.Execution {
 	workers, err := c.Workers(ctx, nil)
 	if err != nil {
@@ -270,16 +257,4 @@ func runningOnDraining(ctx context.Context, c Database) []execution.Execution {
 		}
 	})
 	return running
-}
-
-func noSelfFence() *Mutant {
-	return &Mutant{
-		Name: "no-self-fence", Source: "D15", Expected: 4, Scenario: "network-partition",
-		About:  "a worker that can't renew its lease goes on running its actions, and they have no shim",
-		Config: func(c *config.Config) { c.Worker.FenceMargin = -1000 * c.Worker.Lease() },
-		Machine: func(p Process, m Machine) {
-			m.RemoveShims()
-			p.Acted("removed the shims, so nothing ends an action if its worker does not")
-		},
-	}
 }

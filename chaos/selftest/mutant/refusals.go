@@ -7,8 +7,22 @@ import (
 )
 
 func init() {
-	register(refusedResultDropped)
-	register(refusedLetterDropped)
+	register(
+		Mutant{
+			Name: "refused-result-dropped", Source: "D23", Expected: 13, Scenario: "database-errors",
+			About: "a worker drops a result if the database's error says that the statement is wrong",
+			Store: func(p Process, c store.Store) store.Store { return &fainthearted{Store: c, p: p, results: true} },
+		},
+	)
+
+	register(
+		Mutant{
+			Name: "refused-letter-dropped", Source: "D25", Expected: 12, Scenario: "database-errors",
+			About: "the dead letter handler acknowledges a message if the database's error says that the statement is wrong",
+			Store: func(p Process, c store.Store) store.Store { return &fainthearted{Store: c, p: p, letters: true} },
+		},
+	)
+
 }
 
 // fainthearted is a store whose caller gives up at the first error that says that its statement is
@@ -44,20 +58,4 @@ func (s *fainthearted) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store
 		return make([]store.Outcome, len(rs)), nil
 	}
 	return outcomes, err
-}
-
-func refusedResultDropped() *Mutant {
-	return &Mutant{
-		Name: "refused-result-dropped", Source: "D23", Expected: 13, Scenario: "database-errors",
-		About: "a worker drops a result if the database's error says that the statement is wrong",
-		Store: func(p Process, c store.Store) store.Store { return &fainthearted{Store: c, p: p, results: true} },
-	}
-}
-
-func refusedLetterDropped() *Mutant {
-	return &Mutant{
-		Name: "refused-letter-dropped", Source: "D25", Expected: 12, Scenario: "database-errors",
-		About: "the dead letter handler acknowledges a message if the database's error says that the statement is wrong",
-		Store: func(p Process, c store.Store) store.Store { return &fainthearted{Store: c, p: p, letters: true} },
-	}
 }

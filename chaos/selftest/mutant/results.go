@@ -13,7 +13,39 @@ import (
 // This file plants workers that write results together, and lose results by that.
 
 func init() {
-	register(resultAwaitsCompany, resultHeldPastTheFence, oneRefusedResultRefusesAll)
+	register(
+		Mutant{
+			Name: "result-awaits-company", Source: "D13", Expected: 13, Scenario: "results-together",
+			About: "a worker holds a result until another one can be written with it, however long that takes",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return &sociable{Store: c, p: p}
+			},
+		},
+		Mutant{
+			Name: "result-held-past-the-fence", Source: "D15", Expected: 13, Scenario: "results-together",
+			About: "a worker that can't renew its lease holds results until its fence is past, waiting for others",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return &leisurely{Store: c, p: p}
+			},
+		},
+		Mutant{
+			Name: "one-refused-result-refuses-all", Source: "D9", Expected: 15, Scenario: "results-together",
+			About: "if one of the results written together is refused, the worker treats all as refused: it sends no hints about the others' ends, and does not count them",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return concerted{c, p}
+			},
+		},
+	)
+
 }
 
 // sociable is a store of a worker that writes no result alone.
@@ -48,19 +80,6 @@ func (s *sociable) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fin
 	}
 	s.mu.Unlock()
 	return s.Store.Finish(ctx, w, fs)
-}
-
-func resultAwaitsCompany() *Mutant {
-	return &Mutant{
-		Name: "result-awaits-company", Source: "D13", Expected: 13, Scenario: "results-together",
-		About: "a worker holds a result until another one can be written with it, however long that takes",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return &sociable{Store: c, p: p}
-		},
-	}
 }
 
 // leisurely is a store of a worker whose results wait, whatever the state of the lease.
@@ -110,19 +129,6 @@ func (s *leisurely) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 	return s.Store.Finish(ctx, w, fs)
 }
 
-func resultHeldPastTheFence() *Mutant {
-	return &Mutant{
-		Name: "result-held-past-the-fence", Source: "D15", Expected: 13, Scenario: "results-together",
-		About: "a worker that can't renew its lease holds results until its fence is past, waiting for others",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return &leisurely{Store: c, p: p}
-		},
-	}
-}
-
 // concerted is a store of a worker that treats one refused result as the refusal of all results of
 // the call.
 type concerted struct {
@@ -150,17 +156,4 @@ func (s concerted) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fin
 		}
 	}
 	return outcomes, err
-}
-
-func oneRefusedResultRefusesAll() *Mutant {
-	return &Mutant{
-		Name: "one-refused-result-refuses-all", Source: "D9", Expected: 15, Scenario: "results-together",
-		About: "if one of the results written together is refused, the worker treats all as refused: it sends no hints about the others' ends, and does not count them",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return concerted{c, p}
-		},
-	}
 }

@@ -10,7 +10,43 @@ import (
 // This file plants executors that delete what must be kept, or keep what must leave.
 
 func init() {
-	register(chainsLeaveEarly, chainsNeverLeave, childLeavesFirst, parentLeavesFirst, incarnationsLeaveEarly)
+	register(
+		Mutant{
+			Name: "chains-leave-early", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
+			About: "an executor deletes executions after a quarter of the time for which they must be kept",
+			Store: purging(purger{early: map[store.Kept]bool{store.KeptExecutions: true}}),
+		},
+		Mutant{
+			Name: "chains-never-leave", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
+			About: "no executor deletes executions whose retention is over",
+			Store: purging(purger{keeps: true}),
+		},
+		Mutant{
+			Name: "child-of-a-running-parent-leaves", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
+			About: "an ended child is deleted although the chain of its parent goes on",
+			Statements: deletingToo("deleted a child whose parent goes on", func(_ Tx, _, parent *execution.Execution) bool {
+				return parent != nil && !parent.Status.Terminal()
+			}),
+		},
+		Mutant{
+			Name: "parent-leaves-its-children", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
+			About: "an ended execution is deleted although its children are still there",
+			Statements: deletingToo("deleted a parent of children", func(tx Tx, first, _ *execution.Execution) bool {
+				for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
+					if child := tx.Row(id); child != nil && child.Parent == first.ID {
+						return true
+					}
+				}
+				return false
+			}),
+		},
+		Mutant{
+			Name: "incarnations-leave-early", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
+			About: "an executor deletes incarnations of workers after a quarter of the time for which they must be kept",
+			Store: purging(purger{early: map[store.Kept]bool{store.KeptIncarnations: true}}),
+		},
+	)
+
 }
 
 // purger is a store whose purges ask for something else.
@@ -45,30 +81,6 @@ func (s *purger) Purge(ctx context.Context, p store.Purge) (store.Purged, error)
 		s.p.Acted("asked to delete " + p.What.String() + " after a quarter of the time for which they are kept")
 	}
 	return s.Store.Purge(ctx, p)
-}
-
-func chainsLeaveEarly() *Mutant {
-	return &Mutant{
-		Name: "chains-leave-early", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
-		About: "an executor deletes executions after a quarter of the time for which they must be kept",
-		Store: purging(purger{early: map[store.Kept]bool{store.KeptExecutions: true}}),
-	}
-}
-
-func chainsNeverLeave() *Mutant {
-	return &Mutant{
-		Name: "chains-never-leave", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
-		About: "no executor deletes executions whose retention is over",
-		Store: purging(purger{keeps: true}),
-	}
-}
-
-func incarnationsLeaveEarly() *Mutant {
-	return &Mutant{
-		Name: "incarnations-leave-early", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
-		About: "an executor deletes incarnations of workers after a quarter of the time for which they must be kept",
-		Store: purging(purger{early: map[store.Kept]bool{store.KeptIncarnations: true}}),
-	}
 }
 
 // deleter is a store that also deletes chains of one family whatever the other chains do.
@@ -110,29 +122,4 @@ func (s *deleter) Purge(ctx context.Context, p store.Purge) (store.Purged, error
 		}
 	}
 	return s.Database.Purge(ctx, p)
-}
-
-func childLeavesFirst() *Mutant {
-	return &Mutant{
-		Name: "child-of-a-running-parent-leaves", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
-		About: "an ended child is deleted although the chain of its parent goes on",
-		Statements: deletingToo("deleted a child whose parent goes on", func(_ Tx, _, parent *execution.Execution) bool {
-			return parent != nil && !parent.Status.Terminal()
-		}),
-	}
-}
-
-func parentLeavesFirst() *Mutant {
-	return &Mutant{
-		Name: "parent-leaves-its-children", Source: "D28", Expected: 32, Scenario: "what-is-kept-leaves",
-		About: "an ended execution is deleted although its children are still there",
-		Statements: deletingToo("deleted a parent of children", func(tx Tx, first, _ *execution.Execution) bool {
-			for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
-				if child := tx.Row(id); child != nil && child.Parent == first.ID {
-					return true
-				}
-			}
-			return false
-		}),
-	}
 }

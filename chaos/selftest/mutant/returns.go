@@ -13,7 +13,40 @@ import (
 // This file plants cores that do not know that a broker may give up a message that was returned too
 // often (RabbitMQ 4).
 
-func init() { register(queuesLimited, deadLettersLimited, deliveryLimitCounted, deliveryLimitMisread) }
+func init() {
+	register(
+		Mutant{
+			Name: "delivery-limit-counted", Source: "C15", Expected: 2, Scenario: "comes-back-too-often",
+			About: "a dispatch that was returned to its queue too often counts against its worker",
+			Store: func(p Process, s store.Store) store.Store {
+				if p.Worker {
+					return s
+				}
+				return &returnsCounted{s, p}
+			},
+		},
+		Mutant{
+			Name: "delivery-limit-misread", Source: "D19", Expected: 2, Scenario: "comes-back-too-often",
+			About: "a dispatch that was returned to its queue too often counts as rejected by its worker",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if !p.Executor() {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session {
+					return &translator{Session: s, change: func(d *broker.Delivery) {
+						if len(d.Deaths) > 0 && d.Deaths[0].Reason == broker.DeathDeliveryLimit {
+							p.Acted("treated a message that was returned too often as rejected")
+							deaths := append([]broker.Death(nil), d.Deaths...)
+							deaths[0].Reason = broker.DeathRejected
+							d.Deaths = deaths
+						}
+					}}
+				}}
+			},
+		},
+	)
+	registerMade(queuesLimited, deadLettersLimited)
+}
 
 // limiting declares some queues as before RabbitMQ had a delivery limit.
 type limiting struct {
@@ -76,39 +109,4 @@ func (s *returnsCounted) Reclaim(ctx context.Context, rs []store.Reclaim) ([]sto
 		}
 	}
 	return s.Store.Reclaim(ctx, rs)
-}
-
-func deliveryLimitCounted() *Mutant {
-	return &Mutant{
-		Name: "delivery-limit-counted", Source: "C15", Expected: 2, Scenario: "comes-back-too-often",
-		About: "a dispatch that was returned to its queue too often counts against its worker",
-		Store: func(p Process, s store.Store) store.Store {
-			if p.Worker {
-				return s
-			}
-			return &returnsCounted{s, p}
-		},
-	}
-}
-
-func deliveryLimitMisread() *Mutant {
-	return &Mutant{
-		Name: "delivery-limit-misread", Source: "D19", Expected: 2, Scenario: "comes-back-too-often",
-		About: "a dispatch that was returned to its queue too often counts as rejected by its worker",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if !p.Executor() {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session {
-				return &translator{Session: s, change: func(d *broker.Delivery) {
-					if len(d.Deaths) > 0 && d.Deaths[0].Reason == broker.DeathDeliveryLimit {
-						p.Acted("treated a message that was returned too often as rejected")
-						deaths := append([]broker.Death(nil), d.Deaths...)
-						deaths[0].Reason = broker.DeathRejected
-						d.Deaths = deaths
-					}
-				}}
-			}}
-		},
-	}
 }

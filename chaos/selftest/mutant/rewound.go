@@ -6,7 +6,20 @@ import (
 	"handoff/core/store"
 )
 
-func init() { register(beatsOn) }
+func init() {
+	register(
+		Mutant{
+			Name: "beats-on-after-a-loss", Source: "D15", Expected: 12, Scenario: "rewound-database",
+			About: "an incarnation goes on although the database has lost some of its heartbeats, and maybe more",
+			Store: func(p Process, s store.Store) store.Store {
+				if !p.Worker {
+					return s
+				}
+				return &beatingOn{s, p}
+			},
+		},
+	)
+}
 
 // beatingOn is a worker's store whose heartbeats do not say which earlier heartbeat the database
 // must know.
@@ -22,17 +35,4 @@ func (s *beatingOn) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRepl
 	}
 	b.Acknowledged = 0
 	return s.Store.Heartbeat(ctx, b)
-}
-
-func beatsOn() *Mutant {
-	return &Mutant{
-		Name: "beats-on-after-a-loss", Source: "D15", Expected: 12, Scenario: "rewound-database",
-		About: "an incarnation goes on although the database has lost some of its heartbeats, and maybe more",
-		Store: func(p Process, s store.Store) store.Store {
-			if !p.Worker {
-				return s
-			}
-			return &beatingOn{s, p}
-		},
-	}
 }

@@ -16,9 +16,103 @@ import (
 
 func init() {
 	register(
-		claimedByAll, pinIgnored, parksThePinned, unpublishedIsBlamed, unknownClaimRuns, secondFreshness,
-		noRunDeadline, noBackstop, oneAtATime,
+		Mutant{
+			Name: "claimed-by-all", Source: "D11", Expected: 3, Scenario: "two-executors",
+			About: "two executors claim the same execution for scheduling, and both dispatch it by its id alone",
+			Statements: func(p Process, c Database) store.Store {
+				if p.Worker || p.Client {
+					return c
+				}
+				return &claims{
+					Store: c,
+					change: func(ctx context.Context, _ store.SchedulingClaim, own []execution.Execution) (all []execution.Execution, err error) {
+						err = c.Step(ctx, func(tx Tx) { all = scheduling(tx) })
+						for _, id := range ids(all) {
+							if !slices.Contains(ids(own), id) {
+								p.Acted("claimed an execution that another executor had claimed", id)
+							}
+						}
+						return all, err
+					},
+					dispatch: func(ctx context.Context, ds []store.Dispatch) (results []store.DispatchResult, err error) {
+						err = c.Step(ctx, func(tx Tx) {
+							for _, d := range ds {
+								results = append(results, dispatchByID(p, tx, d))
+							}
+						})
+						return results, err
+					},
+				}
+			},
+		},
+		Mutant{
+			Name: "pin-ignored", Source: "D10", Expected: 9, Scenario: "pinned-to-a-stopped-worker",
+			About: "an execution that is pinned to one worker may go to any",
+			Store: func(p Process, c store.Store) store.Store {
+				return &claims{Store: c, change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
+					for i := range rows {
+						if rows[i].Pinned != 0 {
+							p.Acted("forgot to which worker the execution is pinned", rows[i].ID)
+						}
+						rows[i].Pinned = 0
+					}
+					return rows, nil
+				}}
+			},
+		},
+		Mutant{
+			Name: "parks-the-pinned", Source: "D45", Expected: 18, Scenario: "pinned-backlog",
+			About: "executions pinned to a full worker are claimed and given back again and again until it has room, so waiting costs as much as work",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker || p.Client {
+					return c
+				}
+				return &eager{c, p}
+			},
+		},
+		Mutant{
+			Name: "unpublished-is-blamed", Source: "D7", Expected: 2, Scenario: "broker-alarm",
+			About: "executions are dispatched while the broker holds publishers back, and fail because no worker picks up messages that were never sent",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				return &sessions{b, func(s broker.Session) broker.Session { return heedless{s, p} }}
+			},
+			Store: func(p Process, c store.Store) store.Store { return &blamer{c, p} },
+		},
+		Mutant{
+			Name: "unknown-claim-runs", Source: "D9", Expected: 4, Scenario: "database-outage",
+			About: "a worker runs the action although it does not know whether its claim was granted",
+			Store: func(p Process, c store.Store) store.Store { return &presumptuous{c, p} },
+		},
+		Mutant{
+			Name: "second-freshness", Source: "D33", Expected: 9, Scenario: "slow-links",
+			About: "the executor treats a worker as stale if its last heartbeat is older than one interval, whatever its lease says",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker || p.Client {
+					return c
+				}
+				earlier := p.Config.Worker.Lease() - p.Config.Worker.HeartbeatInterval - 100*time.Millisecond
+				return seeing("took a worker for stale before its lease is over", each(func(w *store.WorkerRow) { w.ConsumerAlive = w.ConsumerAlive && w.LeaseOverFor <= -earlier }))(p, c)
+			},
+		},
+		Mutant{
+			Name: "no-run-deadline", Source: "D13", Expected: 12, Scenario: "run-timeouts",
+			About: "only the worker enforces the time limit of a run, and the worker may hang",
+			Store: blind(store.Overrun),
+		},
+		Mutant{
+			Name: "no-backstop", Source: "D20", Expected: 12, Scenario: "deaf-worker",
+			About: "no loop checks for how long an execution has been scheduled: the executor relies on the time to live of its message, which does not run while a worker holds the message",
+			Store: blind(store.Unclaimed),
+		},
+		Mutant{
+			Name: "one-at-a-time", Source: "D42", Expected: 9, Scenario: "overload",
+			About: "a worker gets its next execution when the last one has ended, whatever its capacity, so executions wait although there is room",
+			Store: func(p Process, c store.Store) store.Store {
+				return seeing("gave a worker one execution at a time", each(func(w *store.WorkerRow) { w.Capacity = 1 - p.Config.Executor.DispatchAhead }))(p, c)
+			},
+		},
 	)
+
 }
 
 // claims is a store whose claims for scheduling are changed.
@@ -51,38 +145,6 @@ func (s *claims) Dispatch(ctx context.Context, executor string, ds []store.Dispa
 	return s.dispatch(ctx, ds)
 }
 
-func claimedByAll() *Mutant {
-	return &Mutant{
-		Name: "claimed-by-all", Source: "D11", Expected: 3, Scenario: "two-executors",
-		About: "two executors claim the same execution for scheduling, and both dispatch it by its id alone",
-		Statements: func(p Process, c Database) store.Store {
-			if p.Worker || p.Client {
-				return c
-			}
-			return &claims{
-				Store: c,
-				change: func(ctx context.Context, _ store.SchedulingClaim, own []execution.Execution) (all []execution.Execution, err error) {
-					err = c.Step(ctx, func(tx Tx) { all = scheduling(tx) })
-					for _, id := range ids(all) {
-						if !slices.Contains(ids(own), id) {
-							p.Acted("claimed an execution that another executor had claimed", id)
-						}
-					}
-					return all, err
-				},
-				dispatch: func(ctx context.Context, ds []store.Dispatch) (results []store.DispatchResult, err error) {
-					err = c.Step(ctx, func(tx Tx) {
-						for _, d := range ds {
-							results = append(results, dispatchByID(p, tx, d))
-						}
-					})
-					return results, err
-				},
-			}
-		},
-	}
-}
-
 // scheduling are the rows for which an executor is finding a worker.
 func scheduling(tx Tx) (rows []execution.Execution) {
 	for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
@@ -108,24 +170,6 @@ func dispatchByID(p Process, tx Tx, d store.Dispatch) store.DispatchResult {
 		e.ScheduledAt, e.DispatchDeadline = tx.Now(), tx.Now().Add(d.Timeout)
 	})
 	return store.DispatchResult{Outcome: store.Outcome{Applied: true, Row: *tx.Row(d.Key.ID)}}
-}
-
-func pinIgnored() *Mutant {
-	return &Mutant{
-		Name: "pin-ignored", Source: "D10", Expected: 9, Scenario: "pinned-to-a-stopped-worker",
-		About: "an execution that is pinned to one worker may go to any",
-		Store: func(p Process, c store.Store) store.Store {
-			return &claims{Store: c, change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
-				for i := range rows {
-					if rows[i].Pinned != 0 {
-						p.Acted("forgot to which worker the execution is pinned", rows[i].ID)
-					}
-					rows[i].Pinned = 0
-				}
-				return rows, nil
-			}}
-		},
-	}
 }
 
 // eager is a store that claims pinned executions whether or not their worker has room.
@@ -159,19 +203,6 @@ func (s *eager) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim)
 	return rows, err
 }
 
-func parksThePinned() *Mutant {
-	return &Mutant{
-		Name: "parks-the-pinned", Source: "D45", Expected: 18, Scenario: "pinned-backlog",
-		About: "executions pinned to a full worker are claimed and given back again and again until it has room, so waiting costs as much as work",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker || p.Client {
-				return c
-			}
-			return &eager{c, p}
-		},
-	}
-}
-
 // heedless is a session that does not notice that the broker holds publishers back.
 type heedless struct {
 	broker.Session
@@ -184,17 +215,6 @@ func (s heedless) Blocked() bool {
 		s.p.Acted("did not notice that the broker holds publishers back")
 	}
 	return false
-}
-
-func unpublishedIsBlamed() *Mutant {
-	return &Mutant{
-		Name: "unpublished-is-blamed", Source: "D7", Expected: 2, Scenario: "broker-alarm",
-		About: "executions are dispatched while the broker holds publishers back, and fail because no worker picks up messages that were never sent",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			return &sessions{b, func(s broker.Session) broker.Session { return heedless{s, p} }}
-		},
-		Store: func(p Process, c store.Store) store.Store { return &blamer{c, p} },
-	}
 }
 
 // blamer fails dispatches that were not published in time.
@@ -245,52 +265,4 @@ func (s *presumptuous) Claim(ctx context.Context, w store.WorkerKey, cs []store.
 		results[i].Outcome = store.Outcome{Applied: true, Row: rows[i]}
 	}
 	return results, nil
-}
-
-func unknownClaimRuns() *Mutant {
-	return &Mutant{
-		Name: "unknown-claim-runs", Source: "D9", Expected: 4, Scenario: "database-outage",
-		About: "a worker runs the action although it does not know whether its claim was granted",
-		Store: func(p Process, c store.Store) store.Store { return &presumptuous{c, p} },
-	}
-}
-
-func secondFreshness() *Mutant {
-	return &Mutant{
-		Name: "second-freshness", Source: "D33", Expected: 9, Scenario: "slow-links",
-		About: "the executor treats a worker as stale if its last heartbeat is older than one interval, whatever its lease says",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker || p.Client {
-				return c
-			}
-			earlier := p.Config.Worker.Lease() - p.Config.Worker.HeartbeatInterval - 100*time.Millisecond
-			return seeing("took a worker for stale before its lease is over", each(func(w *store.WorkerRow) { w.ConsumerAlive = w.ConsumerAlive && w.LeaseOverFor <= -earlier }))(p, c)
-		},
-	}
-}
-
-func noRunDeadline() *Mutant {
-	return &Mutant{
-		Name: "no-run-deadline", Source: "D13", Expected: 12, Scenario: "run-timeouts",
-		About: "only the worker enforces the time limit of a run, and the worker may hang",
-		Store: blind(store.Overrun),
-	}
-}
-
-func noBackstop() *Mutant {
-	return &Mutant{
-		Name: "no-backstop", Source: "D20", Expected: 12, Scenario: "deaf-worker",
-		About: "no loop checks for how long an execution has been scheduled: the executor relies on the time to live of its message, which does not run while a worker holds the message",
-		Store: blind(store.Unclaimed),
-	}
-}
-
-func oneAtATime() *Mutant {
-	return &Mutant{
-		Name: "one-at-a-time", Source: "D42", Expected: 9, Scenario: "overload",
-		About: "a worker gets its next execution when the last one has ended, whatever its capacity, so executions wait although there is room",
-		Store: func(p Process, c store.Store) store.Store {
-			return seeing("gave a worker one execution at a time", each(func(w *store.WorkerRow) { w.Capacity = 1 - p.Config.Executor.DispatchAhead }))(p, c)
-		},
-	}
 }

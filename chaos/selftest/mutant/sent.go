@@ -18,7 +18,70 @@ import (
 // that something is over.
 
 func init() {
-	register(returnedHintForgotten, hintsInHalves, namelessHints, stopUnheard, staysOnItsSession, fullnessUntold)
+	register(
+		Mutant{
+			Name: "returned-hint-forgotten", Source: "D10", Expected: 26, Scenario: "queue-unbound",
+			About: "a hint that the broker returned is not sent again",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				return &sessions{b, func(s broker.Session) broker.Session { return &unconcerned{s, p} }}
+			},
+		},
+		Mutant{
+			Name: "hints-in-halves", Source: "D60", Expected: 26, Scenario: "cancelled-behind-an-alarm",
+			About: "a message contains at most 50 changes, although 100 fit",
+			Broker: hints(ofEverybody, func(p Process, ms []broker.Message) []broker.Message {
+				const most = 50
+				var cut []broker.Message
+				for _, m := range ms {
+					for part := 0; len(m.Envelope.Changes) > most; part++ {
+						first := m
+						first.Envelope.MessageID += "." + string(rune('a'+part))
+						first.Envelope.Changes = m.Envelope.Changes[:most:most]
+						m.Envelope.Changes = m.Envelope.Changes[most:]
+						p.Acted("cut a message of hints in two", m.Envelope.Changes[0].Key.ID)
+						cut = append(cut, first)
+					}
+					cut = append(cut, m)
+				}
+				return cut
+			}),
+		},
+		Mutant{
+			Name: "nameless-hints", Source: "D24", Expected: 26, Scenario: "two-executors",
+			About: "the ids of a worker's hints begin with a number of its own, which does not identify the worker",
+			Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
+				for i := range ms {
+					p.Acted("sent a hint that does not identify its sender", ms[i].Envelope.Changes[0].Key.ID)
+					_, number, _ := strings.Cut(ms[i].Envelope.MessageID, "/")
+					ms[i].Envelope.MessageID = p.Name[len(p.Name)-1:] + "/" + number
+				}
+				return ms
+			}),
+		},
+		Mutant{
+			Name: "stop-unheard", Source: "D36", Expected: 29, Scenario: "rolling-restart",
+			About: "a part whose pause ends because its process stops treats that as the end of the pause, and goes on",
+			Host:  func(p Process, h host.Host) host.Host { return &absorbed{Host: h, p: p} },
+		},
+		Mutant{
+			Name: "stays-on-its-session", Source: "D32", Expected: 29, Scenario: "consumers-cancelled",
+			About: "a process whose consumer the broker has cancelled consumes again over the same session, and declares nothing",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				return &sessions{b, func(s broker.Session) broker.Session { return &clinging{Session: s, p: p} }}
+			},
+		},
+		Mutant{
+			Name: "fullness-untold", Source: "D20", Expected: 24, Scenario: "late-behind-short-runs",
+			About: "a worker never reports that its slots were taken: dispatches that wait there count as ignored once a slot is free",
+			Store: func(p Process, s store.Store) store.Store {
+				if !p.Worker {
+					return s
+				}
+				return &unassuming{s, p}
+			},
+		},
+	)
+
 }
 
 // unconcerned is a session that treats a hint that the broker did not accept as accepted.
@@ -37,54 +100,6 @@ func (s *unconcerned) Publish(ctx context.Context, ms []broker.Message) []broker
 		}
 	}
 	return outcomes
-}
-
-func returnedHintForgotten() *Mutant {
-	return &Mutant{
-		Name: "returned-hint-forgotten", Source: "D10", Expected: 26, Scenario: "queue-unbound",
-		About: "a hint that the broker returned is not sent again",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			return &sessions{b, func(s broker.Session) broker.Session { return &unconcerned{s, p} }}
-		},
-	}
-}
-
-func hintsInHalves() *Mutant {
-	return &Mutant{
-		Name: "hints-in-halves", Source: "D60", Expected: 26, Scenario: "cancelled-behind-an-alarm",
-		About: "a message contains at most 50 changes, although 100 fit",
-		Broker: hints(ofEverybody, func(p Process, ms []broker.Message) []broker.Message {
-			const most = 50
-			var cut []broker.Message
-			for _, m := range ms {
-				for part := 0; len(m.Envelope.Changes) > most; part++ {
-					first := m
-					first.Envelope.MessageID += "." + string(rune('a'+part))
-					first.Envelope.Changes = m.Envelope.Changes[:most:most]
-					m.Envelope.Changes = m.Envelope.Changes[most:]
-					p.Acted("cut a message of hints in two", m.Envelope.Changes[0].Key.ID)
-					cut = append(cut, first)
-				}
-				cut = append(cut, m)
-			}
-			return cut
-		}),
-	}
-}
-
-func namelessHints() *Mutant {
-	return &Mutant{
-		Name: "nameless-hints", Source: "D24", Expected: 26, Scenario: "two-executors",
-		About: "the ids of a worker's hints begin with a number of its own, which does not identify the worker",
-		Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
-			for i := range ms {
-				p.Acted("sent a hint that does not identify its sender", ms[i].Envelope.Changes[0].Key.ID)
-				_, number, _ := strings.Cut(ms[i].Envelope.MessageID, "/")
-				ms[i].Envelope.MessageID = p.Name[len(p.Name)-1:] + "/" + number
-			}
-			return ms
-		}),
-	}
 }
 
 // absorbed is a machine whose pauses, and waits for signals, do not report that their context has
@@ -112,14 +127,6 @@ func (h *absorbed) Sleep(ctx context.Context, d time.Duration) error {
 	}
 	h.p.Acted("went on after a pause that ended because its context did")
 	return nil
-}
-
-func stopUnheard() *Mutant {
-	return &Mutant{
-		Name: "stop-unheard", Source: "D36", Expected: 29, Scenario: "rolling-restart",
-		About: "a part whose pause ends because its process stops treats that as the end of the pause, and goes on",
-		Host:  func(p Process, h host.Host) host.Host { return &absorbed{Host: h, p: p} },
-	}
 }
 
 // clinging is a session that is not closed when the broker has cancelled one of its consumers.
@@ -169,16 +176,6 @@ func (c *clung) Receive(ctx context.Context) (broker.Delivery, error) {
 	return d, err
 }
 
-func staysOnItsSession() *Mutant {
-	return &Mutant{
-		Name: "stays-on-its-session", Source: "D32", Expected: 29, Scenario: "consumers-cancelled",
-		About: "a process whose consumer the broker has cancelled consumes again over the same session, and declares nothing",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			return &sessions{b, func(s broker.Session) broker.Session { return &clinging{Session: s, p: p} }}
-		},
-	}
-}
-
 // unassuming is a worker's store whose heartbeats report full slots only while they are full.
 type unassuming struct {
 	store.Store
@@ -200,17 +197,4 @@ func keysOf(keys []execution.Key) []execution.ID {
 		ids = append(ids, k.ID)
 	}
 	return slices.Compact(ids)
-}
-
-func fullnessUntold() *Mutant {
-	return &Mutant{
-		Name: "fullness-untold", Source: "D20", Expected: 24, Scenario: "late-behind-short-runs",
-		About: "a worker never reports that its slots were taken: dispatches that wait there count as ignored once a slot is free",
-		Store: func(p Process, s store.Store) store.Store {
-			if !p.Worker {
-				return s
-			}
-			return &unassuming{s, p}
-		},
-	}
 }

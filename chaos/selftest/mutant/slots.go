@@ -12,8 +12,70 @@ import (
 
 func init() {
 	register(
-		cancelMissesRetry, slotLeaked, childStartsEarly, doubleRelease, countedSlots, graceBeginsAnew,
+		Mutant{
+			Name: "cancel-misses-retry", Source: "D54", Expected: 8, Scenario: "cancel-of-a-pending-retry",
+			About: "a retry joins a chain although its cancellation was requested when the failed row was the last one",
+			Statements: committing(func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID {
+				if retry != nil && allowed(tx, row, retry) == nil {
+					p.Acted("retried a chain whose cancellation was requested", row.ID)
+				}
+				return tx.HandleTerminal(row.ID, retry)
+			}),
+		},
+		Mutant{
+			Name: "slot-leaked", Source: "D24", Expected: 7, Scenario: "concurrency-under-crashes",
+			About: "the concurrency slot of an execution that its worker has lost is not given back when its end is handled",
+			Statements: committing(func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID {
+				if row.FailureReason == execution.WorkerLost {
+					if row.Action.Concurrency > 0 {
+						p.Acted("kept the slot of what has ended", row.ID)
+					}
+					return tx.HandleKeepingSlot(row.ID, allowed(tx, row, retry))
+				}
+				return tx.HandleTerminal(row.ID, allowed(tx, row, retry))
+			}),
+		},
+		Mutant{
+			Name: "child-starts-early", Source: "D54", Expected: 7, Scenario: "workflow-under-lost-messages",
+			About: "the first end of a chain decides about its children, although a retry follows",
+			Statements: committing(func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID {
+				if allowed(tx, row, retry) != nil && tx.Children(row.ID) > 0 {
+					p.Acted("decided about children of a chain that has not ended", row.ID)
+				}
+				tx.SettleChildren(row.ID)
+				return tx.HandleTerminal(row.ID, allowed(tx, row, retry))
+			}),
+		},
+		Mutant{
+			Name: "double-release", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network",
+			About: "every message of completion gives back a slot, so a repeated one gives away another execution's slot",
+			Statements: func(p Process, c Database) store.Store {
+				return &handler{Store: c, read: func(ctx context.Context, rows []execution.Execution) {
+					_ = c.Step(ctx, func(tx Tx) {
+						for i := range rows {
+							if rows[i].OrchestratedAt.IsZero() {
+								continue
+							}
+							if holder := tx.FreeAnySlot(rows[i].Action.Ref); holder != 0 {
+								p.Acted("gave the slot back that this execution holds", holder)
+							}
+						}
+					})
+				}}
+			},
+		},
+		Mutant{
+			Name: "counted-slots", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network",
+			About:      "an executor counts the held slots and then claims, and another executor does the same at the same moment",
+			Statements: func(p Process, c Database) store.Store { return &counting{Store: c, p: p, client: c} },
+		},
+		Mutant{
+			Name: "grace-begins-anew", Source: "D45", Expected: 5, Scenario: "slots-without-workers",
+			About: "an execution that waited for a concurrency slot counts as not looked at: its grace for a worker begins anew each time",
+			Store: func(p Process, c store.Store) store.Store { return &forgetful{c, p} },
+		},
 	)
+
 }
 
 // committing is a store that commits terminal handling, once, by an unguarded statement instead of
@@ -42,70 +104,6 @@ func allowed(tx Tx, row *execution.Execution, retry *store.Retry) *store.Retry {
 		return nil
 	}
 	return retry
-}
-
-func cancelMissesRetry() *Mutant {
-	return &Mutant{
-		Name: "cancel-misses-retry", Source: "D54", Expected: 8, Scenario: "cancel-of-a-pending-retry",
-		About: "a retry joins a chain although its cancellation was requested when the failed row was the last one",
-		Statements: committing(func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID {
-			if retry != nil && allowed(tx, row, retry) == nil {
-				p.Acted("retried a chain whose cancellation was requested", row.ID)
-			}
-			return tx.HandleTerminal(row.ID, retry)
-		}),
-	}
-}
-
-func slotLeaked() *Mutant {
-	return &Mutant{
-		Name: "slot-leaked", Source: "D24", Expected: 7, Scenario: "concurrency-under-crashes",
-		About: "the concurrency slot of an execution that its worker has lost is not given back when its end is handled",
-		Statements: committing(func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID {
-			if row.FailureReason == execution.WorkerLost {
-				if row.Action.Concurrency > 0 {
-					p.Acted("kept the slot of what has ended", row.ID)
-				}
-				return tx.HandleKeepingSlot(row.ID, allowed(tx, row, retry))
-			}
-			return tx.HandleTerminal(row.ID, allowed(tx, row, retry))
-		}),
-	}
-}
-
-func childStartsEarly() *Mutant {
-	return &Mutant{
-		Name: "child-starts-early", Source: "D54", Expected: 7, Scenario: "workflow-under-lost-messages",
-		About: "the first end of a chain decides about its children, although a retry follows",
-		Statements: committing(func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID {
-			if allowed(tx, row, retry) != nil && tx.Children(row.ID) > 0 {
-				p.Acted("decided about children of a chain that has not ended", row.ID)
-			}
-			tx.SettleChildren(row.ID)
-			return tx.HandleTerminal(row.ID, allowed(tx, row, retry))
-		}),
-	}
-}
-
-func doubleRelease() *Mutant {
-	return &Mutant{
-		Name: "double-release", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network",
-		About: "every message of completion gives back a slot, so a repeated one gives away another execution's slot",
-		Statements: func(p Process, c Database) store.Store {
-			return &handler{Store: c, read: func(ctx context.Context, rows []execution.Execution) {
-				_ = c.Step(ctx, func(tx Tx) {
-					for i := range rows {
-						if rows[i].OrchestratedAt.IsZero() {
-							continue
-						}
-						if holder := tx.FreeAnySlot(rows[i].Action.Ref); holder != 0 {
-							p.Acted("gave the slot back that this execution holds", holder)
-						}
-					}
-				})
-			}}
-		},
-	}
 }
 
 // counting is a store in which slots are counted and not locked.
@@ -144,22 +142,6 @@ func (s *counting) ClaimForScheduling(ctx context.Context, claim store.Schedulin
 			tx.FreeSlot(rows[i].ID)
 		}
 	})
-}
-
-func countedSlots() *Mutant {
-	return &Mutant{
-		Name: "counted-slots", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network",
-		About:      "an executor counts the held slots and then claims, and another executor does the same at the same moment",
-		Statements: func(p Process, c Database) store.Store { return &counting{Store: c, p: p, client: c} },
-	}
-}
-
-func graceBeginsAnew() *Mutant {
-	return &Mutant{
-		Name: "grace-begins-anew", Source: "D45", Expected: 5, Scenario: "slots-without-workers",
-		About: "an execution that waited for a concurrency slot counts as not looked at: its grace for a worker begins anew each time",
-		Store: func(p Process, c store.Store) store.Store { return &forgetful{c, p} },
-	}
 }
 
 // forgetful does not know how long a scheduler has looked in vain.

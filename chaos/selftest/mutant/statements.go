@@ -13,9 +13,97 @@ import (
 
 func init() {
 	register(
-		unguardedMonitor, deadLetterFailsRunning, statusOnlyGuard, unguardedFinish, unguardedClaim,
-		lateClaim,
+		Mutant{
+			Name: "unguarded-monitor", Source: "D1", Expected: 2, Scenario: "ttl-race",
+			About:  "the source design's timeout monitor: claims have no deadline, and the monitor fails stale executions by their id alone, whatever their state is by then",
+			Config: func(c *config.Config) { c.Executor.DispatchTimeout = time.Hour },
+			Statements: func(p Process, c Database) store.Store {
+				s := &statements{Store: c, client: c}
+				s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {
+					if r.Cause != store.Unclaimed {
+						return outcome, false, nil
+					}
+					err = c.Step(ctx, func(tx Tx) {
+						if row := tx.Row(r.Key.ID); row != nil && (row.Status != execution.Scheduled || row.Epoch != r.Key.Epoch || r.Policy != config.Fail) {
+							p.Acted("failed, by its id alone, an execution that is "+row.Status.String(), row.ID)
+						}
+						outcome = overwrite(tx, r.Key, r.By, r.Reason, r.Result)
+					})
+					return outcome, true, err
+				}
+				return s
+			},
+		},
+		Mutant{
+			Name: "dead-letter-fails-running", Source: "D2", Expected: 2, Scenario: "ttl-race",
+			About: "the dead letter handler fails every execution that is not terminal, even a running one",
+			Statements: replacing(statements{deadLetter: func(p Process, tx Tx, d store.DeadLetter) {
+				if row := tx.Row(d.Key.ID); row != nil && row.Status.Claimed() {
+					p.Acted("failed an execution that is "+row.Status.String(), row.ID)
+					overwrite(tx, d.Key, execution.DeadLetterHandler, execution.QueueTimeout, execution.Result{Error: "Worker queue TTL expired"})
+				}
+			}}),
+		},
+		Mutant{
+			Name: "status-only-guard", Source: "D3", Expected: 3, Scenario: "ttl-race",
+			About: "the dead letter handler's guard checks the status and not the epoch, so a late dead letter takes back the next dispatch",
+			Statements: replacing(statements{deadLetter: func(p Process, tx Tx, d store.DeadLetter) {
+				row := tx.Row(d.Key.ID)
+				if row == nil || row.Status != execution.Scheduled || row.Epoch == d.Key.Epoch {
+					return
+				}
+				p.Acted("failed a dispatch by the dead letter of an earlier one", row.ID)
+				tx.Named(d.Key, 0)
+				tx.Move(d.Key.ID, execution.Failed, execution.DeadLetterHandler, execution.QueueTimeout, func(e *execution.Execution) {
+					e.FailureReason = execution.QueueTimeout
+				})
+			}}),
+		},
+		Mutant{
+			Name: "unguarded-finish", Source: "D4", Expected: 1, Scenario: "network-partition",
+			About: "a worker writes its result by id alone, over any decision of the executor",
+			Statements: replacing(statements{finish: func(p Process, tx Tx, w store.WorkerKey, f store.Finish) store.Outcome {
+				row := tx.Row(f.Key.ID)
+				if row == nil || row.Status == f.To {
+					return store.Outcome{}
+				}
+				if !row.Status.Claimed() || row.Epoch != f.Key.Epoch {
+					p.Acted("wrote its result over an execution that is "+row.Status.String()+" and not its own", row.ID)
+				}
+				tx.Named(f.Key, w.Incarnation)
+				tx.Move(f.Key.ID, f.To, execution.Worker, f.Reason, func(e *execution.Execution) {
+					e.FailureReason, e.Result = f.Reason, f.Result
+				})
+				return store.Outcome{Applied: true, Row: *tx.Row(f.Key.ID)}
+			}}),
+		},
+		Mutant{
+			Name: "unguarded-claim", Source: "D12", Expected: 4, Scenario: "network-partition",
+			About: "a worker that gets a message of a running execution treats it as its own claim and runs the execution again",
+			Statements: replacing(statements{claim: func(p Process, tx Tx, _ store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
+				row := tx.Row(c.Key.ID)
+				if row == nil || row.Status != execution.Running {
+					return store.ClaimResult{}, false
+				}
+				p.Acted("treated the delivery of a running execution as its own claim", row.ID)
+				return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: *row}}, true
+			}}),
+		},
+		Mutant{
+			Name: "late-claim", Source: "D20", Expected: 2, Scenario: "ttl-race",
+			About: "a claim is accepted after its dispatch deadline, when a prefetched message has waited too long",
+			Statements: replacing(statements{claim: func(p Process, tx Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
+				row := tx.Row(c.Key.ID)
+				if row == nil || row.Status != execution.Scheduled || row.Epoch != c.Key.Epoch || row.Incarnation != w.Incarnation || tx.Now().Before(row.DispatchDeadline) {
+					return store.ClaimResult{}, false
+				}
+				p.Acted("claimed an execution after its dispatch deadline", row.ID)
+				tx.MarkPublished(c.Key.ID)
+				return claimPlainly(tx, w, c), true
+			}}),
+		},
 	)
+
 }
 
 // statements is a store in which single statements are replaced.
@@ -132,113 +220,6 @@ func overwrite(tx Tx, key execution.Key, by execution.Part, reason execution.Rea
 		e.FailureReason, e.Result = reason, result
 	})
 	return store.Outcome{Applied: true, Row: *tx.Row(key.ID)}
-}
-
-func unguardedMonitor() *Mutant {
-	return &Mutant{
-		Name: "unguarded-monitor", Source: "D1", Expected: 2, Scenario: "ttl-race",
-		About:  "the source design's timeout monitor: claims have no deadline, and the monitor fails stale executions by their id alone, whatever their state is by then",
-		Config: func(c *config.Config) { c.Executor.DispatchTimeout = time.Hour },
-		Statements: func(p Process, c Database) store.Store {
-			s := &statements{Store: c, client: c}
-			s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {
-				if r.Cause != store.Unclaimed {
-					return outcome, false, nil
-				}
-				err = c.Step(ctx, func(tx Tx) {
-					if row := tx.Row(r.Key.ID); row != nil && (row.Status != execution.Scheduled || row.Epoch != r.Key.Epoch || r.Policy != config.Fail) {
-						p.Acted("failed, by its id alone, an execution that is "+row.Status.String(), row.ID)
-					}
-					outcome = overwrite(tx, r.Key, r.By, r.Reason, r.Result)
-				})
-				return outcome, true, err
-			}
-			return s
-		},
-	}
-}
-
-func deadLetterFailsRunning() *Mutant {
-	return &Mutant{
-		Name: "dead-letter-fails-running", Source: "D2", Expected: 2, Scenario: "ttl-race",
-		About: "the dead letter handler fails every execution that is not terminal, even a running one",
-		Statements: replacing(statements{deadLetter: func(p Process, tx Tx, d store.DeadLetter) {
-			if row := tx.Row(d.Key.ID); row != nil && row.Status.Claimed() {
-				p.Acted("failed an execution that is "+row.Status.String(), row.ID)
-				overwrite(tx, d.Key, execution.DeadLetterHandler, execution.QueueTimeout, execution.Result{Error: "Worker queue TTL expired"})
-			}
-		}}),
-	}
-}
-
-func statusOnlyGuard() *Mutant {
-	return &Mutant{
-		Name: "status-only-guard", Source: "D3", Expected: 3, Scenario: "ttl-race",
-		About: "the dead letter handler's guard checks the status and not the epoch, so a late dead letter takes back the next dispatch",
-		Statements: replacing(statements{deadLetter: func(p Process, tx Tx, d store.DeadLetter) {
-			row := tx.Row(d.Key.ID)
-			if row == nil || row.Status != execution.Scheduled || row.Epoch == d.Key.Epoch {
-				return
-			}
-			p.Acted("failed a dispatch by the dead letter of an earlier one", row.ID)
-			tx.Named(d.Key, 0)
-			tx.Move(d.Key.ID, execution.Failed, execution.DeadLetterHandler, execution.QueueTimeout, func(e *execution.Execution) {
-				e.FailureReason = execution.QueueTimeout
-			})
-		}}),
-	}
-}
-
-func unguardedFinish() *Mutant {
-	return &Mutant{
-		Name: "unguarded-finish", Source: "D4", Expected: 1, Scenario: "network-partition",
-		About: "a worker writes its result by id alone, over any decision of the executor",
-		Statements: replacing(statements{finish: func(p Process, tx Tx, w store.WorkerKey, f store.Finish) store.Outcome {
-			row := tx.Row(f.Key.ID)
-			if row == nil || row.Status == f.To {
-				return store.Outcome{}
-			}
-			if !row.Status.Claimed() || row.Epoch != f.Key.Epoch {
-				p.Acted("wrote its result over an execution that is "+row.Status.String()+" and not its own", row.ID)
-			}
-			tx.Named(f.Key, w.Incarnation)
-			tx.Move(f.Key.ID, f.To, execution.Worker, f.Reason, func(e *execution.Execution) {
-				e.FailureReason, e.Result = f.Reason, f.Result
-			})
-			return store.Outcome{Applied: true, Row: *tx.Row(f.Key.ID)}
-		}}),
-	}
-}
-
-func unguardedClaim() *Mutant {
-	return &Mutant{
-		Name: "unguarded-claim", Source: "D12", Expected: 4, Scenario: "network-partition",
-		About: "a worker that gets a message of a running execution treats it as its own claim and runs the execution again",
-		Statements: replacing(statements{claim: func(p Process, tx Tx, _ store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
-			row := tx.Row(c.Key.ID)
-			if row == nil || row.Status != execution.Running {
-				return store.ClaimResult{}, false
-			}
-			p.Acted("treated the delivery of a running execution as its own claim", row.ID)
-			return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: *row}}, true
-		}}),
-	}
-}
-
-func lateClaim() *Mutant {
-	return &Mutant{
-		Name: "late-claim", Source: "D20", Expected: 2, Scenario: "ttl-race",
-		About: "a claim is accepted after its dispatch deadline, when a prefetched message has waited too long",
-		Statements: replacing(statements{claim: func(p Process, tx Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
-			row := tx.Row(c.Key.ID)
-			if row == nil || row.Status != execution.Scheduled || row.Epoch != c.Key.Epoch || row.Incarnation != w.Incarnation || tx.Now().Before(row.DispatchDeadline) {
-				return store.ClaimResult{}, false
-			}
-			p.Acted("claimed an execution after its dispatch deadline", row.ID)
-			tx.MarkPublished(c.Key.ID)
-			return claimPlainly(tx, w, c), true
-		}}),
-	}
 }
 
 // claimPlainly makes a row running, without any check or other change.

@@ -8,23 +8,16 @@ import (
 
 func init() {
 	register(
-		stopsLate,
-		stopsHastily,
+		Mutant{
+			Name: "stops-late", Source: "D40", Expected: 10, Scenario: "shutdown-timeout",
+			About:  "a worker that stops lets its actions run 8 seconds longer than its shutdown timeout",
+			Config: func(c *config.Config) { c.Worker.ShutdownTimeout += 8 * time.Second },
+		},
+		Mutant{
+			Name: "stops-hastily", Source: "D40", Expected: 10, Scenario: "shutdown-timeout",
+			About:  "a worker that stops ends its actions when half of its shutdown timeout is over",
+			Config: func(c *config.Config) { c.Worker.ShutdownTimeout /= 2 },
+		},
 	)
-}
 
-func stopsLate() *Mutant {
-	return &Mutant{
-		Name: "stops-late", Source: "D40", Expected: 10, Scenario: "shutdown-timeout",
-		About:  "a worker that stops lets its actions run 8 seconds longer than its shutdown timeout",
-		Config: func(c *config.Config) { c.Worker.ShutdownTimeout += 8 * time.Second },
-	}
-}
-
-func stopsHastily() *Mutant {
-	return &Mutant{
-		Name: "stops-hastily", Source: "D40", Expected: 10, Scenario: "shutdown-timeout",
-		About:  "a worker that stops ends its actions when half of its shutdown timeout is over",
-		Config: func(c *config.Config) { c.Worker.ShutdownTimeout /= 2 },
-	}
 }

@@ -10,7 +10,25 @@ import (
 
 // This file plants programs that other sessions in the database hold up.
 
-func init() { register(aLockedRowHoldsUpItsBatch, aLockedRowEndsTheSweep, aLeaseNeedsTheRecord) }
+func init() {
+	register(
+		Mutant{
+			Name: "a-locked-row-holds-up-its-batch", Source: "D61", Expected: 28, Scenario: "rows-locked-by-a-stranger",
+			About:      "a claim, a result or a take-back waits for as long as a stranger has locked the row of another one in its batch",
+			Statements: func(p Process, c Database) store.Store { return &together{c, p, c} },
+		},
+		Mutant{
+			Name: "a-locked-row-ends-the-sweep", Source: "D61", Expected: 26, Scenario: "rows-locked-by-a-stranger",
+			About: "an executor that takes rows back together with one that a stranger has locked does not learn which it took, and tells nobody",
+			Store: func(p Process, s store.Store) store.Store { return &unanswered{s, p} },
+		},
+		Mutant{
+			Name: "a-lease-needs-the-record", Source: "D61", Expected: 17, Scenario: "tables-locked-by-a-stranger",
+			About:      "a heartbeat also ends what nobody runs any more, in one statement, so a lock of the table of ended executions ends the leases of all workers",
+			Statements: func(p Process, c Database) store.Store { return &dependent{c, p, c} },
+		},
+	)
+}
 
 // errLocked is the error of a statement that has waited for a lock for too long.
 var errLocked = fmt.Errorf("%w: canceling statement due to lock timeout (55P03)", store.ErrUnavailable)
@@ -75,14 +93,6 @@ func (s *together) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Out
 	return s.Store.Reclaim(ctx, rs)
 }
 
-func aLockedRowHoldsUpItsBatch() *Mutant {
-	return &Mutant{
-		Name: "a-locked-row-holds-up-its-batch", Source: "D61", Expected: 28, Scenario: "rows-locked-by-a-stranger",
-		About:      "a claim, a result or a take-back waits for as long as a stranger has locked the row of another one in its batch",
-		Statements: func(p Process, c Database) store.Store { return &together{c, p, c} },
-	}
-}
-
 // unanswered is a store whose callers get nothing beside an error: the answers about rows that are not
 // locked are lost.
 type unanswered struct {
@@ -98,14 +108,6 @@ func (s *unanswered) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.O
 		return nil, err
 	}
 	return outcomes, err
-}
-
-func aLockedRowEndsTheSweep() *Mutant {
-	return &Mutant{
-		Name: "a-locked-row-ends-the-sweep", Source: "D61", Expected: 26, Scenario: "rows-locked-by-a-stranger",
-		About: "an executor that takes rows back together with one that a stranger has locked does not learn which it took, and tells nobody",
-		Store: func(p Process, s store.Store) store.Store { return &unanswered{s, p} },
-	}
 }
 
 // dependent is a store whose heartbeats also write to the table of what has ended.
@@ -126,12 +128,4 @@ func (s *dependent) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRepl
 		return store.BeatReply{}, errLocked
 	}
 	return s.Store.Heartbeat(ctx, b)
-}
-
-func aLeaseNeedsTheRecord() *Mutant {
-	return &Mutant{
-		Name: "a-lease-needs-the-record", Source: "D61", Expected: 17, Scenario: "tables-locked-by-a-stranger",
-		About:      "a heartbeat also ends what nobody runs any more, in one statement, so a lock of the table of ended executions ends the leases of all workers",
-		Statements: func(p Process, c Database) store.Store { return &dependent{c, p, c} },
-	}
 }

@@ -15,7 +15,40 @@ import (
 // hangs, it ends the channel of a consumer, or its dead lettering stands still.
 
 func init() {
-	register(oneQueueStopsScheduling, oneQueueStopsHints, canaryNotAwaited, consumerEndUnseen)
+	register(
+		Mutant{
+			Name: "one-queue-stops-scheduling", Source: "C5", Expected: 26, Scenario: "one-queue-stuck",
+			About: "the scheduler waits for the confirms of a batch in their order: one queue that does not confirm keeps all other work waiting",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				return &sessions{b, func(s broker.Session) broker.Session { return &confirmed{s, p, false} }}
+			},
+		},
+		Mutant{
+			Name: "one-queue-stops-hints", Source: "C5", Expected: 26, Scenario: "one-queue-stuck",
+			About: "hints are published without a deadline: one queue that does not confirm keeps all other hints from being sent",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				return &sessions{b, func(s broker.Session) broker.Session { return &confirmed{s, p, true} }}
+			},
+		},
+		Mutant{
+			Name: "canary-not-awaited", Source: "D17", Expected: 15, Scenario: "dead-lettering-stands-still",
+			About: "the test of the dead letter path sends its message, checks the routes, and does not wait until the message arrives",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				return &sessions{b, func(s broker.Session) broker.Session { return &unawaited{s, p} }}
+			},
+		},
+		Mutant{
+			Name: "consumer-end-unseen", Source: "D32", Expected: 17, Scenario: "consumer-timeout",
+			About: "if the broker has closed a worker's channel, because the worker held a delivery for long, the worker still waits for deliveries over it and reports its consumer as alive",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if !p.Worker {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session { return &halfClosed{s, p} }}
+			},
+		},
+	)
+
 }
 
 // confirmed is a session whose publishes wait for every confirm, until the session ends.
@@ -44,26 +77,6 @@ func (s *confirmed) Publish(ctx context.Context, ms []broker.Message) []broker.O
 		break
 	}
 	return outcomes
-}
-
-func oneQueueStopsScheduling() *Mutant {
-	return &Mutant{
-		Name: "one-queue-stops-scheduling", Source: "C5", Expected: 26, Scenario: "one-queue-stuck",
-		About: "the scheduler waits for the confirms of a batch in their order: one queue that does not confirm keeps all other work waiting",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			return &sessions{b, func(s broker.Session) broker.Session { return &confirmed{s, p, false} }}
-		},
-	}
-}
-
-func oneQueueStopsHints() *Mutant {
-	return &Mutant{
-		Name: "one-queue-stops-hints", Source: "C5", Expected: 26, Scenario: "one-queue-stuck",
-		About: "hints are published without a deadline: one queue that does not confirm keeps all other hints from being sent",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			return &sessions{b, func(s broker.Session) broker.Session { return &confirmed{s, p, true} }}
-		},
-	}
 }
 
 // unawaited is a session over which a canary counts as arrived once it was sent.
@@ -104,16 +117,6 @@ func (c *unawaitedArrivals) Receive(ctx context.Context) (broker.Delivery, error
 	}
 	c.p.Acted("treated a canary as arrived that was only sent")
 	return broker.Delivery{Deaths: []broker.Death{{Queue: c.name, Reason: broker.DeathExpired, Count: 1}}}, nil
-}
-
-func canaryNotAwaited() *Mutant {
-	return &Mutant{
-		Name: "canary-not-awaited", Source: "D17", Expected: 15, Scenario: "dead-lettering-stands-still",
-		About: "the test of the dead letter path sends its message, checks the routes, and does not wait until the message arrives",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			return &sessions{b, func(s broker.Session) broker.Session { return &unawaited{s, p} }}
-		},
-	}
 }
 
 // longHeld is the consumer timeout of the scenario: if a channel closes soon after a delivery was
@@ -184,17 +187,4 @@ func (c *halfClosedConsumer) settled(d broker.Delivery) {
 	c.mu.Lock()
 	delete(c.held, d.Tag)
 	c.mu.Unlock()
-}
-
-func consumerEndUnseen() *Mutant {
-	return &Mutant{
-		Name: "consumer-end-unseen", Source: "D32", Expected: 17, Scenario: "consumer-timeout",
-		About: "if the broker has closed a worker's channel, because the worker held a delivery for long, the worker still waits for deliveries over it and reports its consumer as alive",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if !p.Worker {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session { return &halfClosed{s, p} }}
-		},
-	}
 }

@@ -16,9 +16,58 @@ import (
 
 func init() {
 	register(
-		failedLookIsEmpty, failedWorkersAreNone, publishedOrNot, failsForNothing, deadlinesRunOut, givenUpBeforehand, sessionLeftOpen,
-		subscribedTwice,
+		Mutant{
+			Name: "failed-look-is-empty", Source: "D22", Expected: 29, Scenario: "every-call-may-fail",
+			About: "a loop whose query of the database fails concludes that there is nothing to do, and does not report the failure",
+			Store: careNot(func(s *incurious) { s.looks = true }),
+		},
+		Mutant{
+			Name: "failed-workers-are-none", Source: "D22", Expected: 29, Scenario: "every-call-may-fail",
+			About: "an executor that can't read the workers concludes that there are none, and does not report the failure",
+			Store: careNot(func(s *incurious) { s.workers = true }),
+		},
+		Mutant{
+			Name: "published-or-not", Source: "D7", Expected: 29, Scenario: "every-call-may-fail",
+			About: "an executor that could not record the broker's confirms goes on as if it had",
+			Store: careNot(func(s *incurious) { s.publishing = true }),
+		},
+		Mutant{
+			Name: "fails-for-nothing", Source: "D25", Expected: 29, Scenario: "every-call-may-fail",
+			About: "a successful query of the workers is reported as a failure, and its pass ends",
+			Store: careNot(func(s *incurious) { s.nothing = store.ErrUnavailable }),
+		},
+		Mutant{
+			Name: "deadlines-run-out", Source: "D22", Expected: 30, Scenario: "every-call-may-fail",
+			About: "the deadline of a call does not end with the call, so each call leaves a timer until its time is over",
+			Host:  func(p Process, h host.Host) host.Host { return &lavish{h, p} },
+		},
+		Mutant{
+			Name: "given-up-beforehand", Source: "D22", Expected: 30, Scenario: "every-call-may-fail",
+			About: "a call is made with a deadline that has already ended",
+			Host: func(p Process, h host.Host) host.Host {
+				if p.Worker {
+					return h
+				}
+				return &forestaller{Host: h, p: p}
+			},
+		},
+		Mutant{
+			Name: "session-left-open", Source: "D32", Expected: 30, Scenario: "every-call-may-fail",
+			About:  "a process leaves an unused session open at every connect",
+			Broker: func(p Process, b broker.Broker) broker.Broker { return &openHanded{b, p} },
+		},
+		Mutant{
+			Name: "subscribed-twice", Source: "D32", Expected: 30, Scenario: "every-call-may-fail",
+			About: "a worker that subscribes again leaves its first consumer open, and the messages sent to that are stuck",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if !p.Worker {
+					return b
+				}
+				return &twice{b, p}
+			},
+		},
 	)
+
 }
 
 // incurious is a store in which failures of some calls look like answers.
@@ -81,38 +130,6 @@ func careNot(with func(s *incurious)) func(Process, store.Store) store.Store {
 	}
 }
 
-func failedLookIsEmpty() *Mutant {
-	return &Mutant{
-		Name: "failed-look-is-empty", Source: "D22", Expected: 29, Scenario: "every-call-may-fail",
-		About: "a loop whose query of the database fails concludes that there is nothing to do, and does not report the failure",
-		Store: careNot(func(s *incurious) { s.looks = true }),
-	}
-}
-
-func failedWorkersAreNone() *Mutant {
-	return &Mutant{
-		Name: "failed-workers-are-none", Source: "D22", Expected: 29, Scenario: "every-call-may-fail",
-		About: "an executor that can't read the workers concludes that there are none, and does not report the failure",
-		Store: careNot(func(s *incurious) { s.workers = true }),
-	}
-}
-
-func publishedOrNot() *Mutant {
-	return &Mutant{
-		Name: "published-or-not", Source: "D7", Expected: 29, Scenario: "every-call-may-fail",
-		About: "an executor that could not record the broker's confirms goes on as if it had",
-		Store: careNot(func(s *incurious) { s.publishing = true }),
-	}
-}
-
-func failsForNothing() *Mutant {
-	return &Mutant{
-		Name: "fails-for-nothing", Source: "D25", Expected: 29, Scenario: "every-call-may-fail",
-		About: "a successful query of the workers is reported as a failure, and its pass ends",
-		Store: careNot(func(s *incurious) { s.nothing = store.ErrUnavailable }),
-	}
-}
-
 // lavish is a machine whose deadlines last until their time is over, even if the caller ends them.
 type lavish struct {
 	host.Host
@@ -124,14 +141,6 @@ func (h *lavish) WithTimeout(parent context.Context, d time.Duration) (context.C
 	ctx, _ := h.Host.WithTimeout(parent, d)
 	h.p.Acted("made a deadline that does not end with its call")
 	return ctx, func() {}
-}
-
-func deadlinesRunOut() *Mutant {
-	return &Mutant{
-		Name: "deadlines-run-out", Source: "D22", Expected: 30, Scenario: "every-call-may-fail",
-		About: "the deadline of a call does not end with the call, so each call leaves a timer until its time is over",
-		Host:  func(p Process, h host.Host) host.Host { return &lavish{h, p} },
-	}
 }
 
 // forestaller is a machine that ends some deadlines as soon as they are made.
@@ -157,19 +166,6 @@ func (h *forestaller) WithTimeout(parent context.Context, d time.Duration) (cont
 	return ctx, cancel
 }
 
-func givenUpBeforehand() *Mutant {
-	return &Mutant{
-		Name: "given-up-beforehand", Source: "D22", Expected: 30, Scenario: "every-call-may-fail",
-		About: "a call is made with a deadline that has already ended",
-		Host: func(p Process, h host.Host) host.Host {
-			if p.Worker {
-				return h
-			}
-			return &forestaller{Host: h, p: p}
-		},
-	}
-}
-
 // openHanded is a broker to which each connection is made twice.
 type openHanded struct {
 	broker.Broker
@@ -183,14 +179,6 @@ func (b *openHanded) Connect(ctx context.Context) (broker.Session, error) {
 	}
 	b.p.Acted("left a session open that nobody uses")
 	return b.Broker.Connect(ctx)
-}
-
-func sessionLeftOpen() *Mutant {
-	return &Mutant{
-		Name: "session-left-open", Source: "D32", Expected: 30, Scenario: "every-call-may-fail",
-		About:  "a process leaves an unused session open at every connect",
-		Broker: func(p Process, b broker.Broker) broker.Broker { return &openHanded{b, p} },
-	}
 }
 
 // twice is a broker of which each queue is consumed twice.
@@ -220,17 +208,4 @@ func (s *twiceSession) Consume(ctx context.Context, queue string, prefetch int) 
 	}
 	s.p.Acted("consumes a queue a second time, and does not receive the messages")
 	return s.Session.Consume(ctx, queue, prefetch)
-}
-
-func subscribedTwice() *Mutant {
-	return &Mutant{
-		Name: "subscribed-twice", Source: "D32", Expected: 30, Scenario: "every-call-may-fail",
-		About: "a worker that subscribes again leaves its first consumer open, and the messages sent to that are stuck",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if !p.Worker {
-				return b
-			}
-			return &twice{b, p}
-		},
-	}
 }

@@ -10,11 +10,48 @@ import (
 
 func init() {
 	register(
-		claimsUnheeded,
-		leaseOverUnheeded,
-		successorUnheeded,
-		dispatchesNotAskedAgain,
+		Mutant{
+			Name: "claims-unheeded", Source: "D12", Expected: 4, Scenario: "two-processes-of-one-name",
+			About: "a worker goes on after a claim's answer that its incarnation is over, until a heartbeat says so",
+			Store: func(p Process, s store.Store) store.Store {
+				if !p.Worker {
+					return s
+				}
+				return &unheeding{s, p, []error{store.ErrSuperseded, store.ErrLost}, "incarnation"}
+			},
+		},
+		Mutant{
+			Name: "lease-over-unheeded", Source: "D15", Expected: 21, Scenario: "clock-step-within-grace",
+			About: "a worker does not renew its lease before the next heartbeat is due, although a claim was refused because the lease is over",
+			Store: func(p Process, s store.Store) store.Store {
+				if !p.Worker {
+					return s
+				}
+				return &unheeding{s, p, []error{store.ErrLeaseOver}, "lease"}
+			},
+		},
+		Mutant{
+			Name: "successor-unheeded", Source: "D14", Expected: 4, Scenario: "two-processes-of-one-name",
+			About: "a worker that was told of a successor with its name registers again, and takes the name back",
+			Store: func(p Process, s store.Store) store.Store {
+				if !p.Worker {
+					return s
+				}
+				return &stubborn{s, p}
+			},
+		},
+		Mutant{
+			Name: "dispatches-not-asked-again", Source: "D9", Expected: 29, Scenario: "database-outage",
+			About: "an executor does not check whether a dispatch of unknown outcome was written",
+			Store: func(p Process, s store.Store) store.Store {
+				if !p.Executor() {
+					return s
+				}
+				return &resigned{s, p}
+			},
+		},
 	)
+
 }
 
 // unheeding is a worker's store whose claims don't report one kind of refusal: they seem to have had no
@@ -34,32 +71,6 @@ func (s *unheeding) Claim(ctx context.Context, w store.WorkerKey, cs []store.Cla
 		return nil, store.ErrUnavailable
 	}
 	return results, err
-}
-
-func claimsUnheeded() *Mutant {
-	return &Mutant{
-		Name: "claims-unheeded", Source: "D12", Expected: 4, Scenario: "two-processes-of-one-name",
-		About: "a worker goes on after a claim's answer that its incarnation is over, until a heartbeat says so",
-		Store: func(p Process, s store.Store) store.Store {
-			if !p.Worker {
-				return s
-			}
-			return &unheeding{s, p, []error{store.ErrSuperseded, store.ErrLost}, "incarnation"}
-		},
-	}
-}
-
-func leaseOverUnheeded() *Mutant {
-	return &Mutant{
-		Name: "lease-over-unheeded", Source: "D15", Expected: 21, Scenario: "clock-step-within-grace",
-		About: "a worker does not renew its lease before the next heartbeat is due, although a claim was refused because the lease is over",
-		Store: func(p Process, s store.Store) store.Store {
-			if !p.Worker {
-				return s
-			}
-			return &unheeding{s, p, []error{store.ErrLeaseOver}, "lease"}
-		},
-	}
 }
 
 // stubborn is a worker's store in which a successor looks like a lost lease.
@@ -88,19 +99,6 @@ func (s *stubborn) lost(err error) error {
 	return err
 }
 
-func successorUnheeded() *Mutant {
-	return &Mutant{
-		Name: "successor-unheeded", Source: "D14", Expected: 4, Scenario: "two-processes-of-one-name",
-		About: "a worker that was told of a successor with its name registers again, and takes the name back",
-		Store: func(p Process, s store.Store) store.Store {
-			if !p.Worker {
-				return s
-			}
-			return &stubborn{s, p}
-		},
-	}
-}
-
 // resigned is an executor's store whose dispatches have no unknown outcome: they seem to have
 // failed for good.
 type resigned struct {
@@ -121,17 +119,4 @@ func (s *resigned) Dispatch(ctx context.Context, by string, ds []store.Dispatch)
 		return nil, errors.New(err.Error())
 	}
 	return results, err
-}
-
-func dispatchesNotAskedAgain() *Mutant {
-	return &Mutant{
-		Name: "dispatches-not-asked-again", Source: "D9", Expected: 29, Scenario: "database-outage",
-		About: "an executor does not check whether a dispatch of unknown outcome was written",
-		Store: func(p Process, s store.Store) store.Store {
-			if !p.Executor() {
-				return s
-			}
-			return &resigned{s, p}
-		},
-	}
 }

@@ -12,18 +12,44 @@ import (
 
 func init() {
 	register(
-		fencesBetweenBeats, endsRunsEarly, fullIsNoWorker, failureIsALoss,
-	)
-}
-
-func fencesBetweenBeats() *Mutant {
-	return &Mutant{
-		Name: "fences-between-beats", Source: "D15", Expected: 17, Scenario: "worker-stops-gracefully",
-		About: "a worker fences itself so long before its lease ends that the next heartbeat comes too late, and ends all its runs although nothing is wrong",
-		Config: func(c *config.Config) {
-			c.Worker.FenceMargin = c.Worker.Lease() - c.Worker.HeartbeatInterval/2
+		Mutant{
+			Name: "fences-between-beats", Source: "D15", Expected: 17, Scenario: "worker-stops-gracefully",
+			About: "a worker fences itself so long before its lease ends that the next heartbeat comes too late, and ends all its runs although nothing is wrong",
+			Config: func(c *config.Config) {
+				c.Worker.FenceMargin = c.Worker.Lease() - c.Worker.HeartbeatInterval/2
+			},
 		},
-	}
+		Mutant{
+			Name: "ends-runs-early", Source: "D29", Expected: 17, Scenario: "run-timeouts",
+			About: "a worker ends actions as timed out at half of their timeout",
+			Store: func(p Process, c store.Store) store.Store { return &halved{c, p} },
+		},
+		Mutant{
+			Name: "full-is-no-worker", Source: "D45", Expected: 18, Scenario: "overload",
+			About: "a full worker counts as absent, so executions that only have to wait for a slot fail for lack of a worker",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker {
+					return c
+				}
+				return &finder{Store: c, see: noticing(p, "took a full worker for an absent one", each(func(w *store.WorkerRow) {
+					w.Cordoned = w.Cordoned || w.Load >= w.Capacity
+				}))}
+			},
+		},
+		Mutant{
+			Name: "action-failure-is-a-loss", Source: "D48", Expected: 17, Scenario: "all-executors-down",
+			About: "when an action fails because it lost a connection of its own, the worker reports that the worker was lost",
+			Store: func(p Process, c store.Store) store.Store {
+				return &results{Store: c, change: func(f *store.Finish) {
+					if f.To == execution.Failed && f.Reason == execution.Connection {
+						p.Acted("reported the lost connection of an action as a lost worker", f.Key.ID)
+						f.Reason = execution.WorkerLost
+					}
+				}}
+			},
+		},
+	)
+
 }
 
 // halved is a store that gives workers half of the run timeout.
@@ -43,42 +69,4 @@ func (s *halved) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 		}
 	}
 	return results, err
-}
-
-func endsRunsEarly() *Mutant {
-	return &Mutant{
-		Name: "ends-runs-early", Source: "D29", Expected: 17, Scenario: "run-timeouts",
-		About: "a worker ends actions as timed out at half of their timeout",
-		Store: func(p Process, c store.Store) store.Store { return &halved{c, p} },
-	}
-}
-
-func fullIsNoWorker() *Mutant {
-	return &Mutant{
-		Name: "full-is-no-worker", Source: "D45", Expected: 18, Scenario: "overload",
-		About: "a full worker counts as absent, so executions that only have to wait for a slot fail for lack of a worker",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker {
-				return c
-			}
-			return &finder{Store: c, see: noticing(p, "took a full worker for an absent one", each(func(w *store.WorkerRow) {
-				w.Cordoned = w.Cordoned || w.Load >= w.Capacity
-			}))}
-		},
-	}
-}
-
-func failureIsALoss() *Mutant {
-	return &Mutant{
-		Name: "action-failure-is-a-loss", Source: "D48", Expected: 17, Scenario: "all-executors-down",
-		About: "when an action fails because it lost a connection of its own, the worker reports that the worker was lost",
-		Store: func(p Process, c store.Store) store.Store {
-			return &results{Store: c, change: func(f *store.Finish) {
-				if f.To == execution.Failed && f.Reason == execution.Connection {
-					p.Acted("reported the lost connection of an action as a lost worker", f.Key.ID)
-					f.Reason = execution.WorkerLost
-				}
-			}}
-		},
-	}
 }

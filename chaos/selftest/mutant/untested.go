@@ -9,7 +9,21 @@ import (
 	"handoff/core/host"
 )
 
-func init() { register(canaryOnlyAtTheStart) }
+func init() {
+	register(
+		Mutant{
+			Name: "canary-never-again", Source: "D17", Expected: 18, Scenario: "long-runs",
+			About: "the dead letter path is tested when an executor starts; later tests send nothing and report success",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if p.Worker || p.Client {
+					return b
+				}
+				first := time.Duration(host.Forever)
+				return &sessions{b, func(s broker.Session) broker.Session { return &neverAgain{s, p, &first} }}
+			},
+		},
+	)
+}
 
 // neverAgain is a session over which only the first test of the dead letter path sends its
 // messages. Later tests report success and do nothing.
@@ -49,18 +63,4 @@ func (s *neverAgain) Consume(ctx context.Context, queue string, prefetch int) (b
 		return c, err
 	}
 	return &unawaitedArrivals{c, s.p, strings.TrimSuffix(queue, canaryArrival)}, nil
-}
-
-func canaryOnlyAtTheStart() *Mutant {
-	return &Mutant{
-		Name: "canary-never-again", Source: "D17", Expected: 18, Scenario: "long-runs",
-		About: "the dead letter path is tested when an executor starts; later tests send nothing and report success",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if p.Worker || p.Client {
-				return b
-			}
-			first := time.Duration(host.Forever)
-			return &sessions{b, func(s broker.Session) broker.Session { return &neverAgain{s, p, &first} }}
-		},
-	}
 }

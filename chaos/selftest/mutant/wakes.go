@@ -16,10 +16,106 @@ import (
 
 func init() {
 	register(
-		completionHintIgnored, submissionHintIgnored, cancellationAtTheBeat, retryMomentForgotten, childrenLeftToTheLoop,
-		skippedChildUntold, dispatchNotSent, ownClaimTakenForStale, ownReapingUncounted,
-		patientTerminalSweep, parkForgotten,
+		Mutant{
+			Name: "completion-hint-ignored", Source: "D22", Expected: 26, Scenario: "prompt-reactions",
+			About:  "an executor handles an end when its reconciler finds it, and not when a hint tells of it",
+			Broker: deafTo(false, broker.ExecutionCompleted, broker.ExecutionStatusChanged),
+		},
+		Mutant{
+			Name: "submission-hint-ignored", Source: "D22", Expected: 26, Scenario: "prompt-reactions",
+			About:  "an executor looks for submitted executions when it polls, and not when a hint tells of them",
+			Broker: deafTo(false, broker.ExecutionRequested),
+		},
+		Mutant{
+			Name: "cancellation-at-the-beat", Source: "D60", Expected: 27, Scenario: "prompt-reactions",
+			About:  "a worker ends a canceling execution when the reply to its next heartbeat says so, and not when a hint does",
+			Broker: deafTo(true, broker.ExecutionCancel),
+		},
+		Mutant{
+			Name: "retry-moment-forgotten", Source: "D22", Expected: 26, Scenario: "prompt-reactions",
+			About: "an executor that has created a retry does not wake when the retry is due, so the retry waits for a poll",
+			Store: func(p Process, c store.Store) store.Store {
+				return absentMinded{c, p, func(o *store.Orchestrated) bool {
+					was := o.Retry != 0
+					o.Retry = 0
+					return was
+				}}
+			},
+		},
+		Mutant{
+			Name: "children-left-to-the-loop", Source: "D23", Expected: 26, Scenario: "prompt-reactions",
+			About: "an executor that has handled the end of a chain leaves its children to the loop that looks for those of dead executors",
+			Store: func(p Process, c store.Store) store.Store {
+				return absentMinded{c, p, func(o *store.Orchestrated) bool {
+					was := o.Children
+					o.Children = false
+					return was
+				}}
+			},
+		},
+		Mutant{
+			Name: "skipped-child-untold", Source: "D23", Expected: 26, Scenario: "prompt-reactions",
+			About: "if a child is skipped when it is submitted, because its parent's chain had failed before, no hint tells of its end",
+			Store: func(p Process, c store.Store) store.Store { return untold{c, p} },
+		},
+		Mutant{
+			Name: "dispatch-not-sent", Source: "D7", Expected: 25, Scenario: "prompt-reactions",
+			About: "an executor does not send some of its committed dispatches, and leaves them to the loop that publishes unconfirmed ones again",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if !p.Executor() {
+					return b
+				}
+				mu, sent := new(sync.Mutex), new(int)
+				return &sessions{b, func(s broker.Session) broker.Session { return &loser{s, p, mu, sent} }}
+			},
+		},
+		Mutant{
+			Name: "own-claim-taken-for-stale", Source: "D8", Expected: 25, Scenario: "prompt-reactions",
+			About: "an executor mistakes some of its own claims for another executor's, so the rows wait until the claims expire",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Executor() {
+					return c
+				}
+				var mu sync.Mutex
+				made := 0
+				return &claims{
+					Store: c,
+					change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
+						return slices.DeleteFunc(rows, func(row execution.Execution) bool {
+							mu.Lock()
+							defer mu.Unlock()
+							if made++; made%oneIn != 0 {
+								return false
+							}
+							p.Acted("mistook its own claim for another executor's", row.ID)
+							return true
+						}), nil
+					},
+				}
+			},
+		},
+		Mutant{
+			Name: "own-reaping-uncounted", Source: "D13", Expected: 28, Scenario: "prompt-reactions",
+			About: "an executor that has declared a worker lost takes back the worker's executions only when it sees that the worker is gone",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Executor() {
+					return c
+				}
+				return &reaper{Store: c, p: p, reaped: make(map[execution.Incarnation]time.Duration)}
+			},
+		},
+		Mutant{
+			Name: "patient-terminal-sweep", Source: "D22", Expected: 12, Scenario: "ends-told-to-nobody",
+			About: "the loop that finds ends without a hint leaves them alone for twice as long as it should",
+			Store: func(p Process, c store.Store) store.Store { return patient{c, p, store.Unorchestrated} },
+		},
+		Mutant{
+			Name: "park-forgotten", Source: "D46", Expected: 18, Scenario: "seldom-woken",
+			About: "a scheduler that has given back rows that no worker fitted waits for a whole interval after its next wake",
+			Store: func(p Process, c store.Store) store.Store { return unmindful{c, p} },
+		},
 	)
+
 }
 
 // swallower settles deliveries of some types as if the process had acted on them.
@@ -65,30 +161,6 @@ func deafTo(workers bool, types ...broker.Type) func(Process, broker.Broker) bro
 	}
 }
 
-func completionHintIgnored() *Mutant {
-	return &Mutant{
-		Name: "completion-hint-ignored", Source: "D22", Expected: 26, Scenario: "prompt-reactions",
-		About:  "an executor handles an end when its reconciler finds it, and not when a hint tells of it",
-		Broker: deafTo(false, broker.ExecutionCompleted, broker.ExecutionStatusChanged),
-	}
-}
-
-func submissionHintIgnored() *Mutant {
-	return &Mutant{
-		Name: "submission-hint-ignored", Source: "D22", Expected: 26, Scenario: "prompt-reactions",
-		About:  "an executor looks for submitted executions when it polls, and not when a hint tells of them",
-		Broker: deafTo(false, broker.ExecutionRequested),
-	}
-}
-
-func cancellationAtTheBeat() *Mutant {
-	return &Mutant{
-		Name: "cancellation-at-the-beat", Source: "D60", Expected: 27, Scenario: "prompt-reactions",
-		About:  "a worker ends a canceling execution when the reply to its next heartbeat says so, and not when a hint does",
-		Broker: deafTo(true, broker.ExecutionCancel),
-	}
-}
-
 // absentMinded hides from an executor the consequences of its handling of an end.
 type absentMinded struct {
 	store.Store
@@ -107,34 +179,6 @@ func (s absentMinded) Orchestrate(ctx context.Context, os []store.Orchestration)
 	return done, err
 }
 
-func retryMomentForgotten() *Mutant {
-	return &Mutant{
-		Name: "retry-moment-forgotten", Source: "D22", Expected: 26, Scenario: "prompt-reactions",
-		About: "an executor that has created a retry does not wake when the retry is due, so the retry waits for a poll",
-		Store: func(p Process, c store.Store) store.Store {
-			return absentMinded{c, p, func(o *store.Orchestrated) bool {
-				was := o.Retry != 0
-				o.Retry = 0
-				return was
-			}}
-		},
-	}
-}
-
-func childrenLeftToTheLoop() *Mutant {
-	return &Mutant{
-		Name: "children-left-to-the-loop", Source: "D23", Expected: 26, Scenario: "prompt-reactions",
-		About: "an executor that has handled the end of a chain leaves its children to the loop that looks for those of dead executors",
-		Store: func(p Process, c store.Store) store.Store {
-			return absentMinded{c, p, func(o *store.Orchestrated) bool {
-				was := o.Children
-				o.Children = false
-				return was
-			}}
-		},
-	}
-}
-
 // untold hides from the submitter that a child was skipped.
 type untold struct {
 	store.Store
@@ -151,14 +195,6 @@ func (s untold) Create(ctx context.Context, items []store.NewExecution) ([]store
 		}
 	}
 	return created, err
-}
-
-func skippedChildUntold() *Mutant {
-	return &Mutant{
-		Name: "skipped-child-untold", Source: "D23", Expected: 26, Scenario: "prompt-reactions",
-		About: "if a child is skipped when it is submitted, because its parent's chain had failed before, no hint tells of its end",
-		Store: func(p Process, c store.Store) store.Store { return untold{c, p} },
-	}
 }
 
 // oneIn: a mutant loses one in this many dispatches.
@@ -197,48 +233,6 @@ func (s *loser) Publish(ctx context.Context, ms []broker.Message) []broker.Outco
 		}
 	}
 	return outcomes
-}
-
-func dispatchNotSent() *Mutant {
-	return &Mutant{
-		Name: "dispatch-not-sent", Source: "D7", Expected: 25, Scenario: "prompt-reactions",
-		About: "an executor does not send some of its committed dispatches, and leaves them to the loop that publishes unconfirmed ones again",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if !p.Executor() {
-				return b
-			}
-			mu, sent := new(sync.Mutex), new(int)
-			return &sessions{b, func(s broker.Session) broker.Session { return &loser{s, p, mu, sent} }}
-		},
-	}
-}
-
-func ownClaimTakenForStale() *Mutant {
-	return &Mutant{
-		Name: "own-claim-taken-for-stale", Source: "D8", Expected: 25, Scenario: "prompt-reactions",
-		About: "an executor mistakes some of its own claims for another executor's, so the rows wait until the claims expire",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Executor() {
-				return c
-			}
-			var mu sync.Mutex
-			made := 0
-			return &claims{
-				Store: c,
-				change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
-					return slices.DeleteFunc(rows, func(row execution.Execution) bool {
-						mu.Lock()
-						defer mu.Unlock()
-						if made++; made%oneIn != 0 {
-							return false
-						}
-						p.Acted("mistook its own claim for another executor's", row.ID)
-						return true
-					}), nil
-				},
-			}
-		},
-	}
 }
 
 // reaper does not find executions of workers that it has just declared lost.
@@ -284,19 +278,6 @@ func (s *reaper) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 	}), err
 }
 
-func ownReapingUncounted() *Mutant {
-	return &Mutant{
-		Name: "own-reaping-uncounted", Source: "D13", Expected: 28, Scenario: "prompt-reactions",
-		About: "an executor that has declared a worker lost takes back the worker's executions only when it sees that the worker is gone",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Executor() {
-				return c
-			}
-			return &reaper{Store: c, p: p, reaped: make(map[execution.Incarnation]time.Duration)}
-		},
-	}
-}
-
 // patient looks for rows that have waited for twice as long as they should.
 type patient struct {
 	store.Store
@@ -321,14 +302,6 @@ func (s patient) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 	return found, err
 }
 
-func patientTerminalSweep() *Mutant {
-	return &Mutant{
-		Name: "patient-terminal-sweep", Source: "D22", Expected: 12, Scenario: "ends-told-to-nobody",
-		About: "the loop that finds ends without a hint leaves them alone for twice as long as it should",
-		Store: func(p Process, c store.Store) store.Store { return patient{c, p, store.Unorchestrated} },
-	}
-}
-
 // unmindful does not remember that a row that it gave back is due again later.
 type unmindful struct {
 	store.Store
@@ -345,12 +318,4 @@ func (s unmindful) Park(ctx context.Context, executor string, ps []store.Park) (
 		}
 	}
 	return outcomes, err
-}
-
-func parkForgotten() *Mutant {
-	return &Mutant{
-		Name: "park-forgotten", Source: "D46", Expected: 18, Scenario: "seldom-woken",
-		About: "a scheduler that has given back rows that no worker fitted waits for a whole interval after its next wake",
-		Store: func(p Process, c store.Store) store.Store { return unmindful{c, p} },
-	}
 }

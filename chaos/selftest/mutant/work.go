@@ -14,8 +14,64 @@ import (
 
 func init() {
 	register(
-		unboundedPark, parksWhatWaits, pollsTooOften, sentTwice, batchesCutShort,
+		Mutant{
+			Name: "unbounded-park", Source: "D21", Expected: 18, Scenario: "slots-without-workers",
+			About: "after giving back an execution for which there is no worker, the scheduler claims it again at once, without ever waiting",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker || p.Client {
+					return c
+				}
+				return &restless{Store: c, p: p}
+			},
+		},
+		Mutant{
+			Name: "parks-what-waits", Source: "D21", Expected: 18, Scenario: "overload",
+			About: "each pass of the scheduler claims all waiting executions, whether or not a worker has room, and gives them back",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker || p.Client {
+					return c
+				}
+				return &greedy{c, p}
+			},
+		},
+		Mutant{
+			Name: "polls-too-often", Source: "D21", Expected: 18, Scenario: "long-runs",
+			About:  "every reconciler queries the database ten times as often as its interval says, even if there is nothing to do",
+			Config: func(c *config.Config) { c.Executor.ReconcileInterval /= 10 },
+		},
+		Mutant{
+			Name: "sent-twice", Source: "D9", Expected: 18, Scenario: "overload",
+			About: "every dispatch is published twice: the second one is refused at its claim, so only its cost shows",
+			Broker: func(p Process, b broker.Broker) broker.Broker {
+				if p.Worker {
+					return b
+				}
+				return &sessions{b, func(s broker.Session) broker.Session { return &stammering{s, p} }}
+			},
+		},
+		Mutant{
+			Name: "batches-cut-short", Source: "D21", Expected: 12, Scenario: "more-than-a-batch",
+			About: "each pass of a reconciler handles one batch, and all other rows wait for the next pass, however many there are",
+			Store: func(p Process, c store.Store) store.Store {
+				if p.Worker || p.Client {
+					return c
+				}
+				asked := make(map[store.ReclaimCause]time.Duration)
+				return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+					now := p.Host.Monotonic()
+					if last, known := asked[f.Cause]; known && now-last < p.Config.Executor.ReconcileInterval/2 {
+						if len(found) > 0 {
+							p.Acted("left the other rows to its next pass", ids(found)...)
+						}
+						return nil
+					}
+					asked[f.Cause] = now
+					return found
+				}}
+			},
+		},
 	)
+
 }
 
 // restless claims executions again that it just gave back, in a loop that never sleeps.
@@ -48,19 +104,6 @@ func (s *restless) ClaimForScheduling(ctx context.Context, c store.SchedulingCla
 	return s.Store.ClaimForScheduling(ctx, c)
 }
 
-func unboundedPark() *Mutant {
-	return &Mutant{
-		Name: "unbounded-park", Source: "D21", Expected: 18, Scenario: "slots-without-workers",
-		About: "after giving back an execution for which there is no worker, the scheduler claims it again at once, without ever waiting",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker || p.Client {
-				return c
-			}
-			return &restless{Store: c, p: p}
-		},
-	}
-}
-
 // greedy claims more executions than there is capacity for.
 type greedy struct {
 	store.Store
@@ -89,27 +132,6 @@ func (s *greedy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim
 	return s.Store.ClaimForScheduling(ctx, c)
 }
 
-func parksWhatWaits() *Mutant {
-	return &Mutant{
-		Name: "parks-what-waits", Source: "D21", Expected: 18, Scenario: "overload",
-		About: "each pass of the scheduler claims all waiting executions, whether or not a worker has room, and gives them back",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker || p.Client {
-				return c
-			}
-			return &greedy{c, p}
-		},
-	}
-}
-
-func pollsTooOften() *Mutant {
-	return &Mutant{
-		Name: "polls-too-often", Source: "D21", Expected: 18, Scenario: "long-runs",
-		About:  "every reconciler queries the database ten times as often as its interval says, even if there is nothing to do",
-		Config: func(c *config.Config) { c.Executor.ReconcileInterval /= 10 },
-	}
-}
-
 // stammering is a session that sends every dispatch twice.
 type stammering struct {
 	broker.Session
@@ -129,41 +151,4 @@ func (s *stammering) Publish(ctx context.Context, ms []broker.Message) []broker.
 		s.Session.Publish(ctx, again)
 	}
 	return s.Session.Publish(ctx, ms)
-}
-
-func sentTwice() *Mutant {
-	return &Mutant{
-		Name: "sent-twice", Source: "D9", Expected: 18, Scenario: "overload",
-		About: "every dispatch is published twice: the second one is refused at its claim, so only its cost shows",
-		Broker: func(p Process, b broker.Broker) broker.Broker {
-			if p.Worker {
-				return b
-			}
-			return &sessions{b, func(s broker.Session) broker.Session { return &stammering{s, p} }}
-		},
-	}
-}
-
-func batchesCutShort() *Mutant {
-	return &Mutant{
-		Name: "batches-cut-short", Source: "D21", Expected: 12, Scenario: "more-than-a-batch",
-		About: "each pass of a reconciler handles one batch, and all other rows wait for the next pass, however many there are",
-		Store: func(p Process, c store.Store) store.Store {
-			if p.Worker || p.Client {
-				return c
-			}
-			asked := make(map[store.ReclaimCause]time.Duration)
-			return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
-				now := p.Host.Monotonic()
-				if last, known := asked[f.Cause]; known && now-last < p.Config.Executor.ReconcileInterval/2 {
-					if len(found) > 0 {
-						p.Acted("left the other rows to its next pass", ids(found)...)
-					}
-					return nil
-				}
-				asked[f.Cause] = now
-				return found
-			}}
-		},
-	}
 }

@@ -9,8 +9,51 @@ import (
 
 func init() {
 	register(
-		heartbeatStopsFirst, heartbeatGivesUpEarly, killedIsCompleted, resultGivenUp,
+		Mutant{
+			Name: "heartbeat-stops-first", Source: "D38", Expected: 10, Scenario: "worker-stops-gracefully",
+			About: "a stopping worker ends its heartbeat before its running executions, which then look dead",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return &heartless{Store: c, p: p}
+			},
+		},
+		Mutant{
+			Name: "heartbeat-gives-up-early", Source: "D47", Expected: 15, Scenario: "slow-road-to-the-database",
+			About: "each attempt to renew a lease has the same short time, so a database that is slower costs the whole fleet",
+			Store: func(p Process, c store.Store) store.Store {
+				if !p.Worker {
+					return c
+				}
+				return &hurried{c, p}
+			},
+		},
+		Mutant{
+			Name: "killed-is-completed", Source: "D40", Expected: 13, Scenario: "shutdown-timeout",
+			About: "an action that its worker has ended counts as completed, because its process is gone and left no error",
+			Store: func(p Process, c store.Store) store.Store {
+				return &results{Store: c, change: func(f *store.Finish) {
+					if f.Reason == execution.WorkerShutdown || f.Reason == execution.HeartbeatStale {
+						p.Acted("reported an action that it has ended as completed", f.Key.ID)
+						f.To, f.Reason, f.Result = execution.Completed, execution.NoReason, execution.Result{}
+					}
+				}}
+			},
+		},
+		Mutant{
+			Name: "result-given-up", Source: "D23", Expected: 13, Scenario: "database-outage",
+			About: "a worker that does not learn whether its result was stored treats it as stored, and its next heartbeat reports the execution as lost",
+			Store: func(p Process, c store.Store) store.Store {
+				return &results{Store: c, unheard: func(fs []store.Finish) {
+					for i := range fs {
+						p.Acted("gave up a result without knowing whether it was stored", fs[i].Key.ID)
+					}
+				}}
+			},
+		},
 	)
+
 }
 
 // heartless is a store in which no heartbeat arrives once the worker drains.
@@ -34,19 +77,6 @@ func (s *heartless) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRepl
 		return store.BeatReply{}, store.ErrUnavailable
 	}
 	return s.Store.Heartbeat(ctx, b)
-}
-
-func heartbeatStopsFirst() *Mutant {
-	return &Mutant{
-		Name: "heartbeat-stops-first", Source: "D38", Expected: 10, Scenario: "worker-stops-gracefully",
-		About: "a stopping worker ends its heartbeat before its running executions, which then look dead",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return &heartless{Store: c, p: p}
-		},
-	}
 }
 
 // hurried is a store that gives each heartbeat and each registration the same time.
@@ -80,19 +110,6 @@ func (s *hurried) Register(ctx context.Context, g store.Registration) (store.Reg
 	return registered, err
 }
 
-func heartbeatGivesUpEarly() *Mutant {
-	return &Mutant{
-		Name: "heartbeat-gives-up-early", Source: "D47", Expected: 15, Scenario: "slow-road-to-the-database",
-		About: "each attempt to renew a lease has the same short time, so a database that is slower costs the whole fleet",
-		Store: func(p Process, c store.Store) store.Store {
-			if !p.Worker {
-				return c
-			}
-			return &hurried{c, p}
-		},
-	}
-}
-
 // results is a store that gets other results than the worker's.
 type results struct {
 	store.Store
@@ -117,33 +134,4 @@ func (s *results) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fini
 		}
 	}
 	return outcomes, err
-}
-
-func killedIsCompleted() *Mutant {
-	return &Mutant{
-		Name: "killed-is-completed", Source: "D40", Expected: 13, Scenario: "shutdown-timeout",
-		About: "an action that its worker has ended counts as completed, because its process is gone and left no error",
-		Store: func(p Process, c store.Store) store.Store {
-			return &results{Store: c, change: func(f *store.Finish) {
-				if f.Reason == execution.WorkerShutdown || f.Reason == execution.HeartbeatStale {
-					p.Acted("reported an action that it has ended as completed", f.Key.ID)
-					f.To, f.Reason, f.Result = execution.Completed, execution.NoReason, execution.Result{}
-				}
-			}}
-		},
-	}
-}
-
-func resultGivenUp() *Mutant {
-	return &Mutant{
-		Name: "result-given-up", Source: "D23", Expected: 13, Scenario: "database-outage",
-		About: "a worker that does not learn whether its result was stored treats it as stored, and its next heartbeat reports the execution as lost",
-		Store: func(p Process, c store.Store) store.Store {
-			return &results{Store: c, unheard: func(fs []store.Finish) {
-				for i := range fs {
-					p.Acted("gave up a result without knowing whether it was stored", fs[i].Key.ID)
-				}
-			}}
-		},
-	}
 }

@@ -31,8 +31,12 @@ func TestCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	linked := filepath.Join(t.TempDir(), "linked")
+	relative, err := filepath.Rel(dir, outside)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for link, target := range map[string]string{
-		filepath.Join(dir, "inside.sh"): "run.sh", filepath.Join(dir, "outside.sh"): outside, filepath.Join(dir, "up"): filepath.Dir(outside), linked: dir,
+		filepath.Join(dir, "inside.sh"): "run.sh", filepath.Join(dir, "relative.sh"): relative, filepath.Join(dir, "outside.sh"): outside, filepath.Join(dir, "up"): filepath.Dir(outside), linked: dir,
 	} {
 		if err := os.Symlink(target, link); err != nil {
 			t.Skipf("no symbolic links on this system: %v", err)
@@ -53,6 +57,8 @@ func TestCommand(t *testing.T) {
 		{dir, Shell, "inside.sh", []string{"/bin/sh", filepath.Join(dir, "inside.sh")}, 0},
 		{linked, Shell, "run.sh", []string{"/bin/sh", filepath.Join(linked, "run.sh")}, 0},
 		{dir, Shell, "outside.sh", nil, execution.Validation},
+		{dir, Shell, "relative.sh", nil, execution.Validation},
+		{dir, Shell, outside, nil, execution.Validation},
 		{dir, Shell, "up/outside.sh", nil, execution.Validation},
 		{dir, Shell, "folder.sh", nil, execution.Validation},
 		{dir, Shell, "../run.sh", nil, execution.Validation},

@@ -62,9 +62,12 @@ func TestAnActionFindsNoSecretOfItsWorker(t *testing.T) {
 	t.Parallel()
 	for _, user := range users(t) {
 		dir := yard(t)
-		w := isolatedWorker{Dir: dir, Lines: []string{"env", attackLine(t, dir)}}
+		w := isolatedWorker{Dir: dir, Lines: []string{
+			"env", attackLine(t, dir),
+			"grep -h 'Max core file size' /proc/$PPID/limits /proc/$WORKER/limits | grep -v ' 0  *0 '; prlimit --core=unlimited --pid $PPID && echo raised; exit 0",
+		}}
 		f := w.start(t, user)
-		if f.Error != "" || len(f.Exits) != 2 {
+		if f.Error != "" || len(f.Exits) != 3 {
 			t.Fatalf("user %d: %+v", user, f)
 		}
 		if env := output(t, f.Exits[0]); strings.Contains(env, secret) || !strings.Contains(env, "TMPDIR="+w.Isolation.RunDir) {
@@ -72,6 +75,9 @@ func TestAnActionFindsNoSecretOfItsWorker(t *testing.T) {
 		}
 		if found := output(t, f.Exits[1]); found != "" || f.Exits[1].Reason != execution.NoReason {
 			t.Errorf("user %d, %+v: the attacker found\n%s", user, f.Exits[1], found)
+		}
+		if cores := output(t, f.Exits[2]); cores != "" {
+			t.Errorf("user %d: worker and shim may leave core files: %s", user, cores)
 		}
 	}
 }
@@ -137,6 +143,7 @@ func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 		`mkdir -p a/b/c; echo x >a/b/c/d; ln -s / a/root; mkfifo a/pipe; chmod 0 a/b/c a/b a .; exit 0`,
 		`mkdir x; mv "$TMPDIR" "$TMPDIR.moved"; ln -s "$NOTES" "$TMPDIR"; exit 0`,
 		away("d") + `exit 0`,
+		`i=0; while test $i -lt 150; do setsid sleep 9999 & i=$((i+1)); done; ` + away("e") + `kill -9 $PPID; sleep 9999`,
 	}
 	for _, user := range users(t) {
 		for _, mode := range []string{CgroupOff, CgroupAuto} {
@@ -144,7 +151,7 @@ func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 			if f := w.start(t, user); len(f.Exits) != len(lines) {
 				t.Errorf("user %d, cgroup %s: %+v", user, mode, f)
 			}
-			for _, name := range []string{"a", "b", "c", "d"} {
+			for _, name := range []string{"a", "b", "c", "d", "e"} {
 				var pid int
 				text, err := os.ReadFile(filepath.Join(w.Dir, name))
 				if _, scan := fmt.Sscan(string(text), &pid); err != nil || scan != nil {
@@ -280,10 +287,15 @@ func TestAUserThatCannotBeHadIsRefused(t *testing.T) {
 
 func TestWithoutControllersALimitIsReplacedOrRefused(t *testing.T) {
 	t.Parallel()
-	w := isolatedWorker{Dir: yard(t), Isolation: Isolation{Cgroup: CgroupOff, MemoryBytes: 64 << 20, CPUs: 0.5}, Lines: []string{`ulimit -d`}}
+	w := isolatedWorker{Dir: yard(t), Isolation: Isolation{Cgroup: CgroupOff, MemoryBytes: 64 << 20, CPUs: 0.5}, Lines: []string{
+		`ulimit -d`, `head -c 100m /dev/zero | tail -c 100m | wc -c | grep -q 104857600`,
+	}}
 	f := w.start(t, os.Geteuid())
 	if got := strings.TrimSpace(output(t, f.Exits[0])); got != "65536" {
 		t.Errorf("RLIMIT_DATA is %s KiB", got)
+	}
+	if f.Exits[1].Reason == execution.NoReason {
+		t.Error("an action took more memory than it may")
 	}
 	if why := f.State.Missing["worker.isolation.memory_bytes"]; !strings.Contains(why, "RLIMIT_DATA") {
 		t.Errorf("%+v", f.State)

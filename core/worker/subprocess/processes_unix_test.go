@@ -362,14 +362,16 @@ func TestExtension(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	b := newFixture(t, 0)
-	tryFences(t, func(limit time.Duration) error {
-		run := b.shell("sleep 9999", limit, limit)
-		run.Extend(b.host.Monotonic() + time.Hour)
-		if exit := b.wait(run); !exit.Killed || !strings.Contains(exit.Message, "run timeout") {
-			return fmt.Errorf("%+v", exit)
-		}
-		return nil
-	})
+	for _, script := range []string{"sleep 9999", "kill -STOP $$; sleep 9999"} {
+		tryFences(t, func(limit time.Duration) error {
+			run := b.shell(script, limit, limit)
+			run.Extend(b.host.Monotonic() + time.Hour)
+			if exit := b.wait(run); !exit.Killed || !strings.Contains(exit.Message, "run timeout") {
+				return fmt.Errorf("%s: %+v", script, exit)
+			}
+			return nil
+		})
+	}
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {

@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"testing"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/host"
+)
+
+// stopped is a host whose monotonic clock the test sets. Its wall clock goes backwards.
+type stopped struct {
+	host.Host
+	now  time.Duration
+	sets int
+}
+
+func (h *stopped) Monotonic() time.Duration { return h.now }
+
+func (h *stopped) Now() time.Time {
+	h.sets++
+	return time.Unix(1_000_000_000-int64(h.sets)*3600, 0)
+}
+
+// The right to run lasts for the lease less the margin from the start of the latest renewal. One that
+// is reported late does not move its end back, and none helps a worker that has fenced itself.
+func TestTheRightToRunIsCountedFromTheLatestRenewal(t *testing.T) {
+	c := config.Default(config.Hardened).Worker
+	c.FenceMargin, c.KillGrace = 6*time.Second, 3*time.Second
+	const right = 24 * time.Second // a lease of 30 s
+	h := &stopped{now: time.Hour}
+	l := newLease(h, c, time.Hour)
+	for _, step := range []struct{ at, sent, latest time.Duration }{
+		{0, 0, 0}, {10 * time.Second, 9 * time.Second, 9 * time.Second}, {20 * time.Second, 5 * time.Second, 9 * time.Second},
+		{9*time.Second + right - 1, 20 * time.Second, 20 * time.Second},
+	} {
+		h.now = time.Hour + step.at
+		if l.fence() || !l.renew(time.Hour+step.sent) {
+			t.Errorf("at %v a renewal sent at %v does not count", step.at, step.sent)
+		}
+		if fence, kill := l.deadline(); fence != time.Hour+step.latest+right || kill != fence+c.KillGrace {
+			t.Errorf("after the renewal sent at %v it fences itself at %v and kills at %v", step.sent, fence-time.Hour, kill-time.Hour)
+		}
+	}
+	if h.now = time.Hour + 20*time.Second + right - 1; l.fence() {
+		t.Error("it fences itself too early")
+	}
+	if h.now++; !l.fence() || l.renew(h.now) || !l.fence() {
+		t.Error("its right does not end, or comes back")
+	}
+}
