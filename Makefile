@@ -52,7 +52,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##                SOAK_FOR=60m SOAK_SEED=7 SOAK_FLAGS='--rate 20'; page in reports/out/soak
 ##   live-order   crash-after-heartbeat, network-partition, ttl-race, dropped-status-messages on real servers, both profiles
 ##   mutants      every mutant: what kills it, which scenario kills which, and every shrunk file
-##   mutants-source  300 mutants of the core's own source, and docs/score.md anew: goes on where it stopped; SOURCE_SEEDS=2
+##   mutants-source  300 mutants of the core's own source, and the page of the score, reports/out/score.md: goes on where it stopped; SOURCE_SEEDS=2
 ##                plain and SOURCE_VARIED=2 varied runs of every scenario and profile
 ##   mutants-sql  60 mutants of the store's SQL, on a private PostgreSQL: into the same page
 ##   conformance  the store's model against PostgreSQL: 100,000 random commands, every pair of writes (an hour)
@@ -254,7 +254,7 @@ night-merge-mutants: build
 
 # The page is only written of all shares; nothing is run for it.
 night-merge-source: bin/measure
-	bin/measure --before docs/score-before.json --out reports/out/night/merged-source/source.json \
+	bin/measure --out reports/out/night/merged-source/source.json \
 		--table reports/out/night/merged-source/score.md reports/out/night/source-shares/*/source.json
 
 # What share of small mistakes in the core's own source the library kills: the whole sample. Interrupted, it goes on with the
@@ -269,11 +269,11 @@ bin/measure:
 	go build -o bin/measure ./chaos/selftest/mutant/source/measure
 
 mutants-source: bin/measure
-	bin/measure $(SOURCE_SIZE) --unit --before docs/score-before.json --table docs/score.md --out reports/out/source.json
+	bin/measure $(SOURCE_SIZE) --unit --table reports/out/score.md --out reports/out/source.json
 
 # The mutants of the store's SQL, into the same results and the same page.
 mutants-sql: servers bin/measure
-	bin/measure --sql --before docs/score-before.json --table docs/score.md --out reports/out/source.json
+	bin/measure --sql --table reports/out/score.md --out reports/out/source.json
 
 # The store's model against PostgreSQL. The ordinary tests take a sample; this runs 100,000 random commands, and every
 # pair of writes at every lock and between their statements.

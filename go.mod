@@ -22,7 +22,6 @@ require (
 	github.com/spf13/pflag v1.0.9
 	github.com/testcontainers/testcontainers-go v0.44.0
 	github.com/vbauerster/mpb/v8 v8.12.0
-	github.com/yuin/goldmark v1.8.2
 	go.yaml.in/yaml/v4 v4.0.0
 	golang.org/x/sync v0.22.0
 	golang.org/x/sys v0.49.0

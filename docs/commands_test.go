@@ -1,24 +1,17 @@
 package docs
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"go.yaml.in/yaml/v4"
-
 	"handoff/chaos/live/cluster"
 	"handoff/chaos/live/manual"
-	"handoff/chaos/scenario"
-	"handoff/core/testenv"
 	"handoff/scenarios"
 )
 
@@ -47,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 // What pages tell people to type, the programs take. The binaries are built and asked for their help.
-func TestWhatPagesTellPeopleToTypeIsTaken(t *testing.T) {
+func TestCommands(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the binaries")
@@ -56,59 +49,27 @@ func TestWhatPagesTellPeopleToTypeIsTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("commands", func(t *testing.T) {
-		h := &helps{bin: bin, known: map[string]string{}}
-		commands := 0
-		for _, p := range readPages(t) {
-			blocks := append(p.blocks("sh"), p.blocks("bash")...)
-			for _, s := range p.spans() {
-				if strings.HasPrefix(s.text, "make ") || strings.HasPrefix(s.text, "bin/") && strings.Contains(s.text, " ") {
-					blocks = append(blocks, s.text)
-				}
-			}
-			for _, block := range blocks {
-				for _, words := range shellCommands(block) {
-					if why := h.refuse(t, words); why != "" {
-						t.Errorf("%s: %s\n  %s", p.path, strings.Join(words, " "), why)
-					}
-					commands++
-				}
+	h := &helps{bin: bin, known: map[string]string{}}
+	for _, p := range readPages(t) {
+		blocks := append(p.blocks("sh"), p.blocks("bash")...)
+		for _, s := range p.spans() {
+			if strings.HasPrefix(s.text, "make ") || strings.HasPrefix(s.text, "bin/") && strings.Contains(s.text, " ") {
+				blocks = append(blocks, s.text)
 			}
 		}
-		if commands < 10 {
-			t.Errorf("the pages have %d commands: the test does not see them", commands)
-		}
-	})
-	t.Run("commands that are wrong", func(t *testing.T) {
-		h := &helps{bin: bin, known: map[string]string{}}
-		for _, line := range []string{
-			"bin/chaos walk", "bin/chaos run --seed-count 3", "bin/chaos replay no-such-scenario --seed 7", "bin/executor --listn x",
-			"bin/worker --name w --parallel 3", "bin/chaos inject --at x 'broker: melt, for: 1s'", "bin/chaos inject --at x 'pause: worker-9, for: 1s'",
-			"bin/chaos inject --at x 'broker: alarm, for: 1s'", "bin/worker go", "make no-such-target", "HANDOFF_WITHOUT=docker make chaos nothing",
-		} {
-			if h.refuse(t, shellCommands(line)[0]) == "" {
-				t.Errorf("%q is not refused", line)
+		for _, words := range shellCommands(strings.Join(blocks, "\n")) {
+			if why := h.refuse(t, words); why != "" {
+				t.Errorf("%s: %s\n  %s", p.path, strings.Join(words, " "), why)
 			}
 		}
-	})
-	// The worker refuses runtimes that its machine lacks, so the samples name none.
-	for _, s := range samples(t) {
-		for _, daemon := range []string{"executor", "worker"} {
-			t.Run(daemon+" with "+s.name, func(t *testing.T) {
-				show := exec.CommandContext(t.Context(), filepath.Join(bin, daemon), "--config", filepath.Join(root, s.name), "--print-config")
-				show.Env = append(os.Environ(), s.environ...)
-				var stdout, stderr bytes.Buffer
-				show.Stdout, show.Stderr = &stdout, &stderr
-				if err := show.Run(); err != nil || stderr.Len() > 0 {
-					t.Fatalf("%v\n%s", err, stderr.String())
-				}
-				for _, d := range flatten(t, s.source) {
-					name := d.key[strings.LastIndexByte(d.key, '.')+1:]
-					if !regexp.MustCompile(`(?m)^\s*` + name + `: .*# \S*` + regexp.QuoteMeta(filepath.Base(s.name)) + `:`).Match(stdout.Bytes()) {
-						t.Errorf("--print-config does not say that %s comes from the sample", d.key)
-					}
-				}
-			})
+	}
+	for _, line := range []string{
+		"bin/chaos walk", "bin/chaos run --seed-count 3", "bin/chaos replay no-such-scenario --seed 7", "A=1 bin/executor --listn x # no flag",
+		"bin/worker --name w \\\n --parallel 3", "bin/chaos inject --at x 'broker: melt, for: 1s'", "bin/chaos inject --at x 'pause: worker-9, for: 1s'",
+		"bin/worker go", "make no-such-target", "HANDOFF_WITHOUT=docker make chaos nothing",
+	} {
+		if h.refuse(t, shellCommands(line)[0]) == "" {
+			t.Errorf("%q is not refused: this test does not see what it should", line)
 		}
 	}
 }
@@ -119,265 +80,87 @@ type helps struct {
 	known map[string]string
 }
 
+// text is the help of a program or command; empty where there is none.
 func (h *helps) text(t *testing.T, words ...string) string {
 	t.Helper()
 	name := strings.Join(words, " ")
-	if text, ok := h.known[name]; ok {
-		return text
+	if _, ok := h.known[name]; !ok {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(h.bin, words[0]), append(words[1:], "--help")...).CombinedOutput()
+		if h.known[name] = string(out); err != nil {
+			h.known[name] = ""
+		}
 	}
-	ask := exec.CommandContext(t.Context(), filepath.Join(h.bin, words[0]), append(words[1:], "--help")...)
-	out, err := ask.CombinedOutput()
-	text := string(out)
-	if err != nil {
-		text = ""
-	}
-	h.known[name] = text
-	return text
+	return h.known[name]
 }
 
 var (
-	shortOrLong = regexp.MustCompile(`^-{1,2}[a-z][a-z-]*`)
-	makeTarget  = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
+	flagName   = regexp.MustCompile(`^-{1,2}[a-z][a-z-]*`)
+	assignment = regexp.MustCompile(`^[A-Z_]+=`)
+	shellToken = regexp.MustCompile(`(?m)(?:^|[ \t])#.*$|[\n;|&()]+|(?:'[^']*'|"[^"]*"|[^\s;|&()'"])+`)
 )
 
 // refuse says why a command can't be meant as it stands; empty for one that can, or that is not ours.
 func (h *helps) refuse(t *testing.T, words []string) string {
 	t.Helper()
-	program, rest := words[0], words[1:]
-	switch program {
-	case "make":
-		source, err := os.ReadFile(filepath.Join(root, "Makefile"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		targets := makeTarget.FindAllStringSubmatch(string(source), -1)
+	name, ours := strings.CutPrefix(words[0], "bin/")
+	rest := words[1:]
+	if name == "make" {
 		for _, word := range rest {
-			if !strings.Contains(word, "=") && !slices.ContainsFunc(targets, func(m []string) bool { return m[1] == word }) {
+			if !strings.Contains(word, "=") && !strings.Contains(read(t, "../Makefile"), "\n"+word+":") {
 				return "the Makefile has no target " + word
 			}
 		}
-		return ""
-	case "bin/chaos", "bin/executor", "bin/worker":
-	default:
+	}
+	if !ours || name != "chaos" && name != "executor" && name != "worker" {
 		return ""
 	}
-	name := strings.TrimPrefix(program, "bin/")
 	help := h.text(t, name)
 	if len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
-		if !regexp.MustCompile(`(?m)\b` + regexp.QuoteMeta(rest[0]) + `\b`).MatchString(help) {
+		if !regexp.MustCompile(`\b` + regexp.QuoteMeta(rest[0]) + `\b`).MatchString(help) {
 			return name + " has no command " + rest[0]
 		}
-		own := h.text(t, name, rest[0])
-		if name == "chaos" {
-			help = own
-		} else {
-			help += own
-		}
-		if name == "chaos" && (rest[0] == "run" || rest[0] == "replay" || rest[0] == "shrink") && len(rest) > 1 {
-			if why := refuseScenario(t, rest[1]); why != "" {
-				return why
+		help = h.text(t, name, rest[0])
+	}
+	if name == "chaos" && len(rest) > 1 {
+		switch word := rest[1]; rest[0] {
+		case "run", "replay", "shrink":
+			placeholder := strings.ContainsAny(word, "/.$") || strings.ToUpper(word) == word
+			if _, err := scenarios.Find(word); err != nil && !placeholder && !strings.HasPrefix(word, "-") {
+				return err.Error()
+			}
+		case "inject":
+			system := []cluster.Named{{Name: "executor-1"}}
+			for i := range 4 {
+				system = append(system, cluster.Named{Name: fmt.Sprintf("worker-%d", i+1), Worker: true})
+			}
+			if _, _, err := manual.Parse(rest[len(rest)-1], system); err != nil && strings.Contains(rest[len(rest)-1], ": ") {
+				return err.Error()
 			}
 		}
 	}
-	if name == "chaos" && len(rest) > 1 && rest[0] == "inject" {
-		if why := refuseFault(rest[len(rest)-1]); why != "" {
-			return why
-		}
-	}
 	for _, word := range rest {
-		flag := shortOrLong.FindString(word)
-		if flag != "" && flag != "--help" && !regexp.MustCompile(`(^|[\s,])`+flag+`([\s=,\[]|$)`).MatchString(help) {
+		if flag := flagName.FindString(word); flag != "" && flag != "--help" && !regexp.MustCompile(`(^|[\s,])`+flag+`([\s=,\[]|$)`).MatchString(help) {
 			return fmt.Sprintf("%s has no flag %s", name, flag)
 		}
 	}
 	return ""
 }
 
-// refuseScenario says that a word is no scenario: neither a flag, nor a file, nor one of the library.
-func refuseScenario(t *testing.T, word string) string {
-	t.Helper()
-	if strings.HasPrefix(word, "-") || strings.ContainsAny(word, "/.$") || strings.ToUpper(word) == word {
-		return ""
-	}
-	library, err := scenarios.Library()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(library, func(s *scenario.Scenario) bool { return s.Name == word }) {
-		return "the library has no scenario " + word
-	}
-	return ""
-}
-
-// refuseFault says that a word is no fault that can be injected by hand into the system of the pages.
-func refuseFault(word string) string {
-	if !strings.Contains(word, ": ") {
-		return ""
-	}
-	system := []cluster.Named{{Name: "executor-1"}}
-	for i := range 4 {
-		system = append(system, cluster.Named{Name: fmt.Sprintf("worker-%d", i+1), Worker: true})
-	}
-	if _, _, err := manual.Parse(word, system); err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
-var assignment = regexp.MustCompile(`^[A-Z_]+=`)
-
 // shellCommands are the commands of a shell block, as words: without comments, continued lines joined, without
 // variables that are set before them.
 func shellCommands(block string) (commands [][]string) {
 	var words []string
-	end := func() {
-		for len(words) > 0 && (assignment.MatchString(words[0]) || words[0] == "$" || words[0] == "sudo") {
-			words = words[1:]
-		}
-		if len(words) > 0 {
-			commands = append(commands, words)
-		}
-		words = nil
-	}
-	var word strings.Builder
-	quote, begun := byte(0), false
-	finish := func() {
-		if begun {
-			words = append(words, word.String())
-		}
-		word.Reset()
-		begun = false
-	}
-	block = strings.ReplaceAll(block, "\\\n", " ")
-	for i := 0; i < len(block); i++ {
-		c := block[i]
-		switch {
-		case quote != 0 && c == quote:
-			quote = 0
-		case quote == 0 && (c == '\'' || c == '"'):
-			quote, begun = c, true
-		case quote == 0 && c == '#' && !begun:
-			for i+1 < len(block) && block[i+1] != '\n' {
-				i++
+	for _, token := range append(shellToken.FindAllString(strings.ReplaceAll(block, "\\\n", " "), -1), "\n") {
+		switch word := strings.NewReplacer("'", "", `"`, "").Replace(token); {
+		case strings.HasPrefix(strings.TrimSpace(token), "#"):
+		case strings.ContainsAny(token[:1], "\n;|&()"):
+			if len(words) > 0 {
+				commands = append(commands, words)
 			}
-		case quote == 0 && strings.IndexByte("\n;|&()", c) >= 0:
-			finish()
-			end()
-		case quote == 0 && (c == ' ' || c == '\t'):
-			finish()
-		default:
-			word.WriteByte(c)
-			begun = true
+			words = nil
+		case len(words) > 0 || !assignment.MatchString(word) && word != "$" && word != "sudo":
+			words = append(words, word)
 		}
 	}
-	finish()
-	end()
 	return commands
-}
-
-func TestShellCommandsAreFound(t *testing.T) {
-	got := fmt.Sprint(shellCommands("A=1 bin/chaos run x \\\n  --seeds 3   # what it does\nmake test && bin/worker --name 'a b'\n# nothing\n"))
-	if want := "[[bin/chaos run x --seeds 3] [make test] [bin/worker --name a b]]"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-// requestSpan is a request in a code span, with or without its method.
-var requestSpan = regexp.MustCompile(`^(?:(GET|POST|PUT|DELETE|PATCH) )?(/(?:api/v1/|healthz|readyz|metrics)[^\s?]*)`)
-
-// Requests that pages name are those that the API answers.
-func TestRequestsOnPagesExist(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join(root, "core", "api", "openapi.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var document struct {
-		Paths map[string]map[string]any
-	}
-	if err := yaml.Unmarshal(source, &document); err != nil {
-		t.Fatal(err)
-	}
-	named := 0
-	for _, p := range readPages(t) {
-		for _, s := range p.spans() {
-			m := requestSpan.FindStringSubmatch(s.text)
-			if m == nil {
-				continue
-			}
-			named++
-			answered := false
-			for path, item := range document.Paths {
-				pattern := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(path), `(\{\w+\}|[A-Za-z0-9_.:-]+)`)
-				if regexp.MustCompile("^" + pattern + "$").MatchString(m[2]) {
-					answered = answered || m[1] == "" || item[strings.ToLower(m[1])] != nil
-				}
-			}
-			if !answered {
-				t.Errorf("%s:%d names the request %s, which core/api/openapi.yaml does not have", p.path, s.line, s.text)
-			}
-		}
-	}
-	if named < 20 {
-		t.Errorf("the pages name %d requests: the test does not see them", named)
-	}
-}
-
-// rabbitmqctl checks its arguments before it looks for a broker, so a broker that does not exist is enough to ask it
-// about the commands on the pages, and none that exists is touched.
-func TestBrokerCommandsOnPagesAreUnderstood(t *testing.T) {
-	t.Parallel()
-	program, err := exec.LookPath("rabbitmqctl")
-	if err != nil || testing.Short() {
-		t.Skip("rabbitmqctl is not installed here, or this is a short test: starting it takes a second each time")
-	}
-	// 64 is its exit code for what it does not understand, 69 for a broker that is not there.
-	const misused = 64
-	understood := func(arguments ...string) (bool, string) {
-		command := exec.CommandContext(t.Context(), program, append([]string{"-n", "handoff-docs@localhost"}, arguments...)...)
-		out, err := command.CombinedOutput()
-		failed, ok := errors.AsType[*exec.ExitError](err)
-		return ok && failed.ExitCode() != misused, string(out)
-	}
-	if commandOf([]string{"-p", "x", "no_such_command"}, "   list_queues  Lists queues") || !commandOf([]string{"list_queues", "name"}, "   list_queues  Lists queues") {
-		t.Fatal("the command is not found among the words of a line")
-	}
-	if good, out := understood("list_queues", "nonsense"); good {
-		t.Fatalf("rabbitmqctl understands nonsense, so this test can't fail:\n%s", out)
-	}
-	// Each question starts a virtual machine, so make test only looks for the name of the command in the help.
-	var help string
-	if !testenv.All() {
-		out, err := exec.CommandContext(t.Context(), program, "help").CombinedOutput()
-		if help = string(out); err != nil || !strings.Contains(help, "list_queues") {
-			t.Fatalf("rabbitmqctl help: %v\n%s", err, out)
-		}
-	}
-	asked := map[string]bool{}
-	for _, p := range readPages(t) {
-		for _, s := range p.spans() {
-			for _, words := range shellCommands(s.text) {
-				name := strings.Join(words, " ")
-				if words[0] != "rabbitmqctl" || len(words) < 2 || strings.Contains(name, "…") || asked[name] {
-					continue
-				}
-				asked[name] = true
-				if help != "" {
-					if !commandOf(words[1:], help) {
-						t.Errorf("%s: %s: rabbitmqctl help names no such command", p.path, name)
-					}
-					continue
-				}
-				if good, out := understood(words[1:]...); !good {
-					t.Errorf("%s: %s\n%s", p.path, name, out)
-				}
-			}
-		}
-	}
-}
-
-// commandOf reports whether the help of rabbitmqctl lists one of the words as a command. An option can come before it.
-func commandOf(words []string, help string) bool {
-	return slices.ContainsFunc(words, func(word string) bool {
-		return regexp.MustCompile(`(?m)^\s+` + regexp.QuoteMeta(word) + `\s`).MatchString(help)
-	})
 }

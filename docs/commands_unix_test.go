@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -35,21 +34,11 @@ import (
 //
 // The first two kinds are run first, then the third, then undo; those of one of these in their order on the page.
 
-var updateOutputs = flag.Bool("outputs", false, "write what the commands of the pages said into the blocks of text below them")
-
-// How much of an output a page shows.
-const (
-	outputLines = 14
-	outputWidth = 150
-)
-
 // block is a block of commands of a page.
 type block struct {
 	kind, text string
-	// fence is the block as it stands on the page.
-	fence string
-	words []string
-	line  int
+	words      []string
+	line       int
 }
 
 var (
@@ -57,21 +46,19 @@ var (
 	kinds = []string{"set up", "meanwhile", "run", "do", "undo", "only"}
 )
 
-// blocks are those of a page. Every one has to have a kind, so that no command stands on a page that nothing tries
-// for want of a word.
+// blocks are those of a page. Every one has to have a kind, so that no command stands on a page that nothing tries.
 func blocks(t *testing.T, page, text string) (all []block) {
 	t.Helper()
 	for _, m := range fence.FindAllStringSubmatchIndex(text, -1) {
-		b := block{text: text[m[4]:m[5]], fence: text[m[0]:m[1]] + "\n", line: 1 + strings.Count(text[:m[0]], "\n")}
 		kind, rest, _ := strings.Cut(text[m[2]:m[3]], ":")
-		b.kind = kind
+		b := block{kind: kind, text: text[m[4]:m[5]], line: 1 + strings.Count(text[:m[0]], "\n")}
 		for word := range strings.SplitSeq(rest, ",") {
 			if word = strings.TrimSpace(word); word != "" {
 				b.words = append(b.words, word)
 			}
 		}
 		if needs := kind == "run" || kind == "only"; !slices.Contains(kinds, kind) || needs != (len(b.words) > 0) {
-			t.Errorf("%s:%d: ```sh %s: a block says one of: set up; meanwhile; run: WORD, WORD; do; undo; only: REASON", page, b.line, text[m[2]:m[3]])
+			t.Errorf("%s:%d: ```sh %s: a block is one of: set up; meanwhile; run: WORD, WORD; do; undo; only: REASON", page, b.line, text[m[2]:m[3]])
 		}
 		all = append(all, b)
 	}
@@ -104,15 +91,12 @@ func startSystem(t *testing.T, args ...string) *system {
 	}
 	s := &system{t: t, dir: t.TempDir()}
 	bin, err := docs.Binaries()
-	if err == nil {
-		err = os.Symlink(bin, filepath.Join(s.dir, "bin"))
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	here, err := os.Getwd()
-	if err == nil {
-		err = os.Symlink(here, filepath.Join(s.dir, "docs"))
+	for name, target := range map[string]string{"bin": bin, "docs": here} {
+		err = errors.Join(err, os.Symlink(target, filepath.Join(s.dir, name)))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -220,17 +204,14 @@ func (s *system) runPage(t *testing.T, page, section string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, text, above := string(file), string(file), 0
+	text, above := string(file), 0
 	if section != "" {
-		_, above, text = cut(whole, section)
+		_, above, text = cut(text, section)
 	}
 	all := blocks(t, page, text)
-	for i := range all {
-		all[i].line += above
-	}
-	once := func(b block) {
-		if out, err := s.once(b.text); err != nil {
-			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, b.text, out)
+	run := func(b block, f func(text string) (string, error)) {
+		if out, err := f(b.text); err != nil {
+			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line+above, err, b.text, out)
 		}
 	}
 	var last []func()
@@ -238,28 +219,18 @@ func (s *system) runPage(t *testing.T, page, section string) {
 		switch {
 		case t.Failed():
 		case b.kind == "set up":
-			once(b)
+			run(b, s.once)
 		case b.kind == "meanwhile":
 			last = append(last, s.meanwhile(page, b))
-		}
-	}
-	read := func(b block) {
-		out, err := s.settled(b.text, b.words)
-		if err != nil {
-			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, b.text, out)
-		}
-		t.Logf("%s:%d\n%s\n%s", page, b.line, b.text, out)
-		if *updateOutputs {
-			whole = withOutput(whole, b.fence, out)
 		}
 	}
 	for _, b := range all {
 		switch {
 		case t.Failed():
 		case b.kind == "do":
-			once(b)
+			run(b, s.once)
 		case b.kind == "run":
-			read(b)
+			run(b, func(text string) (string, error) { return s.settled(text, b.words) })
 		}
 	}
 	for _, end := range last {
@@ -267,39 +238,12 @@ func (s *system) runPage(t *testing.T, page, section string) {
 	}
 	for _, b := range all {
 		if b.kind == "undo" { // also after a failure, for the sake of the next page
-			once(b)
+			run(b, s.once)
 		}
 	}
 	if !s.healthy() {
 		s.left = t.Name()
 	}
-	if *updateOutputs && !t.Failed() {
-		if err := os.WriteFile(filepath.Join(s.dir, page), []byte(whole), 0o644); err != nil { //nolint:gosec // everybody may read it
-			t.Error(err)
-		}
-	}
-}
-
-// withOutput puts what a command said into the block of text below it, cut to what a page can show.
-func withOutput(page, command, out string) string {
-	head, rest, _ := strings.Cut(page, command)
-	before, after, ok := strings.Cut(rest, "```text\n")
-	if !ok || strings.TrimSpace(before) != "" {
-		return page
-	}
-	_, after, _ = strings.Cut(after, "```")
-	lines := strings.Split(strings.TrimRight(out, "\n"), "\n")
-	if len(lines) > outputLines {
-		lines = append(lines[:outputLines], "…")
-	}
-	for i, line := range lines {
-		if r := []rune(strings.TrimRight(line, " ")); len(r) > outputWidth {
-			lines[i] = string(r[:outputWidth]) + "…"
-		} else {
-			lines[i] = string(r)
-		}
-	}
-	return head + command + before + "```text\n" + strings.Join(lines, "\n") + "\n```" + after
 }
 
 // meanwhile starts a block and returns what ends it, as Ctrl-C does.
@@ -315,13 +259,9 @@ func (s *system) meanwhile(page string, b block) (end func()) {
 		select {
 		case err := <-ended:
 			s.t.Errorf("%s:%d ended before the page did: %v\n%s\n%s", page, b.line, err, b.text, out.String())
-			return
 		default:
-		}
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGINT)
-		if err := <-ended; err != nil {
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) {
+			_ = syscall.Kill(-c.Process.Pid, syscall.SIGINT)
+			if err, exit := <-ended, (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 				s.t.Errorf("%s:%d: %v\n%s", page, b.line, err, out.String())
 			}
 		}
@@ -434,36 +374,4 @@ func cut(text, section string) (before string, line int, body string) {
 		}
 	}
 	return text, 0, ""
-}
-
-// What a playbook has to have: somebody reads it at night, and for the first time.
-func TestEveryPlaybookHasItsSections(t *testing.T) {
-	sections := []string{"Is it urgent?", "Look", "Decide", "It is over when", "Don't", "Practise it"}
-	for _, name := range docs.PlaybookNames() {
-		text, _ := docs.Playbook(name)
-		if link := regexp.MustCompile(`\]\(([a-z_]+)\.md\)`).FindStringSubmatch(text); link != nil && strings.Count(text, "\n") < 12 {
-			if _, ok := docs.Playbook(link[1]); !ok {
-				t.Errorf("%s sends its reader to %s, which does not exist", name, link[1])
-			}
-			continue
-		}
-		at := 0
-		for _, section := range sections {
-			i := strings.Index(text[at:], "\n## "+section+"\n")
-			if i < 0 {
-				t.Errorf("docs/playbooks/%s.md has no section %q, or not in this order: %q", name, section, sections)
-				break
-			}
-			at += i
-		}
-		runs := 0
-		for _, b := range blocks(t, name, text) {
-			if b.kind == "run" {
-				runs++
-			}
-		}
-		if runs < 3 {
-			t.Errorf("docs/playbooks/%s.md has %d commands to read, should have at least 3", name, runs)
-		}
-	}
 }

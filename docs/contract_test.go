@@ -14,10 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v4"
+
 	"handoff/core/broker"
 	"handoff/core/broker/rabbitmq"
 	"handoff/core/config"
 	"handoff/core/execution"
+	"handoff/core/telemetry"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of the pages")
@@ -25,38 +28,27 @@ var update = flag.Bool("update", false, "write the generated parts of the pages"
 // generators write what stands on a page between <!-- generated: NAME --> and <!-- /generated -->.
 func generators(t *testing.T) map[string]func(t *testing.T) string {
 	all := map[string]func(t *testing.T) string{
-		"alerts":                           alertsTable,
-		"api":                              apiTable,
-		"backoff":                          backoffTable,
-		"columns":                          columnsTable,
-		"config":                           configTable,
-		"figures":                          figuresTable,
-		"health":                           healthTable,
-		"limits":                           limitsTable,
-		"reasons":                          reasonsTable,
-		"topology":                         topologyTable,
-		"message execution.scheduled":      func(t *testing.T) string { return message(t, scheduledEnvelope()) },
-		"message of several dispatches":    func(t *testing.T) string { return message(t, blockEnvelope()) },
-		"message execution.status_changed": func(t *testing.T) string { return message(t, changedEnvelope()) },
+		"api": apiTable, "config": configTable, "figures": figuresTable, "topology": topologyTable,
+		"message execution.scheduled": scheduledMessage, "faults": faultsTable, "invariants": invariantNames,
 	}
-	maps.Copy(all, scenarioGenerators(t))
-	maps.Copy(all, sourceGenerators(t))
-	numbers, of := defectsOfTheCode(t)
-	for _, number := range numbers {
-		all["shown by "+number] = shownBy(of[number])
+	for name, keys := range scenarioParts(t) {
+		all["keys of "+name] = scenarioKeysTable(keys)
+	}
+	for number, s := range defectsOfTheCode(t) {
+		all["shown by "+number] = shownBy(s)
 	}
 	return all
 }
 
 var generated = regexp.MustCompile(`(?s)(<!-- generated: ([^>]*?) -->\n)(.*?)(<!-- /generated -->)`)
 
-// The tables of the pages that follow from the code say what the code says. After a change of the code:
+// The generated tables of the pages say what the code says. After a change of the code:
 //
 //	go test ./docs -run TestContract -update
 func TestContract(t *testing.T) {
 	known, used := generators(t), map[string]bool{}
 	for _, p := range readPages(t) {
-		want := generated.ReplaceAllStringFunc(string(p.source), func(block string) string {
+		want := generated.ReplaceAllStringFunc(p.text, func(block string) string {
 			m := generated.FindStringSubmatch(block)
 			generate := known[m[2]]
 			if generate == nil {
@@ -66,33 +58,26 @@ func TestContract(t *testing.T) {
 			used[m[2]] = true
 			return m[1] + "\n" + strings.TrimSpace(generate(t)) + "\n\n" + m[4]
 		})
-		if want == string(p.source) {
-			continue
-		}
-		if *update {
+		switch {
+		case want == p.text:
+		case *update:
 			if err := os.WriteFile(filepath.Join(root, p.path), []byte(want), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			continue
+		default:
+			have, want := strings.Split(p.text, "\n"), strings.Split(want, "\n")
+			at := 0
+			for at+1 < min(len(have), len(want)) && have[at] == want[at] {
+				at++
+			}
+			t.Errorf("%s does not say what the code says: go test ./docs -run TestContract -update\nline %d\n  have %s\n  want %s", p.path, at+1, have[at], want[at])
 		}
-		t.Errorf("%s does not say what the code says: go test ./docs -run TestContract -update\n%s", p.path, firstDifference(string(p.source), want))
 	}
 	for name := range known {
 		if !used[name] {
 			t.Errorf("%q is generated, and no page has it", name)
 		}
 	}
-}
-
-// firstDifference shows the first line in which two texts differ.
-func firstDifference(have, want string) string {
-	a, b := strings.Split(have, "\n"), strings.Split(want, "\n")
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return fmt.Sprintf("line %d\n  have %s\n  want %s", i+1, a[i], b[i])
-		}
-	}
-	return fmt.Sprintf("%d lines, want %d", len(a), len(b))
 }
 
 // markdown is a table.
@@ -123,21 +108,18 @@ func code(text string) string {
 // someWorker is a number that no name holds by chance.
 const someWorker execution.WorkerID = 987654321
 
+// forAnyWorker replaces that number in a name.
+func forAnyWorker(name string) string {
+	return strings.ReplaceAll(name, fmt.Sprint(int64(someWorker)), "{id}")
+}
+
 func topologyTable(t *testing.T) string {
-	name := func(s string) string { return code(strings.ReplaceAll(s, fmt.Sprint(int64(someWorker)), "{id}")) }
 	q := config.Default(config.Hardened).MessageQueue.RabbitMQ
-	all := broker.ExecutorTopology(q)
-	own := broker.WorkerTopology(q, someWorker)
-	var exchanges [][]string
+	all, own := broker.ExecutorTopology(q), broker.WorkerTopology(q, someWorker)
+	var exchanges, queues [][]string
 	for _, e := range all.Exchanges {
 		exchanges = append(exchanges, []string{code(e.Name), string(e.Kind)})
 	}
-	for _, e := range own.Exchanges {
-		if !slices.Contains(all.Exchanges, e) {
-			t.Errorf("workers declare the exchange %s, executors do not", e.Name)
-		}
-	}
-	var queues [][]string
 	seen := map[string]bool{}
 	for _, declared := range []broker.Topology{all, own} {
 		for _, queue := range declared.Queues {
@@ -145,15 +127,24 @@ func topologyTable(t *testing.T) string {
 				continue
 			}
 			seen[queue.Name] = true
-			row := []string{name(queue.Name), ""}
+			row := []string{code(forAnyWorker(queue.Name)), ""}
 			for _, b := range declared.Bindings {
 				if b.Queue == queue.Name {
-					row[1] = code(b.Exchange) + " " + name(b.Pattern)
+					row[1] = code(b.Exchange) + " " + code(forAnyWorker(b.Pattern))
 				}
 			}
 			for _, kind := range []string{"quorum", "classic"} {
 				queue.Type = kind
-				row = append(row, arguments(t, queue))
+				arguments, err := rabbitmq.QueueArguments(queue)
+				if err != nil {
+					t.Fatal(err)
+				}
+				delete(arguments, "x-queue-type")
+				var list []string
+				for _, key := range slices.Sorted(maps.Keys(arguments)) {
+					list = append(list, code(fmt.Sprintf("%s: %v", key, arguments[key])))
+				}
+				row = append(row, strings.Join(list, ", "))
 			}
 			queues = append(queues, row)
 		}
@@ -162,67 +153,95 @@ func topologyTable(t *testing.T) string {
 		markdown([]string{"Queue", "bound to", "arguments (quorum)", "arguments (classic)"}, queues)
 }
 
-// arguments are those with which a queue is declared, without the type.
-func arguments(t *testing.T, q broker.Queue) string {
-	t.Helper()
-	table, err := rabbitmq.QueueArguments(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if table["x-queue-type"] != q.Type {
-		t.Errorf("queue %s of type %s is declared as %v", q.Name, q.Type, table["x-queue-type"])
-	}
-	var list []string
-	for _, key := range slices.Sorted(maps.Keys(table)) {
-		if key != "x-queue-type" {
-			list = append(list, code(fmt.Sprintf("%s: %v", key, table[key])))
-		}
-	}
-	return strings.Join(list, ", ")
-}
-
-func scheduledEnvelope() broker.Envelope {
-	key := execution.Key{ID: 42, Epoch: 3}
-	return broker.Envelope{
+// scheduledMessage is a dispatch as it is on the wire, indented.
+func scheduledMessage(t *testing.T) string {
+	body, err := broker.Encode(&broker.Envelope{
 		MessageID: "42.3", Type: broker.ExecutionScheduled, CorrelationID: "42",
 		Timestamp: time.Date(2026, 2, 9, 12, 0, 0, 0, time.UTC), Version: broker.WireVersion,
 		Dispatches: []broker.Dispatch{{
-			Key: key, Worker: 7, Incarnation: 19,
+			Key: execution.Key{ID: 42, Epoch: 3}, Worker: 7, Incarnation: 19,
 			Action: execution.Action{
 				Ref: "core.echo", Runtime: "shell", Entrypoint: "echo.sh", Timeout: 30 * time.Second, DispatchTimeout: time.Minute, MaxRetries: 2,
 			},
 			Parameters: []byte(`{"message":"hello"}`),
 		}},
+	})
+	var b bytes.Buffer
+	if err == nil {
+		err = json.Indent(&b, body, "", "  ")
 	}
-}
-
-func blockEnvelope() broker.Envelope {
-	e := scheduledEnvelope()
-	e.MessageID, e.CorrelationID, e.Version = "42.3+1", "", broker.VersionBlock
-	other := e.Dispatches[0]
-	other.Key, other.Parameters = execution.Key{ID: 43, Epoch: 1}, nil
-	e.Dispatches = append(e.Dispatches, other)
-	return e
-}
-
-func changedEnvelope() broker.Envelope {
-	return broker.Envelope{
-		MessageID: "worker-7/118", Type: broker.ExecutionStatusChanged,
-		Timestamp: time.Date(2026, 2, 9, 12, 0, 1, 0, time.UTC), Version: broker.WireVersion,
-		Changes: []broker.Change{{Key: execution.Key{ID: 42, Epoch: 3}, From: execution.Scheduled, To: execution.Running}},
-	}
-}
-
-// message is a message as it is on the wire, indented.
-func message(t *testing.T, e broker.Envelope) string {
-	t.Helper()
-	body, err := broker.Encode(&e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, body, "", "  "); err != nil {
+	return "```json\n" + b.String() + "\n```"
+}
+
+// configTable lists every key with the defaults of both profiles. What a key means is written by hand, in the table itself.
+func configTable(t *testing.T) string {
+	hardened, documented := defaults(t, config.Hardened), defaults(t, config.Documented)
+	page := read(t, "contract.md")
+	var rows [][]string
+	for i, s := range hardened {
+		if s.key == "profile" {
+			continue
+		}
+		other := documented[i].value
+		if other == s.value {
+			other = ""
+		}
+		meaning := regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(s.key) + "` \\|.*\\| ([^|]+) \\|$").FindStringSubmatch(page)
+		if meaning == nil {
+			t.Errorf("docs/contract.md does not say what %s means: write it into the last cell of its row", s.key)
+			meaning = []string{"", "?"}
+		}
+		rows = append(rows, []string{code(s.key), strings.Trim(s.value, "[]"), strings.Trim(other, "[]"), meaning[1]})
+	}
+	return markdown([]string{"Key", "hardened", "documented, if it differs", "meaning"}, rows)
+}
+
+func figuresTable(*testing.T) string {
+	var rows [][]string
+	for _, info := range telemetry.Table() {
+		kind := [...]string{"counter", "gauge", "histogram"}[info.Kind]
+		rows = append(rows, []string{code(info.Name), kind, strings.Join(info.Labels, ", "), info.Help})
+	}
+	return markdown([]string{"Figure", "kind", "labels", "meaning"}, rows)
+}
+
+// apiOperation is what the pages say of a request.
+type apiOperation struct {
+	Summary  string
+	Security []map[string][]string
+}
+
+func apiTable(t *testing.T) string {
+	var document struct {
+		Security []map[string][]string
+		Paths    yaml.Node
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "../core/api/openapi.yaml")), &document); err != nil {
 		t.Fatal(err)
 	}
-	return "```json\n" + b.String() + "\n```"
+	var rows [][]string
+	for i := 0; i+1 < len(document.Paths.Content); i += 2 {
+		path, item := document.Paths.Content[i].Value, document.Paths.Content[i+1]
+		for k := 0; k+1 < len(item.Content); k += 2 {
+			method := item.Content[k].Value
+			if !slices.Contains([]string{"get", "post", "put", "delete", "patch"}, method) {
+				continue
+			}
+			operation := apiOperation{Security: document.Security}
+			if err := item.Content[k+1].Decode(&operation); err != nil {
+				t.Fatal(err)
+			}
+			right := "no token"
+			for _, way := range operation.Security {
+				if needed := way["token"]; len(needed) > 0 {
+					right = needed[0]
+				}
+			}
+			rows = append(rows, []string{code(strings.ToUpper(method) + " " + path), right, operation.Summary})
+		}
+	}
+	return markdown([]string{"Request", "right", "what it does"}, rows)
 }

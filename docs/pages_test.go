@@ -1,157 +1,101 @@
-// Package docs holds the pages for people who run Handoff and for people who change it, and the tests that hold those
-// pages to the code. A page that names a file, a key, a figure, a flag or a number is wrong the moment the code changes;
-// here it fails a test instead.
 package docs
 
 import (
-	"bytes"
+	"fmt"
 	"io/fs"
+	"maps"
+	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
-	extast "github.com/yuin/goldmark/extension/ast"
-	"github.com/yuin/goldmark/text"
 )
 
 // root is the repository, seen from this package.
 const root = ".."
 
-// page is one Markdown file.
-type page struct {
-	// path is relative to the repository, with slashes.
-	path   string
-	source []byte
-	tree   ast.Node
-}
-
-// parsePage parses Markdown.
-func parsePage(path string, source []byte) page {
-	parser := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser()
-	return page{path, source, parser.Parse(text.NewReader(source))}
-}
+// page is one Markdown file. prose is its text with blank lines in place of code blocks.
+type page struct{ path, text, prose string }
 
 // readPage reads the page at a path relative to the repository.
-func readPage(t *testing.T, path string) page {
+func readPage(t *testing.T, name string) page {
 	t.Helper()
-	source, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsePage(path, source)
+	text := read(t, filepath.Join(root, name))
+	prose := codeBlock.ReplaceAllStringFunc(text, func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })
+	return page{name, text, prose}
 }
 
 // readPages reads every page of docs, README.md and ARCHITECTURE.md.
 func readPages(t *testing.T) []page {
 	t.Helper()
 	pages := []page{readPage(t, "README.md"), readPage(t, "ARCHITECTURE.md")}
-	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".md") {
-			relative, _ := filepath.Rel(root, path)
-			pages = append(pages, readPage(t, filepath.ToSlash(relative)))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range slices.Sorted(maps.Keys(allTexts(t, "docs", ".md"))) {
+		pages = append(pages, readPage(t, name))
 	}
 	return pages
 }
 
-// walk calls visit for every node of the page.
-func (p *page) walk(visit func(n ast.Node)) {
-	_ = ast.Walk(p.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if entering {
-			visit(n)
-		}
-		return ast.WalkContinue, nil
-	})
+var (
+	codeBlock  = regexp.MustCompile("(?ms)^ *```(\\w*)[^\n]*\n(.*?)^ *```$")
+	codeSpan   = regexp.MustCompile("`((?:[^`\n]|\n[^`\n])+)`")
+	linkMarkup = regexp.MustCompile(`!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)`)
+	headline   = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notAnchor  = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
+	tableRows  = regexp.MustCompile(`(?m)(?:^\|.*\n)+`)
+)
+
+// plainText is a text without its markup, on one line.
+func plainText(markup string) string {
+	text := linkMarkup.ReplaceAllString(markup, "$1")
+	return strings.TrimSpace(strings.NewReplacer("`", "", "**", "", "\n", " ").Replace(text))
 }
 
-// words is the text of a node without its markup.
-func (p *page) words(n ast.Node) string {
-	var b strings.Builder
-	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if leaf, ok := n.(*ast.Text); ok && entering {
-			b.Write(leaf.Segment.Value(p.source))
-			if leaf.SoftLineBreak() {
-				b.WriteByte(' ')
-			}
-		}
-		return ast.WalkContinue, nil
-	})
-	return b.String()
+// place is the page, and the line of an offset in its prose.
+func (p *page) place(at int) string {
+	return fmt.Sprintf("%s:%d", p.path, 1+strings.Count(p.prose[:at], "\n"))
 }
 
-// line is the number of the line on which a node begins, as far as the parser knows.
-func (p *page) line(n ast.Node) int {
-	for ; n != nil; n = n.Parent() {
-		if n.Type() == ast.TypeBlock && n.Lines().Len() > 0 {
-			return 1 + bytes.Count(p.source[:n.Lines().At(0).Start], []byte("\n"))
-		}
-	}
-	return 0
-}
+// span is a code span, or the text of a link, and where it stands.
+type span struct{ text, place string }
 
-// spans are the code spans of the page, and where they stand.
 func (p *page) spans() (spans []span) {
-	p.walk(func(n ast.Node) {
-		if n.Kind() == ast.KindCodeSpan {
-			spans = append(spans, span{p.words(n), p.line(n)})
-		}
-	})
+	for _, m := range codeSpan.FindAllStringSubmatchIndex(p.prose, -1) {
+		spans = append(spans, span{strings.Join(strings.Fields(p.prose[m[2]:m[3]]), " "), p.place(m[0])})
+	}
 	return spans
-}
-
-type span struct {
-	text string
-	line int
 }
 
 // table is a table of a page, its cells without markup.
 type table struct {
 	header []string
 	rows   [][]string
-	line   int
 }
 
 func (p *page) tables() (tables []table) {
-	p.walk(func(n ast.Node) {
-		grid, ok := n.(*extast.Table)
-		if !ok {
-			return
-		}
-		found := table{line: p.line(n)}
-		for row := grid.FirstChild(); row != nil; row = row.NextSibling() {
+	for _, lines := range tableRows.FindAllString(p.prose, -1) {
+		var rows [][]string
+		for line := range strings.Lines(lines) {
+			line = strings.ReplaceAll(strings.Trim(line, "\n"), `\|`, "\x00")
 			var cells []string
-			for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
-				cells = append(cells, p.words(cell))
+			for _, cell := range strings.Split(line[1:len(line)-1], "|") {
+				cells = append(cells, strings.ReplaceAll(plainText(cell), "\x00", "|"))
 			}
-			if found.header == nil {
-				found.header = cells
-			} else {
-				found.rows = append(found.rows, cells)
-			}
+			rows = append(rows, cells)
 		}
-		tables = append(tables, found)
-	})
+		tables = append(tables, table{rows[0], rows[2:]})
+	}
 	return tables
 }
 
 // tableOf is the one table of a page whose header begins with these cells.
 func (p *page) tableOf(t *testing.T, header ...string) table {
 	t.Helper()
-	var found []table
-	for _, candidate := range p.tables() {
-		if len(candidate.header) >= len(header) && strings.Join(candidate.header[:len(header)], "|") == strings.Join(header, "|") {
-			found = append(found, candidate)
-		}
-	}
+	found := slices.DeleteFunc(p.tables(), func(b table) bool {
+		return len(b.header) < len(header) || !slices.Equal(b.header[:len(header)], header)
+	})
 	if len(found) != 1 {
 		t.Fatalf("%s has %d tables whose header begins with %q, want 1", p.path, len(found), header)
 	}
@@ -168,48 +112,82 @@ func (b table) column(n int) (cells []string) {
 
 // blocks are the fenced code blocks of a language.
 func (p *page) blocks(language string) (blocks []string) {
-	p.walk(func(n ast.Node) {
-		if fence, ok := n.(*ast.FencedCodeBlock); ok && string(fence.Language(p.source)) == language {
-			blocks = append(blocks, string(fence.Lines().Value(p.source)))
+	for _, m := range codeBlock.FindAllStringSubmatch(p.text, -1) {
+		if m[1] == language {
+			blocks = append(blocks, m[2])
 		}
-	})
+	}
 	return blocks
 }
 
 // anchors are the names under which GitHub links to the page's headings.
 func (p *page) anchors() map[string]bool {
 	names := map[string]bool{}
-	p.walk(func(n ast.Node) {
-		if n.Kind() != ast.KindHeading {
-			return
-		}
-		name := anchor(p.words(n))
-		for i := 1; names[name]; i++ {
-			name = anchor(p.words(n)) + "-" + string(rune('0'+i))
-		}
-		names[name] = true
-	})
+	for _, m := range headline.FindAllStringSubmatch(p.prose, -1) {
+		heading := notAnchor.ReplaceAllString(strings.ToLower(plainText(m[1])), "")
+		names[strings.ReplaceAll(heading, " ", "-")] = true
+	}
 	return names
 }
 
-var notInAnchors = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
-
-func anchor(heading string) string {
-	return strings.ReplaceAll(notInAnchors.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
+// link is one to a file of this repository, its target relative to it.
+type link struct {
+	span
+	target, anchor string
 }
 
-// Whoever has a failing run wants to know how to read what a command prints. Everything else of the
-// page stands below that.
-func TestTheExplainingPageBeginsWithWhatTheCommandsPrint(t *testing.T) {
-	const most = 60
-	source := string(readPage(t, "docs/explaining.md").source)
-	first, _, there := strings.Cut(source, "\n## How it works\n")
-	if n := strings.Count(first, "\n"); !there || n > most {
-		t.Errorf("docs/explaining.md has %d lines before its details, at most %d are allowed", n, most)
-	}
-	for _, command := range []string{"bin/chaos diff ", "bin/chaos why "} {
-		if !strings.Contains(first, "\n"+command) {
-			t.Errorf("the first part does not show %s", command)
+func (p *page) links() (links []link) {
+	for _, m := range linkMarkup.FindAllStringSubmatchIndex(p.prose, -1) {
+		u, err := url.Parse(p.prose[m[4]:m[5]])
+		if err != nil || u.Scheme != "" || u.Host != "" {
+			continue
 		}
+		target := p.path
+		if u.Path != "" {
+			target = path.Join(path.Dir(p.path), u.Path)
+		}
+		links = append(links, link{span{plainText(p.prose[m[2]:m[3]]), p.place(m[0])}, target, u.Fragment})
+	}
+	return links
+}
+
+// read is the text of a file, by its path relative to this package.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// allTexts are the files below a directory of the repository that end so, by their paths from the root.
+func allTexts(t *testing.T, dir string, endings ...string) map[string]string {
+	t.Helper()
+	found := make(map[string]string)
+	err := filepath.WalkDir(filepath.Join(root, dir), func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{".git", ".tools", "bin", "out", "testdata"}, d.Name()):
+			return filepath.SkipDir
+		case d.Type().IsRegular() && slices.Contains(endings, filepath.Ext(file)):
+			name, _ := filepath.Rel(root, file)
+			found[filepath.ToSlash(name)] = read(t, file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// same compares lists without their order.
+func same(t *testing.T, what string, have, want []string) {
+	t.Helper()
+	a, b := slices.Sorted(slices.Values(have)), slices.Sorted(slices.Values(want))
+	if !slices.Equal(a, b) {
+		t.Errorf("%s: the page has %q, the code %q", what, a, b)
 	}
 }

@@ -1,190 +1,85 @@
 package docs
 
 import (
-	"os"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v4"
-
 	"handoff/core/config"
 )
-
-// sample is a sample configuration.
-type sample struct {
-	name   string
-	source []byte
-	// environ are the variables that its head tells people to set.
-	environ []string
-}
 
 var (
 	commentedKey  = regexp.MustCompile(`(?m)^(\s*)#([a-z_]+:.*)$`)
 	headVariable  = regexp.MustCompile(`(?m)^#\s+(HANDOFF_[A-Z_]+=\S+)$`)
-	statedDefault = regexp.MustCompile(`^\s*([a-z_]+): (\S+) # .*\(default ([^)]+)\)`)
+	statedDefault = regexp.MustCompile(`(?m)^\s*([a-z_]+): (\S+) # .*\(default ([^)]+)\)`)
 )
 
-func samples(t *testing.T) (all []sample) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join("config", "*.yaml"))
+// A sample configuration can be used as it is, and a line that is uncommented, or that says "(default 2m)", shows the default.
+// The sample for production has every key, checks certificates, and holds no secret.
+func TestSamples(t *testing.T) {
+	files, err := filepath.Glob("config/*.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("docs/config has %v: %v", files, err)
 	}
-	for _, f := range files {
-		source, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
+	for _, file := range files {
+		source := read(t, file)
+		uncommented := commentedKey.ReplaceAllString(source, "$1$2")
+		var environ []string // the variables that its head tells people to set
+		for _, m := range headVariable.FindAllStringSubmatch(source, -1) {
+			environ = append(environ, m[1])
 		}
-		s := sample{name: "docs/" + filepath.ToSlash(f), source: source}
-		for _, m := range headVariable.FindAllStringSubmatch(string(source), -1) {
-			s.environ = append(s.environ, m[1])
-		}
-		all = append(all, s)
-	}
-	return all
-}
-
-// uncommented is the sample with the defaults that it shows put into force.
-func (s *sample) uncommented() []byte { return commentedKey.ReplaceAll(s.source, []byte("$1$2")) }
-
-func (s *sample) load(t *testing.T, source []byte) *config.Effective {
-	t.Helper()
-	e, problems := config.Load(config.Input{File: s.name, Data: source, Environ: s.environ})
-	if len(problems) > 0 {
-		t.Errorf("%s:\n%v", s.name, problems)
-	}
-	if problems := e.Deployment.ValidateServing(); len(problems) > 0 {
-		t.Errorf("no executor starts with %s: %v", s.name, problems)
-	}
-	return e
-}
-
-// A sample can be used as it is, and a line that is uncommented changes nothing.
-func TestSamplesLoadAndShowTheDefaults(t *testing.T) {
-	for _, s := range samples(t) {
-		asItIs := settings(t, s.load(t, s.source))
-		withDefaults := settings(t, s.load(t, s.uncommented()))
-		for i := range asItIs {
-			// What comes from the environment is not shown in the file.
-			if asItIs[i] != withDefaults[i] {
-				t.Errorf("%s shows %s: %s as the default, which is %s", s.name, withDefaults[i].key, withDefaults[i].value, asItIs[i].value)
+		load := func(source string) *config.Effective {
+			e, problems := config.Load(config.Input{File: file, Data: []byte(source), Environ: environ})
+			if serving := e.Deployment.ValidateServing(); len(problems)+len(serving) > 0 {
+				t.Errorf("%s:\n%v\n%v", file, problems, serving)
 			}
+			return e
 		}
-	}
-}
-
-// "(default 2m)" is true.
-func TestDefaultsThatSamplesStateAreTrue(t *testing.T) {
-	stated := 0
-	for _, s := range samples(t) {
-		defaults := map[string]string{}
-		for _, d := range settings(t, effective(profileFlag(s.load(t, s.source).Config.Profile))) {
-			defaults[d.key] = d.value
+		e := load(source)
+		if have, want := settings(t, load(uncommented)), settings(t, e); !slices.Equal(have, want) {
+			t.Errorf("%s shows other values as defaults than it leaves in force:\n%v\n%v", file, have, want)
 		}
-		set := map[string]string{}
-		for _, d := range flatten(t, s.source) {
-			set[d.key] = d.value
+		standard, set := map[string]string{}, map[string]string{}
+		for _, s := range defaults(t, e.Config.Profile) {
+			standard[s.key] = s.value
 		}
-		for line := range strings.Lines(string(s.source)) {
-			m := statedDefault.FindStringSubmatch(line)
-			if m == nil {
-				continue
-			}
-			stated++
-			found := false
-			for k, v := range set {
-				if (k == m[1] || strings.HasSuffix(k, "."+m[1])) && v == m[2] {
-					found = found || defaults[k] == m[3]
-				}
-			}
-			if !found {
-				t.Errorf("%s says that %s has the default %s", s.name, m[1], m[3])
+		for _, s := range flatten(t, []byte(source)) {
+			set[s.key] = s.value
+		}
+		for _, m := range statedDefault.FindAllStringSubmatch(source, -1) {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(set)), func(key string) bool {
+				return (key == m[1] || strings.HasSuffix(key, "."+m[1])) && set[key] == m[2] && standard[key] == m[3]
+			}) {
+				t.Errorf("%s says that %s has the default %s", file, m[1], m[3])
 			}
 		}
 		for key, value := range set {
-			if value == defaults[key] && key != "profile" && !strings.Contains(string(s.source), ": "+value+" # (default "+value+")") {
-				t.Errorf("%s sets %s to its default %s: comment it out, or say that it is the default", s.name, key, value)
+			if value == standard[key] && key != "profile" && !strings.Contains(source, ": "+value+" # (default "+value+")") {
+				t.Errorf("%s sets %s to its default %s: comment it out, or say that it is the default", file, key, value)
 			}
 		}
-	}
-	if stated < 15 {
-		t.Errorf("the samples state %d defaults: the test does not see them", stated)
-	}
-}
-
-// Whoever looks for a key finds it in the sample for production.
-func TestTheProductionSampleHasEveryKey(t *testing.T) {
-	for _, s := range samples(t) {
-		if filepath.Base(s.name) != "production.yaml" {
+		if file != "config/production.yaml" {
 			continue
 		}
 		var have []string
-		for _, d := range flatten(t, s.uncommented()) {
-			have = append(have, d.key)
+		for _, s := range flatten(t, []byte(uncommented)) {
+			have = append(have, s.key)
 		}
 		if want := configurationKeys(t); !slices.Equal(have, want) {
-			for _, key := range want {
-				if !slices.Contains(have, key) {
-					t.Errorf("%s lacks %s; put it where --print-config has it", s.name, key)
-				}
-			}
-			if len(have) == len(want) {
-				t.Errorf("%s has its keys in another order than --print-config: %q", s.name, have)
+			t.Errorf("%s has not the keys of --print-config in their order:\n%q\n%q", file, have, want)
+		}
+		for _, secret := range []string{"database.url", "message_queue.rabbitmq.url", "api.token", "api.tokens"} {
+			if set[secret] != "" {
+				t.Errorf("%s sets %s", file, secret)
 			}
 		}
-	}
-}
-
-// A password in a file that is copied to every machine is a password that is known.
-func TestTheProductionSampleHoldsNoSecret(t *testing.T) {
-	for _, s := range samples(t) {
-		if filepath.Base(s.name) != "production.yaml" {
-			continue
-		}
-		for _, d := range flatten(t, s.source) {
-			if slices.Contains([]string{"database.url", "message_queue.rabbitmq.url", "api.token", "api.tokens"}, d.key) {
-				t.Errorf("%s sets %s", s.name, d.key)
-			}
-		}
-		e := s.load(t, s.source)
-		if url := e.Deployment.Database.URL; !strings.Contains(url, "sslmode=verify-full") {
-			t.Errorf("%s: the database is not checked: %s", s.name, url)
-		}
-		if url := e.Deployment.MessageQueue.RabbitMQ.URL; !strings.HasPrefix(url, "amqps://") {
-			t.Errorf("%s: the broker is reached without TLS: %s", s.name, url)
-		}
-		if e.Deployment.API.Token == "" || e.Deployment.Worker.HealthListen == "" || e.Config.MessageQueue.RabbitMQ.QueueType != "quorum" {
-			t.Errorf("%s lacks a token, the health endpoints or quorum queues", s.name)
-		}
-	}
-}
-
-// The hosts of the sample for containers are services of the compose file.
-func TestTheDockerSampleNamesServicesOfTheComposeFile(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join(root, "docker-compose.chaos.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var compose struct{ Services map[string]any }
-	if err := yaml.Unmarshal(source, &compose); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range samples(t) {
-		if filepath.Base(s.name) != "docker.yaml" {
-			continue
-		}
-		e := s.load(t, s.source)
-		for _, url := range []string{e.Deployment.Database.URL, e.Deployment.MessageQueue.RabbitMQ.URL} {
-			host := regexp.MustCompile(`@([^:/]+)`).FindStringSubmatch(url)
-			if len(host) < 2 || compose.Services[host[1]] == nil {
-				t.Errorf("%s: no service of docker-compose.chaos.yaml is the host of %s", s.name, url)
-			}
-		}
-		if !strings.HasPrefix(e.Deployment.Worker.HealthListen, "0.0.0.0:") {
-			t.Errorf("%s: the health endpoints listen on %s, where no other container reaches them", s.name, e.Deployment.Worker.HealthListen)
+		d := e.Deployment
+		if !strings.Contains(d.Database.URL, "sslmode=verify-full") || !strings.HasPrefix(d.MessageQueue.RabbitMQ.URL, "amqps://") || d.API.Token == "" ||
+			d.Worker.HealthListen == "" || e.Config.MessageQueue.RabbitMQ.QueueType != "quorum" {
+			t.Errorf("%s lacks checked certificates, a token, the health endpoints or quorum queues", file)
 		}
 	}
 }

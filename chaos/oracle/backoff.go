@@ -21,7 +21,7 @@ func (w Window) Holds(delay, tolerance time.Duration) bool {
 
 // Backoffs are the windows of a configuration: `retry.base_backoff_secs` ×
 // `retry.backoff_multiplier`ⁿ, ± `retry.jitter_factor`, then the cap `retry.max_backoff_secs`
-// (docs/quickref-retries-and-health.md). They are computed exactly; both factors count to three
+// (docs/retries.md). They are computed exactly; both factors count to three
 // decimals.
 //
 // A window is computed at its first use, so a Backoffs belongs to one task.

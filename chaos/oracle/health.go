@@ -21,7 +21,7 @@ type Evidence struct {
 }
 
 // Thresholds judges workers by their evidence: "Health of a worker" in
-// docs/quickref-retries-and-health.md.
+// docs/retries.md.
 type Thresholds struct {
 	health              *config.Health
 	degraded, unhealthy *big.Rat

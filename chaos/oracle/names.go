@@ -22,7 +22,7 @@ var partNames = [execution.Parts]string{ //detlint:ok a constant table, never wr
 	execution.ExecutionManager: "execution_manager", execution.Worker: "worker",
 }
 
-// ReasonNames are the failure reasons in their order (docs/quickref-retries-and-health.md, "Failure
+// ReasonNames are the failure reasons in their order (docs/retries.md, "Failure
 // reasons"). The first one is empty and stands for none.
 func ReasonNames() []string {
 	return []string{

@@ -22,7 +22,7 @@ func Claimed(s execution.Status) bool { return s == execution.Running || s == ex
 func Gone(l execution.Lifecycle) bool { return l == execution.Stopped || l == execution.Lost }
 
 // Retriable says that a retry may follow a failure for this reason: the column "retriable" of
-// docs/quickref-retries-and-health.md.
+// docs/retries.md.
 func Retriable(r execution.Reason) bool { return reasons[r].retriable }
 
 // BlamesWorker says that a failure for this reason counts in its worker's health: the column

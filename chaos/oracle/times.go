@@ -82,7 +82,7 @@ func Limited(a execution.Action, own execution.Limits) execution.Action {
 }
 
 // MayRetry says that a retry may follow an execution that has ended: failed, timeout or abandoned,
-// for a retriable reason, with attempts left (docs/quickref-retries-and-health.md).
+// for a retriable reason, with attempts left (docs/retries.md).
 func MayRetry(ended execution.Status, why execution.Reason, retries, most int) bool {
 	return (ended == execution.Failed || ended == execution.Timeout || ended == execution.Abandoned) && Retriable(why) && retries < most
 }

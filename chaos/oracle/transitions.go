@@ -76,7 +76,7 @@ func (l *TransitionTable) May(by execution.Part, from, to execution.Status) bool
 func (l *TransitionTable) Legal(from, to execution.Status) bool { return l.anybody[from][to] }
 
 // Fences says whether a change raises the epoch by one: every dispatch and every take-back does
-// (docs/ownership.md, "epoch"). Every return to requested is a take-back, whether or not the
+// (docs/glossary.md, "epoch"). Every return to requested is a take-back, whether or not the
 // execution was dispatched.
 func Fences(from, to execution.Status) bool {
 	return to == execution.Requested && from != execution.None || from == execution.Scheduling && to == execution.Scheduled

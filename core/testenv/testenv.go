@@ -56,8 +56,7 @@ type TB interface {
 }
 
 // Nightly skips the test unless everything runs in full. reason says why it need not hold for every
-// change: what it costs, and what proves the same on a smaller scale. docs/testing.md lists the
-// reasons.
+// change: what it costs, and what proves the same on a smaller scale.
 func Nightly(t TB, reason string) {
 	t.Helper()
 	if !All() {

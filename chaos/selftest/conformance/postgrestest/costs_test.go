@@ -2,7 +2,6 @@ package postgrestest_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"reflect"
@@ -14,8 +13,6 @@ import (
 	"handoff/core/store"
 	"handoff/core/testenv"
 )
-
-var updateCosts = flag.Bool("update", false, "write docs/costs.md")
 
 // growth says how the cost of a call grows with a dimension.
 type growth int
@@ -89,16 +86,16 @@ var batches = [3]int{100, 200, 400}
 // full reports whether the test uses the sizes of a large installation.
 func full() bool { return os.Getenv("HANDOFF_COST") == "full" }
 
-// paged reports whether the test uses the sizes of docs/costs.md, or larger ones.
-func paged() bool { return testenv.All() || *updateCosts || full() }
+// nightly reports whether the test uses its full sizes, or larger ones.
+func nightly() bool { return testenv.All() || full() }
 
-// n is the size of the dimension. In make test it is smaller than on the page: a statement that looks
+// n is the size of the dimension. In make test it is smaller than at night: a statement that looks
 // at each row of a dimension still looks at hundreds more at 2n, and constant allows 64.
 func (d *dimension) n() int {
 	switch {
 	case full():
 		return d.full
-	case paged():
+	case nightly():
 		return d.small
 	}
 	smaller := 5
@@ -138,7 +135,7 @@ func groups() (all []group) {
 	at := make(map[string]int)
 	for _, d := range dimensions() {
 		list := slices.IndexFunc(together, func(names []string) bool { return slices.Contains(names, d.name) })
-		if n, ok := at[fmt.Sprint(list)]; ok && list >= 0 && !paged() {
+		if n, ok := at[fmt.Sprint(list)]; ok && list >= 0 && !nightly() {
 			all[n] = append(all[n], d)
 			continue
 		}
@@ -307,8 +304,8 @@ func TestCosts(t *testing.T) {
 			t.Error(errors.Join(errs...))
 		}
 	}
-	if sound && paged() && os.Getenv("COSTS") == "" {
-		m.document(t, dimensions())
+	if sound && nightly() && os.Getenv("COSTS") == "" {
+		t.Log(m.table(dimensions()))
 	}
 }
 

@@ -4,7 +4,7 @@
 // (package mutant). A harness that kills all of those only shows what its authors thought of. Here
 // an operator is a kind of mistake, such as "the branch of an error is not taken". It is applied
 // wherever it fits, and each way to apply it is a candidate. A sample of the candidates is drawn by
-// a hash. The share of the sample that the harness kills is its score (docs/score.md).
+// a hash. The share of the sample that the harness kills is its score.
 //
 // Nobody could fit operators, quotas and the rule of the draw (Draw) to the rules that the score
 // measures: they were committed before, and the hash of that commit is the seed of the draw

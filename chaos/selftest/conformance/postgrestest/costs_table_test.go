@@ -2,45 +2,13 @@ package postgrestest_test
 
 import (
 	"fmt"
-	"os"
-	"regexp"
 	"strings"
-	"testing"
 )
 
-const (
-	costsPage = "../../../../docs/costs.md"
-	costsMake = "go test ./chaos/selftest/conformance/postgrestest -run 'TestCosts$' -update"
-)
-
-// document writes the page, or checks that the existing page says the same. Figures differ a little
-// between runs and much with the sizes, so only the words are compared.
-func (m *measurement) document(t *testing.T, all []dimension) {
-	t.Helper()
-	page := m.page(all)
-	if *updateCosts {
-		if err := os.WriteFile(costsPage, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	there, err := os.ReadFile(costsPage)
-	if err != nil || words(string(there)) != words(page) {
-		t.Errorf("docs/costs.md is not what was measured (%v); write it anew: %s", err, costsMake)
-	}
-}
-
-var figure = regexp.MustCompile(`[0-9][0-9,]*`)
-
-func words(page string) string { return figure.ReplaceAllString(page, "#") }
-
-func (m *measurement) page(all []dimension) string {
+// table is what was measured, in Markdown, for whoever runs the test with -v.
+func (m *measurement) table(all []dimension) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# What the store's statements cost
-
-Written by a test; write it anew with
-
-    %s
 
 Every method of the store was called about %d rows while one thing at a time was n and then 2n in the
 database. A figure is rows/buffers: rows that the nodes of the plans handed on or threw away, and pages
@@ -56,7 +24,7 @@ and Heartbeat read at most twice the pages that they read without the snapshot.
 
 | dimension | what it counts | n | 2n |
 |---|---|---|---|
-`, costsMake, few)
+`, few)
 	for _, d := range all {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", d.name, d.what, thousands(float64(d.n())), thousands(float64(2*d.n())))
 	}
