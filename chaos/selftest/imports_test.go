@@ -43,8 +43,7 @@ var arrows = []arrow{
 		from: "chaos/figures", only: "core/broker. core/config. core/execution. core/store. core/telemetry. chaos/history chaos/oracle",
 		because: "figures are judged by what the world answered and by the history",
 	},
-	{from: "chaos/explain", only: "core/execution chaos/history", because: "an explanation reads histories"},
-	{from: "chaos/causes", only: "core/execution chaos/history chaos/verdict", because: "what led to a violation is found in a record"},
+	{from: "chaos/explain", only: "core/execution chaos/history", because: "an explanation reads histories, from whichever world they come"},
 	{
 		from: "chaos/verdict", only: "core/config core/execution chaos/dense chaos/explain chaos/history chaos/oracle",
 		because: "a verdict sums up histories, and knows no world",
@@ -67,6 +66,7 @@ var arrows = []arrow{
 		from: "chaos/hook", only: "core/broker. core/config. core/execution core/host. core/store. core/telemetry.",
 		because: "a hook wraps the ports of the core, so that it is the same in every world",
 	},
+	{from: "chaos/selftest/mutant/source/measure", never: "cmd chaos/live", because: "it stands on the simulator"},
 	{
 		from:    "chaos/selftest/mutant",
 		only:    "core/broker. core/config. core/execution core/host. core/store. core/telemetry. chaos/history chaos/hook chaos/overlay",
@@ -82,7 +82,7 @@ var arrows = []arrow{
 	{from: "scenarios", only: "core/config/yamlfile chaos/scenario", because: "the library is files and what embeds them"},
 	{
 		from:    "reports",
-		only:    "core/config/yamlfile core/execution chaos/causes chaos/selftest/conformance. chaos/explain chaos/history chaos/invariant chaos/scenario chaos/shard chaos/soak chaos/verdict",
+		only:    "core/config/yamlfile core/execution chaos/selftest/conformance. chaos/explain chaos/history chaos/invariant chaos/scenario chaos/shard chaos/soak chaos/verdict",
 		because: "reports know verdicts and histories, and no world",
 	},
 }
