@@ -124,7 +124,7 @@ func (b *Evaluator) value(q *telemetry.Query) (sum int64, known bool) {
 		return total(b.counters, q), true
 	}
 	largest := make(map[telemetry.Labels]int64)
-	for g, v := range b.gauges[q.Figure] {
+	for g, v := range b.gauges[q.Figure] { //detlint:ok the largest of each label does not depend on the order
 		if !q.Matches(g.labels) {
 			continue
 		}
@@ -132,7 +132,7 @@ func (b *Evaluator) value(q *telemetry.Query) (sum int64, known bool) {
 			largest[g.labels] = v
 		}
 	}
-	for _, v := range largest {
+	for _, v := range largest { //detlint:ok a sum and a maximum do not depend on the order
 		if q.Largest {
 			sum = max(sum, v)
 		} else {
@@ -144,7 +144,7 @@ func (b *Evaluator) value(q *telemetry.Query) (sum int64, known bool) {
 
 // total is the sum of the series that a query selects.
 func total(of []map[telemetry.Labels]int64, q *telemetry.Query) (sum int64) {
-	for l, v := range of[q.Figure] {
+	for l, v := range of[q.Figure] { //detlint:ok a sum does not depend on the order
 		if q.Matches(l) {
 			sum += v
 		}
