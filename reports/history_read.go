@@ -288,6 +288,8 @@ func (h *HistoryReader) decode(text []byte, into any, known []string) error {
 		return h.refuse(column(text, int(syntax.ByteOffset)), "one object a line, and here is more")
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		return h.refuse(column(text, int(syntax.ByteOffset)), fmt.Sprintf("duplicate field %q", syntax.JSONPointer.LastToken()))
+	case syntax != nil && errors.Is(err, io.ErrUnexpectedEOF):
+		return h.refuse(column(text, int(syntax.ByteOffset)), "the line ends in the middle of its object: the file was cut off")
 	case syntax != nil:
 		return h.refuse(column(text, int(syntax.ByteOffset)), syntax.Err.Error())
 	case !errors.As(err, &value):

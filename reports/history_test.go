@@ -143,7 +143,7 @@ func TestReadHistorySaysWhereItFails(t *testing.T) {
 		{"\x1f\x8b\x08\x00", "h.jsonl:1:1: the file is compressed with gzip; unpack it first"},
 		{"\x7fELF\x02\x01", `h.jsonl:1:1: a line of a history is a JSON object and begins with {, this one with "\x7fELF`},
 		{"\xef\xbb\xbf" + header, "h.jsonl:1:1: a line of a history is a JSON object"},
-		{header + "{\"at_ns\":1,\"kind\":\"created\"}\n{\"at_ns\":1,", "h.jsonl:3:12: unexpected EOF"},
+		{header + "{\"at_ns\":1,\"kind\":\"created\"}\n{\"at_ns\":1,", "h.jsonl:3:12: the line ends in the middle of its object: the file was cut off"},
 		{header + `{"at_ns":1,"kind":"creation"}`, `h.jsonl:2:12: kind: unknown name "creation"; allowed: process_started, `},
 		{header + `{"at_ns":1,"kind":"acket"}`, `did you mean "acked"?`},
 		{header + `{"at_ns":1}`, `h.jsonl:2:1: kind: unknown name ""`},

@@ -33,7 +33,7 @@ func TestCheckJudgesAWrittenHistory(t *testing.T) {
 	chaos(t, "check", partial).wants(t, 1, "FAIL invariant 1", "not judged   6 message conservation: the history has no enqueued, acked, dead_lettered and dropped events")
 
 	cut := write(t, "cut.jsonl", string(data[:len(data)-20]))
-	chaos(t, "check", cut).wants(t, 2, "cut.jsonl:", "unexpected end of JSON input")
+	chaos(t, "check", cut).wants(t, 2, "cut.jsonl:", "the line ends in the middle of its object")
 	chaos(t, "check", "nowhere.jsonl").wants(t, 2, "no such history")
 	chaos(t, "check").wants(t, 2, "nothing to judge")
 	chaos(t, "check", "--database-url", "nonsense").wants(t, 2, "is not the URL of a database")
