@@ -19,7 +19,7 @@ import (
 // anything about an execution or a worker.
 var plain = []string{
 	"execution.Status.String", "execution.ParseStatus", "execution.Reason.String", "execution.ParseReason", "execution.Reasons",
-	"execution.Part.String", "execution.Lifecycle.String", "execution.Health.String",
+	"execution.Part.String", "execution.ParsePart", "execution.Lifecycle.String", "execution.ParseLifecycle", "execution.Health.String",
 	"execution.Execution.Key", "execution.Execution.Chain", "execution.Limits.Names", "execution.LimitsNamed",
 	"execution.NewExitCodes", "execution.ExitCodes.List",
 }

@@ -13,10 +13,11 @@ import (
 	"handoff/core/store/postgres"
 )
 
-var (
-	sqlBlock = regexp.MustCompile("(?ms)^```sql[^\n]*\n(.*?)\n```")
-	sqlSpan  = regexp.MustCompile("`((?:select|update|delete|insert|with) [^`]+)`")
-)
+// sqlCommand is the statement of a psql command in a page.
+var sqlCommand = regexp.MustCompile(`psql [^\n]*?-\w*c "((?:[^"\\]|\\.)*)"`)
+
+// explained are the statements that explain takes.
+var explained = regexp.MustCompile(`^(select|insert|update|delete|with) `)
 
 // SQL from a page works in psql: the schema has the tables, columns and functions that it names.
 func TestThePagesSQLFitsTheSchema(t *testing.T) {
@@ -38,15 +39,20 @@ func TestThePagesSQLFitsTheSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	playbooks, err := filepath.Glob("../../../../docs/playbooks/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages = append(pages, playbooks...)
 	statements := 0
 	for _, page := range append(pages, "../../../../README.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, found := range append(sqlBlock.FindAllStringSubmatch(string(text), -1), sqlSpan.FindAllStringSubmatch(string(text), -1)...) {
-			for statement := range strings.SplitSeq(found[1], ";") {
-				if statement = strings.TrimSpace(statement); statement == "" || strings.Contains(statement, "…") {
+		for _, found := range sqlCommand.FindAllStringSubmatch(string(text), -1) {
+			for statement := range strings.SplitSeq(strings.NewReplacer(`\"`, `"`, "$ID", "1", "PID", "1").Replace(found[1]), ";") {
+				if statement = strings.TrimSpace(statement); !explained.MatchString(statement) {
 					continue
 				}
 				statements++

@@ -40,6 +40,9 @@ func TestTheModelKnowsWhichCallsWaitForATable(t *testing.T) {
 		}
 		reads[k.method] = append(reads[k.method], "")[:len(reads[k.method])] // it is among the methods
 		for _, table := range tables {
+			if slices.Contains(writes[k.method], table) {
+				continue
+			}
 			call := k.prepare(c, 2)
 			_, err := c.session.Exec(c.ctx, "set lock_timeout = 10")
 			c.must(err)
