@@ -1,5 +1,5 @@
 // Command measure measures the harness: what share of a sample of small mistakes in the core's own
-// source does the library of scenarios kill? The answer is docs/score.md.
+// source does the library of scenarios kill? It answers on a page.
 package main
 
 import (
@@ -23,8 +23,8 @@ import (
 )
 
 // The default numbers of seeds of each scenario and profile for a mutant, unvaried and varied. A
-// surviving mutant takes about fifteen seconds of one processor; more seeds find little
-// (docs/score.md).
+// surviving mutant takes about fifteen seconds of one processor; more seeds find
+// little.
 const (
 	sourceSeeds       = 2
 	sourceVariedSeeds = 2
@@ -80,8 +80,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&o.only, "only", "", "those mutants whose ID contains this `TEXT`")
 	flags.StringVar(&o.part, "shard", "", "do share `I/N` only, as in 2/4; then put the results of all shares together")
 	flags.IntVar(&o.procs, "parallel", runtime.NumCPU(), "how many mutants run at a time")
-	flags.StringVar(&o.into, "table", "", "write the page of the score to this `FILE`, such as docs/score.md")
-	flags.StringVar(&o.before, "before", "", "show on that page the earlier results of this `FILE`, such as docs/score-before.json, too")
+	flags.StringVar(&o.into, "table", "", "write the page of the score to this `FILE`")
+	flags.StringVar(&o.before, "before", "", "show on that page the earlier results of this `FILE`, too")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0

@@ -79,7 +79,7 @@ func sortedKillers(counts map[string]int) []string {
 	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 }
 
-// Page is docs/score.md. before are the results of an earlier harness to show beside these, or nil.
+// Page is the page of the score. before are the results of an earlier harness to show beside these, or nil.
 // It refuses proofs that can't be right: see check.
 func (r *Results) Page(equivalents []Equivalent, before *Results) (string, error) {
 	if err := r.check(equivalents); err != nil {
