@@ -168,7 +168,7 @@ func TestWhatTheWorkflowKeepsIsWritten(t *testing.T) {
 					t.Errorf("%s, %s: nothing writes %s", s.job, s.name, path)
 				}
 			}
-			if !regexp.MustCompile(regexp.QuoteMeta(folder) + `(\s|$)`).MatchString(makefile) {
+			if !regexp.MustCompile(regexp.QuoteMeta(folder) + `(\s|/|$)`).MatchString(makefile) {
 				t.Errorf("%s, %s: no target of the Makefile writes into %s", s.job, s.name, folder)
 			}
 		}
