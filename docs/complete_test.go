@@ -124,10 +124,14 @@ var units = []struct {
 	expression *regexp.Regexp
 	unit       string
 }{
-	{regexp.MustCompile(`^time\.(\w)\w+$`), "1 * time.$1"}, {regexp.MustCompile(`^(\d+) \* time\.Millisecond$`), "$1 ms"},
-	{regexp.MustCompile(`^(\d+) \* time\.S(econd)?$`), "$1 s"}, {regexp.MustCompile(`^(\d+) \* time\.M(inute)?$`), "$1 min"},
-	{regexp.MustCompile(`^(\d+) \* time\.H(our)?$`), "$1 h"}, {regexp.MustCompile(`^(\d+) << 10$`), "$1 Ki"},
-	{regexp.MustCompile(`^(\d+) << 20$`), "$1 Mi"}, {regexp.MustCompile(`^(\d+)_(\d{3})$`), "$1,$2"},
+	{regexp.MustCompile(`^time\.(\w)\w+$`), "1 * time.$1"},
+	{regexp.MustCompile(`^(\d+) \* time\.Millisecond$`), "$1 ms"},
+	{regexp.MustCompile(`^(\d+) \* time\.S(econd)?$`), "$1 s"},
+	{regexp.MustCompile(`^(\d+) \* time\.M(inute)?$`), "$1 min"},
+	{regexp.MustCompile(`^(\d+) \* time\.H(our)?$`), "$1 h"},
+	{regexp.MustCompile(`^(\d+) << 10$`), "$1 Ki"},
+	{regexp.MustCompile(`^(\d+) << 20$`), "$1 Mi"},
+	{regexp.MustCompile(`^(\d+)_(\d{3})$`), "$1,$2"},
 }
 
 // The table of numbers that no key changes names a constant in each row, and its value.

@@ -39,7 +39,7 @@ func readPages(t *testing.T) []page {
 }
 
 var (
-	codeBlock  = regexp.MustCompile("(?ms)^ *```(\\w*)[^\n]*\n(.*?)^ *```$")
+	codeBlock  = regexp.MustCompile("(?ms)^ *```(\\w*)[^\n]*\n(.*?)^ *```$") //nolint:gocritic // (?m): a line begins in the middle, too
 	codeSpan   = regexp.MustCompile("`((?:[^`\n]|\n[^`\n])+)`")
 	linkMarkup = regexp.MustCompile(`!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)`)
 	headline   = regexp.MustCompile(`(?m)^#+ (.*)$`)

@@ -18,8 +18,8 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"log"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,28 +28,32 @@ import (
 )
 
 func main() {
-	log.SetFlags(0)
 	root := flag.String("root", "..", "the folder of the project")
 	count := flag.Int("count", 80, "how many texts")
 	seed := flag.Uint64("seed", 20261206, "which texts")
 	flag.Parse()
 	names, texts, err := read(*root)
 	if err != nil {
-		log.Fatal(err)
+		fail(err)
 	}
 	switch flag.Arg(0) {
 	case "names":
 		one := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.IndexFunc(name, unicode.IsUpper) >= 0 })
-		fmt.Printf("%d of %d unexported functions have one word: %.1f %%\n", len(one), len(names), 100*float64(len(one))/float64(len(names)))
+		fmt.Fprintf(os.Stdout, "%d of %d unexported functions have one word: %.1f %%\n", len(one), len(names), 100*float64(len(one))/float64(len(names)))
 	case "draw":
 		r := rand.New(rand.NewPCG(*seed, 0))
 		r.Shuffle(len(texts), func(i, j int) { texts[i], texts[j] = texts[j], texts[i] })
 		for i, text := range texts[:min(*count, len(texts))] {
-			fmt.Printf("%2d  %s\n", i+1, text)
+			fmt.Fprintf(os.Stdout, "%2d  %s\n", i+1, text)
 		}
 	default:
-		log.Fatalf("texts: say names or draw, not %q", flag.Arg(0))
+		fail(fmt.Errorf("texts: say names or draw, not %q", flag.Arg(0)))
 	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
 }
 
 // read returns the names of unexported functions outside tests, and all texts, in the order of the files.

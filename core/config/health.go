@@ -82,13 +82,13 @@ func (v *validation) health(h Health) {
 		v.refuse("health.failure_rate_unhealthy", "is %v, must not be less than failure_rate_degraded (%v)", h.FailureRateUnhealthy, h.FailureRateDegraded)
 	}
 	v.positive("health.window", h.Window)
-	v.atLeast("health.min_samples", h.MinSamples, 1)
+	v.atLeastOne("health.min_samples", h.MinSamples)
 }
 
 // order refuses thresholds that are not positive, and an unhealthy threshold below the degraded
 // one.
 func (v *validation) order(degraded, unhealthy string, a, b int) {
-	v.atLeast(degraded, a, 1)
+	v.atLeastOne(degraded, a)
 	if b < a {
 		v.refuse(unhealthy, "is %d, must not be less than %s (%d)", b, degraded, a)
 	}

@@ -45,9 +45,9 @@ func (v *validation) positive(key string, d time.Duration) {
 	}
 }
 
-func (v *validation) atLeast(key string, n, least int) {
-	if n < least {
-		v.refuse(key, "is %d, must be at least %d", n, least)
+func (v *validation) atLeastOne(key string, n int) {
+	if n < 1 {
+		v.refuse(key, "is %d, must be at least 1", n)
 	}
 }
 
@@ -84,14 +84,14 @@ func (v *validation) executor(c Config) {
 	notNegative(v, "executor.unschedulable_grace", e.UnschedulableGrace)
 	v.choice("executor.unclaimed", string(e.Unclaimed), "a policy")
 	v.modes(c)
-	v.atLeast("executor.max_dispatches", e.MaxDispatches, 1)
+	v.atLeastOne("executor.max_dispatches", e.MaxDispatches)
 	notNegative(v, "executor.dispatch_ahead", e.DispatchAhead)
 	v.between("executor.dispatches_per_message", e.DispatchesPerMessage, 1, 1000)
 	v.between("executor.batch_size", e.BatchSize, 1, 1000)
 	if !(e.BrakeFraction > 0 && e.BrakeFraction <= 1) {
 		v.refuse("executor.brake_fraction", "is %v, must be more than 0 and at most 1; 1 never brakes", e.BrakeFraction)
 	}
-	v.atLeast("executor.brake_min_workers", e.BrakeMinWorkers, 1)
+	v.atLeastOne("executor.brake_min_workers", e.BrakeMinWorkers)
 	if e.ReapGrace < c.Worker.KillGrace {
 		v.refuse("executor.reap_grace", "is %v, must be at least worker.kill_grace (%v): an action may still be ending",
 			e.ReapGrace, c.Worker.KillGrace)

@@ -31,7 +31,9 @@ func TestTheRightToRunIsCountedFromTheLatestRenewal(t *testing.T) {
 	h := &stopped{now: time.Hour}
 	l := newLease(h, c, time.Hour)
 	for _, step := range []struct{ at, sent, latest time.Duration }{
-		{0, 0, 0}, {10 * time.Second, 9 * time.Second, 9 * time.Second}, {20 * time.Second, 5 * time.Second, 9 * time.Second},
+		{0, 0, 0},
+		{10 * time.Second, 9 * time.Second, 9 * time.Second},
+		{20 * time.Second, 5 * time.Second, 9 * time.Second},
 		{9*time.Second + right - 1, 20 * time.Second, 20 * time.Second},
 	} {
 		h.now = time.Hour + step.at

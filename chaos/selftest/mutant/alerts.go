@@ -109,7 +109,6 @@ func init() {
 			}),
 		},
 	)
-
 }
 
 // rowsForDepth reports the number of stored rows as the depth of the broker's queue.

@@ -98,7 +98,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // errTooLong is the error of a statement that exceeded the statement timeout.

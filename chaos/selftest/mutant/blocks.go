@@ -65,7 +65,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // settled is a session of a worker whose blocks are acknowledged on arrival. The core can't settle

@@ -30,7 +30,6 @@ func init() {
 		},
 	)
 	registerMade(directDLX)
-
 }
 
 // sessions is a broker whose sessions are wrapped.

@@ -60,7 +60,6 @@ func init() {
 			Store: ofWorker(func(p Process, s store.Store) store.Store { return &pressing{s, p} }),
 		},
 	)
-
 }
 
 // ofWorker wraps the database of workers only.

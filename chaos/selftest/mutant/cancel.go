@@ -15,7 +15,6 @@ func init() {
 			Statements: func(p Process, c Database) store.Store { return &canceller{Store: c, p: p, client: c} },
 		},
 	)
-
 }
 
 // canceller is a store in which a cancellation ends a running execution at once, although its

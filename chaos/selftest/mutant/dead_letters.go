@@ -75,7 +75,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // translator changes deliveries on their way to the core.

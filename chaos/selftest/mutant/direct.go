@@ -53,7 +53,6 @@ func init() {
 			Statements: directly("", asTheyAre, direct{untold: true}),
 		},
 	)
-
 }
 
 // inTwoSteps is the answer that makes an executor claim first and then dispatch all due rows. It is

@@ -116,7 +116,6 @@ func init() {
 			Config: func(c *config.Config) { c.Worker.KillGrace = 0 },
 		},
 	)
-
 }
 
 // doubtful is a store of a worker that forgets, when the database can't be reached, that an earlier

@@ -76,7 +76,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // ending is a worker's store in which some completions are written by an unguarded statement, which

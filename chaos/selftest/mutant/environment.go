@@ -113,7 +113,6 @@ func init() {
 			Store: func(p Process, c store.Store) store.Store { return &shared{c, p} },
 		},
 	)
-
 }
 
 // oneClock reaps every incarnation whose lease is over by the database's clock, without watching

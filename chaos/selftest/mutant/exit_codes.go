@@ -38,7 +38,6 @@ func init() {
 			}),
 		},
 	)
-
 }
 
 // misreading is a store of a worker that changes the declared exit codes of the rows it claims.

@@ -65,7 +65,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // reporter changes the reported figures.

@@ -82,7 +82,6 @@ func init() {
 			Store: mistold(mistelling{fewer: true}),
 		},
 	)
-
 }
 
 // measurer changes measured durations.

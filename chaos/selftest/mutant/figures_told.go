@@ -88,7 +88,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // teller changes the reported figures, with their labels.

@@ -70,7 +70,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // hinting is a session that changes the hints published over it.

@@ -104,7 +104,6 @@ func init() {
 			Statements: grouping("told a claim of another execution", func(first execution.ID) execution.ID { return first }),
 		},
 	)
-
 }
 
 // apart is a store whose statements are followed by changes of single tables.

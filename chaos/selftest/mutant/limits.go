@@ -72,7 +72,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // lookedUp is a store that gives workers the action as it is defined, without the request's limits.

@@ -33,7 +33,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // endpointLine is what an executor logs when its probes find that a worker's health endpoint has

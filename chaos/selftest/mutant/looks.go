@@ -100,7 +100,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // looker is a store of an executor that looks for work in another way.

@@ -66,7 +66,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // believer makes a worker believe, after any hint, that the execution is to be cancelled.

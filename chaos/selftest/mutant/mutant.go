@@ -32,15 +32,22 @@ import (
 	"handoff/chaos/hook"
 )
 
-// The mutants of this package are hooks.
+// The names of package hook that mutants use.
 type (
-	Mutant      = hook.Mutant
-	Process     = hook.Process
-	Database    = hook.Database
-	Tx          = hook.Tx
-	Machine     = hook.Machine
+	// Mutant is that of package hook.
+	Mutant = hook.Mutant
+	// Process is that of package hook.
+	Process = hook.Process
+	// Database is that of package hook.
+	Database = hook.Database
+	// Tx is that of package hook.
+	Tx = hook.Tx
+	// Machine is that of package hook.
+	Machine = hook.Machine
+	// Connections is that of package hook.
 	Connections = hook.Connections
-	Ports       = hook.Ports
+	// Ports is that of package hook.
+	Ports = hook.Ports
 )
 
 // registered are the mutants, and made the functions that make those with a state of their own. Only init

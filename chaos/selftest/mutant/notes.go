@@ -56,7 +56,6 @@ func init() {
 			}),
 		},
 	)
-
 }
 
 // noting is a store of a worker that changes the messages of actions' own failures.

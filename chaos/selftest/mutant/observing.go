@@ -45,7 +45,6 @@ func init() {
 			Store: recording(observing{alive: true}),
 		},
 	)
-
 }
 
 // forEver is more observations than any run makes.

@@ -87,7 +87,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // handler is a store whose terminal handling is replaced; nil functions replace nothing.

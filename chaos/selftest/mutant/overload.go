@@ -100,7 +100,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // countAlways makes every reclaim count, whatever the worker was doing.

@@ -101,7 +101,6 @@ func init() {
 			Store: func(p Process, c store.Store) store.Store { return speechless{c, p} },
 		},
 	)
-
 }
 
 // misplacing is a store that shows workers in a false state.

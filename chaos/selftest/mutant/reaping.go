@@ -75,7 +75,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // presentOnly leaves out workers that have stopped.

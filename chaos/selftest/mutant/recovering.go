@@ -115,7 +115,6 @@ func init() {
 		},
 	)
 	registerMade(avoidsNobody)
-
 }
 
 // unforgiving records no end of an outage.

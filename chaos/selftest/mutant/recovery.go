@@ -121,7 +121,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // finder is a store whose searches are replaced.

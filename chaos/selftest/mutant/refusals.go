@@ -22,7 +22,6 @@ func init() {
 			Store: func(p Process, c store.Store) store.Store { return &fainthearted{Store: c, p: p, letters: true} },
 		},
 	)
-
 }
 
 // fainthearted is a store whose caller gives up at the first error that says that its statement is

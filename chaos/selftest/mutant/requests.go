@@ -114,7 +114,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // requests is a store whose answers to users' requests are replaced.

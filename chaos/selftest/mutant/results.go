@@ -45,7 +45,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // sociable is a store of a worker that writes no result alone.

@@ -46,7 +46,6 @@ func init() {
 			Store: purging(purger{early: map[store.Kept]bool{store.KeptIncarnations: true}}),
 		},
 	)
-
 }
 
 // purger is a store whose purges ask for something else.

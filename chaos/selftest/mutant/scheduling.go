@@ -112,7 +112,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // claims is a store whose claims for scheduling are changed.

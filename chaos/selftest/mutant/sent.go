@@ -81,7 +81,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // unconcerned is a session that treats a hint that the broker did not accept as accepted.

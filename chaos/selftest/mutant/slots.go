@@ -75,7 +75,6 @@ func init() {
 			Store: func(p Process, c store.Store) store.Store { return &forgetful{c, p} },
 		},
 	)
-
 }
 
 // committing is a store that commits terminal handling, once, by an unguarded statement instead of

@@ -103,7 +103,6 @@ func init() {
 			}}),
 		},
 	)
-
 }
 
 // statements is a store in which single statements are replaced.

@@ -19,5 +19,4 @@ func init() {
 			Config: func(c *config.Config) { c.Worker.ShutdownTimeout /= 2 },
 		},
 	)
-
 }

@@ -48,7 +48,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // confirmed is a session whose publishes wait for every confirm, until the session ends.

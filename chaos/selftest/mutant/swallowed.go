@@ -67,7 +67,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // incurious is a store in which failures of some calls look like answers.

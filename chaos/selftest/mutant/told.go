@@ -51,7 +51,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // unheeding is a worker's store whose claims don't report one kind of refusal: they seem to have had no

@@ -49,7 +49,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // halved is a store that gives workers half of the run timeout.

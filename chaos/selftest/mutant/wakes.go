@@ -115,7 +115,6 @@ func init() {
 			Store: func(p Process, c store.Store) store.Store { return unmindful{c, p} },
 		},
 	)
-
 }
 
 // swallower settles deliveries of some types as if the process had acted on them.

@@ -71,7 +71,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // restless claims executions again that it just gave back, in a loop that never sleeps.

@@ -53,7 +53,6 @@ func init() {
 			},
 		},
 	)
-
 }
 
 // heartless is a store in which no heartbeat arrives once the worker drains.

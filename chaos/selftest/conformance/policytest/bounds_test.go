@@ -58,10 +58,14 @@ func bounds(step time.Duration) (all []tweak) {
 	}
 	// Settings that are bounded by others.
 	for _, both := range [][2]string{
-		{"message_queue.rabbitmq.reconnect_min", "message_queue.rabbitmq.reconnect_max"}, {"executor.reap_grace", "worker.kill_grace"},
-		{"executor.scheduled_timeout", "executor.dispatch_timeout"}, {"retention.expiries", "health.window"},
-		{"retention.workers", "executor.queue_retention"}, {"health.unhealthy_threshold", "health.degraded_threshold"},
-		{"health.queue_depth_unhealthy", "health.queue_depth_degraded"}, {"retry.max_backoff_secs", "retry.base_backoff_secs"},
+		{"message_queue.rabbitmq.reconnect_min", "message_queue.rabbitmq.reconnect_max"},
+		{"executor.reap_grace", "worker.kill_grace"},
+		{"executor.scheduled_timeout", "executor.dispatch_timeout"},
+		{"retention.expiries", "health.window"},
+		{"retention.workers", "executor.queue_retention"},
+		{"health.unhealthy_threshold", "health.degraded_threshold"},
+		{"health.queue_depth_unhealthy", "health.queue_depth_degraded"},
+		{"retry.max_backoff_secs", "retry.base_backoff_secs"},
 	} {
 		number(both[0], func(c *config.Config) int64 { return at(c, both[1]).Int() })
 	}
@@ -83,9 +87,12 @@ func bounds(step time.Duration) (all []tweak) {
 	number(ttl, func(c *config.Config) int64 { return c.Executor.DispatchTimeout.Milliseconds() })
 	number(ttl, func(c *config.Config) int64 { return c.Executor.ScheduledTimeout.Milliseconds() })
 	for _, words := range [][4]string{
-		{"executor.unclaimed", "fail", "later", ""}, {"executor.timeout_monitor", "observe", "off", ""},
-		{"executor.health_probes", "observe", "off", "on"}, {"profile", "documented", "default", ""},
-		{"message_queue.rabbitmq.queue_type", "classic", "stream", ""}, {"message_queue.rabbitmq.dead_letter.exchange", "x", "", "y"},
+		{"executor.unclaimed", "fail", "later", ""},
+		{"executor.timeout_monitor", "observe", "off", ""},
+		{"executor.health_probes", "observe", "off", "on"},
+		{"profile", "documented", "default", ""},
+		{"message_queue.rabbitmq.queue_type", "classic", "stream", ""},
+		{"message_queue.rabbitmq.dead_letter.exchange", "x", "", "y"},
 	} {
 		all = append(all, func(c *config.Config, side int) { at(c, words[0]).SetString(words[side+2]) })
 	}
