@@ -166,8 +166,12 @@ func TestNoRequestCostsMoreThanItsBounds(t *testing.T) {
 			case answer.status >= 400 && answer.bytes > mostProblem, answer.bytes > mostAnswer:
 				t.Errorf("%s: the answer with status %d has %d bytes", what, answer.status, answer.bytes)
 			}
-			if c.memory > mostMemory {
-				t.Errorf("%s: %d KB were allocated, allowed are %d", what, c.memory>>10, mostMemory>>10)
+			allowed := int64(mostMemory)
+			if raced {
+				allowed *= 2 // the detector's build allocates what others keep on the stack
+			}
+			if int64(c.memory) > allowed {
+				t.Errorf("%s: %d KB were allocated, allowed are %d", what, c.memory>>10, allowed>>10)
 			}
 			if judged > 0 && c.processor > mostProcessorTime {
 				t.Errorf("%s: took %v of the processor, allowed are %v", what, c.processor, mostProcessorTime)
