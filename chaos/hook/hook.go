@@ -81,7 +81,7 @@ type Tx interface {
 	Row(id execution.ID) *execution.Execution
 	// Locked says that a stranger has locked the row.
 	Locked(id execution.ID) bool
-	// LockedTable says that a stranger has locked a table, in whatever mode.
+	// LockedTable reports whether another session has locked a table, in any mode.
 	LockedTable(name string) bool
 	// Named notes the epoch that the statement's caller named, and the incarnation that makes the
 	// statement, 0 if it is not a worker.

@@ -20,7 +20,7 @@ type starts struct {
 	mu    sync.Mutex
 	rest  time.Duration
 	until time.Duration
-	// rested is the latest moment of the rests that a start has ended.
+	// rested is the latest moment of all earlier rests.
 	rested time.Duration
 }
 

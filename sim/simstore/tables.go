@@ -76,16 +76,15 @@ type lockedTable struct {
 	exclusive    bool
 }
 
-// LockTable locks a table until free is called, for the fault of that name. exclusive says that it holds up
-// reads, too.
+// LockTable locks a table until free is called, for the fault of that name. exclusive also holds up reads.
 func (db *Database) LockTable(fault, table string, exclusive bool) (free func()) {
 	held := lockedTable{fault, table, exclusive}
 	db.tables = append(db.tables, held)
 	return func() { db.tables = slices.DeleteFunc(db.tables, func(l lockedTable) bool { return l == held }) }
 }
 
-// refuseIfTableLocked is the error of a call that waits for another session's lock of a table, nil if it
-// needs none.
+// refuseIfTableLocked returns the error of a call that needs a table that another session has locked; nil if
+// the call needs no such table.
 func (db *Database) refuseIfTableLocked(process, call string) error {
 	needs := tablesOf[call]
 	for _, l := range db.tables {

@@ -16,7 +16,7 @@ type Tx struct{ s step }
 // Locked says that a stranger has locked the row.
 func (tx *Tx) Locked(id execution.ID) bool { return tx.s.isLocked(id) }
 
-// LockedTable says that a stranger has locked a table, in whatever mode.
+// LockedTable reports whether another session has locked a table, in any mode.
 func (tx *Tx) LockedTable(name string) bool {
 	return slices.ContainsFunc(tx.s.db.tables, func(l lockedTable) bool { return l.table == name })
 }
