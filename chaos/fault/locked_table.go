@@ -47,9 +47,5 @@ func (f *tableLocked) Read(r *Reader) {
 func (f *tableLocked) Describe() string { return f.Table + " locked by a stranger" }
 
 func (f *tableLocked) inject(x *Injection, w Strangers) (func(), error) {
-	free, err := w.LockTable(x, f.TableLock)
-	if err == nil {
-		x.Touch(Touched{Process: Database})
-	}
-	return free, err
+	return w.LockTable(x, f.TableLock)
 }

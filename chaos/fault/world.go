@@ -297,7 +297,8 @@ type Strangers interface {
 	// LockRows locks rows of executions that were dispatched or run, and that no stranger has locked;
 	// most is their greatest number. It returns how many it locked, and a function that lets them go.
 	LockRows(x *Injection, most int) (locked int, free func(), err error)
-	// LockTable locks a table until free is called.
+	// LockTable locks a table until free is called, and calls Touch when the lock holds up a call. A world that
+	// can't see that calls Touch when the table is locked.
 	LockTable(x *Injection, l TableLock) (free func(), err error)
 	// OpenTransaction opens a transaction that has written and keeps its snapshot, until end is called.
 	OpenTransaction(x *Injection) (end func(), err error)

@@ -61,7 +61,7 @@ func (w *world) LockRows(x *fault.Injection, most int) (locked int, free func(),
 }
 
 // LockTable implements fault.Strangers.
-func (w *world) LockTable(_ *fault.Injection, l fault.TableLock) (free func(), err error) {
+func (w *world) LockTable(x *fault.Injection, l fault.TableLock) (free func(), err error) {
 	tx, end, err := w.openStrangerSession(pgx.ReadCommitted)
 	if err != nil {
 		return nil, err
@@ -76,6 +76,7 @@ func (w *world) LockTable(_ *fault.Injection, l fault.TableLock) (free func(), e
 		end()
 		return nil, fmt.Errorf("locking table %s as a stranger: %w", l.Table, err)
 	}
+	x.Touch(fault.Touched{Process: fault.Database})
 	return end, nil
 }
 
