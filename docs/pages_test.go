@@ -103,8 +103,8 @@ func (p *page) tableOf(t *testing.T, header ...string) table {
 }
 
 // column are the cells of one column.
-func (b table) column(n int) (cells []string) {
-	for _, row := range b.rows {
+func (t table) column(n int) (cells []string) {
+	for _, row := range t.rows {
 		cells = append(cells, row[n])
 	}
 	return cells

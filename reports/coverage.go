@@ -27,12 +27,12 @@ type rowList[T any] struct {
 	All, Left int
 }
 
-func (l *rowList[T]) add(row T) {
-	if l.All++; l.All > pageCoverage {
-		l.Left++
+func (r *rowList[T]) add(row T) {
+	if r.All++; r.All > pageCoverage {
+		r.Left++
 		return
 	}
-	l.Rows = append(l.Rows, row)
+	r.Rows = append(r.Rows, row)
 }
 
 type faultRow struct {

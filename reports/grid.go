@@ -150,31 +150,31 @@ func (g *grid) row(sc *verdict.Scenario) gridRow {
 }
 
 // draw sets the paths and the words of a row.
-func (r *gridRow) draw() {
-	most := slices.Max(r.Counts)
+func (g *gridRow) draw() {
+	most := slices.Max(g.Counts)
 	var paths [3]strings.Builder
-	for at, n := range r.Counts {
+	for at, n := range g.Counts {
 		if n > 0 {
 			fmt.Fprintf(&paths[(3*n-1)/max(3, most)], "M%d 0h1v1h-1z", at)
 		}
 	}
-	r.Few, r.Some, r.Many = paths[0].String(), paths[1].String(), paths[2].String()
+	g.Few, g.Some, g.Many = paths[0].String(), paths[1].String(), paths[2].String()
 	var words []string
-	for _, seed := range r.seeds[:min(len(r.seeds), gridNamed)] {
+	for _, seed := range g.seeds[:min(len(g.seeds), gridNamed)] {
 		words = append(words, fmt.Sprint(seed))
 	}
-	r.Seeds = strings.Join(words, ", ")
-	if more := len(r.seeds) - len(words); more > 0 {
-		r.Seeds += fmt.Sprintf(" and %d more", more)
+	g.Seeds = strings.Join(words, ", ")
+	if more := len(g.seeds) - len(words); more > 0 {
+		g.Seeds += fmt.Sprintf(" and %d more", more)
 	}
 	var list strings.Builder
 	before := uint64(0)
-	for i, seed := range r.seeds {
+	for i, seed := range g.seeds {
 		if i > 0 {
 			list.WriteByte(' ')
 		}
 		fmt.Fprint(&list, seed-before)
 		before = seed
 	}
-	r.Failed = list.String()
+	g.Failed = list.String()
 }

@@ -17,39 +17,39 @@ func problem(name, message string, args ...any) field {
 
 // check validates the numbers and the lengths of the names of a line. Without a message, they are
 // valid.
-func (l *historyLine) check() field {
+func (h *historyLine) check() field {
 	const day = int64(24 * time.Hour)
 	for _, n := range [...]struct {
 		name            string
 		is, least, most int64
 	}{
-		{"due_ns", l.Due, -2 * int64(maxMoment), 2 * int64(maxMoment)},
-		{"run_timeout_ns", l.RunTimeout, 0, int64(maxMoment)},
-		{"dispatch_timeout_ns", l.WaitTimeout, 0, int64(maxMoment)},
-		{"execution", int64(l.Execution), 0, maxID},
-		{"chain", int64(l.Chain), 0, maxID},
-		{"related", int64(l.Related), 0, maxID},
-		{"epoch", int64(l.Epoch), 0, maxID},
-		{"old_epoch", int64(l.OldEpoch), 0, maxID},
-		{"named", int64(l.Named), 0, maxID},
-		{"worker", int64(l.Worker), 0, maxID},
-		{"incarnation", int64(l.Incarnation), 0, maxID},
-		{"writer", int64(l.Writer), 0, maxID},
-		{"count", l.Count, -maxAmount, maxAmount},
-		{"limit", l.Limit, -maxAmount, maxAmount},
+		{"due_ns", h.Due, -2 * int64(maxMoment), 2 * int64(maxMoment)},
+		{"run_timeout_ns", h.RunTimeout, 0, int64(maxMoment)},
+		{"dispatch_timeout_ns", h.WaitTimeout, 0, int64(maxMoment)},
+		{"execution", int64(h.Execution), 0, maxID},
+		{"chain", int64(h.Chain), 0, maxID},
+		{"related", int64(h.Related), 0, maxID},
+		{"epoch", int64(h.Epoch), 0, maxID},
+		{"old_epoch", int64(h.OldEpoch), 0, maxID},
+		{"named", int64(h.Named), 0, maxID},
+		{"worker", int64(h.Worker), 0, maxID},
+		{"incarnation", int64(h.Incarnation), 0, maxID},
+		{"writer", int64(h.Writer), 0, maxID},
+		{"count", h.Count, -maxAmount, maxAmount},
+		{"limit", h.Limit, -maxAmount, maxAmount},
 	} {
 		if n.is < n.least || n.is > n.most {
 			return problem(n.name, "%d; must be from %d to %d", n.is, n.least, n.most)
 		}
 	}
 	switch {
-	case l.At == nil:
+	case h.At == nil:
 		return problem("at_ns", "is missing; every event says when it happened, in nanoseconds since the start of the run")
-	case *l.At < int64(earliest) || *l.At > int64(maxMoment):
-		return problem("at_ns", "%d; must be from %d (a day before the start) to %d (%d days after it)", *l.At, int64(earliest), int64(maxMoment), int64(maxMoment)/day)
+	case *h.At < int64(earliest) || *h.At > int64(maxMoment):
+		return problem("at_ns", "%d; must be from %d (a day before the start) to %d (%d days after it)", *h.At, int64(earliest), int64(maxMoment), int64(maxMoment)/day)
 	}
 	most := maxName
-	if l.Kind == history.FaultBegan.String() || l.Kind == history.FaultEnded.String() {
+	if h.Kind == history.FaultBegan.String() || h.Kind == history.FaultEnded.String() {
 		// Process of a fault's event is a list of targets.
 		most = maxNames
 	}
@@ -57,18 +57,18 @@ func (l *historyLine) check() field {
 		name, is string
 		most     int
 	}{
-		{"kind", l.Kind, maxName},
-		{"from", l.From, maxName},
-		{"to", l.To, maxName},
-		{"by", l.By, maxName},
-		{"reason", l.Reason, maxName},
-		{"lifecycle", l.Lifecycle, maxName},
-		{"type", l.Type, maxName},
-		{"action", l.Action, maxName},
-		{"key", l.Key, maxName},
-		{"fault", l.Fault, maxName},
-		{"process", l.Process, most},
-		{"queue", l.Queue, most},
+		{"kind", h.Kind, maxName},
+		{"from", h.From, maxName},
+		{"to", h.To, maxName},
+		{"by", h.By, maxName},
+		{"reason", h.Reason, maxName},
+		{"lifecycle", h.Lifecycle, maxName},
+		{"type", h.Type, maxName},
+		{"action", h.Action, maxName},
+		{"key", h.Key, maxName},
+		{"fault", h.Fault, maxName},
+		{"process", h.Process, most},
+		{"queue", h.Queue, most},
 	} {
 		if len(s.is) > s.most {
 			return problem(s.name, "%d bytes; a name has at most %d", len(s.is), s.most)
@@ -78,32 +78,32 @@ func (l *historyLine) check() field {
 }
 
 // event is the inverse of lineOf, except for the fields that names parses.
-func (l *historyLine) event() history.Event {
+func (h *historyLine) event() history.Event {
 	return history.Event{
-		At: time.Duration(*l.At), Step: l.Step,
-		Execution: l.Execution, Chain: l.Chain, Related: l.Related, Epoch: l.Epoch, OldEpoch: l.OldEpoch, Named: l.Named,
-		Worker: l.Worker, Incarnation: l.Incarnation, Writer: l.Writer,
-		Message: l.Message, Count: l.Count, Limit: l.Limit, Due: time.Duration(l.Due), RunTimeout: time.Duration(l.RunTimeout), DispatchTimeout: time.Duration(l.WaitTimeout),
-		Process: l.Process, Action: l.Action, Key: l.Key, Queue: l.Queue, Fault: l.Fault, Text: l.Text,
+		At: time.Duration(*h.At), Step: h.Step,
+		Execution: h.Execution, Chain: h.Chain, Related: h.Related, Epoch: h.Epoch, OldEpoch: h.OldEpoch, Named: h.Named,
+		Worker: h.Worker, Incarnation: h.Incarnation, Writer: h.Writer,
+		Message: h.Message, Count: h.Count, Limit: h.Limit, Due: time.Duration(h.Due), RunTimeout: time.Duration(h.RunTimeout), DispatchTimeout: time.Duration(h.WaitTimeout),
+		Process: h.Process, Action: h.Action, Key: h.Key, Queue: h.Queue, Fault: h.Fault, Text: h.Text,
 	}
 }
 
 // names parses the enumerations of a line. It parses all of them, and returns the first unknown
 // one.
-func (l *historyLine) names(e *history.Event) (unknown field) {
+func (h *historyLine) names(e *history.Event) (unknown field) {
 	note := func(bad field) {
 		if unknown.Message == "" {
 			unknown = bad
 		}
 	}
 	// Every event has a kind, so a missing one is unknown too.
-	note(parseName("kind", l.Kind, kindNames, &e.Kind))
-	note(parseName("from", l.From, statusNames, &e.From))
-	note(parseName("to", l.To, statusNames, &e.To))
-	note(parseName("by", l.By, partNames, &e.By))
-	note(parseName("reason", l.Reason, reasonNames, &e.Reason))
-	note(parseName("lifecycle", l.Lifecycle, lifecycleNames, &e.Lifecycle))
-	note(parseName("type", l.Type, messageTypes[:], &e.Type))
+	note(parseName("kind", h.Kind, kindNames, &e.Kind))
+	note(parseName("from", h.From, statusNames, &e.From))
+	note(parseName("to", h.To, statusNames, &e.To))
+	note(parseName("by", h.By, partNames, &e.By))
+	note(parseName("reason", h.Reason, reasonNames, &e.Reason))
+	note(parseName("lifecycle", h.Lifecycle, lifecycleNames, &e.Lifecycle))
+	note(parseName("type", h.Type, messageTypes[:], &e.Type))
 	return unknown
 }
 

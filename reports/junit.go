@@ -88,17 +88,17 @@ func WriteJUnit(w io.Writer, s *verdict.Sweep) error {
 	return nil
 }
 
-func (s *junitSuite) add(c *junitCase, wall float64) {
+func (j *junitSuite) add(c *junitCase, wall float64) {
 	c.Time = seconds(wall)
-	s.seconds += wall
-	s.Tests++
+	j.seconds += wall
+	j.Tests++
 	if c.Failure != nil {
-		s.Failures++
+		j.Failures++
 	}
 	if c.Error != nil {
-		s.Errors++
+		j.Errors++
 	}
-	s.Cases = append(s.Cases, c)
+	j.Cases = append(j.Cases, c)
 }
 
 func caseOf(sc *verdict.Scenario) *junitCase {

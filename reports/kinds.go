@@ -19,7 +19,7 @@ type kindRow struct {
 }
 
 // isServer reports whether events of the kind are the states of a server.
-func (r *kindRow) isServer() bool { return r.home != "" && r.state != "" }
+func (k *kindRow) isServer() bool { return k.home != "" && k.state != "" }
 
 // The tracks that are no process, and the one of a worker.
 const (

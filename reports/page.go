@@ -94,10 +94,10 @@ type shownRuns struct {
 	Data   template.JS
 }
 
-func (r *shownRuns) fill(data []byte, labels []string, script string) {
-	r.Records = labels
-	r.Style, r.Data = template.CSS(readAssets("style.css")), template.JS(data) //nolint:gosec // ours, and escaped by json.Marshal
-	r.Script = template.JS("(() => {\n\"use strict\";\n" + script + "})();")   //nolint:gosec // ours
+func (s *shownRuns) fill(data []byte, labels []string, script string) {
+	s.Records = labels
+	s.Style, s.Data = template.CSS(readAssets("style.css")), template.JS(data) //nolint:gosec // ours, and escaped by json.Marshal
+	s.Script = template.JS("(() => {\n\"use strict\";\n" + script + "})();")   //nolint:gosec // ours
 }
 
 // headline describes the first failure.

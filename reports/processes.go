@@ -95,9 +95,9 @@ func (p *processes) role(name string, e *history.Event) string {
 	return "client"
 }
 
-func (l *processLane) close(at time.Duration) {
-	if at > l.since {
-		l.Periods = append(l.Periods, period{from: l.since, to: at, k: l.k, name: l.state})
+func (p *processLane) close(at time.Duration) {
+	if at > p.since {
+		p.Periods = append(p.Periods, period{from: p.since, to: at, k: p.k, name: p.state})
 	}
 }
 

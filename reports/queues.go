@@ -142,17 +142,17 @@ func (q *queues) leave(lane *queueLane, key copyKey, e *history.Event) {
 	q.open[key] = list
 }
 
-func (l *queueLane) mark(k int, e *history.Event) {
-	l.Marks = append(l.Marks, []any{usec(e.At), k, e.Kind.String()})
+func (q *queueLane) mark(k int, e *history.Event) {
+	q.Marks = append(q.Marks, []any{usec(e.At), k, e.Kind.String()})
 }
 
-func (l *queueLane) point(k int, at time.Duration) {
-	p := [4]int64{usec(at), int64(k), int64(l.ready), int64(l.unacked)}
-	l.Most = max(l.Most, l.ready+l.unacked)
-	if n := len(l.Points); n > 0 && l.Points[n-1][2] == p[2] && l.Points[n-1][3] == p[3] {
+func (q *queueLane) point(k int, at time.Duration) {
+	p := [4]int64{usec(at), int64(k), int64(q.ready), int64(q.unacked)}
+	q.Most = max(q.Most, q.ready+q.unacked)
+	if n := len(q.Points); n > 0 && q.Points[n-1][2] == p[2] && q.Points[n-1][3] == p[3] {
 		return
 	}
-	l.Points = append(l.Points, p)
+	q.Points = append(q.Points, p)
 }
 
 func (q *queues) lanes(b *builder, shown []*rowLane) (lanes []*queueLane, leftOut int) {

@@ -87,16 +87,16 @@ func (r *rows) observe(k int, e *history.Event) {
 }
 
 // enter closes the period of the old status and begins that of the new status.
-func (x *rowLane) enter(k int, e *history.Event, owner string) {
-	x.close(e.At)
-	x.status, x.owner, x.epoch, x.since, x.k = e.To, owner, e.Epoch, e.At, k
+func (r *rowLane) enter(k int, e *history.Event, owner string) {
+	r.close(e.At)
+	r.status, r.owner, r.epoch, r.since, r.k = e.To, owner, e.Epoch, e.At, k
 }
 
 // close ends the present period. Periods of zero length are kept, because the state at an event is
 // looked up by k, and many failures depend on a status that lasted no time.
-func (x *rowLane) close(at time.Duration) {
-	if x.status != execution.None {
-		x.Periods = append(x.Periods, period{x.since, at, x.k, x.status.String(), []any{x.owner, x.epoch}})
+func (r *rowLane) close(at time.Duration) {
+	if r.status != execution.None {
+		r.Periods = append(r.Periods, period{r.since, at, r.k, r.status.String(), []any{r.owner, r.epoch}})
 	}
 }
 

@@ -167,15 +167,15 @@ func newSoakPage(r *soak.Result) *soakPage {
 	return p
 }
 
-func (p *soakPage) facts() {
-	r := p.Result
+func (sp *soakPage) facts() {
+	r := sp.Result
 	var ends []string
 	for _, s := range []string{"completed", "failed", "timeout", "abandoned", "cancelled"} {
 		if r.Ends[s] > 0 {
 			ends = append(ends, fmt.Sprintf("%s %s", thousands(r.Ends[s]), s))
 		}
 	}
-	p.Facts = []soakFact{
+	sp.Facts = []soakFact{
 		{"load", fmt.Sprintf("%v of %v", r.Ran.Round(time.Second), r.For)},
 		{"rate", fmt.Sprintf("%.1f executions a second", r.Rate)},
 		{"held back for the backlog", r.HeldBack.Round(time.Second).String()},

@@ -173,10 +173,10 @@ func newCellResult(sc *verdict.Scenario, link string) cellResult {
 }
 
 // shorten leaves one short reason.
-func (r *cellResult) shorten() {
-	if len(r.Why) > 0 {
-		r.MoreWhys += len(r.Why) - 1
-		r.Why = []string{shorten(r.Why[0], shortText)}
+func (c *cellResult) shorten() {
+	if len(c.Why) > 0 {
+		c.MoreWhys += len(c.Why) - 1
+		c.Why = []string{shorten(c.Why[0], shortText)}
 	}
 }
 

@@ -133,22 +133,22 @@ func (t teller) sideOr(e *history.Event, p *explain.Pair) whySide {
 	return *t.side(e)
 }
 
-func (p *whyPage) needs(x *explain.Explanation) {
+func (w *whyPage) needs(x *explain.Explanation) {
 	if len(x.Faults) == 0 {
 		return
 	}
-	p.FaultsText = sentence(needText(x))
+	w.FaultsText = sentence(needText(x))
 	if x.Own > 0 {
-		p.FaultsText = shifts + "." // the head says the rest
+		w.FaultsText = shifts + "." // the head says the rest
 	}
 	for _, needed := range []bool{true, false} {
 		for _, f := range x.Faults {
 			switch {
 			case f.Needed != needed:
 			case needed:
-				p.Faults = append(p.Faults, whyFault{f.Fault, "needed", unless(f), "needed"})
+				w.Faults = append(w.Faults, whyFault{f.Fault, "needed", unless(f), "needed"})
 			default:
-				p.Faults = append(p.Faults, whyFault{f.Fault, "not needed", idle(f), "idle"})
+				w.Faults = append(w.Faults, whyFault{f.Fault, "not needed", idle(f), "idle"})
 			}
 		}
 	}

@@ -72,52 +72,52 @@ func ask[T any](s *asked, step string, call func() (T, error)) (T, error) {
 	return answer, err
 }
 
-func (s *asked) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
-	return ask(s, "create", func() ([]store.Created, error) { return s.Store.Create(ctx, items) })
+func (a *asked) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	return ask(a, "create", func() ([]store.Created, error) { return a.Store.Create(ctx, items) })
 }
 
-func (s *asked) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
-	return ask(s, "cancel", func() ([]store.Cancellation, error) { return s.Store.Cancel(ctx, ids, actor) })
+func (a *asked) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	return ask(a, "cancel", func() ([]store.Cancellation, error) { return a.Store.Cancel(ctx, ids, actor) })
 }
 
-func (s *asked) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	return ask(s, "claim for scheduling", func() ([]execution.Execution, error) { return s.Store.ClaimForScheduling(ctx, c) })
+func (a *asked) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	return ask(a, "claim for scheduling", func() ([]execution.Execution, error) { return a.Store.ClaimForScheduling(ctx, c) })
 }
 
-func (s *asked) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
-	return ask(s, "dispatch what is due", func() (store.DueDispatched, error) { return s.Store.DispatchDue(ctx, d) })
+func (a *asked) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	return ask(a, "dispatch what is due", func() (store.DueDispatched, error) { return a.Store.DispatchDue(ctx, d) })
 }
 
-func (s *asked) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	return ask(s, "dispatch", func() ([]store.DispatchResult, error) { return s.Store.Dispatch(ctx, by, ds) })
+func (a *asked) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	return ask(a, "dispatch", func() ([]store.DispatchResult, error) { return a.Store.Dispatch(ctx, by, ds) })
 }
 
-func (s *asked) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
-	return ask(s, "park", func() ([]store.Outcome, error) { return s.Store.Park(ctx, by, ps) })
+func (a *asked) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
+	return ask(a, "park", func() ([]store.Outcome, error) { return a.Store.Park(ctx, by, ps) })
 }
 
-func (s *asked) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	return ask(s, "reclaim", func() ([]store.Outcome, error) { return s.Store.Reclaim(ctx, rs) })
+func (a *asked) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	return ask(a, "reclaim", func() ([]store.Outcome, error) { return a.Store.Reclaim(ctx, rs) })
 }
 
-func (s *asked) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	return ask(s, "orchestrate", func() ([]store.Orchestrated, error) { return s.Store.Orchestrate(ctx, os) })
+func (a *asked) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	return ask(a, "orchestrate", func() ([]store.Orchestrated, error) { return a.Store.Orchestrate(ctx, os) })
 }
 
-func (s *asked) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	return ask(s, "heartbeat", func() (store.BeatReply, error) { return s.Store.Heartbeat(ctx, b) })
+func (a *asked) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	return ask(a, "heartbeat", func() (store.BeatReply, error) { return a.Store.Heartbeat(ctx, b) })
 }
 
-func (s *asked) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	return ask(s, "claim", func() ([]store.ClaimResult, error) { return s.Store.Claim(ctx, w, cs) })
+func (a *asked) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	return ask(a, "claim", func() ([]store.ClaimResult, error) { return a.Store.Claim(ctx, w, cs) })
 }
 
-func (s *asked) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	return ask(s, "finish", func() ([]store.Outcome, error) { return s.Store.Finish(ctx, w, fs) })
+func (a *asked) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	return ask(a, "finish", func() ([]store.Outcome, error) { return a.Store.Finish(ctx, w, fs) })
 }
 
-func (s *asked) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
-	return ask(s, "release", func() ([]execution.Key, error) { return s.Store.Release(ctx, w) })
+func (a *asked) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
+	return ask(a, "release", func() ([]execution.Key, error) { return a.Store.Release(ctx, w) })
 }
 
 // listener receives the figures of a run, with the changes in its history and the steps of unknown

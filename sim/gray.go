@@ -54,12 +54,12 @@ type deafSession struct {
 }
 
 // Consume implements broker.Session.
-func (s *deafSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := s.Session.Consume(ctx, queue, prefetch)
+func (ds *deafSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := ds.Session.Consume(ctx, queue, prefetch)
 	if err != nil {
 		return nil, err
 	}
-	return &deafConsumer{c, s.d}, nil
+	return &deafConsumer{c, ds.d}, nil
 }
 
 type deafConsumer struct {
@@ -71,11 +71,11 @@ type deafConsumer struct {
 const stirs = time.Second
 
 // Receive implements broker.Consumer.
-func (c *deafConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
-	d, err := c.Consumer.Receive(ctx)
-	for err == nil && c.d.p.gray.deaf != "" {
-		c.d.p.w.injector.Touch(c.d.p.gray.deaf, fault.Touched{Process: c.d.p.name})
-		err = c.d.h.Sleep(ctx, stirs)
+func (dc *deafConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := dc.Consumer.Receive(ctx)
+	for err == nil && dc.d.p.gray.deaf != "" {
+		dc.d.p.w.injector.Touch(dc.d.p.gray.deaf, fault.Touched{Process: dc.d.p.name})
+		err = dc.d.h.Sleep(ctx, stirs)
 	}
 	return d, err
 }

@@ -17,9 +17,9 @@ type noted struct {
 	fates map[string]map[broker.QueueFate]int
 }
 
-func (b noted) Connect(ctx context.Context) (broker.Session, error) {
-	s, err := b.Broker.Connect(ctx)
-	return notedSession{s, b.fates}, err
+func (n noted) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := n.Broker.Connect(ctx)
+	return notedSession{s, n.fates}, err
 }
 
 type notedSession struct {
@@ -27,13 +27,13 @@ type notedSession struct {
 	fates map[string]map[broker.QueueFate]int
 }
 
-func (s notedSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
-	fate, err := s.Session.DeleteIdle(ctx, q)
+func (n notedSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
+	fate, err := n.Session.DeleteIdle(ctx, q)
 	if err == nil {
-		if s.fates[q.Name] == nil {
-			s.fates[q.Name] = make(map[broker.QueueFate]int)
+		if n.fates[q.Name] == nil {
+			n.fates[q.Name] = make(map[broker.QueueFate]int)
 		}
-		s.fates[q.Name][fate]++
+		n.fates[q.Name][fate]++
 	}
 	return fate, err
 }

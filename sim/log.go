@@ -15,35 +15,35 @@ type logHandler struct {
 }
 
 // Enabled implements slog.Handler.
-func (h *logHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (l *logHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle implements slog.Handler. The deferred functions of a dying task log nothing.
-func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
-	if h.w.k.Dying() {
+func (l *logHandler) Handle(_ context.Context, r slog.Record) error {
+	if l.w.k.Dying() {
 		return nil
 	}
 	var b strings.Builder
-	b.WriteString(r.Level.String() + " " + r.Message + h.prefix)
+	b.WriteString(r.Level.String() + " " + r.Message + l.prefix)
 	r.Attrs(func(a slog.Attr) bool {
 		b.WriteString(" " + a.String())
 		return true
 	})
 	name := ""
-	if t := h.w.k.Current(); t != nil {
+	if t := l.w.k.Current(); t != nil {
 		name = t.Process().Name()
 	}
-	h.w.emit(history.Event{Kind: history.Logged, Process: name, Text: b.String()})
+	l.w.emit(history.Event{Kind: history.Logged, Process: name, Text: b.String()})
 	return nil
 }
 
 // WithAttrs implements slog.Handler.
-func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	prefix := h.prefix
+func (l *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	prefix := l.prefix
 	for _, a := range attrs {
 		prefix += " " + a.String()
 	}
-	return &logHandler{h.w, prefix}
+	return &logHandler{l.w, prefix}
 }
 
 // WithGroup implements slog.Handler; it ignores groups.
-func (h *logHandler) WithGroup(string) slog.Handler { return h }
+func (l *logHandler) WithGroup(string) slog.Handler { return l }

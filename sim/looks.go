@@ -30,7 +30,7 @@ func (w *world) looking(process string, s store.Store) store.Store {
 }
 
 // Unjudged implements hook.Unjudged.
-func (s *looking) Unjudged() store.Store { return s.Store }
+func (lo *looking) Unjudged() store.Store { return lo.Store }
 
 // causes are the looks that Find makes.
 var causes = map[store.ReclaimCause]invariant.Look{ //detlint:ok a constant table, never written
@@ -40,7 +40,7 @@ var causes = map[store.ReclaimCause]invariant.Look{ //detlint:ok a constant tabl
 }
 
 // ClaimForScheduling implements store.Executor.
-func (s *looking) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+func (lo *looking) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	most := c.Others
 	for _, p := range c.Pools {
 		most = max(most, p)
@@ -48,15 +48,15 @@ func (s *looking) ClaimForScheduling(ctx context.Context, c store.SchedulingClai
 	for i := range c.Demands {
 		most = max(most, c.Demands[i].Limit)
 	}
-	s.k.Asks(s.w.k.Now(), invariant.LookSchedule, most, 0)
-	rows, err := s.Store.ClaimForScheduling(ctx, c)
+	lo.k.Asks(lo.w.k.Now(), invariant.LookSchedule, most, 0)
+	rows, err := lo.Store.ClaimForScheduling(ctx, c)
 	if err != nil {
-		s.k.Failed(s.w.k.Now(), invariant.LookSchedule)
+		lo.k.Failed(lo.w.k.Now(), invariant.LookSchedule)
 		return rows, err
 	}
 	full, others := exhausted(&c, rows)
-	s.k.Answered(s.w.k.Now(), invariant.LookSchedule, full || others || s.goesOn, others || s.goesOn, nil)
-	s.goesOn = false
+	lo.k.Answered(lo.w.k.Now(), invariant.LookSchedule, full || others || lo.goesOn, others || lo.goesOn, nil)
+	lo.goesOn = false
 	return rows, nil
 }
 
@@ -66,24 +66,24 @@ const unfitAgain = 100 * time.Millisecond
 
 // DispatchDue implements store.Executor. It is the first look of a pass. A claim follows if other
 // rows are due.
-func (s *looking) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+func (lo *looking) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
 	most := 0
 	for i := range d.Offers {
 		most = max(most, len(d.Offers[i].Spread), len(d.Offers[i].Packed))
 	}
-	s.k.Asks(s.w.k.Now(), invariant.LookSchedule, most, 0)
-	s.goesOn = false
-	answer, err := s.Store.DispatchDue(ctx, d)
+	lo.k.Asks(lo.w.k.Now(), invariant.LookSchedule, most, 0)
+	lo.goesOn = false
+	answer, err := lo.Store.DispatchDue(ctx, d)
 	if err != nil {
-		s.k.Failed(s.w.k.Now(), invariant.LookSchedule)
+		lo.k.Failed(lo.w.k.Now(), invariant.LookSchedule)
 		return answer, err
 	}
 	full := answer.Full && len(answer.Rows) > 0
 	if answer.Unfit > 0 {
-		s.k.Parks(s.w.k.Now(), unfitAgain)
+		lo.k.Parks(lo.w.k.Now(), unfitAgain)
 	}
-	s.goesOn = full && answer.Others // the claim is a look of the same pass
-	s.k.Answered(s.w.k.Now(), invariant.LookSchedule, full || answer.Others, full || answer.Others, nil)
+	lo.goesOn = full && answer.Others // the claim is a look of the same pass
+	lo.k.Answered(lo.w.k.Now(), invariant.LookSchedule, full || answer.Others, full || answer.Others, nil)
 	return answer, nil
 }
 
@@ -130,62 +130,62 @@ func exhausted(c *store.SchedulingClaim, rows []execution.Execution) (named, oth
 }
 
 // Dispatch implements store.Executor.
-func (s *looking) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	results, err := s.Store.Dispatch(ctx, executor, ds)
-	s.judge(err)
+func (lo *looking) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	results, err := lo.Store.Dispatch(ctx, executor, ds)
+	lo.judge(err)
 	for i := range results {
 		if err == nil && results[i].Applied {
-			s.k.GoesOn(s.w.k.Now())
+			lo.k.GoesOn(lo.w.k.Now())
 		}
 	}
 	return results, err
 }
 
 // judge notes that a statement failed which may belong to the scheduler's pass.
-func (s *looking) judge(err error) {
+func (lo *looking) judge(err error) {
 	if err != nil {
-		s.k.Stumbled()
+		lo.k.Stumbled()
 	}
 }
 
 // Workers implements store.Executor.
-func (s *looking) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	began := s.w.k.Now()
-	workers, err := s.Store.Workers(ctx, into)
-	s.judge(err)
-	s.k.Began(began)
+func (lo *looking) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	began := lo.w.k.Now()
+	workers, err := lo.Store.Workers(ctx, into)
+	lo.judge(err)
+	lo.k.Began(began)
 	return workers, err
 }
 
 // MarkPublished implements store.Executor.
-func (s *looking) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
-	left, err := s.Store.MarkPublished(ctx, keys)
-	s.judge(err)
+func (lo *looking) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
+	left, err := lo.Store.MarkPublished(ctx, keys)
+	lo.judge(err)
 	return left, err
 }
 
 // Park implements store.Executor.
-func (s *looking) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
-	outcomes, err := s.Store.Park(ctx, executor, ps)
-	s.judge(err)
+func (lo *looking) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	outcomes, err := lo.Store.Park(ctx, executor, ps)
+	lo.judge(err)
 	for i := range outcomes {
 		if outcomes[i].Applied && outcomes[i].Row.Status == execution.Requested {
-			s.k.Parks(s.w.k.Now(), ps[i].Delay)
+			lo.k.Parks(lo.w.k.Now(), ps[i].Delay)
 		}
 	}
 	return outcomes, err
 }
 
 // Find implements store.Executor.
-func (s *looking) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+func (lo *looking) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
 	l, known := causes[f.Cause]
 	if !known {
-		return s.Store.Find(ctx, f)
+		return lo.Store.Find(ctx, f)
 	}
-	s.k.Asks(s.w.k.Now(), l, f.Limit, 0)
-	rows, err := s.Store.Find(ctx, f)
+	lo.k.Asks(lo.w.k.Now(), l, f.Limit, 0)
+	rows, err := lo.Store.Find(ctx, f)
 	if err != nil {
-		s.k.Failed(s.w.k.Now(), l)
+		lo.k.Failed(lo.w.k.Now(), l)
 		return rows, err
 	}
 	found := make([]invariant.Found, len(rows))
@@ -193,109 +193,109 @@ func (s *looking) Find(ctx context.Context, f store.Finding) ([]execution.Execut
 		found[i] = invariant.Found{Key: rows[i].Key(), Status: rows[i].Status}
 	}
 	full := len(rows) >= f.Limit
-	s.k.Answered(s.w.k.Now(), l, full, full, found)
+	lo.k.Answered(lo.w.k.Now(), l, full, full, found)
 	return rows, nil
 }
 
 // Reclaim implements store.Executor.
-func (s *looking) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	outcomes, err := s.Store.Reclaim(ctx, rs)
-	s.judge(err)
+func (lo *looking) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := lo.Store.Reclaim(ctx, rs)
+	lo.judge(err)
 	for i := range outcomes {
 		if outcomes[i].Applied && outcomes[i].Row.Status == execution.Requested {
-			s.k.Woken(s.w.k.Now(), rs[i].Delay)
+			lo.k.Woken(lo.w.k.Now(), rs[i].Delay)
 		}
 	}
 	return outcomes, err
 }
 
 // Orchestrate implements store.Executor.
-func (s *looking) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	done, err := s.Store.Orchestrate(ctx, os)
+func (lo *looking) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	done, err := lo.Store.Orchestrate(ctx, os)
 	woken := false
 	for i := range done {
 		if done[i].Applied && !woken {
 			woken = true
-			s.k.Woken(s.w.k.Now(), 0)
+			lo.k.Woken(lo.w.k.Now(), 0)
 		}
 		// The scheduler learns of each retry separately.
 		if done[i].Applied && done[i].Retry != 0 && os[i].Retry != nil {
-			s.k.Woken(s.w.k.Now(), os[i].Retry.Delay)
+			lo.k.Woken(lo.w.k.Now(), os[i].Retry.Delay)
 		}
 	}
 	return done, err
 }
 
 // SettleChildren implements store.Executor.
-func (s *looking) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
-	settled, err := s.Store.SettleChildren(ctx, chains, most)
+func (lo *looking) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
+	settled, err := lo.Store.SettleChildren(ctx, chains, most)
 	left, more := err != nil, false
 	for i := range settled {
 		left = left || settled[i].More
 		more = more || err == nil && settled[i].More && len(settled[i].Started)+len(settled[i].Skipped) > 0
 	}
-	s.k.Settled(s.w.k.Now(), chains, left, more)
+	lo.k.Settled(lo.w.k.Now(), chains, left, more)
 	return settled, err
 }
 
 // Reap implements store.Executor.
-func (s *looking) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
-	marked, err := s.Store.Reap(ctx, rs)
+func (lo *looking) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	marked, err := lo.Store.Reap(ctx, rs)
 	if err == nil {
-		s.k.Lost()
+		lo.k.Lost()
 	}
 	return marked, err
 }
 
 // ObserveWorkers implements store.Executor.
-func (s *looking) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
+func (lo *looking) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
 	for i := range ws {
-		s.k.Tells(s.w.k.Now(), ws[i].Incarnation, ws[i].Ready, ws[i].Reason)
+		lo.k.Tells(lo.w.k.Now(), ws[i].Incarnation, ws[i].Ready, ws[i].Reason)
 	}
-	changed, err := s.Store.ObserveWorkers(ctx, ws)
+	changed, err := lo.Store.ObserveWorkers(ctx, ws)
 	for i := range ws {
 		if err == nil {
-			s.k.Told(s.w.k.Now(), ws[i].Incarnation, ws[i].Ready)
+			lo.k.Told(lo.w.k.Now(), ws[i].Incarnation, ws[i].Ready)
 		}
 	}
 	return changed, err
 }
 
 // purge makes a look that answers how many rows it handled.
-func (s *looking) purge(l invariant.Look, age time.Duration, limit int, do func() (int, error)) (int, error) {
-	s.k.Asks(s.w.k.Now(), l, limit, age)
+func (lo *looking) purge(l invariant.Look, age time.Duration, limit int, do func() (int, error)) (int, error) {
+	lo.k.Asks(lo.w.k.Now(), l, limit, age)
 	n, err := do()
 	if err != nil {
-		s.k.Failed(s.w.k.Now(), l)
+		lo.k.Failed(lo.w.k.Now(), l)
 		return n, err
 	}
-	s.k.Answered(s.w.k.Now(), l, n >= limit, n >= limit, nil)
+	lo.k.Answered(lo.w.k.Now(), l, n >= limit, n >= limit, nil)
 	return n, nil
 }
 
 // PurgeDeadLetters implements store.Executor.
-func (s *looking) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return s.purge(invariant.LookDeadLetters, age, limit, func() (int, error) { return s.Store.PurgeDeadLetters(ctx, age, limit) })
+func (lo *looking) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return lo.purge(invariant.LookDeadLetters, age, limit, func() (int, error) { return lo.Store.PurgeDeadLetters(ctx, age, limit) })
 }
 
 // PurgeObservations implements store.Executor.
-func (s *looking) PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return s.purge(invariant.LookObservations, age, limit, func() (int, error) { return s.Store.PurgeObservations(ctx, age, limit) })
+func (lo *looking) PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return lo.purge(invariant.LookObservations, age, limit, func() (int, error) { return lo.Store.PurgeObservations(ctx, age, limit) })
 }
 
 // ForgetKeys implements store.Executor.
-func (s *looking) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return s.purge(invariant.LookKeys, age, limit, func() (int, error) { return s.Store.ForgetKeys(ctx, age, limit) })
+func (lo *looking) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return lo.purge(invariant.LookKeys, age, limit, func() (int, error) { return lo.Store.ForgetKeys(ctx, age, limit) })
 }
 
 // FreeSlots implements store.Executor.
-func (s *looking) FreeSlots(ctx context.Context, limit int) (freed []execution.ID, err error) {
-	_, err = s.purge(invariant.LookSlots, 0, limit, func() (int, error) {
-		freed, err = s.Store.FreeSlots(ctx, limit)
+func (lo *looking) FreeSlots(ctx context.Context, limit int) (freed []execution.ID, err error) {
+	_, err = lo.purge(invariant.LookSlots, 0, limit, func() (int, error) {
+		freed, err = lo.Store.FreeSlots(ctx, limit)
 		return len(freed), err
 	})
 	if len(freed) > 0 {
-		s.k.Woken(s.w.k.Now(), 0)
+		lo.k.Woken(lo.w.k.Now(), 0)
 	}
 	return freed, err
 }

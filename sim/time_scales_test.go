@@ -54,7 +54,7 @@ type timeScales struct {
 }
 
 // unearned lists the chains that did not complete, although nothing in the run could cause that.
-func (d *timeScales) unearned(r *Result) (complaints []string) {
+func (ts *timeScales) unearned(r *Result) (complaints []string) {
 	last := make(map[execution.ID]*execution.Execution)
 	for _, row := range r.world.rows() {
 		if before, known := last[row.Chain()]; !known || row.RetryCount > before.RetryCount {
@@ -62,7 +62,7 @@ func (d *timeScales) unearned(r *Result) (complaints []string) {
 		}
 	}
 	for _, row := range r.world.rows() {
-		if end := last[row.Chain()]; end.ID == row.ID && d.mustComplete[row.Action.Ref] && row.Status != execution.Completed {
+		if end := last[row.Chain()]; end.ID == row.ID && ts.mustComplete[row.Action.Ref] && row.Status != execution.Completed {
 			complaints = append(complaints, fmt.Sprintf("execution %d of %s, whose runs never fail, ended as %v (%v, %q) and no fault gave it a reason",
 				row.ID, row.Action.Ref, row.Status, row.FailureReason, row.Result.Error))
 		}
@@ -152,7 +152,7 @@ func drawSteps(t *rapid.T, b *strings.Builder, steps int) {
 
 // drawAction draws an action whose timeout may be shorter or longer than its runs. In a third of
 // the draws the action fails by itself.
-func (d *timeScales) drawAction(t *rapid.T, b *strings.Builder, ref string, top, dispatch time.Duration, calm bool) {
+func (ts *timeScales) drawAction(t *rapid.T, b *strings.Builder, ref string, top, dispatch time.Duration, calm bool) {
 	takes := scaled(t, 20*time.Millisecond, top, "takes")
 	timeout := rapid.SampledFrom([]time.Duration{takes / 2, takes + 10*time.Second, takes + 10*time.Second, 2*takes + 10*time.Second}).Draw(t, "timeout")
 	timeout = max(timeout.Round(time.Millisecond), 10*time.Millisecond)
@@ -169,13 +169,13 @@ func (d *timeScales) drawAction(t *rapid.T, b *strings.Builder, ref string, top,
 		fmt.Fprintf(b, ", dispatch_timeout: %v", scaled(t, 5*time.Second, dispatch, "own dispatch_timeout"))
 	}
 	b.WriteString("}\n")
-	d.mustComplete[ref] = calm && !fails && timeout > takes
+	ts.mustComplete[ref] = calm && !fails && timeout > takes
 }
 
 // drawWorkload draws a burst of each action, up to far more than a batch or all slots, partly
 // pinned, and, if there are faults, cancellations. It returns how long the work takes if it is done
 // one by one.
-func (d *timeScales) drawWorkload(t *rapid.T, b *strings.Builder, top time.Duration, calm bool) time.Duration {
+func (ts *timeScales) drawWorkload(t *rapid.T, b *strings.Builder, top time.Duration, calm bool) time.Duration {
 	many := rapid.SampledFrom([]int{3, 10, 40}).Draw(t, "many")
 	total := 0
 	b.WriteString("workload:\n")

@@ -101,28 +101,28 @@ type standstill struct {
 }
 
 // Observe implements history.Sink.
-func (h *standstill) Observe(e *history.Event) {
+func (s *standstill) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.FaultBegan:
-		h.began, h.last = e.At, e.At
+		s.began, s.last = e.At, e.At
 	case history.AlertFired:
-		h.fired, h.firing = append(h.fired, e.Fault), append(h.firing, e.Fault)
-		if h.alert < h.last {
-			h.alert = e.At
+		s.fired, s.firing = append(s.fired, e.Fault), append(s.firing, e.Fault)
+		if s.alert < s.last {
+			s.alert = e.At
 		}
 	case history.AlertResolved:
-		h.firing = slices.DeleteFunc(h.firing, func(name string) bool { return name == e.Fault })
+		s.firing = slices.DeleteFunc(s.firing, func(name string) bool { return name == e.Fault })
 	case history.Transition:
 		if e.To != execution.Completed {
 			return
 		}
-		if gap := e.At - h.last; h.began > 0 && gap > h.longest {
-			h.longest, h.until = gap, e.At
-			h.told = h.alert >= h.last && h.alert-h.last <= stopped+time.Minute
+		if gap := e.At - s.last; s.began > 0 && gap > s.longest {
+			s.longest, s.until = gap, e.At
+			s.told = s.alert >= s.last && s.alert-s.last <= stopped+time.Minute
 		}
-		h.last, h.alert = e.At, -1
-		if len(h.firing) > 0 {
-			h.alert = e.At
+		s.last, s.alert = e.At, -1
+		if len(s.firing) > 0 {
+			s.alert = e.At
 		}
 	default:
 	}

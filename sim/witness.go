@@ -106,15 +106,15 @@ type seenHost struct {
 }
 
 // Go implements host.Host.
-func (h *seenHost) Go(name string, run func()) host.Task {
-	h.tasks++
-	if t := h.w.sees(); t != nil {
-		h.w.rules.Starts(invariant.Part{Process: t.Process().Name(), Name: name}, h.worker, h.concurrency, h.tasks)
+func (s *seenHost) Go(name string, run func()) host.Task {
+	s.tasks++
+	if t := s.w.sees(); t != nil {
+		s.w.rules.Starts(invariant.Part{Process: t.Process().Name(), Name: name}, s.worker, s.concurrency, s.tasks)
 	}
-	return h.Host.Go(name, func() {
+	return s.Host.Go(name, func() {
 		run()
-		h.tasks--
-		h.w.ended()
+		s.tasks--
+		s.w.ended()
 	})
 }
 
@@ -171,15 +171,15 @@ func (w *witness) waits(ctx context.Context) {
 }
 
 // Sleep implements host.Host.
-func (h *seenHost) Sleep(ctx context.Context, d time.Duration) error {
-	h.w.waits(ctx)
-	err := h.Host.Sleep(ctx, d)
-	h.w.toldOver(ctx, err)
+func (s *seenHost) Sleep(ctx context.Context, d time.Duration) error {
+	s.w.waits(ctx)
+	err := s.Host.Sleep(ctx, d)
+	s.w.toldOver(ctx, err)
 	return err
 }
 
 // NewSignal implements host.Host.
-func (h *seenHost) NewSignal() host.Signal { return &seenSignal{h.Host.NewSignal(), h.w} }
+func (s *seenHost) NewSignal() host.Signal { return &seenSignal{s.Host.NewSignal(), s.w} }
 
 type seenSignal struct {
 	host.Signal
@@ -195,19 +195,19 @@ func (s *seenSignal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 }
 
 // WithCancel implements host.Host.
-func (h *seenHost) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := h.Host.WithCancel(parent)
-	if h.w.sees() != nil {
-		h.w.k.Watch(ctx, false)
+func (s *seenHost) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := s.Host.WithCancel(parent)
+	if s.w.sees() != nil {
+		s.w.k.Watch(ctx, false)
 	}
 	return ctx, cancel
 }
 
 // WithTimeout implements host.Host.
-func (h *seenHost) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := h.Host.WithTimeout(parent, d)
-	if h.w.sees() != nil {
-		h.w.k.Watch(ctx, true)
+func (s *seenHost) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := s.Host.WithTimeout(parent, d)
+	if s.w.sees() != nil {
+		s.w.k.Watch(ctx, true)
 	}
 	return ctx, cancel
 }
@@ -226,19 +226,19 @@ type seenRecorder struct {
 }
 
 // Add implements telemetry.Recorder.
-func (r *seenRecorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+func (s *seenRecorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	switch f {
 	case telemetry.LoopRuns:
-		if t := r.w.sees(); t != nil {
-			r.w.rules.Counted(part(t), l[0], l[1] == "failed")
+		if t := s.w.sees(); t != nil {
+			s.w.rules.Counted(part(t), l[0], l[1] == "failed")
 		}
 	case telemetry.LogLinesSuppressed:
-		if t := r.w.sees(); t != nil {
-			r.w.rules.Suppressed(part(t))
+		if t := s.w.sees(); t != nil {
+			s.w.rules.Suppressed(part(t))
 		}
 	default:
 	}
-	r.Recorder.Add(f, n, l)
+	s.Recorder.Add(f, n, l)
 }
 
 // log returns a logger that reports lines about errors and passes all lines on to h.
@@ -255,21 +255,21 @@ type seenLog struct {
 }
 
 // Enabled implements slog.Handler: it is also true while a part has to log a failure.
-func (l *seenLog) Enabled(ctx context.Context, level slog.Level) bool {
-	return l.wants(level) || l.Handler.Enabled(ctx, level)
+func (s *seenLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return s.wants(level) || s.Handler.Enabled(ctx, level)
 }
 
-func (l *seenLog) wants(level slog.Level) bool {
+func (s *seenLog) wants(level slog.Level) bool {
 	if level < slog.LevelInfo {
 		return false
 	}
-	t := l.w.sees()
-	return t != nil && (level >= slog.LevelWarn || l.w.rules.Failing(t.ID()))
+	t := s.w.sees()
+	return t != nil && (level >= slog.LevelWarn || s.w.rules.Failing(t.ID()))
 }
 
 // Handle implements slog.Handler.
-func (l *seenLog) Handle(ctx context.Context, r slog.Record) error {
-	if l.wants(r.Level) {
+func (s *seenLog) Handle(ctx context.Context, r slog.Record) error {
+	if s.wants(r.Level) {
 		line := invariant.Line{Text: r.Message, Warns: r.Level >= slog.LevelWarn}
 		carries := false
 		r.Attrs(func(a slog.Attr) bool {
@@ -288,30 +288,30 @@ func (l *seenLog) Handle(ctx context.Context, r slog.Record) error {
 			case "reachable":
 				carries, line.Probe, line.Reachable = true, true, a.Value.Kind() == slog.KindBool && a.Value.Bool()
 			case "since_heartbeat":
-				carries, line.PassedOver, line.Waited = true, true, l.w.sees().Noted.Waited
+				carries, line.PassedOver, line.Waited = true, true, s.w.sees().Noted.Waited
 			default:
 			}
 			return line.Error == ""
 		})
 		if carries {
-			l.w.rules.Logged(part(l.w.sees()), line)
+			s.w.rules.Logged(part(s.w.sees()), line)
 		}
 		if line.Execution != 0 {
-			l.w.rules.Says(part(l.w.sees()), line)
+			s.w.rules.Says(part(s.w.sees()), line)
 		}
 	}
-	if !l.Handler.Enabled(ctx, r.Level) {
+	if !s.Handler.Enabled(ctx, r.Level) {
 		return nil
 	}
-	return l.Handler.Handle(ctx, r)
+	return s.Handler.Handle(ctx, r)
 }
 
 // WithAttrs implements slog.Handler.
-func (l *seenLog) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &seenLog{l.Handler.WithAttrs(attrs), l.w}
+func (s *seenLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &seenLog{s.Handler.WithAttrs(attrs), s.w}
 }
 
 // WithGroup implements slog.Handler.
-func (l *seenLog) WithGroup(name string) slog.Handler {
-	return &seenLog{l.Handler.WithGroup(name), l.w}
+func (s *seenLog) WithGroup(name string) slog.Handler {
+	return &seenLog{s.Handler.WithGroup(name), s.w}
 }

@@ -26,16 +26,16 @@ type seenBroker struct {
 }
 
 // Connect implements broker.Broker.
-func (b *seenBroker) Connect(ctx context.Context) (broker.Session, error) {
-	s, err := b.Broker.Connect(ctx)
-	b.w.answered(ctx, "Connect", err)
+func (sb *seenBroker) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := sb.Broker.Connect(ctx)
+	sb.w.answered(ctx, "Connect", err)
 	if err != nil {
 		return nil, err
 	}
-	b.sessions = append(slices.DeleteFunc(b.sessions, broker.Session.Closed), s)
-	b.w.rules.Sessions(b.process, len(b.sessions))
-	seen := &seenSession{Session: s, b: b, consumers: make(map[string]int)}
-	if t := b.w.sees(); t != nil {
+	sb.sessions = append(slices.DeleteFunc(sb.sessions, broker.Session.Closed), s)
+	sb.w.rules.Sessions(sb.process, len(sb.sessions))
+	seen := &seenSession{Session: s, b: sb, consumers: make(map[string]int)}
+	if t := sb.w.sees(); t != nil {
 		seen.opener = t.ID()
 	}
 	return seen, nil
@@ -150,37 +150,37 @@ type seenConsumer struct {
 }
 
 // ended notes that the broker delivers nothing more through the consumer.
-func (c *seenConsumer) ended() {
-	if !c.over {
-		c.over = true
-		c.s.consumers[c.queue]--
+func (sc *seenConsumer) ended() {
+	if !sc.over {
+		sc.over = true
+		sc.s.consumers[sc.queue]--
 	}
 }
 
 // Receive implements broker.Consumer. The session's opener reports the end of the session.
-func (c *seenConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
-	d, err := c.Consumer.Receive(ctx)
+func (sc *seenConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := sc.Consumer.Receive(ctx)
 	if err == nil {
 		return d, nil
 	}
-	switch t := c.s.b.w.sees(); {
+	switch t := sc.s.b.w.sees(); {
 	case errors.Is(err, broker.ErrCancelled):
-		c.ended()
-		if !c.asked {
-			c.s.declared, c.s.taken = false, true
+		sc.ended()
+		if !sc.asked {
+			sc.s.declared, sc.s.taken = false, true
 		}
-	case errors.Is(err, broker.ErrClosed) && t != nil && t.ID() == c.s.opener:
-		c.s.b.w.answered(ctx, "Receive", err)
+	case errors.Is(err, broker.ErrClosed) && t != nil && t.ID() == sc.s.opener:
+		sc.s.b.w.answered(ctx, "Receive", err)
 	}
 	return d, err
 }
 
 // Cancel implements broker.Consumer.
-func (c *seenConsumer) Cancel(ctx context.Context) error {
-	c.asked = true
-	err := c.Consumer.Cancel(ctx)
+func (sc *seenConsumer) Cancel(ctx context.Context) error {
+	sc.asked = true
+	err := sc.Consumer.Cancel(ctx)
 	if err == nil {
-		c.ended()
+		sc.ended()
 	}
 	return err
 }

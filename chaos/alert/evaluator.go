@@ -59,9 +59,9 @@ type Change struct {
 }
 
 // Look takes one sample and returns the changes.
-func (b *Evaluator) Look(now time.Duration) (changes []Change) {
-	for _, r := range b.rules {
-		holds := b.judge(r)
+func (e *Evaluator) Look(now time.Duration) (changes []Change) {
+	for _, r := range e.rules {
+		holds := e.judge(r)
 		if holds && !r.holds {
 			r.since = now
 		}
@@ -76,8 +76,8 @@ func (b *Evaluator) Look(now time.Duration) (changes []Change) {
 }
 
 // Firing says whether an alert fires.
-func (b *Evaluator) Firing(name string) bool {
-	for _, r := range b.rules {
+func (e *Evaluator) Firing(name string) bool {
+	for _, r := range e.rules {
 		if r.Name == name {
 			return r.firing
 		}
@@ -85,46 +85,46 @@ func (b *Evaluator) Firing(name string) bool {
 	return false
 }
 
-func (b *Evaluator) judge(r *rule) bool {
-	of, known := b.value(&r.Of)
+func (e *Evaluator) judge(r *rule) bool {
+	of, known := e.value(&r.Of)
 	if r.Absent {
 		return !known
 	}
-	if b.table[r.Of.Figure].Kind == telemetry.Histogram {
+	if e.table[r.Of.Figure].Kind == telemetry.Histogram {
 		sum, _ := r.of.take(&r.Of, true, of, true)
-		n, _ := r.per.take(&r.Of, true, total(b.measured, &r.Of), true)
+		n, _ := r.per.take(&r.Of, true, total(e.measured, &r.Of), true)
 		return n >= r.Samples && n > 0 && sum > n*r.Above*int64(time.Second)
 	}
-	of, _ = r.of.take(&r.Of, b.counts(&r.Of), of, known)
+	of, _ = r.of.take(&r.Of, e.counts(&r.Of), of, known)
 	if r.Per == nil {
 		above := r.Above
-		if b.table[r.Of.Figure].Seconds {
+		if e.table[r.Of.Figure].Seconds {
 			above *= int64(time.Second)
 		}
 		return known && (r.Zero && of == 0 || !r.Zero && of > above)
 	}
-	per, known := b.value(r.Per)
-	per, samples := r.per.take(r.Per, b.counts(r.Per), per, known)
-	if b.counts(r.Per) {
+	per, known := e.value(r.Per)
+	per, samples := r.per.take(r.Per, e.counts(r.Per), per, known)
+	if e.counts(r.Per) {
 		samples = per
 	}
 	return samples >= r.Samples && per > 0 && of*100 > r.Above*per
 }
 
 // counts says that a query selects a counter.
-func (b *Evaluator) counts(q *telemetry.Query) bool {
-	return b.table[q.Figure].Kind == telemetry.Counter
+func (e *Evaluator) counts(q *telemetry.Query) bool {
+	return e.table[q.Figure].Kind == telemetry.Counter
 }
 
 // value is a query's present value: a counter's sum, or for gauges the sum over all gauges that the
 // query selects, each from the process where it is largest. It is unknown until a process has
 // reported it.
-func (b *Evaluator) value(q *telemetry.Query) (sum int64, known bool) {
-	if b.table[q.Figure].Kind != telemetry.Gauge {
-		return total(b.counters, q), true
+func (e *Evaluator) value(q *telemetry.Query) (sum int64, known bool) {
+	if e.table[q.Figure].Kind != telemetry.Gauge {
+		return total(e.counters, q), true
 	}
 	largest := make(map[telemetry.Labels]int64)
-	for g, v := range b.gauges[q.Figure] { //detlint:ok the largest of each label does not depend on the order
+	for g, v := range e.gauges[q.Figure] { //detlint:ok the largest of each label does not depend on the order
 		if !q.Matches(g.labels) {
 			continue
 		}
@@ -188,11 +188,11 @@ func (w *window) take(q *telemetry.Query, counter bool, value int64, known bool)
 }
 
 // Process returns the recorder of one process.
-func (b *Evaluator) Process(name string) telemetry.Recorder { return &recorder{b, name} }
+func (e *Evaluator) Process(name string) telemetry.Recorder { return &recorder{e, name} }
 
 // Ended forgets the gauges of a process that has ended, because it no longer exports them.
-func (b *Evaluator) Ended(name string) {
-	for _, gauges := range b.gauges {
+func (e *Evaluator) Ended(name string) {
+	for _, gauges := range e.gauges {
 		maps.DeleteFunc(gauges, func(g gauge, _ int64) bool { return g.process == name })
 	}
 }
@@ -211,9 +211,9 @@ func (r *recorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 }
 
 // Measured adds n measurements of a histogram; sum is their total in nanoseconds.
-func (b *Evaluator) Measured(f telemetry.Figure, n, sum int64, l telemetry.Labels) {
-	b.counters[f][l] += sum
-	b.measured[f][l] += n
+func (e *Evaluator) Measured(f telemetry.Figure, n, sum int64, l telemetry.Labels) {
+	e.counters[f][l] += sum
+	e.measured[f][l] += n
 }
 
 // Set implements telemetry.Recorder.

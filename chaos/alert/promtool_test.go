@@ -161,22 +161,22 @@ func (s *story) judged() (all []look) {
 }
 
 // report passes a sample to an evaluator.
-func (o *told) report(b *Evaluator, r telemetry.Recorder, i int) {
-	v := o.values[i]
-	info := telemetry.Table()[o.figure]
+func (t *told) report(b *Evaluator, r telemetry.Recorder, i int) {
+	v := t.values[i]
+	info := telemetry.Table()[t.figure]
 	switch {
 	case info.Kind == telemetry.Counter:
-		r.Add(o.figure, v, o.labels)
+		r.Add(t.figure, v, t.labels)
 	case info.Kind == telemetry.Histogram:
-		for range o.counts[i] {
-			r.Observe(o.figure, time.Duration(v)*time.Second, o.labels)
+		for range t.counts[i] {
+			r.Observe(t.figure, time.Duration(v)*time.Second, t.labels)
 		}
 	case v == silence:
 		b.Ended("executor-1")
 	case info.Seconds:
-		r.Set(o.figure, v*int64(time.Second), o.labels)
+		r.Set(t.figure, v*int64(time.Second), t.labels)
 	default:
-		r.Set(o.figure, v, o.labels)
+		r.Set(t.figure, v, t.labels)
 	}
 }
 

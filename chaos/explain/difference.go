@@ -250,7 +250,7 @@ func identities(r Run) map[execution.ID]string {
 	return names
 }
 
-func (l *strands) name(e *history.Event, names map[execution.ID]string) string {
+func (s *strands) name(e *history.Event, names map[execution.ID]string) string {
 	switch {
 	case e.Execution != 0:
 		if name := names[e.Execution]; name != "" {
@@ -258,7 +258,7 @@ func (l *strands) name(e *history.Event, names map[execution.ID]string) string {
 		}
 		return fmt.Sprintf("execution %d", e.Execution)
 	case e.Worker != 0:
-		return "worker " + l.run.Workers[e.Worker]
+		return "worker " + s.run.Workers[e.Worker]
 	case e.Fault != "":
 		return "fault " + e.Fault
 	case e.Queue != "":

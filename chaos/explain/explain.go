@@ -83,8 +83,8 @@ type Need struct {
 }
 
 // Needed counts the faults with Needed.
-func (x *Explanation) Needed() (n int) {
-	for _, f := range x.Faults {
+func (e *Explanation) Needed() (n int) {
+	for _, f := range e.Faults {
 		if f.Needed {
 			n++
 		}

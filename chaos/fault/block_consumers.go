@@ -11,6 +11,6 @@ func init() {
 
 type blockConsumers struct{ ofQueue }
 
-func (f *blockConsumers) inject(x *Injection, w Queues) (func(), error) {
-	return w.BlockConsumers(x, f.bindings(x, w))
+func (b *blockConsumers) inject(x *Injection, w Queues) (func(), error) {
+	return w.BlockConsumers(x, b.bindings(x, w))
 }

@@ -11,9 +11,9 @@ func init() {
 
 type cancelConsumers struct{ ofQueue }
 
-func (f *cancelConsumers) inject(x *Injection, w ConsumerCancelling) (func(), error) {
+func (c *cancelConsumers) inject(x *Injection, w ConsumerCancelling) (func(), error) {
 	defer x.End()
-	for _, b := range f.bindings(x, w) {
+	for _, b := range c.bindings(x, w) {
 		if err := w.CancelConsumers(x, b.Queue); err != nil {
 			return nil, err
 		}

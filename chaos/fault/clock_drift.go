@@ -27,27 +27,27 @@ type clockDrift struct {
 }
 
 // Read implements Fault.
-func (f *clockDrift) Read(r *Reader) {
-	f.Target = r.Clock(r.At("of"))
+func (c *clockDrift) Read(r *Reader) {
+	c.Target = r.Clock(r.At("of"))
 	if n := r.At("by"); n != nil {
-		f.PerMillion = r.drift(n)
+		c.PerMillion = r.drift(n)
 	}
 }
 
 // Strikes implements Fault.
-func (f *clockDrift) Strikes() Strikes { return Strikes{Target: f.Target} }
+func (c *clockDrift) Strikes() Strikes { return Strikes{Target: c.Target} }
 
 // Describe implements Describer.
-func (f *clockDrift) Describe() string { return plain("clock_drift") + " " + f.Target }
+func (c *clockDrift) Describe() string { return plain("clock_drift") + " " + c.Target }
 
-func (f *clockDrift) inject(x *Injection, w Clocks) (func(), error) {
-	if f.Target == Database {
-		f.database(x, w)
+func (c *clockDrift) inject(x *Injection, w Clocks) (func(), error) {
+	if c.Target == Database {
+		c.database(x, w)
 		return nil, nil
 	}
 	var back []func()
 	for _, process := range x.Targets {
-		back = append(back, w.DriftClock(x, process, f.PerMillion))
+		back = append(back, w.DriftClock(x, process, c.PerMillion))
 	}
 	return InOrder(back), nil
 }
@@ -56,9 +56,9 @@ func (f *clockDrift) inject(x *Injection, w Clocks) (func(), error) {
 // the history records the clock's error at every moment.
 const driftTick = time.Second
 
-func (f *clockDrift) database(x *Injection, w Clocks) {
+func (c *clockDrift) database(x *Injection, w Clocks) {
 	w.TouchDatabaseClock(x)
-	step := driftTick / 1e6 * time.Duration(f.PerMillion)
+	step := driftTick / 1e6 * time.Duration(c.PerMillion)
 	over := x.Now() + x.For
 	var tick func()
 	tick = func() {

@@ -27,17 +27,17 @@ func init() {
 type clockOffset struct{ shifted }
 
 // Describe implements Describer.
-func (f *clockOffset) Describe() string { return f.describe("clock_offset") }
+func (c *clockOffset) Describe() string { return c.describe("clock_offset") }
 
-func (f *clockOffset) inject(x *Injection, w Clocks) (func(), error) {
-	if f.Target != Database {
-		return f.move(x, w), nil
+func (c *clockOffset) inject(x *Injection, w Clocks) (func(), error) {
+	if c.Target != Database {
+		return c.move(x, w), nil
 	}
 	w.TouchDatabaseClock(x)
-	w.ShiftDatabaseClock(f.By)
+	w.ShiftDatabaseClock(c.By)
 	x.After(x.For, func() {
-		w.ShiftDatabaseClock(-f.By)
-		x.endAfter(f.By)
+		w.ShiftDatabaseClock(-c.By)
+		x.endAfter(c.By)
 	})
 	return nil, nil
 }

@@ -20,16 +20,16 @@ func init() {
 type clockStep struct{ shifted }
 
 // Describe implements Describer.
-func (f *clockStep) Describe() string { return f.describe("clock_step") }
+func (c *clockStep) Describe() string { return c.describe("clock_step") }
 
-func (f *clockStep) inject(x *Injection, w Clocks) (func(), error) {
-	if f.Target == Database {
+func (c *clockStep) inject(x *Injection, w Clocks) (func(), error) {
+	if c.Target == Database {
 		w.TouchDatabaseClock(x)
-		w.ShiftDatabaseClock(f.By)
-		x.endAfter(-f.By)
+		w.ShiftDatabaseClock(c.By)
+		x.endAfter(-c.By)
 		return nil, nil
 	}
-	f.move(x, w)
+	c.move(x, w)
 	x.End()
 	return nil, nil
 }

@@ -35,35 +35,35 @@ type shifted struct {
 }
 
 // Read implements Fault.
-func (f *shifted) Read(r *Reader) {
-	f.Target = r.Clock(r.At("of"))
+func (s *shifted) Read(r *Reader) {
+	s.Target = r.Clock(r.At("of"))
 	if n := r.At("by"); n != nil {
-		f.By = r.shift(n)
+		s.By = r.shift(n)
 	}
 }
 
 // Strikes implements Fault.
-func (f *shifted) Strikes() Strikes { return Strikes{Target: f.Target} }
+func (s *shifted) Strikes() Strikes { return Strikes{Target: s.Target} }
 
 // Lasts implements Lasting. After a clock was set back, a process that waits for a moment on it
 // waits longer.
-func (f *shifted) Lasts(b Bounds) time.Duration { return b.For + max(f.By, -f.By) }
+func (s *shifted) Lasts(b Bounds) time.Duration { return b.For + max(s.By, -s.By) }
 
 // describe names the fault, for example "clock offset shell-1".
-func (f *shifted) describe(kind string) string { return plain(kind) + " " + f.Target }
+func (s *shifted) describe(kind string) string { return plain(kind) + " " + s.Target }
 
 // move moves the clocks of the struck processes' current instances.
-func (f *shifted) move(x *Injection, w Clocks) (back func()) {
+func (s *shifted) move(x *Injection, w Clocks) (back func()) {
 	var undo []func()
 	for _, process := range x.Targets {
-		undo = append(undo, w.ShiftClock(x, process, f.By))
+		undo = append(undo, w.ShiftClock(x, process, s.By))
 	}
 	return InOrder(undo)
 }
 
 // endAfter ends a fault of the database's clock once the clock has made up for the time by which it
 // was moved backwards. Until then, everything that waits for a moment on it waits longer.
-func (x *Injection) endAfter(behind time.Duration) { x.After(max(0, behind), x.End) }
+func (i *Injection) endAfter(behind time.Duration) { i.After(max(0, behind), i.End) }
 
 func clockKeys(by yamlfile.Key) []yamlfile.Key {
 	return []yamlfile.Key{processKey("of", "the process, or database"), by}

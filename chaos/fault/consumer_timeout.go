@@ -26,11 +26,11 @@ type consumerTimeout struct {
 }
 
 // Read implements Fault.
-func (f *consumerTimeout) Read(r *Reader) { f.After = r.DurationOf("after") }
+func (c *consumerTimeout) Read(r *Reader) { c.After = r.DurationOf("after") }
 
 // Describe implements Describer.
-func (f *consumerTimeout) Describe() string { return "consumer timeout of " + f.After.String() }
+func (c *consumerTimeout) Describe() string { return "consumer timeout of " + c.After.String() }
 
-func (f *consumerTimeout) inject(x *Injection, w ConsumerTimeouts) (func(), error) {
-	return w.SetConsumerTimeout(x, f.After)
+func (c *consumerTimeout) inject(x *Injection, w ConsumerTimeouts) (func(), error) {
+	return w.SetConsumerTimeout(x, c.After)
 }

@@ -21,8 +21,8 @@ func (*cordon) inject(x *Injection, w Fleet) (func(), error) {
 }
 
 // uncordon lifts the cordons of the struck workers.
-func (x *Injection) uncordon(w Fleet) {
-	for _, worker := range x.Targets {
-		w.Cordon(x, worker, false, false)
+func (i *Injection) uncordon(w Fleet) {
+	for _, worker := range i.Targets {
+		w.Cordon(i, worker, false, false)
 	}
 }

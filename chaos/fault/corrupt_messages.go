@@ -14,11 +14,11 @@ func init() {
 type corruptMessages struct{ ofMessages }
 
 // Read implements Fault.
-func (f *corruptMessages) Read(r *Reader) { f.read(r) }
+func (c *corruptMessages) Read(r *Reader) { c.read(r) }
 
 // Describe implements Describer.
-func (f *corruptMessages) Describe() string { return f.describe("corrupt") }
+func (c *corruptMessages) Describe() string { return c.describe("corrupt") }
 
-func (f *corruptMessages) inject(x *Injection, w Messages) (func(), error) {
-	return f.intercept(x, w, func() Fate { return Fate{Corrupt: true} })
+func (c *corruptMessages) inject(x *Injection, w Messages) (func(), error) {
+	return c.intercept(x, w, func() Fate { return Fate{Corrupt: true} })
 }

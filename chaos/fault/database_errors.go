@@ -20,10 +20,10 @@ type databaseErrors struct {
 }
 
 // Read implements Fault.
-func (f *databaseErrors) Read(r *Reader) { f.PerMillion = r.Rate("errors") }
+func (d *databaseErrors) Read(r *Reader) { d.PerMillion = r.Rate("errors") }
 
 // A revoked privilege, a damaged page or a column that the next version renamed: their SQLSTATEs
 // (42501, XX001, 42703) all blame the statement, not the server.
-func (f *databaseErrors) inject(x *Injection, w DatabaseFailures) (func(), error) {
-	return w.FailWrites(x, f.PerMillion, WriteFailure{Code: "XX000", Message: "internal error"})
+func (d *databaseErrors) inject(x *Injection, w DatabaseFailures) (func(), error) {
+	return w.FailWrites(x, d.PerMillion, WriteFailure{Code: "XX000", Message: "internal error"})
 }

@@ -23,8 +23,8 @@ type databaseSlow struct {
 }
 
 // Read implements Fault.
-func (f *databaseSlow) Read(r *Reader) { f.Adds = r.Adds("slow") }
+func (d *databaseSlow) Read(r *Reader) { d.Adds = r.Adds("slow") }
 
-func (f *databaseSlow) inject(x *Injection, w DatabaseSlow) (func(), error) {
-	return w.SlowDatabase(x, f.Adds)
+func (d *databaseSlow) inject(x *Injection, w DatabaseSlow) (func(), error) {
+	return w.SlowDatabase(x, d.Adds)
 }

@@ -22,14 +22,14 @@ type delayMessages struct {
 }
 
 // Read implements Fault.
-func (f *delayMessages) Read(r *Reader) {
-	f.read(r)
-	f.By = r.Adds("by")
+func (d *delayMessages) Read(r *Reader) {
+	d.read(r)
+	d.By = r.Adds("by")
 }
 
 // Describe implements Describer.
-func (f *delayMessages) Describe() string { return f.describe("delay") }
+func (d *delayMessages) Describe() string { return d.describe("delay") }
 
-func (f *delayMessages) inject(x *Injection, w Messages) (func(), error) {
-	return f.intercept(x, w, func() Fate { return Fate{Delay: x.draw(f.By)} })
+func (d *delayMessages) inject(x *Injection, w Messages) (func(), error) {
+	return d.intercept(x, w, func() Fate { return Fate{Delay: x.draw(d.By)} })
 }

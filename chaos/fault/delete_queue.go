@@ -11,9 +11,9 @@ func init() {
 
 type deleteQueue struct{ ofQueue }
 
-func (f *deleteQueue) inject(x *Injection, w Queues) (func(), error) {
+func (d *deleteQueue) inject(x *Injection, w Queues) (func(), error) {
 	defer x.End()
-	for _, b := range f.bindings(x, w) {
+	for _, b := range d.bindings(x, w) {
 		if err := w.DeleteQueue(x, b); err != nil {
 			return nil, err
 		}

@@ -14,11 +14,11 @@ func init() {
 type dropMessages struct{ ofMessages }
 
 // Read implements Fault.
-func (f *dropMessages) Read(r *Reader) { f.read(r) }
+func (d *dropMessages) Read(r *Reader) { d.read(r) }
 
 // Describe implements Describer.
-func (f *dropMessages) Describe() string { return f.describe("drop") }
+func (d *dropMessages) Describe() string { return d.describe("drop") }
 
-func (f *dropMessages) inject(x *Injection, w Messages) (func(), error) {
-	return f.intercept(x, w, func() Fate { return Fate{Drop: true} })
+func (d *dropMessages) inject(x *Injection, w Messages) (func(), error) {
+	return d.intercept(x, w, func() Fate { return Fate{Drop: true} })
 }

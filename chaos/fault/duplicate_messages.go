@@ -14,11 +14,11 @@ func init() {
 type duplicateMessages struct{ ofMessages }
 
 // Read implements Fault.
-func (f *duplicateMessages) Read(r *Reader) { f.read(r) }
+func (d *duplicateMessages) Read(r *Reader) { d.read(r) }
 
 // Describe implements Describer.
-func (f *duplicateMessages) Describe() string { return f.describe("duplicate") }
+func (d *duplicateMessages) Describe() string { return d.describe("duplicate") }
 
-func (f *duplicateMessages) inject(x *Injection, w Messages) (func(), error) {
-	return f.intercept(x, w, func() Fate { return Fate{Duplicate: true} })
+func (d *duplicateMessages) inject(x *Injection, w Messages) (func(), error) {
+	return d.intercept(x, w, func() Fate { return Fate{Duplicate: true} })
 }

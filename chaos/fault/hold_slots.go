@@ -30,18 +30,18 @@ type holdSlots struct {
 }
 
 // Read implements Fault.
-func (f *holdSlots) Read(r *Reader) {
+func (h *holdSlots) Read(r *Reader) {
 	if n := r.At("count"); n != nil {
 		count, _ := r.Integer(n, "count", 1, mostHeld)
-		f.Count = int(count)
+		h.Count = int(count)
 	}
 }
 
 // Describe implements Describer.
 func (*holdSlots) Describe() string { return "edit slots" }
 
-func (f *holdSlots) inject(x *Injection, w SlotEdits) (func(), error) {
-	left := f.Count
+func (h *holdSlots) inject(x *Injection, w SlotEdits) (func(), error) {
+	left := h.Count
 	var next func(within time.Duration)
 	next = func(within time.Duration) {
 		held := w.HoldSlots(x, left)
@@ -59,10 +59,10 @@ func (f *holdSlots) inject(x *Injection, w SlotEdits) (func(), error) {
 }
 
 // endWhenFreed ends the fault when every slot that it took is free again.
-func (x *Injection) endWhenFreed(w SlotEdits, within time.Duration) {
+func (i *Injection) endWhenFreed(w SlotEdits, within time.Duration) {
 	if w.HeldSlots() == 0 || within <= 0 {
-		x.End()
+		i.End()
 		return
 	}
-	x.After(time.Second, func() { x.endWhenFreed(w, within-time.Second) })
+	i.After(time.Second, func() { i.endWhenFreed(w, within-time.Second) })
 }

@@ -69,7 +69,7 @@ type Touched struct {
 }
 
 // draw draws a duration from a span.
-func (x *Injection) draw(s Span) time.Duration { return x.Duration(s.Least, s.Most) }
+func (i *Injection) draw(s Span) time.Duration { return i.Duration(s.Least, s.Most) }
 
 // InOrder returns a function that calls each of undo in order. Worlds use it for a fault with
 // several parts to undo.

@@ -81,7 +81,7 @@ func TestAWorldThatLacksAnInterfaceInjectsNothing(t *testing.T) {
 type nothing struct{ Target string }
 
 func (*nothing) Read(*Reader)       {}
-func (f *nothing) Strikes() Strikes { return Strikes{Target: f.Target} }
+func (n *nothing) Strikes() Strikes { return Strikes{Target: n.Target} }
 
 func (*nothing) inject(*Injection, Processes) (func(), error) { return nil, nil }
 

@@ -28,14 +28,14 @@ type latency struct {
 }
 
 // Read implements Fault.
-func (f *latency) Read(r *Reader) {
-	f.read(r, "of", "to")
-	f.Adds = r.Adds("adds")
+func (l *latency) Read(r *Reader) {
+	l.read(r, "of", "to")
+	l.Adds = r.Adds("adds")
 }
 
 // Describe implements Describer.
-func (f *latency) Describe() string { return f.describe("latency", "to") }
+func (l *latency) Describe() string { return l.describe("latency", "to") }
 
-func (f *latency) inject(x *Injection, w Links) (func(), error) {
-	return f.affect(x, w, Effect{Delay: f.Adds})
+func (l *latency) inject(x *Injection, w Links) (func(), error) {
+	return l.affect(x, w, Effect{Delay: l.Adds})
 }

@@ -18,38 +18,38 @@ type link struct {
 }
 
 // Strikes implements Fault.
-func (f *link) Strikes() Strikes { return Strikes{Target: f.Target, Ends: f.Ends} }
+func (l *link) Strikes() Strikes { return Strikes{Target: l.Target, Ends: l.Ends} }
 
 // read reads the keys of linkKeys.
-func (f *link) read(r *Reader, process, ends string) {
-	f.Target, f.Way = r.Process(r.At(process)), Both
+func (l *link) read(r *Reader, process, ends string) {
+	l.Target, l.Way = r.Process(r.At(process)), Both
 	if n := r.At(ends); n != nil {
-		f.Ends, _ = r.Choices(n, "other end", ends, OtherEnds())
+		l.Ends, _ = r.Choices(n, "other end", ends, OtherEnds())
 		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
 			r.Unknown(n, ends+" is empty", "", OtherEnds())
 		}
 	}
 	if n := r.At("direction"); n != nil {
 		way, _ := r.Choice(n, "direction", directions())
-		f.Way = Direction(way)
+		l.Way = Direction(way)
 	}
 }
 
 // describe names the fault, for example "partition shell-1 from broker".
-func (f *link) describe(what, to string) string {
+func (l *link) describe(what, to string) string {
 	way := ""
-	if f.Way == Incoming || f.Way == Outgoing {
-		way = ", " + string(f.Way)
+	if l.Way == Incoming || l.Way == Outgoing {
+		way = ", " + string(l.Way)
 	}
-	return fmt.Sprintf("%s %s %s %s%s", what, f.Target, to, andList(f.Ends), way)
+	return fmt.Sprintf("%s %s %s %s%s", what, l.Target, to, andList(l.Ends), way)
 }
 
 // affect applies an effect to every link that the fault strikes, until undo.
-func (f *link) affect(x *Injection, w Links, e Effect) (undo func(), err error) {
+func (l *link) affect(x *Injection, w Links, e Effect) (undo func(), err error) {
 	var heal []func()
 	for _, process := range x.Targets {
-		for _, end := range f.Ends {
-			h, err := w.Affect(x, process, end, f.Way, e)
+		for _, end := range l.Ends {
+			h, err := w.Affect(x, process, end, l.Way, e)
 			if err != nil {
 				InOrder(heal)()
 				return nil, err

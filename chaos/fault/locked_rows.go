@@ -21,10 +21,10 @@ type lockedRows struct {
 }
 
 // Read implements Fault.
-func (f *lockedRows) Read(r *Reader) {
+func (l *lockedRows) Read(r *Reader) {
 	if n := r.At("count"); n != nil {
 		count, _ := r.Integer(n, "count", 1, mostHidden)
-		f.Count = int(count)
+		l.Count = int(count)
 	}
 }
 
@@ -32,9 +32,9 @@ func (f *lockedRows) Read(r *Reader) {
 func (*lockedRows) Describe() string { return "rows locked by a stranger" }
 
 // inject locks rows as they are dispatched, until Count rows are locked. At the end all are free.
-func (f *lockedRows) inject(x *Injection, w Strangers) (func(), error) {
+func (l *lockedRows) inject(x *Injection, w Strangers) (func(), error) {
 	var frees []func()
-	left, over := f.Count, false
+	left, over := l.Count, false
 	var failed error
 	var lock func()
 	lock = func() {

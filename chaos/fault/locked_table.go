@@ -30,22 +30,22 @@ func tableModes() []string { return []string{"share", "access_exclusive"} }
 type tableLocked struct{ TableLock }
 
 // Strikes implements Fault.
-func (f *tableLocked) Strikes() Strikes { return Strikes{Target: Database, Ends: []string{f.Table}} }
+func (t *tableLocked) Strikes() Strikes { return Strikes{Target: Database, Ends: []string{t.Table}} }
 
 // Read implements Fault.
-func (f *tableLocked) Read(r *Reader) {
+func (t *tableLocked) Read(r *Reader) {
 	if n := r.At("table"); n != nil {
-		f.Table, _ = r.Choice(n, "table", lockableTables())
+		t.Table, _ = r.Choice(n, "table", lockableTables())
 	}
 	if n := r.At("mode"); n != nil {
 		mode, _ := r.Choice(n, "mode", tableModes())
-		f.Exclusive = mode == "access_exclusive"
+		t.Exclusive = mode == "access_exclusive"
 	}
 }
 
 // Describe implements Describer.
-func (f *tableLocked) Describe() string { return f.Table + " locked by a stranger" }
+func (t *tableLocked) Describe() string { return t.Table + " locked by a stranger" }
 
-func (f *tableLocked) inject(x *Injection, w Strangers) (func(), error) {
-	return w.LockTable(x, f.TableLock)
+func (t *tableLocked) inject(x *Injection, w Strangers) (func(), error) {
+	return w.LockTable(x, t.TableLock)
 }

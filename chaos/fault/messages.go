@@ -28,28 +28,28 @@ type ofMessages struct {
 }
 
 // Strikes implements Fault.
-func (f *ofMessages) Strikes() Strikes { return Strikes{Target: Broker, Messages: f.Type} }
+func (o *ofMessages) Strikes() Strikes { return Strikes{Target: Broker, Messages: o.Type} }
 
 // read reads the keys of messageKeys.
-func (f *ofMessages) read(r *Reader) {
+func (o *ofMessages) read(r *Reader) {
 	if n := r.At(r.kind.As); n != nil {
-		f.Type, _ = r.Choice(n, "message type", append(MessageTypes(), EveryMessage))
+		o.Type, _ = r.Choice(n, "message type", append(MessageTypes(), EveryMessage))
 	}
-	f.PerMillion = r.Rate("rate")
+	o.PerMillion = r.Rate("rate")
 }
 
 // describe names the fault, for example "drop every message".
-func (f *ofMessages) describe(what string) string {
-	if f.Type == EveryMessage {
+func (o *ofMessages) describe(what string) string {
+	if o.Type == EveryMessage {
 		return what + " every message"
 	}
-	return what + " " + f.Type
+	return what + " " + o.Type
 }
 
 // intercept draws which messages are struck and calls fate for each of them.
-func (f *ofMessages) intercept(x *Injection, w Messages, fate func() Fate) (func(), error) {
+func (o *ofMessages) intercept(x *Injection, w Messages, fate func() Fate) (func(), error) {
 	return w.Intercept(x, func(messageType string) Fate {
-		if f.Type != EveryMessage && f.Type != messageType || !x.Chance(f.PerMillion) {
+		if o.Type != EveryMessage && o.Type != messageType || !x.Chance(o.PerMillion) {
 			return Fate{}
 		}
 		return fate()

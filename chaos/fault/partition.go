@@ -14,11 +14,11 @@ func init() {
 type partition struct{ link }
 
 // Read implements Fault.
-func (f *partition) Read(r *Reader) { f.read(r, "cut", "from") }
+func (p *partition) Read(r *Reader) { p.read(r, "cut", "from") }
 
 // Describe implements Describer.
-func (f *partition) Describe() string { return f.describe("partition", "from") }
+func (p *partition) Describe() string { return p.describe("partition", "from") }
 
-func (f *partition) inject(x *Injection, w Links) (func(), error) {
-	return f.affect(x, w, Effect{Cut: true})
+func (p *partition) inject(x *Injection, w Links) (func(), error) {
+	return p.affect(x, w, Effect{Cut: true})
 }

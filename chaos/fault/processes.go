@@ -12,23 +12,23 @@ import (
 type struck struct{ Target string }
 
 // Read implements Fault.
-func (f *struck) Read(r *Reader) { f.Target = r.Process(r.Value) }
+func (s *struck) Read(r *Reader) { s.Target = r.Process(r.Value) }
 
 // Strikes implements Fault.
-func (f *struck) Strikes() Strikes { return Strikes{Target: f.Target} }
+func (s *struck) Strikes() Strikes { return Strikes{Target: s.Target} }
 
 // struckWorker is the worker, or the selector of workers, that a fault names as its whole value.
 type struckWorker struct{ Target string }
 
 // Read implements Fault.
-func (f *struckWorker) Read(r *Reader) { f.Target = r.Worker(r.Value) }
+func (s *struckWorker) Read(r *Reader) { s.Target = r.Worker(r.Value) }
 
 // Strikes implements Fault.
-func (f *struckWorker) Strikes() Strikes { return Strikes{Target: f.Target} }
+func (s *struckWorker) Strikes() Strikes { return Strikes{Target: s.Target} }
 
 // each calls f for every process that the fault strikes, in the order of Targets.
-func (x *Injection) each(w Processes, f func(p Process)) {
-	for _, name := range x.Targets {
+func (i *Injection) each(w Processes, f func(p Process)) {
+	for _, name := range i.Targets {
 		if p := w.Process(name); p != nil {
 			f(p)
 		}
@@ -36,21 +36,21 @@ func (x *Injection) each(w Processes, f func(p Process)) {
 }
 
 // restartLater starts the ended processes again after RestartAfter, and then ends the fault.
-func (x *Injection) restartLater(w Processes) {
-	if x.RestartAfter == 0 {
-		x.Endless()
+func (i *Injection) restartLater(w Processes) {
+	if i.RestartAfter == 0 {
+		i.Endless()
 		return
 	}
-	x.After(x.RestartAfter, func() {
-		x.each(w, func(p Process) {
+	i.After(i.RestartAfter, func() {
+		i.each(w, func(p Process) {
 			if p.Alive() {
 				// It is still stopping. Start it once it has ended.
-				p.OnEnd(func() { x.After(0, p.Start) })
+				p.OnEnd(func() { i.After(0, p.Start) })
 				return
 			}
 			p.Start()
 		})
-		x.End()
+		i.End()
 	})
 }
 

@@ -91,25 +91,25 @@ func (c *cluster) pass(d time.Duration) {
 	c.now = until
 }
 
-func (p *member) Name() string   { return p.name }
-func (p *member) Alive() bool    { return p.alive }
-func (p *member) Terminate()     { p.c.tell("terminate %s", p.name) }
-func (p *member) Kill()          { p.c.tell("kill %s", p.name) }
-func (p *member) OnEnd(f func()) { p.end = f }
+func (m *member) Name() string   { return m.name }
+func (m *member) Alive() bool    { return m.alive }
+func (m *member) Terminate()     { m.c.tell("terminate %s", m.name) }
+func (m *member) Kill()          { m.c.tell("kill %s", m.name) }
+func (m *member) OnEnd(f func()) { m.end = f }
 
-func (p *member) Start() {
-	p.c.tell("start %s", p.name)
-	if !p.alive {
-		p.alive = true
-		p.life++
+func (m *member) Start() {
+	m.c.tell("start %s", m.name)
+	if !m.alive {
+		m.alive = true
+		m.life++
 	}
 }
 
-func (p *member) die() {
-	p.alive = false
-	p.c.tell("%s is gone", p.name)
-	if end := p.end; end != nil {
-		p.end = nil
+func (m *member) die() {
+	m.alive = false
+	m.c.tell("%s is gone", m.name)
+	if end := m.end; end != nil {
+		m.end = nil
 		end()
 	}
 }
@@ -120,11 +120,11 @@ type turn struct {
 	life int
 }
 
-func (p *member) Instance() Instance { return turn{p, p.life} }
+func (m *member) Instance() Instance { return turn{m, m.life} }
 
-func (i turn) Alive() bool { return i.p.alive && i.p.life == i.life }
-func (i turn) Pause()      { i.p.c.tell("pause %s", i.p.name) }
-func (i turn) Resume()     { i.p.c.tell("resume %s", i.p.name) }
+func (t turn) Alive() bool { return t.p.alive && t.p.life == t.life }
+func (t turn) Pause()      { t.p.c.tell("pause %s", t.p.name) }
+func (t turn) Resume()     { t.p.c.tell("resume %s", t.p.name) }
 
 func (c *cluster) inject(t *testing.T, x *Injection, f Fault) (undo func()) {
 	t.Helper()

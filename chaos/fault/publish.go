@@ -73,25 +73,25 @@ type publish struct {
 }
 
 // Read implements Fault.
-func (f *publish) Read(r *Reader) {
+func (p *publish) Read(r *Reader) {
 	if n := r.At("what"); n != nil {
 		what, _ := r.Choice(n, "kind of message", attackNames())
-		f.What = attack(what)
+		p.What = attack(what)
 	}
 	if n := r.At("count"); n != nil {
 		count, _ := r.Integer(n, "count", 1, mostPublished)
-		f.Count = int(count)
+		p.Count = int(count)
 	}
 	targets := append(ExecutorQueues(), r.cluster.WorkerTargets()...)
-	if f.What == forgedCancel || f.What == forgedDispatch {
+	if p.What == forgedCancel || p.What == forgedDispatch {
 		targets = r.cluster.WorkerTargets()
 	}
-	f.Target = r.oneOf(r.At("queue"), "queue", targets)
+	p.Target = r.oneOf(r.At("queue"), "queue", targets)
 }
 
 // Describe implements Describer.
-func (f *publish) Describe() string {
-	return "publish " + strings.ReplaceAll(string(f.What), "_", " ") + " to " + f.Target
+func (p *publish) Describe() string {
+	return "publish " + strings.ReplaceAll(string(p.What), "_", " ") + " to " + p.Target
 }
 
 // Flood is how many messages f puts into the queues of workers' dispatches, before what comes later;
@@ -104,12 +104,12 @@ func Flood(f Fault) int {
 	return p.Count
 }
 
-func (f *publish) inject(x *Injection, w Publisher) (func(), error) {
-	queues := f.queues(x, w)
-	left := f.Count
+func (p *publish) inject(x *Injection, w Publisher) (func(), error) {
+	queues := p.queues(x, w)
+	left := p.Count
 	var next func()
 	next = func() {
-		batch, err := f.batch(min(publishAtOnce, left), left, queues, w)
+		batch, err := p.batch(min(publishAtOnce, left), left, queues, w)
 		if err == nil {
 			err = w.Publish(x, batch)
 		}
@@ -126,18 +126,18 @@ func (f *publish) inject(x *Injection, w Publisher) (func(), error) {
 }
 
 // queues names the queues to which the messages go.
-func (f *publish) queues(x *Injection, w Publisher) (names []string) {
-	if f.What == forgedCancel || f.What == misplaced {
+func (p *publish) queues(x *Injection, w Publisher) (names []string) {
+	if p.What == forgedCancel || p.What == misplaced {
 		for _, r := range w.Registered() {
 			if slices.Contains(x.Targets, r.Name) {
 				names = append(names, broker.CancelQueue(r.ID))
 			}
 		}
-		if f.What == forgedCancel {
+		if p.What == forgedCancel {
 			return names
 		}
 	}
-	for _, b := range f.bindings(x, w) {
+	for _, b := range p.bindings(x, w) {
 		names = append(names, b.Queue)
 	}
 	return names
@@ -145,16 +145,16 @@ func (f *publish) queues(x *Injection, w Publisher) (names []string) {
 
 // batch makes the next n messages for each queue. It takes the executions they name from the
 // database; a real attacker would learn them from published messages.
-func (f *publish) batch(n, left int, queues []string, w Publisher) (all []Forged, err error) {
+func (p *publish) batch(n, left int, queues []string, w Publisher) (all []Forged, err error) {
 	var running []execution.Execution
-	if f.What == forgedCancel || f.What == forgedDispatch {
+	if p.What == forgedCancel || p.What == forgedDispatch {
 		if running, err = w.Running(); err != nil {
 			return nil, err
 		}
 	}
 	for number := left - 1; number >= left-n; number-- {
 		for _, queue := range queues {
-			m := f.forged(number, running)
+			m := p.forged(number, running)
 			m.Queue, m.Number = queue, number
 			all = append(all, m)
 		}
@@ -163,9 +163,9 @@ func (f *publish) batch(n, left int, queues []string, w Publisher) (all []Forged
 }
 
 // forged makes the n-th message.
-func (f *publish) forged(n int, running []execution.Execution) Forged {
+func (p *publish) forged(n int, running []execution.Execution) Forged {
 	m := Forged{Envelope: broker.Envelope{Version: broker.WireVersion}}
-	switch f.What {
+	switch p.What {
 	case forgedCancel:
 		m.Envelope.Type = broker.ExecutionCancel
 		for i := range running {

@@ -9,12 +9,12 @@ import "handoff/core/broker"
 type ofQueue struct{ Target string }
 
 // Read implements Fault.
-func (f *ofQueue) Read(r *Reader) { f.Target = r.Queue(r.Value) }
+func (o *ofQueue) Read(r *Reader) { o.Target = r.Queue(r.Value) }
 
 // Strikes implements Fault.
-func (f *ofQueue) Strikes() Strikes { return Strikes{Target: f.Target} }
+func (o *ofQueue) Strikes() Strikes { return Strikes{Target: o.Target} }
 
 // bindings returns the queues that the fault strikes in this run, with their routing.
-func (f *ofQueue) bindings(x *Injection, w Registry) []broker.Binding {
-	return bindings(x, f.Target, x.Config.MessageQueue.RabbitMQ, w)
+func (o *ofQueue) bindings(x *Injection, w Registry) []broker.Binding {
+	return bindings(x, o.Target, x.Config.MessageQueue.RabbitMQ, w)
 }

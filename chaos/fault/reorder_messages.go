@@ -22,14 +22,14 @@ type reorderMessages struct {
 }
 
 // Read implements Fault.
-func (f *reorderMessages) Read(r *Reader) {
-	f.read(r)
-	f.By = r.Adds("by")
+func (rm *reorderMessages) Read(r *Reader) {
+	rm.read(r)
+	rm.By = r.Adds("by")
 }
 
 // Describe implements Describer.
-func (f *reorderMessages) Describe() string { return f.describe("reorder") }
+func (rm *reorderMessages) Describe() string { return rm.describe("reorder") }
 
-func (f *reorderMessages) inject(x *Injection, w Messages) (func(), error) {
-	return f.intercept(x, w, func() Fate { return Fate{Delay: x.draw(f.By), Behind: true} })
+func (rm *reorderMessages) inject(x *Injection, w Messages) (func(), error) {
+	return rm.intercept(x, w, func() Fate { return Fate{Delay: x.draw(rm.By), Behind: true} })
 }

@@ -23,14 +23,14 @@ type reset struct {
 }
 
 // Read implements Fault.
-func (f *reset) Read(r *Reader) {
-	f.read(r, "of", "to")
-	f.PerMillion = r.Rate("rate")
+func (re *reset) Read(r *Reader) {
+	re.read(r, "of", "to")
+	re.PerMillion = r.Rate("rate")
 }
 
 // Describe implements Describer.
-func (f *reset) Describe() string { return f.describe("reset", "to") }
+func (re *reset) Describe() string { return re.describe("reset", "to") }
 
-func (f *reset) inject(x *Injection, w Links) (func(), error) {
-	return f.affect(x, w, Effect{ResetPerMillion: f.PerMillion})
+func (re *reset) inject(x *Injection, w Links) (func(), error) {
+	return re.affect(x, w, Effect{ResetPerMillion: re.PerMillion})
 }

@@ -31,34 +31,34 @@ type rollingRestart struct {
 }
 
 // Read implements Fault.
-func (f *rollingRestart) Read(r *Reader) {
-	f.Target, f.Down, f.Every = r.Process(r.At("of")), r.DurationOf("down"), r.DurationOf("every")
+func (rr *rollingRestart) Read(r *Reader) {
+	rr.Target, rr.Down, rr.Every = r.Process(r.At("of")), r.DurationOf("down"), r.DurationOf("every")
 }
 
 // Strikes implements Fault.
-func (f *rollingRestart) Strikes() Strikes { return Strikes{Target: f.Target} }
+func (rr *rollingRestart) Strikes() Strikes { return Strikes{Target: rr.Target} }
 
 // Lasts implements Lasting.
-func (f *rollingRestart) Lasts(b Bounds) time.Duration {
-	return time.Duration(b.Targets) * (f.Down + f.Every + b.Stop)
+func (rr *rollingRestart) Lasts(b Bounds) time.Duration {
+	return time.Duration(b.Targets) * (rr.Down + rr.Every + b.Stop)
 }
 
-func (f *rollingRestart) inject(x *Injection, w Processes) (func(), error) {
-	f.roll(x, w, 0)
+func (rr *rollingRestart) inject(x *Injection, w Processes) (func(), error) {
+	rr.roll(x, w, 0)
 	return nil, nil
 }
 
 // roll restarts the n-th process and then those after it, each once its predecessor runs again.
-func (f *rollingRestart) roll(x *Injection, w Processes, n int) {
+func (rr *rollingRestart) roll(x *Injection, w Processes, n int) {
 	if n == len(x.Targets) {
 		x.End()
 		return
 	}
 	p := w.Process(x.Targets[n])
 	up := func() {
-		x.After(f.Down, func() {
+		x.After(rr.Down, func() {
 			p.Start()
-			x.After(f.Every, func() { f.roll(x, w, n+1) })
+			x.After(rr.Every, func() { rr.roll(x, w, n+1) })
 		})
 	}
 	if !p.Alive() {

@@ -20,8 +20,8 @@ type serializationFailures struct {
 }
 
 // Read implements Fault.
-func (f *serializationFailures) Read(r *Reader) { f.PerMillion = r.Rate("serialization_failures") }
+func (s *serializationFailures) Read(r *Reader) { s.PerMillion = r.Rate("serialization_failures") }
 
-func (f *serializationFailures) inject(x *Injection, w DatabaseFailures) (func(), error) {
-	return w.FailWrites(x, f.PerMillion, WriteFailure{Code: "40001", Message: "could not serialize access due to concurrent update"})
+func (s *serializationFailures) inject(x *Injection, w DatabaseFailures) (func(), error) {
+	return w.FailWrites(x, s.PerMillion, WriteFailure{Code: "40001", Message: "could not serialize access due to concurrent update"})
 }

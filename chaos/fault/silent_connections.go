@@ -33,10 +33,10 @@ func servers() []string { return []string{Broker, Database} }
 type silentConnections struct{ link }
 
 // Read implements Fault.
-func (f *silentConnections) Read(r *Reader) {
-	f.Target, f.Way = r.Process(r.At("of")), Both
+func (s *silentConnections) Read(r *Reader) {
+	s.Target, s.Way = r.Process(r.At("of")), Both
 	if n := r.At("to"); n != nil {
-		f.Ends, _ = r.Choices(n, "server", "to", servers())
+		s.Ends, _ = r.Choices(n, "server", "to", servers())
 		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
 			r.Unknown(n, "to is empty", "", servers())
 		}
@@ -44,8 +44,8 @@ func (f *silentConnections) Read(r *Reader) {
 }
 
 // Describe implements Describer.
-func (f *silentConnections) Describe() string { return f.describe("silent connections of", "to") }
+func (s *silentConnections) Describe() string { return s.describe("silent connections of", "to") }
 
-func (f *silentConnections) inject(x *Injection, w Links) (func(), error) {
-	return f.affect(x, w, Effect{Silence: true})
+func (s *silentConnections) inject(x *Injection, w Links) (func(), error) {
+	return s.affect(x, w, Effect{Silence: true})
 }

@@ -28,14 +28,14 @@ type slowLink struct {
 }
 
 // Read implements Fault.
-func (f *slowLink) Read(r *Reader) {
-	f.read(r, "of", "to")
-	f.Takes = r.Adds("takes")
+func (s *slowLink) Read(r *Reader) {
+	s.read(r, "of", "to")
+	s.Takes = r.Adds("takes")
 }
 
 // Describe implements Describer.
-func (f *slowLink) Describe() string { return f.describe("slow link", "to") }
+func (s *slowLink) Describe() string { return s.describe("slow link", "to") }
 
-func (f *slowLink) inject(x *Injection, w Links) (func(), error) {
-	return f.affect(x, w, Effect{Busy: f.Takes})
+func (s *slowLink) inject(x *Injection, w Links) (func(), error) {
+	return s.affect(x, w, Effect{Busy: s.Takes})
 }

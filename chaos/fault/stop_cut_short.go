@@ -30,21 +30,21 @@ type cutShort struct {
 }
 
 // Read implements Fault.
-func (f *cutShort) Read(r *Reader) {
-	f.Target, f.After = r.Process(r.At("of")), r.DurationOf("after")
+func (c *cutShort) Read(r *Reader) {
+	c.Target, c.After = r.Process(r.At("of")), r.DurationOf("after")
 }
 
 // Strikes implements Fault.
-func (f *cutShort) Strikes() Strikes { return Strikes{Target: f.Target} }
+func (c *cutShort) Strikes() Strikes { return Strikes{Target: c.Target} }
 
 // Lasts implements Lasting.
-func (f *cutShort) Lasts(b Bounds) time.Duration { return f.After + b.RestartAfter }
+func (c *cutShort) Lasts(b Bounds) time.Duration { return c.After + b.RestartAfter }
 
-func (f *cutShort) inject(x *Injection, w Processes) (func(), error) {
+func (c *cutShort) inject(x *Injection, w Processes) (func(), error) {
 	x.each(w, func(p Process) {
 		p.Terminate()
 		asked := p.Instance()
-		x.After(f.After, func() {
+		x.After(c.After, func() {
 			// A process that has stopped by itself or was restarted meanwhile was not cut short.
 			if p.Alive() && p.Instance() == asked {
 				x.Touch(Touched{Process: p.Name()})
@@ -52,6 +52,6 @@ func (f *cutShort) inject(x *Injection, w Processes) (func(), error) {
 			}
 		})
 	})
-	x.After(f.After, func() { x.restartLater(w) })
+	x.After(c.After, func() { x.restartLater(w) })
 	return nil, nil
 }

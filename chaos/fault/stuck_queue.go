@@ -11,9 +11,9 @@ func init() {
 
 type stuckQueue struct{ ofQueue }
 
-func (f *stuckQueue) inject(x *Injection, w StuckQueues) (func(), error) {
+func (s *stuckQueue) inject(x *Injection, w StuckQueues) (func(), error) {
 	var resume []func()
-	for _, b := range f.bindings(x, w) {
+	for _, b := range s.bindings(x, w) {
 		end, err := w.SuspendQueue(x, b.Queue)
 		if err != nil {
 			InOrder(resume)()

@@ -15,10 +15,10 @@ func init() {
 type twin struct{ Target string }
 
 // Read implements Fault.
-func (f *twin) Read(r *Reader) { f.Target = r.OneWorker(r.Value) }
+func (t *twin) Read(r *Reader) { t.Target = r.OneWorker(r.Value) }
 
 // Strikes implements Fault.
-func (f *twin) Strikes() Strikes { return Strikes{Target: f.Target} }
+func (t *twin) Strikes() Strikes { return Strikes{Target: t.Target} }
 
 // inject starts the twin, which supersedes the first process, so that it exits. At the end the twin
 // stops, and the first process starts again.

@@ -11,9 +11,9 @@ func init() {
 
 type unbindQueue struct{ ofQueue }
 
-func (f *unbindQueue) inject(x *Injection, w Queues) (func(), error) {
+func (u *unbindQueue) inject(x *Injection, w Queues) (func(), error) {
 	var bind []func()
-	for _, b := range f.bindings(x, w) {
+	for _, b := range u.bindings(x, w) {
 		again, err := w.UnbindQueue(x, b)
 		if err != nil {
 			InOrder(bind)()

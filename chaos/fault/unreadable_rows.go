@@ -24,10 +24,10 @@ type unreadableRows struct {
 }
 
 // Read implements Fault.
-func (f *unreadableRows) Read(r *Reader) {
+func (u *unreadableRows) Read(r *Reader) {
 	if n := r.At("count"); n != nil {
 		count, _ := r.Integer(n, "count", 1, mostHidden)
-		f.Count = int(count)
+		u.Count = int(count)
 	}
 }
 
@@ -36,9 +36,9 @@ func (*unreadableRows) Describe() string { return "unreadable rows" }
 
 // inject hides rows as their executions begin to wait, until Count rows are hidden. At the end all
 // are readable again.
-func (f *unreadableRows) inject(x *Injection, w RowEdits) (func(), error) {
+func (u *unreadableRows) inject(x *Injection, w RowEdits) (func(), error) {
 	var shows []func()
-	left, over := f.Count, false
+	left, over := u.Count, false
 	var hide func()
 	hide = func() {
 		if over {

@@ -233,8 +233,8 @@ func TestACrashTakesWithItWhatWasAboutToBeCounted(t *testing.T) {
 // still is a machine whose clocks are those of the run.
 type still struct{ f *fixture }
 
-func (c still) Now() time.Time           { return time.Unix(1000, 0).Add(c.f.now) }
-func (c still) Monotonic() time.Duration { return c.f.now }
+func (s still) Now() time.Time           { return time.Unix(1000, 0).Add(s.f.now) }
+func (s still) Monotonic() time.Duration { return s.f.now }
 
 func TestTheTimeOfADeadLetterIsTheOneSinceItsDeath(t *testing.T) {
 	for what, c := range map[string]struct {

@@ -163,94 +163,94 @@ func step[T any](s *asking, kind string, call func() (T, error)) (T, error) {
 
 // Survey implements store.Executor. Only the sampler calls it, and then Workers, in the same
 // context.
-func (s *asking) Survey(ctx context.Context) (store.Survey, error) {
-	s.w.judgeSample()
-	s.w.judgeFreshness()
-	s.w.judgeHealth()
-	s.w.sample, s.w.fresh = sample{asked: ctx}, s.w.j.now()
-	survey, err := s.Store.Survey(ctx)
-	s.w.sample.survey = survey
+func (a *asking) Survey(ctx context.Context) (store.Survey, error) {
+	a.w.judgeSample()
+	a.w.judgeFreshness()
+	a.w.judgeHealth()
+	a.w.sample, a.w.fresh = sample{asked: ctx}, a.w.j.now()
+	survey, err := a.Store.Survey(ctx)
+	a.w.sample.survey = survey
 	if err == nil {
-		s.w.judgeSuspicion(survey.DeadLettersOpen)
+		a.w.judgeSuspicion(survey.DeadLettersOpen)
 	}
 	return survey, err
 }
 
 // Workers implements store.Executor.
-func (s *asking) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	rows, err := s.Store.Workers(ctx, into)
-	if now := &s.w.sample; err == nil && now.asked == ctx {
+func (a *asking) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	rows, err := a.Store.Workers(ctx, into)
+	if now := &a.w.sample; err == nil && now.asked == ctx {
 		now.workers, now.known = slices.Clone(rows), true
 	}
 	return rows, err
 }
 
-func (s *asking) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
-	return step(s, "create", func() ([]store.Created, error) { return s.Store.Create(ctx, items) })
+func (a *asking) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	return step(a, "create", func() ([]store.Created, error) { return a.Store.Create(ctx, items) })
 }
 
-func (s *asking) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
-	return step(s, "cancel", func() ([]store.Cancellation, error) { return s.Store.Cancel(ctx, ids, actor) })
+func (a *asking) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	return step(a, "cancel", func() ([]store.Cancellation, error) { return a.Store.Cancel(ctx, ids, actor) })
 }
 
-func (s *asking) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	return step(s, "claim for scheduling", func() ([]execution.Execution, error) { return s.Store.ClaimForScheduling(ctx, c) })
+func (a *asking) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	return step(a, "claim for scheduling", func() ([]execution.Execution, error) { return a.Store.ClaimForScheduling(ctx, c) })
 }
 
-func (s *asking) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
-	return step(s, "dispatch what is due", func() (store.DueDispatched, error) { return s.Store.DispatchDue(ctx, d) })
+func (a *asking) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	return step(a, "dispatch what is due", func() (store.DueDispatched, error) { return a.Store.DispatchDue(ctx, d) })
 }
 
-func (s *asking) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	return step(s, "dispatch", func() ([]store.DispatchResult, error) { return s.Store.Dispatch(ctx, by, ds) })
+func (a *asking) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	return step(a, "dispatch", func() ([]store.DispatchResult, error) { return a.Store.Dispatch(ctx, by, ds) })
 }
 
-func (s *asking) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
-	return step(s, "park", func() ([]store.Outcome, error) { return s.Store.Park(ctx, by, ps) })
+func (a *asking) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
+	return step(a, "park", func() ([]store.Outcome, error) { return a.Store.Park(ctx, by, ps) })
 }
 
-func (s *asking) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	return step(s, "reclaim", func() ([]store.Outcome, error) { return s.Store.Reclaim(ctx, rs) })
+func (a *asking) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	return step(a, "reclaim", func() ([]store.Outcome, error) { return a.Store.Reclaim(ctx, rs) })
 }
 
-func (s *asking) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
-	return step(s, "observe", func() ([]store.Observed, error) { return s.Store.ObserveReclaims(ctx, rs) })
+func (a *asking) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
+	return step(a, "observe", func() ([]store.Observed, error) { return a.Store.ObserveReclaims(ctx, rs) })
 }
 
-func (s *asking) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
-	return step(s, "observe", func() ([]bool, error) { return s.Store.ObserveWorkers(ctx, ws) })
+func (a *asking) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
+	return step(a, "observe", func() ([]bool, error) { return a.Store.ObserveWorkers(ctx, ws) })
 }
 
-func (s *asking) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([]bool, error) {
-	return step(s, "mark queues deleted", func() ([]bool, error) { return s.Store.MarkQueuesDeleted(ctx, ws) })
+func (a *asking) MarkQueuesDeleted(ctx context.Context, ws []store.WorkerKey) ([]bool, error) {
+	return step(a, "mark queues deleted", func() ([]bool, error) { return a.Store.MarkQueuesDeleted(ctx, ws) })
 }
 
-func (s *asking) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
-	return step(s, "reap", func() ([]bool, error) { return s.Store.Reap(ctx, rs) })
+func (a *asking) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	return step(a, "reap", func() ([]bool, error) { return a.Store.Reap(ctx, rs) })
 }
 
-func (s *asking) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	return step(s, "orchestrate", func() ([]store.Orchestrated, error) { return s.Store.Orchestrate(ctx, os) })
+func (a *asking) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	return step(a, "orchestrate", func() ([]store.Orchestrated, error) { return a.Store.Orchestrate(ctx, os) })
 }
 
-func (s *asking) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
-	return step(s, "settle children", func() ([]store.Settled, error) { return s.Store.SettleChildren(ctx, chains, most) })
+func (a *asking) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
+	return step(a, "settle children", func() ([]store.Settled, error) { return a.Store.SettleChildren(ctx, chains, most) })
 }
 
-func (s *asking) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	return step(s, "heartbeat", func() (store.BeatReply, error) { return s.Store.Heartbeat(ctx, b) })
+func (a *asking) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	return step(a, "heartbeat", func() (store.BeatReply, error) { return a.Store.Heartbeat(ctx, b) })
 }
 
-func (s *asking) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	return step(s, "claim", func() ([]store.ClaimResult, error) { return s.Store.Claim(ctx, w, cs) })
+func (a *asking) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	return step(a, "claim", func() ([]store.ClaimResult, error) { return a.Store.Claim(ctx, w, cs) })
 }
 
-func (s *asking) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	return step(s, "finish", func() ([]store.Outcome, error) { return s.Store.Finish(ctx, w, fs) })
+func (a *asking) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	return step(a, "finish", func() ([]store.Outcome, error) { return a.Store.Finish(ctx, w, fs) })
 }
 
-func (s *asking) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
-	return step(s, "release", func() ([]execution.Key, error) { return s.Store.Release(ctx, w) })
+func (a *asking) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
+	return step(a, "release", func() ([]execution.Key, error) { return a.Store.Release(ctx, w) })
 }
 
 // Broker notes the outcomes of dispatches, the state of the dead letter queue, and which dead
@@ -263,12 +263,12 @@ type connecting struct {
 }
 
 // Connect implements broker.Broker.
-func (b *connecting) Connect(ctx context.Context) (broker.Session, error) {
-	s, err := b.Broker.Connect(ctx)
+func (c *connecting) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := c.Broker.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &session{Session: s, w: b.w}, nil
+	return &session{Session: s, w: c.w}, nil
 }
 
 type session struct {

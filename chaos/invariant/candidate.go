@@ -73,11 +73,11 @@ type ownFailure struct {
 
 // answered notes that the database refused a write of an end that it has already. The answers
 // before may have been lost, so the worker may learn of the end only now.
-func (w *candidate) answered(e *history.Event) {
-	for n, f := range w.failures {
+func (c *candidate) answered(e *history.Event) {
+	for n, f := range c.failures {
 		if f.key == (execution.Key{ID: e.Execution, Epoch: e.Epoch}) && f.process == e.Process {
 			f.at = e.At
-			w.failures = append(slices.Delete(w.failures, n, n+1), f)
+			c.failures = append(slices.Delete(c.failures, n, n+1), f)
 			return
 		}
 	}
@@ -95,74 +95,74 @@ type snapshot struct {
 }
 
 // known is the latest snapshot.
-func (w *candidate) known() snapshot {
-	if n := len(w.snapshots); n > 0 {
-		return w.snapshots[n-1]
+func (c *candidate) known() snapshot {
+	if n := len(c.snapshots); n > 0 {
+		return c.snapshots[n-1]
 	}
 	return snapshot{}
 }
 
-func (w *candidate) lifecycle(e *history.Event, cordoned bool) {
-	w.state = e.Lifecycle
-	w.left = w.left || e.Lifecycle >= execution.Draining
-	if e.Lifecycle == execution.Active && !w.left {
-		w.begin(e.At, cordoned)
+func (c *candidate) lifecycle(e *history.Event, cordoned bool) {
+	c.state = e.Lifecycle
+	c.left = c.left || e.Lifecycle >= execution.Draining
+	if e.Lifecycle == execution.Active && !c.left {
+		c.begin(e.At, cordoned)
 		return
 	}
-	w.unfit(e.At)
-	w.fitSince, w.goodSince, w.wellSince = never, never, never
+	c.unfit(e.At)
+	c.fitSince, c.goodSince, c.wellSince = never, never, never
 }
 
 // unfit notes that the worker could be given work until at.
-func (w *candidate) unfit(at time.Duration) {
-	w.fitUntil = w.lastFit(at)
-	w.bad(at)
+func (c *candidate) unfit(at time.Duration) {
+	c.fitUntil = c.lastFit(at)
+	c.bad(at)
 }
 
 // bad notes that the worker was not surely unhealthy until at.
-func (w *candidate) bad(at time.Duration) {
-	if w.wellSince != never {
-		w.wellUntil = max(w.wellUntil, min(at, w.leaseOver))
+func (c *candidate) bad(at time.Duration) {
+	if c.wellSince != never {
+		c.wellUntil = max(c.wellUntil, min(at, c.leaseOver))
 	}
 }
 
 // lastFit is the end of the latest period, longer than brief, in which the worker could be given
 // work. It is negative if there was none.
-func (w *candidate) lastFit(now time.Duration) time.Duration {
-	if until := min(now, w.leaseOver); w.fitSince != never && until-w.fitSince > w.brief {
-		return max(w.fitUntil, until)
+func (c *candidate) lastFit(now time.Duration) time.Duration {
+	if until := min(now, c.leaseOver); c.fitSince != never && until-c.fitSince > c.brief {
+		return max(c.fitUntil, until)
 	}
-	return w.fitUntil
+	return c.fitUntil
 }
 
 // beat renews the lease. now is the database's clock, by which leases end.
-func (w *candidate) beat(e *history.Event, now time.Duration, cordoned bool) {
-	if now > w.leaseEnds {
+func (c *candidate) beat(e *history.Event, now time.Duration, cordoned bool) {
+	if now > c.leaseEnds {
 		// The lease was over, so the periods begin anew.
-		w.unfit(e.At)
-		w.fitSince, w.goodSince, w.wellSince = never, never, never
+		c.unfit(e.At)
+		c.fitSince, c.goodSince, c.wellSince = never, never, never
 	}
-	w.leaseEnds, w.leaseOver, w.consuming = e.Due, e.At+e.Due-now, e.Limit == 1
-	w.settle(e.At, cordoned)
+	c.leaseEnds, c.leaseOver, c.consuming = e.Due, e.At+e.Due-now, e.Limit == 1
+	c.settle(e.At, cordoned)
 }
 
-func (w *candidate) begin(at time.Duration, cordoned bool) {
-	w.idleSince, w.roomSince, w.busySince = at, at, never
-	w.settle(at, cordoned)
+func (c *candidate) begin(at time.Duration, cordoned bool) {
+	c.idleSince, c.roomSince, c.busySince = at, at, never
+	c.settle(at, cordoned)
 }
 
 // settle updates the times after a change.
-func (w *candidate) settle(at time.Duration, cordoned bool) {
-	fit := w.state == execution.Active && !w.left && w.consuming && !cordoned
+func (c *candidate) settle(at time.Duration, cordoned bool) {
+	fit := c.state == execution.Active && !c.left && c.consuming && !cordoned
 	switch {
 	case !fit:
-		w.unfit(at)
-	case w.surelyUnhealthy:
-		w.bad(at)
+		c.unfit(at)
+	case c.surelyUnhealthy:
+		c.bad(at)
 	}
-	w.fitSince = since(w.fitSince, at, fit)
-	w.goodSince = since(w.goodSince, at, fit && !w.unhealthy)
-	w.wellSince = since(w.wellSince, at, fit && !w.surelyUnhealthy)
+	c.fitSince = since(c.fitSince, at, fit)
+	c.goodSince = since(c.goodSince, at, fit && !c.unhealthy)
+	c.wellSince = since(c.wellSince, at, fit && !c.surelyUnhealthy)
 }
 
 // since returns before, or at if the condition has just begun to hold; never if it does not hold.
@@ -178,50 +178,50 @@ func since(before, at time.Duration, holds bool) time.Duration {
 
 // offers says that the worker could be given an execution of a runtime, apart from its health. now
 // is the database's clock.
-func (w *candidate) offers(runtime string, now time.Duration) bool {
-	return w.fitSince != never && now <= w.leaseEnds && slices.Contains(w.runtimes, runtime)
+func (c *candidate) offers(runtime string, now time.Duration) bool {
+	return c.fitSince != never && now <= c.leaseEnds && slices.Contains(c.runtimes, runtime)
 }
 
 // given counts a dispatch to the worker.
-func (w *candidate) given(at time.Duration) {
-	if w.load++; w.load == 1 {
-		w.busySince = at
+func (c *candidate) given(at time.Duration) {
+	if c.load++; c.load == 1 {
+		c.busySince = at
 	}
-	w.waiting++
-	w.idleSince = never
-	if w.load >= w.capacity {
-		w.roomSince = never
+	c.waiting++
+	c.idleSince = never
+	if c.load >= c.capacity {
+		c.roomSince = never
 	}
 }
 
 // released counts an execution that a transition takes from the worker.
-func (w *candidate) released(e *history.Event) {
-	if e.From == execution.Scheduled && w.waiting > 0 {
-		w.waiting--
+func (c *candidate) released(e *history.Event) {
+	if e.From == execution.Scheduled && c.waiting > 0 {
+		c.waiting--
 	}
-	if held := e.From == execution.Scheduled || oracle.Claimed(e.From); !held || oracle.Claimed(e.To) || w.load == 0 {
+	if held := e.From == execution.Scheduled || oracle.Claimed(e.From); !held || oracle.Claimed(e.To) || c.load == 0 {
 		return
 	}
-	if w.freed = append(w.freed, e.At); len(w.freed) > w.capacity {
-		w.freed = slices.Delete(w.freed, 0, 1)
+	if c.freed = append(c.freed, e.At); len(c.freed) > c.capacity {
+		c.freed = slices.Delete(c.freed, 0, 1)
 	}
-	if w.load--; w.load == 0 {
-		w.idleSince, w.busySince = e.At, never
+	if c.load--; c.load == 0 {
+		c.idleSince, c.busySince = e.At, never
 	}
-	if w.load < w.capacity && w.roomSince == never {
-		w.roomSince = e.At
+	if c.load < c.capacity && c.roomSince == never {
+		c.roomSince = e.At
 	}
 }
 
 // seemedFull says that an executor that looked at the workers at that moment or later may take it
 // for full. What was taken from the worker since then still counts for the executor, beside what it
 // has given the worker in the same pass.
-func (w *candidate) seemedFull(look time.Duration) bool {
-	load := w.load
-	for _, at := range w.freed {
+func (c *candidate) seemedFull(look time.Duration) bool {
+	load := c.load
+	for _, at := range c.freed {
 		if at >= look {
 			load++
 		}
 	}
-	return load >= w.capacity
+	return load >= c.capacity
 }

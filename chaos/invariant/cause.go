@@ -108,8 +108,8 @@ type afflicted struct {
 }
 
 // had says whether a cause was present at any time since a moment.
-func (p *afflicted) had(c cause, from time.Duration) bool {
-	return p.of[c.at()].since(from) || c == standsStill && p.held.since(from)
+func (a *afflicted) had(c cause, from time.Duration) bool {
+	return a.of[c.at()].since(from) || c == standsStill && a.held.since(from)
 }
 
 // ledger records which causes struck which process. It prefers observed events to announced faults:

@@ -23,31 +23,31 @@ type transitionChecker struct {
 }
 
 // hears implements selective.
-func (c *transitionChecker) hears() []history.Kind {
+func (t *transitionChecker) hears() []history.Kind {
 	return []history.Kind{history.Created, history.Transition}
 }
 
-func (c *transitionChecker) observe(e *history.Event, l *life) {
+func (t *transitionChecker) observe(e *history.Event, l *life) {
 	if e.Kind == history.Created {
-		c.s.judged(c.i)
+		t.s.judged(t.i)
 		if e.To != execution.Requested {
-			c.s.violate(c.i, e.Execution, "execution %d was created as %v", e.Execution, e.To)
+			t.s.violate(t.i, e.Execution, "execution %d was created as %v", e.Execution, e.To)
 		}
 	}
 	if e.Kind != history.Transition {
 		return
 	}
-	c.s.judged(c.i)
+	t.s.judged(t.i)
 	switch {
 	case oracle.Terminal(e.From):
-		c.s.violate(c.i, e.Execution, "execution %d had ended as %v, and the %v (%s) changed it to %v", e.Execution, e.From, e.By, e.Process, e.To)
-	case !c.s.transitions.Legal(e.From, e.To):
-		c.s.violate(c.i, e.Execution, "execution %d was changed from %v to %v by the %v (%s), which nobody may do", e.Execution, e.From, e.To, e.By, e.Process)
+		t.s.violate(t.i, e.Execution, "execution %d had ended as %v, and the %v (%s) changed it to %v", e.Execution, e.From, e.By, e.Process, e.To)
+	case !t.s.transitions.Legal(e.From, e.To):
+		t.s.violate(t.i, e.Execution, "execution %d was changed from %v to %v by the %v (%s), which nobody may do", e.Execution, e.From, e.To, e.By, e.Process)
 	case l == nil:
-		c.s.violate(c.i, e.Execution, "execution %d was changed from %v to %v, but no such execution is alive", e.Execution, e.From, e.To)
+		t.s.violate(t.i, e.Execution, "execution %d was changed from %v to %v, but no such execution is alive", e.Execution, e.From, e.To)
 	case l.status != e.From:
-		c.s.violate(c.i, e.Execution, "execution %d was %v and is changed from %v: a change was not recorded", e.Execution, l.status, e.From)
+		t.s.violate(t.i, e.Execution, "execution %d was %v and is changed from %v: a change was not recorded", e.Execution, l.status, e.From)
 	}
 }
 
-func (c *transitionChecker) end(bool) {}
+func (t *transitionChecker) end(bool) {}

@@ -18,41 +18,41 @@ import (
 func (s *Suite) monitorObserves() bool { return s.config.Executor.TimeoutMonitor == config.Observe }
 
 // observes judges a recorded observation.
-func (c *ownershipChecker) observes(e *history.Event, l *life) {
-	c.s.judged(c.i)
+func (o *ownershipChecker) observes(e *history.Event, l *life) {
+	o.s.judged(o.i)
 	if e.By != execution.TimeoutMonitor {
-		c.outage(e)
+		o.outage(e)
 		return
 	}
 	why := ""
 	switch would := *e; {
-	case !c.s.monitorObserves():
+	case !o.s.monitorObserves():
 		why = "it is to act, not to observe"
 	case l == nil || l.epoch != e.Epoch:
 		why = "the execution has gone on since"
-	case l.observed && !c.forgotten(l, e):
+	case l.observed && !o.forgotten(l, e):
 		why = "that was recorded before"
 	default:
 		would.Kind, would.From, would.OldEpoch = history.Transition, l.status, e.Epoch
 		switch {
-		case !c.s.transitions.May(e.By, l.status, e.To):
+		case !o.s.transitions.May(e.By, l.status, e.To):
 			why = fmt.Sprintf("it may never change %v to %v", l.status, e.To)
 		case l.status == execution.Scheduled:
-			why = c.unclaimed(&would, l)
+			why = o.unclaimed(&would, l)
 		default:
-			why = c.claimed(&would, l)
+			why = o.claimed(&would, l)
 		}
 	}
 	if why != "" {
-		c.s.violate(c.i, e.Execution, "the %v (%s) recorded that it would change execution %d at epoch %d to %v, without grounds: %s",
+		o.s.violate(o.i, e.Execution, "the %v (%s) recorded that it would change execution %d at epoch %d to %v, without grounds: %s",
 			e.By, e.Process, e.Execution, e.Epoch, e.To, why)
 	}
 }
 
 // forgotten says that the last observation may have been deleted, because it is as old as dead
 // letters may become. A lasting observation is then recorded again.
-func (c *ownershipChecker) forgotten(l *life, e *history.Event) bool {
-	return c.s.purged(l.observedAt, e.At)
+func (o *ownershipChecker) forgotten(l *life, e *history.Event) bool {
+	return o.s.purged(l.observedAt, e.At)
 }
 
 // purged says that an old observation may have been deleted by now. Observations are deleted
@@ -62,20 +62,20 @@ func (s *Suite) purged(at, now time.Duration) bool {
 }
 
 // outage judges a record of the beginning or end of an outage by the prober.
-func (c *ownershipChecker) outage(e *history.Event) {
-	t := c.s.workers.Get(e.Incarnation)
+func (o *ownershipChecker) outage(e *history.Event) {
+	t := o.s.workers.Get(e.Incarnation)
 	why := ""
 	switch {
-	case c.s.config.Executor.HealthProbes != config.Observe:
+	case o.s.config.Executor.HealthProbes != config.Observe:
 		why = "it is not to observe"
 	case t == nil || t.worker != e.Worker:
 		why = "that worker never registered"
-	case (e.Count > 0) == t.outage && !c.s.purged(t.outageAt, e.At):
+	case (e.Count > 0) == t.outage && !o.s.purged(t.outageAt, e.At):
 		why = "that was recorded before"
 	case e.Count > 0 && (t.superseded || t.lifecycle != execution.Active):
 		why = fmt.Sprintf("its worker is %v, and nobody would choose it", t.lifecycle)
 	}
 	if why != "" {
-		c.s.violate(c.i, 0, "the health prober (%s) recorded an outage of incarnation %d (begins: %v), without grounds: %s", e.Process, e.Incarnation, e.Count > 0, why)
+		o.s.violate(o.i, 0, "the health prober (%s) recorded an outage of incarnation %d (begins: %v), without grounds: %s", e.Process, e.Incarnation, e.Count > 0, why)
 	}
 }

@@ -36,50 +36,50 @@ type ownershipChecker struct {
 const clockTolerance = time.Millisecond
 
 // hears implements selective.
-func (c *ownershipChecker) hears() []history.Kind {
+func (o *ownershipChecker) hears() []history.Kind {
 	return []history.Kind{
 		history.ProcessResumed, history.ProcessThawed, history.DatabaseDown, history.DatabaseUp, history.WorkerLifecycle,
 		history.Observed, history.Transition,
 	}
 }
 
-func (c *ownershipChecker) timed() {}
+func (o *ownershipChecker) timed() {}
 
-func (c *ownershipChecker) observe(e *history.Event, l *life) {
-	c.r.observe(e)
-	if c.lost != 0 {
-		c.superseded(e)
+func (o *ownershipChecker) observe(e *history.Event, l *life) {
+	o.r.observe(e)
+	if o.lost != 0 {
+		o.superseded(e)
 	}
 	switch e.Kind {
 	case history.WorkerLifecycle:
-		if why := c.r.unlawful(e); why != "" {
-			c.lost = e.Worker
-			c.s.wake(e.At) // judged at the next event of any kind
-			c.early = fmt.Sprintf("incarnation %d of worker %d was marked lost by %s: %s", e.Incarnation, e.Worker, e.Process, why)
+		if why := o.r.unlawful(e); why != "" {
+			o.lost = e.Worker
+			o.s.wake(e.At) // judged at the next event of any kind
+			o.early = fmt.Sprintf("incarnation %d of worker %d was marked lost by %s: %s", e.Incarnation, e.Worker, e.Process, why)
 		}
 	case history.Observed:
-		c.observes(e, l)
+		o.observes(e, l)
 	case history.Transition:
 		if l != nil || oracle.Terminal(e.From) {
-			c.s.judged(c.i)
+			o.s.judged(o.i)
 		}
 		if oracle.Terminal(e.From) {
-			c.s.violate(c.i, e.Execution, "execution %d had ended as %v, so it belonged to no part, but the %v (%s) wrote %v", e.Execution, e.From, e.By, e.Process, e.To)
+			o.s.violate(o.i, e.Execution, "execution %d had ended as %v, so it belonged to no part, but the %v (%s) wrote %v", e.Execution, e.From, e.By, e.Process, e.To)
 			return
 		}
 		if l == nil {
 			return
 		}
-		if e.By == execution.TimeoutMonitor && c.s.monitorObserves() {
-			c.s.violate(c.i, e.Execution, "execution %d was changed from %v to %v by the %v (%s), which is told to observe only", e.Execution, e.From, e.To, e.By, e.Process)
+		if e.By == execution.TimeoutMonitor && o.s.monitorObserves() {
+			o.s.violate(o.i, e.Execution, "execution %d was changed from %v to %v by the %v (%s), which is told to observe only", e.Execution, e.From, e.To, e.By, e.Process)
 			return
 		}
-		if !c.s.transitions.May(e.By, e.From, e.To) {
-			c.s.violate(c.i, e.Execution, "execution %d was changed from %v to %v by the %v (%s), which may not make this change", e.Execution, e.From, e.To, e.By, e.Process)
+		if !o.s.transitions.May(e.By, e.From, e.To) {
+			o.s.violate(o.i, e.Execution, "execution %d was changed from %v to %v by the %v (%s), which may not make this change", e.Execution, e.From, e.To, e.By, e.Process)
 			return
 		}
-		if why := c.unlawful(e, l); why != "" {
-			c.s.violate(c.i, e.Execution, "execution %d was taken from %v to %v by the %v (%s) without grounds: %s", e.Execution, e.From, e.To, e.By, e.Process, why)
+		if why := o.unlawful(e, l); why != "" {
+			o.s.violate(o.i, e.Execution, "execution %d was taken from %v to %v by the %v (%s) without grounds: %s", e.Execution, e.From, e.To, e.By, e.Process, why)
 		}
 	case history.ProcessResumed, history.ProcessThawed, history.DatabaseDown, history.DatabaseUp:
 		// reaping has judged the loss of workers.
@@ -89,53 +89,53 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 
 // superseded judges the event after the loss of a lease that was not over. The loss is lawful only
 // if this event is, in the same step, the registration of a new incarnation of the same name.
-func (c *ownershipChecker) superseded(e *history.Event) {
-	if e.Kind != history.WorkerRegistered || e.Worker != c.lost {
-		c.s.violate(c.i, 0, "%s", c.early)
+func (o *ownershipChecker) superseded(e *history.Event) {
+	if e.Kind != history.WorkerRegistered || e.Worker != o.lost {
+		o.s.violate(o.i, 0, "%s", o.early)
 	}
-	c.lost = 0
+	o.lost = 0
 }
 
 // unlawful says why a change has no grounds; empty if it has.
-func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
-	x := c.s.config.Executor
+func (o *ownershipChecker) unlawful(e *history.Event, l *life) string {
+	x := o.s.config.Executor
 	switch {
 	case l.hidden && e.By != execution.API:
 		return "only a newer program can read its row, so only that program may change it"
-	case e.By == execution.API && !c.s.cancelled[l.chain]:
+	case e.By == execution.API && !o.s.cancelled[l.chain]:
 		return "nobody has asked for the cancellation of its chain"
-	case e.To == execution.Scheduling && c.s.cancelled[l.chain]:
+	case e.To == execution.Scheduling && o.s.cancelled[l.chain]:
 		return "the cancellation of its chain was requested"
 	case e.By == execution.ExecutionManager && l.parent == 0:
 		return "it is a child of nobody"
 	case e.By == execution.Worker && e.Writer != e.Incarnation:
 		return fmt.Sprintf("it belongs to incarnation %d, and incarnation %d wrote", e.Incarnation, e.Writer)
-	case e.To == execution.Running && c.s.database(e.At) > l.due+c.s.tolerance:
-		return fmt.Sprintf("its dispatch deadline passed %v ago", c.s.database(e.At)-l.due)
-	case e.From == execution.Scheduling && e.By == execution.Reconciler && c.s.database(e.At) < l.stamped+x.ClaimExpiry-c.s.tolerance:
+	case e.To == execution.Running && o.s.database(e.At) > l.due+o.s.tolerance:
+		return fmt.Sprintf("its dispatch deadline passed %v ago", o.s.database(e.At)-l.due)
+	case e.From == execution.Scheduling && e.By == execution.Reconciler && o.s.database(e.At) < l.stamped+x.ClaimExpiry-o.s.tolerance:
 		return "the scheduling claim has not expired"
 	case e.From == execution.Scheduled && e.By != execution.Worker && e.To != execution.Cancelled:
 		if l.tooOften && !l.expired && !l.rejected && e.Count > l.dispatches {
 			return "the dispatch is counted, although its message died for returning to its queue too often, which is not the worker's fault"
 		}
-		if why := c.counted(e, l); why != "" {
+		if why := o.counted(e, l); why != "" {
 			return why
 		}
-		return c.unclaimed(e, l)
+		return o.unclaimed(e, l)
 	case oracle.Claimed(e.From) && e.By != execution.Worker && e.To != execution.Canceling:
-		return c.claimed(e, l)
+		return o.claimed(e, l)
 	}
 	return ""
 }
 
 // counted judges how a reclaim of a scheduled execution uses up dispatches. A dispatch counts only
 // if its worker stays, and an unclaimed execution fails only when no dispatch is left.
-func (c *ownershipChecker) counted(e *history.Event, l *life) string {
-	c.s.judged(c.i)
-	x := c.s.config.Executor
+func (o *ownershipChecker) counted(e *history.Event, l *life) string {
+	o.s.judged(o.i)
+	x := o.s.config.Executor
 	used := e.Count > l.dispatches
 	if used {
-		t := c.s.workers.Get(l.incarnation)
+		t := o.s.workers.Get(l.incarnation)
 		if t == nil || t.superseded || t.lifecycle != execution.Active {
 			return "the dispatch is counted, although its worker did not stay"
 		}
@@ -146,7 +146,7 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 			due = min(due, x.ScheduledTimeout) // the wait ends then, whatever the dispatch's own timeout is
 		}
 		// An executor that first read the database's clock after a step can't know of the step.
-		if c.s.stepped > l.entered && lay+c.s.unseenBack(e.Process, l.entered) < due-due/5 && c.s.missedStep(e.Process) <= l.entered {
+		if o.s.stepped > l.entered && lay+o.s.unseenBack(e.Process, l.entered) < due-due/5 && o.s.missedStep(e.Process) <= l.entered {
 			return fmt.Sprintf("it may wait %v and has waited %v: only a step of the database's clock made it late", due, lay)
 		}
 	}
@@ -164,15 +164,15 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 }
 
 // unclaimed judges a reclaim of a scheduled execution.
-func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
-	c.s.judged(c.i)
-	x := c.s.config.Executor
+func (o *ownershipChecker) unclaimed(e *history.Event, l *life) string {
+	o.s.judged(o.i)
+	x := o.s.config.Executor
 	switch e.By {
 	case execution.TimeoutMonitor:
-		if why := c.r.cold(e); why != "" {
+		if why := o.r.cold(e); why != "" {
 			return why
 		}
-		if at := c.s.database(e.At); at < l.stamped+x.ScheduledTimeout-c.s.tolerance {
+		if at := o.s.database(e.At); at < l.stamped+x.ScheduledTimeout-o.s.tolerance {
 			return fmt.Sprintf("it has been scheduled for only %v; executor.scheduled_timeout is %v", at-l.stamped, x.ScheduledTimeout)
 		}
 		if e.To == execution.Failed && !l.marked {
@@ -199,7 +199,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 			return "its message was neither returned nor refused"
 		}
 	case execution.Reconciler:
-		if t := c.s.workers.Get(l.incarnation); t != nil {
+		if t := o.s.workers.Get(l.incarnation); t != nil {
 			if _, gone := t.gone(); gone || t.lifecycle == execution.Draining {
 				return ""
 			}
@@ -208,7 +208,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 			return "it fails as never picked up, although its message was never confirmed as sent"
 		}
 		// The dispatch timeout may be the action's own; due still holds the dispatch deadline.
-		if !l.marked && c.s.database(e.At) >= l.stamped+max(x.ConfirmTimeout, (l.due-l.stamped)/2)-c.s.tolerance {
+		if !l.marked && o.s.database(e.At) >= l.stamped+max(x.ConfirmTimeout, (l.due-l.stamped)/2)-o.s.tolerance {
 			return ""
 		}
 		return "its worker is neither gone nor leaving, and its dispatch was published in time"
@@ -218,31 +218,31 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 }
 
 // claimed judges a reclaim of an execution that a worker owns.
-func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
-	c.s.judged(c.i)
-	grace := c.s.config.Executor.ReapGrace
-	overrun := c.s.database(e.At) >= l.due+grace-c.s.tolerance
+func (o *ownershipChecker) claimed(e *history.Event, l *life) string {
+	o.s.judged(o.i)
+	grace := o.s.config.Executor.ReapGrace
+	overrun := o.s.database(e.At) >= l.due+grace-o.s.tolerance
 	switch {
 	case e.To == execution.Timeout && !overrun:
-		return fmt.Sprintf("its run deadline plus executor.reap_grace ends only in %v", l.due+grace-c.s.database(e.At))
+		return fmt.Sprintf("its run deadline plus executor.reap_grace ends only in %v", l.due+grace-o.s.database(e.At))
 	case e.To == execution.Timeout, e.To == execution.Cancelled && e.By == execution.TimeoutMonitor && overrun:
-		return c.r.cold(e)
+		return o.r.cold(e)
 	}
-	t := c.s.workers.Get(l.incarnation)
+	t := o.s.workers.Get(l.incarnation)
 	if t == nil {
 		return "its worker never registered"
 	}
 	if _, gone := t.gone(); !gone {
 		return fmt.Sprintf("incarnation %d, which runs it, is %v", l.incarnation, t.lifecycle)
 	}
-	if at := c.s.database(e.At); at < t.leaseEnds+grace-c.s.tolerance {
+	if at := o.s.database(e.At); at < t.leaseEnds+grace-o.s.tolerance {
 		return fmt.Sprintf("the lease of its worker plus executor.reap_grace ends only in %v", t.leaseEnds+grace-at)
 	}
 	return ""
 }
 
-func (c *ownershipChecker) end(bool) {
-	if c.lost != 0 {
-		c.superseded(&history.Event{})
+func (o *ownershipChecker) end(bool) {
+	if o.lost != 0 {
+		o.superseded(&history.Event{})
 	}
 }

@@ -22,17 +22,17 @@ type fencingChecker struct {
 }
 
 // hears implements selective.
-func (c *fencingChecker) hears() []history.Kind {
+func (f *fencingChecker) hears() []history.Kind {
 	return []history.Kind{history.Transition}
 }
 
-func (c *fencingChecker) observe(e *history.Event, _ *life) {
+func (f *fencingChecker) observe(e *history.Event, _ *life) {
 	if e.Kind != history.Transition {
 		return
 	}
-	c.s.judged(c.i)
+	f.s.judged(f.i)
 	if e.Named != e.OldEpoch {
-		c.s.violate(c.i, e.Execution, "the %v (%s) wrote %v for epoch %d of execution %d, and it took effect at epoch %d",
+		f.s.violate(f.i, e.Execution, "the %v (%s) wrote %v for epoch %d of execution %d, and it took effect at epoch %d",
 			e.By, e.Process, e.To, e.Named, e.Execution, e.OldEpoch)
 		return
 	}
@@ -41,9 +41,9 @@ func (c *fencingChecker) observe(e *history.Event, _ *life) {
 		want++
 	}
 	if e.Epoch != want {
-		c.s.violate(c.i, e.Execution, "execution %d went from %v to %v at epoch %d, from epoch %d: it should be %d",
+		f.s.violate(f.i, e.Execution, "execution %d went from %v to %v at epoch %d, from epoch %d: it should be %d",
 			e.Execution, e.From, e.To, e.Epoch, e.OldEpoch, want)
 	}
 }
 
-func (c *fencingChecker) end(bool) {}
+func (f *fencingChecker) end(bool) {}

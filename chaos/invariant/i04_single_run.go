@@ -50,30 +50,30 @@ type singleRunChecker struct {
 }
 
 // hears implements selective.
-func (c *singleRunChecker) hears() []history.Kind {
+func (src *singleRunChecker) hears() []history.Kind {
 	return []history.Kind{
 		history.ToldGone, history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused,
 		history.ProcessFrozen, history.WorkerRegistered, history.Transition, history.ActionStarted, history.ActionEnded,
 	}
 }
 
-func (c *singleRunChecker) timed() {}
+func (src *singleRunChecker) timed() {}
 
-func (c *singleRunChecker) observe(e *history.Event, l *life) {
-	c.hear(e)
+func (src *singleRunChecker) observe(e *history.Event, l *life) {
+	src.hear(e)
 	switch e.Kind {
 	case history.Transition:
 		if l != nil {
-			c.transition(e, l)
+			src.transition(e, l)
 		}
 	case history.ProcessFrozen:
-		c.frozen[e.Process] = true
+		src.frozen[e.Process] = true
 	case history.ActionStarted:
-		c.started(e, l)
+		src.started(e, l)
 	case history.ActionEnded:
-		c.outlived(e)
+		src.outlived(e)
 		chain := chainOf(e, l)
-		live := c.running.Get(chain)
+		live := src.running.Get(chain)
 		for k := range live {
 			if live[k].execution == e.Execution && live[k].epoch == e.Epoch && live[k].machine == e.Process {
 				live = append(live[:k], live[k+1:]...)
@@ -81,12 +81,12 @@ func (c *singleRunChecker) observe(e *history.Event, l *life) {
 			}
 		}
 		if len(live) == 0 {
-			c.running.Delete(chain)
+			src.running.Delete(chain)
 			if live != nil {
-				c.spared = append(c.spared, live)
+				src.spared = append(src.spared, live)
 			}
 		} else {
-			c.running.Set(chain, live)
+			src.running.Set(chain, live)
 		}
 	case history.ToldGone, history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused, history.WorkerRegistered:
 		// The hear method has handled it.
@@ -95,21 +95,21 @@ func (c *singleRunChecker) observe(e *history.Event, l *life) {
 }
 
 // transition judges claims, and ends that the worker itself didn't write.
-func (c *singleRunChecker) transition(e *history.Event, l *life) {
-	if oracle.Claimed(e.From) && oracle.Terminal(e.To) && e.By != execution.Worker && !c.anyFrozen(l.chain) {
-		c.s.judged(c.i)
+func (src *singleRunChecker) transition(e *history.Event, l *life) {
+	if oracle.Claimed(e.From) && oracle.Terminal(e.To) && e.By != execution.Worker && !src.anyFrozen(l.chain) {
+		src.s.judged(src.i)
 		switch {
 		case l.running <= 0:
-		case c.unaware(e, l):
-			c.misjudge(e, l)
+		case src.unaware(e, l):
+			src.misjudge(e, l)
 		default:
-			c.s.violate(c.i, e.Execution, "the %v (%s) ended execution %d as %v while its action still ran", e.By, e.Process, e.Execution, e.To)
+			src.s.violate(src.i, e.Execution, "the %v (%s) ended execution %d as %v while its action still ran", e.By, e.Process, e.Execution, e.To)
 		}
 	}
 	if e.To == execution.Running {
-		c.s.judged(c.i)
+		src.s.judged(src.i)
 		if l.claims > 0 {
-			c.s.violate(c.i, e.Execution, "epoch %d of execution %d was claimed a second time, by %s", e.Epoch, e.Execution, e.Process)
+			src.s.violate(src.i, e.Execution, "epoch %d of execution %d was claimed a second time, by %s", e.Epoch, e.Execution, e.Process)
 		}
 	}
 }
@@ -117,14 +117,14 @@ func (c *singleRunChecker) transition(e *history.Event, l *life) {
 // unaware says that the timeout monitor could not know that only a step of the database's clock
 // made a deadline pass: its executor may have read that clock only after the step
 // (docs/ownership.md, "Two clocks").
-func (c *singleRunChecker) unaware(e *history.Event, l *life) bool {
-	return e.By == execution.TimeoutMonitor && c.s.missedStep(e.Process) > l.entered
+func (src *singleRunChecker) unaware(e *history.Event, l *life) bool {
+	return e.By == execution.TimeoutMonitor && src.s.missedStep(e.Process) > l.entered
 }
 
 // misjudge notes that the monitor ended an execution while its action still ran, and could not know
 // better.
-func (c *singleRunChecker) misjudge(e *history.Event, l *life) {
-	live := c.running.Get(l.chain)
+func (src *singleRunChecker) misjudge(e *history.Event, l *life) {
+	live := src.running.Get(l.chain)
 	for k := range live {
 		if live[k].execution == e.Execution {
 			live[k].misjudged = e.At
@@ -135,26 +135,26 @@ func (c *singleRunChecker) misjudge(e *history.Event, l *life) {
 // excused says that an action may run beside the next one of its chain: its worker's clock was
 // stopped, or its execution was misjudged. The worker learns of that with its next heartbeat, or its
 // lease ends.
-func (c *singleRunChecker) excused(a *liveAction, now time.Duration) bool {
-	return c.frozen[a.machine] || a.misjudged > 0 && now <= a.misjudged+oracle.Lease(&c.s.config.Worker)+c.s.tolerance
+func (src *singleRunChecker) excused(a *liveAction, now time.Duration) bool {
+	return src.frozen[a.machine] || a.misjudged > 0 && now <= a.misjudged+oracle.Lease(&src.s.config.Worker)+src.s.tolerance
 }
 
 // outlived judges, at the end of an action, whether it outlived its lease.
-func (c *singleRunChecker) outlived(e *history.Event) {
-	t := c.s.workers.Get(e.Incarnation)
-	if t == nil || c.frozen[e.Process] {
+func (src *singleRunChecker) outlived(e *history.Event) {
+	t := src.s.workers.Get(e.Incarnation)
+	if t == nil || src.frozen[e.Process] {
 		return
 	}
-	c.s.judged(c.i)
-	if e.At > t.renewed+oracle.Lease(&c.s.config.Worker)+c.s.tolerance {
-		c.s.violate(c.i, e.Execution, "the action of execution %d at epoch %d ran on %s until %v after the end of the lease of incarnation %d",
-			e.Execution, e.Epoch, e.Process, e.At-t.renewed-oracle.Lease(&c.s.config.Worker), e.Incarnation)
+	src.s.judged(src.i)
+	if e.At > t.renewed+oracle.Lease(&src.s.config.Worker)+src.s.tolerance {
+		src.s.violate(src.i, e.Execution, "the action of execution %d at epoch %d ran on %s until %v after the end of the lease of incarnation %d",
+			e.Execution, e.Epoch, e.Process, e.At-t.renewed-oracle.Lease(&src.s.config.Worker), e.Incarnation)
 	}
 }
 
-func (c *singleRunChecker) anyFrozen(chain execution.ID) bool {
-	for _, a := range c.running.Get(chain) {
-		if c.frozen[a.machine] {
+func (src *singleRunChecker) anyFrozen(chain execution.ID) bool {
+	for _, a := range src.running.Get(chain) {
+		if src.frozen[a.machine] {
 			return true
 		}
 	}
@@ -169,36 +169,36 @@ func chainOf(e *history.Event, l *life) execution.ID {
 	return l.chain
 }
 
-func (c *singleRunChecker) started(e *history.Event, l *life) {
+func (src *singleRunChecker) started(e *history.Event, l *life) {
 	chain := chainOf(e, l)
-	if !c.frozen[e.Process] {
-		c.judge(e, l, chain)
+	if !src.frozen[e.Process] {
+		src.judge(e, l, chain)
 	}
-	live := c.running.Make(chain)
-	if n := len(c.spared); *live == nil && n > 0 {
-		*live, c.spared = c.spared[n-1], c.spared[:n-1]
+	live := src.running.Make(chain)
+	if n := len(src.spared); *live == nil && n > 0 {
+		*live, src.spared = src.spared[n-1], src.spared[:n-1]
 	}
 	*live = append(*live, liveAction{execution: e.Execution, epoch: e.Epoch, machine: e.Process, of: e.Incarnation, since: e.At})
 }
 
-func (c *singleRunChecker) judge(e *history.Event, l *life, chain execution.ID) {
-	c.s.judged(c.i)
-	live := c.running.Get(chain)
+func (src *singleRunChecker) judge(e *history.Event, l *life, chain execution.ID) {
+	src.s.judged(src.i)
+	live := src.running.Get(chain)
 	for k := range live {
-		if other := &live[k]; !c.excused(other, e.At) {
-			c.s.violate(c.i, e.Execution, "%s started the action of execution %d at epoch %d while that of execution %d at epoch %d still ran on %s",
+		if other := &live[k]; !src.excused(other, e.At) {
+			src.s.violate(src.i, e.Execution, "%s started the action of execution %d at epoch %d while that of execution %d at epoch %d still ran on %s",
 				e.Process, e.Execution, e.Epoch, other.execution, other.epoch, other.machine)
 			return
 		}
 	}
 	switch {
 	case l == nil || l.claims == 0 && e.Epoch == l.epoch:
-		c.s.violate(c.i, e.Execution, "%s started the action of execution %d at epoch %d, which nobody has claimed", e.Process, e.Execution, e.Epoch)
+		src.s.violate(src.i, e.Execution, "%s started the action of execution %d at epoch %d, which nobody has claimed", e.Process, e.Execution, e.Epoch)
 	case e.Epoch == l.epoch && l.started > 0:
-		c.s.violate(c.i, e.Execution, "%s started the action of execution %d at epoch %d a second time", e.Process, e.Execution, e.Epoch)
+		src.s.violate(src.i, e.Execution, "%s started the action of execution %d at epoch %d a second time", e.Process, e.Execution, e.Epoch)
 	case e.Epoch == l.epoch && e.Incarnation != l.incarnation:
-		c.s.violate(c.i, e.Execution, "%s started the action of execution %d at epoch %d, which incarnation %d has claimed", e.Process, e.Execution, e.Epoch, l.incarnation)
+		src.s.violate(src.i, e.Execution, "%s started the action of execution %d at epoch %d, which incarnation %d has claimed", e.Process, e.Execution, e.Epoch, l.incarnation)
 	}
 }
 
-func (c *singleRunChecker) end(bool) { c.heed(c.s.now.At) }
+func (src *singleRunChecker) end(bool) { src.heed(src.s.now.At) }

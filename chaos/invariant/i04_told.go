@@ -20,53 +20,53 @@ type wordOf struct {
 }
 
 // hear notes which process is told what, and which process has ended.
-func (c *singleRunChecker) hear(e *history.Event) {
-	if len(c.told) > 0 {
-		c.heed(e.At)
+func (src *singleRunChecker) hear(e *history.Event) {
+	if len(src.told) > 0 {
+		src.heed(e.At)
 	}
 	switch e.Kind {
 	case history.ToldGone:
-		if _, known := c.told[e.Incarnation]; !known {
-			c.told[e.Incarnation] = wordOf{e.Process, e.At}
+		if _, known := src.told[e.Incarnation]; !known {
+			src.told[e.Incarnation] = wordOf{e.Process, e.At}
 		}
 		if e.Count > 0 {
-			c.succeeded[e.Process] = e.Worker
+			src.succeeded[e.Process] = e.Worker
 		}
 	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped:
-		delete(c.succeeded, e.Process)
-		c.letOff(e.Process)
+		delete(src.succeeded, e.Process)
+		src.letOff(e.Process)
 	case history.ProcessPaused, history.ProcessFrozen:
 		// A halted process can't end anything; its machine ends the actions by the fence.
-		c.letOff(e.Process)
+		src.letOff(e.Process)
 	case history.WorkerRegistered:
-		if worker, known := c.succeeded[e.Process]; known && worker == e.Worker {
-			c.s.violate(c.i, 0, "%s registered as incarnation %d of worker %d after it was told that another process has taken that name", e.Process, e.Incarnation, e.Worker)
+		if worker, known := src.succeeded[e.Process]; known && worker == e.Worker {
+			src.s.violate(src.i, 0, "%s registered as incarnation %d of worker %d after it was told that another process has taken that name", e.Process, e.Incarnation, e.Worker)
 		}
 	default:
 	}
-	if len(c.told) > 0 {
-		c.s.wake(e.At)
+	if len(src.told) > 0 {
+		src.s.wake(e.At)
 	}
 }
 
 // letOff forgets what a process was told.
-func (c *singleRunChecker) letOff(process string) {
-	maps.DeleteFunc(c.told, func(_ execution.Incarnation, t wordOf) bool { return t.process == process })
+func (src *singleRunChecker) letOff(process string) {
+	maps.DeleteFunc(src.told, func(_ execution.Incarnation, t wordOf) bool { return t.process == process })
 }
 
 // heed judges the incarnations whose actions should have ended by now.
-func (c *singleRunChecker) heed(now time.Duration) {
-	for of, t := range c.told { //detlint:ok each is judged by itself, and of several the first violation is found in one step
-		if now-t.at <= c.s.prompt() {
+func (src *singleRunChecker) heed(now time.Duration) {
+	for of, t := range src.told { //detlint:ok each is judged by itself, and of several the first violation is found in one step
+		if now-t.at <= src.s.prompt() {
 			continue
 		}
-		delete(c.told, of)
-		if c.frozen[t.process] {
+		delete(src.told, of)
+		if src.frozen[t.process] {
 			continue
 		}
-		c.s.judged(c.i)
+		src.s.judged(src.i)
 		var left *liveAction
-		for _, live := range c.running.All() {
+		for _, live := range src.running.All() {
 			for k := range live {
 				if a := &live[k]; a.of == of && a.machine == t.process && (left == nil || a.execution < left.execution) {
 					left = a
@@ -74,7 +74,7 @@ func (c *singleRunChecker) heed(now time.Duration) {
 			}
 		}
 		if left != nil {
-			c.s.violate(c.i, left.execution, "%s was told at %v that its incarnation %d is over, and its action of execution %d at epoch %d, begun at %v, still ran %v later",
+			src.s.violate(src.i, left.execution, "%s was told at %v that its incarnation %d is over, and its action of execution %d at epoch %d, begun at %v, still ran %v later",
 				t.process, t.at, of, left.execution, left.epoch, left.since, now-t.at)
 		}
 	}

@@ -26,23 +26,23 @@ type lostChecker struct {
 }
 
 // hears implements selective.
-func (c *lostChecker) hears() []history.Kind {
+func (lc *lostChecker) hears() []history.Kind {
 	return []history.Kind{history.Transition}
 }
 
 // observe counts executions that have ended, as evidence that they were not lost. The others are
 // judged at the end.
-func (c *lostChecker) observe(e *history.Event, l *life) {
+func (lc *lostChecker) observe(e *history.Event, l *life) {
 	if e.Kind == history.Transition && l != nil && oracle.Terminal(e.To) && !oracle.Terminal(e.From) {
-		c.s.judged(c.i)
+		lc.s.judged(lc.i)
 	}
 }
 
-func (c *lostChecker) end(bool) {
+func (lc *lostChecker) end(bool) {
 	var stuck []execution.ID
-	for id, l := range c.s.lives.All() {
-		if !oracle.Terminal(l.status) && !l.hidden && c.s.stuck(max(l.entered, l.shown)) {
-			c.s.judged(c.i)
+	for id, l := range lc.s.lives.All() {
+		if !oracle.Terminal(l.status) && !l.hidden && lc.s.stuck(max(l.entered, l.shown)) {
+			lc.s.judged(lc.i)
 			stuck = append(stuck, id)
 		}
 	}
@@ -50,23 +50,23 @@ func (c *lostChecker) end(bool) {
 		return
 	}
 	slices.Sort(stuck)
-	l := c.s.lives.Get(stuck[0])
+	l := lc.s.lives.Get(stuck[0])
 	others := ""
 	if n := len(stuck) - 1; n > 0 {
 		others = fmt.Sprintf(" (and %d more)", n)
 	}
-	c.s.violate(c.i, l.id, "execution %d%s is still %v, since %v; %s", l.id, others, l.status, l.entered, c.owes(l))
-	if c.s.each == nil {
+	lc.s.violate(lc.i, l.id, "execution %d%s is still %v, since %v; %s", l.id, others, l.status, l.entered, lc.owes(l))
+	if lc.s.each == nil {
 		return
 	}
 	for _, id := range stuck[1:] {
-		l := c.s.lives.Get(id)
-		c.s.violate(c.i, id, "execution %d is still %v, since %v; %s", id, l.status, l.entered, c.owes(l))
+		l := lc.s.lives.Get(id)
+		lc.s.violate(lc.i, id, "execution %d is still %v, since %v; %s", id, l.status, l.entered, lc.owes(l))
 	}
 }
 
 // owes names the part that must take the next step.
-func (c *lostChecker) owes(l *life) string {
+func (lc *lostChecker) owes(l *life) string {
 	switch {
 	case l.status == execution.Requested && l.parent != 0:
 		return fmt.Sprintf("the handling of the end of its parent, execution %d, owes the next step", l.parent)

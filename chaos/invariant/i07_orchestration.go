@@ -29,98 +29,98 @@ type orchestrationChecker struct {
 }
 
 // hears implements selective.
-func (c *orchestrationChecker) hears() []history.Kind {
+func (o *orchestrationChecker) hears() []history.Kind {
 	return []history.Kind{history.Created, history.ChildStarted, history.Transition, history.Orchestrated}
 }
 
-func (c *orchestrationChecker) observe(e *history.Event, l *life) {
+func (o *orchestrationChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.Created:
 		if e.Count > 0 {
-			c.s.judged(c.i)
-			if c.retries[e.Chain] >= e.Count {
-				c.s.violate(c.i, e.Execution, "execution %d is a second retry number %d of execution %d", e.Execution, e.Count, e.Chain)
+			o.s.judged(o.i)
+			if o.retries[e.Chain] >= e.Count {
+				o.s.violate(o.i, e.Execution, "execution %d is a second retry number %d of execution %d", e.Execution, e.Count, e.Chain)
 			}
-			c.retries[e.Chain] = max(c.retries[e.Chain], e.Count)
+			o.retries[e.Chain] = max(o.retries[e.Chain], e.Count)
 		}
 	case history.ChildStarted:
-		c.s.judged(c.i)
+		o.s.judged(o.i)
 		if l == nil || l.parent == 0 {
-			c.s.violate(c.i, e.Execution, "execution %d, a child of execution %d, was started a second time by %s", e.Execution, e.Related, e.Process)
+			o.s.violate(o.i, e.Execution, "execution %d, a child of execution %d, was started a second time by %s", e.Execution, e.Related, e.Process)
 			return
 		}
-		c.settle(e.Execution, e.Related, true)
+		o.settle(e.Execution, e.Related, true)
 	case history.Transition:
-		c.transition(e, l)
+		o.transition(e, l)
 	case history.Orchestrated:
-		c.handled(e, l)
+		o.handled(e, l)
 	default:
 	}
 }
 
-func (c *orchestrationChecker) transition(e *history.Event, l *life) {
+func (o *orchestrationChecker) transition(e *history.Event, l *life) {
 	if l == nil || l.parent == 0 {
 		return
 	}
-	c.s.judged(c.i)
+	o.s.judged(o.i)
 	switch {
 	case e.To == execution.Scheduling:
-		c.s.violate(c.i, e.Execution, "execution %d was scheduled by %s while it waits for its parent, execution %d", e.Execution, e.Process, l.parent)
+		o.s.violate(o.i, e.Execution, "execution %d was scheduled by %s while it waits for its parent, execution %d", e.Execution, e.Process, l.parent)
 	case e.By == execution.ExecutionManager:
-		c.settle(e.Execution, l.parent, false)
+		o.settle(e.Execution, l.parent, false)
 	}
 }
 
 // settle judges a child that was started or skipped, by the end of its parent's chain. Invariant 12
 // judges that no child is left out, because that takes a time bound.
-func (c *orchestrationChecker) settle(child, parent execution.ID, started bool) {
-	c.s.judged(c.i)
-	switch ended := c.s.ended.of(parent); {
+func (o *orchestrationChecker) settle(child, parent execution.ID, started bool) {
+	o.s.judged(o.i)
+	switch ended := o.s.ended.of(parent); {
 	case ended == execution.None:
-		c.s.violate(c.i, child, "execution %d was started or skipped before the chain of its parent, execution %d, had ended", child, parent)
+		o.s.violate(o.i, child, "execution %d was started or skipped before the chain of its parent, execution %d, had ended", child, parent)
 	case started && ended != execution.Completed:
-		c.s.violate(c.i, child, "execution %d was started although its parent, execution %d, ended as %v", child, parent, ended)
+		o.s.violate(o.i, child, "execution %d was started although its parent, execution %d, ended as %v", child, parent, ended)
 	case !started && ended == execution.Completed:
-		c.s.violate(c.i, child, "execution %d was skipped although its parent, execution %d, completed", child, parent)
+		o.s.violate(o.i, child, "execution %d was skipped although its parent, execution %d, completed", child, parent)
 	}
 }
 
-func (c *orchestrationChecker) handled(e *history.Event, l *life) {
-	c.s.judged(c.i)
+func (o *orchestrationChecker) handled(e *history.Event, l *life) {
+	o.s.judged(o.i)
 	switch {
 	case l == nil || l.orchestrated:
-		c.s.violate(c.i, e.Execution, "the end of execution %d was handled a second time, by %s", e.Execution, e.Process)
+		o.s.violate(o.i, e.Execution, "the end of execution %d was handled a second time, by %s", e.Execution, e.Process)
 	case !oracle.Terminal(l.status):
-		c.s.violate(c.i, e.Execution, "the end of execution %d was handled by %s while it was %v", e.Execution, e.Process, l.status)
+		o.s.violate(o.i, e.Execution, "the end of execution %d was handled by %s while it was %v", e.Execution, e.Process, l.status)
 	case l.slot != 0:
-		c.s.violate(c.i, e.Execution, "the end of execution %d was handled by %s, and it still holds slot %d of %s", e.Execution, e.Process, l.slot, c.s.actions[l.action])
+		o.s.violate(o.i, e.Execution, "the end of execution %d was handled by %s, and it still holds slot %d of %s", e.Execution, e.Process, l.slot, o.s.actions[l.action])
 	case e.Related == 0:
-		delete(c.retries, e.Chain)
+		delete(o.retries, e.Chain)
 	}
 	if l != nil {
-		c.retried(e, l)
+		o.retried(e, l)
 	}
 }
 
 // retried judges that every execution that may be retried is. So an end without a retry is the last
 // of its chain.
-func (c *orchestrationChecker) retried(e *history.Event, l *life) {
-	may := oracle.MayRetry(l.status, l.reason, int(l.retry), int(l.maxRetries)) || c.s.freeRetry(l)
-	if !c.s.config.Retry.Enabled || c.s.cancelled[l.chain] || !may {
+func (o *orchestrationChecker) retried(e *history.Event, l *life) {
+	may := oracle.MayRetry(l.status, l.reason, int(l.retry), int(l.maxRetries)) || o.s.freeRetry(l)
+	if !o.s.config.Retry.Enabled || o.s.cancelled[l.chain] || !may {
 		return
 	}
-	c.s.judged(c.i)
+	o.s.judged(o.i)
 	if e.Related == 0 {
-		c.s.violate(c.i, e.Execution, "the end of execution %d as %v for %q was handled by %s without a retry, although it was retry %d of %d",
+		o.s.violate(o.i, e.Execution, "the end of execution %d as %v for %q was handled by %s without a retry, although it was retry %d of %d",
 			e.Execution, l.status, l.reason, e.Process, l.retry, l.maxRetries)
 	}
 }
 
-func (c *orchestrationChecker) end(bool) {
+func (o *orchestrationChecker) end(bool) {
 	var left []execution.ID
-	for id, l := range c.s.lives.All() {
-		if oracle.Terminal(l.status) && !l.orchestrated && c.s.stuck(l.entered) {
-			c.s.judged(c.i)
+	for id, l := range o.s.lives.All() {
+		if oracle.Terminal(l.status) && !l.orchestrated && o.s.stuck(l.entered) {
+			o.s.judged(o.i)
 			left = append(left, id)
 		}
 	}
@@ -128,6 +128,6 @@ func (c *orchestrationChecker) end(bool) {
 		return
 	}
 	slices.Sort(left)
-	l := c.s.lives.Get(left[0])
-	c.s.violate(c.i, l.id, "execution %d ended as %v at %v and its end was never handled (%d executions in all)", l.id, l.status, l.entered, len(left))
+	l := o.s.lives.Get(left[0])
+	o.s.violate(o.i, l.id, "execution %d ended as %v at %v and its end was never handled (%d executions in all)", l.id, l.status, l.entered, len(left))
 }

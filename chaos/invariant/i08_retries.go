@@ -27,66 +27,66 @@ type retryChecker struct {
 }
 
 // hears implements selective.
-func (c *retryChecker) hears() []history.Kind {
+func (r *retryChecker) hears() []history.Kind {
 	return []history.Kind{history.Created, history.Orchestrated, history.Transition}
 }
 
-func (c *retryChecker) observe(e *history.Event, l *life) {
+func (r *retryChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.Created:
 		if e.Count > 0 {
-			c.created = *e
-			c.judge(e)
+			r.created = *e
+			r.judge(e)
 		}
 	case history.Orchestrated:
-		if e.Related != 0 && e.Related == c.created.Execution && l != nil {
-			c.chained(e, l)
+		if e.Related != 0 && e.Related == r.created.Execution && l != nil {
+			r.chained(e, l)
 		}
 	case history.Transition:
 		if e.From == execution.Requested && e.To == execution.Scheduling && l != nil && l.due != 0 {
-			c.scheduled(e, l)
+			r.scheduled(e, l)
 		}
 		if waits(e) {
-			c.takenBack(e, l)
+			r.takenBack(e, l)
 		}
 	default:
 	}
 }
 
 // scheduled judges that a delayed execution is not scheduled before it is due.
-func (c *retryChecker) scheduled(e *history.Event, l *life) {
-	c.s.judged(c.i)
-	if c.s.database(e.At) < l.due-c.s.tolerance {
-		c.s.violate(c.i, e.Execution, "execution %d was scheduled at %v, before it is due at %v", e.Execution, c.s.database(e.At), l.due)
+func (r *retryChecker) scheduled(e *history.Event, l *life) {
+	r.s.judged(r.i)
+	if r.s.database(e.At) < l.due-r.s.tolerance {
+		r.s.violate(r.i, e.Execution, "execution %d was scheduled at %v, before it is due at %v", e.Execution, r.s.database(e.At), l.due)
 	}
 }
 
-func (c *retryChecker) judge(e *history.Event) {
-	c.s.judged(c.i)
-	window := c.s.backoffs.After(int(e.Count) - 1)
-	delay := e.Due - c.s.database(e.At)
+func (r *retryChecker) judge(e *history.Event) {
+	r.s.judged(r.i)
+	window := r.s.backoffs.After(int(e.Count) - 1)
+	delay := e.Due - r.s.database(e.At)
 	switch {
-	case c.s.cancelled[e.Chain]:
-		c.s.violate(c.i, e.Execution, "execution %d is retry %d of execution %d, whose cancellation was requested before", e.Execution, e.Count, e.Chain)
+	case r.s.cancelled[e.Chain]:
+		r.s.violate(r.i, e.Execution, "execution %d is retry %d of execution %d, whose cancellation was requested before", e.Execution, e.Count, e.Chain)
 	case e.Count > e.Limit:
-		c.s.violate(c.i, e.Execution, "execution %d is retry %d of execution %d, of which only %d are allowed", e.Execution, e.Count, e.Chain, e.Limit)
+		r.s.violate(r.i, e.Execution, "execution %d is retry %d of execution %d, of which only %d are allowed", e.Execution, e.Count, e.Chain, e.Limit)
 	case !oracle.Retriable(e.Reason):
-		c.s.violate(c.i, e.Execution, "execution %d retries execution %d for the reason %q, which is not retriable", e.Execution, e.Chain, e.Reason)
-	case !window.Holds(delay, c.s.tolerance):
-		c.s.violate(c.i, e.Execution, "retry %d of execution %d is due after %v; its backoff is %v to %v", e.Count, e.Chain, delay.Round(time.Millisecond), window.Least, window.Most)
+		r.s.violate(r.i, e.Execution, "execution %d retries execution %d for the reason %q, which is not retriable", e.Execution, e.Chain, e.Reason)
+	case !window.Holds(delay, r.s.tolerance):
+		r.s.violate(r.i, e.Execution, "retry %d of execution %d is due after %v; its backoff is %v to %v", e.Count, e.Chain, delay.Round(time.Millisecond), window.Least, window.Most)
 	}
 }
 
-func (c *retryChecker) chained(e *history.Event, l *life) {
-	c.s.judged(c.i)
-	switch n := &c.created; {
+func (r *retryChecker) chained(e *history.Event, l *life) {
+	r.s.judged(r.i)
+	switch n := &r.created; {
 	case n.Chain != l.chain:
-		c.s.violate(c.i, n.Execution, "execution %d retries execution %d and is chained to %d instead of %d", n.Execution, e.Execution, n.Chain, l.chain)
+		r.s.violate(r.i, n.Execution, "execution %d retries execution %d and is chained to %d instead of %d", n.Execution, e.Execution, n.Chain, l.chain)
 	case n.Count != l.retry+1:
-		c.s.violate(c.i, n.Execution, "execution %d follows retry %d of execution %d as number %d", n.Execution, l.retry, l.chain, n.Count)
+		r.s.violate(r.i, n.Execution, "execution %d follows retry %d of execution %d as number %d", n.Execution, l.retry, l.chain, n.Count)
 	case l.status == execution.Completed || l.status == execution.Cancelled:
-		c.s.violate(c.i, n.Execution, "execution %d retries execution %d, which ended as %v", n.Execution, e.Execution, l.status)
+		r.s.violate(r.i, n.Execution, "execution %d retries execution %d, which ended as %v", n.Execution, e.Execution, l.status)
 	}
 }
 
-func (c *retryChecker) end(bool) {}
+func (r *retryChecker) end(bool) {}

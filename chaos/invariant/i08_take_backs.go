@@ -7,22 +7,22 @@ import (
 )
 
 // takenBack judges the delay after a take-back: it grows with the number of earlier take-backs.
-func (c *retryChecker) takenBack(e *history.Event, l *life) {
+func (r *retryChecker) takenBack(e *history.Event, l *life) {
 	if !takesBackFor(e.By, e.Reason) {
-		c.s.judged(c.i)
-		c.s.violate(c.i, e.Execution, "the %v took execution %d back because of %v, which is not one of its reasons", e.By, e.Execution, e.Reason)
+		r.s.judged(r.i)
+		r.s.violate(r.i, e.Execution, "the %v took execution %d back because of %v, which is not one of its reasons", e.By, e.Execution, e.Reason)
 	}
 	n := 0
 	if l != nil {
 		n = oracle.TakenBack(int(l.dispatches), int64(e.OldEpoch))
 	}
-	window := c.s.backoffs.After(n)
+	window := r.s.backoffs.After(n)
 	if window.Most <= 0 {
 		return
 	}
-	c.s.judged(c.i)
-	if delay := e.Due - c.s.database(e.At); !window.Holds(delay, c.s.tolerance) {
-		c.s.violate(c.i, e.Execution, "execution %d was taken back and is due after %v; after %d take-backs before this one its backoff is %v to %v",
+	r.s.judged(r.i)
+	if delay := e.Due - r.s.database(e.At); !window.Holds(delay, r.s.tolerance) {
+		r.s.violate(r.i, e.Execution, "execution %d was taken back and is due after %v; after %d take-backs before this one its backoff is %v to %v",
 			e.Execution, max(0, delay), n, window.Least, window.Most)
 	}
 }

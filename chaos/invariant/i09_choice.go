@@ -28,13 +28,13 @@ type doubt struct {
 }
 
 // settle judges the doubts about passes that have ended.
-func (c *placementChecker) settle(now time.Duration) {
-	c.doubts = slices.DeleteFunc(c.doubts, func(d doubt) bool {
+func (p *placementChecker) settle(now time.Duration) {
+	p.doubts = slices.DeleteFunc(p.doubts, func(d doubt) bool {
 		if now <= d.until {
 			return false
 		}
-		if d.since(d.better) <= d.old && !c.leftClaimed(&d) {
-			c.s.violate(c.i, d.execution, "%s", d.why)
+		if d.since(d.better) <= d.old && !p.leftClaimed(&d) {
+			p.s.violate(p.i, d.execution, "%s", d.why)
 		}
 		return true
 	})
@@ -43,11 +43,11 @@ func (c *placementChecker) settle(now time.Duration) {
 // leftClaimed says that the pass of a dispatch has claimed other rows that the better worker could
 // run, and that the database has dispatched none of them since. The pass may have meant
 // them for that worker, and then the worker was full for it.
-func (c *placementChecker) leftClaimed(d *doubt) bool {
+func (p *placementChecker) leftClaimed(d *doubt) bool {
 	if d.refusing == "" {
 		return false
 	}
-	for _, l := range c.s.lives.All() {
+	for _, l := range p.s.lives.All() {
 		if l.status == execution.Scheduling && l.by == d.refusing && l.entered >= d.old && l.entered <= d.at &&
 			slices.Contains(d.better.runtimes, l.runtime) && (l.pinned == 0 || l.pinned == d.better.worker) {
 			return true
@@ -58,29 +58,29 @@ func (c *placementChecker) leftClaimed(d *doubt) bool {
 
 // stood says that an executor was halted since it may have looked at the workers. When it goes on,
 // it decides by what it saw before.
-func (c *placementChecker) stood(e *history.Event) bool {
-	return c.s.ledger.process(e.Process).held.since(e.At - c.memory)
+func (p *placementChecker) stood(e *history.Event) bool {
+	return p.s.ledger.process(e.Process).held.since(e.At - p.memory)
 }
 
 // doubtful notes that a dispatch should have gone to another worker, if that worker is still better
 // once the pass has ended. A pass dispatches all its rows at one moment. But if the database refuses
 // that statement, the rows follow one by one, and those of the other worker may come last, or not at
 // all.
-func (c *placementChecker) doubtful(e *history.Event, better *candidate, since func(*candidate) time.Duration, format string, args ...any) {
-	if better != nil && !c.stood(e) {
+func (p *placementChecker) doubtful(e *history.Event, better *candidate, since func(*candidate) time.Duration, format string, args ...any) {
+	if better != nil && !p.stood(e) {
 		why := fmt.Sprintf("execution %d was dispatched by %s to worker %d (incarnation %d), ", e.Execution, e.Process, e.Worker, e.Incarnation) + fmt.Sprintf(format, args...)
-		d := doubt{old: e.At - c.memory, at: e.At, until: e.At, execution: e.Execution, better: better, since: since, why: why}
-		if c.s.ledger.struck(databaseFails, e.Process, 0, e.At) {
-			d.refusing, d.until = e.Process, e.At+c.s.config.Executor.StatementTimeout
+		d := doubt{old: e.At - p.memory, at: e.At, until: e.At, execution: e.Execution, better: better, since: since, why: why}
+		if p.s.ledger.struck(databaseFails, e.Process, 0, e.At) {
+			d.refusing, d.until = e.Process, e.At+p.s.config.Executor.StatementTimeout
 		}
-		c.doubts = append(c.doubts, d)
+		p.doubts = append(p.doubts, d)
 	}
 }
 
 // roomSince returns the time since which a worker has had room for an execution that was claimed
 // then; never if the executor that claimed it may take the worker for full.
-func (c *placementChecker) roomSince(claimed time.Duration) func(*candidate) time.Duration {
-	look := claimed - 2*c.s.config.Executor.StatementTimeout
+func (p *placementChecker) roomSince(claimed time.Duration) func(*candidate) time.Duration {
+	look := claimed - 2*p.s.config.Executor.StatementTimeout
 	return func(w *candidate) time.Duration {
 		if w.seemedFull(look) {
 			return never
@@ -93,14 +93,14 @@ func idleSince(w *candidate) time.Duration { return w.idleSince }
 
 // avoided demands that an execution doesn't go to the worker that it should avoid, if another
 // worker has fitted, was well and had room for as long as the decision may be old.
-func (c *placementChecker) avoided(w *candidate, e *history.Event, l *life) {
+func (p *placementChecker) avoided(w *candidate, e *history.Event, l *life) {
 	if l.avoid != w.worker || l.pinned != 0 {
 		return
 	}
-	c.s.judged(c.i)
-	room := c.roomSince(l.entered)
-	if other := c.better(w, e.At, l, room); other != nil {
-		c.doubtful(e, other, room, "from which it was taken back last, or on which its predecessor failed, although worker %d (incarnation %d) fits, is well and has had room since %v",
+	p.s.judged(p.i)
+	room := p.roomSince(l.entered)
+	if other := p.better(w, e.At, l, room); other != nil {
+		p.doubtful(e, other, room, "from which it was taken back last, or on which its predecessor failed, although worker %d (incarnation %d) fits, is well and has had room since %v",
 			other.worker, other.incarnation, other.roomSince)
 	}
 }
@@ -110,39 +110,39 @@ func (c *placementChecker) avoided(w *candidate, e *history.Event, l *life) {
 // is well. Executors also learn from probes which workers are well, so the rule applies only if
 // neither the executors nor the other worker were hindered for as long as probes take. Several
 // executors may look at the same moment and choose the same idle worker.
-func (c *placementChecker) overlooked(w *candidate, e *history.Event, l *life) {
-	if l.pinned != 0 || c.s.calm.hindering > 0 || e.At-c.s.calm.since < c.s.bounds.Probes || e.At < c.s.setBack+c.s.bounds.Probes ||
-		w.busySince == never || w.busySince > l.entered-c.s.prompt() {
+func (p *placementChecker) overlooked(w *candidate, e *history.Event, l *life) {
+	if l.pinned != 0 || p.s.calm.hindering > 0 || e.At-p.s.calm.since < p.s.bounds.Probes || e.At < p.s.setBack+p.s.bounds.Probes ||
+		w.busySince == never || w.busySince > l.entered-p.s.prompt() {
 		return
 	}
-	c.s.judged(c.i)
-	other := c.better(w, e.At, l, func(other *candidate) time.Duration {
-		if !c.spotless(other, e.At) || !c.answers(other, e.At) {
+	p.s.judged(p.i)
+	other := p.better(w, e.At, l, func(other *candidate) time.Duration {
+		if !p.spotless(other, e.At) || !p.answers(other, e.At) {
 			return never
 		}
 		return other.idleSince
 	})
 	if other != nil {
-		c.doubtful(e, other, idleSince, "which holds %d already, although worker %d (incarnation %d) fits, is well, and has had nothing to do since %v", w.load, other.worker, other.incarnation, other.idleSince)
+		p.doubtful(e, other, idleSince, "which holds %d already, although worker %d (incarnation %d) fits, is well, and has had nothing to do since %v", w.load, other.worker, other.incarnation, other.idleSince)
 	}
 }
 
 // answers says that nothing kept a worker from answering health probes for as long as executors
 // take to notice: neither its own trouble nor that of its links, including the links to executors.
-func (c *placementChecker) answers(w *candidate, now time.Duration) bool {
-	if !c.s.config.Health.Enabled || c.s.config.Executor.HealthProbes != config.Act {
+func (p *placementChecker) answers(w *candidate, now time.Duration) bool {
+	if !p.s.config.Health.Enabled || p.s.config.Executor.HealthProbes != config.Act {
 		return true
 	}
-	t := c.s.workers.Get(w.incarnation)
-	return t != nil && c.s.roads.of(t.process).clear(now-c.s.bounds.Probes)
+	t := p.s.workers.Get(w.incarnation)
+	return t != nil && p.s.roads.of(t.process).clear(now-p.s.bounds.Probes)
 }
 
 // better returns a worker that fits an execution at least as well as w, as far as an executor can
 // know, and for which the condition has held for long enough.
-func (c *placementChecker) better(w *candidate, now time.Duration, l *life, since func(*candidate) time.Duration) *candidate {
-	old := now - c.memory
-	for _, other := range c.candidates {
-		if other.worker == w.worker || other.worker == l.avoid || !other.offers(l.runtime, c.s.shown(old, now)) || other.goodSince > old {
+func (p *placementChecker) better(w *candidate, now time.Duration, l *life, since func(*candidate) time.Duration) *candidate {
+	old := now - p.memory
+	for _, other := range p.candidates {
+		if other.worker == w.worker || other.worker == l.avoid || !other.offers(l.runtime, p.s.shown(old, now)) || other.goodSince > old {
 			continue
 		}
 		if from := since(other); from <= old && from != never {
@@ -154,13 +154,13 @@ func (c *placementChecker) better(w *candidate, now time.Duration, l *life, sinc
 
 // spotless says that nothing makes a worker the last choice among the healthy ones: it has no
 // failure of its own within the window, and left no dispatch unclaimed.
-func (c *placementChecker) spotless(w *candidate, now time.Duration) bool {
-	h := c.s.config.Health
+func (p *placementChecker) spotless(w *candidate, now time.Duration) bool {
+	h := p.s.config.Health
 	s := w.known()
 	if s.consecutive > 0 || s.failed > 0 {
 		return false
 	}
-	if n := len(s.expired); n > 0 && c.s.database(now)-s.expired[n-1] <= h.Window+h.Window/10 {
+	if n := len(s.expired); n > 0 && p.s.database(now)-s.expired[n-1] <= h.Window+h.Window/10 {
 		return false
 	}
 	n := len(w.failures)
@@ -169,28 +169,28 @@ func (c *placementChecker) spotless(w *candidate, now time.Duration) bool {
 
 // patient judges that an execution that fits no worker has waited for its grace: since it was due,
 // and since a worker last fitted it.
-func (c *placementChecker) patient(e *history.Event, l *life) {
-	grace := c.s.config.Executor.UnschedulableGrace
-	if c.s.stepped > 0 && c.s.stepped >= e.At-grace || c.s.setBack > 0 && e.At < c.s.setBack+grace {
+func (p *placementChecker) patient(e *history.Event, l *life) {
+	grace := p.s.config.Executor.UnschedulableGrace
+	if p.s.stepped > 0 && p.s.stepped >= e.At-grace || p.s.setBack > 0 && e.At < p.s.setBack+grace {
 		return
 	}
-	c.s.judged(c.i)
-	if x := c.s.config; c.brokerUp >= 0 && e.At-c.brokerUp < x.MessageQueue.RabbitMQ.ReconnectMax+2*x.Executor.StatementTimeout {
-		c.s.violate(c.i, e.Execution, "execution %d failed for want of workers %v after the broker came back at %v; the workers have %v to come back, too, before anybody may conclude that there are none",
-			e.Execution, e.At-c.brokerUp, c.brokerUp, x.MessageQueue.RabbitMQ.ReconnectMax+2*x.Executor.StatementTimeout)
+	p.s.judged(p.i)
+	if x := p.s.config; p.brokerUp >= 0 && e.At-p.brokerUp < x.MessageQueue.RabbitMQ.ReconnectMax+2*x.Executor.StatementTimeout {
+		p.s.violate(p.i, e.Execution, "execution %d failed for want of workers %v after the broker came back at %v; the workers have %v to come back, too, before anybody may conclude that there are none",
+			e.Execution, e.At-p.brokerUp, p.brokerUp, x.MessageQueue.RabbitMQ.ReconnectMax+2*x.Executor.StatementTimeout)
 	}
-	last := c.lastFit(l, e.At)
+	last := p.lastFit(l, e.At)
 	// The decision rests on a claim, and a look before that, which are both older than the failure.
-	if waited := e.At - max(l.waits, last); waited < grace-c.s.tolerance {
-		c.s.violate(c.i, e.Execution, "execution %d failed for want of workers after %v; it has been due since %v, a worker fitted it until %v, and its grace is %v",
+	if waited := e.At - max(l.waits, last); waited < grace-p.s.tolerance {
+		p.s.violate(p.i, e.Execution, "execution %d failed for want of workers after %v; it has been due since %v, a worker fitted it until %v, and its grace is %v",
 			e.Execution, waited, l.waits, last, grace)
 	}
 }
 
 // nobodyIsBetter says that every worker that has fitted a runtime since a moment was surely unhealthy
 // all the time. Unhealthy workers then get work like any other.
-func (c *placementChecker) nobodyIsBetter(runtime string, since, now time.Duration) bool {
-	for _, w := range c.candidates {
+func (p *placementChecker) nobodyIsBetter(runtime string, since, now time.Duration) bool {
+	for _, w := range p.candidates {
 		if !slices.Contains(w.runtimes, runtime) {
 			continue
 		}

@@ -12,18 +12,18 @@ import (
 // room, as far as every executor must know. Executors also learn from probes which workers are
 // well, so the rule applies only if neither the executors nor the other worker were hindered for as
 // long as probes take.
-func (c *placementChecker) healthierFirst(w *candidate, e *history.Event, l *life) {
-	calm := max(c.s.calm.since, c.s.setBack)
-	if w == nil || l.pinned != 0 || c.s.calm.hindering > 0 || e.At-calm < c.s.bounds.Probes || !c.always(w, e.At, execution.Degraded) {
+func (p *placementChecker) healthierFirst(w *candidate, e *history.Event, l *life) {
+	calm := max(p.s.calm.since, p.s.setBack)
+	if w == nil || l.pinned != 0 || p.s.calm.hindering > 0 || e.At-calm < p.s.bounds.Probes || !p.always(w, e.At, execution.Degraded) {
 		return
 	}
-	c.s.judged(c.i)
-	old, room := e.At-c.memory, c.roomSince(l.entered)
-	for _, other := range c.candidates {
-		if other != w && other.worker != l.avoid && other.offers(l.runtime, c.s.shown(old, e.At)) && other.goodSince <= old && room(other) <= old &&
-			other.capacity < c.s.config.Health.QueueDepthDegraded && c.always(other, e.At, execution.Healthy) && c.answers(other, e.At) {
+	p.s.judged(p.i)
+	old, room := e.At-p.memory, p.roomSince(l.entered)
+	for _, other := range p.candidates {
+		if other != w && other.worker != l.avoid && other.offers(l.runtime, p.s.shown(old, e.At)) && other.goodSince <= old && room(other) <= old &&
+			other.capacity < p.s.config.Health.QueueDepthDegraded && p.always(other, e.At, execution.Healthy) && p.answers(other, e.At) {
 			known := w.known()
-			c.doubtful(e, other, room, "which is degraded (%d failures in a row, %d of %d runs failed), while worker %d is healthy and has had room since %v",
+			p.doubtful(e, other, room, "which is degraded (%d failures in a row, %d of %d runs failed), while worker %d is healthy and has had room since %v",
 				known.consecutive, known.failed, known.total, other.worker, other.roomSince)
 			return
 		}
@@ -32,8 +32,8 @@ func (c *placementChecker) healthierFirst(w *candidate, e *history.Event, l *lif
 
 // always says that a worker's failures give it this health, whatever part of them the executor knew
 // when it decided.
-func (c *placementChecker) always(w *candidate, now time.Duration, is execution.Health) bool {
-	old := now - c.memory
+func (p *placementChecker) always(w *candidate, now time.Duration, is execution.Health) bool {
+	old := now - p.memory
 	if len(w.snapshots) == 0 {
 		return is == execution.Healthy && w.fitSince <= old
 	}
@@ -48,8 +48,8 @@ func (c *placementChecker) always(w *candidate, now time.Duration, is execution.
 		if until < old {
 			continue
 		}
-		as := func(e oracle.Evidence) bool { return c.thresholds.Health(e) == is }
-		if !c.surely(w, s, max(s.from, old), as) || !c.surely(w, s, until, as) {
+		as := func(e oracle.Evidence) bool { return p.thresholds.Health(e) == is }
+		if !p.surely(w, s, max(s.from, old), as) || !p.surely(w, s, until, as) {
 			return false
 		}
 	}
@@ -57,8 +57,8 @@ func (c *placementChecker) always(w *candidate, now time.Duration, is execution.
 }
 
 // surely says that the condition holds for every possible number of runs of the worker.
-func (c *placementChecker) surely(w *candidate, s *snapshot, at time.Duration, holds func(oracle.Evidence) bool) bool {
-	for _, e := range c.evidence(w, s, at) {
+func (p *placementChecker) surely(w *candidate, s *snapshot, at time.Duration, holds func(oracle.Evidence) bool) bool {
+	for _, e := range p.evidence(w, s, at) {
 		if !holds(e) {
 			return false
 		}
@@ -71,17 +71,17 @@ func (c *placementChecker) surely(w *candidate, s *snapshot, at time.Duration, h
 // its claims. With the unclaimed dispatches counted, the least and the greatest number give the
 // smallest shares, and the fewest runs with which shares count give the largest. The result is
 // valid until the next call.
-func (c *placementChecker) evidence(w *candidate, s *snapshot, at time.Duration) []oracle.Evidence {
+func (p *placementChecker) evidence(w *candidate, s *snapshot, at time.Duration) []oracle.Evidence {
 	e := oracle.Evidence{Total: s.total, Failed: s.failed, Consecutive: s.consecutive}
 	for _, left := range s.expired {
-		if c.s.database(at)-left <= c.s.config.Health.Window {
+		if p.s.database(at)-left <= p.s.config.Health.Window {
 			e.Unclaimed++
 		}
 	}
 	if s.failed+s.consecutive > 0 || e.Unclaimed == 0 {
-		return append(c.shares[:0], e)
+		return append(p.shares[:0], e)
 	}
 	least, few, most := e, e, e
-	least.Total, few.Total, most.Total = 0, min(w.claims, max(0, c.s.config.Health.MinSamples-e.Unclaimed)), w.claims
-	return append(c.shares[:0], least, few, most)
+	least.Total, few.Total, most.Total = 0, min(w.claims, max(0, p.s.config.Health.MinSamples-e.Unclaimed)), w.claims
+	return append(p.shares[:0], least, few, most)
 }

@@ -59,7 +59,7 @@ type placementChecker struct {
 }
 
 // hears implements selective.
-func (c *placementChecker) hears() []history.Kind {
+func (p *placementChecker) hears() []history.Kind {
 	return []history.Kind{
 		history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned,
 		history.HealthReported, history.BrokerUp, history.ProcessFrozen, history.ProcessThawed, history.ActionDefined,
@@ -67,172 +67,172 @@ func (c *placementChecker) hears() []history.Kind {
 	}
 }
 
-func (c *placementChecker) timed() {}
+func (p *placementChecker) timed() {}
 
-func (c *placementChecker) observe(e *history.Event, l *life) {
-	if e.At >= c.nextLook {
-		c.nextLook = e.At + c.s.config.Executor.ReconcileInterval
-		c.leftWaiting(e.At)
+func (p *placementChecker) observe(e *history.Event, l *life) {
+	if e.At >= p.nextLook {
+		p.nextLook = e.At + p.s.config.Executor.ReconcileInterval
+		p.leftWaiting(e.At)
 	}
-	c.s.wake(c.nextLook)
-	if len(c.doubts) > 0 {
-		c.settle(e.At)
+	p.s.wake(p.nextLook)
+	if len(p.doubts) > 0 {
+		p.settle(e.At)
 	}
-	c.hear(e)
+	p.hear(e)
 	switch e.Kind {
 	case history.HealthReported:
-		if w := c.byIncarnation.Get(e.Incarnation); w != nil {
-			c.reported(w, e)
+		if w := p.byIncarnation.Get(e.Incarnation); w != nil {
+			p.reported(w, e)
 		}
 	case history.BrokerUp:
-		c.brokerUp = e.At
+		p.brokerUp = e.At
 	case history.BrokerDown:
 		// The processes of its queues start anew.
-		c.hung.names = nil
+		p.hung.names = nil
 	case history.FaultBegan, history.FaultEnded:
-		if c.s.config.MessageQueue.RabbitMQ.QueueType == "classic" {
-			c.hung.announced(e)
+		if p.s.config.MessageQueue.RabbitMQ.QueueType == "classic" {
+			p.hung.announced(e)
 		}
 	case history.ProcessFrozen:
-		if _, is := c.frozen[e.Process]; !is {
-			c.frozen[e.Process] = e.At
+		if _, is := p.frozen[e.Process]; !is {
+			p.frozen[e.Process] = e.At
 		}
 	case history.ProcessThawed:
-		if since, is := c.frozen[e.Process]; is {
-			c.slept[e.Process] += e.At - since
-			delete(c.frozen, e.Process)
+		if since, is := p.frozen[e.Process]; is {
+			p.slept[e.Process] += e.At - since
+			delete(p.frozen, e.Process)
 		}
 	case history.ActionDefined:
-		c.limited[e.Action] = e.Count > 0
+		p.limited[e.Action] = e.Count > 0
 	case history.Transition:
-		c.charges(e)
-		c.transition(e, l)
+		p.charges(e)
+		p.transition(e, l)
 	case history.StaleWrite:
-		c.charges(e)
+		p.charges(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned:
 		// The roster has handled it.
 	default:
 	}
-	if len(c.doubts) > 0 {
-		c.s.wake(e.At)
+	if len(p.doubts) > 0 {
+		p.s.wake(e.At)
 	}
 }
 
 // reported records what a worker reported about its runs and demands that it is true: a worker that
 // is blamed for failures of its actions loses work without reason (defect D44).
-func (c *placementChecker) reported(w *candidate, e *history.Event) {
-	h := c.s.config.Health
-	since := e.At - h.Window - h.Window/10 - c.slept[e.Process]
+func (p *placementChecker) reported(w *candidate, e *history.Event) {
+	h := p.s.config.Health
+	since := e.At - h.Window - h.Window/10 - p.slept[e.Process]
 	// A report that a database or a link has held is stored long after the worker counted.
-	late := c.s.ledger.struck(databaseFails|toDatabase, e.Process, e.Worker, e.At-c.s.config.Worker.HeartbeatInterval)
+	late := p.s.ledger.struck(databaseFails|toDatabase, e.Process, e.Worker, e.At-p.s.config.Worker.HeartbeatInterval)
 	had := 0
 	for _, f := range w.failures {
 		if f.at >= since || late {
 			had++
 		}
 	}
-	c.s.judged(c.i)
+	p.s.judged(p.i)
 	if int(e.Limit) > had || int(e.Count) > len(w.failures) {
-		c.s.violate(c.i, 0, "worker %d (incarnation %d) is charged with %d failures, %d of them in a row, and has had %d of its own, %d of them within the window",
+		p.s.violate(p.i, 0, "worker %d (incarnation %d) is charged with %d failures, %d of them in a row, and has had %d of its own, %d of them within the window",
 			e.Worker, e.Incarnation, e.Limit, e.Count, len(w.failures), had)
 	}
 	s := w.known()
 	s.from, s.failed, s.consecutive, s.total, s.lastFailure = e.At, int(e.Limit), int(e.Count), int(e.Message), e.Due
-	c.learn(w, s)
+	p.learn(w, s)
 }
 
 // charges notes the failures that workers count as their own.
-func (c *placementChecker) charges(e *history.Event) {
+func (p *placementChecker) charges(e *history.Event) {
 	switch {
 	case e.Kind == history.StaleWrite:
 		if e.To != execution.Running {
-			for _, w := range c.candidates {
+			for _, w := range p.candidates {
 				w.answered(e)
 			}
 		}
 	case oracle.Claimed(e.From) && e.By == execution.Worker && oracle.BlamesWorker(e.Reason):
-		if w := c.byIncarnation.Get(e.Incarnation); w != nil {
+		if w := p.byIncarnation.Get(e.Incarnation); w != nil {
 			w.failures = append(w.failures, ownFailure{execution.Key{ID: e.Execution, Epoch: e.OldEpoch}, e.Process, e.At})
 		}
 	}
 }
 
-func (c *placementChecker) learn(w *candidate, s snapshot) {
-	for len(w.snapshots) > 1 && w.snapshots[1].from < s.from-c.memory {
+func (p *placementChecker) learn(w *candidate, s snapshot) {
+	for len(w.snapshots) > 1 && w.snapshots[1].from < s.from-p.memory {
 		w.snapshots = w.snapshots[1:]
 	}
 	w.snapshots = append(w.snapshots, s)
-	c.assess(w, s.from)
+	p.assess(w, s.from)
 }
 
 // assess updates whether an executor may, or must, consider a worker unhealthy, because of its
 // failures or its unclaimed dispatches.
-func (c *placementChecker) assess(w *candidate, at time.Duration) {
-	s, h := w.known(), c.s.config.Health
+func (p *placementChecker) assess(w *candidate, at time.Duration) {
+	s, h := w.known(), p.s.config.Health
 	deep := h.Enabled && w.waiting >= h.QueueDepthUnhealthy
-	w.unhealthy = deep || slices.ContainsFunc(c.evidence(w, &s, at), c.thresholds.Failing)
-	w.surelyUnhealthy = deep || c.surely(w, &s, at, c.thresholds.Failing)
-	w.settle(at, c.cordoned[w.worker])
+	w.unhealthy = deep || slices.ContainsFunc(p.evidence(w, &s, at), p.thresholds.Failing)
+	w.surelyUnhealthy = deep || p.surely(w, &s, at, p.thresholds.Failing)
+	w.settle(at, p.cordoned[w.worker])
 }
 
-func (c *placementChecker) transition(e *history.Event, l *life) {
-	if w := c.byIncarnation.Get(e.Incarnation); w != nil {
-		c.outcome(w, e, l)
+func (p *placementChecker) transition(e *history.Event, l *life) {
+	if w := p.byIncarnation.Get(e.Incarnation); w != nil {
+		p.outcome(w, e, l)
 	}
 	if l == nil {
 		return
 	}
 	switch {
 	case e.To == execution.Scheduled:
-		c.hung.dispatched = e.At
-		w := c.byIncarnation.Get(e.Incarnation)
-		c.s.judged(c.i)
-		if why := c.unfit(w, e, l); why != "" {
-			c.s.violate(c.i, e.Execution, "execution %d was dispatched by %s to worker %d (incarnation %d), %s", e.Execution, e.Process, e.Worker, e.Incarnation, why)
+		p.hung.dispatched = e.At
+		w := p.byIncarnation.Get(e.Incarnation)
+		p.s.judged(p.i)
+		if why := p.unfit(w, e, l); why != "" {
+			p.s.violate(p.i, e.Execution, "execution %d was dispatched by %s to worker %d (incarnation %d), %s", e.Execution, e.Process, e.Worker, e.Incarnation, why)
 		} else {
-			c.avoided(w, e, l)
-			c.overlooked(w, e, l)
+			p.avoided(w, e, l)
+			p.overlooked(w, e, l)
 		}
-		c.healthierFirst(w, e, l)
+		p.healthierFirst(w, e, l)
 		if w != nil {
 			w.given(e.At)
-			c.assess(w, e.At)
+			p.assess(w, e.At)
 		}
 	case e.From == execution.Scheduling && e.To == execution.Failed && e.Reason == execution.NoWorkers:
-		c.refused(e, l)
+		p.refused(e, l)
 	}
 }
 
 // outcome notes what a transition says about the worker that had the execution.
-func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
+func (p *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
 	w.released(e)
 	if e.To == execution.Running {
 		w.claims++
 	}
 	if e.From == execution.Scheduled {
-		c.assess(w, e.At)
+		p.assess(w, e.At)
 	}
 	if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
 		s := w.known()
 		// Only the latest snapshot is appended to, so all of them share one list.
-		s.from, s.expired = e.At, append(s.expired, c.s.database(e.At))
-		c.learn(w, s)
+		s.from, s.expired = e.At, append(s.expired, p.s.database(e.At))
+		p.learn(w, s)
 	}
 }
 
 // unfit says why a worker should not have got an execution; empty if it could.
-func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string {
-	most := c.s.config.Executor.DispatchAhead
+func (p *placementChecker) unfit(w *candidate, e *history.Event, l *life) string {
+	most := p.s.config.Executor.DispatchAhead
 	switch {
 	case w == nil:
 		return "which never registered"
 	case w.left || w.state != execution.Active:
 		return fmt.Sprintf("which is %v", w.state)
-	case c.s.database(e.At) > w.leaseEnds+clockTolerance:
-		return fmt.Sprintf("whose lease ended %v ago", c.s.database(e.At)-w.leaseEnds)
+	case p.s.database(e.At) > w.leaseEnds+clockTolerance:
+		return fmt.Sprintf("whose lease ended %v ago", p.s.database(e.At)-w.leaseEnds)
 	case !w.consuming:
 		return "which has said that it does not consume"
-	case c.cordoned[w.worker]:
+	case p.cordoned[w.worker]:
 		return "which is cordoned"
 	case !slices.Contains(w.runtimes, l.runtime):
 		return fmt.Sprintf("which does not have its runtime %q", l.runtime)
@@ -240,7 +240,7 @@ func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 		return fmt.Sprintf("and it is pinned to worker %d", l.pinned)
 	case w.load >= w.capacity+most:
 		return fmt.Sprintf("which holds %d already: its capacity is %d, and %d may be dispatched ahead", w.load, w.capacity, most)
-	case l.pinned == 0 && c.quarantined(w, e.At, l) && !c.stood(e):
+	case l.pinned == 0 && p.quarantined(w, e.At, l) && !p.stood(e):
 		s := w.known()
 		return fmt.Sprintf("which is unhealthy (%d failures in a row, %d of %d runs failed, %d dispatches stayed unclaimed) while a better one fits",
 			s.consecutive, s.failed, s.total, len(s.expired))
@@ -252,63 +252,63 @@ func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 // executor knew at its decision, a better one fitted, and the execution was no half-open probe. What
 // the executor knew was counted by the database's clock as it was then, so nothing is certain right
 // after a step of it.
-func (c *placementChecker) quarantined(w *candidate, now time.Duration, l *life) bool {
+func (p *placementChecker) quarantined(w *candidate, now time.Duration, l *life) bool {
 	for n := range w.snapshots {
 		s := &w.snapshots[n]
 		until := now
 		if n+1 < len(w.snapshots) {
 			until = w.snapshots[n+1].from
 		}
-		if until >= now-c.memory && (!c.surely(w, s, until, c.thresholds.Failing) || c.halfOpen(w, s, until)) {
+		if until >= now-p.memory && (!p.surely(w, s, until, p.thresholds.Failing) || p.halfOpen(w, s, until)) {
 			return false
 		}
 	}
-	if len(w.snapshots) == 0 || w.snapshots[0].from > now-c.memory || c.s.stepped > now-c.memory {
+	if len(w.snapshots) == 0 || w.snapshots[0].from > now-p.memory || p.s.stepped > now-p.memory {
 		return false
 	}
-	c.s.judged(c.i)
-	return slices.ContainsFunc(c.candidates, func(other *candidate) bool {
-		return other != w && other.worker != l.avoid && other.offers(l.runtime, c.s.shown(now-c.memory, now)) && other.goodSince <= now-c.memory
+	p.s.judged(p.i)
+	return slices.ContainsFunc(p.candidates, func(other *candidate) bool {
+		return other != w && other.worker != l.avoid && other.offers(l.runtime, p.s.shown(now-p.memory, now)) && other.goodSince <= now-p.memory
 	})
 }
 
 // halfOpen says that one execution may test whether the worker is well again.
-func (c *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration) bool {
+func (p *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration) bool {
 	last := s.lastFailure
 	if n := len(s.expired); n > 0 {
 		last = max(last, s.expired[n-1])
 	}
-	return w.load == 0 && c.s.database(now)-last >= c.s.config.Executor.HealthCheckInterval-clockTolerance
+	return w.load == 0 && p.s.database(now)-last >= p.s.config.Executor.HealthCheckInterval-clockTolerance
 }
 
 // refused judges a failure for want of workers: the executor must have found no worker that fits.
-func (c *placementChecker) refused(e *history.Event, l *life) {
-	c.s.judged(c.i)
-	look := l.entered - 2*c.s.config.Executor.StatementTimeout
-	for _, w := range c.candidates {
-		if w.fitSince <= look && w.offers(l.runtime, c.s.shown(look, e.At)) && (l.pinned == 0 || l.pinned == w.worker) {
-			c.s.violate(c.i, e.Execution, "execution %d failed for want of workers although worker %d (incarnation %d) has fitted since %v", e.Execution, w.worker, w.incarnation, w.fitSince)
+func (p *placementChecker) refused(e *history.Event, l *life) {
+	p.s.judged(p.i)
+	look := l.entered - 2*p.s.config.Executor.StatementTimeout
+	for _, w := range p.candidates {
+		if w.fitSince <= look && w.offers(l.runtime, p.s.shown(look, e.At)) && (l.pinned == 0 || l.pinned == w.worker) {
+			p.s.violate(p.i, e.Execution, "execution %d failed for want of workers although worker %d (incarnation %d) has fitted since %v", e.Execution, w.worker, w.incarnation, w.fitSince)
 			return
 		}
 	}
-	c.patient(e, l)
-	c.explained(e, l, look)
+	p.patient(e, l)
+	p.explained(e, l, look)
 }
 
 // explained demands that a failure for want of workers names stale heartbeats if they are the only
 // possible cause: the executor saw an active worker whose lease was over, and none whose lease was
 // not.
-func (c *placementChecker) explained(e *history.Event, l *life, look time.Duration) {
-	if strings.Contains(e.Text, textStale) || c.s.setBack >= look {
+func (p *placementChecker) explained(e *history.Event, l *life, look time.Duration) {
+	if strings.Contains(e.Text, textStale) || p.s.setBack >= look {
 		return
 	}
-	c.s.judged(c.i)
+	p.s.judged(p.i)
 	var stale *candidate
-	for _, w := range c.candidates {
+	for _, w := range p.candidates {
 		if !slices.Contains(w.runtimes, l.runtime) || l.pinned != 0 && l.pinned != w.worker {
 			continue
 		}
-		if w.leaseEnds+clockTolerance >= c.s.database(look) {
+		if w.leaseEnds+clockTolerance >= p.s.database(look) {
 			return
 		}
 		if !w.left && w.state == execution.Active {
@@ -316,49 +316,49 @@ func (c *placementChecker) explained(e *history.Event, l *life, look time.Durati
 		}
 	}
 	if stale != nil {
-		c.s.violate(c.i, e.Execution, "execution %d failed for want of workers with %q, which does not say %q: the lease of worker %d (incarnation %d) ended %v ago, and nobody else was left",
-			e.Execution, e.Text, textStale, stale.worker, stale.incarnation, c.s.database(e.At)-stale.leaseEnds)
+		p.s.violate(p.i, e.Execution, "execution %d failed for want of workers with %q, which does not say %q: the lease of worker %d (incarnation %d) ended %v ago, and nobody else was left",
+			e.Execution, e.Text, textStale, stale.worker, stale.incarnation, p.s.database(e.At)-stale.leaseEnds)
 	}
 }
 
 // leftWaiting looks for executions that have been due for longer than placement may take while an
 // executor was connected. No fitting worker may have been idle all that time, or well with room.
 // Anything that may have hindered an executor postpones the judgement.
-func (c *placementChecker) leftWaiting(now time.Duration) {
-	since := c.hung.connected(now) - c.patience
-	if c.s.calm.hindering > 0 || c.s.calm.since > since || now < c.s.setBack+c.patience {
+func (p *placementChecker) leftWaiting(now time.Duration) {
+	since := p.hung.connected(now) - p.patience
+	if p.s.calm.hindering > 0 || p.s.calm.since > since || now < p.s.setBack+p.patience {
 		return
 	}
 	var first *life
-	for _, l := range c.s.lives.All() {
-		if l.status != execution.Requested || !c.free(l) || max(l.waits, l.shown, l.claimLost) > since {
+	for _, l := range p.s.lives.All() {
+		if l.status != execution.Requested || !p.free(l) || max(l.waits, l.shown, l.claimLost) > since {
 			continue
 		}
-		c.s.judged(c.i)
-		if (first == nil || l.id < first.id) && c.available(l.runtime, since, now) != nil {
+		p.s.judged(p.i)
+		if (first == nil || l.id < first.id) && p.available(l.runtime, since, now) != nil {
 			first = l
 		}
 	}
 	if first != nil {
-		w := c.available(first.runtime, since, now)
-		c.s.violate(c.i, first.id, "execution %d has been due for %v and waits although worker %d (incarnation %d) fits and has had room since %v: it holds %d, and its capacity is %d",
+		w := p.available(first.runtime, since, now)
+		p.s.violate(p.i, first.id, "execution %d has been due for %v and waits although worker %d (incarnation %d) fits and has had room since %v: it holds %d, and its capacity is %d",
 			first.id, now-first.waits, w.worker, w.incarnation, w.roomSince, w.load, w.capacity)
 	}
 }
 
 // free says that an execution waits only for a worker: not for its parent, a particular worker, a
 // concurrency slot or a program that can read it.
-func (c *placementChecker) free(l *life) bool {
-	return !l.hidden && l.pinned == 0 && l.parent == 0 && !c.limited[c.s.actions[l.action]]
+func (p *placementChecker) free(l *life) bool {
+	return !l.hidden && l.pinned == 0 && l.parent == 0 && !p.limited[p.s.actions[l.action]]
 }
 
 // available returns a worker that fits a runtime and has held nothing since a moment; or that was
 // well and had room since then. It has no failure of its own that is younger than the time after
 // which it may be tried again.
-func (c *placementChecker) available(runtime string, since, now time.Duration) *candidate {
-	recovery := c.s.config.Executor.HealthCheckInterval
-	for _, w := range c.candidates {
-		if !w.offers(runtime, c.s.database(now)) || w.fitSince > since || w.idleSince > since && (w.roomSince > since || w.goodSince > since && !c.nobodyIsBetter(runtime, since, now)) {
+func (p *placementChecker) available(runtime string, since, now time.Duration) *candidate {
+	recovery := p.s.config.Executor.HealthCheckInterval
+	for _, w := range p.candidates {
+		if !w.offers(runtime, p.s.database(now)) || w.fitSince > since || w.idleSince > since && (w.roomSince > since || w.goodSince > since && !p.nobodyIsBetter(runtime, since, now)) {
 			continue
 		}
 		last, known := -recovery, w.known()
@@ -366,13 +366,13 @@ func (c *placementChecker) available(runtime string, since, now time.Duration) *
 			last = max(last, w.failures[n-1].at)
 		}
 		if n := len(known.expired); n > 0 {
-			last = max(last, known.expired[n-1]-c.s.skew)
+			last = max(last, known.expired[n-1]-p.s.skew)
 		}
-		if last+recovery <= since || w.roomSince <= since && c.nobodyIsBetter(runtime, since, now) {
+		if last+recovery <= since || w.roomSince <= since && p.nobodyIsBetter(runtime, since, now) {
 			return w
 		}
 	}
 	return nil
 }
 
-func (c *placementChecker) end(bool) { c.settle(never) }
+func (p *placementChecker) end(bool) { p.settle(never) }

@@ -23,15 +23,15 @@ type request struct {
 }
 
 // loses forgets the requests that the database has lost, with everything stored after from.
-func (c *gracefulChecker) loses(from time.Duration) {
-	maps.DeleteFunc(c.asked, func(_ string, r request) bool { return r.at > from })
+func (g *gracefulChecker) loses(from time.Duration) {
+	maps.DeleteFunc(g.asked, func(_ string, r request) bool { return r.at > from })
 }
 
 // wishes notes that an operator begins to drain workers or stops trying.
-func (c *gracefulChecker) wishes(e *history.Event, begins bool) {
+func (g *gracefulChecker) wishes(e *history.Event, begins bool) {
 	for name := range strings.SplitSeq(e.Process, ",") {
-		if delete(c.wished, name); begins {
-			c.wished[name] = true
+		if delete(g.wished, name); begins {
+			g.wished[name] = true
 		}
 	}
 }
@@ -40,67 +40,67 @@ func (c *gracefulChecker) wishes(e *history.Event, begins bool) {
 // applies to the process that registered last, which may be another one of the same name; without
 // one it applies to none. A later cordon is no drain, and neither is one that a standby has again
 // when it takes over.
-func (c *gracefulChecker) drained(e *history.Event) {
-	if e.Count != 1 || e.Process == fault.Database || len(c.wished) == 0 {
+func (g *gracefulChecker) drained(e *history.Event) {
+	if e.Count != 1 || e.Process == fault.Database || len(g.wished) == 0 {
 		return
 	}
-	process, wished := c.present[e.Worker], false
-	for _, p := range c.s.roads.ofWorker[e.Worker] {
-		if c.wished[p.name] {
-			delete(c.wished, p.name)
+	process, wished := g.present[e.Worker], false
+	for _, p := range g.s.roads.ofWorker[e.Worker] {
+		if g.wished[p.name] {
+			delete(g.wished, p.name)
 			wished = true
 		}
 	}
 	if wished && process != "" {
-		c.asked[process] = request{at: e.At}
-		delete(c.told, process)
+		g.asked[process] = request{at: e.At}
+		delete(g.told, process)
 	}
 }
 
 // tells notes that a process could learn that an operator drains it.
-func (c *gracefulChecker) tells(e *history.Event) {
-	if _, asked := c.asked[e.Process]; asked && c.told[e.Process] == 0 {
-		c.told[e.Process] = e.At
+func (g *gracefulChecker) tells(e *history.Event) {
+	if _, asked := g.asked[e.Process]; asked && g.told[e.Process] == 0 {
+		g.told[e.Process] = e.At
 	}
 }
 
 // ended forgets a process that has ended; its supervisor starts another one of that name.
-func (c *gracefulChecker) ended(process string) {
-	delete(c.stopping, process)
-	delete(c.asked, process)
-	delete(c.told, process)
-	maps.DeleteFunc(c.present, func(_ execution.WorkerID, p string) bool { return p == process })
+func (g *gracefulChecker) ended(process string) {
+	delete(g.stopping, process)
+	delete(g.asked, process)
+	delete(g.told, process)
+	maps.DeleteFunc(g.present, func(_ execution.WorkerID, p string) bool { return p == process })
 }
 
 // heard judges that a worker begins its drain when it learns of it.
-func (c *gracefulChecker) heard(e *history.Event) {
-	r, asked := c.asked[e.Process]
-	t := c.s.workers.Get(e.Incarnation)
-	if !asked || t == nil || t.lifecycle != execution.Active || t.superseded || c.disturbing > 0 {
+func (g *gracefulChecker) heard(e *history.Event) {
+	r, asked := g.asked[e.Process]
+	t := g.s.workers.Get(e.Incarnation)
+	if !asked || t == nil || t.lifecycle != execution.Active || t.superseded || g.disturbing > 0 {
 		return
 	}
 	r.renewed++
-	if c.asked[e.Process] = r; r.renewed < heardOf {
+	if g.asked[e.Process] = r; r.renewed < heardOf {
 		return
 	}
-	c.s.judged(c.i)
+	g.s.judged(g.i)
 	if r.renewed > heardOf {
-		c.s.violate(c.i, 0, "an operator drains %s (incarnation %d), it has renewed its lease %d times since, and it is still %v at %v",
+		g.s.violate(g.i, 0, "an operator drains %s (incarnation %d), it has renewed its lease %d times since, and it is still %v at %v",
 			e.Process, e.Incarnation, r.renewed, t.lifecycle, e.At)
 	}
 }
 
 // leaves notes that a worker begins to stop. From then on its process must end within the bound,
 // whoever asked for the stop.
-func (c *gracefulChecker) leaves(e *history.Event) {
-	t := c.s.workers.Get(e.Incarnation)
-	if e.Lifecycle != execution.Draining || t == nil || t.superseded || t.joined < c.s.started[t.process] {
+func (g *gracefulChecker) leaves(e *history.Event) {
+	t := g.s.workers.Get(e.Incarnation)
+	if e.Lifecycle != execution.Draining || t == nil || t.superseded || t.joined < g.s.started[t.process] {
 		// Draining can also be a late write of an ended process that the network held back.
 		return
 	}
-	delete(c.asked, t.process)
-	if _, known := c.stopping[t.process]; !known {
-		c.stopping[t.process] = e.At
-		c.stops(t.process, e.At)
+	delete(g.asked, t.process)
+	if _, known := g.stopping[t.process]; !known {
+		g.stopping[t.process] = e.At
+		g.stops(t.process, e.At)
 	}
 }

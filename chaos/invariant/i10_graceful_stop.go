@@ -63,149 +63,149 @@ type gracefulChecker struct {
 func excuses(kind string) bool { return kind != "stop" && kind != "drain" && kind != "cordon" }
 
 // hears implements selective.
-func (c *gracefulChecker) hears() []history.Kind { return besidesMessages() }
+func (g *gracefulChecker) hears() []history.Kind { return besidesMessages() }
 
-func (c *gracefulChecker) timed() {}
+func (g *gracefulChecker) timed() {}
 
-func (c *gracefulChecker) observe(e *history.Event, l *life) {
-	c.actions(e)
+func (g *gracefulChecker) observe(e *history.Event, l *life) {
+	g.actions(e)
 	switch e.Kind {
 	case history.FaultBegan:
 		if e.Text == "drain" {
-			c.wishes(e, true)
+			g.wishes(e, true)
 		}
 		if excuses(e.Text) {
-			c.disturbing++
-			c.disturbed = e.At
+			g.disturbing++
+			g.disturbed = e.At
 		}
 	case history.FaultEnded:
 		if e.Text == "drain" {
-			c.wishes(e, false)
+			g.wishes(e, false)
 		}
 		if excuses(e.Text) {
-			c.disturbing--
-			c.disturbed = e.At
+			g.disturbing--
+			g.disturbed = e.At
 		}
 	case history.ProcessStopping:
-		c.stopping[e.Process] = e.At
-		c.stops(e.Process, e.At)
+		g.stopping[e.Process] = e.At
+		g.stops(e.Process, e.At)
 	case history.ProcessStarted:
 		// A request to stop or to drain that found the process already down doesn't count.
-		delete(c.stopping, e.Process)
-		delete(c.asked, e.Process)
-		delete(c.told, e.Process)
+		delete(g.stopping, e.Process)
+		delete(g.asked, e.Process)
+		delete(g.told, e.Process)
 	case history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed:
-		c.stood[e.Process] = e.At
+		g.stood[e.Process] = e.At
 	case history.ProcessCrashed:
-		c.ended(e.Process)
+		g.ended(e.Process)
 	case history.ProcessStopped:
-		c.stopped(e.Process, e.At)
-		c.ended(e.Process)
+		g.stopped(e.Process, e.At)
+		g.ended(e.Process)
 	case history.WorkerRegistered:
-		c.present[e.Worker] = e.Process
-		c.tells(e)
+		g.present[e.Worker] = e.Process
+		g.tells(e)
 	case history.WorkerCordoned:
-		c.drained(e)
+		g.drained(e)
 	case history.HeartbeatRenewed:
-		if len(c.asked) > 0 {
-			c.tells(e)
-			c.heard(e)
+		if len(g.asked) > 0 {
+			g.tells(e)
+			g.heard(e)
 		}
 	case history.WorkerLifecycle:
-		c.leaves(e)
+		g.leaves(e)
 		if e.Lifecycle == execution.Stopped {
-			c.left(e)
+			g.left(e)
 		}
 	case history.Transition:
-		c.transition(e, l)
+		g.transition(e, l)
 	default:
 	}
-	if len(c.deadlines) > 0 {
-		c.s.wake(e.At)
+	if len(g.deadlines) > 0 {
+		g.s.wake(e.At)
 	}
 }
 
 // left judges that a stopped worker runs nothing.
-func (c *gracefulChecker) left(e *history.Event) {
-	t := c.s.workers.Get(e.Incarnation)
-	if t == nil || !c.undisturbed(t) {
+func (g *gracefulChecker) left(e *history.Event) {
+	t := g.s.workers.Get(e.Incarnation)
+	if t == nil || !g.undisturbed(t) {
 		return
 	}
-	c.s.judged(c.i)
-	if held := c.held.Get(e.Incarnation); held > 0 {
-		c.s.violate(c.i, 0, "incarnation %d of worker %d stopped while %d executions were still running on it", e.Incarnation, e.Worker, held)
+	g.s.judged(g.i)
+	if held := g.held.Get(e.Incarnation); held > 0 {
+		g.s.violate(g.i, 0, "incarnation %d of worker %d stopped while %d executions were still running on it", e.Incarnation, e.Worker, held)
 	}
 }
 
 // undisturbed says that no other fault has struck since the worker began to drain, or shortly
 // before.
-func (c *gracefulChecker) undisturbed(t *session) bool {
-	return c.disturbing == 0 && (c.disturbed == 0 || c.disturbed < t.since-oracle.Lease(&c.s.config.Worker))
+func (g *gracefulChecker) undisturbed(t *session) bool {
+	return g.disturbing == 0 && (g.disturbed == 0 || g.disturbed < t.since-oracle.Lease(&g.s.config.Worker))
 }
 
-func (c *gracefulChecker) transition(e *history.Event, l *life) {
+func (g *gracefulChecker) transition(e *history.Event, l *life) {
 	if oracle.Claimed(e.From) && !oracle.Claimed(e.To) {
-		if held := c.held.At(e.Incarnation); held != nil {
+		if held := g.held.At(e.Incarnation); held != nil {
 			if *held--; *held == 0 {
-				c.held.Delete(e.Incarnation)
+				g.held.Delete(e.Incarnation)
 			}
 		}
 	}
-	t := c.s.workers.Get(e.Incarnation)
+	t := g.s.workers.Get(e.Incarnation)
 	if e.To == execution.Running {
-		*c.held.Make(e.Incarnation)++
-		c.claimed(e, t)
+		*g.held.Make(e.Incarnation)++
+		g.claimed(e, t)
 		return
 	}
-	if t == nil || l == nil || !oracle.Claimed(e.From) || t.lifecycle != execution.Draining || !c.undisturbed(t) {
+	if t == nil || l == nil || !oracle.Claimed(e.From) || t.lifecycle != execution.Draining || !g.undisturbed(t) {
 		return
 	}
-	c.s.judged(c.i)
+	g.s.judged(g.i)
 	if e.Reason == execution.HeartbeatStale || e.Reason == execution.WorkerLost {
-		c.s.violate(c.i, e.Execution, "execution %d ended as %v (%v) while its worker was draining, %v after it began to: it was neither finished nor handed back",
+		g.s.violate(g.i, e.Execution, "execution %d ended as %v (%v) while its worker was draining, %v after it began to: it was neither finished nor handed back",
 			e.Execution, e.To, e.Reason, e.At-t.since)
 	}
 }
 
 // claimed judges a claim by a worker that is leaving or gone. A claim that was under way when the
 // worker began to drain is lawful.
-func (c *gracefulChecker) claimed(e *history.Event, t *session) {
+func (g *gracefulChecker) claimed(e *history.Event, t *session) {
 	if t == nil {
 		return
 	}
-	underWay := 2 * c.s.config.Worker.StatementTimeout
+	underWay := 2 * g.s.config.Worker.StatementTimeout
 	switch {
 	case oracle.Gone(t.lifecycle):
-		c.s.judged(c.i)
-		c.s.violate(c.i, e.Execution, "%s claimed execution %d although its incarnation %d is %v", e.Process, e.Execution, e.Incarnation, t.lifecycle)
-	case t.lifecycle == execution.Draining && c.undisturbed(t):
-		c.s.judged(c.i)
+		g.s.judged(g.i)
+		g.s.violate(g.i, e.Execution, "%s claimed execution %d although its incarnation %d is %v", e.Process, e.Execution, e.Incarnation, t.lifecycle)
+	case t.lifecycle == execution.Draining && g.undisturbed(t):
+		g.s.judged(g.i)
 		if e.At > t.since+underWay {
-			c.s.violate(c.i, e.Execution, "%s claimed execution %d although its incarnation %d has been draining for %v", e.Process, e.Execution, e.Incarnation, e.At-t.since)
+			g.s.violate(g.i, e.Execution, "%s claimed execution %d although its incarnation %d has been draining for %v", e.Process, e.Execution, e.Incarnation, e.At-t.since)
 		}
 	}
 }
 
 // stopped judges how long a process took to stop.
-func (c *gracefulChecker) stopped(process string, at time.Duration) {
-	asked, graceful := c.stopping[process]
-	w := c.s.config.Worker
-	bound := w.ShutdownTimeout + w.KillGrace + 10*max(w.StatementTimeout, c.s.config.Executor.StatementTimeout)
-	if p := c.s.roads.byName[process]; p != nil && p.worker {
+func (g *gracefulChecker) stopped(process string, at time.Duration) {
+	asked, graceful := g.stopping[process]
+	w := g.s.config.Worker
+	bound := w.ShutdownTimeout + w.KillGrace + 10*max(w.StatementTimeout, g.s.config.Executor.StatementTimeout)
+	if p := g.s.roads.byName[process]; p != nil && p.worker {
 		// docs/worker.md, "Stop"; plus the time of a call that should take none.
-		bound = w.ShutdownTimeout + w.KillGrace + 6*w.StatementTimeout + c.s.prompt()
+		bound = w.ShutdownTimeout + w.KillGrace + 6*w.StatementTimeout + g.s.prompt()
 	}
-	if !graceful || c.disturbing != 0 || c.disturbed != 0 && c.disturbed >= asked-oracle.Lease(&w) {
+	if !graceful || g.disturbing != 0 || g.disturbed != 0 && g.disturbed >= asked-oracle.Lease(&w) {
 		return
 	}
-	c.s.judged(c.i)
+	g.s.judged(g.i)
 	if at-asked > bound {
-		c.s.violate(c.i, 0, "%s took %v to stop; the bound is %v", process, at-asked, bound)
+		g.s.violate(g.i, 0, "%s took %v to stop; the bound is %v", process, at-asked, bound)
 	}
 }
 
-func (c *gracefulChecker) end(bool) {
-	for _, process := range slices.Sorted(maps.Keys(c.stopping)) {
-		c.stopped(process, c.s.now.At)
+func (g *gracefulChecker) end(bool) {
+	for _, process := range slices.Sorted(maps.Keys(g.stopping)) {
+		g.stopped(process, g.s.now.At)
 	}
 }

@@ -72,7 +72,7 @@ type askedToEnd struct {
 }
 
 // hears implements selective.
-func (c *detectionChecker) hears() []history.Kind {
+func (dc *detectionChecker) hears() []history.Kind {
 	return []history.Kind{
 		history.FaultBegan, history.FaultEnded, history.HeartbeatRenewed, history.Transition, history.Created, history.Orchestrated,
 		history.Enqueued, history.Acked, history.Dropped, history.DeadLettered, history.PublishReturned, history.WorkerLifecycle,
@@ -80,66 +80,66 @@ func (c *detectionChecker) hears() []history.Kind {
 	}
 }
 
-func (c *detectionChecker) timed() {}
+func (dc *detectionChecker) timed() {}
 
-func (c *detectionChecker) observe(e *history.Event, l *life) {
-	c.look(e.At)
-	c.idle.observe(e)
-	c.s.wake(min(c.watch.at(), c.idle.next))
+func (dc *detectionChecker) observe(e *history.Event, l *life) {
+	dc.look(e.At)
+	dc.idle.observe(e)
+	dc.s.wake(min(dc.watch.at(), dc.idle.next))
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded:
 		switch {
 		case !ofLinks(e.Text):
 		case e.Kind == history.FaultBegan:
-			c.broken++
+			dc.broken++
 		default:
-			c.broken--
-			c.mended = e.At
+			dc.broken--
+			dc.mended = e.At
 		}
 	case history.HeartbeatRenewed:
-		c.renewed(e)
-		c.unrecorded(e)
+		dc.renewed(e)
+		dc.unrecorded(e)
 	case history.Transition:
-		c.canceling = slices.DeleteFunc(c.canceling, func(a askedToEnd) bool { return a.id == e.Execution })
+		dc.canceling = slices.DeleteFunc(dc.canceling, func(a askedToEnd) bool { return a.id == e.Execution })
 		if e.To == execution.Canceling {
-			c.canceling = append(c.canceling, askedToEnd{id: e.Execution, epoch: e.Epoch, owner: e.Incarnation})
+			dc.canceling = append(dc.canceling, askedToEnd{id: e.Execution, epoch: e.Epoch, owner: e.Incarnation})
 		}
 		if oracle.Terminal(e.To) && !oracle.Terminal(e.From) && l != nil {
-			l.before = c.unhandled
-			c.unhandled++
+			l.before = dc.unhandled
+			dc.unhandled++
 		}
-		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: e.To})
+		dc.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: e.To})
 	case history.Created:
 		if e.Related != 0 {
-			c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, in: execution.Requested})
+			dc.push(watched{at: e.At + time.Nanosecond, id: e.Execution, in: execution.Requested})
 		}
 	case history.Orchestrated:
-		c.unhandled = max(0, c.unhandled-1)
+		dc.unhandled = max(0, dc.unhandled-1)
 		if e.Related == 0 {
-			for _, id := range c.s.orphans.waiting[e.Chain] {
-				c.push(watched{at: e.At + time.Nanosecond, id: id, in: execution.Requested})
+			for _, id := range dc.s.orphans.waiting[e.Chain] {
+				dc.push(watched{at: e.At + time.Nanosecond, id: id, in: execution.Requested})
 			}
 		}
 	case history.Enqueued:
-		if e.Queue == c.dead {
-			c.letters++
+		if e.Queue == dc.dead {
+			dc.letters++
 		}
 	case history.Acked, history.Dropped:
-		if e.Queue == c.dead {
-			c.letters = max(0, c.letters-1)
+		if e.Queue == dc.dead {
+			dc.letters = max(0, dc.letters-1)
 		}
 	case history.DeadLettered:
 		if l != nil && l.epoch == e.Epoch && l.died == 0 {
-			l.behind = c.letters
+			l.behind = dc.letters
 		}
-		c.hasten(e)
+		dc.hasten(e)
 	case history.RowUnreadable, history.RowLocked:
 		if e.Count == 0 && l != nil {
-			c.push(watched{at: e.At + time.Nanosecond, id: l.id, epoch: uint16(l.epoch), in: l.status})
+			dc.push(watched{at: e.At + time.Nanosecond, id: l.id, epoch: uint16(l.epoch), in: l.status})
 		}
 	case history.PublishReturned, history.WorkerLifecycle:
 		// These events can only bring forward the deadline of a waiting execution.
-		c.hasten(e)
+		dc.hasten(e)
 	case history.WorkerRegistered, history.Delivered:
 		// The check of idle queues has handled it.
 	default:
@@ -148,10 +148,10 @@ func (c *detectionChecker) observe(e *history.Event, l *life) {
 
 // renewed notes that a worker must have learned of its cancellations, at the third renewal at the
 // latest.
-func (c *detectionChecker) renewed(e *history.Event) {
-	for i := range c.canceling {
-		a := &c.canceling[i]
-		if a.owner != e.Incarnation || c.broken > 0 {
+func (dc *detectionChecker) renewed(e *history.Event) {
+	for i := range dc.canceling {
+		a := &dc.canceling[i]
+		if a.owner != e.Incarnation || dc.broken > 0 {
 			continue
 		}
 		if a.renewals++; a.renewals == 3 {
@@ -159,17 +159,17 @@ func (c *detectionChecker) renewed(e *history.Event) {
 		}
 		if a.heard != 0 {
 			// A worker that was away owes it again.
-			c.push(watched{at: e.At + time.Nanosecond, id: a.id, epoch: uint16(a.epoch), in: execution.Canceling})
+			dc.push(watched{at: e.At + time.Nanosecond, id: a.id, epoch: uint16(a.epoch), in: execution.Canceling})
 		}
 	}
 }
 
 // heard is when the worker of a canceling execution must have learned of the cancellation; 0 if
 // that isn't certain.
-func (c *detectionChecker) heard(id execution.ID) time.Duration {
-	for i := range c.canceling {
-		if c.canceling[i].id == id {
-			return c.canceling[i].heard
+func (dc *detectionChecker) heard(id execution.ID) time.Duration {
+	for i := range dc.canceling {
+		if dc.canceling[i].id == id {
+			return dc.canceling[i].heard
 		}
 	}
 	return 0
@@ -183,106 +183,106 @@ func (c *detectionChecker) heard(id execution.ID) time.Duration {
 // more. Nor does a process that has crashed or is held, and without the database none can write an
 // end. The executors take the execution back when the lease has been over for the grace, and not
 // before. That bound always applies. When the worker is well again, its own time starts again.
-func (c *detectionChecker) owed(l *life) time.Duration {
-	heard, t := c.heard(l.id), c.s.workers.Get(l.incarnation)
+func (dc *detectionChecker) owed(l *life) time.Duration {
+	heard, t := dc.heard(l.id), dc.s.workers.Get(l.incarnation)
 	if heard == 0 || t == nil {
 		return heard
 	}
-	if _, gone := t.gone(); gone || c.s.roads.byName[t.process].away() || c.s.ledger.lasts(toDatabase, t.process) {
+	if _, gone := t.gone(); gone || dc.s.roads.byName[t.process].away() || dc.s.ledger.lasts(toDatabase, t.process) {
 		return 0
 	}
-	return max(heard, c.s.roads.byName[t.process].troubled())
+	return max(heard, dc.s.roads.byName[t.process].troubled())
 }
 
 // look checks every execution that is due.
-func (c *detectionChecker) look(now time.Duration) {
-	for w, due := c.watch.next(now); due; w, due = c.watch.next(now) {
-		c.check(w, now)
+func (dc *detectionChecker) look(now time.Duration) {
+	for w, due := dc.watch.next(now); due; w, due = dc.watch.next(now) {
+		dc.check(w, now)
 	}
 }
 
 // number numbers entries for the same execution and time, by age, to tell them apart.
-func (c *detectionChecker) number(w watched) watched {
-	c.seq++
-	w.seq = c.seq
+func (dc *detectionChecker) number(w watched) watched {
+	dc.seq++
+	w.seq = dc.seq
 	return w
 }
 
 // push adds an execution to be checked as soon as time moves on.
-func (c *detectionChecker) push(w watched) {
-	c.watch.soon.push(c.number(w))
-	c.s.wake(w.at)
+func (dc *detectionChecker) push(w watched) {
+	dc.watch.soon.push(dc.number(w))
+	dc.s.wake(w.at)
 }
 
 // hasten checks the executions that an event may have made overdue sooner.
-func (c *detectionChecker) hasten(e *history.Event) {
+func (dc *detectionChecker) hasten(e *history.Event) {
 	if e.Execution != 0 {
-		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: execution.Scheduled})
+		dc.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: execution.Scheduled})
 		return
 	}
-	was, soon := c.s.workers.Get(e.Incarnation), e.At+time.Nanosecond
+	was, soon := dc.s.workers.Get(e.Incarnation), e.At+time.Nanosecond
 	if oracle.Gone(e.Lifecycle) && (was == nil || !oracle.Gone(was.lifecycle) && was.looked != soon) {
 		// A foreign history may report any number of losses of a worker at one moment.
 		if was != nil {
 			was.looked = soon
 		}
-		for id, l := range c.s.lives.All() {
+		for id, l := range dc.s.lives.All() {
 			if l.status == execution.Scheduled && l.incarnation == e.Incarnation {
-				c.watch.soon.push(watched{at: soon, id: id, epoch: uint16(l.epoch), in: l.status})
-				c.s.wake(soon)
+				dc.watch.soon.push(watched{at: soon, id: id, epoch: uint16(l.epoch), in: l.status})
+				dc.s.wake(soon)
 			}
 		}
 	}
 }
 
 // check examines one execution again: it is fine, overdue, or due for a later check.
-func (c *detectionChecker) check(w watched, now time.Duration) {
-	if c.stale(w) {
+func (dc *detectionChecker) check(w watched, now time.Duration) {
+	if dc.stale(w) {
 		return
 	}
-	l := c.s.lives.Get(w.id)
-	deadline, what := c.deadline(l, &c.s.bounds)
+	l := dc.s.lives.Get(w.id)
+	deadline, what := dc.deadline(l, &dc.s.bounds)
 	if what == "" {
 		return
 	}
 	// After a fault that may have hindered detection, the time starts again.
 	bound := deadline.bound
-	overdue := max(deadline.since+bound, max(c.s.calm.since, c.s.setBack)+bound+deadline.warm)
-	if c.s.calm.hindering > 0 {
+	overdue := max(deadline.since+bound, max(dc.s.calm.since, dc.s.setBack)+bound+deadline.warm)
+	if dc.s.calm.hindering > 0 {
 		overdue = max(overdue, now+time.Second)
 	} else {
-		c.s.judged(c.i)
+		dc.s.judged(dc.i)
 	}
-	if calm, why := c.deadline(l, &c.s.calmBounds); calm.since+calm.bound < overdue && c.unhindered(l, calm) {
-		c.s.judged(c.i)
+	if calm, why := dc.deadline(l, &dc.s.calmBounds); calm.since+calm.bound < overdue && dc.unhindered(l, calm) {
+		dc.s.judged(dc.i)
 		deadline, bound, what, overdue = calm, calm.bound, why, calm.since+calm.bound
 	}
 	if now <= overdue {
 		w.at = overdue + time.Nanosecond
-		c.watch.later.prune(c.stale)
-		c.watch.later.push(c.number(w))
+		dc.watch.later.prune(dc.stale)
+		dc.watch.later.push(dc.number(w))
 		return
 	}
-	c.s.violate(c.i, l.id, "execution %d, epoch %d: since %v %s; the bound for that is %v", l.id, l.epoch, deadline.since, what, bound)
+	dc.s.violate(dc.i, l.id, "execution %d, epoch %d: since %v %s; the bound for that is %v", l.id, l.epoch, deadline.since, what, bound)
 }
 
 // unhindered says that the servers and at least one executor have been unhindered since before the
 // problem began. Any executor may hold a dead letter, so for dead letters all executors must have
 // been.
-func (c *detectionChecker) unhindered(l *life, d deadline) bool {
-	from := c.s.recovered(d.since) - d.warm
+func (dc *detectionChecker) unhindered(l *life, d deadline) bool {
+	from := dc.s.recovered(d.since) - d.warm
 	switch {
-	case d.bound == unbounded || c.s.setBack > from:
+	case d.bound == unbounded || dc.s.setBack > from:
 		return false
 	case l.died != 0:
-		return c.s.roads.hinted(from)
+		return dc.s.roads.hinted(from)
 	}
-	return c.s.roads.attended(from)
+	return dc.s.roads.attended(from)
 }
 
 // stale says that an execution has changed since it was watched.
-func (c *detectionChecker) stale(w watched) bool {
-	l := c.s.lives.Get(w.id)
+func (dc *detectionChecker) stale(w watched) bool {
+	l := dc.s.lives.Get(w.id)
 	return l == nil || uint16(l.epoch) != w.epoch || l.status != w.in || l.orchestrated
 }
 
@@ -295,9 +295,9 @@ const unbounded = 1_000_000 * time.Hour
 
 // observing adapts a deadline that only the timeout monitor watches while the monitor only
 // observes: the observation must be recorded by then. After that no part has to end the execution.
-func (c *detectionChecker) observing(l *life, d deadline, what string) (deadline, string) {
+func (dc *detectionChecker) observing(l *life, d deadline, what string) (deadline, string) {
 	switch {
-	case !c.s.monitorObserves():
+	case !dc.s.monitorObserves():
 	case l.observed:
 		d.bound = unbounded
 	default:
@@ -308,17 +308,17 @@ func (c *detectionChecker) observing(l *life, d deadline, what string) (deadline
 
 // deadline returns the earliest bound that applies to an execution in its present state. None
 // applies while nobody can read its row. Afterwards the time starts again.
-func (c *detectionChecker) deadline(l *life, b *Bounds) (deadline, string) {
+func (dc *detectionChecker) deadline(l *life, b *Bounds) (deadline, string) {
 	if l.hidden {
 		return deadline{}, ""
 	}
-	d, what := c.readable(l, b)
+	d, what := dc.readable(l, b)
 	d.since = max(d.since, l.shown)
 	return d, what
 }
 
 // readable is deadline for an execution whose row can be read.
-func (c *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
+func (dc *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
 	switch {
 	case l.orphan:
 		bound := b.Terminal + time.Duration(l.ahead)*b.ChildBatch
@@ -326,15 +326,15 @@ func (c *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
 	case l.status == execution.Scheduling:
 		return deadline{l.entered, b.Claim, 0}, "it has been claimed for scheduling and not scheduled"
 	case l.status == execution.Scheduled:
-		return c.scheduled(l, b)
+		return dc.scheduled(l, b)
 	case oracle.Claimed(l.status):
 		// Both the database's clock and a clock that was never set must have passed the deadline: a
 		// clock step alone ends no run. The second one is an executor's, which stands still while its
 		// machine is frozen.
-		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered)+c.s.roads.stood(l.entered, c.s.now.At))
-		best, what := c.observing(l, deadline{over, b.Overrun, b.Warmup}, "it has run past its deadline")
-		if t := c.s.workers.Get(l.incarnation); t != nil {
-			since, more := c.s.fleet.held(t.renewed, b)
+		over := max(l.due-dc.s.skew, l.due-(l.stamped-l.entered)+dc.s.roads.stood(l.entered, dc.s.now.At))
+		best, what := dc.observing(l, deadline{over, b.Overrun, b.Warmup}, "it has run past its deadline")
+		if t := dc.s.workers.Get(l.incarnation); t != nil {
+			since, more := dc.s.fleet.held(t.renewed, b)
 			if t.superseded {
 				// No monitor has watched its last beats. The watch begins when a monitor sees that
 				// it was superseded.
@@ -344,37 +344,37 @@ func (c *detectionChecker) readable(l *life, b *Bounds) (deadline, string) {
 				best, what = dead, "its worker has not renewed its lease"
 			}
 		}
-		if owed := c.owed(l); owed != 0 && owed+b.Cancel < best.since+best.bound {
+		if owed := dc.owed(l); owed != 0 && owed+b.Cancel < best.since+best.bound {
 			best, what = deadline{owed, b.Cancel, 0}, "its worker has known of its cancellation and has not ended it"
 		}
 		return best, what
 	case oracle.Terminal(l.status):
 		// A pass handles the oldest ends first, and no more than so many batches.
-		x := c.s.config.Executor
+		x := dc.s.config.Executor
 		passes := time.Duration(int(l.before) / (mostBatches * max(1, x.BatchSize)))
 		return deadline{l.entered, b.Terminal + passes*x.ReconcileInterval, 0}, "it has been terminal and its end was not handled"
 	}
 	return deadline{}, ""
 }
 
-func (c *detectionChecker) scheduled(l *life, b *Bounds) (best deadline, what string) {
-	best, what = c.observing(l, deadline{l.entered, b.Unclaimed, b.Warmup}, "it has been scheduled and no worker has claimed it")
+func (dc *detectionChecker) scheduled(l *life, b *Bounds) (best deadline, what string) {
+	best, what = dc.observing(l, deadline{l.entered, b.Unclaimed, b.Warmup}, "it has been scheduled and no worker has claimed it")
 	consider := func(d deadline, why string) {
 		if d.since+d.bound < best.since+best.bound {
 			best, what = d, why
 		}
 	}
-	if !l.published && !l.returned && !c.s.queueStuck(l) {
+	if !l.published && !l.returned && !dc.s.queueStuck(l) {
 		consider(deadline{l.entered, b.Publish, 0}, "it has been scheduled and its message was never published")
 	}
 	if l.returned && !l.published {
 		consider(deadline{since: l.cameBack, bound: b.Publish}, "it has stayed scheduled although its message was returned")
 	}
 	if l.died != 0 && !l.givenUp {
-		before := time.Duration(1 + int(l.behind)/max(1, c.s.config.Executor.BatchSize))
+		before := time.Duration(1 + int(l.behind)/max(1, dc.s.config.Executor.BatchSize))
 		consider(deadline{l.died, b.DeadLetter + before*letterTime, 0}, "it has stayed scheduled although its message has died")
 	}
-	if t := c.s.workers.Get(l.incarnation); t != nil {
+	if t := dc.s.workers.Get(l.incarnation); t != nil {
 		if since, gone := t.gone(); gone {
 			consider(deadline{max(since, l.entered), b.OwnerGone, 0}, "it has stayed scheduled at a worker that is gone")
 		}
@@ -383,6 +383,6 @@ func (c *detectionChecker) scheduled(l *life, b *Bounds) (best deadline, what st
 }
 
 // end checks every remaining execution once more.
-func (c *detectionChecker) end(bool) {
-	c.look(c.s.now.At)
+func (dc *detectionChecker) end(bool) {
+	dc.look(dc.s.now.At)
 }

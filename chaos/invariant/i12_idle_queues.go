@@ -54,44 +54,44 @@ type owner struct {
 	idle [2]time.Duration
 }
 
-func (c *idleQueues) of(worker execution.WorkerID) *owner {
-	at, known := slices.BinarySearchFunc(c.owners, worker, func(o *owner, w execution.WorkerID) int { return cmp.Compare(o.worker, w) })
+func (iq *idleQueues) of(worker execution.WorkerID) *owner {
+	at, known := slices.BinarySearchFunc(iq.owners, worker, func(o *owner, w execution.WorkerID) int { return cmp.Compare(o.worker, w) })
 	if !known {
-		c.owners = slices.Insert(c.owners, at, &owner{worker: worker})
+		iq.owners = slices.Insert(iq.owners, at, &owner{worker: worker})
 	}
-	return c.owners[at]
+	return iq.owners[at]
 }
 
-func (c *idleQueues) observe(e *history.Event) {
+func (iq *idleQueues) observe(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
-		o := c.of(e.Worker)
+		o := iq.of(e.Worker)
 		*o = owner{worker: e.Worker, newest: e.Incarnation, beat: e.At}
 	case history.HeartbeatRenewed:
-		if o := c.of(e.Worker); o.newest == e.Incarnation {
+		if o := iq.of(e.Worker); o.newest == e.Incarnation {
 			o.beat = e.At
 		}
 	case history.WorkerLifecycle:
-		if o := c.of(e.Worker); o.newest == e.Incarnation {
+		if o := iq.of(e.Worker); o.newest == e.Incarnation {
 			o.gone = oracle.Gone(e.Lifecycle)
 		}
 	case history.Delivered:
 		if isCanary(e) {
-			c.tested = e.At
+			iq.tested = e.At
 		}
 	case history.FaultBegan:
 		if meddles(e) {
-			c.meddled.begin(e.At)
+			iq.meddled.begin(e.At)
 		}
 	case history.FaultEnded:
 		if meddles(e) {
-			c.meddled.end(e.At)
+			iq.meddled.end(e.At)
 		}
 	default:
 	}
-	if e.At >= c.next {
-		c.next = e.At + idleTick
-		c.look(e.At)
+	if e.At >= iq.next {
+		iq.next = e.At + idleTick
+		iq.look(e.At)
 	}
 }
 
@@ -102,21 +102,21 @@ func meddles(e *history.Event) bool {
 	return kind != nil && kind.Under == "messages" && slices.Contains(kind.Excuses, fault.DispatchesFail) && e.Queue == fault.EveryMessage
 }
 
-func (c *idleQueues) look(now time.Duration) {
-	queues, ok := c.s.work.(Queues)
+func (iq *idleQueues) look(now time.Duration) {
+	queues, ok := iq.s.work.(Queues)
 	if !ok {
 		return
 	}
 	// An executor handles one batch of workers per sweep.
-	within := idleSweep * time.Duration(1+len(c.owners)/max(1, c.s.config.Executor.BatchSize))
-	if c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+	within := idleSweep * time.Duration(1+len(iq.owners)/max(1, iq.s.config.Executor.BatchSize))
+	if iq.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		within += idlePatience
 	}
-	within += drift(within) + idleTick + 2*c.s.prompt()
-	untested := c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled &&
-		(now-c.tested > canaryPeriod+drift(canaryPeriod)+canaryTakes || c.meddled.since(now-canaryTakes))
-	for _, o := range c.owners {
-		due := o.beat + c.s.config.Executor.QueueRetention
+	within += drift(within) + idleTick + 2*iq.s.prompt()
+	untested := iq.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled &&
+		(now-iq.tested > canaryPeriod+drift(canaryPeriod)+canaryTakes || iq.meddled.since(now-canaryTakes))
+	for _, o := range iq.owners {
+		due := o.beat + iq.s.config.Executor.QueueRetention
 		for n, queue := range []string{broker.WorkerQueue(o.worker), broker.CancelQueue(o.worker)} {
 			switch {
 			case !o.gone || now < due || untested || !queues.Idle(queue):
@@ -124,10 +124,10 @@ func (c *idleQueues) look(now time.Duration) {
 			case o.idle[n] == 0:
 				o.idle[n] = now
 			// Executors judge the queue's age by the database's clock.
-			case now-o.idle[n] > within && c.s.skew == 0 && c.s.stepped == 0 && c.s.roads.attended(c.s.recovered(o.idle[n])):
-				c.s.judged(c.i)
-				c.s.violate(c.i, 0, "no executor has deleted queue %s: it has been empty and without a consumer since %v, and still exists at %v; its worker sent its last heartbeat at %v, and queues are kept for %v after that",
-					queue, o.idle[n], now, o.beat, c.s.config.Executor.QueueRetention)
+			case now-o.idle[n] > within && iq.s.skew == 0 && iq.s.stepped == 0 && iq.s.roads.attended(iq.s.recovered(o.idle[n])):
+				iq.s.judged(iq.i)
+				iq.s.violate(iq.i, 0, "no executor has deleted queue %s: it has been empty and without a consumer since %v, and still exists at %v; its worker sent its last heartbeat at %v, and queues are kept for %v after that",
+					queue, o.idle[n], now, o.beat, iq.s.config.Executor.QueueRetention)
 			}
 		}
 	}

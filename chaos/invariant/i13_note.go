@@ -22,20 +22,20 @@ const (
 // note judges the message of a failure that a run at its execution's present epoch ended with. A
 // worker that knows of a cancellation says nothing about retries. It may or may not have learned of
 // one in canceling, so nothing is judged there.
-func (c *resultChecker) note(e *history.Event, l *life, x exit) {
+func (r *resultChecker) note(e *history.Event, l *life, x exit) {
 	if e.From != execution.Running || strings.HasPrefix(e.Text, refusedByDatabase) {
 		return
 	}
 	message := strings.TrimPrefix(strings.TrimPrefix(e.Text, byAction), ": ")
 	if wrong := oracle.WrongMessage(message, x.reason, int(x.code), l.retry, l.maxRetries); wrong != "" {
-		c.s.violate(c.i, e.Execution, "the message of execution %d, retry %d of %d, which failed for %v%s, %s: %q", e.Execution, l.retry, l.maxRetries, x.reason, x.by(), wrong, e.Text)
+		r.s.violate(r.i, e.Execution, "the message of execution %d, retry %d of %d, which failed for %v%s, %s: %q", e.Execution, l.retry, l.maxRetries, x.reason, x.by(), wrong, e.Text)
 	}
 }
 
 // by is the exit code of a failure in words, empty if the action gave its reason in words.
-func (x exit) by() string {
-	if x.code == 0 {
+func (e exit) by() string {
+	if e.code == 0 {
 		return ""
 	}
-	return " with exit code " + strconv.Itoa(int(x.code))
+	return " with exit code " + strconv.Itoa(int(e.code))
 }

@@ -47,11 +47,11 @@ type asking struct {
 }
 
 // hears implements selective.
-func (c *resultChecker) hears() []history.Kind {
+func (r *resultChecker) hears() []history.Kind {
 	return []history.Kind{history.ActionEnded, history.Transition, history.EndAsked, history.RefusedResult, history.WorkerRegistered}
 }
 
-func (c *resultChecker) observe(e *history.Event, l *life) {
+func (r *resultChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.ActionEnded:
 		if l != nil && !oracle.Terminal(l.status) {
@@ -59,65 +59,65 @@ func (c *resultChecker) observe(e *history.Event, l *life) {
 		}
 	case history.Transition:
 		if oracle.Claimed(e.From) && e.By == execution.Worker && oracle.Terminal(e.To) {
-			c.judge(e, l)
+			r.judge(e, l)
 		}
 		if oracle.Terminal(e.To) {
-			delete(c.asked, e.Execution)
+			delete(r.asked, e.Execution)
 			if l != nil {
 				l.ran = exit{}
 			}
 		}
 	case history.EndAsked:
-		if old, known := c.asked[e.Execution]; l != nil && !oracle.Terminal(l.status) && (!known || old.epoch != e.Epoch) {
-			c.asked[e.Execution] = asking{e.Epoch, e.Due, e.At}
+		if old, known := r.asked[e.Execution]; l != nil && !oracle.Terminal(l.status) && (!known || old.epoch != e.Epoch) {
+			r.asked[e.Execution] = asking{e.Epoch, e.Due, e.At}
 		}
 	case history.RefusedResult:
 		if l != nil {
-			c.refused(e, l)
+			r.refused(e, l)
 		}
 	case history.WorkerRegistered:
-		c.again(e)
+		r.again(e)
 	default:
 	}
 }
 
 // refused judges a result that was refused because the row no longer belonged to its run.
-func (c *resultChecker) refused(e *history.Event, l *life) {
-	c.s.judged(c.i)
+func (r *resultChecker) refused(e *history.Event, l *life) {
+	r.s.judged(r.i)
 	if oracle.Claimed(l.status) && l.epoch == e.Epoch && l.incarnation == e.Incarnation {
-		c.s.violate(c.i, e.Execution, "the result of execution %d (%v) was refused at epoch %d to incarnation %d, whose run it still is", e.Execution, e.To, e.Epoch, e.Incarnation)
+		r.s.violate(r.i, e.Execution, "the result of execution %d (%v) was refused at epoch %d to incarnation %d, whose run it still is", e.Execution, e.To, e.Epoch, e.Incarnation)
 	}
 }
 
 // again judges a process that registers again since its start. Registering gives up everything that
 // the old incarnation holds, so the results of all its ended runs must be written before.
-func (c *resultChecker) again(e *history.Event) {
-	old := c.before(e)
+func (r *resultChecker) again(e *history.Event) {
+	old := r.before(e)
 	if old == 0 {
 		return
 	}
-	c.s.judged(c.i)
+	r.s.judged(r.i)
 	var given *life
-	for _, l := range c.s.lives.All() {
+	for _, l := range r.s.lives.All() {
 		if l.incarnation == old && oracle.Claimed(l.status) && l.started > 0 && l.running == 0 && (given == nil || l.id < given.id) {
 			given = l
 		}
 	}
 	if given != nil {
-		c.s.violate(c.i, given.id, "%s registered as incarnation %d while its incarnation %d still had execution %d, whose run at epoch %d has ended: its result was not written before",
+		r.s.violate(r.i, given.id, "%s registered as incarnation %d while its incarnation %d still had execution %d, whose run at epoch %d has ended: its result was not written before",
 			e.Process, e.Incarnation, old, given.id, given.epoch)
 	}
 }
 
 // before is the last incarnation of the same worker that the same process has registered since its start,
 // or 0. It looks no further back than that start.
-func (c *resultChecker) before(e *history.Event) execution.Incarnation {
-	for _, n := range slices.Backward(c.s.registered.Get(e.Worker)) {
-		t := c.s.workers.Get(n)
+func (r *resultChecker) before(e *history.Event) execution.Incarnation {
+	for _, n := range slices.Backward(r.s.registered.Get(e.Worker)) {
+		t := r.s.workers.Get(n)
 		if t == nil || n >= e.Incarnation || t.worker != e.Worker {
 			continue
 		}
-		if t.joined < c.s.started[e.Process] {
+		if t.joined < r.s.started[e.Process] {
 			return 0
 		}
 		if t.process == e.Process {
@@ -129,21 +129,21 @@ func (c *resultChecker) before(e *history.Event) execution.Incarnation {
 
 // grace judges that an action which timed out, was cancelled or was ended for a stop had its kill
 // grace. A lost action has none, and at the fence only the rest of the lease is left.
-func (c *resultChecker) grace(e *history.Event) {
-	a, asked := c.asked[e.Execution]
+func (r *resultChecker) grace(e *history.Event) {
+	a, asked := r.asked[e.Execution]
 	if !asked || a.epoch != e.OldEpoch || e.Reason != execution.RunTimeout && e.Reason != execution.WorkerShutdown && e.Reason != execution.CancelRequested {
 		return
 	}
-	c.s.judged(c.i)
-	if want := c.s.config.Worker.KillGrace; a.grace < want {
-		c.s.violate(c.i, e.Execution, "%s ended execution %d (%v) with %v between the request at %v and the kill; its kill grace is %v",
+	r.s.judged(r.i)
+	if want := r.s.config.Worker.KillGrace; a.grace < want {
+		r.s.violate(r.i, e.Execution, "%s ended execution %d (%v) with %v between the request at %v and the kill; its kill grace is %v",
 			e.Process, e.Execution, e.Reason, a.grace, a.at, want)
 	}
 }
 
-func (c *resultChecker) judge(e *history.Event, l *life) {
-	c.s.judged(c.i)
-	c.grace(e)
+func (r *resultChecker) judge(e *history.Event, l *life) {
+	r.s.judged(r.i)
+	r.grace(e)
 	var x exit
 	if l != nil {
 		x = l.ran
@@ -152,20 +152,20 @@ func (c *resultChecker) judge(e *history.Event, l *life) {
 	byItself := ended && x.to != execution.Cancelled
 	switch {
 	case e.Reason == execution.WorkerLost && l != nil && l.running > 0 && l.started > 0:
-		c.s.violate(c.i, e.Execution, "execution %d is stored as %v (%v) by %s, and its run at epoch %d goes on", e.Execution, e.To, e.Reason, e.Process, e.OldEpoch)
+		r.s.violate(r.i, e.Execution, "execution %d is stored as %v (%v) by %s, and its run at epoch %d goes on", e.Execution, e.To, e.Reason, e.Process, e.OldEpoch)
 	case e.To == execution.Completed && (!byItself || x.to != execution.Completed):
-		c.s.violate(c.i, e.Execution, "execution %d is stored as completed by %s, and its run at epoch %d did not complete", e.Execution, e.Process, e.OldEpoch)
+		r.s.violate(r.i, e.Execution, "execution %d is stored as completed by %s, and its run at epoch %d did not complete", e.Execution, e.Process, e.OldEpoch)
 	case e.To == execution.Failed && byItself && x.to == execution.Completed:
-		c.s.violate(c.i, e.Execution, "execution %d is stored as failed (%v) by %s, and its run at epoch %d has completed", e.Execution, e.Reason, e.Process, e.OldEpoch)
+		r.s.violate(r.i, e.Execution, "execution %d is stored as failed (%v) by %s, and its run at epoch %d has completed", e.Execution, e.Reason, e.Process, e.OldEpoch)
 	case e.To == execution.Failed && byItself && e.Reason != x.reason:
-		c.s.violate(c.i, e.Execution, "execution %d is stored as failed for %v by %s, and its run at epoch %d failed for %v%s", e.Execution, e.Reason, e.Process, e.OldEpoch, x.reason, x.by())
+		r.s.violate(r.i, e.Execution, "execution %d is stored as failed for %v by %s, and its run at epoch %d failed for %v%s", e.Execution, e.Reason, e.Process, e.OldEpoch, x.reason, x.by())
 	case e.To == execution.Cancelled && byItself:
-		c.s.violate(c.i, e.Execution, "execution %d is stored as cancelled by %s, and its run at epoch %d has ended by itself", e.Execution, e.Process, e.OldEpoch)
+		r.s.violate(r.i, e.Execution, "execution %d is stored as cancelled by %s, and its run at epoch %d has ended by itself", e.Execution, e.Process, e.OldEpoch)
 	case e.To == execution.Timeout && byItself:
-		c.s.violate(c.i, e.Execution, "execution %d is stored as timed out by %s, and its run at epoch %d has ended by itself", e.Execution, e.Process, e.OldEpoch)
+		r.s.violate(r.i, e.Execution, "execution %d is stored as timed out by %s, and its run at epoch %d has ended by itself", e.Execution, e.Process, e.OldEpoch)
 	case e.To == execution.Failed && byItself:
-		c.note(e, l, x)
+		r.note(e, l, x)
 	}
 }
 
-func (c *resultChecker) end(bool) {}
+func (r *resultChecker) end(bool) {}

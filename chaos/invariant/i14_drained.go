@@ -42,53 +42,53 @@ type slot struct {
 }
 
 // hears implements selective.
-func (c *drainedChecker) hears() []history.Kind {
+func (d *drainedChecker) hears() []history.Kind {
 	return []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped, history.SlotTaken, history.SlotFreed}
 }
 
-func (c *drainedChecker) observe(e *history.Event, _ *life) {
+func (d *drainedChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.Enqueued:
-		*c.in(e.Queue)++
+		*d.in(e.Queue)++
 	case history.Acked, history.DeadLettered, history.Dropped:
-		*c.in(e.Queue)--
+		*d.in(e.Queue)--
 	case history.SlotTaken:
-		c.slots[slot{e.Action, e.Count}] = e.Execution
-		c.limited = true
+		d.slots[slot{e.Action, e.Count}] = e.Execution
+		d.limited = true
 	case history.SlotFreed:
-		delete(c.slots, slot{e.Action, e.Count})
+		delete(d.slots, slot{e.Action, e.Count})
 	default:
 	}
 }
 
 // in is where the messages of a queue are counted.
-func (c *drainedChecker) in(queue string) *int {
-	if c.of != nil && c.queue == queue {
-		return c.of
+func (d *drainedChecker) in(queue string) *int {
+	if d.of != nil && d.queue == queue {
+		return d.of
 	}
-	of := c.depth[queue]
+	of := d.depth[queue]
 	if of == nil {
 		of = new(int)
-		c.depth[queue] = of
+		d.depth[queue] = of
 	}
-	c.queue, c.of = queue, of
+	d.queue, d.of = queue, of
 	return of
 }
 
 // mostListed is the greatest number of queues that a violation names.
 const mostListed = 20
 
-func (c *drainedChecker) end(bool) {
-	if c.limited {
-		c.s.judged(c.i)
+func (d *drainedChecker) end(bool) {
+	if d.limited {
+		d.s.judged(d.i)
 	}
-	held := slices.Sorted(maps.Values(c.slots))
+	held := slices.Sorted(maps.Values(d.slots))
 	if len(held) > 0 {
-		c.s.violate(c.i, held[0], "execution %d still holds a concurrency slot (%d are held in all)", held[0], len(held))
+		d.s.violate(d.i, held[0], "execution %d still holds a concurrency slot (%d are held in all)", held[0], len(held))
 	}
 	var left []string
-	for queue, n := range c.depth { //detlint:ok sorted below
-		c.s.judged(c.i)
+	for queue, n := range d.depth { //detlint:ok sorted below
+		d.s.judged(d.i)
 		if *n > 0 {
 			left = append(left, queue)
 		}
@@ -101,5 +101,5 @@ func (c *drainedChecker) end(bool) {
 	if len(left) > mostListed {
 		more = fmt.Sprintf(" and %d more", len(left)-mostListed)
 	}
-	c.s.violate(c.i, 0, "queue %s still holds %d messages (queues that are not empty: %v%s)", left[0], *c.depth[left[0]], left[:min(len(left), mostListed)], more)
+	d.s.violate(d.i, 0, "queue %s still holds %d messages (queues that are not empty: %v%s)", left[0], *d.depth[left[0]], left[:min(len(left), mostListed)], more)
 }

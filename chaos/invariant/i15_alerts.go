@@ -57,46 +57,46 @@ type alertChecker struct {
 }
 
 // hears implements selective.
-func (c *alertChecker) hears() []history.Kind {
+func (a *alertChecker) hears() []history.Kind {
 	return []history.Kind{history.AlertFired, history.AlertResolved}
 }
 
-func (c *alertChecker) observe(e *history.Event, _ *life) {
+func (a *alertChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.AlertFired:
-		c.fired[e.Fault], c.firing[e.Fault] = true, true
-		if slices.Contains(c.s.alerts.Never, e.Fault) {
-			c.s.judged(c.i)
-			c.s.violate(c.i, 0, "the alert %s fired, and nothing was wrong that it is about%s", e.Fault, playbook(e.Fault))
+		a.fired[e.Fault], a.firing[e.Fault] = true, true
+		if slices.Contains(a.s.alerts.Never, e.Fault) {
+			a.s.judged(a.i)
+			a.s.violate(a.i, 0, "the alert %s fired, and nothing was wrong that it is about%s", e.Fault, playbook(e.Fault))
 		}
 	case history.AlertResolved:
-		c.firing[e.Fault] = false
+		a.firing[e.Fault] = false
 	default:
 	}
 }
 
-func (c *alertChecker) end(bool) {
-	if c.wrong != "" {
-		defer c.s.violate(c.i, 0, "a figure is wrong: %s", c.wrong)
+func (a *alertChecker) end(bool) {
+	if a.wrong != "" {
+		defer a.s.violate(a.i, 0, "a figure is wrong: %s", a.wrong)
 	}
-	for _, name := range c.s.alerts.Never {
-		if !c.fired[name] {
-			c.s.judged(c.i)
+	for _, name := range a.s.alerts.Never {
+		if !a.fired[name] {
+			a.s.judged(a.i)
 		}
 	}
-	for _, name := range c.s.alerts.Fires {
-		c.s.judged(c.i)
-		if !c.fired[name] {
-			c.s.violate(c.i, 0, "the alert %s never fired%s%s", name, c.others(), playbook(name))
+	for _, name := range a.s.alerts.Fires {
+		a.s.judged(a.i)
+		if !a.fired[name] {
+			a.s.violate(a.i, 0, "the alert %s never fired%s%s", name, a.others(), playbook(name))
 		}
 	}
-	for _, name := range c.s.alerts.Resolves {
-		c.s.judged(c.i)
+	for _, name := range a.s.alerts.Resolves {
+		a.s.judged(a.i)
 		switch {
-		case !c.fired[name]:
-			c.s.violate(c.i, 0, "the alert %s never fired, so nothing shows that it resolves%s%s", name, c.others(), playbook(name))
-		case c.firing[name]:
-			c.s.violate(c.i, 0, "the alert %s still fires at the end%s", name, playbook(name))
+		case !a.fired[name]:
+			a.s.violate(a.i, 0, "the alert %s never fired, so nothing shows that it resolves%s%s", name, a.others(), playbook(name))
+		case a.firing[name]:
+			a.s.violate(a.i, 0, "the alert %s still fires at the end%s", name, playbook(name))
 		}
 	}
 }
@@ -105,9 +105,9 @@ func (c *alertChecker) end(bool) {
 func playbook(alert string) string { return "; see docs/playbooks/" + alert + ".md" }
 
 // others says which alerts fired.
-func (c *alertChecker) others() string {
+func (a *alertChecker) others() string {
 	var names []string
-	for name := range c.fired { //detlint:ok sorted below
+	for name := range a.fired { //detlint:ok sorted below
 		names = append(names, name)
 	}
 	if len(names) == 0 {

@@ -43,45 +43,45 @@ type keyChecker struct {
 }
 
 // hears implements selective.
-func (c *keyChecker) hears() []history.Kind {
+func (k *keyChecker) hears() []history.Kind {
 	return []history.Kind{history.KeyKnown, history.Created}
 }
 
-func (c *keyChecker) observe(e *history.Event, _ *life) {
+func (k *keyChecker) observe(e *history.Event, _ *life) {
 	if e.Kind == history.KeyKnown {
-		c.known(e)
+		k.known(e)
 	}
 	if e.Kind != history.Created || e.Key == "" {
 		return
 	}
-	if now := c.s.database(e.At) / keyGeneration; now > c.generation {
-		c.before = nil
-		if now == c.generation+1 {
-			c.before = c.recent
+	if now := k.s.database(e.At) / keyGeneration; now > k.generation {
+		k.before = nil
+		if now == k.generation+1 {
+			k.before = k.recent
 		}
-		c.recent, c.generation = make(map[keyHash]struct{}), now
+		k.recent, k.generation = make(map[keyHash]struct{}), now
 	}
-	c.text = append(c.text[:0], e.Key...)
-	c.hash.Reset()
-	_, _ = c.hash.Write(c.text)
-	key := keyHash(c.hash.Sum(c.text[:0]))
-	c.s.judged(c.i)
-	_, young := c.recent[key]
-	_, old := c.before[key]
+	k.text = append(k.text[:0], e.Key...)
+	k.hash.Reset()
+	_, _ = k.hash.Write(k.text)
+	key := keyHash(k.hash.Sum(k.text[:0]))
+	k.s.judged(k.i)
+	_, young := k.recent[key]
+	_, old := k.before[key]
 	if young || old {
-		c.s.violate(c.i, e.Execution, "execution %d was created by %s under the key %q, under which another one had been created", e.Execution, e.Process, e.Key)
+		k.s.violate(k.i, e.Execution, "execution %d was created by %s under the key %q, under which another one had been created", e.Execution, e.Process, e.Key)
 	}
-	c.recent[key] = struct{}{}
+	k.recent[key] = struct{}{}
 }
 
 // known judges an answer that names an existing execution. On arrival, the execution is a little
 // older than when the answer was given.
-func (c *keyChecker) known(e *history.Event) {
-	c.s.judged(c.i)
-	if e.Due >= oracle.KeyLifetime+c.s.bounds.Slack {
-		c.s.violate(c.i, e.Execution, "a request under the idempotency key %q was answered with execution %d, which was created %v before: a key can be used again after %v",
+func (k *keyChecker) known(e *history.Event) {
+	k.s.judged(k.i)
+	if e.Due >= oracle.KeyLifetime+k.s.bounds.Slack {
+		k.s.violate(k.i, e.Execution, "a request under the idempotency key %q was answered with execution %d, which was created %v before: a key can be used again after %v",
 			e.Key, e.Execution, e.Due, oracle.KeyLifetime)
 	}
 }
 
-func (c *keyChecker) end(bool) {}
+func (k *keyChecker) end(bool) {}

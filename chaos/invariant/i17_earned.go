@@ -60,78 +60,78 @@ type ending struct {
 
 // whole says that the history records faults, runs and heartbeats. Otherwise only part of the rule
 // is judged.
-func (c *earnedChecker) whole() bool { return !c.i.InPart(c.s.holds) }
+func (ec *earnedChecker) whole() bool { return !ec.i.InPart(ec.s.holds) }
 
 // hears implements selective.
-func (c *earnedChecker) hears() []history.Kind { return besidesRuns() }
+func (ec *earnedChecker) hears() []history.Kind { return besidesRuns() }
 
-func (c *earnedChecker) timed() {}
+func (ec *earnedChecker) timed() {}
 
-func (c *earnedChecker) observe(e *history.Event, l *life) {
-	c.judgeLoss(e)
+func (ec *earnedChecker) observe(e *history.Event, l *life) {
+	ec.judgeLoss(e)
 	switch e.Kind {
 	case history.WorkerLifecycle:
-		if e.Lifecycle == execution.Lost && c.whole() {
-			c.loss = *e
-			c.s.wake(e.At) // judged at the next event of any kind
+		if e.Lifecycle == execution.Lost && ec.whole() {
+			ec.loss = *e
+			ec.s.wake(e.At) // judged at the next event of any kind
 		}
 	case history.Transition:
 		if l != nil && !oracle.Terminal(e.From) {
-			c.transition(e, l)
+			ec.transition(e, l)
 		}
-		if at := c.slots.Get(e.Incarnation); at != nil && oracle.Claimed(e.From) != oracle.Claimed(e.To) {
+		if at := ec.slots.Get(e.Incarnation); at != nil && oracle.Claimed(e.From) != oracle.Claimed(e.To) {
 			at.run(e)
 		}
 	case history.Orchestrated:
-		if len(c.skipped) > 0 {
-			c.handled(e)
+		if len(ec.skipped) > 0 {
+			ec.handled(e)
 		}
 	case history.WorkerRegistered:
-		c.ledger.observe(e)
-		c.slots.Set(e.Incarnation, &slots{runtimes: e.Text, capacity: e.Limit})
+		ec.ledger.observe(e)
+		ec.slots.Set(e.Incarnation, &slots{runtimes: e.Text, capacity: e.Limit})
 	case history.HeartbeatRenewed:
-		if at := c.slots.Get(e.Incarnation); at != nil {
+		if at := ec.slots.Get(e.Incarnation); at != nil {
 			at.beats = [3]time.Duration{e.At, at.beats[0], at.beats[1]}
 		}
 	default:
-		c.ledger.observe(e)
+		ec.ledger.observe(e)
 	}
 }
 
-func (c *earnedChecker) transition(e *history.Event, l *life) {
+func (ec *earnedChecker) transition(e *history.Event, l *life) {
 	counted := e.From == execution.Scheduled && e.Count > l.dispatches
 	if e.To != execution.Failed && e.To != execution.Timeout && e.To != execution.Abandoned && e.To != execution.Cancelled && !counted {
 		return
 	}
-	end := ending{earnedChecker: c, e: e, l: l, t: c.s.workers.Get(l.incarnation), at: c.slots.Get(l.incarnation)}
+	end := ending{earnedChecker: ec, e: e, l: l, t: ec.s.workers.Get(l.incarnation), at: ec.slots.Get(l.incarnation)}
 	if why := end.crowded(counted); why != "" {
-		c.s.violate(c.i, e.Execution, "%s although it only had to wait: %s; waiting behind others is no cause", end.describe(counted), why)
+		ec.s.violate(ec.i, e.Execution, "%s although it only had to wait: %s; waiting behind others is no cause", end.describe(counted), why)
 		return
 	}
-	for n := range c.table {
-		row := &c.table[n]
+	for n := range ec.table {
+		row := &ec.table[n]
 		if row.reason == e.Reason && (row.by == execution.NoPart || row.by == e.By) {
 			end.row = row
 			break
 		}
 	}
 	if end.row == nil {
-		c.s.judged(c.i)
-		c.s.violate(c.i, e.Execution, "%s, and the table of causes has no row for this reason", end.describe(counted))
+		ec.s.judged(ec.i)
+		ec.s.violate(ec.i, e.Execution, "%s, and the table of causes has no row for this reason", end.describe(counted))
 		return
 	}
 	if why := end.unearned(); why != "" {
-		c.s.violate(c.i, e.Execution, "%s although nothing in this run explains it: %s", end.describe(counted), why)
+		ec.s.violate(ec.i, e.Execution, "%s although nothing in this run explains it: %s", end.describe(counted), why)
 	}
 }
 
 // describe says how the execution ended, when, and by which part.
-func (c *ending) describe(counted bool) string {
-	e := c.e
+func (en *ending) describe(counted bool) string {
+	e := en.e
 	what := "failed"
 	switch {
 	case counted && e.To == execution.Requested:
-		what = "had a dispatch counted against " + c.worker()
+		what = "had a dispatch counted against " + en.worker()
 	case e.To == execution.Abandoned:
 		what = "was abandoned"
 	case e.To == execution.Timeout:
@@ -150,126 +150,126 @@ func reasonName(r execution.Reason) string {
 }
 
 // worker is the name of the worker that held the execution.
-func (c *ending) worker() string {
-	if c.t == nil || c.t.process == "" {
-		return fmt.Sprintf("worker %d", c.l.worker)
+func (en *ending) worker() string {
+	if en.t == nil || en.t.process == "" {
+		return fmt.Sprintf("worker %d", en.l.worker)
 	}
-	return c.t.process
+	return en.t.process
 }
 
 // unearned returns the complaint about an end without a cause, "" if it has one.
-func (c *ending) unearned() string {
-	row := c.row
-	if !c.whole() && c.e.Reason != execution.CancelRequested && c.e.Reason != execution.ParentFailed {
+func (en *ending) unearned() string {
+	row := en.row
+	if !en.whole() && en.e.Reason != execution.CancelRequested && en.e.Reason != execution.ParentFailed {
 		return ""
 	}
-	c.s.judged(c.i)
+	en.s.judged(en.i)
 	// An action may end for any reason of its own.
-	if c.e.By == execution.Worker && c.l.exited == execution.Failed && c.l.exit == c.e.Reason {
+	if en.e.By == execution.Worker && en.l.exited == execution.Failed && en.l.exit == en.e.Reason {
 		return ""
 	}
 	if row.instead != nil {
-		why := row.instead(c)
+		why := row.instead(en)
 		if why == "" || row.causes == 0 || row.reason == execution.NoWorkers {
 			return why
 		}
-		if c.faulty(row.causes) {
+		if en.faulty(row.causes) {
 			return ""
 		}
 		return why
 	}
-	if c.faulty(row.causes) {
+	if en.faulty(row.causes) {
 		return ""
 	}
-	return c.innocent(row.causes)
+	return en.innocent(row.causes)
 }
 
 // faulty says whether a fault explains the end.
-func (c *ending) faulty(of cause) bool {
-	if of&dispatchesFail != 0 && (!c.l.published || c.l.sentLate) {
+func (en *ending) faulty(of cause) bool {
+	if of&dispatchesFail != 0 && (!en.l.published || en.l.sentLate) {
 		of |= executorFails
 	}
 	process := ""
-	if c.t != nil {
-		process = c.t.process
+	if en.t != nil {
+		process = en.t.process
 	}
-	return c.ledger.struck(of, process, c.l.worker, c.row.from(c)-c.s.tolerance)
+	return en.ledger.struck(of, process, en.l.worker, en.row.from(en)-en.s.tolerance)
 }
 
 // innocent describes the worker's state and lists the causes that would explain the end.
-func (c *ending) innocent(of cause) string {
+func (en *ending) innocent(of cause) string {
 	was := "is not known"
-	if c.t != nil && c.at != nil {
-		was = fmt.Sprintf("was %v, last renewed its lease at %v and held %d executions with a capacity of %d", c.t.lifecycle, c.t.renewed, c.at.running, c.at.capacity)
+	if en.t != nil && en.at != nil {
+		was = fmt.Sprintf("was %v, last renewed its lease at %v and held %d executions with a capacity of %d", en.t.lifecycle, en.t.renewed, en.at.running, en.at.capacity)
 	}
-	return fmt.Sprintf("its worker %s %s; a cause would be %s since %v", c.worker(), was, of.describe(c.worker()), max(0, c.row.from(c)))
+	return fmt.Sprintf("its worker %s %s; a cause would be %s since %v", en.worker(), was, of.describe(en.worker()), max(0, en.row.from(en)))
 }
 
 // crowded says, in words, that the execution waited at a worker without room and that the executor
 // could know it: since then, a heartbeat of the worker has reported that it was full. It returns ""
 // otherwise.
-func (c *ending) crowded(counted bool) string {
-	t, e := c.at, c.e
+func (en *ending) crowded(counted bool) string {
+	t, e := en.at, en.e
 	unclaimed := counted || e.To == execution.Failed && (e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout)
-	if e.From != execution.Scheduled || !unclaimed || t == nil || c.t == nil || t.capacity == 0 {
+	if e.From != execution.Scheduled || !unclaimed || t == nil || en.t == nil || t.capacity == 0 {
 		return ""
 	}
-	if _, gone := c.t.gone(); gone {
+	if _, gone := en.t.gone(); gone {
 		return ""
 	}
-	c.s.judged(c.i)
-	if t.full() && t.fullSince <= c.l.entered {
-		return fmt.Sprintf("its worker %s has held %d executions with a capacity of %d since %v, and it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
+	en.s.judged(en.i)
+	if t.full() && t.fullSince <= en.l.entered {
+		return fmt.Sprintf("its worker %s has held %d executions with a capacity of %d since %v, and it was dispatched there at %v", en.worker(), t.running, t.capacity, t.fullSince, en.l.entered)
 	}
 	// The guard compares two moments of the database's clock, the last at which the worker was full
 	// and the dispatch, so a step between them misleads it.
-	if !c.whole() || c.s.stepped > c.l.entered {
+	if !en.whole() || en.s.stepped > en.l.entered {
 		return ""
 	}
 	known := t.known()
 	switch {
-	case t.full() && max(t.fullSince, c.l.entered) <= known:
-		return fmt.Sprintf("its worker %s has held %d executions with a capacity of %d since %v, and said so with its heartbeat at %v", c.worker(), t.running, t.capacity, t.fullSince, c.t.renewed)
-	case t.fullUntil > 0 && max(t.fullFrom, c.l.entered) <= min(t.fullUntil, known):
+	case t.full() && max(t.fullSince, en.l.entered) <= known:
+		return fmt.Sprintf("its worker %s has held %d executions with a capacity of %d since %v, and said so with its heartbeat at %v", en.worker(), t.running, t.capacity, t.fullSince, en.t.renewed)
+	case t.fullUntil > 0 && max(t.fullFrom, en.l.entered) <= min(t.fullUntil, known):
 		return fmt.Sprintf("its worker %s held %d executions with a capacity of %d from %v to %v, and said so with its heartbeat at %v; it was dispatched there at %v",
-			c.worker(), t.capacity, t.capacity, t.fullFrom, t.fullUntil, c.t.renewed, c.l.entered)
+			en.worker(), t.capacity, t.capacity, t.fullFrom, t.fullUntil, en.t.renewed, en.l.entered)
 	}
 	return ""
 }
 
 // ownEnd: the action itself ended with this reason.
-func (c *ending) ownEnd() string {
+func (en *ending) ownEnd() string {
 	switch {
-	case c.l.exited == execution.None:
-		return fmt.Sprintf("no action of this execution has ended at epoch %d", c.e.OldEpoch)
-	case c.l.exited != execution.Failed:
-		return fmt.Sprintf("its action ended as %v", c.l.exited)
+	case en.l.exited == execution.None:
+		return fmt.Sprintf("no action of this execution has ended at epoch %d", en.e.OldEpoch)
+	case en.l.exited != execution.Failed:
+		return fmt.Sprintf("its action ended as %v", en.l.exited)
 	}
-	return fmt.Sprintf("its action failed as %v", c.l.exit)
+	return fmt.Sprintf("its action failed as %v", en.l.exit)
 }
 
 // asked: a client requested the cancellation of the chain.
-func (c *ending) asked() string {
-	if c.s.cancelled[c.l.chain] {
+func (en *ending) asked() string {
+	if en.s.cancelled[en.l.chain] {
 		return ""
 	}
-	return fmt.Sprintf("nobody has asked to cancel its chain, %d", c.l.chain)
+	return fmt.Sprintf("nobody has asked to cancel its chain, %d", en.l.chain)
 }
 
 // parentEnded: the parent's chain has ended without completing. The handling of that end is written
 // in the same transaction as this end, and may follow it in the history.
-func (c *ending) parentEnded() string {
-	parent := c.l.parent
+func (en *ending) parentEnded() string {
+	parent := en.l.parent
 	if parent == 0 {
 		// An audit names the parent only at the end of the skipped child.
-		parent = c.e.Related
+		parent = en.e.Related
 	}
 	if parent == 0 {
 		return "it waits for no parent"
 	}
-	switch c.s.ended.of(parent) {
+	switch en.s.ended.of(parent) {
 	case execution.None:
-		c.skipped = append(c.skipped, skippedChild{c.e.Execution, parent, c.e.At})
+		en.skipped = append(en.skipped, skippedChild{en.e.Execution, parent, en.e.At})
 		return ""
 	case execution.Completed:
 		return fmt.Sprintf("its parent, execution %d, has completed", parent)
@@ -279,58 +279,58 @@ func (c *ending) parentEnded() string {
 }
 
 // handled judges the skipped children of a chain whose end is being handled.
-func (c *earnedChecker) handled(e *history.Event) {
+func (ec *earnedChecker) handled(e *history.Event) {
 	if e.Related != 0 {
 		return
 	}
-	c.skipped = slices.DeleteFunc(c.skipped, func(child skippedChild) bool {
+	ec.skipped = slices.DeleteFunc(ec.skipped, func(child skippedChild) bool {
 		if child.parent != e.Chain {
 			return false
 		}
 		if e.From == execution.Completed {
-			c.s.violate(c.i, child.id, "execution %d ended as parent_failed at %v although its parent, execution %d, has completed", child.id, child.at, child.parent)
+			ec.s.violate(ec.i, child.id, "execution %d ended as parent_failed at %v although its parent, execution %d, has completed", child.id, child.at, child.parent)
 		}
 		return true
 	})
 	// Children of this handling were written together with it. Older ones have waited too long for
 	// theirs.
-	if len(c.skipped) > 0 && e.At > c.skipped[0].at+c.s.bounds.Slack {
-		c.orphans()
+	if len(ec.skipped) > 0 && e.At > ec.skipped[0].at+ec.s.bounds.Slack {
+		ec.orphans()
 	}
 }
 
-func (c *earnedChecker) orphans() {
-	child := c.skipped[0]
-	c.s.violate(c.i, child.id, "execution %d ended as parent_failed at %v although the chain of its parent, execution %d, has not ended", child.id, child.at, child.parent)
-	c.skipped = c.skipped[:0]
+func (ec *earnedChecker) orphans() {
+	child := ec.skipped[0]
+	ec.s.violate(ec.i, child.id, "execution %d ended as parent_failed at %v although the chain of its parent, execution %d, has not ended", child.id, child.at, child.parent)
+	ec.skipped = ec.skipped[:0]
 }
 
 // ranItsTime: the action has run for its whole timeout. The worker counts from the moment at which
 // it sent the claim, up to one statement before the claim took effect.
-func (c *ending) ranItsTime() string {
-	now := c.s.database(c.e.At)
+func (en *ending) ranItsTime() string {
+	now := en.s.database(en.e.At)
 	// The worker counts from the moment at which it sent the claim, which may have waited for a
 	// connection first. If the dispatch came to it more than once, the first message decides. If none
 	// came, the worker found the dispatch in the database, nobody saw when.
-	early := c.s.config.Worker.StatementTimeout
-	if c.l.arrived > 0 {
-		early = min(early, max((c.l.due-c.l.stamped)/2, c.l.entered-c.l.arrived))
+	early := en.s.config.Worker.StatementTimeout
+	if en.l.arrived > 0 {
+		early = min(early, max((en.l.due-en.l.stamped)/2, en.l.entered-en.l.arrived))
 	}
-	if now >= c.l.due-early-c.s.tolerance || c.heldClaim() {
+	if now >= en.l.due-early-en.s.tolerance || en.heldClaim() {
 		return ""
 	}
-	return fmt.Sprintf("its run deadline is still %v away; it was claimed at %v", c.l.due-now, c.l.entered)
+	return fmt.Sprintf("its run deadline is still %v away; it was claimed at %v", en.l.due-now, en.l.entered)
 }
 
 // silentClaim also accepts that the worker sent its claim over a connection that had gone silent.
 // The worker notices that within the time of a statement and sends the claim again. So this only
 // excuses a dispatch that had hardly more time than that.
-func (c *ending) silentClaim() string {
-	left := c.l.due - c.s.skew - c.l.arrived
-	if c.t != nil && c.l.arrived > 0 && left <= c.s.config.Worker.StatementTimeout+callTime && c.ledger.process(c.t.process).silent.since(c.l.arrived) {
+func (en *ending) silentClaim() string {
+	left := en.l.due - en.s.skew - en.l.arrived
+	if en.t != nil && en.l.arrived > 0 && left <= en.s.config.Worker.StatementTimeout+callTime && en.ledger.process(en.t.process).silent.since(en.l.arrived) {
 		return ""
 	}
-	return c.innocent(c.row.causes)
+	return en.innocent(en.row.causes)
 }
 
 // heldClaim says that the claim may have been on its way for as long as the run may take. The network
@@ -338,61 +338,61 @@ func (c *ending) silentClaim() string {
 // run from then on, even if it has sent the claim again since. It sent the first claim when the
 // dispatch came to it, at the earliest. Only trouble on the way to the database since then explains
 // such a delay, and only until the link has recovered.
-func (c *ending) heldClaim() bool {
-	timeout := c.l.due - c.l.stamped
-	if c.e.By != execution.Worker || c.t == nil || c.l.arrived == 0 || c.e.At < c.l.arrived+timeout-timeout/driftTolerance {
+func (en *ending) heldClaim() bool {
+	timeout := en.l.due - en.l.stamped
+	if en.e.By != execution.Worker || en.t == nil || en.l.arrived == 0 || en.e.At < en.l.arrived+timeout-timeout/driftTolerance {
 		return false
 	}
-	return c.ledger.struck(toDatabase|databaseFails, c.t.process, c.t.worker, max(c.l.arrived, c.s.recovered(c.l.entered)))
+	return en.ledger.struck(toDatabase|databaseFails, en.t.process, en.t.worker, max(en.l.arrived, en.s.recovered(en.l.entered)))
 }
 
 // noWorkers: no worker offers the runtime, or each worker that offers it has its own cause for
 // being unfit.
-func (c *ending) noWorkers() string {
-	from := c.row.from(c) - c.s.tolerance
-	if c.ledger.struck(c.row.causes&servers&^(dispatchesFail|makesNoQueue), "", 0, from) {
+func (en *ending) noWorkers() string {
+	from := en.row.from(en) - en.s.tolerance
+	if en.ledger.struck(en.row.causes&servers&^(dispatchesFail|makesNoQueue), "", 0, from) {
 		return ""
 	}
-	for _, m := range c.s.fleet.members {
-		if c.l.pinned != 0 && m.worker != c.l.pinned || !slices.Contains(strings.Fields(c.slots.Get(m.incarnation).runtimes), c.l.runtime) {
+	for _, m := range en.s.fleet.members {
+		if en.l.pinned != 0 && m.worker != en.l.pinned || !slices.Contains(strings.Fields(en.slots.Get(m.incarnation).runtimes), en.l.runtime) {
 			continue
 		}
 		began := from
 		if m.lifecycle >= execution.Draining {
 			// The cause of its departure was present when it began to leave, possibly long ago.
-			began = min(from, m.leaving-c.recovery())
+			began = min(from, m.leaving-en.recovery())
 		}
-		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, began) || c.hasNoQueue(m, began) {
+		if en.ledger.struck(en.row.causes&^servers, m.process, m.worker, began) || en.hasNoQueue(m, began) {
 			continue
 		}
-		if t := c.s.workers.Get(m.incarnation); t != nil && t.since >= from && t.lifecycle <= execution.Active {
+		if t := en.s.workers.Get(m.incarnation); t != nil && t.since >= from && t.lifecycle <= execution.Active {
 			// The worker has only just arrived and may not have been ready.
 			continue
 		}
 		return fmt.Sprintf("worker %s offers %s, is %v and last renewed its lease at %v; a cause would be %s since %v",
-			m.process, c.l.runtime, m.lifecycle, m.renewed, c.row.causes.describe(m.process), max(0, from))
+			m.process, en.l.runtime, m.lifecycle, m.renewed, en.row.causes.describe(m.process), max(0, from))
 	}
 	return ""
 }
 
 // hasNoQueue says that a worker can't have got a queue since a moment: the broker created none, and
 // the worker was not yet in service or has lost its queue since.
-func (c *ending) hasNoQueue(m *member, from time.Duration) bool {
-	return c.ledger.struck(makesNoQueue, "", 0, from) &&
-		(m.lifecycle < execution.Active || c.ledger.struck(losesQueue, m.process, m.worker, c.ledger.noQueueFrom-c.recovery()))
+func (en *ending) hasNoQueue(m *member, from time.Duration) bool {
+	return en.ledger.struck(makesNoQueue, "", 0, from) &&
+		(m.lifecycle < execution.Active || en.ledger.struck(losesQueue, m.process, m.worker, en.ledger.noQueueFrom-en.recovery()))
 }
 
 // lost judges the loss of a worker that an executor marked lost.
-func (c *earnedChecker) lost(e *history.Event) {
-	t := c.s.workers.Get(e.Incarnation)
+func (ec *earnedChecker) lost(e *history.Event) {
+	t := ec.s.workers.Get(e.Incarnation)
 	if t == nil {
 		return
 	}
-	c.s.judged(c.i)
+	ec.s.judged(ec.i)
 	// A worker is lost for the same causes as its runs.
-	end := ending{earnedChecker: c, e: e, l: &life{worker: e.Worker}, t: t, at: c.slots.Get(e.Incarnation), row: &earning{causes: noRenewal, from: sinceRenewal}}
+	end := ending{earnedChecker: ec, e: e, l: &life{worker: e.Worker}, t: t, at: ec.slots.Get(e.Incarnation), row: &earning{causes: noRenewal, from: sinceRenewal}}
 	if !end.faulty(noRenewal) {
-		c.s.violate(c.i, 0, "worker %s (incarnation %d) was marked lost by %s at %v although nothing in this run explains it: %s",
+		ec.s.violate(ec.i, 0, "worker %s (incarnation %d) was marked lost by %s at %v although nothing in this run explains it: %s",
 			t.process, e.Incarnation, e.Process, e.At, end.innocent(noRenewal))
 	}
 }
@@ -400,20 +400,20 @@ func (c *earnedChecker) lost(e *history.Event) {
 // judgeLoss judges the last loss of a worker once the next event has come. If that event is the
 // registration of a successor, the old incarnation was superseded; it was not lost for want of a
 // heartbeat. Then only the executions that it held are judged, when they end.
-func (c *earnedChecker) judgeLoss(next *history.Event) {
-	if c.loss.Kind == history.NoKind {
+func (ec *earnedChecker) judgeLoss(next *history.Event) {
+	if ec.loss.Kind == history.NoKind {
 		return
 	}
-	loss := c.loss
-	c.loss = history.Event{}
+	loss := ec.loss
+	ec.loss = history.Event{}
 	if next.Kind != history.WorkerRegistered || next.Worker != loss.Worker {
-		c.lost(&loss)
+		ec.lost(&loss)
 	}
 }
 
-func (c *earnedChecker) end(bool) {
-	c.judgeLoss(&history.Event{})
-	if len(c.skipped) > 0 {
-		c.orphans()
+func (ec *earnedChecker) end(bool) {
+	ec.judgeLoss(&history.Event{})
+	if len(ec.skipped) > 0 {
+		ec.orphans()
 	}
 }

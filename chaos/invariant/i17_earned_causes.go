@@ -89,9 +89,9 @@ func earnings() []earning {
 // recovery is how long a worker may be away after a cause is over: it reconnects to the broker, its
 // next heartbeat reports that, and the statements of worker and executor take time. A worker that
 // has fenced itself ends its actions first.
-func (c *ending) recovery() time.Duration {
-	x := c.s.config
-	return x.MessageQueue.RabbitMQ.ReconnectMax + x.Worker.HeartbeatInterval + x.Worker.KillGrace + c.s.bounds.Slack
+func (en *ending) recovery() time.Duration {
+	x := en.s.config
+	return x.MessageQueue.RabbitMQ.ReconnectMax + x.Worker.HeartbeatInterval + x.Worker.KillGrace + en.s.bounds.Slack
 }
 
 // sinceDispatch: a cause that kept the worker from claiming was present after the dispatch, or the

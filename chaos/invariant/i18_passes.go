@@ -160,51 +160,51 @@ func (s *Suite) Looks(process string, at time.Duration) *Looker {
 }
 
 // Lost notes that the executor has marked a worker lost.
-func (k *Looker) Lost() { k.lost++ }
+func (lo *Looker) Lost() { lo.lost++ }
 
 // Settled notes a call that settled children of chains. left says that some may still wait, more
 // that the call settled some of a chain's children and others still wait. If the last look found
 // exactly these chains, more means that the next look must follow at once. Otherwise the executor
 // handled the end of a chain, or tried each chain of a failed call alone. Then left is a reason for
 // another series of looks, after the present one.
-func (k *Looker) Settled(at time.Duration, chains []execution.ID, left, more bool) {
-	if !slices.Equal(chains, k.found) {
+func (lo *Looker) Settled(at time.Duration, chains []execution.ID, left, more bool) {
+	if !slices.Equal(chains, lo.found) {
 		if left {
-			k.settled = append(k.settled, at)
+			lo.settled = append(lo.settled, at)
 		}
 		return
 	}
-	k.found = nil
+	lo.found = nil
 	if more {
-		k.kinds[LookSettle].due, k.kinds[LookSettle].answered = true, at
+		lo.kinds[LookSettle].due, lo.kinds[LookSettle].answered = true, at
 	}
 }
 
 // Asks judges a look before it is sent. most is the number of rows that it asks for, age their age
 // if the kind has a fixed one.
-func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
-	s, t := k.c.s, &k.kinds[l]
-	s.judged(k.c.i)
+func (lo *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
+	s, t := lo.c.s, &lo.kinds[l]
+	s.judged(lo.c.i)
 	if l == LookSchedule {
-		k.putOff(at)
-		if slack := k.slack(at); slack != s.prompt() {
-			k.until = at + slack
+		lo.putOff(at)
+		if slack := lo.slack(at); slack != s.prompt() {
+			lo.until = at + slack
 		}
-		k.lapses(&k.patient, k.until)
+		lo.lapses(&lo.patient, lo.until)
 	}
-	if l == LookSchedule && (k.stumbled || t.failed) {
-		for _, of := range [...][]reason{k.woken.all[k.woken.head:], k.patient.all[k.patient.head:], k.reasons} {
+	if l == LookSchedule && (lo.stumbled || t.failed) {
+		for _, of := range [...][]reason{lo.woken.all[lo.woken.head:], lo.patient.all[lo.patient.head:], lo.reasons} {
 			for i := range of {
 				of[i].to = max(of[i].to, at+s.prompt())
 			}
 		}
-		k.stumbled = false
+		lo.stumbled = false
 	}
 	if batch := s.config.Executor.BatchSize; most > batch {
-		s.violate(k.c.i, 0, "%s asked for %d rows in one statement when it looked for %v; a batch has %d", k.process, most, l, batch)
+		s.violate(lo.c.i, 0, "%s asked for %d rows in one statement when it looked for %v; a batch has %d", lo.process, most, l, batch)
 	}
 	if kept := l.kept(&s.config); kept > 0 && age != kept {
-		s.violate(k.c.i, 0, "%s looked for %v that are older than %v; they are kept for %v", k.process, l, age, kept)
+		s.violate(lo.c.i, 0, "%s looked for %v that are older than %v; they are kept for %v", lo.process, l, age, kept)
 	}
 	period := l.period(&s.config)
 	// The scheduler's period and that of settling count from the last look of any cause, the others
@@ -214,9 +214,9 @@ func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 		from = t.began
 	}
 	timed := !t.any || at-from >= period-drift(period)
-	ok := timed || t.again || t.failed || k.reasoned(l, at)
+	ok := timed || t.again || t.failed || lo.reasoned(l, at)
 	if !ok {
-		s.violate(k.c.i, 0, "%s looked for %v at %v and again at %v, although the first look returned fewer rows than it asked for; its period is %v, and no reason for an earlier look is known", k.process, l, t.began, at, period)
+		s.violate(lo.c.i, 0, "%s looked for %v at %v and again at %v, although the first look returned fewer rows than it asked for; its period is %v, and no reason for an earlier look is known", lo.process, l, t.began, at, period)
 	}
 	// A pass that has made all its batches is over, also if its last answer was full.
 	over := t.batches >= mostBatches
@@ -227,10 +227,10 @@ func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 		t.left, t.batches = nil, 0
 	}
 	if l == LookSchedule && !t.again {
-		k.passes = max(k.next, k.passes)
+		lo.passes = max(lo.next, lo.passes)
 	}
 	if l == LookSchedule {
-		k.next = 0
+		lo.next = 0
 	}
 	t.began, t.answered, t.any, t.again, t.due, t.failed = at, at, true, false, false, true
 }
@@ -249,8 +249,8 @@ func (l Look) kept(c *config.Config) time.Duration {
 
 // Answered notes an answer. full says that it returned as many rows as asked for, goesOn that a
 // look must follow at once.
-func (k *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Found) {
-	t := &k.kinds[l]
+func (lo *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Found) {
+	t := &lo.kinds[l]
 	t.answered, t.again, t.failed = at, full, false
 	if t.batches++; t.batches >= mostBatches {
 		goesOn = false
@@ -259,20 +259,20 @@ func (k *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Fo
 	// Chains with many children return repeatedly, and two loops look for executions held by
 	// workers that are gone.
 	if l == LookSettle {
-		k.found = k.found[:0]
+		lo.found = lo.found[:0]
 		for _, r := range rows {
-			k.found = append(k.found, r.Key.ID)
+			lo.found = append(lo.found, r.Key.ID)
 		}
 	}
 	if l == LookOwners && full {
-		k.owed = true
+		lo.owed = true
 	}
 	if l == LookSettle || l == LookOwners {
 		return
 	}
 	for _, r := range rows {
 		if t.left[r] {
-			k.c.s.violate(k.c.i, r.Key.ID, "%s looked for %v and found execution %d (epoch %d, %v) twice in one pass, unchanged", k.process, l, r.Key.ID, r.Key.Epoch, r.Status)
+			lo.c.s.violate(lo.c.i, r.Key.ID, "%s looked for %v and found execution %d (epoch %d, %v) twice in one pass, unchanged", lo.process, l, r.Key.ID, r.Key.Epoch, r.Status)
 		}
 		if full {
 			if t.left == nil {
@@ -284,61 +284,63 @@ func (k *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Fo
 }
 
 // Failed notes that a look was answered with an error.
-func (k *Looker) Failed(at time.Duration, l Look) { k.kinds[l].answered, k.kinds[l].failed = at, true }
+func (lo *Looker) Failed(at time.Duration, l Look) {
+	lo.kinds[l].answered, lo.kinds[l].failed = at, true
+}
 
 // Began notes that the executor has looked at the workers. The look began at since.
-func (k *Looker) Began(since time.Duration) {
-	if k.next == 0 || since < k.next {
-		k.next = since
+func (lo *Looker) Began(since time.Duration) {
+	if lo.next == 0 || since < lo.next {
+		lo.next = since
 	}
 }
 
 // stands notes that the process is halted, and resumes that it goes on. Its own clock may have
 // stood still too, so its reasons lapse later by that time.
-func (k *Looker) stands(at time.Duration) {
-	if k.held == 0 {
-		k.held = at
+func (lo *Looker) stands(at time.Duration) {
+	if lo.held == 0 {
+		lo.held = at
 	}
 }
 
-func (k *Looker) resumes(at time.Duration) {
-	if k.held == 0 {
+func (lo *Looker) resumes(at time.Duration) {
+	if lo.held == 0 {
 		return
 	}
-	for i := range k.reasons {
-		if r := &k.reasons[i]; r.to >= k.held {
-			r.to += at - k.held
+	for i := range lo.reasons {
+		if r := &lo.reasons[i]; r.to >= lo.held {
+			r.to += at - lo.held
 		}
 	}
-	k.held = 0
+	lo.held = 0
 }
 
 // Stumbled notes that another statement failed. If a pass of the scheduler made it, the next pass
 // comes after a pause. A reason that comes during the pause stays valid for one pass after that.
-func (k *Looker) Stumbled() { k.stumbled = true }
+func (lo *Looker) Stumbled() { lo.stumbled = true }
 
 // GoesOn notes that another claim must follow the last claim of the scheduler.
-func (k *Looker) GoesOn(at time.Duration) {
-	if t := &k.kinds[LookSchedule]; t.again && !t.due {
+func (lo *Looker) GoesOn(at time.Duration) {
+	if t := &lo.kinds[LookSchedule]; t.again && !t.due {
 		t.due, t.answered = true, at
 	}
 }
 
 // Tells judges a record about a worker before an observing prober writes it.
-func (k *Looker) Tells(at time.Duration, incarnation execution.Incarnation, ready bool, reason string) {
-	s := k.c.s
-	s.judged(k.c.i)
-	if told, known := k.told[incarnation]; known && told.ready == ready && at-told.at < 3*s.config.Executor.HealthCheckInterval/2+probeTimeout {
-		s.violate(k.c.i, 0, "%s recorded in two rounds that the readiness of the health endpoint of incarnation %d is: %v", k.process, incarnation, ready)
+func (lo *Looker) Tells(at time.Duration, incarnation execution.Incarnation, ready bool, reason string) {
+	s := lo.c.s
+	s.judged(lo.c.i)
+	if told, known := lo.told[incarnation]; known && told.ready == ready && at-told.at < 3*s.config.Executor.HealthCheckInterval/2+probeTimeout {
+		s.violate(lo.c.i, 0, "%s recorded in two rounds that the readiness of the health endpoint of incarnation %d is: %v", lo.process, incarnation, ready)
 	}
 	if ready && reason != "" {
-		s.violate(k.c.i, 0, "%s recorded that the health endpoint of incarnation %d is ready, although the probe failed: %s", k.process, incarnation, reason)
+		s.violate(lo.c.i, 0, "%s recorded that the health endpoint of incarnation %d is ready, although the probe failed: %s", lo.process, incarnation, reason)
 	}
 }
 
 // Told notes that the database has stored it.
-func (k *Looker) Told(at time.Duration, incarnation execution.Incarnation, ready bool) {
-	k.told[incarnation] = toldOf{ready, at}
+func (lo *Looker) Told(at time.Duration, incarnation execution.Incarnation, ready bool) {
+	lo.told[incarnation] = toldOf{ready, at}
 }
 
 // toldOf is the last record of a prober about a worker, with its time.
@@ -348,35 +350,35 @@ type toldOf struct {
 }
 
 // overdue judges whether looks came in time.
-func (c *workChecker) overdue(now time.Duration) {
-	if now < c.nextOverdue {
+func (wc *workChecker) overdue(now time.Duration) {
+	if now < wc.nextOverdue {
 		return
 	}
-	prompt := c.s.prompt()
-	c.nextOverdue = now + prompt
-	for _, k := range c.lookers {
+	prompt := wc.s.prompt()
+	wc.nextOverdue = now + prompt
+	for _, k := range wc.lookers {
 		for l := range lookKinds {
-			c.late(k, l, now, prompt)
+			wc.late(k, l, now, prompt)
 		}
-		c.untested(k.process, now)
+		wc.untested(k.process, now)
 	}
 }
 
 // disconnected says that looks of a kind pause without a connection to the broker, and that the
 // executor has given up its own since a moment.
-func (k *Looker) disconnected(l Look, from time.Duration) bool {
-	return (l == LookSchedule || l == LookUnpublished) && k.c.s.roads.gaveUp(k.process, from)
+func (lo *Looker) disconnected(l Look, from time.Duration) bool {
+	return (l == LookSchedule || l == LookUnpublished) && lo.c.s.roads.gaveUp(lo.process, from)
 }
 
-func (c *workChecker) late(k *Looker, l Look, now, prompt time.Duration) {
+func (wc *workChecker) late(k *Looker, l Look, now, prompt time.Duration) {
 	t := &k.kinds[l]
-	within := l.period(&c.s.config)
+	within := l.period(&wc.s.config)
 	within += drift(within) + 2*prompt
 	switch {
 	case t.due && k.disconnected(l, t.began-prompt):
-		within = c.s.reunited()
+		within = wc.s.reunited()
 	case t.due:
-		if within = 2 * prompt; c.s.lockedRows > 0 {
+		if within = 2 * prompt; wc.s.lockedRows > 0 {
 			return // the rest may be a row that a stranger has locked
 		}
 	case !l.always():
@@ -386,20 +388,20 @@ func (c *workChecker) late(k *Looker, l Look, now, prompt time.Duration) {
 		return
 	}
 	// A hindered executor may have begun its pause later.
-	if p := c.s.roads.byName[k.process]; !p.clear(t.answered) || !c.s.roads.clear(t.answered) || now-p.wrong.last < c.s.bounds.Recovery || now-c.s.roads.servers.last < c.s.bounds.Recovery {
+	if p := wc.s.roads.byName[k.process]; !p.clear(t.answered) || !wc.s.roads.clear(t.answered) || now-p.wrong.last < wc.s.bounds.Recovery || now-wc.s.roads.servers.last < wc.s.bounds.Recovery {
 		return
 	}
-	c.s.judged(c.i)
+	wc.s.judged(wc.i)
 	if t.due {
-		c.s.violate(c.i, 0, "%s looked for %v at %v and got as many rows as it asked for, but has not looked again for the rest within %v", k.process, l, t.began, within)
+		wc.s.violate(wc.i, 0, "%s looked for %v at %v and got as many rows as it asked for, but has not looked again for the rest within %v", k.process, l, t.began, within)
 		return
 	}
-	c.s.violate(c.i, 0, "%s has not looked for %v since %v; it looks every %v", k.process, l, t.began, l.period(&c.s.config))
+	wc.s.violate(wc.i, 0, "%s has not looked for %v since %v; it looks every %v", k.process, l, t.began, l.period(&wc.s.config))
 }
 
 // hinted notes a hint that reaches a scheduler.
-func (c *workChecker) hinted(e *history.Event) {
-	for _, k := range c.lookers {
+func (wc *workChecker) hinted(e *history.Event) {
+	for _, k := range wc.lookers {
 		if k.process == e.Process {
 			k.Woken(e.At, 0)
 		}

@@ -27,38 +27,38 @@ type canaries struct {
 
 // canary judges the tests of the dead letter path: one at the start, and one each period. After an
 // unreadable message or any trouble, a test may come sooner, and one for each look at idle queues.
-func (c *workChecker) canary(e *history.Event) {
-	p := c.s.roads.byName[e.Process]
+func (wc *workChecker) canary(e *history.Event) {
+	p := wc.s.roads.byName[e.Process]
 	if p == nil || p.worker {
 		return
 	}
-	last := c.tests[e.Process]
+	last := wc.tests[e.Process]
 	if last != nil && e.At-last.latest <= canaryTakes {
 		last.latest = e.At
 		return
 	}
-	c.tests[e.Process] = &canaries{began: e.At, latest: e.At}
-	if last == nil || !c.undisturbed(last.began) || !p.clear(last.began) || c.unread.since(last.began-canaryPeriod) {
+	wc.tests[e.Process] = &canaries{began: e.At, latest: e.At}
+	if last == nil || !wc.undisturbed(last.began) || !p.clear(last.began) || wc.unread.since(last.began-canaryPeriod) {
 		return
 	}
-	if c.retired(last.began-canaryTakes, e.At) {
+	if wc.retired(last.began-canaryTakes, e.At) {
 		return
 	}
-	c.s.judged(c.i)
+	wc.s.judged(wc.i)
 	if took := e.At - last.began; took < canaryPeriod-drift(canaryPeriod) {
-		c.s.violate(c.i, 0, "%s tested the dead letter path at %v and again %v later, although nothing was wrong meanwhile; it does so every %v", e.Process, last.began, took, canaryPeriod)
+		wc.s.violate(wc.i, 0, "%s tested the dead letter path at %v and again %v later, although nothing was wrong meanwhile; it does so every %v", e.Process, last.began, took, canaryPeriod)
 	}
 }
 
 // retired says that between two moments an executor may have looked at the queues of a worker that
 // had been gone for their retention.
-func (c *workChecker) retired(from, at time.Duration) bool {
-	for _, t := range c.s.workers.All() {
+func (wc *workChecker) retired(from, at time.Duration) bool {
+	for _, t := range wc.s.workers.All() {
 		until := at
 		if t.superseded {
 			until = t.supersededA
 		}
-		if oracle.Gone(t.lifecycle) && until >= from && c.since(t.renewed, until) >= c.s.config.Executor.QueueRetention {
+		if oracle.Gone(t.lifecycle) && until >= from && wc.since(t.renewed, until) >= wc.s.config.Executor.QueueRetention {
 			return true
 		}
 	}
@@ -69,39 +69,39 @@ func (c *workChecker) retired(from, at time.Duration) bool {
 // its own before it sends a message. While the broker creates no queue, every attempt ends before
 // that, and the history shows none of them. A hostile header can begin this minutes after the fault
 // that sent it is over.
-func (c *workChecker) untested(process string, now time.Duration) {
-	last, within := c.tests[process], canaryPeriod+drift(canaryPeriod)+canaryTakes+2*c.s.prompt()
-	p := c.s.roads.byName[process]
-	if last == nil || now-last.began <= within || !c.undisturbed(last.began) || !p.clear(last.began) {
+func (wc *workChecker) untested(process string, now time.Duration) {
+	last, within := wc.tests[process], canaryPeriod+drift(canaryPeriod)+canaryTakes+2*wc.s.prompt()
+	p := wc.s.roads.byName[process]
+	if last == nil || now-last.began <= within || !wc.undisturbed(last.began) || !p.clear(last.began) {
 		return
 	}
-	if c.s.ledger.struck(makesNoQueue, "", 0, now) {
+	if wc.s.ledger.struck(makesNoQueue, "", 0, now) {
 		return
 	}
-	c.s.judged(c.i)
-	c.s.violate(c.i, 0, "%s tested the dead letter path at %v, and has not done so again at %v; it does so every %v", process, last.began, now, canaryPeriod)
+	wc.s.judged(wc.i)
+	wc.s.violate(wc.i, 0, "%s tested the dead letter path at %v, and has not done so again at %v; it does so every %v", process, last.began, now, canaryPeriod)
 }
 
 // undisturbed says that nothing has gone wrong anywhere since a while before a moment. The traces
 // of a fault in the broker may hinder a test long afterwards.
-func (c *workChecker) undisturbed(from time.Duration) bool {
-	from = c.s.recovered(from)
-	return c.faults == 0 && (c.faultOver == 0 || c.faultOver < from) && c.s.roads.clear(from)
+func (wc *workChecker) undisturbed(from time.Duration) bool {
+	from = wc.s.recovered(from)
+	return wc.faults == 0 && (wc.faultOver == 0 || wc.faultOver < from) && wc.s.roads.clear(from)
 }
 
 // refused judges a write of an executor that matched no row. Another process may change the row
 // after the executor has read it, but only within the time of a few calls.
-func (c *workChecker) refused(e *history.Event, l *life) {
+func (wc *workChecker) refused(e *history.Event, l *life) {
 	switch e.By {
 	case execution.DeadLetterHandler, execution.TimeoutMonitor, execution.Reconciler, execution.Scheduler:
 	default:
 		return
 	}
-	from := e.At - 2*c.s.prompt()
-	if p := c.s.roads.byName[e.Process]; !p.clear(c.s.recovered(from)) || !c.s.roads.clear(c.s.recovered(from)) {
+	from := e.At - 2*wc.s.prompt()
+	if p := wc.s.roads.byName[e.Process]; !p.clear(wc.s.recovered(from)) || !wc.s.roads.clear(wc.s.recovered(from)) {
 		return
 	}
-	c.s.judged(c.i)
+	wc.s.judged(wc.i)
 	over := false
 	since := from
 	switch {
@@ -109,20 +109,20 @@ func (c *workChecker) refused(e *history.Event, l *life) {
 		since = l.entered
 		over = since < from
 	default:
-		over = c.handled.At(e.Execution) == nil
+		over = wc.handled.At(e.Execution) == nil
 	}
 	if over {
-		c.s.violate(c.i, e.Execution, "%s wrote to epoch %d of execution %d for the %v, and was refused: its row had changed by %v, and a process that read it after that would know", e.Process, e.Epoch, e.Execution, e.By, since)
+		wc.s.violate(wc.i, e.Execution, "%s wrote to epoch %d of execution %d for the %v, and was refused: its row had changed by %v, and a process that read it after that would know", e.Process, e.Epoch, e.Execution, e.By, since)
 	}
 }
 
 // handles remembers for a moment that an execution's end was handled.
-func (c *workChecker) handles(e *history.Event) {
-	c.handled.Set(e.Execution, true)
-	c.recent.add(watched{at: e.At + 2*c.s.prompt(), id: e.Execution})
-	for w, any := c.recent.first(); any && w.at < e.At; w, any = c.recent.first() {
-		c.recent.drop()
-		c.handled.Delete(w.id)
+func (wc *workChecker) handles(e *history.Event) {
+	wc.handled.Set(e.Execution, true)
+	wc.recent.add(watched{at: e.At + 2*wc.s.prompt(), id: e.Execution})
+	for w, any := wc.recent.first(); any && w.at < e.At; w, any = wc.recent.first() {
+		wc.recent.drop()
+		wc.handled.Delete(w.id)
 	}
 }
 

@@ -157,7 +157,7 @@ func (s *Suite) Spins(who string, steps, bound uint64) (judged bool) {
 }
 
 // hears implements selective.
-func (c *workChecker) hears() []history.Kind {
+func (wc *workChecker) hears() []history.Kind {
 	return []history.Kind{
 		history.Delivered, history.FaultBegan, history.FaultEnded, history.ClockStepped, history.WorkerRegistered,
 		history.WorkerLifecycle, history.WorkerCordoned, history.HealthReported, history.HeartbeatRenewed,
@@ -166,54 +166,54 @@ func (c *workChecker) hears() []history.Kind {
 	}
 }
 
-func (c *workChecker) timed() {}
+func (wc *workChecker) timed() {}
 
-func (c *workChecker) observe(e *history.Event, l *life) {
-	c.hear(e)
-	c.count(e)
-	c.overdue(e.At)
-	c.s.wake(min(c.window+workWindow, c.nextOverdue))
+func (wc *workChecker) observe(e *history.Event, l *life) {
+	wc.hear(e)
+	wc.count(e)
+	wc.overdue(e.At)
+	wc.s.wake(min(wc.window+workWindow, wc.nextOverdue))
 	switch e.Kind {
 	case history.Delivered:
 		if e.Queue == broker.QueueRequested || e.Count > 0 {
-			c.hinted(e)
+			wc.hinted(e)
 		}
 	case history.FaultBegan:
-		c.faults++
-		c.struck = true
-		c.changed()
+		wc.faults++
+		wc.struck = true
+		wc.changed()
 	case history.FaultEnded:
-		c.faults--
-		c.faultOver = e.At
-		c.changed()
+		wc.faults--
+		wc.faultOver = e.At
+		wc.changed()
 	case history.ClockStepped:
-		c.forwards += max(0, e.Due)
+		wc.forwards += max(0, e.Due)
 	case history.WorkerRegistered:
-		c.changed()
-		c.runtimes = max(c.runtimes, int64(len(c.byIncarnation.Get(e.Incarnation).runtimes)))
+		wc.changed()
+		wc.runtimes = max(wc.runtimes, int64(len(wc.byIncarnation.Get(e.Incarnation).runtimes)))
 	case history.WorkerLifecycle, history.WorkerCordoned, history.HealthReported:
-		c.changed()
+		wc.changed()
 	case history.ProcessStarted:
-		delete(c.tests, e.Process)
+		delete(wc.tests, e.Process)
 	case history.ProcessPaused, history.ProcessFrozen:
-		c.looker(e.Process, (*Looker).stands, e.At)
+		wc.looker(e.Process, (*Looker).stands, e.At)
 	case history.ProcessResumed, history.ProcessThawed:
-		c.looker(e.Process, (*Looker).resumes, e.At)
+		wc.looker(e.Process, (*Looker).resumes, e.At)
 	case history.DeadLetterStored:
-		c.unread.strike(e.At)
+		wc.unread.strike(e.At)
 	case history.StaleWrite:
-		c.refused(e, l)
+		wc.refused(e, l)
 	case history.Orchestrated:
-		c.handles(e)
+		wc.handles(e)
 	case history.Published:
 		if isCanary(e) {
-			c.canary(e)
+			wc.canary(e)
 		}
 		if l != nil && l.status == execution.Scheduled && e.Epoch == l.epoch {
-			c.published(e, l)
+			wc.published(e, l)
 		}
 	case history.Transition:
-		c.transition(e, l)
+		wc.transition(e, l)
 	case history.HeartbeatRenewed:
 		// The roster has handled it.
 	default:
@@ -221,144 +221,144 @@ func (c *workChecker) observe(e *history.Event, l *life) {
 }
 
 // looker calls of with the Looker of a process, if there is one.
-func (c *workChecker) looker(process string, of func(*Looker, time.Duration), at time.Duration) {
-	if i := slices.IndexFunc(c.lookers, func(k *Looker) bool { return k.process == process }); i >= 0 {
-		of(c.lookers[i], at)
+func (wc *workChecker) looker(process string, of func(*Looker, time.Duration), at time.Duration) {
+	if i := slices.IndexFunc(wc.lookers, func(k *Looker) bool { return k.process == process }); i >= 0 {
+		of(wc.lookers[i], at)
 	}
 }
 
-func (c *workChecker) transition(e *history.Event, l *life) {
+func (wc *workChecker) transition(e *history.Event, l *life) {
 	if e.By == execution.Scheduler {
-		c.schedules(e.Process)
+		wc.schedules(e.Process)
 	}
 	switch {
 	case l == nil:
 	case oracle.Terminal(e.To):
 		l.effort = budget{}
-		c.ended++
+		wc.ended++
 	case e.From == execution.Scheduling && e.To == execution.Requested && e.By == execution.Scheduler:
-		c.looked(e, l)
+		wc.looked(e, l)
 	case e.From == execution.Scheduling && e.To == execution.Requested:
-		c.claimExpired(e, l)
+		wc.claimExpired(e, l)
 	case e.To == execution.Scheduled:
-		c.dispatches++
-		c.takes(e)
+		wc.dispatches++
+		wc.takes(e)
 		b := &l.effort
 		b.published = 0
 		if b.takeBacks == 0 {
-			b.changes = c.changes
+			b.changes = wc.changes
 		}
 	case e.From == execution.Scheduled && e.To == execution.Requested:
-		c.takenBack(e, l)
+		wc.takenBack(e, l)
 	}
 }
 
 // schedules notes that an executor schedules. It is nearly always the same executor as last time.
-func (c *workChecker) schedules(executor string) {
-	if executor != c.scheduled {
-		c.scheduled = executor
-		c.executors[executor] = true
+func (wc *workChecker) schedules(executor string) {
+	if executor != wc.scheduled {
+		wc.scheduled = executor
+		wc.executors[executor] = true
 	}
 }
 
 // changed notes a change of the fleet. Every executor may have decided on its old view, for up to
 // one batch of the executions open at that moment.
-func (c *workChecker) changed() {
-	c.changes++
-	c.spoilt += int64(min(c.s.config.Executor.BatchSize, c.s.lives.Len()))
+func (wc *workChecker) changed() {
+	wc.changes++
+	wc.spoilt += int64(min(wc.s.config.Executor.BatchSize, wc.s.lives.Len()))
 }
 
 // hindered says that a fault lasts, or ended so recently that its effects may last.
-func (c *workChecker) hindered(at time.Duration) bool {
-	return c.faults > 0 || c.faultOver > 0 && at-c.faultOver < c.s.bounds.Claim+oracle.Lease(&c.s.config.Worker)
+func (wc *workChecker) hindered(at time.Duration) bool {
+	return wc.faults > 0 || wc.faultOver > 0 && at-wc.faultOver < wc.s.bounds.Claim+oracle.Lease(&wc.s.config.Worker)
 }
 
 // since is the time between two moments, by the faster of the two clocks.
-func (c *workChecker) since(from, at time.Duration) time.Duration { return at - from + c.forwards }
+func (wc *workChecker) since(from, at time.Duration) time.Duration { return at - from + wc.forwards }
 
 // looked judges one fruitless claim.
-func (c *workChecker) looked(e *history.Event, l *life) {
-	c.s.judged(c.i)
-	b, x := &l.effort, c.s.config.Executor
-	n := int64(max(1, len(c.executors)))
+func (wc *workChecker) looked(e *history.Event, l *life) {
+	wc.s.judged(wc.i)
+	b, x := &l.effort, wc.s.config.Executor
+	n := int64(max(1, len(wc.executors)))
 	// Another executor may have taken the room that this one claimed for. While a fault acts, the
 	// number of such races has no bound of its own.
-	if fits := c.fits(l, e.At, c.s.bounds.Slack) || c.outrun(e, l); fits && c.hindered(e.At) {
+	if fits := wc.fits(l, e.At, wc.s.bounds.Slack) || wc.outrun(e, l); fits && wc.hindered(e.At) {
 		return
 	} else if fits {
-		c.races++
-		bound := c.dispatches*(n*c.runtimes-1) + n*(c.spoilt+1)
-		if c.races > bound {
-			c.s.violate(c.i, e.Execution,
+		wc.races++
+		bound := wc.dispatches*(n*wc.runtimes-1) + n*(wc.spoilt+1)
+		if wc.races > bound {
+			wc.s.violate(wc.i, e.Execution,
 				"execution %d was claimed for scheduling and given back by %s although a fitting worker was only full: %d such claims in this run; the bound is %d (%d dispatches × (%d executors × %d runtimes − 1) + %d executors × %d executions that were open when the fleet changed, at most a batch each time)",
-				e.Execution, e.Process, c.races, bound, c.dispatches, n, c.runtimes, n, c.spoilt+1)
+				e.Execution, e.Process, wc.races, bound, wc.dispatches, n, wc.runtimes, n, wc.spoilt+1)
 		}
 		return
 	}
 	if b.looks++; b.looks == 1 {
 		b.firstLook = e.At
 	}
-	elapsed := c.since(b.firstLook, e.At)
-	if bound := 2 + n + int64(elapsed/x.ReconcileInterval); b.looks > bound+c.changes-b.changes {
-		c.s.violate(c.i, e.Execution,
+	elapsed := wc.since(b.firstLook, e.At)
+	if bound := 2 + n + int64(elapsed/x.ReconcileInterval); b.looks > bound+wc.changes-b.changes {
+		wc.s.violate(wc.i, e.Execution,
 			"execution %d was claimed for scheduling and given back %d times within %v; the bound is %d (2 + %d executors + elapsed / reconcile_interval %v) plus %d for changes of the fleet",
-			e.Execution, b.looks, elapsed, bound, n, x.ReconcileInterval, c.changes-b.changes)
+			e.Execution, b.looks, elapsed, bound, n, x.ReconcileInterval, wc.changes-b.changes)
 	}
 }
 
 // takes notes a dispatch.
-func (c *workChecker) takes(e *history.Event) {
-	c.forget(e.At)
-	c.taken = append(c.taken, taken{at: e.At, incarnation: e.Incarnation, by: e.Process})
+func (wc *workChecker) takes(e *history.Event) {
+	wc.forget(e.At)
+	wc.taken = append(wc.taken, taken{at: e.At, incarnation: e.Incarnation, by: e.Process})
 }
 
 // forget drops the dispatches that explain no fruitless claim any more.
-func (c *workChecker) forget(now time.Duration) {
-	for len(c.taken) > 0 && now-c.taken[0].at > raceTime {
-		c.taken = c.taken[1:]
+func (wc *workChecker) forget(now time.Duration) {
+	for len(wc.taken) > 0 && now-wc.taken[0].at > raceTime {
+		wc.taken = wc.taken[1:]
 	}
 }
 
 // outrun says that another executor has just dispatched something to a worker that could be given
 // the execution, and that this dispatch has explained no other fruitless claim of the same executor.
-func (c *workChecker) outrun(e *history.Event, l *life) bool {
-	c.forget(e.At)
-	now := c.s.database(e.At)
-	i := slices.IndexFunc(c.taken, func(t taken) bool {
-		w := c.byIncarnation.Get(t.incarnation)
+func (wc *workChecker) outrun(e *history.Event, l *life) bool {
+	wc.forget(e.At)
+	now := wc.s.database(e.At)
+	i := slices.IndexFunc(wc.taken, func(t taken) bool {
+		w := wc.byIncarnation.Get(t.incarnation)
 		return t.by != e.Process && !slices.Contains(t.losers, e.Process) &&
 			w != nil && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, now)
 	})
 	if i < 0 {
 		return false
 	}
-	c.taken[i].losers = append(c.taken[i].losers, e.Process)
+	wc.taken[i].losers = append(wc.taken[i].losers, e.Process)
 	return true
 }
 
-func (c *workChecker) claimExpired(e *history.Event, l *life) {
-	c.s.judged(c.i)
-	b, x := &l.effort, c.s.config.Executor
+func (wc *workChecker) claimExpired(e *history.Event, l *life) {
+	wc.s.judged(wc.i)
+	b, x := &l.effort, wc.s.config.Executor
 	if b.expired++; b.expired == 1 {
 		b.firstExpired = e.At
 	}
-	elapsed := c.since(b.firstExpired, e.At)
+	elapsed := wc.since(b.firstExpired, e.At)
 	if bound := 2 + int64(elapsed/x.ClaimExpiry); b.expired > bound {
-		c.s.violate(c.i, e.Execution, "the scheduling claim of execution %d expired %d times within %v; the bound is %d (2 + elapsed / claim_expiry %v)",
+		wc.s.violate(wc.i, e.Execution, "the scheduling claim of execution %d expired %d times within %v; the bound is %d (2 + elapsed / claim_expiry %v)",
 			e.Execution, b.expired, elapsed, bound, x.ClaimExpiry)
 	}
 }
 
-func (c *workChecker) takenBack(e *history.Event, l *life) {
-	c.s.judged(c.i)
+func (wc *workChecker) takenBack(e *history.Event, l *life) {
+	wc.s.judged(wc.i)
 	b := &l.effort
 	if b.takeBacks++; b.takeBacks == 1 {
 		b.firstTakeBack = e.At
 	}
-	elapsed := c.since(b.firstTakeBack, e.At)
-	if bound := 2 + backoffsWithin(c.s.backoffs, elapsed); b.takeBacks > bound+c.changes-b.changes {
-		c.s.violate(c.i, e.Execution, "dispatches of execution %d were taken back %d times within %v; the bound is %d (2 + the number of shortest backoffs that fit) plus %d for changes of the fleet",
-			e.Execution, b.takeBacks, elapsed, bound, c.changes-b.changes)
+	elapsed := wc.since(b.firstTakeBack, e.At)
+	if bound := 2 + backoffsWithin(wc.s.backoffs, elapsed); b.takeBacks > bound+wc.changes-b.changes {
+		wc.s.violate(wc.i, e.Execution, "dispatches of execution %d were taken back %d times within %v; the bound is %d (2 + the number of shortest backoffs that fit) plus %d for changes of the fleet",
+			e.Execution, b.takeBacks, elapsed, bound, wc.changes-b.changes)
 	}
 }
 
@@ -376,46 +376,46 @@ func backoffsWithin(b *oracle.Backoffs, elapsed time.Duration) (n int64) {
 }
 
 // published judges one message of a dispatch.
-func (c *workChecker) published(e *history.Event, l *life) {
-	c.s.judged(c.i)
-	c.schedules(e.Process)
-	b, x := &l.effort, c.s.config.Executor
+func (wc *workChecker) published(e *history.Event, l *life) {
+	wc.s.judged(wc.i)
+	wc.schedules(e.Process)
+	b, x := &l.effort, wc.s.config.Executor
 	b.published++
-	age, n := c.since(l.entered, e.At), int64(max(1, len(c.executors)))
+	age, n := wc.since(l.entered, e.At), int64(max(1, len(wc.executors)))
 	bound := int64(1)
 	if age >= x.ConfirmTimeout {
 		bound += n * (2 + int64((age-x.ConfirmTimeout)/x.ReconcileInterval))
 	}
 	if b.published > bound {
-		c.s.violate(c.i, e.Execution, "epoch %d of execution %d was published %d times within %v; the bound is %d (1, and from confirm_timeout %v on one more per reconcile_interval %v for each of %d executors)",
+		wc.s.violate(wc.i, e.Execution, "epoch %d of execution %d was published %d times within %v; the bound is %d (1, and from confirm_timeout %v on one more per reconcile_interval %v for each of %d executors)",
 			e.Epoch, e.Execution, b.published, age, bound, x.ConfirmTimeout, x.ReconcileInterval, n)
 	}
 }
 
 // count judges the statements of each process once per window.
-func (c *workChecker) count(e *history.Event) {
-	took := e.At - c.window
+func (wc *workChecker) count(e *history.Event) {
+	took := e.At - wc.window
 	if took < workWindow {
 		return
 	}
-	if c.s.work == nil {
-		c.window = e.At
+	if wc.s.work == nil {
+		wc.window = e.At
 		return
 	}
-	events := c.s.events - c.before
-	was, now := c.left, c.lying()
-	c.left = left{max(was.unsettled, now.unsettled) + c.ended, max(was.late, now.late) + c.ended}
-	c.s.work.Statements(func(process string, worker bool, made uint64) {
-		statements := int64(made - c.statements[process])
-		c.statements[process] = made
-		c.s.judged(c.i)
-		if bound := c.statementBound(worker, took, events); statements > bound {
-			c.s.violate(c.i, 0, "%s made %d database statements within %v, while the run had %d events; the bound is %d (the passes of its loops, one more of each, and %d per event)",
+	events := wc.s.events - wc.before
+	was, now := wc.left, wc.lying()
+	wc.left = left{max(was.unsettled, now.unsettled) + wc.ended, max(was.late, now.late) + wc.ended}
+	wc.s.work.Statements(func(process string, worker bool, made uint64) {
+		statements := int64(made - wc.statements[process])
+		wc.statements[process] = made
+		wc.s.judged(wc.i)
+		if bound := wc.statementBound(worker, took, events); statements > bound {
+			wc.s.violate(wc.i, 0, "%s made %d database statements within %v, while the run had %d events; the bound is %d (the passes of its loops, one more of each, and %d per event)",
 				process, statements, took, events, bound, statementsAnEvent)
 		}
 	})
-	c.window, c.before, c.struck = e.At, c.s.events, c.faults > 0
-	c.left, c.ended = now, 0
+	wc.window, wc.before, wc.struck = e.At, wc.s.events, wc.faults > 0
+	wc.left, wc.ended = now, 0
 }
 
 // left counts the rows that a loop may find at each of its passes and leave in place. The pass
@@ -431,12 +431,12 @@ type left struct {
 }
 
 // lying counts them.
-func (c *workChecker) lying() (n left) {
-	for _, l := range c.s.lives.All() {
+func (wc *workChecker) lying() (n left) {
+	for _, l := range wc.s.lives.All() {
 		if l.orphan || oracle.Terminal(l.status) && !l.orchestrated {
 			n.unsettled++
 		}
-		if c.forwards > 0 && oracle.Claimed(l.status) && l.entered <= c.s.stepped {
+		if wc.forwards > 0 && oracle.Claimed(l.status) && l.entered <= wc.s.stepped {
 			n.late++
 		}
 	}
@@ -444,15 +444,15 @@ func (c *workChecker) lying() (n left) {
 }
 
 // statementBound is the greatest number of statements of a process in a window with so many events.
-func (c *workChecker) statementBound(worker bool, took time.Duration, events int64) (bound int64) {
-	x := c.s.config.Executor
+func (wc *workChecker) statementBound(worker bool, took time.Duration, events int64) (bound int64) {
+	x := wc.s.config.Executor
 	batch := int64(max(1, x.BatchSize))
 	loop := func(statements int64, interval time.Duration) {
 		bound += statements * (int64(took/interval) + 2)
 	}
 	if worker {
 		// A failed heartbeat is repeated within its interval.
-		loop(4, c.s.config.Worker.HeartbeatInterval)
+		loop(4, wc.s.config.Worker.HeartbeatInterval)
 	} else {
 		// The scheduler; the monitors of leases, claims, owners and cancellations; dispatches;
 		// terminal executions.
@@ -460,30 +460,30 @@ func (c *workChecker) statementBound(worker bool, took time.Duration, events int
 		loop(4, x.TimeoutCheckInterval)
 		// A monitor that only observes leaves what it has found where it is, so each pass reads on
 		// beyond it, a batch at a time.
-		if c.s.monitorObserves() {
-			loop(2*int64(c.s.lives.Len())/batch, x.TimeoutCheckInterval)
+		if wc.s.monitorObserves() {
+			loop(2*int64(wc.s.lives.Len())/batch, x.TimeoutCheckInterval)
 		}
 		// So do the timeout monitor and the monitor of owners with runs that only the database's
 		// clock made late.
-		loop(c.left.late/batch, x.TimeoutCheckInterval)
-		loop(c.left.late/batch, x.ReconcileInterval)
+		loop(wc.left.late/batch, x.TimeoutCheckInterval)
+		loop(wc.left.late/batch, x.ReconcileInterval)
 		loop(4, x.FiguresInterval)
 		loop(2, x.HealthCheckInterval)
 		loop(6, time.Minute)
-		if r := &c.s.config.Retention; r.Any() {
+		if r := &wc.s.config.Retention; r.Any() {
 			// A step for each page of rows, and one that finds the end, for each kind.
-			loop(keptKinds*(2+int64((c.s.lives.Len()+int(c.s.created))/max(1, r.StepSize))), r.Interval)
+			loop(keptKinds*(2+int64((wc.s.lives.Len()+int(wc.s.created))/max(1, r.StepSize))), r.Interval)
 		}
 		// While the brake lets one worker at a time through, the lease monitor looks every second.
-		if c.struck {
+		if wc.struck {
 			loop(2, time.Second)
 		}
 	}
-	if c.struck {
+	if wc.struck {
 		// After a fault, every statement may be repeated. Held messages are retried every 200 ms to
 		// 10 s, fifty at a time.
 		bound = 2*bound + 50*(6+int64(took/(10*time.Second)))
-		if n := c.left.unsettled; !worker && n > 0 {
+		if n := wc.left.unsettled; !worker && n > 0 {
 			// A batch that can't be written costs a look, the attempt, and a question whether the
 			// database answers. Then each of its rows is tried alone, with the same question.
 			loop(3*(n/batch), x.ReconcileInterval)
@@ -495,4 +495,4 @@ func (c *workChecker) statementBound(worker bool, took time.Duration, events int
 	return bound + statementsAnEvent*events
 }
 
-func (c *workChecker) end(bool) {}
+func (wc *workChecker) end(bool) {}

@@ -31,21 +31,21 @@ type limitsChecker struct {
 }
 
 // hears implements selective.
-func (c *limitsChecker) hears() []history.Kind {
+func (lc *limitsChecker) hears() []history.Kind {
 	return []history.Kind{history.Created, history.Orchestrated, history.Transition}
 }
 
-func (c *limitsChecker) observe(e *history.Event, l *life) {
+func (lc *limitsChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.Created:
 		if e.Count > 0 {
-			c.created = *e
-		} else if e.Key != "" && c.s.requested != nil {
-			c.accepted(e)
+			lc.created = *e
+		} else if e.Key != "" && lc.s.requested != nil {
+			lc.accepted(e)
 		}
 	case history.Orchestrated:
-		if e.Related != 0 && e.Related == c.created.Execution && l != nil {
-			c.retried(l)
+		if e.Related != 0 && e.Related == lc.created.Execution && l != nil {
+			lc.retried(l)
 		}
 	case history.Transition:
 		if l == nil || l.runTimeout == 0 || e.Due == 0 {
@@ -56,10 +56,10 @@ func (c *limitsChecker) observe(e *history.Event, l *life) {
 			// An execution without its own dispatch timeout has the configuration's, which no
 			// request set.
 			if l.dispatchTimeout > 0 {
-				c.counted(e, "be claimed", l.dispatchTimeout)
+				lc.counted(e, "be claimed", l.dispatchTimeout)
 			}
 		case execution.Running:
-			c.counted(e, "run", l.runTimeout)
+			lc.counted(e, "run", l.runTimeout)
 		default:
 		}
 	default:
@@ -67,46 +67,46 @@ func (c *limitsChecker) observe(e *history.Event, l *life) {
 }
 
 // accepted compares a new execution with its request.
-func (c *limitsChecker) accepted(e *history.Event) {
-	want, known := c.s.requested(e.Key)
+func (lc *limitsChecker) accepted(e *history.Event) {
+	want, known := lc.s.requested(e.Key)
 	if !known {
 		return
 	}
-	c.s.judged(c.i)
+	lc.s.judged(lc.i)
 	switch {
 	case e.Limit != int64(want.MaxRetries):
-		c.s.violate(c.i, e.Execution, "execution %d was created with %d retries, and %d were requested", e.Execution, e.Limit, want.MaxRetries)
+		lc.s.violate(lc.i, e.Execution, "execution %d was created with %d retries, and %d were requested", e.Execution, e.Limit, want.MaxRetries)
 	case e.RunTimeout != oracle.RunTimeout(&want):
-		c.s.violate(c.i, e.Execution, "execution %d was created with a run timeout of %v, and %v was requested", e.Execution, e.RunTimeout, oracle.RunTimeout(&want))
+		lc.s.violate(lc.i, e.Execution, "execution %d was created with a run timeout of %v, and %v was requested", e.Execution, e.RunTimeout, oracle.RunTimeout(&want))
 	case e.DispatchTimeout != want.DispatchTimeout:
-		c.s.violate(c.i, e.Execution, "execution %d was created with a dispatch timeout of %v, and %v was requested", e.Execution, e.DispatchTimeout, want.DispatchTimeout)
+		lc.s.violate(lc.i, e.Execution, "execution %d was created with a dispatch timeout of %v, and %v was requested", e.Execution, e.DispatchTimeout, want.DispatchTimeout)
 	}
 }
 
 // retried compares a retry with the row that it follows.
-func (c *limitsChecker) retried(l *life) {
-	c.s.judged(c.i)
-	n := &c.created
+func (lc *limitsChecker) retried(l *life) {
+	lc.s.judged(lc.i)
+	n := &lc.created
 	allowed := l.maxRetries
-	if c.s.freeRetry(l) {
+	if lc.s.freeRetry(l) {
 		allowed++
 	}
 	switch {
 	case n.Limit != allowed:
-		c.s.violate(c.i, n.Execution, "execution %d retries execution %d with %d retries allowed instead of %d", n.Execution, l.id, n.Limit, allowed)
+		lc.s.violate(lc.i, n.Execution, "execution %d retries execution %d with %d retries allowed instead of %d", n.Execution, l.id, n.Limit, allowed)
 	case n.RunTimeout != l.runTimeout:
-		c.s.violate(c.i, n.Execution, "execution %d retries execution %d with a run timeout of %v instead of %v", n.Execution, l.id, n.RunTimeout, l.runTimeout)
+		lc.s.violate(lc.i, n.Execution, "execution %d retries execution %d with a run timeout of %v instead of %v", n.Execution, l.id, n.RunTimeout, l.runTimeout)
 	case n.DispatchTimeout != l.dispatchTimeout:
-		c.s.violate(c.i, n.Execution, "execution %d retries execution %d with a dispatch timeout of %v instead of %v", n.Execution, l.id, n.DispatchTimeout, l.dispatchTimeout)
+		lc.s.violate(lc.i, n.Execution, "execution %d retries execution %d with a dispatch timeout of %v instead of %v", n.Execution, l.id, n.DispatchTimeout, l.dispatchTimeout)
 	}
 }
 
 // counted judges a deadline. It counts from the change, by the database's clock.
-func (c *limitsChecker) counted(e *history.Event, what string, timeout time.Duration) {
-	c.s.judged(c.i)
-	if has := e.Due - c.s.database(e.At); has < timeout-c.s.tolerance || has > timeout+c.s.tolerance {
-		c.s.violate(c.i, e.Execution, "execution %d may %s for %v at epoch %d, and its limit is %v", e.Execution, what, has, e.Epoch, timeout)
+func (lc *limitsChecker) counted(e *history.Event, what string, timeout time.Duration) {
+	lc.s.judged(lc.i)
+	if has := e.Due - lc.s.database(e.At); has < timeout-lc.s.tolerance || has > timeout+lc.s.tolerance {
+		lc.s.violate(lc.i, e.Execution, "execution %d may %s for %v at epoch %d, and its limit is %v", e.Execution, what, has, e.Epoch, timeout)
 	}
 }
 
-func (c *limitsChecker) end(bool) {}
+func (lc *limitsChecker) end(bool) {}

@@ -86,43 +86,43 @@ type claimed struct {
 }
 
 // hears implements selective.
-func (c *startedChecker) hears() []history.Kind {
+func (sc *startedChecker) hears() []history.Kind {
 	return []history.Kind{
 		history.FaultBegan, history.FaultEnded, history.ActionStarted, history.Transition,
 	}
 }
 
-func (c *startedChecker) timed() {}
+func (sc *startedChecker) timed() {}
 
-func (c *startedChecker) observe(e *history.Event, l *life) {
-	if len(c.open) > 0 && e.At >= c.next {
-		c.look(e.At)
+func (sc *startedChecker) observe(e *history.Event, l *life) {
+	if len(sc.open) > 0 && e.At >= sc.next {
+		sc.look(e.At)
 	}
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded:
-		c.fault(e)
+		sc.fault(e)
 	case history.ActionStarted:
-		c.settle(e)
+		sc.settle(e)
 	case history.Transition:
 		switch {
 		case e.To == execution.Running:
-			if len(c.open) == 0 {
-				c.next = e.At + c.bound
+			if len(sc.open) == 0 {
+				sc.next = e.At + sc.bound
 			}
-			c.open = append(c.open, claimed{e.Execution, e.Epoch, e.Incarnation, e.At})
+			sc.open = append(sc.open, claimed{e.Execution, e.Epoch, e.Incarnation, e.At})
 		case oracle.Claimed(e.From) && !oracle.Claimed(e.To):
-			c.ended(e, l)
-			c.settle(e)
+			sc.ended(e, l)
+			sc.settle(e)
 		}
 	default:
 	}
-	if len(c.open) > 0 {
-		c.s.wake(c.next)
+	if len(sc.open) > 0 {
+		sc.s.wake(sc.next)
 	}
 }
 
 // fault notes faults that cut processes off.
-func (c *startedChecker) fault(e *history.Event) {
+func (sc *startedChecker) fault(e *history.Event) {
 	switch e.Text {
 	case "freeze", "partition", "slow_link":
 	case "latency", "database_slow", "reset":
@@ -131,8 +131,8 @@ func (c *startedChecker) fault(e *history.Event) {
 		}
 		// A single answer that is late or lost ends a lease only if the fence leaves no room for
 		// another heartbeat. But all answers within a lease may be.
-		if w := &c.s.config.Worker; oracle.Lease(w)-w.FenceMargin >= 2*w.HeartbeatInterval {
-			c.slow(e)
+		if w := &sc.s.config.Worker; oracle.Lease(w)-w.FenceMargin >= 2*w.HeartbeatInterval {
+			sc.slow(e)
 			return
 		}
 	default:
@@ -141,21 +141,21 @@ func (c *startedChecker) fault(e *history.Event) {
 	at := e.At
 	if e.Text == "slow_link" {
 		if e.Kind == history.FaultBegan {
-			c.narrow = append(c.narrow, e.At)
-		} else if len(c.narrow) > 0 {
+			sc.narrow = append(sc.narrow, e.At)
+		} else if len(sc.narrow) > 0 {
 			// Messages that have queued up in a slow link arrive after its end, later by the
 			// fault's duration at most.
-			at += e.At - c.narrow[0]
-			if c.narrow = c.narrow[1:]; len(c.narrow) == 0 {
-				c.narrow = nil
+			at += e.At - sc.narrow[0]
+			if sc.narrow = sc.narrow[1:]; len(sc.narrow) == 0 {
+				sc.narrow = nil
 			}
 		}
 	}
 	for name := range strings.SplitSeq(e.Process, ",") {
-		t := c.shut[name]
+		t := sc.shut[name]
 		if t == nil {
 			t = new(trouble)
-			c.shut[name] = t
+			sc.shut[name] = t
 		}
 		if e.Kind == history.FaultBegan {
 			t.begin(e.At)
@@ -166,12 +166,12 @@ func (c *startedChecker) fault(e *history.Event) {
 }
 
 // slow notes a fault that makes answers to processes late or loses them.
-func (c *startedChecker) slow(e *history.Event) {
+func (sc *startedChecker) slow(e *history.Event) {
 	for name := range strings.SplitSeq(e.Process, ",") {
-		t := c.slowed[name]
+		t := sc.slowed[name]
 		if t == nil {
 			t = new(answersLate)
-			c.slowed[name] = t
+			sc.slowed[name] = t
 		}
 		switch {
 		case e.Kind == history.FaultEnded:
@@ -186,22 +186,22 @@ func (c *startedChecker) slow(e *history.Event) {
 
 // forALease says whether answers came late or were lost for so long that the process may have fenced
 // itself, and still did at a moment or later.
-func (t *answersLate) forALease(from, now, fenced time.Duration) bool {
-	until := t.until
-	if t.lasting > 0 {
+func (a *answersLate) forALease(from, now, fenced time.Duration) bool {
+	until := a.until
+	if a.lasting > 0 {
 		until = now
 	}
-	return until >= from && until-t.since > fenced
+	return until >= from && until-a.since > fenced
 }
 
 // isShut says whether a process was cut off at some time since a moment, or until then got no answer
 // in time for a lease.
-func (c *startedChecker) isShut(process string, from time.Duration) bool {
+func (sc *startedChecker) isShut(process string, from time.Duration) bool {
 	for _, name := range [...]string{process, fault.Database} {
-		if t := c.slowed[name]; t != nil && t.forALease(from, c.s.now.At, oracle.Lease(&c.s.config.Worker)-c.s.config.Worker.FenceMargin) {
+		if t := sc.slowed[name]; t != nil && t.forALease(from, sc.s.now.At, oracle.Lease(&sc.s.config.Worker)-sc.s.config.Worker.FenceMargin) {
 			return true
 		}
-		if t := c.shut[name]; t != nil && t.since(from) {
+		if t := sc.shut[name]; t != nil && t.since(from) {
 			return true
 		}
 	}
@@ -209,71 +209,71 @@ func (c *startedChecker) isShut(process string, from time.Duration) bool {
 }
 
 // settle forgets a claim that has been started or ended.
-func (c *startedChecker) settle(e *history.Event) {
-	at := slices.IndexFunc(c.open, func(w claimed) bool { return w.id == e.Execution })
+func (sc *startedChecker) settle(e *history.Event) {
+	at := slices.IndexFunc(sc.open, func(w claimed) bool { return w.id == e.Execution })
 	if at < 0 {
 		return
 	}
-	c.s.judged(c.i)
-	c.open = slices.Delete(c.open, at, at+1)
+	sc.s.judged(sc.i)
+	sc.open = slices.Delete(sc.open, at, at+1)
 }
 
 // has says that an incarnation has its lease and, by a correct clock, has not fenced itself.
-func (c *startedChecker) has(t *session, now time.Duration) bool {
+func (sc *startedChecker) has(t *session, now time.Duration) bool {
 	if t == nil {
 		return false
 	}
 	if _, gone := t.gone(); gone {
 		return false
 	}
-	w := c.s.config.Worker
-	return now < t.renewed+(oracle.Lease(&w)-w.FenceMargin)*(driftTolerance-1)/driftTolerance && c.s.database(now) < t.leaseEnds
+	w := sc.s.config.Worker
+	return now < t.renewed+(oracle.Lease(&w)-w.FenceMargin)*(driftTolerance-1)/driftTolerance && sc.s.database(now) < t.leaseEnds
 }
 
 // heard is the latest time at which the last renewal can have been sent. A worker cut off since
 // then may not have got the answer and has fenced itself, although in the database its lease goes
 // on.
-func (c *startedChecker) heard(t *session) time.Duration {
-	return t.renewed - c.s.config.Worker.StatementTimeout
+func (sc *startedChecker) heard(t *session) time.Duration {
+	return t.renewed - sc.s.config.Worker.StatementTimeout
 }
 
 // look judges old claims. A claim whose worker was hindered is checked again later.
-func (c *startedChecker) look(now time.Duration) {
-	c.next = never
-	for _, w := range c.open {
-		t := c.s.workers.Get(w.incarnation)
-		if now-w.at <= c.bound {
-			c.next = min(c.next, w.at+c.bound)
+func (sc *startedChecker) look(now time.Duration) {
+	sc.next = never
+	for _, w := range sc.open {
+		t := sc.s.workers.Get(w.incarnation)
+		if now-w.at <= sc.bound {
+			sc.next = min(sc.next, w.at+sc.bound)
 			continue
 		}
-		c.next = min(c.next, now+c.bound/4)
-		if !c.has(t, now) || c.isShut(t.process, min(now-c.bound, c.heard(t))) || c.s.ledger.struck(stopsWorker, t.process, t.worker, now-c.bound) ||
-			c.s.ledger.struck(stopsAnswers, t.process, t.worker, now-c.afterDatabase) {
+		sc.next = min(sc.next, now+sc.bound/4)
+		if !sc.has(t, now) || sc.isShut(t.process, min(now-sc.bound, sc.heard(t))) || sc.s.ledger.struck(stopsWorker, t.process, t.worker, now-sc.bound) ||
+			sc.s.ledger.struck(stopsAnswers, t.process, t.worker, now-sc.afterDatabase) {
 			continue
 		}
-		c.s.violate(c.i, w.id, "%s claimed execution %d at epoch %d at %v and has neither started nor ended it since; its lease holds, nothing hinders it, and the bound is %v",
-			t.process, w.id, w.epoch, w.at, c.bound)
+		sc.s.violate(sc.i, w.id, "%s claimed execution %d at epoch %d at %v and has neither started nor ended it since; its lease holds, nothing hinders it, and the bound is %v",
+			t.process, w.id, w.epoch, w.at, sc.bound)
 	}
 }
 
 // ended judges that a worker doesn't report as lost an execution that it claimed and never began.
 // Every heartbeat lists the executions that the worker holds, including claims whose outcome it
 // doesn't know yet.
-func (c *startedChecker) ended(e *history.Event, l *life) {
+func (sc *startedChecker) ended(e *history.Event, l *life) {
 	if e.By != execution.Worker || e.Reason != execution.WorkerLost || l == nil || l.started > 0 {
 		return
 	}
-	t := c.s.workers.Get(e.Incarnation)
-	if !c.has(t, e.At) || t.late || t.lifecycle > execution.Active || c.isShut(t.process, min(l.entered-c.bound, c.heard(t))) || c.s.ledger.struck(standsStill|itsClock|hasTwin, t.process, t.worker, l.entered) {
+	t := sc.s.workers.Get(e.Incarnation)
+	if !sc.has(t, e.At) || t.late || t.lifecycle > execution.Active || sc.isShut(t.process, min(l.entered-sc.bound, sc.heard(t))) || sc.s.ledger.struck(standsStill|itsClock|hasTwin, t.process, t.worker, l.entered) {
 		return
 	}
-	c.s.judged(c.i)
-	c.s.violate(c.i, e.Execution, "%s claimed execution %d at epoch %d at %v, never began it, and ended it as lost by its own heartbeat, although its lease holds",
+	sc.s.judged(sc.i)
+	sc.s.violate(sc.i, e.Execution, "%s claimed execution %d at epoch %d at %v, never began it, and ended it as lost by its own heartbeat, although its lease holds",
 		e.Process, e.Execution, e.OldEpoch, l.entered)
 }
 
-func (c *startedChecker) end(bool) {
-	if len(c.open) > 0 {
-		c.look(c.s.now.At)
+func (sc *startedChecker) end(bool) {
+	if len(sc.open) > 0 {
+		sc.look(sc.s.now.At)
 	}
 }

@@ -38,62 +38,62 @@ type inServiceChecker struct {
 }
 
 // hears implements selective.
-func (c *inServiceChecker) hears() []history.Kind {
+func (isc *inServiceChecker) hears() []history.Kind {
 	return []history.Kind{history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed}
 }
 
-func (c *inServiceChecker) observe(e *history.Event, _ *life) {
+func (isc *inServiceChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.WorkerRegistered:
 		// Older incarnations of the worker can no longer become active.
-		for n := range c.ready { //detlint:ok deletes those that match, in any order
-			if t := c.s.workers.Get(n); t != nil && t.worker == e.Worker {
-				delete(c.ready, n)
+		for n := range isc.ready { //detlint:ok deletes those that match, in any order
+			if t := isc.s.workers.Get(n); t != nil && t.worker == e.Worker {
+				delete(isc.ready, n)
 			}
 		}
 	case history.WorkerLifecycle:
-		if since, known := c.ready[e.Incarnation]; known {
-			c.judge(e, since)
-			delete(c.ready, e.Incarnation)
+		if since, known := isc.ready[e.Incarnation]; known {
+			isc.judge(e, since)
+			delete(isc.ready, e.Incarnation)
 		}
 	case history.HeartbeatRenewed:
-		t := c.s.workers.Get(e.Incarnation)
+		t := isc.s.workers.Get(e.Incarnation)
 		if t == nil || t.lifecycle != execution.Starting || t.superseded || e.Limit == 0 {
-			delete(c.ready, e.Incarnation)
+			delete(isc.ready, e.Incarnation)
 			return
 		}
-		if since, known := c.ready[e.Incarnation]; known {
-			c.judge(e, since)
+		if since, known := isc.ready[e.Incarnation]; known {
+			isc.judge(e, since)
 		} else {
-			c.ready[e.Incarnation] = e.At
+			isc.ready[e.Incarnation] = e.At
 		}
 	default:
 	}
 }
 
 // judge judges whether an incarnation has been starting for too long.
-func (c *inServiceChecker) judge(e *history.Event, since time.Duration) {
-	t := c.s.workers.Get(e.Incarnation)
+func (isc *inServiceChecker) judge(e *history.Event, since time.Duration) {
+	t := isc.s.workers.Get(e.Incarnation)
 	if t == nil || t.late {
 		return
 	}
-	c.s.judged(c.i)
+	isc.s.judged(isc.i)
 	at := e.At
 	if e.Kind == history.WorkerLifecycle && e.Lifecycle == execution.Lost {
 		// A worker that could not renew its lease fences itself and then reports nothing more. The
 		// loss may be noticed long after that, when the servers have recovered.
-		at = min(at, t.renewed+oracle.Lease(&c.s.config.Worker)-c.s.config.Worker.FenceMargin)
+		at = min(at, t.renewed+oracle.Lease(&isc.s.config.Worker)-isc.s.config.Worker.FenceMargin)
 	}
-	bound := c.bound
-	if silent := &c.s.ledger.process(t.process).silent; silent.seen && silent.last >= since-c.s.config.Worker.StatementTimeout {
+	bound := isc.bound
+	if silent := &isc.s.ledger.process(t.process).silent; silent.seen && silent.last >= since-isc.s.config.Worker.StatementTimeout {
 		// The worker learns from the answer to a heartbeat that it may be active. A heartbeat may
 		// take a third of the lease, and this one was under way over a connection that went silent.
-		bound += oracle.Lease(&c.s.config.Worker) / 3
+		bound += oracle.Lease(&isc.s.config.Worker) / 3
 	}
-	if at-since > bound && !c.s.ledger.struck(noActivation, t.process, t.worker, at-bound) {
-		c.s.violate(c.i, 0, "%s (incarnation %d) has said since %v that it consumes and is still %v at %v; nothing hinders it, and the bound is %v",
+	if at-since > bound && !isc.s.ledger.struck(noActivation, t.process, t.worker, at-bound) {
+		isc.s.violate(isc.i, 0, "%s (incarnation %d) has said since %v that it consumes and is still %v at %v; nothing hinders it, and the bound is %v",
 			t.process, e.Incarnation, since, t.lifecycle, at, bound)
 	}
 }
 
-func (c *inServiceChecker) end(bool) {}
+func (isc *inServiceChecker) end(bool) {}

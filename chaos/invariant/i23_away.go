@@ -60,48 +60,48 @@ type awayChecker struct {
 }
 
 // hears implements selective.
-func (c *awayChecker) hears() []history.Kind {
+func (ac *awayChecker) hears() []history.Kind {
 	return []history.Kind{
 		history.WorkerRegistered, history.ProcessStarted, history.DatabaseDown, history.BrokerDown, history.DatabaseUp,
 		history.BrokerUp,
 	}
 }
 
-func (c *awayChecker) timed() {}
+func (ac *awayChecker) timed() {}
 
-func (c *awayChecker) observe(e *history.Event, _ *life) {
+func (ac *awayChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.WorkerRegistered:
-		c.most = max(c.most, e.Limit)
+		ac.most = max(ac.most, e.Limit)
 	case history.ProcessStarted:
 		// A new process of that name begins with fresh pauses.
-		c.anew(&c.database, c.statements, "database statements", e)
-		c.anew(&c.broker, c.connections, "connections to the broker", e)
+		ac.anew(&ac.database, ac.statements, "database statements", e)
+		ac.anew(&ac.broker, ac.connections, "connections to the broker", e)
 	case history.DatabaseDown:
-		c.begin(&c.database, c.statements, e.At)
+		ac.begin(&ac.database, ac.statements, e.At)
 	case history.BrokerDown:
-		c.begin(&c.broker, c.connections, e.At)
+		ac.begin(&ac.broker, ac.connections, e.At)
 	case history.DatabaseUp:
-		c.judge(&c.database, c.statements, "database statements", e.At)
-		c.database.down = false
+		ac.judge(&ac.database, ac.statements, "database statements", e.At)
+		ac.database.down = false
 	case history.BrokerUp:
-		c.judge(&c.broker, c.connections, "connections to the broker", e.At)
-		c.broker.down = false
+		ac.judge(&ac.broker, ac.connections, "connections to the broker", e.At)
+		ac.broker.down = false
 	default:
-		if c.database.down && e.At-c.database.since >= awayWindow {
-			c.judge(&c.database, c.statements, "database statements", e.At)
-			c.begin(&c.database, c.statements, e.At)
+		if ac.database.down && e.At-ac.database.since >= awayWindow {
+			ac.judge(&ac.database, ac.statements, "database statements", e.At)
+			ac.begin(&ac.database, ac.statements, e.At)
 		}
-		if c.broker.down && e.At-c.broker.since >= awayWindow {
-			c.judge(&c.broker, c.connections, "connections to the broker", e.At)
-			c.begin(&c.broker, c.connections, e.At)
+		if ac.broker.down && e.At-ac.broker.since >= awayWindow {
+			ac.judge(&ac.broker, ac.connections, "connections to the broker", e.At)
+			ac.begin(&ac.broker, ac.connections, e.At)
 		}
 	}
-	if c.database.down {
-		c.s.wake(c.database.since + awayWindow)
+	if ac.database.down {
+		ac.s.wake(ac.database.since + awayWindow)
 	}
-	if c.broker.down {
-		c.s.wake(c.broker.since + awayWindow)
+	if ac.broker.down {
+		ac.s.wake(ac.broker.since + awayWindow)
 	}
 }
 
@@ -110,8 +110,8 @@ func (c *awayChecker) observe(e *history.Event, _ *life) {
 type calls func(visit func(process string, made uint64, bound func(took time.Duration) int64))
 
 // begin begins a window.
-func (c *awayChecker) begin(a *away, read calls, at time.Duration) {
-	if c.s.work == nil {
+func (ac *awayChecker) begin(a *away, read calls, at time.Duration) {
+	if ac.s.work == nil {
 		return
 	}
 	if a.made == nil {
@@ -122,54 +122,54 @@ func (c *awayChecker) begin(a *away, read calls, at time.Duration) {
 }
 
 // judge judges the window that ends.
-func (c *awayChecker) judge(a *away, read calls, what string, at time.Duration) {
-	if !a.down || c.s.work == nil {
+func (ac *awayChecker) judge(a *away, read calls, what string, at time.Duration) {
+	if !a.down || ac.s.work == nil {
 		return
 	}
 	took := at - a.since
 	read(func(process string, made uint64, bound func(time.Duration) int64) {
-		c.s.judged(c.i)
-		c.compare(process, made-a.made[process], what, took, bound)
+		ac.s.judged(ac.i)
+		ac.compare(process, made-a.made[process], what, took, bound)
 	})
 }
 
 // anew judges a process that another process of its name succeeds, and starts a new window for the
 // name.
-func (c *awayChecker) anew(a *away, read calls, what string, e *history.Event) {
-	if !a.down || c.s.work == nil {
+func (ac *awayChecker) anew(a *away, read calls, what string, e *history.Event) {
+	if !a.down || ac.s.work == nil {
 		return
 	}
 	read(func(process string, made uint64, bound func(time.Duration) int64) {
 		if process == e.Process {
-			c.compare(process, made-a.made[process], what, e.At-a.since, bound)
+			ac.compare(process, made-a.made[process], what, e.At-a.since, bound)
 			a.made[process] = made
 		}
 	})
 }
 
-func (c *awayChecker) compare(process string, made uint64, what string, took time.Duration, bound func(time.Duration) int64) {
+func (ac *awayChecker) compare(process string, made uint64, what string, took time.Duration, bound func(time.Duration) int64) {
 	if n, most := int64(made), bound(took); n > most {
-		c.s.violate(c.i, 0, "%s made %d %s within %v while that server was away; the bound is %d", process, n, what, took, most)
+		ac.s.violate(ac.i, 0, "%s made %d %s within %v while that server was away; the bound is %d", process, n, what, took, most)
 	}
 }
 
-func (c *awayChecker) statements(visit func(string, uint64, func(time.Duration) int64)) {
-	c.s.work.Statements(func(process string, worker bool, made uint64) {
+func (ac *awayChecker) statements(visit func(string, uint64, func(time.Duration) int64)) {
+	ac.s.work.Statements(func(process string, worker bool, made uint64) {
 		visit(process, made, func(took time.Duration) int64 {
 			if worker {
-				return c.workerStatements(took)
+				return ac.workerStatements(took)
 			}
-			return c.executorStatements(took)
+			return ac.executorStatements(took)
 		})
 	})
 }
 
-func (c *awayChecker) connections(visit func(string, uint64, func(time.Duration) int64)) {
-	w, counts := c.s.work.(Connections)
+func (ac *awayChecker) connections(visit func(string, uint64, func(time.Duration) int64)) {
+	w, counts := ac.s.work.(Connections)
 	if !counts {
 		return
 	}
-	r := c.s.config.MessageQueue.RabbitMQ
+	r := ac.s.config.MessageQueue.RabbitMQ
 	w.Connections(func(process string, _ bool, made uint64) {
 		visit(process, made, func(took time.Duration) int64 { return clients * attempts(took, r.ReconnectMin, r.ReconnectMax) })
 	})
@@ -178,20 +178,20 @@ func (c *awayChecker) connections(visit func(string, uint64, func(time.Duration)
 // workerStatements: heartbeats, which are ten times as frequent after a failure; attempts to
 // register, two statements each; the steps of a stop; the calls of each claim and result; and the
 // questions for cancellations and dispatches.
-func (c *awayChecker) workerStatements(took time.Duration) int64 {
-	w := c.s.config.Worker
+func (ac *awayChecker) workerStatements(took time.Duration) int64 {
+	w := ac.s.config.Worker
 	n := int64(took/max(w.HeartbeatInterval/10, 100*time.Millisecond)) + 2
 	n += 2 * attempts(took, 200*time.Millisecond, 5*time.Second)
 	n += 3 * attempts(took, 100*time.Millisecond, time.Second)
-	n += 2 * c.most * attempts(took, 100*time.Millisecond, 2*time.Second)
+	n += 2 * ac.most * attempts(took, 100*time.Millisecond, 2*time.Second)
 	return n + (hintsASecond+looksASecond)*(int64(took/time.Second)+1)
 }
 
 // executorStatements: each loop fails at its first statement, or at that statement's second
 // attempt, and tries again after its period. Each held dead letter is retried by itself.
-func (c *awayChecker) executorStatements(took time.Duration) (n int64) {
+func (ac *awayChecker) executorStatements(took time.Duration) (n int64) {
 	loop := func(statements int64, period time.Duration) { n += statements * (int64(took/period) + 2) }
-	x := c.s.config.Executor
+	x := ac.s.config.Executor
 	loop(10, x.ReconcileInterval)
 	loop(4, x.TimeoutCheckInterval)
 	loop(2, x.FiguresInterval)
@@ -199,7 +199,7 @@ func (c *awayChecker) executorStatements(took time.Duration) (n int64) {
 		loop(2, x.HealthCheckInterval)
 	}
 	loop(6, time.Minute)
-	if x := c.s.config.Retention; x.Any() {
+	if x := ac.s.config.Retention; x.Any() {
 		loop(2, x.Interval)
 	}
 	// While the brake lets one worker at a time through, the lease monitor looks every second.
@@ -221,4 +221,4 @@ func attempts(took, least, most time.Duration) (n int64) {
 	return n
 }
 
-func (c *awayChecker) end(bool) {}
+func (ac *awayChecker) end(bool) {}

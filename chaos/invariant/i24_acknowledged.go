@@ -26,63 +26,63 @@ type keptChecker struct {
 	open map[execution.Key]copies
 }
 
-func (c *keptChecker) observe(e *history.Event, l *life) {
+func (k *keptChecker) observe(e *history.Event, l *life) {
 	key := execution.Key{ID: e.Execution, Epoch: e.Epoch}
 	switch e.Kind {
 	case history.Delivered:
 		if l != nil && broker.IsWorkerQueue(e.Queue) {
-			o := c.open[key]
+			o := k.open[key]
 			o.open++
-			c.open[key] = o
+			k.open[key] = o
 		}
 	case history.StaleWrite:
-		if o, known := c.open[key]; known && e.By == execution.Worker && e.To == execution.Running {
+		if o, known := k.open[key]; known && e.By == execution.Worker && e.To == execution.Running {
 			o.refused = true
-			c.open[key] = o
+			k.open[key] = o
 		}
 	case history.Acked:
-		if o, known := c.open[key]; known && broker.IsWorkerQueue(e.Queue) {
-			c.settled(key)
+		if o, known := k.open[key]; known && broker.IsWorkerQueue(e.Queue) {
+			k.settled(key)
 			if o.open == 1 && !o.refused && e.Fault == "" {
-				c.acked(e, l)
+				k.acked(e, l)
 			}
 		}
 	case history.Requeued, history.Rejected:
 		if broker.IsWorkerQueue(e.Queue) {
-			c.settled(key)
+			k.settled(key)
 		}
 	case history.Transition:
 		if e.From == execution.Scheduled {
-			delete(c.open, execution.Key{ID: e.Execution, Epoch: e.OldEpoch})
+			delete(k.open, execution.Key{ID: e.Execution, Epoch: e.OldEpoch})
 		}
 	default:
 	}
 }
 
 // settled forgets one delivery of a dispatch.
-func (c *keptChecker) settled(key execution.Key) {
-	o, known := c.open[key]
+func (k *keptChecker) settled(key execution.Key) {
+	o, known := k.open[key]
 	if o.open--; o.open > 0 {
-		c.open[key] = o
+		k.open[key] = o
 	} else if known {
-		delete(c.open, key)
+		delete(k.open, key)
 	}
 }
 
 // acked judges the acknowledgement of the only delivery of a dispatch: if the dispatch still waits
 // for its claim there, it is lost.
-func (c *keptChecker) acked(e *history.Event, l *life) {
+func (k *keptChecker) acked(e *history.Event, l *life) {
 	if l == nil || l.status != execution.Scheduled || l.epoch != e.Epoch {
 		return
 	}
 	// Another incarnation can't claim it; its claim would have been refused before.
-	t := c.s.workers.Get(l.incarnation)
+	t := k.s.workers.Get(l.incarnation)
 	if t == nil || t.process != e.Process || t.late {
 		return
 	}
 	if _, gone := t.gone(); gone {
 		return
 	}
-	c.s.violate(c.i, e.Execution, "%s acknowledged the only message of execution %d at epoch %d, but has not claimed the execution: until it does, only the timeout monitor can find it",
+	k.s.violate(k.i, e.Execution, "%s acknowledged the only message of execution %d at epoch %d, but has not claimed the execution: until it does, only the timeout monitor can find it",
 		e.Process, e.Execution, e.Epoch)
 }

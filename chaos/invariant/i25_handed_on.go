@@ -45,41 +45,41 @@ type wayTo struct {
 }
 
 // hears implements timed.
-func (c *handedOnChecker) hears() []history.Kind {
+func (h *handedOnChecker) hears() []history.Kind {
 	return []history.Kind{history.Transition, history.Published, history.PublishedMarked}
 }
 
 func (*handedOnChecker) timed() {}
 
-func (c *handedOnChecker) observe(e *history.Event, l *life) {
-	for l, due := c.agenda.next(c.s, e.At); due; l, due = c.agenda.next(c.s, e.At) {
-		c.check(l, e.At)
+func (h *handedOnChecker) observe(e *history.Event, l *life) {
+	for l, due := h.agenda.next(h.s, e.At); due; l, due = h.agenda.next(h.s, e.At) {
+		h.check(l, e.At)
 	}
-	for l, due := c.unmarked.next(c.s, e.At); due; l, due = c.unmarked.next(c.s, e.At) {
-		c.mark(l, e.At)
+	for l, due := h.unmarked.next(h.s, e.At); due; l, due = h.unmarked.next(h.s, e.At) {
+		h.mark(l, e.At)
 	}
 	if l != nil {
-		c.marked(e, l)
-		if e.Kind == history.Published && l.status == execution.Scheduled && l.epoch == e.Epoch && c.s.queueStuck(l) {
-			c.unheard[wayTo{e.Process, l.worker}] = e.At
+		h.marked(e, l)
+		if e.Kind == history.Published && l.status == execution.Scheduled && l.epoch == e.Epoch && h.s.queueStuck(l) {
+			h.unheard[wayTo{e.Process, l.worker}] = e.At
 			if l.by == e.Process {
-				c.hangs(e.Process, l.entered)
+				h.hangs(e.Process, l.entered)
 			}
 		}
 	}
-	if e.Kind == history.Transition && (e.To == execution.Scheduling || e.To == execution.Scheduled) && c.clear(e.Process, e.To, c.s.recovered(e.At)) {
-		c.s.judged(c.i)
-		c.agenda.look(c.s, e.At+c.s.prompt(), e.Execution, e.Epoch, e.To)
-		if e.To == execution.Scheduled && c.s.records(history.PublishedMarked) {
-			c.unmarked.look(c.s, e.At+c.s.prompt()+oracle.MarkedWithin(&c.s.config), e.Execution, e.Epoch, e.To)
+	if e.Kind == history.Transition && (e.To == execution.Scheduling || e.To == execution.Scheduled) && h.clear(e.Process, e.To, h.s.recovered(e.At)) {
+		h.s.judged(h.i)
+		h.agenda.look(h.s, e.At+h.s.prompt(), e.Execution, e.Epoch, e.To)
+		if e.To == execution.Scheduled && h.s.records(history.PublishedMarked) {
+			h.unmarked.look(h.s, e.At+h.s.prompt()+oracle.MarkedWithin(&h.s.config), e.Execution, e.Epoch, e.To)
 		}
 	}
 }
 
 // clear says that nothing has been wrong since a moment for an executor that has claimed or
 // dispatched an execution.
-func (c *handedOnChecker) clear(executor string, in execution.Status, from time.Duration) bool {
-	r := &c.s.roads
+func (h *handedOnChecker) clear(executor string, in execution.Status, from time.Duration) bool {
+	r := &h.s.roads
 	x := r.byName[executor]
 	return x.clear(from) && !x.worker && r.clear(from) && (in != execution.Scheduled || !r.dispatches.since(from))
 }
@@ -88,19 +88,19 @@ func (c *handedOnChecker) clear(executor string, in execution.Status, from time.
 const hungFor = time.Minute
 
 // hangs notes that a dispatch of that moment was sent to a queue that hangs.
-func (c *handedOnChecker) hangs(executor string, at time.Duration) {
-	all := slices.DeleteFunc(c.hung[executor], func(of time.Duration) bool { return of < at-hungFor })
+func (h *handedOnChecker) hangs(executor string, at time.Duration) {
+	all := slices.DeleteFunc(h.hung[executor], func(of time.Duration) bool { return of < at-hungFor })
 	if i, known := slices.BinarySearch(all, at); !known {
 		all = slices.Insert(all, i, at)
 	}
-	c.hung[executor] = all
+	h.hung[executor] = all
 }
 
 // waits is until when an executor may keep a claim because the pass that made it waits for a queue
 // that hangs. A pass publishes what it has placed, and then gives back what had no place.
-func (c *handedOnChecker) waits(l *life) time.Duration {
-	if all := c.hung[l.by]; len(all) > 0 && all[len(all)-1] >= l.entered {
-		return l.entered + c.s.prompt() + stuckWait
+func (h *handedOnChecker) waits(l *life) time.Duration {
+	if all := h.hung[l.by]; len(all) > 0 && all[len(all)-1] >= l.entered {
+		return l.entered + h.s.prompt() + stuckWait
 	}
 	return 0
 }
@@ -114,38 +114,38 @@ const oldestConfirm = 30 * time.Second
 // (docs/queues.md, "A broker that is half well"). The broker first stores what waited in the queue,
 // and the confirm is then on its way for no longer than the calls of one reaction take. What was not
 // sent meanwhile is published by the reconciler, for which invariant 12 has the bound.
-func (c *handedOnChecker) shut(l *life) bool {
-	sent, any := c.unheard[wayTo{l.by, l.worker}]
-	return any && sent >= l.entered-oldestConfirm-c.s.prompt() && c.s.queueStuckSince(l, l.entered-c.s.prompt())
+func (h *handedOnChecker) shut(l *life) bool {
+	sent, any := h.unheard[wayTo{l.by, l.worker}]
+	return any && sent >= l.entered-oldestConfirm-h.s.prompt() && h.s.queueStuckSince(l, l.entered-h.s.prompt())
 }
 
 // check judges an execution that was claimed or dispatched a while ago and still has that status.
-func (c *handedOnChecker) check(l *life, now time.Duration) {
+func (h *handedOnChecker) check(l *life, now time.Duration) {
 	switch {
-	case !c.clear(l.by, l.status, c.s.recovered(l.entered)):
-	case l.status == execution.Scheduling && now <= c.waits(l):
-		c.agenda.look(c.s, c.waits(l), l.id, l.epoch, l.status)
+	case !h.clear(l.by, l.status, h.s.recovered(l.entered)):
+	case l.status == execution.Scheduling && now <= h.waits(l):
+		h.agenda.look(h.s, h.waits(l), l.id, l.epoch, l.status)
 	case l.status == execution.Scheduling:
-		c.s.violate(c.i, l.id, "execution %d, epoch %d, was claimed for scheduling by %s at %v, which neither dispatched it nor gave it back within %v", l.id, l.epoch, l.by, l.entered, c.s.prompt())
-	case !l.published && !l.returned && !c.s.queueStuck(l) && !c.shut(l) && !c.s.roads.gaveUp(l.by, l.entered-c.s.prompt()):
-		c.s.violate(c.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, which did not publish it within %v", l.id, l.epoch, l.by, l.entered, c.s.prompt())
+		h.s.violate(h.i, l.id, "execution %d, epoch %d, was claimed for scheduling by %s at %v, which neither dispatched it nor gave it back within %v", l.id, l.epoch, l.by, l.entered, h.s.prompt())
+	case !l.published && !l.returned && !h.s.queueStuck(l) && !h.shut(l) && !h.s.roads.gaveUp(l.by, l.entered-h.s.prompt()):
+		h.s.violate(h.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, which did not publish it within %v", l.id, l.epoch, l.by, l.entered, h.s.prompt())
 	}
 }
 
 // marked judges that a claim marks its dispatch as published, and that only scheduled executions
 // are marked otherwise: a mark that outlives its dispatch prevents the next dispatch from being
 // published again.
-func (c *handedOnChecker) marked(e *history.Event, l *life) {
+func (h *handedOnChecker) marked(e *history.Event, l *life) {
 	switch {
 	case e.Kind == history.PublishedMarked:
-		c.s.judged(c.i)
+		h.s.judged(h.i)
 		if l.status != execution.Scheduled || l.epoch != e.Epoch {
-			c.s.violate(c.i, l.id, "execution %d is marked by %s as published at epoch %d, and is %v at epoch %d: the next dispatch counts as sent before it is", l.id, e.Process, e.Epoch, l.status, l.epoch)
+			h.s.violate(h.i, l.id, "execution %d is marked by %s as published at epoch %d, and is %v at epoch %d: the next dispatch counts as sent before it is", l.id, e.Process, e.Epoch, l.status, l.epoch)
 		}
-	case e.Kind == history.Transition && e.To == execution.Running && c.s.records(history.PublishedMarked):
-		c.s.judged(c.i)
+	case e.Kind == history.Transition && e.To == execution.Running && h.s.records(history.PublishedMarked):
+		h.s.judged(h.i)
 		if !l.marked {
-			c.s.violate(c.i, l.id, "execution %d, epoch %d, was claimed by %s, and is not marked as published: who reads the row can't tell that its dispatch was received", l.id, l.epoch, e.Process)
+			h.s.violate(h.i, l.id, "execution %d, epoch %d, was claimed by %s, and is not marked as published: who reads the row can't tell that its dispatch was received", l.id, l.epoch, e.Process)
 		}
 	}
 }
@@ -153,20 +153,20 @@ func (c *handedOnChecker) marked(e *history.Event, l *life) {
 // mark judges a dispatch that has been unclaimed for longer than its executor may take to mark it.
 // The confirms of one step arrive together, after the executor has waited for those of a queue that
 // hangs; if it gives up its session, they don't arrive.
-func (c *handedOnChecker) mark(l *life, now time.Duration) {
+func (h *handedOnChecker) mark(l *life, now time.Duration) {
 	// A row that a stranger has locked since can't be marked.
-	if !l.published || l.returned || l.marked || l.hidden || l.shown > l.entered || c.s.queueStuck(l) || !c.clear(l.by, l.status, c.s.recovered(l.entered)) || c.s.roads.gaveUp(l.by, l.entered) {
+	if !l.published || l.returned || l.marked || l.hidden || l.shown > l.entered || h.s.queueStuck(l) || !h.clear(l.by, l.status, h.s.recovered(l.entered)) || h.s.roads.gaveUp(l.by, l.entered) {
 		return
 	}
-	within := c.s.prompt() + oracle.MarkedWithin(&c.s.config)
-	if slices.ContainsFunc(c.hung[l.by], func(at time.Duration) bool { return (at - l.entered).Abs() <= c.s.prompt()-callTime }) {
+	within := h.s.prompt() + oracle.MarkedWithin(&h.s.config)
+	if slices.ContainsFunc(h.hung[l.by], func(at time.Duration) bool { return (at - l.entered).Abs() <= h.s.prompt()-callTime }) {
 		within += stuckWait
 	}
 	if now <= l.entered+within {
-		c.unmarked.look(c.s, l.entered+within, l.id, l.epoch, l.status)
+		h.unmarked.look(h.s, l.entered+within, l.id, l.epoch, l.status)
 		return
 	}
-	c.s.violate(c.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, and its message was published; nobody has claimed it, and %s has not marked it within %v", l.id, l.epoch, l.by, l.entered, l.by, within)
+	h.s.violate(h.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, and its message was published; nobody has claimed it, and %s has not marked it within %v", l.id, l.epoch, l.by, l.entered, l.by, within)
 }
 
-func (c *handedOnChecker) end(bool) {}
+func (h *handedOnChecker) end(bool) {}

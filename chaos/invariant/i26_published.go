@@ -62,71 +62,71 @@ const (
 )
 
 // publishing judges a message of hints before a process sends it.
-func (c *hintChecker) publishing(process string, m *broker.Message, now time.Duration) {
-	c.s.judged(c.i)
+func (hc *hintChecker) publishing(process string, m *broker.Message, now time.Duration) {
+	hc.s.judged(hc.i)
 	id := m.Envelope.MessageID
 	// A twin's name begins with the name of the process that it doubles, which its ids use.
 	if source, _, named := strings.Cut(id, "/"); !named || source != process && !strings.HasPrefix(process, source+" ") {
-		c.s.violate(c.i, 0, "%s sends a hint with the id %q, which does not begin with its name: nobody can tell whose it is", process, id)
+		hc.s.violate(hc.i, 0, "%s sends a hint with the id %q, which does not begin with its name: nobody can tell whose it is", process, id)
 	}
-	for i := range c.untaken {
-		if u := &c.untaken[i]; u.id == id && u.process == process {
+	for i := range hc.untaken {
+		if u := &hc.untaken[i]; u.id == id && u.process == process {
 			u.waits = false
 			return
 		}
 	}
-	c.full(process, m, now)
+	hc.full(process, m, now)
 }
 
 // full judges that a message which is not full leaves out no change, of its type and for its
 // worker, that its sender has known for a while: one message per change is extra work for the
 // broker and every receiver.
-func (c *hintChecker) full(process string, m *broker.Message, now time.Duration) {
+func (hc *hintChecker) full(process string, m *broker.Message, now time.Duration) {
 	const hinders = standsStill | itsClock | toDatabase | databaseFails | hasTwin
 	to := sentTo{process, m.RoutingKey}
-	before, any := c.last[to]
+	before, any := hc.last[to]
 	bit := uint8(1) << m.Envelope.Type
 	for _, told := range m.Envelope.Changes {
-		n := c.committed(change{told.Key.ID, told.Key.Epoch, told.To})
+		n := hc.committed(change{told.Key.ID, told.Key.Epoch, told.To})
 		if n == nil || n.process != process || n.told&bit != 0 {
 			continue
 		}
 		n.told |= bit
-		from := c.s.recovered(n.at)
-		if !any || before.size >= hintSize || n.at+heldBack >= before.at || c.s.ledger.struck(hinders, process, 0, from) || c.s.roads.of(process).wrong.since(from) {
+		from := hc.s.recovered(n.at)
+		if !any || before.size >= hintSize || n.at+heldBack >= before.at || hc.s.ledger.struck(hinders, process, 0, from) || hc.s.roads.of(process).wrong.since(from) {
 			continue
 		}
-		c.s.violate(c.i, n.id, "%s sends %q with execution %d, epoch %d, which it made %v at %v: this change belonged in the previous %q, which had only %d changes when it was sent at %v; a message holds %d",
+		hc.s.violate(hc.i, n.id, "%s sends %q with execution %d, epoch %d, which it made %v at %v: this change belonged in the previous %q, which had only %d changes when it was sent at %v; a message holds %d",
 			process, m.RoutingKey, n.id, n.epoch, n.to, n.at, m.RoutingKey, before.size, before.at, hintSize)
 	}
-	if c.last == nil {
-		c.last = make(map[sentTo]lastSent)
+	if hc.last == nil {
+		hc.last = make(map[sentTo]lastSent)
 	}
-	c.last[to] = lastSent{now, len(m.Envelope.Changes)}
+	hc.last[to] = lastSent{now, len(m.Envelope.Changes)}
 }
 
 // outcome notes the broker's answer to a message of hints. A hint that may have arrived is not sent
 // again, nor is one after its last attempt.
-func (c *hintChecker) outcome(process string, over Open, m *broker.Message, o broker.Outcome, now time.Duration) {
+func (hc *hintChecker) outcome(process string, over Open, m *broker.Message, o broker.Outcome, now time.Duration) {
 	id := m.Envelope.MessageID
-	at := slices.IndexFunc(c.untaken, func(u untaken) bool { return u.id == id && u.process == process })
+	at := slices.IndexFunc(hc.untaken, func(u untaken) bool { return u.id == id && u.process == process })
 	taken := o == broker.Confirmed || o == broker.Unknown
 	switch {
 	case at < 0 && taken:
 		return
 	case at < 0:
 		// Attempts without a session are at most a pause apart, unless their process stands still.
-		young := over.Usable()+heldBack >= now || c.s.ledger.struck(standsStill, process, 0, now-heldBack)
-		c.untaken = append(c.untaken, untaken{id: id, process: process, unseen: young})
-		at = len(c.untaken) - 1
-	case taken || c.untaken[at].attempts == hintAttempts-1:
-		c.untaken = slices.Delete(c.untaken, at, at+1)
+		young := over.Usable()+heldBack >= now || hc.s.ledger.struck(standsStill, process, 0, now-heldBack)
+		hc.untaken = append(hc.untaken, untaken{id: id, process: process, unseen: young})
+		at = len(hc.untaken) - 1
+	case taken || hc.untaken[at].attempts == hintAttempts-1:
+		hc.untaken = slices.Delete(hc.untaken, at, at+1)
 		return
 	}
-	u := &c.untaken[at]
+	u := &hc.untaken[at]
 	u.unseen = u.unseen || u.over != nil && u.over.Closed()
 	u.over, u.at, u.attempts, u.waits = over, now, u.attempts+1, !u.unseen
-	c.s.wake(now + c.s.untriedWithin() + time.Nanosecond)
+	hc.s.wake(now + hc.s.untriedWithin() + time.Nanosecond)
 }
 
 // untriedWithin is the time within which another attempt of a hint must follow.
@@ -136,28 +136,28 @@ func (s *Suite) untriedWithin() time.Duration { return s.prompt() + hintPause }
 // time. An attempt without a session is not seen, so a sender that had none a moment before may have
 // made its last attempt. The attempts keep their count while one is under
 // way, however late its answer, and while a fault excuses a late next attempt.
-func (c *hintChecker) untried(now time.Duration) {
+func (hc *hintChecker) untried(now time.Duration) {
 	const hinders = standsStill | itsClock | hasTwin | toBroker | brokerFails
-	if len(c.untaken) == 0 {
+	if len(hc.untaken) == 0 {
 		return
 	}
-	within := c.s.untriedWithin()
-	for i := range c.untaken {
-		u := &c.untaken[i]
+	within := hc.s.untriedWithin()
+	for i := range hc.untaken {
+		u := &hc.untaken[i]
 		if !u.waits || now-u.at <= within {
 			continue
 		}
 		u.waits = false
-		if p := c.s.roads.byName[u.process]; u.over.Closed() || p == nil || !p.up || p.stopping || c.s.ledger.struck(hinders, u.process, 0, u.at) ||
-			c.s.ledger.struck(toBroker|brokerFails, u.process, 0, u.at-heldBack) {
+		if p := hc.s.roads.byName[u.process]; u.over.Closed() || p == nil || !p.up || p.stopping || hc.s.ledger.struck(hinders, u.process, 0, u.at) ||
+			hc.s.ledger.struck(toBroker|brokerFails, u.process, 0, u.at-heldBack) {
 			continue
 		}
-		c.s.judged(c.i)
-		c.s.violate(c.i, 0, "%s was told at %v that the broker did not take its hint %s, attempt %d, and has not sent it again within %v; a hint gets %d attempts",
+		hc.s.judged(hc.i)
+		hc.s.violate(hc.i, 0, "%s was told at %v that the broker did not take its hint %s, attempt %d, and has not sent it again within %v; a hint gets %d attempts",
 			u.process, u.at, u.id, u.attempts, within, hintAttempts)
 	}
-	c.untaken = slices.DeleteFunc(c.untaken, func(u untaken) bool {
-		p := c.s.roads.byName[u.process]
-		return p == nil || !p.up || now-u.at > untakenFor && !c.s.ledger.struck(standsStill, u.process, 0, u.at)
+	hc.untaken = slices.DeleteFunc(hc.untaken, func(u untaken) bool {
+		p := hc.s.roads.byName[u.process]
+		return p == nil || !p.up || now-u.at > untakenFor && !hc.s.ledger.struck(standsStill, u.process, 0, u.at)
 	})
 }

@@ -91,33 +91,33 @@ func newHintChecker(i *Invariant, s *Suite) *hintChecker {
 	return &hintChecker{i: i, s: s, sent: newSentHints(), again: make(map[string]time.Duration)}
 }
 
-func (c *hintChecker) observe(e *history.Event, l *life) {
-	if e.At > c.next || len(c.untaken) > 0 {
-		c.look(e.At)
+func (hc *hintChecker) observe(e *history.Event, l *life) {
+	if e.At > hc.next || len(hc.untaken) > 0 {
+		hc.look(e.At)
 	}
 	switch e.Kind {
 	case history.ProcessStarted:
-		if _, known := c.s.started[e.Process]; known {
-			c.again[e.Process] = e.At
+		if _, known := hc.s.started[e.Process]; known {
+			hc.again[e.Process] = e.At
 		}
 	case history.Transition:
 		if earnsHint(e) {
-			n := spare(&c.spared)
+			n := spare(&hc.spared)
 			*n = committed{change: change{e.Execution, e.Epoch, e.To}, from: e.From, process: e.Process, at: e.At}
-			c.recent.add(n)
-			c.next = min(c.next, n.at+c.s.prompt())
-			last := c.byChange.Make(e.Execution)
+			hc.recent.add(n)
+			hc.next = min(hc.next, n.at+hc.s.prompt())
+			last := hc.byChange.Make(e.Execution)
 			n.before, *last = *last, n
 		}
 	case history.Hinted:
-		c.hinted(e, l)
+		hc.hinted(e, l)
 	default:
 	}
 }
 
 // committed is the last commit of a change in the last minute, nil if there was none.
-func (c *hintChecker) committed(of change) *committed {
-	n := c.byChange.Get(of.id)
+func (hc *hintChecker) committed(of change) *committed {
+	n := hc.byChange.Get(of.id)
 	for n != nil && n.change != of {
 		n = n.before
 	}
@@ -125,25 +125,25 @@ func (c *hintChecker) committed(of change) *committed {
 }
 
 // forget removes the oldest change of its execution.
-func (c *hintChecker) forget(oldest *committed) {
-	at := c.byChange.At(oldest.id)
+func (hc *hintChecker) forget(oldest *committed) {
+	at := hc.byChange.At(oldest.id)
 	for *at != oldest {
 		at = &(*at).before
 	}
-	if *at = nil; c.byChange.Get(oldest.id) == nil {
-		c.byChange.Delete(oldest.id)
+	if *at = nil; hc.byChange.Get(oldest.id) == nil {
+		hc.byChange.Delete(oldest.id)
 	}
 }
 
 // waitsFor is the time at which something must next be checked.
-func (c *hintChecker) waitsFor() time.Duration {
+func (hc *hintChecker) waitsFor() time.Duration {
 	at := never
-	if c.next != never {
-		at = c.next + time.Nanosecond
+	if hc.next != never {
+		at = hc.next + time.Nanosecond
 	}
-	for i := range c.untaken {
-		if u := &c.untaken[i]; u.waits {
-			at = min(at, u.at+c.s.untriedWithin()+time.Nanosecond)
+	for i := range hc.untaken {
+		if u := &hc.untaken[i]; u.waits {
+			at = min(at, u.at+hc.s.untriedWithin()+time.Nanosecond)
 		}
 	}
 	return at
@@ -156,120 +156,120 @@ func earnsHint(e *history.Event) bool {
 }
 
 // hinted judges one change in a hint.
-func (c *hintChecker) hinted(e *history.Event, l *life) {
-	c.tells = true
-	c.s.judged(c.i)
+func (hc *hintChecker) hinted(e *history.Event, l *life) {
+	hc.tells = true
+	hc.s.judged(hc.i)
 	if e.Limit > hintSize {
-		c.s.violate(c.i, e.Execution, "%s reported %d changes in one message, %s; at most %d are allowed", e.Process, e.Limit, e.Key, hintSize)
+		hc.s.violate(hc.i, e.Execution, "%s reported %d changes in one message, %s; at most %d are allowed", e.Process, e.Limit, e.Key, hintSize)
 	}
-	c.once(e)
+	hc.once(e)
 	t := broker.Type(e.Type)
-	if n := c.committed(change{e.Execution, e.Epoch, e.To}); n != nil {
+	if n := hc.committed(change{e.Execution, e.Epoch, e.To}); n != nil {
 		n.changed = n.changed || t == broker.ExecutionStatusChanged
 		n.through = n.through || t == broker.ExecutionCompleted
 		// If the answer was lost, the writer can't know the previous status.
-		if t != broker.ExecutionCancel && e.From != n.from && c.clear(n) {
-			c.s.violate(c.i, e.Execution, "%s reported in %s that execution %d, epoch %d, went from %v to %v, but it went from %v", e.Process, e.Key, e.Execution, e.Epoch, e.From, e.To, n.from)
+		if t != broker.ExecutionCancel && e.From != n.from && hc.clear(n) {
+			hc.s.violate(hc.i, e.Execution, "%s reported in %s that execution %d, epoch %d, went from %v to %v, but it went from %v", e.Process, e.Key, e.Execution, e.Epoch, e.From, e.To, n.from)
 		}
 	}
 	switch {
 	case l == nil:
 	case t == broker.ExecutionCancel && l.epoch == e.Epoch && l.worker != e.Worker:
-		c.s.violate(c.i, e.Execution, "%s told worker %d in %s to end execution %d, epoch %d, which is worker %d's", e.Process, e.Worker, e.Key, e.Execution, e.Epoch, l.worker)
+		hc.s.violate(hc.i, e.Execution, "%s told worker %d in %s to end execution %d, epoch %d, which is worker %d's", e.Process, e.Worker, e.Key, e.Execution, e.Epoch, l.worker)
 	case l.epoch < e.Epoch || l.epoch == e.Epoch && e.To > l.status && e.To != execution.Requested:
-		c.s.violate(c.i, e.Execution, "%s reported in %s that execution %d, epoch %d, is %v, but it is %v at epoch %d", e.Process, e.Key, e.Execution, e.Epoch, e.To, l.status, l.epoch)
+		hc.s.violate(hc.i, e.Execution, "%s reported in %s that execution %d, epoch %d, is %v, but it is %v at epoch %d", e.Process, e.Key, e.Execution, e.Epoch, e.To, l.status, l.epoch)
 	}
 }
 
 // once judges that a hint which may have arrived is not sent again, and that no two hints have the
 // same id. A restarted process numbers its hints from the start, and so does each of two processes
 // of one name.
-func (c *hintChecker) once(e *history.Event) {
-	h := c.newest
+func (hc *hintChecker) once(e *history.Event) {
+	h := hc.newest
 	if h == nil || h.id != e.Key {
-		position := c.sent.position(e.Key)
+		position := hc.sent.position(e.Key)
 		if h = position.table.Get(position.number); h == nil {
-			h = spare(&c.unsent)
+			h = spare(&hc.unsent)
 			*h = sent{id: e.Key, position: position, process: e.Process, at: e.At, message: e.Message, attempts: 1, routed: e.Count > 0}
 			position.table.Set(position.number, h)
-			c.order.add(h)
-			c.next = min(c.next, h.at+longestHint)
-			c.newest = h
+			hc.order.add(h)
+			hc.next = min(hc.next, h.at+longestHint)
+			hc.newest = h
 			return
 		}
 	}
-	c.newest = h
+	hc.newest = h
 	if h.message == e.Message && e.Message != 0 && h.process == e.Process {
 		return // another change in the same message
 	}
 	for _, process := range [...]string{h.process, e.Process} {
-		if _, again := c.again[process]; again || c.s.ledger.struck(hasTwin, process, 0, 0) {
+		if _, again := hc.again[process]; again || hc.s.ledger.struck(hasTwin, process, 0, 0) {
 			*h = sent{id: h.id, position: h.position, process: e.Process, at: h.at, message: e.Message, attempts: 1, routed: e.Count > 0}
 			return
 		}
 	}
 	switch {
 	case h.process != e.Process:
-		c.s.violate(c.i, e.Execution, "%s and %s have both published a hint with the id %q", h.process, e.Process, e.Key)
+		hc.s.violate(hc.i, e.Execution, "%s and %s have both published a hint with the id %q", h.process, e.Process, e.Key)
 	case h.routed:
-		c.s.violate(c.i, e.Execution, "%s has published its hint %s again, %v after the broker had taken it", e.Process, e.Key, e.At-h.at)
+		hc.s.violate(hc.i, e.Execution, "%s has published its hint %s again, %v after the broker had taken it", e.Process, e.Key, e.At-h.at)
 	case e.Message != 0 && h.attempts >= hintAttempts:
-		c.s.violate(c.i, e.Execution, "%s has published its hint %s %d times", e.Process, e.Key, h.attempts+1)
+		hc.s.violate(hc.i, e.Execution, "%s has published its hint %s %d times", e.Process, e.Key, h.attempts+1)
 	}
 	h.message, h.attempts, h.routed = e.Message, h.attempts+1, e.Count > 0
 }
 
 // clear says that nothing has been wrong with a change's writer and the servers since long enough
 // before the change.
-func (c *hintChecker) clear(n *committed) bool {
-	from := c.s.recovered(n.at)
-	return c.s.roads.byName[n.process].clear(from) && c.s.roads.clear(from)
+func (hc *hintChecker) clear(n *committed) bool {
+	from := hc.s.recovered(n.at)
+	return hc.s.roads.byName[n.process].clear(from) && hc.s.roads.clear(from)
 }
 
 // look judges the changes that should have been reported by now, and forgets old entries.
-func (c *hintChecker) look(now time.Duration) {
-	c.untried(now)
-	if now <= c.next {
+func (hc *hintChecker) look(now time.Duration) {
+	hc.untried(now)
+	if now <= hc.next {
 		return
 	}
-	prompt := c.s.prompt()
-	for n, any := c.recent.first(); any && now-n.at > prompt; n, any = c.recent.first() {
-		c.recent.drop()
-		c.heard(n)
-		c.kept.add(n)
+	prompt := hc.s.prompt()
+	for n, any := hc.recent.first(); any && now-n.at > prompt; n, any = hc.recent.first() {
+		hc.recent.drop()
+		hc.heard(n)
+		hc.kept.add(n)
 	}
-	for n, any := c.kept.first(); any && now-n.at > longestHint; n, any = c.kept.first() {
-		c.kept.drop()
-		c.forget(n)
-		c.spared = append(c.spared, n)
+	for n, any := hc.kept.first(); any && now-n.at > longestHint; n, any = hc.kept.first() {
+		hc.kept.drop()
+		hc.forget(n)
+		hc.spared = append(hc.spared, n)
 	}
-	for h, any := c.order.first(); any && now-h.at > longestHint; h, any = c.order.first() {
-		c.order.drop()
-		c.sent.forget(h)
-		if c.newest == h {
-			c.newest = nil
+	for h, any := hc.order.first(); any && now-h.at > longestHint; h, any = hc.order.first() {
+		hc.order.drop()
+		hc.sent.forget(h)
+		if hc.newest == h {
+			hc.newest = nil
 		}
-		c.unsent = append(c.unsent, h)
+		hc.unsent = append(hc.unsent, h)
 	}
-	c.next = never
-	if n, any := c.recent.first(); any {
-		c.next = n.at + prompt
+	hc.next = never
+	if n, any := hc.recent.first(); any {
+		hc.next = n.at + prompt
 	}
-	if n, any := c.kept.first(); any {
-		c.next = min(c.next, n.at+longestHint)
+	if n, any := hc.kept.first(); any {
+		hc.next = min(hc.next, n.at+longestHint)
 	}
-	if h, any := c.order.first(); any {
-		c.next = min(c.next, h.at+longestHint)
+	if h, any := hc.order.first(); any {
+		hc.next = min(hc.next, h.at+longestHint)
 	}
 }
 
 // heard judges whether a change was reported.
-func (c *hintChecker) heard(n *committed) {
-	if !c.tells || !c.clear(n) {
+func (hc *hintChecker) heard(n *committed) {
+	if !hc.tells || !hc.clear(n) {
 		return
 	}
-	c.s.judged(c.i)
+	hc.s.judged(hc.i)
 	if !n.changed || !n.through && oracle.Terminal(n.to) {
-		c.s.violate(c.i, n.id, "%s wrote at %v that execution %d, epoch %d, is %v, and has not published a hint about it within %v", n.process, n.at, n.id, n.epoch, n.to, c.s.prompt())
+		hc.s.violate(hc.i, n.id, "%s wrote at %v that execution %d, epoch %d, is %v, and has not published a hint about it within %v", n.process, n.at, n.id, n.epoch, n.to, hc.s.prompt())
 	}
 }

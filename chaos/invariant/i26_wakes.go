@@ -48,7 +48,7 @@ type roomy struct {
 }
 
 // hears implements selective.
-func (c *wakeChecker) hears() []history.Kind {
+func (wc *wakeChecker) hears() []history.Kind {
 	return []history.Kind{
 		history.ActionDefined, history.HealthReported, history.Created, history.ChildStarted, history.Orchestrated,
 		history.WorkerLifecycle, history.WorkerRegistered, history.HeartbeatRenewed, history.WorkerCordoned,
@@ -56,145 +56,145 @@ func (c *wakeChecker) hears() []history.Kind {
 	}
 }
 
-func (c *wakeChecker) timed() {}
+func (wc *wakeChecker) timed() {}
 
-func (c *wakeChecker) observe(e *history.Event, l *life) {
-	c.look(e.At)
-	c.hints.observe(e, l)
-	c.s.wake(c.hints.waitsFor())
-	c.hear(e)
+func (wc *wakeChecker) observe(e *history.Event, l *life) {
+	wc.look(e.At)
+	wc.hints.observe(e, l)
+	wc.s.wake(wc.hints.waitsFor())
+	wc.hear(e)
 	switch e.Kind {
 	case history.ActionDefined:
-		c.limited[e.Action] = e.Count > 0
+		wc.limited[e.Action] = e.Count > 0
 	case history.HealthReported:
 		if e.Limit > 0 || e.Count > 0 {
-			c.blamed[e.Worker] = e.At
+			wc.blamed[e.Worker] = e.At
 		}
 	case history.Created:
-		c.due(e, e.At)
+		wc.due(e, e.At)
 	case history.ChildStarted:
-		c.due(e, e.At)
+		wc.due(e, e.At)
 	case history.Orchestrated:
 		if e.Related == 0 {
-			c.children(e)
+			wc.children(e)
 		}
 	case history.WorkerLifecycle:
-		if w := c.byIncarnation.Get(e.Incarnation); w != nil && e.Lifecycle == execution.Active {
-			c.room(w, e.At, c.s.config.Executor.ReconcileInterval)
+		if w := wc.byIncarnation.Get(e.Incarnation); w != nil && e.Lifecycle == execution.Active {
+			wc.room(w, e.At, wc.s.config.Executor.ReconcileInterval)
 		}
 	case history.Transition:
-		c.transition(e, l)
+		wc.transition(e, l)
 	case history.WorkerRegistered, history.HeartbeatRenewed, history.WorkerCordoned, history.ProcessStarted, history.Hinted:
 		// The roster and hintChecker have handled it.
 	default:
 	}
 }
 
-func (c *wakeChecker) transition(e *history.Event, l *life) {
-	if w := c.byIncarnation.Get(e.Incarnation); w != nil {
-		before, deep := w.roomSince, c.tooDeep(w)
+func (wc *wakeChecker) transition(e *history.Event, l *life) {
+	if w := wc.byIncarnation.Get(e.Incarnation); w != nil {
+		before, deep := w.roomSince, wc.tooDeep(w)
 		if w.released(e); before == never && w.roomSince != never {
-			c.room(w, e.At, 0)
+			wc.room(w, e.At, 0)
 		}
 		if e.To == execution.Scheduled {
 			w.given(e.At)
 		}
-		if deep || c.tooDeep(w) {
-			c.deep[w.worker] = e.At
+		if deep || wc.tooDeep(w) {
+			wc.deep[w.worker] = e.At
 		}
 		if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
-			c.blamed[w.worker] = e.At
+			wc.blamed[w.worker] = e.At
 		}
 	}
 	switch {
-	case oracle.Terminal(e.To) && c.written(e.Process, c.s.recovered(e.At)):
-		c.s.judged(c.i)
-		c.agenda.look(c.s, e.At+c.s.prompt(), e.Execution, e.Epoch, e.To)
+	case oracle.Terminal(e.To) && wc.written(e.Process, wc.s.recovered(e.At)):
+		wc.s.judged(wc.i)
+		wc.agenda.look(wc.s, e.At+wc.s.prompt(), e.Execution, e.Epoch, e.To)
 	case e.To == execution.Requested:
-		c.due(e, e.At)
+		wc.due(e, e.At)
 	}
 }
 
 // tooDeep says that so many dispatches wait at a worker that executors take it for unhealthy.
 // Invariant 9 judges when such a worker gets work that is not pinned to it.
-func (c *wakeChecker) tooDeep(w *candidate) bool {
-	h := &c.s.config.Health
+func (wc *wakeChecker) tooDeep(w *candidate) bool {
+	h := &wc.s.config.Health
 	return h.Enabled && w.waiting >= h.QueueDepthUnhealthy
 }
 
 // written says that nothing has been wrong since a moment between a process that reports its writes
 // and the executors.
-func (c *wakeChecker) written(process string, from time.Duration) bool {
-	p := c.s.roads.byName[process]
-	return c.s.roads.hinted(from) && (p == nil || p.clear(from))
+func (wc *wakeChecker) written(process string, from time.Duration) bool {
+	p := wc.s.roads.byName[process]
+	return wc.s.roads.hinted(from) && (p == nil || p.clear(from))
 }
 
 // due schedules a check of an execution, a while after it is due for a worker.
-func (c *wakeChecker) due(e *history.Event, at time.Duration) {
-	if c.s.roads.hinted(c.s.recovered(at)) {
-		c.agenda.look(c.s, max(at, e.Due-c.s.skew)+c.s.prompt(), e.Execution, e.Epoch, execution.Requested)
+func (wc *wakeChecker) due(e *history.Event, at time.Duration) {
+	if wc.s.roads.hinted(wc.s.recovered(at)) {
+		wc.agenda.look(wc.s, max(at, e.Due-wc.s.skew)+wc.s.prompt(), e.Execution, e.Epoch, execution.Requested)
 	}
 }
 
 // room schedules a check of a worker a while after it got room, and later by more.
-func (c *wakeChecker) room(w *candidate, at, more time.Duration) {
-	if !c.s.roads.hinted(c.s.recovered(at)) {
+func (wc *wakeChecker) room(w *candidate, at, more time.Duration) {
+	if !wc.s.roads.hinted(wc.s.recovered(at)) {
 		return
 	}
-	r := roomy{at: at + more + 2*c.s.prompt(), since: at, w: w}
-	i, _ := slices.BinarySearchFunc(c.rooms, r, func(a, b roomy) int { return cmp.Compare(a.at, b.at) })
-	c.rooms = slices.Insert(c.rooms, i, r)
-	c.s.wake(r.at)
+	r := roomy{at: at + more + 2*wc.s.prompt(), since: at, w: w}
+	i, _ := slices.BinarySearchFunc(wc.rooms, r, func(a, b roomy) int { return cmp.Compare(a.at, b.at) })
+	wc.rooms = slices.Insert(wc.rooms, i, r)
+	wc.s.wake(r.at)
 }
 
 // children schedules checks of the children that must be settled after the end of a chain.
-func (c *wakeChecker) children(e *history.Event) {
-	for _, id := range c.s.orphans.waiting[e.Chain] {
-		c.agenda.look(c.s, e.At+c.s.prompt(), id, 0, execution.Requested)
+func (wc *wakeChecker) children(e *history.Event) {
+	for _, id := range wc.s.orphans.waiting[e.Chain] {
+		wc.agenda.look(wc.s, e.At+wc.s.prompt(), id, 0, execution.Requested)
 	}
 }
 
-func (c *wakeChecker) look(now time.Duration) {
-	for l, due := c.agenda.next(c.s, now); due; l, due = c.agenda.next(c.s, now) {
-		c.check(l, now)
+func (wc *wakeChecker) look(now time.Duration) {
+	for l, due := wc.agenda.next(wc.s, now); due; l, due = wc.agenda.next(wc.s, now) {
+		wc.check(l, now)
 	}
-	for len(c.rooms) > 0 && c.rooms[0].at <= now {
-		r := c.rooms[0]
-		if c.rooms = c.rooms[1:]; r.w.roomSince == r.since {
-			c.leftOut(r.w, now)
+	for len(wc.rooms) > 0 && wc.rooms[0].at <= now {
+		r := wc.rooms[0]
+		if wc.rooms = wc.rooms[1:]; r.w.roomSince == r.since {
+			wc.leftOut(r.w, now)
 		}
 	}
-	if len(c.rooms) > 0 {
-		c.s.wake(c.rooms[0].at)
+	if len(wc.rooms) > 0 {
+		wc.s.wake(wc.rooms[0].at)
 	}
 }
 
 // check judges an execution that has been unchanged for as long as a reaction may take.
-func (c *wakeChecker) check(l *life, now time.Duration) {
+func (wc *wakeChecker) check(l *life, now time.Duration) {
 	switch {
 	case l.hidden:
 		// No executor can act on it, and no message announces that its row is readable again.
 	case oracle.Terminal(l.status):
-		if l.orchestrated || l.shown > l.entered || c.s.known(c.i, l.id) || !c.written(l.by, c.s.recovered(l.entered)) {
+		if l.orchestrated || l.shown > l.entered || wc.s.known(wc.i, l.id) || !wc.written(l.by, wc.s.recovered(l.entered)) {
 			return
 		}
-		if more := l.entered + c.s.prompt() + c.endsAhead(l)*passTime; now <= more {
-			c.agenda.look(c.s, more, l.id, l.epoch, l.status)
+		if more := l.entered + wc.s.prompt() + wc.endsAhead(l)*passTime; now <= more {
+			wc.agenda.look(wc.s, more, l.id, l.epoch, l.status)
 		} else {
-			c.s.violate(c.i, l.id, "execution %d is %v since %v, and nobody has handled its end within %v", l.id, l.status, l.entered, c.s.prompt())
+			wc.s.violate(wc.i, l.id, "execution %d is %v since %v, and nobody has handled its end within %v", l.id, l.status, l.entered, wc.s.prompt())
 		}
 	case l.orphan:
-		if more := l.parentEnded + time.Duration(l.ahead+1)*c.s.prompt(); now <= more {
-			c.agenda.look(c.s, more, l.id, l.epoch, l.status)
-		} else if c.s.roads.hinted(c.s.recovered(l.parentEnded)) {
-			c.s.judged(c.i)
-			c.s.violate(c.i, l.id, "execution %d waits for its parent, execution %d, whose end was handled at %v", l.id, l.parent, l.parentEnded)
+		if more := l.parentEnded + time.Duration(l.ahead+1)*wc.s.prompt(); now <= more {
+			wc.agenda.look(wc.s, more, l.id, l.epoch, l.status)
+		} else if wc.s.roads.hinted(wc.s.recovered(l.parentEnded)) {
+			wc.s.judged(wc.i)
+			wc.s.violate(wc.i, l.id, "execution %d waits for its parent, execution %d, whose end was handled at %v", l.id, l.parent, l.parentEnded)
 		}
-	case c.waits(l, now):
-		c.s.judged(c.i)
-		for _, w := range c.candidates {
-			if c.takes(w, l, now) {
-				c.leave(l, w, now)
+	case wc.waits(l, now):
+		wc.s.judged(wc.i)
+		for _, w := range wc.candidates {
+			if wc.takes(w, l, now) {
+				wc.leave(l, w, now)
 				return
 			}
 		}
@@ -202,29 +202,29 @@ func (c *wakeChecker) check(l *life, now time.Duration) {
 }
 
 // leftOut judges the executions that wait while a worker has room.
-func (c *wakeChecker) leftOut(w *candidate, now time.Duration) {
+func (wc *wakeChecker) leftOut(w *candidate, now time.Duration) {
 	var first *life
-	for _, l := range c.s.lives.All() {
-		if l.status == execution.Requested && (first == nil || l.id < first.id) && c.waits(l, now) && c.takes(w, l, now) {
+	for _, l := range wc.s.lives.All() {
+		if l.status == execution.Requested && (first == nil || l.id < first.id) && wc.waits(l, now) && wc.takes(w, l, now) {
 			first = l
 		}
 	}
-	c.s.judged(c.i)
+	wc.s.judged(wc.i)
 	if first != nil {
-		c.leave(first, w, now)
+		wc.leave(first, w, now)
 	}
 }
 
 // endsAhead is the number of full batches of ends that precede an end: those that wait together with
 // it, and those that executors have handled since it came.
-func (c *wakeChecker) endsAhead(l *life) time.Duration {
-	n := c.s.endsHandled - l.endsBefore
-	for _, o := range c.s.lives.All() {
+func (wc *wakeChecker) endsAhead(l *life) time.Duration {
+	n := wc.s.endsHandled - l.endsBefore
+	for _, o := range wc.s.lives.All() {
 		if o != l && oracle.Terminal(o.status) && !o.orchestrated && o.entered <= l.entered {
 			n++
 		}
 	}
-	return time.Duration(n / max(1, c.s.config.Executor.BatchSize))
+	return time.Duration(n / max(1, wc.s.config.Executor.BatchSize))
 }
 
 // passTime is longer than an executor takes to hand out a batch, or to handle a batch of ends.
@@ -238,59 +238,59 @@ const stuckWait = 1500 * time.Millisecond
 // batch ahead of it may wait for as many passes as there are batches, and one pass may wait for each
 // queue that hangs. An executor that has given up its session makes no pass until it is connected
 // again.
-func (c *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
-	more := c.since(l) + c.s.prompt() + c.batchesAhead(l)*passTime + c.s.roads.stuckQueues(c.since(l))*stuckWait
-	if again := c.s.reunited(); slices.ContainsFunc(c.s.roads.executors, func(p *road) bool { return p.givenUp.since(c.since(l) - again) }) {
+func (wc *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
+	more := wc.since(l) + wc.s.prompt() + wc.batchesAhead(l)*passTime + wc.s.roads.stuckQueues(wc.since(l))*stuckWait
+	if again := wc.s.reunited(); slices.ContainsFunc(wc.s.roads.executors, func(p *road) bool { return p.givenUp.since(wc.since(l) - again) }) {
 		more += again
 	}
 	if now < more {
-		c.agenda.look(c.s, more, l.id, l.epoch, l.status)
+		wc.agenda.look(wc.s, more, l.id, l.epoch, l.status)
 		return
 	}
-	c.s.violate(c.i, l.id, "execution %d is due for a worker since %v and waits at %v although worker %d (incarnation %d) has had room since %v and could be given it since %v; it holds %d of %d",
-		l.id, c.since(l), now, w.worker, w.incarnation, w.roomSince, w.fitSince, w.load, w.capacity)
+	wc.s.violate(wc.i, l.id, "execution %d is due for a worker since %v and waits at %v although worker %d (incarnation %d) has had room since %v and could be given it since %v; it holds %d of %d",
+		l.id, wc.since(l), now, w.worker, w.incarnation, w.roomSince, w.fitSince, w.load, w.capacity)
 }
 
 // since is when executors can first have learned of an execution that waits for a worker.
-func (c *wakeChecker) since(l *life) time.Duration {
-	since := max(l.entered, l.due-c.s.skew)
+func (wc *wakeChecker) since(l *life) time.Duration {
+	since := max(l.entered, l.due-wc.s.skew)
 	if l.shown > 0 {
-		since = max(since, l.shown+c.s.config.Executor.ReconcileInterval)
+		since = max(since, l.shown+wc.s.config.Executor.ReconcileInterval)
 	}
 	return since
 }
 
 // batchesAhead is the number of full batches that wait together with an execution or were handed
 // out since it is due.
-func (c *wakeChecker) batchesAhead(l *life) time.Duration {
-	since, n := c.since(l), 0
-	for _, o := range c.s.lives.All() {
+func (wc *wakeChecker) batchesAhead(l *life) time.Duration {
+	since, n := wc.since(l), 0
+	for _, o := range wc.s.lives.All() {
 		if o.status == execution.Requested && o.id <= l.id || o.status != execution.Requested && o.entered >= since {
 			n++
 		}
 	}
-	return time.Duration(n / max(1, c.s.config.Executor.BatchSize))
+	return time.Duration(n / max(1, wc.s.config.Executor.BatchSize))
 }
 
 // waits says that an execution has been due for as long as a reaction may take and waits only for a
 // worker.
-func (c *wakeChecker) waits(l *life, now time.Duration) bool {
-	since := c.since(l)
-	return l.status == execution.Requested && !l.hidden && l.parent == 0 && !c.limited[c.s.actions[l.action]] && now-since >= c.s.prompt() &&
-		c.s.roads.hinted(c.s.recovered(since)) && c.written(l.by, c.s.recovered(l.entered))
+func (wc *wakeChecker) waits(l *life, now time.Duration) bool {
+	since := wc.since(l)
+	return l.status == execution.Requested && !l.hidden && l.parent == 0 && !wc.limited[wc.s.actions[l.action]] && now-since >= wc.s.prompt() &&
+		wc.s.roads.hinted(wc.s.recovered(since)) && wc.written(l.by, wc.s.recovered(l.entered))
 }
 
 // takes says that a worker has been able to take an execution for as long as a reaction may take
 // after it got room: it is well, and nothing has been wrong with it.
-func (c *wakeChecker) takes(w *candidate, l *life, now time.Duration) bool {
-	prompt, s := c.s.prompt(), c.s
-	blamed, was := c.blamed[w.worker]
-	deep, queued := c.deep[w.worker]
+func (wc *wakeChecker) takes(w *candidate, l *life, now time.Duration) bool {
+	prompt, s := wc.s.prompt(), wc.s
+	blamed, was := wc.blamed[w.worker]
+	deep, queued := wc.deep[w.worker]
 	t := s.workers.Get(w.incarnation)
 	// No message announces a new worker: executors look once each reconcile interval.
-	return w.worker != l.avoid && (!c.tooDeep(w) || l.pinned == w.worker) && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, s.database(now)) &&
+	return w.worker != l.avoid && (!wc.tooDeep(w) || l.pinned == w.worker) && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, s.database(now)) &&
 		w.roomSince != never && now-w.roomSince >= 2*prompt && now-w.fitSince > s.config.Executor.ReconcileInterval+prompt &&
 		(!was || now-blamed > 2*s.config.Health.Window) && (!queued || now-deep > s.config.Executor.ReconcileInterval+2*prompt) && t != nil && s.roads.byName[t.process].clear(max(s.recovered(w.roomSince), w.fitSince))
 }
 
-func (c *wakeChecker) end(bool) {}
+func (wc *wakeChecker) end(bool) {}

@@ -37,64 +37,64 @@ type ownReapingChecker struct {
 }
 
 // hears implements timed.
-func (c *ownReapingChecker) hears() []history.Kind { return []history.Kind{history.WorkerLifecycle} }
+func (o *ownReapingChecker) hears() []history.Kind { return []history.Kind{history.WorkerLifecycle} }
 
 func (*ownReapingChecker) timed() {}
 
-func (c *ownReapingChecker) observe(e *history.Event, _ *life) {
-	for l, due := c.agenda.next(c.s, e.At); due; l, due = c.agenda.next(c.s, e.At) {
-		c.check(l)
+func (o *ownReapingChecker) observe(e *history.Event, _ *life) {
+	for l, due := o.agenda.next(o.s, e.At); due; l, due = o.agenda.next(o.s, e.At) {
+		o.check(l)
 	}
 	if e.Kind == history.WorkerLifecycle && e.Lifecycle == execution.Lost && e.Process != "" {
-		c.lost(e)
+		o.lost(e)
 	}
 }
 
 // lost notes the executions that must be taken back now.
-func (c *ownReapingChecker) lost(e *history.Event) {
-	t := c.s.workers.Get(e.Incarnation)
-	if t == nil || oracle.Gone(t.lifecycle) || !c.clear(e.Process, e.At) {
+func (o *ownReapingChecker) lost(e *history.Event) {
+	t := o.s.workers.Get(e.Incarnation)
+	if t == nil || oracle.Gone(t.lifecycle) || !o.clear(e.Process, e.At) {
 		return
 	}
-	x, prompt := c.s.config.Executor, c.s.prompt()
+	x, prompt := o.s.config.Executor, o.s.prompt()
 	// The lease must be over by both clocks for as long as the grace.
-	over := max(t.leaseEnds-c.s.skew, t.renewed+oracle.Lease(&c.s.config.Worker)) + x.ReapGrace
+	over := max(t.leaseEnds-o.s.skew, t.renewed+oracle.Lease(&o.s.config.Worker)) + x.ReapGrace
 	held := false
-	for id, l := range c.s.lives.All() {
+	for id, l := range o.s.lives.All() {
 		if l.incarnation != e.Incarnation || l.status != execution.Scheduled && !oracle.Claimed(l.status) {
 			continue
 		}
 		held = true
-		c.s.judged(c.i)
+		o.s.judged(o.i)
 		after := e.At + prompt
 		if oracle.Claimed(l.status) && over > e.At {
 			after = over + x.ReconcileInterval + prompt
 		}
-		c.agenda.due.push(watched{at: after + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
-		c.s.wake(after + time.Nanosecond)
+		o.agenda.due.push(watched{at: after + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
+		o.s.wake(after + time.Nanosecond)
 	}
 	if held {
-		c.reaped[e.Incarnation] = reaped{e.Process, e.At, over}
+		o.reaped[e.Incarnation] = reaped{e.Process, e.At, over}
 	}
 }
 
 // clear says that nothing was or is wrong with an executor that declared a worker lost at that
 // moment. A worker that registers again ends its last incarnation too, but takes nothing back; that
 // is left to the executors' passes.
-func (c *ownReapingChecker) clear(executor string, at time.Duration) bool {
-	from, p := c.s.recovered(at), c.s.roads.byName[executor]
-	return p.clear(from) && !p.worker && c.s.roads.clear(from)
+func (o *ownReapingChecker) clear(executor string, at time.Duration) bool {
+	from, p := o.s.recovered(at), o.s.roads.byName[executor]
+	return p.clear(from) && !p.worker && o.s.roads.clear(from)
 }
 
 // check judges an execution that still belongs to a worker that was declared lost.
-func (c *ownReapingChecker) check(l *life) {
-	r, known := c.reaped[l.incarnation]
+func (o *ownReapingChecker) check(l *life) {
+	r, known := o.reaped[l.incarnation]
 	// Nobody can take back a row that a stranger has locked.
-	if !known || l.hidden || l.shown > r.at || !c.clear(r.by, r.at) {
+	if !known || l.hidden || l.shown > r.at || !o.clear(r.by, r.at) {
 		return
 	}
-	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %v at worker %d (incarnation %d), which %s declared lost at %v; running executions may be taken back since %v, all others at once",
+	o.s.violate(o.i, l.id, "execution %d, epoch %d, is %v at worker %d (incarnation %d), which %s declared lost at %v; running executions may be taken back since %v, all others at once",
 		l.id, l.epoch, l.status, l.worker, l.incarnation, r.by, r.at, r.over)
 }
 
-func (c *ownReapingChecker) end(bool) {}
+func (o *ownReapingChecker) end(bool) {}

@@ -43,16 +43,16 @@ type probedURL struct {
 	told            bool
 }
 
-func (c *toldChanges) observe(e *history.Event) {
+func (t *toldChanges) observe(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
-		c.registered, c.registeredAt = c.registered+1, e.At
+		t.registered, t.registeredAt = t.registered+1, e.At
 	case history.Transition:
 		if e.From == execution.Requested && e.To == execution.Scheduling {
-			if c.claimed == nil {
-				c.claimed = make(map[string]time.Duration)
+			if t.claimed == nil {
+				t.claimed = make(map[string]time.Duration)
 			}
-			c.claimed[e.Process] = e.At
+			t.claimed[e.Process] = e.At
 		}
 	default:
 	}
@@ -61,31 +61,31 @@ func (c *toldChanges) observe(e *history.Event) {
 // listed is the earliest moment at which the round of a probe that ends now may have read the list of
 // incarnations: a statement and a probe earlier. If its process stood still meanwhile, the list may
 // be of any age. The next round has a new one.
-func (c *toldChanges) listed(process string, now time.Duration) time.Duration {
-	from := now - c.s.config.Executor.StatementTimeout - probeTimeout - callTime
-	if p := c.s.ledger.byName[process]; p != nil && p.held.since(from) {
+func (t *toldChanges) listed(process string, now time.Duration) time.Duration {
+	from := now - t.s.config.Executor.StatementTimeout - probeTimeout - callTime
+	if p := t.s.ledger.byName[process]; p != nil && p.held.since(from) {
 		return -1
 	}
 	return from
 }
 
 // changed says that the last probe has made the address unreachable, or reachable again.
-func (u *probedURL) changed() bool {
-	return (u.was >= oracle.UnreachableAfter) != (u.failed >= oracle.UnreachableAfter)
+func (p *probedURL) changed() bool {
+	return (p.was >= oracle.UnreachableAfter) != (p.failed >= oracle.UnreachableAfter)
 }
 
 // probed notes a probe, and judges whether a change found by the previous probe was reported.
-func (c *toldChanges) probed(by any, process, url string, now time.Duration, failed bool) {
-	if c.s.config.Executor.HealthProbes != config.Act {
+func (t *toldChanges) probed(by any, process, url string, now time.Duration, failed bool) {
+	if t.s.config.Executor.HealthProbes != config.Act {
 		return // observations are in the database, and invariant 12 judges them
 	}
-	if c.probes == nil {
-		c.probes = make(map[string]*probedBy)
+	if t.probes == nil {
+		t.probes = make(map[string]*probedBy)
 	}
-	of := c.probes[process]
+	of := t.probes[process]
 	if of == nil || of.process != by {
 		of = &probedBy{process: by, at: make(map[string]*probedURL)}
-		c.probes[process] = of
+		t.probes[process] = of
 	}
 	u := of.at[url]
 	if u == nil {
@@ -93,18 +93,18 @@ func (c *toldChanges) probed(by any, process, url string, now time.Duration, fai
 		u = &probedURL{known: true}
 		of.at[url] = u
 	} else {
-		c.s.judged(c.i)
+		t.s.judged(t.i)
 		if u.known && u.wasKnown && u.changed() && !u.told {
-			c.s.violate(c.i, 0, "%s found at %v that the health endpoint %s has become %s, and did not log this before it probed again", process, u.last, url, reachability(u.failed))
+			t.s.violate(t.i, 0, "%s found at %v that the health endpoint %s has become %s, and did not log this before it probed again", process, u.last, url, reachability(u.failed))
 		}
 		// A round without the worker forgets it, and an address shared by two workers is counted
 		// for each.
-		gap, interval := now-u.last, c.s.config.Executor.HealthCheckInterval
-		if u.registered != c.registered || c.registeredAt > u.listed || gap > interval+interval/2 || gap < interval/2 {
+		gap, interval := now-u.last, t.s.config.Executor.HealthCheckInterval
+		if u.registered != t.registered || t.registeredAt > u.listed || gap > interval+interval/2 || gap < interval/2 {
 			u.known = false
 		}
 	}
-	u.last, u.registered, u.listed, u.told = now, c.registered, c.listed(process, now), false
+	u.last, u.registered, u.listed, u.told = now, t.registered, t.listed(process, now), false
 	u.was, u.wasKnown = u.failed, u.known
 	if u.failed++; !failed {
 		u.failed, u.known = 0, true
@@ -119,14 +119,14 @@ func reachability(failed int) string {
 }
 
 // line judges a log line about a worker.
-func (c *toldChanges) line(p Part, l Line) {
+func (t *toldChanges) line(p Part, l Line) {
 	if l.PassedOver {
-		c.s.judged(c.i)
-		if at, known := c.claimed[p.Process]; !known || at < l.Waited {
-			c.s.violate(c.i, 0, "%s: %s logs that it passes over a worker, but has claimed nothing to place since it last waited, at %v", p.Process, p.Name, l.Waited)
+		t.s.judged(t.i)
+		if at, known := t.claimed[p.Process]; !known || at < l.Waited {
+			t.s.violate(t.i, 0, "%s: %s logs that it passes over a worker, but has claimed nothing to place since it last waited, at %v", p.Process, p.Name, l.Waited)
 		}
 	}
-	of := c.probes[p.Process]
+	of := t.probes[p.Process]
 	if !l.Probe || of == nil || of.at[l.URL] == nil {
 		return
 	}
@@ -134,12 +134,12 @@ func (c *toldChanges) line(p Part, l Line) {
 	if !u.known || !u.wasKnown {
 		return
 	}
-	c.s.judged(c.i)
+	t.s.judged(t.i)
 	switch {
 	case !u.changed() || u.told:
-		c.s.violate(c.i, 0, "%s: %s logs that the health endpoint %s has changed, but it was and is %s: %d probes in a row had failed before the last one, and %d after it", p.Process, p.Name, l.URL, reachability(u.failed), u.was, u.failed)
+		t.s.violate(t.i, 0, "%s: %s logs that the health endpoint %s has changed, but it was and is %s: %d probes in a row had failed before the last one, and %d after it", p.Process, p.Name, l.URL, reachability(u.failed), u.was, u.failed)
 	case l.Reachable != (u.failed < oracle.UnreachableAfter):
-		c.s.violate(c.i, 0, "%s: %s logs reachable=%v for the health endpoint %s, which is %s", p.Process, p.Name, l.Reachable, l.URL, reachability(u.failed))
+		t.s.violate(t.i, 0, "%s: %s logs reachable=%v for the health endpoint %s, which is %s", p.Process, p.Name, l.Reachable, l.URL, reachability(u.failed))
 	}
 	u.told = true
 }

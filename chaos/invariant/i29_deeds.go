@@ -30,13 +30,13 @@ type doer struct {
 }
 
 // does notes a deed that a log line must match.
-func (c *toldChecker) does(e *history.Event) {
+func (t *toldChecker) does(e *history.Event) {
 	switch {
 	case e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler:
 	case e.Kind == history.Observed:
-		c.done[doer{e.Execution, e.By}] = deed{e.Process, e.By, e.Epoch, e.To, true}
+		t.done[doer{e.Execution, e.By}] = deed{e.Process, e.By, e.Epoch, e.To, true}
 	default:
-		c.done[doer{e.Execution, e.By}] = deed{e.Process, e.By, e.OldEpoch, e.To, false}
+		t.done[doer{e.Execution, e.By}] = deed{e.Process, e.By, e.OldEpoch, e.To, false}
 	}
 }
 
@@ -86,23 +86,23 @@ func (l *Line) claimed() (d deed, told bool) {
 }
 
 // says judges a log line about an execution.
-func (c *toldChecker) says(p Part, l Line) {
+func (t *toldChecker) says(p Part, l Line) {
 	told, tells := l.claimed()
 	if !tells {
 		return
 	}
-	c.s.judged(c.i)
-	is, known := c.done[doer{l.Execution, told.by}]
+	t.s.judged(t.i)
+	is, known := t.done[doer{l.Execution, told.by}]
 	switch {
-	case !known && c.s.lives.Get(l.Execution) == nil:
+	case !known && t.s.lives.Get(l.Execution) == nil:
 		// Its end was handled before the line came.
 	case !known || is.process != p.Process || is.epoch != told.epoch:
-		c.s.violate(c.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but nothing of the kind was done", p.Process, p.Name, l.Text, l.Execution, l.Epoch)
+		t.s.violate(t.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but nothing of the kind was done", p.Process, p.Name, l.Text, l.Execution, l.Epoch)
 	case told.by == execution.TimeoutMonitor && (is.to != told.to || is.only != told.only):
 		done := "was made"
 		if is.only {
 			done = "was recorded that it would become"
 		}
-		c.s.violate(c.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but it %s %v", p.Process, p.Name, l.Text, l.Execution, l.Epoch, done, is.to)
+		t.s.violate(t.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but it %s %v", p.Process, p.Name, l.Text, l.Execution, l.Epoch, done, is.to)
 	}
 }

@@ -98,44 +98,44 @@ type toldChecker struct {
 }
 
 // hears implements selective.
-func (c *toldChecker) hears() []history.Kind {
+func (t *toldChecker) hears() []history.Kind {
 	return []history.Kind{history.FaultBegan, history.Transition, history.Observed, history.Orchestrated, history.WorkerRegistered}
 }
 
-func (c *toldChecker) observe(e *history.Event, _ *life) {
+func (t *toldChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.FaultBegan:
-		c.struck = true
+		t.struck = true
 	case history.Transition, history.Observed:
-		c.does(e)
+		t.does(e)
 	case history.Orchestrated:
-		delete(c.done, doer{e.Execution, execution.TimeoutMonitor})
-		delete(c.done, doer{e.Execution, execution.DeadLetterHandler})
+		delete(t.done, doer{e.Execution, execution.TimeoutMonitor})
+		delete(t.done, doer{e.Execution, execution.DeadLetterHandler})
 	case history.WorkerRegistered:
 		// toldChanges handles changes of endpoints.
 	default:
 	}
-	c.changes.observe(e)
+	t.changes.observe(e)
 }
 
-func (c *toldChecker) end(bool) {}
+func (t *toldChecker) end(bool) {}
 
 // callFailed notes a call that was answered with an error.
-func (c *toldChecker) callFailed(p Part, under any, call, text string, again bool) {
-	c.s.judged(c.i)
-	c.failed[p.Process] = true
-	of := c.parts[p.Task]
+func (t *toldChecker) callFailed(p Part, under any, call, text string, again bool) {
+	t.s.judged(t.i)
+	t.failed[p.Process] = true
+	of := t.parts[p.Task]
 	if of == nil {
 		of = new(failures)
-		c.parts[p.Task] = of
+		t.parts[p.Task] = of
 	}
 	of.any = true
 	of.makes(call, under)
 	if again && askedAgain(call) && of.unsure.call == "" && of.repeated != under {
-		of.unsure, of.made = failure{call, text, c.s.now.At}, under
+		of.unsure, of.made = failure{call, text, t.s.now.At}, under
 	}
 	of.answered(call)
-	of.open = append(of.open, failure{call, text, c.s.now.At})
+	of.open = append(of.open, failure{call, text, t.s.now.At})
 }
 
 // answered forgets the failures of a call that was repeated successfully.
@@ -164,71 +164,71 @@ func (f *failures) told(text string) {
 	}
 }
 
-func (c *toldChecker) line(p Part, l Line) {
-	c.changes.line(p, l)
-	of := c.parts[p.Task]
+func (t *toldChecker) line(p Part, l Line) {
+	t.changes.line(p, l)
+	of := t.parts[p.Task]
 	if of != nil && l.Error != "" {
 		of.told(l.Error)
 	}
 	switch {
 	case l.Empty:
-		c.s.judged(c.i)
-		c.s.violate(c.i, 0, "%s: %s logs %q with an empty error field", p.Process, p.Name, l.Text)
-	case l.Warns && l.Error != "" && !c.struck && !c.failed[p.Process]:
-		c.s.judged(c.i)
-		c.s.violate(c.i, 0, "%s: %s logs %q with the error %q, but no call of that process has failed, and no fault has begun", p.Process, p.Name, l.Text, l.Error)
+		t.s.judged(t.i)
+		t.s.violate(t.i, 0, "%s: %s logs %q with an empty error field", p.Process, p.Name, l.Text)
+	case l.Warns && l.Error != "" && !t.struck && !t.failed[p.Process]:
+		t.s.judged(t.i)
+		t.s.violate(t.i, 0, "%s: %s logs %q with the error %q, but no call of that process has failed, and no fault has begun", p.Process, p.Name, l.Text, l.Error)
 	}
 }
 
 // suppressed notes a line that the rate limit kept out of the log and that was counted instead.
-func (c *toldChecker) suppressed(p Part) {
-	if of := c.parts[p.Task]; of != nil {
+func (t *toldChecker) suppressed(p Part) {
+	if of := t.parts[p.Task]; of != nil {
 		of.open = of.open[:0]
 	}
 }
 
-func (c *toldChecker) counted(p Part, loop string, failed bool) {
-	c.s.judged(c.i)
-	of := c.parts[p.Task]
+func (t *toldChecker) counted(p Part, loop string, failed bool) {
+	t.s.judged(t.i)
+	of := t.parts[p.Task]
 	switch {
 	case !failed && of != nil && len(of.open) > 0:
 		f := of.open[0]
-		c.s.violate(c.i, 0, "%s: a pass of %s counts as successful, but its call %s failed at %v (%s), and was neither repeated successfully nor logged", p.Process, loop, f.call, f.at, f.text)
-	case failed && !c.struck && !c.failed[p.Process]:
-		c.s.violate(c.i, 0, "%s: a pass of %s counts as failed, but no call of that process has failed, and no fault has begun", p.Process, loop)
+		t.s.violate(t.i, 0, "%s: a pass of %s counts as successful, but its call %s failed at %v (%s), and was neither repeated successfully nor logged", p.Process, loop, f.call, f.at, f.text)
+	case failed && !t.struck && !t.failed[p.Process]:
+		t.s.violate(t.i, 0, "%s: a pass of %s counts as failed, but no call of that process has failed, and no fault has begun", p.Process, loop)
 	}
 }
 
 // waits judges a part that begins to wait for its next pass.
-func (c *toldChecker) waits(p Part) {
-	of := c.parts[p.Task]
+func (t *toldChecker) waits(p Part) {
+	of := t.parts[p.Task]
 	if of == nil {
 		return
 	}
 	if f := of.unsure; f.call != "" {
-		c.s.violate(c.i, 0, "%s: %s waits for its next pass, and has not repeated its call %s, whose outcome is unknown since %v (%s): no other part acts soon on what it may have written", p.Process, p.Name, f.call, f.at, f.text)
+		t.s.violate(t.i, 0, "%s: %s waits for its next pass, and has not repeated its call %s, whose outcome is unknown since %v (%s): no other part acts soon on what it may have written", p.Process, p.Name, f.call, f.at, f.text)
 	}
 	if len(of.open) > 0 {
 		f := of.open[0]
-		c.s.violate(c.i, 0, "%s: %s waits for its next pass, but its call %s failed at %v (%s), and was neither repeated successfully nor logged", p.Process, p.Name, f.call, f.at, f.text)
+		t.s.violate(t.i, 0, "%s: %s waits for its next pass, but its call %s failed at %v (%s), and was neither repeated successfully nor logged", p.Process, p.Name, f.call, f.at, f.text)
 	}
-	delete(c.parts, p.Task)
+	delete(t.parts, p.Task)
 }
 
 // goesOn judges a part that knows that a context is done and still waits or calls under it. The
 // wait or call ends before it begins, so a loop around it may spin.
-func (c *toldChecker) goesOn(p Part, what string, since time.Duration) {
-	c.s.judged(c.i)
-	c.s.violate(c.i, 0, "%s: %s %s under a context, although it saw at %v that this context was done", p.Process, p.Name, what, since)
+func (t *toldChecker) goesOn(p Part, what string, since time.Duration) {
+	t.s.judged(t.i)
+	t.s.violate(t.i, 0, "%s: %s %s under a context, although it saw at %v that this context was done", p.Process, p.Name, what, since)
 }
 
 // undeclared judges a process that consumes a queue without declaring it first. When the broker
 // cancelled the consumer, the queue may have been deleted or have lost its bindings.
-func (c *toldChecker) undeclared(process, queue string, taken bool) {
-	c.s.judged(c.i)
+func (t *toldChecker) undeclared(process, queue string, taken bool) {
+	t.s.judged(t.i)
 	why := "since the session was opened"
 	if taken {
 		why = "since the broker cancelled a consumer of the session"
 	}
-	c.s.violate(c.i, 0, "%s consumes queue %s over a session on which it has not declared this queue %s", process, queue, why)
+	t.s.violate(t.i, 0, "%s consumes queue %s over a session on which it has not declared this queue %s", process, queue, why)
 }

@@ -42,60 +42,60 @@ func (*heldChecker) hears() []history.Kind {
 	return []history.Kind{}
 }
 
-func (c *heldChecker) observe(*history.Event, *life) {}
+func (h *heldChecker) observe(*history.Event, *life) {}
 
-func (c *heldChecker) end(bool) {}
+func (h *heldChecker) end(bool) {}
 
 // waits judges what a waiting part holds. deadlines counts the deadlines under which it does not
 // wait.
-func (c *heldChecker) waits(p Part, deadlines, plain int) {
+func (h *heldChecker) waits(p Part, deadlines, plain int) {
 	if deadlines+plain == 0 {
 		return
 	}
-	c.s.judged(c.i)
+	h.s.judged(h.i)
 	if deadlines > 0 {
-		c.s.violate(c.i, 0, "%s: %s waits, and holds %d contexts with a deadline that it has not ended: each keeps a timer until its time has passed", p.Process, p.Name, deadlines)
+		h.s.violate(h.i, 0, "%s: %s waits, and holds %d contexts with a deadline that it has not ended: each keeps a timer until its time has passed", p.Process, p.Name, deadlines)
 	}
 	if plain > mostPlainContexts {
-		c.s.violate(c.i, 0, "%s: %s waits, and holds %d contexts without a deadline that it has not ended; the bound is %d", p.Process, p.Name, plain, mostPlainContexts)
+		h.s.violate(h.i, 0, "%s: %s waits, and holds %d contexts without a deadline that it has not ended; the bound is %d", p.Process, p.Name, plain, mostPlainContexts)
 	}
 }
 
-func (c *heldChecker) ends(p Part, contexts int) {
+func (h *heldChecker) ends(p Part, contexts int) {
 	if contexts == 0 {
 		return
 	}
-	c.s.judged(c.i)
-	c.s.violate(c.i, 0, "%s: %s has ended, but has not ended %d contexts that it made", p.Process, p.Name, contexts)
+	h.s.judged(h.i)
+	h.s.violate(h.i, 0, "%s: %s has ended, but has not ended %d contexts that it made", p.Process, p.Name, contexts)
 }
 
-func (c *heldChecker) cancelled(p Part, call string, at time.Duration) {
-	c.s.judged(c.i)
-	c.s.violate(c.i, 0, "%s: %s makes the call %s under a context with a deadline that it made itself and had already ended at %v", p.Process, p.Name, call, at)
+func (h *heldChecker) cancelled(p Part, call string, at time.Duration) {
+	h.s.judged(h.i)
+	h.s.violate(h.i, 0, "%s: %s makes the call %s under a context with a deadline that it made itself and had already ended at %v", p.Process, p.Name, call, at)
 }
 
-func (c *heldChecker) tasks(p Part, worker bool, concurrency, tasks int) {
-	c.s.judged(c.i)
+func (h *heldChecker) tasks(p Part, worker bool, concurrency, tasks int) {
+	h.s.judged(h.i)
 	bound := mostParts + mostProbes
 	if worker {
 		// An incarnation's remaining results may be written while the next one works.
 		bound = mostParts + 2*concurrency
 	}
 	if tasks > bound {
-		c.s.violate(c.i, 0, "%s has %d tasks when it starts %s; the bound is %d (a fixed number, and some for probes or executions)", p.Process, tasks, p.Name, bound)
+		h.s.violate(h.i, 0, "%s has %d tasks when it starts %s; the bound is %d (a fixed number, and some for probes or executions)", p.Process, tasks, p.Name, bound)
 	}
 }
 
-func (c *heldChecker) sessions(process string, open int) {
-	c.s.judged(c.i)
+func (h *heldChecker) sessions(process string, open int) {
+	h.s.judged(h.i)
 	if open > mostSessions {
-		c.s.violate(c.i, 0, "%s has %d sessions of the broker open; the bound is %d", process, open, mostSessions)
+		h.s.violate(h.i, 0, "%s has %d sessions of the broker open; the bound is %d", process, open, mostSessions)
 	}
 }
 
-func (c *heldChecker) consumers(process, queue string, open int) {
-	c.s.judged(c.i)
+func (h *heldChecker) consumers(process, queue string, open int) {
+	h.s.judged(h.i)
 	if open > 1 {
-		c.s.violate(c.i, 0, "%s consumes the queue %s %d times over one session", process, queue, open)
+		h.s.violate(h.i, 0, "%s consumes the queue %s %d times over one session", process, queue, open)
 	}
 }

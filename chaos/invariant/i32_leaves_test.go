@@ -15,20 +15,20 @@ import (
 // keptRun is the story of one chain under a retention of an hour.
 type keptRun struct{ events []history.Event }
 
-func (r *keptRun) created(at time.Duration, id, chain, parent execution.ID, key string) {
-	r.events = append(r.events, history.Event{
+func (k *keptRun) created(at time.Duration, id, chain, parent execution.ID, key string) {
+	k.events = append(k.events, history.Event{
 		At: at, Kind: history.Created, Execution: id, Chain: chain, Related: parent, Key: key, To: execution.Requested, By: execution.API, Action: "a", Text: "shell",
 	})
 }
 
-func (r *keptRun) over(at time.Duration, id, chain execution.ID) {
-	r.events = append(r.events,
+func (k *keptRun) over(at time.Duration, id, chain execution.ID) {
+	k.events = append(k.events,
 		history.Event{At: at, Kind: history.Transition, Execution: id, Chain: chain, From: execution.Requested, To: execution.Cancelled, By: execution.API},
 		history.Event{At: at, Kind: history.Orchestrated, Execution: id, Chain: chain, From: execution.Cancelled})
 }
 
-func (r *keptRun) leaves(at time.Duration, chain execution.ID, rows int64) {
-	r.events = append(r.events, history.Event{At: at, Kind: history.Purged, Execution: chain, Count: rows})
+func (k *keptRun) leaves(at time.Duration, chain execution.ID, rows int64) {
+	k.events = append(k.events, history.Event{At: at, Kind: history.Purged, Execution: chain, Count: rows})
 }
 
 func TestWhatIsKeptLeavesNeitherEarlyNorLate(t *testing.T) {

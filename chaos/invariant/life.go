@@ -152,12 +152,12 @@ type session struct {
 const letterHeld = 30 * time.Second
 
 // gone says that the incarnation has ended or was superseded, and since when.
-func (t *session) gone() (since time.Duration, gone bool) {
+func (s *session) gone() (since time.Duration, gone bool) {
 	switch {
-	case oracle.Gone(t.lifecycle):
-		return t.since, true
-	case t.superseded:
-		return t.supersededA, true
+	case oracle.Gone(s.lifecycle):
+		return s.since, true
+	case s.superseded:
+		return s.supersededA, true
 	}
 	return 0, false
 }
@@ -444,21 +444,21 @@ type ends map[execution.ID]*[endsPage]execution.Status
 
 const endsPage = 256
 
-func (x ends) set(chain execution.ID, as execution.Status) {
+func (e ends) set(chain execution.ID, as execution.Status) {
 	if chain < 0 {
 		return
 	}
-	page := x[chain/endsPage]
+	page := e[chain/endsPage]
 	if page == nil {
 		page = new([endsPage]execution.Status)
-		x[chain/endsPage] = page
+		e[chain/endsPage] = page
 	}
 	page[chain%endsPage] = as
 }
 
 // of returns None for a chain whose end was not handled.
-func (x ends) of(chain execution.ID) execution.Status {
-	if page := x[chain/endsPage]; page != nil && chain >= 0 {
+func (e ends) of(chain execution.ID) execution.Status {
+	if page := e[chain/endsPage]; page != nil && chain >= 0 {
 		return page[chain%endsPage]
 	}
 	return execution.None

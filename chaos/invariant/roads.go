@@ -66,25 +66,25 @@ type frozen struct{ from, until time.Duration }
 const mostFrozen = 100
 
 // freeze notes that the machine of a process is frozen.
-func (p *road) freeze(at time.Duration) {
-	if n := len(p.frozen); n > 0 && p.frozen[n-1].until == never {
+func (r *road) freeze(at time.Duration) {
+	if n := len(r.frozen); n > 0 && r.frozen[n-1].until == never {
 		return
 	}
-	if p.frozen = append(p.frozen, frozen{at, never}); len(p.frozen) > mostFrozen {
-		p.frozen = slices.Delete(p.frozen, 0, 1)
+	if r.frozen = append(r.frozen, frozen{at, never}); len(r.frozen) > mostFrozen {
+		r.frozen = slices.Delete(r.frozen, 0, 1)
 	}
 }
 
 // thaw notes that it no longer is.
-func (p *road) thaw(at time.Duration) {
-	if n := len(p.frozen); n > 0 && p.frozen[n-1].until == never {
-		p.frozen[n-1].until = at
+func (r *road) thaw(at time.Duration) {
+	if n := len(r.frozen); n > 0 && r.frozen[n-1].until == never {
+		r.frozen[n-1].until = at
 	}
 }
 
 // stood is for how long the clock of a process stood still between two moments.
-func (p *road) stood(from, until time.Duration) (long time.Duration) {
-	for _, f := range p.frozen {
+func (r *road) stood(from, until time.Duration) (long time.Duration) {
+	for _, f := range r.frozen {
 		long += max(0, min(f.until, until)-max(f.from, from))
 	}
 	return long
@@ -260,19 +260,19 @@ func (r *roads) gaveUp(process string, from time.Duration) bool {
 }
 
 // clear says that a process runs and has had no trouble since a moment.
-func (p *road) clear(from time.Duration) bool {
-	return p != nil && p.up && !p.stopping && p.held == 0 && !p.wrong.since(from)
+func (r *road) clear(from time.Duration) bool {
+	return r != nil && r.up && !r.stopping && r.held == 0 && !r.wrong.since(from)
 }
 
 // away says that a process is known to have ended, or is paused or frozen.
-func (p *road) away() bool { return p != nil && (p.ended || p.held > 0) }
+func (r *road) away() bool { return r != nil && (r.ended || r.held > 0) }
 
 // troubled is the last moment at which a process is known to have had trouble, 0 for none.
-func (p *road) troubled() time.Duration {
-	if p == nil {
+func (r *road) troubled() time.Duration {
+	if r == nil {
 		return 0
 	}
-	return p.wrong.last
+	return r.wrong.last
 }
 
 // clear says that the servers have had no trouble since a moment.

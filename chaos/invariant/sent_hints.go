@@ -32,37 +32,37 @@ func newSentHints() sentHints {
 }
 
 // position is where the hint with this id is, or belongs if there is none.
-func (h *sentHints) position(id string) hintPosition {
+func (sh *sentHints) position(id string) hintPosition {
 	// Only one spelling of a number is accepted, so that no two ids have the same position.
 	if name, digits, ok := cutLast(id, '/'); ok && digits != "" && digits[0] != '0' {
 		if number, err := strconv.ParseUint(digits, 10, 64); err == nil {
-			of := h.byName[name]
+			of := sh.byName[name]
 			if of == nil {
 				of = new(dense.Table[uint64, *sent])
-				h.byName[name] = of
+				sh.byName[name] = of
 			}
 			return hintPosition{of, number}
 		}
 	}
-	number, known := h.oddly[id]
+	number, known := sh.oddly[id]
 	if !known {
-		number = h.next
-		h.next++
-		h.oddly[id] = number
+		number = sh.next
+		sh.next++
+		sh.oddly[id] = number
 	}
-	return hintPosition{&h.odd, number}
+	return hintPosition{&sh.odd, number}
 }
 
 // forget removes a hint.
-func (h *sentHints) forget(s *sent) {
+func (sh *sentHints) forget(s *sent) {
 	at := s.position
 	at.table.Delete(at.number)
 	switch {
-	case at.table == &h.odd:
-		delete(h.oddly, s.id)
+	case at.table == &sh.odd:
+		delete(sh.oddly, s.id)
 	case at.table.Len() == 0:
 		name, _, _ := cutLast(s.id, '/')
-		delete(h.byName, name)
+		delete(sh.byName, name)
 	}
 }
 

@@ -21,24 +21,24 @@ type slots struct {
 
 // known is the latest time for which an executor must know whether the worker was full: two
 // heartbeats may already have been on their way then, but the third was sent after it.
-func (t *slots) known() time.Duration { return t.beats[2] }
+func (s *slots) known() time.Duration { return s.beats[2] }
 
 // full says that it runs as many executions as it may.
-func (t *slots) full() bool { return t.capacity > 0 && t.running >= t.capacity }
+func (s *slots) full() bool { return s.capacity > 0 && s.running >= s.capacity }
 
 // run counts an execution that it claims or ends.
-func (t *slots) run(e *history.Event) {
-	was := t.full()
+func (s *slots) run(e *history.Event) {
+	was := s.full()
 	switch {
 	case oracle.Claimed(e.To) && !oracle.Claimed(e.From):
-		t.running++
+		s.running++
 	case oracle.Claimed(e.From) && !oracle.Claimed(e.To):
-		t.running--
+		s.running--
 	}
-	switch is := t.full(); {
+	switch is := s.full(); {
 	case is && !was:
-		t.fullSince = e.At
+		s.fullSince = e.At
 	case was && !is:
-		t.fullFrom, t.fullUntil = t.fullSince, e.At
+		s.fullFrom, s.fullUntil = s.fullSince, e.At
 	}
 }

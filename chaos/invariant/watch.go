@@ -63,9 +63,9 @@ func (w *watch) next(now time.Duration) (watched, bool) {
 // pop.
 type watchHeap []watched
 
-func (h *watchHeap) push(w watched) {
-	*h = append(*h, w)
-	all := *h
+func (wh *watchHeap) push(w watched) {
+	*wh = append(*wh, w)
+	all := *wh
 	i := len(all) - 1
 	for i > 0 {
 		up := (i - 1) / 2
@@ -80,22 +80,22 @@ func (h *watchHeap) push(w watched) {
 
 // prune removes stale entries before the heap grows, so that the heap stays as large as the number
 // of live ones. If few are stale the heap may double, so that the next pruning is worth its time.
-func (h *watchHeap) prune(stale func(watched) bool) {
-	if len(*h) < cap(*h) {
+func (wh *watchHeap) prune(stale func(watched) bool) {
+	if len(*wh) < cap(*wh) {
 		return
 	}
-	alive := slices.DeleteFunc(*h, stale)
-	*h = make(watchHeap, 0, max(64, 2*len(alive)))
+	alive := slices.DeleteFunc(*wh, stale)
+	*wh = make(watchHeap, 0, max(64, 2*len(alive)))
 	for _, w := range alive {
-		h.push(w)
+		wh.push(w)
 	}
 }
 
-func (h *watchHeap) pop() watched {
-	all := *h
+func (wh *watchHeap) pop() watched {
+	all := *wh
 	first, last := all[0], all[len(all)-1]
 	all = all[:len(all)-1]
-	*h = all
+	*wh = all
 	i := 0
 	for {
 		c := 2*i + 1

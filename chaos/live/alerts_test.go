@@ -21,7 +21,7 @@ type fixedProcess struct {
 	running bool
 }
 
-func (s fixedProcess) Running() bool { return s.running }
+func (f fixedProcess) Running() bool { return f.running }
 
 // watched is a world of one executor that answers at a server of the test, in real time.
 func watched(t *testing.T, running bool, h http.Handler) (*world, *process) {

@@ -85,11 +85,11 @@ type touches struct {
 	count int
 }
 
-func (r *touches) Touch(fault.Touched) { r.count++ }
+func (to *touches) Touch(fault.Touched) { to.count++ }
 
-func (r *touches) Fail(err error) {
+func (to *touches) Fail(err error) {
 	if err != nil {
-		r.t.Error(err)
+		to.t.Error(err)
 	}
 }
 

@@ -56,8 +56,8 @@ func (p *process) inside() int {
 	return workerPort
 }
 
-func (j *project) link(p *process, server string, at endpoint) (link, string, error) {
-	c := j.w.config
+func (pr *project) link(p *process, server string, at endpoint) (link, string, error) {
+	c := pr.w.config
 	upstream, traffic := at.upstream, compose.Traffic{Every: c.Executor.HealthCheckInterval, Alive: p.moves}
 	switch server {
 	case fault.Database:
@@ -68,27 +68,27 @@ func (j *project) link(p *process, server string, at endpoint) (link, string, er
 	case fault.Broker:
 		traffic.Every, traffic.Kept = c.MessageQueue.RabbitMQ.Heartbeat, true
 		var err error
-		if upstream, err = j.broker(p); err != nil {
+		if upstream, err = pr.broker(p); err != nil {
 			return nil, "", err
 		}
 	}
-	l, err := j.stack.Link(p.file(), server, upstream, traffic, func(err error) { j.w.fail("toxiproxy: " + err.Error()) })
+	l, err := pr.stack.Link(p.file(), server, upstream, traffic, func(err error) { pr.w.fail("toxiproxy: " + err.Error()) })
 	if err != nil {
 		return nil, "", err
 	}
-	j.links = append(j.links, l)
+	pr.links = append(pr.links, l)
 	return l, l.Address, nil
 }
 
 // broker is the target of a process's link to the broker: the broker itself or, if a fault of the
 // scenario concerns messages, a proxy of this process on the way. Toxiproxy's container passes
 // bytes and doesn't understand messages.
-func (j *project) broker(p *process) (string, error) {
-	w := j.w
+func (pr *project) broker(p *process) (string, error) {
+	w := pr.w
 	if !slices.ContainsFunc(w.scenario.Faults, func(f scenario.Fault) bool { return looksAtMessages(f.Kind) }) {
 		return "rabbitmq:5672", nil
 	}
-	ip, host, err := j.stack.Here(w.ctx)
+	ip, host, err := pr.stack.Here(w.ctx)
 	if err != nil {
 		return "", err
 	}
@@ -106,36 +106,36 @@ func looksAtMessages(k *fault.Kind) bool {
 		k.Needs(reflect.TypeFor[fault.Queues]()) || k.Needs(reflect.TypeFor[fault.BrokerAlarm]())
 }
 
-func (j *project) daemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error) {
+func (pr *project) daemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error) {
 	program := imageBin + p.program()
-	c := &compose.Service{Name: p.file(), Env: env, Folder: j.w.folder, Listens: p.inside(), Port: at.port}
+	c := &compose.Service{Name: p.file(), Env: env, Folder: pr.w.folder, Listens: p.inside(), Port: at.port}
 	if p.binary != "" {
 		c.Copies = map[string]string{program: p.binary}
 		program = p.binary
 	}
 	c.Command = append([]string{program}, args...)
-	j.made = append(j.made, c)
-	j.waiting++
+	pr.made = append(pr.made, c)
+	pr.waiting++
 	return cluster.NewSupervised(p.name, at.reached, c.Launch), nil
 }
 
-func (j *project) ready() error {
-	waiting := j.made[len(j.made)-j.waiting:]
-	j.waiting = 0
-	return j.stack.Create(j.w.ctx, waiting)
+func (pr *project) ready() error {
+	waiting := pr.made[len(pr.made)-pr.waiting:]
+	pr.waiting = 0
+	return pr.stack.Create(pr.w.ctx, waiting)
 }
 
 // contained is true: when the first process of a container ends, the kernel ends all others.
 func (*project) contained() bool { return true }
 
 // close removes what the run has made. Anything that can't be removed goes with the stack.
-func (j *project) close() {
+func (pr *project) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for _, p := range j.made {
+	for _, p := range pr.made {
 		_ = p.Remove(ctx)
 	}
-	for _, l := range j.links {
+	for _, l := range pr.links {
 		_ = l.Close()
 	}
 }

@@ -44,13 +44,13 @@ type delayed struct {
 }
 
 // prepare declares the queue that keeps nothing.
-func (t *interceptor) prepare() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := t.connect(); err != nil {
+func (in *interceptor) prepare() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if err := in.connect(); err != nil {
 		return err
 	}
-	_, err := t.ch.QueueDeclare(evidence.SinkQueue, true, false, false, false, amqp.Table{amqp.QueueMessageTTLArg: int64(0)})
+	_, err := in.ch.QueueDeclare(evidence.SinkQueue, true, false, false, false, amqp.Table{amqp.QueueMessageTTLArg: int64(0)})
 	if err != nil {
 		return fmt.Errorf("making the queue that keeps nothing: %w", err)
 	}
@@ -58,67 +58,67 @@ func (t *interceptor) prepare() error {
 }
 
 // connect opens the harness's own channel; t.mu is held.
-func (t *interceptor) connect() (err error) {
-	if t.ch != nil && !t.ch.IsClosed() {
+func (in *interceptor) connect() (err error) {
+	if in.ch != nil && !in.ch.IsClosed() {
 		return nil
 	}
-	if t.conn != nil {
-		_ = t.conn.Close()
+	if in.conn != nil {
+		_ = in.conn.Close()
 	}
-	t.conn, err = amqp.DialConfig(t.w.mq.URL, amqp.Config{Heartbeat: 10 * time.Second, Dial: amqp.DefaultDial(5 * time.Second)})
+	in.conn, err = amqp.DialConfig(in.w.mq.URL, amqp.Config{Heartbeat: 10 * time.Second, Dial: amqp.DefaultDial(5 * time.Second)})
 	if err != nil {
 		return fmt.Errorf("connecting to the broker: %w", err)
 	}
-	t.ch, err = t.conn.Channel()
+	in.ch, err = in.conn.Channel()
 	return err
 }
 
-func (t *interceptor) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.conn != nil {
-		_ = t.conn.Close()
+func (in *interceptor) close() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.conn != nil {
+		_ = in.conn.Close()
 	}
 }
 
 // with runs do on the harness's channel. If the broker is down, it waits until the harness listens
 // to it again, because nothing would record an earlier publish.
-func (t *interceptor) with(do func(*amqp.Channel) error) error {
-	t.w.down.broker.Lock()
-	defer t.w.down.broker.Unlock()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := t.connect(); err != nil {
+func (in *interceptor) with(do func(*amqp.Channel) error) error {
+	in.w.down.broker.Lock()
+	defer in.w.down.broker.Unlock()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if err := in.connect(); err != nil {
 		return err
 	}
-	return do(t.ch)
+	return do(in.ch)
 }
 
 // busy says that messages must still be published.
-func (t *interceptor) busy() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.late > 0
+func (in *interceptor) busy() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.late > 0
 }
 
-func (t *interceptor) begin(x *interception) (end func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.active = append(t.active, x)
+func (in *interceptor) begin(x *interception) (end func()) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.active = append(in.active, x)
 	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.active = slices.DeleteFunc(t.active, func(other *interception) bool { return other == x })
-		if len(t.active) == 0 {
-			t.releaseAll()
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		in.active = slices.DeleteFunc(in.active, func(other *interception) bool { return other == x })
+		if len(in.active) == 0 {
+			in.releaseAll()
 		}
 	}
 }
 
 // watch intercepts the messages on every connection of a link.
-func (t *interceptor) watch(l *netproxy.Link, p *process) {
+func (in *interceptor) watch(l *netproxy.Link, p *process) {
 	l.Rewrite(netproxy.Out, func() netproxy.Rewriter {
-		return netproxy.Chain(netproxy.Publishes(t.change), netproxy.Subscriptions(p.holdsConsumer))
+		return netproxy.Chain(netproxy.Publishes(in.change), netproxy.Subscriptions(p.holdsConsumer))
 	})
 }
 
@@ -129,19 +129,19 @@ type fate struct {
 }
 
 // change gets every message on its way to the broker.
-func (t *interceptor) change(m *netproxy.Publish) {
+func (in *interceptor) change(m *netproxy.Publish) {
 	if m.Exchange != broker.ExchangeExecutions {
 		return
 	}
-	t.mu.Lock()
-	active := slices.Clone(t.active)
-	t.mu.Unlock()
+	in.mu.Lock()
+	active := slices.Clone(in.active)
+	in.mu.Unlock()
 	var f fate
 	for _, x := range active {
 		f.decide(x, m.Type)
 	}
-	t.apply(&f, m)
-	t.pass(m)
+	in.apply(&f, m)
+	in.pass(m)
 }
 
 // decide adds the effect of one fault on messages of this type to a message's fate.
@@ -167,11 +167,11 @@ func (f *fate) decide(i *interception, kind string) {
 	}
 }
 
-func (t *interceptor) apply(f *fate, m *netproxy.Publish) {
+func (in *interceptor) apply(f *fate, m *netproxy.Publish) {
 	original := *m
 	original.Body = slices.Clone(m.Body)
 	if f.corrupt != "" {
-		t.note(m, evidence.Corrupted, f.corrupt)
+		in.note(m, evidence.Corrupted, f.corrupt)
 		for i := range min(8, len(m.Body)) {
 			m.Body[i] ^= 0x55
 		}
@@ -179,56 +179,56 @@ func (t *interceptor) apply(f *fate, m *netproxy.Publish) {
 	}
 	switch {
 	case f.drop != "":
-		t.note(&original, evidence.Lost, f.drop)
+		in.note(&original, evidence.Lost, f.drop)
 		m.Exchange, m.Key = "", evidence.SinkQueue
 	case f.delay != "" || f.reorder != "":
-		t.note(&original, evidence.Late, f.delay+f.reorder)
+		in.note(&original, evidence.Late, f.delay+f.reorder)
 		m.Exchange, m.Key = "", evidence.SinkQueue
-		t.postpone(original, f.by, f.delay == "")
+		in.postpone(original, f.by, f.delay == "")
 	}
 	if f.duplicate != "" && f.drop == "" {
-		t.w.firehose.Copied(m.ID, original.Body)
-		t.postpone(original, 0, false)
+		in.w.firehose.Copied(m.ID, original.Body)
+		in.postpone(original, 0, false)
 	}
 }
 
 // note tells the firehose what it can no longer see in a message.
-func (t *interceptor) note(m *netproxy.Publish, what evidence.Interception, fault string) {
-	t.w.firehose.Intercepted(m.ID, m.Body, what, fault)
+func (in *interceptor) note(m *netproxy.Publish, what evidence.Interception, fault string) {
+	in.w.firehose.Intercepted(m.ID, m.Body, what, fault)
 }
 
 // postpone makes the harness publish a message later: after a time or, if it is to be overtaken,
 // when the next message for the same queue has passed.
-func (t *interceptor) postpone(m netproxy.Publish, by time.Duration, overtaken bool) {
+func (in *interceptor) postpone(m netproxy.Publish, by time.Duration, overtaken bool) {
 	d := &delayed{m, make(chan struct{})}
-	t.mu.Lock()
-	t.late++
+	in.mu.Lock()
+	in.late++
 	if overtaken {
-		t.overtaken = append(t.overtaken, d)
+		in.overtaken = append(in.overtaken, d)
 	}
-	t.mu.Unlock()
-	t.w.clients.Go(func() {
+	in.mu.Unlock()
+	in.w.clients.Go(func() {
 		defer func() {
-			t.mu.Lock()
-			t.late--
-			t.mu.Unlock()
+			in.mu.Lock()
+			in.late--
+			in.mu.Unlock()
 		}()
 		select {
 		case <-d.release:
 			time.Sleep(20 * time.Millisecond) // let the overtaking message be stored first
 		case <-time.After(by):
-		case <-t.w.ctx.Done():
+		case <-in.w.ctx.Done():
 			return
 		}
-		t.publish(&m)
+		in.publish(&m)
 	})
 }
 
 // publish publishes a copy, as soon as the broker accepts it.
-func (t *interceptor) publish(m *netproxy.Publish) {
-	for t.w.ctx.Err() == nil {
-		err := t.with(func(ch *amqp.Channel) error {
-			return ch.PublishWithContext(t.w.ctx, m.Exchange, m.Key, false, false, amqp.Publishing{
+func (in *interceptor) publish(m *netproxy.Publish) {
+	for in.w.ctx.Err() == nil {
+		err := in.with(func(ch *amqp.Channel) error {
+			return ch.PublishWithContext(in.w.ctx, m.Exchange, m.Key, false, false, amqp.Publishing{
 				ContentType: broker.ContentType, DeliveryMode: amqp.Persistent,
 				MessageId: m.ID, Type: m.Type, CorrelationId: m.CorrelationID, Body: m.Body,
 			})
@@ -237,34 +237,34 @@ func (t *interceptor) publish(m *netproxy.Publish) {
 			return
 		}
 		select {
-		case <-t.w.ctx.Done():
+		case <-in.w.ctx.Done():
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
 // pass releases messages that wait to be overtaken by a message like m.
-func (t *interceptor) pass(m *netproxy.Publish) {
+func (in *interceptor) pass(m *netproxy.Publish) {
 	if m.Exchange == "" {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for i, d := range t.overtaken {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for i, d := range in.overtaken {
 		if d.message.Key == m.Key && d.message.ID != m.ID {
 			close(d.release)
-			t.overtaken = slices.Delete(t.overtaken, i, i+1)
+			in.overtaken = slices.Delete(in.overtaken, i, i+1)
 			return
 		}
 	}
 }
 
 // releaseAll releases all messages; t.mu is held.
-func (t *interceptor) releaseAll() {
-	for _, d := range t.overtaken {
+func (in *interceptor) releaseAll() {
+	for _, d := range in.overtaken {
 		close(d.release)
 	}
-	t.overtaken = nil
+	in.overtaken = nil
 }
 
 // Intercept implements fault.Messages.

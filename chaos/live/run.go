@@ -42,13 +42,13 @@ type Result struct {
 
 // Run runs a scenario once, under one profile. An error means that the environment failed to start
 // or that the evidence could not be read. It says nothing about the product.
-func (l *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profile, o Options) (*Result, error) {
+func (sa *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profile, o Options) (*Result, error) {
 	began := time.Now()
 	scaled, err := s.Scaled(o.Scale, p)
 	if err != nil {
 		return nil, err
 	}
-	w, err := l.newWorld(ctx, scaled, p, o)
+	w, err := sa.newWorld(ctx, scaled, p, o)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func OpenCompose(ctx context.Context, file string, log io.Writer) (*Sandbox, err
 }
 
 // Close ends everything.
-func (l *Sandbox) Close() error { return l.servers.Down() }
+func (sa *Sandbox) Close() error { return sa.servers.Down() }
 
 // through returns an address with another host and port and, for a database, the application's
 // name.

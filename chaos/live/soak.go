@@ -76,12 +76,12 @@ type struck struct {
 
 // Soak runs and judges a soak. When ctx ends it stops submitting, ends gracefully and judges what
 // there is. An error means that it failed to start or that the evidence could not be read.
-func (l *Sandbox) Soak(ctx context.Context, o SoakOptions) (*soak.Result, error) {
+func (sa *Sandbox) Soak(ctx context.Context, o SoakOptions) (*soak.Result, error) {
 	scaled, err := o.Scenario.Scaled(o.Scale, config.Hardened)
 	if err != nil {
 		return nil, err
 	}
-	w, err := l.newWorld(context.WithoutCancel(ctx), scaled, config.Hardened, Options{Seed: o.Plan.Seed, Scale: o.Scale, Mutant: o.Mutant})
+	w, err := sa.newWorld(context.WithoutCancel(ctx), scaled, config.Hardened, Options{Seed: o.Plan.Seed, Scale: o.Scale, Mutant: o.Mutant})
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func newSoaking(w *world, o SoakOptions) *soaking {
 	return x
 }
 
-func (x *soaking) say(phase string) { x.phase.Store(&phase) }
+func (so *soaking) say(phase string) { so.phase.Store(&phase) }
 
 // soakEvidence lists the kinds of events that a soak records whenever they happen. Messages are not
 // among them, because the broker's trace of every message costs more than the load. Neither are
@@ -193,7 +193,7 @@ func soakRules() (judged []int, not map[int]string) {
 }
 
 // judge judges one window after another until ctx ends, and reports the progress.
-func (x *soaking) judge(ctx context.Context) {
+func (so *soaking) judge(ctx context.Context) {
 	tick := time.NewTicker(windowEvery)
 	defer tick.Stop()
 	said := time.Now()
@@ -203,81 +203,81 @@ func (x *soaking) judge(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		_ = x.window(ctx, false) // the database may be down; its evidence waits for the next window
+		_ = so.window(ctx, false) // the database may be down; its evidence waits for the next window
 		if time.Since(said) >= progressEvery {
 			said = time.Now()
-			x.progress()
+			so.progress()
 		}
 	}
 }
 
 // window judges what is known by now.
-func (x *soaking) window(ctx context.Context, last bool) error {
-	events, err := x.stream.Window(ctx, x.w.took(), last)
+func (so *soaking) window(ctx context.Context, last bool) error {
+	events, err := so.stream.Window(ctx, so.w.took(), last)
 	for i := range events {
 		e := &events[i]
-		x.events++
-		x.suite.Observe(e)
-		x.ledger.Observe(e)
+		so.events++
+		so.suite.Observe(e)
+		so.ledger.Observe(e)
 		if !last {
-			x.w.observe(e)
+			so.w.observe(e)
 		}
 		switch e.Kind {
 		case history.FaultBegan:
-			x.struck[e.Fault] = &struck{from: e.At - x.w.ready, ended: x.ledger.Ended}
+			so.struck[e.Fault] = &struck{from: e.At - so.w.ready, ended: so.ledger.Ended}
 		case history.FaultEnded:
-			if f := x.struck[e.Fault]; f != nil {
-				f.to = e.At - x.w.ready
+			if f := so.struck[e.Fault]; f != nil {
+				f.to = e.At - so.w.ready
 			}
 		default:
 		}
 	}
-	x.open.Store(int64(x.ledger.Open()))
-	x.done.Store(int64(x.ledger.Ended))
+	so.open.Store(int64(so.ledger.Open()))
+	so.done.Store(int64(so.ledger.Ended))
 	if !last {
-		x.mostBehind = max(x.mostBehind, x.stream.Behind)
-		x.sampler.judged(x.ledger, x.stream)
+		so.mostBehind = max(so.mostBehind, so.stream.Behind)
+		so.sampler.judged(so.ledger, so.stream)
 	}
 	return err
 }
 
-func (x *soaking) progress() {
-	if x.o.Progress == nil {
+func (so *soaking) progress() {
+	if so.o.Progress == nil {
 		return
 	}
 	p := soak.Progress{
-		At: x.w.clock().Now(), For: x.o.Plan.For, Phase: *x.phase.Load(), Accepted: int(x.load.accepted.Load()), Ended: x.ledger.Ended,
-		Open: x.ledger.Open(), Started: x.ledger.Started, Strikes: len(x.struck), All: len(x.w.scenario.Faults), Behind: x.stream.Behind,
+		At: so.w.clock().Now(), For: so.o.Plan.For, Phase: *so.phase.Load(), Accepted: int(so.load.accepted.Load()), Ended: so.ledger.Ended,
+		Open: so.ledger.Open(), Started: so.ledger.Started, Strikes: len(so.struck), All: len(so.w.scenario.Faults), Behind: so.stream.Behind,
 	}
-	p.Rate, p.Held = x.load.now()
+	p.Rate, p.Held = so.load.now()
 	if p.Phase != "load" && p.Phase != "drain" {
 		p.At = 0
 	}
-	if f := x.suite.Findings(); len(f) > 0 {
+	if f := so.suite.Findings(); len(f) > 0 {
 		p.Broken = fmt.Sprintf("%s: %s", f[0].Invariant.Name, f[0].Message)
 	}
-	x.o.Progress(p)
+	so.o.Progress(p)
 }
 
 // findRate sets the rate of the load: the requested rate, or a safe share of the highest rate that
 // the machine sustains, which it returns.
-func (x *soaking) findRate(ctx context.Context) (held float64) {
-	if x.o.Rate > 0 {
-		x.load.target = x.o.Rate
+func (so *soaking) findRate(ctx context.Context) (held float64) {
+	if so.o.Rate > 0 {
+		so.load.target = so.o.Rate
 		return 0
 	}
-	x.say("finding the rate")
+	so.say("finding the rate")
 	ramp := soak.NewRamp()
-	for more := true; more && ctx.Err() == nil && x.w.broken() == ""; {
-		before := x.load.accepted.Load()
-		x.load.rate(ramp.Rate)
+	for more := true; more && ctx.Err() == nil && so.w.broken() == ""; {
+		before := so.load.accepted.Load()
+		so.load.rate(ramp.Rate)
 		wait(ctx, rampStep)
-		accepted := float64(x.load.accepted.Load()-before) / rampStep.Seconds()
-		more = ramp.Step(x.load.open(), accepted)
+		accepted := float64(so.load.accepted.Load()-before) / rampStep.Seconds()
+		more = ramp.Step(so.load.open(), accepted)
 	}
-	x.load.rate(0)
-	x.load.target = ramp.Safe()
-	for x.load.open() > soak.Backlog(x.load.target)/4 && ctx.Err() == nil && x.w.broken() == "" {
+	so.load.rate(0)
+	so.load.target = ramp.Safe()
+	for so.load.open() > soak.Backlog(so.load.target)/4 && ctx.Err() == nil && so.w.broken() == "" {
 		wait(ctx, windowEvery)
 	}
 	return ramp.Held
@@ -291,8 +291,8 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // lasts waits for the end of the plan, and says whether it was interrupted.
-func (x *soaking) lasts(ctx context.Context) (interrupted bool) {
-	for x.plan.Now() < x.o.Plan.For && x.w.broken() == "" {
+func (so *soaking) lasts(ctx context.Context) (interrupted bool) {
+	for so.plan.Now() < so.o.Plan.For && so.w.broken() == "" {
 		if ctx.Err() != nil {
 			return true
 		}
@@ -302,34 +302,34 @@ func (x *soaking) lasts(ctx context.Context) (interrupted bool) {
 }
 
 // settles is how long the configuration allows an execution to take, with its retries.
-func (x *soaking) settles() time.Duration {
-	a := &x.w.scenario.Actions[0]
-	return invariant.Settle(x.w.config, a.TakesMax, a.MaxRetries)
+func (so *soaking) settles() time.Duration {
+	a := &so.w.scenario.Actions[0]
+	return invariant.Settle(so.w.config, a.TakesMax, a.MaxRetries)
 }
 
 // drain stops submitting and waits until every execution has ended. It returns whether that
 // happened in time.
-func (x *soaking) drain() bool {
-	x.say("drain")
-	x.load.rate(0)
-	for _, undo := range x.w.injector.Stop() {
+func (so *soaking) drain() bool {
+	so.say("drain")
+	so.load.rate(0)
+	for _, undo := range so.w.injector.Stop() {
 		undo()
 	}
-	x.w.serversUp()
-	until := time.Now().Add(x.settles() + unscaled)
+	so.w.serversUp()
+	until := time.Now().Add(so.settles() + unscaled)
 	quiet := time.Time{}
-	for time.Now().Before(until) && x.w.broken() == "" {
+	for time.Now().Before(until) && so.w.broken() == "" {
 		switch {
-		case x.load.open() > 0 || x.w.alive() > 0 || x.load.unanswered() > 0:
+		case so.load.open() > 0 || so.w.alive() > 0 || so.load.unanswered() > 0:
 			quiet = time.Time{}
 		case quiet.IsZero():
 			quiet = time.Now()
-		case time.Since(quiet) > time.Duration(float64(15*time.Second)*x.o.Scale):
-			x.load.stop()
+		case time.Since(quiet) > time.Duration(float64(15*time.Second)*so.o.Scale):
+			so.load.stop()
 			return true
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	x.load.stop()
+	so.load.stop()
 	return false
 }

@@ -28,21 +28,21 @@ type appointment struct {
 const planTick = 20 * time.Millisecond
 
 // Now implements run.Clock.
-func (c *planClock) Now() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
+func (pc *planClock) Now() time.Duration {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	return pc.now
 }
 
 // After implements run.Clock. It calls f in a goroutine of its own.
-func (c *planClock) After(d time.Duration, f func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiting = append(c.waiting, appointment{c.now + max(0, d), f})
+func (pc *planClock) After(d time.Duration, f func()) {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	pc.waiting = append(pc.waiting, appointment{pc.now + max(0, d), f})
 }
 
 // run advances the time until ctx ends.
-func (c *planClock) run(ctx context.Context) {
+func (pc *planClock) run(ctx context.Context) {
 	tick := time.NewTicker(planTick)
 	defer tick.Stop()
 	last := time.Now()
@@ -54,25 +54,25 @@ func (c *planClock) run(ctx context.Context) {
 		}
 		passed := time.Since(last)
 		last = time.Now()
-		c.pass(passed, c.w.starting.Load() > 0)
+		pc.pass(passed, pc.w.starting.Load() > 0)
 	}
 }
 
 // pass advances the time, unless still is set, and makes the calls that are due.
-func (c *planClock) pass(passed time.Duration, still bool) {
-	c.mu.Lock()
+func (pc *planClock) pass(passed time.Duration, still bool) {
+	pc.mu.Lock()
 	if !still {
-		c.now += passed
+		pc.now += passed
 	}
 	var due []func()
-	c.waiting = slices.DeleteFunc(c.waiting, func(p appointment) bool {
-		if p.at <= c.now {
+	pc.waiting = slices.DeleteFunc(pc.waiting, func(p appointment) bool {
+		if p.at <= pc.now {
 			due = append(due, p.f)
 		}
-		return p.at <= c.now
+		return p.at <= pc.now
 	})
-	c.mu.Unlock()
+	pc.mu.Unlock()
 	for _, f := range due {
-		c.w.after(0, f)
+		pc.w.after(0, f)
 	}
 }

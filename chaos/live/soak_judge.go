@@ -24,15 +24,15 @@ var (
 )
 
 // result returns the judges' results.
-func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Result {
-	w, p := x.w, x.o.Plan
+func (so *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Result {
+	w, p := so.w, so.o.Plan
 	r := &soak.Result{
-		Seed: p.Seed, For: p.For, Mutant: x.o.Mutant, Rate: x.load.target, HeldBack: x.load.heldFor,
-		Sent: int(x.load.sent.Load()), Accepted: x.load.book.N, Rows: x.ledger.Rows, Retries: x.ledger.Retries,
-		Ends: make(map[string]int), Processes: x.ledger.Started, Events: x.events, Late: x.stream.Late, Behind: x.mostBehind,
+		Seed: p.Seed, For: p.For, Mutant: so.o.Mutant, Rate: so.load.target, HeldBack: so.load.heldFor,
+		Sent: int(so.load.sent.Load()), Accepted: so.load.book.N, Rows: so.ledger.Rows, Retries: so.ledger.Retries,
+		Ends: make(map[string]int), Processes: so.ledger.Started, Events: so.events, Late: so.stream.Late, Behind: so.mostBehind,
 		Rounds: p.Rounds, Short: p.Short(), Stalls: len(stalls),
 	}
-	for s, n := range x.ledger.Ends {
+	for s, n := range so.ledger.Ends {
 		r.Ends[s.String()] = n
 	}
 	for _, s := range stalls {
@@ -40,9 +40,9 @@ func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Res
 	}
 	if !settled && (w.unable != nil || crashed != "") {
 		// It was interrupted: young executions may still be open.
-		x.suite.SetPatience(x.settles())
+		so.suite.SetPatience(so.settles())
 	}
-	for _, f := range x.suite.End(settled) {
+	for _, f := range so.suite.End(settled) {
 		v := run.Violation(&f, p.Seed)
 		why := noisy([]verdict.Violation{v}, stalls, w.config.Worker)
 		v.At -= w.ready
@@ -62,22 +62,22 @@ func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Res
 	case crashed != "":
 		add("daemons", firstLine(crashed))
 	default:
-		for _, wrong := range x.ledger.Balance(r.Sent, x.load.book.Has) {
+		for _, wrong := range so.ledger.Balance(r.Sent, so.load.book.Has) {
 			add("acceptance", wrong)
 		}
 	}
-	if x.stream.Unread != nil {
-		add("journals", "a line of a journal could not be read: "+x.stream.Unread.Error())
+	if so.stream.Unread != nil {
+		add("journals", "a line of a journal could not be read: "+so.stream.Unread.Error())
 	}
 	if !settled {
-		r.Notes = append(r.Notes, fmt.Sprintf("it had not come to rest in time: %d executions had not ended", x.ledger.Open()))
+		r.Notes = append(r.Notes, fmt.Sprintf("it had not come to rest in time: %d executions had not ended", so.ledger.Open()))
 	}
 	if r.Late > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d events came after their window, and were judged at the beginning of the next one", r.Late))
 	}
-	x.strikes(r)
-	x.rules(r)
-	for _, c := range x.sampler.all {
+	so.strikes(r)
+	so.rules(r)
+	for _, c := range so.sampler.all {
 		r.Curves = append(r.Curves, soak.Curve{Series: c})
 	}
 	return r
@@ -90,21 +90,21 @@ func firstLine(text string) string {
 }
 
 // strikes reports the result of each strike.
-func (x *soaking) strikes(r *soak.Result) {
-	counts := x.w.injector.Counts()
+func (so *soaking) strikes(r *soak.Result) {
+	counts := so.w.injector.Counts()
 	n := 0
-	for i := range x.o.Plan.Strikes {
-		s := soak.Struck{Strike: x.o.Plan.Strikes[i]}
+	for i := range so.o.Plan.Strikes {
+		s := soak.Struck{Strike: so.o.Plan.Strikes[i]}
 		for range s.Faults() {
 			c := counts[n]
 			n++
 			s.Began, s.Touched = s.Began || c.Fired > 0, s.Touched || c.Touched > 0
-			f := x.struck[c.Fault]
+			f := so.struck[c.Fault]
 			if f == nil {
 				continue
 			}
 			if s.From == 0 {
-				s.From, s.Ended = f.from, x.ledger.Ended-f.ended
+				s.From, s.Ended = f.from, so.ledger.Ended-f.ended
 			}
 			s.To = max(s.To, f.to, f.from)
 		}
@@ -120,9 +120,9 @@ func (x *soaking) strikes(r *soak.Result) {
 }
 
 // rules reports the result of each invariant.
-func (x *soaking) rules(r *soak.Result) {
+func (so *soaking) rules(r *soak.Result) {
 	_, not := soakRules()
-	occasions := x.suite.Judged()
+	occasions := so.suite.Judged()
 	kinds := soakEvidence()
 	for _, i := range invariant.All() {
 		j := soak.Judged{Number: i.Number, Name: i.Name, Statement: i.Statement, Occasions: occasions[i.Number-1], Not: not[i.Number]}
@@ -136,9 +136,9 @@ func (x *soaking) rules(r *soak.Result) {
 }
 
 // audit judges the database's own audit table, as chaos check does.
-func (x *soaking) audit(ctx context.Context, r *soak.Result) {
+func (so *soaking) audit(ctx context.Context, r *soak.Result) {
 	began := time.Now()
-	a, err := audit.Judge(ctx, x.w.db.URL, audit.Options{Config: x.w.config, StatementTimeout: 10 * time.Minute})
+	a, err := audit.Judge(ctx, so.w.db.URL, audit.Options{Config: so.w.config, StatementTimeout: 10 * time.Minute})
 	if err != nil {
 		r.Audit = "not judged: " + err.Error()
 		r.Notes = append(r.Notes, "the database's audit table was not judged: "+err.Error())
@@ -151,16 +151,16 @@ func (x *soaking) audit(ctx context.Context, r *soak.Result) {
 	}
 	for _, f := range a.Violations {
 		v := run.Violation(&f, r.Seed)
-		v.Step, v.At, v.Message = 0, f.At-x.w.ready, "by the audit table: "+f.Message
+		v.Step, v.At, v.Message = 0, f.At-so.w.ready, "by the audit table: "+f.Message
 		r.Violations = append(r.Violations, v)
 	}
 }
 
 // conclude sets the verdict for everything else.
-func (x *soaking) conclude(r *soak.Result) {
+func (so *soaking) conclude(r *soak.Result) {
 	// By this time the load has reached its rate; the drain doesn't count as load.
 	from, to := min(10*time.Second, r.Ran/4), r.Ran
-	executions := x.sampler.by["executions so far/"+ofLoad]
+	executions := so.sampler.by["executions so far/"+ofLoad]
 	outages := r.Outages()
 	var grows []string
 	for i := range r.Curves {
@@ -186,7 +186,7 @@ func (x *soaking) conclude(r *soak.Result) {
 		}
 	}
 	r.Answers = []soak.Answer{
-		x.answer(r, soak.NothingLost, lostRules, "acceptance"), x.answer(r, soak.NothingTwice, twiceRules, ""), x.answer(r, soak.NothingUnearned, unearnedRules, ""), flatness(r, grows),
+		so.answer(r, soak.NothingLost, lostRules, "acceptance"), so.answer(r, soak.NothingTwice, twiceRules, ""), so.answer(r, soak.NothingUnearned, unearnedRules, ""), flatness(r, grows),
 	}
 	for _, a := range r.Answers {
 		r.Verdict = max(r.Verdict, a.Verdict)
@@ -207,7 +207,7 @@ func (x *soaking) conclude(r *soak.Result) {
 		r.Verdict = max(r.Verdict, verdict.Inconclusive)
 		r.Why = append(r.Why, why)
 	}
-	if x.w.unable != nil {
+	if so.w.unable != nil {
 		inconclusive(r.Noise + "; nothing is said of what was open then")
 	}
 	if r.Unread != "" {
@@ -217,17 +217,17 @@ func (x *soaking) conclude(r *soak.Result) {
 		inconclusive(fmt.Sprintf("%s was broken while the machine was too noisy for a verdict: %s", r.Excused[i].Name, r.Excused[i].Message))
 	}
 	for _, missed := range r.Missed() {
-		if !r.Interrupted && x.w.broken() == "" {
+		if !r.Interrupted && so.w.broken() == "" {
 			inconclusive(missed + " made no difference to anything, however often")
 		}
 	}
-	if x.ledger.Ended == 0 {
+	if so.ledger.Ended == 0 {
 		inconclusive("no execution ended: there was nothing to judge")
 	}
 }
 
 // answer answers a question with the invariants on which it rests.
-func (x *soaking) answer(r *soak.Result, question string, rules []int, name string) soak.Answer {
+func (so *soaking) answer(r *soak.Result, question string, rules []int, name string) soak.Answer {
 	a := soak.Answer{Question: question}
 	for i := range r.Violations {
 		if v := &r.Violations[i]; slices.Contains(rules, v.Invariant) || name != "" && v.Name == name {
@@ -249,13 +249,13 @@ func (x *soaking) answer(r *soak.Result, question string, rules []int, name stri
 			rests = append(rests, fmt.Sprintf("%s (%d times)", j.Name, j.Occasions))
 		}
 	}
-	if question == soak.NothingLost && x.w.unable != nil && x.ledger.Open() > 0 {
+	if question == soak.NothingLost && so.w.unable != nil && so.ledger.Open() > 0 {
 		a.Verdict = verdict.Inconclusive
-		a.Text = fmt.Sprintf("%d of %d accepted executions had ended when the harness could not go on", x.ledger.Ended, r.Accepted)
+		a.Text = fmt.Sprintf("%d of %d accepted executions had ended when the harness could not go on", so.ledger.Ended, r.Accepted)
 		return a
 	}
 	if question == soak.NothingLost {
-		rests = append([]string{fmt.Sprintf("%d accepted, %d ended", r.Accepted, x.ledger.Ended)}, rests...)
+		rests = append([]string{fmt.Sprintf("%d accepted, %d ended", r.Accepted, so.ledger.Ended)}, rests...)
 	}
 	a.Text = "judged: " + strings.Join(rests, ", ")
 	return a

@@ -151,11 +151,11 @@ func (p *Plan) open(ctx context.Context) (*Sandbox, error) {
 }
 
 // sandbox takes jobs until none is left.
-func (x *planned) sandbox(ctx context.Context, jobs <-chan job) (err error) {
+func (p *planned) sandbox(ctx context.Context, jobs <-chan job) (err error) {
 	if ctx.Err() != nil {
 		return nil
 	}
-	l, err := x.plan.open(ctx)
+	l, err := p.plan.open(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -172,15 +172,15 @@ func (x *planned) sandbox(ctx context.Context, jobs <-chan job) (err error) {
 			return nil
 		}
 		for ; ; j.seed++ {
-			t := x.plan.Targets[j.target]
-			r, err := l.once(ctx, t, Options{Seed: j.seed, Scale: x.plan.Scale, Mutant: t.Mutant}, x.again)
+			t := p.plan.Targets[j.target]
+			r, err := l.once(ctx, t, Options{Seed: j.seed, Scale: p.plan.Scale, Mutant: t.Mutant}, p.again)
 			if ctx.Err() != nil {
 				return nil
 			}
 			if err != nil {
 				return fmt.Errorf("%s, seed %d: %w", t, j.seed, err)
 			}
-			if !x.add(j, r) {
+			if !p.add(j, r) {
 				break
 			}
 		}
@@ -190,48 +190,48 @@ func (x *planned) sandbox(ctx context.Context, jobs <-chan job) (err error) {
 
 // once runs a target, and runs it a second time if the environment was too noisy for a verdict. A
 // second noisy run proves nothing, and is never a pass.
-func (l *Sandbox) once(ctx context.Context, t Target, o Options, again func()) (*Result, error) {
-	r, err := l.Run(ctx, t.Scenario, t.Profile, o)
+func (sa *Sandbox) once(ctx context.Context, t Target, o Options, again func()) (*Result, error) {
+	r, err := sa.Run(ctx, t.Scenario, t.Profile, o)
 	if err != nil || r.Noise == "" {
 		return r, err
 	}
 	again()
-	r, err = l.Run(ctx, t.Scenario, t.Profile, o)
+	r, err = sa.Run(ctx, t.Scenario, t.Profile, o)
 	if err == nil && r.Noise != "" {
 		r.Violations, r.GaveUp = nil, "inconclusive (environment): "+r.Noise
 	}
 	return r, err
 }
 
-func (x *planned) again() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.out.Repeated++
+func (p *planned) again() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out.Repeated++
 }
 
 // add counts a run, and says whether another one must follow.
-func (x *planned) add(j job, r *Result) (more bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	sc := x.out.Scenarios[j.target]
-	x.out.Runs++
+func (p *planned) add(j job, r *Result) (more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sc := p.out.Scenarios[j.target]
+	p.out.Runs++
 	if r.Noise != "" {
-		x.out.Unjudged[j.target]++
+		p.out.Unjudged[j.target]++
 	}
 	sc.Add(&r.Run)
 	sc.Wall += r.Wall
-	if failures := r.Failures(); len(failures) > 0 && x.records[j.target] == nil {
+	if failures := r.Failures(); len(failures) > 0 && p.records[j.target] == nil {
 		r.Violations = failures
-		r.ScenarioText = x.plan.Targets[j.target].Scenario.Text()
-		x.records[j.target] = &r.Record
+		r.ScenarioText = p.plan.Targets[j.target].Scenario.Text()
+		p.records[j.target] = &r.Record
 	}
-	if x.plan.Done != nil {
-		x.plan.Done(x.plan.Targets[j.target], r)
+	if p.plan.Done != nil {
+		p.plan.Done(p.plan.Targets[j.target], r)
 	}
 	idle := slices.ContainsFunc(sc.Faults, func(f verdict.FaultCount) bool { return f.Fired > 0 && f.Touched == 0 })
-	if idle && len(r.Failures()) == 0 && j.seed < x.plan.First+uint64(x.plan.Seeds-1+x.plan.More) {
+	if idle && len(r.Failures()) == 0 && j.seed < p.plan.First+uint64(p.plan.Seeds-1+p.plan.More) {
 		return true
 	}
-	x.done++
+	p.done++
 	return false
 }

@@ -92,10 +92,10 @@ type world struct {
 }
 
 // newWorld makes the database, the virtual host and the links; nothing runs yet.
-func (l *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.Profile, o Options) (_ *world, err error) {
-	l.runs++
+func (sa *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.Profile, o Options) (_ *world, err error) {
+	sa.runs++
 	w := &world{
-		sandbox: l, scenario: s, profile: p, config: s.Config(p), options: o, label: fmt.Sprintf("run-%d", l.runs), proxies: netproxy.New(), began: time.Now().Round(0),
+		sandbox: sa, scenario: s, profile: p, config: s.Config(p), options: o, label: fmt.Sprintf("run-%d", sa.runs), proxies: netproxy.New(), began: time.Now().Round(0),
 	}
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
@@ -103,14 +103,14 @@ func (l *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.P
 			w.close()
 		}
 	}()
-	w.folder = filepath.Join(l.folder, w.label)
+	w.folder = filepath.Join(sa.folder, w.label)
 	if err := os.MkdirAll(w.folder, 0o755); err != nil {
 		return nil, err
 	}
-	if w.db, err = l.servers.Postgres.CreateDatabase(ctx); err != nil {
+	if w.db, err = sa.servers.Postgres.CreateDatabase(ctx); err != nil {
 		return nil, fmt.Errorf("making a database: %w", err)
 	}
-	if w.mq, err = l.servers.RabbitMQ.CreateVhost(ctx); err != nil {
+	if w.mq, err = sa.servers.RabbitMQ.CreateVhost(ctx); err != nil {
 		return nil, fmt.Errorf("making a virtual host: %w", err)
 	}
 	if err := w.prepareDatabase(ctx); err != nil {
@@ -126,8 +126,8 @@ func (l *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.P
 	}
 	w.interceptor.watch(w.client, &process{w: w, name: client})
 	w.environment = machine{w}
-	if l.stack != nil {
-		w.environment = &project{w: w, stack: l.stack}
+	if sa.stack != nil {
+		w.environment = &project{w: w, stack: sa.stack}
 	}
 	return w, w.makeProcesses()
 }

@@ -166,36 +166,36 @@ const (
 // that of a subscription with 60 and 20.
 var basicPublish, basicDeliver, basicConsume = []byte{0, 60, 0, 40}, []byte{0, 60, 0, 60}, []byte{0, 60, 0, 20}
 
-func (p *frames) rewrite(b []byte) []byte {
-	p.rest = append(p.rest, b...)
+func (f *frames) rewrite(b []byte) []byte {
+	f.rest = append(f.rest, b...)
 	var out []byte
-	if p.greet > 0 {
-		if len(p.rest) < p.greet {
+	if f.greet > 0 {
+		if len(f.rest) < f.greet {
 			return nil
 		}
-		out = append(out, p.rest[:p.greet]...)
-		p.rest, p.greet = p.rest[p.greet:], 0
+		out = append(out, f.rest[:f.greet]...)
+		f.rest, f.greet = f.rest[f.greet:], 0
 	}
 	for {
-		if len(p.rest) < frameHeader {
+		if len(f.rest) < frameHeader {
 			return out
 		}
-		size := frameHeader + int(binary.BigEndian.Uint32(p.rest[3:7])) + 1
-		if len(p.rest) < size {
+		size := frameHeader + int(binary.BigEndian.Uint32(f.rest[3:7])) + 1
+		if len(f.rest) < size {
 			return out
 		}
-		out = append(out, p.each(bytes.Clone(p.rest[:size]))...)
-		p.rest = p.rest[size:]
+		out = append(out, f.each(bytes.Clone(f.rest[:size]))...)
+		f.rest = f.rest[size:]
 	}
 }
 
 // frame returns what to pass on after a frame: the frame, nothing yet, or a whole message.
-func (p *messages) frame(f []byte) []byte {
+func (m *messages) frame(f []byte) []byte {
 	kind, channel, payload := f[0], binary.BigEndian.Uint16(f[1:3]), f[frameHeader:len(f)-1]
-	c := p.open[channel]
+	c := m.open[channel]
 	switch {
-	case c == nil && kind == frameMethod && bytes.HasPrefix(payload, p.begins):
-		p.open[channel] = &content{frames: [][]byte{f}}
+	case c == nil && kind == frameMethod && bytes.HasPrefix(payload, m.begins):
+		m.open[channel] = &content{frames: [][]byte{f}}
 		return nil
 	case c == nil:
 		return f
@@ -208,8 +208,8 @@ func (p *messages) frame(f []byte) []byte {
 	if !c.headed || c.left > 0 {
 		return nil
 	}
-	delete(p.open, channel)
-	return p.pass(c)
+	delete(m.open, channel)
+	return m.pass(c)
 }
 
 // rewritten lets change edit a whole publish.
@@ -239,9 +239,9 @@ func rewritten(c *content, change func(*Publish)) []byte {
 }
 
 // method builds the method frame with the message's exchange and key.
-func (m *Publish) method(was, flags []byte) []byte {
+func (p *Publish) method(was, flags []byte) []byte {
 	payload := append(bytes.Clone(basicPublish), 0, 0)
-	for _, s := range []string{m.Exchange, m.Key} {
+	for _, s := range []string{p.Exchange, p.Key} {
 		payload = append(payload, byte(len(s)))
 		payload = append(payload, s...)
 	}
@@ -266,7 +266,7 @@ const (
 )
 
 // properties reads a header frame.
-func (m *Publish) properties(frame []byte) {
+func (p *Publish) properties(frame []byte) {
 	b := frame[frameHeader : len(frame)-1]
 	if len(b) < 14 {
 		return
@@ -294,11 +294,11 @@ func (m *Publish) properties(frame []byte) {
 		text, b = shortString(b)
 		switch flag {
 		case hasCorrelationID:
-			m.CorrelationID = text
+			p.CorrelationID = text
 		case hasMessageID:
-			m.ID = text
+			p.ID = text
 		case hasType:
-			m.Type = text
+			p.Type = text
 		}
 	}
 }

@@ -123,7 +123,7 @@ type connection struct {
 }
 
 // NewState implements toxics.StatefulToxic.
-func (x *gateToxic) NewState() any {
+func (gt *gateToxic) NewState() any {
 	gates.Lock()
 	defer gates.Unlock()
 	gates.connections++
@@ -132,9 +132,9 @@ func (x *gateToxic) NewState() any {
 
 // Pipe implements toxics.Toxic. No toxic is ever added behind it, so nothing interrupts it while it
 // holds bytes back.
-func (x *gateToxic) Pipe(stub *toxics.ToxicStub) {
+func (gt *gateToxic) Pipe(stub *toxics.ToxicStub) {
 	gates.Lock()
-	g := gates.byKey[x.Key]
+	g := gates.byKey[gt.Key]
 	gates.Unlock()
 	state, _ := stub.State.(*connection)
 	if g == nil || state == nil {

@@ -81,18 +81,18 @@ func New() *Proxies {
 }
 
 // Link makes a link to a server at HOST:PORT, for processes of this machine.
-func (w *Proxies) Link(name, server string) (*Link, error) {
-	return w.LinkOn("127.0.0.1", name, server)
+func (p *Proxies) Link(name, server string) (*Link, error) {
+	return p.LinkOn("127.0.0.1", name, server)
 }
 
 // LinkOn makes a link that listens on one of this machine's addresses.
-func (w *Proxies) LinkOn(ip, name, server string) (*Link, error) {
-	l := &Link{proxy: toxiproxy.NewProxy(w.server, name, net.JoinHostPort(ip, "0"), server)}
+func (p *Proxies) LinkOn(ip, name, server string) (*Link, error) {
+	l := &Link{proxy: toxiproxy.NewProxy(p.server, name, net.JoinHostPort(ip, "0"), server)}
 	if err := l.proxy.Start(); err != nil {
 		return nil, fmt.Errorf("starting the proxy %s to %s: %w", name, server, err)
 	}
 	l.Address = l.proxy.Listen
-	w.links = append(w.links, l)
+	p.links = append(p.links, l)
 	var err error
 	if l.out, err = l.addGate(Out); err == nil {
 		l.in, err = l.addGate(In)
@@ -101,8 +101,8 @@ func (w *Proxies) LinkOn(ip, name, server string) (*Link, error) {
 }
 
 // Close closes every link with its connections.
-func (w *Proxies) Close() {
-	for _, l := range w.links {
+func (p *Proxies) Close() {
+	for _, l := range p.links {
 		l.proxy.Stop()
 		for _, g := range []*gate{l.out, l.in} {
 			if g != nil {

@@ -67,13 +67,13 @@ func NewTransitionTable() *TransitionTable {
 }
 
 // May says that this part may make this change.
-func (l *TransitionTable) May(by execution.Part, from, to execution.Status) bool {
-	return l.by[from][to][by]
+func (t *TransitionTable) May(by execution.Part, from, to execution.Status) bool {
+	return t.by[from][to][by]
 }
 
 // Legal says that some part may make this change. Staying in a status is not a change, so it is not
 // legal.
-func (l *TransitionTable) Legal(from, to execution.Status) bool { return l.anybody[from][to] }
+func (t *TransitionTable) Legal(from, to execution.Status) bool { return t.anybody[from][to] }
 
 // Fences says whether a change raises the epoch by one: every dispatch and every take-back does
 // (docs/glossary.md, "epoch"). Every return to requested is a take-back, whether or not the

@@ -178,52 +178,52 @@ func (in *Injector) Busy() bool {
 }
 
 // begin begins a fault now and schedules its end.
-func (x *injection) begin() {
-	in := x.in
+func (inj *injection) begin() {
+	in := inj.in
 	in.mu.Lock()
 	if in.stopped {
 		in.mu.Unlock()
 		return
 	}
-	x.fired, x.began = true, in.o.Clock.Now()
-	if x.shown != nil {
+	inj.fired, inj.began = true, in.o.Clock.Now()
+	if inj.shown != nil {
 		in.watching.Add(1)
 	}
-	x.Targets = x.choose()
+	inj.Targets = inj.choose()
 	in.mu.Unlock()
-	in.o.Emit(x.announced(history.FaultBegan))
-	undo, err := x.Kind.Inject(x.spec.Spec, &x.Injection, in.o.World)
+	in.o.Emit(inj.announced(history.FaultBegan))
+	undo, err := inj.Kind.Inject(inj.spec.Spec, &inj.Injection, in.o.World)
 	if err != nil {
-		in.o.Fail(fmt.Errorf("the harness could not inject the fault “%s”: %w", x.Name, err))
-		x.End()
+		in.o.Fail(fmt.Errorf("the harness could not inject the fault “%s”: %w", inj.Name, err))
+		inj.End()
 		return
 	}
 	if undo == nil {
 		return
 	}
 	in.mu.Lock()
-	x.undo = undo
+	inj.undo = undo
 	in.mu.Unlock()
-	in.o.Clock.After(x.For, x.finish)
+	in.o.Clock.After(inj.For, inj.finish)
 }
 
 // finish undoes a fault, once.
-func (x *injection) finish() {
-	x.in.mu.Lock()
-	undo := x.undo
-	x.undo = nil
-	x.in.mu.Unlock()
+func (inj *injection) finish() {
+	inj.in.mu.Lock()
+	undo := inj.undo
+	inj.undo = nil
+	inj.in.mu.Unlock()
 	if undo != nil {
 		undo()
-		x.End()
+		inj.End()
 	}
 }
 
 // choose draws the processes that the target stands for; none for a server.
-func (x *injection) choose() (chosen []string) {
-	names, count := x.in.o.Scenario.Cluster.Names().Select(x.spec.Spec.Strikes().Target)
+func (inj *injection) choose() (chosen []string) {
+	names, count := inj.in.o.Scenario.Cluster.Names().Select(inj.spec.Spec.Strikes().Target)
 	for range count {
-		i := int(x.Uint64N(uint64(len(names))))
+		i := int(inj.Uint64N(uint64(len(names))))
 		chosen = append(chosen, names[i])
 		names = slices.Delete(names, i, i+1)
 	}
@@ -232,75 +232,75 @@ func (x *injection) choose() (chosen []string) {
 
 // announced is the event of its beginning or end, with its kind, its targets and, for links, their
 // other ends.
-func (x *injection) announced(kind history.Kind) history.Event {
-	to := x.spec.Spec.Strikes()
-	e := history.Event{Kind: kind, Fault: x.Name, Text: x.Kind.Name, Process: to.Target, Queue: to.Messages}
-	if len(x.Targets) > 0 {
-		e.Process = strings.Join(x.Targets, ",")
+func (inj *injection) announced(kind history.Kind) history.Event {
+	to := inj.spec.Spec.Strikes()
+	e := history.Event{Kind: kind, Fault: inj.Name, Text: inj.Kind.Name, Process: to.Target, Queue: to.Messages}
+	if len(inj.Targets) > 0 {
+		e.Process = strings.Join(inj.Targets, ",")
 	}
 	if len(to.Ends) > 0 {
 		e.Queue = strings.Join(to.Ends, ",")
 	}
-	executor := func(name string) bool { return slices.Contains(x.in.o.Scenario.Cluster.ExecutorNames(), name) }
-	if x.Kind.Hampers(x.spec.Spec, slices.ContainsFunc(x.Targets, executor)) {
+	executor := func(name string) bool { return slices.Contains(inj.in.o.Scenario.Cluster.ExecutorNames(), name) }
+	if inj.Kind.Hampers(inj.spec.Spec, slices.ContainsFunc(inj.Targets, executor)) {
 		e.Count = 1
 	}
 	return e
 }
 
 // Now implements fault.Runner.
-func (x *injection) Now() time.Duration { return x.in.o.Clock.Now() }
+func (inj *injection) Now() time.Duration { return inj.in.o.Clock.Now() }
 
 // After implements fault.Runner.
-func (x *injection) After(d time.Duration, f func()) { x.in.o.Clock.After(d, f) }
+func (inj *injection) After(d time.Duration, f func()) { inj.in.o.Clock.After(d, f) }
 
 // Emit implements fault.Runner.
-func (x *injection) Emit(e history.Event) { x.in.o.Emit(e) }
+func (inj *injection) Emit(e history.Event) { inj.in.o.Emit(e) }
 
 // Fail implements fault.Runner.
-func (x *injection) Fail(err error) {
+func (inj *injection) Fail(err error) {
 	if err != nil {
-		x.in.o.Fail(err)
+		inj.in.o.Fail(err)
 	}
 }
 
 // Touch implements fault.Runner.
-func (x *injection) Touch(on fault.Touched) {
-	x.in.mu.Lock()
-	first := !x.touched
-	x.touched = true
-	if first && x.shown != nil && x.fired {
-		x.in.watching.Add(-1)
+func (inj *injection) Touch(on fault.Touched) {
+	inj.in.mu.Lock()
+	first := !inj.touched
+	inj.touched = true
+	if first && inj.shown != nil && inj.fired {
+		inj.in.watching.Add(-1)
 	}
-	x.in.mu.Unlock()
+	inj.in.mu.Unlock()
 	if first {
-		x.in.o.Emit(history.Event{
-			Kind: history.FaultTouched, Fault: x.Name, Text: x.Kind.Name, Process: on.Process, Queue: on.Queue, Message: on.Message, Type: on.Type,
+		inj.in.o.Emit(history.Event{
+			Kind: history.FaultTouched, Fault: inj.Name, Text: inj.Kind.Name, Process: on.Process, Queue: on.Queue, Message: on.Message, Type: on.Type,
 		})
 	}
 }
 
 // End implements fault.Runner.
-func (x *injection) End() {
-	in := x.in
+func (inj *injection) End() {
+	in := inj.in
 	in.mu.Lock()
-	if x.over {
+	if inj.over {
 		in.mu.Unlock()
 		return
 	}
-	x.over, x.ended = true, in.o.Clock.Now()
+	inj.over, inj.ended = true, in.o.Clock.Now()
 	in.pending--
 	in.mu.Unlock()
-	in.o.Emit(x.announced(history.FaultEnded))
+	in.o.Emit(inj.announced(history.FaultEnded))
 }
 
 // Endless implements fault.Runner.
-func (x *injection) Endless() {
-	x.in.mu.Lock()
-	defer x.in.mu.Unlock()
-	if !x.over {
-		x.over = true
-		x.in.pending--
+func (inj *injection) Endless() {
+	inj.in.mu.Lock()
+	defer inj.in.mu.Unlock()
+	if !inj.over {
+		inj.over = true
+		inj.in.pending--
 	}
 }
 

@@ -65,30 +65,30 @@ type deafWorld struct {
 	after func(x *fault.Injection) // called at the beginning; may be nil
 }
 
-func (w *deafWorld) Deafen(x *fault.Injection) (func(), error) {
-	w.in.tell("deafened %s", strings.Join(x.Targets, ","))
-	if w.after != nil {
-		w.after(x)
+func (d *deafWorld) Deafen(x *fault.Injection) (func(), error) {
+	d.in.tell("deafened %s", strings.Join(x.Targets, ","))
+	if d.after != nil {
+		d.after(x)
 	}
-	if w.err != nil {
-		return nil, w.err
+	if d.err != nil {
+		return nil, d.err
 	}
-	return func() { w.in.tell("healed") }, nil
+	return func() { d.in.tell("healed") }, nil
 }
 
-func (w *deafWorld) Sicken(x *fault.Injection) (func(), error) {
-	w.in.tell("sickened %s", strings.Join(x.Targets, ","))
-	return func() { w.in.tell("recovered") }, nil
+func (d *deafWorld) Sicken(x *fault.Injection) (func(), error) {
+	d.in.tell("sickened %s", strings.Join(x.Targets, ","))
+	return func() { d.in.tell("recovered") }, nil
 }
 
-func (w *deafWorld) Registered() []fault.Registration {
+func (d *deafWorld) Registered() []fault.Registration {
 	return []fault.Registration{{ID: 1, Name: "shell-1"}}
 }
 
-func (w *deafWorld) CancelConsumers(x *fault.Injection, queue string) error {
-	w.in.tell("cancelled %s", queue)
+func (d *deafWorld) CancelConsumers(x *fault.Injection, queue string) error {
+	d.in.tell("cancelled %s", queue)
 	x.Touch(fault.Touched{Queue: queue})
-	return w.err
+	return d.err
 }
 
 var _ interface {
@@ -105,16 +105,16 @@ type injected struct {
 	told  []string
 }
 
-func (in *injected) tell(format string, args ...any) {
-	in.told = append(in.told, fmt.Sprint(in.now, " ", fmt.Sprintf(format, args...)))
+func (i *injected) tell(format string, args ...any) {
+	i.told = append(i.told, fmt.Sprint(i.now, " ", fmt.Sprintf(format, args...)))
 }
 
-func (in *injected) expect(t *testing.T, want ...string) {
+func (i *injected) expect(t *testing.T, want ...string) {
 	t.Helper()
-	if !slices.Equal(in.told, want) {
-		t.Errorf("got  %q\nwant %q", in.told, want)
+	if !slices.Equal(i.told, want) {
+		t.Errorf("got  %q\nwant %q", i.told, want)
 	}
-	in.told = nil
+	i.told = nil
 }
 
 // inject arms the faults of a scenario, in its YAML.
@@ -161,8 +161,8 @@ faults:
 }
 
 // beat is a heartbeat of a worker.
-func (in *injected) beat(process string) {
-	in.Observe(&history.Event{Kind: history.HeartbeatRenewed, Process: process})
+func (i *injected) beat(process string) {
+	i.Observe(&history.Event{Kind: history.HeartbeatRenewed, Process: process})
 }
 
 func TestAFaultBeginsAndEndsAtItsTimes(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 // wall is the time of a synctest bubble as the time of a scenario.
 type wall struct{ began time.Time }
 
-func (c wall) Now() time.Duration              { return time.Since(c.began) }
-func (c wall) After(d time.Duration, f func()) { time.AfterFunc(d, f) }
+func (w wall) Now() time.Duration              { return time.Since(w.began) }
+func (w wall) After(d time.Duration, f func()) { time.AfterFunc(d, f) }
 
 // system is a system under test that accepts everything at once, unless configured otherwise.
 type system struct {

@@ -40,10 +40,10 @@ type UnavailableError struct {
 	Missing []Missing
 }
 
-func (e *UnavailableError) Error() string {
+func (u *UnavailableError) Error() string {
 	var b strings.Builder
 	hint, addresses := false, false
-	for i, m := range e.Missing {
+	for i, m := range u.Missing {
 		if i > 0 {
 			b.WriteString("\n")
 		}
@@ -72,12 +72,12 @@ func (e *UnavailableError) Error() string {
 }
 
 // Is makes the error match ErrEnvironment.
-func (e *UnavailableError) Is(target error) bool { return target == ErrEnvironment }
+func (u *UnavailableError) Is(target error) bool { return target == ErrEnvironment }
 
 // OnlyWithout reports whether HANDOFF_WITHOUT excludes every missing component, as opposed to
 // components that were searched for and not found.
-func (e *UnavailableError) OnlyWithout() bool {
-	for _, m := range e.Missing {
+func (u *UnavailableError) OnlyWithout() bool {
+	for _, m := range u.Missing {
 		if !m.Without {
 			return false
 		}
@@ -93,27 +93,27 @@ type StartError struct {
 	LogTail   string
 }
 
-func (e *StartError) Error() string {
-	s := fmt.Sprintf("%s did not come up: %v", e.Component, e.Err)
-	if e.LogTail != "" {
-		s += "\nIts log ends with:\n  " + strings.ReplaceAll(strings.TrimRight(e.LogTail, "\n"), "\n", "\n  ")
+func (se *StartError) Error() string {
+	s := fmt.Sprintf("%s did not come up: %v", se.Component, se.Err)
+	if se.LogTail != "" {
+		s += "\nIts log ends with:\n  " + strings.ReplaceAll(strings.TrimRight(se.LogTail, "\n"), "\n", "\n  ")
 	}
 	return s
 }
 
-func (e *StartError) Unwrap() error { return e.Err }
+func (se *StartError) Unwrap() error { return se.Err }
 
 // Is makes the error match ErrEnvironment.
-func (e *StartError) Is(target error) bool { return target == ErrEnvironment }
+func (se *StartError) Is(target error) bool { return target == ErrEnvironment }
 
 // RemoteError refuses an address on another machine: inject faults only on your own.
 type RemoteError struct {
 	Variable, Host string
 }
 
-func (e *RemoteError) Error() string {
+func (r *RemoteError) Error() string {
 	return fmt.Sprintf("%s points at %s, which is not this machine: refused, since faults are injected there",
-		e.Variable, e.Host)
+		r.Variable, r.Host)
 }
 
 // AddressError is an address, or another variable, that is unusable. It never repeats the address,
@@ -122,4 +122,4 @@ type AddressError struct {
 	Variable, Reason string
 }
 
-func (e *AddressError) Error() string { return e.Variable + ": " + e.Reason }
+func (a *AddressError) Error() string { return a.Variable + ": " + a.Reason }

@@ -24,7 +24,7 @@ type KeepError struct {
 }
 
 // Error implements error.
-func (e *KeepError) Error() string { return e.Dir + " " + e.Why }
+func (k *KeepError) Error() string { return k.Dir + " " + k.Why }
 
 // openKept creates the directory, or takes one that an earlier Up has made. It takes no other that
 // has something in it.
@@ -77,41 +77,41 @@ type kept struct {
 
 // recall returns what was remembered of a server, nil if nothing. The directory of a server that
 // was never remembered did not come up: it is removed.
-func (d *workDir) recall(server string) (*kept, error) {
-	if !d.keep {
+func (w *workDir) recall(server string) (*kept, error) {
+	if !w.keep {
 		return nil, nil
 	}
-	text, err := os.ReadFile(d.memory(server))
+	text, err := os.ReadFile(w.memory(server))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, os.RemoveAll(filepath.Join(d.path, server))
+		return nil, os.RemoveAll(filepath.Join(w.path, server))
 	}
 	var k kept
 	if err == nil {
 		err = json.Unmarshal(text, &k)
 	}
 	if err == nil && (k.Name == "" || len(k.Ports) == 0) {
-		err = fmt.Errorf("%s is incomplete", d.memory(server))
+		err = fmt.Errorf("%s is incomplete", w.memory(server))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("what an earlier run has kept can't be used (remove %s to begin anew): %w", d.path, err)
+		return nil, fmt.Errorf("what an earlier run has kept can't be used (remove %s to begin anew): %w", w.path, err)
 	}
 	return &k, nil
 }
 
 // remember notes what a later Up has to know. It does nothing in a temporary directory.
-func (d *workDir) remember(server string, k kept) error {
-	if !d.keep {
+func (w *workDir) remember(server string, k kept) error {
+	if !w.keep {
 		return nil
 	}
 	text, err := json.Marshal(k)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(d.memory(server), append(text, '\n'), 0o600)
+	return os.WriteFile(w.memory(server), append(text, '\n'), 0o600)
 }
 
-func (d *workDir) memory(server string) string {
-	return filepath.Join(d.path, server+".kept.json")
+func (w *workDir) memory(server string) string {
+	return filepath.Join(w.path, server+".kept.json")
 }
 
 // ports returns the ports of an earlier run at the first attempt, if they are free, and others

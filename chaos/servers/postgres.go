@@ -47,8 +47,8 @@ func (p *Postgres) CreateDatabase(ctx context.Context) (*DB, error) {
 }
 
 // Drop removes the database, even if clients are still connected.
-func (db *DB) Drop(ctx context.Context) error {
-	return db.Server.exec(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{db.Name}.Sanitize()+" WITH (FORCE)")
+func (d *DB) Drop(ctx context.Context) error {
+	return d.Server.exec(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{d.Name}.Sanitize()+" WITH (FORCE)")
 }
 
 func (p *Postgres) exec(ctx context.Context, sql string) error {

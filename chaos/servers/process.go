@@ -45,45 +45,45 @@ func (s *Set) Dir() string {
 }
 
 // Log is the path of its log file.
-func (p *Supervised) Log() string { return p.c.program.log }
+func (s *Supervised) Log() string { return s.c.program.log }
 
 // PID is its process number.
-func (p *Supervised) PID() int { return p.c.pid }
+func (s *Supervised) PID() int { return s.c.pid }
 
 // Running says whether it still runs.
-func (p *Supervised) Running() bool { return p.c.running() }
+func (s *Supervised) Running() bool { return s.c.running() }
 
 // Kill ends it at once, with SIGKILL, and returns when it is gone.
-func (p *Supervised) Kill() {
-	if p.c.running() {
-		signalProcess(p.c.pid, sigKill)
-		<-p.c.done
+func (s *Supervised) Kill() {
+	if s.c.running() {
+		signalProcess(s.c.pid, sigKill)
+		<-s.c.done
 	}
 }
 
 // Terminate asks it to stop (SIGTERM) and returns at once; Wait waits for the end.
-func (p *Supervised) Terminate() { signalProcess(p.c.pid, sigTerm) }
+func (s *Supervised) Terminate() { signalProcess(s.c.pid, sigTerm) }
 
 // Pause suspends it (SIGSTOP); Resume lets it continue.
-func (p *Supervised) Pause() { signalProcess(p.c.pid, sigStop) }
+func (s *Supervised) Pause() { signalProcess(s.c.pid, sigStop) }
 
 // Resume lets a paused process continue.
-func (p *Supervised) Resume() { signalProcess(p.c.pid, sigCont) }
+func (s *Supervised) Resume() { signalProcess(s.c.pid, sigCont) }
 
 // Wait returns nil once it has ended, or ctx's error.
-func (p *Supervised) Wait(ctx context.Context) error {
+func (s *Supervised) Wait(ctx context.Context) error {
 	select {
-	case <-p.c.done:
+	case <-s.c.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%s still runs: %w", p.c.program.name, ctx.Err())
+		return fmt.Errorf("%s still runs: %w", s.c.program.name, ctx.Err())
 	}
 }
 
 // Ready polls until probe succeeds. If the program ends first, the error has the end of its log.
-func (p *Supervised) Ready(ctx context.Context, probe func(context.Context) error) error {
-	if err := awaitAnswer(ctx, probe, p.c.running); err != nil {
-		return &StartError{Component: p.c.program.name, Err: err, LogTail: tail(p.c.program.log)}
+func (s *Supervised) Ready(ctx context.Context, probe func(context.Context) error) error {
+	if err := awaitAnswer(ctx, probe, s.c.running); err != nil {
+		return &StartError{Component: s.c.program.name, Err: err, LogTail: tail(s.c.program.log)}
 	}
 	return nil
 }

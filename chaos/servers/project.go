@@ -82,11 +82,11 @@ func (s *Set) StartContained(ctx context.Context, c *containers.Container, name 
 }
 
 // await closes done when the program has ended.
-func (p *Contained) await() {
-	defer close(p.done)
-	for p.container.Wait(context.Background()) != nil {
+func (c *Contained) await() {
+	defer close(c.done)
+	for c.container.Wait(context.Background()) != nil {
 		ctx, cancel := engineContext()
-		running, _, err := p.container.State(ctx)
+		running, _, err := c.container.State(ctx)
 		cancel()
 		if err == nil && !running || containers.Gone(err) {
 			return
@@ -96,9 +96,9 @@ func (p *Contained) await() {
 }
 
 // Running says whether it still runs.
-func (p *Contained) Running() bool {
+func (c *Contained) Running() bool {
 	select {
-	case <-p.done:
+	case <-c.done:
 		return false
 	default:
 		return true
@@ -106,37 +106,37 @@ func (p *Contained) Running() bool {
 }
 
 // Kill ends it and everything else in its container at once, and returns when it is gone.
-func (p *Contained) Kill() {
-	for p.Running() {
-		p.signal("KILL")
+func (c *Contained) Kill() {
+	for c.Running() {
+		c.signal("KILL")
 		select {
-		case <-p.done:
+		case <-c.done:
 		case <-time.After(time.Second): // the engine did not answer
 		}
 	}
 }
 
 // Terminate asks it to stop (SIGTERM) and returns at once; Wait waits for the end.
-func (p *Contained) Terminate() { p.signal("TERM") }
+func (c *Contained) Terminate() { c.signal("TERM") }
 
 // Pause suspends it (SIGSTOP). Its children go on. They would be suspended too if the engine froze
 // the whole container, but the fault is a suspended process, not a suspended machine.
-func (p *Contained) Pause() { p.signal("STOP") }
+func (c *Contained) Pause() { c.signal("STOP") }
 
 // Resume lets a paused program continue.
-func (p *Contained) Resume() { p.signal("CONT") }
+func (c *Contained) Resume() { c.signal("CONT") }
 
 // signal sends a signal through the engine; it ignores a program that is gone.
-func (p *Contained) signal(name string) {
+func (c *Contained) signal(name string) {
 	ctx, cancel := engineContext()
 	defer cancel()
-	_ = p.container.Signal(ctx, name)
+	_ = c.container.Signal(ctx, name)
 }
 
 // Wait returns nil once it has ended, or ctx's error.
-func (p *Contained) Wait(ctx context.Context) error {
+func (c *Contained) Wait(ctx context.Context) error {
 	select {
-	case <-p.done:
+	case <-c.done:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -144,12 +144,12 @@ func (p *Contained) Wait(ctx context.Context) error {
 }
 
 // Log is the path of its log file, which is written at the call.
-func (p *Contained) Log() string { return p.log() }
+func (c *Contained) Log() string { return c.log() }
 
 // Ready polls until probe succeeds. If the program ends first, the error has the end of its log.
-func (p *Contained) Ready(ctx context.Context, probe func(context.Context) error) error {
-	if err := awaitAnswer(ctx, probe, p.Running); err != nil {
-		return &StartError{Component: filepath.Base(p.log()), Err: err, LogTail: tail(p.log())}
+func (c *Contained) Ready(ctx context.Context, probe func(context.Context) error) error {
+	if err := awaitAnswer(ctx, probe, c.Running); err != nil {
+		return &StartError{Component: filepath.Base(c.log()), Err: err, LogTail: tail(c.log())}
 	}
 	return nil
 }

@@ -47,10 +47,10 @@ type RabbitMQ struct {
 }
 
 // private sets the life of a private node.
-func (m *RabbitMQ) private(launch func(context.Context) (server, error), log func() string) *RabbitMQ {
-	m.instance = instance{name: "RabbitMQ", launch: launch, log: log, stopSignal: sigTerm}
-	m.probe = func(ctx context.Context) error { return probeAMQP(ctx, m.admin, m.node) }
-	return m
+func (r *RabbitMQ) private(launch func(context.Context) (server, error), log func() string) *RabbitMQ {
+	r.instance = instance{name: "RabbitMQ", launch: launch, log: log, stopSignal: sigTerm}
+	r.probe = func(ctx context.Context) error { return probeAMQP(ctx, r.admin, r.node) }
+	return r
 }
 
 // portMapper is a node's own epmd. It lives as long as the node's set. Without one RabbitMQ would
@@ -61,55 +61,55 @@ type portMapper struct {
 	child   *child
 }
 
-func (e *portMapper) start(ctx context.Context) error {
-	if e.child.running() {
+func (p *portMapper) start(ctx context.Context) error {
+	if p.child.running() {
 		return nil
 	}
-	c, err := startChild(e.program, e.guard)
+	c, err := startChild(p.program, p.guard)
 	if err != nil {
 		return err
 	}
-	e.child = c
+	p.child = c
 	err = awaitAnswer(ctx, func(ctx context.Context) error {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+e.program.args[1])
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+p.program.args[1])
 		if err != nil {
 			return err
 		}
 		return conn.Close()
 	}, c.running)
 	if err != nil {
-		return &StartError{Component: "epmd, RabbitMQ's port mapper,", Err: err, LogTail: tail(e.program.log)}
+		return &StartError{Component: "epmd, RabbitMQ's port mapper,", Err: err, LogTail: tail(p.program.log)}
 	}
 	return nil
 }
 
 // Ctl runs rabbitmqctl against the private node and returns its output. Each call boots an Erlang
 // machine: about 0.4 s.
-func (m *RabbitMQ) Ctl(ctx context.Context, args ...string) (string, error) {
-	if !m.Private() {
+func (r *RabbitMQ) Ctl(ctx context.Context, args ...string) (string, error) {
+	if !r.Private() {
 		return "", ErrNotOurs
 	}
-	return m.ctl(ctx, append([]string{"-q"}, args...)...)
+	return r.ctl(ctx, append([]string{"-q"}, args...)...)
 }
 
-func (m *RabbitMQ) close() error {
-	if m.Private() {
-		end := m.Kill // its data is deleted next, and a graceful stop takes up to 6 s
-		if m.keep {
-			end = m.Stop
+func (r *RabbitMQ) close() error {
+	if r.Private() {
+		end := r.Kill // its data is deleted next, and a graceful stop takes up to 6 s
+		if r.keep {
+			end = r.Stop
 		}
 		err := end()
-		if m.epmd != nil {
-			m.epmd.child.kill()
+		if r.epmd != nil {
+			r.epmd.child.kill()
 		}
 		return err
 	}
-	if m.own == nil {
+	if r.own == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupWithin)
 	defer cancel()
-	return m.own.Drop(ctx)
+	return r.own.Drop(ctx)
 }
 
 // probeAMQP logs in and out. Given a node's name it insists on that node, because another process
@@ -163,14 +163,14 @@ func startRabbit(ctx context.Context, b *rabbitBinaries, dir *workDir, managemen
 }
 
 // openVhost finds the virtual host that was kept, or creates an empty one.
-func (m *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *kept, now kept) (err error) {
+func (r *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *kept, now kept) (err error) {
 	if was == nil {
-		if err = m.openEmpty(ctx); err == nil {
-			now.Name = m.own.Vhost
+		if err = r.openEmpty(ctx); err == nil {
+			now.Name = r.own.Vhost
 		}
 	} else {
 		now.Name = was.Name
-		m.URL, err = withVhost(m.admin, was.Name)
+		r.URL, err = withVhost(r.admin, was.Name)
 	}
 	if err != nil {
 		return err
@@ -179,9 +179,9 @@ func (m *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *kept, now k
 }
 
 // openEmpty creates the node's own virtual host or, without a management API, draws a prefix.
-func (m *RabbitMQ) openEmpty(ctx context.Context) (err error) {
-	if m.own, err = m.CreateVhost(ctx); err == nil {
-		m.URL, m.Prefix = m.own.URL, m.own.Prefix
+func (r *RabbitMQ) openEmpty(ctx context.Context) (err error) {
+	if r.own, err = r.CreateVhost(ctx); err == nil {
+		r.URL, r.Prefix = r.own.URL, r.own.Prefix
 	}
 	return err
 }

@@ -49,16 +49,16 @@ func makeWorkDir(base string) (*workDir, error) {
 
 // remove deletes the directory, unless it is kept, and only then frees its lock. It tries again,
 // because Erlang may write a last file while it ends.
-func (d *workDir) remove() error {
-	if d.keep {
-		return d.lock.Close()
+func (w *workDir) remove() error {
+	if w.keep {
+		return w.lock.Close()
 	}
-	err := os.RemoveAll(d.path)
+	err := os.RemoveAll(w.path)
 	for i := 0; err != nil && i < 10; i++ {
 		time.Sleep(50 * time.Millisecond)
-		err = os.RemoveAll(d.path)
+		err = os.RemoveAll(w.path)
 	}
-	return errors.Join(err, d.lock.Close())
+	return errors.Join(err, w.lock.Close())
 }
 
 // sweep removes the directories of processes that no longer live, after killing the processes that

@@ -231,7 +231,7 @@ func openFolder(path string, alone bool) (from historyFrom, err error) {
 }
 
 // readScenario reads the scenario of a folder, if it holds one: older reports wrote none.
-func (f *historyFrom) readScenario(root *os.Root, path string) error {
+func (h *historyFrom) readScenario(root *os.Root, path string) error {
 	file, err := root.Open(reports.ScenarioFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -246,7 +246,7 @@ func (f *historyFrom) readScenario(root *os.Root, path string) error {
 	if err != nil {
 		return usage("reading %s: %v", beside, errors.Unwrap(err))
 	}
-	if f.scenario, err = scenario.Parse(beside, text); err != nil {
+	if h.scenario, err = scenario.Parse(beside, text); err != nil {
 		return usage("%v", err)
 	}
 	return nil
@@ -254,13 +254,13 @@ func (f *historyFrom) readScenario(root *os.Root, path string) error {
 
 // replay is the command that shows the run of a folder again; empty if there is none, because the
 // run was on real daemons, or this program lacks its mutant.
-func (f *historyFrom) replay(rec *verdict.Record, under config.Profile) string {
-	if f.scenario == nil || rec.TimeScale != 0 {
+func (h *historyFrom) replay(rec *verdict.Record, under config.Profile) string {
+	if h.scenario == nil || rec.TimeScale != 0 {
 		return ""
 	}
 	planted, err := findMutant(rec.Mutant)
 	if err != nil {
 		return ""
 	}
-	return explore.Target{Scenario: f.scenario, Profile: under}.Reproduce(rec.Seed, planted)
+	return explore.Target{Scenario: h.scenario, Profile: under}.Reproduce(rec.Seed, planted)
 }

@@ -68,12 +68,12 @@ func isRecording(path string) bool {
 }
 
 // record runs the chosen run again, whether it fails or not.
-func (f *runChoice) record(ctx context.Context, cmd *cobra.Command, file string) (*verdict.Record, error) {
-	t, planted, err := f.target(cmd, file, "the seed of the run")
+func (rc *runChoice) record(ctx context.Context, cmd *cobra.Command, file string) (*verdict.Record, error) {
+	t, planted, err := rc.target(cmd, file, "the seed of the run")
 	if err != nil {
 		return nil, err
 	}
-	rec, result := explore.Record(ctx, t, f.seed, planted)
+	rec, result := explore.Record(ctx, t, rc.seed, planted)
 	if result.Interrupted {
 		return nil, broken("interrupted: nothing was written")
 	}

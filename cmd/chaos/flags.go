@@ -34,12 +34,12 @@ type runChoice struct {
 }
 
 // add adds the flags. of says what the run is.
-func (f *runChoice) add(cmd *cobra.Command, of string) {
+func (rc *runChoice) add(cmd *cobra.Command, of string) {
 	flags := cmd.Flags()
-	flags.Uint64Var(&f.seed, "seed", 0, "the seed of "+of)
-	flags.StringVar(&f.profile, "profile", "", "the profile to run under; the scenario's first one when left out")
-	addMutantFlag(cmd, &f.mutant)
-	flags.BoolVar(&f.varied, "varied", false, "the varied run of the seed")
+	flags.Uint64Var(&rc.seed, "seed", 0, "the seed of "+of)
+	flags.StringVar(&rc.profile, "profile", "", "the profile to run under; the scenario's first one when left out")
+	addMutantFlag(cmd, &rc.mutant)
+	flags.BoolVar(&rc.varied, "varied", false, "the varied run of the seed")
 }
 
 // refuseRunChoice refuses the flags for an argument that is no scenario.
@@ -54,30 +54,30 @@ func refuseRunChoice(cmd *cobra.Command, why string) error {
 
 // target returns the chosen run of a scenario: its target, with f's seed, and its mutant. A file with the key
 // regression needs no seed. lacking is the error if there is none.
-func (f *runChoice) target(cmd *cobra.Command, file, lacking string) (explore.Target, *mutant.Mutant, error) {
-	t, err := replayTarget(file, f.profile)
+func (rc *runChoice) target(cmd *cobra.Command, file, lacking string) (explore.Target, *mutant.Mutant, error) {
+	t, err := replayTarget(file, rc.profile)
 	if err != nil {
 		return t, nil, err
 	}
-	f.oneSeed = cmd.Flags().Changed("seed")
-	if r := t.Scenario.Regression; r != nil && !f.oneSeed && f.mutant == "" && !f.varied {
-		f.oneSeed, f.seed, f.mutant = true, r.Seed, r.Mutant
+	rc.oneSeed = cmd.Flags().Changed("seed")
+	if r := t.Scenario.Regression; r != nil && !rc.oneSeed && rc.mutant == "" && !rc.varied {
+		rc.oneSeed, rc.seed, rc.mutant = true, r.Seed, r.Mutant
 	}
-	if !f.oneSeed {
+	if !rc.oneSeed {
 		return t, nil, usage("%s needs --seed: %s", cmd.Name(), lacking)
 	}
-	planted, err := findMutant(f.mutant)
-	t.Varied = f.varied
+	planted, err := findMutant(rc.mutant)
+	t.Varied = rc.varied
 	return t, planted, err
 }
 
 // failing runs the chosen run again, which must fail.
-func (f *runChoice) failing(ctx context.Context, cmd *cobra.Command, file string) (*explore.Case, error) {
-	t, planted, err := f.target(cmd, file, "the seed of the run that fails")
+func (rc *runChoice) failing(ctx context.Context, cmd *cobra.Command, file string) (*explore.Case, error) {
+	t, planted, err := rc.target(cmd, file, "the seed of the run that fails")
 	if err != nil {
 		return nil, err
 	}
-	c, err := explore.NewCase(ctx, t, f.seed, planted)
+	c, err := explore.NewCase(ctx, t, rc.seed, planted)
 	var passes *explore.ErrPasses
 	switch {
 	case errors.As(err, &passes):
@@ -105,42 +105,42 @@ type reportFlags struct {
 const standardOutput = "-"
 
 // add adds the flags. folder is the default of --out.
-func (f *reportFlags) add(cmd *cobra.Command, folder string) {
+func (r *reportFlags) add(cmd *cobra.Command, folder string) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.out, "out", filepath.FromSlash(folder), "the folder of the report")
-	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too; - is standard output")
-	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too; - is standard output")
-	flags.StringVar(&f.annotations, "annotations", "", "write the failures as annotations of GitHub Actions to this `FILE`; - is standard output; in GitHub Actions they are always printed, except with --mutant")
+	flags.StringVar(&r.out, "out", filepath.FromSlash(folder), "the folder of the report")
+	flags.StringVar(&r.json, "json", "", "write result.json to this `FILE` too; - is standard output")
+	flags.StringVar(&r.junit, "junit", "", "write junit.xml to this `FILE` too; - is standard output")
+	flags.StringVar(&r.annotations, "annotations", "", "write the failures as annotations of GitHub Actions to this `FILE`; - is standard output; in GitHub Actions they are always printed, except with --mutant")
 }
 
 // check refuses flags that contradict each other. If a result goes to standard output, nothing else does.
-func (f *reportFlags) check(a *app) error {
+func (r *reportFlags) check(a *app) error {
 	switch {
-	case f.out == "":
+	case r.out == "":
 		return usage("--out is empty: the report needs a folder")
-	case f.json == standardOutput && f.junit == standardOutput:
+	case r.json == standardOutput && r.junit == standardOutput:
 		return usage("--json and --junit are both -: only one of them can be written to standard output")
-	case f.annotations == standardOutput && (f.json == standardOutput || f.junit == standardOutput):
+	case r.annotations == standardOutput && (r.json == standardOutput || r.junit == standardOutput):
 		return usage("--annotations is -, and so is --json or --junit: only one of them can be written to standard output")
 	}
-	f.stdout = a.out.Writer
-	if slices.Contains([]string{f.json, f.junit, f.annotations}, standardOutput) {
+	r.stdout = a.out.Writer
+	if slices.Contains([]string{r.json, r.junit, r.annotations}, standardOutput) {
 		a.out = a.err
 	}
 	return nil
 }
 
 // prepare makes the folders, so that a mistake in them is found before the runs.
-func (f *reportFlags) prepare() error {
-	if err := makeFolder("--out", f.out); err != nil {
+func (r *reportFlags) prepare() error {
+	if err := makeFolder("--out", r.out); err != nil {
 		return err
 	}
-	for _, of := range [][2]string{{"--json", f.json}, {"--junit", f.junit}, {"--annotations", f.annotations}} {
+	for _, of := range [][2]string{{"--json", r.json}, {"--junit", r.junit}, {"--annotations", r.annotations}} {
 		if err := makeFileFolder(of[0], of[1]); err != nil {
 			return err
 		}
 	}
-	return freshShare(f.out)
+	return freshShare(r.out)
 }
 
 // writeReport writes the report and the requested copies. The targets locate the annotations in files. The mistakes of a planted mutant are wanted, so in GitHub Actions they
@@ -157,12 +157,12 @@ func (a *app) writeReport(f *reportFlags, s *verdict.Sweep, targets []explore.Ta
 	return nil
 }
 
-func (f *reportFlags) writeCopy(path string, s *verdict.Sweep, write func(io.Writer, *verdict.Sweep) error) error {
+func (r *reportFlags) writeCopy(path string, s *verdict.Sweep, write func(io.Writer, *verdict.Sweep) error) error {
 	switch path {
 	case "":
 		return nil
 	case standardOutput:
-		return write(f.stdout, s)
+		return write(r.stdout, s)
 	}
 	file, err := os.Create(path)
 	if err != nil {

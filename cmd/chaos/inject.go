@@ -97,12 +97,12 @@ func (a *app) undo(ctx context.Context, f injectFlags) error {
 }
 
 // system returns the system that the flags select.
-func (f injectFlags) system() (*manual.System, error) {
-	switch f.target {
+func (i injectFlags) system() (*manual.System, error) {
+	switch i.target {
 	case "up":
-		u, err := url.Parse(f.at)
+		u, err := url.Parse(i.at)
 		if err != nil || u.Host == "" {
-			return nil, usage("--at %q: must be the control address that chaos up prints, such as http://127.0.0.1:40123", f.at)
+			return nil, usage("--at %q: must be the control address that chaos up prints, such as http://127.0.0.1:40123", i.at)
 		}
 		return &manual.System{Supervisor: manual.Control("http://" + u.Host), Toxiproxy: u.Host}, nil
 	case "compose":
@@ -110,7 +110,7 @@ func (f injectFlags) system() (*manual.System, error) {
 		if err != nil {
 			return nil, broken("%v", err)
 		}
-		return &manual.System{Supervisor: manual.Compose{File: f.file, Tool: tool}, Toxiproxy: f.toxiproxy}, nil
+		return &manual.System{Supervisor: manual.Compose{File: i.file, Tool: tool}, Toxiproxy: i.toxiproxy}, nil
 	}
-	return nil, usage("--target %s: must be up or compose", f.target)
+	return nil, usage("--target %s: must be up or compose", i.target)
 }

@@ -133,11 +133,11 @@ type told struct {
 }
 
 // Write implements io.Writer.
-func (w *told) Write(p []byte) (int, error) {
-	n, err := w.Buffer.Write(p)
-	if w.do != nil && strings.Contains(w.String(), w.text) {
-		w.do()
-		w.do = nil
+func (t *told) Write(p []byte) (int, error) {
+	n, err := t.Buffer.Write(p)
+	if t.do != nil && strings.Contains(t.String(), t.text) {
+		t.do()
+		t.do = nil
 	}
 	return n, err
 }

@@ -25,7 +25,7 @@ type liveKill struct {
 	found *verdict.Violation
 }
 
-func (k *liveKill) killed() bool { return k.found != nil && k.found.Invariant == k.mutant.Expected }
+func (l *liveKill) killed() bool { return l.found != nil && l.found.Invariant == l.mutant.Expected }
 
 // liveMutants plants every mutant that a real daemon can have, in the scenario in which it is known
 // to show, and checks whether its expected invariant finds it there too.
@@ -70,14 +70,14 @@ func (a *app) liveMutants(ctx context.Context, only string, seeds, parallel int)
 }
 
 // aim chooses the scenario and the profile in which a mutant is known to show.
-func (k *liveKill) aim() {
-	s, err := scenarios.Find(k.mutant.Scenario)
+func (l *liveKill) aim() {
+	s, err := scenarios.Find(l.mutant.Scenario)
 	if err != nil {
-		k.lacks = err.Error()
+		l.lacks = err.Error()
 		return
 	}
-	k.target = live.Target{Scenario: s, Profile: s.Profiles[0], Mutant: k.mutant.Name}
-	k.lacks = capability.Unable(s, k.target.Profile, defaultScale)
+	l.target = live.Target{Scenario: s, Profile: s.Profiles[0], Mutant: l.mutant.Name}
+	l.lacks = capability.Unable(s, l.target.Profile, defaultScale)
 }
 
 // liveHunted notes the finding of a run: that of the mutant's expected invariant, otherwise the

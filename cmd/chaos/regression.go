@@ -27,12 +27,12 @@ func asksForRuns(cmd *cobra.Command) bool {
 
 // regress sets the seed and the mutant of the one scenario that was named, if it reproduces a
 // failure. It returns a line that says so; empty if the scenarios are run as usual.
-func (f *runFlags) regress(targets []explore.Target) string {
+func (r *runFlags) regress(targets []explore.Target) string {
 	s := only(targets)
-	if f.chosen || s == nil || s.Regression == nil {
+	if r.chosen || s == nil || s.Regression == nil {
 		return ""
 	}
-	f.oneSeed, f.seed, f.mutant = true, s.Regression.Seed, s.Regression.Mutant
+	r.oneSeed, r.seed, r.mutant = true, s.Regression.Seed, s.Regression.Mutant
 	return regressed(s) + "; --seeds runs others, and plants nothing"
 }
 

@@ -149,32 +149,32 @@ func foreign(cmd *cobra.Command, world string, only scenario.World, flags ...str
 	return nil
 }
 
-func (f *runFlags) check() error {
+func (r *runFlags) check() error {
 	worlds := []string{string(scenario.Sim), string(scenario.Live)}
 	switch {
-	case !slices.Contains(worlds, f.world):
-		return unknown("world", f.world, worlds)
-	case f.seeds < 1:
-		return usage("--seeds %d: at least 1 seed is needed", f.seeds)
-	case !slices.Contains(variedWords(), f.varied):
-		return unknown("value of --varied", f.varied, variedWords())
-	case f.double < 0:
-		return usage("--check-determinism %d: a number of seeds is needed", f.double)
-	case f.mutants < 0:
-		return usage("--mutants %d: a number of seeds is needed", f.mutants)
-	case f.mutants > 0 && f.world == string(scenario.Live):
+	case !slices.Contains(worlds, r.world):
+		return unknown("world", r.world, worlds)
+	case r.seeds < 1:
+		return usage("--seeds %d: at least 1 seed is needed", r.seeds)
+	case !slices.Contains(variedWords(), r.varied):
+		return unknown("value of --varied", r.varied, variedWords())
+	case r.double < 0:
+		return usage("--check-determinism %d: a number of seeds is needed", r.double)
+	case r.mutants < 0:
+		return usage("--mutants %d: a number of seeds is needed", r.mutants)
+	case r.mutants > 0 && r.world == string(scenario.Live):
 		return usage("--mutants is for the simulated world; chaos mutants --world live plants them into real daemons")
-	case !(f.scale > 0 && f.scale <= 1): // also false for NaN
-		return usage("--time-scale %v: a factor above 0 and up to 1 is needed", f.scale)
-	case f.parallel < 1 || f.parallel > 8:
-		return usage("--parallel %d: must be from 1 to 8", f.parallel)
-	case !slices.Contains([]string{targetProcesses, targetCompose}, f.target):
-		return unknown("target", f.target, []string{targetProcesses, targetCompose})
-	case f.target == targetCompose && f.mutant != "":
-		return usage("--mutant %s: the daemons of --target compose are built without mutants; leave it out, and the mutant is planted into processes of this machine", f.mutant)
-	case f.double > 0 && f.world == string(scenario.Live):
+	case !(r.scale > 0 && r.scale <= 1): // also false for NaN
+		return usage("--time-scale %v: a factor above 0 and up to 1 is needed", r.scale)
+	case r.parallel < 1 || r.parallel > 8:
+		return usage("--parallel %d: must be from 1 to 8", r.parallel)
+	case !slices.Contains([]string{targetProcesses, targetCompose}, r.target):
+		return unknown("target", r.target, []string{targetProcesses, targetCompose})
+	case r.target == targetCompose && r.mutant != "":
+		return usage("--mutant %s: the daemons of --target compose are built without mutants; leave it out, and the mutant is planted into processes of this machine", r.mutant)
+	case r.double > 0 && r.world == string(scenario.Live):
 		return usage("--check-determinism is for the simulated world: a live run is not deterministic")
-	case f.failFast && f.shard != "":
+	case r.failFast && r.shard != "":
 		return usage("--fail-fast and --shard: a share that stops early can't be merged with the others")
 	}
 	return nil

@@ -81,13 +81,13 @@ plan.yaml into --out; chaos run takes the plan too.`,
 	return cmd
 }
 
-func (f *soakFlags) check(rated bool) error {
+func (s *soakFlags) check(rated bool) error {
 	switch {
-	case f.lasts < soak.LeastFor || f.lasts > soak.MostFor:
-		return usage("--for %v: from %v to %v are allowed, as in --for 60m", f.lasts, soak.LeastFor, soak.MostFor)
-	case rated && !(f.rate > 0 && f.rate <= highestRate): // also false for NaN
-		return usage("--rate %v: above 0 and up to %d executions a second are allowed; leave it out, and the rate is found", f.rate, highestRate)
-	case f.out == "":
+	case s.lasts < soak.LeastFor || s.lasts > soak.MostFor:
+		return usage("--for %v: from %v to %v are allowed, as in --for 60m", s.lasts, soak.LeastFor, soak.MostFor)
+	case rated && !(s.rate > 0 && s.rate <= highestRate): // also false for NaN
+		return usage("--rate %v: above 0 and up to %d executions a second are allowed; leave it out, and the rate is found", s.rate, highestRate)
+	case s.out == "":
 		return usage("--out is empty: the report needs a folder")
 	}
 	return nil

@@ -116,24 +116,24 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 
 // check refuses what the daemons would refuse, before any server starts, and returns the actions of
 // the directory.
-func (f *upFlags) check() ([]execution.Action, error) {
+func (u *upFlags) check() ([]execution.Action, error) {
 	switch {
-	case f.workers < 1 || f.workers > 16:
-		return nil, usage("--workers %d: must be from 1 to 16", f.workers)
-	case f.executors < 1 || f.executors > 4:
-		return nil, usage("--executors %d: must be from 1 to 4", f.executors)
+	case u.workers < 1 || u.workers > 16:
+		return nil, usage("--workers %d: must be from 1 to 16", u.workers)
+	case u.executors < 1 || u.executors > 4:
+		return nil, usage("--executors %d: must be from 1 to 4", u.executors)
 	}
-	if err := checkProfile(f.profile); err != nil {
+	if err := checkProfile(u.profile); err != nil {
 		return nil, err
 	}
 	// The daemons get the addresses of the private servers in their environment.
-	in := config.Input{File: f.config, Environ: []string{
+	in := config.Input{File: u.config, Environ: []string{
 		"HANDOFF_DATABASE_URL=postgres://127.0.0.1/handoff", "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL=amqp://127.0.0.1",
 	}}
 	for _, flag := range []config.Flag{
-		{Name: "--profile", Path: "profile", Value: f.profile},
-		{Name: "--runtimes", Path: "worker.runtimes", Value: f.runtimes},
-		{Name: "--listen", Path: "api.listen", Value: f.listen},
+		{Name: "--profile", Path: "profile", Value: u.profile},
+		{Name: "--runtimes", Path: "worker.runtimes", Value: u.runtimes},
+		{Name: "--listen", Path: "api.listen", Value: u.listen},
 	} {
 		if flag.Value != "" {
 			in.Flags = append(in.Flags, flag)
@@ -148,20 +148,20 @@ func (f *upFlags) check() ([]execution.Action, error) {
 	if len(problems) > 0 {
 		return nil, usage("%v", problems)
 	}
-	if f.listen != "" {
-		l, err := net.Listen("tcp", f.listen)
+	if u.listen != "" {
+		l, err := net.Listen("tcp", u.listen)
 		if err != nil {
-			return nil, usage("--listen %s: something listens there, or it is no address of this machine: %v", f.listen, err)
+			return nil, usage("--listen %s: something listens there, or it is no address of this machine: %v", u.listen, err)
 		}
 		_ = l.Close() // nothing was accepted
 	}
-	if f.actions == "" {
+	if u.actions == "" {
 		return nil, nil
 	}
-	if info, err := os.Stat(f.actions); err != nil || !info.IsDir() {
-		return nil, usage("--actions %s: is not a directory; name the one that holds the action files (docs/actions.md)", f.actions)
+	if info, err := os.Stat(u.actions); err != nil || !info.IsDir() {
+		return nil, usage("--actions %s: is not a directory; name the one that holds the action files (docs/actions.md)", u.actions)
 	}
-	actions, problems := config.LoadActions(f.actions, effective.Config)
+	actions, problems := config.LoadActions(u.actions, effective.Config)
 	if len(problems) > 0 {
 		return nil, usage("%v", problems)
 	}

@@ -27,12 +27,12 @@ func isVariedWord(arg string) bool {
 
 // vary adds the varied targets, or replaces the others with them, and sets their number of seeds. A
 // single requested seed is run unvaried by default.
-func (f *runFlags) vary(targets []explore.Target, o *explore.Options) []explore.Target {
+func (r *runFlags) vary(targets []explore.Target, o *explore.Options) []explore.Target {
 	switch {
-	case f.varied == variedOnly:
+	case r.varied == variedOnly:
 		o.Varied = o.Seeds
 		return explore.Varied(targets)
-	case f.varied == variedNever || f.oneSeed:
+	case r.varied == variedNever || r.oneSeed:
 		return targets
 	}
 	o.Varied = explore.Beside(o.Seeds)

@@ -197,16 +197,16 @@ type lockedBuffer struct {
 }
 
 // Write implements io.Writer.
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	b.text.Write(p)
-	b.mu.Unlock()
-	b.seen(string(p))
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	l.text.Write(p)
+	l.mu.Unlock()
+	l.seen(string(p))
 	return len(p), nil
 }
 
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }

@@ -131,8 +131,8 @@ type executionFilter struct {
 }
 
 // parameters are the fields of a filter, all of them texts.
-func (f *executionFilter) parameters() []parameter {
-	q := &f.query
+func (e *executionFilter) parameters() []parameter {
+	q := &e.query
 	all := []parameter{
 		{"action_ref", func(text string) error {
 			if q.ActionRef = text; text == "" || len(text) > maxActionRef || strings.ContainsRune(text, 0) {
@@ -149,17 +149,17 @@ func (f *executionFilter) parameters() []parameter {
 	}
 	for i := range all {
 		read := all[i].read
-		all[i].read = func(text string) error { f.given = true; return read(text) }
+		all[i].read = func(text string) error { e.given = true; return read(text) }
 	}
 	return all
 }
 
 // check refuses a filter that has no field, or a period that ends before it begins. Names of fields
 // begin with prefix.
-func (f *executionFilter) check(prefix string) *Problem {
-	if !f.given {
+func (e *executionFilter) check(prefix string) *Problem {
+	if !e.given {
 		var names []string
-		for _, p := range f.parameters() {
+		for _, p := range e.parameters() {
 			names = append(names, p.name)
 		}
 		return badRequest("The request does not say which executions. Give at least one of " + strings.Join(names, ", ") + ".")
@@ -170,8 +170,8 @@ func (f *executionFilter) check(prefix string) *Problem {
 			mistakes = append(mistakes, FieldError{Field: prefix + name + "_to", Detail: "must be later than " + name + "_from"})
 		}
 	}
-	order("created", f.query.Created)
-	order("ended", f.query.Ended)
+	order("created", e.query.Created)
+	order("ended", e.query.Ended)
 	if len(mistakes) > 0 {
 		return badRequest("The filter can't be used.", mistakes...)
 	}

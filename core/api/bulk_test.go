@@ -81,7 +81,7 @@ func (b *bundle) count(fields string) answer {
 	return b.do("GET", executionsPath+"/count?"+query.Encode(), "")
 }
 
-func (r bulkResult) String() string { return fmt.Sprint(r.Done, " ", r.Refused) }
+func (b bulkResult) String() string { return fmt.Sprint(b.Done, " ", b.Refused) }
 
 func TestCountByFilter(t *testing.T) {
 	b := outage(t, 20)

@@ -126,7 +126,7 @@ const (
 )
 
 // String names the fate for logs.
-func (f QueueFate) String() string { return [...]string{"in use", "deleted", "absent"}[f] }
+func (q QueueFate) String() string { return [...]string{"in use", "deleted", "absent"}[q] }
 
 // QueueState is what a broker reports of a queue.
 type QueueState struct {
@@ -209,8 +209,8 @@ const (
 )
 
 // String is the reason as in the header.
-func (r DeathReason) String() string {
-	return [...]string{"unknown", "expired", "rejected", "maxlen", "delivery_limit"}[r]
+func (d DeathReason) String() string {
+	return [...]string{"unknown", "expired", "rejected", "maxlen", "delivery_limit"}[d]
 }
 
 // Type is the message type of an envelope.

@@ -18,51 +18,51 @@ import (
 type hintReader struct{ left []byte }
 
 // skip consumes a text that has to come next.
-func (r *hintReader) skip(text string) bool {
-	if len(r.left) < len(text) || string(r.left[:len(text)]) != text {
+func (h *hintReader) skip(text string) bool {
+	if len(h.left) < len(text) || string(h.left[:len(text)]) != text {
 		return false
 	}
-	r.left = r.left[len(text):]
+	h.left = h.left[len(text):]
 	return true
 }
 
 // text reads a string without escapes and control characters, and its closing quote.
-func (r *hintReader) text() ([]byte, bool) {
-	end := bytes.IndexByte(r.left, '"')
+func (h *hintReader) text() ([]byte, bool) {
+	end := bytes.IndexByte(h.left, '"')
 	if end < 0 {
 		return nil, false
 	}
-	text := r.left[:end]
+	text := h.left[:end]
 	for _, c := range text {
 		if c == '\\' || c < ' ' {
 			return nil, false
 		}
 	}
-	r.left = r.left[end+1:]
+	h.left = h.left[end+1:]
 	return text, true
 }
 
 // number reads a number that is not negative and has no leading zeros.
-func (r *hintReader) number() (n int64, ok bool) {
+func (h *hintReader) number() (n int64, ok bool) {
 	end := 0
-	for end < len(r.left) && r.left[end] >= '0' && r.left[end] <= '9' {
-		n = n*10 + int64(r.left[end]-'0')
+	for end < len(h.left) && h.left[end] >= '0' && h.left[end] <= '9' {
+		n = n*10 + int64(h.left[end]-'0')
 		end++
 	}
 	// A number of 18 digits can't overflow.
-	if end == 0 || end > 18 || end > 1 && r.left[0] == '0' {
+	if end == 0 || end > 18 || end > 1 && h.left[0] == '0' {
 		return 0, false
 	}
-	r.left = r.left[end:]
+	h.left = h.left[end:]
 	return n, true
 }
 
 // status reads the status in a field; None if the field is missing.
-func (r *hintReader) status(field string) (execution.Status, bool) {
-	if !r.skip(field) {
+func (h *hintReader) status(field string) (execution.Status, bool) {
+	if !h.skip(field) {
 		return execution.None, true
 	}
-	name, ok := r.text()
+	name, ok := h.text()
 	if !ok {
 		return execution.None, false
 	}
@@ -75,27 +75,27 @@ func (r *hintReader) status(field string) (execution.Status, bool) {
 }
 
 // change reads one entry of a hint.
-func (r *hintReader) change() (c Change, ok bool) {
-	if !r.skip(`{"id":`) {
+func (h *hintReader) change() (c Change, ok bool) {
+	if !h.skip(`{"id":`) {
 		return Change{}, false
 	}
-	id, read := r.number()
-	if !read || id == 0 || !r.skip(`,"epoch":`) {
+	id, read := h.number()
+	if !read || id == 0 || !h.skip(`,"epoch":`) {
 		return Change{}, false
 	}
-	epoch, read := r.number()
+	epoch, read := h.number()
 	if !read {
 		return Change{}, false
 	}
 	c.Key = execution.Key{ID: execution.ID(id), Epoch: execution.Epoch(epoch)}
-	if c.From, ok = r.status(`,"from":"`); !ok {
+	if c.From, ok = h.status(`,"from":"`); !ok {
 		return Change{}, false
 	}
-	if c.To, ok = r.status(`,"to":"`); !ok {
+	if c.To, ok = h.status(`,"to":"`); !ok {
 		return Change{}, false
 	}
-	c.Handled = r.skip(`,"handled":true`)
-	return c, r.skip(`}`)
+	c.Handled = h.skip(`,"handled":true`)
+	return c, h.skip(`}`)
 }
 
 // hint reads the body of a hint; ok is false if the body is not a hint or differs from Encode's

@@ -138,7 +138,7 @@ type actionLoader struct {
 	first map[string]string
 }
 
-func (l *actionLoader) file(path string, data []byte) {
+func (al *actionLoader) file(path string, data []byte) {
 	r := yamlfile.NewReader(path, "list of actions", data)
 	root := r.Root(data)
 	switch {
@@ -147,15 +147,15 @@ func (l *actionLoader) file(path string, data []byte) {
 	case root == nil:
 	case root.Kind == yaml.SequenceNode:
 		for _, item := range root.Content {
-			l.action(r, path, item)
+			al.action(r, path, item)
 		}
 	default:
-		l.action(r, path, root)
+		al.action(r, path, root)
 	}
-	l.problems = append(l.problems, r.Problems()...)
+	al.problems = append(al.problems, r.Problems()...)
 }
 
-func (l *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
+func (al *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
 	var a execution.Action
 	at := map[string]*yaml.Node{}
 	unread := n.Kind != yaml.MappingNode
@@ -171,10 +171,10 @@ func (l *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
 		case "entrypoint":
 			a.Entrypoint, ok = r.Text(e.Value, e.Name)
 		case "timeout_seconds":
-			number, ok = l.seconds(r, e)
+			number, ok = al.seconds(r, e)
 			a.Timeout = time.Duration(number) * time.Second
 		case "dispatch_timeout_seconds":
-			number, ok = l.seconds(r, e)
+			number, ok = al.seconds(r, e)
 			a.DispatchTimeout = time.Duration(number) * time.Second
 		case "max_retries":
 			number, ok = r.Integer(e.Value, e.Name, 0, MaxActionRetries)
@@ -196,7 +196,7 @@ func (l *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
 	if unread {
 		return // the missing key may be one that could not be read
 	}
-	problems := l.config.ValidateAction(a)
+	problems := al.config.ValidateAction(a)
 	for _, p := range problems {
 		node := at[p.Key]
 		if node == nil {
@@ -207,12 +207,12 @@ func (l *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
 	if len(problems) > 0 {
 		return
 	}
-	if first, seen := l.first[a.Ref]; seen {
+	if first, seen := al.first[a.Ref]; seen {
 		r.Refuse(at["name"], "duplicate action %s; the first is at %s", a.Ref, first)
 		return
 	}
-	l.first[a.Ref] = fmt.Sprintf("%s:%d", path, at["name"].Line)
-	l.actions = append(l.actions, a)
+	al.first[a.Ref] = fmt.Sprintf("%s:%d", path, at["name"].Line)
+	al.actions = append(al.actions, a)
 }
 
 // exitCodes reads a list of exit codes; null means none, as in the API.
@@ -230,7 +230,7 @@ func exitCodes(r *yamlfile.Reader, e yamlfile.Entry) (codes execution.ExitCodes,
 }
 
 // seconds reads a number of seconds; null means the default, as in the API.
-func (l *actionLoader) seconds(r *yamlfile.Reader, e yamlfile.Entry) (int64, bool) {
+func (al *actionLoader) seconds(r *yamlfile.Reader, e yamlfile.Entry) (int64, bool) {
 	if yamlfile.IsNull(e.Value) {
 		return 0, true
 	}

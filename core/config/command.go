@@ -91,12 +91,12 @@ func (c Command) Parse(args, environ []string) Parsed {
 // flagValue is the text of a flag. The help shows its placeholder, which pflag calls a type.
 type flagValue struct{ text, placeholder string }
 
-func (v *flagValue) String() string { return v.text }
+func (f *flagValue) String() string { return f.text }
 
-func (v *flagValue) Type() string { return v.placeholder }
+func (f *flagValue) Type() string { return f.placeholder }
 
-func (v *flagValue) Set(text string) error {
-	v.text = text
+func (f *flagValue) Set(text string) error {
+	f.text = text
 	return nil
 }
 

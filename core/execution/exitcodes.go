@@ -19,14 +19,14 @@ func NewExitCodes[T ~int | ~int16 | ~int64](codes ...T) (s ExitCodes) {
 }
 
 // Has says whether the set holds a code.
-func (s ExitCodes) Has(code int) bool {
-	return code >= 1 && code <= MaxExitCode && s.words[code/64]&(1<<(code%64)) != 0
+func (e ExitCodes) Has(code int) bool {
+	return code >= 1 && code <= MaxExitCode && e.words[code/64]&(1<<(code%64)) != 0
 }
 
 // List returns the codes in order; empty, not nil, if there are none.
-func (s ExitCodes) List() []int16 {
+func (e ExitCodes) List() []int16 {
 	codes := []int16{}
-	for i, word := range s.words {
+	for i, word := range e.words {
 		for ; word != 0; word &= word - 1 {
 			codes = append(codes, int16(i*64+bits.TrailingZeros64(word)))
 		}

@@ -74,8 +74,8 @@ func NewTransitionTable() *TransitionTable {
 
 // Legal says that some part may make this change. Staying in a status is not a change, so it is not
 // legal.
-func (l *TransitionTable) Legal(from, to Status) bool {
-	for _, ok := range l.by[from][to] {
+func (t *TransitionTable) Legal(from, to Status) bool {
+	for _, ok := range t.by[from][to] {
 		if ok {
 			return true
 		}
@@ -84,4 +84,4 @@ func (l *TransitionTable) Legal(from, to Status) bool {
 }
 
 // May says that this part may make this change.
-func (l *TransitionTable) May(by Part, from, to Status) bool { return l.by[from][to][by] }
+func (t *TransitionTable) May(by Part, from, to Status) bool { return t.by[from][to][by] }

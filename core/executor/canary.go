@@ -56,39 +56,39 @@ func newDeadLetterPath(s *Service) *deadLetterPath {
 }
 
 // suspect asks for a test soon.
-func (p *deadLetterPath) suspect() { p.suspicious.Set() }
+func (d *deadLetterPath) suspect() { d.suspicious.Set() }
 
 // run tests the path until ctx ends.
-func (p *deadLetterPath) run(ctx context.Context) {
-	backoff := broker.NewBackoff(p.host, p.config.MessageQueue.RabbitMQ.ReconnectMin, time.Minute)
+func (d *deadLetterPath) run(ctx context.Context) {
+	backoff := broker.NewBackoff(d.host, d.config.MessageQueue.RabbitMQ.ReconnectMin, time.Minute)
 	ended := 0
 	for ctx.Err() == nil {
-		began := p.host.Monotonic()
-		err := p.test(ctx)
+		began := d.host.Monotonic()
+		err := d.test(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
 			backoff.Reset()
 			ended = 0
-			if p.waitForNext(ctx) != nil {
+			if d.waitForNext(ctx) != nil {
 				return
 			}
 			continue
 		case errors.Is(err, broker.ErrClosed) || errors.Is(err, broker.ErrUnavailable):
 			// A session that ended says nothing about the path, and the client logs it. But it may
 			// be the test that ends the session each time.
-			p.limited.LogAttrs(ctx, slog.LevelInfo, "the session of a test of the dead letter path has ended, testing it again", slog.Any("error", err))
-			if ended++; p.client.ConnectedFor() < p.host.Monotonic()-began {
+			d.limited.LogAttrs(ctx, slog.LevelInfo, "the session of a test of the dead letter path has ended, testing it again", slog.Any("error", err))
+			if ended++; d.client.ConnectedFor() < d.host.Monotonic()-began {
 				ended = 0
 			}
 			if ended >= endedTests {
-				p.limited.LogAttrs(ctx, slog.LevelError, "the broker ends the connection of each test of the dead letter path, testing it again", slog.Int("tests", ended))
-				p.found(errTestEnds)
+				d.limited.LogAttrs(ctx, slog.LevelError, "the broker ends the connection of each test of the dead letter path, testing it again", slog.Int("tests", ended))
+				d.found(errTestEnds)
 			}
 		default:
-			p.limited.LogAttrs(ctx, slog.LevelError, "the dead letter path does not work, testing it again", slog.Any("error", err))
-			p.found(err)
+			d.limited.LogAttrs(ctx, slog.LevelError, "the dead letter path does not work, testing it again", slog.Any("error", err))
+			d.found(err)
 		}
 		if backoff.Wait(ctx) != nil {
 			return
@@ -101,72 +101,72 @@ var errTestEnds = errors.New("the broker ends the connection of each test")
 
 // waitForNext waits for the next test after a successful one. It comes sooner if unreadable
 // messages arrive.
-func (p *deadLetterPath) waitForNext(ctx context.Context) error {
-	if err := p.host.Sleep(ctx, suspectInterval); err != nil {
+func (d *deadLetterPath) waitForNext(ctx context.Context) error {
+	if err := d.host.Sleep(ctx, suspectInterval); err != nil {
 		return err
 	}
-	_, err := p.suspicious.Wait(ctx, canaryInterval-suspectInterval)
+	_, err := d.suspicious.Wait(ctx, canaryInterval-suspectInterval)
 	return err
 }
 
 // test sends one canary, after the service's own session has declared the topology. The canary has
 // its own session: a failure must not end the session on which the executor works, and nothing of
 // the canary outlives its session.
-func (p *deadLetterPath) test(ctx context.Context) error {
-	if _, err := p.client.Session(ctx); err != nil {
+func (d *deadLetterPath) test(ctx context.Context) error {
+	if _, err := d.client.Session(ctx); err != nil {
 		return err
 	}
-	session, err := p.broker.Connect(ctx)
+	session, err := d.broker.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	err = broker.Canary(ctx, p.host, session, p.config.MessageQueue.RabbitMQ)
+	err = broker.Canary(ctx, d.host, session, d.config.MessageQueue.RabbitMQ)
 	if err == nil {
-		p.found(nil)
+		d.found(nil)
 	}
 	return err
 }
 
 // found notes the result of a test.
-func (p *deadLetterPath) found(broken error) {
-	now := p.host.Monotonic()
-	p.mu.Lock()
-	if !p.tested || p.broken != nil {
-		p.good = now
+func (d *deadLetterPath) found(broken error) {
+	now := d.host.Monotonic()
+	d.mu.Lock()
+	if !d.tested || d.broken != nil {
+		d.good = now
 	}
-	p.tested, p.broken = true, broken
-	p.mu.Unlock()
-	p.recorder.Set(telemetry.DeadLetterPathBroken, flag(broken != nil), telemetry.Labels{})
+	d.tested, d.broken = true, broken
+	d.mu.Unlock()
+	d.recorder.Set(telemetry.DeadLetterPathBroken, flag(broken != nil), telemetry.Labels{})
 }
 
 // settled says that the path works now, and that all tests succeeded for long enough for the broker
 // to have routed the dead letters that a queue kept. It is called at every pass while a queue is
 // due for deletion, and tests the path each time.
-func (p *deadLetterPath) settled(ctx context.Context) bool {
-	p.mu.Lock()
-	good := p.tested && p.broken == nil
-	p.mu.Unlock()
+func (d *deadLetterPath) settled(ctx context.Context) bool {
+	d.mu.Lock()
+	good := d.tested && d.broken == nil
+	d.mu.Unlock()
 	if !good {
-		p.last = 0
+		d.last = 0
 		return false
 	}
 	// The last test may be minutes old; a new one shows whether the path has broken since.
-	if err := p.test(ctx); err != nil {
-		p.limited.LogAttrs(ctx, slog.LevelInfo, "the dead letter path could not be tested, so no queue is deleted before the next pass", slog.Any("error", err))
-		p.suspect()
-		p.last = 0
+	if err := d.test(ctx); err != nil {
+		d.limited.LogAttrs(ctx, slog.LevelInfo, "the dead letter path could not be tested, so no queue is deleted before the next pass", slog.Any("error", err))
+		d.suspect()
+		d.last = 0
 		return false
 	}
-	now := p.host.Monotonic()
-	if p.last == 0 || now-p.last > watchGap {
-		p.watched = now
+	now := d.host.Monotonic()
+	if d.last == 0 || now-d.last > watchGap {
+		d.watched = now
 	}
-	p.last = now
-	p.mu.Lock()
-	since := p.good
-	p.mu.Unlock()
-	return now-p.watched >= watchedFor && now-since >= canaryInterval
+	d.last = now
+	d.mu.Lock()
+	since := d.good
+	d.mu.Unlock()
+	return now-d.watched >= watchedFor && now-since >= canaryInterval
 }
 
 // DeadLetterPath returns the result of the last test of the dead letter path: nil if its message

@@ -18,26 +18,26 @@ import (
 // beginChildren settles a first batch of children of chains whose ends were just handled, so that
 // the few children of a typical chain start at once. It leaves the rest to settleWhatIsLeft, also
 // after an error.
-func (l *completionListener) beginChildren(chains []execution.ID) {
+func (cl *completionListener) beginChildren(chains []execution.ID) {
 	if len(chains) == 0 {
 		return
 	}
-	stuck, more, err := l.settleBatch(chains)
+	stuck, more, err := cl.settleBatch(chains)
 	if err != nil {
-		l.log.LogAttrs(context.Background(), slog.LevelWarn, "children of ended executions could not be settled yet", slog.Any("error", err))
+		cl.log.LogAttrs(context.Background(), slog.LevelWarn, "children of ended executions could not be settled yet", slog.Any("error", err))
 	}
 	if err != nil || more || len(stuck) > 0 {
-		l.unsettled.Set()
+		cl.unsettled.Set()
 	}
 }
 
 // settleWhatIsLeft settles children until ctx ends: at once those that beginChildren has left, and
 // every reconcile interval those that a dead executor has left.
-func (l *completionListener) settleWhatIsLeft(ctx context.Context) {
-	interval := l.config.Executor.ReconcileInterval
-	loop := l.loop("reconciler of children")
+func (cl *completionListener) settleWhatIsLeft(ctx context.Context) {
+	interval := cl.config.Executor.ReconcileInterval
+	loop := cl.loop("reconciler of children")
 	for {
-		woken, err := l.unsettled.Wait(ctx, interval)
+		woken, err := cl.unsettled.Wait(ctx, interval)
 		if err != nil {
 			return
 		}
@@ -45,8 +45,8 @@ func (l *completionListener) settleWhatIsLeft(ctx context.Context) {
 		if woken {
 			f.Age = 0
 		}
-		if err := loop.Pass(func() error { return l.settleChildren(ctx, f) }); err != nil {
-			l.log.LogAttrs(ctx, slog.LevelWarn, "settling children failed, the next pass tries again", slog.Any("error", err))
+		if err := loop.Pass(func() error { return cl.settleChildren(ctx, f) }); err != nil {
+			cl.log.LogAttrs(ctx, slog.LevelWarn, "settling children failed, the next pass tries again", slog.Any("error", err))
 		}
 		loop.Interval(interval)
 	}
@@ -56,14 +56,14 @@ func (l *completionListener) settleWhatIsLeft(ctx context.Context) {
 // children. SettleChildren gives a chain with more children a new date, so Find returns it after the
 // others, and a chain with very many children does not hold them up. The rest of the pass skips a
 // chain of which no child could be settled.
-func (l *completionListener) settleChildren(ctx context.Context, f store.Finding) error {
-	f.Limit = l.config.Executor.BatchSize
+func (cl *completionListener) settleChildren(ctx context.Context, f store.Finding) error {
+	f.Limit = cl.config.Executor.BatchSize
 	for range passBatches {
-		rows, err := askStore(l.db, l.store.Find, f)
+		rows, err := askStore(cl.db, cl.store.Find, f)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		stuck, more, err := l.settleBatch(idsOf(rows))
+		stuck, more, err := cl.settleBatch(idsOf(rows))
 		if err != nil || !more && len(rows) < f.Limit || ctx.Err() != nil {
 			return err
 		}
@@ -71,16 +71,16 @@ func (l *completionListener) settleChildren(ctx context.Context, f store.Finding
 		// on until no chain has waiting children.
 		f.Age, f.Skip = 0, append(f.Skip, stuck...)
 	}
-	l.unsettled.Set()
+	cl.unsettled.Set()
 	return nil
 }
 
 // settleBatch settles one batch of children, an equal share for each chain, and announces the
 // changes. stuck are the chains of which no child could be settled. more says that another chain
 // still has waiting children. It returns an error only when the database is away.
-func (l *completionListener) settleBatch(chains []execution.ID) (stuck []execution.ID, more bool, err error) {
-	share := max(1, l.config.Executor.BatchSize/len(chains))
-	settled, err := l.commitChildren(chains, share)
+func (cl *completionListener) settleBatch(chains []execution.ID) (stuck []execution.ID, more bool, err error) {
+	share := max(1, cl.config.Executor.BatchSize/len(chains))
+	settled, err := cl.commitChildren(chains, share)
 	if err != nil {
 		return nil, false, err
 	}
@@ -92,7 +92,7 @@ func (l *completionListener) settleBatch(chains []execution.ID) (stuck []executi
 		case c.More:
 			more = true
 		}
-		l.announceChildren(&c.Settled)
+		cl.announceChildren(&c.Settled)
 	}
 	return stuck, more, nil
 }
@@ -105,13 +105,13 @@ type settledChain struct {
 
 // commitChildren settles all chains in one call. If that call fails, it settles each chain alone,
 // like commit.
-func (l *completionListener) commitChildren(chains []execution.ID, most int) ([]settledChain, error) {
+func (cl *completionListener) commitChildren(chains []execution.ID, most int) ([]settledChain, error) {
 	var answers []store.Settled
-	err := l.db(func(ctx context.Context) (err error) {
-		answers, err = l.store.SettleChildren(ctx, chains, most)
+	err := cl.db(func(ctx context.Context) (err error) {
+		answers, err = cl.store.SettleChildren(ctx, chains, most)
 		return err
 	})
-	if err != nil && store.Retriable(err) && !l.reachable() {
+	if err != nil && store.Retriable(err) && !cl.reachable() {
 		return nil, err
 	}
 	settled := make([]settledChain, len(chains))
@@ -121,7 +121,7 @@ func (l *completionListener) commitChildren(chains []execution.ID, most int) ([]
 	switch {
 	case err == nil:
 	case len(chains) == 1:
-		l.log.LogAttrs(context.Background(), slog.LevelError, "the children of an ended execution can't be settled, the next pass tries again",
+		cl.log.LogAttrs(context.Background(), slog.LevelError, "the children of an ended execution can't be settled, the next pass tries again",
 			slog.Int64("parent", int64(chains[0])), slog.Any("error", err))
 		settled[0].failed = true
 	default:
@@ -129,7 +129,7 @@ func (l *completionListener) commitChildren(chains []execution.ID, most int) ([]
 			if s := &settled[i]; s.More || len(s.Started)+len(s.Skipped) > 0 {
 				continue
 			}
-			one, err := l.commitChildren(chains[i:i+1], most)
+			one, err := cl.commitChildren(chains[i:i+1], most)
 			if err != nil {
 				return settled, err
 			}
@@ -141,15 +141,15 @@ func (l *completionListener) commitChildren(chains []execution.ID, most int) ([]
 
 // announceChildren sends hints about settled children. It announces no child twice, because a
 // second call finds none waiting.
-func (l *completionListener) announceChildren(c *store.Settled) {
+func (cl *completionListener) announceChildren(c *store.Settled) {
 	var changes []broker.Change
 	for _, id := range c.Skipped {
 		changes = append(changes, broker.Change{Key: execution.Key{ID: id}, From: execution.Requested, To: execution.Cancelled})
 	}
-	l.notifier.Changed(changes...)
+	cl.notifier.Changed(changes...)
 	keys := make([]execution.Key, len(c.Started))
 	for i, id := range c.Started {
 		keys[i] = execution.Key{ID: id}
 	}
-	l.notifier.Requested(keys...)
+	cl.notifier.Requested(keys...)
 }

@@ -31,26 +31,26 @@ func newCompletionListener(s *Service) *completionListener {
 	return &completionListener{Service: s, hints: newHints(s), unsettled: s.host.NewSignal()}
 }
 
-func (l *completionListener) run(ctx context.Context) {
-	loop := l.loop("completion listener")
+func (cl *completionListener) run(ctx context.Context) {
+	loop := cl.loop("completion listener")
 	for ctx.Err() == nil {
-		if _, err := l.hints.wake.Wait(ctx, l.config.Executor.ReconcileInterval); err != nil {
+		if _, err := cl.hints.wake.Wait(ctx, cl.config.Executor.ReconcileInterval); err != nil {
 			return
 		}
-		held := l.hints.take()
+		held := cl.hints.take()
 		ids, handled := terminals(held)
-		if l.freed.anew(handled) {
-			l.scheduler.wakeIn(0)
+		if cl.freed.anew(handled) {
+			cl.scheduler.wakeIn(0)
 		}
-		err := loop.Pass(func() error { return l.handle(ids) })
-		loop.Interval(l.config.Executor.ReconcileInterval)
-		l.hints.settle(held, err == nil)
+		err := loop.Pass(func() error { return cl.handle(ids) })
+		loop.Interval(cl.config.Executor.ReconcileInterval)
+		cl.hints.settle(held, err == nil)
 		if err != nil {
-			l.log.LogAttrs(ctx, slog.LevelWarn, "terminal handling failed, its messages are kept", slog.Any("error", err))
-			if l.host.Sleep(ctx, l.config.Executor.ReconcileInterval) != nil {
+			cl.log.LogAttrs(ctx, slog.LevelWarn, "terminal handling failed, its messages are kept", slog.Any("error", err))
+			if cl.host.Sleep(ctx, cl.config.Executor.ReconcileInterval) != nil {
 				return
 			}
-			l.hints.wake.Set()
+			cl.hints.wake.Set()
 		}
 	}
 }
@@ -60,14 +60,14 @@ func (l *completionListener) run(ctx context.Context) {
 // the database is away. An end that can't be handled for another reason is left to the reconciler,
 // and its hint is acknowledged. The same applies to an execution that this program can't read: it
 // waits for a program that can, and survey reports it.
-func (l *completionListener) handle(ids []execution.ID) error {
+func (cl *completionListener) handle(ids []execution.ID) error {
 	for len(ids) > 0 {
-		n := min(len(ids), l.config.Executor.BatchSize)
-		rows, err := askStore(l.db, l.store.Executions, ids[:n])
+		n := min(len(ids), cl.config.Executor.BatchSize)
+		rows, err := askStore(cl.db, cl.store.Executions, ids[:n])
 		if err != nil && !errors.Is(err, store.ErrUnreadable) {
 			return err
 		}
-		if _, err := l.orchestrate(rows); err != nil {
+		if _, err := cl.orchestrate(rows); err != nil {
 			return err
 		}
 		ids = ids[n:]
@@ -77,21 +77,21 @@ func (l *completionListener) handle(ids []execution.ID) error {
 
 // orchestrate commits the terminal handling of the rows that are terminal and not handled yet, and
 // returns those that it could not handle. It returns an error only when the database is away.
-func (l *completionListener) orchestrate(rows []execution.Execution) (left []execution.ID, err error) {
+func (cl *completionListener) orchestrate(rows []execution.Execution) (left []execution.ID, err error) {
 	var os []store.Orchestration
 	var chains []execution.ID
 	var statuses []execution.Status
 	for i := range rows {
 		row := &rows[i]
 		if row.Status.Terminal() && row.OrchestratedAt.IsZero() {
-			os, chains = append(os, store.Orchestration{ID: row.ID, Retry: l.retry(row)}), append(chains, row.Chain())
+			os, chains = append(os, store.Orchestration{ID: row.ID, Retry: cl.retry(row)}), append(chains, row.Chain())
 			statuses = append(statuses, row.Status)
 		}
 	}
 	if len(os) == 0 {
 		return nil, nil
 	}
-	outcomes, err := l.commit(os)
+	outcomes, err := cl.commit(os)
 	var parents []execution.ID
 	for i, o := range outcomes {
 		if !o.Applied {
@@ -99,11 +99,11 @@ func (l *completionListener) orchestrate(rows []execution.Execution) (left []exe
 			continue
 		}
 		// At debug, like the scheduler's line: there is one for each execution of the fleet.
-		l.log.LogAttrs(context.Background(), slog.LevelDebug, "terminal state, handling orchestration",
+		cl.log.LogAttrs(context.Background(), slog.LevelDebug, "terminal state, handling orchestration",
 			slog.Int64("execution", int64(os[i].ID)), slog.String("status", statuses[i].String()))
 		if o.Retry != 0 {
-			l.recorder.Add(telemetry.Retries, 1, telemetry.Labels{os[i].Retry.Reason.String()})
-			l.scheduler.wakeIn(os[i].Retry.Delay)
+			cl.recorder.Add(telemetry.Retries, 1, telemetry.Labels{os[i].Retry.Reason.String()})
+			cl.scheduler.wakeIn(os[i].Retry.Delay)
 		}
 		if o.Children {
 			parents = append(parents, chains[i])
@@ -111,27 +111,27 @@ func (l *completionListener) orchestrate(rows []execution.Execution) (left []exe
 	}
 	if len(left) < len(outcomes) {
 		// A run slot became free, and perhaps a concurrency slot: waiting executions may fit now.
-		l.scheduler.wakeIn(0)
+		cl.scheduler.wakeIn(0)
 	}
-	l.beginChildren(parents)
+	cl.beginChildren(parents)
 	return left, err
 }
 
 // commit handles all ends in one call. If that fails while the database answers, it handles each
 // end alone, so that one that can't be handled, or takes too long, does not hold up the others. It
 // returns an error only when the database is away, together with the outcomes before that.
-func (l *completionListener) commit(os []store.Orchestration) ([]store.Orchestrated, error) {
-	outcomes, err := askStore(l.db, l.store.Orchestrate, os)
+func (cl *completionListener) commit(os []store.Orchestration) ([]store.Orchestrated, error) {
+	outcomes, err := askStore(cl.db, cl.store.Orchestrate, os)
 	switch {
 	case err == nil:
 		return outcomes, nil
-	case store.Retriable(err) && !l.reachable():
+	case store.Retriable(err) && !cl.reachable():
 		return nil, err
 	case len(outcomes) < len(os):
 		outcomes = make([]store.Orchestrated, len(os))
 	}
 	if len(os) == 1 {
-		l.log.LogAttrs(context.Background(), slog.LevelError, "the end of an execution can't be handled, the next pass tries again",
+		cl.log.LogAttrs(context.Background(), slog.LevelError, "the end of an execution can't be handled, the next pass tries again",
 			slog.Int64("execution", int64(os[0].ID)), slog.Any("error", err))
 		return outcomes, nil
 	}
@@ -139,7 +139,7 @@ func (l *completionListener) commit(os []store.Orchestration) ([]store.Orchestra
 		if outcomes[i].Applied {
 			continue
 		}
-		one, err := l.commit(os[i : i+1])
+		one, err := cl.commit(os[i : i+1])
 		if err != nil {
 			return outcomes, err
 		}

@@ -257,13 +257,13 @@ func (s *Service) reclaimDeadLettered(letters []*deadLetter) error {
 
 // found says why nothing has to be done about a dead dispatch of a row; empty if the row still
 // waits. row is nil if it does not exist. It notes in the letter what the dispatch was about.
-func (l *deadLetter) found(row *execution.Execution) string {
+func (d *deadLetter) found(row *execution.Execution) string {
 	if row == nil {
 		return "unknown execution"
 	}
-	l.ActionRef, l.Worker = row.Action.Ref, l.dispatch.Worker
+	d.ActionRef, d.Worker = row.Action.Ref, d.dispatch.Worker
 	switch {
-	case row.Epoch != l.Key.Epoch:
+	case row.Epoch != d.Key.Epoch:
 		return "another epoch"
 	case row.Status != execution.Scheduled:
 		return row.Status.String()
@@ -273,8 +273,8 @@ func (l *deadLetter) found(row *execution.Execution) string {
 
 // late says that the message died because its time was over, by the broker's clock or the
 // database's.
-func (l *deadLetter) late() bool {
-	return l.death == broker.DeathRejected || l.death == broker.DeathExpired
+func (d *deadLetter) late() bool {
+	return d.death == broker.DeathRejected || d.death == broker.DeathExpired
 }
 
 // deadLettered is the reclaim of a row whose dispatch died while the row waited.

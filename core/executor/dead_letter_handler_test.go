@@ -24,14 +24,14 @@ type dated struct {
 }
 
 // Now implements host.Host.
-func (h *dated) Now() time.Time { return h.day }
+func (da *dated) Now() time.Time { return da.day }
 
 // Uint64N implements host.Host.
 func (*dated) Uint64N(uint64) uint64 { return 0 }
 
 // Sleep implements host.Host.
-func (h *dated) Sleep(_ context.Context, d time.Duration) error {
-	h.now += d
+func (da *dated) Sleep(_ context.Context, d time.Duration) error {
+	da.now += d
 	return nil
 }
 
@@ -47,8 +47,8 @@ type awayFor struct {
 }
 
 // StoreDeadLetters implements store.Executor.
-func (s *awayFor) StoreDeadLetters(context.Context, ...store.DeadLetter) error {
-	if s.attempts--; s.attempts >= 0 {
+func (a *awayFor) StoreDeadLetters(context.Context, ...store.DeadLetter) error {
+	if a.attempts--; a.attempts >= 0 {
 		return store.ErrUnavailable
 	}
 	return nil

@@ -41,14 +41,14 @@ func (s *scheduler) found(rows int, full bool) {
 
 // offers are the free places of groups of workers, for at most `most` rows each, where a pass may take
 // a batch of rows. It leaves the loads as they were.
-func (f *roster) offers(most, batch int) (offers []store.Offer, some bool) {
-	for _, runtimes := range f.groups() {
+func (ro *roster) offers(most, batch int) (offers []store.Offer, some bool) {
+	for _, runtimes := range ro.groups() {
 		row := execution.Execution{Action: execution.Action{Runtime: runtimes[0]}}
-		o := store.Offer{Runtimes: runtimes, Spread: f.deal(&row, most, false)}
+		o := store.Offer{Runtimes: runtimes, Spread: ro.deal(&row, most, false)}
 		o.Packed = o.Spread
 		// As many rows as a short pass has places are no sign of load.
-		if f.most > 1 && (most == batch || len(o.Spread) < most) {
-			o.Packed = f.deal(&row, most, true)
+		if ro.most > 1 && (most == batch || len(o.Spread) < most) {
+			o.Packed = ro.deal(&row, most, true)
 		}
 		some = some || len(o.Spread) > 0
 		offers = append(offers, o)
@@ -58,10 +58,10 @@ func (f *roster) offers(most, batch int) (offers []store.Offer, some bool) {
 
 // groups are the sets of runtimes for which some workers fit all of the set's runtimes, and no
 // other worker fits any of them.
-func (f *roster) groups() [][]string {
+func (ro *roster) groups() [][]string {
 	var sets [][]string
-	for i := range f.workers {
-		w := &f.workers[i]
+	for i := range ro.workers {
+		w := &ro.workers[i]
 		if len(w.Runtimes) == 0 || !w.Fits(w.Runtimes[0]) {
 			continue
 		}
@@ -95,8 +95,8 @@ func (f *roster) groups() [][]string {
 
 // deal places as many rows like the given one as there is room for, at most `most`, in the same way
 // as place does for known rows.
-func (f *roster) deal(row *execution.Execution, most int, load bool) []store.Place {
-	among := f.contenders(row)
+func (ro *roster) deal(row *execution.Execution, most int, load bool) []store.Place {
+	among := ro.contenders(row)
 	room := 0
 	for i := range among {
 		room += among[i].room()
@@ -107,11 +107,11 @@ func (f *roster) deal(row *execution.Execution, most int, load bool) []store.Pla
 	}
 	places := make([]store.Place, 0, most)
 	for len(places) < most {
-		c := &among[f.pick(among)]
-		p := store.Place{Worker: f.workers[c.worker].WorkerKey, Limit: c.limit}
+		c := &among[ro.pick(among)]
+		p := store.Place{Worker: ro.workers[c.worker].WorkerKey, Limit: c.limit}
 		block := 1
 		if load {
-			block = f.block(c.worker)
+			block = ro.block(c.worker)
 		}
 		for ; block > 0 && len(places) < most && c.room() > 0; block-- {
 			c.load++

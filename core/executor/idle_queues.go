@@ -47,61 +47,61 @@ func newIdleQueues(s *Service) *idleQueues {
 
 // pass looks at a bounded number of workers. The next pass goes on behind them, and starts over
 // after the last worker. So queues that can't be deleted yet are looked at again.
-func (q *idleQueues) pass(ctx context.Context) error {
-	if !q.client.Ready() {
+func (iq *idleQueues) pass(ctx context.Context) error {
+	if !iq.client.Ready() {
 		return nil
 	}
-	workers, err := askStore(q.db, q.store.Workers, nil)
+	workers, err := askStore(iq.db, iq.store.Workers, nil)
 	if err != nil {
 		return err
 	}
 	var failed error
 	var deleted []store.WorkerKey
-	looked, settled := 0, !q.config.MessageQueue.RabbitMQ.DeadLetter.Enabled
-	first, _ := slices.BinarySearchFunc(workers, q.next, func(w store.WorkerRow, id execution.WorkerID) int { return cmp.Compare(w.ID, id) })
+	looked, settled := 0, !iq.config.MessageQueue.RabbitMQ.DeadLetter.Enabled
+	first, _ := slices.BinarySearchFunc(workers, iq.next, func(w store.WorkerRow, id execution.WorkerID) int { return cmp.Compare(w.ID, id) })
 	for i := range workers {
 		w := &workers[(first+i)%len(workers)]
 		if !w.Lifecycle.Gone() {
-			delete(q.done, w.ID)
+			delete(iq.done, w.ID)
 			continue
 		}
-		if w.SinceBeat < q.config.Executor.QueueRetention {
+		if w.SinceBeat < iq.config.Executor.QueueRetention {
 			continue
 		}
-		if q.done[w.ID] == w.Incarnation { // it could not be marked yet
+		if iq.done[w.ID] == w.Incarnation { // it could not be marked yet
 			deleted = append(deleted, w.WorkerKey)
 			continue
 		}
-		if looked++; looked > q.config.Executor.BatchSize {
-			q.next = w.ID
+		if looked++; looked > iq.config.Executor.BatchSize {
+			iq.next = w.ID
 			break
 		}
-		if settled = settled || q.path.settled(ctx); !settled {
+		if settled = settled || iq.path.settled(ctx); !settled {
 			break
 		}
-		over, err := q.delete(w)
+		over, err := iq.delete(w)
 		if over {
-			q.done[w.ID] = w.Incarnation
+			iq.done[w.ID] = w.Incarnation
 			deleted = append(deleted, w.WorkerKey)
 		}
 		failed = errors.Join(failed, err)
 	}
-	return errors.Join(failed, q.mark(deleted))
+	return errors.Join(failed, iq.mark(deleted))
 }
 
 // mark notes in the database that the queues of workers are deleted, so that no pass of any executor
 // reads these workers any more. One that still holds an execution stays, and is marked by a later pass.
-func (q *idleQueues) mark(deleted []store.WorkerKey) error {
+func (iq *idleQueues) mark(deleted []store.WorkerKey) error {
 	for len(deleted) > 0 {
-		batch := deleted[:min(len(deleted), q.config.Executor.BatchSize)]
+		batch := deleted[:min(len(deleted), iq.config.Executor.BatchSize)]
 		deleted = deleted[len(batch):]
-		marked, err := askStore(q.db, q.store.MarkQueuesDeleted, batch)
+		marked, err := askStore(iq.db, iq.store.MarkQueuesDeleted, batch)
 		if err != nil {
 			return err
 		}
 		for i, ok := range marked {
 			if ok {
-				delete(q.done, batch[i].ID)
+				delete(iq.done, batch[i].ID)
 			}
 		}
 	}
@@ -109,17 +109,17 @@ func (q *idleQueues) mark(deleted []store.WorkerKey) error {
 }
 
 // delete deletes the queues of one worker, and says whether all of them are gone.
-func (q *idleQueues) delete(w *store.WorkerRow) (over bool, err error) {
+func (iq *idleQueues) delete(w *store.WorkerRow) (over bool, err error) {
 	over = true
-	for _, queue := range broker.WorkerQueues(q.config.MessageQueue.RabbitMQ, w.ID) {
-		ctx, cancel := q.host.WithTimeout(context.Background(), q.config.Executor.StatementTimeout)
-		fate, err := q.client.DeleteIdle(ctx, queue)
+	for _, queue := range broker.WorkerQueues(iq.config.MessageQueue.RabbitMQ, w.ID) {
+		ctx, cancel := iq.host.WithTimeout(context.Background(), iq.config.Executor.StatementTimeout)
+		fate, err := iq.client.DeleteIdle(ctx, queue)
 		cancel()
 		if err != nil {
 			return false, err
 		}
 		if fate == broker.QueueDeleted {
-			q.log.LogAttrs(context.Background(), slog.LevelInfo, "deleted a queue of a worker that is long gone",
+			iq.log.LogAttrs(context.Background(), slog.LevelInfo, "deleted a queue of a worker that is long gone",
 				slog.String("queue", queue.Name), slog.Duration("gone", w.SinceBeat))
 		}
 		over = over && fate != broker.QueueInUse

@@ -39,49 +39,49 @@ func newLeaseMonitor(s *Service) *leaseMonitor {
 
 // run makes a pass every reconcile interval until ctx ends, and one every second while the brake
 // lets one worker through at a time.
-func (m *leaseMonitor) run(ctx context.Context) {
-	m.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
-	m.repeatPass(ctx, "lease monitor", m.pass, func() time.Duration {
-		if m.brake.trickles {
-			return min(m.config.Executor.ReconcileInterval, brakeStep)
+func (l *leaseMonitor) run(ctx context.Context) {
+	l.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
+	l.repeatPass(ctx, "lease monitor", l.pass, func() time.Duration {
+		if l.brake.trickles {
+			return min(l.config.Executor.ReconcileInterval, brakeStep)
 		}
-		return m.config.Executor.ReconcileInterval
+		return l.config.Executor.ReconcileInterval
 	})
 }
 
-func (m *leaseMonitor) pass(ctx context.Context) error {
-	workers, err := askStore(m.db, m.store.Workers, nil)
+func (l *leaseMonitor) pass(ctx context.Context) error {
+	workers, err := askStore(l.db, l.store.Workers, nil)
 	if err != nil {
 		// While it could not look, the monitor has not seen a heartbeat stand still. So it watches
 		// anew, and workers that the same outage cut off have a full lease to come back (defect
 		// D47).
-		clear(m.watched)
+		clear(l.watched)
 		return err
 	}
-	if ended := m.outage.ended(); ended != m.outageEnded {
-		m.outageEnded = ended
-		clear(m.watched)
+	if ended := l.outage.ended(); ended != l.outageEnded {
+		l.outageEnded = ended
+		clear(l.watched)
 	}
-	m.owners.survey(workers)
-	over, alive := m.survey(workers)
-	reaps := m.restrain(ctx, over, alive)
+	l.owners.survey(workers)
+	over, alive := l.survey(workers)
+	reaps := l.restrain(ctx, over, alive)
 	if len(reaps) == 0 {
 		return nil
 	}
-	marked, err := askStore(m.db, m.store.Reap, reaps)
+	marked, err := askStore(l.db, l.store.Reap, reaps)
 	if err != nil {
 		return err
 	}
 	for i, ok := range marked {
 		if ok {
-			m.owners.reaped(reaps[i].Incarnation)
-			m.recorder.Add(telemetry.LeasesExpired, 1, telemetry.Labels{})
-			m.recorder.Observe(telemetry.WorkerDowntime, sinceBeat(workers, reaps[i].Incarnation), telemetry.Labels{})
-			m.log.LogAttrs(ctx, slog.LevelWarn, "worker marked lost",
-				slog.Int64("worker", int64(reaps[i].ID)), slog.String("name", m.owners.name(reaps[i].ID)), slog.Int64("incarnation", int64(reaps[i].Incarnation)))
+			l.owners.reaped(reaps[i].Incarnation)
+			l.recorder.Add(telemetry.LeasesExpired, 1, telemetry.Labels{})
+			l.recorder.Observe(telemetry.WorkerDowntime, sinceBeat(workers, reaps[i].Incarnation), telemetry.Labels{})
+			l.log.LogAttrs(ctx, slog.LevelWarn, "worker marked lost",
+				slog.Int64("worker", int64(reaps[i].ID)), slog.String("name", l.owners.name(reaps[i].ID)), slog.Int64("incarnation", int64(reaps[i].Incarnation)))
 		}
 	}
-	return m.reconcileOwners(ctx)
+	return l.reconcileOwners(ctx)
 }
 
 // sinceBeat is how long ago an incarnation sent its last heartbeat.
@@ -96,31 +96,31 @@ func sinceBeat(workers []store.WorkerRow, incarnation execution.Incarnation) tim
 
 // survey updates the watch, and tells the brake which workers departed. It returns the workers
 // whose lease is over, and how many workers are not gone.
-func (m *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, alive int) {
-	now := m.host.Monotonic()
+func (l *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, alive int) {
+	now := l.host.Monotonic()
 	for i := range workers {
 		w := &workers[i]
-		seen, known := m.watched[w.ID]
+		seen, known := l.watched[w.ID]
 		if w.Lifecycle.Gone() {
 			if known {
-				m.brake.departed[w.ID] = departure{now, w.Lifecycle == execution.Lost}
+				l.brake.departed[w.ID] = departure{now, w.Lifecycle == execution.Lost}
 			}
-			delete(m.watched, w.ID)
+			delete(l.watched, w.ID)
 			continue
 		}
 		alive++
-		delete(m.brake.departed, w.ID)
+		delete(l.brake.departed, w.ID)
 		if w.Lifecycle == execution.NoLifecycle {
 			// This lifecycle is a newer program's value, so this program does not know whether the
 			// lease counts.
-			delete(m.watched, w.ID)
+			delete(l.watched, w.ID)
 			continue
 		}
 		if !known || seen.incarnation != w.Incarnation || seen.beat != w.Beat {
-			m.watched[w.ID] = watch{w.Incarnation, w.Beat, now}
+			l.watched[w.ID] = watch{w.Incarnation, w.Beat, now}
 			continue
 		}
-		if !w.LeaseValid() && now-seen.since >= m.config.Worker.Lease() {
+		if !w.LeaseValid() && now-seen.since >= l.config.Worker.Lease() {
 			over = append(over, store.Reap{WorkerKey: w.WorkerKey, Beat: w.Beat})
 		}
 	}
@@ -128,18 +128,18 @@ func (m *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, ali
 }
 
 // restrain asks the brake which of over may be reaped now, and raises an alarm.
-func (m *leaseMonitor) restrain(ctx context.Context, over []store.Reap, alive int) []store.Reap {
-	was := m.brake.engaged
-	reaps := m.brake.admit(m.host.Monotonic(), over, alive)
+func (l *leaseMonitor) restrain(ctx context.Context, over []store.Reap, alive int) []store.Reap {
+	was := l.brake.engaged
+	reaps := l.brake.admit(l.host.Monotonic(), over, alive)
 	switch {
-	case m.brake.engaged && !was:
-		m.recorder.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
-		m.log.LogAttrs(ctx, slog.LevelError, "reaper brake engaged: more workers lost their leases at once than executor.brake_fraction allows, "+
+	case l.brake.engaged && !was:
+		l.recorder.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
+		l.log.LogAttrs(ctx, slog.LevelError, "reaper brake engaged: more workers lost their leases at once than executor.brake_fraction allows, "+
 			"so this executor marks none of them lost for up to two leases; check the database, the network and the machines",
-			slog.Int("over", len(over)), slog.Int("lost", m.brake.lost()), slog.Int("alive_a_lease_ago", alive+len(m.brake.departed)), slog.Duration("holds", m.brake.hold()))
-	case was && !m.brake.engaged:
-		m.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
-		m.log.LogAttrs(ctx, slog.LevelWarn, "reaper brake released", slog.Int("over", len(over)), slog.Int("alive", alive))
+			slog.Int("over", len(over)), slog.Int("lost", l.brake.lost()), slog.Int("alive_a_lease_ago", alive+len(l.brake.departed)), slog.Duration("holds", l.brake.hold()))
+	case was && !l.brake.engaged:
+		l.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
+		l.log.LogAttrs(ctx, slog.LevelWarn, "reaper brake released", slog.Int("over", len(over)), slog.Int("alive", alive))
 	}
 	return reaps
 }

@@ -16,7 +16,7 @@ type still struct {
 }
 
 // Monotonic implements host.Host.
-func (h *still) Monotonic() time.Duration { return h.now }
+func (s *still) Monotonic() time.Duration { return s.now }
 
 func TestWhatASupersededWorkerRanIsTakenAfterALeaseOnTheExecutorsClock(t *testing.T) {
 	h := &still{now: time.Hour}

@@ -39,23 +39,23 @@ type runtimeHealth struct {
 }
 
 // best is the best health among the workers that fit a runtime; healthy if none fits.
-func (f *roster) best(runtime string) execution.Health {
-	for i := range f.runtimes {
-		if f.runtimes[i].runtime == runtime {
-			return f.runtimes[i].best
+func (ro *roster) best(runtime string) execution.Health {
+	for i := range ro.runtimes {
+		if ro.runtimes[i].runtime == runtime {
+			return ro.runtimes[i].best
 		}
 	}
 	return execution.Healthy
 }
 
-func (f *roster) fit(runtime string, health execution.Health) {
-	for i := range f.runtimes {
-		if r := &f.runtimes[i]; r.runtime == runtime {
+func (ro *roster) fit(runtime string, health execution.Health) {
+	for i := range ro.runtimes {
+		if r := &ro.runtimes[i]; r.runtime == runtime {
 			r.best = min(r.best, health)
 			return
 		}
 	}
-	f.runtimes = append(f.runtimes, runtimeHealth{runtime, health})
+	ro.runtimes = append(ro.runtimes, runtimeHealth{runtime, health})
 }
 
 func newRoster(workers []store.WorkerRow, c config.Config, found *probes, draw func(uint64) uint64) *roster {
@@ -65,15 +65,15 @@ func newRoster(workers []store.WorkerRow, c config.Config, found *probes, draw f
 }
 
 // see makes the roster one of these workers. It uses the memory of the roster before again.
-func (f *roster) see(workers []store.WorkerRow, c *config.Config, found *probes) {
-	f.workers, f.assessments, f.runtimes = workers, slices.Grow(f.assessments[:0], len(workers))[:len(workers)], f.runtimes[:0]
-	f.ahead, f.most, f.turnover = c.Executor.DispatchAhead, c.Executor.DispatchesPerMessage, c.Executor.DispatchTimeout/4
+func (ro *roster) see(workers []store.WorkerRow, c *config.Config, found *probes) {
+	ro.workers, ro.assessments, ro.runtimes = workers, slices.Grow(ro.assessments[:0], len(workers))[:len(workers)], ro.runtimes[:0]
+	ro.ahead, ro.most, ro.turnover = c.Executor.DispatchAhead, c.Executor.DispatchesPerMessage, c.Executor.DispatchTimeout/4
 	for i := range workers {
 		w := &workers[i]
-		f.assessments[i] = judge(w, c, found.avoided(w.Incarnation))
+		ro.assessments[i] = judge(w, c, found.avoided(w.Incarnation))
 		for _, r := range w.Runtimes {
 			if w.Fits(r) {
-				f.fit(r, f.assessments[i].health)
+				ro.fit(r, ro.assessments[i].health)
 			}
 		}
 	}
@@ -82,40 +82,40 @@ func (f *roster) see(workers []store.WorkerRow, c *config.Config, found *probes)
 // quarantined says that a worker gets nothing but a half-open probe. This never applies to the last
 // workers: if every worker that fits the runtime is unhealthy, waiting for a better one would turn
 // bad workers into none at all (defect D44).
-func (f *roster) quarantined(i int, runtime string, pinned execution.WorkerID) bool {
-	return f.assessments[i].health == execution.Unhealthy && f.best(runtime) != execution.Unhealthy && pinned != f.workers[i].ID
+func (ro *roster) quarantined(i int, runtime string, pinned execution.WorkerID) bool {
+	return ro.assessments[i].health == execution.Unhealthy && ro.best(runtime) != execution.Unhealthy && pinned != ro.workers[i].ID
 }
 
 // limit is how many rows a worker may hold: its capacity plus the dispatch-ahead, or one for a
 // half-open probe. While slots become free all the time, dispatching ahead saves the latency of a
 // message. If no slot has become free for a quarter of the dispatch timeout, most rows dispatched
 // ahead would come back unclaimed, so the limit is the capacity alone.
-func (f *roster) limit(i int, runtime string, pinned execution.WorkerID) int {
-	w := &f.workers[i]
-	if !f.quarantined(i, runtime, pinned) {
-		if w.FullFor >= f.turnover {
+func (ro *roster) limit(i int, runtime string, pinned execution.WorkerID) int {
+	w := &ro.workers[i]
+	if !ro.quarantined(i, runtime, pinned) {
+		if w.FullFor >= ro.turnover {
 			return w.Capacity
 		}
-		return w.Capacity + f.ahead
+		return w.Capacity + ro.ahead
 	}
-	if f.assessments[i].halfOpen {
+	if ro.assessments[i].halfOpen {
 		return 1
 	}
 	return 0
 }
 
 // room is how many more rows a worker may get.
-func (f *roster) room(i int, runtime string, pinned execution.WorkerID) int {
-	return max(0, f.limit(i, runtime, pinned)-f.workers[i].Load)
+func (ro *roster) room(i int, runtime string, pinned execution.WorkerID) int {
+	return max(0, ro.limit(i, runtime, pinned)-ro.workers[i].Load)
 }
 
 // rank orders by health. A half-open probe ranks as healthy, or it would never come while other
 // workers have room.
-func (f *roster) rank(i int, runtime string) execution.Health {
-	if f.assessments[i].halfOpen && f.best(runtime) != execution.Unhealthy {
+func (ro *roster) rank(i int, runtime string) execution.Health {
+	if ro.assessments[i].halfOpen && ro.best(runtime) != execution.Unhealthy {
 		return execution.Healthy
 	}
-	return f.assessments[i].health
+	return ro.assessments[i].health
 }
 
 // demands asks for as many rows of each lane as its fitting workers have room for. A lane is a
@@ -124,10 +124,10 @@ func (f *roster) rank(i int, runtime string) execution.Health {
 // through others, form one pool. All lanes of a pool together get at most the room of its workers,
 // or rows would be claimed only to be parked. A quarantined worker has room for its pinned rows
 // alone; that room is a pool of its own, or rows of other lanes would be claimed for it.
-func (f *roster) demands(most int) (demands []store.Demand, pools []int) {
-	common, pinned, part := f.common[:0], f.pinned[:0], f.part[:0]
-	for i := range f.workers {
-		w := &f.workers[i]
+func (ro *roster) demands(most int) (demands []store.Demand, pools []int) {
+	common, pinned, part := ro.common[:0], ro.pinned[:0], ro.part[:0]
+	for i := range ro.workers {
+		w := &ro.workers[i]
 		pool, shared, own := -1, 0, 0
 		first := len(pinned)
 		for _, r := range w.Runtimes {
@@ -146,10 +146,10 @@ func (f *roster) demands(most int) (demands []store.Demand, pools []int) {
 			}
 			pool = part.join(d.Pool, pool)
 			d.Pool = pool
-			free := f.room(i, r, 0)
-			shared, own = max(shared, free), max(own, f.room(i, r, w.ID))
+			free := ro.room(i, r, 0)
+			shared, own = max(shared, free), max(own, ro.room(i, r, w.ID))
 			d.Limit = min(most, d.Limit+free)
-			pinned = append(pinned, store.Demand{Runtime: r, Pinned: w.ID, Limit: min(most, f.room(i, r, w.ID)), Pool: pool})
+			pinned = append(pinned, store.Demand{Runtime: r, Pinned: w.ID, Limit: min(most, ro.room(i, r, w.ID)), Pool: pool})
 		}
 		switch {
 		case pool < 0:
@@ -162,7 +162,7 @@ func (f *roster) demands(most int) (demands []store.Demand, pools []int) {
 			pools[pool] += max(shared, own)
 		}
 	}
-	f.common, f.pinned, f.part = common, pinned, part
+	ro.common, ro.pinned, ro.part = common, pinned, part
 	demands = slices.Concat(common, pinned)
 	for i := range pools {
 		if whole := part.of(i); whole != i {
@@ -243,11 +243,11 @@ func filled(demands []store.Demand, pools []int, rows []execution.Execution) (fu
 // may be waiting than were claimed, the workers fill up anyway. Then each gets a block of rows
 // instead, so that the number of rows in one statement and in one message does not shrink as
 // workers are added.
-func (f *roster) place(rows []execution.Execution, load bool) []placing {
+func (ro *roster) place(rows []execution.Execution, load bool) []placing {
 	order := make([]int, len(rows))
 	fitting := make([]int, len(rows))
 	for i := range rows {
-		order[i], fitting[i] = i, f.fitting(&rows[i])
+		order[i], fitting[i] = i, ro.fitting(&rows[i])
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return fitting[a] - fitting[b] })
 	placed := make([]placing, len(rows))
@@ -257,17 +257,17 @@ func (f *roster) place(rows []execution.Execution, load bool) []placing {
 	left := 0
 	for _, i := range order {
 		row := &rows[i]
-		if left > 0 && f.follows(row, given, to.worker) {
-			f.workers[to.worker].Load++
+		if left > 0 && ro.follows(row, given, to.worker) {
+			ro.workers[to.worker].Load++
 			placed[i] = to
 			left--
 			continue
 		}
-		to.worker, to.limit = f.choose(row)
+		to.worker, to.limit = ro.choose(row)
 		placed[i] = to
 		given, left = row, 0
 		if load && to.worker >= 0 {
-			left = f.block(to.worker) - 1
+			left = ro.block(to.worker) - 1
 		}
 	}
 	return placed
@@ -275,21 +275,21 @@ func (f *roster) place(rows []execution.Execution, load bool) []placing {
 
 // block is how many rows a worker gets in one go: no more than half of its capacity, so that at the
 // next pass the loads of the workers differ by no more than that.
-func (f *roster) block(i int) int {
-	return max(1, min(f.most, (f.workers[i].Capacity+1)/2))
+func (ro *roster) block(i int) int {
+	return max(1, min(ro.most, (ro.workers[i].Capacity+1)/2))
 }
 
 // follows says that the worker chosen for the first row of a block is as good a choice for another
 // row, and has room for it. A row with another pin, or another worker to avoid, does not follow.
-func (f *roster) follows(row, first *execution.Execution, worker int) bool {
+func (ro *roster) follows(row, first *execution.Execution, worker int) bool {
 	return row.Action.Runtime == first.Action.Runtime && row.Pinned == first.Pinned && row.Avoid == first.Avoid &&
-		f.room(worker, row.Action.Runtime, row.Pinned) > 0
+		ro.room(worker, row.Action.Runtime, row.Pinned) > 0
 }
 
 // readsBlocks says whether an incarnation reads messages of several dispatches.
-func (f *roster) readsBlocks(n execution.Incarnation) bool {
-	for i := range f.workers {
-		if w := &f.workers[i]; w.Incarnation == n && w.Messages >= broker.VersionBlock {
+func (ro *roster) readsBlocks(n execution.Incarnation) bool {
+	for i := range ro.workers {
+		if w := &ro.workers[i]; w.Incarnation == n && w.Messages >= broker.VersionBlock {
 			return true
 		}
 	}
@@ -301,15 +301,15 @@ func (f *roster) readsBlocks(n execution.Incarnation) bool {
 type placing struct{ worker, limit int }
 
 // fits says that a worker may get a row, full or not.
-func (f *roster) fits(i int, row *execution.Execution) bool {
-	w := &f.workers[i]
+func (ro *roster) fits(i int, row *execution.Execution) bool {
+	w := &ro.workers[i]
 	return w.Fits(row.Action.Runtime) && (row.Pinned == 0 || row.Pinned == w.ID)
 }
 
 // fitting counts the workers that may get a row, full or not.
-func (f *roster) fitting(row *execution.Execution) (n int) {
-	for i := range f.workers {
-		if f.fits(i, row) {
+func (ro *roster) fitting(row *execution.Execution) (n int) {
+	for i := range ro.workers {
+		if ro.fits(i, row) {
 			n++
 		}
 	}
@@ -327,17 +327,17 @@ type contender struct {
 func (c *contender) room() int { return max(0, c.limit-c.load) }
 
 // contenders returns the workers that may get a row. The next call overwrites them.
-func (f *roster) contenders(row *execution.Execution) []contender {
+func (ro *roster) contenders(row *execution.Execution) []contender {
 	runtime := row.Action.Runtime
-	f.among = slices.Grow(f.among[:0], len(f.workers))
-	for i := range f.workers {
-		if w := &f.workers[i]; f.fits(i, row) {
-			f.among = append(f.among, contender{
-				worker: i, limit: f.limit(i, runtime, row.Pinned), load: w.Load, rank: f.rank(i, runtime), avoid: w.ID == row.Avoid,
+	ro.among = slices.Grow(ro.among[:0], len(ro.workers))
+	for i := range ro.workers {
+		if w := &ro.workers[i]; ro.fits(i, row) {
+			ro.among = append(ro.among, contender{
+				worker: i, limit: ro.limit(i, runtime, row.Pinned), load: w.Load, rank: ro.rank(i, runtime), avoid: w.ID == row.Avoid,
 			})
 		}
 	}
-	return f.among
+	return ro.among
 }
 
 // order is negative if a contender is preferred to another.
@@ -358,7 +358,7 @@ func (c *contender) order(other *contender) int {
 // then the one with the smallest load by the database's own count (defect D42), then draws one at
 // random. It takes the worker that the row should avoid only if no other fits. -1 says that none has
 // room.
-func (f *roster) pick(among []contender) int {
+func (ro *roster) pick(among []contender) int {
 	best, ties := -1, uint64(0)
 	for i := range among {
 		if among[i].room() == 0 {
@@ -379,7 +379,7 @@ func (f *roster) pick(among []contender) int {
 		return best
 	}
 	at := best
-	for left := f.draw(ties); left > 0; {
+	for left := ro.draw(ties); left > 0; {
 		if at++; among[at].room() > 0 && among[at].order(&among[best]) == 0 {
 			left--
 		}
@@ -389,14 +389,14 @@ func (f *roster) pick(among []contender) int {
 
 // choose picks a worker for a row and counts the row as placed. limit is how many rows the chosen
 // worker may hold; a worker of -1 says that none has room.
-func (f *roster) choose(row *execution.Execution) (worker, limit int) {
-	among := f.contenders(row)
-	at := f.pick(among)
+func (ro *roster) choose(row *execution.Execution) (worker, limit int) {
+	among := ro.contenders(row)
+	at := ro.pick(among)
 	if at < 0 {
 		return -1, 0
 	}
 	c := &among[at]
-	f.workers[c.worker].Load++
+	ro.workers[c.worker].Load++
 	return c.worker, c.limit
 }
 
@@ -408,11 +408,11 @@ const (
 )
 
 // explain says how many workers each filter removed, in the order of the filters.
-func (f *roster) explain(row *execution.Execution) string {
+func (ro *roster) explain(row *execution.Execution) string {
 	var others, noRuntime, inactive, stale, deaf, cordoned, unhealthy, unreadable int
 	runtime, pinned := row.Action.Runtime, ""
-	for i := range f.workers {
-		w := &f.workers[i]
+	for i := range ro.workers {
+		w := &ro.workers[i]
 		if w.ID == row.Pinned {
 			pinned = w.Name
 		}
@@ -431,7 +431,7 @@ func (f *roster) explain(row *execution.Execution) string {
 			cordoned++
 		case !w.ConsumerAlive:
 			deaf++
-		case f.quarantined(i, runtime, row.Pinned):
+		case ro.quarantined(i, runtime, row.Pinned):
 			unhealthy++
 		}
 	}
@@ -439,7 +439,7 @@ func (f *roster) explain(row *execution.Execution) string {
 	if stale > 0 && cordoned+deaf+unhealthy == 0 {
 		b.WriteString(textNoFreshHeartbeats + ": ")
 	}
-	fmt.Fprintf(&b, "of %d workers, ", len(f.workers))
+	fmt.Fprintf(&b, "of %d workers, ", len(ro.workers))
 	if row.Pinned != 0 {
 		fmt.Fprintf(&b, "%d are not %q, to which it is pinned, ", others, pinned)
 	}

@@ -67,10 +67,10 @@ type Listed struct {
 const MaxChain = 500
 
 // Matches says whether an execution passes the filters.
-func (q *ExecutionQuery) Matches(e *execution.Execution) bool {
-	return (q.Status == execution.None || e.Status == q.Status) && (q.ActionRef == "" || e.Action.Ref == q.ActionRef) &&
-		(q.Worker == 0 || e.Worker == q.Worker) && (q.Parent == 0 || e.Parent == q.Parent) &&
-		(q.Reason == execution.NoReason || e.FailureReason == q.Reason) && q.Created.Contains(e.Created) && q.Ended.Contains(e.Ended) && (q.Before == 0 || e.ID < q.Before) && e.ID > q.After
+func (eq *ExecutionQuery) Matches(e *execution.Execution) bool {
+	return (eq.Status == execution.None || e.Status == eq.Status) && (eq.ActionRef == "" || e.Action.Ref == eq.ActionRef) &&
+		(eq.Worker == 0 || e.Worker == eq.Worker) && (eq.Parent == 0 || e.Parent == eq.Parent) &&
+		(eq.Reason == execution.NoReason || e.FailureReason == eq.Reason) && eq.Created.Contains(e.Created) && eq.Ended.Contains(e.Ended) && (eq.Before == 0 || e.ID < eq.Before) && e.ID > eq.After
 }
 
 // WorkerQuery asks for a page of workers, ordered by id. A zero filter passes all.
@@ -82,6 +82,6 @@ type WorkerQuery struct {
 }
 
 // Matches says whether a worker passes the filters.
-func (q *WorkerQuery) Matches(w *WorkerRow) bool {
-	return (q.ID == 0 || w.ID == q.ID) && (q.Name == "" || w.Name == q.Name) && w.ID > q.After
+func (wq *WorkerQuery) Matches(w *WorkerRow) bool {
+	return (wq.ID == 0 || w.ID == wq.ID) && (wq.Name == "" || w.Name == wq.Name) && w.ID > wq.After
 }

@@ -61,7 +61,7 @@ type ObservationQuery struct {
 }
 
 // Matches says whether an observation passes the filters.
-func (q *ObservationQuery) Matches(o *Observation) bool {
-	return (q.Part == "" || o.Part == q.Part) && (q.Execution == 0 || o.Key.ID == q.Execution) &&
-		(q.Worker == 0 || o.Worker.ID == q.Worker) && (q.Before == 0 || o.ID < q.Before)
+func (oq *ObservationQuery) Matches(o *Observation) bool {
+	return (oq.Part == "" || o.Part == oq.Part) && (oq.Execution == 0 || o.Key.ID == oq.Execution) &&
+		(oq.Worker == 0 || o.Worker.ID == oq.Worker) && (oq.Before == 0 || o.ID < oq.Before)
 }

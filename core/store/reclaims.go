@@ -45,15 +45,15 @@ const (
 )
 
 // String is the cause's name in logs and in the guard of PostgreSQL's statement.
-func (g ReclaimCause) String() string {
+func (r ReclaimCause) String() string {
 	names := [...]string{
 		"none", "unclaimed", "dead_lettered", "undeliverable", "unpublished", "unpublished_late", "owner_gone", "overrun",
 		"claim_expired", "unorchestrated", "unanswered", "unsettled",
 	}
-	if int(g) >= len(names) {
-		return fmt.Sprintf("ground %d", uint8(g))
+	if int(r) >= len(names) {
+		return fmt.Sprintf("ground %d", uint8(r))
 	}
-	return names[g]
+	return names[r]
 }
 
 // Finding asks for rows that need attention for one cause.

@@ -54,7 +54,7 @@ type ActionQuery struct {
 }
 
 // Matches says whether an action may be in the page.
-func (q *ActionQuery) Matches(ref string) bool { return ref > q.After && (q.Ref == "" || q.Ref == ref) }
+func (a *ActionQuery) Matches(ref string) bool { return ref > a.After && (a.Ref == "" || a.Ref == ref) }
 
 // TransitionQuery asks for a page of the audit of one execution.
 type TransitionQuery struct {

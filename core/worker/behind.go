@@ -30,13 +30,13 @@ const (
 )
 
 // waste counts a futile message of the worker's queue.
-func (t *session) waste() {
-	t.mu.Lock()
-	t.wasted++
-	enough := t.wasted >= mostWasted
-	t.mu.Unlock()
+func (s *session) waste() {
+	s.mu.Lock()
+	s.wasted++
+	enough := s.wasted >= mostWasted
+	s.mu.Unlock()
 	if enough {
-		t.futile.Set()
+		s.futile.Set()
 	}
 }
 
@@ -44,27 +44,27 @@ func (t *session) waste() {
 // messages have arrived, until ctx ends. The worker claims the dispatches that it finds as if a
 // message had brought them; the message itself is later acknowledged as a duplicate. A dispatch
 // without a free slot waits for one.
-func (t *session) lookBehind(ctx context.Context) {
+func (s *session) lookBehind(ctx context.Context) {
 	for {
-		if _, err := t.futile.Wait(ctx, host.Forever); err != nil {
+		if _, err := s.futile.Wait(ctx, host.Forever); err != nil {
 			return
 		}
-		if !t.wants() {
+		if !s.wants() {
 			// Further futile messages make it look again. It asked nothing, so there is no pause.
 			continue
 		}
 		var rows []execution.Execution
-		err := t.db(func(ctx context.Context) (err error) {
-			rows, err = t.store.Dispatched(ctx, t.key, t.config.Worker.Concurrency+mostAhead)
+		err := s.db(func(ctx context.Context) (err error) {
+			rows, err = s.store.Dispatched(ctx, s.key, s.config.Worker.Concurrency+mostAhead)
 			return err
 		})
 		if err != nil {
-			t.limited.LogAttrs(ctx, slog.LevelWarn, "could not ask the database what is dispatched to this worker; many messages in its queue come to nothing", slog.Any("error", err))
+			s.limited.LogAttrs(ctx, slog.LevelWarn, "could not ask the database what is dispatched to this worker; many messages in its queue come to nothing", slog.Any("error", err))
 		}
 		for i := range rows {
-			t.receiveRow(&rows[i])
+			s.receiveRow(&rows[i])
 		}
-		if t.host.Sleep(ctx, behindInterval) != nil {
+		if s.host.Sleep(ctx, behindInterval) != nil {
 			return
 		}
 	}
@@ -74,26 +74,26 @@ func (t *session) lookBehind(ctx context.Context) {
 // nothing waits for one, and the worker is neither draining nor ending. A slot whose claim is not
 // answered yet counts as free: futile messages may take every slot for a moment, one after the
 // other, and a worker with one slot would never ask.
-func (t *session) wants() bool {
-	claimed := t.held.claimed()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.wasted = 0
-	return claimed < t.config.Worker.Concurrency && len(t.waiting) == 0 && !t.draining && t.over == endNone
+func (s *session) wants() bool {
+	claimed := s.held.claimed()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wasted = 0
+	return claimed < s.config.Worker.Concurrency && len(s.waiting) == 0 && !s.draining && s.over == endNone
 }
 
 // receiveRow takes a dispatch that was found as a row.
-func (t *session) receiveRow(row *execution.Execution) {
+func (s *session) receiveRow(row *execution.Execution) {
 	key := row.Key()
-	d := delivery{&broker.Dispatch{Key: key, Worker: t.key.ID, Incarnation: t.key.Incarnation, Action: row.Action}, nil}
-	now := t.host.Monotonic()
-	t.mu.Lock()
+	d := delivery{&broker.Dispatch{Key: key, Worker: s.key.ID, Incarnation: s.key.Incarnation, Action: row.Action}, nil}
+	now := s.host.Monotonic()
+	s.mu.Lock()
 	// A dispatch that already waits has a message, which has to be settled.
-	if !t.held.holds(key) && t.waitsFor(key) == nil {
-		t.waiting = append(t.waiting, waiting{d, now})
+	if !s.held.holds(key) && s.waitsFor(key) == nil {
+		s.waiting = append(s.waiting, waiting{d, now})
 	}
-	t.mu.Unlock()
-	if t.admit() < host.Forever {
-		t.held.freed.Set()
+	s.mu.Unlock()
+	if s.admit() < host.Forever {
+		s.held.freed.Set()
 	}
 }

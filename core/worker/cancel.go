@@ -21,19 +21,19 @@ const hintInterval = 200 * time.Millisecond
 // publish can send such a hint, so a hint only makes the worker ask the database (S11). A hint
 // about an execution or epoch that the worker does not hold has no effect and leaves no trace
 // (defect D60). If a hint is lost, the reply to the next heartbeat carries the cancellation.
-func (t *session) listenForCancel(ctx context.Context) {
-	queue := broker.CancelQueue(t.key.ID)
-	t.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: cancelPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
+func (s *session) listenForCancel(ctx context.Context) {
+	queue := broker.CancelQueue(s.key.ID)
+	s.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: cancelPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
 		switch {
 		case d.Malformed != nil:
-			t.unread.Keep(c, d, queue, d.Malformed.Error())
+			s.unread.Keep(c, d, queue, d.Malformed.Error())
 			return true
 		case d.Envelope.Type != broker.ExecutionCancel:
-			t.unread.Keep(c, d, queue, "not a cancellation")
+			s.unread.Keep(c, d, queue, "not a cancellation")
 			return true
 		}
-		if t.held.doubt(d.Envelope.Changes) {
-			t.hinted.Set()
+		if s.held.doubt(d.Envelope.Changes) {
+			s.hinted.Set()
 		}
 		c.Ack(d)
 		return true
@@ -42,27 +42,27 @@ func (t *session) listenForCancel(ctx context.Context) {
 
 // checkHints asks the database about the executions that hints have named, all in one statement,
 // until ctx ends. If the database does not answer, the reply to the next heartbeat tells.
-func (t *session) checkHints(ctx context.Context) {
+func (s *session) checkHints(ctx context.Context) {
 	for {
-		if _, err := t.hinted.Wait(ctx, host.Forever); err != nil {
+		if _, err := s.hinted.Wait(ctx, host.Forever); err != nil {
 			return
 		}
-		if ids := t.held.doubted(); len(ids) > 0 {
+		if ids := s.held.doubted(); len(ids) > 0 {
 			var rows []execution.Execution
-			err := t.db(func(ctx context.Context) (err error) {
-				rows, err = t.store.Executions(ctx, ids)
+			err := s.db(func(ctx context.Context) (err error) {
+				rows, err = s.store.Executions(ctx, ids)
 				return err
 			})
 			if err != nil {
-				t.limited.LogAttrs(ctx, slog.LevelInfo, "could not ask whether executions are to be cancelled, the next heartbeat does", slog.Any("error", err))
+				s.limited.LogAttrs(ctx, slog.LevelInfo, "could not ask whether executions are to be cancelled, the next heartbeat does", slog.Any("error", err))
 			}
 			for i := range rows {
-				if row := &rows[i]; row.Status == execution.Canceling && row.Incarnation == t.key.Incarnation {
-					t.cancel(row.Key())
+				if row := &rows[i]; row.Status == execution.Canceling && row.Incarnation == s.key.Incarnation {
+					s.cancel(row.Key())
 				}
 			}
 		}
-		if t.host.Sleep(ctx, hintInterval) != nil {
+		if s.host.Sleep(ctx, hintInterval) != nil {
 			return
 		}
 	}
@@ -70,11 +70,11 @@ func (t *session) checkHints(ctx context.Context) {
 
 // cancel ends the action of an execution that is being cancelled. The request is already in the
 // database; the worker only writes how the execution ended.
-func (t *session) cancel(key execution.Key) {
-	if !t.held.holds(key) {
+func (s *session) cancel(key execution.Key) {
+	if !s.held.holds(key) {
 		return
 	}
-	t.log.LogAttrs(context.Background(), slog.LevelInfo, "cancellation requested, ending the action",
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "cancellation requested, ending the action",
 		slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
-	t.held.end(execution.CancelRequested, t.config.Worker.KillGrace, func(k execution.Key) bool { return k == key })
+	s.held.end(execution.CancelRequested, s.config.Worker.KillGrace, func(k execution.Key) bool { return k == key })
 }

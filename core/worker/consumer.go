@@ -14,17 +14,17 @@ import (
 )
 
 // consume takes deliveries until ctx ends or the session does.
-func (t *session) consume(ctx context.Context) {
-	t.client.Consume(ctx, broker.Subscription{
-		Queue: broker.WorkerQueue(t.key.ID), Prefetch: t.config.Worker.Concurrency, Alive: t.setConsuming, Cancelled: t.isDraining,
-		Handle: t.receive,
+func (s *session) consume(ctx context.Context) {
+	s.client.Consume(ctx, broker.Subscription{
+		Queue: broker.WorkerQueue(s.key.ID), Prefetch: s.config.Worker.Concurrency, Alive: s.setConsuming, Cancelled: s.isDraining,
+		Handle: s.receive,
 	})
 }
 
-func (t *session) isDraining() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.draining
+func (s *session) isDraining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
 }
 
 // receive takes one message. Each of its dispatches gets a free run slot at once or waits for one,
@@ -33,26 +33,26 @@ func (t *session) isDraining() bool {
 //
 // A message that is not a dispatch is stored and acknowledged, never rejected: it may have a header
 // that ends the broker's dead lettering (S5).
-func (t *session) receive(c broker.Consumer, d broker.Delivery) bool {
-	queue := broker.WorkerQueue(t.key.ID)
+func (s *session) receive(c broker.Consumer, d broker.Delivery) bool {
+	queue := broker.WorkerQueue(s.key.ID)
 	if why := unreadable(&d); why != "" {
-		t.unread.Keep(c, d, queue, why)
-		t.waste()
+		s.unread.Keep(c, d, queue, why)
+		s.waste()
 		return true
 	}
-	if t.ended() != endNone {
+	if s.ended() != endNone {
 		return false
 	}
 	m := newMessage(c, d)
 	for _, part := range d.Envelope.Unread {
-		t.unread.KeepPart(c, queue, part, m.ack)
+		s.unread.KeepPart(c, queue, part, m.ack)
 	}
-	for _, double := range t.queue(m) {
+	for _, double := range s.queue(m) {
 		double.ack()
 	}
-	if t.admit() < host.Forever {
+	if s.admit() < host.Forever {
 		// Wakes admitAll, so that it also waits for the deadline of this delivery.
-		t.held.freed.Set()
+		s.held.freed.Set()
 	}
 	return true
 }
@@ -87,59 +87,59 @@ type run struct {
 
 // execute takes deliveries from their claim to the end of their executions. One statement claims
 // them; each runs in its own task.
-func (t *session) execute(all []*admitted) {
-	if runs := t.claim(all); len(runs) > 0 {
-		t.tell(runs)
+func (s *session) execute(all []*admitted) {
+	if runs := s.claim(all); len(runs) > 0 {
+		s.tell(runs)
 		for _, r := range runs[1:] {
-			t.host.Go("execution", func() { t.perform(r) })
+			s.host.Go("execution", func() { s.perform(r) })
 		}
-		t.perform(runs[0])
+		s.perform(runs[0])
 	}
 }
 
 // begin starts claimed executions, each in its own task.
-func (t *session) begin(runs []run) {
-	t.tell(runs)
+func (s *session) begin(runs []run) {
+	s.tell(runs)
 	for _, r := range runs {
-		t.host.Go("execution", func() { t.perform(r) })
+		s.host.Go("execution", func() { s.perform(r) })
 	}
 }
 
 // tell publishes claims, in one hint.
-func (t *session) tell(runs []run) {
+func (s *session) tell(runs []run) {
 	changes := make([]broker.Change, len(runs))
 	for i, r := range runs {
-		t.measureHandoff(r.e, r.row, r.sent)
+		s.measureHandoff(r.e, r.row, r.sent)
 		changes[i] = broker.Change{Key: r.e.key, From: execution.Scheduled, To: execution.Running}
 	}
-	t.notifier.Changed(changes...)
+	s.notifier.Changed(changes...)
 }
 
 // perform runs a claimed execution, and writes its end.
-func (t *session) perform(r run) {
+func (s *session) perform(r run) {
 	// At info: a worker runs few executions at a time, and operators look for these two lines.
-	t.log.LogAttrs(context.Background(), slog.LevelInfo, "starting execution",
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "starting execution",
 		slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)), slog.String("action", r.row.Action.Ref))
-	f := t.run(r.e, r.row, r.sent)
-	took := t.host.Monotonic() - r.sent
-	t.log.LogAttrs(context.Background(), slog.LevelInfo, "execution ended", slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)),
+	f := s.run(r.e, r.row, r.sent)
+	took := s.host.Monotonic() - r.sent
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "execution ended", slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)),
 		slog.String("status", f.To.String()), slog.String("reason", f.Reason.String()), slog.Duration("took", took))
-	t.finish(r.e, f, took)
+	s.finish(r.e, f, took)
 }
 
 // leave releases the slot of an entry, and returns its deliveries that nobody has settled.
-func (t *session) leave(e *entry) []delivery {
-	doubles := t.held.remove(t.host.Monotonic(), e)
+func (s *session) leave(e *entry) []delivery {
+	doubles := s.held.remove(s.host.Monotonic(), e)
 	if e.cancelled {
-		t.beatNow.Set()
+		s.beatNow.Set()
 	}
 	return doubles
 }
 
 // settle settles the deliveries of a refused claim. The broker may deliver one of them again until
 // the slot is released: leave returns that one, which has the same fate.
-func (t *session) settle(a *admitted, as func(delivery)) {
-	for _, d := range append([]delivery{a.delivery}, t.held.doubles(a.e)...) {
+func (s *session) settle(a *admitted, as func(delivery)) {
+	for _, d := range append([]delivery{a.delivery}, s.held.doubles(a.e)...) {
 		as(d)
 	}
 }
@@ -148,7 +148,7 @@ func (t *session) settle(a *admitted, as func(delivery)) {
 // both by the database's clock. If every slot was taken at any time since the dispatch, the
 // execution may have waited for a slot and not for its message, so nothing is reported. sent is
 // when the claim was sent, on the monotonic clock.
-func (t *session) measureHandoff(e *entry, row *execution.Execution, sent time.Duration) {
+func (s *session) measureHandoff(e *entry, row *execution.Execution, sent time.Duration) {
 	if row.ScheduledAt.IsZero() || row.StartedAt.IsZero() {
 		return
 	}
@@ -156,7 +156,7 @@ func (t *session) measureHandoff(e *entry, row *execution.Execution, sent time.D
 	if e.wasFull && e.fullUntil >= sent-took {
 		return
 	}
-	t.recorder.Observe(telemetry.StageSeconds, took, telemetry.Labels{telemetry.StageHandoff})
+	s.recorder.Observe(telemetry.StageSeconds, took, telemetry.Labels{telemetry.StageHandoff})
 }
 
 // claim makes the worker the owner of the admitted executions, in one statement. If the database
@@ -167,21 +167,21 @@ func (t *session) measureHandoff(e *entry, row *execution.Execution, sent time.D
 // The time of a run counts from when the effective claim was sent. If nobody knows which claim took
 // effect, it counts from the first that may have. A claim that can't have taken effect costs the
 // run no time, however long the database was away.
-func (t *session) claim(all []*admitted) (runs []run) {
-	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, 2*time.Second)
-	for !t.lease.fence() && t.ended() == endNone {
+func (s *session) claim(all []*admitted) (runs []run) {
+	backoff := broker.NewBackoff(s.host, 100*time.Millisecond, 2*time.Second)
+	for !s.lease.fence() && s.ended() == endNone {
 		claims := make([]store.Claim, len(all))
 		for i, a := range all {
 			claims[i] = store.Claim{Key: a.e.key, Beat: a.e.beat}
 		}
 		var results []store.ClaimResult
-		sent := t.host.Monotonic()
-		err := t.db(func(ctx context.Context) (err error) {
-			results, err = t.store.Claim(ctx, t.key, claims)
+		sent := s.host.Monotonic()
+		err := s.db(func(ctx context.Context) (err error) {
+			results, err = s.store.Claim(ctx, s.key, claims)
 			return err
 		})
 		if err == nil {
-			return t.answered(all, results, sent)
+			return s.answered(all, results, sent)
 		}
 		if gone(err) != endNone {
 			break
@@ -189,7 +189,7 @@ func (t *session) claim(all []*admitted) (runs []run) {
 		if errors.Is(err, store.ErrLeaseOver) {
 			// The database's clock may have been set forwards. Then the next heartbeat renews the
 			// lease, or the fence ends this loop.
-			t.beatNow.Set()
+			s.beatNow.Set()
 			_ = backoff.Wait(context.Background())
 			continue
 		}
@@ -197,8 +197,8 @@ func (t *session) claim(all []*admitted) (runs []run) {
 		// somebody may have locked its row, and the others must not suffer.
 		together := len(all) > 1
 		var done []run
-		if done, all = t.answeredBeside(all, results, sent); len(done) > 0 {
-			t.begin(done)
+		if done, all = s.answeredBeside(all, results, sent); len(done) > 0 {
+			s.begin(done)
 		}
 		if len(all) == 0 {
 			return nil
@@ -206,7 +206,7 @@ func (t *session) claim(all []*admitted) (runs []run) {
 		if !store.Retriable(err) {
 			if together {
 				for _, a := range all[1:] {
-					t.host.Go("execution", func() { t.execute([]*admitted{a}) })
+					s.host.Go("execution", func() { s.execute([]*admitted{a}) })
 				}
 				all = all[:1]
 				continue
@@ -216,9 +216,9 @@ func (t *session) claim(all []*admitted) (runs []run) {
 				// the dead letter handler should act at once. But if an earlier claim may have
 				// taken effect, only this worker can run the execution: then it asks until it
 				// knows.
-				t.limited.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
-				t.settle(all[0], delivery.reject)
-				for _, d := range t.leave(all[0].e) {
+				s.limited.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
+				s.settle(all[0], delivery.reject)
+				for _, d := range s.leave(all[0].e) {
 					d.reject()
 				}
 				return nil
@@ -231,20 +231,20 @@ func (t *session) claim(all []*admitted) (runs []run) {
 				}
 			}
 		}
-		t.limited.LogAttrs(context.Background(), slog.LevelWarn, "claim not answered, trying again", slog.Int64("execution", int64(all[0].e.key.ID)),
+		s.limited.LogAttrs(context.Background(), slog.LevelWarn, "claim not answered, trying again", slog.Int64("execution", int64(all[0].e.key.ID)),
 			slog.Int("executions", len(all)), slog.Any("error", err))
 		_ = backoff.Wait(context.Background())
 	}
 	// Unsettled messages go back to the queue when the session ends.
 	for _, a := range all {
-		t.leave(a.e)
+		s.leave(a.e)
 	}
 	return nil
 }
 
 // answeredBeside settles the claims that the database answered although the call failed as a whole. It
 // returns the granted ones and the unanswered ones.
-func (t *session) answeredBeside(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run, left []*admitted) {
+func (s *session) answeredBeside(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run, left []*admitted) {
 	if len(results) != len(all) {
 		return nil, all
 	}
@@ -260,12 +260,12 @@ func (t *session) answeredBeside(all []*admitted, results []store.ClaimResult, s
 	if len(done) == 0 {
 		return nil, left
 	}
-	return t.answered(done, answers, sent), left
+	return s.answered(done, answers, sent), left
 }
 
 // answered settles claims that the database answered, and returns the granted ones. Refused claims
 // must not hold up granted ones: settling them may take a heartbeat.
-func (t *session) answered(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run) {
+func (s *session) answered(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run) {
 	type refusal struct {
 		a *admitted
 		r *store.ClaimResult
@@ -273,13 +273,13 @@ func (t *session) answered(all []*admitted, results []store.ClaimResult, sent ti
 	var refused []refusal
 	for i, a := range all {
 		r := &results[i]
-		ours := a.uncertain && r.Row.Key() == a.Key && r.Row.Status == execution.Running && r.Row.Incarnation == t.key.Incarnation
+		ours := a.uncertain && r.Row.Key() == a.Key && r.Row.Status == execution.Running && r.Row.Incarnation == s.key.Incarnation
 		if !r.Applied && !ours {
-			t.held.refuse(a.e)
+			s.held.refuse(a.e)
 			refused = append(refused, refusal{a, r})
 			continue
 		}
-		for _, d := range append([]delivery{a.delivery}, t.held.grant(a.e)...) {
+		for _, d := range append([]delivery{a.delivery}, s.held.grant(a.e)...) {
 			d.ack()
 		}
 		from := sent
@@ -290,7 +290,7 @@ func (t *session) answered(all []*admitted, results []store.ClaimResult, sent ti
 	}
 	settle := func() {
 		for _, one := range refused {
-			t.refused(one.a, one.r)
+			s.refused(one.a, one.r)
 		}
 	}
 	switch {
@@ -298,13 +298,13 @@ func (t *session) answered(all []*admitted, results []store.ClaimResult, sent ti
 	case len(runs) == 0:
 		settle()
 	default:
-		t.host.Go("refused claims", settle)
+		s.host.Go("refused claims", settle)
 	}
 	return runs
 }
 
 // refused settles the message of a refused claim, and releases its slot.
-func (t *session) refused(a *admitted, r *store.ClaimResult) {
+func (s *session) refused(a *admitted, r *store.ClaimResult) {
 	row, key, e := &r.Row, a.Key, a.e
 	as := delivery.ack
 	switch {
@@ -313,23 +313,23 @@ func (t *session) refused(a *admitted, r *store.ClaimResult) {
 		// late for the waiting dispatches of the same message.
 		as = func(d delivery) {
 			d.reject()
-			t.giveUp(d.message)
+			s.giveUp(d.message)
 		}
 		// By the database's clock, the dispatch is at least as old as its timeout. It may have come
 		// only now, because a message ahead of it waited for a slot.
-		t.tellFull(min(a.since, t.host.Monotonic()-row.DispatchDeadline.Sub(row.ScheduledAt)), a.since)
-		t.settle(a, as)
+		s.tellFull(min(a.since, s.host.Monotonic()-row.DispatchDeadline.Sub(row.ScheduledAt)), a.since)
+		s.settle(a, as)
 	default:
 		// The claim's answer was lost and the execution was cancelled since. Nothing runs here, and
 		// the next heartbeat says so. It is sent when this entry is gone.
-		e.cancelled = a.uncertain && row.Key() == key && row.Status == execution.Canceling && row.Incarnation == t.key.Incarnation
-		t.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})
-		t.settle(a, as)
-		t.waste()
+		e.cancelled = a.uncertain && row.Key() == key && row.Status == execution.Canceling && row.Incarnation == s.key.Incarnation
+		s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})
+		s.settle(a, as)
+		s.waste()
 	}
-	t.limited.LogAttrs(context.Background(), slog.LevelInfo, "claim refused", slog.Int64("execution", int64(key.ID)),
+	s.limited.LogAttrs(context.Background(), slog.LevelInfo, "claim refused", slog.Int64("execution", int64(key.ID)),
 		slog.Int64("epoch", int64(key.Epoch)), slog.String("now", row.Status.String()), slog.Int64("at", int64(row.Epoch)))
-	for _, d := range t.leave(e) {
+	for _, d := range s.leave(e) {
 		as(d)
 	}
 }

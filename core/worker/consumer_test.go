@@ -45,12 +45,12 @@ type settling struct {
 }
 
 // Ack implements broker.Consumer.
-func (c *settling) Ack(broker.Delivery) { c.acked++ }
+func (s *settling) Ack(broker.Delivery) { s.acked++ }
 
 // Reject implements broker.Consumer.
-func (c *settling) Reject(broker.Delivery, bool) {
-	if c.rejected++; c.rejecting != nil {
-		c.rejecting()
+func (s *settling) Reject(broker.Delivery, bool) {
+	if s.rejected++; s.rejecting != nil {
+		s.rejecting()
 	}
 }
 
@@ -184,10 +184,10 @@ func deliveredTwice(t *testing.T, when string) *twice {
 }
 
 // at returns what happens at a moment: the second delivery, or nothing.
-func (x *twice) at(moment string) func() {
+func (tw *twice) at(moment string) func() {
 	return func() {
-		if moment == x.when {
-			x.s.receive(x.again, x.d.message.delivery)
+		if moment == tw.when {
+			tw.s.receive(tw.again, tw.d.message.delivery)
 		}
 	}
 }
@@ -195,12 +195,12 @@ func (x *twice) at(moment string) func() {
 // dies lets the session claim the message, and judges that both deliveries are rejected. Only the
 // second one can still be settled, and it must not be acknowledged: then nobody would take the
 // execution back before the timeout monitor.
-func (x *twice) dies(since time.Duration, e *entry) {
-	x.t.Helper()
-	x.s.claim([]*admitted{{waiting: waiting{delivery: x.d, since: since}, e: e}})
-	if x.first.rejected != 1 || x.again.rejected != 1 || x.first.acked+x.again.acked != 0 || x.s.held.holds(x.d.Key) {
-		x.t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
-			x.when, x.first.rejected, x.first.acked, x.again.rejected, x.again.acked)
+func (tw *twice) dies(since time.Duration, e *entry) {
+	tw.t.Helper()
+	tw.s.claim([]*admitted{{waiting: waiting{delivery: tw.d, since: since}, e: e}})
+	if tw.first.rejected != 1 || tw.again.rejected != 1 || tw.first.acked+tw.again.acked != 0 || tw.s.held.holds(tw.d.Key) {
+		tw.t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
+			tw.when, tw.first.rejected, tw.first.acked, tw.again.rejected, tw.again.acked)
 	}
 }
 

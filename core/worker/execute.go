@@ -17,43 +17,43 @@ import (
 // run runs a claimed execution's action and returns the result to write. The action's time counts
 // from sent, when the claim was sent. The database's run deadline counts from the claim's effect,
 // which is later, so nobody takes the execution away while its action is still within its time.
-func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) store.Finish {
+func (s *session) run(e *entry, row *execution.Execution, sent time.Duration) store.Finish {
 	f := store.Finish{Key: e.key, To: execution.Failed, Result: execution.Result{FailedBy: execution.Worker}}
-	if t.lease.fence() || !t.held.begin(e) {
+	if s.lease.fence() || !s.held.begin(e) {
 		// The worker lost its right between claim and start: nothing has run.
-		if t.held.stopped(e) == execution.CancelRequested {
+		if s.held.stopped(e) == execution.CancelRequested {
 			return cancelled(f)
 		}
 		f.Reason = execution.HeartbeatStale
 		f.Result.Error = "Worker could not renew its lease before the action began"
 		return f
 	}
-	grace := t.config.Worker.KillGrace
+	grace := s.config.Worker.KillGrace
 	deadline := sent + row.Action.RunTimeout()
 	limit := deadline + grace
-	_, fence := t.lease.deadline()
-	if t.host.Monotonic() >= deadline {
+	_, fence := s.lease.deadline()
+	if s.host.Monotonic() >= deadline {
 		// The worker was stalled since its claim: there is no time left to run.
-		t.held.stopped(e)
+		s.held.stopped(e)
 		f.To, f.Reason = execution.Timeout, execution.RunTimeout
 		f.Result.Error = "Action could not begin before its run deadline"
 		return f
 	}
-	action, err := t.runner.Start(context.Background(), Spec{
-		Key: e.key, Worker: t.key, Action: row.Action, Parameters: row.Parameters, Fence: fence, Limit: limit,
+	action, err := s.runner.Start(context.Background(), Spec{
+		Key: e.key, Worker: s.key, Action: row.Action, Parameters: row.Parameters, Fence: fence, Limit: limit,
 	})
 	if err != nil {
-		return t.notStarted(f, t.held.stopped(e), deadline, err)
+		return s.notStarted(f, s.held.stopped(e), deadline, err)
 	}
-	t.starts.restNoMore(t.host.Monotonic())
-	if ended, grace := t.held.started(e, action); ended {
+	s.starts.restNoMore(s.host.Monotonic())
+	if ended, grace := s.held.started(e, action); ended {
 		action.Kill(grace)
 	}
 	// A renewal may have arrived while the action was started.
-	_, fence = t.lease.deadline()
+	_, fence = s.lease.deadline()
 	action.Extend(fence)
 
-	ctx, cancel := t.host.WithTimeout(context.Background(), max(0, deadline-t.host.Monotonic()))
+	ctx, cancel := s.host.WithTimeout(context.Background(), max(0, deadline-s.host.Monotonic()))
 	exit, err := action.Wait(ctx)
 	cancel()
 	timedOut := err != nil
@@ -61,30 +61,30 @@ func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 		action.Kill(grace)
 		exit, _ = action.Wait(context.Background())
 	}
-	why := t.held.stopped(e)
-	timedOut = timedOut || why == execution.NoReason && t.host.Monotonic() >= limit
-	return t.verdict(f, row, exit, why, timedOut)
+	why := s.held.stopped(e)
+	timedOut = timedOut || why == execution.NoReason && s.host.Monotonic() >= limit
+	return s.verdict(f, row, exit, why, timedOut)
 }
 
 // notStarted is the end of a run whose action the machine did not start. The machine is at fault
 // only if there was time left. A stalled worker or a slow start may have reached the fence or the
 // run deadline, after which nothing is started (see Runner.Start). A fault of the machine counts
 // against its worker's health.
-func (t *session) notStarted(f store.Finish, why execution.Reason, deadline time.Duration, err error) store.Finish {
+func (s *session) notStarted(f store.Finish, why execution.Reason, deadline time.Duration, err error) store.Finish {
 	f.Result.Message = err.Error()
 	switch {
 	case why == execution.CancelRequested:
 		return cancelled(f)
-	case t.lease.fence():
+	case s.lease.fence():
 		f.Reason = execution.HeartbeatStale
 		f.Result.Error = "Action could not begin before the worker's fence"
-	case t.host.Monotonic() >= deadline:
+	case s.host.Monotonic() >= deadline:
 		f.To, f.Reason = execution.Timeout, execution.RunTimeout
 		f.Result.Error = "Action could not begin before its run deadline"
 	default:
 		// An action can't give this reason.
 		f.Reason = execution.WorkerUnavailable
-		t.restAfter(err)
+		s.restAfter(err)
 		f.Result.Error = "Action could not be started"
 	}
 	return f
@@ -92,7 +92,7 @@ func (t *session) notStarted(f store.Finish, why execution.Reason, deadline time
 
 // verdict turns an exit into a terminal status. If an action ended by itself, its own exit counts,
 // even if it was asked to end meanwhile.
-func (t *session) verdict(f store.Finish, row *execution.Execution, exit Exit, why execution.Reason, timedOut bool) store.Finish {
+func (s *session) verdict(f store.Finish, row *execution.Execution, exit Exit, why execution.Reason, timedOut bool) store.Finish {
 	switch {
 	case !exit.Killed && exit.Reason == execution.NoReason:
 		return store.Finish{Key: f.Key, To: execution.Completed, Result: execution.Result{Output: exit.Output}}
@@ -165,19 +165,19 @@ func storable(f store.Finish, refusal error) store.Finish {
 
 // keepRefused stores the result of a lost execution, for readers who want to know what it did. It
 // makes only a few attempts.
-func (t *session) keepRefused(f store.Finish, row *execution.Execution) {
-	t.recorder.Add(telemetry.RefusedResults, 1, telemetry.Labels{})
-	t.log.LogAttrs(context.Background(), slog.LevelWarn, "stale write rejected: result of a lost execution",
+func (s *session) keepRefused(f store.Finish, row *execution.Execution) {
+	s.recorder.Add(telemetry.RefusedResults, 1, telemetry.Labels{})
+	s.log.LogAttrs(context.Background(), slog.LevelWarn, "stale write rejected: result of a lost execution",
 		slog.Int64("execution", int64(f.Key.ID)), slog.Int64("epoch", int64(f.Key.Epoch)), slog.String("result", f.To.String()),
 		slog.String("now", row.Status.String()), slog.Int64("at", int64(row.Epoch)))
-	backoff := broker.NewBackoff(t.host, 200*time.Millisecond, 2*time.Second)
+	backoff := broker.NewBackoff(s.host, 200*time.Millisecond, 2*time.Second)
 	for range 3 {
-		err := t.db(func(ctx context.Context) error { return t.store.KeepRefusedResult(ctx, t.key, f) })
+		err := s.db(func(ctx context.Context) error { return s.store.KeepRefusedResult(ctx, s.key, f) })
 		if err == nil {
 			return
 		}
-		t.limited.LogAttrs(context.Background(), slog.LevelWarn, "result of a lost execution could not be kept", slog.Int64("execution", int64(f.Key.ID)), slog.Any("error", err))
-		if !store.Retriable(err) || backoff.Wait(t.closing) != nil {
+		s.limited.LogAttrs(context.Background(), slog.LevelWarn, "result of a lost execution could not be kept", slog.Int64("execution", int64(f.Key.ID)), slog.Any("error", err))
+		if !store.Retriable(err) || backoff.Wait(s.closing) != nil {
 			return
 		}
 	}

@@ -131,4 +131,4 @@ func TestAFailureWithRetriesLeftSaysWhyNoneFollows(t *testing.T) {
 }
 
 // finishes writes the end of a run that holds a slot.
-func (t *session) finishes(f store.Finish) { t.finish(t.held.add(f.Key), f, 0) }
+func (s *session) finishes(f store.Finish) { s.finish(s.held.add(f.Key), f, 0) }

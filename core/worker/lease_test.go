@@ -15,11 +15,11 @@ type stopped struct {
 	sets int
 }
 
-func (h *stopped) Monotonic() time.Duration { return h.now }
+func (s *stopped) Monotonic() time.Duration { return s.now }
 
-func (h *stopped) Now() time.Time {
-	h.sets++
-	return time.Unix(1_000_000_000-int64(h.sets)*3600, 0)
+func (s *stopped) Now() time.Time {
+	s.sets++
+	return time.Unix(1_000_000_000-int64(s.sets)*3600, 0)
 }
 
 // The right to run lasts for the lease less the margin from the start of the latest renewal. One that

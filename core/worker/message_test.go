@@ -81,14 +81,14 @@ func many(n, slots int, j *judging) (*session, *settling, *message) {
 
 // claims claims the dispatches that get a slot. It says which run and whether the message was
 // acknowledged or rejected.
-func (t *session) claims(c *settling) string {
-	taken, _, _ := t.nextWaiting()
+func (s *session) claims(c *settling) string {
+	taken, _, _ := s.nextWaiting()
 	var ids []execution.ID
-	for _, r := range t.claim(taken) {
+	for _, r := range s.claim(taken) {
 		ids = append(ids, r.e.key.ID)
-		t.leave(r.e)
+		s.leave(r.e)
 	}
-	return fmt.Sprintf("runs %v, %d acknowledged, %d rejected, %d wait", ids, c.acked, c.rejected, len(t.waiting))
+	return fmt.Sprintf("runs %v, %d acknowledged, %d rejected, %d wait", ids, c.acked, c.rejected, len(s.waiting))
 }
 
 // A message is acknowledged only when all its dispatches are claimed; futile claims count as well.

@@ -135,49 +135,49 @@ func (r *results) back(n int) {
 
 // finish writes the end of a run, together with others that end now. The run keeps its slot until
 // then. If another task writes the result, this one ends.
-func (t *session) finish(e *entry, f store.Finish, took time.Duration) {
-	b, wait := t.results.add(&result{Finish: f, e: e, took: took})
+func (s *session) finish(e *entry, f store.Finish, took time.Duration) {
+	b, wait := s.results.add(&result{Finish: f, e: e, took: took})
 	if b == nil {
 		return
 	}
 	if wait > 0 {
 		_, _ = b.leaves.Wait(context.Background(), wait)
-		t.results.leave(b)
+		s.results.leave(b)
 	}
-	refused := t.write(b.all)
-	t.results.back(len(b.all))
-	t.keepAll(refused)
+	refused := s.write(b.all)
+	s.results.back(len(b.all))
+	s.keepAll(refused)
 }
 
 // write writes results, as often as it takes to get an answer: until then they exist nowhere else.
 // It goes on after the session has ended, because a row may still belong to this incarnation; if
 // not, the database refuses the write. It releases the slots, except those of refused results,
 // which it returns.
-func (t *session) write(all []*result) (refused []refusal) {
-	return t.writeAfter(broker.NewBackoff(t.host, 100*time.Millisecond, 5*time.Second), all)
+func (s *session) write(all []*result) (refused []refusal) {
+	return s.writeAfter(broker.NewBackoff(s.host, 100*time.Millisecond, 5*time.Second), all)
 }
 
 // writeAfter writes results as write does, but some may have been tried before: the pauses of
 // backoff go on growing.
-func (t *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []refusal) {
+func (s *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []refusal) {
 	for {
 		fs := make([]store.Finish, len(all))
 		for i, r := range all {
 			fs[i] = r.Finish
 		}
 		var outcomes []store.Outcome
-		err := t.db(func(ctx context.Context) (err error) {
-			outcomes, err = t.store.Finish(ctx, t.key, fs)
+		err := s.db(func(ctx context.Context) (err error) {
+			outcomes, err = s.store.Finish(ctx, s.key, fs)
 			return err
 		})
 		if err == nil {
-			return append(refused, t.written(all, outcomes)...)
+			return append(refused, s.written(all, outcomes)...)
 		}
 		// Results that the database answered beside the error are done: it may refuse only one, or
 		// somebody may have locked its row, and the others must not suffer.
 		together := len(all) > 1
 		var answered []refusal
-		answered, all = t.writtenBeside(all, outcomes)
+		answered, all = s.writtenBeside(all, outcomes)
 		refused = append(refused, answered...)
 		switch {
 		case len(all) == 0:
@@ -185,17 +185,17 @@ func (t *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []
 		case !store.Retriable(err) && together:
 			for _, r := range all[1:] {
 				own := *backoff
-				t.host.Go("result", func() {
-					if own.Wait(t.closing) != nil {
-						t.leaveAll([]*result{r})
+				s.host.Go("result", func() {
+					if own.Wait(s.closing) != nil {
+						s.leaveAll([]*result{r})
 						return
 					}
-					t.keepAll(t.writeAfter(&own, []*result{r}))
+					s.keepAll(s.writeAfter(&own, []*result{r}))
 				})
 			}
 			all = all[:1:1]
 		case !store.Retriable(err):
-			t.limited.LogAttrs(context.Background(), slog.LevelError, "result refused by the database", slog.Int64("execution", int64(all[0].Key.ID)), slog.Any("error", err))
+			s.limited.LogAttrs(context.Background(), slog.LevelError, "result refused by the database", slog.Int64("execution", int64(all[0].Key.ID)), slog.Any("error", err))
 			if r := all[0]; !r.refused {
 				r.Finish, r.refused = storable(r.Finish, err), true
 				continue
@@ -207,10 +207,10 @@ func (t *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []
 				r.uncertain = true
 			}
 		}
-		t.limited.LogAttrs(context.Background(), slog.LevelWarn, "result could not be written yet, trying again", slog.Int64("execution", int64(all[0].Key.ID)),
+		s.limited.LogAttrs(context.Background(), slog.LevelWarn, "result could not be written yet, trying again", slog.Int64("execution", int64(all[0].Key.ID)),
 			slog.Int("executions", len(all)), slog.Any("error", err))
-		if backoff.Wait(t.closing) != nil {
-			t.leaveAll(all)
+		if backoff.Wait(s.closing) != nil {
+			s.leaveAll(all)
 			return refused
 		}
 	}
@@ -218,7 +218,7 @@ func (t *session) writeAfter(backoff *broker.Backoff, all []*result) (refused []
 
 // writtenBeside notes the results that the database answered although the call failed as a whole, and
 // returns the others in left.
-func (t *session) writtenBeside(all []*result, outcomes []store.Outcome) (refused []refusal, left []*result) {
+func (s *session) writtenBeside(all []*result, outcomes []store.Outcome) (refused []refusal, left []*result) {
 	if len(outcomes) != len(all) {
 		return nil, all
 	}
@@ -231,7 +231,7 @@ func (t *session) writtenBeside(all []*result, outcomes []store.Outcome) (refuse
 			left = append(left, r)
 		}
 	}
-	return t.written(done, answers), left
+	return s.written(done, answers), left
 }
 
 // refusal is a result that the database refused because the row belongs to another owner, and the
@@ -246,17 +246,17 @@ type refusal struct {
 //
 // Accepted results count for the worker's health. A refused result does not: another part has
 // decided on that execution.
-func (t *session) written(all []*result, outcomes []store.Outcome) (refused []refusal) {
+func (s *session) written(all []*result, outcomes []store.Outcome) (refused []refusal) {
 	changes := make([]broker.Change, 0, len(all))
 	taken := make([]*result, 0, len(all))
 	for i, r := range all {
 		o := &outcomes[i]
-		ours := r.uncertain && o.Row.Key() == r.Key && o.Row.Status == r.To && o.Row.Incarnation == t.key.Incarnation
+		ours := r.uncertain && o.Row.Key() == r.Key && o.Row.Status == r.To && o.Row.Incarnation == s.key.Incarnation
 		if !o.Applied && !ours {
 			refused = append(refused, refusal{r, &o.Row})
 			continue
 		}
-		t.record.ended(r.Reason, r.took)
+		s.record.ended(r.Reason, r.took)
 		from := execution.Running
 		if o.Applied {
 			from = o.From
@@ -264,29 +264,29 @@ func (t *session) written(all []*result, outcomes []store.Outcome) (refused []re
 		changes = append(changes, broker.Change{Key: r.Key, From: from, To: r.To, Handled: !o.Row.OrchestratedAt.IsZero()})
 		taken = append(taken, r)
 	}
-	t.notifier.Changed(changes...)
-	t.leaveAll(taken)
+	s.notifier.Changed(changes...)
+	s.leaveAll(taken)
 	return refused
 }
 
 // keepAll stores refused results, each in its own task, and releases their slots.
-func (t *session) keepAll(refused []refusal) {
+func (s *session) keepAll(refused []refusal) {
 	for i, r := range refused {
 		keep := func() {
-			t.keepRefused(r.Finish, r.row)
-			t.leave(r.e)
+			s.keepRefused(r.Finish, r.row)
+			s.leave(r.e)
 		}
 		if i == len(refused)-1 {
 			keep()
 			return
 		}
-		t.host.Go("result", keep)
+		s.host.Go("result", keep)
 	}
 }
 
 // leaveAll releases the slots of results, all at once, so that the next claims for them go
 // together, too.
-func (t *session) leaveAll(all []*result) {
+func (s *session) leaveAll(all []*result) {
 	if len(all) == 0 {
 		return
 	}
@@ -294,5 +294,5 @@ func (t *session) leaveAll(all []*result) {
 	for i, r := range all {
 		entries[i] = r.e
 	}
-	t.held.remove(t.host.Monotonic(), entries...)
+	s.held.remove(s.host.Monotonic(), entries...)
 }

@@ -119,40 +119,40 @@ type taking struct {
 }
 
 // Finish implements store.Worker.
-func (s *taking) Finish(_ context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	s.mu.Lock()
-	s.came = append(s.came, len(fs))
-	s.mu.Unlock()
-	s.let <- struct{}{}
-	if s.refuses != nil {
-		if err := s.refuses(fs); err != nil {
+func (ta *taking) Finish(_ context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	ta.mu.Lock()
+	ta.came = append(ta.came, len(fs))
+	ta.mu.Unlock()
+	ta.let <- struct{}{}
+	if ta.refuses != nil {
+		if err := ta.refuses(fs); err != nil {
 			return nil, err
 		}
 	}
 	outcomes := make([]store.Outcome, len(fs))
 	for i, f := range fs {
-		outcomes[i] = store.Outcome{Applied: f.Key.ID != s.stale, From: execution.Running, Row: execution.Execution{ID: f.Key.ID, Epoch: 1, Incarnation: w.Incarnation, Status: f.To}}
+		outcomes[i] = store.Outcome{Applied: f.Key.ID != ta.stale, From: execution.Running, Row: execution.Execution{ID: f.Key.ID, Epoch: 1, Incarnation: w.Incarnation, Status: f.To}}
 	}
 	return outcomes, nil
 }
 
 // KeepRefusedResult implements store.Worker.
-func (s *taking) KeepRefusedResult(_ context.Context, _ store.WorkerKey, f store.Finish) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kept = append(s.kept, f.Key.ID)
+func (ta *taking) KeepRefusedResult(_ context.Context, _ store.WorkerKey, f store.Finish) error {
+	ta.mu.Lock()
+	defer ta.mu.Unlock()
+	ta.kept = append(ta.kept, f.Key.ID)
 	return nil
 }
 
 // ends ends runs 1 to n while the first one's result is being written, and waits until all slots
 // are free.
-func (s *taking) ends(t *testing.T, n int) *session {
+func (ta *taking) ends(t *testing.T, n int) *session {
 	t.Helper()
 	w := finishing(nil)
-	w.store, w.held.capacity = s, n
+	w.store, w.held.capacity = ta, n
 	w.lease = newLease(w.host, w.config.Worker, w.host.Monotonic())
 	w.results.lease = w.lease
-	s.let = make(chan struct{})
+	ta.let = make(chan struct{})
 	var held []*entry
 	for id := range n {
 		held = append(held, w.held.add(execution.Key{ID: execution.ID(id + 1), Epoch: 1}))
@@ -161,14 +161,14 @@ func (s *taking) ends(t *testing.T, n int) *session {
 		w.host.Go("execution", func() { w.finish(e, store.Finish{Key: e.key, To: execution.Completed}, 0) })
 		if i == 0 {
 			// The others come while it is being written.
-			<-s.let
+			<-ta.let
 		}
 	}
 	w.host.Go("database", func() {
-		for range s.let {
+		for range ta.let {
 		}
 	})
-	defer close(s.let)
+	defer close(ta.let)
 	if !w.await(time.Minute, func(held, _ int) bool { return held == 0 }) {
 		t.Fatal("slots are still taken")
 	}

@@ -90,32 +90,32 @@ func newSession(s *Service, key store.WorkerKey, sent time.Duration) *session {
 }
 
 // serve runs the session until its end. When it returns, no action of this incarnation is alive.
-func (t *session) serve(ctx context.Context) end {
-	work, stopWork := t.host.WithCancel(context.Background())
-	watching, stopWatching := t.host.WithCancel(ctx)
+func (s *session) serve(ctx context.Context) end {
+	work, stopWork := s.host.WithCancel(context.Background())
+	watching, stopWatching := s.host.WithCancel(ctx)
 	tasks := []host.Task{
-		t.host.Go("broker client", func() { t.client.Run(work) }),
-		t.host.Go("heartbeat", func() { t.beat(work) }),
-		t.host.Go("fence", func() { t.guard(work) }),
-		t.host.Go("consumer", func() { t.consume(work) }),
-		t.host.Go("waiting deliveries", func() { t.admitAll(work) }),
-		t.host.Go("cancel consumer", func() { t.listenForCancel(work) }),
-		t.host.Go("cancellations that hints tell of", func() { t.checkHints(work) }),
-		t.host.Go("unreadable messages", func() { t.unread.Run(work) }),
-		t.host.Go("work behind futile messages", func() { t.lookBehind(work) }),
-		t.host.Go("stop watcher", func() {
+		s.host.Go("broker client", func() { s.client.Run(work) }),
+		s.host.Go("heartbeat", func() { s.beat(work) }),
+		s.host.Go("fence", func() { s.guard(work) }),
+		s.host.Go("consumer", func() { s.consume(work) }),
+		s.host.Go("waiting deliveries", func() { s.admitAll(work) }),
+		s.host.Go("cancel consumer", func() { s.listenForCancel(work) }),
+		s.host.Go("cancellations that hints tell of", func() { s.checkHints(work) }),
+		s.host.Go("unreadable messages", func() { s.unread.Run(work) }),
+		s.host.Go("work behind futile messages", func() { s.lookBehind(work) }),
+		s.host.Go("stop watcher", func() {
 			// Nobody sets this signal: it waits for the context alone.
-			_, _ = t.host.NewSignal().Wait(watching, host.Forever)
-			t.ending.Set()
+			_, _ = s.host.NewSignal().Wait(watching, host.Forever)
+			s.ending.Set()
 		}),
 	}
-	_, _ = t.ending.Wait(context.Background(), host.Forever)
-	why := t.ended()
+	_, _ = s.ending.Wait(context.Background(), host.Forever)
+	why := s.ended()
 	if why == endNone {
-		t.drain()
+		s.drain()
 		why = endStopped
 	}
-	t.await(host.Forever, func(_, alive int) bool { return alive == 0 })
+	s.await(host.Forever, func(_, alive int) bool { return alive == 0 })
 	stopWatching()
 	stopWork()
 	for _, task := range tasks {
@@ -126,85 +126,85 @@ func (t *session) serve(ctx context.Context) end {
 
 // endEarly ends the session for a reason, and every action with it; the first reason stays. Past
 // the fence, the grace is only what is left of the margin.
-func (t *session) endEarly(why end) {
-	t.mu.Lock()
-	first := t.over == endNone
+func (s *session) endEarly(why end) {
+	s.mu.Lock()
+	first := s.over == endNone
 	if first {
-		t.over = why
+		s.over = why
 	}
-	t.succeeded = t.succeeded || why == endSuperseded
-	t.mu.Unlock()
+	s.succeeded = s.succeeded || why == endSuperseded
+	s.mu.Unlock()
 	if !first {
 		return
 	}
 	reason, grace := execution.WorkerLost, time.Duration(0)
 	if why == endFenced {
-		_, kill := t.lease.deadline()
-		reason, grace = execution.HeartbeatStale, max(0, min(t.config.Worker.KillGrace, kill-t.host.Monotonic()))
+		_, kill := s.lease.deadline()
+		reason, grace = execution.HeartbeatStale, max(0, min(s.config.Worker.KillGrace, kill-s.host.Monotonic()))
 	}
-	t.held.close(reason, grace)
-	t.ending.Set()
+	s.held.close(reason, grace)
+	s.ending.Set()
 }
 
 // db makes one database call. If the answer says that the incarnation is over, it ends the session.
-func (t *session) db(f func(ctx context.Context) error) error {
-	return t.heed(t.Service.db(f))
+func (s *session) db(f func(ctx context.Context) error) error {
+	return s.heed(s.Service.db(f))
 }
 
 // within is db for a call that is useless once ctx has ended.
-func (t *session) within(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
-	return t.heed(t.Service.within(ctx, patience, f))
+func (s *session) within(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
+	return s.heed(s.Service.within(ctx, patience, f))
 }
 
 // heed ends the session if the error says that the incarnation is over, and returns the error.
-func (t *session) heed(err error) error {
+func (s *session) heed(err error) error {
 	if why := gone(err); why != endNone {
-		t.endEarly(why)
+		s.endEarly(why)
 	}
 	return err
 }
 
 // askedToStop says that the session ended with a drain that an operator requested.
-func (t *session) askedToStop() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.asked
+func (s *session) askedToStop() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
 }
 
 // hasSuccessor says that the worker was told that another process has its name.
-func (t *session) hasSuccessor() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.succeeded
+func (s *session) hasSuccessor() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.succeeded
 }
 
-func (t *session) ended() end {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.over
+func (s *session) ended() end {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
 }
 
 // guard fences the worker: it ends the session when the worker can no longer rely on its lease.
-func (t *session) guard(ctx context.Context) {
-	for !t.lease.fence() {
-		at, _ := t.lease.deadline()
-		if t.host.Sleep(ctx, at-t.host.Monotonic()) != nil {
+func (s *session) guard(ctx context.Context) {
+	for !s.lease.fence() {
+		at, _ := s.lease.deadline()
+		if s.host.Sleep(ctx, at-s.host.Monotonic()) != nil {
 			return
 		}
 	}
-	t.recorder.Add(telemetry.LeasesFenced, 1, telemetry.Labels{})
-	t.log.LogAttrs(ctx, slog.LevelWarn, "lease not renewed in time, ending every action")
-	t.endEarly(endFenced)
+	s.recorder.Add(telemetry.LeasesFenced, 1, telemetry.Labels{})
+	s.log.LogAttrs(ctx, slog.LevelWarn, "lease not renewed in time, ending every action")
+	s.endEarly(endFenced)
 }
 
 // awaitResults waits until the database has accepted or refused every result of the session. It
 // returns false if ctx ended.
-func (t *session) awaitResults(ctx context.Context) bool {
+func (s *session) awaitResults(ctx context.Context) bool {
 	for {
-		if held, _ := t.held.counts(); held == 0 {
+		if held, _ := s.held.counts(); held == 0 {
 			return true
 		}
-		if _, err := t.held.changed.Wait(ctx, host.Forever); err != nil {
+		if _, err := s.held.changed.Wait(ctx, host.Forever); err != nil {
 			return false
 		}
 	}
@@ -212,17 +212,17 @@ func (t *session) awaitResults(ctx context.Context) bool {
 
 // await waits until done returns true or d has passed; it calls done whenever the registry changes.
 // It returns whether done returned true.
-func (t *session) await(d time.Duration, done func(held, alive int) bool) bool {
-	deadline := t.host.Monotonic() + min(d, host.Forever/2)
-	for !done(t.held.counts()) {
-		left := deadline - t.host.Monotonic()
+func (s *session) await(d time.Duration, done func(held, alive int) bool) bool {
+	deadline := s.host.Monotonic() + min(d, host.Forever/2)
+	for !done(s.held.counts()) {
+		left := deadline - s.host.Monotonic()
 		if left <= 0 {
 			return false
 		}
 		if d == host.Forever {
 			left = host.Forever
 		}
-		_, _ = t.held.changed.Wait(context.Background(), left)
+		_, _ = s.held.changed.Wait(context.Background(), left)
 	}
 	return true
 }

@@ -15,73 +15,73 @@ import (
 // they run elsewhere at once. Running executions may finish within the shutdown timeout, while the
 // heartbeat goes on: a draining worker is alive (defects D36 to D40). The rest is ended as
 // worker_shutdown.
-func (t *session) drain() {
-	c := t.config.Worker
-	deadline := t.host.Monotonic() + c.ShutdownTimeout
-	t.mu.Lock()
-	t.draining = true
-	consumer := t.consumer
-	t.mu.Unlock()
-	t.held.freed.Set()
+func (s *session) drain() {
+	c := s.config.Worker
+	deadline := s.host.Monotonic() + c.ShutdownTimeout
+	s.mu.Lock()
+	s.draining = true
+	consumer := s.consumer
+	s.mu.Unlock()
+	s.held.freed.Set()
 
-	t.log.LogAttrs(context.Background(), slog.LevelInfo, "deregistering worker",
-		slog.Int64("id", int64(t.key.ID)), slog.Int64("incarnation", int64(t.key.Incarnation)))
-	told := t.persist(deadline, func() error { return t.setLifecycle(execution.Draining) })
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "deregistering worker",
+		slog.Int64("id", int64(s.key.ID)), slog.Int64("incarnation", int64(s.key.Incarnation)))
+	told := s.persist(deadline, func() error { return s.setLifecycle(execution.Draining) })
 	if consumer != nil {
-		ctx, cancel := t.host.WithTimeout(context.Background(), c.StatementTimeout)
+		ctx, cancel := s.host.WithTimeout(context.Background(), c.StatementTimeout)
 		_ = consumer.Cancel(ctx)
 		cancel()
 	}
 	if told {
-		t.release(deadline)
+		s.release(deadline)
 	}
 	// One deadline covers all of it. If the incarnation is gone, nothing of it matters.
-	idle := func(held, _ int) bool { return held == 0 || t.ended() != endNone }
-	if !t.await(deadline-t.host.Monotonic(), idle) {
-		held, _ := t.held.counts()
-		t.log.LogAttrs(context.Background(), slog.LevelWarn, "shutdown timeout over, ending what still runs", slog.Int("executions", held))
-		t.held.close(execution.WorkerShutdown, c.KillGrace)
-		t.await(c.KillGrace+c.StatementTimeout, idle)
+	idle := func(held, _ int) bool { return held == 0 || s.ended() != endNone }
+	if !s.await(deadline-s.host.Monotonic(), idle) {
+		held, _ := s.held.counts()
+		s.log.LogAttrs(context.Background(), slog.LevelWarn, "shutdown timeout over, ending what still runs", slog.Int("executions", held))
+		s.held.close(execution.WorkerShutdown, c.KillGrace)
+		s.await(c.KillGrace+c.StatementTimeout, idle)
 	}
-	t.persist(0, func() error { return t.setLifecycle(execution.Stopped) })
-	ctx, cancel := t.host.WithTimeout(context.Background(), c.StatementTimeout)
-	t.notifier.Flush(ctx)
+	s.persist(0, func() error { return s.setLifecycle(execution.Stopped) })
+	ctx, cancel := s.host.WithTimeout(context.Background(), c.StatementTimeout)
+	s.notifier.Flush(ctx)
 	cancel()
 }
 
 // release gives unclaimed epochs back and then settles their messages. In the other order a crash
 // in between would leave an epoch that no message and no worker holds.
-func (t *session) release(deadline time.Duration) {
+func (s *session) release(deadline time.Duration) {
 	var keys []execution.Key
-	released := t.persist(deadline, func() error {
-		return t.db(func(ctx context.Context) (err error) {
-			keys, err = t.store.Release(ctx, t.key)
+	released := s.persist(deadline, func() error {
+		return s.db(func(ctx context.Context) (err error) {
+			keys, err = s.store.Release(ctx, s.key)
 			return err
 		})
 	})
 	if !released {
 		return
 	}
-	t.notifier.Requested(keys...)
-	for _, d := range t.unclaimed() {
+	s.notifier.Requested(keys...)
+	for _, d := range s.unclaimed() {
 		d.ack()
 	}
 }
 
 // persist repeats a write until it is answered or the deadline, on the monotonic clock, has passed.
 // It always makes the first attempt.
-func (t *session) persist(deadline time.Duration, write func() error) bool {
-	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, time.Second)
+func (s *session) persist(deadline time.Duration, write func() error) bool {
+	backoff := broker.NewBackoff(s.host, 100*time.Millisecond, time.Second)
 	for {
 		err := write()
 		if err == nil {
 			return true
 		}
-		if !store.Retriable(err) || t.host.Monotonic() >= deadline || t.ended() != endNone {
-			t.log.LogAttrs(context.Background(), slog.LevelWarn, "a step of the shutdown was given up, the executor will find it", slog.Any("error", err))
+		if !store.Retriable(err) || s.host.Monotonic() >= deadline || s.ended() != endNone {
+			s.log.LogAttrs(context.Background(), slog.LevelWarn, "a step of the shutdown was given up, the executor will find it", slog.Any("error", err))
 			return false
 		}
-		t.log.LogAttrs(context.Background(), slog.LevelWarn, "a step of the shutdown failed, trying again", slog.Any("error", err))
+		s.log.LogAttrs(context.Background(), slog.LevelWarn, "a step of the shutdown failed, trying again", slog.Any("error", err))
 		_ = backoff.Wait(context.Background())
 	}
 }

@@ -60,18 +60,18 @@ func (s *starts) restLeft(now time.Duration) time.Duration {
 }
 
 // restAfter rests because an action could not be started.
-func (t *session) restAfter(err error) {
-	if rest := t.starts.restLonger(t.host.Monotonic()); rest > 0 {
-		t.log.LogAttrs(context.Background(), slog.LevelWarn, "an action could not be started, the worker claims nothing for a while: look at its limits of descriptors and processes, its memory and its disk",
+func (s *session) restAfter(err error) {
+	if rest := s.starts.restLonger(s.host.Monotonic()); rest > 0 {
+		s.log.LogAttrs(context.Background(), slog.LevelWarn, "an action could not be started, the worker claims nothing for a while: look at its limits of descriptors and processes, its memory and its disk",
 			slog.Duration("rests", rest), slog.Any("error", err))
 	}
 }
 
 // lastFull returns the latest moment at which the worker had no slot for a delivery, which may be now: every
 // slot was taken, or it rested. ever is false if it always had one.
-func (t *session) lastFull(now time.Duration) (at time.Duration, ever bool) {
-	at, ever = t.held.lastFull(now)
-	if rested := t.starts.lastRest(now); rested > 0 {
+func (s *session) lastFull(now time.Duration) (at time.Duration, ever bool) {
+	at, ever = s.held.lastFull(now)
+	if rested := s.starts.lastRest(now); rested > 0 {
 		at, ever = max(at, rested), true
 	}
 	return at, ever

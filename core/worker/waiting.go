@@ -23,35 +23,35 @@ type waiting struct {
 // epoch that is held is a duplicate, too.
 //
 // Both checks are under one lock, so no epoch both waits and is held.
-func (t *session) queue(m *message) (doubles []delivery) {
-	now := t.host.Monotonic()
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (s *session) queue(m *message) (doubles []delivery) {
+	now := s.host.Monotonic()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for i := range m.delivery.Envelope.Dispatches {
 		d := delivery{&m.delivery.Envelope.Dispatches[i], m}
-		if held, taken := t.held.double(d); held {
+		if held, taken := s.held.double(d); held {
 			if !taken {
 				doubles = append(doubles, d)
 			}
 			continue
 		}
-		if w := t.waitsFor(d.Key); w != nil {
+		if w := s.waitsFor(d.Key); w != nil {
 			doubles, w.delivery = append(doubles, w.delivery), d
 			continue
 		}
-		if t.draining {
-			t.leftover = append(t.leftover, d)
+		if s.draining {
+			s.leftover = append(s.leftover, d)
 			continue
 		}
-		t.waiting = append(t.waiting, waiting{d, now})
+		s.waiting = append(s.waiting, waiting{d, now})
 	}
 	return doubles
 }
 
 // waitsFor returns the delivery of an epoch that waits, nil if none waits. The caller holds t.mu.
-func (t *session) waitsFor(key execution.Key) *waiting {
-	for i := range t.waiting {
-		if w := &t.waiting[i]; w.Key == key {
+func (s *session) waitsFor(key execution.Key) *waiting {
+	for i := range s.waiting {
+		if w := &s.waiting[i]; w.Key == key {
 			return w
 		}
 	}
@@ -67,9 +67,9 @@ func (t *session) waitsFor(key execution.Key) *waiting {
 // other waiting deliveries. So the worker rejects the delivery, like one whose claim came too late,
 // and the executor dispatches the execution anew. Before that the worker tells the database that it
 // was full, so the dispatch does not count against max_dispatches.
-func (t *session) admitAll(ctx context.Context) {
+func (s *session) admitAll(ctx context.Context) {
 	for {
-		if _, err := t.held.freed.Wait(ctx, t.admit()); err != nil {
+		if _, err := s.held.freed.Wait(ctx, s.admit()); err != nil {
 			return
 		}
 	}
@@ -77,21 +77,21 @@ func (t *session) admitAll(ctx context.Context) {
 
 // admit gives free run slots to waiting deliveries, oldest first, and rejects those that have
 // waited too long. It returns how long it has nothing to do unless a slot becomes free.
-func (t *session) admit() time.Duration {
+func (s *session) admit() time.Duration {
 	for {
-		taken, late, left := t.nextWaiting()
+		taken, late, left := s.nextWaiting()
 		switch {
 		case len(taken) > 0:
-			t.host.Go("execution", func() { t.execute(taken) })
+			s.host.Go("execution", func() { s.execute(taken) })
 		case len(late) == 0:
 			return left
 		default:
 			for i := range late {
 				key := late[i].Key
-				t.limited.LogAttrs(context.Background(), slog.LevelInfo, "no run slot came free within the dispatch timeout, the dispatch goes back to the executor",
+				s.limited.LogAttrs(context.Background(), slog.LevelInfo, "no run slot came free within the dispatch timeout, the dispatch goes back to the executor",
 					slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
 			}
-			t.tellFull(late[0].since, late[0].since)
+			s.tellFull(late[0].since, late[0].since)
 			for i := range late {
 				late[i].reject()
 			}
@@ -102,52 +102,52 @@ func (t *session) admit() time.Duration {
 // nextWaiting removes the first waiting deliveries: those that get a slot; or, if no slot is free
 // and the time of the first one is over, that one and those of its message. Otherwise it removes
 // nothing, and left is how long the first one may still wait, or the worker rests.
-func (t *session) nextWaiting() (taken []*admitted, late []waiting, left time.Duration) {
-	now := t.host.Monotonic()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over != endNone || t.draining || len(t.waiting) == 0 {
+func (s *session) nextWaiting() (taken []*admitted, late []waiting, left time.Duration) {
+	now := s.host.Monotonic()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over != endNone || s.draining || len(s.waiting) == 0 {
 		return nil, nil, host.Forever
 	}
-	rest := t.starts.restLeft(now)
+	rest := s.starts.restLeft(now)
 	if rest == 0 {
-		taken = t.takeSlots()
+		taken = s.takeSlots()
 	}
 	if len(taken) > 0 {
-		t.waiting = append(t.waiting[:0], t.waiting[len(taken):]...)
+		s.waiting = append(s.waiting[:0], s.waiting[len(taken):]...)
 		return taken, nil, 0
 	}
-	first := t.waiting[0]
-	if left = max(0, first.since+t.patience(first.Action)-now); left > 0 {
+	first := s.waiting[0]
+	if left = max(0, first.since+s.patience(first.Action)-now); left > 0 {
 		if rest > 0 {
 			left = min(left, rest)
 		}
 		return nil, nil, left
 	}
-	t.waiting = append(t.waiting[:0], t.waiting[1:]...)
+	s.waiting = append(s.waiting[:0], s.waiting[1:]...)
 	late = append(late, first)
 	if first.message != nil {
-		late = append(late, t.withdraw(first.message)...)
+		late = append(late, s.withdraw(first.message)...)
 	}
 	return nil, late, 0
 }
 
 // takeSlots holds as many of the first waiting deliveries as there are free slots, and as one
 // statement claims. The caller holds t.mu.
-func (t *session) takeSlots() (all []*admitted) {
-	for i := range t.waiting[:min(len(t.waiting), mostRows)] {
-		e := t.held.add(t.waiting[i].Key)
+func (s *session) takeSlots() (all []*admitted) {
+	for i := range s.waiting[:min(len(s.waiting), mostRows)] {
+		e := s.held.add(s.waiting[i].Key)
 		if e == nil {
 			break
 		}
-		all = append(all, &admitted{waiting: t.waiting[i], e: e})
+		all = append(all, &admitted{waiting: s.waiting[i], e: e})
 	}
 	return all
 }
 
 // withdraw removes the waiting deliveries of a message. The caller holds t.mu.
-func (t *session) withdraw(m *message) (removed []waiting) {
-	t.waiting = slices.DeleteFunc(t.waiting, func(w waiting) bool {
+func (s *session) withdraw(m *message) (removed []waiting) {
+	s.waiting = slices.DeleteFunc(s.waiting, func(w waiting) bool {
 		if w.message == m {
 			removed = append(removed, w)
 		}
@@ -158,13 +158,13 @@ func (t *session) withdraw(m *message) (removed []waiting) {
 
 // giveUp forgets the waiting deliveries of a rejected message: the dead letter handler dispatches
 // them anew.
-func (t *session) giveUp(m *message) {
+func (s *session) giveUp(m *message) {
 	if m == nil {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.withdraw(m)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.withdraw(m)
 }
 
 // longestHeld is how long a delivery may wait unacknowledged. It is below the 30 minutes after
@@ -175,12 +175,12 @@ const longestHeld = 25 * time.Minute
 // the configured one, but less than the time after which the broker closes the channel. Without
 // dead lettering a rejected dispatch would be found only when its timeout is over, so the delivery
 // waits that long.
-func (t *session) patience(action execution.Action) time.Duration {
-	timeout := t.config.Executor.DispatchTimeout
+func (s *session) patience(action execution.Action) time.Duration {
+	timeout := s.config.Executor.DispatchTimeout
 	if action.DispatchTimeout > 0 {
 		timeout = action.DispatchTimeout
 	}
-	if t.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+	if s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		timeout = min(timeout, longestHeld)
 	}
 	return timeout
@@ -188,13 +188,13 @@ func (t *session) patience(action execution.Action) time.Duration {
 
 // unclaimed removes every received delivery that is not claimed: those that came while the worker
 // drains, and those that wait.
-func (t *session) unclaimed() []delivery {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all := t.leftover
-	for _, w := range t.waiting {
+func (s *session) unclaimed() []delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.leftover
+	for _, w := range s.waiting {
 		all = append(all, w.delivery)
 	}
-	t.leftover, t.waiting = nil, nil
+	s.leftover, s.waiting = nil, nil
 	return all
 }

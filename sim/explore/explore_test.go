@@ -193,8 +193,8 @@ func TestAHangIsFoundAndNamed(t *testing.T) {
 // tooMany is a store whose answer is longer than the request, which makes the core panic.
 type tooMany struct{ store.Store }
 
-func (s tooMany) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	results, err := s.Store.Dispatch(ctx, executor, ds)
+func (t tooMany) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	results, err := t.Store.Dispatch(ctx, executor, ds)
 	return append(results, store.DispatchResult{WorkerUnfit: true}), err
 }
 

@@ -17,8 +17,8 @@ type endsAfter struct {
 	left int
 }
 
-func (c *endsAfter) Err() error {
-	if c.left--; c.left < 0 {
+func (e *endsAfter) Err() error {
+	if e.left--; e.left < 0 {
 		return context.Canceled
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 type events []history.Event
 
 // Observe implements history.Sink.
-func (l *events) Observe(e *history.Event) { *l = append(*l, *e) }
+func (ev *events) Observe(e *history.Event) { *ev = append(*ev, *e) }
 
 // Record runs one seed and keeps every event, the causes of its violations and the command that
 // repeats it. When ctx ends, it stops the run, and the result says so.

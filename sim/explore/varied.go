@@ -44,13 +44,13 @@ type turn struct{ round, target int }
 
 // take returns the next run: the index of its target, and of its seed among that target's, from 0.
 // left is false if there is none.
-func (at *turn) take(targets []Target, o Options) (target, n int, left bool) {
+func (t *turn) take(targets []Target, o Options) (target, n int, left bool) {
 	rounds := max(o.Seeds, o.Varied)
-	for ; at.round < rounds; at.round, at.target = at.round+1, 0 {
-		for at.target < len(targets) {
-			target, own := at.target, targets[at.target].seeds(o)
-			at.target++
-			if n := at.round * own / rounds; (at.round+1)*own/rounds > n {
+	for ; t.round < rounds; t.round, t.target = t.round+1, 0 {
+		for t.target < len(targets) {
+			target, own := t.target, targets[t.target].seeds(o)
+			t.target++
+			if n := t.round * own / rounds; (t.round+1)*own/rounds > n {
 				return target, n, true
 			}
 		}

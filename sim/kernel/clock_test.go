@@ -31,13 +31,13 @@ func newClockFixture(t *testing.T) *clockFixture {
 	return f
 }
 
-func (f *clockFixture) check(t *testing.T, at, mono, wall time.Duration) {
+func (c *clockFixture) check(t *testing.T, at, mono, wall time.Duration) {
 	t.Helper()
-	f.k.Run(nil, at)
-	if got := f.p.Clock().Monotonic() - f.mono0; got != mono {
+	c.k.Run(nil, at)
+	if got := c.p.Clock().Monotonic() - c.mono0; got != mono {
 		t.Errorf("at %v the monotonic clock has gone %v, want %v", at, got, mono)
 	}
-	if got := f.p.Clock().Wall().Sub(f.wall0); got != wall {
+	if got := c.p.Clock().Wall().Sub(c.wall0); got != wall {
 		t.Errorf("at %v the wall clock has gone %v, want %v", at, got, wall)
 	}
 }

@@ -26,17 +26,17 @@ type kernelContext struct {
 
 // Deadline returns the deadline on the process's wall clock, as that clock was when the context was
 // made. The context itself uses the monotonic clock.
-func (c *kernelContext) Deadline() (time.Time, bool) {
-	if !c.hasDeadline {
+func (kc *kernelContext) Deadline() (time.Time, bool) {
+	if !kc.hasDeadline {
 		return time.Time{}, false
 	}
-	return c.k.start.Add(c.deadline), true
+	return kc.k.start.Add(kc.deadline), true
 }
 
 // Done panics: nothing that runs in the kernel may wait on a channel.
-func (c *kernelContext) Done() <-chan struct{} {
-	if c.k.probing {
-		c.k.probed = c
+func (kc *kernelContext) Done() <-chan struct{} {
+	if kc.k.probing {
+		kc.k.probed = kc
 		return nil
 	}
 	panic("kernel: Done of a simulated context: nothing may wait on a channel here; " +
@@ -44,13 +44,13 @@ func (c *kernelContext) Done() <-chan struct{} {
 }
 
 // Err returns nil, or the reason why the context has ended.
-func (c *kernelContext) Err() error { return c.err }
+func (kc *kernelContext) Err() error { return kc.err }
 
 // Value asks the parent.
-func (c *kernelContext) Value(key any) any { return c.parent.Value(key) }
+func (kc *kernelContext) Value(key any) any { return kc.parent.Value(key) }
 
 // Fire ends the context when its timeout is over.
-func (c *kernelContext) Fire() { c.cancel(context.DeadlineExceeded) }
+func (kc *kernelContext) Fire() { kc.cancel(context.DeadlineExceeded) }
 
 // contextOf returns the kernel context that ends ctx, or nil if nothing ends it. It calls Done,
 // because a wrapper passes Done on to the context that it wraps, and a wrapper that shields from
@@ -160,83 +160,83 @@ func (k *Kernel) Watch(ctx context.Context, limited bool) {
 	}
 }
 
-func (c *kernelContext) cancelFunc() context.CancelFunc {
-	if c.end == nil {
-		c.end = c.endByHand
+func (kc *kernelContext) cancelFunc() context.CancelFunc {
+	if kc.end == nil {
+		kc.end = kc.endByHand
 	}
-	return c.end
+	return kc.end
 }
 
-func (c *kernelContext) endByHand() {
-	if t := c.maker; t != nil {
-		if c.maker = nil; c.limited {
+func (kc *kernelContext) endByHand() {
+	if t := kc.maker; t != nil {
+		if kc.maker = nil; kc.limited {
 			t.held.Limited--
-			t.held.Ended, t.held.EndedAt = c, c.k.now
+			t.held.Ended, t.held.EndedAt = kc, kc.k.now
 		} else {
 			t.held.Plain--
 		}
 	}
-	c.k.CheckAlive()
-	c.cancel(context.Canceled)
+	kc.k.CheckAlive()
+	kc.cancel(context.Canceled)
 }
 
 // cancel ends the context. First it wakes the tasks that wait under it, in the order in which they
 // parked, then it ends its children, in the order of their creation.
-func (c *kernelContext) cancel(err error) {
-	if c.err != nil {
+func (kc *kernelContext) cancel(err error) {
+	if kc.err != nil {
 		return
 	}
-	c.err = err
-	if t := c.timer; t.t != nil && t.t.gen == t.gen {
-		c.k.disarm(t.t)
+	kc.err = err
+	if t := kc.timer; t.t != nil && t.t.gen == t.gen {
+		kc.k.disarm(t.t)
 	}
-	if c.up != nil {
-		c.up.dropChild(c)
-		c.up = nil
+	if kc.up != nil {
+		kc.up.dropChild(kc)
+		kc.up = nil
 	}
-	for w := c.firstWait; w != nil; w = c.firstWait {
+	for w := kc.firstWait; w != nil; w = kc.firstWait {
 		Wait{w: w, gen: w.gen}.resolve(waitContext)
 	}
-	for child := c.firstChild; child != nil; child = c.firstChild {
+	for child := kc.firstChild; child != nil; child = kc.firstChild {
 		child.cancel(err)
 	}
 }
 
-func (c *kernelContext) dropChild(child *kernelContext) {
+func (kc *kernelContext) dropChild(child *kernelContext) {
 	if child.prev != nil {
 		child.prev.next = child.next
 	} else {
-		c.firstChild = child.next
+		kc.firstChild = child.next
 	}
 	if child.next != nil {
 		child.next.prev = child.prev
 	} else {
-		c.lastChild = child.prev
+		kc.lastChild = child.prev
 	}
 	child.prev, child.next = nil, nil
 }
 
-func (c *kernelContext) addWait(w *wait) {
-	w.ctx = c
-	w.prev, w.next = c.lastWait, nil
-	if c.lastWait != nil {
-		c.lastWait.next = w
+func (kc *kernelContext) addWait(w *wait) {
+	w.ctx = kc
+	w.prev, w.next = kc.lastWait, nil
+	if kc.lastWait != nil {
+		kc.lastWait.next = w
 	} else {
-		c.firstWait = w
+		kc.firstWait = w
 	}
-	c.lastWait = w
+	kc.lastWait = w
 }
 
-func (c *kernelContext) dropWait(w *wait) {
+func (kc *kernelContext) dropWait(w *wait) {
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {
-		c.firstWait = w.next
+		kc.firstWait = w.next
 	}
 	if w.next != nil {
 		w.next.prev = w.prev
 	} else {
-		c.lastWait = w.prev
+		kc.lastWait = w.prev
 	}
 	w.ctx, w.prev, w.next = nil, nil, nil
 }

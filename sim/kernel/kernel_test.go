@@ -322,4 +322,4 @@ type spy struct {
 	choose func(s *Stream, n uint64) uint64
 }
 
-func (c *spy) Choose(s *Stream, n uint64) uint64 { return c.choose(s, n) }
+func (sp *spy) Choose(s *Stream, n uint64) uint64 { return sp.choose(s, n) }

@@ -20,8 +20,8 @@ const (
 )
 
 // String returns the reason as a lower-case word.
-func (r EndReason) String() string {
-	switch r {
+func (e EndReason) String() string {
+	switch e {
 	case Exited:
 		return "exited"
 	case Crashed:

@@ -8,57 +8,57 @@ type runQueue struct {
 	head  int
 }
 
-func (q *runQueue) len() int { return len(q.items) - q.head }
+func (r *runQueue) len() int { return len(r.items) - r.head }
 
-func (q *runQueue) at(i int) *Task { return q.items[q.head+i] }
+func (r *runQueue) at(i int) *Task { return r.items[r.head+i] }
 
-func (q *runQueue) push(t *Task) {
-	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 {
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items = q.items[:n]
-		q.head = 0
+func (r *runQueue) push(t *Task) {
+	if len(r.items) == cap(r.items) && r.head > len(r.items)/2 {
+		n := copy(r.items, r.items[r.head:])
+		clear(r.items[n:])
+		r.items = r.items[:n]
+		r.head = 0
 	}
-	q.items = append(q.items, t)
+	r.items = append(r.items, t)
 }
 
 // take removes the i-th task; it moves the shorter side.
-func (q *runQueue) take(i int) *Task {
-	at := q.head + i
-	t := q.items[at]
-	if i < q.len()/2 || i == 0 {
-		copy(q.items[q.head+1:at+1], q.items[q.head:at])
-		q.items[q.head] = nil
-		q.head++
+func (r *runQueue) take(i int) *Task {
+	at := r.head + i
+	t := r.items[at]
+	if i < r.len()/2 || i == 0 {
+		copy(r.items[r.head+1:at+1], r.items[r.head:at])
+		r.items[r.head] = nil
+		r.head++
 	} else {
-		last := len(q.items) - 1
-		copy(q.items[at:], q.items[at+1:])
-		q.items[last] = nil
-		q.items = q.items[:last]
+		last := len(r.items) - 1
+		copy(r.items[at:], r.items[at+1:])
+		r.items[last] = nil
+		r.items = r.items[:last]
 	}
-	if q.head == len(q.items) {
-		q.items = q.items[:0]
-		q.head = 0
+	if r.head == len(r.items) {
+		r.items = r.items[:0]
+		r.head = 0
 	}
 	return t
 }
 
 // extract removes the tasks of p and returns them appended to into, in order.
-func (q *runQueue) extract(p *Process, into []*Task) []*Task {
-	kept := q.items[:q.head]
-	for _, t := range q.items[q.head:] {
+func (r *runQueue) extract(p *Process, into []*Task) []*Task {
+	kept := r.items[:r.head]
+	for _, t := range r.items[r.head:] {
 		if t.process == p {
 			into = append(into, t)
 		} else {
 			kept = append(kept, t)
 		}
 	}
-	clear(q.items[len(kept):])
-	q.items = kept
+	clear(r.items[len(kept):])
+	r.items = kept
 	return into
 }
 
-func (q *runQueue) clear() {
-	q.items = nil
-	q.head = 0
+func (r *runQueue) clear() {
+	r.items = nil
+	r.head = 0
 }

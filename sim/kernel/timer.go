@@ -43,13 +43,13 @@ type Timer struct {
 
 // Stop disarms the timer and reports whether it did: false when it has fired, was stopped before,
 // or its process has ended.
-func (h Timer) Stop() bool {
-	if h.t == nil || h.t.gen != h.gen {
+func (ti Timer) Stop() bool {
+	if ti.t == nil || ti.t.gen != ti.gen {
 		return false
 	}
-	k := h.t.k
+	k := ti.t.k
 	k.CheckAlive()
-	k.disarm(h.t)
+	k.disarm(ti.t)
 	return true
 }
 
@@ -194,120 +194,120 @@ const (
 	soonFew  = 16
 )
 
-func (ts *timers) len() int { return len(ts.soon) + len(ts.near) + len(ts.far) }
+func (ti *timers) len() int { return len(ti.soon) + len(ti.near) + len(ti.far) }
 
 // first is the timer that fires next. At least one must be armed.
-func (ts *timers) first() *timerSlot {
-	if len(ts.soon) == 0 {
-		ts.refill()
+func (ti *timers) first() *timerSlot {
+	if len(ti.soon) == 0 {
+		ti.refill()
 	}
-	return &ts.soon[len(ts.soon)-1]
+	return &ti.soon[len(ti.soon)-1]
 }
 
 // takeFirst removes the timer that fires next, and returns it. At least one must be armed.
-func (ts *timers) takeFirst() *timer {
-	t := ts.first().t
-	ts.soon = ts.soon[:len(ts.soon)-1]
+func (ti *timers) takeFirst() *timer {
+	t := ti.first().t
+	ti.soon = ti.soon[:len(ti.soon)-1]
 	return t
 }
 
 // refill moves the first near timers to the empty sorted list.
-func (ts *timers) refill() {
-	if len(ts.near) == 0 {
-		ts.approach()
+func (ti *timers) refill() {
+	if len(ti.near) == 0 {
+		ti.approach()
 	}
-	if ts.soon == nil {
-		ts.soon = make([]timerSlot, 0, soonMost)
+	if ti.soon == nil {
+		ti.soon = make([]timerSlot, 0, soonMost)
 	}
-	ts.soon = ts.soon[:min(soonFew, len(ts.near))]
-	for i := len(ts.soon) - 1; i >= 0; i-- {
-		ts.soon[i] = ts.near[0]
-		ts.near.remove(0)
-		ts.soon[i].t.pos = timerSoon
+	ti.soon = ti.soon[:min(soonFew, len(ti.near))]
+	for i := len(ti.soon) - 1; i >= 0; i-- {
+		ti.soon[i] = ti.near[0]
+		ti.near.remove(0)
+		ti.soon[i].t.pos = timerSoon
 	}
 }
 
 // approach makes the far timers that are due next near ones, when no near one is left. It moves
 // many at once, so that the scan of all of them costs little for each.
-func (ts *timers) approach() {
-	all, least := len(ts.far), ts.far[0].at
-	for _, slot := range ts.far[1:] {
+func (ti *timers) approach() {
+	all, least := len(ti.far), ti.far[0].at
+	for _, slot := range ti.far[1:] {
 		least = min(least, slot.at)
 	}
 	// One more, so that it is after the first timer itself.
-	ts.until = addSaturated(addSaturated(least, ts.reach), 1)
-	for i := 0; i < len(ts.far); {
-		if t := ts.far[i].t; ts.far[i].at < ts.until || ts.until == maxDuration {
-			ts.drop(i)
-			ts.near.push(timerSlot{at: t.at, seq: t.seq, t: t})
+	ti.until = addSaturated(addSaturated(least, ti.reach), 1)
+	for i := 0; i < len(ti.far); {
+		if t := ti.far[i].t; ti.far[i].at < ti.until || ti.until == maxDuration {
+			ti.drop(i)
+			ti.near.push(timerSlot{at: t.at, seq: t.seq, t: t})
 			continue
 		}
 		i++
 	}
-	switch n := len(ts.near); {
+	switch n := len(ti.near); {
 	case n < all/16+4:
-		ts.reach = min(2*ts.reach+1, time.Hour)
+		ti.reach = min(2*ti.reach+1, time.Hour)
 	case n > all/4+32:
-		ts.reach /= 2
+		ti.reach /= 2
 	}
 }
 
-func (ts *timers) push(t *timer) {
+func (ti *timers) push(t *timer) {
 	slot := timerSlot{at: t.at, seq: t.seq, t: t}
 	switch {
-	case len(ts.soon) > 0 && slot.before(ts.soon[0]):
-		ts.insert(slot)
-	case t.at < ts.until:
-		ts.near.push(slot)
+	case len(ti.soon) > 0 && slot.before(ti.soon[0]):
+		ti.insert(slot)
+	case t.at < ti.until:
+		ti.near.push(slot)
 	default:
-		t.pos = timerFar - len(ts.far)
-		ts.far = append(ts.far, slot)
+		t.pos = timerFar - len(ti.far)
+		ti.far = append(ti.far, slot)
 	}
 }
 
 // insert adds a timer to the sorted list. If that is full, its last timer goes to the near ones.
-func (ts *timers) insert(slot timerSlot) {
-	if len(ts.soon) == soonMost {
-		ts.near.push(ts.soon[0])
-		ts.soon = ts.soon[:copy(ts.soon, ts.soon[1:])]
+func (ti *timers) insert(slot timerSlot) {
+	if len(ti.soon) == soonMost {
+		ti.near.push(ti.soon[0])
+		ti.soon = ti.soon[:copy(ti.soon, ti.soon[1:])]
 	}
 	slot.t.pos = timerSoon
-	ts.soon = append(ts.soon, slot)
-	i := len(ts.soon) - 1
-	for ; i > 0 && ts.soon[i-1].before(slot); i-- {
-		ts.soon[i] = ts.soon[i-1]
+	ti.soon = append(ti.soon, slot)
+	i := len(ti.soon) - 1
+	for ; i > 0 && ti.soon[i-1].before(slot); i-- {
+		ti.soon[i] = ti.soon[i-1]
 	}
-	ts.soon[i] = slot
+	ti.soon[i] = slot
 }
 
-func (ts *timers) remove(t *timer) {
+func (ti *timers) remove(t *timer) {
 	switch {
 	case t.pos >= 0:
-		ts.near.remove(t.pos)
+		ti.near.remove(t.pos)
 	case t.pos == timerSoon:
-		i := slices.IndexFunc(ts.soon, func(s timerSlot) bool { return s.t == t })
-		ts.soon = slices.Delete(ts.soon, i, i+1)
+		i := slices.IndexFunc(ti.soon, func(s timerSlot) bool { return s.t == t })
+		ti.soon = slices.Delete(ti.soon, i, i+1)
 	default:
-		ts.drop(timerFar - t.pos)
+		ti.drop(timerFar - t.pos)
 	}
 }
 
 // drop removes a far timer.
-func (ts *timers) drop(i int) {
-	last := len(ts.far) - 1
+func (ti *timers) drop(i int) {
+	last := len(ti.far) - 1
 	if i != last {
-		ts.far[i] = ts.far[last]
-		ts.far[i].t.pos = timerFar - i
+		ti.far[i] = ti.far[last]
+		ti.far[i].t.pos = timerFar - i
 	}
-	ts.far[last] = timerSlot{}
-	ts.far = ts.far[:last]
+	ti.far[last] = timerSlot{}
+	ti.far = ti.far[:last]
 }
 
 // filter drops the timers for which keep returns false, and orders the rest anew, because keep may
 // have changed their times.
-func (ts *timers) filter(keep func(t *timer) bool) {
-	ts.far = append(append(ts.far, ts.near...), ts.soon...)
-	all, kept := ts.far, ts.far[:0]
+func (ti *timers) filter(keep func(t *timer) bool) {
+	ti.far = append(append(ti.far, ti.near...), ti.soon...)
+	all, kept := ti.far, ti.far[:0]
 	for _, slot := range all {
 		if keep(slot.t) {
 			slot.at, slot.t.pos = slot.t.at, timerFar-len(kept)
@@ -315,9 +315,9 @@ func (ts *timers) filter(keep func(t *timer) bool) {
 		}
 	}
 	clear(all[len(kept):])
-	clear(ts.near)
-	clear(ts.soon)
-	ts.soon, ts.near, ts.far, ts.until = ts.soon[:0], ts.near[:0], kept, 0
+	clear(ti.near)
+	clear(ti.soon)
+	ti.soon, ti.near, ti.far, ti.until = ti.soon[:0], ti.near[:0], kept, 0
 }
 
 // timerHeap is a heap with four children a node, ordered by (at, seq). The keys are in the slots,
@@ -330,63 +330,63 @@ type timerSlot struct {
 	t   *timer
 }
 
-func (a timerSlot) before(b timerSlot) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
+func (t timerSlot) before(b timerSlot) bool { return t.at < b.at || t.at == b.at && t.seq < b.seq }
 
-func (h *timerHeap) push(slot timerSlot) {
-	*h = append(*h, slot)
-	h.up(len(*h) - 1)
+func (th *timerHeap) push(slot timerSlot) {
+	*th = append(*th, slot)
+	th.up(len(*th) - 1)
 }
 
-func (h *timerHeap) remove(i int) {
-	s := *h
+func (th *timerHeap) remove(i int) {
+	s := *th
 	last := len(s) - 1
 	moved := s[last]
 	s[last] = timerSlot{}
-	*h = s[:last]
+	*th = s[:last]
 	if i == last {
 		return
 	}
 	s[i] = moved
 	moved.t.pos = i
-	h.down(i)
-	h.up(moved.t.pos)
+	th.down(i)
+	th.up(moved.t.pos)
 }
 
-func (h timerHeap) up(i int) {
-	slot := h[i]
+func (th timerHeap) up(i int) {
+	slot := th[i]
 	for i > 0 {
 		parent := (i - 1) / 4
-		if !slot.before(h[parent]) {
+		if !slot.before(th[parent]) {
 			break
 		}
-		h[i] = h[parent]
-		h[i].t.pos = i
+		th[i] = th[parent]
+		th[i].t.pos = i
 		i = parent
 	}
-	h[i] = slot
+	th[i] = slot
 	slot.t.pos = i
 }
 
-func (h timerHeap) down(i int) {
-	slot := h[i]
+func (th timerHeap) down(i int) {
+	slot := th[i]
 	for {
 		first := 4*i + 1
-		if first >= len(h) {
+		if first >= len(th) {
 			break
 		}
 		least := first
-		for c := first + 1; c < min(first+4, len(h)); c++ {
-			if h[c].before(h[least]) {
+		for c := first + 1; c < min(first+4, len(th)); c++ {
+			if th[c].before(th[least]) {
 				least = c
 			}
 		}
-		if !h[least].before(slot) {
+		if !th[least].before(slot) {
 			break
 		}
-		h[i] = h[least]
-		h[i].t.pos = i
+		th[i] = th[least]
+		th[i].t.pos = i
 		i = least
 	}
-	h[i] = slot
+	th[i] = slot
 	slot.t.pos = i
 }

@@ -17,15 +17,15 @@ type trace struct {
 
 func newTrace() *trace { return &trace{hash: fnv.New64a()} }
 
-func (tr *trace) note(label string, values ...uint64) {
-	tr.hash.Write([]byte(label))
+func (t *trace) note(label string, values ...uint64) {
+	t.hash.Write([]byte(label))
 	for _, v := range values {
-		tr.hash.Write(binary.LittleEndian.AppendUint64(nil, v))
+		t.hash.Write(binary.LittleEndian.AppendUint64(nil, v))
 	}
-	tr.count++
+	t.count++
 }
 
-func (tr *trace) sum() uint64 { return tr.hash.Sum64() }
+func (t *trace) sum() uint64 { return t.hash.Sum64() }
 
 // toy is a random program: three processes of three tasks that sleep, call a server, time out and
 // cancel each other, under crashes with restart, pauses, freezes and drift.
@@ -54,33 +54,33 @@ func newToy(opts Options) *toy {
 }
 
 // call is a request to the server: it travels, takes effect, and the reply travels back.
-func (x *toy) call(ctx context.Context, what uint64) error {
-	k := x.k
+func (t *toy) call(ctx context.Context, what uint64) error {
+	k := t.k
 	k.Point()
 	w := k.NewWait()
 	net := k.Stream("net")
 	k.After(net.Duration(0, 3*time.Millisecond), func() {
-		x.effects++
-		x.counter += what
-		x.tr.note("effect", what, uint64(k.Now()))
+		t.effects++
+		t.counter += what
+		t.tr.note("effect", what, uint64(k.Now()))
 		k.After(net.Duration(0, 3*time.Millisecond), func() { w.Done() })
 	})
 	return w.Await(ctx)
 }
 
-func (x *toy) sleep(ctx context.Context, d time.Duration) error {
-	x.k.Point()
-	_, err := x.k.NewWait().AwaitFor(ctx, d)
+func (t *toy) sleep(ctx context.Context, d time.Duration) error {
+	t.k.Point()
+	_, err := t.k.NewWait().AwaitFor(ctx, d)
 	return err
 }
 
-func (x *toy) start(name string) {
-	k := x.k
+func (t *toy) start(name string) {
+	k := t.k
 	p := k.NewProcess(name)
 	p.OnEnd(func(r EndReason) {
-		x.tr.note("end "+name, uint64(r))
+		t.tr.note("end "+name, uint64(r))
 		if r == Crashed {
-			k.After(5*time.Millisecond, func() { x.start(name) })
+			k.After(5*time.Millisecond, func() { t.start(name) })
 		}
 	})
 	p.Go("main", func() {
@@ -88,10 +88,10 @@ func (x *toy) start(name string) {
 		defer cancel()
 		s := k.Stream("work/" + name)
 		looper := p.Go("loop", func() {
-			defer func() { _ = x.call(context.Background(), 1000) }() // suppressed when it crashes
+			defer func() { _ = t.call(context.Background(), 1000) }() // suppressed when it crashes
 			for {
-				if err := x.sleep(ctx, s.Duration(100*time.Microsecond, 10*time.Millisecond)); err != nil {
-					x.tr.note("loop ends", uint64(p.Clock().Monotonic()))
+				if err := t.sleep(ctx, s.Duration(100*time.Microsecond, 10*time.Millisecond)); err != nil {
+					t.tr.note("loop ends", uint64(p.Clock().Monotonic()))
 					return
 				}
 			}
@@ -99,13 +99,13 @@ func (x *toy) start(name string) {
 		p.Go("caller", func() {
 			for i := range uint64(5) {
 				tctx, done := k.WithTimeout(ctx, s.Duration(time.Millisecond, 5*time.Millisecond))
-				err := x.call(tctx, i)
+				err := t.call(tctx, i)
 				done()
-				x.tr.note("called", i, b2u(err == nil), uint64(p.Clock().Wall().UnixNano()))
+				t.tr.note("called", i, b2u(err == nil), uint64(p.Clock().Wall().UnixNano()))
 			}
 		})
 		for range 10 {
-			x.sleep(ctx, time.Millisecond)
+			t.sleep(ctx, time.Millisecond)
 		}
 		cancel()
 		_ = looper.Join(context.Background())
@@ -128,10 +128,10 @@ func (x *toy) start(name string) {
 	}
 }
 
-func (x *toy) run() (uint64, Stop) {
-	defer x.k.Close()
-	stop := x.k.Run(nil, time.Second)
-	return x.tr.sum(), stop
+func (t *toy) run() (uint64, Stop) {
+	defer t.k.Close()
+	stop := t.k.Run(nil, time.Second)
+	return t.tr.sum(), stop
 }
 
 func b2u(b bool) uint64 {

@@ -52,26 +52,26 @@ func (k *Kernel) NewWait() Wait {
 
 // Done ends the wait and wakes its task if it is parked. It returns false if there is nothing to
 // wake any more: the wait was ended or abandoned, or its task is dead.
-func (h Wait) Done() bool {
-	if h.w == nil || h.w.gen != h.gen {
+func (wa Wait) Done() bool {
+	if wa.w == nil || wa.w.gen != wa.gen {
 		return false
 	}
-	h.w.task.k.CheckAlive()
-	return h.resolve(waitDone)
+	wa.w.task.k.CheckAlive()
+	return wa.resolve(waitDone)
 }
 
 // Pending reports whether Done would wake a task, now or at Await.
-func (h Wait) Pending() bool {
-	return h.w != nil && h.w.gen == h.gen && h.w.state == waitPending && h.w.task.alive()
+func (wa Wait) Pending() bool {
+	return wa.w != nil && wa.w.gen == wa.gen && wa.w.state == waitPending && wa.w.task.alive()
 }
 
 func (t *Task) alive() bool { return !t.ended && t.process.state == processAlive }
 
-func (h Wait) resolve(outcome waitState) bool {
-	if !h.Pending() {
+func (wa Wait) resolve(outcome waitState) bool {
+	if !wa.Pending() {
 		return false
 	}
-	w := h.w
+	w := wa.w
 	w.state = outcome
 	if w.ctx != nil {
 		w.ctx.dropWait(w)
@@ -99,24 +99,24 @@ func (w *wait) release() {
 }
 
 // Abandon ends the wait without awaiting it. A later Done returns false.
-func (h Wait) Abandon() {
-	if h.w != nil && h.w.gen == h.gen && !h.w.parked {
-		h.w.release()
+func (wa Wait) Abandon() {
+	if wa.w != nil && wa.w.gen == wa.gen && !wa.w.parked {
+		wa.w.release()
 	}
 }
 
 // Await parks the current task, which must own the wait, until Done or until ctx ends. It returns
 // nil if Done came first, even before Await, else ctx.Err(). Either way the wait is over.
-func (h Wait) Await(ctx context.Context) error {
-	_, err := h.AwaitFor(ctx, maxDuration)
+func (wa Wait) Await(ctx context.Context) error {
+	_, err := wa.AwaitFor(ctx, maxDuration)
 	return err
 }
 
 // AwaitFor is Await with a limit on the process's monotonic clock: true if Done came first, false
 // if d was over first. The longest Duration means no limit.
-func (h Wait) AwaitFor(ctx context.Context, d time.Duration) (bool, error) {
-	w := h.w
-	if w == nil || w.gen != h.gen {
+func (wa Wait) AwaitFor(ctx context.Context, d time.Duration) (bool, error) {
+	w := wa.w
+	if w == nil || w.gen != wa.gen {
 		panic("kernel: Await of a wait that is over")
 	}
 	t := w.task
@@ -132,7 +132,7 @@ func (h Wait) AwaitFor(ctx context.Context, d time.Duration) (bool, error) {
 			w.release()
 			return false, ctx.Err()
 		}
-		t.parkOn(h, kc, d)
+		t.parkOn(wa, kc, d)
 	} else if t.crashNext {
 		t.crashNext = false
 		k.crashFired = true

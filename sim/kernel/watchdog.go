@@ -42,50 +42,50 @@ func NewWatchdog(limit time.Duration, onStuck func(k *Kernel, stacks []byte)) *W
 }
 
 // Watch starts watching k. The function that it returns ends the watching, not the run.
-func (wd *Watchdog) Watch(k *Kernel) (stop func()) {
-	wd.mu.Lock()
-	defer wd.mu.Unlock()
-	wd.watched[k] = &watch{progress: k.progress.Load(), since: time.Now()} //detlint:ok the watchdog lives in real time, outside of every run
+func (wa *Watchdog) Watch(k *Kernel) (stop func()) {
+	wa.mu.Lock()
+	defer wa.mu.Unlock()
+	wa.watched[k] = &watch{progress: k.progress.Load(), since: time.Now()} //detlint:ok the watchdog lives in real time, outside of every run
 	return func() {
-		wd.mu.Lock()
-		defer wd.mu.Unlock()
-		delete(wd.watched, k)
+		wa.mu.Lock()
+		defer wa.mu.Unlock()
+		delete(wa.watched, k)
 	}
 }
 
 // Close ends the watchdog, after any report in progress. It must not be called from onStuck.
-func (wd *Watchdog) Close() {
-	close(wd.quit)
-	<-wd.over //detlint:ok the watchdog lives in real time, outside of every run
+func (wa *Watchdog) Close() {
+	close(wa.quit)
+	<-wa.over //detlint:ok the watchdog lives in real time, outside of every run
 }
 
-func (wd *Watchdog) loop() {
-	defer close(wd.over)
-	ticker := time.NewTicker(max(wd.limit/4, time.Millisecond)) //detlint:ok the watchdog lives in real time, outside of every run
+func (wa *Watchdog) loop() {
+	defer close(wa.over)
+	ticker := time.NewTicker(max(wa.limit/4, time.Millisecond)) //detlint:ok the watchdog lives in real time, outside of every run
 	defer ticker.Stop()
 	for {
 		select { //detlint:ok the watchdog lives in real time, outside of every run
-		case <-wd.quit: //detlint:ok the watchdog lives in real time, outside of every run
+		case <-wa.quit: //detlint:ok the watchdog lives in real time, outside of every run
 			return
 		case now := <-ticker.C: //detlint:ok the watchdog lives in real time, outside of every run
-			for _, k := range wd.stuck(now) {
-				wd.onStuck(k, allStacks())
+			for _, k := range wa.stuck(now) {
+				wa.onStuck(k, allStacks())
 			}
 		}
 	}
 }
 
-func (wd *Watchdog) stuck(now time.Time) []*Kernel {
-	wd.mu.Lock()
-	defer wd.mu.Unlock()
+func (wa *Watchdog) stuck(now time.Time) []*Kernel {
+	wa.mu.Lock()
+	defer wa.mu.Unlock()
 	var found []*Kernel
-	for k, w := range wd.watched { //detlint:ok the watchdog lives in real time, outside of every run
+	for k, w := range wa.watched { //detlint:ok the watchdog lives in real time, outside of every run
 		progress := k.progress.Load()
 		if progress != w.progress || !k.active.Load() {
 			*w = watch{progress: progress, since: now}
 			continue
 		}
-		if !w.reported && now.Sub(w.since) >= wd.limit {
+		if !w.reported && now.Sub(w.since) >= wa.limit {
 			w.reported = true
 			found = append(found, k)
 		}

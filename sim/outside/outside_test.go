@@ -45,19 +45,19 @@ type stutter struct {
 	Times  int
 }
 
-func (f *stutter) Read(r *fault.Reader) {
-	f.Worker = r.Worker(r.At("of"))
+func (s *stutter) Read(r *fault.Reader) {
+	s.Worker = r.Worker(r.At("of"))
 	if n := r.At("times"); n != nil {
 		times, _ := r.Integer(n, "times", 1, 10)
-		f.Times = int(times)
+		s.Times = int(times)
 	}
 }
 
-func (f *stutter) Strikes() fault.Strikes { return fault.Strikes{Target: f.Worker} }
+func (s *stutter) Strikes() fault.Strikes { return fault.Strikes{Target: s.Worker} }
 
-func (f *stutter) inject(x *fault.Injection, w fault.Processes) (func(), error) {
+func (s *stutter) inject(x *fault.Injection, w fault.Processes) (func(), error) {
 	p := w.Process(x.Targets[0])
-	for range f.Times {
+	for range s.Times {
 		if p.Alive() {
 			x.Touch(fault.Touched{Process: p.Name()})
 		}
@@ -76,16 +76,16 @@ type seismic interface {
 
 type tremor struct{ Target string }
 
-func (f *tremor) Read(r *fault.Reader)   { f.Target = r.Worker(r.Value) }
-func (f *tremor) Strikes() fault.Strikes { return fault.Strikes{Target: f.Target} }
+func (t *tremor) Read(r *fault.Reader)   { t.Target = r.Worker(r.Value) }
+func (t *tremor) Strikes() fault.Strikes { return fault.Strikes{Target: t.Target} }
 
 func (*tremor) inject(x *fault.Injection, w seismic) (func(), error) { return w.Shake(x) }
 
 // standstill needs machines, which only the simulator offers.
 type standstill struct{ Target string }
 
-func (f *standstill) Read(r *fault.Reader)   { f.Target = r.Process(r.Value) }
-func (f *standstill) Strikes() fault.Strikes { return fault.Strikes{Target: f.Target} }
+func (s *standstill) Read(r *fault.Reader)   { s.Target = r.Process(r.Value) }
+func (s *standstill) Strikes() fault.Strikes { return fault.Strikes{Target: s.Target} }
 
 func (*standstill) inject(x *fault.Injection, w fault.Machines) (func(), error) {
 	w.Freeze(x.Targets[0])()

@@ -334,21 +334,21 @@ func newBatch(n int) (*batch, []publish) {
 }
 
 // settle notes an outcome.
-func (t *batch) settle(i int, o broker.Outcome) {
-	if t.over || len(t.gaveUp) > i && t.gaveUp[i] {
+func (b *batch) settle(i int, o broker.Outcome) {
+	if b.over || len(b.gaveUp) > i && b.gaveUp[i] {
 		return
 	}
 	if o == broker.Unknown {
 		// The publish may be answered later, when its caller no longer waits.
-		if t.gaveUp == nil {
-			t.gaveUp = make([]bool, len(t.outcomes))
+		if b.gaveUp == nil {
+			b.gaveUp = make([]bool, len(b.outcomes))
 		}
-		t.gaveUp[i] = true
+		b.gaveUp[i] = true
 	}
-	t.outcomes[i] = o
-	t.left--
-	if t.left == 0 {
-		t.wait.Done()
+	b.outcomes[i] = o
+	b.left--
+	if b.left == 0 {
+		b.wait.Done()
 	}
 }
 

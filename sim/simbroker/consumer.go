@@ -30,58 +30,58 @@ type arrival struct {
 
 // Arrive implements simnet.Frame. The client no longer knows a cancelled consumer: it drops
 // deliveries that still arrive for it, which stay unsettled.
-func (d *arrival) Arrive() {
-	sub := d.sub
+func (a *arrival) Arrive() {
+	sub := a.sub
 	switch {
 	case sub.abandoned:
-		sub.giveBack(d)
+		sub.giveBack(a)
 		return
 	case sub.cancelled:
 		return
 	}
-	d.strand = sub.s.b.k.Strand()
-	sub.buffer = append(sub.buffer, d)
+	a.strand = sub.s.b.k.Strand()
+	sub.buffer = append(sub.buffer, a)
 	sub.wake()
 }
 
 // wake lets all waiting tasks look again; those that find nothing go on waiting.
-func (sub *subscription) wake() {
-	for _, w := range sub.waiters {
+func (su *subscription) wake() {
+	for _, w := range su.waiters {
 		w.Done()
 	}
-	sub.waiters = sub.waiters[:0]
+	su.waiters = su.waiters[:0]
 }
 
 // cancelledByServer is the arrival of basic.cancel at the client.
-func (sub *subscription) cancelledByServer() {
-	sub.cancelled = true
-	sub.wake()
+func (su *subscription) cancelledByServer() {
+	su.cancelled = true
+	su.wake()
 }
 
 // Receive implements broker.Consumer. Deliveries in the buffer come before ErrCancelled, and,
 // depending on a draw for each lost session, before ErrClosed.
-func (sub *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
-	k := sub.s.b.k
+func (su *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
+	k := su.s.b.k
 	k.CheckAlive()
 	k.Point()
 	for {
 		switch {
-		case len(sub.buffer) > 0:
-			d := sub.buffer[0]
-			sub.buffer = slices.Delete(sub.buffer, 0, 1)
+		case len(su.buffer) > 0:
+			d := su.buffer[0]
+			su.buffer = slices.Delete(su.buffer, 0, 1)
 			k.Meet(d.strand)
 			got := d.Delivery
-			sub.s.b.spareArrivals.put(d)
+			su.s.b.spareArrivals.put(d)
 			return got, nil
-		case sub.s.closed:
+		case su.s.closed:
 			return broker.Delivery{}, broker.ErrClosed
-		case sub.cancelled:
+		case su.cancelled:
 			return broker.Delivery{}, broker.ErrCancelled
 		}
 		w := k.NewWait()
-		sub.waiters = append(sub.waiters, w)
+		su.waiters = append(su.waiters, w)
 		if err := w.Await(ctx); err != nil {
-			sub.waiters = slices.DeleteFunc(sub.waiters, func(other kernel.Wait) bool { return other == w })
+			su.waiters = slices.DeleteFunc(su.waiters, func(other kernel.Wait) bool { return other == w })
 			return broker.Delivery{}, err
 		}
 	}
@@ -115,8 +115,8 @@ func (s *session) settle(tag uint64, how settling) {
 }
 
 // Ack implements broker.Consumer. It ignores a delivery of a session that has ended.
-func (sub *subscription) Ack(d broker.Delivery) {
-	s := sub.s
+func (su *subscription) Ack(d broker.Delivery) {
+	s := su.s
 	s.b.k.CheckAlive()
 	if s.owns(d) {
 		s.settle(d.Tag, byAck)
@@ -124,8 +124,8 @@ func (sub *subscription) Ack(d broker.Delivery) {
 }
 
 // Reject implements broker.Consumer. It ignores a delivery of a session that has ended.
-func (sub *subscription) Reject(d broker.Delivery, requeue bool) {
-	s := sub.s
+func (su *subscription) Reject(d broker.Delivery, requeue bool) {
+	s := su.s
 	s.b.k.CheckAlive()
 	if s.owns(d) {
 		how := byReject
@@ -137,16 +137,16 @@ func (sub *subscription) Reject(d broker.Delivery, requeue bool) {
 }
 
 // giveBack requeues a delivery that nobody will read.
-func (sub *subscription) giveBack(d *arrival) {
-	sub.s.settle(d.Tag, byRequeue)
+func (su *subscription) giveBack(d *arrival) {
+	su.s.settle(d.Tag, byRequeue)
 }
 
 // Cancel implements broker.Consumer. Afterwards Receive empties the buffer and then returns
 // ErrCancelled.
-func (sub *subscription) Cancel(ctx context.Context) error {
-	return sub.s.askWhen(ctx, func(answer func()) { sub.s.b.queue(sub.queue).attend(answer, nil) }, func() error {
-		sub.s.peer.cancel(sub.consumer)
-		sub.s.conn.SendToClient(simnet.FrameFunc(sub.cancelledByServer))
+func (su *subscription) Cancel(ctx context.Context) error {
+	return su.s.askWhen(ctx, func(answer func()) { su.s.b.queue(su.queue).attend(answer, nil) }, func() error {
+		su.s.peer.cancel(su.consumer)
+		su.s.conn.SendToClient(simnet.FrameFunc(su.cancelledByServer))
 		return nil
 	}, nil)
 }

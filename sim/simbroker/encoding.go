@@ -57,11 +57,11 @@ func shape(e *broker.Envelope) int {
 }
 
 // due says whether a message has to be encoded, and counts it.
-func (x *encoding) due(e *broker.Envelope) bool {
+func (en *encoding) due(e *broker.Envelope) bool {
 	at := shape(e)
-	n := x.sent[at]
-	x.sent[at]++
-	return n%encodedEach == x.offset[at] || loses(e)
+	n := en.sent[at]
+	en.sent[at]++
+	return n%encodedEach == en.offset[at] || loses(e)
 }
 
 // loses says that a message does not carry all of its envelope, or not in the form in which the

@@ -27,8 +27,8 @@ func (s *session) startHeartbeat() {
 }
 
 // Fire is one beat. It is the last one if neither end lives.
-func (h beat) Fire() {
-	s := h.s
+func (be beat) Fire() {
+	s := be.s
 	half := s.heartbeat / 2
 	now := s.b.k.Now()
 	if !s.peer.closed {
@@ -39,7 +39,7 @@ func (h beat) Fire() {
 	} else if s.peer.closed {
 		return
 	}
-	s.b.k.AfterEvent(half, h)
+	s.b.k.AfterEvent(half, be)
 }
 
 // beatAtBroker is the broker's reaction to the client's silence: a process that is paused, frozen or

@@ -31,69 +31,69 @@ type calling struct {
 }
 
 // Unjudged implements mutant.Unjudged.
-func (s *calling) Unjudged() store.Store { return s.Store }
+func (ca *calling) Unjudged() store.Store { return ca.Store }
 
 // gone notes an answer that the incarnation is over.
-func (s *calling) gone(err error) {
+func (ca *calling) gone(err error) {
 	if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrSuperseded) {
-		s.c.Gone()
+		ca.c.Gone()
 	}
 }
 
 // Newest implements store.Worker.
-func (s *calling) Newest(ctx context.Context, name string) (execution.Incarnation, error) {
-	s.asked = s.h.Monotonic()
-	return s.Store.Newest(ctx, name)
+func (ca *calling) Newest(ctx context.Context, name string) (execution.Incarnation, error) {
+	ca.asked = ca.h.Monotonic()
+	return ca.Store.Newest(ctx, name)
 }
 
 // Register implements store.Worker.
-func (s *calling) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	r, err := s.Store.Register(ctx, g)
+func (ca *calling) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	r, err := ca.Store.Register(ctx, g)
 	if err == nil {
-		s.c.Registered(s.asked)
+		ca.c.Registered(ca.asked)
 	}
 	return r, err
 }
 
 // SetLifecycle implements store.Worker.
-func (s *calling) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+func (ca *calling) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
 	if to == execution.Draining {
-		s.c.Drains()
+		ca.c.Drains()
 	}
-	err := s.Store.SetLifecycle(ctx, w, to)
-	s.gone(err)
+	err := ca.Store.SetLifecycle(ctx, w, to)
+	ca.gone(err)
 	return err
 }
 
 // Heartbeat implements store.Worker.
-func (s *calling) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	sent := s.h.Monotonic()
+func (ca *calling) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	sent := ca.h.Monotonic()
 	f := &b.Figures
-	s.c.Reports(sent, invariant.RunFigures{Total: f.Total, Failed: f.Failed, Consecutive: f.Consecutive, LastFailure: f.LastFailure, Average: f.Average})
-	s.c.Beats(sent)
-	reply, err := s.Store.Heartbeat(ctx, b)
-	s.c.Beaten(s.h.Monotonic())
-	s.gone(err)
+	ca.c.Reports(sent, invariant.RunFigures{Total: f.Total, Failed: f.Failed, Consecutive: f.Consecutive, LastFailure: f.LastFailure, Average: f.Average})
+	ca.c.Beats(sent)
+	reply, err := ca.Store.Heartbeat(ctx, b)
+	ca.c.Beaten(ca.h.Monotonic())
+	ca.gone(err)
 	if err != nil {
 		return reply, err
 	}
-	s.c.Renewed(s.h.Monotonic(), sent)
-	s.c.Answered(b.Incarnation, b.Number)
+	ca.c.Renewed(ca.h.Monotonic(), sent)
+	ca.c.Answered(b.Incarnation, b.Number)
 	for _, key := range reply.Lost {
-		s.c.Told(key, true)
+		ca.c.Told(key, true)
 	}
 	for _, key := range reply.Cancel {
-		s.c.Told(key, false)
+		ca.c.Told(key, false)
 	}
 	return reply, nil
 }
 
 // Executions implements store.Reader.
-func (s *calling) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
-	rows, err := s.Store.Executions(ctx, ids)
+func (ca *calling) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	rows, err := ca.Store.Executions(ctx, ids)
 	for i := range rows {
 		if rows[i].Status == execution.Canceling {
-			s.c.Cancelled(rows[i].Key())
+			ca.c.Cancelled(rows[i].Key())
 		}
 	}
 	return rows, err
@@ -109,26 +109,26 @@ func answer(w store.WorkerKey, key execution.Key, to execution.Status, o *store.
 }
 
 // Claim implements store.Worker. A refused statement may come with answers about some of its rows.
-func (s *calling) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (ca *calling) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	for i := range cs {
-		s.c.Claims(s.h.Monotonic(), cs[i].Key)
+		ca.c.Claims(ca.h.Monotonic(), cs[i].Key)
 	}
-	results, err := s.Store.Claim(ctx, w, cs)
-	s.gone(err)
+	results, err := ca.Store.Claim(ctx, w, cs)
+	ca.gone(err)
 	if errors.Is(err, store.ErrLeaseOver) {
-		s.c.LeaseOver(s.h.Monotonic())
+		ca.c.LeaseOver(ca.h.Monotonic())
 	}
 	for i := range cs {
 		if err != nil && (len(results) != len(cs) || results[i].Row.ID != cs[i].Key.ID) {
 			a := answer(w, cs[i].Key, execution.Running, nil, err)
 			a.Shared = len(cs) > 1
-			s.c.Claimed(s.h.Monotonic(), cs[i].Key, a, 0)
+			ca.c.Claimed(ca.h.Monotonic(), cs[i].Key, a, 0)
 			continue
 		}
 		r := &results[i]
 		a := answer(w, cs[i].Key, execution.Running, &r.Outcome, nil)
 		a.Late = r.DeadlinePassed
-		s.c.Claimed(s.h.Monotonic(), cs[i].Key, a, oracle.RunTimeout(&r.Row.Action))
+		ca.c.Claimed(ca.h.Monotonic(), cs[i].Key, a, oracle.RunTimeout(&r.Row.Action))
 	}
 	return results, err
 }
@@ -141,11 +141,11 @@ func endOf(f *store.Finish) invariant.End {
 }
 
 // Finish implements store.Worker.
-func (s *calling) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (ca *calling) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	for i := range fs {
-		s.c.Finishes(s.h.Monotonic(), endOf(&fs[i]), words(&fs[i]))
+		ca.c.Finishes(ca.h.Monotonic(), endOf(&fs[i]), words(&fs[i]))
 	}
-	outcomes, err := s.Store.Finish(ctx, w, fs)
+	outcomes, err := ca.Store.Finish(ctx, w, fs)
 	for i := range fs {
 		var a invariant.Answer
 		if err == nil || len(outcomes) == len(fs) && outcomes[i].Row.ID == fs[i].Key.ID {
@@ -153,24 +153,24 @@ func (s *calling) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fini
 		} else {
 			a = answer(w, fs[i].Key, fs[i].To, nil, err)
 		}
-		s.c.Finished(s.h.Monotonic(), endOf(&fs[i]), a)
+		ca.c.Finished(ca.h.Monotonic(), endOf(&fs[i]), a)
 	}
 	return outcomes, err
 }
 
 // KeepRefusedResult implements store.Worker.
-func (s *calling) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
-	s.c.Keeps(s.h.Monotonic(), endOf(&f), words(&f))
-	err := s.Store.KeepRefusedResult(ctx, w, f)
-	s.c.Kept(s.h.Monotonic(), f.Key, err != nil)
+func (ca *calling) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
+	ca.c.Keeps(ca.h.Monotonic(), endOf(&f), words(&f))
+	err := ca.Store.KeepRefusedResult(ctx, w, f)
+	ca.c.Kept(ca.h.Monotonic(), f.Key, err != nil)
 	return err
 }
 
 // Dispatched implements store.Worker.
-func (s *calling) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
-	s.c.LooksBehind(s.h.Monotonic())
-	rows, err := s.Store.Dispatched(ctx, w, limit)
-	s.c.LookedBehind(s.h.Monotonic())
+func (ca *calling) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
+	ca.c.LooksBehind(ca.h.Monotonic())
+	rows, err := ca.Store.Dispatched(ctx, w, limit)
+	ca.c.LookedBehind(ca.h.Monotonic())
 	return rows, err
 }
 
@@ -186,15 +186,15 @@ type seenRunner struct {
 }
 
 // Start implements worker.Runner.
-func (r *seenRunner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
-	r.c.Fences(s.Key, s.Fence)
-	r.c.Starts(s.Key)
-	run, err := r.Runner.Start(ctx, s)
+func (sr *seenRunner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
+	sr.c.Fences(s.Key, s.Fence)
+	sr.c.Starts(s.Key)
+	run, err := sr.Runner.Start(ctx, s)
 	if err != nil {
-		r.c.NotStarted(s.Key)
+		sr.c.NotStarted(s.Key)
 		return nil, err
 	}
-	return &seenRun{run, s.Key, r.h, r.c}, nil
+	return &seenRun{run, s.Key, sr.h, sr.c}, nil
 }
 
 type seenRun struct {
@@ -205,24 +205,24 @@ type seenRun struct {
 }
 
 // Extend implements worker.Run.
-func (r *seenRun) Extend(fence time.Duration) {
-	r.c.Fences(r.key, fence)
-	r.Run.Extend(fence)
+func (s *seenRun) Extend(fence time.Duration) {
+	s.c.Fences(s.key, fence)
+	s.Run.Extend(fence)
 }
 
 // Wait implements worker.Run.
-func (r *seenRun) Wait(ctx context.Context) (worker.Exit, error) {
-	exit, err := r.Run.Wait(ctx)
+func (s *seenRun) Wait(ctx context.Context) (worker.Exit, error) {
+	exit, err := s.Run.Wait(ctx)
 	switch {
 	case err != nil:
 	case exit.Killed:
-		r.c.Killed(r.h.Monotonic(), r.key)
+		s.c.Killed(s.h.Monotonic(), s.key)
 	default:
 		to := execution.Failed
 		if exit.Reason == execution.NoReason {
 			to = execution.Completed
 		}
-		r.c.Exited(r.h.Monotonic(), r.key, to, exit.Reason)
+		s.c.Exited(s.h.Monotonic(), s.key, to, exit.Reason)
 	}
 	return exit, err
 }
@@ -240,12 +240,12 @@ type wastedBroker struct {
 }
 
 // Connect implements broker.Broker.
-func (b *wastedBroker) Connect(ctx context.Context) (broker.Session, error) {
-	s, err := b.Broker.Connect(ctx)
+func (w *wastedBroker) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := w.Broker.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &wastedSession{s, b}, nil
+	return &wastedSession{s, w}, nil
 }
 
 type wastedSession struct {
@@ -254,12 +254,12 @@ type wastedSession struct {
 }
 
 // Consume implements broker.Session.
-func (s *wastedSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := s.Session.Consume(ctx, queue, prefetch)
+func (w *wastedSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := w.Session.Consume(ctx, queue, prefetch)
 	if err != nil || !broker.IsWorkerQueue(queue) {
 		return c, err
 	}
-	return &wastedConsumer{c, s.b}, nil
+	return &wastedConsumer{c, w.b}, nil
 }
 
 type wastedConsumer struct {
@@ -268,10 +268,10 @@ type wastedConsumer struct {
 }
 
 // Receive implements broker.Consumer.
-func (c *wastedConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
-	d, err := c.Consumer.Receive(ctx)
+func (w *wastedConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := w.Consumer.Receive(ctx)
 	if err == nil && (d.Malformed != nil || d.Envelope.Type != broker.ExecutionScheduled || len(d.Envelope.Dispatches) == 0) {
-		c.b.c.Wastes(c.b.h.Monotonic())
+		w.b.c.Wastes(w.b.h.Monotonic())
 	}
 	return d, err
 }

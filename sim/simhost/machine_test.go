@@ -16,9 +16,9 @@ import (
 type ends []history.Event
 
 // Observe implements history.Sink.
-func (s *ends) Observe(e *history.Event) {
+func (en *ends) Observe(e *history.Event) {
 	if e.Kind == history.ActionEnded {
-		*s = append(*s, *e)
+		*en = append(*en, *e)
 	}
 }
 

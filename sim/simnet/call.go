@@ -67,37 +67,37 @@ func (n *Network) Call(ctx context.Context, p *kernel.Process, server string, ap
 }
 
 // links looks up the links of the path.
-func (w *Path) links() {
-	if w.server == nil {
-		w.server = w.n.server(w.to)
-		w.forth = w.n.link(w.p.Name(), w.to)
-		w.back = w.n.link(w.to, w.p.Name())
+func (pa *Path) links() {
+	if pa.server == nil {
+		pa.server = pa.n.server(pa.to)
+		pa.forth = pa.n.link(pa.p.Name(), pa.to)
+		pa.back = pa.n.link(pa.to, pa.p.Name())
 	}
 }
 
 // Connect returns the number of a new connection.
-func (w *Path) Connect() (connection uint64) {
-	w.n.connections++
-	return w.n.connections
+func (pa *Path) Connect() (connection uint64) {
+	pa.n.connections++
+	return pa.n.connections
 }
 
 // Broken says that a silence has broken the connection and that this is known by now.
-func (w *Path) Broken(connection uint64) bool {
-	w.links()
-	return connection <= max(w.forth.broken, w.back.broken)
+func (pa *Path) Broken(connection uint64) bool {
+	pa.links()
+	return connection <= max(pa.forth.broken, pa.back.broken)
 }
 
 // Silent says whether a connection is silent.
-func (w *Path) Silent(connection uint64) bool {
-	w.links()
-	return w.forth.silent(connection) || w.back.silent(connection)
+func (pa *Path) Silent(connection uint64) bool {
+	pa.links()
+	return pa.forth.silent(connection) || pa.back.silent(connection)
 }
 
 // Troubled says that something may delay answers on a connection: a fault of the link or the
 // server.
-func (w *Path) Troubled(connection uint64) bool {
-	w.links()
-	return w.server.hangs != "" || !w.server.up || w.forth.troubled(connection) || w.back.troubled(connection)
+func (pa *Path) Troubled(connection uint64) bool {
+	pa.links()
+	return pa.server.hangs != "" || !pa.server.up || pa.forth.troubled(connection) || pa.back.troubled(connection)
 }
 
 func (l *link) troubled(connection uint64) bool {
@@ -105,11 +105,11 @@ func (l *link) troubled(connection uint64) bool {
 }
 
 // Trips draws the duration of n round trips.
-func (w *Path) Trips(n int) (d time.Duration) {
-	w.links()
+func (pa *Path) Trips(n int) (d time.Duration) {
+	pa.links()
 	for range n {
-		d += w.forth.delayAfter(d)
-		d += w.back.delayAfter(d)
+		d += pa.forth.delayAfter(d)
+		d += pa.back.delayAfter(d)
 	}
 	return d
 }
@@ -117,16 +117,16 @@ func (w *Path) Trips(n int) (d time.Duration) {
 // Answers says whether a message that has arrived over a connection would be answered now. If a
 // fault prevents this, it reports that the fault made a difference. For a new connection, pass
 // NoConnection.
-func (w *Path) Answers(connection uint64) bool {
-	w.links()
-	if !w.forth.cut() && !w.back.cut() && w.server.hangs == "" && !w.forth.silent(connection) && !w.back.silent(connection) {
+func (pa *Path) Answers(connection uint64) bool {
+	pa.links()
+	if !pa.forth.cut() && !pa.back.cut() && pa.server.hangs == "" && !pa.forth.silent(connection) && !pa.back.silent(connection) {
 		return true
 	}
-	w.forth.touchCuts()
-	w.back.touchCuts()
-	w.forth.touchSilences(connection)
-	w.back.touchSilences(connection)
-	w.n.Touch(Touched{Fault: w.server.hangs, Process: w.p.Name()})
+	pa.forth.touchCuts()
+	pa.back.touchCuts()
+	pa.forth.touchSilences(connection)
+	pa.back.touchSilences(connection)
+	pa.n.Touch(Touched{Fault: pa.server.hangs, Process: pa.p.Name()})
 	return false
 }
 
@@ -136,17 +136,17 @@ const NoConnection = math.MaxUint64
 // Call is Network.Call on this path: the arrival of the request applies it. It uses one connection,
 // and trips round trips precede it: those of the same call that apply nothing, and those that
 // prepare the connection.
-func (w *Path) Call(ctx context.Context, apply Frame, connection uint64, trips int) error {
-	n := w.n
+func (pa *Path) Call(ctx context.Context, apply Frame, connection uint64, trips int) error {
+	n := pa.n
 	n.k.CheckAlive()
 	n.k.Point()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w.links()
+	pa.links()
 	c := n.takeCall()
 	c.connection, c.trips = connection, trips
-	c.forth, c.back, c.server = w.forth, w.back, w.server
+	c.forth, c.back, c.server = pa.forth, pa.back, pa.server
 	c.apply = apply
 	c.wait = n.k.NewWait()
 	c.sent = c.server.generation

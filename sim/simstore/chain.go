@@ -14,12 +14,12 @@ import (
 )
 
 // last is the newest row of a chain, named by its first row.
-func (db *Database) last(chain execution.ID) *row {
+func (da *Database) last(chain execution.ID) *row {
 	id := chain
 	for n := 1; ; n++ {
-		next, exists := db.retries[retryKey{chain, n}]
+		next, exists := da.retries[retryKey{chain, n}]
 		if !exists {
-			return db.row(id)
+			return da.row(id)
 		}
 		id = next
 	}
@@ -183,12 +183,12 @@ func (c *Client) ForgetKeys(ctx context.Context, age time.Duration, limit int) (
 
 // rememberKey notes that a new row has an idempotency key. It is the youngest of those that have one, unless
 // the database's clock has been set back meanwhile.
-func (db *Database) rememberKey(id execution.ID) {
-	at, created := len(db.keyed), db.row(id).Created
-	for at > 0 && db.row(db.keyed[at-1]).Created.After(created) {
+func (da *Database) rememberKey(id execution.ID) {
+	at, created := len(da.keyed), da.row(id).Created
+	for at > 0 && da.row(da.keyed[at-1]).Created.After(created) {
 		at--
 	}
-	db.keyed = slices.Insert(db.keyed, at, id)
+	da.keyed = slices.Insert(da.keyed, at, id)
 }
 
 // forgetKey frees a row's idempotency key.

@@ -37,12 +37,12 @@ type Client struct {
 var _ store.Store = (*Client)(nil)
 
 // Client returns the client of a process, with the default pools unless it is configured.
-func (db *Database) Client(p *kernel.Process) *Client {
-	c := &Client{db: db, p: p, path: db.net.Path(p, Server), made: new(uint64)}
-	if known := db.made[p.Name()]; known != nil {
+func (da *Database) Client(p *kernel.Process) *Client {
+	c := &Client{db: da, p: p, path: da.net.Path(p, Server), made: new(uint64)}
+	if known := da.made[p.Name()]; known != nil {
 		c.made = known
 	}
-	db.made[p.Name()] = c.made
+	da.made[p.Name()] = c.made
 	c.Configure(config.Default(config.Hardened).Database)
 	return c
 }
@@ -82,37 +82,37 @@ type statement[T any] struct {
 }
 
 // Arrive is the arrival of the statement at the server, which applies it.
-func (q *statement[T]) Arrive() {
-	db := q.c.db
+func (s *statement[T]) Arrive() {
+	db := s.c.db
 	db.steps, db.before, db.after = true, db.k.Strand(), db.k.Strand()
-	q.apply()
+	s.apply()
 	db.steps = false
 	db.k.SetStrand(db.after)
 }
 
-func (q *statement[T]) apply() {
-	db := q.c.db
-	q.step = step{db: db, now: db.now()}
-	if q.c.p != nil {
-		q.step.process = q.c.p.Name()
+func (s *statement[T]) apply() {
+	db := s.c.db
+	s.step = step{db: db, now: db.now()}
+	if s.c.p != nil {
+		s.step.process = s.c.p.Name()
 	}
-	if q.refused = db.refusal(q.step.process, q.over, q.writes); q.refused != nil {
+	if s.refused = db.refusal(s.step.process, s.over, s.writes); s.refused != nil {
 		return
 	}
-	if len(db.tables) > 0 && q.c.p != nil {
-		if q.refused = db.refuseIfTableLocked(q.step.process, q.call); q.refused != nil {
+	if len(db.tables) > 0 && s.c.p != nil {
+		if s.refused = db.refuseIfTableLocked(s.step.process, s.call); s.refused != nil {
 			return
 		}
 	}
-	q.answer = q.do(&q.step)
-	if len(q.step.bad) > 0 {
-		q.bad = errors.Join(q.step.bad...)
+	s.answer = s.do(&s.step)
+	if len(s.step.bad) > 0 {
+		s.bad = errors.Join(s.step.bad...)
 	}
-	if waits := len(q.step.waits); waits > 0 && waits == q.step.asked {
-		q.bad = errors.Join(q.step.waits...)
-	} else if waits > 0 && q.bad == nil {
+	if waits := len(s.step.waits); waits > 0 && waits == s.step.asked {
+		s.bad = errors.Join(s.step.waits...)
+	} else if waits > 0 && s.bad == nil {
 		// The caller can't tell which of the others were done, but for those that are answered.
-		q.bad = fmt.Errorf("%w: a part of the call: %v", store.ErrUnknownOutcome, errors.Join(q.step.waits...))
+		s.bad = fmt.Errorf("%w: a part of the call: %v", store.ErrUnknownOutcome, errors.Join(s.step.waits...))
 	}
 }
 
@@ -145,10 +145,10 @@ type question[Q, T any] struct {
 
 // ask makes a call like that of ask and look, with a question that is kept for the next call. Without
 // a question, do gets one that an earlier call has left.
-func (qs *questions[Q, T]) ask(ctx context.Context, c *Client, call string, writes bool, of *Q, do func(s *step, of *Q) T) (T, error) {
+func (qu *questions[Q, T]) ask(ctx context.Context, c *Client, call string, writes bool, of *Q, do func(s *step, of *Q) T) (T, error) {
 	var q *question[Q, T]
-	if last := len(*qs) - 1; last >= 0 {
-		q, *qs = (*qs)[last], (*qs)[:last]
+	if last := len(*qu) - 1; last >= 0 {
+		q, *qu = (*qu)[last], (*qu)[:last]
 	} else {
 		q = new(question[Q, T])
 		q.do = func(s *step) T { return do(s, &q.of) }
@@ -158,21 +158,21 @@ func (qs *questions[Q, T]) ask(ctx context.Context, c *Client, call string, writ
 	}
 	answer, err := prepare(c, call, writes, 0, q.do).make(ctx)
 	if err == nil {
-		*qs = append(*qs, q)
+		*qu = append(*qu, q)
 	}
 	return answer, err
 }
 
-func (q *statement[T]) make(ctx context.Context) (T, error) {
-	answer, err := q.answered(ctx)
-	if told := q.c.db.told; told != nil && q.c.p != nil {
-		told(ctx, q.call, err)
+func (s *statement[T]) make(ctx context.Context) (T, error) {
+	answer, err := s.answered(ctx)
+	if told := s.c.db.told; told != nil && s.c.p != nil {
+		told(ctx, s.call, err)
 	}
 	if err == nil {
 		// Its reply came, so it is nowhere on the way. Without a reply it may arrive later.
-		list := spare[T](q.c.db)
-		*q = statement[T]{}
-		*list = append(*list, q)
+		list := spare[T](s.c.db)
+		*s = statement[T]{}
+		*list = append(*list, s)
 	}
 	return answer, err
 }
@@ -202,29 +202,29 @@ func spare[T any](db *Database) *[]*statement[T] {
 	return list
 }
 
-func (q *statement[T]) answered(ctx context.Context) (T, error) {
+func (s *statement[T]) answered(ctx context.Context) (T, error) {
 	var none T
 	var err error
-	*q.c.made++
-	if q.c.p == nil {
-		q.Arrive()
+	*s.c.made++
+	if s.c.p == nil {
+		s.Arrive()
 	} else {
 		var unsent error
-		if err, unsent = q.send(ctx); err == nil && unsent == nil && errors.Is(q.refused, errReadOnly) && q.on.moved(ctx, q.over) {
-			err, unsent = q.send(ctx)
+		if err, unsent = s.send(ctx); err == nil && unsent == nil && errors.Is(s.refused, errReadOnly) && s.on.moved(ctx, s.over) {
+			err, unsent = s.send(ctx)
 		}
 		if unsent != nil {
 			return none, failure{store.ErrUnavailable, unsent}
 		}
 	}
 	switch {
-	case err == nil && q.refused != nil:
-		return none, q.refused
-	case err == nil && q.step.refused != nil && q.bad == nil:
-		q.c.told(&q.step)
-		return none, q.step.refused
+	case err == nil && s.refused != nil:
+		return none, s.refused
+	case err == nil && s.step.refused != nil && s.bad == nil:
+		s.c.told(&s.step)
+		return none, s.step.refused
 	case err == nil:
-		return q.answer, q.bad
+		return s.answer, s.bad
 	case errors.Is(err, simnet.ErrRefused):
 		return none, failure{store.ErrUnavailable, err}
 	default:
@@ -242,18 +242,18 @@ func (f failure) Error() string { return f.kind.Error() + ": " + f.cause.Error()
 func (f failure) Unwrap() []error { return []error{f.kind, f.cause} }
 
 // send makes the call over a connection of the pool. unsent is the reason why there was none.
-func (q *statement[T]) send(ctx context.Context) (err, unsent error) {
-	conn, unsent := q.on.acquire(ctx, !q.beat)
-	if unsent != nil && q.on != q.c.work && ctx.Err() == nil {
-		q.on = q.c.work
-		conn, unsent = q.on.acquire(ctx, false)
+func (s *statement[T]) send(ctx context.Context) (err, unsent error) {
+	conn, unsent := s.on.acquire(ctx, !s.beat)
+	if unsent != nil && s.on != s.c.work && ctx.Err() == nil {
+		s.on = s.c.work
+		conn, unsent = s.on.acquire(ctx, false)
 	}
 	if unsent != nil {
 		return nil, unsent
 	}
-	q.over = conn
-	err = q.c.path.Call(ctx, q, conn.number, q.trips+conn.trips())
-	q.on.release(conn, err)
+	s.over = conn
+	err = s.c.path.Call(ctx, s, conn.number, s.trips+conn.trips())
+	s.on.release(conn, err)
 	return err, nil
 }
 

@@ -177,63 +177,63 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
 }
 
 // Statements returns how many statements the processes of a name have made, including failed ones.
-func (db *Database) Statements(process string) uint64 {
-	if made := db.made[process]; made != nil {
+func (da *Database) Statements(process string) uint64 {
+	if made := da.made[process]; made != nil {
 		return *made
 	}
 	return 0
 }
 
 // Clock is the database's own clock.
-func (db *Database) Clock() *kernel.Clock { return db.clock }
+func (da *Database) Clock() *kernel.Clock { return da.clock }
 
 // now is what clock_timestamp() returns, in microseconds like timestamptz.
-func (db *Database) now() time.Time { return db.clock.Wall().Truncate(time.Microsecond) }
+func (da *Database) now() time.Time { return da.clock.Wall().Truncate(time.Microsecond) }
 
 // Stop takes the server down: statements in progress fail, and sessions end. Start brings it back.
-func (db *Database) Stop() {
-	db.net.SetServer(Server, false)
-	db.session++
-	db.emit(&history.Event{Kind: history.DatabaseDown, Process: Server})
+func (da *Database) Stop() {
+	da.net.SetServer(Server, false)
+	da.session++
+	da.emit(&history.Event{Kind: history.DatabaseDown, Process: Server})
 }
 
 // Start brings the server back with everything that was committed.
-func (db *Database) Start() {
-	db.net.SetServer(Server, true)
-	db.emit(&history.Event{Kind: history.DatabaseUp, Process: Server})
+func (da *Database) Start() {
+	da.net.SetServer(Server, true)
+	da.emit(&history.Event{Kind: history.DatabaseUp, Process: Server})
 }
 
 // SetReadOnly makes the database refuse every write, as a standby does, for the fault of that name;
 // the empty name ends it.
-func (db *Database) SetReadOnly(fault string) { db.readOnly = fault }
+func (da *Database) SetReadOnly(fault string) { da.readOnly = fault }
 
 // SetRollback makes a share of the writes fail with nothing applied, for the fault of that name; a
 // share of zero ends it. The SQLSTATE tells the client whether the same statement may succeed
 // later, as after a serialization failure (40001). A code outside class 40 says that the statement
 // itself is wrong.
-func (db *Database) SetRollback(perMillion uint64, fault, code, message string) {
+func (da *Database) SetRollback(perMillion uint64, fault, code, message string) {
 	err := error(statementError{fmt.Sprintf("%s (%s)", message, code)})
 	if strings.HasPrefix(code, "40") {
 		err = fmt.Errorf("%w: %s (%s)", store.ErrUnavailable, message, code)
 	}
-	db.rollback = rollback{fault: fault, err: err, perMillion: perMillion, stream: db.k.Stream("database/rollback")}
+	da.rollback = rollback{fault: fault, err: err, perMillion: perMillion, stream: da.k.Stream("database/rollback")}
 }
 
 // statementError is an error of a statement that the database would not take a second time either.
 type statementError struct{ text string }
 
 // Error gives the database's message and its SQLSTATE.
-func (e statementError) Error() string { return e.text }
+func (s statementError) Error() string { return s.text }
 
 // SetReadErrors makes a share of the statements that only read fail because memory is short
 // (SQLSTATE 53200), for the fault of that name; a share of zero ends it.
-func (db *Database) SetReadErrors(perMillion uint64, fault string) {
-	db.unread = rollback{fault: fault, err: errMemory, perMillion: perMillion, stream: db.k.Stream("database/reads")}
+func (da *Database) SetReadErrors(perMillion uint64, fault string) {
+	da.unread = rollback{fault: fault, err: errMemory, perMillion: perMillion, stream: da.k.Stream("database/reads")}
 }
 
 // SetHang makes the database accept everything and answer nothing, for the fault of that name; the
 // empty name ends it. Then everything that has arrived is applied, even if its caller has given up.
-func (db *Database) SetHang(fault string) { db.net.SetHang(Server, fault) }
+func (da *Database) SetHang(fault string) { da.net.SetHang(Server, fault) }
 
 // SetFull makes the database refuse every write, like a server whose disk is full (SQLSTATE 53100),
 // for the fault of that name; the empty name ends it. Reads still work.
@@ -242,15 +242,15 @@ func (db *Database) SetHang(fault string) { db.net.SetHang(Server, fault) }
 // vacuum has freed. Here every statement that may write is refused, even one that would find
 // nothing to write. A server whose write-ahead log has no room ends and can't start; for that use
 // Stop and Start.
-func (db *Database) SetFull(fault string) { db.full = fault }
+func (da *Database) SetFull(fault string) { da.full = fault }
 
 // OnAnswer sets a function that is called with the outcome of each statement of a process, in the
 // task that made it. call is the name of the method, such as "Dispatch".
-func (db *Database) OnAnswer(f func(ctx context.Context, call string, err error)) { db.told = f }
+func (da *Database) OnAnswer(f func(ctx context.Context, call string, err error)) { da.told = f }
 
 // OnNothing sets a function that is called for each call of a process that is about to be made with
 // an empty list, in the task that makes it.
-func (db *Database) OnNothing(f func(call string)) { db.idle = f }
+func (da *Database) OnNothing(f func(call string)) { da.idle = f }
 
 // SetNoConnections makes the database refuse new connections, like a server that has its maximum of
 // clients (SQLSTATE 53300), for the fault of that name; the empty name ends it. Calls continue over
@@ -259,37 +259,37 @@ func (db *Database) OnNothing(f func(call string)) { db.idle = f }
 //
 // Not modelled: connections that end because they are old or idle; the slots that a server reserves
 // for superusers.
-func (db *Database) SetNoConnections(fault string) { db.noConnections = fault }
+func (da *Database) SetNoConnections(fault string) { da.noConnections = fault }
 
 // Demote makes another server the primary, which takes over the address, for the fault of that
 // name. Existing connections stay with the old server, which answers reads and refuses writes; new
 // ones reach the new primary. Retire ends the old server with its connections.
 //
 // Not modelled: a demoted server whose reads fall behind the new primary.
-func (db *Database) Demote(fault string) { db.demoted, db.demotedAt = fault, db.k.Now() }
+func (da *Database) Demote(fault string) { da.demoted, da.demotedAt = fault, da.k.Now() }
 
 // Retire ends the state that Demote began.
-func (db *Database) Retire() { db.demoted, db.retired = "", db.demotedAt }
+func (da *Database) Retire() { da.demoted, da.retired = "", da.demotedAt }
 
 // refusal returns the error with which a lasting fault refuses a statement over a connection, nil
 // if none does.
-func (db *Database) refusal(process string, over *connection, writes bool) error {
+func (da *Database) refusal(process string, over *connection, writes bool) error {
 	if !writes {
-		return db.unread.roll(db, process)
+		return da.unread.roll(da, process)
 	}
-	if db.readOnly != "" {
-		db.net.Touch(simnet.Touched{Fault: db.readOnly, Process: process})
+	if da.readOnly != "" {
+		da.net.Touch(simnet.Touched{Fault: da.readOnly, Process: process})
 		return errReadOnly
 	}
-	if db.demoted != "" && over != nil && over.made <= db.demotedAt {
-		db.net.Touch(simnet.Touched{Fault: db.demoted, Process: process})
+	if da.demoted != "" && over != nil && over.made <= da.demotedAt {
+		da.net.Touch(simnet.Touched{Fault: da.demoted, Process: process})
 		return errReadOnly
 	}
-	if db.full != "" {
-		db.net.Touch(simnet.Touched{Fault: db.full, Process: process})
+	if da.full != "" {
+		da.net.Touch(simnet.Touched{Fault: da.full, Process: process})
 		return errFull
 	}
-	return db.rollback.roll(db, process)
+	return da.rollback.roll(da, process)
 }
 
 // roll draws whether a statement fails.
@@ -311,50 +311,50 @@ var (
 
 // StepClock sets the database's clock, backwards if d is negative. It writes the step to the
 // history, because the step changes what a moment of that clock means.
-func (db *Database) StepClock(d time.Duration) {
-	db.clock.Step(d)
-	db.emit(&history.Event{Kind: history.ClockStepped, Process: Server, Due: d})
+func (da *Database) StepClock(d time.Duration) {
+	da.clock.Step(d)
+	da.emit(&history.Event{Kind: history.ClockStepped, Process: Server, Due: d})
 }
 
 // emit writes one event, with time and step filled in.
-func (db *Database) emit(e *history.Event) {
-	db.event = *e
-	db.event.At, db.event.Step = db.k.Now(), db.k.Step()
-	db.sink.Observe(&db.event)
-	if db.steps {
-		db.after = db.k.Met(db.after, db.k.Strand())
-		db.k.SetStrand(db.before)
+func (da *Database) emit(e *history.Event) {
+	da.event = *e
+	da.event.At, da.event.Step = da.k.Now(), da.k.Step()
+	da.sink.Observe(&da.event)
+	if da.steps {
+		da.after = da.k.Met(da.after, da.k.Strand())
+		da.k.SetStrand(da.before)
 	}
 }
 
 // sinceStart turns a moment of the database's clock into time since the start of the run.
-func (db *Database) sinceStart(t time.Time) time.Duration {
+func (da *Database) sinceStart(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
 	}
-	return t.Sub(db.start)
+	return t.Sub(da.start)
 }
 
-func (db *Database) row(id execution.ID) *row {
-	if id < 1 || int(id) > db.rows.n {
+func (da *Database) row(id execution.ID) *row {
+	if id < 1 || int(id) > da.rows.n {
 		return nil
 	}
-	if r := db.rows.at(int32(id - 1)); r.Status != execution.None {
+	if r := da.rows.at(int32(id - 1)); r.Status != execution.None {
 		return r
 	}
 	return nil // a primary that is gone gave this number: see Standby
 }
 
-func (db *Database) incarnation(i execution.Incarnation) *incarnation {
-	if i < 1 || int(i) > len(db.incarnations) || db.incarnations[i-1].worker == 0 {
+func (da *Database) incarnation(i execution.Incarnation) *incarnation {
+	if i < 1 || int(i) > len(da.incarnations) || da.incarnations[i-1].worker == 0 {
 		return nil // no such number, or one that a primary that is gone gave, or that has left
 	}
-	return &db.incarnations[i-1]
+	return &da.incarnations[i-1]
 }
 
 // Execution returns a copy of a row for harness and tests; false if there is none.
-func (db *Database) Execution(id execution.ID) (execution.Execution, bool) {
-	if r := db.row(id); r != nil {
+func (da *Database) Execution(id execution.ID) (execution.Execution, bool) {
+	if r := da.row(id); r != nil {
 		return r.Execution, true
 	}
 	return execution.Execution{}, false
@@ -362,38 +362,38 @@ func (db *Database) Execution(id execution.ID) (execution.Execution, bool) {
 
 // Look is the row itself, not a copy, for a look at a database that nothing writes any more; nil if
 // there is none.
-func (db *Database) Look(id execution.ID) *execution.Execution {
-	if r := db.row(id); r != nil {
+func (da *Database) Look(id execution.ID) *execution.Execution {
+	if r := da.row(id); r != nil {
 		return &r.Execution
 	}
 	return nil
 }
 
 // Left are the executions that a purge has deleted, as they were, in the order of their leaving.
-func (db *Database) Left() []execution.Execution { return db.left }
+func (da *Database) Left() []execution.Execution { return da.left }
 
 // Rows is the number of executions, with those that have left.
-func (db *Database) Rows() int { return db.rows.n }
+func (da *Database) Rows() int { return da.rows.n }
 
 // Unfinished is how many rows are not terminal, or are terminal but not handled.
-func (db *Database) Unfinished() int {
-	return db.requested + db.lists[listScheduling].n + db.lists[listScheduled].n +
-		db.lists[listRunning].n + db.lists[listUnorchestrated].n
+func (da *Database) Unfinished() int {
+	return da.requested + da.lists[listScheduling].n + da.lists[listScheduled].n +
+		da.lists[listRunning].n + da.lists[listUnorchestrated].n
 }
 
 // AnyUnfinished says that there are such rows. It is asked before every step of a run.
-func (db *Database) AnyUnfinished() bool {
-	return db.lists[listRunning].n > 0 || db.requested > 0 || db.lists[listScheduled].n > 0 ||
-		db.lists[listScheduling].n > 0 || db.lists[listUnorchestrated].n > 0
+func (da *Database) AnyUnfinished() bool {
+	return da.lists[listRunning].n > 0 || da.requested > 0 || da.lists[listScheduled].n > 0 ||
+		da.lists[listScheduling].n > 0 || da.lists[listUnorchestrated].n > 0
 }
 
 // WorkerName is the name of a worker, empty if there is none.
-func (db *Database) WorkerName(id execution.WorkerID) string {
-	if id < 1 || int(id) > len(db.workers) {
+func (da *Database) WorkerName(id execution.WorkerID) string {
+	if id < 1 || int(id) > len(da.workers) {
 		return ""
 	}
-	return db.workers[id-1].name
+	return da.workers[id-1].name
 }
 
 // Workers is how many worker names have registered.
-func (db *Database) Workers() int { return len(db.workers) }
+func (da *Database) Workers() int { return len(da.workers) }

@@ -9,36 +9,36 @@ import (
 
 // Detached returns a client whose steps are applied at once, without the network and outside every
 // process, for comparing the model with the real database.
-func (db *Database) Detached() *Client { return &Client{db: db, made: new(uint64)} }
+func (da *Database) Detached() *Client { return &Client{db: da, made: new(uint64)} }
 
 // Clone returns a copy of the current database, on the same clock, that writes no history.
-func (db *Database) Clone() *Database {
-	c := *db
+func (da *Database) Clone() *Database {
+	c := *da
 	c.sink = history.Tee{}
-	c.rows = db.rows.clone()
-	c.byKey, c.actions, c.retries = maps.Clone(db.byKey), maps.Clone(db.actions), maps.Clone(db.retries)
-	c.progeny = maps.Clone(db.progeny)
-	c.workers, c.byName = slices.Clone(db.workers), maps.Clone(db.byName)
-	c.incarnations = slices.Clone(db.incarnations)
-	c.left = slices.Clone(db.left)
-	c.refusals = slices.Clone(db.refusals)
-	c.letters, c.observations = slices.Clone(db.letters), slices.Clone(db.observations)
-	c.claiming, c.spare, c.foreign = claiming{}, nil, maps.Clone(db.foreign)
-	c.requests, c.lanes = make(map[lane]*queue, len(db.lanes)), nil
-	for _, q := range db.lanes {
+	c.rows = da.rows.clone()
+	c.byKey, c.actions, c.retries = maps.Clone(da.byKey), maps.Clone(da.actions), maps.Clone(da.retries)
+	c.progeny = maps.Clone(da.progeny)
+	c.workers, c.byName = slices.Clone(da.workers), maps.Clone(da.byName)
+	c.incarnations = slices.Clone(da.incarnations)
+	c.left = slices.Clone(da.left)
+	c.refusals = slices.Clone(da.refusals)
+	c.letters, c.observations = slices.Clone(da.letters), slices.Clone(da.observations)
+	c.claiming, c.spare, c.foreign = claiming{}, nil, maps.Clone(da.foreign)
+	c.requests, c.lanes = make(map[lane]*queue, len(da.lanes)), nil
+	for _, q := range da.lanes {
 		copied := &queue{lane: q.lane, unlimited: slices.Clone(q.unlimited)}
 		for _, l := range q.limited {
 			copied.limited = append(copied.limited, &limited{l.action, slices.Clone(l.requests)})
 		}
 		c.requests[q.lane], c.lanes = copied, append(c.lanes, copied)
 	}
-	c.settling = slices.Clone(db.settling)
-	c.keyed, c.limits = slices.Clone(db.keyed), slices.Clone(db.limits)
-	c.slots = make(map[string]*slots, len(db.slots))
-	for _, ref := range db.limits {
-		c.slots[ref] = &slots{limit: db.slots[ref].limit, holders: slices.Clone(db.slots[ref].holders)}
+	c.settling = slices.Clone(da.settling)
+	c.keyed, c.limits = slices.Clone(da.keyed), slices.Clone(da.limits)
+	c.slots = make(map[string]*slots, len(da.slots))
+	for _, ref := range da.limits {
+		c.slots[ref] = &slots{limit: da.slots[ref].limit, holders: slices.Clone(da.slots[ref].holders)}
 	}
-	c.children = maps.Clone(db.children)
+	c.children = maps.Clone(da.children)
 	for parent, waiting := range c.children { //detlint:ok each list is copied by itself
 		c.children[parent] = slices.Clone(waiting)
 	}
@@ -46,4 +46,4 @@ func (db *Database) Clone() *Database {
 }
 
 // Kept is how many dead letters were stored, and how many refused results are there.
-func (db *Database) Kept() (deadLetters, refusedResults int) { return db.stored, len(db.refusals) }
+func (da *Database) Kept() (deadLetters, refusedResults int) { return da.stored, len(da.refusals) }

@@ -288,7 +288,7 @@ func TestAStepBackwardsTakesDueRowsBack(t *testing.T) {
 type sinkFunc func(*history.Event)
 
 // Observe implements history.Sink.
-func (f sinkFunc) Observe(e *history.Event) { f(e) }
+func (s sinkFunc) Observe(e *history.Event) { s(e) }
 
 // Nobody claims a row that can't be read, whether or not somebody has looked for it meanwhile. It
 // is claimed once when it can be read again.

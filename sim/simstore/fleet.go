@@ -89,7 +89,7 @@ func (s *step) workerRow(id execution.WorkerID, row *store.WorkerRow) {
 }
 
 // full says that all run slots of the incarnation are taken.
-func (inc *incarnation) full() bool { return inc.load-inc.queued >= inc.capacity }
+func (i *incarnation) full() bool { return i.load-i.queued >= i.capacity }
 
 // behind says that a row waits at an active worker that is full, or was full at some time since the
 // dispatch.
@@ -104,12 +104,12 @@ func (c *Client) SetCordon(ctx context.Context, cordon store.Cordon) (bool, erro
 }
 
 // Operate is an operator's act on a worker, for the harness, which has no API in between.
-func (db *Database) Operate(c store.Cordon) bool {
-	return (&step{db: db, process: "operator", now: db.now()}).setCordon(c)
+func (da *Database) Operate(c store.Cordon) bool {
+	return (&step{db: da, process: "operator", now: da.now()}).setCordon(c)
 }
 
 // WorkerID is the id of the worker with this name, 0 if it has never registered.
-func (db *Database) WorkerID(name string) execution.WorkerID { return db.byName[name] }
+func (da *Database) WorkerID(name string) execution.WorkerID { return da.byName[name] }
 
 func (s *step) setCordon(cordon store.Cordon) bool {
 	if s.garbled(cordon.Reason, cordon.Actor) || s.db.WorkerName(cordon.Worker) == "" {

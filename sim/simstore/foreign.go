@@ -15,32 +15,32 @@ const ForeignValue = "of_a_newer_release"
 // WriteForeign gives a row a value that this program can't read, as a newer program may: in
 // retry_reason while the row waits, in failure_reason when it has ended. Without write it restores
 // the former value.
-func (db *Database) WriteForeign(id execution.ID, write bool) {
+func (da *Database) WriteForeign(id execution.ID, write bool) {
 	if !write {
-		if db.foreign[id] != "" {
-			delete(db.foreign, id)
-			if r := db.row(id); r != nil && waits(r) {
-				db.request(r, r.due)
+		if da.foreign[id] != "" {
+			delete(da.foreign, id)
+			if r := da.row(id); r != nil && waits(r) {
+				da.request(r, r.due)
 			}
 		}
 		return
 	}
-	r := db.row(id)
+	r := da.row(id)
 	if r == nil {
 		return
 	}
 	if waits(r) {
-		db.withdraw(r)
+		da.withdraw(r)
 	}
 	column := "retry_reason"
 	if oracle.Terminal(r.Status) {
 		column = "failure_reason"
 	}
 	_, err := execution.ParseReason(ForeignValue)
-	if db.foreign == nil {
-		db.foreign = make(map[execution.ID]string)
+	if da.foreign == nil {
+		da.foreign = make(map[execution.ID]string)
 	}
-	db.foreign[id] = fmt.Sprintf("%v: %s of execution %d: %v", store.ErrUnreadable, column, id, err)
+	da.foreign[id] = fmt.Sprintf("%v: %s of execution %d: %v", store.ErrUnreadable, column, id, err)
 }
 
 // waits says that a row waits for a worker.
@@ -48,17 +48,17 @@ func waits(r *row) bool { return r.Status == execution.Requested && !r.AwaitsPar
 
 // HideRows writes a value that this program can't read into at most `most` rows that wait for a
 // worker, the oldest first, for the fault of that name. show restores the rows.
-func (db *Database) HideRows(fault string, most int) (hidden int, show func()) {
+func (da *Database) HideRows(fault string, most int) (hidden int, show func()) {
 	var ids []execution.ID
-	for i := range db.rows.n {
-		if r := db.rows.at(int32(i)); len(ids) < most && waits(r) && db.foreign[r.ID] == "" {
+	for i := range da.rows.n {
+		if r := da.rows.at(int32(i)); len(ids) < most && waits(r) && da.foreign[r.ID] == "" {
 			ids = append(ids, r.ID)
 		}
 	}
 	write := func(says bool, count int64) {
 		for _, id := range ids {
-			db.WriteForeign(id, says)
-			db.emit(&history.Event{Kind: history.RowUnreadable, Process: Server, Execution: id, Count: count, Fault: fault})
+			da.WriteForeign(id, says)
+			da.emit(&history.Event{Kind: history.RowUnreadable, Process: Server, Execution: id, Count: count, Fault: fault})
 		}
 	}
 	write(true, 1)
@@ -66,8 +66,8 @@ func (db *Database) HideRows(fault string, most int) (hidden int, show func()) {
 }
 
 // unreadable is the reason why a row can't be read, nil if it can.
-func (db *Database) unreadable(id execution.ID) error {
-	why := db.foreign[id]
+func (da *Database) unreadable(id execution.ID) error {
+	why := da.foreign[id]
 	if why == "" {
 		return nil
 	}
@@ -78,14 +78,14 @@ func (db *Database) unreadable(id execution.ID) error {
 type foreignError string
 
 // Error names the row and the reason.
-func (e foreignError) Error() string { return string(e) }
+func (f foreignError) Error() string { return string(f) }
 
 // Unwrap returns store.ErrUnreadable.
 func (foreignError) Unwrap() error { return store.ErrUnreadable }
 
 // surveyUnreadable adds a row to a survey if it can't be read.
-func (db *Database) surveyUnreadable(survey *store.Survey, r *row) {
-	why := db.foreign[r.ID]
+func (da *Database) surveyUnreadable(survey *store.Survey, r *row) {
+	why := da.foreign[r.ID]
 	if why == "" || oracle.Terminal(r.Status) && !r.OrchestratedAt.IsZero() {
 		return
 	}

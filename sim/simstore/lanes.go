@@ -32,20 +32,20 @@ type limited struct {
 }
 
 // request adds a requested row to its lane, ordered by when it is due.
-func (db *Database) request(r *row, now time.Time) {
+func (da *Database) request(r *row, now time.Time) {
 	r.due = r.NotBefore
 	if r.due.IsZero() {
 		r.due = now
 	}
 	of := lane{r.Action.Runtime, r.Pinned}
-	q := db.requests[of]
+	q := da.requests[of]
 	if q == nil {
 		q = &queue{lane: of}
-		db.requests[of] = q
-		i, _ := slices.BinarySearchFunc(db.lanes, of, func(q *queue, of lane) int {
+		da.requests[of] = q
+		i, _ := slices.BinarySearchFunc(da.lanes, of, func(q *queue, of lane) int {
 			return cmp.Or(strings.Compare(q.runtime, of.runtime), cmp.Compare(q.pinned, of.pinned))
 		})
-		db.lanes = slices.Insert(db.lanes, i, q)
+		da.lanes = slices.Insert(da.lanes, i, q)
 	}
 	to := &q.unlimited
 	if r.Action.Concurrency > 0 {
@@ -55,8 +55,8 @@ func (db *Database) request(r *row, now time.Time) {
 }
 
 // withdraw removes a requested row from its lane.
-func (db *Database) withdraw(r *row) {
-	q := db.requests[lane{r.Action.Runtime, r.Pinned}]
+func (da *Database) withdraw(r *row) {
+	q := da.requests[lane{r.Action.Runtime, r.Pinned}]
 	from := &q.unlimited
 	if r.Action.Concurrency > 0 {
 		from = &q.of(r.Action.Ref).requests
@@ -175,15 +175,15 @@ func (c *claiming) oldest(from int) {
 }
 
 // back returns a row that is not claimed to its heap.
-func (x *candidate) back() { x.from.push(x.request) }
+func (c *candidate) back() { c.from.push(c.request) }
 
 // hasSlot says that the action has a slot for one more row.
-func (x *candidate) hasSlot() bool {
-	if x.slots == nil {
+func (c *candidate) hasSlot() bool {
+	if c.slots == nil {
 		return true
 	}
-	x.slots.asked++
-	return x.slots.asked <= x.free
+	c.slots.asked++
+	return c.slots.asked <= c.free
 }
 
 // fits asks, in the same order as the real database, for a slot, for room at the worker that the
@@ -205,14 +205,14 @@ func (c *claiming) fits(x *candidate) bool {
 
 // first returns the row at the head if it is due, else nil. It drops entries whose rows are no
 // longer requested at that epoch (cancelled, set by force, or gone).
-func (h *requests) first(db *Database, now time.Time) *row {
-	for len(*h) > 0 && !(*h)[0].due.After(now) {
-		head := (*h)[0]
+func (re *requests) first(db *Database, now time.Time) *row {
+	for len(*re) > 0 && !(*re)[0].due.After(now) {
+		head := (*re)[0]
 		// An entry that can't be read comes back when it can.
 		if r := db.row(head.id); r != nil && r.Status == execution.Requested && r.Epoch == head.epoch && db.foreign[head.id] == "" {
 			return r
 		}
-		h.pop()
+		re.pop()
 	}
 	return nil
 }
@@ -227,11 +227,11 @@ type request struct {
 // requests is a binary heap by (due, id).
 type requests []request
 
-func (h requests) less(a, b int) bool { return sooner(h[a].due, h[a].id, h[b].due, h[b].id) }
+func (re requests) less(a, b int) bool { return sooner(re[a].due, re[a].id, re[b].due, re[b].id) }
 
-func (h *requests) push(r request) {
-	*h = append(*h, r)
-	rows := *h
+func (re *requests) push(r request) {
+	*re = append(*re, r)
+	rows := *re
 	for i := len(rows) - 1; i > 0; {
 		up := (i - 1) / 2
 		if !rows.less(i, up) {
@@ -243,12 +243,12 @@ func (h *requests) push(r request) {
 }
 
 // pop removes the entry at the head.
-func (h *requests) pop() {
-	rows := *h
+func (re *requests) pop() {
+	rows := *re
 	last := len(rows) - 1
 	rows[0] = rows[last]
 	rows = rows[:last]
-	*h = rows
+	*re = rows
 	for i := 0; ; {
 		least := i
 		for c := 2*i + 1; c <= 2*i+2 && c < last; c++ {

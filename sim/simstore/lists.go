@@ -54,26 +54,26 @@ func (r *row) urgent() time.Time {
 	}
 }
 
-func (db *Database) push(name listName, i int32) {
-	r := db.rows.at(i)
+func (da *Database) push(name listName, i int32) {
+	r := da.rows.at(i)
 	r.in = name
 	if name == listNone {
 		return
 	}
-	l := &db.lists[name]
+	l := &da.lists[name]
 	// It is nearly always the last row, because time goes on.
 	before := l.last
-	for before != 0 && sooner(r.urgent(), r.ID, db.rows.at(before-1).urgent(), db.rows.at(before-1).ID) {
-		before = db.rows.at(before - 1).prev
+	for before != 0 && sooner(r.urgent(), r.ID, da.rows.at(before-1).urgent(), da.rows.at(before-1).ID) {
+		before = da.rows.at(before - 1).prev
 	}
 	after := &l.first
 	if before != 0 {
-		after = &db.rows.at(before - 1).next
+		after = &da.rows.at(before - 1).next
 	}
 	r.prev, r.next = before, *after
 	*after = i + 1
 	if r.next != 0 {
-		db.rows.at(r.next - 1).prev = i + 1
+		da.rows.at(r.next - 1).prev = i + 1
 	} else {
 		l.last = i + 1
 	}
@@ -88,19 +88,19 @@ func sooner(a time.Time, id execution.ID, b time.Time, other execution.ID) bool 
 	return id < other
 }
 
-func (db *Database) unlink(i int32) {
-	r := db.rows.at(i)
+func (da *Database) unlink(i int32) {
+	r := da.rows.at(i)
 	if r.in == listNone {
 		return
 	}
-	l := &db.lists[r.in]
+	l := &da.lists[r.in]
 	if r.prev != 0 {
-		db.rows.at(r.prev - 1).next = r.next
+		da.rows.at(r.prev - 1).next = r.next
 	} else {
 		l.first = r.next
 	}
 	if r.next != 0 {
-		db.rows.at(r.next - 1).prev = r.prev
+		da.rows.at(r.next - 1).prev = r.prev
 	} else {
 		l.last = r.prev
 	}
@@ -109,9 +109,9 @@ func (db *Database) unlink(i int32) {
 }
 
 // each calls f for every row of a list, oldest first, until f returns false. f must not move rows.
-func (db *Database) each(name listName, f func(*row) bool) {
-	for i := db.lists[name].first; i != 0; i = db.rows.at(i - 1).next {
-		if !f(db.rows.at(i - 1)) {
+func (da *Database) each(name listName, f func(*row) bool) {
+	for i := da.lists[name].first; i != 0; i = da.rows.at(i - 1).next {
+		if !f(da.rows.at(i - 1)) {
 			return
 		}
 	}

@@ -17,36 +17,36 @@ import (
 
 // LockRows locks rows of executions that were dispatched or run, the oldest first, at most `most`, for the
 // fault of that name. free lets them go.
-func (db *Database) LockRows(fault string, most int) (locked int, free func()) {
+func (da *Database) LockRows(fault string, most int) (locked int, free func()) {
 	var ids []execution.ID
-	for i := range db.rows.n {
-		r := db.rows.at(int32(i))
-		if len(ids) < most && db.locks[r.ID] == "" && (r.Status == execution.Scheduled || oracle.Claimed(r.Status)) {
+	for i := range da.rows.n {
+		r := da.rows.at(int32(i))
+		if len(ids) < most && da.locks[r.ID] == "" && (r.Status == execution.Scheduled || oracle.Claimed(r.Status)) {
 			ids = append(ids, r.ID)
 		}
 	}
-	if db.locks == nil {
-		db.locks = make(map[execution.ID]string)
+	if da.locks == nil {
+		da.locks = make(map[execution.ID]string)
 	}
 	for _, id := range ids {
-		db.locks[id] = fault
-		db.emit(&history.Event{Kind: history.RowLocked, Process: Server, Execution: id, Count: 1, Fault: fault})
+		da.locks[id] = fault
+		da.emit(&history.Event{Kind: history.RowLocked, Process: Server, Execution: id, Count: 1, Fault: fault})
 	}
 	return len(ids), func() {
 		for _, id := range ids {
-			delete(db.locks, id)
-			db.emit(&history.Event{Kind: history.RowLocked, Process: Server, Execution: id, Fault: fault})
+			delete(da.locks, id)
+			da.emit(&history.Event{Kind: history.RowLocked, Process: Server, Execution: id, Fault: fault})
 		}
 	}
 }
 
 // OpenTransaction opens another program's transaction until end is called. In the model it changes one
 // figure: it has no audit to stream, and no dead rows.
-func (db *Database) OpenTransaction() (end func()) {
-	db.transactions++
-	id := db.transactions
-	db.open = append(db.open, id)
-	return func() { db.open = slices.DeleteFunc(db.open, func(o uint64) bool { return o == id }) }
+func (da *Database) OpenTransaction() (end func()) {
+	da.transactions++
+	id := da.transactions
+	da.open = append(da.open, id)
+	return func() { da.open = slices.DeleteFunc(da.open, func(o uint64) bool { return o == id }) }
 }
 
 // refuseIfLocked reports whether another session has locked a row, and notes the error for the call.

@@ -60,15 +60,15 @@ func (c *Client) newPool(size int, ping time.Duration) *pool {
 }
 
 // trips is how many round trips it takes to make a connection ready for a statement.
-func (cn *connection) trips() int {
+func (c *connection) trips() int {
 	n := 0
-	if cn.fresh {
+	if c.fresh {
 		n++ // the statement is prepared
 	}
-	if cn.asked {
+	if c.asked {
 		n++
 	}
-	cn.fresh, cn.asked = false, false
+	c.fresh, c.asked = false, false
 	return n
 }
 
@@ -218,17 +218,17 @@ type ping struct {
 }
 
 // Fire is the moment at which the answer comes, if nothing holds it back.
-func (g *ping) Fire() {
+func (pi *ping) Fire() {
 	switch {
-	case g.closed:
-	case g.p.gone(g.cn):
-		g.closed = true
-		g.wait.Done()
-	case !g.p.c.path.Answers(g.cn.number):
-		g.p.c.db.k.AfterEvent(retransmit, g)
+	case pi.closed:
+	case pi.p.gone(pi.cn):
+		pi.closed = true
+		pi.wait.Done()
+	case !pi.p.c.path.Answers(pi.cn.number):
+		pi.p.c.db.k.AfterEvent(retransmit, pi)
 	default:
-		g.over = true
-		g.wait.Done()
+		pi.over = true
+		pi.wait.Done()
 	}
 }
 

@@ -13,25 +13,25 @@ import (
 )
 
 // filled gives the client a pool of n connections, all open and idle.
-func (b *fixture) filled(n int, d config.Database) {
-	b.t.Helper()
+func (f *fixture) filled(n int, d config.Database) {
+	f.t.Helper()
 	d.Connections = n
-	b.c.Configure(d)
-	ready := b.h.NewSignal()
-	b.net.SetLatency(time.Millisecond, time.Millisecond)
+	f.c.Configure(d)
+	ready := f.h.NewSignal()
+	f.net.SetLatency(time.Millisecond, time.Millisecond)
 	left := n
 	for range n {
-		b.p.Go("filler", func() {
-			if _, err := b.c.Workers(b.ctx, nil); err != nil {
-				b.t.Errorf("filling the pool: %v", err)
+		f.p.Go("filler", func() {
+			if _, err := f.c.Workers(f.ctx, nil); err != nil {
+				f.t.Errorf("filling the pool: %v", err)
 			}
 			if left--; left == 0 {
 				ready.Set()
 			}
 		})
 	}
-	if _, err := ready.Wait(b.ctx, time.Minute); err != nil || len(b.c.work.idle) != n || b.c.work.taken != 0 {
-		b.t.Fatalf("the pool has %d connections and %d in use, want %d: %v", len(b.c.work.idle), b.c.work.taken, n, err)
+	if _, err := ready.Wait(f.ctx, time.Minute); err != nil || len(f.c.work.idle) != n || f.c.work.taken != 0 {
+		f.t.Fatalf("the pool has %d connections and %d in use, want %d: %v", len(f.c.work.idle), f.c.work.taken, n, err)
 	}
 }
 

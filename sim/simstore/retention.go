@@ -82,8 +82,8 @@ func (s *step) purgeExecutions(p *store.Purge) (done store.Purged) {
 }
 
 // chain returns the rows of a chain, in its order.
-func (db *Database) chain(first execution.ID) (rows []*row) {
-	for r := db.row(first); r != nil; r = db.row(db.retries[retryKey{first, r.RetryCount + 1}]) {
+func (da *Database) chain(first execution.ID) (rows []*row) {
+	for r := da.row(first); r != nil; r = da.row(da.retries[retryKey{first, r.RetryCount + 1}]) {
 		rows = append(rows, r)
 	}
 	return rows

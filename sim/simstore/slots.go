@@ -87,26 +87,26 @@ func (s *step) slotEvent(kind history.Kind, id execution.ID, action string, numb
 
 // HoldSlots gives free slots to ended executions, as a manual edit can, for the fault of that name.
 // It returns how many.
-func (db *Database) HoldSlots(fault string, most int) (held int) {
-	for i := range db.rows.n {
-		r := db.rows.at(int32(i))
-		of := db.slots[r.Action.Ref]
+func (da *Database) HoldSlots(fault string, most int) (held int) {
+	for i := range da.rows.n {
+		r := da.rows.at(int32(i))
+		of := da.slots[r.Action.Ref]
 		if held == most || r.slot != 0 || of == nil || r.mayHold() || !oracle.Terminal(r.Status) || of.free() == 0 {
 			continue
 		}
 		r.slot = of.free()
 		of.holders[r.slot-1] = r.ID
 		held++
-		db.emit(&history.Event{Kind: history.SlotTaken, Execution: r.ID, Action: r.Action.Ref, Count: int64(r.slot), Fault: fault})
+		da.emit(&history.Event{Kind: history.SlotTaken, Execution: r.ID, Action: r.Action.Ref, Count: int64(r.slot), Fault: fault})
 	}
 	return held
 }
 
 // HeldSlots is how many slots are held by executions that may hold none.
-func (db *Database) HeldSlots() (held int) {
-	for _, ref := range db.limits {
-		for _, id := range db.slots[ref].holders {
-			if r := db.row(id); r != nil && !r.mayHold() {
+func (da *Database) HeldSlots() (held int) {
+	for _, ref := range da.limits {
+		for _, id := range da.slots[ref].holders {
+			if r := da.row(id); r != nil && !r.mayHold() {
 				held++
 			}
 		}

@@ -21,7 +21,7 @@ type Standby struct {
 }
 
 // Standby makes a replica stop following at this moment.
-func (db *Database) Standby() *Standby { return &Standby{db: db, at: db.k.Now(), then: db.Clone()} }
+func (da *Database) Standby() *Standby { return &Standby{db: da, at: da.k.Now(), then: da.Clone()} }
 
 // Promote ends the primary with all its connections and makes the replica take over, for the fault
 // of that name. Everything committed since the replica stopped following is gone.

@@ -53,51 +53,51 @@ func within(t *testing.T, body func(b *fixture)) {
 	}
 }
 
-func (b *fixture) must(err error) {
-	b.t.Helper()
+func (f *fixture) must(err error) {
+	f.t.Helper()
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 }
 
-func (b *fixture) sleep(d time.Duration) { b.must(b.h.Sleep(b.ctx, d)) }
+func (f *fixture) sleep(d time.Duration) { f.must(f.h.Sleep(f.ctx, d)) }
 
 const lease = 90 * time.Second
 
 // worker registers an active worker that consumes.
-func (b *fixture) worker(name string) store.WorkerKey {
-	b.t.Helper()
-	r, err := b.c.Register(b.ctx, store.Registration{Process: 7, Attempt: uint64(b.k.Now()) + 1, Name: name, Runtimes: []string{"shell"}, Capacity: 10, Lease: lease})
-	b.must(err)
-	_, err = b.c.Heartbeat(b.ctx, store.Beat{WorkerKey: r.WorkerKey, Number: 1, Lease: lease, ConsumerAlive: true})
-	b.must(err)
-	b.must(b.c.SetLifecycle(b.ctx, r.WorkerKey, execution.Active))
+func (f *fixture) worker(name string) store.WorkerKey {
+	f.t.Helper()
+	r, err := f.c.Register(f.ctx, store.Registration{Process: 7, Attempt: uint64(f.k.Now()) + 1, Name: name, Runtimes: []string{"shell"}, Capacity: 10, Lease: lease})
+	f.must(err)
+	_, err = f.c.Heartbeat(f.ctx, store.Beat{WorkerKey: r.WorkerKey, Number: 1, Lease: lease, ConsumerAlive: true})
+	f.must(err)
+	f.must(f.c.SetLifecycle(f.ctx, r.WorkerKey, execution.Active))
 	return r.WorkerKey
 }
 
 // scheduled creates an execution and dispatches it; dispatch deadline 20 s.
-func (b *fixture) scheduled(w store.WorkerKey) execution.Key {
-	b.t.Helper()
-	b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell", Timeout: 10 * time.Second, MaxRetries: 1}}))
-	created, err := b.c.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}})
-	b.must(err)
-	rows, err := b.c.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: 15 * time.Second, Demands: []store.Demand{{Runtime: "shell", Limit: 1}}})
-	b.must(err)
+func (f *fixture) scheduled(w store.WorkerKey) execution.Key {
+	f.t.Helper()
+	f.must(f.c.PutActions(f.ctx, []execution.Action{{Ref: "a", Runtime: "shell", Timeout: 10 * time.Second, MaxRetries: 1}}))
+	created, err := f.c.Create(f.ctx, []store.NewExecution{{ActionRef: "a"}})
+	f.must(err)
+	rows, err := f.c.ClaimForScheduling(f.ctx, store.SchedulingClaim{Executor: "e", Expiry: 15 * time.Second, Demands: []store.Demand{{Runtime: "shell", Limit: 1}}})
+	f.must(err)
 	if len(rows) != 1 || rows[0].ID != created[0].ID {
-		b.t.Fatalf("claimed %v for scheduling, created %v", rows, created)
+		f.t.Fatalf("claimed %v for scheduling, created %v", rows, created)
 	}
-	results, err := b.c.Dispatch(b.ctx, "e", []store.Dispatch{{Key: rows[0].Key(), Worker: w, Timeout: 20 * time.Second}})
-	b.must(err)
+	results, err := f.c.Dispatch(f.ctx, "e", []store.Dispatch{{Key: rows[0].Key(), Worker: w, Timeout: 20 * time.Second}})
+	f.must(err)
 	if !results[0].Applied {
-		b.t.Fatalf("the dispatch was refused: %+v", results[0])
+		f.t.Fatalf("the dispatch was refused: %+v", results[0])
 	}
 	return results[0].Row.Key()
 }
 
-func (b *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult {
-	b.t.Helper()
-	results, err := b.c.Claim(b.ctx, w, []store.Claim{{Key: key, Beat: 1}})
-	b.must(err)
+func (f *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult {
+	f.t.Helper()
+	results, err := f.c.Claim(f.ctx, w, []store.Claim{{Key: key, Beat: 1}})
+	f.must(err)
 	return results[0]
 }
 

@@ -77,19 +77,19 @@ type lockedTable struct {
 }
 
 // LockTable locks a table until free is called, for the fault of that name. exclusive also holds up reads.
-func (db *Database) LockTable(fault, table string, exclusive bool) (free func()) {
+func (da *Database) LockTable(fault, table string, exclusive bool) (free func()) {
 	held := lockedTable{fault, table, exclusive}
-	db.tables = append(db.tables, held)
-	return func() { db.tables = slices.DeleteFunc(db.tables, func(l lockedTable) bool { return l == held }) }
+	da.tables = append(da.tables, held)
+	return func() { da.tables = slices.DeleteFunc(da.tables, func(l lockedTable) bool { return l == held }) }
 }
 
 // refuseIfTableLocked returns the error of a call that needs a table that another session has locked; nil if
 // the call needs no such table.
-func (db *Database) refuseIfTableLocked(process, call string) error {
+func (da *Database) refuseIfTableLocked(process, call string) error {
 	needs := tablesOf[call]
-	for _, l := range db.tables {
+	for _, l := range da.tables {
 		if contains(needs.Writes, l.table) || l.exclusive && contains(needs.Reads, l.table) {
-			db.net.Touch(simnet.Touched{Fault: l.fault, Process: process})
+			da.net.Touch(simnet.Touched{Fault: l.fault, Process: process})
 			return fmt.Errorf("%w: canceling statement due to lock timeout (55P03): %s is locked by another session", store.ErrUnavailable, l.table)
 		}
 	}

@@ -14,34 +14,34 @@ import (
 type Tx struct{ s step }
 
 // Locked says that a stranger has locked the row.
-func (tx *Tx) Locked(id execution.ID) bool { return tx.s.isLocked(id) }
+func (t *Tx) Locked(id execution.ID) bool { return t.s.isLocked(id) }
 
 // LockedTable reports whether another session has locked a table, in any mode.
-func (tx *Tx) LockedTable(name string) bool {
-	return slices.ContainsFunc(tx.s.db.tables, func(l lockedTable) bool { return l.table == name })
+func (t *Tx) LockedTable(name string) bool {
+	return slices.ContainsFunc(t.s.db.tables, func(l lockedTable) bool { return l.table == name })
 }
 
 // Named notes the epoch that the mutated statement's caller named, and the incarnation that writes.
-func (tx *Tx) Named(key execution.Key, writer execution.Incarnation) {
-	tx.s.naming(key)
-	tx.s.writer = writer
+func (t *Tx) Named(key execution.Key, writer execution.Incarnation) {
+	t.s.naming(key)
+	t.s.writer = writer
 }
 
 // Row returns the row for reading; nil if there is none.
-func (tx *Tx) Row(id execution.ID) *execution.Execution {
-	if r := tx.s.db.row(id); r != nil {
+func (t *Tx) Row(id execution.ID) *execution.Execution {
+	if r := t.s.db.row(id); r != nil {
 		return &r.Execution
 	}
 	return nil
 }
 
 // Move changes a row's status without any guard.
-func (tx *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution)) {
-	r := tx.s.db.row(id)
+func (t *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution)) {
+	r := t.s.db.row(id)
 	if r == nil {
 		return
 	}
-	tx.s.move(r, to, by, reason, func(r *row) {
+	t.s.move(r, to, by, reason, func(r *row) {
 		if change != nil {
 			change(&r.Execution)
 		}
@@ -49,104 +49,104 @@ func (tx *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reas
 }
 
 // MoveTold does the same, but the audit says it of another row, or of none if told is 0.
-func (tx *Tx) MoveTold(id, told execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution)) {
-	tx.s.mistold, tx.s.told = true, told
-	tx.Move(id, to, by, reason, change)
-	tx.s.mistold = false
+func (t *Tx) MoveTold(id, told execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution)) {
+	t.s.mistold, t.s.told = true, told
+	t.Move(id, to, by, reason, change)
+	t.s.mistold = false
 }
 
 // Rewait changes how a requested row waits: the lane in which it stands, and when it is due. It
 // removes the row from all lanes if change is nil.
-func (tx *Tx) Rewait(id execution.ID, change func(*execution.Execution)) {
-	r := tx.s.db.row(id)
+func (t *Tx) Rewait(id execution.ID, change func(*execution.Execution)) {
+	r := t.s.db.row(id)
 	if r == nil || r.Status != execution.Requested || r.AwaitsParent {
 		return
 	}
-	tx.s.db.withdraw(r)
+	t.s.db.withdraw(r)
 	if change != nil {
 		change(&r.Execution)
-		tx.s.db.request(r, tx.s.now)
+		t.s.db.request(r, t.s.now)
 	}
 }
 
 // Unlist removes an end from the list of those that nobody has handled.
-func (tx *Tx) Unlist(id execution.ID) {
-	if r := tx.s.db.row(id); r != nil && oracle.Terminal(r.Status) {
-		tx.s.db.unlink(int32(id - 1))
+func (t *Tx) Unlist(id execution.ID) {
+	if r := t.s.db.row(id); r != nil && oracle.Terminal(r.Status) {
+		t.s.db.unlink(int32(id - 1))
 	}
 }
 
 // MarkPublished marks a row's dispatch as published, whatever the row's state.
-func (tx *Tx) MarkPublished(id execution.ID) {
-	if r := tx.s.db.row(id); r != nil {
-		tx.s.markPublished(r)
+func (t *Tx) MarkPublished(id execution.ID) {
+	if r := t.s.db.row(id); r != nil {
+		t.s.markPublished(r)
 	}
 }
 
 // Now is the database's clock.
-func (tx *Tx) Now() time.Time { return tx.s.now }
+func (t *Tx) Now() time.Time { return t.s.now }
 
 // Rows is the number of rows; their ids are 1 to Rows.
-func (tx *Tx) Rows() int { return tx.s.db.rows.n }
+func (t *Tx) Rows() int { return t.s.db.rows.n }
 
 // HandleTerminal commits terminal handling without checking whether it was done before.
-func (tx *Tx) HandleTerminal(id execution.ID, retry *store.Retry) execution.ID {
-	r := tx.s.db.row(id)
+func (t *Tx) HandleTerminal(id execution.ID, retry *store.Retry) execution.ID {
+	r := t.s.db.row(id)
 	if r == nil || !oracle.Terminal(r.Status) {
 		return 0
 	}
 	if retry != nil {
-		delete(tx.s.db.retries, retryKey{r.Chain(), retry.Count})
+		delete(t.s.db.retries, retryKey{r.Chain(), retry.Count})
 	}
-	return tx.s.handleTerminal(r, retry).Retry
+	return t.s.handleTerminal(r, retry).Retry
 }
 
 // HandleKeepingSlot commits terminal handling that does not free the row's concurrency slot.
-func (tx *Tx) HandleKeepingSlot(id execution.ID, retry *store.Retry) execution.ID {
-	r := tx.s.db.row(id)
+func (t *Tx) HandleKeepingSlot(id execution.ID, retry *store.Retry) execution.ID {
+	r := t.s.db.row(id)
 	if r == nil {
 		return 0
 	}
 	slot := r.slot
 	r.slot = 0
-	next := tx.HandleTerminal(id, retry)
-	tx.s.db.row(id).slot = slot
+	next := t.HandleTerminal(id, retry)
+	t.s.db.row(id).slot = slot
 	return next
 }
 
 // HandleChildless commits terminal handling as if the row's chain had no children.
-func (tx *Tx) HandleChildless(id execution.ID) {
-	r := tx.s.db.row(id)
+func (t *Tx) HandleChildless(id execution.ID) {
+	r := t.s.db.row(id)
 	if r == nil {
 		return
 	}
-	first := tx.s.db.row(r.Chain())
+	first := t.s.db.row(r.Chain())
 	had := first.hasChildren
 	first.hasChildren = false
-	tx.HandleTerminal(id, nil)
+	t.HandleTerminal(id, nil)
 	first.hasChildren = had
 }
 
 // TakeSlot gives a concurrency slot of its action to a row that has none.
-func (tx *Tx) TakeSlot(id execution.ID) {
-	if r := tx.s.db.row(id); r != nil && r.slot == 0 && tx.s.db.slots[r.Action.Ref] != nil {
-		tx.s.takeSlot(r)
+func (t *Tx) TakeSlot(id execution.ID) {
+	if r := t.s.db.row(id); r != nil && r.slot == 0 && t.s.db.slots[r.Action.Ref] != nil {
+		t.s.takeSlot(r)
 	}
 }
 
 // SettleChildren starts or skips the children of a row's chain depending on how that row has ended,
 // whether or not the chain goes on.
-func (tx *Tx) SettleChildren(id execution.ID) {
-	if r := tx.s.db.row(id); r != nil {
-		tx.s.settleChildren(r.Chain(), r.Status, len(tx.s.db.children[r.Chain()]))
+func (t *Tx) SettleChildren(id execution.ID) {
+	if r := t.s.db.row(id); r != nil {
+		t.s.settleChildren(r.Chain(), r.Status, len(t.s.db.children[r.Chain()]))
 	}
 }
 
 // Children is how many children wait for a row's chain.
-func (tx *Tx) Children(id execution.ID) (waiting int) {
-	if r := tx.s.db.row(id); r != nil {
-		for _, child := range tx.s.db.children[r.Chain()] {
-			if r := tx.s.db.row(child); r != nil && r.AwaitsParent {
+func (t *Tx) Children(id execution.ID) (waiting int) {
+	if r := t.s.db.row(id); r != nil {
+		for _, child := range t.s.db.children[r.Chain()] {
+			if r := t.s.db.row(child); r != nil && r.AwaitsParent {
 				waiting++
 			}
 		}
@@ -155,29 +155,29 @@ func (tx *Tx) Children(id execution.ID) (waiting int) {
 }
 
 // RequestCancel notes the request to cancel a row's chain, and does nothing else.
-func (tx *Tx) RequestCancel(id execution.ID) {
-	if r := tx.s.db.row(id); r != nil {
-		tx.s.requestCancel(tx.s.db.row(r.Chain()), r, "")
+func (t *Tx) RequestCancel(id execution.ID) {
+	if r := t.s.db.row(id); r != nil {
+		t.s.requestCancel(t.s.db.row(r.Chain()), r, "")
 	}
 }
 
 // FreeSlot frees a row's concurrency slot, whatever the row does.
-func (tx *Tx) FreeSlot(id execution.ID) {
-	if r := tx.s.db.row(id); r != nil {
-		tx.s.freeSlot(r)
+func (t *Tx) FreeSlot(id execution.ID) {
+	if r := t.s.db.row(id); r != nil {
+		t.s.freeSlot(r)
 	}
 }
 
 // FreeAnySlot frees the first held slot of an action, like a counter that is decremented. It
 // returns the holder, 0 if there was none.
-func (tx *Tx) FreeAnySlot(action string) (holder execution.ID) {
-	of := tx.s.db.slots[action]
+func (t *Tx) FreeAnySlot(action string) (holder execution.ID) {
+	of := t.s.db.slots[action]
 	if of == nil {
 		return 0
 	}
 	for _, holder := range of.holders {
 		if holder != 0 {
-			tx.FreeSlot(holder)
+			t.FreeSlot(holder)
 			return holder
 		}
 	}
@@ -186,8 +186,8 @@ func (tx *Tx) FreeAnySlot(action string) (holder execution.ID) {
 
 // Create inserts an execution without checking its key or the state of its parent's chain: a child
 // may then wait for an end that was already handled.
-func (tx *Tx) Create(item store.NewExecution) store.Created {
-	db := tx.s.db
+func (t *Tx) Create(item store.NewExecution) store.Created {
+	db := t.s.db
 	action, known := db.actions[item.ActionRef]
 	if !known {
 		return store.Created{UnknownAction: true}
@@ -198,7 +198,7 @@ func (tx *Tx) Create(item store.NewExecution) store.Created {
 	if parent := db.row(item.Parent); parent != nil {
 		e.Parent, e.AwaitsParent = parent.Chain(), true
 	}
-	id := tx.s.insert(e, execution.API)
+	id := t.s.insert(e, execution.API)
 	if e.AwaitsParent {
 		db.children[e.Parent] = append(db.children[e.Parent], id)
 		db.row(e.Parent).hasChildren = true
@@ -210,7 +210,7 @@ func (tx *Tx) Create(item store.NewExecution) store.Created {
 }
 
 // Keyed is the execution that an idempotency key has created, 0 for none.
-func (tx *Tx) Keyed(key string) execution.ID { return tx.s.db.byKey[key] }
+func (t *Tx) Keyed(key string) execution.ID { return t.s.db.byKey[key] }
 
 // Purge deletes the ended chain that begins with a row, whoever still needs it.
-func (tx *Tx) Purge(first execution.ID) { tx.s.remove(first, 0) }
+func (t *Tx) Purge(first execution.ID) { t.s.remove(first, 0) }

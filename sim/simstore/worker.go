@@ -132,9 +132,9 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 
 // late says that a later attempt of the same process has registered, or another process that this
 // one has not seen.
-func (db *Database) late(id execution.WorkerID, g store.Registration) bool {
-	current := db.workers[id-1].current
-	newest := db.incarnation(current)
+func (da *Database) late(id execution.WorkerID, g store.Registration) bool {
+	current := da.workers[id-1].current
+	newest := da.incarnation(current)
 	switch {
 	case newest == nil:
 		return false
@@ -145,8 +145,8 @@ func (db *Database) late(id execution.WorkerID, g store.Registration) bool {
 }
 
 // drains says that an operator has asked a process to drain, in any of its incarnations.
-func (db *Database) drains(id execution.WorkerID, process uint64) bool {
-	return slices.ContainsFunc(db.incarnations, func(i incarnation) bool { return i.worker == id && i.process == process && i.drain })
+func (da *Database) drains(id execution.WorkerID, process uint64) bool {
+	return slices.ContainsFunc(da.incarnations, func(i incarnation) bool { return i.worker == id && i.process == process && i.drain })
 }
 
 // SetLifecycle implements store.Worker.

@@ -19,17 +19,17 @@ type fastClock struct {
 func newFastClock() *fastClock { return &fastClock{Clock: clock.New(), began: time.Now()} }
 
 // Now implements clock.Clock.
-func (c *fastClock) Now() time.Time { return c.began.Add(scale * time.Since(c.began)) }
+func (fc *fastClock) Now() time.Time { return fc.began.Add(scale * time.Since(fc.began)) }
 
 // Since implements clock.Clock.
-func (c *fastClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+func (fc *fastClock) Since(t time.Time) time.Duration { return fc.Now().Sub(t) }
 
 // AfterFunc implements clock.Clock.
-func (c *fastClock) AfterFunc(d time.Duration, f func()) *clock.Timer {
-	return c.Clock.AfterFunc(d/scale, f)
+func (fc *fastClock) AfterFunc(d time.Duration, f func()) *clock.Timer {
+	return fc.Clock.AfterFunc(d/scale, f)
 }
 
 // WithTimeout implements clock.Clock.
-func (c *fastClock) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func (fc *fastClock) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(parent, d/scale)
 }

@@ -53,9 +53,9 @@ type countingHost struct {
 }
 
 // Go implements host.Host.
-func (h countingHost) Go(name string, run func()) host.Task {
-	h.counts.add("task " + name)
-	return h.Host.Go(name, run)
+func (c countingHost) Go(name string, run func()) host.Task {
+	c.counts.add("task " + name)
+	return c.Host.Go(name, run)
 }
 
 // recorder counts the passes of loops, and everything else that telemetry counts.

@@ -167,12 +167,12 @@ type brokerClient struct {
 }
 
 // Connect implements broker.Broker.
-func (c *brokerClient) Connect(ctx context.Context) (broker.Session, error) {
-	inner, err := ask(ctx, c.s, c.r, "Connect", c.inner.Connect)
+func (b *brokerClient) Connect(ctx context.Context) (broker.Session, error) {
+	inner, err := ask(ctx, b.s, b.r, "Connect", b.inner.Connect)
 	if err != nil {
 		return nil, err
 	}
-	return &session{c.s, c.r, inner}, nil
+	return &session{b.s, b.r, inner}, nil
 }
 
 type session struct {
@@ -182,27 +182,27 @@ type session struct {
 }
 
 // Declare implements broker.Session.
-func (x *session) Declare(ctx context.Context, t broker.Topology) error {
-	_, err := ask(ctx, x.s, x.r, "Declare", func(ctx context.Context) (struct{}, error) { return struct{}{}, x.inner.Declare(ctx, t) })
+func (se *session) Declare(ctx context.Context, t broker.Topology) error {
+	_, err := ask(ctx, se.s, se.r, "Declare", func(ctx context.Context) (struct{}, error) { return struct{}{}, se.inner.Declare(ctx, t) })
 	return err
 }
 
 // Limited implements broker.Session.
-func (x *session) Limited() []string { return nil }
+func (se *session) Limited() []string { return nil }
 
 // DeleteIdle implements broker.Session.
-func (x *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
-	return ask(ctx, x.s, x.r, "DeleteIdle", func(ctx context.Context) (broker.QueueFate, error) { return x.inner.DeleteIdle(ctx, q) })
+func (se *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
+	return ask(ctx, se.s, se.r, "DeleteIdle", func(ctx context.Context) (broker.QueueFate, error) { return se.inner.DeleteIdle(ctx, q) })
 }
 
 // QueueState implements broker.Session.
-func (x *session) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
-	return ask(ctx, x.s, x.r, "QueueState", func(ctx context.Context) (broker.QueueState, error) { return x.inner.QueueState(ctx, queue) })
+func (se *session) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
+	return ask(ctx, se.s, se.r, "QueueState", func(ctx context.Context) (broker.QueueState, error) { return se.inner.QueueState(ctx, queue) })
 }
 
 // Publish implements broker.Session.
-func (x *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
-	out, err := ask(ctx, x.s, x.r, "Publish", func(ctx context.Context) ([]broker.Outcome, error) { return x.inner.Publish(ctx, ms), nil })
+func (se *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	out, err := ask(ctx, se.s, se.r, "Publish", func(ctx context.Context) ([]broker.Outcome, error) { return se.inner.Publish(ctx, ms), nil })
 	if err != nil {
 		out = make([]broker.Outcome, len(ms)) // unknown
 	}
@@ -210,36 +210,36 @@ func (x *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 }
 
 // Consume implements broker.Session.
-func (x *session) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	inner, err := ask(ctx, x.s, x.r, "Consume", func(ctx context.Context) (broker.Consumer, error) { return x.inner.Consume(ctx, queue, prefetch) })
+func (se *session) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	inner, err := ask(ctx, se.s, se.r, "Consume", func(ctx context.Context) (broker.Consumer, error) { return se.inner.Consume(ctx, queue, prefetch) })
 	if err != nil {
 		return nil, err
 	}
-	return &consumer{x.s, x.r, inner}, nil
+	return &consumer{se.s, se.r, inner}, nil
 }
 
 // Blocked implements broker.Session.
-func (x *session) Blocked() bool {
-	x.s.mu.Lock()
-	defer x.s.mu.Unlock()
-	return x.inner.Blocked()
+func (se *session) Blocked() bool {
+	se.s.mu.Lock()
+	defer se.s.mu.Unlock()
+	return se.inner.Blocked()
 }
 
 // Closed implements broker.Session.
-func (x *session) Closed() bool {
-	x.s.mu.Lock()
-	defer x.s.mu.Unlock()
-	return x.inner.Closed()
+func (se *session) Closed() bool {
+	se.s.mu.Lock()
+	defer se.s.mu.Unlock()
+	return se.inner.Closed()
 }
 
 // Wait implements broker.Session.
-func (x *session) Wait(ctx context.Context) error {
-	_, err := ask(ctx, x.s, x.r, "Wait for the end", func(ctx context.Context) (struct{}, error) { return struct{}{}, x.inner.Wait(ctx) })
+func (se *session) Wait(ctx context.Context) error {
+	_, err := ask(ctx, se.s, se.r, "Wait for the end", func(ctx context.Context) (struct{}, error) { return struct{}{}, se.inner.Wait(ctx) })
 	return err
 }
 
 // Close implements broker.Session.
-func (x *session) Close() { x.s.with(x.inner.Close) }
+func (se *session) Close() { se.s.with(se.inner.Close) }
 
 type consumer struct {
 	s     *servers

@@ -92,8 +92,8 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 
 // garbage publishes messages to the first worker's queue. The first ones, which can't expire there,
 // have headers that would end the broker's dead lettering.
-func (b *fixture) garbage(n int) {
-	b.publish(broker.WorkerQueue(1), n, func(i int) amqp.Publishing {
+func (f *fixture) garbage(n int) {
+	f.publish(broker.WorkerQueue(1), n, func(i int) amqp.Publishing {
 		m := amqp.Publishing{Body: []byte("\x1b[2J{\"message_type\": \xff")}
 		if i < 20 {
 			m.Headers = hostileDeaths()
@@ -108,30 +108,30 @@ func hostileDeaths() amqp.Table {
 }
 
 // publish sends n persistent messages to a queue, as anybody may who reaches the broker.
-func (b *fixture) publish(queue string, n int, message func(i int) amqp.Publishing) {
-	b.t.Helper()
-	conn, err := amqp.Dial(b.c.Servers.RabbitMQ.URL)
+func (f *fixture) publish(queue string, n int, message func(i int) amqp.Publishing) {
+	f.t.Helper()
+	conn, err := amqp.Dial(f.c.Servers.RabbitMQ.URL)
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	defer conn.Close()
 	ch, err := conn.Channel()
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	if err := ch.Confirm(false); err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	var last *amqp.DeferredConfirmation
 	for i := range n {
 		m := message(i)
 		m.DeliveryMode = amqp.Persistent
-		if last, err = ch.PublishWithDeferredConfirmWithContext(b.ctx, "", queue, false, false, m); err != nil {
-			b.t.Fatal(err)
+		if last, err = ch.PublishWithDeferredConfirmWithContext(f.ctx, "", queue, false, false, m); err != nil {
+			f.t.Fatal(err)
 		}
 	}
-	if ok, err := last.WaitContext(b.ctx); !ok || err != nil {
-		b.t.Fatalf("not confirmed: %v", err)
+	if ok, err := last.WaitContext(f.ctx); !ok || err != nil {
+		f.t.Fatalf("not confirmed: %v", err)
 	}
 }
 
@@ -186,9 +186,9 @@ func TestAttacksOnRunningDaemons(t *testing.T) {
 }
 
 // request asks the first executor, with headers in pairs, and returns its answer.
-func (b *fixture) request(t *testing.T, method, path, body string, headers ...string) (status int, text string) {
+func (f *fixture) request(t *testing.T, method, path, body string, headers ...string) (status int, text string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(b.ctx, method, b.c.Executors[0].URL+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(f.ctx, method, f.c.Executors[0].URL+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,14 +213,14 @@ func (b *fixture) request(t *testing.T, method, path, body string, headers ...st
 }
 
 // begin creates an execution and returns once it has started.
-func (b *fixture) begin(t *testing.T, action string) (id execution.ID) {
+func (f *fixture) begin(t *testing.T, action string) (id execution.ID) {
 	t.Helper()
-	status, text := b.request(t, http.MethodPost, "/api/v1/executions", fmt.Sprintf(`{"action_ref":%q}`, action))
+	status, text := f.request(t, http.MethodPost, "/api/v1/executions", fmt.Sprintf(`{"action_ref":%q}`, action))
 	if _, err := fmt.Sscanf(text, `{"id":%d,`, &id); status != http.StatusCreated || err != nil {
 		t.Fatalf("creating an execution of %s: %d %s", action, status, text)
 	}
-	b.eventually("the execution has started", func() error {
-		if b.count(fmt.Sprintf("started_at is not null and id = %d", id)) == 0 {
+	f.eventually("the execution has started", func() error {
+		if f.count(fmt.Sprintf("started_at is not null and id = %d", id)) == 0 {
 			return errors.New("it has not")
 		}
 		return nil
@@ -229,10 +229,10 @@ func (b *fixture) begin(t *testing.T, action string) (id execution.ID) {
 }
 
 // ended waits for the end of an execution and returns its status.
-func (b *fixture) ended(id execution.ID) (status string) {
-	b.t.Helper()
-	b.eventually("the execution has ended", func() error {
-		return b.db.QueryRow(b.ctx, "select status from execution where id = $1 and ended is not null", int64(id)).Scan(&status)
+func (f *fixture) ended(id execution.ID) (status string) {
+	f.t.Helper()
+	f.eventually("the execution has ended", func() error {
+		return f.db.QueryRow(f.ctx, "select status from execution where id = $1 and ended is not null", int64(id)).Scan(&status)
 	})
 	return status
 }

@@ -217,28 +217,28 @@ func serversForTest(t *testing.T) *servers.Set {
 	return machine.set
 }
 
-func (b *fixture) connect() {
-	b.t.Helper()
-	b.eventually("the database answers", func() error {
-		db, err := pgx.Connect(b.ctx, b.c.Servers.Postgres.URL)
-		b.db = db
+func (f *fixture) connect() {
+	f.t.Helper()
+	f.eventually("the database answers", func() error {
+		db, err := pgx.Connect(f.ctx, f.c.Servers.Postgres.URL)
+		f.db = db
 		return err
 	})
 }
 
 // logs shows the end of every daemon's log.
-func (b *fixture) logs() {
-	for _, d := range append(b.c.Executors, b.c.Workers...) {
+func (f *fixture) logs() {
+	for _, d := range append(f.c.Executors, f.c.Workers...) {
 		if p := d.Instance(); p != nil {
 			text, _ := os.ReadFile(p.Log())
-			b.t.Logf("%s:\n%s", d.Name, text[max(0, len(text)-3000):])
+			f.t.Logf("%s:\n%s", d.Name, text[max(0, len(text)-3000):])
 		}
 	}
 }
 
 // eventually polls a condition that no event announces.
-func (b *fixture) eventually(what string, condition func() error) {
-	b.t.Helper()
+func (f *fixture) eventually(what string, condition func() error) {
+	f.t.Helper()
 	within := testenv.Patience()
 	deadline := time.Now().Add(within)
 	for {
@@ -247,7 +247,7 @@ func (b *fixture) eventually(what string, condition func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			b.t.Fatalf("after %v it is not so that %s: %v", within, what, err)
+			f.t.Fatalf("after %v it is not so that %s: %v", within, what, err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -255,24 +255,24 @@ func (b *fixture) eventually(what string, condition func() error) {
 
 // submit creates n executions through an API, in batches with idempotency keys, and repeats
 // requests as often as necessary.
-func (b *fixture) submit(action string, n int) {
-	b.t.Helper()
+func (f *fixture) submit(action string, n int) {
+	f.t.Helper()
 	for n > 0 {
 		size := min(n, 100)
 		items := make([]map[string]any, size)
 		for i := range items {
-			b.keys++
-			items[i] = map[string]any{"action_ref": action, "parameters": map[string]any{"n": b.keys}, "idempotency_key": fmt.Sprint("k", b.keys)}
+			f.keys++
+			items[i] = map[string]any{"action_ref": action, "parameters": map[string]any{"n": f.keys}, "idempotency_key": fmt.Sprint("k", f.keys)}
 		}
 		body, err := json.Marshal(map[string]any{"executions": items})
 		if err != nil {
-			b.t.Fatal(err)
+			f.t.Fatal(err)
 		}
 		attempt := 0
-		b.eventually("the API takes executions", func() error {
-			e := b.c.Executors[attempt%len(b.c.Executors)]
+		f.eventually("the API takes executions", func() error {
+			e := f.c.Executors[attempt%len(f.c.Executors)]
 			attempt++
-			request, err := http.NewRequestWithContext(b.ctx, http.MethodPost, e.URL+"/api/v1/executions/batch", bytes.NewReader(body))
+			request, err := http.NewRequestWithContext(f.ctx, http.MethodPost, e.URL+"/api/v1/executions/batch", bytes.NewReader(body))
 			if err != nil {
 				return err
 			}
@@ -284,7 +284,7 @@ func (b *fixture) submit(action string, n int) {
 			defer response.Body.Close()
 			text, _ := io.ReadAll(response.Body)
 			if response.StatusCode >= 400 && response.StatusCode < 500 {
-				b.t.Fatalf("%s: %s", response.Status, text)
+				f.t.Fatalf("%s: %s", response.Status, text)
 			}
 			if response.StatusCode >= 300 {
 				return fmt.Errorf("%s: %s", response.Status, text)
@@ -296,12 +296,12 @@ func (b *fixture) submit(action string, n int) {
 }
 
 // count is the number of rows that satisfy a condition.
-func (b *fixture) count(where string) (n int) {
-	b.t.Helper()
-	b.eventually("rows can be counted", func() error {
-		err := b.db.QueryRow(b.ctx, "select count(*) from execution where "+where).Scan(&n)
-		if err != nil && b.db.IsClosed() {
-			b.connect()
+func (f *fixture) count(where string) (n int) {
+	f.t.Helper()
+	f.eventually("rows can be counted", func() error {
+		err := f.db.QueryRow(f.ctx, "select count(*) from execution where "+where).Scan(&n)
+		if err != nil && f.db.IsClosed() {
+			f.connect()
 		}
 		return err
 	})
@@ -309,10 +309,10 @@ func (b *fixture) count(where string) (n int) {
 }
 
 // settled waits until every execution is terminal and its end is handled.
-func (b *fixture) settled() {
-	b.t.Helper()
-	b.eventually("every execution is finished and handled", func() error {
-		if open := b.count("orchestrated_at is null"); open > 0 {
+func (f *fixture) settled() {
+	f.t.Helper()
+	f.eventually("every execution is finished and handled", func() error {
+		if open := f.count("orchestrated_at is null"); open > 0 {
 			return fmt.Errorf("%d are open", open)
 		}
 		return nil
@@ -321,26 +321,26 @@ func (b *fixture) settled() {
 
 // judge demands that nothing is lost and nothing ran twice: by the audit, by the chains, and by the
 // actions' own records.
-func (b *fixture) judge(chains int) {
-	b.t.Helper()
+func (f *fixture) judge(chains int) {
+	f.t.Helper()
 	c := config.Default(config.Hardened)
-	r, err := audit.Judge(b.ctx, b.c.Servers.Postgres.URL, audit.Options{Config: c})
+	r, err := audit.Judge(f.ctx, f.c.Servers.Postgres.URL, audit.Options{Config: c})
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	for _, v := range r.Violations {
-		b.t.Errorf("invariant %d: %s", v.Invariant.Number, v.Message)
+		f.t.Errorf("invariant %d: %s", v.Invariant.Number, v.Message)
 	}
 	if r.Unread != 0 {
-		b.t.Errorf("%d events of this program's own audit could not be read: %q", r.Unread, r.Unknown)
+		f.t.Errorf("%d events of this program's own audit could not be read: %q", r.Unread, r.Unknown)
 	}
 	if judged := r.Count(audit.Holds) + r.Count(audit.Broken); judged < 4 {
-		b.t.Errorf("only %d invariants were judged", judged)
+		f.t.Errorf("only %d invariants were judged", judged)
 	}
-	if n := b.count("original_execution is null"); n != chains {
-		b.t.Errorf("%d chains exist, %d were submitted", n, chains)
+	if n := f.count("original_execution is null"); n != chains {
+		f.t.Errorf("%d chains exist, %d were submitted", n, chains)
 	}
-	b.witnessed()
+	f.witnessed()
 }
 
 type note struct {
@@ -351,18 +351,18 @@ type note struct {
 
 // witnessed reads the shims' records: each epoch has run at most once, and no two runs of one
 // execution overlapped. (A killed shim leaves no end, but these tests kill no shims.)
-func (b *fixture) witnessed() {
-	b.t.Helper()
-	text, err := os.ReadFile(b.witness)
+func (f *fixture) witnessed() {
+	f.t.Helper()
+	text, err := os.ReadFile(f.witness)
 	if err != nil && !os.IsNotExist(err) {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	started := make(map[[2]int64]bool)
 	running := make(map[int64]int)
 	for line := range strings.Lines(string(text)) {
 		var n note
 		if err := json.Unmarshal([]byte(line), &n); err != nil {
-			b.t.Fatalf("witness: %v in %q", err, line)
+			f.t.Fatalf("witness: %v in %q", err, line)
 		}
 		key := [2]int64{n.Execution, n.Epoch}
 		if n.Event == "end" {
@@ -370,11 +370,11 @@ func (b *fixture) witnessed() {
 			continue
 		}
 		if started[key] {
-			b.t.Errorf("execution %d ran twice at epoch %d", n.Execution, n.Epoch)
+			f.t.Errorf("execution %d ran twice at epoch %d", n.Execution, n.Epoch)
 		}
 		started[key] = true
 		if running[n.Execution]++; running[n.Execution] > 1 {
-			b.t.Errorf("two runs of execution %d overlapped", n.Execution)
+			f.t.Errorf("two runs of execution %d overlapped", n.Execution)
 		}
 	}
 }
@@ -593,10 +593,10 @@ func TestStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
 }
 
 // page is a daemon's answer at /metrics, empty if there is none.
-func (b *fixture) page(d *Daemon) string {
-	request, err := http.NewRequestWithContext(b.ctx, http.MethodGet, d.URL+"/metrics", http.NoBody)
+func (f *fixture) page(d *Daemon) string {
+	request, err := http.NewRequestWithContext(f.ctx, http.MethodGet, d.URL+"/metrics", http.NoBody)
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {

@@ -148,15 +148,15 @@ type server interface {
 // manualDaemon is a daemon as a server: neither its start nor its stop is waited for.
 type manualDaemon struct{ *Daemon }
 
-func (d manualDaemon) Running() bool {
-	p := d.Instance()
+func (m manualDaemon) Running() bool {
+	p := m.Instance()
 	return p != nil && p.Running()
 }
-func (d manualDaemon) Start(context.Context) error { return d.Launch() }
-func (d manualDaemon) Stop() error                 { d.Instance().Terminate(); return nil }
-func (d manualDaemon) Kill() error                 { d.Instance().Kill(); return nil }
-func (d manualDaemon) Pause() error                { d.Instance().Pause(); return nil }
-func (d manualDaemon) Resume() error               { d.Instance().Resume(); return nil }
+func (m manualDaemon) Start(context.Context) error { return m.Launch() }
+func (m manualDaemon) Stop() error                 { m.Instance().Terminate(); return nil }
+func (m manualDaemon) Kill() error                 { m.Instance().Kill(); return nil }
+func (m manualDaemon) Pause() error                { m.Instance().Pause(); return nil }
+func (m manualDaemon) Resume() error               { m.Instance().Resume(); return nil }
 
 // do acts on a server or a process, and returns when that is done: a server that was started
 // answers. What has begun goes on when the client is gone.

@@ -225,13 +225,13 @@ func (s *Stack) Create(ctx context.Context, all []*Service) error {
 }
 
 // Launch starts the container's program, for the first time or again.
-func (p *Service) Launch() (cluster.Instance, error) {
-	if p.container == nil {
-		return nil, fmt.Errorf("the container of %s was never made", p.Name)
+func (s *Service) Launch() (cluster.Instance, error) {
+	if s.container == nil {
+		return nil, fmt.Errorf("the container of %s was never made", s.Name)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), launchWithin)
 	defer cancel()
-	running, err := p.stack.Servers.StartContained(ctx, p.container, p.Name)
+	running, err := s.stack.Servers.StartContained(ctx, s.container, s.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -241,9 +241,9 @@ func (p *Service) Launch() (cluster.Instance, error) {
 const launchWithin = 30 * time.Second
 
 // Remove ends the container and deletes it.
-func (p *Service) Remove(ctx context.Context) error {
-	if p.container == nil {
+func (s *Service) Remove(ctx context.Context) error {
+	if s.container == nil {
 		return nil
 	}
-	return p.stack.Servers.Remove(ctx, p.container)
+	return s.stack.Servers.Remove(ctx, s.container)
 }

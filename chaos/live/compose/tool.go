@@ -50,14 +50,14 @@ type UnavailableError struct {
 }
 
 // Error implements error.
-func (e *UnavailableError) Error() string {
-	return "containers need an engine on this machine and docker compose. Looked for:\n  " + strings.Join(e.Looked, "\n  ") +
+func (u *UnavailableError) Error() string {
+	return "containers need an engine on this machine and docker compose. Looked for:\n  " + strings.Join(u.Looked, "\n  ") +
 		"\nStart an engine (docker info has to answer) and install docker compose (Debian, Ubuntu: apt-get install -y docker.io docker-compose), " +
 		"or leave --target compose out: then the daemons run as processes of this machine"
 }
 
 // Is makes the error match servers.ErrEnvironment.
-func (e *UnavailableError) Is(target error) bool { return target == servers.ErrEnvironment }
+func (u *UnavailableError) Is(target error) bool { return target == servers.ErrEnvironment }
 
 // find finds an engine and docker compose, or returns where it searched for both.
 func find(ctx context.Context) (*containers.Engine, Tool, error) {

@@ -80,11 +80,11 @@ type healthFigures struct {
 }
 
 // bad says that they contain a failure.
-func (f *healthFigures) bad() bool { return f.Consecutive+f.Failed > 0 }
+func (h *healthFigures) bad() bool { return h.Consecutive+h.Failed > 0 }
 
 // differs says that they are new information, by the rule of the database's model.
-func (f *healthFigures) differs(was *healthFigures) bool {
-	return f.Consecutive != was.Consecutive || f.Failed != was.Failed || f.bad() && f.Total != was.Total
+func (h *healthFigures) differs(was *healthFigures) bool {
+	return h.Consecutive != was.Consecutive || h.Failed != was.Failed || h.bad() && h.Total != was.Total
 }
 
 // translation turns one row's change into events.
@@ -97,256 +97,256 @@ type translation struct {
 }
 
 // since is a time as time since the start; 0 for none.
-func (x *translation) since(t *time.Time) time.Duration {
+func (tr *translation) since(t *time.Time) time.Duration {
 	if t == nil {
 		return 0
 	}
-	return t.Sub(x.start)
+	return t.Sub(tr.start)
 }
 
 // moment is when the database decided the change, if the row says so; the trigger fires slightly
 // later.
-func (x *translation) moment(t *time.Time) time.Duration {
-	if t == nil || t.After(x.at) {
-		return x.at.Sub(x.start)
+func (tr *translation) moment(t *time.Time) time.Duration {
+	if t == nil || t.After(tr.at) {
+		return tr.at.Sub(tr.start)
 	}
-	return t.Sub(x.start)
+	return t.Sub(tr.start)
 }
 
-func (x *translation) event(kind history.Kind) history.Event {
-	return history.Event{At: x.at.Sub(x.start), Kind: kind, Process: x.process}
+func (tr *translation) event(kind history.Kind) history.Event {
+	return history.Event{At: tr.at.Sub(tr.start), Kind: kind, Process: tr.process}
 }
 
-func (x *translation) chain() execution.ID {
-	if x.Original != 0 {
-		return execution.ID(x.Original)
+func (tr *translation) chain() execution.ID {
+	if tr.Original != 0 {
+		return execution.ID(tr.Original)
 	}
-	return execution.ID(x.ID)
+	return execution.ID(tr.ID)
 }
 
-func (x *translation) execution() ([]history.Event, error) {
+func (tr *translation) execution() ([]history.Event, error) {
 	var events []history.Event
-	status, err := execution.ParseStatus(x.Status)
+	status, err := execution.ParseStatus(tr.Status)
 	if err != nil {
 		return nil, err
 	}
-	if x.was == nil {
-		e, err := x.created(status)
+	if tr.was == nil {
+		e, err := tr.created(status)
 		return []history.Event{e}, err
 	}
 	// A claim that marks its dispatch does so first, as in the model.
-	if x.was.PublishedAt == nil && x.PublishedAt != nil {
-		e := x.event(history.PublishedMarked)
-		e.At = x.moment(x.PublishedAt)
-		e.Execution, e.Epoch = execution.ID(x.ID), execution.Epoch(x.Epoch)
+	if tr.was.PublishedAt == nil && tr.PublishedAt != nil {
+		e := tr.event(history.PublishedMarked)
+		e.At = tr.moment(tr.PublishedAt)
+		e.Execution, e.Epoch = execution.ID(tr.ID), execution.Epoch(tr.Epoch)
 		events = append(events, e)
 	}
-	if x.was.Status != x.Status {
-		e, err := x.transition(status)
+	if tr.was.Status != tr.Status {
+		e, err := tr.transition(status)
 		if err != nil {
 			return nil, err
 		}
 		if e.From == execution.Requested && e.To == execution.Scheduled {
 			// One update made both transitions (migration 00012). A row shows only its last state.
 			claim := e
-			claim.To, claim.At = execution.Scheduling, x.moment(x.SchedulingAt)
+			claim.To, claim.At = execution.Scheduling, tr.moment(tr.SchedulingAt)
 			claim.Epoch, claim.Worker, claim.Incarnation, claim.Due = e.OldEpoch, 0, 0, 0
 			e.From = execution.Scheduling
 			events = append(events, claim)
 		}
 		events = append(events, e)
 	}
-	if x.was.Awaits && !x.Awaits && x.was.Status == x.Status {
-		e := x.event(history.ChildStarted)
-		e.Execution, e.Related = execution.ID(x.ID), execution.ID(x.Parent)
+	if tr.was.Awaits && !tr.Awaits && tr.was.Status == tr.Status {
+		e := tr.event(history.ChildStarted)
+		e.Execution, e.Related = execution.ID(tr.ID), execution.ID(tr.Parent)
 		events = append(events, e)
 	}
-	if x.was.Cancel == nil && x.Cancel != nil {
+	if tr.was.Cancel == nil && tr.Cancel != nil {
 		// Order fills in the chain's last row and its status.
-		e := x.event(history.CancelRequested)
-		e.Execution, e.Chain, e.Action = execution.ID(x.ID), x.chain(), x.Action
+		e := tr.event(history.CancelRequested)
+		e.Execution, e.Chain, e.Action = execution.ID(tr.ID), tr.chain(), tr.Action
 		events = append([]history.Event{e}, events...)
 	}
 	// A mark that changes is a second handling.
-	if x.Orchestrated != nil && (x.was.Orchestrated == nil || !x.was.Orchestrated.Equal(*x.Orchestrated)) {
-		e := x.event(history.Orchestrated)
-		e.At = x.moment(x.Orchestrated)
-		e.Execution, e.Chain, e.From = execution.ID(x.ID), x.chain(), status
-		e.Count = x.RetryCount // Order finds the retry by it
-		if e.Reason, err = execution.ParseReason(x.FailureReason); err != nil {
+	if tr.Orchestrated != nil && (tr.was.Orchestrated == nil || !tr.was.Orchestrated.Equal(*tr.Orchestrated)) {
+		e := tr.event(history.Orchestrated)
+		e.At = tr.moment(tr.Orchestrated)
+		e.Execution, e.Chain, e.From = execution.ID(tr.ID), tr.chain(), status
+		e.Count = tr.RetryCount // Order finds the retry by it
+		if e.Reason, err = execution.ParseReason(tr.FailureReason); err != nil {
 			return nil, err
 		}
-		if x.Ended != nil {
-			e.Due = x.Orchestrated.Sub(*x.Ended)
+		if tr.Ended != nil {
+			e.Due = tr.Orchestrated.Sub(*tr.Ended)
 		}
 		events = append(events, e)
 	}
 	return events, nil
 }
 
-func (x *translation) created(status execution.Status) (e history.Event, err error) {
-	e = x.event(history.Created)
-	e.At = x.moment(x.Created)
-	e.Execution, e.Chain, e.To = execution.ID(x.ID), x.chain(), status
-	e.Count, e.Limit, e.Due = x.RetryCount, x.MaxRetries, x.since(x.RetryAt)
-	e.Action, e.Key, e.Worker, e.Text = x.Action, x.Key, execution.WorkerID(x.Pinned), x.Runtime
-	e.RunTimeout, e.DispatchTimeout = oracle.DefaultRunTimeout, seconds(x.WaitTimeout)
-	if x.RunTimeout > 0 {
-		e.RunTimeout = seconds(x.RunTimeout)
+func (tr *translation) created(status execution.Status) (e history.Event, err error) {
+	e = tr.event(history.Created)
+	e.At = tr.moment(tr.Created)
+	e.Execution, e.Chain, e.To = execution.ID(tr.ID), tr.chain(), status
+	e.Count, e.Limit, e.Due = tr.RetryCount, tr.MaxRetries, tr.since(tr.RetryAt)
+	e.Action, e.Key, e.Worker, e.Text = tr.Action, tr.Key, execution.WorkerID(tr.Pinned), tr.Runtime
+	e.RunTimeout, e.DispatchTimeout = oracle.DefaultRunTimeout, seconds(tr.WaitTimeout)
+	if tr.RunTimeout > 0 {
+		e.RunTimeout = seconds(tr.RunTimeout)
 	}
-	if x.Awaits {
-		e.Related = execution.ID(x.Parent)
+	if tr.Awaits {
+		e.Related = execution.ID(tr.Parent)
 	}
-	if e.By, err = execution.ParsePart(x.By); err != nil {
+	if e.By, err = execution.ParsePart(tr.By); err != nil {
 		return e, err
 	}
-	e.Reason, err = execution.ParseReason(x.RetryReason)
+	e.Reason, err = execution.ParseReason(tr.RetryReason)
 	return e, err
 }
 
 // seconds converts the database's number of seconds, exact to the microsecond.
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s*1e6)) * time.Microsecond }
 
-func (x *translation) transition(to execution.Status) (e history.Event, err error) {
-	e = x.event(history.Transition)
-	e.Execution, e.Chain, e.To = execution.ID(x.ID), x.chain(), to
-	e.Epoch, e.OldEpoch, e.Named = execution.Epoch(x.Epoch), execution.Epoch(x.was.Epoch), execution.Epoch(x.Named)
-	e.Worker, e.Incarnation = execution.WorkerID(x.Worker), execution.Incarnation(x.Incarnation)
-	if x.Incarnation == 0 {
-		e.Worker, e.Incarnation = execution.WorkerID(x.was.Worker), execution.Incarnation(x.was.Incarnation)
+func (tr *translation) transition(to execution.Status) (e history.Event, err error) {
+	e = tr.event(history.Transition)
+	e.Execution, e.Chain, e.To = execution.ID(tr.ID), tr.chain(), to
+	e.Epoch, e.OldEpoch, e.Named = execution.Epoch(tr.Epoch), execution.Epoch(tr.was.Epoch), execution.Epoch(tr.Named)
+	e.Worker, e.Incarnation = execution.WorkerID(tr.Worker), execution.Incarnation(tr.Incarnation)
+	if tr.Incarnation == 0 {
+		e.Worker, e.Incarnation = execution.WorkerID(tr.was.Worker), execution.Incarnation(tr.was.Incarnation)
 	}
-	e.Writer, e.Count = execution.Incarnation(x.Writer), x.Dispatches
+	e.Writer, e.Count = execution.Incarnation(tr.Writer), tr.Dispatches
 	switch to {
 	case execution.Requested:
-		e.Due = x.since(x.RetryAt)
+		e.Due = tr.since(tr.RetryAt)
 	case execution.Scheduling:
-		e.At = x.moment(x.SchedulingAt)
+		e.At = tr.moment(tr.SchedulingAt)
 	case execution.Scheduled:
-		e.At, e.Due = x.moment(x.ScheduledAt), x.since(x.Deadline)
+		e.At, e.Due = tr.moment(tr.ScheduledAt), tr.since(tr.Deadline)
 	case execution.Running:
-		e.At, e.Due = x.moment(x.StartedAt), x.since(x.RunDeadline)
+		e.At, e.Due = tr.moment(tr.StartedAt), tr.since(tr.RunDeadline)
 	case execution.Canceling:
-		e.Due = x.since(x.RunDeadline)
+		e.Due = tr.since(tr.RunDeadline)
 	case execution.Failed:
-		e.At, e.Text = x.moment(x.Ended), x.Error
+		e.At, e.Text = tr.moment(tr.Ended), tr.Error
 	default:
 		if oracle.Terminal(to) {
-			e.At = x.moment(x.Ended)
+			e.At = tr.moment(tr.Ended)
 		}
 	}
-	if e.From, err = execution.ParseStatus(x.was.Status); err != nil {
+	if e.From, err = execution.ParseStatus(tr.was.Status); err != nil {
 		return e, err
 	}
-	if e.By, err = execution.ParsePart(x.By); err != nil {
+	if e.By, err = execution.ParsePart(tr.By); err != nil {
 		return e, err
 	}
-	e.Reason, err = execution.ParseReason(x.WrittenReason)
+	e.Reason, err = execution.ParseReason(tr.WrittenReason)
 	return e, err
 }
 
-func (x *translation) worker() ([]history.Event, error) {
-	e := x.event(history.WorkerRegistered)
-	e.Worker, e.Incarnation = execution.WorkerID(x.Worker), execution.Incarnation(x.Incarnation)
-	if x.was == nil {
-		e.At, e.Due = x.moment(x.Registered), x.since(x.Lease)
-		e.Limit, e.Text = x.Capacity, strings.Join(x.Runtimes, " ")
+func (tr *translation) worker() ([]history.Event, error) {
+	e := tr.event(history.WorkerRegistered)
+	e.Worker, e.Incarnation = execution.WorkerID(tr.Worker), execution.Incarnation(tr.Incarnation)
+	if tr.was == nil {
+		e.At, e.Due = tr.moment(tr.Registered), tr.since(tr.Lease)
+		e.Limit, e.Text = tr.Capacity, strings.Join(tr.Runtimes, " ")
 		return []history.Event{e}, nil
 	}
 	var events []history.Event
-	if x.was.Beat != x.Beat {
-		e.Kind, e.Count, e.Due = history.HeartbeatRenewed, x.Beat, x.since(x.Lease)
-		e.At = x.moment(x.LastBeat)
-		if x.ConsumerAlive {
+	if tr.was.Beat != tr.Beat {
+		e.Kind, e.Count, e.Due = history.HeartbeatRenewed, tr.Beat, tr.since(tr.Lease)
+		e.At = tr.moment(tr.LastBeat)
+		if tr.ConsumerAlive {
 			e.Limit = 1
 		}
 		events = append(events, e)
-		if f := &x.Capabilities.Health; f.differs(&x.was.Capabilities.Health) {
-			events = append(events, x.health(f))
+		if f := &tr.Capabilities.Health; f.differs(&tr.was.Capabilities.Health) {
+			events = append(events, tr.health(f))
 		}
 	}
-	if x.was.Lifecycle != x.Lifecycle {
-		life, err := execution.ParseLifecycle(x.Lifecycle)
+	if tr.was.Lifecycle != tr.Lifecycle {
+		life, err := execution.ParseLifecycle(tr.Lifecycle)
 		if err != nil {
 			return nil, err
 		}
-		e := x.event(history.WorkerLifecycle)
-		e.Worker, e.Incarnation, e.Lifecycle = execution.WorkerID(x.Worker), execution.Incarnation(x.Incarnation), life
+		e := tr.event(history.WorkerLifecycle)
+		e.Worker, e.Incarnation, e.Lifecycle = execution.WorkerID(tr.Worker), execution.Incarnation(tr.Incarnation), life
 		events = append(events, e)
 	}
 	return events, nil
 }
 
-func (x *translation) health(f *healthFigures) history.Event {
-	e := x.event(history.HealthReported)
-	e.At = x.moment(x.LastBeat)
-	e.Worker, e.Incarnation = execution.WorkerID(x.Worker), execution.Incarnation(x.Incarnation)
+func (tr *translation) health(f *healthFigures) history.Event {
+	e := tr.event(history.HealthReported)
+	e.At = tr.moment(tr.LastBeat)
+	e.Worker, e.Incarnation = execution.WorkerID(tr.Worker), execution.Incarnation(tr.Incarnation)
 	e.Count, e.Limit, e.Message = f.Consecutive, f.Failed, uint64(max(0, f.Total))
 	if f.bad() {
-		e.Due = x.since(f.LastFailure)
+		e.Due = tr.since(f.LastFailure)
 	}
 	return e
 }
 
 // cordon is an operator's change of a worker.
-func (x *translation) cordon() []history.Event {
-	e := x.event(history.WorkerCordoned)
-	e.Worker = execution.WorkerID(x.ID)
-	if x.Cordoned != nil {
+func (tr *translation) cordon() []history.Event {
+	e := tr.event(history.WorkerCordoned)
+	e.Worker = execution.WorkerID(tr.ID)
+	if tr.Cordoned != nil {
 		e.Count = 1
 	}
 	return []history.Event{e}
 }
 
 // slot is a concurrency slot that is freed, taken, or passed on.
-func (x *translation) slot() []history.Event {
+func (tr *translation) slot() []history.Event {
 	var events []history.Event
 	note := func(kind history.Kind, id int64) {
 		if id == 0 {
 			return
 		}
-		e := x.event(kind)
-		e.Execution, e.Action, e.Count = execution.ID(id), x.Action, x.Number
+		e := tr.event(kind)
+		e.Execution, e.Action, e.Count = execution.ID(id), tr.Action, tr.Number
 		events = append(events, e)
 	}
-	note(history.SlotFreed, x.was.Execution)
-	note(history.SlotTaken, x.Execution)
+	note(history.SlotFreed, tr.was.Execution)
+	note(history.SlotTaken, tr.Execution)
 	return events
 }
 
-func (x *translation) refused() ([]history.Event, error) {
-	e := x.event(history.RefusedResult)
-	e.Execution, e.Epoch, e.Incarnation = execution.ID(x.Execution), execution.Epoch(x.Epoch), execution.Incarnation(x.Incarnation)
+func (tr *translation) refused() ([]history.Event, error) {
+	e := tr.event(history.RefusedResult)
+	e.Execution, e.Epoch, e.Incarnation = execution.ID(tr.Execution), execution.Epoch(tr.Epoch), execution.Incarnation(tr.Incarnation)
 	var err error
-	e.To, err = execution.ParseStatus(x.Status)
+	e.To, err = execution.ParseStatus(tr.Status)
 	return []history.Event{e}, err
 }
 
-func (x *translation) deadLetter() ([]history.Event, error) {
-	e := x.event(history.DeadLetterStored)
-	e.Execution, e.Epoch = execution.ID(x.Execution), execution.Epoch(x.Epoch)
+func (tr *translation) deadLetter() ([]history.Event, error) {
+	e := tr.event(history.DeadLetterStored)
+	e.Execution, e.Epoch = execution.ID(tr.Execution), execution.Epoch(tr.Epoch)
 	return []history.Event{e}, nil
 }
 
 // observation is what an observing part would have done.
-func (x *translation) observation() ([]history.Event, error) {
-	e := x.event(history.Observed)
-	e.At = x.moment(x.At)
-	e.Worker, e.Incarnation = execution.WorkerID(x.Worker), execution.Incarnation(x.Incarnation)
-	if x.Execution == 0 {
+func (tr *translation) observation() ([]history.Event, error) {
+	e := tr.event(history.Observed)
+	e.At = tr.moment(tr.At)
+	e.Worker, e.Incarnation = execution.WorkerID(tr.Worker), execution.Incarnation(tr.Incarnation)
+	if tr.Execution == 0 {
 		e.Count = 1
-		if x.EndedAt != nil {
-			e.At, e.Count = x.moment(x.EndedAt), 0
+		if tr.EndedAt != nil {
+			e.At, e.Count = tr.moment(tr.EndedAt), 0
 		}
 		return []history.Event{e}, nil
 	}
-	e.Execution, e.Epoch = execution.ID(x.Execution), execution.Epoch(x.Epoch)
+	e.Execution, e.Epoch = execution.ID(tr.Execution), execution.Epoch(tr.Epoch)
 	var err error
-	if e.To, err = execution.ParseStatus(x.Would); err != nil {
+	if e.To, err = execution.ParseStatus(tr.Would); err != nil {
 		return nil, err
 	}
-	if e.By, err = execution.ParsePart(x.Part); err != nil {
+	if e.By, err = execution.ParsePart(tr.Part); err != nil {
 		return nil, err
 	}
-	e.Reason, err = execution.ParseReason(x.Reason)
+	e.Reason, err = execution.ParseReason(tr.Reason)
 	return []history.Event{e}, err
 }

@@ -94,10 +94,10 @@ func Kinds() (names []string) {
 
 // Break injects a fault, waits until it should end or ctx ends, and ends it. It calls say for each
 // step.
-func (y *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.Fault, say func(string)) error {
+func (sy *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.Fault, say func(string)) error {
 	names := s.Cluster.Names()
 	w := &world{
-		system: y, ctx: context.WithoutCancel(ctx), processes: make(map[string]*process), began: time.Now(),
+		system: sy, ctx: context.WithoutCancel(ctx), processes: make(map[string]*process), began: time.Now(),
 		names: slices.Concat(names.Executors, names.Workers),
 	}
 	var struck string

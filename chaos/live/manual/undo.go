@@ -17,10 +17,10 @@ import (
 // starts servers and processes that are down, resumes those that are paused, and heals every link.
 // It tries everything and joins the errors. A chaos inject that still waits finds its fault ended,
 // and says no more than that it is over.
-func (y *System) Undo(ctx context.Context) error {
-	failed := y.Supervisor.Mend(ctx)
-	if err := toxiproxy.NewClient(y.Toxiproxy).ResetState(); err != nil {
-		failed = errors.Join(failed, fmt.Errorf("healing the links, at %s: %w", y.Toxiproxy, err))
+func (sy *System) Undo(ctx context.Context) error {
+	failed := sy.Supervisor.Mend(ctx)
+	if err := toxiproxy.NewClient(sy.Toxiproxy).ResetState(); err != nil {
+		failed = errors.Join(failed, fmt.Errorf("healing the links, at %s: %w", sy.Toxiproxy, err))
 	}
 	return failed
 }

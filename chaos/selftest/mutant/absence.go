@@ -23,13 +23,13 @@ type oblivious struct {
 }
 
 // Park implements store.Store.
-func (s *oblivious) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+func (o *oblivious) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
 	for i := range ps {
 		k := &ps[i]
 		if k.Unschedulable && k.Seen > 0 && k.Seen < k.Grace {
-			s.p.Acted("let the grace run on although a fitting worker was there", k.Key.ID)
+			o.p.Acted("let the grace run on although a fitting worker was there", k.Key.ID)
 		}
 		k.Seen, k.Patience = 0, 0
 	}
-	return s.Store.Park(ctx, executor, ps)
+	return o.Store.Park(ctx, executor, ps)
 }

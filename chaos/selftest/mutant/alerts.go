@@ -142,14 +142,14 @@ type oneCanary struct {
 }
 
 // Publish implements broker.Session.
-func (s *oneCanary) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
-	outcomes := s.Session.Publish(ctx, ms)
+func (o *oneCanary) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := o.Session.Publish(ctx, ms)
 	for i := range ms {
-		if ms[i].Envelope.Type == broker.DeadLetterCanary && outcomes[i] == broker.Returned && *s.flown {
+		if ms[i].Envelope.Type == broker.DeadLetterCanary && outcomes[i] == broker.Returned && *o.flown {
 			outcomes[i] = broker.Confirmed
-			s.p.Acted("treated a canary that no queue took as confirmed")
+			o.p.Acted("treated a canary that no queue took as confirmed")
 		}
-		*s.flown = *s.flown || ms[i].Envelope.Type == broker.DeadLetterCanary
+		*o.flown = *o.flown || ms[i].Envelope.Type == broker.DeadLetterCanary
 	}
 	return outcomes
 }
@@ -177,17 +177,17 @@ type waiters struct {
 }
 
 // Observe implements telemetry.Recorder.
-func (r *waiters) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+func (w *waiters) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 	if f == telemetry.StageSeconds {
 		switch l[0] {
 		case telemetry.StageHandoff:
 			return
 		case "scheduled":
-			r.p.Acted("reported the whole time in scheduled as the handoff")
-			r.Recorder.Observe(f, d, telemetry.Labels{telemetry.StageHandoff})
+			w.p.Acted("reported the whole time in scheduled as the handoff")
+			w.Recorder.Observe(f, d, telemetry.Labels{telemetry.StageHandoff})
 		}
 	}
-	r.Recorder.Observe(f, d, l)
+	w.Recorder.Observe(f, d, l)
 }
 
 // lively lets workers report a figure that only executors have.
@@ -197,10 +197,10 @@ type lively struct {
 }
 
 // Add implements telemetry.Recorder.
-func (r *lively) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
-	r.p.Acted("reported that its values are fresh, which only executors can")
-	r.Recorder.Set(telemetry.SampleAge, 0, telemetry.Labels{telemetry.SourceDatabase})
-	r.Recorder.Add(f, n, l)
+func (li *lively) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+	li.p.Acted("reported that its values are fresh, which only executors can")
+	li.Recorder.Set(telemetry.SampleAge, 0, telemetry.Labels{telemetry.SourceDatabase})
+	li.Recorder.Add(f, n, l)
 }
 
 // relic goes on showing what its source has not said for long.
@@ -210,12 +210,12 @@ type relic struct {
 }
 
 // Drop implements telemetry.Recorder.
-func (k *relic) Drop(f telemetry.Figure, series ...telemetry.Labels) {
+func (r *relic) Drop(f telemetry.Figure, series ...telemetry.Labels) {
 	if len(series) > 0 {
-		k.Recorder.Drop(f, series...)
+		r.Recorder.Drop(f, series...)
 		return
 	}
-	k.p.Acted("kept its last values, although their source has not answered")
+	r.p.Acted("kept its last values, although their source has not answered")
 }
 
 // fromDelivery times handoffs only from the delivery on.
@@ -225,12 +225,12 @@ type fromDelivery struct {
 }
 
 // Observe implements telemetry.Recorder.
-func (r *fromDelivery) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+func (fd *fromDelivery) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 	if f == telemetry.StageSeconds && l[0] == telemetry.StageHandoff && d > time.Millisecond {
-		r.p.Acted("left the time before the delivery out of a handoff")
+		fd.p.Acted("left the time before the delivery out of a handoff")
 		d = time.Millisecond
 	}
-	r.Recorder.Observe(f, d, l)
+	fd.Recorder.Observe(f, d, l)
 }
 
 // unexplained reports failures without their reasons.
@@ -240,10 +240,10 @@ type unexplained struct {
 }
 
 // Add implements telemetry.Recorder.
-func (r *unexplained) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+func (u *unexplained) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	if f == telemetry.Transitions && l[3] != "" {
-		r.p.Acted("counted a change of a status without its reason, " + l[3])
+		u.p.Acted("counted a change of a status without its reason, " + l[3])
 		l[3] = ""
 	}
-	r.Recorder.Add(f, n, l)
+	u.Recorder.Add(f, n, l)
 }

@@ -178,12 +178,12 @@ type keeper struct {
 }
 
 // ForgetKeys implements store.Store.
-func (s *keeper) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
-	now := s.p.Host.Monotonic()
-	if s.forgot > 0 && now-s.forgot < time.Minute {
-		s.p.Acted("forgot no idempotency keys, because it forgot some less than a minute ago")
+func (k *keeper) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
+	now := k.p.Host.Monotonic()
+	if k.forgot > 0 && now-k.forgot < time.Minute {
+		k.p.Acted("forgot no idempotency keys, because it forgot some less than a minute ago")
 		return 0, nil
 	}
-	s.forgot = now
-	return s.c.ForgetKeys(ctx, age, limit)
+	k.forgot = now
+	return k.c.ForgetKeys(ctx, age, limit)
 }

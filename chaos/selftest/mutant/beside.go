@@ -31,27 +31,27 @@ type aloneOrNothing struct {
 }
 
 // forgets says that a call has an answer that the worker must not learn.
-func (s *aloneOrNothing) forgets(err error, answers int) bool {
+func (a *aloneOrNothing) forgets(err error, answers int) bool {
 	if err == nil || answers == 0 || store.Retriable(err) {
 		return false
 	}
-	s.p.Acted("forgot the answers beside a refusal")
+	a.p.Acted("forgot the answers beside a refusal")
 	return true
 }
 
 // Claim implements store.Worker.
-func (s *aloneOrNothing) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := s.Store.Claim(ctx, w, cs)
-	if s.claims && s.forgets(err, len(results)) {
+func (a *aloneOrNothing) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := a.Store.Claim(ctx, w, cs)
+	if a.claims && a.forgets(err, len(results)) {
 		return nil, err
 	}
 	return results, err
 }
 
 // Finish implements store.Worker.
-func (s *aloneOrNothing) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	outcomes, err := s.Store.Finish(ctx, w, fs)
-	if s.results && s.forgets(err, len(outcomes)) {
+func (a *aloneOrNothing) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := a.Store.Finish(ctx, w, fs)
+	if a.results && a.forgets(err, len(outcomes)) {
 		return nil, err
 	}
 	return outcomes, err

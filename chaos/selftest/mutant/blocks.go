@@ -89,26 +89,26 @@ type settler struct {
 }
 
 // Receive implements broker.Consumer.
-func (c *settler) Receive(ctx context.Context) (broker.Delivery, error) {
-	d, err := c.Consumer.Receive(ctx)
+func (s *settler) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := s.Consumer.Receive(ctx)
 	if err == nil && len(d.Envelope.Dispatches) > 1 {
-		c.p.Acted("acknowledged a message of several dispatches before it had claimed them", dispatched(d.Envelope)...)
-		c.Consumer.Ack(d)
+		s.p.Acted("acknowledged a message of several dispatches before it had claimed them", dispatched(d.Envelope)...)
+		s.Consumer.Ack(d)
 	}
 	return d, err
 }
 
 // Ack implements broker.Consumer.
-func (c *settler) Ack(d broker.Delivery) {
+func (s *settler) Ack(d broker.Delivery) {
 	if len(d.Envelope.Dispatches) < 2 {
-		c.Consumer.Ack(d)
+		s.Consumer.Ack(d)
 	}
 }
 
 // Reject implements broker.Consumer.
-func (c *settler) Reject(d broker.Delivery, requeue bool) {
+func (s *settler) Reject(d broker.Delivery, requeue bool) {
 	if len(d.Envelope.Dispatches) < 2 {
-		c.Consumer.Reject(d, requeue)
+		s.Consumer.Reject(d, requeue)
 	}
 }
 
@@ -120,8 +120,8 @@ type unanimous struct {
 }
 
 // Claim implements store.Store.
-func (s unanimous) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := s.Store.Claim(ctx, w, cs)
+func (u unanimous) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := u.Store.Claim(ctx, w, cs)
 	granted := 0
 	for i := range results {
 		if results[i].Applied {
@@ -133,7 +133,7 @@ func (s unanimous) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 	}
 	for i := range results {
 		if results[i].Applied {
-			s.p.Acted("gave up a claim that was granted, because of another one", cs[i].Key.ID)
+			u.p.Acted("gave up a claim that was granted, because of another one", cs[i].Key.ID)
 			results[i].Applied, results[i].Row.Incarnation = false, 0
 		}
 	}

@@ -39,12 +39,12 @@ type sessions struct {
 }
 
 // Connect implements broker.Broker.
-func (b *sessions) Connect(ctx context.Context) (broker.Session, error) {
-	s, err := b.Broker.Connect(ctx)
+func (se *sessions) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := se.Broker.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return b.wrap(s), nil
+	return se.wrap(s), nil
 }
 
 // dispatched are the executions that a message dispatches; none for another message.
@@ -64,12 +64,12 @@ type optimist struct {
 }
 
 // Publish implements broker.Session.
-func (s *optimist) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
-	outcomes := s.Session.Publish(ctx, ms)
+func (o *optimist) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := o.Session.Publish(ctx, ms)
 	for i := range outcomes {
 		if outcomes[i] == broker.Unknown {
-			outcomes[i] = s.unknownIs
-			s.p.Acted("treated a publish without a confirm as refused", dispatched(ms[i].Envelope)...)
+			outcomes[i] = o.unknownIs
+			o.p.Acted("treated a publish without a confirm as refused", dispatched(ms[i].Envelope)...)
 		}
 	}
 	return outcomes
@@ -83,12 +83,12 @@ type hoarder struct {
 }
 
 // Consume implements broker.Session.
-func (s *hoarder) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := s.Session.Consume(ctx, queue, prefetch)
-	if err != nil || queue != s.queue {
+func (h *hoarder) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := h.Session.Consume(ctx, queue, prefetch)
+	if err != nil || queue != h.queue {
 		return c, err
 	}
-	return &silent{c, s.p}, nil
+	return &silent{c, h.p}, nil
 }
 
 type silent struct {
@@ -97,7 +97,7 @@ type silent struct {
 }
 
 // Ack implements broker.Consumer.
-func (c *silent) Ack(broker.Delivery) { c.p.Acted("kept a dead letter instead of acknowledging it") }
+func (s *silent) Ack(broker.Delivery) { s.p.Acted("kept a dead letter instead of acknowledging it") }
 
 func directDLX() *Mutant {
 	direct := func(c config.RabbitMQ, t broker.Topology) broker.Topology {

@@ -79,10 +79,10 @@ type coarse struct {
 }
 
 // Monotonic implements host.Host.
-func (h *coarse) Monotonic() time.Duration {
-	now := h.Host.Monotonic()
+func (c *coarse) Monotonic() time.Duration {
+	now := c.Host.Monotonic()
 	if now%time.Second != 0 {
-		h.p.Acted("read its clock in whole seconds")
+		c.p.Acted("read its clock in whole seconds")
 	}
 	return now.Truncate(time.Second)
 }
@@ -95,17 +95,17 @@ type lingering struct {
 }
 
 // Claim implements store.Worker.
-func (s *lingering) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	s.last = cs
-	return s.Store.Claim(ctx, w, cs)
+func (l *lingering) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	l.last = cs
+	return l.Store.Claim(ctx, w, cs)
 }
 
 // SetLifecycle implements store.Worker.
-func (s *lingering) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
-	err := s.Store.SetLifecycle(ctx, w, to)
-	if to == execution.Draining && len(s.last) > 0 {
-		s.p.Acted("claimed again after it had begun to drain", s.last[0].Key.ID)
-		_, _ = s.Store.Claim(ctx, w, s.last)
+func (l *lingering) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+	err := l.Store.SetLifecycle(ctx, w, to)
+	if to == execution.Draining && len(l.last) > 0 {
+		l.p.Acted("claimed again after it had begun to drain", l.last[0].Key.ID)
+		_, _ = l.Store.Claim(ctx, w, l.last)
 	}
 	return err
 }
@@ -117,12 +117,12 @@ type renaming struct {
 }
 
 // KeepRefusedResult implements store.Worker.
-func (s *renaming) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
+func (r *renaming) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
 	if f.Reason == execution.WorkerLost || f.Reason == execution.HeartbeatStale {
-		s.p.Acted("kept a refused result under another reason", f.Key.ID)
+		r.p.Acted("kept a refused result under another reason", f.Key.ID)
 		f.Reason = execution.Unroutable
 	}
-	return s.Store.KeepRefusedResult(ctx, w, f)
+	return r.Store.KeepRefusedResult(ctx, w, f)
 }
 
 // shortening is a store of a worker that reports its runs as shorter than they were.
@@ -147,12 +147,12 @@ type dozing struct {
 }
 
 // Dispatched implements store.Worker.
-func (s *dozing) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
-	s.p.Acted("waited before it asked for the rows dispatched to it")
-	if err := s.p.Host.Sleep(ctx, time.Second); err != nil {
+func (d *dozing) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
+	d.p.Acted("waited before it asked for the rows dispatched to it")
+	if err := d.p.Host.Sleep(ctx, time.Second); err != nil {
 		return nil, err
 	}
-	return s.Store.Dispatched(ctx, w, limit)
+	return d.Store.Dispatched(ctx, w, limit)
 }
 
 // narrow is a store of a worker that takes only one of the rows dispatched to it.
@@ -162,12 +162,12 @@ type narrow struct {
 }
 
 // Dispatched implements store.Worker.
-func (s *narrow) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
+func (n *narrow) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
 	if limit > 1 {
-		s.p.Acted("asked for only one of its dispatches")
+		n.p.Acted("asked for only one of its dispatches")
 		limit = 1
 	}
-	return s.Store.Dispatched(ctx, w, limit)
+	return n.Store.Dispatched(ctx, w, limit)
 }
 
 // idling is a store of a worker whose heartbeats list no executions.
@@ -177,12 +177,12 @@ type idling struct {
 }
 
 // Heartbeat implements store.Worker.
-func (s *idling) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	s.p.Acted("asked the database for no executions")
-	if _, err := s.Executions(ctx, nil); err != nil {
+func (i *idling) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	i.p.Acted("asked the database for no executions")
+	if _, err := i.Executions(ctx, nil); err != nil {
 		return store.BeatReply{}, err
 	}
-	return s.Store.Heartbeat(ctx, b)
+	return i.Store.Heartbeat(ctx, b)
 }
 
 // pressing is a store of a worker that repeats at once the request to keep a refused result.
@@ -192,11 +192,11 @@ type pressing struct {
 }
 
 // KeepRefusedResult implements store.Worker.
-func (s *pressing) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
-	err := s.Store.KeepRefusedResult(ctx, w, f)
+func (pr *pressing) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
+	err := pr.Store.KeepRefusedResult(ctx, w, f)
 	if err != nil {
-		s.p.Acted("asked again at once to keep a refused result", f.Key.ID)
-		err = s.Store.KeepRefusedResult(ctx, w, f)
+		pr.p.Acted("asked again at once to keep a refused result", f.Key.ID)
+		err = pr.Store.KeepRefusedResult(ctx, w, f)
 	}
 	return err
 }

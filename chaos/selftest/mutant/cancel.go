@@ -26,18 +26,18 @@ type canceller struct {
 }
 
 // Cancel implements store.Store.
-func (s *canceller) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
-	done, err := s.Store.Cancel(ctx, ids, actor)
+func (c *canceller) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	done, err := c.Store.Cancel(ctx, ids, actor)
 	if err != nil {
 		return done, err
 	}
-	return done, s.client.Step(ctx, func(tx Tx) {
+	return done, c.client.Step(ctx, func(tx Tx) {
 		for i := range done {
 			row := tx.Row(done[i].Row.ID)
 			if row == nil || row.Status != execution.Canceling {
 				continue
 			}
-			s.p.Acted("ended a running execution instead of asking its worker", row.ID)
+			c.p.Acted("ended a running execution instead of asking its worker", row.ID)
 			tx.Named(row.Key(), 0)
 			tx.Move(row.ID, execution.Cancelled, execution.API, execution.CancelRequested, func(e *execution.Execution) {
 				e.FailureReason, e.Result = execution.CancelRequested, store.CancelledResult()

@@ -65,28 +65,28 @@ func once[T any](s *opened, ask func() (T, error)) (T, error) {
 }
 
 // Register implements store.Store.
-func (s *opened) Register(ctx context.Context, r store.Registration) (store.Registered, error) {
-	return once(s, func() (store.Registered, error) { return s.Store.Register(ctx, r) })
+func (o *opened) Register(ctx context.Context, r store.Registration) (store.Registered, error) {
+	return once(o, func() (store.Registered, error) { return o.Store.Register(ctx, r) })
 }
 
 // Workers implements store.Store.
-func (s *opened) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	return once(s, func() ([]store.WorkerRow, error) { return s.Store.Workers(ctx, into) })
+func (o *opened) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	return once(o, func() ([]store.WorkerRow, error) { return o.Store.Workers(ctx, into) })
 }
 
 // DispatchDue implements store.Store.
-func (s *opened) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
-	return once(s, func() (store.DueDispatched, error) { return s.Store.DispatchDue(ctx, d) })
+func (o *opened) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	return once(o, func() (store.DueDispatched, error) { return o.Store.DispatchDue(ctx, d) })
 }
 
 // ClaimForScheduling implements store.Store.
-func (s *opened) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	return once(s, func() ([]execution.Execution, error) { return s.Store.ClaimForScheduling(ctx, c) })
+func (o *opened) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	return once(o, func() ([]execution.Execution, error) { return o.Store.ClaimForScheduling(ctx, c) })
 }
 
 // Find implements store.Store.
-func (s *opened) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	return once(s, func() ([]execution.Execution, error) { return s.Store.Find(ctx, f) })
+func (o *opened) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	return once(o, func() ([]execution.Execution, error) { return o.Store.Find(ctx, f) })
 }
 
 // unwatched is a session whose end is noticed only by a publish, or by receiving over it. The next
@@ -100,46 +100,46 @@ type unwatched struct {
 }
 
 // Publish implements broker.Session.
-func (s *unwatched) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
-	if s.Session.Closed() {
-		s.want()
+func (u *unwatched) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	if u.Session.Closed() {
+		u.want()
 	}
-	return s.Session.Publish(ctx, ms)
+	return u.Session.Publish(ctx, ms)
 }
 
 // Consume implements broker.Session.
-func (s *unwatched) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	s.want()
-	return s.Session.Consume(ctx, queue, prefetch)
+func (u *unwatched) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	u.want()
+	return u.Session.Consume(ctx, queue, prefetch)
 }
 
-func (s *unwatched) want() {
-	s.mu.Lock()
-	s.wanted = true
-	s.mu.Unlock()
+func (u *unwatched) want() {
+	u.mu.Lock()
+	u.wanted = true
+	u.mu.Unlock()
 }
 
 // Closed implements broker.Session: the caller wants to use it.
-func (s *unwatched) Closed() bool {
-	closed := s.Session.Closed()
+func (u *unwatched) Closed() bool {
+	closed := u.Session.Closed()
 	if closed {
-		s.want()
+		u.want()
 	}
 	return closed
 }
 
 // Wait implements broker.Session.
-func (s *unwatched) Wait(ctx context.Context) error {
-	for err := s.Session.Wait(ctx); ; err = s.p.Host.Sleep(ctx, 10*time.Millisecond) {
-		s.mu.Lock()
-		wanted := s.wanted
-		s.mu.Unlock()
+func (u *unwatched) Wait(ctx context.Context) error {
+	for err := u.Session.Wait(ctx); ; err = u.p.Host.Sleep(ctx, 10*time.Millisecond) {
+		u.mu.Lock()
+		wanted := u.wanted
+		u.mu.Unlock()
 		if err != nil {
 			return err
 		}
 		if wanted {
-			return s.p.Host.Sleep(ctx, s.p.Config.MessageQueue.RabbitMQ.ReconnectMin/2)
+			return u.p.Host.Sleep(ctx, u.p.Config.MessageQueue.RabbitMQ.ReconnectMin/2)
 		}
-		s.p.Acted("did not notice that its connection to the broker had ended")
+		u.p.Acted("did not notice that its connection to the broker had ended")
 	}
 }

@@ -86,12 +86,12 @@ type translator struct {
 }
 
 // Consume implements broker.Session.
-func (s *translator) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := s.Session.Consume(ctx, queue, prefetch)
+func (t *translator) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := t.Session.Consume(ctx, queue, prefetch)
 	if err != nil {
 		return nil, err
 	}
-	return &translated{c, s}, nil
+	return &translated{c, t}, nil
 }
 
 type translated struct {
@@ -100,18 +100,18 @@ type translated struct {
 }
 
 // Receive implements broker.Consumer.
-func (c *translated) Receive(ctx context.Context) (broker.Delivery, error) {
-	d, err := c.Consumer.Receive(ctx)
-	if err == nil && c.s.change != nil {
-		c.s.change(&d)
+func (t *translated) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := t.Consumer.Receive(ctx)
+	if err == nil && t.s.change != nil {
+		t.s.change(&d)
 	}
 	return d, err
 }
 
 // Ack implements broker.Consumer.
-func (c *translated) Ack(d broker.Delivery) {
-	if c.s.settle == nil || !c.s.settle(c.Consumer, d) {
-		c.Consumer.Ack(d)
+func (t *translated) Ack(d broker.Delivery) {
+	if t.s.settle == nil || !t.s.settle(t.Consumer, d) {
+		t.Consumer.Ack(d)
 	}
 }
 
@@ -124,18 +124,18 @@ type impatient struct {
 }
 
 // Reclaim implements store.Store.
-func (s *impatient) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+func (i *impatient) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	if len(rs) == 1 && rs[0].Cause == store.DeadLettered {
-		s.mu.Lock()
-		again := s.seen[rs[0].Key]
-		s.seen[rs[0].Key] = true
-		s.mu.Unlock()
+		i.mu.Lock()
+		again := i.seen[rs[0].Key]
+		i.seen[rs[0].Key] = true
+		i.mu.Unlock()
 		if !again {
-			s.p.Acted("acknowledged a dead letter and took nothing back", rs[0].Key.ID)
+			i.p.Acted("acknowledged a dead letter and took nothing back", rs[0].Key.ID)
 			return make([]store.Outcome, 1), nil
 		}
 	}
-	return s.Store.Reclaim(ctx, rs)
+	return i.Store.Reclaim(ctx, rs)
 }
 
 // shredder pretends that a dead letter was stored.

@@ -83,8 +83,8 @@ func directly(text string, see func(ws []store.WorkerRow), lacks direct) func(Pr
 }
 
 // DispatchDue implements store.Executor.
-func (s *direct) DispatchDue(ctx context.Context, d store.DueDispatch) (answer store.DueDispatched, err error) {
-	err = s.client.Step(ctx, func(tx Tx) {
+func (di *direct) DispatchDue(ctx context.Context, d store.DueDispatch) (answer store.DueDispatched, err error) {
+	err = di.client.Step(ctx, func(tx Tx) {
 		answer = store.DueDispatched{Others: true}
 		loads := make(map[execution.Incarnation]int)
 		for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
@@ -94,13 +94,13 @@ func (s *direct) DispatchDue(ctx context.Context, d store.DueDispatch) (answer s
 		}
 		for i := range d.Offers {
 			o := &d.Offers[i]
-			rows := s.due(tx, o)
+			rows := di.due(tx, o)
 			for n := 0; n < min(len(rows), len(o.Spread)); n++ {
 				to := o.Spread[n]
-				if loads[to.Worker.Incarnation]++; loads[to.Worker.Incarnation] > to.Limit && to.Limit > 0 && !s.full {
+				if loads[to.Worker.Incarnation]++; loads[to.Worker.Incarnation] > to.Limit && to.Limit > 0 && !di.full {
 					continue
 				}
-				answer.Rows = append(answer.Rows, s.move(tx, rows[n], to, d))
+				answer.Rows = append(answer.Rows, di.move(tx, rows[n], to, d))
 			}
 		}
 	})
@@ -108,12 +108,12 @@ func (s *direct) DispatchDue(ctx context.Context, d store.DueDispatch) (answer s
 }
 
 // due are the rows of an offer in the order in which they are due.
-func (s *direct) due(tx Tx, o *store.Offer) (due []execution.ID) {
+func (di *direct) due(tx Tx, o *store.Offer) (due []execution.ID) {
 	for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
 		row := tx.Row(id)
 		waits := row.Status == execution.Requested && slices.Contains(o.Runtimes, row.Action.Runtime) && !row.AwaitsParent && row.Pinned == 0
 		free := row.Avoid == 0 && !row.NotBefore.After(tx.Now())
-		if waits && (free || s.early) && (row.Action.Concurrency == 0 || s.limited) {
+		if waits && (free || di.early) && (row.Action.Concurrency == 0 || di.limited) {
 			due = append(due, id)
 		}
 	}
@@ -123,17 +123,17 @@ func (s *direct) due(tx Tx, o *store.Offer) (due []execution.ID) {
 	return due
 }
 
-func (s *direct) move(tx Tx, id execution.ID, to store.Place, d store.DueDispatch) execution.Execution {
+func (di *direct) move(tx Tx, id execution.ID, to store.Place, d store.DueDispatch) execution.Execution {
 	row := tx.Row(id)
 	switch {
 	case row.Action.Concurrency > 0:
-		s.p.Acted("dispatched an execution without a slot", id)
+		di.p.Acted("dispatched an execution without a slot", id)
 	case row.NotBefore.After(tx.Now()):
-		s.p.Acted("dispatched an execution that was not due", id)
-	case s.untold:
-		s.p.Acted("left the claim for scheduling out of the audit", id)
+		di.p.Acted("dispatched an execution that was not due", id)
+	case di.untold:
+		di.p.Acted("left the claim for scheduling out of the audit", id)
 	}
-	if !s.untold {
+	if !di.untold {
 		tx.Move(id, execution.Scheduling, execution.Scheduler, execution.NoReason, func(e *execution.Execution) {
 			e.SchedulingAt, e.SchedulingBy, e.SchedulingExpiresAt = tx.Now(), d.Executor, tx.Now().Add(d.Expiry)
 		})

@@ -131,24 +131,24 @@ type doubtful struct {
 }
 
 // Claim implements store.Store.
-func (s *doubtful) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := s.Store.Claim(ctx, w, cs)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (d *doubtful) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := d.Store.Claim(ctx, w, cs)
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for i, c := range cs {
 		switch {
 		case errors.Is(err, store.ErrUnknownOutcome):
-			s.doubt[c.Key] = true
-			delete(s.forgotten, c.Key)
-		case err != nil && s.doubt[c.Key]:
-			s.forgotten[c.Key] = true
-		case err == nil && s.forgotten[c.Key] && !results[i].Applied && results[i].Row.Incarnation == w.Incarnation:
-			s.p.Acted("did not recognise its own claim", c.Key.ID)
+			d.doubt[c.Key] = true
+			delete(d.forgotten, c.Key)
+		case err != nil && d.doubt[c.Key]:
+			d.forgotten[c.Key] = true
+		case err == nil && d.forgotten[c.Key] && !results[i].Applied && results[i].Row.Incarnation == w.Incarnation:
+			d.p.Acted("did not recognise its own claim", c.Key.ID)
 			results[i].Row.Incarnation = 0
 		}
 		if err == nil {
-			delete(s.doubt, c.Key)
-			delete(s.forgotten, c.Key)
+			delete(d.doubt, c.Key)
+			delete(d.forgotten, c.Key)
 		}
 	}
 	return results, err
@@ -163,15 +163,15 @@ type announced struct {
 }
 
 // SetLifecycle implements store.Store.
-func (s *announced) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+func (a *announced) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
 	if to == execution.Active {
-		if s.said == w.Incarnation {
-			s.p.Acted("treated itself as active without an answer")
+		if a.said == w.Incarnation {
+			a.p.Acted("treated itself as active without an answer")
 			return nil
 		}
-		s.said = w.Incarnation
+		a.said = w.Incarnation
 	}
-	return s.Store.SetLifecycle(ctx, w, to)
+	return a.Store.SetLifecycle(ctx, w, to)
 }
 
 // understating is a store of a worker that registers one slot less than it has.
@@ -181,12 +181,12 @@ type understating struct {
 }
 
 // Register implements store.Store.
-func (s understating) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+func (u understating) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
 	if g.Capacity > 1 {
-		s.p.Acted("registered one slot less than it has")
+		u.p.Acted("registered one slot less than it has")
 		g.Capacity--
 	}
-	return s.Store.Register(ctx, g)
+	return u.Store.Register(ctx, g)
 }
 
 // undrained is a store of a worker that is not told of an operator's request to drain.
@@ -196,10 +196,10 @@ type undrained struct {
 }
 
 // Heartbeat implements store.Store.
-func (s undrained) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	reply, err := s.Store.Heartbeat(ctx, b)
+func (u undrained) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	reply, err := u.Store.Heartbeat(ctx, b)
 	if reply.Drain {
-		s.p.Acted("did not learn that an operator drains it")
+		u.p.Acted("did not learn that an operator drains it")
 	}
 	reply.Drain = false
 	return reply, err
@@ -214,19 +214,19 @@ type drainForgetting struct {
 }
 
 // Register implements store.Store.
-func (s *drainForgetting) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	r, err := s.Store.Register(ctx, g)
+func (d *drainForgetting) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	r, err := d.Store.Register(ctx, g)
 	if err == nil {
-		s.registrations++
+		d.registrations++
 	}
 	return r, err
 }
 
 // Heartbeat implements store.Store.
-func (s *drainForgetting) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	reply, err := s.Store.Heartbeat(ctx, b)
-	if s.registrations > 1 && reply.Drain {
-		s.p.Acted("forgot a drain when it registered anew")
+func (d *drainForgetting) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	reply, err := d.Store.Heartbeat(ctx, b)
+	if d.registrations > 1 && reply.Drain {
+		d.p.Acted("forgot a drain when it registered anew")
 		reply.Drain = false
 	}
 	return reply, err
@@ -239,12 +239,12 @@ type unwritten struct {
 }
 
 // Finish implements store.Store.
-func (s *unwritten) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (u *unwritten) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	if len(fs) == 1 && fs[0].Reason == execution.HeartbeatStale {
-		s.p.Acted("did not write the result of an action that ended at the fence", fs[0].Key.ID)
+		u.p.Acted("did not write the result of an action that ended at the fence", fs[0].Key.ID)
 		return []store.Outcome{{}}, nil
 	}
-	return s.Store.Finish(ctx, w, fs)
+	return u.Store.Finish(ctx, w, fs)
 }
 
 // hushed is a session whose consumers acknowledge messages that they should reject.
@@ -254,12 +254,12 @@ type hushed struct {
 }
 
 // Consume implements broker.Session.
-func (s *hushed) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := s.Session.Consume(ctx, queue, prefetch)
+func (h *hushed) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := h.Session.Consume(ctx, queue, prefetch)
 	if err != nil {
 		return nil, err
 	}
-	return &hushedConsumer{c, s.p}, nil
+	return &hushedConsumer{c, h.p}, nil
 }
 
 type hushedConsumer struct {
@@ -268,13 +268,13 @@ type hushedConsumer struct {
 }
 
 // Reject implements broker.Consumer.
-func (c *hushedConsumer) Reject(d broker.Delivery, requeue bool) {
+func (h *hushedConsumer) Reject(d broker.Delivery, requeue bool) {
 	if requeue || d.Envelope.Dispatches == nil {
-		c.Consumer.Reject(d, requeue)
+		h.Consumer.Reject(d, requeue)
 		return
 	}
-	c.p.Acted("acknowledged a dispatch that came too late", dispatched(d.Envelope)...)
-	c.Consumer.Ack(d)
+	h.p.Acted("acknowledged a dispatch that came too late", dispatched(d.Envelope)...)
+	h.Consumer.Ack(d)
 }
 
 // avoidsNobody is a store whose rows name no worker to avoid.

@@ -106,37 +106,37 @@ func endings(e ending) func(Process, Database) store.Store {
 }
 
 // Finish implements store.Worker. The core names one result a call.
-func (s *ending) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (en *ending) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	var outcomes []store.Outcome
 	if f := &fs[0]; f.To == execution.Completed {
-		if err := s.client.Step(ctx, func(tx Tx) { outcomes = s.complete(tx, w, f) }); err != nil {
+		if err := en.client.Step(ctx, func(tx Tx) { outcomes = en.complete(tx, w, f) }); err != nil {
 			return nil, err
 		}
 	}
 	if outcomes != nil {
 		return outcomes, nil
 	}
-	return s.Store.Finish(ctx, w, fs)
+	return en.Store.Finish(ctx, w, fs)
 }
 
 // complete returns nil if the true statement should be made.
-func (s *ending) complete(tx Tx, w store.WorkerKey, f *store.Finish) []store.Outcome {
+func (en *ending) complete(tx Tx, w store.WorkerKey, f *store.Finish) []store.Outcome {
 	row := tx.Row(f.Key.ID)
-	if row == nil || row.Epoch != f.Key.Epoch || row.Incarnation != w.Incarnation || row.Original != 0 || !s.of(tx, row) {
+	if row == nil || row.Epoch != f.Key.Epoch || row.Incarnation != w.Incarnation || row.Original != 0 || !en.of(tx, row) {
 		return nil
 	}
 	from := row.Status
 	switch {
-	case s.again && from == execution.Completed:
-	case !s.again && from.Claimed():
+	case en.again && from == execution.Completed:
+	case !en.again && from.Claimed():
 		tx.Named(f.Key, w.Incarnation)
 		tx.Move(row.ID, f.To, execution.Worker, f.Reason, func(e *execution.Execution) { e.Result = f.Result })
 	default:
 		return nil
 	}
-	s.p.Acted(s.text, row.ID)
-	s.handle(tx, row.ID)
-	return []store.Outcome{{Applied: !s.again, From: from, Row: *tx.Row(row.ID)}}
+	en.p.Acted(en.text, row.ID)
+	en.handle(tx, row.ID)
+	return []store.Outcome{{Applied: !en.again, From: from, Row: *tx.Row(row.ID)}}
 }
 
 // believing is a worker's store whose answers say that every end is handled.
@@ -146,11 +146,11 @@ type believing struct {
 }
 
 // Finish implements store.Worker.
-func (s *believing) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	outcomes, err := s.Store.Finish(ctx, w, fs)
+func (b *believing) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := b.Store.Finish(ctx, w, fs)
 	for i := range outcomes {
 		if row := &outcomes[i].Row; outcomes[i].Applied && row.OrchestratedAt.IsZero() {
-			s.p.Acted("treated an end as handled that was not", row.ID)
+			b.p.Acted("treated an end as handled that was not", row.ID)
 			row.OrchestratedAt = row.Ended
 		}
 	}

@@ -123,8 +123,8 @@ type oneClock struct {
 }
 
 // Workers implements store.Store.
-func (s *oneClock) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	workers, err := s.Store.Workers(ctx, into)
+func (o *oneClock) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	workers, err := o.Store.Workers(ctx, into)
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +135,8 @@ func (s *oneClock) Workers(ctx context.Context, into []store.WorkerRow) ([]store
 		}
 	}
 	if len(over) > 0 {
-		s.p.Acted("marked workers lost without having watched their leases")
-		_, err = s.Reap(ctx, over)
+		o.p.Acted("marked workers lost without having watched their leases")
+		_, err = o.Reap(ctx, over)
 	}
 	return workers, err
 }
@@ -162,33 +162,33 @@ type misread struct {
 }
 
 // Clock implements store.Store.
-func (s *misread) Clock(ctx context.Context) (time.Time, error) {
-	now, err := s.Store.Clock(ctx)
+func (m *misread) Clock(ctx context.Context) (time.Time, error) {
+	now, err := m.Store.Clock(ctx)
 	if err != nil {
 		return now, err
 	}
-	at := s.p.Host.Monotonic()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.known {
-		s.known, s.first, s.at = true, now, at
+	at := m.p.Host.Monotonic()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.known {
+		m.known, m.first, m.at = true, now, at
 	}
-	step := now.Sub(s.first) - (at - s.at)
-	s.set = s.set || step.Abs() > time.Second
-	return s.read(now), nil
+	step := now.Sub(m.first) - (at - m.at)
+	m.set = m.set || step.Abs() > time.Second
+	return m.read(now), nil
 }
 
 // Reclaim implements store.Store.
-func (s *misread) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	s.mu.Lock()
-	set := s.set
-	s.mu.Unlock()
+func (m *misread) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	m.mu.Lock()
+	set := m.set
+	m.mu.Unlock()
 	for i := range rs {
-		if set && s.misses(rs[i]) {
-			s.p.Acted(s.text, rs[i].Key.ID)
+		if set && m.misses(rs[i]) {
+			m.p.Acted(m.text, rs[i].Key.ID)
 		}
 	}
-	return s.Store.Reclaim(ctx, rs)
+	return m.Store.Reclaim(ctx, rs)
 }
 
 // later is later than every event, so that nothing has been watched since it began.
@@ -208,11 +208,11 @@ type wallClock struct {
 }
 
 // Monotonic implements host.Host.
-func (h *wallClock) Monotonic() time.Duration {
-	now := h.monotonic + h.Now().Sub(h.wall)
-	if ahead := now - h.Host.Monotonic(); (ahead - h.said).Abs() >= 100*time.Millisecond {
-		h.said = ahead
-		h.p.Acted("counted on a wall clock that is off by " + ahead.String())
+func (w *wallClock) Monotonic() time.Duration {
+	now := w.monotonic + w.Now().Sub(w.wall)
+	if ahead := now - w.Host.Monotonic(); (ahead - w.said).Abs() >= 100*time.Millisecond {
+		w.said = ahead
+		w.p.Acted("counted on a wall clock that is off by " + ahead.String())
 	}
 	return now
 }
@@ -225,11 +225,11 @@ type deaf struct {
 }
 
 // Receive implements broker.Consumer.
-func (c *deaf) Receive(ctx context.Context) (broker.Delivery, error) {
-	d, err := c.Consumer.Receive(ctx)
+func (de *deaf) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := de.Consumer.Receive(ctx)
 	if errors.Is(err, broker.ErrCancelled) {
-		c.p.Acted("treated the end of its subscription as silence")
-		_, err = c.never.Wait(ctx, host.Forever)
+		de.p.Acted("treated the end of its subscription as silence")
+		_, err = de.never.Wait(ctx, host.Forever)
 	}
 	return d, err
 }
@@ -240,12 +240,12 @@ type deafSession struct {
 }
 
 // Consume implements broker.Session.
-func (s *deafSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := s.Session.Consume(ctx, queue, prefetch)
+func (d *deafSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := d.Session.Consume(ctx, queue, prefetch)
 	if err != nil {
 		return nil, err
 	}
-	return &deaf{c, s.p, s.p.Host.NewSignal()}, nil
+	return &deaf{c, d.p, d.p.Host.NewSignal()}, nil
 }
 
 // declaredOnce is a session that declares nothing that its process has declared before.
@@ -256,13 +256,13 @@ type declaredOnce struct {
 }
 
 // Declare implements broker.Session.
-func (s *declaredOnce) Declare(ctx context.Context, t broker.Topology) error {
-	if *s.done {
-		s.p.Acted("declared nothing, because it has declared its queues before")
+func (d *declaredOnce) Declare(ctx context.Context, t broker.Topology) error {
+	if *d.done {
+		d.p.Acted("declared nothing, because it has declared its queues before")
 		return nil
 	}
-	err := s.Session.Declare(ctx, t)
-	*s.done = err == nil
+	err := d.Session.Declare(ctx, t)
+	*d.done = err == nil
 	return err
 }
 
@@ -272,12 +272,12 @@ type careless struct {
 }
 
 // Publish implements broker.Session.
-func (s *careless) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
-	outcomes := s.Session.Publish(ctx, ms)
+func (c *careless) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := c.Session.Publish(ctx, ms)
 	for i := range outcomes {
 		if outcomes[i] == broker.Returned {
 			outcomes[i] = broker.Confirmed
-			s.p.Acted("treated a message that no queue took as handed over", dispatched(ms[i].Envelope)...)
+			c.p.Acted("treated a message that no queue took as handed over", dispatched(ms[i].Envelope)...)
 		}
 	}
 	return outcomes
@@ -295,29 +295,29 @@ func refused(err error) bool {
 }
 
 // Claim implements store.Store.
-func (s *forgiving) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := s.Store.Claim(ctx, w, cs)
-	if !s.claims || !refused(err) {
+func (f *forgiving) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := f.Store.Claim(ctx, w, cs)
+	if !f.claims || !refused(err) {
 		return results, err
 	}
 	granted := make([]store.ClaimResult, len(cs))
 	for i := range cs {
-		rows, readErr := s.Executions(ctx, []execution.ID{cs[i].Key.ID})
+		rows, readErr := f.Executions(ctx, []execution.ID{cs[i].Key.ID})
 		if readErr != nil || len(rows) == 0 {
 			return nil, err
 		}
 		granted[i] = store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: rows[0]}}
 	}
-	s.p.Acted("treated a claim that was rolled back as granted", claimed(cs)...)
+	f.p.Acted("treated a claim that was rolled back as granted", claimed(cs)...)
 	return granted, nil
 }
 
 // Finish implements store.Store.
-func (s *forgiving) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	outcomes, err := s.Store.Finish(ctx, w, fs)
-	if s.finishes && refused(err) {
+func (f *forgiving) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := f.Store.Finish(ctx, w, fs)
+	if f.finishes && refused(err) {
 		for i := range fs {
-			s.p.Acted("treated a result that was rolled back as stored", fs[i].Key.ID)
+			f.p.Acted("treated a result that was rolled back as stored", fs[i].Key.ID)
 		}
 		return make([]store.Outcome, len(fs)), nil
 	}
@@ -325,10 +325,10 @@ func (s *forgiving) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 }
 
 // Reclaim implements store.Store.
-func (s *forgiving) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	outcomes, err := s.Store.Reclaim(ctx, rs)
-	if s.deadLetters && refused(err) && len(rs) > 0 && rs[0].Cause == store.DeadLettered {
-		s.p.Acted("treated a take-back that was rolled back as made", rs[0].Key.ID)
+func (f *forgiving) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := f.Store.Reclaim(ctx, rs)
+	if f.deadLetters && refused(err) && len(rs) > 0 && rs[0].Cause == store.DeadLettered {
+		f.p.Acted("treated a take-back that was rolled back as made", rs[0].Key.ID)
 		return make([]store.Outcome, len(rs)), nil
 	}
 	return outcomes, err

@@ -49,13 +49,13 @@ type misreading struct {
 }
 
 // Claim implements store.Worker.
-func (s *misreading) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := s.Store.Claim(ctx, w, cs)
+func (m *misreading) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := m.Store.Claim(ctx, w, cs)
 	for i := range results {
 		a := &results[i].Row.Action
 		declared := a.RetriedExitCodes.List()
-		if seen := s.read(slices.Clone(declared)); !slices.Equal(seen, declared) {
-			s.p.Acted("changed the exit codes that an action declares", cs[i].Key.ID)
+		if seen := m.read(slices.Clone(declared)); !slices.Equal(seen, declared) {
+			m.p.Acted("changed the exit codes that an action declares", cs[i].Key.ID)
 			a.RetriedExitCodes = execution.NewExitCodes(seen...)
 		}
 	}

@@ -119,10 +119,10 @@ type healthy struct {
 }
 
 // Set implements telemetry.Recorder.
-func (r *healthy) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+func (h *healthy) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	if f == telemetry.Workers && l[2] == execution.Unhealthy.String() && v != 0 {
-		r.p.Acted("reported no unhealthy workers")
+		h.p.Acted("reported no unhealthy workers")
 		v = 0
 	}
-	r.Recorder.Set(f, v, l)
+	h.Recorder.Set(f, v, l)
 }

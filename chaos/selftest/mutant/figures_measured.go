@@ -116,12 +116,12 @@ type dawdling struct {
 }
 
 // Sleep implements host.Host.
-func (h *dawdling) Sleep(ctx context.Context, d time.Duration) error {
-	if d == h.pause {
-		h.p.Acted("waited longer than it may after unreadable messages")
-		d = h.long
+func (da *dawdling) Sleep(ctx context.Context, d time.Duration) error {
+	if d == da.pause {
+		da.p.Acted("waited longer than it may after unreadable messages")
+		d = da.long
 	}
-	return h.Host.Sleep(ctx, d)
+	return da.Host.Sleep(ctx, d)
 }
 
 // mistelling is an executor's store that changes the answers to its statements.
@@ -143,35 +143,35 @@ func mistold(as mistelling) func(Process, store.Store) store.Store {
 }
 
 // ObserveReclaims implements store.Executor.
-func (s *mistelling) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
-	seen, err := s.Store.ObserveReclaims(ctx, rs)
+func (m *mistelling) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
+	seen, err := m.Store.ObserveReclaims(ctx, rs)
 	for i := range seen {
-		if s.would != execution.None && seen[i].New && seen[i].Would == execution.Requested {
-			s.p.Acted("reported another status than it recorded", rs[i].Key.ID)
-			seen[i].Would = s.would
+		if m.would != execution.None && seen[i].New && seen[i].Would == execution.Requested {
+			m.p.Acted("reported another status than it recorded", rs[i].Key.ID)
+			seen[i].Would = m.would
 		}
 	}
 	return seen, err
 }
 
 // Reclaim implements store.Executor.
-func (s *mistelling) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+func (m *mistelling) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	for i := range rs {
 		r := &rs[i]
 		byTime := r.Reason == execution.QueueTimeout || r.Reason == execution.DispatchTimeout
-		if s.counts && r.By == execution.DeadLetterHandler && byTime && !r.Counts {
-			s.p.Acted("counted a dispatch that had not waited for its whole time", r.Key.ID)
+		if m.counts && r.By == execution.DeadLetterHandler && byTime && !r.Counts {
+			m.p.Acted("counted a dispatch that had not waited for its whole time", r.Key.ID)
 			r.Counts = true
 		}
 	}
-	return s.Store.Reclaim(ctx, rs)
+	return m.Store.Reclaim(ctx, rs)
 }
 
 // FreeSlots implements store.Executor.
-func (s *mistelling) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error) {
-	freed, err := s.Store.FreeSlots(ctx, limit)
-	if s.fewer && len(freed) > 1 {
-		s.p.Acted("reported one freed slot fewer")
+func (m *mistelling) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error) {
+	freed, err := m.Store.FreeSlots(ctx, limit)
+	if m.fewer && len(freed) > 1 {
+		m.p.Acted("reported one freed slot fewer")
 		freed = freed[1:]
 	}
 	return freed, err

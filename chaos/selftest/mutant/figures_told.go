@@ -129,11 +129,11 @@ type early struct {
 }
 
 // Observe implements telemetry.Recorder.
-func (r *early) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
-	if f == telemetry.LoopSeconds && !r.known[l[0]] {
-		r.known[l[0]] = true
-		r.p.Acted("reported that the first pass of a loop came late")
-		r.Recorder.Observe(telemetry.LoopLag, r.p.Host.Monotonic(), l)
+func (e *early) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+	if f == telemetry.LoopSeconds && !e.known[l[0]] {
+		e.known[l[0]] = true
+		e.p.Acted("reported that the first pass of a loop came late")
+		e.Recorder.Observe(telemetry.LoopLag, e.p.Host.Monotonic(), l)
 	}
-	r.Recorder.Observe(f, d, l)
+	e.Recorder.Observe(f, d, l)
 }

@@ -35,20 +35,20 @@ type doubting struct {
 }
 
 // Claim implements store.Worker.
-func (s *doubting) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := s.Store.Claim(ctx, w, cs)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (d *doubting) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := d.Store.Claim(ctx, w, cs)
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	unsent := errors.Is(err, store.ErrUnavailable)
 	for i := range cs {
 		key := cs[i].Key
 		switch {
 		case unsent:
-			s.doubted[key] = true
-		case err == nil && results[i].Applied && s.doubted[key]:
-			s.p.Acted("treated the first of several claims as the one that took effect", key.ID)
+			d.doubted[key] = true
+		case err == nil && results[i].Applied && d.doubted[key]:
+			d.p.Acted("treated the first of several claims as the one that took effect", key.ID)
 			results[i].Applied = false
-			delete(s.doubted, key)
+			delete(d.doubted, key)
 		}
 	}
 	if unsent {

@@ -79,15 +79,15 @@ type hinting struct {
 }
 
 // Publish implements broker.Session. Hints that change leaves out seem to be confirmed.
-func (s *hinting) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+func (h *hinting) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	outcomes := make([]broker.Outcome, len(ms))
 	for i := range ms {
 		outcomes[i] = broker.Confirmed
 		if len(ms[i].Envelope.Changes) == 0 {
-			outcomes[i] = s.Session.Publish(ctx, ms[i:i+1])[0]
+			outcomes[i] = h.Session.Publish(ctx, ms[i:i+1])[0]
 			continue
 		}
-		for _, o := range s.Session.Publish(ctx, s.change(slices.Clone(ms[i:i+1]))) {
+		for _, o := range h.Session.Publish(ctx, h.change(slices.Clone(ms[i:i+1]))) {
 			outcomes[i] = o
 		}
 	}

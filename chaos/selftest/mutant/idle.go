@@ -41,36 +41,36 @@ type gifts struct {
 }
 
 // Publish implements broker.Session.
-func (s *tidy) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
-	now := s.p.Host.Monotonic()
-	s.mu.Lock()
+func (t *tidy) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	now := t.p.Host.Monotonic()
+	t.mu.Lock()
 	for i := range ms {
 		if ds := ms[i].Envelope.Dispatches; len(ds) > 0 {
-			s.given[ds[0].Worker] = now
+			t.given[ds[0].Worker] = now
 		}
 	}
-	s.mu.Unlock()
-	return s.Session.Publish(ctx, ms)
+	t.mu.Unlock()
+	return t.Session.Publish(ctx, ms)
 }
 
 // QueueState implements broker.Session.
-func (s *tidy) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
+func (t *tidy) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
 	var idle []execution.WorkerID
-	now := s.p.Host.Monotonic()
-	s.mu.Lock()
-	for worker, at := range s.given { //detlint:ok they are sorted below
-		if now-at >= s.p.Config.Executor.QueueRetention {
+	now := t.p.Host.Monotonic()
+	t.mu.Lock()
+	for worker, at := range t.given { //detlint:ok they are sorted below
+		if now-at >= t.p.Config.Executor.QueueRetention {
 			idle = append(idle, worker)
-			delete(s.given, worker)
+			delete(t.given, worker)
 		}
 	}
-	s.mu.Unlock()
+	t.mu.Unlock()
 	slices.Sort(idle)
 	for _, worker := range idle {
-		for _, q := range broker.WorkerQueues(s.p.Config.MessageQueue.RabbitMQ, worker) {
-			s.p.Acted("deletes a queue without testing the dead letter path")
-			_, _ = s.Session.DeleteIdle(ctx, q)
+		for _, q := range broker.WorkerQueues(t.p.Config.MessageQueue.RabbitMQ, worker) {
+			t.p.Acted("deletes a queue without testing the dead letter path")
+			_, _ = t.Session.DeleteIdle(ctx, q)
 		}
 	}
-	return s.Session.QueueState(ctx, queue)
+	return t.Session.QueueState(ctx, queue)
 }

@@ -33,13 +33,13 @@ type lateStart struct {
 }
 
 // Finish implements store.Worker.
-func (s *lateStart) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (l *lateStart) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	fs = slices.Clone(fs)
 	for i := range fs {
 		if f := &fs[i]; f.Reason == execution.HeartbeatStale && f.Result.Error != "Action was ended at the worker's fence" {
 			f.Reason, f.Result.Error = execution.WorkerUnavailable, "Action could not be started"
-			s.p.Acted("blamed the machine for a start that its fence prevented", f.Key.ID)
+			l.p.Acted("blamed the machine for a start that its fence prevented", f.Key.ID)
 		}
 	}
-	return s.Store.Finish(ctx, w, fs)
+	return l.Store.Finish(ctx, w, fs)
 }

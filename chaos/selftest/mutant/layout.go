@@ -126,9 +126,9 @@ func disagreeing(make func(p Process) apart) func(Process, Database) store.Store
 }
 
 // Create implements store.Store.
-func (s *apart) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
-	created, err := s.Database.Create(ctx, items)
-	if err != nil || s.created == nil {
+func (a *apart) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	created, err := a.Database.Create(ctx, items)
+	if err != nil || a.created == nil {
 		return created, err
 	}
 	var ids []execution.ID
@@ -137,49 +137,49 @@ func (s *apart) Create(ctx context.Context, items []store.NewExecution) ([]store
 			ids = append(ids, c.ID)
 		}
 	}
-	return created, s.Step(ctx, func(tx Tx) { s.created(tx, ids) })
+	return created, a.Step(ctx, func(tx Tx) { a.created(tx, ids) })
 }
 
 // Reclaim implements store.Store.
-func (s *apart) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	outcomes, err := s.Database.Reclaim(ctx, rs)
-	if err != nil || s.retaken == nil {
+func (a *apart) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := a.Database.Reclaim(ctx, rs)
+	if err != nil || a.retaken == nil {
 		return outcomes, err
 	}
-	return outcomes, s.Step(ctx, func(tx Tx) {
+	return outcomes, a.Step(ctx, func(tx Tx) {
 		for i := range outcomes {
 			if o := &outcomes[i]; o.Applied && o.Row.Status == execution.Requested {
-				s.retaken(tx, o.Row.ID)
+				a.retaken(tx, o.Row.ID)
 			}
 		}
 	})
 }
 
 // Finish implements store.Store.
-func (s *apart) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	outcomes, err := s.Database.Finish(ctx, w, fs)
-	if err != nil || s.ended == nil {
+func (a *apart) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := a.Database.Finish(ctx, w, fs)
+	if err != nil || a.ended == nil {
 		return outcomes, err
 	}
-	return outcomes, s.Step(ctx, func(tx Tx) {
+	return outcomes, a.Step(ctx, func(tx Tx) {
 		for i := range outcomes {
 			if o := &outcomes[i]; o.Applied && unhandled(tx.Row(o.Row.ID)) {
-				s.ended(tx, o.Row.ID)
+				a.ended(tx, o.Row.ID)
 			}
 		}
 	})
 }
 
 // Orchestrate implements store.Store.
-func (s *apart) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	done, err := s.Database.Orchestrate(ctx, os)
-	if err != nil || s.retried == nil {
+func (a *apart) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	done, err := a.Database.Orchestrate(ctx, os)
+	if err != nil || a.retried == nil {
 		return done, err
 	}
-	return done, s.Step(ctx, func(tx Tx) {
+	return done, a.Step(ctx, func(tx Tx) {
 		for i := range done {
 			if done[i].Retry != 0 && tx.Row(done[i].Retry) != nil {
-				s.retried(tx, done[i].Retry)
+				a.retried(tx, done[i].Retry)
 			}
 		}
 	})
@@ -205,17 +205,17 @@ type leavesWork struct {
 }
 
 // Finish implements store.Store.
-func (s *leavesWork) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (l *leavesWork) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	last := len(fs) - 1
 	if last < 1 {
-		return s.Database.Finish(ctx, w, fs)
+		return l.Database.Finish(ctx, w, fs)
 	}
 	left := store.Outcome{}
-	if err := s.Step(ctx, func(tx Tx) {
+	if err := l.Step(ctx, func(tx Tx) {
 		f := &fs[last]
 		left = store.Outcome{}
 		if row := tx.Row(f.Key.ID); row != nil && row.Key() == f.Key && row.Incarnation == w.Incarnation && row.Status.Claimed() {
-			s.p.Acted("left an execution running that has ended", row.ID)
+			l.p.Acted("left an execution running that has ended", row.ID)
 			left = store.Outcome{Applied: true, Row: *row, From: row.Status}
 			left.Row.Status, left.Row.FailureReason, left.Row.Result, left.Row.Ended = f.To, f.Reason, f.Result, tx.Now()
 		}
@@ -223,9 +223,9 @@ func (s *leavesWork) Finish(ctx context.Context, w store.WorkerKey, fs []store.F
 		return nil, err
 	}
 	if !left.Applied {
-		return s.Database.Finish(ctx, w, fs)
+		return l.Database.Finish(ctx, w, fs)
 	}
-	outcomes, err := s.Database.Finish(ctx, w, fs[:last])
+	outcomes, err := l.Database.Finish(ctx, w, fs[:last])
 	if err != nil {
 		return nil, err
 	}
@@ -246,18 +246,18 @@ type groups struct {
 }
 
 // Claim implements store.Store.
-func (s *groups) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (g *groups) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	last := len(cs) - 1
 	if last < 1 {
-		return s.Database.Claim(ctx, w, cs)
+		return g.Database.Claim(ctx, w, cs)
 	}
-	results, err := s.Database.Claim(ctx, w, cs[:last])
+	results, err := g.Database.Claim(ctx, w, cs[:last])
 	if err != nil {
 		return nil, err
 	}
 	replaced := false
 	var of store.ClaimResult
-	if err := s.Step(ctx, func(tx Tx) {
+	if err := g.Step(ctx, func(tx Tx) {
 		c := &cs[last]
 		row := tx.Row(c.Key.ID)
 		replaced = results[0].Applied && row != nil && row.Status == execution.Scheduled && row.Key() == c.Key && row.Incarnation == w.Incarnation &&
@@ -265,10 +265,10 @@ func (s *groups) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 		if !replaced {
 			return
 		}
-		s.p.Acted(s.says, row.ID)
+		g.p.Acted(g.says, row.ID)
 		tx.MarkPublished(c.Key.ID)
 		tx.Named(c.Key, w.Incarnation)
-		tx.MoveTold(c.Key.ID, s.told(cs[0].Key.ID), execution.Running, execution.Worker, execution.NoReason, func(e *execution.Execution) {
+		tx.MoveTold(c.Key.ID, g.told(cs[0].Key.ID), execution.Running, execution.Worker, execution.NoReason, func(e *execution.Execution) {
 			e.StartedAt, e.RunDeadline, e.ClaimBeat = tx.Now(), tx.Now().Add(e.Action.RunTimeout()), c.Beat
 		})
 		of = store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: *tx.Row(c.Key.ID)}}
@@ -278,7 +278,7 @@ func (s *groups) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 	if replaced {
 		return append(results, of), nil
 	}
-	rest, err := s.Database.Claim(ctx, w, cs[last:])
+	rest, err := g.Database.Claim(ctx, w, cs[last:])
 	if err != nil {
 		return nil, err
 	}

@@ -29,14 +29,14 @@ type credulous struct {
 }
 
 // Heartbeat implements store.Store.
-func (s *credulous) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	reply, err := s.Store.Heartbeat(ctx, b)
+func (c *credulous) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	reply, err := c.Store.Heartbeat(ctx, b)
 	if !refused(err) {
 		return reply, err
 	}
-	if _, readErr := s.Executions(ctx, []execution.ID{1}); readErr != nil {
+	if _, readErr := c.Executions(ctx, []execution.ID{1}); readErr != nil {
 		return reply, err
 	}
-	s.p.Acted("treated its lease as renewed because the database could be read")
+	c.p.Acted("treated its lease as renewed because the database could be read")
 	return store.BeatReply{}, nil
 }

@@ -81,13 +81,13 @@ type lookedUp struct {
 }
 
 // Claim implements store.Store.
-func (s *lookedUp) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := s.Store.Claim(ctx, w, cs)
+func (l *lookedUp) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := l.Store.Claim(ctx, w, cs)
 	for i := range results {
 		row := &results[i].Row
-		if found, failed := s.Actions(ctx, store.ActionQuery{Ref: row.Action.Ref, Limit: 1}); failed == nil && len(found) == 1 {
+		if found, failed := l.Actions(ctx, store.ActionQuery{Ref: row.Action.Ref, Limit: 1}); failed == nil && len(found) == 1 {
 			if found[0].RunTimeout() != row.Action.RunTimeout() {
-				s.p.Acted("ran it with the timeout of the action instead of its own", row.ID)
+				l.p.Acted("ran it with the timeout of the action instead of its own", row.ID)
 			}
 			row.Action = found[0]
 		}

@@ -47,30 +47,30 @@ type repeating struct {
 }
 
 // Handle implements slog.Handler.
-func (h *repeating) Handle(ctx context.Context, r slog.Record) error {
+func (re *repeating) Handle(ctx context.Context, r slog.Record) error {
 	times := 1
 	if r.Message == endpointLine {
-		if times = h.times; times == 0 {
-			h.p.Acted("did not log a change of a health endpoint")
+		if times = re.times; times == 0 {
+			re.p.Acted("did not log a change of a health endpoint")
 		} else {
-			h.p.Acted("logged the same change of a health endpoint twice")
+			re.p.Acted("logged the same change of a health endpoint twice")
 		}
 	}
 	var err error
 	for range times {
-		err = h.Handler.Handle(ctx, r)
+		err = re.Handler.Handle(ctx, r)
 	}
 	return err
 }
 
 // WithAttrs implements slog.Handler.
-func (h *repeating) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &repeating{h.Handler.WithAttrs(attrs), h.p, h.times}
+func (re *repeating) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &repeating{re.Handler.WithAttrs(attrs), re.p, re.times}
 }
 
 // WithGroup implements slog.Handler.
-func (h *repeating) WithGroup(name string) slog.Handler {
-	return &repeating{h.Handler.WithGroup(name), h.p, h.times}
+func (re *repeating) WithGroup(name string) slog.Handler {
+	return &repeating{re.Handler.WithGroup(name), re.p, re.times}
 }
 
 // talkative is the store of an executor that warns of workers with stale heartbeats whenever it
@@ -82,28 +82,28 @@ type talkative struct {
 }
 
 // DispatchDue implements store.Store.
-func (s *talkative) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (t *talkative) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Executor.
-func (s *talkative) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	rows, err := s.Store.ClaimForScheduling(ctx, c)
+func (t *talkative) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	rows, err := t.Store.ClaimForScheduling(ctx, c)
 	if err != nil || len(rows) > 0 {
 		return rows, err
 	}
-	workers, err := s.Workers(ctx, nil)
+	workers, err := t.Workers(ctx, nil)
 	if err != nil {
 		return rows, nil
 	}
 	for i := range workers {
 		w := &workers[i]
-		if w.Lifecycle != execution.Active || w.LeaseValid() || s.told[w.Incarnation] {
+		if w.Lifecycle != execution.Active || w.LeaseValid() || t.told[w.Incarnation] {
 			continue
 		}
-		s.told[w.Incarnation] = true
-		s.p.Acted("warned of a worker with a stale heartbeat, with nothing to place")
-		s.p.Log.LogAttrs(ctx, slog.LevelWarn, "worker with a stale heartbeat is passed over", slog.Int64("worker", int64(w.ID)),
+		t.told[w.Incarnation] = true
+		t.p.Acted("warned of a worker with a stale heartbeat, with nothing to place")
+		t.p.Log.LogAttrs(ctx, slog.LevelWarn, "worker with a stale heartbeat is passed over", slog.Int64("worker", int64(w.ID)),
 			slog.Duration("since_heartbeat", max(w.SinceBeat, time.Second)))
 	}
 	return rows, nil

@@ -130,20 +130,20 @@ func looking(l looker) func(Process, store.Store) store.Store {
 }
 
 // ClaimForScheduling implements store.Store.
-func (s *looker) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	if s.unbounded {
+func (l *looker) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	if l.unbounded {
 		for i := range c.Pools {
-			if c.Pools[i] == s.p.Config.Executor.BatchSize {
-				s.p.Acted("asked for two batches at once")
+			if c.Pools[i] == l.p.Config.Executor.BatchSize {
+				l.p.Acted("asked for two batches at once")
 				c.Pools[i] *= 2
 			}
 		}
 	}
-	rows, err := s.Store.ClaimForScheduling(ctx, c)
-	if err == nil && s.again && len(rows) > 0 && len(rows) < s.p.Config.Executor.BatchSize {
-		more, err := s.Store.ClaimForScheduling(ctx, store.SchedulingClaim{Executor: c.Executor, Expiry: c.Expiry})
+	rows, err := l.Store.ClaimForScheduling(ctx, c)
+	if err == nil && l.again && len(rows) > 0 && len(rows) < l.p.Config.Executor.BatchSize {
+		more, err := l.Store.ClaimForScheduling(ctx, store.SchedulingClaim{Executor: c.Executor, Expiry: c.Expiry})
 		if err == nil {
-			s.p.Acted("looked again for due executions")
+			l.p.Acted("looked again for due executions")
 			rows = append(rows, more...)
 		}
 	}
@@ -151,34 +151,34 @@ func (s *looker) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim
 }
 
 // DispatchDue implements store.Store.
-func (s *looker) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (l *looker) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // Find implements store.Store.
-func (s *looker) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	if s.forgetful && len(f.Skip) > 0 {
-		s.p.Acted("looked again at rows that it had left", f.Skip...)
+func (l *looker) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	if l.forgetful && len(f.Skip) > 0 {
+		l.p.Acted("looked again at rows that it had left", f.Skip...)
 		f.Skip = nil
 	}
-	return s.Store.Find(ctx, f)
+	return l.Store.Find(ctx, f)
 }
 
 // PurgeObservations implements store.Store.
-func (s *looker) PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error) {
-	if s.unpurged {
-		s.p.Acted("did not purge observations")
+func (l *looker) PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error) {
+	if l.unpurged {
+		l.p.Acted("did not purge observations")
 		return 0, nil
 	}
-	return s.Store.PurgeObservations(ctx, age, limit)
+	return l.Store.PurgeObservations(ctx, age, limit)
 }
 
 // ObserveWorkers implements store.Store.
-func (s *looker) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
-	changed, err := s.Store.ObserveWorkers(ctx, ws)
-	if s.repeating && err == nil {
-		s.p.Acted("repeated a finding to the database")
-		_, err = s.Store.ObserveWorkers(ctx, ws)
+func (l *looker) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
+	changed, err := l.Store.ObserveWorkers(ctx, ws)
+	if l.repeating && err == nil {
+		l.p.Acted("repeated a finding to the database")
+		_, err = l.Store.ObserveWorkers(ctx, ws)
 	}
 	return changed, err
 }
@@ -193,19 +193,19 @@ type firstBatch struct {
 }
 
 // DispatchDue implements store.Store.
-func (s *firstBatch) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (f *firstBatch) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (s *firstBatch) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	if now := s.p.Host.Monotonic(); now < s.until {
-		s.p.Acted("left executions that no worker can take to a later poll")
+func (f *firstBatch) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	if now := f.p.Host.Monotonic(); now < f.until {
+		f.p.Acted("left executions that no worker can take to a later poll")
 		return nil, nil
 	}
-	rows, err := s.Store.ClaimForScheduling(ctx, c)
+	rows, err := f.Store.ClaimForScheduling(ctx, c)
 	if err == nil && len(rows) >= c.Others {
-		s.until = s.p.Host.Monotonic() + s.p.Config.Executor.ReconcileInterval
+		f.until = f.p.Host.Monotonic() + f.p.Config.Executor.ReconcileInterval
 	}
 	return rows, err
 }
@@ -217,10 +217,10 @@ type deleting struct {
 }
 
 // DeleteIdle implements broker.Session.
-func (s *deleting) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
-	fate, err := s.Session.DeleteIdle(ctx, q)
+func (d *deleting) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
+	fate, err := d.Session.DeleteIdle(ctx, q)
 	if err == nil && fate == broker.QueueInUse {
-		s.p.Acted("treated a queue that is in use as deleted")
+		d.p.Acted("treated a queue that is in use as deleted")
 		fate = broker.QueueDeleted
 	}
 	return fate, err
@@ -238,29 +238,29 @@ type otherwise struct {
 }
 
 // Reclaim implements store.Store.
-func (s *otherwise) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	if s.reason {
+func (o *otherwise) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	if o.reason {
 		for i := range rs {
 			if rs[i].By == execution.Reconciler && rs[i].Reason == execution.Transient && rs[i].Cause == store.UnpublishedLate {
-				s.p.Acted("took a dispatch back for a reason that only actions report", rs[i].Key.ID)
+				o.p.Acted("took a dispatch back for a reason that only actions report", rs[i].Key.ID)
 				rs[i].Reason = execution.Connection
 			}
 		}
 	}
-	outcomes, err := s.Store.Reclaim(ctx, rs)
-	if s.anyway && err == nil {
-		s.taken = append(s.taken[:0], rs...)
+	outcomes, err := o.Store.Reclaim(ctx, rs)
+	if o.anyway && err == nil {
+		o.taken = append(o.taken[:0], rs...)
 	}
 	return outcomes, err
 }
 
 // PurgeDeadLetters implements store.Store.
-func (s *otherwise) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
-	if s.anyway && len(s.taken) > 0 {
-		s.p.Acted("repeated an earlier take-back", s.taken[0].Key.ID)
-		_, _ = s.Store.Reclaim(ctx, s.taken)
+func (o *otherwise) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
+	if o.anyway && len(o.taken) > 0 {
+		o.p.Acted("repeated an earlier take-back", o.taken[0].Key.ID)
+		_, _ = o.Store.Reclaim(ctx, o.taken)
 	}
-	return s.Store.PurgeDeadLetters(ctx, age, limit)
+	return o.Store.PurgeDeadLetters(ctx, age, limit)
 }
 
 // busybody is a broker that also tests the dead letter path by itself.
@@ -294,15 +294,15 @@ type tardy struct {
 }
 
 // DispatchDue implements store.Store.
-func (s tardy) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (t tardy) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (s tardy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	s.p.Acted("looked late")
-	if err := s.p.Host.Sleep(ctx, 750*time.Millisecond); err != nil {
+func (t tardy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	t.p.Acted("looked late")
+	if err := t.p.Host.Sleep(ctx, 750*time.Millisecond); err != nil {
 		return nil, err
 	}
-	return s.Store.ClaimForScheduling(ctx, c)
+	return t.Store.ClaimForScheduling(ctx, c)
 }

@@ -72,6 +72,6 @@ type marking struct {
 }
 
 // MarkPublished implements store.Executor.
-func (s *marking) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
-	return s.mark(ctx, keys)
+func (m *marking) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
+	return m.mark(ctx, keys)
 }

@@ -75,11 +75,11 @@ type believer struct {
 }
 
 // Executions implements store.Store.
-func (s believer) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
-	rows, err := s.Store.Executions(ctx, ids)
+func (b believer) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	rows, err := b.Store.Executions(ctx, ids)
 	for i := range rows {
 		if rows[i].Status == execution.Running {
-			s.p.Acted("believed a message that the execution is to be cancelled", rows[i].ID)
+			b.p.Acted("believed a message that the execution is to be cancelled", rows[i].ID)
 			rows[i].Status = execution.Canceling
 		}
 	}
@@ -93,15 +93,15 @@ type wholeBodies struct {
 }
 
 // StoreDeadLetters implements store.Store.
-func (s wholeBodies) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
+func (w wholeBodies) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
 	whole := append([]store.DeadLetter(nil), ds...)
 	for i := range whole {
 		if d := &whole[i]; d.BodyBytes > len(d.Body) {
-			s.p.Acted("asked the database to store a body beyond the limit")
+			w.p.Acted("asked the database to store a body beyond the limit")
 			d.Body = append(append([]byte(nil), d.Body...), make([]byte, d.BodyBytes-len(d.Body))...)
 		}
 	}
-	return s.Store.StoreDeadLetters(ctx, whole...)
+	return w.Store.StoreDeadLetters(ctx, whole...)
 }
 
 // blinkered finds nothing dispatched to a worker.
@@ -111,8 +111,8 @@ type blinkered struct {
 }
 
 // Dispatched implements store.Store.
-func (s blinkered) Dispatched(context.Context, store.WorkerKey, int) ([]execution.Execution, error) {
-	s.p.Acted("did not ask for the rows dispatched to it")
+func (b blinkered) Dispatched(context.Context, store.WorkerKey, int) ([]execution.Execution, error) {
+	b.p.Acted("did not ask for the rows dispatched to it")
 	return nil, nil
 }
 
@@ -125,19 +125,19 @@ type oneSession struct {
 }
 
 // Connect implements broker.Broker.
-func (b *oneSession) Connect(ctx context.Context) (broker.Session, error) {
-	b.mu.Lock()
-	open := b.open
-	b.mu.Unlock()
+func (o *oneSession) Connect(ctx context.Context) (broker.Session, error) {
+	o.mu.Lock()
+	open := o.open
+	o.mu.Unlock()
 	if open != nil && !open.Closed() {
-		b.p.Acted("used its own connection for a test")
+		o.p.Acted("used its own connection for a test")
 		return lent{open}, nil
 	}
-	s, err := b.Broker.Connect(ctx)
+	s, err := o.Broker.Connect(ctx)
 	if err == nil {
-		b.mu.Lock()
-		b.open = s
-		b.mu.Unlock()
+		o.mu.Lock()
+		o.open = s
+		o.mu.Unlock()
 	}
 	return s, err
 }

@@ -70,19 +70,19 @@ type noting struct {
 var note = regexp.MustCompile(`(?m)^Not retried, with \d+ of (\d+) retries left, because .*$`)
 
 // Finish implements store.Worker.
-func (s *noting) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (n *noting) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	changed := slices.Clone(fs)
 	for i := range changed {
 		f := &changed[i]
 		if f.To != execution.Failed || !f.Reason.OfAction() {
 			continue
 		}
-		if message := s.change(f); message != f.Result.Message {
-			s.p.Acted("said something else about retries in a result", f.Key.ID)
+		if message := n.change(f); message != f.Result.Message {
+			n.p.Acted("said something else about retries in a result", f.Key.ID)
 			f.Result.Message = message
 		}
 	}
-	return s.Store.Finish(ctx, w, changed)
+	return n.Store.Finish(ctx, w, changed)
 }
 
 // saying makes each worker store other messages of failures.

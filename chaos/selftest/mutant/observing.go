@@ -70,30 +70,30 @@ func recording(s observing) func(Process, store.Store) store.Store {
 }
 
 // ObserveReclaims implements store.Store.
-func (s *observing) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
+func (o *observing) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
 	switch {
-	case s.silent:
+	case o.silent:
 		for i := range rs {
-			s.p.Acted("did not record what it would do", rs[i].Key.ID)
+			o.p.Acted("did not record what it would do", rs[i].Key.ID)
 		}
 		return make([]store.Observed, len(rs)), nil
-	case s.forgetful:
-		forgotten, err := s.PurgeObservations(ctx, 0, forEver)
+	case o.forgetful:
+		forgotten, err := o.PurgeObservations(ctx, 0, forEver)
 		if err != nil {
 			return nil, err
 		}
 		if forgotten > 0 {
-			s.p.Acted("forgot what was recorded")
+			o.p.Acted("forgot what was recorded")
 		}
 	}
-	return s.Store.ObserveReclaims(ctx, rs)
+	return o.Store.ObserveReclaims(ctx, rs)
 }
 
 // Register implements store.Store.
-func (s *observing) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	if s.alive && strings.Contains(g.HealthURL, "/readyz") {
-		s.p.Acted("named an endpoint that only says whether its process is up")
+func (o *observing) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	if o.alive && strings.Contains(g.HealthURL, "/readyz") {
+		o.p.Acted("named an endpoint that only says whether its process is up")
 		g.HealthURL = strings.Replace(g.HealthURL, "/readyz", "/healthz", 1)
 	}
-	return s.Store.Register(ctx, g)
+	return o.Store.Register(ctx, g)
 }

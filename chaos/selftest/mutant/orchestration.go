@@ -101,35 +101,35 @@ type handler struct {
 }
 
 // Executions implements store.Store.
-func (s *handler) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
-	rows, err := s.Store.Executions(ctx, ids)
-	if err == nil && s.rows != nil {
-		s.rows(rows)
+func (h *handler) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	rows, err := h.Store.Executions(ctx, ids)
+	if err == nil && h.rows != nil {
+		h.rows(rows)
 	}
-	if err == nil && s.read != nil {
-		s.read(ctx, rows)
+	if err == nil && h.read != nil {
+		h.read(ctx, rows)
 	}
 	return rows, err
 }
 
 // Find implements store.Store.
-func (s *handler) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	rows, err := s.Store.Find(ctx, f)
-	if err == nil && s.rows != nil {
-		s.rows(rows)
+func (h *handler) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	rows, err := h.Store.Find(ctx, f)
+	if err == nil && h.rows != nil {
+		h.rows(rows)
 	}
 	return rows, err
 }
 
 // Orchestrate implements store.Store.
-func (s *handler) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	if s.change != nil {
+func (h *handler) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	if h.change != nil {
 		for i := range os {
-			s.change(&os[i])
+			h.change(&os[i])
 		}
 	}
-	if s.commit != nil {
-		return s.commit(ctx, os)
+	if h.commit != nil {
+		return h.commit(ctx, os)
 	}
-	return s.Store.Orchestrate(ctx, os)
+	return h.Store.Orchestrate(ctx, os)
 }

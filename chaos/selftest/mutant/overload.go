@@ -153,12 +153,12 @@ type late struct {
 }
 
 // Consume implements broker.Session.
-func (s *late) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := s.Session.Consume(ctx, queue, prefetch)
+func (l *late) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := l.Session.Consume(ctx, queue, prefetch)
 	if err != nil || !broker.IsWorkerQueue(queue) {
 		return c, err
 	}
-	return &latecomer{c, s.p}, nil
+	return &latecomer{c, l.p}, nil
 }
 
 type latecomer struct {
@@ -167,12 +167,12 @@ type latecomer struct {
 }
 
 // Ack implements broker.Consumer.
-func (c *latecomer) Ack(d broker.Delivery) {
+func (l *latecomer) Ack(d broker.Delivery) {
 	if ids := dispatched(d.Envelope); len(ids) > 0 {
-		c.p.Acted("did not acknowledge a dispatch that it has claimed", ids...)
+		l.p.Acted("did not acknowledge a dispatch that it has claimed", ids...)
 	}
-	c.p.Host.Go("late acknowledgement", func() {
-		_ = c.p.Host.Sleep(context.Background(), 45*time.Minute)
-		c.Consumer.Ack(d)
+	l.p.Host.Go("late acknowledgement", func() {
+		_ = l.p.Host.Sleep(context.Background(), 45*time.Minute)
+		l.Consumer.Ack(d)
 	})
 }

@@ -170,9 +170,9 @@ func each(change func(w *store.WorkerRow)) func([]store.WorkerRow) {
 }
 
 // Workers implements store.Store.
-func (s *misplacing) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	ws, err := s.Store.Workers(ctx, into)
-	s.see(ws)
+func (m *misplacing) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	ws, err := m.Store.Workers(ctx, into)
+	m.see(ws)
 	return ws, err
 }
 
@@ -183,14 +183,14 @@ type byIDOnly struct {
 }
 
 // DispatchDue implements store.Store.
-func (s *byIDOnly) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (b *byIDOnly) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // Dispatch implements store.Store.
-func (s *byIDOnly) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+func (b *byIDOnly) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
 	results := make([]store.DispatchResult, len(ds))
-	err := s.client.Step(ctx, func(tx Tx) {
+	err := b.client.Step(ctx, func(tx Tx) {
 		for i, d := range ds {
 			row := tx.Row(d.Key.ID)
 			if row == nil || row.Status != execution.Scheduling || row.Epoch != d.Key.Epoch || row.SchedulingBy != executor {
@@ -219,25 +219,25 @@ type blaming struct {
 }
 
 // Finish implements store.Store.
-func (s *blaming) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (bl *blaming) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	for i := range fs {
-		s.consecutive++
+		bl.consecutive++
 		if fs[i].Reason == execution.NoReason {
-			s.consecutive = 0
+			bl.consecutive = 0
 			continue
 		}
-		s.failed++
+		bl.failed++
 		if !fs[i].Reason.BlamesWorker() {
-			s.p.Acted("counted a failure of an action against the worker", fs[i].Key.ID)
+			bl.p.Acted("counted a failure of an action against the worker", fs[i].Key.ID)
 		}
 	}
-	return s.Store.Finish(ctx, w, fs)
+	return bl.Store.Finish(ctx, w, fs)
 }
 
 // Heartbeat implements store.Store.
-func (s *blaming) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	b.Figures.Failed, b.Figures.Consecutive = s.failed, s.consecutive
-	return s.Store.Heartbeat(ctx, b)
+func (bl *blaming) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	b.Figures.Failed, b.Figures.Consecutive = bl.failed, bl.consecutive
+	return bl.Store.Heartbeat(ctx, b)
 }
 
 // speechless fails executions that no worker fits without giving the reason.

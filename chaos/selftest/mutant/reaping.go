@@ -84,11 +84,11 @@ type presentOnly struct {
 }
 
 // Workers implements store.Store.
-func (s presentOnly) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	workers, err := s.Store.Workers(ctx, into)
+func (po presentOnly) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	workers, err := po.Store.Workers(ctx, into)
 	present := slices.DeleteFunc(workers, func(w store.WorkerRow) bool { return w.Lifecycle == execution.Stopped })
 	if len(present) < len(workers) {
-		s.p.Acted("did not count workers that have stopped")
+		po.p.Acted("did not count workers that have stopped")
 	}
 	return present, err
 }
@@ -131,14 +131,14 @@ type hasty struct {
 }
 
 // Workers implements store.Store.
-func (s *hasty) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	workers, err := s.Store.Workers(ctx, into)
-	s.mu.Lock()
-	first := err == nil && !s.looked
-	s.looked = err == nil
-	s.mu.Unlock()
+func (h *hasty) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	workers, err := h.Store.Workers(ctx, into)
+	h.mu.Lock()
+	first := err == nil && !h.looked
+	h.looked = err == nil
+	h.mu.Unlock()
 	if first {
-		s.first(ctx, workers)
+		h.first(ctx, workers)
 	}
 	return workers, err
 }

@@ -124,7 +124,7 @@ type unforgiving struct {
 }
 
 // ObserveWorkers implements store.Store.
-func (s *unforgiving) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
+func (u *unforgiving) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
 	var left []store.ProbedWorker
 	for _, w := range ws {
 		if !w.Ready {
@@ -132,12 +132,12 @@ func (s *unforgiving) ObserveWorkers(ctx context.Context, ws []store.ProbedWorke
 		}
 	}
 	if len(left) < len(ws) {
-		s.p.Acted("did not record that a health endpoint answers again")
+		u.p.Acted("did not record that a health endpoint answers again")
 	}
 	var changed []bool
 	if len(left) > 0 {
 		var err error
-		if changed, err = s.Store.ObserveWorkers(ctx, left); err != nil {
+		if changed, err = u.Store.ObserveWorkers(ctx, left); err != nil {
 			return nil, err
 		}
 	}
@@ -158,11 +158,11 @@ type reclaiming struct {
 }
 
 // Reclaim implements store.Store.
-func (s *reclaiming) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+func (r *reclaiming) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	for i := range rs {
-		s.change(&rs[i])
+		r.change(&rs[i])
 	}
-	return s.Store.Reclaim(ctx, rs)
+	return r.Store.Reclaim(ctx, rs)
 }
 
 // insistent is a store that asks again at once when the database can't be reached.
@@ -175,12 +175,12 @@ type insistent struct {
 const insists = 300
 
 // Workers implements store.Store.
-func (s *insistent) Workers(ctx context.Context, into []store.WorkerRow) (ws []store.WorkerRow, err error) {
+func (i *insistent) Workers(ctx context.Context, into []store.WorkerRow) (ws []store.WorkerRow, err error) {
 	for range insists {
-		if ws, err = s.Store.Workers(ctx, into); err == nil || ctx.Err() != nil {
+		if ws, err = i.Store.Workers(ctx, into); err == nil || ctx.Err() != nil {
 			return ws, err
 		}
-		s.p.Acted("asked again at once")
+		i.p.Acted("asked again at once")
 	}
 	return ws, err
 }
@@ -195,38 +195,38 @@ type concluding struct {
 }
 
 // Workers implements store.Store.
-func (s *concluding) Workers(ctx context.Context, into []store.WorkerRow) (ws []store.WorkerRow, err error) {
-	ws, err = s.Store.Workers(ctx, into)
-	s.workers = ws
+func (co *concluding) Workers(ctx context.Context, into []store.WorkerRow) (ws []store.WorkerRow, err error) {
+	ws, err = co.Store.Workers(ctx, into)
+	co.workers = ws
 	return ws, err
 }
 
 // DispatchDue implements store.Store.
-func (s *concluding) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (co *concluding) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (s *concluding) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	rows, err := s.Store.ClaimForScheduling(ctx, c)
-	s.runtimes = make(map[execution.ID]string, len(rows))
+func (co *concluding) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	rows, err := co.Store.ClaimForScheduling(ctx, c)
+	co.runtimes = make(map[execution.ID]string, len(rows))
 	for i := range rows {
-		s.runtimes[rows[i].ID] = rows[i].Action.Runtime
+		co.runtimes[rows[i].ID] = rows[i].Action.Runtime
 	}
 	return rows, err
 }
 
 // Park implements store.Store.
-func (s *concluding) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+func (co *concluding) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
 	for i := range ps {
 		k := &ps[i]
-		fits := func(w store.WorkerRow) bool { return w.Fits(s.runtimes[k.Key.ID]) }
-		if k.Unschedulable || slices.ContainsFunc(s.workers, fits) {
+		fits := func(w store.WorkerRow) bool { return w.Fits(co.runtimes[k.Key.ID]) }
+		if k.Unschedulable || slices.ContainsFunc(co.workers, fits) {
 			continue
 		}
-		s.p.Acted("did not wait for workers that may only be late", k.Key.ID)
-		k.Unschedulable, k.Grace, k.Watched = true, s.p.Config.Executor.UnschedulableGrace, time.Hour
+		co.p.Acted("did not wait for workers that may only be late", k.Key.ID)
+		k.Unschedulable, k.Grace, k.Watched = true, co.p.Config.Executor.UnschedulableGrace, time.Hour
 		k.Result = execution.Result{Error: "No workers available", Message: "No workers with fresh heartbeats available", FailedBy: execution.Scheduler}
 	}
-	return s.Store.Park(ctx, executor, ps)
+	return co.Store.Park(ctx, executor, ps)
 }

@@ -135,42 +135,42 @@ type finder struct {
 }
 
 // Workers implements store.Store.
-func (s *finder) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	ws, err := s.Store.Workers(ctx, into)
-	if s.see != nil {
-		s.see(ws)
+func (fi *finder) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	ws, err := fi.Store.Workers(ctx, into)
+	if fi.see != nil {
+		fi.see(ws)
 	}
 	return ws, err
 }
 
 // Find implements store.Store.
-func (s *finder) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	found, err := s.Store.Find(ctx, f)
-	if err != nil || s.find == nil {
+func (fi *finder) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	found, err := fi.Store.Find(ctx, f)
+	if err != nil || fi.find == nil {
 		return found, err
 	}
-	return s.find(ctx, f, found), nil
+	return fi.find(ctx, f, found), nil
 }
 
 // Reap implements store.Store.
-func (s *finder) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
-	if s.reap != nil && !s.reap() {
+func (fi *finder) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	if fi.reap != nil && !fi.reap() {
 		return make([]bool, len(rs)), nil
 	}
-	return s.Store.Reap(ctx, rs)
+	return fi.Store.Reap(ctx, rs)
 }
 
 // Reclaim implements store.Store.
-func (s *finder) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	if s.force == nil {
-		return s.Store.Reclaim(ctx, rs)
+func (fi *finder) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	if fi.force == nil {
+		return fi.Store.Reclaim(ctx, rs)
 	}
 	outcomes := make([]store.Outcome, len(rs))
 	for i := range rs {
-		outcome, forced, err := s.force(ctx, rs[i])
+		outcome, forced, err := fi.force(ctx, rs[i])
 		if err == nil && !forced {
 			var guarded []store.Outcome
-			if guarded, err = s.Store.Reclaim(ctx, rs[i:i+1]); err == nil {
+			if guarded, err = fi.Store.Reclaim(ctx, rs[i:i+1]); err == nil {
 				outcome = guarded[0]
 			}
 		}

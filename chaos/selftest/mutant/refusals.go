@@ -36,24 +36,24 @@ type fainthearted struct {
 func hopeless(err error) bool { return err != nil && !store.Retriable(err) }
 
 // Finish implements store.Store.
-func (s *fainthearted) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	outcomes, err := s.Store.Finish(ctx, w, fs)
-	if !s.results || !hopeless(err) {
+func (f *fainthearted) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := f.Store.Finish(ctx, w, fs)
+	if !f.results || !hopeless(err) {
 		return outcomes, err
 	}
 	outcomes = make([]store.Outcome, len(fs))
 	for i := range fs {
-		s.p.Acted("gave up on a result that was refused", fs[i].Key.ID)
+		f.p.Acted("gave up on a result that was refused", fs[i].Key.ID)
 		outcomes[i].Applied = true
 	}
 	return outcomes, nil
 }
 
 // Reclaim implements store.Store.
-func (s *fainthearted) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	outcomes, err := s.Store.Reclaim(ctx, rs)
-	if s.letters && hopeless(err) && len(rs) > 0 && rs[0].Cause == store.DeadLettered {
-		s.p.Acted("gave up on a dead letter whose take-back was refused", rs[0].Key.ID)
+func (f *fainthearted) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := f.Store.Reclaim(ctx, rs)
+	if f.letters && hopeless(err) && len(rs) > 0 && rs[0].Cause == store.DeadLettered {
+		f.p.Acted("gave up on a dead letter whose take-back was refused", rs[0].Key.ID)
 		return make([]store.Outcome, len(rs)), nil
 	}
 	return outcomes, err

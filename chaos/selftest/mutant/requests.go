@@ -129,13 +129,13 @@ type requests struct {
 }
 
 // Cancel implements store.Store.
-func (s *requests) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
-	if s.cancel == nil {
-		return s.Store.Cancel(ctx, ids, actor)
+func (r *requests) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	if r.cancel == nil {
+		return r.Store.Cancel(ctx, ids, actor)
 	}
 	answers := make([]store.Cancellation, len(ids))
 	for i, id := range ids {
-		answer, err := s.cancel(ctx, id)
+		answer, err := r.cancel(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -145,36 +145,36 @@ func (s *requests) Cancel(ctx context.Context, ids []execution.ID, actor string)
 }
 
 // Heartbeat implements store.Store.
-func (s *requests) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	reply, err := s.Store.Heartbeat(ctx, b)
-	if s.beat != nil {
-		s.beat(&reply)
+func (r *requests) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	reply, err := r.Store.Heartbeat(ctx, b)
+	if r.beat != nil {
+		r.beat(&reply)
 	}
 	return reply, err
 }
 
 // SetLifecycle implements store.Store.
-func (s *requests) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
-	err := s.Store.SetLifecycle(ctx, w, to)
-	if err == nil && s.lifecycle != nil {
-		s.lifecycle(to)
+func (r *requests) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+	err := r.Store.SetLifecycle(ctx, w, to)
+	if err == nil && r.lifecycle != nil {
+		r.lifecycle(to)
 	}
 	return err
 }
 
 // Create implements store.Store.
-func (s *requests) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
-	if s.create == nil {
-		return s.Store.Create(ctx, items)
+func (r *requests) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	if r.create == nil {
+		return r.Store.Create(ctx, items)
 	}
 	created := make([]store.Created, len(items))
 	for i, item := range items {
-		one, replaced, err := s.create(ctx, item)
+		one, replaced, err := r.create(ctx, item)
 		if err != nil {
 			return nil, err
 		}
 		if !replaced {
-			guarded, err := s.Store.Create(ctx, items[i:i+1])
+			guarded, err := r.Store.Create(ctx, items[i:i+1])
 			if err != nil {
 				return nil, err
 			}

@@ -92,40 +92,40 @@ type leisurely struct {
 }
 
 // Register implements store.Store.
-func (s *leisurely) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	sent := s.p.Host.Monotonic()
-	r, err := s.Store.Register(ctx, g)
-	s.renew(sent, err)
+func (l *leisurely) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	sent := l.p.Host.Monotonic()
+	r, err := l.Store.Register(ctx, g)
+	l.renew(sent, err)
 	return r, err
 }
 
 // Heartbeat implements store.Store.
-func (s *leisurely) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	sent := s.p.Host.Monotonic()
-	reply, err := s.Store.Heartbeat(ctx, b)
-	s.renew(sent, err)
+func (l *leisurely) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	sent := l.p.Host.Monotonic()
+	reply, err := l.Store.Heartbeat(ctx, b)
+	l.renew(sent, err)
 	return reply, err
 }
 
-func (s *leisurely) renew(sent time.Duration, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (l *leisurely) renew(sent time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err == nil {
-		s.renewed = max(s.renewed, sent)
+		l.renewed = max(l.renewed, sent)
 	}
 }
 
 // Finish implements store.Store.
-func (s *leisurely) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	c := &s.p.Config.Worker
-	s.mu.Lock()
-	fence := s.renewed + c.Lease() - c.FenceMargin
-	s.mu.Unlock()
-	if left := fence - s.p.Host.Monotonic(); left > 0 && left < c.StatementTimeout-c.StatementTimeout/10 {
-		s.p.Acted("held a result until the fence was past", fs[0].Key.ID)
-		_ = s.p.Host.Sleep(ctx, left+time.Millisecond)
+func (l *leisurely) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	c := &l.p.Config.Worker
+	l.mu.Lock()
+	fence := l.renewed + c.Lease() - c.FenceMargin
+	l.mu.Unlock()
+	if left := fence - l.p.Host.Monotonic(); left > 0 && left < c.StatementTimeout-c.StatementTimeout/10 {
+		l.p.Acted("held a result until the fence was past", fs[0].Key.ID)
+		_ = l.p.Host.Sleep(ctx, left+time.Millisecond)
 	}
-	return s.Store.Finish(ctx, w, fs)
+	return l.Store.Finish(ctx, w, fs)
 }
 
 // concerted is a store of a worker that treats one refused result as the refusal of all results of
@@ -136,8 +136,8 @@ type concerted struct {
 }
 
 // Finish implements store.Store.
-func (s concerted) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	outcomes, err := s.Store.Finish(ctx, w, fs)
+func (c concerted) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := c.Store.Finish(ctx, w, fs)
 	applied := 0
 	for i := range outcomes {
 		if outcomes[i].Applied {
@@ -149,7 +149,7 @@ func (s concerted) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fin
 	}
 	for i := range outcomes {
 		if outcomes[i].Applied {
-			s.p.Acted("treated a written result as refused, because another one was", fs[i].Key.ID)
+			c.p.Acted("treated a written result as refused, because another one was", fs[i].Key.ID)
 			outcomes[i].Applied, outcomes[i].Row.Status = false, execution.Failed
 			outcomes[i].Row.Incarnation = 0
 		}

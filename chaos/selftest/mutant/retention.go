@@ -70,16 +70,16 @@ func purging(of purger) func(Process, store.Store) store.Store {
 }
 
 // Purge implements store.Store.
-func (s *purger) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
-	if s.keeps && p.What == store.KeptExecutions {
-		s.p.Acted("did not delete executions")
+func (pu *purger) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
+	if pu.keeps && p.What == store.KeptExecutions {
+		pu.p.Acted("did not delete executions")
 		return store.Purged{}, nil
 	}
-	if s.early[p.What] {
+	if pu.early[p.What] {
 		p.Age /= 4
-		s.p.Acted("asked to delete " + p.What.String() + " after a quarter of the time for which they are kept")
+		pu.p.Acted("asked to delete " + p.What.String() + " after a quarter of the time for which they are kept")
 	}
-	return s.Store.Purge(ctx, p)
+	return pu.Store.Purge(ctx, p)
 }
 
 // deleter is a store that also deletes chains of one family whatever the other chains do.
@@ -102,17 +102,17 @@ func deletingToo(says string, picks func(tx Tx, first, parent *execution.Executi
 }
 
 // Purge implements store.Store.
-func (s *deleter) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
+func (d *deleter) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
 	if p.What == store.KeptExecutions {
-		if err := s.Step(ctx, func(tx Tx) {
+		if err := d.Step(ctx, func(tx Tx) {
 			for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
 				first := tx.Row(id)
 				if first == nil || first.Original != 0 || first.IdempotencyKey != "" || !first.Status.Terminal() ||
 					first.OrchestratedAt.IsZero() || tx.Now().Sub(first.Ended) < p.Age {
 					continue
 				}
-				if s.picks(tx, first, tx.Row(first.Parent)) {
-					s.p.Acted(s.says, id)
+				if d.picks(tx, first, tx.Row(first.Parent)) {
+					d.p.Acted(d.says, id)
 					tx.Purge(id)
 				}
 			}
@@ -120,5 +120,5 @@ func (s *deleter) Purge(ctx context.Context, p store.Purge) (store.Purged, error
 			return store.Purged{}, err
 		}
 	}
-	return s.Database.Purge(ctx, p)
+	return d.Database.Purge(ctx, p)
 }

@@ -56,15 +56,15 @@ type limiting struct {
 }
 
 // Declare implements broker.Session.
-func (s *limiting) Declare(ctx context.Context, t broker.Topology) error {
+func (l *limiting) Declare(ctx context.Context, t broker.Topology) error {
 	t.Queues = slices.Clone(t.Queues)
 	for i := range t.Queues {
-		if q := &t.Queues[i]; q.KeepsReturned && s.which(q.Name) {
-			s.p.Acted("declared a queue that loses messages that are returned too often")
+		if q := &t.Queues[i]; q.KeepsReturned && l.which(q.Name) {
+			l.p.Acted("declared a queue that loses messages that are returned too often")
 			q.KeepsReturned = false
 		}
 	}
-	return s.Session.Declare(ctx, t)
+	return l.Session.Declare(ctx, t)
 }
 
 // limited plants it into every process: a process that declares less than the existing queue would
@@ -101,12 +101,12 @@ type returnsCounted struct {
 }
 
 // Reclaim implements store.Store.
-func (s *returnsCounted) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+func (r *returnsCounted) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	for i := range rs {
 		if rs[i].Cause == store.DeadLettered && rs[i].Reason == execution.WorkerUnavailable && !rs[i].Counts {
-			s.p.Acted("counted a dispatch that the broker gave up against its worker", rs[i].Key.ID)
+			r.p.Acted("counted a dispatch that the broker gave up against its worker", rs[i].Key.ID)
 			rs[i].Counts = true
 		}
 	}
-	return s.Store.Reclaim(ctx, rs)
+	return r.Store.Reclaim(ctx, rs)
 }

@@ -29,10 +29,10 @@ type beatingOn struct {
 }
 
 // Heartbeat implements store.Worker.
-func (s *beatingOn) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+func (bo *beatingOn) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	if b.Acknowledged > 0 {
-		s.p.Acted("did not check whether the database knows its last heartbeat")
+		bo.p.Acted("did not check whether the database knows its last heartbeat")
 	}
 	b.Acknowledged = 0
-	return s.Store.Heartbeat(ctx, b)
+	return bo.Store.Heartbeat(ctx, b)
 }

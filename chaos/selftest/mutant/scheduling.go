@@ -123,25 +123,25 @@ type claims struct {
 }
 
 // DispatchDue implements store.Store.
-func (s *claims) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (cl *claims) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (s *claims) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	rows, err := s.Store.ClaimForScheduling(ctx, c)
+func (cl *claims) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	rows, err := cl.Store.ClaimForScheduling(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return s.change(ctx, c, rows)
+	return cl.change(ctx, c, rows)
 }
 
 // Dispatch implements store.Store.
-func (s *claims) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	if s.dispatch == nil {
-		return s.Store.Dispatch(ctx, executor, ds)
+func (cl *claims) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	if cl.dispatch == nil {
+		return cl.Store.Dispatch(ctx, executor, ds)
 	}
-	return s.dispatch(ctx, ds)
+	return cl.dispatch(ctx, ds)
 }
 
 // scheduling are the rows for which an executor is finding a worker.
@@ -178,12 +178,12 @@ type eager struct {
 }
 
 // DispatchDue implements store.Store.
-func (s *eager) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (e *eager) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (s *eager) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+func (e *eager) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	room := make(map[execution.WorkerID]int)
 	c.Demands, c.Pools = slices.Clone(c.Demands), nil
 	for i := range c.Demands {
@@ -192,11 +192,11 @@ func (s *eager) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim)
 			d.Limit = c.Others
 		}
 	}
-	rows, err := s.Store.ClaimForScheduling(ctx, c)
+	rows, err := e.Store.ClaimForScheduling(ctx, c)
 	for i := range rows {
 		pinned := rows[i].Pinned
 		if room[pinned]--; pinned != 0 && room[pinned] < 0 {
-			s.p.Acted("claimed a pinned execution although its worker has no room", rows[i].ID)
+			e.p.Acted("claimed a pinned execution although its worker has no room", rows[i].ID)
 		}
 	}
 	return rows, err
@@ -209,9 +209,9 @@ type heedless struct {
 }
 
 // Blocked implements broker.Session.
-func (s heedless) Blocked() bool {
-	if s.Session.Blocked() {
-		s.p.Acted("did not notice that the broker holds publishers back")
+func (h heedless) Blocked() bool {
+	if h.Session.Blocked() {
+		h.p.Acted("did not notice that the broker holds publishers back")
 	}
 	return false
 }
@@ -223,14 +223,14 @@ type blamer struct {
 }
 
 // Reclaim implements store.Store.
-func (s *blamer) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+func (b *blamer) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	for i := range rs {
 		if rs[i].Cause == store.UnpublishedLate && rs[i].Policy != config.Fail {
-			s.p.Acted("failed a dispatch that was not published in time", rs[i].Key.ID)
+			b.p.Acted("failed a dispatch that was not published in time", rs[i].Key.ID)
 			rs[i].Policy = config.Fail
 		}
 	}
-	return s.Store.Reclaim(ctx, rs)
+	return b.Store.Reclaim(ctx, rs)
 }
 
 // claimed are the executions of the claims.
@@ -249,16 +249,16 @@ type presumptuous struct {
 }
 
 // Claim implements store.Store.
-func (s *presumptuous) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := s.Store.Claim(ctx, w, cs)
+func (pr *presumptuous) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := pr.Store.Claim(ctx, w, cs)
 	if !errors.Is(err, store.ErrUnknownOutcome) {
 		return results, err
 	}
-	rows, readErr := s.Executions(ctx, claimed(cs))
+	rows, readErr := pr.Executions(ctx, claimed(cs))
 	if readErr != nil || len(rows) != len(cs) {
 		return nil, err
 	}
-	s.p.Acted("treated a claim without an answer as granted", claimed(cs)...)
+	pr.p.Acted("treated a claim without an answer as granted", claimed(cs)...)
 	results = make([]store.ClaimResult, len(cs))
 	for i := range rows {
 		results[i].Outcome = store.Outcome{Applied: true, Row: rows[i]}

@@ -90,11 +90,11 @@ type unconcerned struct {
 }
 
 // Publish implements broker.Session.
-func (s *unconcerned) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
-	outcomes := s.Session.Publish(ctx, ms)
+func (u *unconcerned) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := u.Session.Publish(ctx, ms)
 	for i := range ms {
 		if len(ms[i].Envelope.Changes) > 0 && (outcomes[i] == broker.Returned || outcomes[i] == broker.Nacked) {
-			s.p.Acted("did not repeat a hint that the broker did not accept", ms[i].Envelope.Changes[0].Key.ID)
+			u.p.Acted("did not repeat a hint that the broker did not accept", ms[i].Envelope.Changes[0].Key.ID)
 			outcomes[i] = broker.Confirmed
 		}
 	}
@@ -112,19 +112,19 @@ type absorbed struct {
 }
 
 // Sleep implements host.Host. The third time it does report it, so that no loop goes on for ever.
-func (h *absorbed) Sleep(ctx context.Context, d time.Duration) error {
-	err := h.Host.Sleep(ctx, d)
+func (a *absorbed) Sleep(ctx context.Context, d time.Duration) error {
+	err := a.Host.Sleep(ctx, d)
 	if err == nil {
 		return nil
 	}
-	h.mu.Lock()
-	h.said++
-	heard := h.said%3 == 0
-	h.mu.Unlock()
+	a.mu.Lock()
+	a.said++
+	heard := a.said%3 == 0
+	a.mu.Unlock()
 	if heard {
 		return err
 	}
-	h.p.Acted("went on after a pause that ended because its context did")
+	a.p.Acted("went on after a pause that ended because its context did")
 	return nil
 }
 
@@ -138,25 +138,25 @@ type clinging struct {
 }
 
 // Consume implements broker.Session.
-func (s *clinging) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := s.Session.Consume(ctx, queue, prefetch)
+func (cl *clinging) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := cl.Session.Consume(ctx, queue, prefetch)
 	if err != nil {
 		return nil, err
 	}
-	return &clung{c, s}, nil
+	return &clung{c, cl}, nil
 }
 
 // Close implements broker.Session.
-func (s *clinging) Close() {
-	s.mu.Lock()
-	cancelled := s.cancelled
-	s.cancelled = false
-	s.mu.Unlock()
+func (cl *clinging) Close() {
+	cl.mu.Lock()
+	cancelled := cl.cancelled
+	cl.cancelled = false
+	cl.mu.Unlock()
 	if cancelled {
-		s.p.Acted("consumed again over a session whose consumer the broker had cancelled")
+		cl.p.Acted("consumed again over a session whose consumer the broker had cancelled")
 		return
 	}
-	s.Session.Close()
+	cl.Session.Close()
 }
 
 type clung struct {
@@ -182,12 +182,12 @@ type unassuming struct {
 }
 
 // Heartbeat implements store.Worker.
-func (s *unassuming) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+func (u *unassuming) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	if b.WasFull {
-		s.p.Acted("did not report that every slot was taken", keysOf(b.Held)...)
+		u.p.Acted("did not report that every slot was taken", keysOf(b.Held)...)
 		b.WasFull, b.FullAgo = false, 0
 	}
-	return s.Store.Heartbeat(ctx, b)
+	return u.Store.Heartbeat(ctx, b)
 }
 
 func keysOf(keys []execution.Key) []execution.ID {

@@ -113,9 +113,9 @@ type counting struct {
 }
 
 // ClaimForScheduling implements store.Store.
-func (s *counting) ClaimForScheduling(ctx context.Context, claim store.SchedulingClaim) ([]execution.Execution, error) {
+func (c *counting) ClaimForScheduling(ctx context.Context, claim store.SchedulingClaim) ([]execution.Execution, error) {
 	free := true
-	err := s.client.Step(ctx, func(tx Tx) {
+	err := c.client.Step(ctx, func(tx Tx) {
 		held := 0
 		for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
 			row := tx.Row(id)
@@ -129,14 +129,14 @@ func (s *counting) ClaimForScheduling(ctx context.Context, claim store.Schedulin
 	if err != nil || !free {
 		return nil, err
 	}
-	rows, err := s.Store.ClaimForScheduling(ctx, claim)
+	rows, err := c.Store.ClaimForScheduling(ctx, claim)
 	if err != nil {
 		return nil, err
 	}
-	return rows, s.client.Step(ctx, func(tx Tx) {
+	return rows, c.client.Step(ctx, func(tx Tx) {
 		for i := range rows {
 			if rows[i].Action.Concurrency > 0 {
-				s.p.Acted("claimed an execution without keeping its slot", rows[i].ID)
+				c.p.Acted("claimed an execution without keeping its slot", rows[i].ID)
 			}
 			tx.FreeSlot(rows[i].ID)
 		}
@@ -150,12 +150,12 @@ type forgetful struct {
 }
 
 // Park implements store.Store.
-func (s *forgetful) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+func (f *forgetful) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
 	for i := range ps {
 		if ps[i].Watched > 0 {
-			s.p.Acted("began the grace for a worker anew", ps[i].Key.ID)
+			f.p.Acted("began the grace for a worker anew", ps[i].Key.ID)
 		}
 		ps[i].Watched = 0
 	}
-	return s.Store.Park(ctx, executor, ps)
+	return f.Store.Park(ctx, executor, ps)
 }

@@ -40,14 +40,14 @@ type together struct {
 	c Database
 }
 
-func (s *together) refuseIfAnyLocked(ctx context.Context, ids []execution.ID) (err error) {
+func (t *together) refuseIfAnyLocked(ctx context.Context, ids []execution.ID) (err error) {
 	if len(ids) < 2 {
 		return nil
 	}
-	if failed := s.c.Step(ctx, func(tx Tx) {
+	if failed := t.c.Step(ctx, func(tx Tx) {
 		for _, id := range ids {
 			if tx.Locked(id) {
-				s.p.Acted("repeats a whole batch because of a locked row", ids...)
+				t.p.Acted("repeats a whole batch because of a locked row", ids...)
 				err = errLocked
 			}
 		}
@@ -58,39 +58,39 @@ func (s *together) refuseIfAnyLocked(ctx context.Context, ids []execution.ID) (e
 }
 
 // Claim implements store.Worker.
-func (s *together) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (t *together) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	var ids []execution.ID
 	for i := range cs {
 		ids = append(ids, cs[i].Key.ID)
 	}
-	if err := s.refuseIfAnyLocked(ctx, ids); err != nil {
+	if err := t.refuseIfAnyLocked(ctx, ids); err != nil {
 		return nil, err
 	}
-	return s.Store.Claim(ctx, w, cs)
+	return t.Store.Claim(ctx, w, cs)
 }
 
 // Finish implements store.Worker.
-func (s *together) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (t *together) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	var ids []execution.ID
 	for i := range fs {
 		ids = append(ids, fs[i].Key.ID)
 	}
-	if err := s.refuseIfAnyLocked(ctx, ids); err != nil {
+	if err := t.refuseIfAnyLocked(ctx, ids); err != nil {
 		return nil, err
 	}
-	return s.Store.Finish(ctx, w, fs)
+	return t.Store.Finish(ctx, w, fs)
 }
 
 // Reclaim implements store.Executor.
-func (s *together) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+func (t *together) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	var ids []execution.ID
 	for i := range rs {
 		ids = append(ids, rs[i].Key.ID)
 	}
-	if err := s.refuseIfAnyLocked(ctx, ids); err != nil {
+	if err := t.refuseIfAnyLocked(ctx, ids); err != nil {
 		return nil, err
 	}
-	return s.Store.Reclaim(ctx, rs)
+	return t.Store.Reclaim(ctx, rs)
 }
 
 // unanswered is a store whose callers get nothing beside an error: the answers about rows that are not
@@ -101,10 +101,10 @@ type unanswered struct {
 }
 
 // Reclaim implements store.Executor.
-func (s *unanswered) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	outcomes, err := s.Store.Reclaim(ctx, rs)
+func (u *unanswered) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := u.Store.Reclaim(ctx, rs)
 	if store.Retriable(err) && outcomes != nil {
-		s.p.Acted("drops the answers that come beside an error")
+		u.p.Acted("drops the answers that come beside an error")
 		return nil, err
 	}
 	return outcomes, err
@@ -118,14 +118,14 @@ type dependent struct {
 }
 
 // Heartbeat implements store.Worker.
-func (s *dependent) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+func (d *dependent) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	var locked bool
-	if err := s.c.Step(ctx, func(tx Tx) { locked = tx.LockedTable("execution_record") }); err != nil {
+	if err := d.c.Step(ctx, func(tx Tx) { locked = tx.LockedTable("execution_record") }); err != nil {
 		return store.BeatReply{}, err
 	}
 	if locked {
-		s.p.Acted("does not renew a lease because a table of ended executions is locked")
+		d.p.Acted("does not renew a lease because a table of ended executions is locked")
 		return store.BeatReply{}, errLocked
 	}
-	return s.Store.Heartbeat(ctx, b)
+	return d.Store.Heartbeat(ctx, b)
 }

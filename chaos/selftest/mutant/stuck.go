@@ -59,18 +59,18 @@ type confirmed struct {
 }
 
 // Publish implements broker.Session.
-func (s *confirmed) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
-	outcomes := s.Session.Publish(ctx, ms)
+func (c *confirmed) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := c.Session.Publish(ctx, ms)
 	for i, o := range outcomes {
-		if o != broker.Unknown || s.hints != (ms[i].Envelope.Type != broker.ExecutionScheduled) || ms[i].Envelope.Type == broker.DeadLetterCanary {
+		if o != broker.Unknown || c.hints != (ms[i].Envelope.Type != broker.ExecutionScheduled) || ms[i].Envelope.Type == broker.DeadLetterCanary {
 			continue
 		}
-		if ctx.Err() == nil && !s.Session.Closed() {
-			s.p.Acted("waited for a confirm that does not come, and delayed all others")
-			if s.hints {
-				_ = s.Session.Wait(context.Background())
+		if ctx.Err() == nil && !c.Session.Closed() {
+			c.p.Acted("waited for a confirm that does not come, and delayed all others")
+			if c.hints {
+				_ = c.Session.Wait(context.Background())
 			} else {
-				_ = s.Session.Wait(ctx)
+				_ = c.Session.Wait(ctx)
 			}
 		}
 		break
@@ -92,12 +92,12 @@ const (
 )
 
 // Consume implements broker.Session.
-func (s *unawaited) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := s.Session.Consume(ctx, queue, prefetch)
+func (u *unawaited) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := u.Session.Consume(ctx, queue, prefetch)
 	if err != nil || !strings.HasPrefix(queue, canaryQueues) {
 		return c, err
 	}
-	return &unawaitedArrivals{c, s.p, strings.TrimSuffix(queue, canaryArrival)}, nil
+	return &unawaitedArrivals{c, u.p, strings.TrimSuffix(queue, canaryArrival)}, nil
 }
 
 type unawaitedArrivals struct {
@@ -107,15 +107,15 @@ type unawaitedArrivals struct {
 }
 
 // Receive implements broker.Consumer.
-func (c *unawaitedArrivals) Receive(ctx context.Context) (broker.Delivery, error) {
-	within, cancel := c.p.Host.WithTimeout(ctx, broker.CanaryWait/2)
+func (u *unawaitedArrivals) Receive(ctx context.Context) (broker.Delivery, error) {
+	within, cancel := u.p.Host.WithTimeout(ctx, broker.CanaryWait/2)
 	defer cancel()
-	d, err := c.Consumer.Receive(within)
+	d, err := u.Consumer.Receive(within)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return d, err
 	}
-	c.p.Acted("treated a canary as arrived that was only sent")
-	return broker.Delivery{Deaths: []broker.Death{{Queue: c.name, Reason: broker.DeathExpired, Count: 1}}}, nil
+	u.p.Acted("treated a canary as arrived that was only sent")
+	return broker.Delivery{Deaths: []broker.Death{{Queue: u.name, Reason: broker.DeathExpired, Count: 1}}}, nil
 }
 
 // longHeld is the consumer timeout of the scenario: if a channel closes soon after a delivery was
@@ -133,12 +133,12 @@ type halfClosed struct {
 }
 
 // Consume implements broker.Session.
-func (s *halfClosed) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := s.Session.Consume(ctx, queue, prefetch)
+func (h *halfClosed) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := h.Session.Consume(ctx, queue, prefetch)
 	if err != nil || !broker.IsWorkerQueue(queue) {
 		return c, err
 	}
-	return &halfClosedConsumer{Consumer: c, p: s.p, held: make(map[uint64]time.Duration)}, nil
+	return &halfClosedConsumer{Consumer: c, p: h.p, held: make(map[uint64]time.Duration)}, nil
 }
 
 type halfClosedConsumer struct {
@@ -150,40 +150,40 @@ type halfClosedConsumer struct {
 }
 
 // Receive implements broker.Consumer.
-func (c *halfClosedConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
-	d, err := c.Consumer.Receive(ctx)
-	now := c.p.Host.Monotonic()
-	c.mu.Lock()
+func (h *halfClosedConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := h.Consumer.Receive(ctx)
+	now := h.p.Host.Monotonic()
+	h.mu.Lock()
 	long := false
-	for _, since := range c.held { //detlint:ok asks whether any matches
+	for _, since := range h.held { //detlint:ok asks whether any matches
 		long = long || now-since >= longHeld && now-since < longHeld+soon
 	}
 	if err == nil {
-		c.held[d.Tag] = now
+		h.held[d.Tag] = now
 	}
-	c.mu.Unlock()
+	h.mu.Unlock()
 	if errors.Is(err, broker.ErrClosed) && long {
-		c.p.Acted("did not notice that the broker has closed the channel of its consumer")
-		_, err := c.p.Host.NewSignal().Wait(ctx, host.Forever)
+		h.p.Acted("did not notice that the broker has closed the channel of its consumer")
+		_, err := h.p.Host.NewSignal().Wait(ctx, host.Forever)
 		return broker.Delivery{}, err
 	}
 	return d, err
 }
 
 // Ack implements broker.Consumer.
-func (c *halfClosedConsumer) Ack(d broker.Delivery) {
-	c.settled(d)
-	c.Consumer.Ack(d)
+func (h *halfClosedConsumer) Ack(d broker.Delivery) {
+	h.settled(d)
+	h.Consumer.Ack(d)
 }
 
 // Reject implements broker.Consumer.
-func (c *halfClosedConsumer) Reject(d broker.Delivery, requeue bool) {
-	c.settled(d)
-	c.Consumer.Reject(d, requeue)
+func (h *halfClosedConsumer) Reject(d broker.Delivery, requeue bool) {
+	h.settled(d)
+	h.Consumer.Reject(d, requeue)
 }
 
-func (c *halfClosedConsumer) settled(d broker.Delivery) {
-	c.mu.Lock()
-	delete(c.held, d.Tag)
-	c.mu.Unlock()
+func (h *halfClosedConsumer) settled(d broker.Delivery) {
+	h.mu.Lock()
+	delete(h.held, d.Tag)
+	h.mu.Unlock()
 }

@@ -81,38 +81,38 @@ type incurious struct {
 }
 
 // Find implements store.Executor.
-func (s *incurious) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	rows, err := s.Store.Find(ctx, f)
-	if err != nil && s.looks {
-		s.p.Acted("treated a failed query as one without rows")
+func (i *incurious) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	rows, err := i.Store.Find(ctx, f)
+	if err != nil && i.looks {
+		i.p.Acted("treated a failed query as one without rows")
 		return nil, nil
 	}
 	return rows, err
 }
 
 // Workers implements store.Executor.
-func (s *incurious) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	ws, err := s.Store.Workers(ctx, into)
-	s.mu.Lock()
-	s.asked++
-	due := s.asked%10 == 0
-	s.mu.Unlock()
+func (i *incurious) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
+	ws, err := i.Store.Workers(ctx, into)
+	i.mu.Lock()
+	i.asked++
+	due := i.asked%10 == 0
+	i.mu.Unlock()
 	switch {
-	case err != nil && s.workers:
-		s.p.Acted("treated a failed query of the workers as one without workers")
+	case err != nil && i.workers:
+		i.p.Acted("treated a failed query of the workers as one without workers")
 		return nil, nil
-	case err == nil && s.nothing != nil && due:
-		s.p.Acted("treated a successful query of the workers as a failure")
-		return nil, s.nothing
+	case err == nil && i.nothing != nil && due:
+		i.p.Acted("treated a successful query of the workers as a failure")
+		return nil, i.nothing
 	}
 	return ws, err
 }
 
 // MarkPublished implements store.Executor.
-func (s *incurious) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
-	left, err := s.Store.MarkPublished(ctx, keys)
-	if err != nil && s.publishing {
-		s.p.Acted("treated a write as done that the database refused")
+func (i *incurious) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
+	left, err := i.Store.MarkPublished(ctx, keys)
+	if err != nil && i.publishing {
+		i.p.Acted("treated a write as done that the database refused")
 		return nil, nil
 	}
 	return left, err
@@ -136,9 +136,9 @@ type lavish struct {
 }
 
 // WithTimeout implements host.Host.
-func (h *lavish) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, _ := h.Host.WithTimeout(parent, d)
-	h.p.Acted("made a deadline that does not end with its call")
+func (l *lavish) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, _ := l.Host.WithTimeout(parent, d)
+	l.p.Acted("made a deadline that does not end with its call")
 	return ctx, func() {}
 }
 
@@ -152,14 +152,14 @@ type forestaller struct {
 }
 
 // WithTimeout implements host.Host.
-func (h *forestaller) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := h.Host.WithTimeout(parent, d)
-	h.mu.Lock()
-	h.made++
-	now := h.made%20 == 0
-	h.mu.Unlock()
+func (f *forestaller) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := f.Host.WithTimeout(parent, d)
+	f.mu.Lock()
+	f.made++
+	now := f.made%20 == 0
+	f.mu.Unlock()
 	if now {
-		h.p.Acted("ended a deadline before its call")
+		f.p.Acted("ended a deadline before its call")
 		cancel()
 	}
 	return ctx, cancel
@@ -172,12 +172,12 @@ type openHanded struct {
 }
 
 // Connect implements broker.Broker.
-func (b *openHanded) Connect(ctx context.Context) (broker.Session, error) {
-	if _, err := b.Broker.Connect(ctx); err != nil {
+func (o *openHanded) Connect(ctx context.Context) (broker.Session, error) {
+	if _, err := o.Broker.Connect(ctx); err != nil {
 		return nil, err
 	}
-	b.p.Acted("left a session open that nobody uses")
-	return b.Broker.Connect(ctx)
+	o.p.Acted("left a session open that nobody uses")
+	return o.Broker.Connect(ctx)
 }
 
 // twice is a broker of which each queue is consumed twice.
@@ -187,12 +187,12 @@ type twice struct {
 }
 
 // Connect implements broker.Broker.
-func (b *twice) Connect(ctx context.Context) (broker.Session, error) {
-	s, err := b.Broker.Connect(ctx)
+func (t *twice) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := t.Broker.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &twiceSession{s, b.p}, nil
+	return &twiceSession{s, t.p}, nil
 }
 
 type twiceSession struct {
@@ -201,10 +201,10 @@ type twiceSession struct {
 }
 
 // Consume implements broker.Session.
-func (s *twiceSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	if _, err := s.Session.Consume(ctx, queue, prefetch); err != nil {
+func (t *twiceSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	if _, err := t.Session.Consume(ctx, queue, prefetch); err != nil {
 		return nil, err
 	}
-	s.p.Acted("consumes a queue a second time, and does not receive the messages")
-	return s.Session.Consume(ctx, queue, prefetch)
+	t.p.Acted("consumes a queue a second time, and does not receive the messages")
+	return t.Session.Consume(ctx, queue, prefetch)
 }

@@ -63,10 +63,10 @@ type unheeding struct {
 }
 
 // Claim implements store.Worker.
-func (s *unheeding) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := s.Store.Claim(ctx, w, cs)
-	if slices.ContainsFunc(s.unheard, func(of error) bool { return errors.Is(err, of) }) {
-		s.p.Acted("treated the answer that its " + s.what + " is over as no answer")
+func (u *unheeding) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := u.Store.Claim(ctx, w, cs)
+	if slices.ContainsFunc(u.unheard, func(of error) bool { return errors.Is(err, of) }) {
+		u.p.Acted("treated the answer that its " + u.what + " is over as no answer")
 		return nil, store.ErrUnavailable
 	}
 	return results, err
@@ -106,15 +106,15 @@ type resigned struct {
 }
 
 // DispatchDue implements store.Store.
-func (s *resigned) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (r *resigned) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // Dispatch implements store.Executor.
-func (s *resigned) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	results, err := s.Store.Dispatch(ctx, by, ds)
+func (r *resigned) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	results, err := r.Store.Dispatch(ctx, by, ds)
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) {
-		s.p.Acted("treated a dispatch of unknown outcome as failed")
+		r.p.Acted("treated a dispatch of unknown outcome as failed")
 		return nil, errors.New(err.Error())
 	}
 	return results, err

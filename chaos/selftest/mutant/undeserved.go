@@ -58,13 +58,13 @@ type halved struct {
 }
 
 // Claim implements store.Store.
-func (s *halved) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := s.Store.Claim(ctx, w, cs)
+func (h *halved) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := h.Store.Claim(ctx, w, cs)
 	for i := range results {
 		action := &results[i].Row.Action
 		action.Timeout = action.RunTimeout() / 2
 		if results[i].Applied {
-			s.p.Acted("gave a run only half of its timeout", results[i].Row.ID)
+			h.p.Acted("gave a run only half of its timeout", results[i].Row.ID)
 		}
 	}
 	return results, err

@@ -77,16 +77,16 @@ type allOrNothing struct {
 }
 
 // DispatchDue implements store.Store.
-func (s *allOrNothing) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (a *allOrNothing) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Executor.
-func (s *allOrNothing) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	survey, err := unjudged(s.Store).Survey(ctx)
+func (a *allOrNothing) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	survey, err := unjudged(a.Store).Survey(ctx)
 	if err == nil && survey.UnreadableCount > 0 {
-		s.p.Acted("failed a claim because one row can't be read")
+		a.p.Acted("failed a claim because one row can't be read")
 		return nil, fmt.Errorf("%w: %s", store.ErrUnreadable, survey.Unreadable[0].Why)
 	}
-	return s.Store.ClaimForScheduling(ctx, c)
+	return a.Store.ClaimForScheduling(ctx, c)
 }

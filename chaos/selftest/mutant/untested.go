@@ -35,20 +35,20 @@ type neverAgain struct {
 }
 
 // over says that the process has tested the path before.
-func (s *neverAgain) over() bool {
-	return *s.first != host.Forever && s.p.Host.Monotonic()-*s.first > time.Minute
+func (n *neverAgain) over() bool {
+	return *n.first != host.Forever && n.p.Host.Monotonic()-*n.first > time.Minute
 }
 
 // Publish implements broker.Session.
-func (s *neverAgain) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+func (n *neverAgain) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	if len(ms) == 0 || ms[0].Envelope.Type != broker.DeadLetterCanary {
-		return s.Session.Publish(ctx, ms)
+		return n.Session.Publish(ctx, ms)
 	}
-	if !s.over() {
-		*s.first = min(*s.first, s.p.Host.Monotonic())
-		return s.Session.Publish(ctx, ms)
+	if !n.over() {
+		*n.first = min(*n.first, n.p.Host.Monotonic())
+		return n.Session.Publish(ctx, ms)
 	}
-	s.p.Acted("did not send the message that tests the dead letter path")
+	n.p.Acted("did not send the message that tests the dead letter path")
 	outcomes := make([]broker.Outcome, len(ms))
 	for i := range outcomes {
 		outcomes[i] = broker.Confirmed
@@ -57,10 +57,10 @@ func (s *neverAgain) Publish(ctx context.Context, ms []broker.Message) []broker.
 }
 
 // Consume implements broker.Session.
-func (s *neverAgain) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
-	c, err := s.Session.Consume(ctx, queue, prefetch)
-	if err != nil || !strings.HasPrefix(queue, canaryQueues) || !s.over() {
+func (n *neverAgain) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := n.Session.Consume(ctx, queue, prefetch)
+	if err != nil || !strings.HasPrefix(queue, canaryQueues) || !n.over() {
 		return c, err
 	}
-	return &unawaitedArrivals{c, s.p, strings.TrimSuffix(queue, canaryArrival)}, nil
+	return &unawaitedArrivals{c, n.p, strings.TrimSuffix(queue, canaryArrival)}, nil
 }

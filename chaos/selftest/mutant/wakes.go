@@ -139,14 +139,14 @@ type swallowing struct {
 }
 
 // Receive implements broker.Consumer.
-func (c *swallowing) Receive(ctx context.Context) (broker.Delivery, error) {
+func (sw *swallowing) Receive(ctx context.Context) (broker.Delivery, error) {
 	for {
-		d, err := c.Consumer.Receive(ctx)
-		if err != nil || d.Malformed != nil || !slices.Contains(c.s.types, d.Envelope.Type) {
+		d, err := sw.Consumer.Receive(ctx)
+		if err != nil || d.Malformed != nil || !slices.Contains(sw.s.types, d.Envelope.Type) {
 			return d, err
 		}
-		c.s.p.Acted("acknowledged a hint that it did not act on")
-		c.Ack(d)
+		sw.s.p.Acted("acknowledged a hint that it did not act on")
+		sw.Ack(d)
 	}
 }
 
@@ -168,11 +168,11 @@ type absentMinded struct {
 }
 
 // Orchestrate implements store.Executor.
-func (s absentMinded) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	done, err := s.Store.Orchestrate(ctx, os)
+func (a absentMinded) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	done, err := a.Store.Orchestrate(ctx, os)
 	for i := range done {
-		if s.forget(&done[i]) {
-			s.p.Acted("forgot the consequences of an end", os[i].ID)
+		if a.forget(&done[i]) {
+			a.p.Acted("forgot the consequences of an end", os[i].ID)
 		}
 	}
 	return done, err
@@ -185,11 +185,11 @@ type untold struct {
 }
 
 // Create implements store.Client.
-func (s untold) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
-	created, err := s.Store.Create(ctx, items)
+func (u untold) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	created, err := u.Store.Create(ctx, items)
 	for i := range created {
 		if created[i].Skipped {
-			s.p.Acted("sent a hint of work instead of the end of a skipped child", created[i].ID)
+			u.p.Acted("sent a hint of work instead of the end of a skipped child", created[i].ID)
 			created[i].Skipped = false
 		}
 	}
@@ -208,26 +208,26 @@ type loser struct {
 }
 
 // Publish implements broker.Session.
-func (s *loser) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+func (l *loser) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	outcomes := make([]broker.Outcome, len(ms))
 	var kept []broker.Message
 	var at []int
 	for i, m := range ms {
-		s.mu.Lock()
-		lost := len(dispatched(m.Envelope)) > 0 && *s.sent%oneIn == oneIn-1
+		l.mu.Lock()
+		lost := len(dispatched(m.Envelope)) > 0 && *l.sent%oneIn == oneIn-1
 		if len(dispatched(m.Envelope)) > 0 {
-			*s.sent++
+			*l.sent++
 		}
-		s.mu.Unlock()
+		l.mu.Unlock()
 		if lost {
-			s.p.Acted("did not send a dispatch that it had committed", dispatched(m.Envelope)...)
+			l.p.Acted("did not send a dispatch that it had committed", dispatched(m.Envelope)...)
 			outcomes[i] = broker.Unknown
 			continue
 		}
 		kept, at = append(kept, m), append(at, i)
 	}
 	if len(kept) > 0 {
-		for i, o := range s.Session.Publish(ctx, kept) {
+		for i, o := range l.Session.Publish(ctx, kept) {
 			outcomes[at[i]] = o
 		}
 	}
@@ -246,33 +246,33 @@ type reaper struct {
 const unsure = 4 * time.Second
 
 // Reap implements store.Executor.
-func (s *reaper) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
-	marked, err := s.Store.Reap(ctx, rs)
-	now := s.p.Host.Monotonic()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r *reaper) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	marked, err := r.Store.Reap(ctx, rs)
+	now := r.p.Host.Monotonic()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for i, ok := range marked {
 		if ok {
-			s.reaped[rs[i].Incarnation] = now
+			r.reaped[rs[i].Incarnation] = now
 		}
 	}
 	return marked, err
 }
 
 // Find implements store.Executor.
-func (s *reaper) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	rows, err := s.Store.Find(ctx, f)
+func (r *reaper) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	rows, err := r.Store.Find(ctx, f)
 	if f.Cause != store.OwnerGone {
 		return rows, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return slices.DeleteFunc(rows, func(row execution.Execution) bool {
-		at, own := s.reaped[row.Incarnation]
-		if !own || s.p.Host.Monotonic()-at > unsure {
+		at, own := r.reaped[row.Incarnation]
+		if !own || r.p.Host.Monotonic()-at > unsure {
 			return false
 		}
-		s.p.Acted("waited for another sign that a worker is gone that it had declared lost itself", row.ID)
+		r.p.Acted("waited for another sign that a worker is gone that it had declared lost itself", row.ID)
 		return true
 	}), err
 }
@@ -285,18 +285,18 @@ type patient struct {
 }
 
 // Find implements store.Executor.
-func (s patient) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	if f.Cause != s.cause {
-		return s.Store.Find(ctx, f)
+func (pa patient) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	if f.Cause != pa.cause {
+		return pa.Store.Find(ctx, f)
 	}
-	due, err := s.Store.Find(ctx, f)
+	due, err := pa.Store.Find(ctx, f)
 	if err != nil {
 		return due, err
 	}
 	f.Age *= 2
-	found, err := s.Store.Find(ctx, f)
+	found, err := pa.Store.Find(ctx, f)
 	if left := len(due) - len(found); left > 0 {
-		s.p.Acted("left a row to a later pass that it should have found", ids(due)...)
+		pa.p.Acted("left a row to a later pass that it should have found", ids(due)...)
 	}
 	return found, err
 }
@@ -308,11 +308,11 @@ type unmindful struct {
 }
 
 // Park implements store.Executor.
-func (s unmindful) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
-	outcomes, err := s.Store.Park(ctx, executor, ps)
+func (u unmindful) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	outcomes, err := u.Store.Park(ctx, executor, ps)
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Applied && o.Row.Status == execution.Requested {
-			s.p.Acted("forgot when an execution that it gave back is due again", o.Row.ID)
+			u.p.Acted("forgot when an execution that it gave back is due again", o.Row.ID)
 			o.Applied = false
 		}
 	}

@@ -81,26 +81,26 @@ type restless struct {
 }
 
 // Park implements store.Store.
-func (s *restless) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
-	outcomes, err := s.Store.Park(ctx, executor, ps)
-	s.parked = s.parked || err == nil && len(ps) > 0
+func (r *restless) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	outcomes, err := r.Store.Park(ctx, executor, ps)
+	r.parked = r.parked || err == nil && len(ps) > 0
 	return outcomes, err
 }
 
 // DispatchDue implements store.Store.
-func (s *restless) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (r *restless) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (s *restless) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	if s.parked {
-		s.p.Acted("claimed an execution at once that it had just given back")
+func (r *restless) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	if r.parked {
+		r.p.Acted("claimed an execution at once that it had just given back")
 	}
-	for s.parked && ctx.Err() == nil {
-		_ = s.p.Host.Sleep(ctx, 0)
+	for r.parked && ctx.Err() == nil {
+		_ = r.p.Host.Sleep(ctx, 0)
 	}
-	return s.Store.ClaimForScheduling(ctx, c)
+	return r.Store.ClaimForScheduling(ctx, c)
 }
 
 // greedy claims more executions than there is capacity for.
@@ -110,12 +110,12 @@ type greedy struct {
 }
 
 // DispatchDue implements store.Store.
-func (s *greedy) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+func (g *greedy) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
 	return inTwoSteps()
 }
 
 // ClaimForScheduling implements store.Store.
-func (s *greedy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+func (g *greedy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	more := false
 	for i := range c.Demands {
 		more = more || c.Demands[i].Limit < c.Others
@@ -126,9 +126,9 @@ func (s *greedy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim
 		c.Pools[i] = c.Others
 	}
 	if more {
-		s.p.Acted("claimed executions that no worker has room for")
+		g.p.Acted("claimed executions that no worker has room for")
 	}
-	return s.Store.ClaimForScheduling(ctx, c)
+	return g.Store.ClaimForScheduling(ctx, c)
 }
 
 // stammering is a session that sends every dispatch twice.

@@ -63,19 +63,19 @@ type heartless struct {
 }
 
 // SetLifecycle implements store.Store.
-func (s *heartless) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
-	err := s.Store.SetLifecycle(ctx, w, to)
-	s.draining = s.draining || err == nil && to == execution.Draining
+func (h *heartless) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+	err := h.Store.SetLifecycle(ctx, w, to)
+	h.draining = h.draining || err == nil && to == execution.Draining
 	return err
 }
 
 // Heartbeat implements store.Store.
-func (s *heartless) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	if s.draining {
-		s.p.Acted("sent no heartbeat, because it drains")
+func (h *heartless) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	if h.draining {
+		h.p.Acted("sent no heartbeat, because it drains")
 		return store.BeatReply{}, store.ErrUnavailable
 	}
-	return s.Store.Heartbeat(ctx, b)
+	return h.Store.Heartbeat(ctx, b)
 }
 
 // hurried is a store that gives each heartbeat and each registration the same time.
@@ -85,27 +85,27 @@ type hurried struct {
 }
 
 // Heartbeat implements store.Store.
-func (s *hurried) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	short, cancel := s.p.Host.WithTimeout(ctx, s.p.Config.Worker.StatementTimeout)
+func (h *hurried) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	short, cancel := h.p.Host.WithTimeout(ctx, h.p.Config.Worker.StatementTimeout)
 	defer cancel()
-	reply, err := s.Store.Heartbeat(short, b)
-	s.gaveUp(ctx, short, "gave a heartbeat up that still had time")
+	reply, err := h.Store.Heartbeat(short, b)
+	h.gaveUp(ctx, short, "gave a heartbeat up that still had time")
 	return reply, err
 }
 
 // gaveUp says that the mutant acted if a statement had too little time.
-func (s *hurried) gaveUp(ctx, short context.Context, text string) {
+func (h *hurried) gaveUp(ctx, short context.Context, text string) {
 	if short.Err() != nil && ctx.Err() == nil {
-		s.p.Acted(text)
+		h.p.Acted(text)
 	}
 }
 
 // Register implements store.Store.
-func (s *hurried) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	short, cancel := s.p.Host.WithTimeout(ctx, s.p.Config.Worker.StatementTimeout)
+func (h *hurried) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	short, cancel := h.p.Host.WithTimeout(ctx, h.p.Config.Worker.StatementTimeout)
 	defer cancel()
-	registered, err := s.Store.Register(short, g)
-	s.gaveUp(ctx, short, "gave a registration up that still had time")
+	registered, err := h.Store.Register(short, g)
+	h.gaveUp(ctx, short, "gave a registration up that still had time")
 	return registered, err
 }
 
@@ -118,15 +118,15 @@ type results struct {
 }
 
 // Finish implements store.Store.
-func (s *results) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	if s.change != nil {
+func (r *results) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	if r.change != nil {
 		for i := range fs {
-			s.change(&fs[i])
+			r.change(&fs[i])
 		}
 	}
-	outcomes, err := s.Store.Finish(ctx, w, fs)
-	if err != nil && s.unheard != nil {
-		s.unheard(fs)
+	outcomes, err := r.Store.Finish(ctx, w, fs)
+	if err != nil && r.unheard != nil {
+		r.unheard(fs)
 		outcomes, err = make([]store.Outcome, len(fs)), nil
 		for i := range outcomes {
 			outcomes[i].Applied = true

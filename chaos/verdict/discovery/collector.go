@@ -137,8 +137,8 @@ func (c *Collector) transition(e *history.Event) {
 	}
 }
 
-func (f *struck) strikes(path ...string) bool {
-	return slices.ContainsFunc(path, func(name string) bool { return name != "" && slices.Contains(f.processes, name) })
+func (s *struck) strikes(path ...string) bool {
+	return slices.ContainsFunc(path, func(name string) bool { return name != "" && slices.Contains(s.processes, name) })
 }
 
 // fingerprint is the number of a situation. It is made of the hashes of the kinds' names, because

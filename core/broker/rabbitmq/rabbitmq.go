@@ -191,13 +191,13 @@ const hangUpTimeout = time.Second
 
 // hangUp closes the connection, in order as long as the broker answers, so that the broker first
 // reads everything written before.
-func (l *connection) hangUp() {
+func (c *connection) hangUp() {
 	// The library's close waits for locks that a pending write holds; closing the socket frees
 	// them.
-	stop := time.AfterFunc(hangUpTimeout, func() { _ = l.raw.Close() })
-	_ = l.amqp.CloseDeadline(time.Now().Add(hangUpTimeout))
+	stop := time.AfterFunc(hangUpTimeout, func() { _ = c.raw.Close() })
+	_ = c.amqp.CloseDeadline(time.Now().Add(hangUpTimeout))
 	stop.Stop()
-	_ = l.raw.Close()
+	_ = c.raw.Close()
 }
 
 // boundedConn ends a write that the peer does not accept. Without it, a publisher stuck in a write
@@ -207,9 +207,9 @@ type boundedConn struct {
 	limit time.Duration
 }
 
-func (c *boundedConn) Write(p []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.limit)); err != nil {
+func (b *boundedConn) Write(p []byte) (int, error) {
+	if err := b.SetWriteDeadline(time.Now().Add(b.limit)); err != nil {
 		return 0, err
 	}
-	return c.Conn.Write(p)
+	return b.Conn.Write(p)
 }

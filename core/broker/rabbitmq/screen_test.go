@@ -13,7 +13,7 @@ type textConn struct {
 	from *bytes.Reader
 }
 
-func (p textConn) Read(b []byte) (int, error) { return p.from.Read(b) }
+func (t textConn) Read(b []byte) (int, error) { return t.from.Read(b) }
 
 // Everything but headers passes unchanged, whatever the sizes of the reads.
 func TestWhatIsNotScreenedPassesAsItIs(t *testing.T) {

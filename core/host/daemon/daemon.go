@@ -168,10 +168,10 @@ func (h *Host) WithTimeout(parent context.Context, d time.Duration) (context.Con
 // Done orders the two.
 type settled struct{ context.Context }
 
-func (c settled) Err() error {
+func (s settled) Err() error {
 	select {
-	case <-c.Done():
-		return c.Context.Err()
+	case <-s.Done():
+		return s.Context.Err()
 	default:
 		return nil
 	}

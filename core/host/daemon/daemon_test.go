@@ -27,7 +27,7 @@ type stepped struct {
 	by atomic.Int64
 }
 
-func (c *stepped) Now() time.Time { return c.Clock.Now().Add(time.Duration(c.by.Load())) }
+func (s *stepped) Now() time.Time { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
 
 func TestStepOfTheWallClockDoesNotMoveTheMonotonicClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

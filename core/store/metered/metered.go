@@ -107,27 +107,27 @@ type client struct {
 	meter meter
 }
 
-func (s *client) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
-	created, err := s.Client.Create(ctx, items)
+func (cl *client) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	created, err := cl.Client.Create(ctx, items)
 	for i := range created {
 		c := &created[i]
 		if c.ID == 0 || c.Existed {
 			continue
 		}
-		s.meter.created(execution.API, execution.NoReason)
+		cl.meter.created(execution.API, execution.NoReason)
 		if c.Skipped {
-			s.meter.skipped()
+			cl.meter.skipped()
 		}
 	}
 	return created, err
 }
 
 // Cancel implements store.Client. It does not count a repeated request, which changes nothing.
-func (s *client) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
-	answers, err := s.Client.Cancel(ctx, ids, actor)
+func (cl *client) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	answers, err := cl.Client.Cancel(ctx, ids, actor)
 	for i := range answers {
 		if a := &answers[i]; a.Applied && a.From != a.Row.Status {
-			s.meter.moved(a.From, &a.Row, execution.API, execution.CancelRequested)
+			cl.meter.moved(a.From, &a.Row, execution.API, execution.CancelRequested)
 		}
 	}
 	return answers, err
@@ -158,19 +158,19 @@ type executor struct {
 	meter meter
 }
 
-func (s *executor) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	rows, err := s.Executor.ClaimForScheduling(ctx, c)
+func (e *executor) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	rows, err := e.Executor.ClaimForScheduling(ctx, c)
 	for i := range rows {
-		s.meter.moved(execution.Requested, &rows[i], execution.Scheduler, execution.NoReason)
+		e.meter.moved(execution.Requested, &rows[i], execution.Scheduler, execution.NoReason)
 	}
 	return rows, err
 }
 
-func (s *executor) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	results, err := s.Executor.Dispatch(ctx, by, ds)
+func (e *executor) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	results, err := e.Executor.Dispatch(ctx, by, ds)
 	for i := range results {
 		if results[i].Applied {
-			s.meter.moved(execution.Scheduling, &results[i].Row, execution.Scheduler, execution.NoReason)
+			e.meter.moved(execution.Scheduling, &results[i].Row, execution.Scheduler, execution.NoReason)
 		}
 	}
 	return results, err
@@ -178,49 +178,49 @@ func (s *executor) Dispatch(ctx context.Context, by string, ds []store.Dispatch)
 
 // DispatchDue implements store.Executor. It counts both changes of a row, with no time in
 // scheduling.
-func (s *executor) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
-	answer, err := s.Executor.DispatchDue(ctx, d)
+func (e *executor) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
+	answer, err := e.Executor.DispatchDue(ctx, d)
 	for i := range answer.Rows {
 		claimed := answer.Rows[i]
 		claimed.Status = execution.Scheduling
-		s.meter.moved(execution.Requested, &claimed, execution.Scheduler, execution.NoReason)
-		s.meter.moved(execution.Scheduling, &answer.Rows[i], execution.Scheduler, execution.NoReason)
+		e.meter.moved(execution.Requested, &claimed, execution.Scheduler, execution.NoReason)
+		e.meter.moved(execution.Scheduling, &answer.Rows[i], execution.Scheduler, execution.NoReason)
 	}
 	return answer, err
 }
 
-func (s *executor) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
-	outcomes, err := s.Executor.Park(ctx, by, ps)
+func (e *executor) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
+	outcomes, err := e.Executor.Park(ctx, by, ps)
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Applied {
-			s.meter.moved(execution.Scheduling, &o.Row, execution.Scheduler, o.Row.FailureReason)
+			e.meter.moved(execution.Scheduling, &o.Row, execution.Scheduler, o.Row.FailureReason)
 		}
 	}
 	return outcomes, err
 }
 
-func (s *executor) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	outcomes, err := s.Executor.Reclaim(ctx, rs)
-	s.meter.reclaimed(rs, outcomes)
+func (e *executor) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := e.Executor.Reclaim(ctx, rs)
+	e.meter.reclaimed(rs, outcomes)
 	return outcomes, err
 }
 
-func (s *executor) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	outcomes, err := s.Executor.Orchestrate(ctx, os)
+func (e *executor) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	outcomes, err := e.Executor.Orchestrate(ctx, os)
 	for i := range outcomes {
 		o := &outcomes[i]
 		if o.Retry != 0 {
-			s.meter.created(execution.RetryManager, os[i].Retry.Reason)
+			e.meter.created(execution.RetryManager, os[i].Retry.Reason)
 		}
 	}
 	return outcomes, err
 }
 
-func (s *executor) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
-	settled, err := s.Executor.SettleChildren(ctx, chains, most)
+func (e *executor) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
+	settled, err := e.Executor.SettleChildren(ctx, chains, most)
 	for i := range settled {
 		for range settled[i].Skipped {
-			s.meter.skipped()
+			e.meter.skipped()
 		}
 	}
 	return settled, err
@@ -231,40 +231,40 @@ type worker struct {
 	meter meter
 }
 
-func (s *worker) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	reply, err := s.Worker.Heartbeat(ctx, b)
-	s.ended(reply.Ended)
+func (wo *worker) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	reply, err := wo.Worker.Heartbeat(ctx, b)
+	wo.ended(reply.Ended)
 	return reply, err
 }
 
-func (s *worker) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	results, err := s.Worker.Claim(ctx, w, cs)
+func (wo *worker) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := wo.Worker.Claim(ctx, w, cs)
 	for i := range results {
 		if results[i].Applied {
-			s.meter.moved(execution.Scheduled, &results[i].Row, execution.Worker, execution.NoReason)
+			wo.meter.moved(execution.Scheduled, &results[i].Row, execution.Worker, execution.NoReason)
 		}
 	}
 	return results, err
 }
 
-func (s *worker) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	outcomes, err := s.Worker.Finish(ctx, w, fs)
-	s.ended(outcomes)
+func (wo *worker) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := wo.Worker.Finish(ctx, w, fs)
+	wo.ended(outcomes)
 	return outcomes, err
 }
 
-func (s *worker) ended(outcomes []store.Outcome) {
+func (wo *worker) ended(outcomes []store.Outcome) {
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Applied {
-			s.meter.moved(o.From, &o.Row, execution.Worker, o.Row.FailureReason)
+			wo.meter.moved(o.From, &o.Row, execution.Worker, o.Row.FailureReason)
 		}
 	}
 }
 
-func (s *worker) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
-	released, err := s.Worker.Release(ctx, w)
+func (wo *worker) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
+	released, err := wo.Worker.Release(ctx, w)
 	for range released {
-		s.meter.change(execution.Scheduled, execution.Requested, execution.Worker, execution.WorkerShutdown)
+		wo.meter.change(execution.Scheduled, execution.Requested, execution.Worker, execution.WorkerShutdown)
 	}
 	return released, err
 }

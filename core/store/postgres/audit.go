@@ -25,28 +25,28 @@ type transitionRow struct {
 	at                   time.Time
 }
 
-func (r *transitionRow) targets() []any {
-	return []any{&r.Line, &r.from, &r.to, &r.Epoch, &r.by, &r.Writer, &r.Worker, &r.Incarnation, &r.reason, &r.Actor, &r.at}
+func (tr *transitionRow) targets() []any {
+	return []any{&tr.Line, &tr.from, &tr.to, &tr.Epoch, &tr.by, &tr.Writer, &tr.Worker, &tr.Incarnation, &tr.reason, &tr.Actor, &tr.at}
 }
 
 // transition turns the row into a line. The audit is only displayed, so a word that a newer program
 // wrote is reported in Unknown and left out. An error would hide every other line, and would stop a
 // stream of changes at this line for ever.
-func (r *transitionRow) transition() store.Transition {
-	t := r.Transition
+func (tr *transitionRow) transition() store.Transition {
+	t := tr.Transition
 	var unknown []error
 	var err error
-	if r.from != "" {
-		t.From, err = execution.ParseStatus(r.from)
+	if tr.from != "" {
+		t.From, err = execution.ParseStatus(tr.from)
 		unknown = append(unknown, err)
 	}
-	t.To, err = execution.ParseStatus(r.to)
+	t.To, err = execution.ParseStatus(tr.to)
 	unknown = append(unknown, err)
-	t.Reason, err = execution.ParseReason(r.reason)
+	t.Reason, err = execution.ParseReason(tr.reason)
 	if err = errors.Join(append(unknown, err)...); err != nil {
 		t.Unknown = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
-	t.By, t.At = partNamed(r.by), r.at
+	t.By, t.At = partNamed(tr.by), tr.at
 	return t
 }
 

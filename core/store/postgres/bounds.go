@@ -150,8 +150,8 @@ type queueArguments struct {
 	others   *time.Time
 }
 
-func (a *queueArguments) list() []any {
-	return []any{a.actions, a.runtimes, a.workers, a.since, a.others}
+func (q *queueArguments) list() []any {
+	return []any{q.actions, q.runtimes, q.workers, q.since, q.others}
 }
 
 // headsOfAll is the list lane of a statement that walks all lanes from the head: it skips from each to
@@ -299,23 +299,23 @@ func slowWalk(one time.Duration, found int) time.Duration {
 	return one + one*time.Duration(found)/200
 }
 
-func (b *queueBounds) begin() []any {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.slow {
+func (q *queueBounds) begin() []any {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.slow {
 		return nil
 	}
-	return b.arguments.list()
+	return q.arguments.list()
 }
 
 // forget makes all walks begin at the head, and the next look a full one.
-func (b *queueBounds) forget() {
-	b.known, b.asOf, b.full, b.arguments = nil, time.Time{}, fullWalks{}, queueArguments{}
+func (q *queueBounds) forget() {
+	q.known, q.asOf, q.full, q.arguments = nil, time.Time{}, fullWalks{}, queueArguments{}
 }
 
 // remember takes the result of a look: the moments at which the first rows of all occupied lanes are
 // due.
-func (b *queueBounds) remember(found map[queueKey]time.Time, asOf, now time.Time) {
+func (q *queueBounds) remember(found map[queueKey]time.Time, asOf, now time.Time) {
 	type entry struct {
 		queueKey
 		since, occupied time.Time
@@ -328,7 +328,7 @@ func (b *queueBounds) remember(found map[queueKey]time.Time, asOf, now time.Time
 		}
 		occupied = append(occupied, entry{key, due, now})
 	}
-	for key, was := range b.known {
+	for key, was := range q.known {
 		if _, is := found[key]; !is {
 			empty = append(empty, entry{key, latest, was})
 		}
@@ -345,10 +345,10 @@ func (b *queueBounds) remember(found map[queueKey]time.Time, asOf, now time.Time
 		return cmp.Or(y.occupied.Compare(x.occupied), cmp.Compare(x.action, y.action), cmp.Compare(x.runtime, y.runtime), cmp.Compare(x.worker, y.worker))
 	})
 	empty = empty[:min(len(empty), emptyQueues)]
-	b.known, b.arguments = make(map[queueKey]time.Time, len(occupied)+len(empty)), queueArguments{others: &others}
+	q.known, q.arguments = make(map[queueKey]time.Time, len(occupied)+len(empty)), queueArguments{others: &others}
 	for _, e := range append(occupied, empty...) {
-		b.known[e.queueKey] = e.occupied
-		a := &b.arguments
+		q.known[e.queueKey] = e.occupied
+		a := &q.arguments
 		a.actions, a.runtimes, a.workers = append(a.actions, e.action), append(a.runtimes, e.runtime), append(a.workers, e.worker)
 		a.since = append(a.since, e.since)
 	}
@@ -413,12 +413,12 @@ type heldArguments struct {
 	ids          []int64
 }
 
-func (a *heldArguments) list() []any { return []any{a.incarnations, a.since, a.ends, a.latest, a.ids} }
+func (h *heldArguments) list() []any { return []any{h.incarnations, h.since, h.ends, h.latest, h.ids} }
 
-func (a *heldArguments) add(incarnation int64, old oldHeld) {
-	a.incarnations, a.since = append(a.incarnations, incarnation), append(a.since, old.since)
-	a.ids = append(a.ids, old.ids...)
-	a.ends = append(a.ends, int32(len(a.ids))) //nolint:gosec // some thousands
+func (h *heldArguments) add(incarnation int64, old oldHeld) {
+	h.incarnations, h.since = append(h.incarnations, incarnation), append(h.since, old.since)
+	h.ids = append(h.ids, old.ids...)
+	h.ends = append(h.ends, int32(len(h.ids))) //nolint:gosec // some thousands
 }
 
 // heldOf counts the rows that each incarnation of a list of owners holds, in the middle of a statement
@@ -497,15 +497,15 @@ func (s *Store) lookAtHeld(ctx context.Context) {
 
 // of returns the arguments for some incarnations, which may be named several times: none if counts
 // begin at the heads.
-func (b *heldBounds) of(incarnations ...int64) []any {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.slow {
+func (h *heldBounds) of(incarnations ...int64) []any {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.slow {
 		return (&heldArguments{}).list()
 	}
-	some := heldArguments{latest: b.all.latest}
+	some := heldArguments{latest: h.all.latest}
 	for _, incarnation := range incarnations {
-		if old, ok := b.old[incarnation]; ok && !slices.Contains(some.incarnations, incarnation) {
+		if old, ok := h.old[incarnation]; ok && !slices.Contains(some.incarnations, incarnation) {
 			some.add(incarnation, old)
 		}
 	}
@@ -513,14 +513,14 @@ func (b *heldBounds) of(incarnations ...int64) []any {
 }
 
 // ofAll returns the arguments for all incarnations.
-func (b *heldBounds) ofAll() []any {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.list()
+func (h *heldBounds) ofAll() []any {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.all.list()
 }
 
-func (b *heldBounds) forget() {
-	b.old, b.asOf, b.full, b.all = nil, time.Time{}, fullWalks{}, heldArguments{}
+func (h *heldBounds) forget() {
+	h.old, h.asOf, h.full, h.all = nil, time.Time{}, fullWalks{}, heldArguments{}
 }
 
 // beatBounds remembers what those incarnations have held for long whose leases this store renews.

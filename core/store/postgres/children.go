@@ -107,11 +107,11 @@ type indexed struct {
 
 // row is the value that two items of one statement must not share: the same key would be created twice.
 // Without a key, two requests are never about the same execution.
-func (c *indexed) row() any {
-	if c.IdempotencyKey == "" {
-		return c.n
+func (i *indexed) row() any {
+	if i.IdempotencyKey == "" {
+		return i.n
 	}
-	return c.IdempotencyKey
+	return i.IdempotencyKey
 }
 
 // createPart creates some children in one transaction. If one of them is invalid, it tries each

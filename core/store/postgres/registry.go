@@ -99,13 +99,13 @@ type permission struct {
 }
 
 // refusal is the error for an incarnation that may not act; nil if it may.
-func (st permission) refusal() error {
+func (p permission) refusal() error {
 	switch {
-	case !st.found:
+	case !p.found:
 		return store.ErrLost
-	case !st.current && !st.sameProcess:
+	case !p.current && !p.sameProcess:
 		return store.ErrSuperseded
-	case !st.current || st.lifecycle.Gone():
+	case !p.current || p.lifecycle.Gone():
 		return store.ErrLost
 	}
 	return nil
@@ -125,13 +125,13 @@ func (s *Store) permission(ctx context.Context, q queryer, w store.WorkerKey) (s
 }
 
 // scan reads a row of selectStanding.
-func (st *permission) scan(rows pgx.Rows) error {
+func (p *permission) scan(rows pgx.Rows) error {
 	var lifecycle string
-	if err := rows.Scan(&lifecycle, &st.current, &st.sameProcess, &st.leaseValid, &st.drain, &st.beat); err != nil {
+	if err := rows.Scan(&lifecycle, &p.current, &p.sameProcess, &p.leaseValid, &p.drain, &p.beat); err != nil {
 		return err
 	}
-	st.found = true
-	st.lifecycle, _ = execution.ParseLifecycle(lifecycle) // an unknown one counts as none
+	p.found = true
+	p.lifecycle, _ = execution.ParseLifecycle(lifecycle) // an unknown one counts as none
 	return nil
 }
 

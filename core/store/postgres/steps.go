@@ -21,29 +21,29 @@ type step[Q, R any] struct {
 // each makes the step for every item, in one statement if possible. It sends another statement for
 // items about the same row as an earlier one. If the statement fails with a request error or a lock
 // timeout, it retries row by row. It returns an error for each item.
-func (st step[Q, R]) each(ctx context.Context, items []Q) ([]R, []error) {
+func (s step[Q, R]) each(ctx context.Context, items []Q) ([]R, []error) {
 	results, errs := make([]R, len(items)), make([]error, len(items))
 	var broken error
-	for _, round := range st.rounds(items) {
+	for _, round := range s.rounds(items) {
 		if broken != nil {
 			for _, i := range round {
-				errs[i] = unavailable(st.op, fmt.Errorf("not sent, because an earlier statement failed: %w", broken))
+				errs[i] = unavailable(s.op, fmt.Errorf("not sent, because an earlier statement failed: %w", broken))
 			}
 			continue
 		}
-		broken = st.round(ctx, items, round, results, errs)
+		broken = s.round(ctx, items, round, results, errs)
 	}
 	return results, errs
 }
 
 // round makes one statement for the items at these indexes, and returns an error after which no
 // more should be sent.
-func (st step[Q, R]) round(ctx context.Context, items []Q, places []int, results []R, errs []error) error {
+func (s step[Q, R]) round(ctx context.Context, items []Q, places []int, results []R, errs []error) error {
 	batch, out := make([]Q, len(places)), make([]R, len(places))
 	for n, i := range places {
 		batch[n] = items[i]
 	}
-	err := st.run(ctx, batch, out)
+	err := s.run(ctx, batch, out)
 	switch {
 	case err == nil:
 		for n, i := range places {
@@ -51,10 +51,10 @@ func (st step[Q, R]) round(ctx context.Context, items []Q, places []int, results
 		}
 		return nil
 	case len(places) == 1 && !store.Retriable(err):
-		errs[places[0]] = fmt.Errorf("%w (row %v)", err, st.row(&batch[0]))
+		errs[places[0]] = fmt.Errorf("%w (row %v)", err, s.row(&batch[0]))
 		return nil
 	case len(places) == 1 && waitedForLock(err) && hasRowLockTimeout(ctx):
-		errs[places[0]] = fmt.Errorf("%w (row %v is locked by another session)", err, st.row(&batch[0]))
+		errs[places[0]] = fmt.Errorf("%w (row %v is locked by another session)", err, s.row(&batch[0]))
 		return nil
 	case store.Retriable(err) && (len(places) == 1 || !waitedForLock(err)):
 		for _, i := range places {
@@ -71,10 +71,10 @@ func (st step[Q, R]) round(ctx context.Context, items []Q, places []int, results
 			broken = fmt.Errorf("%d rows were locked by other sessions", held)
 		}
 		if broken != nil {
-			errs[i] = unavailable(st.op, fmt.Errorf("not sent, because an earlier statement failed: %w", broken))
+			errs[i] = unavailable(s.op, fmt.Errorf("not sent, because an earlier statement failed: %w", broken))
 			continue
 		}
-		broken = st.round(ctx, items, places[n:n+1], results, errs)
+		broken = s.round(ctx, items, places[n:n+1], results, errs)
 		if waitedForLock(errs[i]) {
 			held++
 		}
@@ -88,14 +88,14 @@ const maxLockedRows = 50
 
 // rounds splits the indexes of items so that no two in a round are about the same row, and items
 // about the same row stay in their order.
-func (st step[Q, R]) rounds(items []Q) [][]int {
+func (s step[Q, R]) rounds(items []Q) [][]int {
 	if len(items) == 0 {
 		return nil
 	}
 	var rounds [][]int
 	seen := make(map[any]int, len(items))
 	for i := range items {
-		row := st.row(&items[i])
+		row := s.row(&items[i])
 		n := seen[row]
 		seen[row] = n + 1
 		if n == len(rounds) {
@@ -108,8 +108,8 @@ func (st step[Q, R]) rounds(items []Q) [][]int {
 
 // all makes the step for every item of one call. If the error is about single rows, the results of
 // the others are returned with it.
-func (st step[Q, R]) all(ctx context.Context, items []Q) ([]R, error) {
-	results, errs := st.each(ctx, items)
+func (s step[Q, R]) all(ctx context.Context, items []Q) ([]R, error) {
+	results, errs := s.each(ctx, items)
 	return settle(results, errs)
 }
 

@@ -73,18 +73,18 @@ func isolatedMain() {
 	os.Exit(0)
 }
 
-func (w *isolatedWorker) run() (f findings) {
+func (iw *isolatedWorker) run() (f findings) {
 	h := daemon.New(daemon.Options{})
 	r := New(Options{
-		Host: h, Actions: w.Dir, Isolation: w.Isolation, Runs: w.Runs, SecretFile: w.SecretFile, Name: "test",
-		Environment: []string{"NOTES=" + w.Dir, "WORKER=" + strconv.Itoa(os.Getpid())},
+		Host: h, Actions: iw.Dir, Isolation: iw.Isolation, Runs: iw.Runs, SecretFile: iw.SecretFile, Name: "test",
+		Environment: []string{"NOTES=" + iw.Dir, "WORKER=" + strconv.Itoa(os.Getpid())},
 	})
 	var err error
 	if f.State, err = r.Prepare(context.Background()); err != nil {
 		f.Error = err.Error()
 		return f
 	}
-	for i, line := range w.Lines {
+	for i, line := range iw.Lines {
 		run, err := r.Start(context.Background(), worker.Spec{
 			Key: execution.Key{ID: execution.ID(i + 1), Epoch: 1}, Action: execution.Action{Runtime: config.RuntimeShell, Entrypoint: line},
 			Fence: h.Monotonic() + time.Hour, Limit: h.Monotonic() + time.Hour,
@@ -97,7 +97,7 @@ func (w *isolatedWorker) run() (f findings) {
 		f.Exits = append(f.Exits, exit)
 	}
 	f.Children, _ = childrenOf(os.Getpid())
-	f.Left, _ = filepath.Glob(filepath.Join(w.Isolation.RunDir, "*", "*"))
+	f.Left, _ = filepath.Glob(filepath.Join(iw.Isolation.RunDir, "*", "*"))
 	for _, g := range groupsLeft(os.Getpid()) {
 		runs, _ := filepath.Glob(filepath.Join(g, "*-*"))
 		f.Left = append(f.Left, runs...)
@@ -121,17 +121,17 @@ func yard(t *testing.T) string {
 }
 
 // command starts an isolated worker as this user.
-func (w *isolatedWorker) command(t *testing.T, user int) *exec.Cmd {
+func (iw *isolatedWorker) command(t *testing.T, user int) *exec.Cmd {
 	t.Helper()
-	text, err := json.Marshal(w)
+	text, err := json.Marshal(iw)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), "HANDOFF_TEST_ISOLATED="+string(text), "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL=amqp://"+secret+"@mq/")
-	if w.Witness != "" {
-		cmd.Env = append(cmd.Env, "HANDOFF_WITNESS="+w.Witness)
+	if iw.Witness != "" {
+		cmd.Env = append(cmd.Env, "HANDOFF_WITNESS="+iw.Witness)
 	}
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -142,10 +142,10 @@ func (w *isolatedWorker) command(t *testing.T, user int) *exec.Cmd {
 }
 
 // start runs an isolated worker to its end. If anything of it is left, the test fails.
-func (w *isolatedWorker) start(t *testing.T, user int) findings {
+func (iw *isolatedWorker) start(t *testing.T, user int) findings {
 	t.Helper()
-	w.Isolation.RunDir = filepath.Join(w.Dir, "runs-"+strconv.Itoa(user))
-	cmd := w.command(t, user)
+	iw.Isolation.RunDir = filepath.Join(iw.Dir, "runs-"+strconv.Itoa(user))
+	cmd := iw.command(t, user)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -160,7 +160,7 @@ func (w *isolatedWorker) start(t *testing.T, user int) findings {
 	if len(f.Children) > 0 || len(f.Left) > 0 {
 		t.Errorf("the worker still has the children %v, and %v", f.Children, f.Left)
 	}
-	if left, err := os.ReadDir(w.Isolation.RunDir); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(iw.Isolation.RunDir); err != nil || len(left) > 0 {
 		t.Errorf("%v is left in the directory for runs, %v", left, err)
 	}
 	if left := groupsLeft(cmd.Process.Pid); len(left) > 0 {

@@ -65,9 +65,9 @@ func newLoneFixture(t *testing.T, limit int) *fixture {
 }
 
 // start starts an action whose fence and limit are far away unless given.
-func (b *fixture) start(a execution.Action, parameters string, fence ...time.Duration) worker.Run {
-	b.t.Helper()
-	now := b.host.Monotonic()
+func (f *fixture) start(a execution.Action, parameters string, fence ...time.Duration) worker.Run {
+	f.t.Helper()
+	now := f.host.Monotonic()
 	s := worker.Spec{
 		Key: execution.Key{ID: 41, Epoch: 3}, Action: a, Parameters: json.RawMessage(parameters), Fence: now + time.Hour, Limit: now + time.Hour,
 	}
@@ -77,45 +77,45 @@ func (b *fixture) start(a execution.Action, parameters string, fence ...time.Dur
 	if len(fence) > 1 {
 		s.Limit = now + fence[1]
 	}
-	run, err := b.Start(context.Background(), s)
+	run, err := f.Start(context.Background(), s)
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	b.t.Cleanup(func() { run.Kill(0); b.wait(run) })
+	f.t.Cleanup(func() { run.Kill(0); f.wait(run) })
 	return run
 }
 
-func (b *fixture) shell(line string, fence ...time.Duration) worker.Run {
-	b.t.Helper()
-	return b.start(execution.Action{Ref: "test", Runtime: config.RuntimeShell, Entrypoint: line}, "", fence...)
+func (f *fixture) shell(line string, fence ...time.Duration) worker.Run {
+	f.t.Helper()
+	return f.start(execution.Action{Ref: "test", Runtime: config.RuntimeShell, Entrypoint: line}, "", fence...)
 }
 
-func (b *fixture) wait(run worker.Run) worker.Exit {
-	b.t.Helper()
+func (f *fixture) wait(run worker.Run) worker.Exit {
+	f.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	exit, err := run.Wait(ctx)
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return exit
 }
 
-func (b *fixture) read(name string) string {
-	b.t.Helper()
-	text, err := os.ReadFile(filepath.Join(b.dir, name))
+func (f *fixture) read(name string) string {
+	f.t.Helper()
+	text, err := os.ReadFile(filepath.Join(f.dir, name))
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return string(text)
 }
 
 // pid waits until an action has written a number to a file, by a rename.
-func (b *fixture) pid(name string) int {
-	b.t.Helper()
+func (f *fixture) pid(name string) int {
+	f.t.Helper()
 	pid := 0
-	eventually(b.t, "a number in "+name, patience, func() bool {
-		text, err := os.ReadFile(filepath.Join(b.dir, name))
+	eventually(f.t, "a number in "+name, patience, func() bool {
+		text, err := os.ReadFile(filepath.Join(f.dir, name))
 		if err == nil {
 			pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
 		}

@@ -91,23 +91,23 @@ func leftovers() bool {
 
 // startWorker starts another process as the worker of one action, and waits until the action has
 // started. When the action has ended, the worker prints why.
-func (b *fixture) startWorker(line string, fence time.Duration) (*exec.Cmd, *bufio.Reader) {
-	b.t.Helper()
+func (f *fixture) startWorker(line string, fence time.Duration) (*exec.Cmd, *bufio.Reader) {
+	f.t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "HANDOFF_TEST_WORKER="+line, "HANDOFF_TEST_DIR="+b.dir, "HANDOFF_TEST_FENCE="+fence.String())
+	cmd.Env = append(os.Environ(), "HANDOFF_TEST_WORKER="+line, "HANDOFF_TEST_DIR="+f.dir, "HANDOFF_TEST_FENCE="+fence.String())
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	b.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	f.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	lines := bufio.NewReader(out)
 	if line, err := lines.ReadString('\n'); err != nil || line != "started\n" {
-		b.t.Fatalf("%q, %v", line, err)
+		f.t.Fatalf("%q, %v", line, err)
 	}
 	return cmd, lines
 }

@@ -54,125 +54,125 @@ func newFixture(t tester, s *Subject, queueType, prefix string) *fixture {
 }
 
 // clear closes what the case opened and deletes its queues.
-func (b *fixture) clear() {
-	b.closeSessions()
-	if b.DeleteQueue == nil {
+func (f *fixture) clear() {
+	f.closeSessions()
+	if f.DeleteQueue == nil {
 		return
 	}
-	for _, q := range b.queues {
-		b.DeleteQueue(q)
+	for _, q := range f.queues {
+		f.DeleteQueue(q)
 	}
 }
 
-func (b *fixture) closeSessions() {
-	for _, s := range b.sessions {
+func (f *fixture) closeSessions() {
+	for _, s := range f.sessions {
 		s.Close()
 	}
 }
 
-func (b *fixture) errorf(format string, args ...any) {
-	b.t.Helper()
-	if b.later != nil {
-		*b.later = append(*b.later, fmt.Sprintf(format, args...))
+func (f *fixture) errorf(format string, args ...any) {
+	f.t.Helper()
+	if f.later != nil {
+		*f.later = append(*f.later, fmt.Sprintf(format, args...))
 		return
 	}
-	b.t.Errorf(format, args...)
+	f.t.Errorf(format, args...)
 }
 
 // fatalf ends the case, because nothing sensible can follow.
-func (b *fixture) fatalf(format string, args ...any) {
-	b.t.Helper()
-	if b.name != "" {
-		format = b.name + ": " + format
+func (f *fixture) fatalf(format string, args ...any) {
+	f.t.Helper()
+	if f.name != "" {
+		format = f.name + ": " + format
 	}
-	b.t.Fatalf(format, args...)
+	f.t.Fatalf(format, args...)
 }
 
-func (b *fixture) must(err error) {
-	b.t.Helper()
+func (f *fixture) must(err error) {
+	f.t.Helper()
 	if err != nil {
-		b.fatalf("%v", err)
+		f.fatalf("%v", err)
 	}
 }
 
 // expect fails the case if the observed value differs from the contract's.
-func (b *fixture) expect(what string, got, want any) {
-	b.t.Helper()
+func (f *fixture) expect(what string, got, want any) {
+	f.t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		b.errorf("%s: %v, the contract says %v", what, got, want)
+		f.errorf("%s: %v, the contract says %v", what, got, want)
 	}
 }
 
-func (b *fixture) refused(what string, err, want error) {
-	b.t.Helper()
+func (f *fixture) refused(what string, err, want error) {
+	f.t.Helper()
 	if !errors.Is(err, want) {
-		b.errorf("%s: %v, the contract says %v", what, err, want)
+		f.errorf("%s: %v, the contract says %v", what, err, want)
 	}
 }
 
 // called is the name of an object of this case.
-func (b *fixture) called(name string) string { return b.prefix + name }
+func (f *fixture) called(name string) string { return f.prefix + name }
 
 // session opens a new session.
-func (b *fixture) session() broker.Session {
-	b.t.Helper()
-	s, err := b.Connect()
-	b.must(err)
-	b.sessions = append(b.sessions, s)
+func (f *fixture) session() broker.Session {
+	f.t.Helper()
+	s, err := f.Connect()
+	f.must(err)
+	f.sessions = append(f.sessions, s)
 	return s
 }
 
 // queue is a queue of the case's type.
-func (b *fixture) queue(name string) broker.Queue {
-	return broker.Queue{Name: b.called(name), Type: b.queueType}
+func (f *fixture) queue(name string) broker.Queue {
+	return broker.Queue{Name: f.called(name), Type: f.queueType}
 }
 
 // keeping is a queue that keeps returned messages.
-func (b *fixture) keeping(name string) broker.Queue {
-	q := b.queue(name)
+func (f *fixture) keeping(name string) broker.Queue {
+	q := f.queue(name)
 	q.KeepsReturned = true
 	return q
 }
 
 // mortal is a queue with a time to live and a dead letter exchange.
-func (b *fixture) mortal(name string, ttl time.Duration, dlx string) broker.Queue {
-	q := b.queue(name)
+func (f *fixture) mortal(name string, ttl time.Duration, dlx string) broker.Queue {
+	q := f.queue(name)
 	q.TTL = ttl
 	if dlx != "" {
-		q.DeadLetterExchange = b.called(dlx)
+		q.DeadLetterExchange = f.called(dlx)
 	}
 	return q
 }
 
-func (b *fixture) bind(exchange, pattern, queue string) broker.Binding {
-	return broker.Binding{Exchange: b.called(exchange), Pattern: pattern, Queue: b.called(queue)}
+func (f *fixture) bind(exchange, pattern, queue string) broker.Binding {
+	return broker.Binding{Exchange: f.called(exchange), Pattern: pattern, Queue: f.called(queue)}
 }
 
-func (b *fixture) exchange(name string, kind broker.ExchangeKind) broker.Exchange {
-	return broker.Exchange{Name: b.called(name), Kind: kind}
+func (f *fixture) exchange(name string, kind broker.ExchangeKind) broker.Exchange {
+	return broker.Exchange{Name: f.called(name), Kind: kind}
 }
 
-func (b *fixture) declare(s broker.Session, t broker.Topology) {
-	b.t.Helper()
+func (f *fixture) declare(s broker.Session, t broker.Topology) {
+	f.t.Helper()
 	for _, q := range t.Queues {
-		b.queues = append(b.queues, q.Name)
+		f.queues = append(f.queues, q.Name)
 	}
-	b.must(s.Declare(b.ctx, t))
+	f.must(s.Declare(f.ctx, t))
 }
 
 // plain declares the queue q.
-func (b *fixture) plain(s broker.Session) {
-	b.t.Helper()
-	b.declare(s, broker.Topology{Queues: []broker.Queue{b.queue("q")}})
+func (f *fixture) plain(s broker.Session) {
+	f.t.Helper()
+	f.declare(s, broker.Topology{Queues: []broker.Queue{f.queue("q")}})
 }
 
 // path declares the queue q with a time to live, and behind it the queue dead for dead letters.
-func (b *fixture) path(s broker.Session, ttl time.Duration) {
-	b.t.Helper()
-	b.declare(s, broker.Topology{
-		Exchanges: []broker.Exchange{b.exchange("dlx", broker.Topic)},
-		Queues:    []broker.Queue{b.mortal("q", ttl, "dlx"), b.queue("dead")},
-		Bindings:  []broker.Binding{b.bind("dlx", "#", "dead")},
+func (f *fixture) path(s broker.Session, ttl time.Duration) {
+	f.t.Helper()
+	f.declare(s, broker.Topology{
+		Exchanges: []broker.Exchange{f.exchange("dlx", broker.Topic)},
+		Queues:    []broker.Queue{f.mortal("q", ttl, "dlx"), f.queue("dead")},
+		Bindings:  []broker.Binding{f.bind("dlx", "#", "dead")},
 	})
 }
 
@@ -189,76 +189,76 @@ func message(exchange, key string, id int) broker.Message {
 }
 
 // to publishes to an exchange, "" for the default one, and expects the same outcome for all.
-func (b *fixture) to(s broker.Session, want broker.Outcome, exchange, key string, ids ...int) {
-	b.t.Helper()
+func (f *fixture) to(s broker.Session, want broker.Outcome, exchange, key string, ids ...int) {
+	f.t.Helper()
 	ms := make([]broker.Message, len(ids))
 	for i, id := range ids {
 		ms[i] = message(exchange, key, id)
 	}
-	for i, o := range s.Publish(b.ctx, ms) {
+	for i, o := range s.Publish(f.ctx, ms) {
 		if o != want {
-			b.errorf("the outcome of message %d: %v, the contract says %v", ids[i], o, want)
+			f.errorf("the outcome of message %d: %v, the contract says %v", ids[i], o, want)
 		}
 	}
 }
 
 // put puts messages into the queue q.
-func (b *fixture) put(s broker.Session, ids ...int) {
-	b.t.Helper()
-	b.to(s, broker.Confirmed, "", b.called("q"), ids...)
+func (f *fixture) put(s broker.Session, ids ...int) {
+	f.t.Helper()
+	f.to(s, broker.Confirmed, "", f.called("q"), ids...)
 }
 
-func (b *fixture) consume(s broker.Session, queue string, prefetch int) broker.Consumer {
-	b.t.Helper()
-	c, err := s.Consume(b.ctx, b.called(queue), prefetch)
-	b.must(err)
+func (f *fixture) consume(s broker.Session, queue string, prefetch int) broker.Consumer {
+	f.t.Helper()
+	c, err := s.Consume(f.ctx, f.called(queue), prefetch)
+	f.must(err)
 	return c
 }
 
 // next waits for a delivery, or for the end of deliveries.
-func (b *fixture) next(c broker.Consumer, within time.Duration) (d broker.Delivery, err error) {
-	b.Within(within, func(ctx context.Context) { d, err = c.Receive(ctx) })
+func (f *fixture) next(c broker.Consumer, within time.Duration) (d broker.Delivery, err error) {
+	f.Within(within, func(ctx context.Context) { d, err = c.Receive(ctx) })
 	return d, err
 }
 
 // receive waits for a delivery that must come.
-func (b *fixture) receive(c broker.Consumer) broker.Delivery {
-	b.t.Helper()
-	d, err := b.next(c, patience)
+func (f *fixture) receive(c broker.Consumer) broker.Delivery {
+	f.t.Helper()
+	d, err := f.next(c, patience)
 	if err != nil {
-		b.fatalf("a delivery that has to come: %v", err)
+		f.fatalf("a delivery that has to come: %v", err)
 	}
 	return d
 }
 
 // hold receives several deliveries and settles none.
-func (b *fixture) hold(c broker.Consumer, n int) []broker.Delivery {
-	b.t.Helper()
+func (f *fixture) hold(c broker.Consumer, n int) []broker.Delivery {
+	f.t.Helper()
 	ds := make([]broker.Delivery, n)
 	for i := range ds {
-		ds[i] = b.receive(c)
+		ds[i] = f.receive(c)
 	}
 	return ds
 }
 
 // nothing expects that no delivery comes.
-func (b *fixture) nothing(what string, c broker.Consumer) {
-	b.t.Helper()
-	if d, err := b.next(c, b.Quiet); !errors.Is(err, context.DeadlineExceeded) {
-		b.errorf("%s: received %s and %v, the contract says nothing comes", what, show(d), err)
+func (f *fixture) nothing(what string, c broker.Consumer) {
+	f.t.Helper()
+	if d, err := f.next(c, f.Quiet); !errors.Is(err, context.DeadlineExceeded) {
+		f.errorf("%s: received %s and %v, the contract says nothing comes", what, show(d), err)
 	}
 }
 
 // left receives and settles everything that a queue delivers now.
-func (b *fixture) left(queue string) []broker.Delivery {
-	b.t.Helper()
-	s, err := b.Connect()
-	b.must(err)
+func (f *fixture) left(queue string) []broker.Delivery {
+	f.t.Helper()
+	s, err := f.Connect()
+	f.must(err)
 	defer s.Close()
-	c := b.consume(s, queue, 0)
+	c := f.consume(s, queue, 0)
 	var ds []broker.Delivery
 	for {
-		d, err := b.next(c, b.Quiet)
+		d, err := f.next(c, f.Quiet)
 		if err != nil {
 			return ds
 		}
@@ -268,9 +268,9 @@ func (b *fixture) left(queue string) []broker.Delivery {
 }
 
 // holds expects exactly these messages in a queue, in this order, and removes them.
-func (b *fixture) holds(queue string, want ...int) {
-	b.t.Helper()
-	b.expect("what is left in "+queue, ids(b.left(queue)), ids2(want))
+func (f *fixture) holds(queue string, want ...int) {
+	f.t.Helper()
+	f.expect("what is left in "+queue, ids(f.left(queue)), ids2(want))
 }
 
 // id is a message's number; a malformed one has none.
@@ -306,10 +306,10 @@ func flags(ds []broker.Delivery) string {
 }
 
 // deaths shows x-death without its times: newest first, with queue, reason and count.
-func (b *fixture) deaths(d broker.Delivery) string {
+func (f *fixture) deaths(d broker.Delivery) string {
 	var all []string
 	for _, death := range d.Deaths {
-		all = append(all, fmt.Sprintf("%s %v %d", strings.TrimPrefix(death.Queue, b.prefix), death.Reason, death.Count))
+		all = append(all, fmt.Sprintf("%s %v %d", strings.TrimPrefix(death.Queue, f.prefix), death.Reason, death.Count))
 	}
 	return strings.Join(all, ", ")
 }
@@ -328,10 +328,10 @@ func upTo(from, to int) []int {
 }
 
 // settled waits until the broker has done what it does without an answer.
-func (b *fixture) settled() { b.Sleep(b.Pause) }
+func (f *fixture) settled() { f.Sleep(f.Pause) }
 
 // cancel cancels a consumer.
-func (b *fixture) cancel(c broker.Consumer) {
-	b.t.Helper()
-	b.must(c.Cancel(b.ctx))
+func (f *fixture) cancel(c broker.Consumer) {
+	f.t.Helper()
+	f.must(c.Cancel(f.ctx))
 }

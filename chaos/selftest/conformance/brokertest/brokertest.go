@@ -323,16 +323,16 @@ func (c *Case) run(t *testing.T, world WithSubject, queueType, prefix string) (a
 var casePaces = []int{1, 4, 16}
 
 // slowDown makes all times of the case longer.
-func (b *fixture) slowDown(pace int) {
+func (f *fixture) slowDown(pace int) {
 	if pace == 1 {
 		return
 	}
 	factor := time.Duration(pace)
-	b.soon, b.ttl = b.soon*factor, b.ttl*factor
-	b.Quiet, b.Pause, b.Late, b.Heartbeat = b.Quiet*factor, b.Pause*factor, b.Late*factor, b.Heartbeat*factor
-	b.prefix += fmt.Sprintf("slower%d.", pace)
-	if b.Slowed != nil {
-		b.Slowed(pace)
+	f.soon, f.ttl = f.soon*factor, f.ttl*factor
+	f.Quiet, f.Pause, f.Late, f.Heartbeat = f.Quiet*factor, f.Pause*factor, f.Late*factor, f.Heartbeat*factor
+	f.prefix += fmt.Sprintf("slower%d.", pace)
+	if f.Slowed != nil {
+		f.Slowed(pace)
 	}
 }
 

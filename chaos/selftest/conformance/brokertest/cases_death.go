@@ -327,12 +327,12 @@ func routelessCases() []Case {
 
 // keptOrDropped expects that the queue q still has one message that no consumer can get, or none,
 // depending on its features.
-func (b *fixture) keptOrDropped() {
-	b.t.Helper()
+func (f *fixture) keptOrDropped() {
+	f.t.Helper()
 	want := 0
-	if b.HoldsDeadLetters {
+	if f.HoldsDeadLetters {
 		want = 1
 	}
-	b.expect("what the queue answers for", b.Total(b.called("q")), want)
-	b.holds("q")
+	f.expect("what the queue answers for", f.Total(f.called("q")), want)
+	f.holds("q")
 }

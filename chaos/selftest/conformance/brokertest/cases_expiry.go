@@ -15,16 +15,16 @@ const (
 
 // died receives a dead letter and expects that it died no earlier than ttl after begin, and not
 // much later than ttl after end.
-func (b *fixture) died(c broker.Consumer, message int, after, begin, end time.Duration) broker.Delivery {
-	b.t.Helper()
-	d := b.receive(c)
-	now := b.Now()
-	b.expect("the dead letter", id(d), message)
+func (f *fixture) died(c broker.Consumer, message int, after, begin, end time.Duration) broker.Delivery {
+	f.t.Helper()
+	d := f.receive(c)
+	now := f.Now()
+	f.expect("the dead letter", id(d), message)
 	if now-begin < after {
-		b.errorf("message %d died after %v at most, the contract says never before %v", message, now-begin, after)
+		f.errorf("message %d died after %v at most, the contract says never before %v", message, now-begin, after)
 	}
-	if !b.Busy && now-end > after+b.Late {
-		b.errorf("message %d died after %v at least, the contract says after %v and at most %v late", message, now-end, after, b.Late)
+	if !f.Busy && now-end > after+f.Late {
+		f.errorf("message %d died after %v at least, the contract says after %v and at most %v late", message, now-end, after, f.Late)
 	}
 	return d
 }

@@ -98,30 +98,30 @@ func limitCases() []Case {
 
 // until gives the message of the queue q back until it dies of the delivery limit, or more often
 // than any limit, and checks the result. giveBack returns the consumer that may receive it next.
-func (b *fixture) until(c broker.Consumer, giveBack func(d broker.Delivery) broker.Consumer) {
-	b.t.Helper()
+func (f *fixture) until(c broker.Consumer, giveBack func(d broker.Delivery) broker.Consumer) {
+	f.t.Helper()
 	returns := limit + 10
-	if b.Limit > 0 {
-		returns = b.Limit + 1
+	if f.Limit > 0 {
+		returns = f.Limit + 1
 	}
 	for round := range returns {
-		d := b.receive(c)
+		d := f.receive(c)
 		if id(d) != 1 || d.Redelivered != (round > 0) || len(d.Deaths) > 0 {
-			b.errorf("round %d: %s, deaths %q, the contract says message 1 again", round, show(d), b.deaths(d))
+			f.errorf("round %d: %s, deaths %q, the contract says message 1 again", round, show(d), f.deaths(d))
 		}
 		c = giveBack(d)
 	}
-	if b.Limit == 0 {
-		b.expect("it comes again", id(b.receive(c)), 1)
-		for _, s := range b.sessions {
+	if f.Limit == 0 {
+		f.expect("it comes again", id(f.receive(c)), 1)
+		for _, s := range f.sessions {
 			s.Close()
 		}
-		b.holds("q", 1)
-		b.holds("dead")
+		f.holds("q", 1)
+		f.holds("dead")
 		return
 	}
-	b.nothing("beyond the limit", c)
-	d := b.receive(b.consume(b.session(), "dead", 1))
-	b.expect("the dead letter", id(d), 1)
-	b.expect("its deaths", b.deaths(d), "q delivery_limit 1")
+	f.nothing("beyond the limit", c)
+	d := f.receive(f.consume(f.session(), "dead", 1))
+	f.expect("the dead letter", id(d), 1)
+	f.expect("its deaths", f.deaths(d), "q delivery_limit 1")
 }

@@ -51,11 +51,11 @@ const expires = time.Second
 
 // gone is the time after which an unused queue that expires is gone. The broker checks its quorum
 // queues every 5 seconds.
-func (b *fixture) gone() time.Duration {
-	if b.queueType == Quorum {
+func (f *fixture) gone() time.Duration {
+	if f.queueType == Quorum {
 		return expires + 6*time.Second
 	}
-	return 2*expires + b.Pause
+	return 2*expires + f.Pause
 }
 
 func queueStates(b *fixture) {
@@ -85,9 +85,9 @@ func queueStates(b *fixture) {
 }
 
 // state expects a state of a queue.
-func (b *fixture) state(s broker.Session, queue string, want broker.QueueState) {
-	b.t.Helper()
-	got, err := s.QueueState(b.ctx, b.called(queue))
-	b.must(err)
-	b.expect("the state of "+queue, got, want)
+func (f *fixture) state(s broker.Session, queue string, want broker.QueueState) {
+	f.t.Helper()
+	got, err := s.QueueState(f.ctx, f.called(queue))
+	f.must(err)
+	f.expect("the state of "+queue, got, want)
 }

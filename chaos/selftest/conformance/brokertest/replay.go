@@ -67,106 +67,106 @@ func play(t *testing.T, s *Subject, seq sequence, pace int, want []observation) 
 	return all, !p.late
 }
 
-func (p *replay) slot() time.Duration { return p.Slot * p.pace }
+func (r *replay) slot() time.Duration { return r.Slot * r.pace }
 
-func (p *replay) topology() broker.Topology {
-	first := p.mortal("first", 0, "down")
-	if p.seq.mortal {
-		first.TTL = lifetime * p.slot() / 2
+func (r *replay) topology() broker.Topology {
+	first := r.mortal("first", 0, "down")
+	if r.seq.mortal {
+		first.TTL = lifetime * r.slot() / 2
 	}
-	second := p.mortal("second", 0, "up")
-	first.KeepsReturned, second.KeepsReturned = p.seq.keeps, p.seq.keeps
+	second := r.mortal("second", 0, "up")
+	first.KeepsReturned, second.KeepsReturned = r.seq.keeps, r.seq.keeps
 	return broker.Topology{
-		Exchanges: []broker.Exchange{p.exchange("x", broker.Topic), p.exchange("down", broker.Topic), p.exchange("up", broker.Topic)},
+		Exchanges: []broker.Exchange{r.exchange("x", broker.Topic), r.exchange("down", broker.Topic), r.exchange("up", broker.Topic)},
 		Queues:    []broker.Queue{first, second},
 		Bindings: []broker.Binding{
-			p.bind("x", "work.*", "first"), p.bind("down", "work.#", "second"), p.bind("up", "#", "first"),
+			r.bind("x", "work.*", "first"), r.bind("down", "work.#", "second"), r.bind("up", "#", "first"),
 		},
 	}
 }
 
 // wait waits for the command's slot in a mortal sequence.
-func (p *replay) wait(i int) {
-	if !p.seq.mortal {
+func (r *replay) wait(i int) {
+	if !r.seq.mortal {
 		return
 	}
-	at := p.start + time.Duration(i+1)*p.slot()
-	if early := at - p.Now(); early > 0 {
-		p.Sleep(early)
+	at := r.start + time.Duration(i+1)*r.slot()
+	if early := at - r.Now(); early > 0 {
+		r.Sleep(early)
 	}
-	if p.Now() > at+p.slot()/6 {
-		p.late = true
+	if r.Now() > at+r.slot()/6 {
+		r.late = true
 	}
 }
 
-func (p *replay) saw(format string, args ...any) {
-	p.now.lines = append(p.now.lines, fmt.Sprintf(format, args...))
+func (r *replay) saw(format string, args ...any) {
+	r.now.lines = append(r.now.lines, fmt.Sprintf(format, args...))
 }
 
 // went records an error of a command that should always succeed. If a busy server closes a session,
 // this counts as a difference, too, but it does not repeat when the sequence is run more slowly.
-func (p *replay) went(what string, err error) {
+func (r *replay) went(what string, err error) {
 	if err != nil {
-		p.saw("%s: %v", what, err)
+		r.saw("%s: %v", what, err)
 	}
 }
 
 // do does one command.
-func (p *replay) do(c command) {
+func (r *replay) do(c command) {
 	switch c.op {
 	case opPublish:
-		p.publish("work.a", c.a%4+1)
+		r.publish("work.a", c.a%4+1)
 	case opUnroutable:
-		p.publish("work.a", 1)
-		p.publish("idle", 1)
-		p.publish("work.b", 1)
+		r.publish("work.a", 1)
+		r.publish("idle", 1)
+		r.publish("work.b", 1)
 	case opSubscribe:
-		p.subscribe([]string{"first", "first", "second"}[c.a%3], c.b)
+		r.subscribe([]string{"first", "first", "second"}[c.a%3], c.b)
 	case opAck, opReject, opRequeue, opTwice:
-		p.settle(c)
+		r.settle(c)
 	case opCancel:
-		if s := p.pick(c.a, func(s *subscriber) bool { return !s.over }); s != nil {
-			p.went("a cancel", s.c.Cancel(p.ctx))
+		if s := r.pick(c.a, func(s *subscriber) bool { return !s.over }); s != nil {
+			r.went("a cancel", s.c.Cancel(r.ctx))
 		}
 	case opClose:
-		if s := p.pick(c.a, func(s *subscriber) bool { return !s.session.Closed() }); s != nil {
+		if s := r.pick(c.a, func(s *subscriber) bool { return !s.session.Closed() }); s != nil {
 			s.session.Close()
-			p.lost(s)
-			p.Sleep(p.Pause / 4 * p.pace)
+			r.lost(s)
+			r.Sleep(r.Pause / 4 * r.pace)
 		}
 	case opOtherTTL:
-		q := p.mortal("first", time.Hour, "down")
-		q.KeepsReturned = p.seq.keeps
-		err := p.publisher.Declare(p.ctx, broker.Topology{Queues: []broker.Queue{q}})
-		p.saw("another time to live: precondition %v, closed %v", errors.Is(err, broker.ErrPrecondition), p.publisher.Closed())
+		q := r.mortal("first", time.Hour, "down")
+		q.KeepsReturned = r.seq.keeps
+		err := r.publisher.Declare(r.ctx, broker.Topology{Queues: []broker.Queue{q}})
+		r.saw("another time to live: precondition %v, closed %v", errors.Is(err, broker.ErrPrecondition), r.publisher.Closed())
 	case opDelete:
-		p.DeleteQueue(p.called("first"))
-		p.Sleep(p.Pause / 4 * p.pace)
-		p.went("the queue again", p.publisher.Declare(p.ctx, p.topology()))
+		r.DeleteQueue(r.called("first"))
+		r.Sleep(r.Pause / 4 * r.pace)
+		r.went("the queue again", r.publisher.Declare(r.ctx, r.topology()))
 	case opMissing:
-		_, err := p.publisher.Consume(p.ctx, p.called("none"), 1)
-		p.saw("a missing queue: error %v, closed %v", err != nil, p.publisher.Closed())
+		_, err := r.publisher.Consume(r.ctx, r.called("none"), 1)
+		r.saw("a missing queue: error %v, closed %v", err != nil, r.publisher.Closed())
 	}
 }
 
-func (p *replay) publish(key string, n int) {
+func (r *replay) publish(key string, n int) {
 	ms := make([]broker.Message, n)
 	for i := range ms {
-		p.last++
-		ms[i] = message(p.called("x"), key, p.last)
+		r.last++
+		ms[i] = message(r.called("x"), key, r.last)
 	}
-	p.saw("published up to %d: %v", p.last, p.publisher.Publish(p.ctx, ms))
+	r.saw("published up to %d: %v", r.last, r.publisher.Publish(r.ctx, ms))
 }
 
 // crowdSize is how many consumers a queue of a crowd has at most.
 const crowdSize = 3
 
-func (p *replay) subscribe(queue string, prefetch int) {
+func (r *replay) subscribe(queue string, prefetch int) {
 	most := 1
-	if p.seq.crowd {
+	if r.seq.crowd {
 		most = crowdSize
 	}
-	for _, s := range p.subs {
+	for _, s := range r.subs {
 		if s.queue == queue && !s.over {
 			most--
 		}
@@ -174,20 +174,20 @@ func (p *replay) subscribe(queue string, prefetch int) {
 	if most <= 0 {
 		return
 	}
-	s := &subscriber{queue: queue, session: p.session()}
-	s.c = p.consume(s.session, queue, prefetch)
-	p.subs = append(p.subs, s)
+	s := &subscriber{queue: queue, session: r.session()}
+	s.c = r.consume(s.session, queue, prefetch)
+	r.subs = append(r.subs, s)
 }
 
 // settle settles the a-th oldest held delivery, by number.
-func (p *replay) settle(c command) {
-	if len(p.held) == 0 {
+func (r *replay) settle(c command) {
+	if len(r.held) == 0 {
 		return
 	}
-	i := c.a % len(p.held)
-	h := p.held[i]
-	p.held = slices.Delete(p.held, i, i+1)
-	p.saw("settles %d of %s", h.id, h.queue)
+	i := c.a % len(r.held)
+	h := r.held[i]
+	r.held = slices.Delete(r.held, i, i+1)
+	r.saw("settles %d of %s", h.id, h.queue)
 	switch c.op {
 	case opAck:
 		h.by.c.Ack(h.d)
@@ -198,19 +198,19 @@ func (p *replay) settle(c command) {
 	default:
 		h.by.c.Ack(h.d)
 		h.by.c.Ack(h.d)
-		for deadline := p.Now() + patience; !h.by.session.Closed() && p.Now() < deadline; {
-			p.Sleep(p.Pause / 50)
+		for deadline := r.Now() + patience; !h.by.session.Closed() && r.Now() < deadline; {
+			r.Sleep(r.Pause / 50)
 		}
-		p.lost(h.by)
-		p.saw("its session is closed: %v", h.by.session.Closed())
+		r.lost(h.by)
+		r.saw("its session is closed: %v", h.by.session.Closed())
 	}
-	p.Sleep(p.Pause / 10 * p.pace)
+	r.Sleep(r.Pause / 10 * r.pace)
 }
 
 // pick returns the a-th of the subscribers that meant accepts.
-func (p *replay) pick(a int, meant func(s *subscriber) bool) *subscriber {
+func (r *replay) pick(a int, meant func(s *subscriber) bool) *subscriber {
 	var some []*subscriber
-	for _, s := range p.subs {
+	for _, s := range r.subs {
 		if meant(s) {
 			some = append(some, s)
 		}
@@ -222,39 +222,39 @@ func (p *replay) pick(a int, meant func(s *subscriber) bool) *subscriber {
 }
 
 // lost ends a subscriber's session, with its held deliveries.
-func (p *replay) lost(s *subscriber) {
+func (r *replay) lost(s *subscriber) {
 	s.over = true
-	p.held = slices.DeleteFunc(p.held, func(h held) bool { return h.by == s })
+	r.held = slices.DeleteFunc(r.held, func(h held) bool { return h.by == s })
 }
 
 // collect receives the deliveries. On the second subject their number is known, and it waits for
 // all of them. On the first it waits until none has come for a full pause. In a mortal sequence
 // both wait until the slot is almost over.
-func (p *replay) collect(i int) {
+func (r *replay) collect(i int) {
 	byQueue := map[string][]string{}
-	tick, until := p.Pause, p.Now()
+	tick, until := r.Pause, r.Now()
 	switch {
-	case p.seq.mortal:
-		tick, until = p.slot()/30, p.start+time.Duration(i+2)*p.slot()-p.slot()/8
-	case p.want != nil:
-		tick, until = p.Pause/50*p.pace, p.Now()+3*time.Second
+	case r.seq.mortal:
+		tick, until = r.slot()/30, r.start+time.Duration(i+2)*r.slot()-r.slot()/8
+	case r.want != nil:
+		tick, until = r.Pause/50*r.pace, r.Now()+3*time.Second
 	}
 	for {
 		came := 0
-		for _, s := range p.subs {
-			came += p.drain(s, tick, byQueue)
+		for _, s := range r.subs {
+			came += r.drain(s, tick, byQueue)
 		}
-		p.now.deliveries += came
-		enough := !p.seq.mortal && p.want != nil && p.now.deliveries >= p.want[i].deliveries
-		if came == 0 && (enough || p.Now() >= until) {
+		r.now.deliveries += came
+		enough := !r.seq.mortal && r.want != nil && r.now.deliveries >= r.want[i].deliveries
+		if came == 0 && (enough || r.Now() >= until) {
 			break
 		}
-		if !slices.ContainsFunc(p.subs, func(s *subscriber) bool { return !s.over }) {
-			p.Sleep(tick) // nothing else lets time pass
+		if !slices.ContainsFunc(r.subs, func(s *subscriber) bool { return !s.over }) {
+			r.Sleep(tick) // nothing else lets time pass
 		}
 	}
-	p.report(byQueue)
-	slices.SortStableFunc(p.held, func(x, y held) int {
+	r.report(byQueue)
+	slices.SortStableFunc(r.held, func(x, y held) int {
 		if x.id != y.id {
 			return x.id - y.id
 		}
@@ -263,21 +263,21 @@ func (p *replay) collect(i int) {
 }
 
 // drain takes the deliveries of one subscriber.
-func (p *replay) drain(s *subscriber, tick time.Duration, byQueue map[string][]string) int {
+func (r *replay) drain(s *subscriber, tick time.Duration, byQueue map[string][]string) int {
 	came := 0
 	for !s.over {
-		d, err := p.next(s.c, tick)
+		d, err := r.next(s.c, tick)
 		switch {
 		case err == nil:
 			came++
-			p.held = append(p.held, held{s.queue, id(d), d, s})
-			byQueue[s.queue] = append(byQueue[s.queue], p.shown(d))
+			r.held = append(r.held, held{s.queue, id(d), d, s})
+			byQueue[s.queue] = append(byQueue[s.queue], r.shown(d))
 		case errors.Is(err, broker.ErrCancelled):
 			s.over = true
-			p.saw("cancelled at %s", s.queue)
+			r.saw("cancelled at %s", s.queue)
 		case errors.Is(err, broker.ErrClosed):
-			p.saw("closed at %s", s.queue)
-			p.lost(s)
+			r.saw("closed at %s", s.queue)
+			r.lost(s)
 		default:
 			return came
 		}
@@ -285,7 +285,7 @@ func (p *replay) drain(s *subscriber, tick time.Duration, byQueue map[string][]s
 	return came
 }
 
-func (p *replay) shown(d broker.Delivery) string {
+func (r *replay) shown(d broker.Delivery) string {
 	mark := ""
 	if d.Redelivered {
 		mark = "r"
@@ -293,39 +293,39 @@ func (p *replay) shown(d broker.Delivery) string {
 	if len(d.Deaths) == 0 {
 		return fmt.Sprint(id(d), mark)
 	}
-	return fmt.Sprintf("%d%s(%s)", id(d), mark, p.deaths(d))
+	return fmt.Sprintf("%d%s(%s)", id(d), mark, r.deaths(d))
 }
 
 // report shows the deliveries: in order if the queue has one consumer, otherwise in any order.
-func (p *replay) report(byQueue map[string][]string) {
+func (r *replay) report(byQueue map[string][]string) {
 	for _, queue := range []string{"first", "second"} {
 		if came := byQueue[queue]; len(came) > 0 {
-			if p.seq.crowd {
+			if r.seq.crowd {
 				slices.Sort(came)
 			}
-			p.saw("%s delivers %s", queue, strings.Join(came, " "))
+			r.saw("%s delivers %s", queue, strings.Join(came, " "))
 		}
 	}
 }
 
 // end closes everything and checks what is left.
-func (p *replay) end() {
-	for _, s := range p.subs {
+func (r *replay) end() {
+	for _, s := range r.subs {
 		// Otherwise the remaining consumers of a crowd would receive some of what the first to go
 		// returns.
-		if p.seq.crowd && !s.over {
-			p.went("a cancel", s.c.Cancel(p.ctx))
+		if r.seq.crowd && !s.over {
+			r.went("a cancel", s.c.Cancel(r.ctx))
 		}
 	}
-	for _, s := range p.subs {
+	for _, s := range r.subs {
 		s.session.Close()
-		p.Sleep(p.Pause / 4 * p.pace)
+		r.Sleep(r.Pause / 4 * r.pace)
 	}
 	byQueue := map[string][]string{}
 	for _, queue := range []string{"first", "second"} {
-		for _, d := range p.left(queue) {
-			byQueue[queue] = append(byQueue[queue], p.shown(d))
+		for _, d := range r.left(queue) {
+			byQueue[queue] = append(byQueue[queue], r.shown(d))
 		}
 	}
-	p.report(byQueue)
+	r.report(byQueue)
 }

@@ -663,8 +663,8 @@ type oneStep struct {
 	answer store.DueDispatched
 }
 
-func (s oneStep) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
-	return s.answer, nil
+func (o oneStep) DispatchDue(context.Context, store.DueDispatch) (store.DueDispatched, error) {
+	return o.answer, nil
 }
 
 // The rows of a step count as load, also where other places of the same step did not fit. Otherwise

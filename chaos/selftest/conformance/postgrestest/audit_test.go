@@ -16,10 +16,10 @@ import (
 )
 
 // changes reads a page.
-func (b *fixture) changes(q store.ChangeQuery) store.ChangePage {
-	b.Helper()
-	page, err := b.Changes(b.ctx, q)
-	b.must(err)
+func (fi *fixture) changes(q store.ChangeQuery) store.ChangePage {
+	fi.Helper()
+	page, err := fi.Changes(fi.ctx, q)
+	fi.must(err)
 	return page
 }
 
@@ -31,10 +31,10 @@ func told(p store.ChangePage) (all []string) {
 	return all
 }
 
-func (b *fixture) tells(what string, p store.ChangePage, want ...string) {
-	b.Helper()
+func (fi *fixture) tells(what string, p store.ChangePage, want ...string) {
+	fi.Helper()
 	if got := told(p); !slices.Equal(got, want) {
-		b.Errorf("%s: %q, want %q", what, got, want)
+		fi.Errorf("%s: %q, want %q", what, got, want)
 	}
 }
 

@@ -12,18 +12,18 @@ import (
 )
 
 // waiting inserts an execution by hand that waits in a lane, due some time ago.
-func (b *fixture) waiting(action, worker int64, runtime string, ago time.Duration) {
-	b.Helper()
-	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, concurrency, pinned_worker, due_at, created, written_by)
+func (fi *fixture) waiting(action, worker int64, runtime string, ago time.Duration) {
+	fi.Helper()
+	fi.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, concurrency, pinned_worker, due_at, created, written_by)
 		values (greatest($1::bigint, 1), 'a', $3, '/bin/a', 1, case when $1::bigint > 0 then 100 end, nullif($2::bigint, 0), $4, $4, 'api')`,
-		action, worker, runtime, b.now.Add(-ago))
+		action, worker, runtime, fi.now.Add(-ago))
 }
 
 // claimed is how many rows a store claims in all lanes.
-func (b *fixture) claimed(s *postgres.Store, others int) int {
-	b.Helper()
-	rows, err := s.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: others})
-	b.must(err)
+func (fi *fixture) claimed(s *postgres.Store, others int) int {
+	fi.Helper()
+	rows, err := s.ClaimForScheduling(fi.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: others})
+	fi.must(err)
 	return len(rows)
 }
 

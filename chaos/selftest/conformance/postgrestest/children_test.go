@@ -60,18 +60,18 @@ func TestCreatingChildrenTakesAsManyRoundTripsForAHundredAsForOne(t *testing.T) 
 }
 
 // completedWithChildren creates an execution that has completed, with this many waiting children.
-func (b *fixture) completedWithChildren(waiting int) execution.ID {
-	b.Helper()
-	w := b.worker("w")
-	key := b.running(w)
-	children(b.T, b.Store, []execution.ID{key.ID}, 1)
-	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, parent, due_at, created, written_by)
+func (fi *fixture) completedWithChildren(waiting int) execution.ID {
+	fi.Helper()
+	w := fi.worker("w")
+	key := fi.running(w)
+	children(fi.T, fi.Store, []execution.ID{key.ID}, 1)
+	fi.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, parent, due_at, created, written_by)
 		select action, action_ref, runtime, entrypoint, max_retries, $1, 'infinity', created, 'api'
 		  from execution, generate_series(2, $2) where id = $1`, int64(key.ID), waiting)
-	outcomes, err := b.Finish(b.ctx, w, []store.Finish{{Key: key, To: execution.Completed}})
-	b.must(err)
+	outcomes, err := fi.Finish(fi.ctx, w, []store.Finish{{Key: key, To: execution.Completed}})
+	fi.must(err)
 	if !outcomes[0].Applied {
-		b.Fatal("the result was refused")
+		fi.Fatal("the result was refused")
 	}
 	return key.ID
 }

@@ -114,13 +114,13 @@ func TestAHeldExecutionInAnUnknownStatusIsSurveyedOnce(t *testing.T) {
 }
 
 // agreed records the extent to which this version of PostgreSQL agreed with the model.
-func (b *fixture) agreed(r conformance.Result) {
-	if b.Failed() {
+func (fi *fixture) agreed(r conformance.Result) {
+	if fi.Failed() {
 		return
 	}
 	var version string
-	b.scan("show server_version", nil, &version)
+	fi.scan("show server_version", nil, &version)
 	r.Server, r.Version = "PostgreSQL", strings.Fields(version)[0]
-	b.Logf("%+v", r)
-	b.must(conformance.Record(r))
+	fi.Logf("%+v", r)
+	fi.must(conformance.Record(r))
 }

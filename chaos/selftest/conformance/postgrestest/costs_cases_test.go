@@ -20,11 +20,11 @@ type costCase struct {
 	prepare func(c *costs, b int) func() error
 }
 
-func (k *costCase) name() string {
-	if k.shape == "" {
-		return k.method
+func (c *costCase) name() string {
+	if c.shape == "" {
+		return c.method
 	}
-	return k.method + ", " + k.shape
+	return c.method + ", " + c.shape
 }
 
 // done drops the answer of a call.

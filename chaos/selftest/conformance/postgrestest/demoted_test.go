@@ -16,12 +16,12 @@ import (
 
 // demotable is a store all of whose connections refuse writes. promote makes new connections accept
 // them.
-func (b *fixture) demotable(o postgres.Options) (s *postgres.Store, promote func()) {
-	setting := fmt.Sprintf("alter database %s set default_transaction_read_only = ", pgx.Identifier{b.conn.Config().Database}.Sanitize())
-	b.exec(setting + "on")
-	s = b.open(o)
-	b.fill(s, 16)
-	return s, func() { b.exec(setting + "off") }
+func (fi *fixture) demotable(o postgres.Options) (s *postgres.Store, promote func()) {
+	setting := fmt.Sprintf("alter database %s set default_transaction_read_only = ", pgx.Identifier{fi.conn.Config().Database}.Sanitize())
+	fi.exec(setting + "on")
+	s = fi.open(o)
+	fi.fill(s, 16)
+	return s, func() { fi.exec(setting + "off") }
 }
 
 // While new connections are as read-only as those of the pool, the pool keeps its connections,

@@ -17,13 +17,13 @@ import (
 
 // unavailable checks that nothing was applied, that trying again may help, and which code the
 // server sent.
-func (b *fixture) unavailable(what string, err error, code string) {
-	b.Helper()
+func (fi *fixture) unavailable(what string, err error, code string) {
+	fi.Helper()
 	var said *pgconn.PgError
 	if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) {
-		b.Errorf("%s gives %v, want ErrUnavailable", what, err)
+		fi.Errorf("%s gives %v, want ErrUnavailable", what, err)
 	} else if !errors.As(err, &said) || said.Code != code {
-		b.Errorf("%s gives %v, want SQLSTATE %s in it", what, err, code)
+		fi.Errorf("%s gives %v, want SQLSTATE %s in it", what, err, code)
 	}
 }
 

@@ -309,30 +309,30 @@ func TestUnavailable(t *testing.T) {
 
 // openWithin opens a store whose statements have little time, so that opening it may take several
 // attempts.
-func (b *fixture) openWithin(o postgres.Options) *postgres.Store {
-	b.Helper()
+func (fi *fixture) openWithin(o postgres.Options) *postgres.Store {
+	fi.Helper()
 	for end := time.Now().Add(testenv.Patience()); ; {
-		s, err := postgres.Open(b.ctx, b.url, o)
+		s, err := postgres.Open(fi.ctx, fi.url, o)
 		if err == nil {
-			b.Cleanup(s.Close)
+			fi.Cleanup(s.Close)
 			return s
 		}
 		if time.Now().After(end) {
-			b.Fatal(err)
+			fi.Fatal(err)
 		}
 	}
 }
 
 // endsInALock returns a context that ends when another call in this database begins to wait for a
 // lock. The backend of a call that has ended may still wait.
-func (b *fixture) endsInALock() (context.Context, context.CancelFunc) {
-	b.Helper()
+func (fi *fixture) endsInALock() (context.Context, context.CancelFunc) {
+	fi.Helper()
 	const waiting = "select coalesce(array_agg(pid), '{}') from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() and pid <> all($1)"
-	looker, err := pgx.Connect(b.ctx, b.url)
-	b.must(err)
+	looker, err := pgx.Connect(fi.ctx, fi.url)
+	fi.must(err)
 	var before []int32
-	b.must(looker.QueryRow(b.ctx, waiting, []int32{}).Scan(&before))
-	ctx, cancel := context.WithCancel(b.ctx)
+	fi.must(looker.QueryRow(fi.ctx, waiting, []int32{}).Scan(&before))
+	ctx, cancel := context.WithCancel(fi.ctx)
 	go func() {
 		defer cancel()
 		defer looker.Close(context.WithoutCancel(ctx))

@@ -124,15 +124,15 @@ func TestTheDatabaseListsTheWorkersThatTheSchedulerMayChooseAndCountsTheirQueues
 }
 
 // generate gives a worker some executions in several statuses.
-func (b *fixture) generate(w store.WorkerKey, draw *rand.Rand) {
-	b.Helper()
-	b.exec("set session_replication_role = replica")
-	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, status, worker, incarnation, epoch, scheduled_at, dispatch_deadline,
+func (fi *fixture) generate(w store.WorkerKey, draw *rand.Rand) {
+	fi.Helper()
+	fi.exec("set session_replication_role = replica")
+	fi.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, status, worker, incarnation, epoch, scheduled_at, dispatch_deadline,
 			started_at, run_deadline, claim_beat, due_at, created, written_by)
 		select 1, 'a', 'shell', 'x', 0, s.status::execution_status, $1, $2, 1, now(), now(), case when s.status = 'running' then now() end, now(), 1, now(), now(), 'api'
 		  from (select case when n <= $3 then 'scheduled' else 'running' end as status from generate_series(1, $4::int) n) s`,
 		int64(w.ID), int64(w.Incarnation), draw.IntN(5), 5)
-	b.exec("set session_replication_role = origin")
+	fi.exec("set session_replication_role = origin")
 }
 
 // A dispatch to an earlier incarnation still waits in the worker's queue. The function counts it.

@@ -18,17 +18,17 @@ const rowEach = 14
 
 // livedTogether takes n executions through their lives in calls of n. Every third one fails and gets
 // a retry, so the statements make transitions of several kinds.
-func (b *fixture) livedTogether(w store.WorkerKey, n int) (ids []execution.ID) {
-	b.Helper()
-	b.must(b.PutActions(b.ctx, []execution.Action{action}))
-	_, err := b.Create(b.ctx, slices.Repeat([]store.NewExecution{{ActionRef: "a"}}, n))
-	b.must(err)
+func (fi *fixture) livedTogether(w store.WorkerKey, n int) (ids []execution.ID) {
+	fi.Helper()
+	fi.must(fi.PutActions(fi.ctx, []execution.Action{action}))
+	_, err := fi.Create(fi.ctx, slices.Repeat([]store.NewExecution{{ActionRef: "a"}}, n))
+	fi.must(err)
 	o := store.Offer{Runtimes: []string{"shell"}, Spread: slices.Repeat([]store.Place{{Worker: w, Limit: 1 << 30}}, n)}
 	o.Packed = o.Spread
-	sent, err := b.DispatchDue(b.ctx, store.DueDispatch{Executor: "e", Expiry: time.Minute, Timeout: time.Minute, Offers: []store.Offer{o}})
-	b.must(err)
+	sent, err := fi.DispatchDue(fi.ctx, store.DueDispatch{Executor: "e", Expiry: time.Minute, Timeout: time.Minute, Offers: []store.Offer{o}})
+	fi.must(err)
 	if len(sent.Rows) != n {
-		b.Fatalf("%d of %d executions were dispatched", len(sent.Rows), n)
+		fi.Fatalf("%d of %d executions were dispatched", len(sent.Rows), n)
 	}
 	claims, finishes := make([]store.Claim, n), make([]store.Finish, n)
 	for i := range sent.Rows {
@@ -40,20 +40,20 @@ func (b *fixture) livedTogether(w store.WorkerKey, n int) (ids []execution.ID) {
 			finishes[i] = store.Finish{Key: key, To: execution.Failed, Reason: execution.Validation}
 		}
 	}
-	_, err = b.Claim(b.ctx, w, claims)
-	b.must(err)
-	_, err = b.Finish(b.ctx, w, finishes)
-	b.must(err)
+	_, err = fi.Claim(fi.ctx, w, claims)
+	fi.must(err)
+	_, err = fi.Finish(fi.ctx, w, finishes)
+	fi.must(err)
 	return ids
 }
 
 // stream reads all changes in pages of so many.
-func (b *fixture) stream(limit int) (all []store.Change) {
-	b.Helper()
+func (fi *fixture) stream(limit int) (all []store.Change) {
+	fi.Helper()
 	for q := (store.ChangeQuery{Limit: limit}); ; {
-		page := b.changes(q)
+		page := fi.changes(q)
 		if len(page.Changes) > limit || page.More && len(page.Changes) < limit {
-			b.Fatalf("a page of %d has %d changes, and says more: %v", limit, len(page.Changes), page.More)
+			fi.Fatalf("a page of %d has %d changes, and says more: %v", limit, len(page.Changes), page.More)
 		}
 		all, q.After = append(all, page.Changes...), page.Next
 		if !page.More {
@@ -63,23 +63,23 @@ func (b *fixture) stream(limit int) (all []store.Change) {
 }
 
 // lines are the transitions of the view, as a database of either layout shows them.
-func (b *fixture) lines() []string {
-	b.Helper()
-	rows, err := b.conn.Query(b.ctx, "select to_jsonb(t)::text from execution_transition t order by transaction, id", pgx.QueryExecModeSimpleProtocol)
-	b.must(err)
+func (fi *fixture) lines() []string {
+	fi.Helper()
+	rows, err := fi.conn.Query(fi.ctx, "select to_jsonb(t)::text from execution_transition t order by transaction, id", pgx.QueryExecModeSimpleProtocol)
+	fi.must(err)
 	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	b.must(err)
+	fi.must(err)
 	return found
 }
 
 // agree demands that the stream, in pages of any size, and the histories of all executions show what
 // the view shows.
-func (b *fixture) agree() {
-	b.Helper()
-	rows, err := b.conn.Query(b.ctx, `select concat_ws(' ', execution, transaction || '-' || id, "from", "to") from execution_transition order by transaction, id`)
-	b.must(err)
+func (fi *fixture) agree() {
+	fi.Helper()
+	rows, err := fi.conn.Query(fi.ctx, `select concat_ws(' ', execution, transaction || '-' || id, "from", "to") from execution_transition order by transaction, id`)
+	fi.must(err)
 	want, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	b.must(err)
+	fi.must(err)
 	told := func(c *store.Change) string {
 		if c.From == execution.None {
 			return fmt.Sprintf("%d %v %v", c.Execution, c.Position, c.To)
@@ -92,12 +92,12 @@ func (b *fixture) agree() {
 			continue
 		}
 		var got []string
-		all := b.stream(limit)
+		all := fi.stream(limit)
 		for i := range all {
 			got = append(got, told(&all[i]))
 		}
 		if !slices.Equal(got, want) {
-			b.Errorf("in pages of %d the stream shows %d changes, and the view %d, or in another order", limit, len(got), len(want))
+			fi.Errorf("in pages of %d the stream shows %d changes, and the view %d, or in another order", limit, len(got), len(want))
 		}
 		if limit == 5000 {
 			for i := range all {
@@ -106,15 +106,15 @@ func (b *fixture) agree() {
 		}
 	}
 	for id, want := range of {
-		got, err := b.Transitions(b.ctx, store.TransitionQuery{Execution: id, Limit: 100})
-		b.must(err)
+		got, err := fi.Transitions(fi.ctx, store.TransitionQuery{Execution: id, Limit: 100})
+		fi.must(err)
 		if !slices.Equal(got, want) {
-			b.Errorf("the history of execution %d is\n%+v\nand in the stream\n%+v", id, got, want)
+			fi.Errorf("the history of execution %d is\n%+v\nand in the stream\n%+v", id, got, want)
 		}
-		got, err = b.Transitions(b.ctx, store.TransitionQuery{Execution: id, After: want[0].Line, Limit: 1})
-		b.must(err)
+		got, err = fi.Transitions(fi.ctx, store.TransitionQuery{Execution: id, After: want[0].Line, Limit: 1})
+		fi.must(err)
 		if len(want) > 1 && (len(got) != 1 || got[0] != want[1]) {
-			b.Errorf("the second page of the history of execution %d is %+v", id, got)
+			fi.Errorf("the second page of the history of execution %d is %+v", id, got)
 		}
 	}
 }

@@ -28,8 +28,8 @@ func state(db *simstore.Database) storetest.State {
 type manualModel struct{ *simstore.Client }
 
 // EditByHand implements storetest.Editor.
-func (e manualModel) EditByHand(ctx context.Context, id execution.ID, maxRetries int) error {
-	return e.Step(ctx, func(tx *simstore.Tx) {
+func (m manualModel) EditByHand(ctx context.Context, id execution.ID, maxRetries int) error {
+	return m.Step(ctx, func(tx *simstore.Tx) {
 		if row := tx.Row(id); row != nil {
 			row.Action.MaxRetries = maxRetries
 		}
@@ -37,9 +37,9 @@ func (e manualModel) EditByHand(ctx context.Context, id execution.ID, maxRetries
 }
 
 // model returns an empty model with the fixture's clock.
-func (b *fixture) model() storetest.State {
-	k := kernel.New(kernel.Options{Start: b.now})
-	b.Cleanup(k.Close)
+func (fi *fixture) model() storetest.State {
+	k := kernel.New(kernel.Options{Start: fi.now})
+	fi.Cleanup(k.Close)
 	return state(simstore.New(k, simnet.New(k), history.Tee{}))
 }
 

@@ -133,16 +133,16 @@ func (m *meetings) timed(method string) (more bool) {
 }
 
 // lockAll locks every table until the transaction is over.
-func (b *fixture) lockAll() pgx.Tx {
-	b.Helper()
-	tx, err := b.conn.Begin(b.ctx)
-	b.must(err)
+func (fi *fixture) lockAll() pgx.Tx {
+	fi.Helper()
+	tx, err := fi.conn.Begin(fi.ctx)
+	fi.must(err)
 	tables := []string{"transition_group"}
 	for _, k := range kept {
 		tables = append(tables, k.table)
 	}
-	_, err = tx.Exec(b.ctx, "lock table "+strings.Join(tables, ", ")+" in access exclusive mode")
-	b.must(err)
+	_, err = tx.Exec(fi.ctx, "lock table "+strings.Join(tables, ", ")+" in access exclusive mode")
+	fi.must(err)
 	return tx
 }
 

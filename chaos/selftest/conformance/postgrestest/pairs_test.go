@@ -150,7 +150,7 @@ type attempt struct {
 	effective  bool
 }
 
-func (w *attempt) String() string { return strings.TrimSpace(w.Method + " " + w.Name) }
+func (a *attempt) String() string { return strings.TrimSpace(a.Method + " " + a.Name) }
 
 func (s *stage) attempts(methods []string) (all []*attempt) {
 	s.Helper()

@@ -41,14 +41,14 @@ type backend struct {
 // usage is nanoseconds of processor time and bytes of log.
 type usage struct{ ns, bytes float64 }
 
-func (k *backend) used() (u usage) {
-	k.Helper()
-	text, err := os.ReadFile(k.stat)
-	fatal(k.B, err)
+func (b *backend) used() (u usage) {
+	b.Helper()
+	text, err := os.ReadFile(b.stat)
+	fatal(b.B, err)
 	ns, err := strconv.ParseFloat(strings.Fields(string(text))[0], 64)
-	fatal(k.B, err)
+	fatal(b.B, err)
 	var bytes float64
-	fatal(k.B, k.log.QueryRow(context.Background(), "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8").Scan(&bytes))
+	fatal(b.B, b.log.QueryRow(context.Background(), "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8").Scan(&bytes))
 	return usage{ns, bytes}
 }
 

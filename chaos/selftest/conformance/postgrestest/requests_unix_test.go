@@ -31,8 +31,8 @@ import (
 )
 
 // served is the API over the database, on its own connections, as in an executor.
-func (b *fixture) served() http.Handler {
-	db := b.open(postgres.Options{MaxConns: config.Default(config.Hardened).Database.APIConnections})
+func (fi *fixture) served() http.Handler {
+	db := fi.open(postgres.Options{MaxConns: config.Default(config.Hardened).Database.APIConnections})
 	h, c, log := daemon.New(daemon.Options{}), config.Default(config.Hardened), slog.New(slog.DiscardHandler)
 	client := broker.NewClient(h, nil, broker.Topology{}, c.MessageQueue.RabbitMQ, log)
 	return api.NewServer(api.Options{

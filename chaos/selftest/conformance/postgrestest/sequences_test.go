@@ -49,14 +49,14 @@ func TestSequences(t *testing.T) {
 
 // empty empties the database. It rarely truncates: each time makes about forty new files, which the
 // server has to remove before the database can be dropped.
-func (b *fixture) empty() {
-	b.emptied++
-	if b.emptied%100 == 0 {
-		b.exec(`truncate action, concurrency_slot, worker, worker_incarnation, worker_expiry, execution_record, execution_work, execution_unhandled, dead_letter, observation, refused_result, transition_group restart identity`)
+func (fi *fixture) empty() {
+	fi.emptied++
+	if fi.emptied%100 == 0 {
+		fi.exec(`truncate action, concurrency_slot, worker, worker_incarnation, worker_expiry, execution_record, execution_work, execution_unhandled, dead_letter, observation, refused_result, transition_group restart identity`)
 		return
 	}
-	_, err := b.conn.PgConn().Exec(b.ctx, emptying).ReadAll()
-	b.must(err)
+	_, err := fi.conn.PgConn().Exec(fi.ctx, emptying).ReadAll()
+	fi.must(err)
 }
 
 // emptying is one transaction; only at its end are the references between workers and incarnations
@@ -68,45 +68,45 @@ select setval(pg_get_serial_sequence(t.name, t.key), 1, false)
   from (values ('action', 'id'), ('worker', 'id'), ('worker_incarnation', 'incarnation'), ('execution_record', 'id'), ('dead_letter', 'id'), ('observation', 'id'),
                ('refused_result', 'id'), ('transition_group', 'id')) t (name, key)`
 
-func (b *fixture) subject() storetest.Subject {
+func (fi *fixture) subject() storetest.Subject {
 	return storetest.Subject{
-		Store: b.Store, Advance: b.sleep,
+		Store: fi.Store, Advance: fi.sleep,
 		Kept: func() (letters, refused int) {
-			b.scan(`select (select count(*) from dead_letter), (select count(*) from refused_result)`, nil, &letters, &refused)
+			fi.scan(`select (select count(*) from dead_letter), (select count(*) from refused_result)`, nil, &letters, &refused)
 			return letters, refused
 		},
-		Audit: b.audit, LeaveSlot: b.leaveSlot, TakeSlot: b.takeSlot, Foreign: b.foreign,
+		Audit: fi.audit, LeaveSlot: fi.leaveSlot, TakeSlot: fi.takeSlot, Foreign: fi.foreign,
 	}
 }
 
 // foreign writes a reason that only the next release may write, after its migration.
-func (b *fixture) foreign(id execution.ID, write bool) {
+func (fi *fixture) foreign(id execution.ID, write bool) {
 	value := execution.Connection.String()
 	if write {
 		value = "of_a_newer_release"
-		b.exec("alter type failure_reason add value if not exists 'of_a_newer_release'")
+		fi.exec("alter type failure_reason add value if not exists 'of_a_newer_release'")
 	}
-	b.exec(fmt.Sprintf(`update execution set retry_reason = case when status < 'completed' then '%[1]s'::failure_reason end,
+	fi.exec(fmt.Sprintf(`update execution set retry_reason = case when status < 'completed' then '%[1]s'::failure_reason end,
 		failure_reason = case when status in ('failed', 'abandoned') then '%[1]s'::failure_reason else failure_reason end where id = %[2]d`, value, id))
 }
 
-func (b *fixture) leaveSlot(id execution.ID) {
-	b.exec("update execution set orchestrated_at = ended where id = $1", int64(id))
+func (fi *fixture) leaveSlot(id execution.ID) {
+	fi.exec("update execution set orchestrated_at = ended where id = $1", int64(id))
 }
 
-func (b *fixture) takeSlot(id execution.ID) {
-	b.exec(`update concurrency_slot set execution = $1, taken_at = $2 where (action, number) =
+func (fi *fixture) takeSlot(id execution.ID) {
+	fi.exec(`update concurrency_slot set execution = $1, taken_at = $2 where (action, number) =
 		(select s.action, min(s.number) from concurrency_slot s join execution e on e.action = s.action where e.id = $1 and s.execution is null group by s.action)`,
-		int64(id), b.now)
+		int64(id), fi.now)
 }
 
 // audit reads the audit table.
-func (b *fixture) audit(after int) (changes []storetest.Change) {
-	rows, err := b.conn.Query(b.ctx, `
+func (fi *fixture) audit(after int) (changes []storetest.Change) {
+	rows, err := fi.conn.Query(fi.ctx, `
 		select execution, coalesce("from"::text, 'none'), "to"::text, epoch, old_epoch, named_epoch, coalesce(worker, 0), coalesce(incarnation, 0),
 		       writer::text, coalesce(writer_incarnation, 0), coalesce(reason::text, '')
 		  from execution_transition order by id offset $1`, after)
-	b.must(err)
+	fi.must(err)
 	var c storetest.Change
 	var from, to, by, reason string
 	_, err = pgx.ForEachRow(rows, []any{
@@ -115,18 +115,18 @@ func (b *fixture) audit(after int) (changes []storetest.Change) {
 		c.From = execution.None
 		if from != "none" {
 			c.From, err = execution.ParseStatus(from)
-			b.must(err)
+			fi.must(err)
 		}
 		c.To, err = execution.ParseStatus(to)
-		b.must(err)
+		fi.must(err)
 		c.Reason, err = execution.ParseReason(reason)
-		b.must(err)
+		fi.must(err)
 		for c.By = execution.NoPart; c.By.String() != by; c.By++ {
 		}
 		changes = append(changes, c)
 		return nil
 	})
-	b.must(err)
+	fi.must(err)
 	return changes
 }
 

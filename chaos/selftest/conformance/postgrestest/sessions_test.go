@@ -56,7 +56,7 @@ type rewriter struct {
 }
 
 // Write takes whole messages, as the driver sends them.
-func (w *rewriter) Write(b []byte) (int, error) {
+func (r *rewriter) Write(b []byte) (int, error) {
 	var out []byte
 	for rest := b; len(rest) > 0; {
 		// The first message of a connection has no type: it begins with its length.
@@ -73,7 +73,7 @@ func (w *rewriter) Write(b []byte) (int, error) {
 			if err := parse.Decode(message[head:]); err != nil {
 				return 0, err
 			}
-			parse.Query = w.rewrite(parse.Query)
+			parse.Query = r.rewrite(parse.Query)
 			var err error
 			if message, err = parse.Encode(nil); err != nil {
 				return 0, err
@@ -81,7 +81,7 @@ func (w *rewriter) Write(b []byte) (int, error) {
 		}
 		out = append(out, message...)
 	}
-	if _, err := w.to.Write(out); err != nil {
+	if _, err := r.to.Write(out); err != nil {
 		return 0, err
 	}
 	return len(b), nil

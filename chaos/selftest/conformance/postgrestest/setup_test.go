@@ -61,166 +61,166 @@ func setup(t *testing.T) *fixture {
 }
 
 // open opens another store on the same database.
-func (b *fixture) open(o postgres.Options) *postgres.Store {
-	b.Helper()
-	s, err := postgres.Open(b.ctx, b.url, o)
-	b.must(err)
-	b.Cleanup(s.Close)
+func (fi *fixture) open(o postgres.Options) *postgres.Store {
+	fi.Helper()
+	s, err := postgres.Open(fi.ctx, fi.url, o)
+	fi.must(err)
+	fi.Cleanup(s.Close)
 	return s
 }
 
-func (b *fixture) clock() (time.Time, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.now, true
+func (fi *fixture) clock() (time.Time, bool) {
+	fi.mu.Lock()
+	defer fi.mu.Unlock()
+	return fi.now, true
 }
 
-func (b *fixture) sleep(d time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.now = b.now.Add(d)
+func (fi *fixture) sleep(d time.Duration) {
+	fi.mu.Lock()
+	defer fi.mu.Unlock()
+	fi.now = fi.now.Add(d)
 }
 
-func (b *fixture) must(err error) {
-	b.Helper()
+func (fi *fixture) must(err error) {
+	fi.Helper()
 	if err != nil {
-		b.Fatal(err)
+		fi.Fatal(err)
 	}
 }
 
 // published records the broker's confirm of dispatches that no other transaction has locked.
-func (b *fixture) published(keys ...execution.Key) {
-	b.Helper()
-	left, err := b.MarkPublished(b.ctx, keys)
-	b.must(err)
+func (fi *fixture) published(keys ...execution.Key) {
+	fi.Helper()
+	left, err := fi.MarkPublished(fi.ctx, keys)
+	fi.must(err)
 	if len(left) > 0 {
-		b.Fatalf("left unmarked although nobody has locked them: %v", left)
+		fi.Fatalf("left unmarked although nobody has locked them: %v", left)
 	}
 }
 
 // exec executes SQL by hand.
-func (b *fixture) exec(sql string, args ...any) {
-	b.Helper()
-	_, err := b.conn.Exec(b.ctx, sql, args...)
-	b.must(err)
+func (fi *fixture) exec(sql string, args ...any) {
+	fi.Helper()
+	_, err := fi.conn.Exec(fi.ctx, sql, args...)
+	fi.must(err)
 }
 
 // scan reads one line by hand.
-func (b *fixture) scan(sql string, args []any, into ...any) {
-	b.Helper()
-	b.must(b.conn.QueryRow(b.ctx, sql, args...).Scan(into...))
+func (fi *fixture) scan(sql string, args []any, into ...any) {
+	fi.Helper()
+	fi.must(fi.conn.QueryRow(fi.ctx, sql, args...).Scan(into...))
 }
 
 // register registers a worker, and worker makes it active and consuming as well.
-func (b *fixture) register(name string, process uint64) store.WorkerKey {
-	b.Helper()
-	b.attempt++
-	newest, err := b.Newest(b.ctx, name)
-	b.must(err)
-	r, err := b.Register(b.ctx, store.Registration{
-		Process: process, Attempt: b.attempt, After: newest, Name: name, Runtimes: []string{"shell"}, Capacity: 10, Lease: lease,
+func (fi *fixture) register(name string, process uint64) store.WorkerKey {
+	fi.Helper()
+	fi.attempt++
+	newest, err := fi.Newest(fi.ctx, name)
+	fi.must(err)
+	r, err := fi.Register(fi.ctx, store.Registration{
+		Process: process, Attempt: fi.attempt, After: newest, Name: name, Runtimes: []string{"shell"}, Capacity: 10, Lease: lease,
 	})
-	b.must(err)
+	fi.must(err)
 	return r.WorkerKey
 }
 
-func (b *fixture) worker(name string) store.WorkerKey {
-	b.Helper()
-	w := b.register(name, 7)
-	b.beat(w, 1)
-	b.must(b.SetLifecycle(b.ctx, w, execution.Active))
+func (fi *fixture) worker(name string) store.WorkerKey {
+	fi.Helper()
+	w := fi.register(name, 7)
+	fi.beat(w, 1)
+	fi.must(fi.SetLifecycle(fi.ctx, w, execution.Active))
 	return w
 }
 
-func (b *fixture) beat(w store.WorkerKey, number uint64, held ...execution.Key) []execution.Key {
-	b.Helper()
-	reply, err := b.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Lease: lease, ConsumerAlive: true, Held: held})
-	b.must(err)
+func (fi *fixture) beat(w store.WorkerKey, number uint64, held ...execution.Key) []execution.Key {
+	fi.Helper()
+	reply, err := fi.Heartbeat(fi.ctx, store.Beat{WorkerKey: w, Number: number, Lease: lease, ConsumerAlive: true, Held: held})
+	fi.must(err)
 	return reply.Lost
 }
 
 var action = execution.Action{Ref: "a", Runtime: "shell", Entrypoint: "/bin/a", Timeout: 10 * time.Second, MaxRetries: 1}
 
 // requested creates an execution.
-func (b *fixture) requested() execution.ID {
-	b.Helper()
-	b.must(b.PutActions(b.ctx, []execution.Action{action}))
-	created, err := b.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}})
-	b.must(err)
+func (fi *fixture) requested() execution.ID {
+	fi.Helper()
+	fi.must(fi.PutActions(fi.ctx, []execution.Action{action}))
+	created, err := fi.Create(fi.ctx, []store.NewExecution{{ActionRef: "a"}})
+	fi.must(err)
 	return created[0].ID
 }
 
 // scheduling creates an execution and claims it for executor "e".
-func (b *fixture) scheduling() execution.Execution {
-	b.Helper()
-	id := b.requested()
-	rows, err := b.ClaimForScheduling(b.ctx, store.SchedulingClaim{
+func (fi *fixture) scheduling() execution.Execution {
+	fi.Helper()
+	id := fi.requested()
+	rows, err := fi.ClaimForScheduling(fi.ctx, store.SchedulingClaim{
 		Executor: "e", Expiry: 15 * time.Second, Demands: []store.Demand{{Runtime: "shell", Limit: 1}},
 	})
-	b.must(err)
+	fi.must(err)
 	if len(rows) != 1 || rows[0].ID != id {
-		b.Fatalf("claimed %v for scheduling, created %v", rows, id)
+		fi.Fatalf("claimed %v for scheduling, created %v", rows, id)
 	}
 	return rows[0]
 }
 
 // scheduled creates an execution and dispatches it, with a dispatch deadline of 20 s.
-func (b *fixture) scheduled(w store.WorkerKey) execution.Key {
-	b.Helper()
-	row := b.scheduling()
-	results, err := b.Dispatch(b.ctx, "e", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: 20 * time.Second}})
-	b.must(err)
+func (fi *fixture) scheduled(w store.WorkerKey) execution.Key {
+	fi.Helper()
+	row := fi.scheduling()
+	results, err := fi.Dispatch(fi.ctx, "e", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: 20 * time.Second}})
+	fi.must(err)
 	if !results[0].Applied {
-		b.Fatalf("the dispatch was refused: %+v", results[0])
+		fi.Fatalf("the dispatch was refused: %+v", results[0])
 	}
 	return results[0].Row.Key()
 }
 
-func (b *fixture) running(w store.WorkerKey) execution.Key {
-	b.Helper()
-	key := b.scheduled(w)
-	if r := b.claim(w, key); !r.Applied {
-		b.Fatalf("the claim was refused: %+v", r)
+func (fi *fixture) running(w store.WorkerKey) execution.Key {
+	fi.Helper()
+	key := fi.scheduled(w)
+	if r := fi.claim(w, key); !r.Applied {
+		fi.Fatalf("the claim was refused: %+v", r)
 	}
 	return key
 }
 
-func (b *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult {
-	b.Helper()
-	results, err := b.Claim(b.ctx, w, []store.Claim{{Key: key, Beat: 1}})
-	b.must(err)
+func (fi *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult {
+	fi.Helper()
+	results, err := fi.Claim(fi.ctx, w, []store.Claim{{Key: key, Beat: 1}})
+	fi.must(err)
 	return results[0]
 }
 
-func (b *fixture) finish(w store.WorkerKey, f store.Finish) store.Outcome {
-	b.Helper()
-	results, err := b.Finish(b.ctx, w, []store.Finish{f})
-	b.must(err)
+func (fi *fixture) finish(w store.WorkerKey, f store.Finish) store.Outcome {
+	fi.Helper()
+	results, err := fi.Finish(fi.ctx, w, []store.Finish{f})
+	fi.must(err)
 	return results[0]
 }
 
-func (b *fixture) reclaim(r store.Reclaim) store.Outcome {
-	b.Helper()
-	results, err := b.Reclaim(b.ctx, []store.Reclaim{r})
-	b.must(err)
+func (fi *fixture) reclaim(r store.Reclaim) store.Outcome {
+	fi.Helper()
+	results, err := fi.Reclaim(fi.ctx, []store.Reclaim{r})
+	fi.must(err)
 	return results[0]
 }
 
-func (b *fixture) row(id execution.ID) execution.Execution {
-	b.Helper()
-	rows, err := b.Executions(b.ctx, []execution.ID{id})
-	b.must(err)
+func (fi *fixture) row(id execution.ID) execution.Execution {
+	fi.Helper()
+	rows, err := fi.Executions(fi.ctx, []execution.ID{id})
+	fi.must(err)
 	if len(rows) != 1 {
-		b.Fatalf("execution %d: %v", id, rows)
+		fi.Fatalf("execution %d: %v", id, rows)
 	}
 	return rows[0]
 }
 
 // found lists the ids that a cause finds.
-func (b *fixture) found(cause store.ReclaimCause, age time.Duration) []execution.ID {
-	b.Helper()
-	rows, err := b.Find(b.ctx, store.Finding{Cause: cause, Age: age, Limit: 100})
-	b.must(err)
+func (fi *fixture) found(cause store.ReclaimCause, age time.Duration) []execution.ID {
+	fi.Helper()
+	rows, err := fi.Find(fi.ctx, store.Finding{Cause: cause, Age: age, Limit: 100})
+	fi.must(err)
 	ids := []execution.ID{}
 	for i := range rows {
 		ids = append(ids, rows[i].ID)

@@ -62,10 +62,10 @@ func patient() config.Config {
 
 // overDeadConnections runs a worker whose connections go silent `trials` times, and returns how
 // often it fenced itself.
-func (b *fixture) overDeadConnections(name string, trials int, d config.Database) (fenced int64) {
+func (fi *fixture) overDeadConnections(name string, trials int, d config.Database) (fenced int64) {
 	proxies := netproxy.New()
 	defer proxies.Close()
-	u, err := url.Parse(b.url)
+	u, err := url.Parse(fi.url)
 	var link *netproxy.Link
 	if err == nil {
 		link, err = proxies.Link(name, u.Host)
@@ -73,17 +73,17 @@ func (b *fixture) overDeadConnections(name string, trials int, d config.Database
 	var db *postgres.Store
 	if err == nil {
 		u.Host = link.Address
-		db, err = postgres.Open(b.ctx, u.String(), postgres.Options{
+		db, err = postgres.Open(fi.ctx, u.String(), postgres.Options{
 			MaxConns: d.Connections, HeartbeatConns: d.HeartbeatConnections, PingTimeout: d.PingTimeout,
 		})
 	}
 	if err != nil {
-		b.Error(err)
+		fi.Error(err)
 		return 0
 	}
 	defer db.Close()
 	f := &fences{Recorder: telemetry.Discard{}}
-	ctx, stop := context.WithCancel(b.ctx)
+	ctx, stop := context.WithCancel(fi.ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -95,14 +95,14 @@ func (b *fixture) overDeadConnections(name string, trials int, d config.Database
 	defer func() { stop(); <-done }()
 	for range trials {
 		before := f.n.Load()
-		b.fill(db, d.Connections)
-		b.nextBeat(name, f, before) // the trial begins with a fresh lease
+		fi.fill(db, d.Connections)
+		fi.nextBeat(name, f, before) // the trial begins with a fresh lease
 		began := time.Now()
 		heal := []func(){
 			link.Begin(netproxy.Out, netproxy.Effect{Silence: true}), link.Begin(netproxy.In, netproxy.Effect{Silence: true}),
 		}
-		b.nextBeat(name, f, before)
-		b.Logf("%s: the next heartbeat took %v, and it fenced itself %d times", name, time.Since(began).Round(time.Millisecond), f.n.Load()-before)
+		fi.nextBeat(name, f, before)
+		fi.Logf("%s: the next heartbeat took %v, and it fenced itself %d times", name, time.Since(began).Round(time.Millisecond), f.n.Load()-before)
 		for _, h := range heal {
 			h()
 		}
@@ -111,25 +111,25 @@ func (b *fixture) overDeadConnections(name string, trials int, d config.Database
 }
 
 // fill makes a store open all the connections that it may.
-func (b *fixture) fill(db *postgres.Store, connections int) {
+func (fi *fixture) fill(db *postgres.Store, connections int) {
 	for {
 		var all sync.WaitGroup
 		for range 2 * connections {
-			all.Go(func() { _, _ = db.Workers(b.ctx, nil) })
+			all.Go(func() { _, _ = db.Workers(fi.ctx, nil) })
 		}
 		all.Wait()
-		if work, _ := db.Use(); work.Idle == int64(connections) || b.ctx.Err() != nil {
+		if work, _ := db.Use(); work.Idle == int64(connections) || fi.ctx.Err() != nil {
 			return
 		}
 	}
 }
 
 // nextBeat waits for the next heartbeat of a worker, or until it has fenced itself.
-func (b *fixture) nextBeat(name string, f *fences, before int64) {
+func (fi *fixture) nextBeat(name string, f *fences, before int64) {
 	read := func() (execution.Incarnation, uint64) {
-		rows, err := b.Workers(b.ctx, nil)
+		rows, err := fi.Workers(fi.ctx, nil)
 		if err != nil {
-			b.Error(err)
+			fi.Error(err)
 		}
 		for i := range rows {
 			if rows[i].Name == name {
@@ -139,7 +139,7 @@ func (b *fixture) nextBeat(name string, f *fences, before int64) {
 		return 0, 0
 	}
 	incarnation, last := read()
-	for f.n.Load() == before && b.ctx.Err() == nil {
+	for f.n.Load() == before && fi.ctx.Err() == nil {
 		now, beat := read()
 		if now != incarnation || now != 0 && beat > last {
 			return

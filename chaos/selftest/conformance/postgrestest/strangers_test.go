@@ -14,30 +14,30 @@ import (
 )
 
 // connectStranger opens a session of another program: somebody's psql, a backup, an index build.
-func (b *fixture) connectStranger() *pgx.Conn {
-	b.Helper()
-	conn, err := pgx.Connect(b.ctx, b.url)
-	b.must(err)
-	b.Cleanup(func() { conn.Close(b.ctx) })
+func (fi *fixture) connectStranger() *pgx.Conn {
+	fi.Helper()
+	conn, err := pgx.Connect(fi.ctx, fi.url)
+	fi.must(err)
+	fi.Cleanup(func() { conn.Close(fi.ctx) })
 	return conn
 }
 
 // whileLocked calls do while another session holds the locks that a statement takes.
-func (b *fixture) whileLocked(lock string, args []any, do func()) {
-	b.Helper()
-	tx, err := b.connectStranger().Begin(b.ctx)
-	b.must(err)
-	_, err = tx.Exec(b.ctx, lock, args...)
-	b.must(err)
+func (fi *fixture) whileLocked(lock string, args []any, do func()) {
+	fi.Helper()
+	tx, err := fi.connectStranger().Begin(fi.ctx)
+	fi.must(err)
+	_, err = tx.Exec(fi.ctx, lock, args...)
+	fi.must(err)
 	do()
-	b.must(tx.Rollback(b.ctx))
+	fi.must(tx.Rollback(fi.ctx))
 }
 
 // waitsForALock waits until a session of this database waits for a lock.
-func (b *fixture) waitsForALock() {
-	b.Helper()
-	for waits := false; !waits && b.ctx.Err() == nil; {
-		b.scan("select exists (select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database())", nil, &waits)
+func (fi *fixture) waitsForALock() {
+	fi.Helper()
+	for waits := false; !waits && fi.ctx.Err() == nil; {
+		fi.scan("select exists (select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database())", nil, &waits)
 	}
 }
 

@@ -58,22 +58,22 @@ func newClientWorld(t *testing.T, url func(w *world) string) *clientWorld {
 	return w
 }
 
-func (w *clientWorld) has(id string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.received[id] > 0
+func (c *clientWorld) has(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.received[id] > 0
 }
 
 // roundTrip publishes through the client, repeatedly until the broker confirms, and waits for the
 // arrival.
-func (w *clientWorld) roundTrip(what string) {
-	w.t.Helper()
-	m := w.message(w.queue)
-	w.eventually(what+": confirmed", func() bool {
-		return w.client.Publish(w.within(time.Second), []broker.Message{m})[0] == broker.Confirmed
+func (c *clientWorld) roundTrip(what string) {
+	c.t.Helper()
+	m := c.message(c.queue)
+	c.eventually(what+": confirmed", func() bool {
+		return c.client.Publish(c.within(time.Second), []broker.Message{m})[0] == broker.Confirmed
 	})
-	w.eventually(what+": received", func() bool { return w.has(m.Envelope.MessageID) })
-	w.eventually(what+": ready", w.client.Ready)
+	c.eventually(what+": received", func() bool { return c.has(m.Envelope.MessageID) })
+	c.eventually(what+": ready", c.client.Ready)
 }
 
 // TestClientComesBack: however the session ends, publishing and consuming go on over the next one.

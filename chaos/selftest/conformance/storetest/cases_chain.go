@@ -8,31 +8,31 @@ import (
 	"handoff/core/store"
 )
 
-func (b *fixture) cancel(id execution.ID) store.Cancellation {
-	b.t.Helper()
-	answers, err := b.Store.Cancel(b.ctx, []execution.ID{id}, "")
-	b.must(err)
+func (fi *fixture) cancel(id execution.ID) store.Cancellation {
+	fi.t.Helper()
+	answers, err := fi.Store.Cancel(fi.ctx, []execution.ID{id}, "")
+	fi.must(err)
 	return answers[0]
 }
 
 // failed creates an execution that a worker has run and that has failed for a passing reason.
-func (b *fixture) failed(w store.WorkerKey) execution.Key {
-	b.t.Helper()
-	key := b.running(w)
-	b.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Connection})
+func (fi *fixture) failed(w store.WorkerKey) execution.Key {
+	fi.t.Helper()
+	key := fi.running(w)
+	fi.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Connection})
 	return key
 }
 
 // orchestrate handles the end of an execution, with a retry after delay, or without one if delay is
 // negative.
-func (b *fixture) orchestrate(id execution.ID, count int, delay time.Duration) store.Orchestrated {
-	b.t.Helper()
+func (fi *fixture) orchestrate(id execution.ID, count int, delay time.Duration) store.Orchestrated {
+	fi.t.Helper()
 	o := store.Orchestration{ID: id}
 	if delay >= 0 {
 		o.Retry = &store.Retry{Count: count, Reason: execution.Connection, Delay: delay}
 	}
-	done, err := b.Store.Orchestrate(b.ctx, []store.Orchestration{o})
-	b.must(err)
+	done, err := fi.Store.Orchestrate(fi.ctx, []store.Orchestration{o})
+	fi.must(err)
 	return done[0]
 }
 
@@ -130,25 +130,25 @@ func cancelCases() []Case {
 }
 
 // child creates an execution with a parent.
-func (b *fixture) child(parent execution.ID, key string) store.Created {
-	b.t.Helper()
-	created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", Parent: parent, IdempotencyKey: key}})
-	b.must(err)
+func (fi *fixture) child(parent execution.ID, key string) store.Created {
+	fi.t.Helper()
+	created, err := fi.Store.Create(fi.ctx, []store.NewExecution{{ActionRef: "shell.echo", Parent: parent, IdempotencyKey: key}})
+	fi.must(err)
 	return created[0]
 }
 
-func (b *fixture) claimable() int {
-	b.t.Helper()
-	rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "children", Expiry: time.Minute, Others: 10})
-	b.must(err)
+func (fi *fixture) claimable() int {
+	fi.t.Helper()
+	rows, err := fi.Store.ClaimForScheduling(fi.ctx, store.SchedulingClaim{Executor: "children", Expiry: time.Minute, Others: 10})
+	fi.must(err)
 	return len(rows)
 }
 
 // settle settles at most `most` children of a chain.
-func (b *fixture) settle(chain execution.ID, most int) store.Settled {
-	b.t.Helper()
-	settled, err := b.Store.SettleChildren(b.ctx, []execution.ID{chain}, most)
-	b.must(err)
+func (fi *fixture) settle(chain execution.ID, most int) store.Settled {
+	fi.t.Helper()
+	settled, err := fi.Store.SettleChildren(fi.ctx, []execution.ID{chain}, most)
+	fi.must(err)
 	return settled[0]
 }
 

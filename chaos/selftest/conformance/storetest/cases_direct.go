@@ -10,17 +10,17 @@ import (
 )
 
 // directly dispatches due rows of the shell runtime to places, each with a limit for its worker.
-func (b *fixture) directly(limit int, places ...store.WorkerKey) store.DueDispatched {
-	b.t.Helper()
-	return b.directlyAll(offer([]string{"shell"}, limit, places...))
+func (fi *fixture) directly(limit int, places ...store.WorkerKey) store.DueDispatched {
+	fi.t.Helper()
+	return fi.directlyAll(offer([]string{"shell"}, limit, places...))
 }
 
-func (b *fixture) directlyAll(offers ...store.Offer) store.DueDispatched {
-	b.t.Helper()
-	answer, err := b.Store.DispatchDue(b.ctx, store.DueDispatch{
+func (fi *fixture) directlyAll(offers ...store.Offer) store.DueDispatched {
+	fi.t.Helper()
+	answer, err := fi.Store.DispatchDue(fi.ctx, store.DueDispatch{
 		Executor: "e", Expiry: 15 * time.Second, Timeout: DispatchTimeout, Offers: offers,
 	})
-	b.must(err)
+	fi.must(err)
 	return answer
 }
 

@@ -293,9 +293,9 @@ func fleetCases() []Case {
 	}
 }
 
-func (b *fixture) cordon(c store.Cordon) {
-	b.t.Helper()
-	found, err := b.Store.SetCordon(b.ctx, c)
-	b.must(err)
-	b.expect("the worker was found", found, true)
+func (fi *fixture) cordon(c store.Cordon) {
+	fi.t.Helper()
+	found, err := fi.Store.SetCordon(fi.ctx, c)
+	fi.must(err)
+	fi.expect("the worker was found", found, true)
 }

@@ -8,14 +8,14 @@ import (
 )
 
 // pinned creates executions of an action that only one worker may run.
-func (b *fixture) pinned(ref string, w store.WorkerKey, n int) []execution.ID {
-	b.t.Helper()
+func (fi *fixture) pinned(ref string, w store.WorkerKey, n int) []execution.ID {
+	fi.t.Helper()
 	items := make([]store.NewExecution, n)
 	for i := range items {
 		items[i] = store.NewExecution{ActionRef: ref, Pinned: w.ID}
 	}
-	created, err := b.Store.Create(b.ctx, items)
-	b.must(err)
+	created, err := fi.Store.Create(fi.ctx, items)
+	fi.must(err)
 	ids := make([]execution.ID, n)
 	for i, c := range created {
 		ids[i] = c.ID
@@ -24,10 +24,10 @@ func (b *fixture) pinned(ref string, w store.WorkerKey, n int) []execution.ID {
 }
 
 // claimedIn claims for scheduling with pools.
-func (b *fixture) claimedIn(pools []int, demands ...store.Demand) string {
-	b.t.Helper()
-	rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: DispatchTimeout, Demands: demands, Pools: pools})
-	b.must(err)
+func (fi *fixture) claimedIn(pools []int, demands ...store.Demand) string {
+	fi.t.Helper()
+	rows, err := fi.Store.ClaimForScheduling(fi.ctx, store.SchedulingClaim{Executor: "e", Expiry: DispatchTimeout, Demands: demands, Pools: pools})
+	fi.must(err)
 	var ids []execution.ID
 	for i := range rows {
 		ids = append(ids, rows[i].ID)
@@ -35,10 +35,10 @@ func (b *fixture) claimedIn(pools []int, demands ...store.Demand) string {
 	return list(ids...)
 }
 
-func (b *fixture) slotsHeld() string {
-	b.t.Helper()
-	found, err := b.Store.Survey(b.ctx)
-	b.must(err)
+func (fi *fixture) slotsHeld() string {
+	fi.t.Helper()
+	found, err := fi.Store.Survey(fi.ctx)
+	fi.must(err)
 	return fmt.Sprint(found.Slots)
 }
 

@@ -17,29 +17,29 @@ func observed(key execution.Key, cause store.ReclaimCause, age time.Duration) st
 	}
 }
 
-func (b *fixture) observe(r store.Reclaim) store.Observed {
-	b.t.Helper()
-	all, err := b.Store.ObserveReclaims(b.ctx, []store.Reclaim{r})
-	b.must(err)
+func (fi *fixture) observe(r store.Reclaim) store.Observed {
+	fi.t.Helper()
+	all, err := fi.Store.ObserveReclaims(fi.ctx, []store.Reclaim{r})
+	fi.must(err)
 	return all[0]
 }
 
 // probed records a prober's finding about one worker.
-func (b *fixture) probed(w store.WorkerKey, ready bool, reason string) bool {
-	b.t.Helper()
-	all, err := b.Store.ObserveWorkers(b.ctx, []store.ProbedWorker{{WorkerKey: w, Ready: ready, Reason: reason}})
-	b.must(err)
+func (fi *fixture) probed(w store.WorkerKey, ready bool, reason string) bool {
+	fi.t.Helper()
+	all, err := fi.Store.ObserveWorkers(fi.ctx, []store.ProbedWorker{{WorkerKey: w, Ready: ready, Reason: reason}})
+	fi.must(err)
 	return all[0]
 }
 
 // observations shows a page, newest first.
-func (b *fixture) observations(q store.ObservationQuery) (shown string) {
-	b.t.Helper()
+func (fi *fixture) observations(q store.ObservationQuery) (shown string) {
+	fi.t.Helper()
 	if q.Limit == 0 {
 		q.Limit = 10
 	}
-	page, err := b.Store.Observations(b.ctx, q)
-	b.must(err)
+	page, err := fi.Store.Observations(fi.ctx, q)
+	fi.must(err)
 	for i, o := range page {
 		if i > 0 {
 			shown += ", "

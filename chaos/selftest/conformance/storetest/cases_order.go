@@ -10,10 +10,10 @@ import (
 )
 
 // claimedFor claims for scheduling and lists the claimed rows, in the order of the answer.
-func (b *fixture) claimedFor(others int, demands ...store.Demand) string {
-	b.t.Helper()
-	rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: demands, Others: others})
-	b.must(err)
+func (fi *fixture) claimedFor(others int, demands ...store.Demand) string {
+	fi.t.Helper()
+	rows, err := fi.Store.ClaimForScheduling(fi.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: demands, Others: others})
+	fi.must(err)
 	var ids []execution.ID
 	for i := range rows {
 		ids = append(ids, rows[i].ID)

@@ -455,12 +455,12 @@ func terminalCases() []Case {
 
 // expectBehind takes a row back for a cause that would count and fail, and expects neither, because
 // the row waited behind others.
-func (b *fixture) expectBehind(w store.WorkerKey, key execution.Key) {
-	b.t.Helper()
-	blamed := len(b.worker(w).Expired)
+func (fi *fixture) expectBehind(w store.WorkerKey, key execution.Key) {
+	fi.t.Helper()
+	blamed := len(fi.worker(w).Expired)
 	r := unclaimed(key, store.DeadLettered, 0)
 	r.Counts, r.MaxDispatches, r.Policy = true, 1, config.Fail
-	out := b.reclaim(r)
-	b.expect("applied, status, dispatches of a row that waited behind others", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Dispatches), "true requested 0")
-	b.expect("expiries held against its worker", len(b.worker(w).Expired), blamed)
+	out := fi.reclaim(r)
+	fi.expect("applied, status, dispatches of a row that waited behind others", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Dispatches), "true requested 0")
+	fi.expect("expiries held against its worker", len(fi.worker(w).Expired), blamed)
 }

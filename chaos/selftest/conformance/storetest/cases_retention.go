@@ -12,24 +12,24 @@ import (
 const keptFor = time.Hour
 
 // purge makes one step that begins at the beginning.
-func (b *fixture) purge(what store.Kept, limit int) store.Purged {
-	b.t.Helper()
-	done, err := b.Store.Purge(b.ctx, store.Purge{What: what, Age: keptFor, Limit: limit})
-	b.must(err)
+func (fi *fixture) purge(what store.Kept, limit int) store.Purged {
+	fi.t.Helper()
+	done, err := fi.Store.Purge(fi.ctx, store.Purge{What: what, Age: keptFor, Limit: limit})
+	fi.must(err)
 	return done
 }
 
 // purged is how many rows a step with room for all removes.
-func (b *fixture) purged(what store.Kept) int {
-	b.t.Helper()
-	return b.purge(what, enough).Removed
+func (fi *fixture) purged(what store.Kept) int {
+	fi.t.Helper()
+	return fi.purge(what, enough).Removed
 }
 
 // left says which of the executions are still there.
-func (b *fixture) left(ids ...execution.ID) string {
-	b.t.Helper()
-	rows, err := b.Store.Executions(b.ctx, ids)
-	b.must(err)
+func (fi *fixture) left(ids ...execution.ID) string {
+	fi.t.Helper()
+	rows, err := fi.Store.Executions(fi.ctx, ids)
+	fi.must(err)
 	var found []execution.ID
 	for i := range rows {
 		found = append(found, rows[i].ID)
@@ -38,10 +38,10 @@ func (b *fixture) left(ids ...execution.ID) string {
 }
 
 // beat renews a lease.
-func (b *fixture) beat(w store.WorkerKey, number uint64) {
-	b.t.Helper()
-	_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Lease: Lease, ConsumerAlive: true})
-	b.must(err)
+func (fi *fixture) beat(w store.WorkerKey, number uint64) {
+	fi.t.Helper()
+	_, err := fi.Store.Heartbeat(fi.ctx, store.Beat{WorkerKey: w, Number: number, Lease: Lease, ConsumerAlive: true})
+	fi.must(err)
 }
 
 func retentionCases() []Case {
@@ -382,12 +382,12 @@ func executionRetentionCases() []Case {
 }
 
 // ended stops a worker whose queues are deleted then.
-func (b *fixture) ended(w store.WorkerKey) {
-	b.must(b.Store.SetLifecycle(b.ctx, w, execution.Stopped))
-	b.queuesGone(w)
+func (fi *fixture) ended(w store.WorkerKey) {
+	fi.must(fi.Store.SetLifecycle(fi.ctx, w, execution.Stopped))
+	fi.queuesGone(w)
 }
 
-func (b *fixture) queuesGone(w store.WorkerKey) {
-	_, err := b.Store.MarkQueuesDeleted(b.ctx, []store.WorkerKey{w})
-	b.must(err)
+func (fi *fixture) queuesGone(w store.WorkerKey) {
+	_, err := fi.Store.MarkQueuesDeleted(fi.ctx, []store.WorkerKey{w})
+	fi.must(err)
 }

@@ -9,20 +9,20 @@ import (
 )
 
 // limited gives the shell action a concurrency limit.
-func (b *fixture) limited(limit int) {
-	b.t.Helper()
+func (fi *fixture) limited(limit int) {
+	fi.t.Helper()
 	a := Actions()[0]
 	a.Concurrency = limit
-	b.must(b.Store.PutActions(b.ctx, []execution.Action{a}))
+	fi.must(fi.Store.PutActions(fi.ctx, []execution.Action{a}))
 }
 
 // claimAll claims all due rows of the shell runtime.
-func (b *fixture) claimAll() []execution.ID {
-	b.t.Helper()
-	rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{
+func (fi *fixture) claimAll() []execution.ID {
+	fi.t.Helper()
+	rows, err := fi.Store.ClaimForScheduling(fi.ctx, store.SchedulingClaim{
 		Executor: "executor", Expiry: 15 * time.Second, Demands: []store.Demand{{Runtime: "shell", Limit: 10}},
 	})
-	b.must(err)
+	fi.must(err)
 	var ids []execution.ID
 	for i := range rows {
 		ids = append(ids, rows[i].ID)

@@ -151,24 +151,24 @@ func (st *Stage) lead(b *fixture, to execution.Status) {
 }
 
 // small registers an active worker that can run one execution at a time.
-func (b *fixture) small(name string) store.WorkerKey {
-	b.t.Helper()
-	b.process++
-	r, err := b.Store.Register(b.ctx, store.Registration{
-		Process: b.process, Attempt: 1, Name: name, Runtimes: []string{"shell", "python"}, Capacity: 1, Lease: Lease,
+func (fi *fixture) small(name string) store.WorkerKey {
+	fi.t.Helper()
+	fi.process++
+	r, err := fi.Store.Register(fi.ctx, store.Registration{
+		Process: fi.process, Attempt: 1, Name: name, Runtimes: []string{"shell", "python"}, Capacity: 1, Lease: Lease,
 	})
-	b.must(err)
-	_, err = b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: r.WorkerKey, Number: 1, Lease: Lease, ConsumerAlive: true})
-	b.must(err)
-	b.must(b.Store.SetLifecycle(b.ctx, r.WorkerKey, execution.Active))
+	fi.must(err)
+	_, err = fi.Store.Heartbeat(fi.ctx, store.Beat{WorkerKey: r.WorkerKey, Number: 1, Lease: Lease, ConsumerAlive: true})
+	fi.must(err)
+	fi.must(fi.Store.SetLifecycle(fi.ctx, r.WorkerKey, execution.Active))
 	return r.WorkerKey
 }
 
-func (b *fixture) dispatched(w store.WorkerKey, key execution.Key) execution.Key {
-	b.t.Helper()
-	results, err := b.Store.Dispatch(b.ctx, "executor", []store.Dispatch{{Key: key, Worker: w, Timeout: DispatchTimeout}})
-	b.must(err)
-	b.expect("dispatched", results[0].Applied, true)
+func (fi *fixture) dispatched(w store.WorkerKey, key execution.Key) execution.Key {
+	fi.t.Helper()
+	results, err := fi.Store.Dispatch(fi.ctx, "executor", []store.Dispatch{{Key: key, Worker: w, Timeout: DispatchTimeout}})
+	fi.must(err)
+	fi.expect("dispatched", results[0].Applied, true)
 	return results[0].Row.Key()
 }
 

@@ -72,28 +72,28 @@ func (a arms) shrink(t *testing.T, commands []command, difference string) string
 // tally counts the compared commands, and those with an effect.
 type tally struct{ commands, effective [ops]int }
 
-func (c *tally) add(commands []command, want []observation) {
+func (t *tally) add(commands []command, want []observation) {
 	for n, one := range commands {
-		c.commands[one.op]++
+		t.commands[one.op]++
 		if effective(want[n+1]) {
-			c.effective[one.op]++
+			t.effective[one.op]++
 		}
 	}
 }
 
-func (c *tally) all() (n int) {
-	for _, of := range c.commands {
+func (t *tally) all() (n int) {
+	for _, of := range t.commands {
 		n += of
 	}
 	return n
 }
 
-func (c *tally) String() string {
+func (t *tally) String() string {
 	var each []string
-	for o, n := range c.commands {
-		each = append(each, fmt.Sprintf("%s %d (%d)", opNames[o], n, c.effective[o]))
+	for o, n := range t.commands {
+		each = append(each, fmt.Sprintf("%s %d (%d)", opNames[o], n, t.effective[o]))
 	}
-	return fmt.Sprintf("%d commands were compared (and so many had an effect): %s", c.all(), strings.Join(each, ", "))
+	return fmt.Sprintf("%d commands were compared (and so many had an effect): %s", t.all(), strings.Join(each, ", "))
 }
 
 // Sequences compares random command sequences on a reference and a subject, atOnce at a time, until

@@ -60,48 +60,48 @@ type fixture struct {
 	process uint64
 }
 
-func (b *fixture) must(err error) {
-	b.t.Helper()
+func (fi *fixture) must(err error) {
+	fi.t.Helper()
 	if err != nil {
-		b.t.Fatal(err)
+		fi.t.Fatal(err)
 	}
 }
 
 // expect fails the case if the observed value differs from the contract's.
-func (b *fixture) expect(what string, got, want any) {
-	b.t.Helper()
+func (fi *fixture) expect(what string, got, want any) {
+	fi.t.Helper()
 	if got != want {
-		b.t.Errorf("%s is %v, the contract says %v", what, got, want)
+		fi.t.Errorf("%s is %v, the contract says %v", what, got, want)
 	}
 }
 
-func (b *fixture) refused(what string, err, want error) {
-	b.t.Helper()
+func (fi *fixture) refused(what string, err, want error) {
+	fi.t.Helper()
 	if !errors.Is(err, want) {
-		b.t.Errorf("%s: %v, the contract says %v", what, err, want)
+		fi.t.Errorf("%s: %v, the contract says %v", what, err, want)
 	}
 }
 
 // register registers a worker as a new process.
-func (b *fixture) register(name string) store.WorkerKey {
-	b.t.Helper()
-	b.process++
-	newest, err := b.Store.Newest(b.ctx, name)
-	b.must(err)
-	r, err := b.Store.Register(b.ctx, store.Registration{
-		Process: b.process, Attempt: 1, After: newest, Name: name, Runtimes: []string{"shell", "python"}, Capacity: Capacity, Lease: Lease,
+func (fi *fixture) register(name string) store.WorkerKey {
+	fi.t.Helper()
+	fi.process++
+	newest, err := fi.Store.Newest(fi.ctx, name)
+	fi.must(err)
+	r, err := fi.Store.Register(fi.ctx, store.Registration{
+		Process: fi.process, Attempt: 1, After: newest, Name: name, Runtimes: []string{"shell", "python"}, Capacity: Capacity, Lease: Lease,
 	})
-	b.must(err)
+	fi.must(err)
 	return r.WorkerKey
 }
 
 // active registers a worker that consumes and is active, after its first heartbeat.
-func (b *fixture) active(name string) store.WorkerKey {
-	b.t.Helper()
-	w := b.register(name)
-	_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 1, Lease: Lease, ConsumerAlive: true})
-	b.must(err)
-	b.must(b.Store.SetLifecycle(b.ctx, w, execution.Active))
+func (fi *fixture) active(name string) store.WorkerKey {
+	fi.t.Helper()
+	w := fi.register(name)
+	_, err := fi.Store.Heartbeat(fi.ctx, store.Beat{WorkerKey: w, Number: 1, Lease: Lease, ConsumerAlive: true})
+	fi.must(err)
+	fi.must(fi.Store.SetLifecycle(fi.ctx, w, execution.Active))
 	return w
 }
 
@@ -115,14 +115,14 @@ func Actions() []execution.Action {
 }
 
 // create creates executions of an action and returns their ids.
-func (b *fixture) create(ref string, n int) []execution.ID {
-	b.t.Helper()
+func (fi *fixture) create(ref string, n int) []execution.ID {
+	fi.t.Helper()
 	items := make([]store.NewExecution, n)
 	for i := range items {
 		items[i] = store.NewExecution{ActionRef: ref, Parameters: []byte(`{"n": 1}`)}
 	}
-	created, err := b.Store.Create(b.ctx, items)
-	b.must(err)
+	created, err := fi.Store.Create(fi.ctx, items)
+	fi.must(err)
 	ids := make([]execution.ID, n)
 	for i, c := range created {
 		ids[i] = c.ID
@@ -131,75 +131,75 @@ func (b *fixture) create(ref string, n int) []execution.ID {
 }
 
 // claimed claims one due row of the shell runtime for scheduling.
-func (b *fixture) claimed(executor string) execution.Execution {
-	b.t.Helper()
-	rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{
+func (fi *fixture) claimed(executor string) execution.Execution {
+	fi.t.Helper()
+	rows, err := fi.Store.ClaimForScheduling(fi.ctx, store.SchedulingClaim{
 		Executor: executor, Expiry: 15 * time.Second, Demands: []store.Demand{{Runtime: "shell", Limit: 1}},
 	})
-	b.must(err)
+	fi.must(err)
 	if len(rows) != 1 {
-		b.t.Fatalf("%d rows were claimed for scheduling, 1 was due", len(rows))
+		fi.t.Fatalf("%d rows were claimed for scheduling, 1 was due", len(rows))
 	}
 	return rows[0]
 }
 
 // scheduled creates an execution and dispatches it to a worker.
-func (b *fixture) scheduled(w store.WorkerKey) execution.Key {
-	b.t.Helper()
-	b.create("shell.echo", 1)
-	row := b.claimed("executor")
-	results, err := b.Store.Dispatch(b.ctx, "executor", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: DispatchTimeout}})
-	b.must(err)
+func (fi *fixture) scheduled(w store.WorkerKey) execution.Key {
+	fi.t.Helper()
+	fi.create("shell.echo", 1)
+	row := fi.claimed("executor")
+	results, err := fi.Store.Dispatch(fi.ctx, "executor", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: DispatchTimeout}})
+	fi.must(err)
 	if !results[0].Applied {
-		b.t.Fatalf("the dispatch of execution %d was refused: %+v", row.ID, results[0])
+		fi.t.Fatalf("the dispatch of execution %d was refused: %+v", row.ID, results[0])
 	}
 	return results[0].Row.Key()
 }
 
 // published records the broker's confirm of dispatches that no other transaction has locked.
-func (b *fixture) published(keys ...execution.Key) {
-	b.t.Helper()
-	left, err := b.Store.MarkPublished(b.ctx, keys)
-	b.must(err)
-	b.expect("left unmarked", fmt.Sprint(left), "[]")
+func (fi *fixture) published(keys ...execution.Key) {
+	fi.t.Helper()
+	left, err := fi.Store.MarkPublished(fi.ctx, keys)
+	fi.must(err)
+	fi.expect("left unmarked", fmt.Sprint(left), "[]")
 }
 
 // running creates an execution that a worker has claimed.
-func (b *fixture) running(w store.WorkerKey) execution.Key {
-	b.t.Helper()
-	key := b.scheduled(w)
-	if r := b.claim(w, key); !r.Applied {
-		b.t.Fatalf("the claim of execution %d was refused: %+v", key.ID, r)
+func (fi *fixture) running(w store.WorkerKey) execution.Key {
+	fi.t.Helper()
+	key := fi.scheduled(w)
+	if r := fi.claim(w, key); !r.Applied {
+		fi.t.Fatalf("the claim of execution %d was refused: %+v", key.ID, r)
 	}
 	return key
 }
 
-func (b *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult {
-	b.t.Helper()
-	results, err := b.Store.Claim(b.ctx, w, []store.Claim{{Key: key, Beat: 1}})
-	b.must(err)
+func (fi *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult {
+	fi.t.Helper()
+	results, err := fi.Store.Claim(fi.ctx, w, []store.Claim{{Key: key, Beat: 1}})
+	fi.must(err)
 	return results[0]
 }
 
-func (b *fixture) finish(w store.WorkerKey, f store.Finish) store.Outcome {
-	b.t.Helper()
-	outcomes, err := b.Store.Finish(b.ctx, w, []store.Finish{f})
-	b.must(err)
+func (fi *fixture) finish(w store.WorkerKey, f store.Finish) store.Outcome {
+	fi.t.Helper()
+	outcomes, err := fi.Store.Finish(fi.ctx, w, []store.Finish{f})
+	fi.must(err)
 	return outcomes[0]
 }
 
-func (b *fixture) reclaim(r store.Reclaim) store.Outcome {
-	b.t.Helper()
-	outcomes, err := b.Store.Reclaim(b.ctx, []store.Reclaim{r})
-	b.must(err)
+func (fi *fixture) reclaim(r store.Reclaim) store.Outcome {
+	fi.t.Helper()
+	outcomes, err := fi.Store.Reclaim(fi.ctx, []store.Reclaim{r})
+	fi.must(err)
 	return outcomes[0]
 }
 
-func (b *fixture) find(f store.Finding) []execution.ID {
-	b.t.Helper()
+func (fi *fixture) find(f store.Finding) []execution.ID {
+	fi.t.Helper()
 	f.Limit = max(f.Limit, 1)
-	rows, err := b.Store.Find(b.ctx, f)
-	b.must(err)
+	rows, err := fi.Store.Find(fi.ctx, f)
+	fi.must(err)
 	ids := make([]execution.ID, len(rows))
 	for i := range rows {
 		ids[i] = rows[i].ID
@@ -207,26 +207,26 @@ func (b *fixture) find(f store.Finding) []execution.ID {
 	return ids
 }
 
-func (b *fixture) row(id execution.ID) execution.Execution {
-	b.t.Helper()
-	rows, err := b.Store.Executions(b.ctx, []execution.ID{id})
-	b.must(err)
+func (fi *fixture) row(id execution.ID) execution.Execution {
+	fi.t.Helper()
+	rows, err := fi.Store.Executions(fi.ctx, []execution.ID{id})
+	fi.must(err)
 	if len(rows) != 1 {
-		b.t.Fatalf("execution %d was found %d times", id, len(rows))
+		fi.t.Fatalf("execution %d was found %d times", id, len(rows))
 	}
 	return rows[0]
 }
 
-func (b *fixture) worker(w store.WorkerKey) store.WorkerRow {
-	b.t.Helper()
-	rows, err := b.Store.Workers(b.ctx, nil)
-	b.must(err)
+func (fi *fixture) worker(w store.WorkerKey) store.WorkerRow {
+	fi.t.Helper()
+	rows, err := fi.Store.Workers(fi.ctx, nil)
+	fi.must(err)
 	for i := range rows {
 		if rows[i].ID == w.ID {
 			return rows[i]
 		}
 	}
-	b.t.Fatalf("worker %d is not listed", w.ID)
+	fi.t.Fatalf("worker %d is not listed", w.ID)
 	return store.WorkerRow{}
 }
 

@@ -229,11 +229,11 @@ func (c *Catalog) find(fn *function, sql bool) {
 }
 
 // span is the position of a declaration's text in its file.
-func (fn *function) span() (from, to int) {
-	if fn.decl != nil {
-		return fn.file.offset(fn.decl.Pos()), fn.file.offset(fn.decl.End())
+func (fu *function) span() (from, to int) {
+	if fu.decl != nil {
+		return fu.file.offset(fu.decl.Pos()), fu.file.offset(fu.decl.End())
 	}
-	return fn.file.offset(fn.literal.Pos()), fn.file.offset(fn.literal.End())
+	return fu.file.offset(fu.literal.Pos()), fu.file.offset(fu.literal.End())
 }
 
 // Digest identifies the source that is mutated: all files of the packages, with their comments and

@@ -107,11 +107,11 @@ func (f *file) constants() []edit {
 }
 
 // pick replaces a literal by calls that choose between it and its mutants when the process starts.
-func (fn *function) pick(mutants []*Candidate, numbers map[*Candidate]int) edit {
-	from, to := fn.span()
-	text := string(fn.file.src[from:to])
+func (fu *function) pick(mutants []*Candidate, numbers map[*Candidate]int) edit {
+	from, to := fu.span()
+	text := string(fu.file.src[from:to])
 	for _, m := range mutants {
-		text = fmt.Sprintf("%s(%d, %s, %s)", picked, numbers[m], text, apply(fn.file.src, from, to, m.edits))
+		text = fmt.Sprintf("%s(%d, %s, %s)", picked, numbers[m], text, apply(fu.file.src, from, to, m.edits))
 	}
 	return edit{from, to, text}
 }
@@ -122,17 +122,17 @@ func copyName(d *ast.FuncDecl, number int) string {
 }
 
 // mutated is the text of a function's copy.
-func (fn *function) mutated(m *Candidate, number int) string {
-	f, d := fn.file, fn.decl
-	from, to := fn.span()
+func (fu *function) mutated(m *Candidate, number int) string {
+	f, d := fu.file, fu.decl
+	from, to := fu.span()
 	name := edit{f.offset(d.Name.Pos()), f.offset(d.Name.End()), copyName(d, number)}
 	return apply(f.src, from, to, append(slices.Clone(m.edits), name))
 }
 
 // ask returns the edits that begin a function with a switch: if one of its mutants was chosen, it
 // calls that copy instead. Unnamed parameters get names, so that they can be passed on.
-func (fn *function) ask(mutants []*Candidate, numbers map[*Candidate]int) []edit {
-	f, d := fn.file, fn.decl
+func (fu *function) ask(mutants []*Candidate, numbers map[*Candidate]int) []edit {
+	f, d := fu.file, fu.decl
 	var edits []edit
 	unnamed := 0
 	name := func() string { unnamed++; return fmt.Sprintf("sourceMutant__p%d", unnamed) }

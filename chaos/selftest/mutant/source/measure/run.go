@@ -54,7 +54,7 @@ func runOne(args []string) error {
 	return o.run()
 }
 
-func (o *sourceRun) run() error {
+func (s *sourceRun) run() error {
 	// Garbage collection takes a tenth of a run's time, and one run holds little memory, so it may
 	// wait until half of the limit is used.
 	debug.SetGCPercent(sourceGarbage)
@@ -62,11 +62,11 @@ func (o *sourceRun) run() error {
 	debug.SetMemoryLimit(sourceMemory / 2)
 	library, err := scenarios.Library()
 	if err != nil {
-		return o.write(&score.Result{By: score.Start, Reached: true, Message: err.Error()})
+		return s.write(&score.Result{By: score.Start, Reached: true, Message: err.Error()})
 	}
 	var truth *score.Truth
-	if o.truth != "" {
-		if truth, err = readTruth(o.truth); err != nil {
+	if s.truth != "" {
+		if truth, err = readTruth(s.truth); err != nil {
 			return err
 		}
 	}
@@ -76,11 +76,11 @@ func (o *sourceRun) run() error {
 	report := func(r *score.Result, leave bool) {
 		once.Do(func() {
 			result = r
-			if o.truth != "" {
-				failed = o.write(r)
+			if s.truth != "" {
+				failed = s.write(r)
 			}
 			switch {
-			case leave && o.truth == "":
+			case leave && s.truth == "":
 				fmt.Fprintf(os.Stderr, "%s%v\n", prefix, notTrue(r))
 				os.Exit(verdict.ExitBroken)
 			case leave:
@@ -89,16 +89,16 @@ func (o *sourceRun) run() error {
 		})
 	}
 	go watchMemory(func() { report(&score.Result{By: score.Memory, Reached: true}, true) })
-	own := explore.SourceMutant(explore.Targets(eventful(library)), o.size, truth, sourcePatience, func(r *score.Result) {
+	own := explore.SourceMutant(explore.Targets(eventful(library)), s.size, truth, sourcePatience, func(r *score.Result) {
 		report(r, r.By == score.Hang)
 	})
-	if o.truth != "" {
+	if s.truth != "" {
 		return failed
 	}
 	if result.Killed() {
 		return notTrue(result)
 	}
-	return o.write(own)
+	return s.write(own)
 }
 
 // notTrue says that the original core fails, so there is nothing to compare mutants with.
@@ -129,13 +129,13 @@ func eventful(library []*scenario.Scenario) []*scenario.Scenario {
 	return slices.SortedStableFunc(slices.Values(library), func(a, b *scenario.Scenario) int { return own[b.Name] - own[a.Name] })
 }
 
-func (o *sourceRun) write(v any) error {
+func (s *sourceRun) write(v any) error {
 	text, err := json.Marshal(v)
 	if err == nil {
-		err = os.WriteFile(o.out, text, 0o600)
+		err = os.WriteFile(s.out, text, 0o600)
 	}
 	if err != nil {
-		return broken("writing the result to %s: %v", o.out, err)
+		return broken("writing the result to %s: %v", s.out, err)
 	}
 	return nil
 }

@@ -108,50 +108,50 @@ func (m *measurement) measureSQL(ctx context.Context) error {
 }
 
 // oneStatement judges one candidate, unless it already was.
-func (m *contracts) oneStatement(ctx context.Context, c *source.Candidate) error {
-	of := m.results.SQL
-	m.mu.Lock()
+func (co *contracts) oneStatement(ctx context.Context, c *source.Candidate) error {
+	of := co.results.SQL
+	co.mu.Lock()
 	known := of.Results[c.ID] != nil
-	m.mu.Unlock()
+	co.mu.Unlock()
 	var r *score.Result
 	var out string
 	if !known {
 		var err error
-		if r, out, err = m.contract(ctx, c); err != nil {
+		if r, out, err = co.contract(ctx, c); err != nil {
 			return err
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.done++
+	co.mu.Lock()
+	defer co.mu.Unlock()
+	co.done++
 	switch {
 	case known:
 		return nil
 	case r.Killed() && notTaken.MatchString(out):
 		at, _ := slices.BinarySearch(of.Refused, c.ID)
 		of.Refused = slices.Insert(of.Refused, at, c.ID)
-		fmt.Fprintf(m.err, "%d of %d: number %d: not taken by PostgreSQL: %s\n", m.done, len(m.order), m.numbers[c], c)
+		fmt.Fprintf(co.err, "%d of %d: number %d: not taken by PostgreSQL: %s\n", co.done, len(co.order), co.numbers[c], c)
 	default:
 		of.Results[c.ID] = r
-		fmt.Fprintf(m.err, "%d of %d: number %d: %s: %s\n", m.done, len(m.order), m.numbers[c], strings.TrimSpace(r.Killer()+" "+r.Message), c)
+		fmt.Fprintf(co.err, "%d of %d: number %d: %s: %s\n", co.done, len(co.order), co.numbers[c], strings.TrimSpace(r.Killer()+" "+r.Message), c)
 	}
-	return m.results.Write(m.file)
+	return co.results.Write(co.file)
 }
 
 // startServers starts a server for each mutant that is judged at the same time; every test creates
 // its own databases there. Two mutants on one server would influence each other, because a
 // snapshot's horizon is that of all databases. The servers need no durability.
-func (m *contracts) startServers(ctx context.Context) (down func(), err error) {
-	m.free = make(chan string, m.procs)
+func (co *contracts) startServers(ctx context.Context) (down func(), err error) {
+	co.free = make(chan string, co.procs)
 	var sets []*servers.Set
 	down = func() {
 		for _, s := range sets {
 			if err := s.Down(); err != nil {
-				fmt.Fprintf(m.err, "ending a server: %v\n", err)
+				fmt.Fprintf(co.err, "ending a server: %v\n", err)
 			}
 		}
 	}
-	for range m.procs {
+	for range co.procs {
 		s, err := servers.Up(ctx, servers.Options{Postgres: true, PrivateOnly: true})
 		if err == nil {
 			sets = append(sets, s)
@@ -161,7 +161,7 @@ func (m *contracts) startServers(ctx context.Context) (down func(), err error) {
 			down()
 			return nil, broken("starting PostgreSQL for the contract: %v", err)
 		}
-		m.free <- s.Postgres.URL
+		co.free <- s.Postgres.URL
 	}
 	return down, nil
 }
@@ -181,17 +181,17 @@ func withoutSync(ctx context.Context, url string) error {
 
 // contract runs the contract with a mutant, or with the original statements for nil, up to the
 // first failure.
-func (m *contracts) contract(ctx context.Context, c *source.Candidate) (*score.Result, string, error) {
-	server := <-m.free
-	defer func() { m.free <- server }()
+func (co *contracts) contract(ctx context.Context, c *source.Candidate) (*score.Result, string, error) {
+	server := <-co.free
+	defer func() { co.free <- server }()
 	r := &score.Result{Reached: true}
 	env := append(os.Environ(), servers.AddressPostgres+"="+server)
 	if c != nil {
 		r.ID, r.Package, r.Operator, r.About = c.ID, c.Package, c.Operator, c.String()
-		env = append(env, fmt.Sprintf("%s=%d", source.Variable, m.numbers[c]))
+		env = append(env, fmt.Sprintf("%s=%d", source.Variable, co.numbers[c]))
 	}
 	for _, stage := range sqlStages {
-		out, err := m.stage(ctx, stage, env, r)
+		out, err := co.stage(ctx, stage, env, r)
 		if err != nil || r.Killed() {
 			return r, out, err
 		}
@@ -200,12 +200,12 @@ func (m *contracts) contract(ctx context.Context, c *source.Candidate) (*score.R
 }
 
 // stage runs a part of the tests, and notes their time and whether one failed.
-func (m *contracts) stage(ctx context.Context, stage sqlStage, env []string, r *score.Result) (string, error) {
+func (co *contracts) stage(ctx context.Context, stage sqlStage, env []string, r *score.Result) (string, error) {
 	limit, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	//nolint:gosec // the program that was built for this
-	cmd := exec.CommandContext(limit, filepath.Join(m.work, filepath.Base(contractTests)+".test"), append([]string{"-test.failfast", "-test.v"}, stage.flags...)...)
-	cmd.Dir = filepath.Join(m.root, contractTests)
+	cmd := exec.CommandContext(limit, filepath.Join(co.work, filepath.Base(contractTests)+".test"), append([]string{"-test.failfast", "-test.v"}, stage.flags...)...)
+	cmd.Dir = filepath.Join(co.root, contractTests)
 	// An interrupted test drops its database; a killed test can't.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
