@@ -10,9 +10,9 @@ import (
 	"handoff/chaos/selftest/mutant"
 )
 
-// No attack may be without a test, also when that is renamed. make attack takes the names from the page.
+// No attack may be without a test, also when that is renamed. .ci/attack takes the names from the page.
 func TestEveryAttackNamesTheTestsThatTryIt(t *testing.T) {
-	_, run, _ := strings.Cut(read(t, "../Makefile"), "HANDOFF_TEST_GARBAGE=200000 go test ")
+	_, run, _ := strings.Cut(read(t, "../.ci/attack"), "HANDOFF_TEST_GARBAGE=200000 go test ")
 	run, _, _ = strings.Cut(run, "\n")
 	declared, inReach := map[string]bool{}, map[string]bool{}
 	for name, source := range allTexts(t, "", ".go") {
@@ -42,7 +42,7 @@ func TestEveryAttackNamesTheTestsThatTryIt(t *testing.T) {
 				if !declared[name] {
 					t.Errorf("docs/attacks.md: %s names %s, and there is no such test", first[row], name)
 				} else if !inReach[name] {
-					t.Errorf("docs/attacks.md: %s names %s, and make attack does not run its package", first[row], name)
+					t.Errorf("docs/attacks.md: %s names %s, and .ci/attack does not run its package", first[row], name)
 				}
 			}
 			if i == 1 {
@@ -75,7 +75,7 @@ func TestTheThresholdsOfAttacksAreThoseOfTheirTests(t *testing.T) {
 		"| 100, found in one pass":   {"core/api/limits.go", "maxMistakes = 100"},
 		"| 1 MB |":                   {"chaos/live/cluster/attack_test.go", "len(log) > 1<<20"},
 		"messages | 5 s |":           {"chaos/live/cluster/attack_test.go", "took > 5*time.Second"},
-		"200,000 unreadable":         {"Makefile", "HANDOFF_TEST_GARBAGE=200000"},
+		"200,000 unreadable":         {".ci/attack", "HANDOFF_TEST_GARBAGE=200000"},
 		"obeys a signal within 1 s;": {"cmd/chaos/hostile_unix_test.go", "obeys = time.Second"},
 		"64 MB beyond the size":      {"cmd/chaos/hostile_test.go", "peak > 64<<20+len(c.text)"},
 		"within one canary interval": {"chaos/live/cluster/attack_test.go", "canaryInterval, canaryWait = 5 * time.Minute, 10 * time.Second"},

@@ -111,6 +111,11 @@ func (h *helps) refuse(t *testing.T, words []string) string {
 			}
 		}
 	}
+	if strings.HasPrefix(name, ".ci/") {
+		if _, err := os.Stat("../" + name); err != nil {
+			return err.Error()
+		}
+	}
 	if !ours || name != "chaos" && name != "executor" && name != "worker" {
 		return ""
 	}

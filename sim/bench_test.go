@@ -1,6 +1,6 @@
 package sim
 
-// What the simulator costs: `make bench-sim` runs this on one core, with all invariants on and the
+// What the simulator costs: `make bench` runs this on one core, with all invariants on and the
 // garbage collector set as the chaos command sets it. Figures per second of processor time (cpu_s)
 // can be compared on a machine that does other things too; medians of five runs of the old and the
 // new code in turn, on two cores with about fourteen programs that wanted them:
@@ -141,7 +141,7 @@ func BenchmarkBusyLoad(b *testing.B) {
 	benchmarkScenario(b, s)
 }
 
-// BenchmarkNamed runs four scenarios under sixty seeds each. `make bench-beside` compares the
+// BenchmarkNamed runs four scenarios under sixty seeds each. `.ci/bench-beside` compares the
 // result with an older commit.
 func BenchmarkNamed(b *testing.B) {
 	total := measured{cpu: cpuTime()}

@@ -22,7 +22,7 @@ import (
 // these, only the action itself can cause a failure, so every chain of an action that never fails
 // has to complete.
 //
-// `make drawn` runs the large sample.
+// `.ci/drawn` runs the large sample.
 func TestDrawnClustersOnEveryTimeScale(t *testing.T) {
 	fixedDraws(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -99,9 +99,9 @@ func TestTheSweepIsDividedIntoAsManySharesAsThereArePods(t *testing.T) {
 	if shares, _ := strconv.Atoi(env["SHARES"]); int32(shares) != *sweep.Spec.Completions || *sweep.Spec.Parallelism != *sweep.Spec.Completions {
 		t.Errorf("%s shares, %d completions, %d at a time", env["SHARES"], *sweep.Spec.Completions, *sweep.Spec.Parallelism)
 	}
-	seeds := regexp.MustCompile(`(?m)^NIGHT_SEEDS := ([0-9]+)$`).FindStringSubmatch(text(t, "Makefile"))
+	seeds := regexp.MustCompile(`(?m)^NIGHT_SEEDS=([0-9]+)$`).FindStringSubmatch(text(t, filepath.Join(".ci", "night")))
 	if len(seeds) < 2 || env["SEEDS"] != seeds[1] {
-		t.Errorf("%s seeds; the Makefile says %v", env["SEEDS"], seeds)
+		t.Errorf("%s seeds; .ci/night has %v", env["SEEDS"], seeds)
 	}
 	script := pod.Containers[0].Args[0]
 	for _, part := range []string{"exec chaos run ", "$((JOB_COMPLETION_INDEX + 1))/$SHARES", `--seeds "$SEEDS"`, "/shares/$JOB_COMPLETION_INDEX"} {

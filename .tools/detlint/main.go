@@ -3,7 +3,7 @@
 //
 //	.tools/bin/detlint -test=false PACKAGE ...
 //
-// The packages that have to obey stand in the Makefile (DETERMINISTIC). There is no list in here:
+// The packages that have to obey are listed in .ci/detlint. There is no list in here:
 // what is named on the command line is checked.
 //
 // It is a command of its own and no go vet -vettool: go vet keeps the result of a package that it

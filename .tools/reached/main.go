@@ -2,7 +2,7 @@
 //
 //	.tools/bin/reached -profile FILE -reasons FILE -most PERCENT FOLDER ...
 //
-// FILE is a coverage profile of the folders' packages (make reached writes it). A statement that
+// FILE is a coverage profile of the folders' packages (.ci/reached writes it). A statement that
 // nothing reaches is one whose mistakes nothing shows, so each needs a reason, in the file of
 // reasons, and together they may be so many percent of all. The exit code is 1 where one has no
 // reason, where a reason is for what was reached or is no longer there, or where there are too many.

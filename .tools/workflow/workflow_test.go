@@ -151,11 +151,15 @@ func TestWhatTheWorkflowRunsIsThere(t *testing.T) {
 	}
 }
 
-// What is kept or shown is written by something: its folder, and its name unless every report has it, stand in the
-// Makefile.
+// What is kept or shown is written by something: its folder, and its name unless every report has it, are named in the
+// Makefile or in a script of .ci.
 func TestWhatTheWorkflowKeepsIsWritten(t *testing.T) {
 	steps, _ := read(t)
 	makefile := text(t, filepath.Join(root, "Makefile"))
+	scripts, _ := filepath.Glob(filepath.Join(root, ".ci", "*"))
+	for _, script := range scripts {
+		makefile += strings.NewReplacer("$out", "reports/out/determinism", `reports/out/live-$1`, "reports/out/live-order").Replace(text(t, script))
+	}
 	report := regexp.MustCompile(`reports/out[a-z0-9/.-]*`)
 	found := 0
 	for _, s := range steps {
@@ -168,8 +172,8 @@ func TestWhatTheWorkflowKeepsIsWritten(t *testing.T) {
 					t.Errorf("%s, %s: nothing writes %s", s.job, s.name, path)
 				}
 			}
-			if !regexp.MustCompile(regexp.QuoteMeta(folder) + `(\s|/|$)`).MatchString(makefile) {
-				t.Errorf("%s, %s: no target of the Makefile writes into %s", s.job, s.name, folder)
+			if !regexp.MustCompile(regexp.QuoteMeta(folder) + `(\s|["/]|$)`).MatchString(makefile) {
+				t.Errorf("%s, %s: neither the Makefile nor .ci writes into %s", s.job, s.name, folder)
 			}
 		}
 	}

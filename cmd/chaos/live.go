@@ -202,7 +202,7 @@ func mutatedDaemons() error {
 	folder := filepath.Join(bin, live.Mutated)
 	for _, name := range []string{"executor", "worker"} {
 		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
-			return broken("there is no %s in %s: make mutated builds the daemons that can be given a mutant", name, folder)
+			return broken("there is no %s in %s: .ci/mutated builds the daemons that can be given a mutant", name, folder)
 		}
 	}
 	return nil

@@ -69,7 +69,7 @@ func sameFiles(t *testing.T, want, got string) {
 	}
 }
 
-// Three scenarios, one of which fails, so that records are merged too. make shards does this with
+// Three scenarios, one of which fails, so that records are merged too. .ci/shards does this with
 // the whole library.
 func TestFourSharesMergeToTheBytesOfOneRun(t *testing.T) {
 	leaveToMakeTest(t)

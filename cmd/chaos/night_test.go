@@ -22,9 +22,9 @@ func read(t *testing.T, path ...string) string {
 }
 
 func TestANightIsAMillionRuns(t *testing.T) {
-	size := regexp.MustCompile(`(?m)^NIGHT_SEEDS := ([0-9]+)$`).FindStringSubmatch(read(t, "Makefile"))
+	size := regexp.MustCompile(`(?m)^NIGHT_SEEDS=([0-9]+)$`).FindStringSubmatch(read(t, ".ci", "night"))
 	if size == nil {
-		t.Fatal("the Makefile has no NIGHT_SEEDS")
+		t.Fatal(".ci/night has no NIGHT_SEEDS")
 	}
 	seeds, _ := strconv.Atoi(size[1])
 	library, err := scenarios.Library()
@@ -38,7 +38,7 @@ func TestANightIsAMillionRuns(t *testing.T) {
 
 // This program accepts the commands in the files of docs/deploy and in the nightly targets.
 func TestTheCommandsOfANightAreTaken(t *testing.T) {
-	text := read(t, "docs", "deploy", "kubernetes-chaos.yaml") + read(t, "Makefile")
+	text := read(t, "docs", "deploy", "kubernetes-chaos.yaml") + read(t, ".ci", "night")
 	text = strings.NewReplacer("[chaos, ", "chaos ", ", ", " ", "]", " ").Replace(text)
 	found := 0
 	for _, m := range regexp.MustCompile(`(?m)chaos (run|merge|mutants) ((?:.*--(?:shard|partial)).*)$`).FindAllStringSubmatch(text, -1) {

@@ -134,7 +134,7 @@ func unmarked(rec *verdict.Record) *verdict.Record {
 }
 
 // The whole measurement takes as long as the hunt, which other tests of this package share, so make
-// test measures a sample, and `make bench-causes` all.
+// test measures a sample, and `HANDOFF_TESTS=all go test ./sim/explore -v -run TestWhatLedToAViolationIsFound` all.
 func TestWhatLedToAViolationIsFound(t *testing.T) {
 	var all []*finding
 	for _, k := range sampledKills(t) {

@@ -54,7 +54,7 @@ func fallen(was, is []uint64) map[int]float64 {
 }
 
 // A change that makes the daemons faster may leave out steps, and with them what the rules look at.
-// HANDOFF_OCCASIONS names the histories of an older commit (`make occasions BEFORE=COMMIT` writes
+// HANDOFF_OCCASIONS names the histories of an older commit (`.ci/occasions COMMIT` writes
 // the file); without it the committed histories are compared with themselves.
 func TestTheRulesAreJudgedAsOftenAsBefore(t *testing.T) {
 	file := os.Getenv("HANDOFF_OCCASIONS")

@@ -28,7 +28,7 @@ var killers = map[string]struct {
 }
 
 // TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone builds a woven program and a
-// woven stress test, which takes a minute; make preempt runs it.
+// woven stress test, which takes a minute; .ci/preempt runs it.
 func TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone(t *testing.T) {
 	dir := forPreempt(t)
 	o, err := Write(root, "", filepath.Join(dir, "woven"), Preempt, Mutants()...)
@@ -75,7 +75,7 @@ var lockless = []struct{ name, file, lock, function, scenario string }{
 }
 
 // TestMissingLocksAreKilledByTheGuardAlone builds the program with and without guards, which takes
-// a minute; make preempt runs it.
+// a minute; .ci/preempt runs it.
 func TestMissingLocksAreKilledByTheGuardAlone(t *testing.T) {
 	dir := forPreempt(t)
 	var mutants []Mutant
@@ -117,7 +117,7 @@ func TestMissingLocksAreKilledByTheGuardAlone(t *testing.T) {
 func forPreempt(t *testing.T) (dir string) {
 	t.Helper()
 	if os.Getenv("HANDOFF_PREEMPT") == "" {
-		t.Skip("builds the core anew: make preempt, or HANDOFF_PREEMPT=yes")
+		t.Skip("builds the core anew: .ci/preempt, or HANDOFF_PREEMPT=yes")
 	}
 	return t.TempDir()
 }

@@ -15,7 +15,7 @@ import (
 // Built says that this program's core is woven, so that runs are preempted.
 const Built = true
 
-// Program is the program's name in commands; make preempt builds it.
+// Program is the program's name in commands; .ci/preempt builds it.
 const Program = "chaos-preempt"
 
 const (

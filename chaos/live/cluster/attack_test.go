@@ -24,7 +24,7 @@ import (
 // the tests of the packages that the page names.
 
 // garbageVariable sets the number of unreadable messages ahead of a good execution. The default is
-// 1,000, 5,000 in make test-all, and 200,000 in make attack.
+// 1,000, 5,000 in make test-all, and 200,000 in .ci/attack.
 const garbageVariable = "HANDOFF_TEST_GARBAGE"
 
 // Behind any number of unreadable messages in its worker's queue, a good execution starts; make

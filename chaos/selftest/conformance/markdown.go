@@ -23,7 +23,7 @@ A divergence is a bug of the model unless it stands in the first table.
     HANDOFF_CHAOS_DATABASE_URL=… HANDOFF_CHAOS_AMQP_URL=… go test ./chaos/selftest/conformance/postgrestest ./chaos/selftest/conformance/rabbitmqtest
 
 run longer ones (HANDOFF_CONFORMANCE_PARALLEL=8 compares fewer sequences at a time, for a busy machine), every pair at every lock instead of a sample, and all of them on servers that you name. ` + "`HANDOFF_CONFORMANCE_RECORD=$PWD/chaos/selftest/conformance/results.json`" + `
-adds what was found to the last table (` + "`make newer`" + ` does it for the servers of a machine and of newer Debian releases), and ` + "`go test ./chaos/selftest/conformance -update`" + ` writes this page.
+adds what was found to the last table (` + "`.ci/newer`" + ` does it for the servers of a machine and of newer Debian releases), and ` + "`go test ./chaos/selftest/conformance -update`" + ` writes this page.
 
 ## Accepted differences, and what is not modelled
 
@@ -51,6 +51,6 @@ adds what was found to the last table (` + "`make newer`" + ` does it for the se
 	for _, r := range Results() {
 		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %d |\n", r.Server, r.Version, r.Cases, r.Skipped, r.Commands, r.Calls, r.Scenarios)
 	}
-	b.WriteString("\n`make newer` adds the servers of a machine, and those of newer Debian releases, each in a chroot: PostgreSQL 17 and 18, RabbitMQ 4.0 and 4.3. A 0 was not run.\n")
+	b.WriteString("\n`.ci/newer` adds the servers of a machine, and those of newer Debian releases, each in a chroot: PostgreSQL 17 and 18, RabbitMQ 4.0 and 4.3. A 0 was not run.\n")
 	return b.String()
 }

@@ -110,7 +110,7 @@ func results(t *testing.T, text string) string {
 	return file
 }
 
-// make shards does this with mutants that are built and run.
+// .ci/shards does this with mutants that are built and run.
 func TestTheResultsOfAllSharesAreThoseOfOneRun(t *testing.T) {
 	one, first, second := results(t, ""), results(t, "1/2"), results(t, "2/2")
 	merged, page := filepath.Join(t.TempDir(), "merged", "source.json"), filepath.Join(t.TempDir(), "score.md")

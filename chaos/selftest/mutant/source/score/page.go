@@ -275,7 +275,7 @@ the server does not take them; the draw went on to the next ones.
 
 `
 
-const head = `<!-- Written by make mutants-source; don't edit. -->
+const head = `<!-- Written by .ci/source-score go; don't edit. -->
 # The score
 
 What share of small mistakes in the core's own source does the harness see? Operators that know nothing of
