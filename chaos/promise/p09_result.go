@@ -1,0 +1,31 @@
+package promise
+
+import (
+	"slices"
+
+	"handoff/chaos/jobhistory"
+)
+
+func stableResult() Rule {
+	return Rule{
+		Name: "P9", Title: "The result stays",
+		Statement: "After done the stored result never changes, and it is that of an attempt that ended ok.",
+		Needs:     [][]jobhistory.Kind{{jobhistory.Settled}},
+		Promised:  func(p *Promises) bool { return p.ResultStable },
+		make: func(b *Book, c *checks) {
+			s := b.self()
+			c.settled = func(j *job, l *jobhistory.Line) {
+				if l.Kind != jobhistory.Settled || l.Result == "" {
+					return
+				}
+				s.judged++
+				switch {
+				case j.final == jobhistory.Done && j.result != "" && j.result != l.Result:
+					b.violate(s, j, j.finalAt, "the result of %s was %q when it was done at %s, and is %q at %s", j.name, j.result, b.moment(j.finalAt), l.Result, b.moment(b.now))
+				case len(j.results) > 0 && !slices.Contains(j.results, l.Result):
+					b.violate(s, j, b.now, "the result of %s is %q; the attempts that ended ok returned %q", j.name, l.Result, j.results)
+				}
+			}
+		},
+	}
+}

@@ -1,0 +1,29 @@
+package promise
+
+import "handoff/chaos/jobhistory"
+
+func notBefore() Rule {
+	return Rule{
+		Name: "P12", Title: "Not before",
+		Statement: "A job with an earliest start does not start before it, and starts within the promised delay after it, counted while the queue could work.",
+		Needs:     [][]jobhistory.Kind{{jobhistory.Submitted}, {jobhistory.Started}},
+		OfTime:    true,
+		make: func(b *Book, c *checks) {
+			s := b.self()
+			c.started = func(a *attempt) {
+				j := a.job
+				if j.notBefore == 0 || j.starts > 1 {
+					return
+				}
+				s.judged++
+				due := max(j.notBefore, j.submitted)
+				switch late := b.now - due; {
+				case b.now < j.notBefore-tolerance:
+					b.violate(s, j, b.now, "%s started at %s, %s before its earliest start at %s", j.name, b.moment(b.now), length(j.notBefore-b.now), b.moment(j.notBefore))
+				case b.Punctual > 0 && min(late, b.served-j.active) > b.Punctual+b.Slack:
+					b.violate(s, j, due, "%s was due at %s and started %s later; allowed are %s", j.name, b.moment(due), length(late), length(b.Punctual))
+				}
+			}
+		},
+	}
+}
