@@ -30,8 +30,8 @@ type Header struct {
 	Text   string `json:"text,omitempty"`
 }
 
-// fields are a line as it is written. A time is a text in RFC 3339, or a number of nanoseconds of any clock.
-type fields struct {
+// Fields are a line as it is written. A time is a text in RFC 3339, or a number of nanoseconds of any clock.
+type Fields struct {
 	At          string  `json:"at,omitempty"`
 	AtNS        *int64  `json:"at_ns,omitempty"`
 	Kind        string  `json:"kind"`
@@ -51,9 +51,12 @@ type fields struct {
 // Reader reads a history line by line. It holds back the lines of the last Window, to return all in the order of
 // their times; lines with one time keep their order in the file.
 type Reader struct {
-	name   string
-	lines  *bufio.Scanner
-	line   int
+	name string
+	// next reads the next line, and line counts them; unit is their name in messages.
+	next  func(*Fields) error
+	line  int
+	unit  string
+	lines *bufio.Scanner
 	header Header
 	// first is the first event, if it was read while a header was looked for.
 	first []byte
@@ -70,6 +73,7 @@ type Reader struct {
 // NewReader reads the header, if there is one. name is the file's name in messages.
 func NewReader(name string, from io.Reader) (*Reader, error) {
 	r := &Reader{name: name, lines: bufio.NewScanner(from)}
+	r.next = r.readFields
 	r.lines.Buffer(make([]byte, 0, 64<<10), MaxLine)
 	line, err := r.readLine()
 	if errors.Is(err, io.EOF) {
@@ -89,6 +93,16 @@ func NewReader(name string, from io.Reader) (*Reader, error) {
 		return nil, r.refuse(fmt.Errorf("the history is of version %d; this program reads version %d", r.header.History, Version))
 	}
 	return r, nil
+}
+
+// FromRows returns a reader of rows that next reads from elsewhere, such as a query; io.EOF ends them.
+func FromRows(name string, next func(*Fields) error) *Reader {
+	r := &Reader{name: name, unit: "row "}
+	r.next = func(f *Fields) error {
+		r.line++
+		return next(f)
+	}
+	return r
 }
 
 // IsHeader reports whether a line is the header of a public history of any version.
@@ -120,7 +134,7 @@ func (r *Reader) Origin() time.Time {
 	return time.Unix(0, r.origin).UTC()
 }
 
-func (r *Reader) refuse(err error) error { return fmt.Errorf("%s:%d: %w", r.name, r.line, err) }
+func (r *Reader) refuse(err error) error { return fmt.Errorf("%s:%s%d: %w", r.name, r.unit, r.line, err) }
 
 func (r *Reader) readLine() ([]byte, error) {
 	if line := r.first; line != nil {
@@ -147,7 +161,8 @@ func (r *Reader) readLine() ([]byte, error) {
 // a line names the file and the number of the line, and no line follows it.
 func (r *Reader) Next(l *Line) error {
 	for !r.ended && (len(r.held) == 0 || r.held[0].line.At > r.latest-Window) {
-		raw, err := r.readLine()
+		var f Fields
+		err := r.next(&f)
 		if errors.Is(err, io.EOF) {
 			r.ended = true
 			break
@@ -155,7 +170,7 @@ func (r *Reader) Next(l *Line) error {
 		if err != nil {
 			return err
 		}
-		one, err := r.parse(raw)
+		one, err := r.parse(&f)
 		if err != nil {
 			return r.refuse(err)
 		}
@@ -173,11 +188,18 @@ func (r *Reader) Next(l *Line) error {
 	return nil
 }
 
-func (r *Reader) parse(raw []byte) (Line, error) {
-	var f fields
-	if err := json.Unmarshal(raw, &f, json.RejectUnknownMembers(true)); err != nil {
-		return Line{}, fmt.Errorf("the line is not as docs/history.md describes it: %w", err)
+func (r *Reader) readFields(f *Fields) error {
+	raw, err := r.readLine()
+	if err != nil {
+		return err
 	}
+	if err := json.Unmarshal(raw, f, json.RejectUnknownMembers(true)); err != nil {
+		return r.refuse(fmt.Errorf("the line is not as docs/history.md describes it: %w", err))
+	}
+	return nil
+}
+
+func (r *Reader) parse(f *Fields) (Line, error) {
 	l := Line{Job: f.Job, Attempt: f.Attempt, Actor: f.Actor, Outcome: f.Outcome, Result: f.Result, Key: f.Key, Text: f.Text}
 	var err error
 	if l.Kind, err = kindOf(f.Kind); err != nil {

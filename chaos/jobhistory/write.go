@@ -23,7 +23,7 @@ func NewWriter(to io.Writer, origin time.Time, header Header) (*Writer, error) {
 
 // Write appends a line. Lines need not be in the order of their times, but within Window of it.
 func (w *Writer) Write(l *Line) error {
-	f := fields{
+	f := Fields{
 		At: w.date(l.At), Kind: l.Kind.String(), Job: l.Job, Attempt: l.Attempt, Actor: l.Actor,
 		Outcome: l.Outcome, Result: l.Result, Key: l.Key, Text: l.Text,
 	}
