@@ -26,10 +26,10 @@ type Calls struct {
 	away     *awayChecker
 	service  *inServiceChecker
 
-	lease   leaseOf
-	renewal renewalOf
-	ends    endsOf
-	behind  behindOf
+	lease   leaseKnowledge
+	renewal renewalNeed
+	ends    countedEnds
+	behind  lookBehindState
 	// gone says that the process was told that its incarnation is over. draining is the time of the
 	// run at which it told the database that it drains, negative if it didn't.
 	gone     bool
@@ -58,9 +58,9 @@ type callsOfRun struct {
 	to     execution.Status
 	reason execution.Reason
 	// ended is when the worker first wrote the end.
-	ended time.Duration
-	over  bool
-	again [lastCall + 1]attempt
+	ended    time.Duration
+	over     bool
+	attempts [lastCall + 1]attempt
 }
 
 // Calls begins to judge the calls of a worker process that has just started.
@@ -94,8 +94,8 @@ func (s *Suite) Calls(process string, capacity int) *Calls {
 
 // Registered begins a new incarnation. asked is when the process sent the request.
 func (c *Calls) Registered(asked time.Duration) {
-	c.lease, c.renewal = leaseOf{renewed: asked}, renewalOf{}
-	c.ends, c.behind = endsOf{}, behindOf{sure: true, answered: -lookBehind}
+	c.lease, c.renewal = leaseKnowledge{renewed: asked}, renewalNeed{}
+	c.ends, c.behind = countedEnds{}, lookBehindState{sure: true, answered: -lookBehind}
 	c.gone, c.draining = false, -1
 	c.runs = make(map[execution.Key]*callsOfRun)
 }
@@ -106,13 +106,13 @@ func (c *Calls) Gone() { c.gone = true }
 // Drains notes that the process is telling the database that it drains.
 func (c *Calls) Drains() {
 	if c.draining < 0 {
-		c.draining = c.s.present()
+		c.draining = c.s.currentTime()
 	}
 	c.behind.sure = false
 }
 
-// present is the current time of the run.
-func (s *Suite) present() time.Duration {
+// currentTime is the current time of the run.
+func (s *Suite) currentTime() time.Duration {
 	if s.clock == nil {
 		return s.now.At
 	}
@@ -133,16 +133,16 @@ func (c *Calls) Cancelled(key execution.Key) { c.Told(key, false) }
 
 // Claims judges a claim before it is sent.
 func (c *Calls) Claims(now time.Duration, key execution.Key) {
-	c.look(now)
+	c.judgeNextQuestion(now)
 	r := c.runs[key]
 	if r == nil {
 		r = new(callsOfRun)
 		c.runs[key] = r
-		c.begins(key)
-		c.behind.holds(c)
+		c.judgeFirstClaim(key)
+		c.behind.noteHeld(c)
 	}
 	r.sent = now
-	c.repeats(now, key, r, callClaim, "")
+	c.judgeRepetition(now, key, r, callClaim, "")
 }
 
 // Claimed notes the answer to a claim. timeout is the run timeout of the row.
@@ -152,7 +152,7 @@ func (c *Calls) Claimed(now time.Duration, key execution.Key, o Answer, timeout 
 		return
 	}
 	// An error of several claims may be about another one. Then each of them is sent alone, at once.
-	r.again[callClaim].answered(now, o.Failed && !(o.Wrong && o.Shared))
+	r.attempts[callClaim].noteAnswer(now, o.Failed && !(o.Wrong && o.Shared))
 	if o.Applied || o.Unknown && !r.uncertain {
 		r.asked = r.sent
 	}
@@ -161,9 +161,9 @@ func (c *Calls) Claimed(now time.Duration, key execution.Key, o Answer, timeout 
 	case o.Applied || !o.Failed && r.uncertain && o.Ours:
 		r.limit = r.asked + timeout
 	case !o.Failed || o.Wrong && !o.Shared && !r.uncertain:
-		c.forget(now, key)
+		c.forgetRun(now, key)
 		if !o.Failed && !o.Late {
-			c.behind.wastes(c, now)
+			c.behind.countWasted(c, now)
 		}
 	}
 }
@@ -179,25 +179,25 @@ type Answer struct {
 	Failed, Unknown, Wrong, Shared bool
 }
 
-func (c *Calls) forget(now time.Duration, key execution.Key) {
-	c.look(now)
+func (c *Calls) forgetRun(now time.Duration, key execution.Key) {
+	c.judgeNextQuestion(now)
 	delete(c.runs, key)
 }
 
 // Finishes judges the end of a run before it is written. words are the error and message to be
 // stored.
 func (c *Calls) Finishes(now time.Duration, e End, words string) {
-	c.look(now)
+	c.judgeNextQuestion(now)
 	r := c.runs[e.Key]
 	if r == nil {
 		return
 	}
 	if !r.over {
 		r.over, r.ended = true, now
-		c.waited(now, e.Key, r)
+		c.judgeResultWait(now, e.Key, r)
 	}
-	c.tells(now, &e, r)
-	c.repeats(now, e.Key, r, callFinish, words)
+	c.judgeReason(now, &e, r)
+	c.judgeRepetition(now, e.Key, r, callFinish, words)
 }
 
 // End is how a run ended, as reported by its worker.
@@ -213,7 +213,7 @@ func (c *Calls) Finished(now time.Duration, e End, o Answer) {
 	if r == nil {
 		return
 	}
-	r.again[callFinish].answered(now, o.Failed)
+	r.attempts[callFinish].noteAnswer(now, o.Failed)
 	if !o.Failed && (o.Applied || r.unwritten && o.Ours) {
 		if e.Reason != execution.WorkerShutdown {
 			ended := r.ended
@@ -225,9 +225,9 @@ func (c *Calls) Finished(now time.Duration, e End, o Answer) {
 			case r.killed > 0:
 				ended = r.killed
 			}
-			c.ends.add(now, ended-r.asked, oracle.BlamesWorker(e.Reason))
+			c.ends.addEnd(now, ended-r.asked, oracle.BlamesWorker(e.Reason))
 		}
-		c.forget(now, e.Key)
+		c.forgetRun(now, e.Key)
 	}
 	r.unwritten = r.unwritten || o.Unknown
 }
@@ -235,17 +235,17 @@ func (c *Calls) Finished(now time.Duration, e End, o Answer) {
 // Keeps judges a refused end before it is stored as a dead letter.
 func (c *Calls) Keeps(now time.Duration, e End, words string) {
 	if r := c.runs[e.Key]; r != nil {
-		c.tells(now, &e, r)
-		c.repeats(now, e.Key, r, callKeep, words)
+		c.judgeReason(now, &e, r)
+		c.judgeRepetition(now, e.Key, r, callKeep, words)
 	}
 }
 
 // Kept notes the answer to that.
 func (c *Calls) Kept(now time.Duration, key execution.Key, failed bool) {
 	if r := c.runs[key]; r != nil {
-		r.again[callKeep].answered(now, failed)
+		r.attempts[callKeep].noteAnswer(now, failed)
 		if !failed {
-			c.forget(now, key)
+			c.forgetRun(now, key)
 		}
 	}
 }

@@ -57,9 +57,9 @@ func TestCallsOfAWorkerAreJudged(t *testing.T) {
 		}},
 		{"a result that waits behind the fence", 13, func(k *Calls) {
 			claimed(k)
-			k.Exited(k.fence()-oracle.ResultWindow/2, key, execution.Completed, execution.NoReason)
+			k.Exited(k.fenceTime()-oracle.ResultWindow/2, key, execution.Completed, execution.NoReason)
 		}, func(k *Calls) {
-			k.Finishes(k.fence()+oracle.ResultWindow/2, End{key, execution.Completed, execution.NoReason}, "")
+			k.Finishes(k.fenceTime()+oracle.ResultWindow/2, End{key, execution.Completed, execution.NoReason}, "")
 		}},
 		{"a run that took longer", 15, func(k *Calls) {
 			k.Reports(time.Second, RunFigures{})
@@ -76,12 +76,12 @@ func TestCallsOfAWorkerAreJudged(t *testing.T) {
 			k.LookedBehind(2 * time.Second)
 		}, func(k *Calls) { k.LooksBehind(2500 * time.Millisecond) }},
 		{"a look too late", 18, func(k *Calls) {
-			k.s.roads.of("shell-1").up = true
+			k.s.roads.roadOf("shell-1").up = true
 			for range fruitless {
 				k.Wastes(time.Second)
 			}
-			k.look(time.Second + callsTime)
-		}, func(k *Calls) { k.look(time.Second + 2*callsTime) }},
+			k.judgeNextQuestion(time.Second + callsTime)
+		}, func(k *Calls) { k.judgeNextQuestion(time.Second + 2*callsTime) }},
 		{"the same again at once", 23, func(k *Calls) {
 			k.Claims(time.Second, key)
 			k.Claimed(time.Second, key, Answer{Failed: true, Unknown: true}, time.Minute)

@@ -71,9 +71,9 @@ type ownFailure struct {
 	at time.Duration
 }
 
-// answered notes that the database refused a write of an end that it has already. The answers
+// noteRefusedEnd notes that the database refused a write of an end that it has already. The answers
 // before may have been lost, so the worker may learn of the end only now.
-func (c *candidate) answered(e *history.Event) {
+func (c *candidate) noteRefusedEnd(e *history.Event) {
 	for n, f := range c.failures {
 		if f.key == (execution.Key{ID: e.Execution, Epoch: e.Epoch}) && f.process == e.Process {
 			f.at = e.At
@@ -94,33 +94,33 @@ type snapshot struct {
 	expired []time.Duration
 }
 
-// known is the latest snapshot.
-func (c *candidate) known() snapshot {
+// latestSnapshot is the latest snapshot.
+func (c *candidate) latestSnapshot() snapshot {
 	if n := len(c.snapshots); n > 0 {
 		return c.snapshots[n-1]
 	}
 	return snapshot{}
 }
 
-func (c *candidate) lifecycle(e *history.Event, cordoned bool) {
+func (c *candidate) applyLifecycle(e *history.Event, cordoned bool) {
 	c.state = e.Lifecycle
 	c.left = c.left || e.Lifecycle >= execution.Draining
 	if e.Lifecycle == execution.Active && !c.left {
-		c.begin(e.At, cordoned)
+		c.markActive(e.At, cordoned)
 		return
 	}
-	c.unfit(e.At)
+	c.endFitPeriod(e.At)
 	c.fitSince, c.goodSince, c.wellSince = never, never, never
 }
 
-// unfit notes that the worker could be given work until at.
-func (c *candidate) unfit(at time.Duration) {
+// endFitPeriod notes that the worker could be given work until at.
+func (c *candidate) endFitPeriod(at time.Duration) {
 	c.fitUntil = c.lastFit(at)
-	c.bad(at)
+	c.endWellPeriod(at)
 }
 
-// bad notes that the worker was not surely unhealthy until at.
-func (c *candidate) bad(at time.Duration) {
+// endWellPeriod notes that the worker was not surely unhealthy until at.
+func (c *candidate) endWellPeriod(at time.Duration) {
 	if c.wellSince != never {
 		c.wellUntil = max(c.wellUntil, min(at, c.leaseOver))
 	}
@@ -135,38 +135,38 @@ func (c *candidate) lastFit(now time.Duration) time.Duration {
 	return c.fitUntil
 }
 
-// beat renews the lease. now is the database's clock, by which leases end.
-func (c *candidate) beat(e *history.Event, now time.Duration, cordoned bool) {
+// renewLease renews the lease. now is the database's clock, by which leases end.
+func (c *candidate) renewLease(e *history.Event, now time.Duration, cordoned bool) {
 	if now > c.leaseEnds {
 		// The lease was over, so the periods begin anew.
-		c.unfit(e.At)
+		c.endFitPeriod(e.At)
 		c.fitSince, c.goodSince, c.wellSince = never, never, never
 	}
 	c.leaseEnds, c.leaseOver, c.consuming = e.Due, e.At+e.Due-now, e.Limit == 1
-	c.settle(e.At, cordoned)
+	c.updatePeriods(e.At, cordoned)
 }
 
-func (c *candidate) begin(at time.Duration, cordoned bool) {
+func (c *candidate) markActive(at time.Duration, cordoned bool) {
 	c.idleSince, c.roomSince, c.busySince = at, at, never
-	c.settle(at, cordoned)
+	c.updatePeriods(at, cordoned)
 }
 
-// settle updates the times after a change.
-func (c *candidate) settle(at time.Duration, cordoned bool) {
+// updatePeriods updates the times after a change.
+func (c *candidate) updatePeriods(at time.Duration, cordoned bool) {
 	fit := c.state == execution.Active && !c.left && c.consuming && !cordoned
 	switch {
 	case !fit:
-		c.unfit(at)
+		c.endFitPeriod(at)
 	case c.surelyUnhealthy:
-		c.bad(at)
+		c.endWellPeriod(at)
 	}
-	c.fitSince = since(c.fitSince, at, fit)
-	c.goodSince = since(c.goodSince, at, fit && !c.unhealthy)
-	c.wellSince = since(c.wellSince, at, fit && !c.surelyUnhealthy)
+	c.fitSince = conditionSince(c.fitSince, at, fit)
+	c.goodSince = conditionSince(c.goodSince, at, fit && !c.unhealthy)
+	c.wellSince = conditionSince(c.wellSince, at, fit && !c.surelyUnhealthy)
 }
 
-// since returns before, or at if the condition has just begun to hold; never if it does not hold.
-func since(before, at time.Duration, holds bool) time.Duration {
+// conditionSince returns before, or at if the condition has just begun to hold; never if it does not hold.
+func conditionSince(before, at time.Duration, holds bool) time.Duration {
 	switch {
 	case !holds:
 		return never
@@ -176,14 +176,14 @@ func since(before, at time.Duration, holds bool) time.Duration {
 	return before
 }
 
-// offers says that the worker could be given an execution of a runtime, apart from its health. now
+// acceptsRuntime says that the worker could be given an execution of a runtime, apart from its health. now
 // is the database's clock.
-func (c *candidate) offers(runtime string, now time.Duration) bool {
+func (c *candidate) acceptsRuntime(runtime string, now time.Duration) bool {
 	return c.fitSince != never && now <= c.leaseEnds && slices.Contains(c.runtimes, runtime)
 }
 
-// given counts a dispatch to the worker.
-func (c *candidate) given(at time.Duration) {
+// countDispatch counts a dispatch to the worker.
+func (c *candidate) countDispatch(at time.Duration) {
 	if c.load++; c.load == 1 {
 		c.busySince = at
 	}
@@ -194,8 +194,8 @@ func (c *candidate) given(at time.Duration) {
 	}
 }
 
-// released counts an execution that a transition takes from the worker.
-func (c *candidate) released(e *history.Event) {
+// countRelease counts an execution that a transition takes from the worker.
+func (c *candidate) countRelease(e *history.Event) {
 	if e.From == execution.Scheduled && c.waiting > 0 {
 		c.waiting--
 	}

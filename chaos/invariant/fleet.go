@@ -41,13 +41,13 @@ type headcount struct {
 	stopped int
 }
 
-// must says that every reaper brakes when so many leases are over. may says that some reaper may
+// mustBrake says that every reaper brakes when so many leases are over. may says that some reaper may
 // brake, depending on which stopped workers it has seen.
-func (h headcount) must(b *oracle.Brakes, over int) bool {
+func (h headcount) mustBrake(b *oracle.Brakes, over int) bool {
 	return b.Hold(h.alive, over) && b.Hold(h.alive+h.stopped, over)
 }
 
-func (h headcount) may(b *oracle.Brakes, over int) bool {
+func (h headcount) mayBrake(b *oracle.Brakes, over int) bool {
 	few := max(0, b.Least-h.alive)
 	return few <= h.stopped && b.Hold(h.alive+few, over)
 }
@@ -72,20 +72,20 @@ type member struct {
 	leftBy string
 }
 
-// look is the interval at which the fleet is examined; the reaper's interval is longer.
-const look = time.Second
+// examineInterval is the interval at which the fleet is examined; the reaper's interval is longer.
+const examineInterval = time.Second
 
 func newFleet(c config.Config) *fleet {
 	return &fleet{config: c, brakes: oracle.NewBrakes(&c.Executor), byID: make(map[execution.WorkerID]*member), massSince: -1, massUntil: -1, episode: -1, none: -1, unsure: -1}
 }
 
-// ends is when a lease is over both by the database's clock and by a clock that was never set.
-func (f *fleet) ends(t *session) time.Duration {
+// leaseEnd is when a lease is over both by the database's clock and by a clock that was never set.
+func (f *fleet) leaseEnd(t *session) time.Duration {
 	return max(t.leaseEnds-f.skew, t.renewed+oracle.Lease(&f.config.Worker)*(driftTolerance-1)/driftTolerance)
 }
 
-// learn applies an event that the sessions have already seen.
-func (f *fleet) learn(e *history.Event, t *session) {
+// applyEvent applies an event that the sessions have already seen.
+func (f *fleet) applyEvent(e *history.Event, t *session) {
 	m := f.byID[e.Worker]
 	switch {
 	case t == nil:
@@ -102,8 +102,8 @@ func (f *fleet) learn(e *history.Event, t *session) {
 	}
 }
 
-// pass examines the fleet up to a moment.
-func (f *fleet) pass(now time.Duration) {
+// examineUntil examines the fleet up to a moment.
+func (f *fleet) examineUntil(now time.Duration) {
 	if now < f.next {
 		return
 	}
@@ -112,15 +112,15 @@ func (f *fleet) pass(now time.Duration) {
 	// two seconds apart.
 	at := max(f.next, now-4*oracle.Lease(&f.config.Worker))
 	// Count the looks: adding to the time could overflow at the end of its range.
-	for n := (now - at) / look; n >= 0; n-- {
+	for n := (now - at) / examineInterval; n >= 0; n-- {
 		f.lookAt(at)
-		at += look
+		at += examineInterval
 	}
 	f.next = at
 }
 
 func (f *fleet) lookAt(at time.Duration) {
-	h := f.count(at, reaper{watching: at})
+	h := f.headcountAt(at, reaper{watching: at})
 	if h.over > 0 {
 		f.none = -1
 	}
@@ -130,16 +130,16 @@ func (f *fleet) lookAt(at time.Duration) {
 		if f.none < 0 {
 			f.none = at
 		}
-		if at-f.none > f.notice() {
+		if at-f.none > f.noticeTime() {
 			f.episode = -1
 		}
 		return
-	case !h.may(f.brakes, h.over+h.lost):
+	case !h.mayBrake(f.brakes, h.over+h.lost):
 		return
-	case !h.must(f.brakes, h.over+h.lost):
+	case !h.mustBrake(f.brakes, h.over+h.lost):
 		f.unsure = at
 	}
-	if f.massUntil < at-2*look {
+	if f.massUntil < at-2*examineInterval {
 		f.massSince = at
 	}
 	f.massUntil = at
@@ -148,10 +148,10 @@ func (f *fleet) lookAt(at time.Duration) {
 	}
 }
 
-// count counts the workers as a reaper sees them. over counts leases that have been over for at
+// headcountAt counts the workers as a reaper sees them. over counts leases that have been over for at
 // least the reaper's margin. Workers marked lost by another process within the margin don't count,
 // because the reaper may not know of them yet.
-func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
+func (f *fleet) headcountAt(at time.Duration, r reaper) (h headcount) {
 	lease := oracle.Lease(&f.config.Worker)
 	holding := f.massUntil >= 0 && f.massUntil >= at-lease
 	// A reaper remembers workers lost before the mass began, if it looked and saw them before a
@@ -168,10 +168,10 @@ func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 		switch {
 		case !oracle.Gone(m.lifecycle):
 			h.alive++
-			if f.ends(m.session)+r.margin <= at {
+			if f.leaseEnd(m.session)+r.margin <= at {
 				h.over++
 			}
-		case m.left >= 0 && r.margin > 0 && r.started > 0 && (m.left <= r.started || m.left <= r.started+f.notice() && m.leftBy != r.process):
+		case m.left >= 0 && r.margin > 0 && r.started > 0 && (m.left <= r.started || m.left <= r.started+f.noticeTime() && m.leftBy != r.process):
 			// It has never seen this worker alive since its start, or may not have.
 		case m.left >= 0 && (m.left > at-lease || holding && m.left > remembered):
 			h.alive++
@@ -179,36 +179,36 @@ func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 				h.lost++
 			}
 		case m.lifecycle != execution.Stopped:
-		case m.since > at-lease && f.watched(m, r):
+		case m.since > at-lease && f.reaperSaw(m, r):
 			h.alive++
-		case m.since > at-lease-f.notice() || holding && m.since > f.massSince-lease-f.notice():
+		case m.since > at-lease-f.noticeTime() || holding && m.since > f.massSince-lease-f.noticeTime():
 			h.stopped++
 		}
 	}
 	return h
 }
 
-// watched says that a reaper has seen a stopped worker while it was there.
-func (f *fleet) watched(m *member, r reaper) bool {
-	return m.since > max(r.watching, m.joined)+f.notice()
+// reaperSaw says that a reaper has seen a stopped worker while it was there.
+func (f *fleet) reaperSaw(m *member, r reaper) bool {
+	return m.since > max(r.watching, m.joined)+f.noticeTime()
 }
 
-// notice is the longest time until an unhindered reaper has seen a change.
-func (f *fleet) notice() time.Duration {
+// noticeTime is the longest time until an unhindered reaper has seen a change.
+func (f *fleet) noticeTime() time.Duration {
 	x := f.config.Executor
 	return 2*(x.ReconcileInterval+x.StatementTimeout) + time.Second
 }
 
-// held is how much later a worker may be found dead because a reaper held back. The time counts
+// brakeDelay is how much later a worker may be found dead because a reaper held back. The time counts
 // from the beginning of the hold: two leases, and then one second for each worker.
-func (f *fleet) held(renewed time.Duration, b *Bounds) (since, more time.Duration) {
+func (f *fleet) brakeDelay(renewed time.Duration, b *Bounds) (since, more time.Duration) {
 	if f.massUntil < renewed {
 		return renewed, 0
 	}
 	more = b.Hold + time.Duration(len(f.members))*b.Trickle
 	if f.unsure >= f.massSince {
 		// The hold may have begun only after the reaper had forgotten the stopped workers.
-		more += oracle.Lease(&f.config.Worker) + f.notice()
+		more += oracle.Lease(&f.config.Worker) + f.noticeTime()
 	}
 	return max(renewed, f.massSince), more
 }

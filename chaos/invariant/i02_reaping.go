@@ -10,10 +10,10 @@ import (
 	"handoff/core/execution"
 )
 
-// reaping is the part of invariant 2 about the loss of workers, the only lifecycle that executors
+// reapingCheck is the part of invariant 2 about the loss of workers, the only lifecycle that executors
 // write, and about the monitors' warm-up: a monitor that has watched for less than a lease can't
 // know which workers are dead (defects D35, D47, D58).
-type reaping struct {
+type reapingCheck struct {
 	i *Invariant
 	s *Suite
 	// woke is when each process last resumed after a standstill.
@@ -28,14 +28,14 @@ type reaping struct {
 	batch int
 }
 
-func newReaping(i *Invariant, s *Suite) *reaping {
-	return &reaping{i: i, s: s, woke: make(map[string]time.Duration), down: -1, up: -1, back: -1}
+func newReapingCheck(i *Invariant, s *Suite) *reapingCheck {
+	return &reapingCheck{i: i, s: s, woke: make(map[string]time.Duration), down: -1, up: -1, back: -1}
 }
 
 // driftTolerance bounds how far a process's clock may run fast: one part in so many of a lease.
 const driftTolerance = 10
 
-func (r *reaping) observe(e *history.Event) {
+func (r *reapingCheck) observeEvent(e *history.Event) {
 	x := r.s.config.Executor
 	switch e.Kind {
 	case history.ProcessResumed, history.ProcessThawed:
@@ -54,15 +54,15 @@ func (r *reaping) observe(e *history.Event) {
 	}
 }
 
-// cold says why a process can't judge yet, because something happened too recently; empty if it
+// warmupObjection says why a process can't judge yet, because something happened too recently; empty if it
 // can.
-func (r *reaping) cold(e *history.Event) string {
+func (r *reapingCheck) warmupObjection(e *history.Event) string {
 	lease := oracle.Lease(&r.s.config.Worker)
 	warm := lease - lease/driftTolerance
 	if at, known := r.s.started[e.Process]; known && e.At-at < warm {
 		return fmt.Sprintf("%s was started %v ago and has not watched for the time of a lease yet", e.Process, e.At-at)
 	}
-	if woke, slept := r.woke[e.Process]; slept && e.At-woke < warm || r.s.calm.hindering > 0 {
+	if woke, slept := r.woke[e.Process]; slept && e.At-woke < warm || r.s.hindrances.lasting > 0 {
 		// A call begun before the standstill, or a message that the network held back, may arrive
 		// now.
 		return ""
@@ -73,42 +73,42 @@ func (r *reaping) cold(e *history.Event) string {
 	return ""
 }
 
-// unlawful says why an incarnation must not be marked lost now; empty if it may.
-func (r *reaping) unlawful(e *history.Event) string {
+// lossObjection says why an incarnation must not be marked lost now; empty if it may.
+func (r *reapingCheck) lossObjection(e *history.Event) string {
 	t := r.s.workers.Get(e.Incarnation)
 	// The database itself reports the incarnations that it has forgotten; no executor marked them.
 	if e.Lifecycle != execution.Lost || t == nil || t.process == e.Process || e.Process == fault.Database {
 		return ""
 	}
-	r.s.judged(r.i)
+	r.s.countOccasion(r.i)
 	if e.Step != r.step {
 		r.step, r.batch = e.Step, 0
 	}
 	r.batch++
-	if ends := r.s.fleet.ends(t); e.At < ends-r.s.tolerance {
+	if ends := r.s.fleet.leaseEnd(t); e.At < ends-r.s.tolerance {
 		return fmt.Sprintf("its lease ends only in %v", ends-e.At)
 	}
-	if why := r.cold(e); why != "" {
+	if why := r.warmupObjection(e); why != "" {
 		return why
 	}
-	return r.unbraked(e)
+	return r.brakeObjection(e)
 }
 
-// unbraked says why the brake must have held; empty if it need not. No worker may be marked for two
+// brakeObjection says why the brake must have held; empty if it need not. No worker may be marked for two
 // leases from the moment at which the brake had to engage. After that it lets through one a second,
 // so several in one step are too many.
-func (r *reaping) unbraked(e *history.Event) string {
+func (r *reapingCheck) brakeObjection(e *history.Event) string {
 	f, x := r.s.fleet, r.s.config.Executor
 	// The data read before the write is at most two statements old.
 	margin := 2*x.StatementTimeout + time.Second
-	as := reaper{process: e.Process, margin: margin, watching: max(r.s.calm.since, r.s.started[e.Process]), started: r.s.started[e.Process], back: r.back}
-	if r.s.calm.hindering > 0 {
+	as := reaper{process: e.Process, margin: margin, watching: max(r.s.hindrances.lastEnd, r.s.started[e.Process]), started: r.s.started[e.Process], back: r.back}
+	if r.s.hindrances.lasting > 0 {
 		as.watching = e.At
 	}
-	h := f.count(e.At, as)
+	h := f.headcountAt(e.At, as)
 	if r.batch > 1 {
 		// Workers marked earlier in this step are already among the lost.
-		if h.must(f.brakes, h.lost+1) {
+		if h.mustBrake(f.brakes, h.lost+1) {
 			return fmt.Sprintf("it was marked together with others: %d of %d workers were marked lost within the time of a lease, so the brake may let through only one a second", h.lost+1, h.alive)
 		}
 		return ""
@@ -116,12 +116,12 @@ func (r *reaping) unbraked(e *history.Event) string {
 	// Count only leases that are over for the reaper, too: it saw the last heartbeat at most one pass
 	// late, a lease ago.
 	as.margin += 2 * x.ReconcileInterval
-	h = f.count(e.At, as)
+	h = f.headcountAt(e.At, as)
 	held := f.episode + oracle.HeldFor(&r.s.config.Worker)
 	// After an outage of the database all workers are watched anew, so for the time of a lease the
 	// reaper takes no lease for over.
 	anew := r.back > f.episode
-	if h.must(f.brakes, h.over+h.lost) && f.episode >= 0 && !anew && e.At < held-r.s.tolerance-look {
+	if h.mustBrake(f.brakes, h.over+h.lost) && f.episode >= 0 && !anew && e.At < held-r.s.tolerance-examineInterval {
 		return fmt.Sprintf("%d of %d workers had lost their leases, so the brake had to hold until %v", h.over+h.lost, h.alive, held)
 	}
 	return ""

@@ -20,9 +20,9 @@ type hungQueues struct {
 	dispatched time.Duration
 }
 
-// announced notes the beginning or end of a fault that makes a queue hang. A queue that is deleted,
+// noteFault notes the beginning or end of a fault that makes a queue hang. A queue that is deleted,
 // and made anew, does not hang.
-func (h *hungQueues) announced(e *history.Event) {
+func (h *hungQueues) noteFault(e *history.Event) {
 	kind := fault.Find(e.Text)
 	if kind == nil {
 		return
@@ -41,8 +41,8 @@ func (h *hungQueues) announced(e *history.Event) {
 	}
 }
 
-// connected is until when an executor surely had a session.
-func (h *hungQueues) connected(now time.Duration) time.Duration {
+// connectedUntil is until when an executor surely had a session.
+func (h *hungQueues) connectedUntil(now time.Duration) time.Duration {
 	if len(h.names) > 0 {
 		return h.dispatched
 	}

@@ -351,8 +351,8 @@ func TestAnUnclaimedDispatchAgesByTheDatabasesClock(t *testing.T) {
 		}
 		c := s.checkers[0].(*placementChecker)
 		w := c.byIncarnation.Get(1)
-		known := w.known()
-		if got := c.evidence(w, &known, x.at)[0].Unclaimed; got != x.counts {
+		known := w.latestSnapshot()
+		if got := c.possibleEvidence(w, &known, x.at)[0].Unclaimed; got != x.counts {
 			t.Errorf("%s: %d dispatches count as unclaimed, want %d", x.name, got, x.counts)
 		}
 	}

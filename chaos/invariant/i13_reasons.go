@@ -39,24 +39,24 @@ func (c *Calls) Exited(now time.Duration, key execution.Key, to execution.Status
 	}
 }
 
-// waited judges how long the end of a run that ended by itself waited for its first write: no
+// judgeResultWait judges how long the end of a run that ended by itself waited for its first write: no
 // longer than the results written with it may wait, and not at all if the fence would come
 // meanwhile.
-func (c *Calls) waited(now time.Duration, key execution.Key, r *callsOfRun) {
+func (c *Calls) judgeResultWait(now time.Duration, key execution.Key, r *callsOfRun) {
 	if c.result == nil || !r.byItself {
 		return
 	}
 	held := now - r.exited
-	if c.s.ledger.struck(standsStill|itsClock, c.process, 0, c.s.present()-held-sameMoment) {
+	if c.s.ledger.hasStruck(standsStill|itsClock, c.process, 0, c.s.currentTime()-held-sameMoment) {
 		return
 	}
-	c.s.judged(c.result.i)
+	c.s.countOccasion(c.result.i)
 	switch {
-	case held > 0 && !c.lease.fenced && r.exited < c.fence() && now > c.fence():
-		c.s.violate(c.result.i, key.ID, "%s let the result of execution %d (epoch %d), whose run ended %v before the fence, wait for others until after it",
-			c.process, key.ID, key.Epoch, c.fence()-r.exited)
+	case held > 0 && !c.lease.fenced && r.exited < c.fenceTime() && now > c.fenceTime():
+		c.s.recordViolation(c.result.i, key.ID, "%s let the result of execution %d (epoch %d), whose run ended %v before the fence, wait for others until after it",
+			c.process, key.ID, key.Epoch, c.fenceTime()-r.exited)
 	case held > oracle.ResultWindow+sameMoment:
-		c.s.violate(c.result.i, key.ID, "%s did not write how the run of execution %d (epoch %d) ended until %v after it; a result waits for others for %v at most",
+		c.s.recordViolation(c.result.i, key.ID, "%s did not write how the run of execution %d (epoch %d) ended until %v after it; a result waits for others for %v at most",
 			c.process, key.ID, key.Epoch, held, oracle.ResultWindow)
 	}
 }
@@ -65,20 +65,20 @@ func (c *Calls) waited(now time.Duration, key execution.Key, r *callsOfRun) {
 // moment in the near future.
 const clocksOfRuns = time.Second
 
-// tells judges what a worker is about to report about the end of a run.
-func (c *Calls) tells(now time.Duration, e *End, r *callsOfRun) {
+// judgeReason judges what a worker is about to report about the end of a run.
+func (c *Calls) judgeReason(now time.Duration, e *End, r *callsOfRun) {
 	if c.result == nil {
 		return
 	}
-	c.s.judged(c.result.i)
-	if !c.had(now, e, r) {
-		c.s.violate(c.result.i, e.Key.ID, "%s reports that execution %d (epoch %d) ended as %v for %v, but that was not the reason",
+	c.s.countOccasion(c.result.i)
+	if !c.hadReason(now, e, r) {
+		c.s.recordViolation(c.result.i, e.Key.ID, "%s reports that execution %d (epoch %d) ended as %v for %v, but that was not the reason",
 			c.process, e.Key.ID, e.Key.Epoch, e.To, e.Reason)
 	}
 }
 
-// had says that a worker had the reason to end a run, or that the run ended for it.
-func (c *Calls) had(now time.Duration, e *End, r *callsOfRun) bool {
+// hadReason says that a worker had the reason to end a run, or that the run ended for it.
+func (c *Calls) hadReason(now time.Duration, e *End, r *callsOfRun) bool {
 	if r.byItself {
 		return e.To == r.to && e.Reason == r.reason
 	}
@@ -95,7 +95,7 @@ func (c *Calls) had(now time.Duration, e *End, r *callsOfRun) bool {
 		return e.To == execution.Timeout && now >= r.limit-clocksOfRuns
 	case execution.HeartbeatStale:
 		// An action that was ended between its claim and its start has not run.
-		return !r.started || c.lease.fenced || now >= c.fence()-clocksOfRuns
+		return !r.started || c.lease.fenced || now >= c.fenceTime()-clocksOfRuns
 	default:
 		return false
 	}

@@ -10,8 +10,8 @@ import (
 // AlertsNumber is the number of the invariant about alerts.
 const AlertsNumber = 15
 
-// alerting is invariant 15 (defects D26, D47, D59).
-func alerting() *Invariant {
+// expectedAlerts is invariant 15 (defects D26, D47, D59).
+func expectedAlerts() *Invariant {
 	i := &Invariant{
 		Number: AlertsNumber, Name: "alerts",
 		Statement: "Each alert that should fire does so and resolves. All others stay silent. The figures behind the alerts agree with the database, the broker and the history, and so do the figures of runs that workers send.",
@@ -56,18 +56,18 @@ type alertChecker struct {
 	wrong string
 }
 
-// hears implements selective.
-func (a *alertChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (a *alertChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.AlertFired, history.AlertResolved}
 }
 
-func (a *alertChecker) observe(e *history.Event, _ *life) {
+func (a *alertChecker) observeEvent(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.AlertFired:
 		a.fired[e.Fault], a.firing[e.Fault] = true, true
 		if slices.Contains(a.s.alerts.Never, e.Fault) {
-			a.s.judged(a.i)
-			a.s.violate(a.i, 0, "the alert %s fired, and nothing was wrong that it is about%s", e.Fault, playbook(e.Fault))
+			a.s.countOccasion(a.i)
+			a.s.recordViolation(a.i, 0, "the alert %s fired, and nothing was wrong that it is about%s", e.Fault, playbookHint(e.Fault))
 		}
 	case history.AlertResolved:
 		a.firing[e.Fault] = false
@@ -75,37 +75,37 @@ func (a *alertChecker) observe(e *history.Event, _ *life) {
 	}
 }
 
-func (a *alertChecker) end(bool) {
+func (a *alertChecker) endRun(bool) {
 	if a.wrong != "" {
-		defer a.s.violate(a.i, 0, "a figure is wrong: %s", a.wrong)
+		defer a.s.recordViolation(a.i, 0, "a figure is wrong: %s", a.wrong)
 	}
 	for _, name := range a.s.alerts.Never {
 		if !a.fired[name] {
-			a.s.judged(a.i)
+			a.s.countOccasion(a.i)
 		}
 	}
 	for _, name := range a.s.alerts.Fires {
-		a.s.judged(a.i)
+		a.s.countOccasion(a.i)
 		if !a.fired[name] {
-			a.s.violate(a.i, 0, "the alert %s never fired%s%s", name, a.others(), playbook(name))
+			a.s.recordViolation(a.i, 0, "the alert %s never fired%s%s", name, a.firedAlerts(), playbookHint(name))
 		}
 	}
 	for _, name := range a.s.alerts.Resolves {
-		a.s.judged(a.i)
+		a.s.countOccasion(a.i)
 		switch {
 		case !a.fired[name]:
-			a.s.violate(a.i, 0, "the alert %s never fired, so nothing shows that it resolves%s%s", name, a.others(), playbook(name))
+			a.s.recordViolation(a.i, 0, "the alert %s never fired, so nothing shows that it resolves%s%s", name, a.firedAlerts(), playbookHint(name))
 		case a.firing[name]:
-			a.s.violate(a.i, 0, "the alert %s still fires at the end%s", name, playbook(name))
+			a.s.recordViolation(a.i, 0, "the alert %s still fires at the end%s", name, playbookHint(name))
 		}
 	}
 }
 
-// playbook names the page about an alert: its meaning, and what to check.
-func playbook(alert string) string { return "; see docs/playbooks/" + alert + ".md" }
+// playbookHint names the page about an alert: its meaning, and what to check.
+func playbookHint(alert string) string { return "; see docs/playbooks/" + alert + ".md" }
 
-// others says which alerts fired.
-func (a *alertChecker) others() string {
+// firedAlerts says which alerts fired.
+func (a *alertChecker) firedAlerts() string {
 	var names []string
 	for name := range a.fired { //detlint:ok sorted below
 		names = append(names, name)

@@ -28,7 +28,7 @@ func earnedOf(kinds []history.Kind, events []history.Event) string {
 // Each cause in each entry counts if it ended at the very beginning of the window, but not a moment
 // earlier.
 func TestACauseCountsFromTheEdgeOfItsWindowOn(t *testing.T) {
-	for _, row := range earnings() {
+	for _, row := range causeTable() {
 		for i := range causes {
 			one := cause(1) << i
 			if row.causes&one == 0 || one == dispatchesFail && row.from == nil {
@@ -37,24 +37,24 @@ func TestACauseCountsFromTheEdgeOfItsWindowOn(t *testing.T) {
 			for _, early := range []bool{false, true} {
 				s := New(config.Default(config.Hardened), []int{17})
 				checker := s.checkers[0].(*earnedChecker)
-				c := &ending{
+				c := &badEnd{
 					earnedChecker: checker, row: &row, e: &history.Event{At: 1000 * second, By: row.by},
 					l: &life{worker: 1, entered: 900 * second, due: 990 * second, started: 1, published: true},
 					t: &session{process: "w", worker: 1, renewed: 980 * second},
 				}
-				w := checker.ledger.process("w")
+				w := checker.ledger.entryOf("w")
 				w.worker = 1
 				at := row.from(c) - s.tolerance
 				if early {
 					at--
 				}
-				if one&servers != 0 {
-					checker.ledger.common[i].strike(at)
+				if one&serverCauses != 0 {
+					checker.ledger.common[i].recordMoment(at)
 				} else {
-					w.of[i].strike(at)
+					w.of[i].recordMoment(at)
 				}
-				if c.faulty(row.causes) == early {
-					t.Errorf("%v: %s, early %v: it counts, or does not", row.reason, one.describe("w"), early)
+				if c.isExplainedByFault(row.causes) == early {
+					t.Errorf("%v: %s, early %v: it counts, or does not", row.reason, one.describeFor("w"), early)
 				}
 			}
 		}

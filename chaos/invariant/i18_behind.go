@@ -13,9 +13,9 @@ const (
 	lookBehind = time.Second
 )
 
-// behindOf is what is known of a worker's questions: its calls that ask the database for its
+// lookBehindState is what is known of a worker's questions: its calls that ask the database for its
 // dispatches.
-type behindOf struct {
+type lookBehindState struct {
 	// sure says that the worker has had a free slot since its last question, and that nothing kept
 	// it from the next one.
 	sure bool
@@ -27,16 +27,16 @@ type behindOf struct {
 	enough time.Duration
 }
 
-// holds notes that the worker holds another execution.
-func (b *behindOf) holds(c *Calls) { b.sure = b.sure && len(c.runs) < c.capacity }
+// noteHeld notes that the worker holds another execution.
+func (b *lookBehindState) noteHeld(c *Calls) { b.sure = b.sure && len(c.runs) < c.capacity }
 
 // Wastes notes a message that led to nothing.
 func (c *Calls) Wastes(now time.Duration) {
-	c.look(now)
-	c.behind.wastes(c, now)
+	c.judgeNextQuestion(now)
+	c.behind.countWasted(c, now)
 }
 
-func (b *behindOf) wastes(_ *Calls, now time.Duration) {
+func (b *lookBehindState) countWasted(_ *Calls, now time.Duration) {
 	if b.wasted++; b.wasted == fruitless {
 		b.enough = now
 	}
@@ -45,24 +45,24 @@ func (b *behindOf) wastes(_ *Calls, now time.Duration) {
 // Hindered notes that something may keep the worker from asking the database for its dispatches.
 func (c *Calls) Hindered() { c.behind.sure = false }
 
-// due is the latest time for the worker's next question. known says that it must ask one.
-func (b *behindOf) due() (at time.Duration, known bool) {
+// nextDue is the latest time for the worker's next question. known says that it must ask one.
+func (b *lookBehindState) nextDue() (at time.Duration, known bool) {
 	return max(b.enough, b.answered+lookBehind), b.sure && !b.asked && b.wasted >= fruitless
 }
 
-// look judges whether the next question is overdue.
-func (c *Calls) look(now time.Duration) {
-	due, known := c.behind.due()
-	if c.work == nil || !known || c.gone || c.lease.fenced || now >= c.fence() || now <= due+callsTime {
+// judgeNextQuestion judges whether the next question is overdue.
+func (c *Calls) judgeNextQuestion(now time.Duration) {
+	due, known := c.behind.nextDue()
+	if c.work == nil || !known || c.gone || c.lease.fenced || now >= c.fenceTime() || now <= due+callsTime {
 		return
 	}
 	c.behind.sure = false
-	if p := c.s.roads.byName[c.process]; p == nil || p.held > 0 || c.stood(c.s.present()-(now-due)-lookBehind) ||
-		c.s.ledger.struck(isSick, c.process, 0, c.s.present()-(now-due)-longestRest) {
+	if p := c.s.roads.byName[c.process]; p == nil || p.held > 0 || c.wasHaltedSince(c.s.currentTime()-(now-due)-lookBehind) ||
+		c.s.ledger.hasStruck(isSick, c.process, 0, c.s.currentTime()-(now-due)-longestRest) {
 		return
 	}
-	c.s.judged(c.work.i)
-	c.s.violate(c.work.i, 0, "%s had a free slot and %d messages that led to no claim, and has not asked the database for its dispatches, which was due %v ago", c.process, c.behind.wasted, now-due)
+	c.s.countOccasion(c.work.i)
+	c.s.recordViolation(c.work.i, 0, "%s had a free slot and %d messages that led to no claim, and has not asked the database for its dispatches, which was due %v ago", c.process, c.behind.wasted, now-due)
 }
 
 // callsTime is the longest time from the reason for a call to the call, if nothing happens in
@@ -71,12 +71,12 @@ const callsTime = 100 * time.Millisecond
 
 // LooksBehind judges, before it is sent, a worker's call that asks the database for its dispatches.
 func (c *Calls) LooksBehind(now time.Duration) {
-	c.look(now)
+	c.judgeNextQuestion(now)
 	b := &c.behind
 	if c.work != nil && !c.gone && b.answered > 0 {
-		c.s.judged(c.work.i)
+		c.s.countOccasion(c.work.i)
 		if pause := now - b.answered; pause < lookBehind-sameMoment {
-			c.s.violate(c.work.i, 0, "%s asked the database for its dispatches %v after the last answer; it may ask once every %v", c.process, pause, lookBehind)
+			c.s.recordViolation(c.work.i, 0, "%s asked the database for its dispatches %v after the last answer; it may ask once every %v", c.process, pause, lookBehind)
 		}
 	}
 	b.asked, b.wasted = true, 0

@@ -68,11 +68,11 @@ func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing
 		{"more than a batch", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookSchedule, batch+1, 0) }, true},
 		{"a period after each pass that ended at its limit of batches", func(s *Suite, k *Looker) {
 			fullPasses(k, mostBatches, mostBatches, mostBatches)
-			k.c.late(k, LookKeys, 3*sweepPeriod+10*time.Second, s.prompt())
+			k.c.judgeLateLook(k, LookKeys, 3*sweepPeriod+10*time.Second, s.promptBound())
 		}, false},
 		{"not after a full batch in the pass after one that ended at its limit", func(s *Suite, k *Looker) {
 			fullPasses(k, mostBatches, mostBatches-1)
-			k.c.late(k, LookKeys, 2*sweepPeriod+10*time.Second, s.prompt())
+			k.c.judgeLateLook(k, LookKeys, 2*sweepPeriod+10*time.Second, s.promptBound())
 		}, true},
 		{"for nothing, after a pass that followed one that ended at its limit", func(_ *Suite, k *Looker) {
 			fullPasses(k, mostBatches, mostBatches-1)
@@ -135,7 +135,7 @@ func TestARowThatWasGivenBackIsLookedAtInTime(t *testing.T) {
 	c := config.Default(config.Hardened)
 	const due = 10 * time.Minute
 	soon := due + parkGrain + parkCalls
-	again := New(c, nil).reunited()
+	again := New(c, nil).reconnectBound()
 	for _, test := range []struct {
 		name   string
 		stuck  bool
@@ -177,8 +177,8 @@ func TestARowThatWasGivenBackIsLookedAtInTime(t *testing.T) {
 func TestAfterAFullBatchTheNextLookComesAtOnceOrAfterTheNextConnection(t *testing.T) {
 	c := config.Default(config.Hardened)
 	const looked = 10 * time.Minute
-	prompt := New(c, nil).prompt()
-	again := New(c, nil).reunited()
+	prompt := New(c, nil).promptBound()
+	again := New(c, nil).reconnectBound()
 	for _, test := range []struct {
 		name       string
 		look       Look

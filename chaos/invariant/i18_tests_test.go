@@ -82,7 +82,7 @@ func TestAMissingTestOfTheDeadLetterPathIsExcusedWhileTheBrokerCreatesNoQueue(t 
 		k := s.Looks("executor-1", 0)
 		// A look without an answer is never overdue.
 		for l := range lookKinds {
-			k.Asks(0, l, 1, l.kept(&s.config))
+			k.Asks(0, l, 1, l.retentionTime(&s.config))
 		}
 		for i := range events[1:] {
 			s.Observe(&events[i+1])

@@ -7,9 +7,9 @@ import "time"
 // heartbeat: until one renews the lease, it can't begin anything. Only the simulated world reports
 // calls.
 
-// renewalOf is what is known of one incarnation's need to renew its lease. Times are on the
+// renewalNeed is what is known of one incarnation's need to renew its lease. Times are on the
 // process's clock.
-type renewalOf struct {
+type renewalNeed struct {
 	// over is when the first claim since the last heartbeat was refused so; 0 if none was. present is
 	// the time of the run at that moment.
 	over, present time.Duration
@@ -20,7 +20,7 @@ type renewalOf struct {
 // LeaseOver notes that a claim was refused because the worker's lease is over.
 func (c *Calls) LeaseOver(now time.Duration) {
 	if c.renewal.over == 0 {
-		c.renewal.over, c.renewal.present = now, c.s.present()
+		c.renewal.over, c.renewal.present = now, c.s.currentTime()
 	}
 }
 
@@ -34,13 +34,13 @@ func (c *Calls) Beats(now time.Duration) {
 	}
 	over, present := r.over, r.present
 	r.over = 0
-	c.s.judged(c.service.i)
-	within := c.s.prompt() + c.s.config.Worker.StatementTimeout
+	c.s.countOccasion(c.service.i)
+	within := c.s.promptBound() + c.s.config.Worker.StatementTimeout
 	late := now - max(over, r.ended)
-	if late <= within || c.s.ledger.struck(standsStill|itsClock|hasTwin, c.process, 0, present-within) {
+	if late <= within || c.s.ledger.hasStruck(standsStill|itsClock|hasTwin, c.process, 0, present-within) {
 		return
 	}
-	c.s.violate(c.service.i, 0, "%s was told by a claim that its lease is over, and began its next heartbeat only %v after that, or after the end of a heartbeat that was under way; %v is allowed", c.process, late, within)
+	c.s.recordViolation(c.service.i, 0, "%s was told by a claim that its lease is over, and began its next heartbeat only %v after that, or after the end of a heartbeat that was under way; %v is allowed", c.process, late, within)
 }
 
 // Beaten notes that a heartbeat has ended.

@@ -37,11 +37,11 @@ type attempt struct {
 	times  int
 }
 
-func (a *attempt) answered(now time.Duration, failed bool) { a.failed, a.at = failed, now }
+func (a *attempt) noteAnswer(now time.Duration, failed bool) { a.failed, a.at = failed, now }
 
-// repeats judges a call that may be a repetition.
-func (c *Calls) repeats(now time.Duration, key execution.Key, r *callsOfRun, call int, words string) {
-	a, p := &r.again[call], &pauses[call]
+// judgeRepetition judges a call that may be a repetition.
+func (c *Calls) judgeRepetition(now time.Duration, key execution.Key, r *callsOfRun, call int, words string) {
+	a, p := &r.attempts[call], &pauses[call]
 	same := a.failed && a.words == words
 	a.words, a.failed = words, false
 	if !same {
@@ -55,9 +55,9 @@ func (c *Calls) repeats(now time.Duration, key execution.Key, r *callsOfRun, cal
 	}
 	pause := min(p.most, p.least<<min(a.times, 10)) / 2
 	a.times++
-	c.s.judged(c.away.i)
+	c.s.countOccasion(c.away.i)
 	if now-a.at < pause-sameMoment {
-		c.s.violate(c.away.i, key.ID, "%s asked to %s of execution %d (epoch %d) again, in the same words, %v after an error; it is to wait %v at least",
+		c.s.recordViolation(c.away.i, key.ID, "%s asked to %s of execution %d (epoch %d) again, in the same words, %v after an error; it is to wait %v at least",
 			c.process, p.what, key.ID, key.Epoch, now-a.at, pause)
 	}
 }

@@ -22,21 +22,21 @@ type deed struct {
 	only bool
 }
 
-// doer is a part that changes an execution. Two parts may do so within a moment, each before the
+// deedKey is a part that changes an execution. Two parts may do so within a moment, each before the
 // other has logged its deed.
-type doer struct {
+type deedKey struct {
 	id execution.ID
 	by execution.Part
 }
 
-// does notes a deed that a log line must match.
-func (t *toldChecker) does(e *history.Event) {
+// noteDeed notes a deed that a log line must match.
+func (t *failureChecker) noteDeed(e *history.Event) {
 	switch {
 	case e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler:
 	case e.Kind == history.Observed:
-		t.done[doer{e.Execution, e.By}] = deed{e.Process, e.By, e.Epoch, e.To, true}
+		t.done[deedKey{e.Execution, e.By}] = deed{e.Process, e.By, e.Epoch, e.To, true}
 	default:
-		t.done[doer{e.Execution, e.By}] = deed{e.Process, e.By, e.OldEpoch, e.To, false}
+		t.done[deedKey{e.Execution, e.By}] = deed{e.Process, e.By, e.OldEpoch, e.To, false}
 	}
 }
 
@@ -51,9 +51,9 @@ const (
 	outcomeOfDeed = "reclaimed"
 )
 
-// claimed is the deed that a line reports; told is false if it reports none. The line about a dead
+// reportedDeed is the deed that a line reports; told is false if it reports none. The line about a dead
 // letter whose execution was taken back doesn't say what became of the execution.
-func (l *Line) claimed() (d deed, told bool) {
+func (l *Line) reportedDeed() (d deed, told bool) {
 	d.epoch = l.Epoch
 	if l.Text == deadLetter {
 		d.by = execution.DeadLetterHandler
@@ -85,24 +85,24 @@ func (l *Line) claimed() (d deed, told bool) {
 	return d, true
 }
 
-// says judges a log line about an execution.
-func (t *toldChecker) says(p Part, l Line) {
-	told, tells := l.claimed()
+// judgeDeedLine judges a log line about an execution.
+func (t *failureChecker) judgeDeedLine(p Part, l Line) {
+	told, tells := l.reportedDeed()
 	if !tells {
 		return
 	}
-	t.s.judged(t.i)
-	is, known := t.done[doer{l.Execution, told.by}]
+	t.s.countOccasion(t.i)
+	is, known := t.done[deedKey{l.Execution, told.by}]
 	switch {
 	case !known && t.s.lives.Get(l.Execution) == nil:
 		// Its end was handled before the line came.
 	case !known || is.process != p.Process || is.epoch != told.epoch:
-		t.s.violate(t.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but nothing of the kind was done", p.Process, p.Name, l.Text, l.Execution, l.Epoch)
+		t.s.recordViolation(t.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but nothing of the kind was done", p.Process, p.Name, l.Text, l.Execution, l.Epoch)
 	case told.by == execution.TimeoutMonitor && (is.to != told.to || is.only != told.only):
 		done := "was made"
 		if is.only {
 			done = "was recorded that it would become"
 		}
-		t.s.violate(t.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but it %s %v", p.Process, p.Name, l.Text, l.Execution, l.Epoch, done, is.to)
+		t.s.recordViolation(t.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but it %s %v", p.Process, p.Name, l.Text, l.Execution, l.Epoch, done, is.to)
 	}
 }

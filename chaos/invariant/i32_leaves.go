@@ -8,15 +8,15 @@ import (
 	"handoff/core/execution"
 )
 
-// leaves is invariant 32: a configured retention deletes what nobody needs any more, and only that.
-func leaves() *Invariant {
+// timelyRetention is invariant 32: a configured retention deletes what nobody needs any more, and only that.
+func timelyRetention() *Invariant {
 	i := &Invariant{
 		Number: 32, Name: "retention deletes in time", Across: true,
 		Statement: "Retention deletes a chain as a whole. It keeps the chain until all its rows have ended, are handled and were kept for the configured time. It also keeps the chain while it has children, while its parent's chain is younger, or while an idempotency key leads to it. It deletes an incarnation or a worker only when it is gone and holds nothing. It deletes all of them soon after it may.",
 		Needs:     []history.Kind{history.Purged},
 	}
 	i.make = func(s *Suite) checker {
-		return &leavesChecker{i: i, s: s, chains: make(map[execution.ID]*keptChain), off: !s.config.Retention.Any()}
+		return &retentionChecker{i: i, s: s, chains: make(map[execution.ID]*keptChain), off: !s.config.Retention.Any()}
 	}
 	return i
 }
@@ -31,7 +31,7 @@ type keptChain struct {
 	children          int
 }
 
-type leavesChecker struct {
+type retentionChecker struct {
 	i *Invariant
 	s *Suite
 	// chains are those that were not deleted, by their first rows. order lists the first rows of all
@@ -43,14 +43,14 @@ type leavesChecker struct {
 	off bool
 }
 
-// hears implements selective.
-func (lc *leavesChecker) hears() []history.Kind {
+// observedKinds implements selective.
+func (lc *retentionChecker) observedKinds() []history.Kind {
 	return []history.Kind{
 		history.Created, history.Transition, history.Orchestrated, history.Purged, history.WorkerPurged, history.DatabaseRewound,
 	}
 }
 
-func (lc *leavesChecker) observe(e *history.Event, _ *life) {
+func (lc *retentionChecker) observeEvent(e *history.Event, _ *life) {
 	if lc.off {
 		return
 	}
@@ -58,24 +58,24 @@ func (lc *leavesChecker) observe(e *history.Event, _ *life) {
 	case history.DatabaseRewound:
 		lc.off = true
 	case history.Created:
-		lc.created(e)
+		lc.addRow(e)
 	case history.Transition:
 		if k := lc.chains[e.Chain]; k != nil && oracle.Terminal(e.To) {
-			k.ended = max(k.ended, lc.s.database(e.At))
+			k.ended = max(k.ended, lc.s.databaseTime(e.At))
 		}
 	case history.Orchestrated:
 		if k := lc.chains[e.Chain]; k != nil {
 			k.open--
 		}
 	case history.Purged:
-		lc.purged(e)
+		lc.judgePurge(e)
 	case history.WorkerPurged:
-		lc.workerPurged(e)
+		lc.judgeWorkerPurge(e)
 	default:
 	}
 }
 
-func (lc *leavesChecker) created(e *history.Event) {
+func (lc *retentionChecker) addRow(e *history.Event) {
 	k := lc.chains[e.Chain]
 	if k == nil {
 		k = &keptChain{parent: e.Related}
@@ -88,13 +88,13 @@ func (lc *leavesChecker) created(e *history.Event) {
 	k.rows++
 	k.open++
 	if e.Key != "" {
-		k.key = lc.s.database(e.At) + oracle.KeyLifetime
+		k.key = lc.s.databaseTime(e.At) + oracle.KeyLifetime
 	}
 }
 
-// may is the time of the database from which on retention may delete a chain, and why not before;
+// purgeableFrom is the time of the database from which on retention may delete a chain, and why not before;
 // never while something keeps the chain.
-func (lc *leavesChecker) may(k *keptChain) (from time.Duration, why string) {
+func (lc *retentionChecker) purgeableFrom(k *keptChain) (from time.Duration, why string) {
 	age := lc.s.config.Retention.Executions
 	switch {
 	case age == 0:
@@ -119,24 +119,24 @@ func (lc *leavesChecker) may(k *keptChain) (from time.Duration, why string) {
 	return from, why
 }
 
-func (lc *leavesChecker) purged(e *history.Event) {
+func (lc *retentionChecker) judgePurge(e *history.Event) {
 	k := lc.chains[e.Execution]
 	if k == nil {
-		lc.s.violate(lc.i, e.Execution, "retention deleted the chain that begins with execution %d, but no such chain was created, or it was deleted before", e.Execution)
+		lc.s.recordViolation(lc.i, e.Execution, "retention deleted the chain that begins with execution %d, but no such chain was created, or it was deleted before", e.Execution)
 		return
 	}
-	lc.s.judged(lc.i)
-	now := lc.s.database(e.At)
-	from, why := lc.may(k)
+	lc.s.countOccasion(lc.i)
+	now := lc.s.databaseTime(e.At)
+	from, why := lc.purgeableFrom(k)
 	switch {
 	case from == never:
-		lc.s.violate(lc.i, e.Execution, "retention deleted the chain at %v, but must keep it: %s", e.At, why)
+		lc.s.recordViolation(lc.i, e.Execution, "retention deleted the chain at %v, but must keep it: %s", e.At, why)
 	case now < from-lc.s.tolerance:
-		lc.s.violate(lc.i, e.Execution, "retention deleted the chain at %v, %v too early: %s", e.At, from-now, why)
+		lc.s.recordViolation(lc.i, e.Execution, "retention deleted the chain at %v, %v too early: %s", e.At, from-now, why)
 	case int(e.Count) != k.rows:
-		lc.s.violate(lc.i, e.Execution, "retention deleted %d of the %d rows of the chain", e.Count, k.rows)
+		lc.s.recordViolation(lc.i, e.Execution, "retention deleted %d of the %d rows of the chain", e.Count, k.rows)
 	default:
-		lc.late(e.Execution, k, from, now)
+		lc.judgeLatePurge(e.Execution, k, from, now)
 	}
 	delete(lc.chains, e.Execution)
 	if p := lc.chains[k.parent]; p != nil {
@@ -145,18 +145,18 @@ func (lc *leavesChecker) purged(e *history.Event) {
 	}
 }
 
-// late judges whether a chain that may be deleted since from, and was still there just before now,
+// judgeLatePurge judges whether a chain that may be deleted since from, and was still there just before now,
 // was deleted in time.
-func (lc *leavesChecker) late(id execution.ID, k *keptChain, from, now time.Duration) {
+func (lc *retentionChecker) judgeLatePurge(id execution.ID, k *keptChain, from, now time.Duration) {
 	// Keys are forgotten once a minute; then two passes, as one may have looked just before, and one
 	// for each statement that a pass waits for.
 	from = max(from, k.freed)
 	r := &lc.s.config.Retention
-	bound := sweepPeriod + drift(sweepPeriod) + 2*(r.Interval+drift(r.Interval)) + lc.s.bounds.Slack + purgeTime
-	if now <= from+bound || lc.s.calm.troubled(from-lc.s.skew) || lc.s.setBack > 0 {
+	bound := sweepPeriod + clockDrift(sweepPeriod) + 2*(r.Interval+clockDrift(r.Interval)) + lc.s.bounds.Slack + purgeTime
+	if now <= from+bound || lc.s.hindrances.hinderedSince(from-lc.s.skew) || lc.s.setBack > 0 {
 		return
 	}
-	lc.s.violate(lc.i, id, "retention may delete the chain since %v by the database's clock, and the chain was still there %v later; the bound is %v (a pass over the idempotency keys and two passes of retention)", from, now-from, bound)
+	lc.s.recordViolation(lc.i, id, "retention may delete the chain since %v by the database's clock, and the chain was still there %v later; the bound is %v (a pass over the idempotency keys and two passes of retention)", from, now-from, bound)
 }
 
 // keptKinds is how many kinds of rows retention deletes.
@@ -165,48 +165,48 @@ const keptKinds = 6
 // purgeTime is how long a pass of all kinds may take.
 const purgeTime = 30 * time.Second
 
-// workerPurged judges the deletion of an incarnation, alone or with its worker.
-func (lc *leavesChecker) workerPurged(e *history.Event) {
+// judgeWorkerPurge judges the deletion of an incarnation, alone or with its worker.
+func (lc *retentionChecker) judgeWorkerPurge(e *history.Event) {
 	t := lc.s.workers.Get(e.Incarnation)
 	if t == nil {
-		lc.s.violate(lc.i, 0, "retention deleted incarnation %d, which never registered, or was deleted before", e.Incarnation)
+		lc.s.recordViolation(lc.i, 0, "retention deleted incarnation %d, which never registered, or was deleted before", e.Incarnation)
 		return
 	}
-	lc.s.judged(lc.i)
+	lc.s.countOccasion(lc.i)
 	age, latest := lc.s.config.Retention.Incarnations, e.Count > 0
 	if latest {
 		age = lc.s.config.Retention.Workers
 	}
-	now := lc.s.database(e.At)
+	now := lc.s.databaseTime(e.At)
 	switch {
 	case age == 0:
-		lc.s.violate(lc.i, 0, "retention deleted incarnation %d, which the configuration keeps for ever", e.Incarnation)
+		lc.s.recordViolation(lc.i, 0, "retention deleted incarnation %d, which the configuration keeps for ever", e.Incarnation)
 	case !oracle.Gone(t.lifecycle):
-		lc.s.violate(lc.i, 0, "retention deleted incarnation %d, which is %v", e.Incarnation, t.lifecycle)
+		lc.s.recordViolation(lc.i, 0, "retention deleted incarnation %d, which is %v", e.Incarnation, t.lifecycle)
 	case latest && t.superseded:
-		lc.s.violate(lc.i, 0, "retention deleted incarnation %d with its worker %d, as the latest one, but a later one has registered", e.Incarnation, e.Worker)
+		lc.s.recordViolation(lc.i, 0, "retention deleted incarnation %d with its worker %d, as the latest one, but a later one has registered", e.Incarnation, e.Worker)
 	case !latest && !t.superseded:
-		lc.s.violate(lc.i, 0, "retention deleted incarnation %d alone, but it is the latest of worker %d: both must be deleted together", e.Incarnation, e.Worker)
+		lc.s.recordViolation(lc.i, 0, "retention deleted incarnation %d alone, but it is the latest of worker %d: both must be deleted together", e.Incarnation, e.Worker)
 	case now < t.leaseEnds+age-lc.s.tolerance:
-		lc.s.violate(lc.i, 0, "retention deleted incarnation %d %v too early: its lease ended at %v by the database's clock", e.Incarnation, t.leaseEnds+age-now, t.leaseEnds)
+		lc.s.recordViolation(lc.i, 0, "retention deleted incarnation %d %v too early: its lease ended at %v by the database's clock", e.Incarnation, t.leaseEnds+age-now, t.leaseEnds)
 	}
 	for _, l := range lc.s.lives.All() {
 		if l.incarnation == e.Incarnation && (l.status == execution.Scheduled || oracle.Claimed(l.status)) {
-			lc.s.violate(lc.i, l.id, "retention deleted incarnation %d, which still holds the execution", e.Incarnation)
+			lc.s.recordViolation(lc.i, l.id, "retention deleted incarnation %d, which still holds the execution", e.Incarnation)
 		}
 	}
 }
 
-func (lc *leavesChecker) end(bool) {
+func (lc *retentionChecker) endRun(bool) {
 	if lc.off {
 		return
 	}
-	now := lc.s.database(lc.s.now.At)
+	now := lc.s.databaseTime(lc.s.now.At)
 	for _, id := range lc.order {
 		if k := lc.chains[id]; k != nil {
-			if from, _ := lc.may(k); from != never {
-				lc.s.judged(lc.i)
-				lc.late(id, k, from, now)
+			if from, _ := lc.purgeableFrom(k); from != never {
+				lc.s.countOccasion(lc.i)
+				lc.judgeLatePurge(id, k, from, now)
 			}
 		}
 	}

@@ -108,7 +108,7 @@ type life struct {
 	// effort is the account of invariant 18, ran the end of the last run for invariant 13. No other
 	// rule uses them.
 	effort budget
-	ran    exit
+	ran    runExit
 	// hidden says that the row is unreadable; shown is when that last changed. No message announces
 	// that the row is readable again: executors find it at their next look.
 	hidden bool
@@ -151,8 +151,8 @@ type session struct {
 // (docs/executor.md).
 const letterHeld = 30 * time.Second
 
-// gone says that the incarnation has ended or was superseded, and since when.
-func (s *session) gone() (since time.Duration, gone bool) {
+// goneSince says that the incarnation has ended or was superseded, and since when.
+func (s *session) goneSince() (since time.Duration, gone bool) {
 	switch {
 	case oracle.Gone(s.lifecycle):
 		return s.since, true
@@ -162,34 +162,36 @@ func (s *session) gone() (since time.Duration, gone bool) {
 	return 0, false
 }
 
-// calm records the faults that could hinder an executor. While one lasts, nothing need be detected
+// hindranceLog records the faults that could hinder an executor. While one lasts, nothing need be detected
 // in time.
-type calm struct {
-	hindering int
-	since     time.Duration
+type hindranceLog struct {
+	lasting int
+	lastEnd time.Duration
 }
 
-// troubled says whether a fault could hinder an executor at some time since a moment.
-func (c *calm) troubled(since time.Duration) bool { return c.hindering > 0 || c.since >= since }
+// hinderedSince says whether a fault could hinder an executor at some time since a moment.
+func (c *hindranceLog) hinderedSince(since time.Duration) bool {
+	return c.lasting > 0 || c.lastEnd >= since
+}
 
-// learn applies an event that every checker has seen.
-func (s *Suite) learn(e *history.Event, l *life) {
-	s.roads.learn(e)
+// applyEvent applies an event that every checker has seen.
+func (s *Suite) applyEvent(e *history.Event, l *life) {
+	s.roads.applyEvent(e)
 	switch e.Kind {
 	case history.Created:
-		s.learnCreated(e)
+		s.applyCreated(e)
 	case history.Transition:
 		if l != nil {
-			s.settled(l)
-			if e.From == execution.Scheduling && e.By == execution.Reconciler && s.calm.troubled(l.entered-s.config.Executor.StatementTimeout) {
+			s.noteSettled(l)
+			if e.From == execution.Scheduling && e.By == execution.Reconciler && s.hindrances.hinderedSince(l.entered-s.config.Executor.StatementTimeout) {
 				l.claimLost = e.At
 			}
-			l.transition(e)
+			l.applyTransition(e)
 			if e.To == execution.Requested && e.From != execution.Scheduling {
 				l.waits = max(e.At, e.Due-s.skew)
 			}
-			l.stamped, l.endsBefore = s.database(e.At), s.endsHandled
-			s.retire(l)
+			l.stamped, l.endsBefore = s.databaseTime(e.At), s.endsHandled
+			s.retireIfFinished(l)
 		}
 	case history.RowUnreadable, history.RowLocked:
 		if l != nil {
@@ -206,8 +208,8 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		}
 	case history.ChildStarted:
 		if l != nil {
-			s.settled(l)
-			l.parent, l.due, l.waits = 0, max(l.due, s.database(e.At)), e.At
+			s.noteSettled(l)
+			l.parent, l.due, l.waits = 0, max(l.due, s.databaseTime(e.At)), e.At
 		}
 	case history.CancelRequested:
 		s.cancelled[e.Chain] = true
@@ -216,8 +218,8 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			s.endsHandled++
 		}
 		if e.Related == 0 {
-			s.ended.set(e.Chain, e.From)
-			s.learnOrphans(e)
+			s.ended.setStatus(e.Chain, e.From)
+			s.orphanChildren(e)
 			delete(s.cancelled, e.Chain)
 		}
 		if l != nil {
@@ -225,7 +227,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			if next := s.lives.Get(e.Related); next != nil {
 				next.avoid, next.firstRetries = l.left, l.firstRetries
 			}
-			s.retire(l)
+			s.retireIfFinished(l)
 		}
 	case history.ActionStarted:
 		if l != nil {
@@ -240,14 +242,14 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			if e.Epoch == l.epoch {
 				l.exit, l.exited = e.Reason, e.To
 			}
-			s.retire(l)
+			s.retireIfFinished(l)
 		}
 	case history.Published:
 		if l != nil && l.status == execution.Scheduled && e.Epoch == l.epoch && !l.published {
-			l.orphanSentLate = s.database(e.At) > l.due && s.started[l.scheduler] > l.entered
-			l.sentLate = s.database(e.At) > l.stamped+(l.due-l.stamped)/2
+			l.orphanSentLate = s.databaseTime(e.At) > l.due && s.started[l.scheduler] > l.entered
+			l.sentLate = s.databaseTime(e.At) > l.stamped+(l.due-l.stamped)/2
 		}
-		l.message(e)
+		l.applyMessageEvent(e)
 	case history.Delivered:
 		if l != nil && e.Epoch == l.epoch {
 			l.delivered = max(e.At, 1)
@@ -265,33 +267,33 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		}
 		// A dead letter that the database didn't accept within letterHeld is given up; nothing acts
 		// on it any more.
-		if l != nil && e.Epoch == l.epoch && l.died != 0 && e.At-l.died > letterHeld-drift(letterHeld) && s.ledger.struck(databaseFails, e.Process, 0, l.died) {
+		if l != nil && e.Epoch == l.epoch && l.died != 0 && e.At-l.died > letterHeld-clockDrift(letterHeld) && s.ledger.hasStruck(databaseFails, e.Process, 0, l.died) {
 			l.givenUp = true
 		}
 	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered:
-		l.message(e)
+		l.applyMessageEvent(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
-		s.learnWorker(e)
-		s.fleet.learn(e, s.workers.Get(e.Incarnation))
+		s.applyWorkerEvent(e)
+		s.fleet.applyEvent(e, s.workers.Get(e.Incarnation))
 	case history.Observed:
 		if t := s.workers.Get(e.Incarnation); t != nil && e.Execution == 0 {
-			t.outage, t.outageAt = e.Count > 0, s.database(e.At)
+			t.outage, t.outageAt = e.Count > 0, s.databaseTime(e.At)
 		}
 		if l != nil && l.epoch == e.Epoch {
-			l.observed, l.observedAt = true, s.database(e.At)
+			l.observed, l.observedAt = true, s.databaseTime(e.At)
 		}
 	case history.FaultBegan:
-		s.calm.hindering += int(e.Count)
+		s.hindrances.lasting += int(e.Count)
 	case history.FaultEnded:
-		s.calm.hindering -= int(e.Count)
-		s.calm.since = e.At
+		s.hindrances.lasting -= int(e.Count)
+		s.hindrances.lastEnd = e.At
 	case history.ProcessStarted:
-		s.roads.of(e.Process).missed = s.stepped
-		s.started[e.Process], s.calm.since = e.At, e.At
+		s.roads.roadOf(e.Process).missed = s.stepped
+		s.started[e.Process], s.hindrances.lastEnd = e.At, e.At
 	case history.BrokerUp, history.DatabaseUp:
-		s.calm.since = e.At
+		s.hindrances.lastEnd = e.At
 	case history.ClockStepped:
-		s.latest, s.stepped = max(s.latest, s.database(e.At)), e.At
+		s.latest, s.stepped = max(s.latest, s.databaseTime(e.At)), e.At
 		s.skew += e.Due
 		s.fleet.skew = s.skew
 		for _, l := range s.lives.All() {
@@ -301,7 +303,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 				l.waits = max(e.At, l.waits-e.Due)
 			}
 		}
-		s.setBack = max(s.setBack, e.At+s.latest-s.database(e.At))
+		s.setBack = max(s.setBack, e.At+s.latest-s.databaseTime(e.At))
 	case history.Dropped:
 		if l != nil && e.Epoch == l.epoch {
 			l.delivered = 0
@@ -314,16 +316,16 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	}
 }
 
-// shown is the latest time that the database's clock may have shown between since and now. The
+// latestShownTime is the latest time that the database's clock may have shown between since and now. The
 // writer of a decision has read the clock earlier.
-func (s *Suite) shown(since, now time.Duration) time.Duration {
+func (s *Suite) latestShownTime(since, now time.Duration) time.Duration {
 	if s.stepped >= since {
-		return max(s.latest, s.database(now))
+		return max(s.latest, s.databaseTime(now))
 	}
-	return s.database(now)
+	return s.databaseTime(now)
 }
 
-func (s *Suite) learnCreated(e *history.Event) {
+func (s *Suite) applyCreated(e *history.Event) {
 	var l *life
 	if n := len(s.free); n > 0 {
 		l, s.free = s.free[n-1], s.free[:n-1]
@@ -335,17 +337,17 @@ func (s *Suite) learnCreated(e *history.Event) {
 	l.firstRetries = e.Limit
 	l.runTimeout, l.dispatchTimeout = e.RunTimeout, e.DispatchTimeout
 	l.notBefore, l.due, l.entered, l.reason = e.Due, e.Due, e.At, e.Reason
-	l.stamped, l.waits = s.database(e.At), max(e.At, e.Due-s.skew)
-	l.action, l.parent = s.action(e.Action), e.Related
+	l.stamped, l.waits = s.databaseTime(e.At), max(e.At, e.Due-s.skew)
+	l.action, l.parent = s.actionIndex(e.Action), e.Related
 	l.runtime, l.pinned, l.by = e.Text, e.Worker, e.Process
 	if l.parent != 0 {
-		s.learnChild(l, e.At)
+		s.addChild(l, e.At)
 	}
 	s.lives.Set(e.Execution, l)
 	s.created = max(s.created, e.Execution)
 }
 
-func (l *life) transition(e *history.Event) {
+func (l *life) applyTransition(e *history.Event) {
 	l.claimed = e.From == execution.Running
 	l.status, l.epoch, l.entered, l.due, l.reason = e.To, e.Epoch, e.At, e.Due, e.Reason
 	l.by = e.Process
@@ -371,9 +373,9 @@ func (l *life) transition(e *history.Event) {
 	}
 }
 
-// message notes what happened to the dispatch of the present epoch. The broker may be faster than
+// applyMessageEvent notes what happened to the dispatch of the present epoch. The broker may be faster than
 // the reply to the process that committed the dispatch, but never faster than the commit.
-func (l *life) message(e *history.Event) {
+func (l *life) applyMessageEvent(e *history.Event) {
 	if l == nil || e.Epoch != l.epoch {
 		return
 	}
@@ -396,15 +398,15 @@ func (l *life) message(e *history.Event) {
 	}
 }
 
-// retire forgets an execution once no more events about it are expected.
-func (s *Suite) retire(l *life) {
+// retireIfFinished forgets an execution once no more events about it are expected.
+func (s *Suite) retireIfFinished(l *life) {
 	if oracle.Terminal(l.status) && l.orchestrated && l.running == 0 {
 		s.lives.Delete(l.id)
 		s.free = append(s.free, l)
 	}
 }
 
-func (s *Suite) learnWorker(e *history.Event) {
+func (s *Suite) applyWorkerEvent(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
 		all := s.registered.Make(e.Worker)
@@ -438,13 +440,13 @@ func (s *Suite) learnWorker(e *history.Event) {
 	}
 }
 
-// ends holds the final status of chains, one byte each, in pages. Chain numbers are dense if
+// finalStatuses holds the final status of chains, one byte each, in pages. Chain numbers are dense if
 // Handoff assigned them, but a large number in a file must not cost memory for all smaller ones.
-type ends map[execution.ID]*[endsPage]execution.Status
+type finalStatuses map[execution.ID]*[endsPage]execution.Status
 
 const endsPage = 256
 
-func (e ends) set(chain execution.ID, as execution.Status) {
+func (e finalStatuses) setStatus(chain execution.ID, as execution.Status) {
 	if chain < 0 {
 		return
 	}
@@ -456,16 +458,16 @@ func (e ends) set(chain execution.ID, as execution.Status) {
 	page[chain%endsPage] = as
 }
 
-// of returns None for a chain whose end was not handled.
-func (e ends) of(chain execution.ID) execution.Status {
+// finalStatus returns None for a chain whose end was not handled.
+func (e finalStatuses) finalStatus(chain execution.ID) execution.Status {
 	if page := e[chain/endsPage]; page != nil && chain >= 0 {
 		return page[chain%endsPage]
 	}
 	return execution.None
 }
 
-// action is the index of an action's name, so a life need not store the name.
-func (s *Suite) action(ref string) uint16 {
+// actionIndex is the index of an action's name, so a life need not store the name.
+func (s *Suite) actionIndex(ref string) uint16 {
 	at, known := s.actionAt[ref]
 	if !known {
 		at = uint16(len(s.actions)) //nolint:gosec // readers of histories bound how many actions there are

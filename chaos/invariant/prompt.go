@@ -19,8 +19,8 @@ const (
 	lateness = 4
 )
 
-// prompt is the longest time for a reaction.
-func (s *Suite) prompt() time.Duration { return callTime + lateness*(s.tolerance-clockTolerance) }
+// promptBound is the longest time for a reaction.
+func (s *Suite) promptBound() time.Duration { return callTime + lateness*(s.tolerance-clockTolerance) }
 
 // agenda holds executions that must be checked once, the earliest first.
 type agenda struct {
@@ -28,16 +28,16 @@ type agenda struct {
 	seq uint32
 }
 
-// look schedules a check of an execution after a moment, if it then still has its present status
+// scheduleCheck schedules a check of an execution after a moment, if it then still has its present status
 // and epoch.
-func (a *agenda) look(s *Suite, after time.Duration, id execution.ID, epoch execution.Epoch, in execution.Status) {
+func (a *agenda) scheduleCheck(s *Suite, after time.Duration, id execution.ID, epoch execution.Epoch, in execution.Status) {
 	a.seq++
-	a.due.push(watched{at: after + time.Nanosecond, id: id, seq: a.seq, epoch: uint16(epoch), in: in})
-	s.wake(after + time.Nanosecond)
+	a.due.push(watchEntry{at: after + time.Nanosecond, id: id, seq: a.seq, epoch: uint16(epoch), in: in})
+	s.wakeAt(after + time.Nanosecond)
 }
 
-// next removes an execution that must be checked now and is still unchanged.
-func (a *agenda) next(s *Suite, now time.Duration) (*life, bool) {
+// nextDue removes an execution that must be checked now and is still unchanged.
+func (a *agenda) nextDue(s *Suite, now time.Duration) (*life, bool) {
 	for len(a.due) > 0 && a.due[0].at <= now {
 		w := a.due.pop()
 		if l := s.lives.Get(w.id); l != nil && uint16(l.epoch) == w.epoch && l.status == w.in {
@@ -45,10 +45,10 @@ func (a *agenda) next(s *Suite, now time.Duration) (*life, bool) {
 		}
 	}
 	if len(a.due) > 0 {
-		s.wake(a.due[0].at)
+		s.wakeAt(a.due[0].at)
 	}
 	return nil, false
 }
 
-// recovered is the time since which nothing may have been wrong for a reaction that was due then.
-func (s *Suite) recovered(due time.Duration) time.Duration { return due - s.bounds.Recovery }
+// recoveryStart is the time since which nothing may have been wrong for a reaction that was due then.
+func (s *Suite) recoveryStart(due time.Duration) time.Duration { return due - s.bounds.Recovery }

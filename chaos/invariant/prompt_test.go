@@ -196,7 +196,7 @@ func TestADispatchMayNotBeSentWhenItsExecutorGivesUpItsSession(t *testing.T) {
 // The executor that has the hint of an execution may have no session for a moment.
 func TestAnExecutionMayWaitForAnExecutorThatGaveUpItsSession(t *testing.T) {
 	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
-	again := New(config.Default(config.Hardened), nil).reunited()
+	again := New(config.Default(config.Hardened), nil).reconnectBound()
 	for _, x := range []struct {
 		name       string
 		by         string

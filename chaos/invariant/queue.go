@@ -33,8 +33,8 @@ func (q *queue[T]) drop() {
 	}
 }
 
-// spare returns an unused entry, or a new one. New ones are made several at a time.
-func spare[T any](of *[]*T) *T {
+// spareEntry returns an unused entry, or a new one. New ones are made several at a time.
+func spareEntry[T any](of *[]*T) *T {
 	if len(*of) == 0 {
 		block := make([]T, 16)
 		for i := range block {

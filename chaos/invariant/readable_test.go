@@ -15,7 +15,7 @@ func TestDurationsOfAViolationAreReadable(t *testing.T) {
 		{[]any{8 * time.Second, 8*time.Second - 1, 7}, "8s 7.999999999s 7"},
 		{[]any{8*time.Second + 5, 8*time.Second + 5, "x"}, "8s 8s x"},
 	} {
-		if got := fmt.Sprintf("%v %v %v", readable(c.args)...); got != c.want {
+		if got := fmt.Sprintf("%v %v %v", roundDurations(c.args)...); got != c.want {
 			t.Errorf("%v is told as %q, not as %q", c.args, got, c.want)
 		}
 	}

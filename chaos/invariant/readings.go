@@ -21,12 +21,12 @@ func (s *Suite) firstReading(process string, now time.Duration) time.Duration {
 		return p.read
 	}
 	start := s.started[process]
-	last, lasts := s.ledger.last(hindersReading, process)
-	at := start + s.prompt()
+	last, lasts := s.ledger.lastPresence(hindersReading, process)
+	at := start + s.promptBound()
 	if last > start {
 		// A call that was under way ends, and the next pass reads the clock.
 		e := &s.config.Executor
-		at = last + e.StatementTimeout + e.TimeoutCheckInterval + drift(e.TimeoutCheckInterval) + s.prompt()
+		at = last + e.StatementTimeout + e.TimeoutCheckInterval + clockDrift(e.TimeoutCheckInterval) + s.promptBound()
 	}
 	if lasts || now < at {
 		return never
@@ -82,7 +82,7 @@ func (s *Suite) unseenBack(process string, since time.Duration) time.Duration {
 	if b.by == 0 || b.at > since || s.stepped <= since || s.skew < b.skew-offsetTolerance {
 		return 0
 	}
-	if s.stepped-b.at > interval+drift(interval)+s.prompt() && !s.ledger.struck(hindersReading, process, 0, b.at) {
+	if s.stepped-b.at > interval+clockDrift(interval)+s.promptBound() && !s.ledger.hasStruck(hindersReading, process, 0, b.at) {
 		return 0
 	}
 	return b.by

@@ -20,8 +20,8 @@ import (
 //
 // While it waits it judges one thing, as part of rule 12: that those incarnations end in time.
 
-// rewinding is a suite's state for this.
-type rewinding struct {
+// rewindState is a suite's state for this.
+type rewindState struct {
 	only []int
 	// later judges the history after the next loss; nil if none is expected. over says that it has
 	// taken over.
@@ -59,9 +59,9 @@ func (s *Suite) ExpectRewinds(n int, quiet func() bool) {
 	s.later.ExpectRewinds(n-1, quiet)
 }
 
-// environment says that a kind of event is about the environment of executions: processes, servers,
+// isEnvironment says that a kind of event is about the environment of executions: processes, servers,
 // faults, workers.
-func environment(k history.Kind) bool {
+func isEnvironment(k history.Kind) bool {
 	switch k {
 	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopping, history.ProcessStopped, history.ProcessPaused,
 		history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed, history.FaultBegan, history.FaultEnded,
@@ -74,10 +74,10 @@ func environment(k history.Kind) bool {
 	}
 }
 
-// passes hands an event to the later suite, and says whether this suite looks at it too.
-func (s *Suite) passes(e *history.Event) bool {
-	if s.waits && !s.awaits(e) || s.foreign != nil && s.before(e) {
-		s.charges(e)
+// routeEvent hands an event to the later suite, and says whether this suite looks at it too.
+func (s *Suite) routeEvent(e *history.Event) bool {
+	if s.waits && !s.observeWaiting(e) || s.foreign != nil && s.concernsOlder(e) {
+		s.noteForeignFailures(e)
 		return false
 	}
 	switch {
@@ -87,37 +87,37 @@ func (s *Suite) passes(e *history.Event) bool {
 		return false
 	case e.Kind == history.DatabaseRewound && (s.foreign == nil || s.ready):
 		s.over = true
-		s.later.lost(e)
+		s.later.beginWait(e)
 		return false
-	case environment(e.Kind) || s.later.waits:
+	case isEnvironment(e.Kind) || s.later.waits:
 		s.later.Observe(e)
 	}
 	return true
 }
 
-// lost begins the wait.
-func (s *Suite) lost(e *history.Event) {
-	s.ready, s.due, s.from, s.to = true, e.At+s.surrender(), e.Due, e.At
+// beginWait begins the wait.
+func (s *Suite) beginWait(e *history.Event) {
+	s.ready, s.due, s.from, s.to = true, e.At+s.surrenderTime(), e.Due, e.At
 	for i, t := range s.workers.All() {
 		// A worker can't miss a heartbeat if it doesn't know that the database had stored it.
 		known := t.answered
 		if !s.called {
 			known = t.renewed
 		}
-		s.loses(i, t, known)
+		s.markStale(i, t, known)
 	}
 	slices.SortFunc(s.stale, cmp.Compare)
 	for _, c := range s.checkers {
 		if of, ok := c.(*gracefulChecker); ok {
-			of.loses(s.from)
+			of.forgetLostRequests(s.from)
 		}
 	}
 }
 
-// loses notes an incarnation as stale if a heartbeat stored at that time is lost. A heartbeat at
+// markStale notes an incarnation as stale if a heartbeat stored at that time is lost. A heartbeat at
 // the very moment of the loss may have been kept.
-func (s *Suite) loses(i execution.Incarnation, t *session, at time.Duration) {
-	if _, gone := t.gone(); !gone && at > s.from && !slices.Contains(s.stale, i) {
+func (s *Suite) markStale(i execution.Incarnation, t *session, at time.Duration) {
+	if _, gone := t.goneSince(); !gone && at > s.from && !slices.Contains(s.stale, i) {
 		s.stale = append(s.stale, i)
 	}
 }
@@ -128,8 +128,8 @@ type storedBeat struct {
 	at     time.Duration
 }
 
-// acknowledge notes that a heartbeat was answered.
-func (s *Suite) acknowledge(i execution.Incarnation, number uint64) {
+// noteAnsweredBeat notes that a heartbeat was answered.
+func (s *Suite) noteAnsweredBeat(i execution.Incarnation, number uint64) {
 	t := s.workers.Get(i)
 	if t == nil {
 		return
@@ -141,59 +141,59 @@ func (s *Suite) acknowledge(i execution.Incarnation, number uint64) {
 		t.answered = max(t.answered, b.at)
 		if s.waits && s.ready && b.at < s.to {
 			// The answer was under way when the database was lost.
-			s.loses(i, t, b.at)
-			s.due = max(s.due, s.now.At+s.surrender())
+			s.markStale(i, t, b.at)
+			s.due = max(s.due, s.now.At+s.surrenderTime())
 		}
 	}
 	t.beats = slices.DeleteFunc(t.beats, func(b storedBeat) bool { return b.number <= number })
 }
 
-// surrender is how long an incarnation that has lost an answered heartbeat may go on: until it beats again,
+// surrenderTime is how long an incarnation that has lost an answered heartbeat may go on: until it beats again,
 // or until an executor finds its lease over.
-func (s *Suite) surrender() time.Duration {
+func (s *Suite) surrenderTime() time.Duration {
 	return s.bounds.WorkerDead + s.bounds.Warmup + s.bounds.Recovery
 }
 
-// awaits sees an event while the suite waits, and says whether the suite learns from it.
-func (s *Suite) awaits(e *history.Event) bool {
+// observeWaiting sees an event while the suite waits, and says whether the suite learns from it.
+func (s *Suite) observeWaiting(e *history.Event) bool {
 	s.execution, s.message = max(s.execution, e.Execution), max(s.message, e.Message)
 	if !s.ready {
-		return environment(e.Kind)
+		return isEnvironment(e.Kind)
 	}
 	s.stale = slices.DeleteFunc(s.stale, func(i execution.Incarnation) bool {
 		t := s.workers.Get(i)
 		if t == nil {
 			return true
 		}
-		_, gone := t.gone()
+		_, gone := t.goneSince()
 		return gone
 	})
 	switch {
 	case len(s.stale) == 0:
 		s.waits = !s.quiet()
-	case s.calm.hindering > 0:
-		s.due = e.At + s.surrender()
+	case s.hindrances.lasting > 0:
+		s.due = e.At + s.surrenderTime()
 	case e.At > s.due:
-		s.overdue(s.stale[0])
+		s.reportOverdue(s.stale[0])
 	}
-	return environment(e.Kind)
+	return isEnvironment(e.Kind)
 }
 
-// overdue records a violation of the one rule that holds while the suite waits.
-func (s *Suite) overdue(i execution.Incarnation) {
+// reportOverdue records a violation of the one rule that holds while the suite waits.
+func (s *Suite) reportOverdue(i execution.Incarnation) {
 	for _, c := range s.checkers {
 		if of, ok := c.(*detectionChecker); ok {
 			s.waits = false
-			s.violate(of.i, 0, "incarnation %d (%s) goes on although the database has lost a heartbeat that it had answered, and perhaps more of its writes",
+			s.recordViolation(of.i, 0, "incarnation %d (%s) goes on although the database has lost a heartbeat that it had answered, and perhaps more of its writes",
 				i, s.workers.Get(i).process)
 			s.waits = true
 		}
 	}
 }
 
-// before says that an event is about something older than the moment at which the suite began to
+// concernsOlder says that an event is about something older than the moment at which the suite began to
 // judge.
-func (s *Suite) before(e *history.Event) bool {
+func (s *Suite) concernsOlder(e *history.Event) bool {
 	if s.waits {
 		return false
 	}
@@ -204,24 +204,24 @@ func (s *Suite) before(e *history.Event) bool {
 	return old || e.Message != 0 && e.Message <= s.message
 }
 
-// charges notes the failures of workers in executions that this suite does not judge: a worker goes
+// noteForeignFailures notes the failures of workers in executions that this suite does not judge: a worker goes
 // on counting them, also those that the database has lost.
-func (s *Suite) charges(e *history.Event) {
+func (s *Suite) noteForeignFailures(e *history.Event) {
 	if e.Kind != history.Transition && e.Kind != history.StaleWrite {
 		return
 	}
 	for _, c := range s.checkers {
 		if of, ok := c.(*placementChecker); ok {
-			of.charges(e)
+			of.noteWorkerFailures(e)
 		}
 	}
 	if s.later != nil {
-		s.later.charges(e)
+		s.later.noteForeignFailures(e)
 	}
 }
 
-// silent says that findings don't count now.
-func (s *Suite) silent() bool { return s.over || s.waits }
+// isSilent says that findings don't count now.
+func (s *Suite) isSilent() bool { return s.over || s.waits }
 
 // laterFindings returns this suite's findings and those of the suite that took over.
 func (s *Suite) laterFindings() []Finding {

@@ -56,47 +56,47 @@ type road struct {
 	held     int16
 	// frozen are the times since its start in which its machine was frozen, and its clock stood still,
 	// the latest last, no more than mostFrozen. The last one may last.
-	frozen []frozen
+	frozen []freezePeriod
 }
 
-// frozen is a time in which a machine is frozen; until is never while it lasts.
-type frozen struct{ from, until time.Duration }
+// freezePeriod is a time in which a machine is frozen; until is never while it lasts.
+type freezePeriod struct{ from, until time.Duration }
 
 // mostFrozen bounds how many times are known in which a machine was frozen.
 const mostFrozen = 100
 
-// freeze notes that the machine of a process is frozen.
-func (r *road) freeze(at time.Duration) {
+// beginFreeze notes that the machine of a process is frozen.
+func (r *road) beginFreeze(at time.Duration) {
 	if n := len(r.frozen); n > 0 && r.frozen[n-1].until == never {
 		return
 	}
-	if r.frozen = append(r.frozen, frozen{at, never}); len(r.frozen) > mostFrozen {
+	if r.frozen = append(r.frozen, freezePeriod{at, never}); len(r.frozen) > mostFrozen {
 		r.frozen = slices.Delete(r.frozen, 0, 1)
 	}
 }
 
-// thaw notes that it no longer is.
-func (r *road) thaw(at time.Duration) {
+// endFreeze notes that it no longer is.
+func (r *road) endFreeze(at time.Duration) {
 	if n := len(r.frozen); n > 0 && r.frozen[n-1].until == never {
 		r.frozen[n-1].until = at
 	}
 }
 
-// stood is for how long the clock of a process stood still between two moments.
-func (r *road) stood(from, until time.Duration) (long time.Duration) {
+// clockStoppage is for how long the clock of a process stood still between two moments.
+func (r *road) clockStoppage(from, until time.Duration) (long time.Duration) {
 	for _, f := range r.frozen {
 		long += max(0, min(f.until, until)-max(f.from, from))
 	}
 	return long
 }
 
-// stood is for how long the clock of every running executor stood still between two moments, at
+// leastClockStoppage is for how long the clock of every running executor stood still between two moments, at
 // least.
-func (r *roads) stood(from, until time.Duration) time.Duration {
+func (r *roads) leastClockStoppage(from, until time.Duration) time.Duration {
 	least := never
 	for _, p := range r.executors {
 		if p.up {
-			least = min(least, p.stood(from, until))
+			least = min(least, p.clockStoppage(from, until))
 		}
 	}
 	if least == never {
@@ -109,8 +109,8 @@ func newRoads() roads {
 	return roads{byName: make(map[string]*road), ofWorker: make(map[execution.WorkerID][]*road), strangers: make(map[string]int)}
 }
 
-// of returns the road of a process. A new one is not up.
-func (r *roads) of(name string) *road {
+// roadOf returns the road of a process. A new one is not up.
+func (r *roads) roadOf(name string) *road {
 	p := r.byName[name]
 	if p == nil {
 		p = &road{name: name}
@@ -119,40 +119,40 @@ func (r *roads) of(name string) *road {
 	return p
 }
 
-// learn notes what an event says about processes, links, servers and messages.
-func (r *roads) learn(e *history.Event) {
+// applyEvent notes what an event says about processes, links, servers and messages.
+func (r *roads) applyEvent(e *history.Event) {
 	switch e.Kind {
 	case history.ProcessStarted:
-		p := r.of(e.Process)
+		p := r.roadOf(e.Process)
 		if !p.worker && !slices.Contains(r.executors, p) {
 			r.executors = append(r.executors, p)
 		}
 		p.up, p.ended, p.stopping, p.held, p.read, p.frozen = true, false, false, 0, 0, nil
-		p.wrong.strike(e.At)
+		p.wrong.recordMoment(e.At)
 	case history.ProcessCrashed, history.ProcessStopped:
-		p := r.of(e.Process)
+		p := r.roadOf(e.Process)
 		p.up, p.ended = false, true
-		p.wrong.strike(e.At)
+		p.wrong.recordMoment(e.At)
 	case history.ProcessStopping:
-		p := r.of(e.Process)
+		p := r.roadOf(e.Process)
 		p.stopping = true
-		p.wrong.strike(e.At)
+		p.wrong.recordMoment(e.At)
 	case history.ProcessPaused, history.ProcessFrozen:
-		p := r.of(e.Process)
+		p := r.roadOf(e.Process)
 		p.held++
-		p.wrong.strike(e.At)
+		p.wrong.recordMoment(e.At)
 		if e.Kind == history.ProcessFrozen {
-			p.freeze(e.At)
+			p.beginFreeze(e.At)
 		}
 	case history.ProcessResumed, history.ProcessThawed:
-		p := r.of(e.Process)
+		p := r.roadOf(e.Process)
 		p.held = max(0, p.held-1)
-		p.wrong.strike(e.At)
+		p.wrong.recordMoment(e.At)
 		if e.Kind == history.ProcessThawed {
-			p.thaw(e.At)
+			p.endFreeze(e.At)
 		}
 	case history.WorkerRegistered:
-		p := r.of(e.Process)
+		p := r.roadOf(e.Process)
 		if !slices.Contains(r.ofWorker[e.Worker], p) {
 			r.ofWorker[e.Worker] = append(r.ofWorker[e.Worker], p)
 		}
@@ -165,17 +165,17 @@ func (r *roads) learn(e *history.Event) {
 	case history.DatabaseUp, history.BrokerUp:
 		r.servers.end(e.At)
 	case history.ClockStepped:
-		r.servers.strike(e.At)
+		r.servers.recordMoment(e.At)
 	case history.FaultBegan:
-		r.announced(e, (*trouble).begin)
+		r.noteFault(e, (*trouble).begin)
 	case history.FaultEnded:
-		r.announced(e, (*trouble).end)
+		r.noteFault(e, (*trouble).end)
 	default:
 	}
 }
 
-// announced notes the beginning or end of a fault for each of its targets.
-func (r *roads) announced(e *history.Event, note func(*trouble, time.Duration)) {
+// noteFault notes the beginning or end of a fault for each of its targets.
+func (r *roads) noteFault(e *history.Event, note func(*trouble, time.Duration)) {
 	kind := fault.Find(e.Text)
 	switch {
 	case kind != nil && kind.Under == "messages":
@@ -222,13 +222,13 @@ func (s *Suite) queueStuckSince(l *life, from time.Duration) bool {
 	if t == nil {
 		return false
 	}
-	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.since(from) })
+	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.presentSince(from) })
 }
 
 // stuckQueues is the number of workers whose queue has hung since a moment.
 func (r *roads) stuckQueues(from time.Duration) (n time.Duration) {
 	for _, of := range r.ofWorker { //detlint:ok the order makes no difference to a count
-		if slices.ContainsFunc(of, func(p *road) bool { return p.stuck.since(from) }) {
+		if slices.ContainsFunc(of, func(p *road) bool { return p.stuck.presentSince(from) }) {
 			n++
 		}
 	}
@@ -240,60 +240,60 @@ func (r *roads) stuckQueues(from time.Duration) (n time.Duration) {
 // not sent, and until it is connected again its scheduler makes no pass. Only the simulated world
 // reports it.
 func (s *Suite) GivenUp(process string, at time.Duration) {
-	s.roads.of(process).givenUp.strike(at)
+	s.roads.roadOf(process).givenUp.recordMoment(at)
 	if s.later != nil {
 		s.later.GivenUp(process, at)
 	}
 }
 
-// reunited is how long after an executor gave up its session its scheduler makes a pass at the
+// reconnectBound is how long after an executor gave up its session its scheduler makes a pass at the
 // latest: it connects again within ReconnectMax, and its next pass comes within a period.
-func (s *Suite) reunited() time.Duration {
+func (s *Suite) reconnectBound() time.Duration {
 	period := s.config.Executor.ReconcileInterval
-	return s.config.MessageQueue.RabbitMQ.ReconnectMax + period + drift(period) + 2*s.prompt()
+	return s.config.MessageQueue.RabbitMQ.ReconnectMax + period + clockDrift(period) + 2*s.promptBound()
 }
 
 // gaveUp says that a process has given up its session with the broker since a moment.
 func (r *roads) gaveUp(process string, from time.Duration) bool {
 	p := r.byName[process]
-	return p != nil && p.givenUp.since(from)
+	return p != nil && p.givenUp.presentSince(from)
 }
 
-// clear says that a process runs and has had no trouble since a moment.
-func (r *road) clear(from time.Duration) bool {
-	return r != nil && r.up && !r.stopping && r.held == 0 && !r.wrong.since(from)
+// isClear says that a process runs and has had no trouble since a moment.
+func (r *road) isClear(from time.Duration) bool {
+	return r != nil && r.up && !r.stopping && r.held == 0 && !r.wrong.presentSince(from)
 }
 
-// away says that a process is known to have ended, or is paused or frozen.
-func (r *road) away() bool { return r != nil && (r.ended || r.held > 0) }
+// isAway says that a process is known to have ended, or is paused or frozen.
+func (r *road) isAway() bool { return r != nil && (r.ended || r.held > 0) }
 
-// troubled is the last moment at which a process is known to have had trouble, 0 for none.
-func (r *road) troubled() time.Duration {
+// lastTrouble is the last moment at which a process is known to have had trouble, 0 for none.
+func (r *road) lastTrouble() time.Duration {
 	if r == nil {
 		return 0
 	}
 	return r.wrong.last
 }
 
-// clear says that the servers have had no trouble since a moment.
-func (r *roads) clear(from time.Duration) bool { return !r.servers.since(from) }
+// serversClear says that the servers have had no trouble since a moment.
+func (r *roads) serversClear(from time.Duration) bool { return !r.servers.presentSince(from) }
 
-// attended says that the servers and at least one running executor have had no trouble since a
+// hasClearExecutor says that the servers and at least one running executor have had no trouble since a
 // moment.
-func (r *roads) attended(from time.Duration) bool {
-	return r.clear(from) && slices.ContainsFunc(r.executors, func(p *road) bool { return p.clear(from) })
+func (r *roads) hasClearExecutor(from time.Duration) bool {
+	return r.serversClear(from) && slices.ContainsFunc(r.executors, func(p *road) bool { return p.isClear(from) })
 }
 
-// hinted says that a hint published at that moment or later reaches an executor that acts on it: at
+// hintsArrive says that a hint published at that moment or later reaches an executor that acts on it: at
 // least one executor runs, all running executors are well, because any of them may get the hint,
 // and no hint was tampered with.
-func (r *roads) hinted(from time.Duration) bool {
-	if !r.clear(from) || r.hints.since(from) {
+func (r *roads) hintsArrive(from time.Duration) bool {
+	if !r.serversClear(from) || r.hints.presentSince(from) {
 		return false
 	}
 	any := false
 	for _, p := range r.executors {
-		if p.up && !p.clear(from) || !p.up && p.wrong.last >= from {
+		if p.up && !p.isClear(from) || !p.up && p.wrong.last >= from {
 			return false
 		}
 		any = any || p.up

@@ -39,9 +39,9 @@ func TestSelectiveCheckersHearWhatTheyObserve(t *testing.T) {
 			name, ok := of.X.(*ast.Ident)
 			switch {
 			case !ok:
-			case f.Name.Name == "observe":
+			case f.Name.Name == "observeEvent":
 				observed[name.Name] = kindsIn(f)
-			case f.Name.Name == "hears":
+			case f.Name.Name == "observedKinds":
 				heard[name.Name] = kindsIn(f)
 			}
 		}

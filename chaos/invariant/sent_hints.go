@@ -13,32 +13,32 @@ import (
 //
 // It is as large as the hints that are not forgotten: names and ids go with their last hint.
 type sentHints struct {
-	byName map[string]*dense.Table[uint64, *sent]
+	byName map[string]*dense.Table[uint64, *publishedHint]
 	// odd are the hints with any other id, by the number that oddly has given the id. Numbers are
 	// given from next on.
-	odd   dense.Table[uint64, *sent]
+	odd   dense.Table[uint64, *publishedHint]
 	oddly map[string]uint64
 	next  uint64
 }
 
 // hintPosition is where a hint is: in a table, under a number.
 type hintPosition struct {
-	table  *dense.Table[uint64, *sent]
+	table  *dense.Table[uint64, *publishedHint]
 	number uint64
 }
 
 func newSentHints() sentHints {
-	return sentHints{byName: make(map[string]*dense.Table[uint64, *sent]), oddly: make(map[string]uint64)}
+	return sentHints{byName: make(map[string]*dense.Table[uint64, *publishedHint]), oddly: make(map[string]uint64)}
 }
 
-// position is where the hint with this id is, or belongs if there is none.
-func (sh *sentHints) position(id string) hintPosition {
+// positionOf is where the hint with this id is, or belongs if there is none.
+func (sh *sentHints) positionOf(id string) hintPosition {
 	// Only one spelling of a number is accepted, so that no two ids have the same position.
 	if name, digits, ok := cutLast(id, '/'); ok && digits != "" && digits[0] != '0' {
 		if number, err := strconv.ParseUint(digits, 10, 64); err == nil {
 			of := sh.byName[name]
 			if of == nil {
-				of = new(dense.Table[uint64, *sent])
+				of = new(dense.Table[uint64, *publishedHint])
 				sh.byName[name] = of
 			}
 			return hintPosition{of, number}
@@ -53,8 +53,8 @@ func (sh *sentHints) position(id string) hintPosition {
 	return hintPosition{&sh.odd, number}
 }
 
-// forget removes a hint.
-func (sh *sentHints) forget(s *sent) {
+// forgetHint removes a hint.
+func (sh *sentHints) forgetHint(s *publishedHint) {
 	at := s.position
 	at.table.Delete(at.number)
 	switch {

@@ -19,23 +19,23 @@ type slots struct {
 	beats [3]time.Duration
 }
 
-// known is the latest time for which an executor must know whether the worker was full: two
+// knownUntil is the latest time for which an executor must know whether the worker was full: two
 // heartbeats may already have been on their way then, but the third was sent after it.
-func (s *slots) known() time.Duration { return s.beats[2] }
+func (s *slots) knownUntil() time.Duration { return s.beats[2] }
 
-// full says that it runs as many executions as it may.
-func (s *slots) full() bool { return s.capacity > 0 && s.running >= s.capacity }
+// isFull says that it runs as many executions as it may.
+func (s *slots) isFull() bool { return s.capacity > 0 && s.running >= s.capacity }
 
-// run counts an execution that it claims or ends.
-func (s *slots) run(e *history.Event) {
-	was := s.full()
+// countRun counts an execution that it claims or ends.
+func (s *slots) countRun(e *history.Event) {
+	was := s.isFull()
 	switch {
 	case oracle.Claimed(e.To) && !oracle.Claimed(e.From):
 		s.running++
 	case oracle.Claimed(e.From) && !oracle.Claimed(e.To):
 		s.running--
 	}
-	switch is := s.full(); {
+	switch is := s.isFull(); {
 	case is && !was:
 		s.fullSince = e.At
 	case was && !is:

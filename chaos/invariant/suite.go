@@ -48,29 +48,29 @@ type Invariant struct {
 
 // checker judges one rule over one run.
 type checker interface {
-	// observe sees one event. l is the state of its execution before the event, nil if the event is
+	// observeEvent sees one event. l is the state of its execution before the event, nil if the event is
 	// about no execution or about a finished one.
-	observe(e *history.Event, l *life)
-	// end is called once, after the last event. settled says that the run ended because nothing was
+	observeEvent(e *history.Event, l *life)
+	// endRun is called once, after the last event. settled says that the run ended because nothing was
 	// left to do.
-	end(settled bool)
+	endRun(settled bool)
 }
 
-// selective is a checker that ignores all kinds of events but those that it hears; it measures no
+// selectiveChecker is a checker that ignores all kinds of events but those that it hears; it measures no
 // time between them. Most events are of a few frequent kinds, and a suite spends most of its time
 // on passing them to checkers.
-type selective interface {
+type selectiveChecker interface {
 	checker
-	// hears lists the kinds of events that the checker observes.
-	hears() []history.Kind
+	// observedKinds lists the kinds of events that the checker observes.
+	observedKinds() []history.Kind
 }
 
-// timed is a selective checker that also checks things at certain times. It sets each time by
+// timedChecker is a selective checker that also checks things at certain times. It sets each time by
 // Suite.wake. At the first event at or after that time, the suite calls it as if it heard that
 // event. It is first called at the first event of the run.
-type timed interface {
-	selective
-	timed()
+type timedChecker interface {
+	selectiveChecker
+	isTimedChecker()
 }
 
 // besidesMessages lists all kinds of events except the most common ones of messages, for rules
@@ -120,17 +120,17 @@ func All() []*Invariant {
 }
 
 var (
-	every = sync.OnceValue(all)                       //detlint:ok they are always the same
+	every = sync.OnceValue(newInvariants)             //detlint:ok they are always the same
 	table = sync.OnceValue(oracle.NewTransitionTable) //detlint:ok it is always the same
 )
 
-// all fails to compile unless Count is the number of invariants.
-func all() [Count]*Invariant {
+// newInvariants fails to compile unless Count is the number of invariants.
+func newInvariants() [Count]*Invariant {
 	return [...]*Invariant{
-		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
-		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
-		alerting(), acceptedOnce(), earned(), work(), ownLimits(), started(), inService(), capacity(), awayServers(), leftLying(),
-		handedOn(), wakes(), cancelledAtOnce(), ownReaping(), told(), givenBack(), leaves(),
+		legalTransitions(), statusOwnership(), epochFencing(), singleRun(), nothingLost(), messageConservation(),
+		orchestrationOnce(), boundedRetries(), workPlacement(), gracefulStop(), concurrencyLimits(), timelyDetection(), ownResult(), drainedQueues(),
+		expectedAlerts(), acceptedOnce(), explainedEnds(), boundedEffort(), ownLimits(), promptStarts(), inService(), withinCapacity(), awayServers(), leftLying(),
+		handedOn(), promptWakes(), cancelledAtOnce(), ownReaping(), reportedFailures(), givenBack(), timelyRetention(),
 	}
 }
 
@@ -192,17 +192,17 @@ type Suite struct {
 	// cancelled are the chains that have not ended and whose cancellation was requested; ended
 	// holds the final status of the others.
 	cancelled map[execution.ID]bool
-	ended     ends
+	ended     finalStatuses
 	// endsHandled counts the ends that executors have handled.
 	endsHandled int
 	// actions are the names of the actions so far, actionAt the index of each.
 	actions  []string
 	actionAt map[string]uint16
 	orphans  orphans
-	// calm records the faults that could hinder an executor.
-	calm  calm
-	roads roads
-	fleet *fleet
+	// hindrances records the faults that could hinder an executor.
+	hindrances hindranceLog
+	roads      roads
+	fleet      *fleet
 	// ledger records the causes that have struck each process, for rules that apply only to
 	// unhindered ones.
 	ledger *ledger
@@ -230,9 +230,9 @@ type Suite struct {
 	// holds are the kinds of events that the history records whenever they happen; nil for all.
 	holds []history.Kind
 	// called says that the calls of workers are reported to a suite that judges after a loss.
-	called bool
-	aside  aside
-	rewinding
+	called   bool
+	excluded excludedHistory
+	rewindState
 }
 
 // New returns a suite of the invariants in only, or of all if it is nil.
@@ -240,22 +240,22 @@ func New(c config.Config, only []int) *Suite {
 	s := &Suite{
 		config: c, bounds: BoundsOf(c), calmBounds: boundsOf(c, callTime), transitions: table(), backoffs: oracle.NewBackoffs(&c.Retry), broken: make(map[*Invariant]bool),
 		cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
-		ended: make(ends), actionAt: make(map[string]uint16),
+		ended: make(finalStatuses), actionAt: make(map[string]uint16),
 		roads: newRoads(), fleet: newFleet(c), ledger: newLedger(), tolerance: clockTolerance,
-		orphans:   orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
-		rewinding: rewinding{only: only}, observing: -1,
+		orphans:     orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
+		rewindState: rewindState{only: only}, observing: -1,
 	}
 	for _, i := range every() {
-		if wanted(only, i.Number) {
-			s.add(i.make(s))
+		if isWanted(only, i.Number) {
+			s.addChecker(i.make(s))
 		}
 	}
 	return s
 }
 
-// wake makes the suite call the observing checker at the first event at or after a moment. Without
+// wakeAt makes the suite call the observing checker at the first event at or after a moment. Without
 // an observing checker it applies to all timed checkers, because the caller is unknown.
-func (s *Suite) wake(at time.Duration) {
+func (s *Suite) wakeAt(at time.Duration) {
 	s.next = min(s.next, at)
 	if s.observing >= 0 {
 		s.wakes[s.observing] = min(s.wakes[s.observing], at)
@@ -266,8 +266,8 @@ func (s *Suite) wake(at time.Duration) {
 	}
 }
 
-// woken returns the timed checkers whose time has come. Checkers that still wait set a new time.
-func (s *Suite) woken(at time.Duration) (due uint64) {
+// dueCheckers returns the timed checkers whose time has come. Checkers that still wait set a new time.
+func (s *Suite) dueCheckers(at time.Duration) (due uint64) {
 	s.next = never
 	for of := s.timed; of != 0; of &= of - 1 {
 		i := bits.TrailingZeros64(of)
@@ -280,14 +280,14 @@ func (s *Suite) woken(at time.Duration) (due uint64) {
 	return due
 }
 
-func (s *Suite) add(c checker) {
+func (s *Suite) addChecker(c checker) {
 	bit := uint64(1) << len(s.checkers)
 	s.checkers = append(s.checkers, c)
-	if of, ok := c.(selective); ok {
-		for _, k := range of.hears() {
+	if of, ok := c.(selectiveChecker); ok {
+		for _, k := range of.observedKinds() {
 			s.heard[k] |= bit
 		}
-		if _, ok := c.(timed); ok {
+		if _, ok := c.(timedChecker); ok {
 			s.timed |= bit
 		}
 		return
@@ -297,7 +297,7 @@ func (s *Suite) add(c checker) {
 	}
 }
 
-func wanted(only []int, n int) bool {
+func isWanted(only []int, n int) bool {
 	if only == nil {
 		return true
 	}
@@ -318,22 +318,22 @@ func (s *Suite) SetClock(now func() (step uint64, at time.Duration)) { s.clock =
 // was left to do.
 func (s *Suite) SetPatience(d time.Duration) { s.patience = d }
 
-// database is the time that the database's clock shows at a time of the run.
-func (s *Suite) database(at time.Duration) time.Duration { return at + s.skew }
+// databaseTime is the time that the database's clock shows at a time of the run.
+func (s *Suite) databaseTime(at time.Duration) time.Duration { return at + s.skew }
 
 // SetTolerance sets how far an event's time may lie from the time at which the core decided. The
 // default is for a history in which both are equal; a real database's triggers fire a little later.
 func (s *Suite) SetTolerance(d time.Duration) {
 	s.tolerance = d
-	s.calmBounds = boundsOf(s.config, s.prompt())
+	s.calmBounds = boundsOf(s.config, s.promptBound())
 }
 
 // SetEvidence sets the kinds of events that the history records whenever they happen; the default
 // is all. Invariants that can be judged in part (see Invariant.InPart) depend on it.
 func (s *Suite) SetEvidence(kinds []history.Kind) { s.holds = kinds }
 
-// records says whether the history records a kind of event whenever it happens.
-func (s *Suite) records(kind history.Kind) bool {
+// recordsKind says whether the history records a kind of event whenever it happens.
+func (s *Suite) recordsKind(kind history.Kind) bool {
 	return s.holds == nil || slices.Contains(s.holds, kind)
 }
 
@@ -346,8 +346,8 @@ func (s *Suite) SetRequests(requested func(key string) (execution.Action, bool))
 // Open is the number of unfinished executions.
 func (s *Suite) Open() int { return s.lives.Len() }
 
-// stuck says whether something unchanged since a moment should have moved on.
-func (s *Suite) stuck(since time.Duration) bool {
+// isStuck says whether something unchanged since a moment should have moved on.
+func (s *Suite) isStuck(since time.Duration) bool {
 	return s.patience == 0 || s.now.At-since > s.patience
 }
 
@@ -375,9 +375,9 @@ func (s *Suite) Judged() []uint64 {
 	return n
 }
 
-// judged counts one occasion on which an invariant was judged.
-func (s *Suite) judged(i *Invariant) {
-	if !s.silent() {
+// countOccasion counts one occasion on which an invariant was judged.
+func (s *Suite) countOccasion(i *Invariant) {
+	if !s.isSilent() {
 		s.occasions[i.Number-1]++
 	}
 }
@@ -385,30 +385,30 @@ func (s *Suite) judged(i *Invariant) {
 // Observe implements history.Sink.
 func (s *Suite) Observe(e *history.Event) {
 	s.now.At, s.now.Step = e.At, e.Step
-	if !s.passes(e) {
+	if !s.routeEvent(e) {
 		return
 	}
-	if s.aside.executions != nil {
-		s.spread(e)
+	if s.excluded.executions != nil {
+		s.excludeRelated(e)
 	}
-	s.fleet.pass(e.At)
+	s.fleet.examineUntil(e.At)
 	s.noteReadings(e)
-	s.ledger.hear(e)
+	s.ledger.observeRelevant(e)
 	var l *life
 	if e.Execution != 0 {
 		l = s.lives.Get(e.Execution)
 	}
 	of := s.heard[e.Kind]
 	if e.At >= s.next {
-		of |= s.woken(e.At)
+		of |= s.dueCheckers(e.At)
 	}
 	s.events++
 	for ; of != 0; of &= of - 1 {
 		s.observing = bits.TrailingZeros64(of)
-		s.checkers[s.observing].observe(e, l)
+		s.checkers[s.observing].observeEvent(e, l)
 	}
 	s.observing = -1
-	s.learn(e, l)
+	s.applyEvent(e, l)
 }
 
 // foundAbout is what a finding is about.
@@ -422,8 +422,8 @@ type foundAbout struct {
 // fails earlier would hide that. Call it before the run, and before ExpectRewinds.
 func (s *Suite) EachExecution() { s.each = make(map[foundAbout]bool) }
 
-// known says that a finding would be noise after those so far.
-func (s *Suite) known(i *Invariant, id execution.ID) bool {
+// isKnownFinding says that a finding would be noise after those so far.
+func (s *Suite) isKnownFinding(i *Invariant, id execution.ID) bool {
 	return s.broken[i] && (s.each == nil || s.each[foundAbout{i, id}])
 }
 
@@ -434,16 +434,16 @@ func (s *Suite) End(settled bool) []Finding {
 		s.later.End(settled)
 	case !s.waits:
 		for _, c := range s.checkers {
-			c.end(settled)
+			c.endRun(settled)
 		}
 	}
 	return s.laterFindings()
 }
 
-// violate records a finding, the first one of its invariant; with EachExecution the first one about
+// recordViolation records a finding, the first one of its invariant; with EachExecution the first one about
 // each execution.
-func (s *Suite) violate(i *Invariant, id execution.ID, format string, args ...any) {
-	if s.known(i, id) || s.silent() || s.unjudged(i, id) {
+func (s *Suite) recordViolation(i *Invariant, id execution.ID, format string, args ...any) {
+	if s.isKnownFinding(i, id) || s.isSilent() || s.isExcluded(i, id) {
 		return
 	}
 	s.broken[i] = true
@@ -454,13 +454,13 @@ func (s *Suite) violate(i *Invariant, id execution.ID, format string, args ...an
 	if s.clock != nil {
 		step, at = s.clock()
 	}
-	s.findings = append(s.findings, Finding{Invariant: i, Execution: id, Step: step, At: at, Message: fmt.Sprintf(format, readable(args)...)})
+	s.findings = append(s.findings, Finding{Invariant: i, Execution: id, Step: step, At: at, Message: fmt.Sprintf(format, roundDurations(args)...)})
 }
 
-// readable rounds the durations among args to the millisecond, or to the microsecond below a second:
+// roundDurations rounds the durations among args to the millisecond, or to the microsecond below a second:
 // nobody reads the nanoseconds. Where two that differ would look alike, as 8s and 7.999999999s, all
 // of them stay as they are, because their difference is what the message is about.
-func readable(args []any) []any {
+func roundDurations(args []any) []any {
 	out := slices.Clone(args)
 	exact := make(map[time.Duration]time.Duration)
 	for i, arg := range args {
